@@ -1,0 +1,29 @@
+/** The library file: HDF5, versioned (docs/formats.md). */
+#ifndef MILL_LIBRARY_FILE_H
+#define MILL_LIBRARY_FILE_H
+
+#include <stdio.h>
+
+#include "kernels/library.h"
+
+enum { MILL_LIBRARY_FORMAT = 1 }; /**< newest version this program writes and reads */
+
+/** Read a library; *lib must be zeroed, and is left cleared on failure.
+ *  Fills lib->hash (digest of the contents, independent of file layout) and
+ *  lib->path.  Refuses external links, external storage and filter plug-ins.
+ *  Not collective: every rank may call it, or rank 0 alone (mill_library_bcast).
+ *  MILL_ERR_LIBRARY names the file, the dataset and what to do. */
+int mill_library_read(const char *path, mill_library *lib);
+
+/** Write under a temporary name and rename. MILL_ERR_OUTPUT. */
+int mill_library_write(const char *path, const mill_library *lib, int overwrite);
+
+/** template_sigma_aa of imported emulators: sigma given by the user, NAN: decide
+ *  from the emulator's revision (ends in "rm": 0.5 A, else instrument's). */
+int mill_library_import(const char *const *path, int n_path, double template_sigma_aa, int n_guess,
+                        mill_library *lib);
+
+/** Print what is inside: labels, ranges, hulls, arms, emulators, guess. */
+int mill_library_print(const mill_library *lib, FILE *out);
+
+#endif

@@ -1,0 +1,85 @@
+/** The result file: one parallel HDF5 file, written collectively.
+ *
+ *  Columns, types, units and meanings stand in one table (io/columns.c); the
+ *  datasets, their attributes and docs/formats.md follow from it.
+ */
+#ifndef MILL_RESULT_FILE_H
+#define MILL_RESULT_FILE_H
+
+#include <mpi.h>
+
+#include "io/desi.h"
+#include "kernels/library.h"
+#include "kernels/result.h"
+
+typedef struct mill_result_file mill_result_file;
+
+/** One input file of the catalog, the same on every rank. */
+typedef struct mill_input_file {
+  char path[1024];
+  int64_t size;
+  double mtime;
+  int64_t row_start, n_row; /**< rows of /fits */
+  char error[256];          /**< why it could not be indexed; empty: it could */
+} mill_input_file;
+
+/** Everything that describes a run; equal on every rank except index. */
+typedef struct mill_run_info {
+  const mill_library *lib;
+  const char *identity;      /**< text of the science settings (mill_config_identity) */
+  const char *config;        /**< the effective configuration (YAML) */
+  const char *command;       /**< the command line */
+  const char *device;        /**< backend and device type, e.g. "cpu x86-64-v4" */
+  int n_thread;
+  int64_t n_row;             /**< rows of /fits, all files */
+  int n_file;
+  const mill_input_file *file; /**< [n_file] */
+  /** this rank's share of /catalog: the files [file_start, file_end) with one index each */
+  int file_start, file_end;
+  const mill_file_index *index; /**< [file_end - file_start] */
+  double write_interval_s;
+} mill_run_info;
+
+enum mill_open_outcome { MILL_OPEN_NEW, MILL_OPEN_CONTINUE, MILL_OPEN_FINISHED };
+
+/** Collective.  Create the file (temporary name, flushed, renamed), or continue
+ *  an unfinished one of the same identity, or find it finished (nothing is
+ *  touched).  Another identity or a foreign file is refused unless overwrite.
+ *  Takes the lock file.  Starts this rank's I/O thread.
+ *  MILL_ERR_OUTPUT on every rank alike. */
+int mill_result_open(const char *path, int overwrite, int retry_failed, const mill_run_info *info,
+                     MPI_Comm comm, mill_result_file **out, int *outcome);
+
+/** Has the row to be fitted?  (Not done before, CRC whole.) Thread-safe. */
+int mill_result_wanted(const mill_result_file *file, int64_t row);
+
+/** Hand a finished row to the I/O thread (copied); any thread, not collective.
+ *  A failure of an earlier write is returned here. */
+int mill_result_put(mill_result_file *file, const mill_fit_result *result);
+
+/** Hand a best-fit model row to the I/O thread (copied).  Only after
+ *  mill_result_open_models. flux [n_pix] of the arm, model_row as catalogued. */
+int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, const float *flux,
+                          int n_pix);
+
+/** Collective, before the first put: also write best-fit models to path.
+ *  wave_aa [n_pix[arm]] per arm, NULL and 0 for arms that no file has; one
+ *  model row per exposure of each fits row, in catalog order. */
+int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
+                            const double *const *wave_aa, const int *n_pix);
+
+/** Counts over all ranks after close: by STATUS. */
+typedef struct mill_result_summary {
+  int64_t n_status[MILL_N_STATUS];
+  int64_t n_warned;
+  double wall_s;
+} mill_result_summary;
+
+/** Collective.  Write what is queued, mark the file finished when every row is
+ *  done, stop the I/O thread, release the lock.  summary may be NULL. */
+int mill_result_close(mill_result_file *file, mill_result_summary *summary);
+
+/** Rows finished on all ranks, as of the last write epoch; rank 0's progress. */
+int64_t mill_result_n_done(const mill_result_file *file);
+
+#endif

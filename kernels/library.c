@@ -1,0 +1,38 @@
+#include "kernels/library.h"
+
+#include <string.h>
+
+#include "kernels/error.h"
+
+void mill_library_clear(mill_library *lib)
+{
+  if (!lib)
+    return;
+  for (int i = 0; i < MILL_MAX_HULL; i++)
+    mill_free(lib->hull[i].facet);
+  for (int i = 0; i < MILL_MAX_ARM; i++) {
+    mill_free(lib->arm[i].wave_aa);
+    for (int j = 0; j < MILL_MAX_LAYER; j++) {
+      mill_free(lib->arm[i].emulator.weight[j]);
+      mill_free(lib->arm[i].emulator.bias[j]);
+    }
+  }
+  mill_free(lib->guess_label);
+  memset(lib, 0, sizeof *lib);
+}
+
+int mill_library_find_label(const mill_library *lib, const char *name)
+{
+  for (int i = 0; i < lib->n_label; i++)
+    if (strcmp(lib->label[i].name, name) == 0)
+      return i;
+  return -1;
+}
+
+int mill_library_find_arm(const mill_library *lib, const char *name)
+{
+  for (int i = 0; i < lib->n_arm; i++)
+    if (strcmp(lib->arm[i].name, name) == 0)
+      return i;
+  return -1;
+}

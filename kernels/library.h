@@ -1,0 +1,93 @@
+/** A template library in memory: labels, hulls, arms and their emulators.
+ *
+ *  Plain data, filled by io/library_file.c (or by a test) on the host and read
+ *  by every block function.  The number and names of labels and arms come from
+ *  the library; nothing assumes four labels or three arms.
+ */
+#ifndef MILL_LIBRARY_H
+#define MILL_LIBRARY_H
+
+#include "kernels/common.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** How a label enters mapped coordinates, before (x - mean) / std. */
+enum mill_mapping { MILL_MAP_LINEAR = 0, MILL_MAP_LOG10 = 1 };
+
+/** One label: Teff, log g, ... */
+typedef struct mill_label {
+  char name[MILL_MAX_NAME];   /**< as in configuration files: teff, logg, feh, alpha */
+  char column[MILL_MAX_NAME]; /**< column of the result file: TEFF, LOGG, FEH, ALPHAFE */
+  char unit[MILL_MAX_NAME];   /**< K, log(cm s**-2), dex; empty when none */
+  int mapping;                /**< enum mill_mapping */
+  double mean, std;           /**< of the mapped value */
+  double min, max;            /**< range of the training stars, in the label's unit */
+  double scale;               /**< typical uncertainty, in the label's unit */
+} mill_label;
+
+/** A convex hull in mapped coordinates of some labels.
+ *
+ *  Inside: facet[i][0..n_label-1] . x + facet[i][n_label] <= 0 for all i.
+ *  Normals have unit length.  The penalty distance of a point is the largest
+ *  facet value over all hulls, 0 when none is positive.
+ */
+typedef struct mill_hull {
+  int n_label;
+  int label[MILL_MAX_LABEL]; /**< indices into the library's labels */
+  int n_facet;
+  double *facet; /**< [n_facet][n_label + 1], owned */
+} mill_hull;
+
+/** A multilayer perceptron: SiLU after every layer but the last, linear one. */
+typedef struct mill_emulator {
+  int n_layer;
+  int n_in[MILL_MAX_LAYER];
+  int n_out[MILL_MAX_LAYER];
+  float *weight[MILL_MAX_LAYER]; /**< [n_out][n_in], owned */
+  float *bias[MILL_MAX_LAYER];   /**< [n_out], owned */
+  int log_flux;                  /**< flux = exp(clip(y, -300, 300)) when set, else y */
+} mill_emulator;
+
+/** One arm (setup) of the spectrograph. */
+typedef struct mill_arm {
+  char name[MILL_MAX_NAME];  /**< short, lower case: b, r, z; its upper case suffixes columns */
+  char setup[MILL_MAX_NAME]; /**< as the emulator file calls it: desi_b */
+  int n_pix;
+  double ln_wave0; /**< natural logarithm of the first vacuum wavelength in A */
+  double ln_step;  /**< uniform step in ln wavelength */
+  double *wave_aa; /**< [n_pix] vacuum A, owned */
+  /** Gaussian sigma in A that the templates already carry, to be taken out of
+   *  a resolution matrix; negative: templates are at the instrument's own
+   *  resolution and no resolution matrix applies. */
+  double template_sigma_aa;
+  mill_emulator emulator;
+} mill_arm;
+
+typedef struct mill_library {
+  int n_label;
+  mill_label label[MILL_MAX_LABEL];
+  int n_hull;
+  mill_hull hull[MILL_MAX_HULL];
+  int n_arm;
+  mill_arm arm[MILL_MAX_ARM];
+  /** Templates of the initial guess: labels (inside all hulls) x rotations. */
+  int n_guess;
+  double *guess_label; /**< [n_guess][n_label], in the labels' units, owned */
+  int n_guess_vsini;
+  double guess_vsini_km_s[8];
+  /** Where it came from. */
+  char name[128];
+  char hash[65]; /**< lower-case hexadecimal digest of the contents */
+  char path[1024];
+} mill_library;
+
+/** Free what a library owns and zero it; NULL is fine. */
+void mill_library_clear(mill_library *lib);
+
+/** Index of the label or arm of that name, -1 when there is none. */
+int mill_library_find_label(const mill_library *lib, const char *name);
+int mill_library_find_arm(const mill_library *lib, const char *name);
+
+MILL_EXTERN_C_END
+
+#endif

@@ -1,0 +1,80 @@
+/** Configuration of `starmill fit`: a YAML file, then the command line.
+ *
+ *  Keys follow rvspecfit's names where it has them (min_vel, max_vel,
+ *  min_vsini, max_vsini, npoly, rbf_continuum, template_lib, minsn, objtypes,
+ *  ...).  Unknown keys, wrong types and values out of range are
+ *  MILL_ERR_CONFIG with file, line and key in the message.
+ */
+#ifndef MILL_CONFIG_H
+#define MILL_CONFIG_H
+
+#include <stdio.h>
+
+#include "kernels/library.h"
+#include "kernels/settings.h"
+
+enum { MILL_CONFIG_MAX_LIST = 64 };
+
+/** Which rows of the input become rows of the result. */
+typedef struct mill_selection {
+  int64_t *target_id; /**< [n_target_id], sorted; NULL and 0: all, owned */
+  size_t n_target_id;
+  double min_sn; /**< against the largest of the arms' S/N; -inf: none */
+  int n_objtype; /**< OBJTYPE values kept; 0: all but SKY and BAD */
+  char objtype[8][16];
+  int redrock;   /**< keep only SPECTYPE STAR or |z| c < redrock_max_vel */
+  char redrock_file[1024]; /**< empty: beside the input, coadd-/spectra- -> redrock- */
+  double redrock_max_vel_km_s;
+  uint64_t fiberstatus_allowed; /**< FIBERSTATUS bits that may be set */
+  int joint_exposures; /**< spectra files: exposures of a target fitted jointly */
+} mill_selection;
+
+/** A fixed value or a prior, by parameter name until the library is known. */
+typedef struct mill_named_value {
+  char name[MILL_MAX_NAME];
+  double value, sigma;
+} mill_named_value;
+
+typedef struct mill_config {
+  char template_lib[1024]; /**< library file */
+  mill_fit_settings fit;   /**< fixed and priors only after mill_config_bind */
+  mill_selection select;
+  int n_fixed, n_prior;
+  mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
+  int n_arm; /**< arms to use; 0: all of the library */
+  char arm[MILL_MAX_ARM][MILL_MAX_NAME];
+  /* operation: may differ between runs that continue one another */
+  int n_thread;          /**< per rank; 0: the cores the rank may use */
+  int n_slot;            /**< stars at once per rank; 0: the default */
+  double write_interval_s;
+  double gzip_limit_mib; /**< largest unpacked size of a .gz input */
+  char scratch[1024];    /**< where .gz inputs are unpacked; empty: TMPDIR or /tmp */
+  char backend[16];      /**< auto, cpu, cuda */
+  char log_level[16];    /**< error, warning, info, debug */
+} mill_config;
+
+/** Defaults, as documented in docs/configuration.md. */
+void mill_config_default(mill_config *config);
+
+/** Free what it owns; NULL is fine. */
+void mill_config_clear(mill_config *config);
+
+/** Read a YAML file over what config holds.  MILL_ERR_CONFIG. */
+int mill_config_read(mill_config *config, const char *path);
+
+/** Check ranges and cross-dependencies.  MILL_ERR_CONFIG names the key. */
+int mill_config_check(const mill_config *config);
+
+/** Resolve names (fixed, priors, arms) against a library, filling config->fit.
+ *  Parameter names are vrad, vsini and the library's labels. MILL_ERR_CONFIG. */
+int mill_config_bind(mill_config *config, const mill_library *lib);
+
+/** The effective configuration as YAML that mill_config_read accepts again
+ *  and that gives back the same values, bit for bit. */
+int mill_config_print(const mill_config *config, FILE *out);
+
+/** As mill_config_print into a malloc'd string (free()), only the keys that
+ *  make the identity of a run (science and selection), for the result file. */
+int mill_config_identity(const mill_config *config, char **text);
+
+#endif

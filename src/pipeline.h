@@ -1,0 +1,50 @@
+/** The fit pipeline: stars in, rows out, through slots and rounds.
+ *
+ *  Written once over the backend table (kernels/backend.h).  Free slots are
+ *  filled from a source, all slots advance in rounds, finished stars leave
+ *  through a sink and their slots take the next star.  A star's result does
+ *  not depend on the number of slots, threads or its neighbours.
+ */
+#ifndef MILL_PIPELINE_H
+#define MILL_PIPELINE_H
+
+#include "kernels/backend.h"
+#include "kernels/library.h"
+#include "kernels/result.h"
+#include "kernels/settings.h"
+#include "kernels/star.h"
+
+typedef struct mill_pipeline mill_pipeline;
+
+/** Give the next star: 1 and *star filled, 0 at the end, or -code on failure. */
+typedef int (*mill_star_source)(void *context, mill_star *star);
+
+/** Take a finished row; MILL_OK or a code, which ends the run.
+ *
+ *  model [n_segment] holds one pointer per segment of the star, each [n_pix]
+ *  best-fit flux in the unit of the input, NaN where the arm was dropped; NULL
+ *  unless models were asked for, or when the star was not fitted.  Borrowed.
+ */
+typedef int (*mill_result_sink)(void *context, const mill_fit_result *result,
+                                const float *const *model);
+
+/** lib and settings are borrowed until destroy; n_slot >= 1 stars at once,
+ *  n_thread >= 1 OpenMP threads, want_models keeps best-fit models.
+ *  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not collective. */
+int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
+                         const mill_backend *backend, int n_slot, int n_thread, int want_models,
+                         mill_pipeline **out);
+void mill_pipeline_destroy(mill_pipeline *pipeline);
+
+/** Register the wavelengths of an arm's pixels (vacuum A, ascending) and get
+ *  their id; equal ones share an id.  wave_aa is copied.
+ *  MILL_ERR_RANGE when not ascending, not finite, too short, or when the
+ *  velocity limits carry them off the arm's templates. */
+int mill_pipeline_waveset(mill_pipeline *pipeline, int arm, int n_pix, const double *wave_aa,
+                          int *id);
+
+/** Fit until the source ends.  Rows leave in the order in which they finish. */
+int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
+                      mill_result_sink sink, void *sink_context);
+
+#endif

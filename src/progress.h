@@ -1,0 +1,24 @@
+/** Progress on rank 0: done, rate, time left.
+ *
+ *  A line redrawn at most twice a second on a terminal; nothing when standard
+ *  error is no terminal or quiet is set.
+ */
+#ifndef MILL_PROGRESS_H
+#define MILL_PROGRESS_H
+
+#include <stdint.h>
+
+typedef struct mill_progress {
+  int active;
+  int64_t n_total;
+  double start_s, last_s;
+} mill_progress;
+
+void mill_progress_start(mill_progress *progress, int64_t n_total, int quiet);
+void mill_progress_update(mill_progress *progress, int64_t n_done, int64_t n_failed);
+void mill_progress_end(mill_progress *progress);
+
+/** Text of the time left, "1h02m", "3m05s", "12s", "?" into out [size]. */
+void mill_progress_eta(double left_s, char *out, int size);
+
+#endif
