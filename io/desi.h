@@ -2,6 +2,7 @@
 #ifndef MILL_DESI_H
 #define MILL_DESI_H
 
+#include "io/fits_guard.h"
 #include "src/config.h"
 
 /** What /catalog keeps of one row of the result. Missing: -1, NaN, "". */
@@ -11,11 +12,11 @@ typedef struct mill_catalog_row {
   int32_t fiber, exp_id;
   int64_t ref_id;
   char ref_cat[4];
-  double z;           /**< redrock, NaN when there is none */
+  double z; /**< redrock, NaN when there is none */
   char spectype[8], subtype[24];
-  char object[32];    /**< name; empty for DESI */
-  int64_t fits_row;   /**< of the first exposure, 0-based row of FIBERMAP */
-  int32_t n_exposure; /**< rows fitted jointly */
+  char object[32];        /**< name; empty for DESI */
+  int64_t fits_row;       /**< of the first exposure, 0-based row of FIBERMAP */
+  int32_t n_exposure;     /**< rows fitted jointly */
   int64_t first_exposure; /**< into mill_file_index.exposure_row */
 } mill_catalog_row;
 
@@ -36,22 +37,20 @@ void mill_file_index_clear(mill_file_index *index);
 /** One open file.  One thread at a time; several files may be open at once. */
 typedef struct mill_desi_file mill_desi_file;
 
-/** Limits for opening: the largest unpacked .gz and where it is unpacked. */
-typedef struct mill_open_limits {
-  double gzip_limit_mib;
-  const char *scratch; /**< NULL or empty: TMPDIR or /tmp */
-} mill_open_limits;
-
 /** Open and check the whole structure (every header is walked and every HDU's
- *  bytes must be there, before CFITSIO sees the file, because CFITSIO aborts
- *  on some malformed headers and opens cut files without an error).
- *  arm [n_arm]: lower-case names wanted; arms that the file lacks are fine, none
- *  at all is not.  MILL_ERR_INPUT names the file, HDU and what to do. */
+ *  bytes must be there, before CFITSIO sees the file: io/fits_guard.h), and read
+ *  the wavelengths of the library's arms.  Arms that the file lacks are fine,
+ *  none at all is not; an arm is there with all of its HDUs, or not at all.
+ *  limits may be NULL (io/fits_guard.h).  Not collective.
+ *  MILL_ERR_INPUT names the file, HDU and what to do; MILL_ERR_OUTPUT when the
+ *  scratch folder cannot take the unpacked file. */
 int mill_desi_open(const char *path, const mill_library *lib, const mill_open_limits *limits,
                    mill_desi_file **out);
 void mill_desi_close(mill_desi_file *file);
 
-/** Select rows (everything but S/N). */
+/** Select rows (everything but S/N); *index need not be zeroed, and is left
+ *  cleared on failure.  docs/input.md has the rules.
+ *  MILL_ERR_INPUT names the file, HDU and column, or the redrock file. */
 int mill_desi_index(mill_desi_file *file, const mill_selection *select, mill_file_index *index);
 
 /** Arms present: n_pix 0 when the file lacks the arm of the library. */
@@ -71,8 +70,12 @@ typedef struct mill_desi_block {
 } mill_desi_block;
 
 /** Read FITS rows (any order; runs of neighbours are read at once) of one arm
- *  into the caller's buffers; block->resolution NULL skips the matrix.
- *  MILL_ERR_INPUT names file, HDU and row. */
+ *  into the caller's buffers; any of block's pointers may be NULL and is skipped.
+ *  Values are the file's bit for bit: NaN and infinity stay.  Masks of 64 bits
+ *  are folded, so that a pixel is 0 here only where it is 0 there; a file
+ *  without MASK gives zeros.
+ *  MILL_ERR_INPUT names file, HDU and row; MILL_ERR_RANGE for a row or arm that
+ *  the file lacks, or for a resolution matrix where it has none. */
 int mill_desi_read(mill_desi_file *file, int arm, const int64_t *fits_row, int n,
                    mill_desi_block *block);
 

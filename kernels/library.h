@@ -61,6 +61,10 @@ typedef struct mill_arm {
    *  resolution and no resolution matrix applies. */
   double template_sigma_aa;
   mill_emulator emulator;
+  /* where it came from; printed and kept, no part of the hash; may be empty */
+  char sigma_origin[160]; /**< why template_sigma_aa is what it is */
+  char source[128];       /**< name of the emulator's file, without its folder */
+  char revision[64];      /**< of the emulator, as its file says */
 } mill_arm;
 
 typedef struct mill_library {

@@ -3,6 +3,7 @@
 #define MILL_RESULT_H
 
 #include "kernels/common.h"
+#include "kernels/library.h"
 
 MILL_EXTERN_C_BEGIN
 
@@ -84,6 +85,11 @@ typedef struct mill_fit_result {
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
 } mill_fit_result;
+
+/** A row without values: row, status and n_label set, everything else missing
+ *  as described above.  A status that says why a star was not fitted also sets
+ *  MILL_WARN_BAD_SPECTRUM, so that SUCCESS is false. */
+void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int64_t row, int status);
 
 MILL_EXTERN_C_END
 

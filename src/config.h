@@ -13,20 +13,18 @@
 #include "kernels/library.h"
 #include "kernels/settings.h"
 
-enum { MILL_CONFIG_MAX_LIST = 64 };
-
 /** Which rows of the input become rows of the result. */
 typedef struct mill_selection {
-  int64_t *target_id; /**< [n_target_id], sorted; NULL and 0: all, owned */
+  int64_t *target_id; /**< [n_target_id], sorted; NULL and 0: all, owned (mill_free) */
   size_t n_target_id;
   double min_sn; /**< against the largest of the arms' S/N; -inf: none */
   int n_objtype; /**< OBJTYPE values kept; 0: all but SKY and BAD */
   char objtype[8][16];
-  int redrock;   /**< keep only SPECTYPE STAR or |z| c < redrock_max_vel */
+  int redrock;             /**< keep only SPECTYPE STAR or |z| c < redrock_max_vel */
   char redrock_file[1024]; /**< empty: beside the input, coadd-/spectra- -> redrock- */
   double redrock_max_vel_km_s;
   uint64_t fiberstatus_allowed; /**< FIBERSTATUS bits that may be set */
-  int joint_exposures; /**< spectra files: exposures of a target fitted jointly */
+  int joint_exposures;          /**< spectra files: exposures of a target fitted jointly */
 } mill_selection;
 
 /** A fixed value or a prior, by parameter name until the library is known. */
@@ -44,8 +42,8 @@ typedef struct mill_config {
   int n_arm; /**< arms to use; 0: all of the library */
   char arm[MILL_MAX_ARM][MILL_MAX_NAME];
   /* operation: may differ between runs that continue one another */
-  int n_thread;          /**< per rank; 0: the cores the rank may use */
-  int n_slot;            /**< stars at once per rank; 0: the default */
+  int n_thread; /**< per rank; 0: the cores the rank may use */
+  int n_slot;   /**< stars at once per rank; 0: the default */
   double write_interval_s;
   double gzip_limit_mib; /**< largest unpacked size of a .gz input */
   char scratch[1024];    /**< where .gz inputs are unpacked; empty: TMPDIR or /tmp */
@@ -59,22 +57,30 @@ void mill_config_default(mill_config *config);
 /** Free what it owns; NULL is fine. */
 void mill_config_clear(mill_config *config);
 
-/** Read a YAML file over what config holds.  MILL_ERR_CONFIG. */
+/** Read a YAML file over what config holds and check the whole.  Messages are
+ *  "FILE:LINE: key: what is wrong; what to do".  config is untouched on
+ *  failure.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_read(mill_config *config, const char *path);
 
-/** Check ranges and cross-dependencies.  MILL_ERR_CONFIG names the key. */
+/** Check ranges and cross-dependencies, after values came from elsewhere (the
+ *  command line).  MILL_ERR_CONFIG; the message starts with the key. */
 int mill_config_check(const mill_config *config);
 
-/** Resolve names (fixed, priors, arms) against a library, filling config->fit.
- *  Parameter names are vrad, vsini and the library's labels. MILL_ERR_CONFIG. */
+/** Check, and resolve names (fixed, priors, arms) against a library, filling
+ *  config->fit (fit.min_sn from select.min_sn too).  Parameter names are vrad,
+ *  vsini and the library's labels.  config->fit is untouched on failure.
+ *  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib);
 
 /** The effective configuration as YAML that mill_config_read accepts again
- *  and that gives back the same values, bit for bit. */
+ *  and that gives back the same values, bit for bit.
+ *  MILL_ERR_CONFIG when it does not pass mill_config_check, MILL_ERR_OUTPUT. */
 int mill_config_print(const mill_config *config, FILE *out);
 
 /** As mill_config_print into a malloc'd string (free()), only the keys that
- *  make the identity of a run (science and selection), for the result file. */
+ *  make the identity of a run (science and selection), sorted by name and with
+ *  lists whose order means nothing in one order.  template_lib is no part of
+ *  it: the library's hash is kept beside it.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_identity(const mill_config *config, char **text);
 
 #endif

@@ -9,18 +9,28 @@
 
 enum mill_log_level { MILL_LOG_ERROR, MILL_LOG_WARNING, MILL_LOG_INFO, MILL_LOG_DEBUG };
 
-/** path NULL: standard error. Level names as in the configuration. MILL_ERR_OUTPUT. */
+/** path NULL: standard error; else lines are appended to the file, which
+ *  several ranks may share.  level: enum mill_log_level, as mill_log_level_from_name
+ *  gives it.  Until this is called, lines up to INFO go to standard error as
+ *  rank 0.  MILL_ERR_OUTPUT names the file; the log is then as it was. */
 int mill_log_open(int rank, int level, const char *path);
 void mill_log_close(void);
-/** -1 when the name is none. */
+/** Level of a name as in the configuration (error, warning, info, debug); -1
+ *  when the name is none. */
 int mill_log_level_from_name(const char *name);
+/** A line beyond 4 kB is cut, line ends within the text become spaces; a line
+ *  that the file does not take goes to standard error. */
 void mill_log_write(int level, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-#define MILL_LOG(level, ...) mill_log_write((level), __FILE__, __LINE__, __VA_ARGS__)
-#define mill_log_error(...) MILL_LOG(MILL_LOG_ERROR, __VA_ARGS__)
+/** Redraw a line without end on standard error (src/progress.c), cleared
+ *  before the next log line there; NULL ends it with a newline when one stands. */
+void mill_log_status(const char *text);
+
+#define MILL_LOG(level, ...)  mill_log_write((level), __FILE__, __LINE__, __VA_ARGS__)
+#define mill_log_error(...)   MILL_LOG(MILL_LOG_ERROR, __VA_ARGS__)
 #define mill_log_warning(...) MILL_LOG(MILL_LOG_WARNING, __VA_ARGS__)
-#define mill_log_info(...) MILL_LOG(MILL_LOG_INFO, __VA_ARGS__)
-#define mill_log_debug(...) MILL_LOG(MILL_LOG_DEBUG, __VA_ARGS__)
+#define mill_log_info(...)    MILL_LOG(MILL_LOG_INFO, __VA_ARGS__)
+#define mill_log_debug(...)   MILL_LOG(MILL_LOG_DEBUG, __VA_ARGS__)
 
 #endif

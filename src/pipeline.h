@@ -43,6 +43,19 @@ void mill_pipeline_destroy(mill_pipeline *pipeline);
 int mill_pipeline_waveset(mill_pipeline *pipeline, int arm, int n_pix, const double *wave_aa,
                           int *id);
 
+/** Evaluate a star at given points instead of fitting it, for tests and checks.
+ *
+ *  request        MILL_REQ_VALUE, _JACOBIAN or _FINAL
+ *  theta [n_point][n_label + 2]  in   VRAD, VSINI, labels
+ *  eval [n_point]                out  f with hull penalty and priors; gradient and
+ *                                     curvature without them
+ *  prepared                      out  S/N, counts and status after preparation;
+ *                                     eval is untouched unless NOT_DONE
+ *  Not while mill_pipeline_run is under way. */
+int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request,
+                           int n_point, const double *theta, mill_eval *eval,
+                           mill_fit_result *prepared);
+
 /** Fit until the source ends.  Rows leave in the order in which they finish. */
 int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context);

@@ -1,7 +1,8 @@
 /** Progress on rank 0: done, rate, time left.
  *
  *  A line redrawn at most twice a second on a terminal; nothing when standard
- *  error is no terminal or quiet is set.
+ *  error is no terminal or quiet is set.  One thread at a time; log lines of
+ *  other threads do not run into it (mill_log_status).
  */
 #ifndef MILL_PROGRESS_H
 #define MILL_PROGRESS_H
@@ -11,14 +12,17 @@
 typedef struct mill_progress {
   int active;
   int64_t n_total;
-  double start_s, last_s;
+  double start_s, last_s; /**< monotonic clock; last_s: of the last drawing */
 } mill_progress;
 
 void mill_progress_start(mill_progress *progress, int64_t n_total, int quiet);
+/** n_done of n_total, n_failed of them without a fit, since mill_progress_start. */
 void mill_progress_update(mill_progress *progress, int64_t n_done, int64_t n_failed);
+/** Ends the line. */
 void mill_progress_end(mill_progress *progress);
 
-/** Text of the time left, "1h02m", "3m05s", "12s", "?" into out [size]. */
+/** Text of the time left, "1h02m", "3m05s", "12s", "?" (not finite, negative
+ *  or above 9999 hours) into out [size]. */
 void mill_progress_eta(double left_s, char *out, int size);
 
 #endif

@@ -1,0 +1,114 @@
+# The libraries starmill stands on, each found once and named here.
+
+find_package(PkgConfig REQUIRED)
+
+# Debian keeps several MPIs beside each other under suffixed names; naming them
+# leaves the system's own choice (update-alternatives) alone.
+string(TOLOWER "${MILL_MPI}" mill_mpi)
+if(mill_mpi STREQUAL "openmpi" OR mill_mpi STREQUAL "mpich")
+  foreach(pair MPI_C_COMPILER:mpicc MPIEXEC_EXECUTABLE:mpirun HDF5_C_COMPILER_EXECUTABLE:h5pcc)
+    string(REPLACE ":" ";" pair "${pair}")
+    list(GET pair 0 variable)
+    list(GET pair 1 program)
+    find_program(${variable} NAMES ${program}.${mill_mpi})
+    if(NOT ${variable})
+      message(FATAL_ERROR "MILL_MPI=${MILL_MPI}: ${program}.${mill_mpi} not found. On Debian and "
+                          "Ubuntu: apt-get install lib${mill_mpi}-dev libhdf5-${mill_mpi}-dev")
+    elseif(NOT ${variable} MATCHES "\\.${mill_mpi}$")
+      message(FATAL_ERROR "MILL_MPI=${MILL_MPI}, but this build folder already uses "
+                          "${${variable}}. Take a fresh one.")
+    endif()
+  endforeach()
+elseif(NOT mill_mpi STREQUAL "auto")
+  message(FATAL_ERROR "MILL_MPI is AUTO, openmpi or mpich, not '${MILL_MPI}'")
+endif()
+
+find_package(MPI REQUIRED COMPONENTS C)
+
+set(HDF5_PREFER_PARALLEL ON)
+find_package(HDF5 COMPONENTS C)
+if(NOT HDF5_FOUND OR NOT HDF5_IS_PARALLEL)
+  set(found "no HDF5 was found")
+  if(HDF5_FOUND)
+    set(found "the one in ${HDF5_C_INCLUDE_DIRS} is serial")
+  endif()
+  message(FATAL_ERROR
+    "starmill needs a parallel HDF5, but ${found}. "
+    "On Debian and Ubuntu: apt-get install libhdf5-openmpi-dev. On a cluster load the parallel "
+    "module (often cray-hdf5-parallel or hdf5-mpi), or set HDF5_C_COMPILER_EXECUTABLE to its h5pcc. "
+    "docs/install.md says more.")
+endif()
+add_library(mill_hdf5 INTERFACE)
+target_include_directories(mill_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
+target_link_libraries(mill_hdf5 INTERFACE ${HDF5_C_LIBRARIES} MPI::MPI_C)
+target_compile_definitions(mill_hdf5 INTERFACE ${HDF5_C_DEFINITIONS})
+
+pkg_check_modules(CFITSIO REQUIRED IMPORTED_TARGET cfitsio)
+pkg_check_modules(CYAML REQUIRED IMPORTED_TARGET libcyaml)
+find_package(ZLIB REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS C)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+# BLAS and LAPACK: OpenBLAS unless BLA_VENDOR says otherwise.
+if(NOT DEFINED BLA_VENDOR)
+  set(BLA_VENDOR OpenBLAS)
+endif()
+find_package(BLAS REQUIRED)
+find_package(LAPACK REQUIRED)
+pkg_check_modules(OPENBLAS QUIET openblas)
+find_path(MILL_CBLAS_INCLUDE_DIR cblas.h HINTS ${OPENBLAS_INCLUDE_DIRS}
+          PATH_SUFFIXES openblas REQUIRED)
+find_path(MILL_LAPACKE_INCLUDE_DIR lapacke.h HINTS ${OPENBLAS_INCLUDE_DIRS}
+          PATH_SUFFIXES openblas lapacke REQUIRED)
+
+include(CheckFunctionExists)
+set(CMAKE_REQUIRED_LIBRARIES ${LAPACK_LIBRARIES} ${BLAS_LIBRARIES} m)
+check_function_exists(LAPACKE_dpotrf MILL_LAPACKE_IN_LAPACK)
+check_function_exists(openblas_get_config MILL_HAVE_OPENBLAS)
+unset(CMAKE_REQUIRED_LIBRARIES)
+add_library(mill_lapack INTERFACE)
+if(NOT MILL_LAPACKE_IN_LAPACK) # Debian ships the C interface as a library of its own
+  find_library(MILL_LAPACKE_LIBRARY lapacke REQUIRED)
+  target_link_libraries(mill_lapack INTERFACE ${MILL_LAPACKE_LIBRARY})
+endif()
+target_link_libraries(mill_lapack INTERFACE ${LAPACK_LIBRARIES} ${BLAS_LIBRARIES})
+target_include_directories(mill_lapack SYSTEM INTERFACE ${MILL_CBLAS_INCLUDE_DIR}
+                           ${MILL_LAPACKE_INCLUDE_DIR})
+
+# CUDA is optional; the toolkit is often installed without being in PATH.
+if(NOT MILL_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "MILL_CUDA is AUTO, ON or OFF, not '${MILL_CUDA}'")
+endif()
+set(MILL_CUDA_FOUND FALSE)
+if(NOT MILL_CUDA STREQUAL "OFF")
+  find_program(MILL_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  if(MILL_NVCC)
+    if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+      set(CMAKE_CUDA_COMPILER "${MILL_NVCC}" CACHE FILEPATH "CUDA compiler")
+    endif()
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES "${MILL_CUDA_ARCHITECTURES}")
+    endif()
+    include(CheckLanguage)
+    check_language(CUDA)
+    if(CMAKE_CUDA_COMPILER)
+      enable_language(CUDA)
+      find_package(CUDAToolkit REQUIRED)
+      set(CMAKE_CUDA_STANDARD 17)
+      set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+      set(MILL_CUDA_FOUND TRUE)
+    endif()
+  endif()
+  if(MILL_CUDA STREQUAL "ON" AND NOT MILL_CUDA_FOUND)
+    message(FATAL_ERROR "MILL_CUDA=ON, but no working nvcc was found. Set CUDACXX to it, put it in "
+                        "PATH, or build with -DMILL_CUDA=OFF.")
+  endif()
+endif()
+
+# C++ only to check that public headers are fit for it (CUDA reads them so).
+include(CheckLanguage)
+check_language(CXX)
+if(CMAKE_CXX_COMPILER)
+  enable_language(CXX)
+endif()

@@ -1,0 +1,31 @@
+# What every target has in common, and one function to make the folder's library.
+
+add_library(mill_options INTERFACE)
+target_include_directories(mill_options INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_options(mill_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wstrict-prototypes>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow>")
+if(MILL_WERROR)
+  target_compile_options(mill_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:C>:-Werror>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
+endif()
+if(MILL_SANITIZE)
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(mill_options INTERFACE "$<$<COMPILE_LANGUAGE:C>:${sanitize}>")
+  target_link_options(mill_options INTERFACE ${sanitize})
+endif()
+
+# mill_library(NAME SOURCES file... LINK library...): a static library of the
+# folder's files with the common options; all it links is passed on.  A folder
+# without sources gives a library without code, so links need no conditions.
+function(mill_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  if(arg_SOURCES)
+    add_library(${name} STATIC ${arg_SOURCES})
+    target_link_libraries(${name} PUBLIC mill_options ${arg_LINK})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE mill_options ${arg_LINK})
+  endif()
+endfunction()

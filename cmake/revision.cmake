@@ -1,0 +1,26 @@
+# Write MILL_REVISION, the git revision with -dirty where the tree differs, to
+# OUTPUT; the file is touched only when the revision has changed.
+set(revision "unknown")
+if(GIT)
+  execute_process(COMMAND "${GIT}" -C "${SOURCE_DIR}" rev-parse --show-toplevel
+                  OUTPUT_VARIABLE top OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  file(REAL_PATH "${SOURCE_DIR}" source)
+  # an unpacked archive inside some other repository has no revision of its own
+  if(top STREQUAL source)
+    execute_process(COMMAND "${GIT}" -C "${SOURCE_DIR}" describe --always --dirty --abbrev=12
+                            --match=v[0-9]*
+                    OUTPUT_VARIABLE described OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET
+                    RESULT_VARIABLE failed)
+    if(NOT failed)
+      set(revision "${described}")
+    endif()
+  endif()
+endif()
+set(text "#define MILL_REVISION \"${revision}\"\n")
+set(old "")
+if(EXISTS "${OUTPUT}")
+  file(READ "${OUTPUT}" old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE "${OUTPUT}" "${text}")
+endif()

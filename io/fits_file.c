@@ -1,0 +1,201 @@
+#include "io/fits_file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/error.h"
+
+int mill_fits_file_error(const mill_fits_file *file, int i_hdu, const char *what, int status)
+{
+  char reason[FLEN_STATUS];
+  fits_get_errstatus(status, reason);
+  fits_clear_errmsg();
+  return mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__,
+                        "%s: HDU %d (%s): %s (CFITSIO %d: %s); the file is damaged: fetch it again",
+                        file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, what, status,
+                        reason);
+}
+
+int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_fits_file **out)
+{
+  int err = MILL_OK;
+  mill_fits_file *file = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &file));
+  MILL_TRY(mill_fits_guard_open(path, limits, &file->guard));
+  /* by descriptor: the file that was checked, even without a name, and no
+   * character of its path means anything */
+  char name[64];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", file->guard->fd);
+  int status = 0;
+  if (fits_open_diskfile(&file->fptr, name, READONLY, &status) != 0) {
+    file->fptr = NULL;
+    err = mill_fits_file_error(file, 0, "cannot be opened", status);
+    goto done;
+  }
+  *out = file;
+  file = NULL;
+done:
+  mill_fits_file_close(file);
+  return err;
+}
+
+void mill_fits_file_close(mill_fits_file *file)
+{
+  if (!file)
+    return;
+  int status = 0;
+  if (file->fptr)
+    fits_close_file(file->fptr, &status);
+  mill_fits_guard_close(file->guard);
+  mill_free(file);
+}
+
+int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu)
+{
+  int err = MILL_OK;
+  *i_hdu = -1;
+  for (int i = 0; i < file->guard->n_hdu; i++) {
+    if (strcmp(file->guard->hdu[i].name, name) != 0)
+      continue;
+    if (*i_hdu >= 0)
+      MILL_FAIL(MILL_ERR_INPUT, "%s: HDUs %d and %d are both named %s; leave one of them",
+                file->guard->path, *i_hdu + 1, i + 1, name);
+    *i_hdu = i;
+  }
+done:
+  return err;
+}
+
+int mill_fits_file_move(mill_fits_file *file, int i_hdu)
+{
+  int status = 0;
+  if (fits_movabs_hdu(file->fptr, i_hdu + 1, NULL, &status) != 0)
+    return mill_fits_file_error(file, i_hdu, "cannot be read", status);
+  return MILL_OK;
+}
+
+/* Number and type of a column, 0 when it is missing. */
+static int find_column(mill_fits_file *file, int i_hdu, const char *name, int must, int *number,
+                       int *type, LONGLONG *repeat, LONGLONG *width)
+{
+  int err = MILL_OK;
+  int status = 0;
+  char what[128];
+  const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
+  *number = 0;
+  if (hdu->kind != MILL_FITS_TABLE)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) must be a binary table; give a DESI file",
+              file->guard->path, i_hdu + 1, hdu->name);
+  MILL_TRY(mill_fits_file_move(file, i_hdu));
+  char template[FLEN_VALUE];
+  snprintf(template, sizeof template, "%s", name);
+  fits_get_colnum(file->fptr, CASEINSEN, template, number, &status);
+  if (status == COL_NOT_FOUND) {
+    fits_clear_errmsg();
+    *number = 0;
+    if (must)
+      MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) has no column %s, which is needed",
+                file->guard->path, i_hdu + 1, hdu->name, name);
+    goto done;
+  }
+  if (status == 0)
+    fits_get_coltypell(file->fptr, *number, type, repeat, width, &status);
+  if (status != 0) {
+    snprintf(what, sizeof what, "column %s cannot be found", name);
+    err = mill_fits_file_error(file, i_hdu, what, status);
+  }
+done:
+  return err;
+}
+
+static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, void *out,
+                       int *found)
+{
+  int err = MILL_OK;
+  int number, type = 0, status = 0;
+  LONGLONG repeat = 0, width = 0;
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
+  MILL_TRY(find_column(file, i_hdu, name, found == NULL, &number, &type, &repeat, &width));
+  if (found)
+    *found = number > 0;
+  if (number == 0)
+    goto done;
+  const int is_integer =
+      type == TBYTE || type == TSBYTE || type == TSHORT || type == TLONG || type == TLONGLONG;
+  const int is_real = type == TFLOAT || type == TDOUBLE;
+  if (repeat != 1 || !(is_integer || (is_real && as == TDOUBLE)))
+    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): column %s must hold one %s a row",
+              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name,
+              as == TDOUBLE ? "number" : "integer");
+  /* no value is substituted for nulls, so that NaN stays NaN */
+  if (n_row > 0 && fits_read_col(file->fptr, as, number, 1, 1, n_row, NULL, out, NULL, &status)) {
+    char what[128];
+    snprintf(what, sizeof what, "column %s cannot be read", name);
+    err = mill_fits_file_error(file, i_hdu, what, status);
+  }
+done:
+  return err;
+}
+
+int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
+                           int *found)
+{
+  static_assert(sizeof(LONGLONG) == sizeof(int64_t), "CFITSIO's LONGLONG has 64 bits");
+  return read_number(file, i_hdu, name, TLONGLONG, out, found);
+}
+
+int mill_fits_column_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out,
+                           int *found)
+{
+  static_assert(sizeof(int) == sizeof(int32_t), "TINT has 32 bits");
+  return read_number(file, i_hdu, name, TINT, out, found);
+}
+
+int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
+                            int *found)
+{
+  return read_number(file, i_hdu, name, TDOUBLE, out, found);
+}
+
+int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
+                          size_t *stride, int *found)
+{
+  int err = MILL_OK;
+  int number, type = 0, status = 0;
+  LONGLONG repeat = 0, width = 0;
+  char **row = NULL;
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
+  *text = NULL;
+  *stride = 0;
+  MILL_TRY(find_column(file, i_hdu, name, found == NULL, &number, &type, &repeat, &width));
+  if (found)
+    *found = number > 0;
+  if (number == 0)
+    goto done;
+  if (type != TSTRING || repeat != width)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): column %s must hold one string a row",
+              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name);
+  *stride = (size_t)width + 1;
+  MILL_TRY(MILL_ALLOC((size_t)n_row * *stride, text));
+  MILL_TRY(MILL_ALLOC(n_row, &row));
+  for (int64_t i = 0; i < n_row; i++)
+    row[i] = *text + (size_t)i * *stride;
+  if (n_row > 0 && width > 0 &&
+      fits_read_col(file->fptr, TSTRING, number, 1, 1, n_row, NULL, row, NULL, &status)) {
+    char what[128];
+    snprintf(what, sizeof what, "column %s cannot be read", name);
+    err = mill_fits_file_error(file, i_hdu, what, status);
+    goto done;
+  }
+  for (int64_t i = 0; i < n_row; i++)
+    for (size_t n = strlen(row[i]); n > 0 && row[i][n - 1] == ' '; n--)
+      row[i][n - 1] = '\0';
+done:
+  mill_free(row);
+  if (err != MILL_OK) {
+    mill_free(*text);
+    *text = NULL;
+  }
+  return err;
+}

@@ -1,0 +1,52 @@
+/** CFITSIO over a guarded file: HDUs by name, columns by name. */
+#ifndef MILL_FITS_FILE_H
+#define MILL_FITS_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <fitsio.h>
+
+#include "io/fits_guard.h"
+
+/** One open file.  One thread at a time; several files may be open at once. */
+typedef struct mill_fits_file {
+  mill_fits_guard *guard;
+  fitsfile *fptr;
+} mill_fits_file;
+
+/** As mill_fits_guard_open, then CFITSIO on the very file that was checked. */
+int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_fits_file **out);
+
+/** NULL is fine. */
+void mill_fits_file_close(mill_fits_file *file);
+
+/** Index of the HDU of that EXTNAME (upper case), -1 when there is none.
+ *  MILL_ERR_INPUT when two have the name. */
+int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu);
+
+/** Make it the current HDU. MILL_ERR_INPUT. */
+int mill_fits_file_move(mill_fits_file *file, int i_hdu);
+
+/** MILL_ERR_INPUT with file, HDU, what and CFITSIO's reason. */
+int mill_fits_file_error(const mill_fits_file *file, int i_hdu, const char *what, int status);
+
+/** Read a scalar column of the table i_hdu, all of its rows.
+ *
+ *  out   [rows]  in/out  untouched when the column is missing
+ *  found          out    may be NULL: then the column must be there
+ *
+ *  MILL_ERR_INPUT names file, HDU and column: missing, wrong type or shape. */
+int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
+                           int *found);
+int mill_fits_column_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out,
+                           int *found);
+int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
+                            int *found);
+
+/** Text of a column without trailing blanks: row i at *text + i * *stride.
+ *  *text is NULL when the column is missing; free with mill_free. */
+int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
+                          size_t *stride, int *found);
+
+#endif

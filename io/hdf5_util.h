@@ -1,0 +1,78 @@
+/** Small checked helpers over HDF5 for files that come from elsewhere.
+ *
+ *  Every failure is one line that names the file, the object and HDF5's own
+ *  innermost reason; HDF5's error stack is not printed.  The code of a failure is
+ *  the file's.  HDF5 is not thread-safe: one thread at a time.
+ */
+#ifndef MILL_HDF5_UTIL_H
+#define MILL_HDF5_UTIL_H
+
+#include <stddef.h>
+
+#include <hdf5.h>
+
+typedef struct mill_h5_file {
+  hid_t id;         /**< negative: not open */
+  int code;         /**< MILL_ERR_... of every failure with this file */
+  const char *path; /**< for messages, borrowed */
+} mill_h5_file;
+
+/** The innermost reason of the last HDF5 failure of this thread; call it before
+ *  any other HDF5 function. */
+const char *mill_h5_reason(void);
+
+/** Open read-only and without a lock.  Nothing inside is followed or read yet.
+ *  Says apart: missing, unreadable, no file, no HDF5 file, cut or damaged. */
+int mill_h5_open(const char *path, int code, mill_h5_file *file);
+
+/** Refuse what could reach beyond the file or run foreign code: external, soft and
+ *  user-defined links, external and virtual storage, filters other than deflate,
+ *  shuffle and fletcher32, objects other than groups and datasets.
+ *  To be called before the first dataset is opened. */
+int mill_h5_scan(const mill_h5_file *file);
+
+/** An empty file in memory; name is for messages and must not exist on disk. */
+int mill_h5_create_image(const char *name, int code, mill_h5_file *file);
+
+/** The bytes of a file made by mill_h5_create_image; free with mill_free. */
+int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte);
+
+/** Close; a file that is not open is fine. */
+void mill_h5_close(mill_h5_file *file);
+
+/** 1 when the path of hard links exists, else 0. */
+int mill_h5_exists(const mill_h5_file *file, const char *name);
+
+/** The dataset's shape; it must have n_dim dimensions. dim [n_dim]. */
+int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t *dim);
+
+/** Read a whole dataset of exactly that shape into data.  mem_type is a native
+ *  integer or floating type; the file's type must be of the same kind, and a
+ *  floating one no wider. */
+int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int n_dim,
+                 const size_t *dim, void *data);
+
+/** 1 when the object has the attribute, else 0. */
+int mill_h5_has_attr(const mill_h5_file *file, const char *object, const char *name);
+
+/** Scalar attributes; object "/" is the root.  Booleans (enumerations) are read as int. */
+int mill_h5_read_attr_int(const mill_h5_file *file, const char *object, const char *name, int *out);
+int mill_h5_read_attr_double(const mill_h5_file *file, const char *object, const char *name,
+                             double *out);
+/** out [size] with its end; a text that does not fit is a failure. */
+int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const char *name,
+                           char *out, size_t size);
+
+int mill_h5_write_group(const mill_h5_file *file, const char *name);
+/** A contiguous dataset; unit and description become attributes (unit may be NULL). */
+int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, hid_t mem_type,
+                  int n_dim, const size_t *dim, const void *data, const char *unit,
+                  const char *description);
+int mill_h5_write_attr_int(const mill_h5_file *file, const char *object, const char *name,
+                           int value);
+int mill_h5_write_attr_double(const mill_h5_file *file, const char *object, const char *name,
+                              double value);
+int mill_h5_write_attr_text(const mill_h5_file *file, const char *object, const char *name,
+                            const char *value);
+
+#endif

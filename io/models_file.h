@@ -1,0 +1,55 @@
+/** The models file: best-fit models beside a result file, one row per exposure.
+ *
+ *  Belongs to exactly one result file (same RUN_ID) and is written by its I/O
+ *  thread; io/result_file.h is the way to use it.
+ */
+#ifndef MILL_MODELS_FILE_H
+#define MILL_MODELS_FILE_H
+
+#include <hdf5.h>
+#include <stdint.h>
+
+#include "kernels/common.h"
+#include "src/mpi_context.h"
+
+enum { MILL_MODELS_FORMAT = 1 };
+
+typedef struct mill_models_file mill_models_file;
+
+/** What a models file has to fit to. */
+typedef struct mill_models_info {
+  const char *run_id; /**< of the result file */
+  hid_t result;       /**< the open result file, whose /catalog is read */
+  const char *result_path;
+  int64_t n_row, n_exposure, n_done; /**< rows, model rows, rows already fitted */
+  int n_arm;
+  const char *arm_name[MILL_MAX_ARM];
+  const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix], NULL: no file has the arm */
+  int n_pix[MILL_MAX_ARM];
+} mill_models_info;
+
+/** Collective.  Create, or reuse the one of the same run.  MILL_ERR_OUTPUT on
+ *  every rank alike. */
+int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
+                     const mill_mpi *mpi, mill_models_file **out);
+
+/** One model to be written. */
+typedef struct mill_model_item {
+  int64_t row; /**< model row */
+  size_t at;   /**< of its first pixel in the pool */
+  int arm;
+} mill_model_item;
+
+/** Collective: write items [n] (sorted here), pixels in pool.  Every rank makes
+ *  the same calls, with items or without. */
+int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n,
+                      const float *pool);
+
+/** Pixels of an arm; 0 when it is not written. */
+int mill_models_n_pix(const mill_models_file *models, int arm);
+int64_t mill_models_n_row(const mill_models_file *models);
+
+/** Collective: flush, close, release its lock.  NULL is fine. */
+int mill_models_close(mill_models_file *models);
+
+#endif

@@ -1,0 +1,584 @@
+#include "io/result_layout.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io/hdf5_util.h"
+#include "io/lock_file.h"
+#include "io/parallel_hdf5.h"
+#include "kernels/error.h"
+#include "src/version.h"
+
+#define FORMAT_NAME "starmill result"
+enum { BLOCK_ROWS = 65536 };
+
+/* code or bit, name, meaning of the lists that become attributes */
+typedef struct meaning {
+  int64_t value;
+  const char *name, *text;
+} meaning;
+
+#define MEANING(symbol, value, name, text) {value, name, text},
+static const meaning status_meaning[] = {MILL_STATUS_LIST(MEANING)};
+static const meaning warn_meaning[] = {MILL_WARN_LIST(MEANING)};
+static const meaning info_meaning[] = {MILL_INFO_LIST(MEANING)};
+#undef MEANING
+
+static const char *or_empty(const char *text)
+{
+  return text ? text : "";
+}
+
+void mill_result_layout_time(char out[MILL_TIME_SIZE])
+{
+  const time_t now = time(NULL);
+  struct tm utc;
+  gmtime_r(&now, &utc);
+  strftime(out, MILL_TIME_SIZE, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+static int write_meanings(hid_t file, const char *path, const char *dataset, const char *values,
+                          const meaning *list, int n)
+{
+  int err = MILL_OK;
+  int64_t value[32];
+  const char *name[32], *text[32];
+  for (int i = 0; i < n; i++) {
+    value[i] = list[i].value;
+    name[i] = list[i].name;
+    text[i] = list[i].text;
+  }
+  MILL_TRY(mill_ph5_attr_int64(file, path, dataset, values, value, n));
+  MILL_TRY(mill_ph5_attr_texts(file, path, dataset, "NAMES", name, n));
+  MILL_TRY(mill_ph5_attr_texts(file, path, dataset, "MEANINGS", text, n));
+done:
+  return err;
+}
+
+#define WRITE_MEANINGS(dataset, values, list)                                                      \
+  MILL_TRY(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
+
+static int create_fits(hid_t file, const char *path, const mill_run_info *info,
+                       const mill_columns *columns)
+{
+  int err = MILL_OK;
+  const char *parameter[MILL_MAX_PAR] = {"VRAD", "VSINI"};
+  hid_t group = H5I_INVALID_HID;
+  for (int i = 0; i < info->lib->n_label; i++)
+    parameter[2 + i] = info->lib->label[i].column;
+  MILL_TRY(mill_ph5_group(file, path, "fits"));
+  group = H5Gopen2(file, "fits", H5P_DEFAULT);
+  if (group < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write /fits: %s", path, mill_h5_reason());
+  for (int i = 0; i < columns->n_column; i++)
+    MILL_TRY(mill_ph5_column(group, path, &columns->column[i], info->n_row));
+  MILL_TRY(mill_ph5_attr_texts(file, path, "fits/COVAR", "ORDER", parameter,
+                               info->lib->n_label + 2));
+  WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
+  WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
+  WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);
+done:
+  if (group >= 0)
+    H5Gclose(group);
+  return err;
+}
+
+/* a text column of /catalog/files from a field of mill_input_file */
+static int write_file_text(hid_t group, const char *path, const mill_run_info *info,
+                           const char *name, size_t field, const char *description)
+{
+  int err = MILL_OK;
+  char *packed = NULL;
+  hid_t type = H5I_INVALID_HID;
+  size_t n_byte = 1;
+  for (int i = 0; i < info->n_file; i++) {
+    const size_t n = strlen((const char *)&info->file[i] + field);
+    n_byte = n > n_byte ? n : n_byte;
+  }
+  MILL_TRY(mill_alloc_bytes((size_t)info->n_file, n_byte, (void **)&packed));
+  for (int i = 0; i < info->n_file; i++) {
+    const char *text = (const char *)&info->file[i] + field;
+    memcpy(packed + (size_t)i * n_byte, text, strlen(text));
+  }
+  type = mill_ph5_text_type(n_byte);
+  if (type < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
+  MILL_TRY(mill_ph5_dataset(group, path, name, type, 1, info->n_file, 1, NULL, "", description));
+  if (info->n_file > 0)
+    MILL_TRY(mill_ph5_write_whole(group, path, name, type, packed));
+done:
+  if (type >= 0)
+    H5Tclose(type);
+  mill_free(packed);
+  return err;
+}
+
+/* an eight-byte number of mill_input_file */
+static int write_file_number(hid_t group, const char *path, const mill_run_info *info,
+                             const char *name, hid_t type, size_t field, const char *unit,
+                             const char *description)
+{
+  int err = MILL_OK;
+  char *packed = NULL;
+  MILL_TRY(mill_alloc_bytes((size_t)info->n_file, 8, (void **)&packed));
+  for (int i = 0; i < info->n_file; i++)
+    memcpy(packed + 8 * (size_t)i, (const char *)&info->file[i] + field, 8);
+  MILL_TRY(mill_ph5_dataset(group, path, name, type, 1, info->n_file, 1, NULL, unit, description));
+  if (info->n_file > 0)
+    MILL_TRY(mill_ph5_write_whole(group, path, name, type, packed));
+done:
+  mill_free(packed);
+  return err;
+}
+
+static int create_catalog(hid_t file, const char *path, const mill_run_info *info,
+                          int64_t n_exposure)
+{
+  int err = MILL_OK;
+  mill_columns columns;
+  hid_t group = H5I_INVALID_HID;
+  const int64_t none64 = -1;
+  const int32_t none32 = -1;
+  mill_columns_catalog(&columns);
+  MILL_TRY(mill_ph5_group(file, path, "catalog"));
+  MILL_TRY(mill_ph5_group(file, path, "catalog/exposures"));
+  MILL_TRY(mill_ph5_group(file, path, "catalog/files"));
+  group = H5Gopen2(file, "catalog", H5P_DEFAULT);
+  if (group < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write /catalog: %s", path, mill_h5_reason());
+  for (int i = 0; i < columns.n_column; i++)
+    MILL_TRY(mill_ph5_column(group, path, &columns.column[i], info->n_row));
+  MILL_TRY(mill_ph5_dataset(group, path, "exposures/FITS_ROW", H5T_STD_I64LE, 1, n_exposure, 1,
+                            &none64, "", "0-based FIBERMAP row of the exposure"));
+  MILL_TRY(mill_ph5_dataset(group, path, "exposures/EXPID", H5T_STD_I32LE, 1, n_exposure, 1,
+                            &none32, "", "exposure, -1 when the file has none"));
+  MILL_TRY(write_file_text(group, path, info, "files/PATH", offsetof(mill_input_file, path),
+                           "input file as given"));
+  MILL_TRY(write_file_number(group, path, info, "files/SIZE", H5T_STD_I64LE,
+                             offsetof(mill_input_file, size), "byte", "size"));
+  MILL_TRY(write_file_number(group, path, info, "files/MTIME", H5T_IEEE_F64LE,
+                             offsetof(mill_input_file, mtime), "s",
+                             "time of last change, since 1970-01-01 UTC"));
+  MILL_TRY(write_file_number(group, path, info, "files/ROW_START", H5T_STD_I64LE,
+                             offsetof(mill_input_file, row_start), "", "first row of the file"));
+  MILL_TRY(write_file_number(group, path, info, "files/N_ROW", H5T_STD_I64LE,
+                             offsetof(mill_input_file, n_row), "", "rows of the file"));
+  MILL_TRY(write_file_text(group, path, info, "files/ERROR", offsetof(mill_input_file, error),
+                           "why it could not be read, empty when it could"));
+done:
+  if (group >= 0)
+    H5Gclose(group);
+  return err;
+}
+
+static int create_provenance(hid_t file, const char *path, const mill_run_info *info, int n_rank)
+{
+  int err = MILL_OK;
+  char now[MILL_TIME_SIZE], host[256] = "", run_id[MILL_RUN_ID_SIZE] = "";
+  unsigned char random[16];
+  const int64_t rank64 = n_rank, thread64 = info->n_thread;
+  const char *const at = "provenance";
+  hid_t text20 = H5I_INVALID_HID;
+  if (gethostname(host, sizeof host - 1) != 0)
+    snprintf(host, sizeof host, "unknown");
+  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+    MILL_FAIL(MILL_ERR_INTERNAL, "no random numbers: %s", strerror(errno));
+  for (size_t i = 0; i < sizeof random; i++)
+    snprintf(run_id + 2 * i, 3, "%02x", random[i]);
+  mill_result_layout_time(now);
+  MILL_TRY(mill_ph5_group(file, path, at));
+  MILL_TRY(mill_ph5_attr_text(file, path, at, "VERSION", mill_version()));
+  MILL_TRY(mill_ph5_attr_text(file, path, at, "REVISION", mill_version_revision()));
+  MILL_TRY(mill_ph5_attr_text(file, path, at, "LIBRARY_PATH", info->lib->path));
+  MILL_TRY(mill_ph5_attr_text(file, path, at, "LIBRARY_NAME", info->lib->name));
+  MILL_TRY(mill_ph5_attr_text(file, path, at, "LIBRARY_HASH", info->lib->hash));
+  MILL_TRY(mill_ph5_attr_text(file, path, at, "DEVICE", or_empty(info->device)));
+  MILL_TRY(mill_ph5_attr_text(file, path, at, "HOST", host));
+  MILL_TRY(mill_ph5_attr_text(file, path, at, "RUN_ID", run_id));
+  MILL_TRY(mill_ph5_attr_int64(file, path, at, "N_RANK", &rank64, 0));
+  MILL_TRY(mill_ph5_attr_int64(file, path, at, "N_THREAD", &thread64, 0));
+  MILL_TRY(mill_ph5_text(file, path, "provenance/IDENTITY", or_empty(info->identity),
+                         "science settings: runs that differ here do not continue each other"));
+  MILL_TRY(mill_ph5_text(file, path, "provenance/CONFIG", or_empty(info->config),
+                         "effective configuration (YAML) of the first start"));
+  MILL_TRY(mill_ph5_text(file, path, "provenance/COMMAND", or_empty(info->command),
+                         "command line of the first start"));
+  /* what changes later is raw data, not attributes: only that is safe against a kill */
+  text20 = mill_ph5_text_type(MILL_TIME_SIZE - 1);
+  if (text20 < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write times: %s", path, mill_h5_reason());
+  MILL_TRY(mill_ph5_dataset(file, path, "provenance/START_TIME", text20, 1, 1, 1, NULL, "",
+                            "UTC when the file was created"));
+  MILL_TRY(mill_ph5_write_whole(file, path, "provenance/START_TIME", text20, now));
+  MILL_TRY(mill_ph5_dataset(file, path, "provenance/END_TIME", text20, 1, 1, 1, NULL, "",
+                            "UTC when the last run that ended in good order closed the file"));
+  MILL_TRY(mill_ph5_dataset(file, path, "provenance/WALL_S", H5T_IEEE_F64LE, 1, 1, 1, NULL, "s",
+                            "time spent by all runs that closed the file"));
+  MILL_TRY(mill_ph5_dataset(file, path, "provenance/N_RUN", H5T_STD_I32LE, 1, 1, 1, NULL, "",
+                            "runs that closed the file"));
+  MILL_TRY(mill_ph5_dataset(file, path, "provenance/FINISHED", H5T_STD_U8LE, 1, 1, 1, NULL, "",
+                            "1 when every row is done"));
+done:
+  if (text20 >= 0)
+    H5Tclose(text20);
+  return err;
+}
+
+/* About the size of the file: data, and room for headers */
+static int64_t estimate_size(const mill_run_info *info, const mill_columns *columns,
+                             int64_t n_exposure)
+{
+  mill_columns catalog;
+  mill_columns_catalog(&catalog);
+  const int64_t text = (int64_t)(strlen(or_empty(info->config)) + strlen(or_empty(info->identity)) +
+                                 strlen(or_empty(info->command)));
+  return info->n_row * (int64_t)(columns->row_size + catalog.row_size) + 12 * n_exposure +
+         (int64_t)info->n_file * 1400 + text + (1 << 17);
+}
+
+int mill_result_layout_create(const char *path, const mill_run_info *info,
+                              const mill_columns *columns, int64_t n_exposure, int n_rank)
+{
+  int err = MILL_OK;
+  const int64_t version = MILL_RESULT_FORMAT;
+  hid_t file = H5I_INVALID_HID;
+  MILL_TRY(mill_ph5_create(path, estimate_size(info, columns, n_exposure), &file));
+  MILL_TRY(mill_ph5_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
+  MILL_TRY(mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
+  MILL_TRY(create_fits(file, path, info, columns));
+  MILL_TRY(create_catalog(file, path, info, n_exposure));
+  MILL_TRY(create_provenance(file, path, info, n_rank));
+done:
+  if (file >= 0) {
+    /* the first failure is the one to tell */
+    if (err == MILL_OK)
+      err = mill_ph5_close(path, &file);
+    else
+      H5Fclose(file);
+  }
+  return err;
+}
+
+/* Write the share [start, start + n) of a dataset. Collective. */
+static int write_share(hid_t file, const char *path, const char *name, hid_t type, int64_t n_total,
+                       int64_t start, int64_t n, const void *buffer)
+{
+  int err = MILL_OK;
+  hid_t dataset = H5I_INVALID_HID;
+  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
+  dataset = H5Dopen2(file, name, H5P_DEFAULT);
+  if (dataset < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot open %s: %s", path, name, mill_h5_reason());
+  MILL_TRY(mill_ph5_select_range(path, 1, n_total, 1, start, n, &rows));
+  MILL_TRY(mill_ph5_write(dataset, path, name, type, &rows, buffer));
+done:
+  mill_ph5_unselect(&rows);
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+/* One column of this rank's share, packed.  first: of the share's files. */
+static void take_column(const mill_run_info *info, const mill_column *column,
+                        const int64_t *first_exposure, char *packed)
+{
+  char *to = packed;
+  for (int i = info->file_start; i < info->file_end; i++) {
+    const mill_file_index *index = &info->index[i - info->file_start];
+    for (int64_t k = 0; k < index->n_row; k++, to += column->n_byte) {
+      if (column->source == MILL_FROM_FILE) {
+        const int32_t i_file = i;
+        memcpy(to, &i_file, sizeof i_file);
+        continue;
+      }
+      memcpy(to, (const char *)&index->row[k] + column->field, column->n_byte);
+      if (column->source == MILL_FROM_OFFSET) {
+        const int64_t first = first_exposure[i] + index->row[k].first_exposure;
+        memcpy(to, &first, sizeof first);
+      } else if (column->type == MILL_TYPE_TEXT) {
+        /* what follows the end of a text is no content */
+        const size_t n = strnlen(to, column->n_byte);
+        memset(to + n, 0, column->n_byte - n);
+      }
+    }
+  }
+}
+
+int mill_result_layout_catalog(hid_t file, const char *path, const mill_run_info *info,
+                               const int64_t *first_exposure, int64_t n_exposure)
+{
+  int err = MILL_OK, failed = MILL_OK;
+  mill_columns columns;
+  char *packed = NULL;
+  int64_t n_row = 0, n_exp = 0;
+  const int has_file = info->file_end > info->file_start;
+  const int64_t start = has_file ? info->file[info->file_start].row_start : 0;
+  const int64_t start_exp = has_file ? first_exposure[info->file_start] : 0;
+  mill_columns_catalog(&columns);
+  for (int i = 0; i < info->file_end - info->file_start; i++) {
+    n_row += info->index[i].n_row;
+    n_exp += info->index[i].n_exposure;
+  }
+  MILL_TRY(mill_alloc_bytes((size_t)(n_row > n_exp ? n_row : n_exp), 64, (void **)&packed));
+  /* a failure of one dataset must not keep this rank from the collective calls
+     that the others make, so the first one is kept and told at the end */
+  for (int i = 0; i < columns.n_column; i++) {
+    const mill_column *c = &columns.column[i];
+    char name[64];
+    const hid_t type = c->type == MILL_TYPE_TEXT ? mill_ph5_text_type((size_t)c->n_value)
+                                                 : H5Tcopy(mill_ph5_file_type(c->type));
+    snprintf(name, sizeof name, "catalog/%s", c->name);
+    take_column(info, c, first_exposure, packed);
+    err = write_share(file, path, name, type, info->n_row, start, n_row, packed);
+    if (i == columns.i_target && err == MILL_OK)
+      err = write_share(file, path, "fits/TARGETID", type, info->n_row, start, n_row, packed);
+    failed = failed == MILL_OK ? err : failed;
+    H5Tclose(type);
+  }
+  char *to = packed;
+  for (int i = 0; i < info->file_end - info->file_start; i++) {
+    memcpy(to, info->index[i].exposure_row, sizeof(int64_t) * (size_t)info->index[i].n_exposure);
+    to += sizeof(int64_t) * (size_t)info->index[i].n_exposure;
+  }
+  err = write_share(file, path, "catalog/exposures/FITS_ROW", H5T_STD_I64LE, n_exposure, start_exp,
+                    n_exp, packed);
+  failed = failed == MILL_OK ? err : failed;
+  to = packed;
+  for (int i = 0; i < info->file_end - info->file_start; i++) {
+    memcpy(to, info->index[i].exposure_id, sizeof(int32_t) * (size_t)info->index[i].n_exposure);
+    to += sizeof(int32_t) * (size_t)info->index[i].n_exposure;
+  }
+  err = write_share(file, path, "catalog/exposures/EXPID", H5T_STD_I32LE, n_exposure, start_exp,
+                    n_exp, packed);
+  err = failed == MILL_OK ? err : failed;
+done:
+  mill_free(packed);
+  return err;
+}
+
+int mill_result_layout_count(hid_t file, const char *path, int64_t n_row,
+                             int64_t start, int64_t n, mill_result_summary *summary)
+{
+  int err = MILL_OK;
+  int32_t *status = NULL;
+  int64_t *warn = NULL;
+  hid_t dataset[2] = {H5I_INVALID_HID, H5I_INVALID_HID};
+  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
+  MILL_TRY(MILL_ALLOC(BLOCK_ROWS, &status));
+  MILL_TRY(MILL_ALLOC(BLOCK_ROWS, &warn));
+  MILL_TRY(mill_ph5_open_dataset(file, path, "fits/STATUS", H5T_STD_I32LE, 1, n_row, 1,
+                                 &dataset[0]));
+  MILL_TRY(mill_ph5_open_dataset(file, path, "fits/RVS_WARN", H5T_STD_I64LE, 1, n_row, 1,
+                                 &dataset[1]));
+  for (int64_t at = 0; at < n; at += BLOCK_ROWS) {
+    const int64_t n_block = n - at < BLOCK_ROWS ? n - at : BLOCK_ROWS;
+    MILL_TRY(mill_ph5_select_range(path, 1, n_row, 1, start + at, n_block, &rows));
+    MILL_TRY(mill_ph5_read(dataset[0], path, "fits/STATUS", H5T_NATIVE_INT32, &rows, status));
+    MILL_TRY(mill_ph5_read(dataset[1], path, "fits/RVS_WARN", H5T_NATIVE_INT64, &rows, warn));
+    mill_ph5_unselect(&rows);
+    for (int64_t i = 0; i < n_block; i++) {
+      if (status[i] >= 0 && status[i] < MILL_N_STATUS)
+        summary->n_status[status[i]]++;
+      summary->n_warned += status[i] == MILL_STATUS_FITTED && warn[i] != 0;
+    }
+  }
+done:
+  mill_ph5_unselect(&rows);
+  for (int i = 0; i < 2; i++)
+    if (dataset[i] >= 0)
+      H5Dclose(dataset[i]);
+  mill_free(warn);
+  mill_free(status);
+  return err;
+}
+
+#define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
+#define WHAT_TO_DO "give another --output, or --overwrite to replace it"
+
+/* Is it ours at all? */
+static int check_format(hid_t file, const char *path)
+{
+  int err = MILL_OK;
+  char format[64];
+  int64_t version = 0;
+  if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", format, sizeof format) != MILL_OK ||
+      strcmp(format, FORMAT_NAME) != 0 ||
+      mill_ph5_read_attr_int64(file, path, "/", "FORMAT_VERSION", &version) != MILL_OK)
+    REFUSE("%s exists and is no result of starmill: " WHAT_TO_DO, path);
+  if (version > MILL_RESULT_FORMAT)
+    REFUSE("%s was written by a newer starmill (format %lld, this program knows %d): continue with "
+           "that version, " WHAT_TO_DO,
+           path, (long long)version, MILL_RESULT_FORMAT);
+done:
+  return err;
+}
+
+/* The inputs that the file was made from against those of this run */
+static int check_inputs(hid_t file, const char *path, const mill_run_info *info)
+{
+  int err = MILL_OK;
+  hid_t dataset = H5I_INVALID_HID, space = H5I_INVALID_HID, type = H5I_INVALID_HID;
+  char *text = NULL;
+  int64_t *number = NULL;
+  double *mtime = NULL;
+  hsize_t n_file = 0;
+  dataset = H5Dopen2(file, "catalog/files/PATH", H5P_DEFAULT);
+  if (dataset < 0)
+    REFUSE("%s: is damaged, /catalog/files/PATH cannot be read: " WHAT_TO_DO, path);
+  space = H5Dget_space(dataset);
+  type = H5Dget_type(dataset);
+  if (space < 0 || type < 0 || H5Sget_simple_extent_ndims(space) != 1 ||
+      H5Sget_simple_extent_dims(space, &n_file, NULL) != 1 || H5Tget_class(type) != H5T_STRING ||
+      H5Tis_variable_str(type) != 0)
+    REFUSE("%s: is damaged, /catalog/files/PATH cannot be read: " WHAT_TO_DO, path);
+  if (n_file != (hsize_t)info->n_file)
+    REFUSE("%s exists and was made from other inputs (%lld files, now %d): " WHAT_TO_DO, path,
+           (long long)n_file, info->n_file);
+  const size_t n_byte = H5Tget_size(type);
+  MILL_TRY(mill_alloc_bytes((size_t)n_file, n_byte, (void **)&text));
+  MILL_TRY(MILL_ALLOC(n_file, &number));
+  MILL_TRY(MILL_ALLOC(n_file, &mtime));
+  if (n_file > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
+    REFUSE("%s: is damaged, /catalog/files/PATH cannot be read: " WHAT_TO_DO, path);
+  for (int i = 0; i < info->n_file; i++) {
+    const char *stored = text + (size_t)i * n_byte;
+    const size_t n = strnlen(stored, n_byte);
+    if (n != strlen(info->file[i].path) || memcmp(stored, info->file[i].path, n) != 0)
+      REFUSE("%s exists and was made from other inputs (%.*s, now %s): " WHAT_TO_DO, path, (int)n,
+             stored, info->file[i].path);
+  }
+  const struct {
+    const char *name, *what;
+    size_t field;
+  } check[] = {{"catalog/files/SIZE", "size has changed", offsetof(mill_input_file, size)},
+               {"catalog/files/N_ROW", "selected rows have changed",
+                offsetof(mill_input_file, n_row)}};
+  for (size_t k = 0; k < 2; k++) {
+    H5Dclose(dataset);
+    MILL_TRY(mill_ph5_open_dataset(file, path, check[k].name, H5T_STD_I64LE, 1, info->n_file, 1,
+                                   &dataset));
+    if (n_file > 0 &&
+        H5Dread(dataset, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, number) < 0)
+      REFUSE("%s: is damaged, /%s cannot be read: " WHAT_TO_DO, path, check[k].name);
+    for (int i = 0; i < info->n_file; i++)
+      if (memcmp(&number[i], (const char *)&info->file[i] + check[k].field, sizeof number[i]) != 0)
+        REFUSE("%s exists and was made from other inputs (%s: its %s): " WHAT_TO_DO, path,
+               info->file[i].path, check[k].what);
+  }
+  H5Dclose(dataset);
+  MILL_TRY(mill_ph5_open_dataset(file, path, "catalog/files/MTIME", H5T_IEEE_F64LE, 1, info->n_file,
+                                 1, &dataset));
+  if (n_file > 0 && H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, mtime) < 0)
+    REFUSE("%s: is damaged, /catalog/files/MTIME cannot be read: " WHAT_TO_DO, path);
+  for (int i = 0; i < info->n_file; i++)
+    if (mtime[i] != info->file[i].mtime)
+      REFUSE("%s exists and was made from other inputs (%s: its time of change differs): "
+             WHAT_TO_DO, path, info->file[i].path);
+done:
+  mill_free(mtime);
+  mill_free(number);
+  mill_free(text);
+  if (type >= 0)
+    H5Tclose(type);
+  if (space >= 0)
+    H5Sclose(space);
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+/* The line of the settings that differs first, "is" being this run's */
+static void first_difference(const char *was, const char *is, char *out, size_t size)
+{
+  for (;;) {
+    const size_t n_was = strcspn(was, "\n"), n_is = strcspn(is, "\n");
+    if (n_was != n_is || memcmp(was, is, n_was) != 0 || (!was[n_was] && !is[n_is])) {
+      snprintf(out, size, "\"%.*s\", now \"%.*s\"", (int)(n_was < 100 ? n_was : 100), was,
+               (int)(n_is < 100 ? n_is : 100), is);
+      return;
+    }
+    was += n_was + (was[n_was] != '\0');
+    is += n_is + (is[n_is] != '\0');
+  }
+}
+
+static int check_identity(hid_t file, const char *path, const mill_run_info *info)
+{
+  int err = MILL_OK;
+  char *identity = NULL;
+  char hash[80], device[256], difference[256];
+  MILL_TRY(mill_ph5_read_text(file, path, "provenance/IDENTITY", &identity));
+  MILL_TRY(
+      mill_ph5_read_attr_text(file, path, "provenance", "LIBRARY_HASH", hash, sizeof hash));
+  MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", device, sizeof device));
+  if (strcmp(identity, or_empty(info->identity)) != 0) {
+    first_difference(identity, or_empty(info->identity), difference, sizeof difference);
+    REFUSE("%s exists and was made with other settings (%s): " WHAT_TO_DO, path, difference);
+  }
+  if (strcmp(hash, info->lib->hash) != 0)
+    REFUSE("%s exists and was made with another library (hash %.12s, now %.12s): " WHAT_TO_DO, path,
+           hash, info->lib->hash);
+  MILL_TRY(check_inputs(file, path, info));
+  if (strcmp(device, or_empty(info->device)) != 0)
+    REFUSE("%s was begun on another device (%s, now %s), whose results differ in the last digits: "
+           "continue it there, " WHAT_TO_DO,
+           path, device, or_empty(info->device));
+done:
+  mill_free(identity);
+  return err;
+}
+
+int mill_result_layout_inspect(const char *path, const mill_run_info *info,
+                               const mill_columns *columns, int *found,
+                               mill_result_summary *summary)
+{
+  int err = MILL_OK;
+  hid_t file = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
+  uint8_t finished = 0;
+  struct stat status;
+  *found = MILL_FOUND_NOTHING;
+  memset(summary, 0, sizeof *summary);
+  if (stat(path, &status) != 0) {
+    /* any other reason (no folder, no permission) is told when it is created */
+    if (errno == ENOENT || errno == ENOTDIR)
+      goto done;
+    REFUSE("%s cannot be examined: %s", path, strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode))
+    REFUSE("%s exists and is no regular file: give another --output", path);
+  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+  if (H5Fis_hdf5(path) <= 0)
+    REFUSE("%s exists and is no HDF5 file: " WHAT_TO_DO, path);
+  if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
+    REFUSE("%s exists and is a damaged or truncated HDF5 file: " WHAT_TO_DO, path);
+  MILL_TRY(check_format(file, path));
+  MILL_TRY(check_identity(file, path, info));
+  for (int i = 0; i < columns->n_column; i++) {
+    const mill_column *c = &columns->column[i];
+    char name[64];
+    snprintf(name, sizeof name, "fits/%s", c->name);
+    if (mill_ph5_open_dataset(file, path, name, mill_ph5_file_type(c->type), c->vector ? 2 : 1,
+                              info->n_row, c->n_value, &dataset) != MILL_OK)
+      REFUSE("%s exists and is damaged (/%s): " WHAT_TO_DO, path, name);
+    H5Dclose(dataset);
+    dataset = H5I_INVALID_HID;
+  }
+  MILL_TRY(mill_ph5_open_dataset(file, path, "provenance/FINISHED", H5T_STD_U8LE, 1, 1, 1,
+                                 &dataset));
+  if (H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, &finished) < 0)
+    REFUSE("%s exists and is damaged (/provenance/FINISHED): " WHAT_TO_DO, path);
+  *found = finished ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
+  if (finished)
+    MILL_TRY(mill_result_layout_count(file, path, info->n_row, 0, info->n_row, summary));
+done:
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  if (file >= 0)
+    H5Fclose(file);
+  return err;
+}

@@ -1,0 +1,39 @@
+/** What stands in a result file besides the rows of fits: how it is created,
+ *  recognised and compared with a run. For io/result_file.c. */
+#ifndef MILL_RESULT_LAYOUT_H
+#define MILL_RESULT_LAYOUT_H
+
+#include <hdf5.h>
+
+#include "io/columns.h"
+#include "io/result_file.h"
+
+enum { MILL_RESULT_FORMAT = 1, MILL_RUN_ID_SIZE = 33, MILL_TIME_SIZE = 21 };
+
+/** Create the whole file with all space allocated, rows missing, /catalog/files
+ *  and /provenance written.  One rank alone. */
+int mill_result_layout_create(const char *path, const mill_run_info *info,
+                              const mill_columns *columns, int64_t n_exposure, int n_rank);
+
+/** Write this rank's share of /catalog and /fits/TARGETID.  Collective;
+ *  first_exposure [n_file]: number of the first exposure of each file. */
+int mill_result_layout_catalog(hid_t file, const char *path, const mill_run_info *info,
+                               const int64_t *first_exposure, int64_t n_exposure);
+
+enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED };
+
+/** Look at what is at path, read-only.  One rank alone.  MILL_ERR_OUTPUT when it is
+ *  no result of this very run, and says in what it differs.  A finished file
+ *  also fills summary. */
+int mill_result_layout_inspect(const char *path, const mill_run_info *info,
+                               const mill_columns *columns, int *found,
+                               mill_result_summary *summary);
+
+/** Add the rows [start, start + n) to a summary's counts. */
+int mill_result_layout_count(hid_t file, const char *path, int64_t n_row,
+                             int64_t start, int64_t n, mill_result_summary *summary);
+
+/** "2026-11-21T05:36:05Z" of now */
+void mill_result_layout_time(char out[MILL_TIME_SIZE]);
+
+#endif

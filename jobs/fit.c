@@ -1,0 +1,753 @@
+#include "jobs/fit.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/library_file.h"
+#include "io/result_file.h"
+#include "jobs/inputs.h"
+#include "jobs/options.h"
+#include "jobs/reader.h"
+#include "kernels/backend.h"
+#include "kernels/error.h"
+#include "src/config.h"
+#include "src/log.h"
+#include "src/mpi_context.h"
+#include "src/pipeline.h"
+#include "src/progress.h"
+
+enum { DEFAULT_SLOTS = 64, EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
+
+/* Set by the handler, read where the next star is taken. */
+static volatile sig_atomic_t signal_seen;
+
+static void on_signal(int number)
+{
+  signal_seen = number;
+}
+
+/* A row on its way through the pipeline, as far as its models need it. */
+typedef struct in_flight {
+  int64_t row, model_row;
+  int n_exposure;
+  unsigned used, written; /* bit a: arm a is a segment; its model has a place */
+} in_flight;
+
+typedef struct fit_job {
+  mill_mpi mpi;
+  mill_fit_options options;
+  mill_config config;
+  mill_library lib;
+  mill_inputs inputs;
+  const mill_backend *backend;
+  int arm_wanted[MILL_MAX_ARM];
+  int n_thread;
+  mill_result_file *result;
+  char *command;
+  /* while fitting */
+  mill_pipeline *pipeline;
+  mill_reader *reader;
+  mill_batch *batch;
+  int i_row;  /* next row of the batch */
+  int i_file; /* whose arms the next fields describe; -1: none yet */
+  unsigned used, written;
+  int waveset[MILL_MAX_ARM];
+  int status_without_arm;
+  mill_raw_segment *segment;
+  int n_segment; /* allocated */
+  in_flight *flight;
+  int n_flight, n_flight_held;
+  mill_progress progress;
+  int64_t n_put, n_failed;
+} fit_job;
+
+/* ---- set-up ---- */
+
+/* The command line as the user may paste it again. */
+static int join_command(int argc, char **argv, char **out)
+{
+  int err = MILL_OK;
+  size_t size = 0;
+  FILE *text = open_memstream(out, &size);
+  if (!text)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the command line");
+  fputs("starmill", text);
+  for (int i = 0; i < argc; i++) {
+    const int plain = argv[i][0] != '\0' && !strpbrk(argv[i], " \t\n\"'\\$`*?[]{}()<>|&;#~!");
+    if (plain) {
+      fprintf(text, " %s", argv[i]);
+      continue;
+    }
+    fputs(" '", text);
+    for (const char *c = argv[i]; *c; c++)
+      fputs(*c == '\'' ? "'\\''" : (char[]){*c, '\0'}, text);
+    fputc('\'', text);
+  }
+  if (fclose(text) != 0)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the command line");
+done:
+  return err;
+}
+
+static int load_config(fit_job *job)
+{
+  int err = MILL_OK;
+  const mill_fit_options *options = &job->options;
+  mill_config_clear(&job->config);
+  mill_config_default(&job->config);
+  if (options->config)
+    MILL_TRY(mill_config_read(&job->config, options->config));
+  MILL_TRY(mill_fit_options_apply(options, &job->config));
+  MILL_TRY(mill_config_check(&job->config));
+  if (options->print_config)
+    goto done;
+  if (!options->output)
+    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output FILE; see starmill fit --help");
+  if (job->config.template_lib[0] == '\0')
+    MILL_FAIL(MILL_ERR_USAGE,
+              "no library: give --library FILE or template_lib in the configuration");
+done:
+  return err;
+}
+
+static int load_library(fit_job *job)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_library_read(job->config.template_lib, &job->lib));
+  MILL_TRY(mill_config_bind(&job->config, &job->lib));
+  for (int a = 0; a < job->lib.n_arm; a++)
+    job->arm_wanted[a] = job->config.n_arm == 0;
+  for (int i = 0; i < job->config.n_arm; i++) {
+    const int arm = mill_library_find_arm(&job->lib, job->config.arm[i]);
+    if (arm < 0)
+      MILL_FAIL(MILL_ERR_CONFIG, "the library %s has no arm '%s'", job->lib.path,
+                job->config.arm[i]);
+    job->arm_wanted[arm] = 1;
+  }
+done:
+  return err;
+}
+
+/* Rank 0 goes first, so that a mistake is found and told once, and the others
+ * find the file in the page cache. */
+static int rank0_first(fit_job *job, int (*load)(fit_job *))
+{
+  int err = MILL_OK;
+  if (job->mpi.rank == 0)
+    err = load(job);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  if (job->mpi.rank != 0)
+    err = load(job);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+done:
+  return err;
+}
+
+/* Before hours of indexing. */
+static int check_output(const char *path, const char *option)
+{
+  int err = MILL_OK;
+  char folder[1024];
+  struct stat status;
+  const char *slash = strrchr(path, '/');
+  const int n = !slash ? 0 : slash == path ? 1 : (int)(slash - path);
+  if (strlen(path) >= sizeof folder - 16)
+    MILL_FAIL(MILL_ERR_USAGE, "--%s: a path of %zu bytes is too long", option, strlen(path));
+  snprintf(folder, sizeof folder, "%.*s", n, path);
+  if (n == 0)
+    snprintf(folder, sizeof folder, ".");
+  if (stat(folder, &status) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: the folder %s cannot be used: %s; create it first", option,
+              path, folder, strerror(errno));
+  if (!S_ISDIR(status.st_mode))
+    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: %s is no folder", option, path, folder);
+  if (access(folder, W_OK | X_OK) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: cannot write in the folder %s: %s", option, path, folder,
+              strerror(errno));
+  if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s exists and is no file: choose another name", option, path);
+done:
+  return err;
+}
+
+static int same_file(const char *a, const char *b)
+{
+  struct stat x, y;
+  if (strcmp(a, b) == 0)
+    return 1;
+  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int check_outputs(const fit_job *job)
+{
+  int err = MILL_OK;
+  const mill_fit_options *options = &job->options;
+  MILL_TRY(check_output(options->output, "output"));
+  if (same_file(options->output, job->lib.path))
+    MILL_FAIL(MILL_ERR_USAGE, "--output %s is the library: choose another name", options->output);
+  if (!options->models)
+    goto done;
+  MILL_TRY(check_output(options->models, "models"));
+  if (same_file(options->models, job->lib.path) || same_file(options->models, options->output))
+    MILL_FAIL(MILL_ERR_USAGE, "--models %s is another file of this run: choose another name",
+              options->models);
+done:
+  return err;
+}
+
+static int find_backend(fit_job *job)
+{
+  int err = MILL_OK;
+  if (strcmp(job->config.backend, "cuda") == 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "backend cuda: this program has no CUDA backend; use cpu or auto");
+  job->backend = mill_backend_cpu(NULL);
+  if (!job->backend)
+    MILL_FAIL(MILL_ERR_BACKEND, "no CPU backend runs on this machine");
+done:
+  return err;
+}
+
+/* Results are the same bit for bit only on one instruction set, so all ranks
+ * take the oldest one among them. */
+static int agree_backend(fit_job *job)
+{
+  int err = MILL_OK;
+  static const char prefix[] = "cpu ";
+  enum { SIZE = 64 };
+  char mine[SIZE] = "", *all = NULL;
+  const char *oldest = NULL;
+
+  err = find_backend(job);
+  if (err == MILL_OK)
+    err = MILL_ALLOC((size_t)job->mpi.size * SIZE, &all);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  snprintf(mine, sizeof mine, "%s", job->backend->name);
+  MILL_MPI(MPI_Allgather(mine, SIZE, MPI_CHAR, all, SIZE, MPI_CHAR, job->mpi.comm));
+  oldest = all;
+  for (int rank = 1; rank < job->mpi.size; rank++)
+    if (strcmp(all + (size_t)rank * SIZE, oldest) < 0)
+      oldest = all + (size_t)rank * SIZE;
+  if (strcmp(mine, oldest) != 0 && strncmp(oldest, prefix, strlen(prefix)) == 0) {
+    job->backend = mill_backend_cpu(oldest + strlen(prefix));
+    if (!job->backend)
+      err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
+                           "one rank has the backend '%s', another only '%s', which the first "
+                           "cannot run: use machines of one kind",
+                           mine, oldest);
+    else
+      mill_log_info("backend %s instead of %s, as other ranks have no better", oldest, mine);
+  }
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+done:
+  mill_free(all);
+  return err;
+}
+
+static int set_up(fit_job *job)
+{
+  int err = MILL_OK;
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0 ||
+      sigaction(SIGUSR1, &action, NULL) != 0)
+    err = mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__, "cannot catch signals: %s",
+                         strerror(errno));
+  if (err == MILL_OK)
+    err = mill_log_open(job->mpi.rank, mill_log_level_from_name(job->config.log_level),
+                        job->options.log);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(rank0_first(job, load_library));
+  if (job->mpi.rank == 0)
+    err = check_outputs(job);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(agree_backend(job));
+  job->n_thread = job->config.n_thread;
+  if (job->n_thread == 0)
+    MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->n_thread));
+done:
+  return err;
+}
+
+/* ---- output ---- */
+
+static int open_models(fit_job *job)
+{
+  int err = MILL_OK;
+  const double *wave_aa[MILL_MAX_ARM] = {NULL};
+  int n_pix[MILL_MAX_ARM] = {0};
+  for (int a = 0; a < job->lib.n_arm; a++) {
+    if (!job->arm_wanted[a] || !job->inputs.wave_aa[a])
+      continue;
+    wave_aa[a] = job->inputs.wave_aa[a];
+    n_pix[a] = job->inputs.n_pix[a];
+  }
+  MILL_TRY(mill_result_open_models(job->result, job->options.models, job->options.overwrite,
+                                   wave_aa, n_pix));
+done:
+  return err;
+}
+
+static int open_result(fit_job *job, int *outcome)
+{
+  int err = MILL_OK;
+  char *identity = NULL, *config = NULL;
+  size_t config_size = 0;
+  FILE *text = open_memstream(&config, &config_size);
+  if (!text)
+    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+  if (err == MILL_OK)
+    err = mill_config_print(&job->config, text);
+  if (text && fclose(text) != 0 && err == MILL_OK)
+    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+  if (err == MILL_OK)
+    err = mill_config_identity(&job->config, &identity);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+
+  const mill_run_info info = {
+      .lib = &job->lib,
+      .identity = identity,
+      .config = config,
+      .command = job->command,
+      .device = job->backend->name,
+      .n_thread = job->n_thread,
+      .n_row = job->inputs.n_row,
+      .n_file = job->inputs.n_file,
+      .file = job->inputs.file,
+      .file_start = job->inputs.file_start,
+      .file_end = job->inputs.file_end,
+      .index = job->inputs.index,
+      .write_interval_s = job->config.write_interval_s,
+  };
+  MILL_TRY(mill_result_open(job->options.output, job->options.overwrite, job->options.retry_failed,
+                            &info, job->mpi.comm, &job->result, outcome));
+done:
+  free(config);
+  free(identity);
+  return err;
+}
+
+/* ---- fitting ---- */
+
+/* Model rows are on the wavelengths of the models file; a thousandth of a pixel
+ * is rounding in the making of the input. */
+static int on_model_wavelengths(const fit_job *job, const mill_reader_file *file, int a)
+{
+  const int n_pix = file->arm[a].n_pix;
+  const double *here = file->arm[a].wave_aa, *there = job->inputs.wave_aa[a];
+  if (job->inputs.n_pix[a] != n_pix)
+    return 0;
+  const double tolerance_aa = 1e-3 * (there[n_pix - 1] - there[0]) / n_pix;
+  for (int i = 0; i < n_pix; i++)
+    if (fabs(here[i] - there[i]) > tolerance_aa)
+      return 0;
+  return 1;
+}
+
+static void add_name(char *list, size_t size, const char *name)
+{
+  const size_t n = strlen(list);
+  snprintf(list + n, size - n, "%s%s", n > 0 ? ", " : "", name);
+}
+
+/* Register the arms of the batch's file and say what is wrong with them, once per file. */
+static int learn_arms(fit_job *job, const mill_reader_file *file)
+{
+  int err = MILL_OK;
+  enum { SIZE = MILL_MAX_ARM * (MILL_MAX_NAME + 2) };
+  char no_matrix[SIZE] = "", outside[SIZE] = "", other_grid[SIZE] = "", reason[512] = "";
+  if (job->i_file == file->i_file)
+    goto done;
+  const char *path = job->inputs.file[file->i_file].path;
+  job->i_file = file->i_file;
+  job->used = 0;
+  job->written = 0;
+  for (int a = 0; a < job->lib.n_arm; a++) {
+    const char *name = job->lib.arm[a].name;
+    if (file->arm[a].use == MILL_ARM_NO_MATRIX)
+      add_name(no_matrix, SIZE, name);
+    if (file->arm[a].use != MILL_ARM_READ)
+      continue;
+    const int code = mill_pipeline_waveset(job->pipeline, a, file->arm[a].n_pix,
+                                           file->arm[a].wave_aa, &job->waveset[a]);
+    if (code == MILL_ERR_RANGE) {
+      add_name(outside, SIZE, name);
+      snprintf(reason, sizeof reason, "%s", mill_error_message());
+      continue;
+    }
+    MILL_TRY(code);
+    job->used |= 1u << a;
+    if (job->options.models && on_model_wavelengths(job, file, a))
+      job->written |= 1u << a;
+    else
+      add_name(other_grid, SIZE, name);
+  }
+  if (no_matrix[0])
+    mill_log_warning("%s: no resolution matrix, which the library %s needs, for arm %s: not used "
+                     "(resolution_matrix: false fits without)",
+                     path, job->lib.path, no_matrix);
+  if (outside[0])
+    mill_log_warning("%s: outside the library %s, so not used: arm %s (%s)", path, job->lib.path,
+                     outside, reason);
+  if (job->options.models && other_grid[0])
+    mill_log_warning(
+        "%s: wavelengths differ from the models file's, so no model is written: arm %s", path,
+        other_grid);
+  job->status_without_arm = outside[0]     ? MILL_STATUS_OUTSIDE_LIBRARY
+                            : no_matrix[0] ? MILL_STATUS_NO_RESOLUTION
+                                           : MILL_STATUS_NO_ARM;
+done:
+  return err;
+}
+
+static int put_unfitted(fit_job *job, int64_t row, int status)
+{
+  int err = MILL_OK;
+  mill_fit_result result;
+  mill_fit_result_init(&result, &job->lib, row, status);
+  MILL_TRY(mill_result_put(job->result, &result));
+  job->n_put++;
+  job->n_failed++;
+done:
+  return err;
+}
+
+static int remember_flight(fit_job *job, const mill_reader_row *row)
+{
+  int err = MILL_OK;
+  if (job->n_flight == job->n_flight_held) {
+    in_flight *grown = NULL;
+    const int n = 2 * job->n_flight_held + 64;
+    MILL_TRY(MILL_ALLOC(n, &grown));
+    if (job->n_flight > 0)
+      memcpy(grown, job->flight, (size_t)job->n_flight * sizeof *grown);
+    mill_free(job->flight);
+    job->flight = grown;
+    job->n_flight_held = n;
+  }
+  job->flight[job->n_flight++] = (in_flight){.row = row->row,
+                                             .model_row = row->model_row,
+                                             .n_exposure = row->n_exposure,
+                                             .used = job->used,
+                                             .written = job->written};
+done:
+  return err;
+}
+
+/* A row of the batch as a star: exposures one after the other, each with its arms. */
+static int make_star(fit_job *job, const mill_reader_row *row, mill_star *star)
+{
+  int err = MILL_OK;
+  const mill_batch *batch = job->batch;
+  const int n_needed = row->n_exposure * job->lib.n_arm;
+  int n = 0;
+  if (n_needed > job->n_segment) {
+    mill_free(job->segment);
+    job->n_segment = 0;
+    MILL_TRY(MILL_ALLOC(n_needed, &job->segment));
+    job->n_segment = n_needed;
+  }
+  for (int e = 0; e < row->n_exposure; e++)
+    for (int a = 0; a < job->lib.n_arm; a++) {
+      if (!(job->used & 1u << a))
+        continue;
+      const mill_desi_block *block = &batch->block[a];
+      const size_t n_pix = (size_t)batch->file->arm[a].n_pix;
+      const size_t n_diag = (size_t)batch->file->arm[a].n_diag;
+      const size_t at = (size_t)(row->first_exposure + e) * n_pix;
+      job->segment[n++] = (mill_raw_segment){
+          .arm = a,
+          .waveset = job->waveset[a],
+          .exposure = e,
+          .n_pix = (int)n_pix,
+          .n_diag = (int)n_diag,
+          .flux = block->flux + at,
+          .ivar = block->ivar + at,
+          .mask = block->mask ? block->mask + at : NULL,
+          .resolution = n_diag > 0 ? block->resolution + at * n_diag : NULL,
+      };
+    }
+  *star = (mill_star){.row = row->row, .n_segment = n, .segment = job->segment};
+  if (job->options.models)
+    MILL_TRY(remember_flight(job, row));
+done:
+  return err;
+}
+
+/* Turn the next row of the batch into a star, or settle it here. */
+static int take_row(fit_job *job, mill_star *star, int *is_star)
+{
+  int err = MILL_OK;
+  const mill_batch *batch = job->batch;
+  const mill_reader_row *row = &batch->row[job->i_row];
+  *is_star = 0;
+  if (batch->error[0] != '\0') {
+    if (job->i_row == 0)
+      mill_log_error("%s (%d %s marked UNREADABLE)", batch->error, batch->n_row,
+                     batch->n_row == 1 ? "row is" : "rows are");
+    job->i_row++;
+    MILL_TRY(put_unfitted(job, row->row, MILL_STATUS_UNREADABLE));
+    goto done;
+  }
+  job->i_row++;
+  MILL_TRY(learn_arms(job, batch->file));
+  if (job->used == 0) {
+    MILL_TRY(put_unfitted(job, row->row, job->status_without_arm));
+    goto done;
+  }
+  MILL_TRY(make_star(job, row, star));
+  *is_star = 1;
+done:
+  return err;
+}
+
+static int next_star(void *context, mill_star *star)
+{
+  fit_job *job = context;
+  int err = MILL_OK;
+  int is_star = 0;
+  while (!is_star) {
+    if (signal_seen || mill_mpi_stop_asked(&job->mpi))
+      break;
+    if (!job->batch || job->i_row == job->batch->n_row) {
+      mill_reader_release(job->reader, job->batch);
+      job->batch = NULL;
+      MILL_TRY(mill_reader_next(job->reader, &job->batch));
+      job->i_row = 0;
+      if (!job->batch)
+        break;
+    }
+    MILL_TRY(take_row(job, star, &is_star));
+  }
+done:
+  return err == MILL_OK ? is_star : -err;
+}
+
+static int put_models(fit_job *job, int64_t row, const float *const *model)
+{
+  int err = MILL_OK;
+  int at = 0, i_segment = 0;
+  while (at < job->n_flight && job->flight[at].row != row)
+    at++;
+  if (at == job->n_flight)
+    MILL_FAIL(MILL_ERR_INTERNAL, "row %lld was finished but never taken", (long long)row);
+  const in_flight flight = job->flight[at];
+  job->flight[at] = job->flight[--job->n_flight];
+  if (!model)
+    goto done;
+  for (int e = 0; e < flight.n_exposure; e++)
+    for (int a = 0; a < job->lib.n_arm; a++) {
+      if (!(flight.used & 1u << a))
+        continue;
+      if (flight.written & 1u << a)
+        MILL_TRY(mill_result_put_model(job->result, a, flight.model_row + e, model[i_segment],
+                                       job->inputs.n_pix[a]));
+      i_segment++;
+    }
+done:
+  return err;
+}
+
+static int take_result(void *context, const mill_fit_result *result, const float *const *model)
+{
+  fit_job *job = context;
+  int err = MILL_OK;
+  /* the models go first: a row marked done must be whole */
+  if (job->options.models)
+    MILL_TRY(put_models(job, result->row, model));
+  MILL_TRY(mill_result_put(job->result, result));
+  job->n_put++;
+  job->n_failed += result->status != MILL_STATUS_FITTED;
+  mill_progress_update(&job->progress, mill_result_n_done(job->result), job->n_failed);
+done:
+  return err;
+}
+
+/* This rank's share of the rows.  Not collective: a failure here reaches the
+ * other ranks as a request to stop. */
+static int fit_share(fit_job *job)
+{
+  int err = MILL_OK;
+  const int n_slot = job->config.n_slot > 0 ? job->config.n_slot : DEFAULT_SLOTS;
+  mill_reader_plan plan = {
+      .lib = &job->lib,
+      .config = &job->config,
+      .limits = {job->config.gzip_limit_mib, job->config.scratch},
+      .n_file = job->inputs.n_file,
+      .file = job->inputs.file,
+      .exposure_start = job->inputs.exposure_start,
+      .result = job->result,
+      .rank = job->mpi.rank,
+      .size = job->mpi.size,
+  };
+  memcpy(plan.arm_wanted, job->arm_wanted, sizeof plan.arm_wanted);
+  job->i_file = -1;
+  MILL_TRY(mill_reader_start(&plan, &job->reader));
+  MILL_TRY(mill_pipeline_create(&job->lib, &job->config.fit, job->backend, n_slot, job->n_thread,
+                                job->options.models != NULL, &job->pipeline));
+  MILL_TRY(mill_pipeline_run(job->pipeline, next_star, job, take_result, job));
+done:
+  mill_reader_release(job->reader, job->batch);
+  job->batch = NULL;
+  mill_reader_stop(job->reader);
+  job->reader = NULL;
+  mill_pipeline_destroy(job->pipeline);
+  job->pipeline = NULL;
+  if (err != MILL_OK || signal_seen) {
+    /* the message of the failure must survive the call */
+    char message[1024];
+    snprintf(message, sizeof message, "%s", mill_error_message());
+    if (mill_mpi_stop_others(&job->mpi) == MILL_OK && err != MILL_OK)
+      mill_error_set(err, __FILE__, __LINE__, "%s", message);
+  }
+  return err;
+}
+
+/* ---- the end ---- */
+
+static void print_summary(const fit_job *job, const mill_result_summary *summary, int outcome,
+                          int64_t n_put, double wall_s)
+{
+  static const struct {
+    int status;
+    const char *name, *meaning;
+  } reason[] = {
+#define REASON(symbol, code, name, meaning) {symbol, name, meaning},
+      MILL_STATUS_LIST(REASON)
+#undef REASON
+  };
+  const int64_t n_row = job->inputs.n_row;
+  const int64_t n_left = summary->n_status[MILL_STATUS_NOT_DONE];
+  const int64_t n_fitted = summary->n_status[MILL_STATUS_FITTED];
+  if (outcome == MILL_OPEN_FINISHED)
+    printf("%s is finished already; nothing was done\n", job->options.output);
+  printf("rows         %lld\n", (long long)n_row);
+  printf("fitted       %lld, of them %lld with warnings\n", (long long)n_fitted,
+         (long long)summary->n_warned);
+  printf("not fitted   %lld\n", (long long)(n_row - n_left - n_fitted));
+  for (size_t i = 0; i < sizeof reason / sizeof reason[0]; i++) {
+    const int64_t n = summary->n_status[reason[i].status];
+    if (reason[i].status > MILL_STATUS_FITTED && n > 0)
+      printf("  %-16s %lld: %s\n", reason[i].name, (long long)n, reason[i].meaning);
+  }
+  if (n_left > 0)
+    printf("left         %lld; give the same command again to continue\n", (long long)n_left);
+  if (job->inputs.n_unreadable > 0)
+    printf("unreadable   %d of %d files, listed with the reason in /catalog/files\n",
+           job->inputs.n_unreadable, job->inputs.n_file);
+  if (outcome != MILL_OPEN_FINISHED)
+    printf("time         %.1f s, %.1f stars/s (%d %s, %d %s each, %s)\n", wall_s,
+           wall_s > 0 ? (double)n_put / wall_s : 0.0, job->mpi.size,
+           job->mpi.size == 1 ? "rank" : "ranks", job->n_thread,
+           job->n_thread == 1 ? "thread" : "threads", job->backend->name);
+  printf("result       %s\n", job->options.output);
+  if (job->options.models && outcome != MILL_OPEN_FINISHED)
+    printf("models       %s\n", job->options.models);
+  fflush(stdout);
+}
+
+static int run(fit_job *job, int *exit_status)
+{
+  int err = MILL_OK, close_err = MILL_OK;
+  int outcome = MILL_OPEN_NEW;
+  int64_t n_put = 0;
+  double start_s = 0;
+  mill_result_summary summary;
+  memset(&summary, 0, sizeof summary);
+
+  MILL_TRY(set_up(job));
+  start_s = MPI_Wtime();
+  MILL_TRY(mill_inputs_index(&job->mpi, &job->options, &job->config, &job->lib, &job->inputs));
+  if (job->mpi.rank == 0 && job->inputs.n_row == 0)
+    mill_log_warning("no star to fit: %s; the result is an empty table",
+                     job->inputs.n_unreadable == job->inputs.n_file
+                         ? "no input could be read"
+                         : "the selection (target ids, object type, fiber status, redrock) keeps "
+                           "no row of the inputs");
+  MILL_TRY(open_result(job, &outcome));
+  mill_inputs_drop_index(&job->inputs);
+  if (outcome != MILL_OPEN_FINISHED) {
+    if (job->options.models)
+      err = mill_mpi_agree(&job->mpi, open_models(job));
+    if (err == MILL_OK) {
+      mill_progress_start(&job->progress, job->inputs.n_row,
+                          job->options.quiet || job->mpi.rank != 0);
+      err = fit_share(job);
+      mill_progress_end(&job->progress);
+    }
+  }
+  /* what was fitted is written also when something failed */
+  close_err = mill_result_close(job->result, &summary);
+  job->result = NULL;
+  if (err == MILL_OK)
+    err = close_err;
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(mill_mpi_stop_settle(&job->mpi));
+  MILL_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
+  if (job->mpi.rank == 0 && !job->options.quiet)
+    print_summary(job, &summary, outcome, n_put, MPI_Wtime() - start_s);
+  if (summary.n_status[MILL_STATUS_NOT_DONE] > 0)
+    *exit_status = EXIT_STOPPED;
+  else if (job->inputs.n_unreadable > 0 || summary.n_status[MILL_STATUS_UNREADABLE] > 0)
+    *exit_status = EXIT_UNREADABLE;
+done:
+  return err;
+}
+
+static int start(fit_job *job, int argc, char **argv, int *exit_status)
+{
+  int err = MILL_OK;
+  MILL_TRY(join_command(argc, argv, &job->command));
+  MILL_TRY(mill_fit_options_parse(argc, argv, &job->options));
+  if (job->options.help) {
+    if (job->mpi.rank == 0)
+      mill_fit_options_print_help(stdout);
+    goto done;
+  }
+  MILL_TRY(rank0_first(job, load_config));
+  if (job->options.print_config) {
+    if (job->mpi.rank == 0)
+      err = mill_config_print(&job->config, stdout);
+    MILL_TRY(mill_mpi_agree(&job->mpi, err));
+    goto done;
+  }
+  MILL_TRY(run(job, exit_status));
+done:
+  return err;
+}
+
+int mill_job_fit(int argc, char **argv)
+{
+  int exit_status = 0;
+  fit_job job;
+  memset(&job, 0, sizeof job);
+  mill_config_default(&job.config);
+  int err = mill_mpi_start(&job.mpi);
+  if (err == MILL_OK)
+    err = start(&job, argc, argv, &exit_status);
+  if (err != MILL_OK) {
+    exit_status = mill_error_exit_status(err);
+    /* all ranks have the same message, except when MPI itself fails */
+    if (job.mpi.rank == 0 || err == MILL_ERR_MPI)
+      fprintf(stderr, "starmill fit: %s\n", mill_error_message());
+  }
+  mill_log_close();
+  mill_inputs_clear(&job.inputs);
+  mill_library_clear(&job.lib);
+  mill_config_clear(&job.config);
+  mill_fit_options_clear(&job.options);
+  mill_free(job.segment);
+  mill_free(job.flight);
+  free(job.command);
+  if (err == MILL_ERR_MPI && job.mpi.size > 1)
+    MPI_Abort(MPI_COMM_WORLD, exit_status);
+  mill_mpi_end(&job.mpi);
+  return exit_status;
+}

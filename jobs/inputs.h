@@ -1,0 +1,43 @@
+/** The input files of a run: their names, and what is in them. */
+#ifndef MILL_INPUTS_H
+#define MILL_INPUTS_H
+
+#include "io/desi.h"
+#include "io/result_file.h"
+#include "jobs/options.h"
+#include "src/mpi_context.h"
+
+/** The catalog, indexed.  The table of files is the same on every rank; the
+ *  rows themselves are held by the rank that indexed their file. */
+typedef struct mill_inputs {
+  int n_file;
+  mill_input_file *file;   /**< [n_file], owned */
+  int64_t *exposure_start; /**< [n_file] first model row of each file, owned */
+  int64_t n_row;
+  int n_unreadable;         /**< files with an error */
+  int file_start, file_end; /**< this rank's share */
+  mill_file_index *index;   /**< [file_end - file_start], owned */
+  /** per arm of the library the wavelengths of the first file that has it;
+   *  only when models were asked for */
+  int n_pix[MILL_MAX_ARM];
+  double *wave_aa[MILL_MAX_ARM]; /**< [n_pix], owned; NULL when no file has the arm */
+} mill_inputs;
+
+/** Gather the names of the inputs and index them, each rank its share.
+ *
+ *  Collective; config, lib and options must be equal on every rank.  Files come in
+ *  the order of the command line, then of the catalog file, which rank 0 reads.  A file
+ *  that cannot be read is no failure: its entry says why, and the rank that
+ *  found out logs it.  MILL_ERR_USAGE when there is no input, when the catalog
+ *  file cannot be read, when an input is named twice or would be overwritten by
+ *  an output. */
+int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
+                      const mill_config *config, const mill_library *lib, mill_inputs *inputs);
+
+/** Free the rows that this rank indexed, once they are written. */
+void mill_inputs_drop_index(mill_inputs *inputs);
+
+/** Free everything; NULL is fine. */
+void mill_inputs_clear(mill_inputs *inputs);
+
+#endif

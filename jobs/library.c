@@ -1,0 +1,241 @@
+#include "jobs/library.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <mpi.h>
+
+#include "io/library_file.h"
+#include "kernels/error.h"
+
+static const char usage[] =
+    "usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
+    "       starmill library info LIB.h5\n"
+    "\n"
+    "import makes a library from emulators that were trained elsewhere, one file per arm\n"
+    "(layout: docs/formats.md), and checks them against the reference values they carry.\n"
+    "  --output LIB.h5             the library to write\n"
+    "  --overwrite                 replace LIB.h5 if it exists\n"
+    "  --template-sigma A          Gaussian sigma in Angstrom that the templates carry already "
+    "and\n"
+    "                              that is taken out of the spectra's resolution matrix\n"
+    "  --at-instrument-resolution  the templates have the instrument's own resolution\n"
+    "                              (default: sigma 0.5 when the emulators' revision ends in rm,\n"
+    "                              else the instrument's resolution)\n"
+    "  --arm-names b,r,z           the arms' names, in the order of the files\n"
+    "                              (default: what follows the last _ of each file's setup)\n"
+    "  --guess-templates N         templates of the initial guess (default 50)\n"
+    "\n"
+    "info prints what is inside a library.\n";
+
+typedef struct import_options {
+  const char *output;
+  int overwrite;
+  int at_instrument;
+  double template_sigma_aa; /* NAN: not given */
+  int n_guess;
+  char arm_names[MILL_MAX_ARM * MILL_MAX_NAME]; /* cut into arm_name */
+  const char *arm_name[MILL_MAX_ARM];
+  int n_arm_name;
+  int help;
+} import_options;
+
+static int parse_arm_names(const char *text, import_options *options)
+{
+  int err = MILL_OK;
+  if (strlen(text) >= sizeof options->arm_names)
+    MILL_FAIL(MILL_ERR_USAGE, "--arm-names is too long");
+  snprintf(options->arm_names, sizeof options->arm_names, "%s", text);
+  options->n_arm_name = 0;
+  for (char *p = options->arm_names; p;) {
+    char *name = p;
+    p = strchr(p, ',');
+    if (p)
+      *p++ = '\0';
+    if (!*name || options->n_arm_name == MILL_MAX_ARM)
+      MILL_FAIL(MILL_ERR_USAGE, "--arm-names %s: expected 1 to %d names with commas between them",
+                text, MILL_MAX_ARM);
+    options->arm_name[options->n_arm_name++] = name;
+  }
+done:
+  return err;
+}
+
+static int parse_import(int argc, char **argv, import_options *options)
+{
+  int err = MILL_OK;
+  static const struct option known[] = {{"output", required_argument, NULL, 'o'},
+                                        {"overwrite", no_argument, NULL, 'f'},
+                                        {"template-sigma", required_argument, NULL, 's'},
+                                        {"at-instrument-resolution", no_argument, NULL, 'i'},
+                                        {"arm-names", required_argument, NULL, 'a'},
+                                        {"guess-templates", required_argument, NULL, 'g'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {0}};
+  optind = 0; /* glibc: start over, another job may have parsed before */
+  opterr = 0;
+  for (int c; (c = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
+    char *end = NULL;
+    errno = 0;
+    switch (c) {
+    case 'o':
+      options->output = optarg;
+      break;
+    case 'f':
+      options->overwrite = 1;
+      break;
+    case 's':
+      options->template_sigma_aa = strtod(optarg, &end);
+      if (end == optarg || *end || !isfinite(options->template_sigma_aa) ||
+          options->template_sigma_aa < 0)
+        MILL_FAIL(MILL_ERR_USAGE, "--template-sigma %s: expected a number of Angstrom, 0 or more",
+                  optarg);
+      break;
+    case 'i':
+      options->at_instrument = 1;
+      break;
+    case 'a':
+      MILL_TRY(parse_arm_names(optarg, options));
+      break;
+    case 'g': {
+      const long n = strtol(optarg, &end, 10);
+      if (end == optarg || *end || errno || n < 1 || n > 10000)
+        MILL_FAIL(MILL_ERR_USAGE, "--guess-templates %s: expected a number from 1 to 10000",
+                  optarg);
+      options->n_guess = (int)n;
+      break;
+    }
+    case 'h':
+      options->help = 1;
+      break;
+    case ':':
+      MILL_FAIL(MILL_ERR_USAGE, "%s needs a value", argv[optind - 1]);
+    default:
+      MILL_FAIL(MILL_ERR_USAGE, "unknown or ambiguous option %s; see starmill library --help",
+                argv[optind - 1]);
+    }
+  }
+done:
+  return err;
+}
+
+/* Overwriting an input would destroy what cannot be made again. */
+static int refuse_same_file(const char *output, const char *input)
+{
+  int err = MILL_OK;
+  struct stat a, b;
+  if (stat(output, &a) == 0 && stat(input, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+    MILL_FAIL(MILL_ERR_USAGE, "--output %s is one of the emulator files", output);
+done:
+  return err;
+}
+
+static int run_import(int argc, char **argv)
+{
+  int err = MILL_OK;
+  mill_library *lib = NULL;
+  struct stat status;
+  import_options options = {.template_sigma_aa = NAN, .n_guess = 50};
+  MILL_TRY(parse_import(argc, argv, &options));
+  if (options.help) {
+    fputs(usage, stdout);
+    goto done;
+  }
+  const int n_path = argc - optind;
+  const char *const *path = (const char *const *)argv + optind;
+  if (!options.output)
+    MILL_FAIL(MILL_ERR_USAGE, "library import needs --output LIB.h5");
+  if (n_path < 1)
+    MILL_FAIL(MILL_ERR_USAGE, "library import needs emulator files, one per arm");
+  if (options.at_instrument && !isnan(options.template_sigma_aa))
+    MILL_FAIL(MILL_ERR_USAGE, "--template-sigma and --at-instrument-resolution exclude each other");
+  if (options.n_arm_name && options.n_arm_name != n_path)
+    MILL_FAIL(MILL_ERR_USAGE, "--arm-names gives %d names for %d files", options.n_arm_name,
+              n_path);
+  for (int i = 0; i < n_path; i++)
+    MILL_TRY(refuse_same_file(options.output, path[i]));
+  /* before the work; mill_library_write looks again */
+  if (!options.overwrite && stat(options.output, &status) == 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", options.output);
+
+  MILL_TRY(MILL_ALLOC(1, &lib));
+  const double sigma = options.at_instrument ? -1 : options.template_sigma_aa;
+  MILL_TRY(mill_library_import_named(path, options.n_arm_name ? options.arm_name : NULL, n_path,
+                                     sigma, options.n_guess, lib));
+  MILL_TRY(mill_library_write(options.output, lib, options.overwrite));
+  const mill_arm *arm = &lib->arm[0];
+  if (arm->template_sigma_aa < 0)
+    printf("template resolution: the instrument's own, no resolution matrix (%s)\n",
+           arm->sigma_origin);
+  else
+    printf("template resolution: sigma %g A, taken out of the resolution matrix (%s)\n",
+           arm->template_sigma_aa, arm->sigma_origin);
+  if (isnan(sigma))
+    printf("  to choose yourself: --template-sigma A or --at-instrument-resolution\n");
+  printf("%s: %d arm%s, agree with their check values, hash %s\n", options.output, lib->n_arm,
+         lib->n_arm == 1 ? "" : "s", lib->hash);
+done:
+  mill_library_clear(lib);
+  mill_free(lib);
+  return err;
+}
+
+static int run_info(int argc, char **argv)
+{
+  int err = MILL_OK;
+  mill_library *lib = NULL;
+  if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    fputs(usage, stdout);
+    goto done;
+  }
+  for (int i = 1; i < argc; i++)
+    if (argv[i][0] == '-')
+      MILL_FAIL(MILL_ERR_USAGE, "unknown option %s; see starmill library --help", argv[i]);
+  if (argc != 2)
+    MILL_FAIL(MILL_ERR_USAGE, "library info takes one library, not %d", argc - 1);
+  MILL_TRY(MILL_ALLOC(1, &lib));
+  MILL_TRY(mill_library_read(argv[1], lib));
+  MILL_TRY(mill_library_print(lib, stdout));
+done:
+  mill_library_clear(lib);
+  mill_free(lib);
+  return err;
+}
+
+static int run(int argc, char **argv)
+{
+  int err = MILL_OK;
+  if (argc < 1)
+    MILL_FAIL(MILL_ERR_USAGE, "library needs a sub-command: import or info; see starmill library "
+                              "--help");
+  if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
+    fputs(usage, stdout);
+  else if (strcmp(argv[0], "import") == 0)
+    MILL_TRY(run_import(argc, argv));
+  else if (strcmp(argv[0], "info") == 0)
+    MILL_TRY(run_info(argc, argv));
+  else
+    MILL_FAIL(MILL_ERR_USAGE, "unknown sub-command %s; library has import and info", argv[0]);
+done:
+  return err;
+}
+
+int mill_job_library(int argc, char **argv)
+{
+  int rank = 0, status = 0;
+  /* MPI's default handler ends the job when a call fails */
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) {
+    const int err = run(argc, argv);
+    if (err != MILL_OK)
+      fprintf(stderr, "starmill library: %s\n", mill_error_message());
+    fflush(stdout);
+    status = mill_error_exit_status(err);
+  }
+  MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return status;
+}

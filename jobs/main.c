@@ -1,0 +1,90 @@
+/* starmill: one executable, one job per call. */
+#include <stdio.h>
+#include <string.h>
+
+#include "jobs/fit.h"
+#include "jobs/library.h"
+#include "jobs/version.h"
+#include "kernels/error.h"
+#include "src/mpi_context.h"
+
+typedef struct job_entry {
+  const char *name, *summary;
+  int (*run)(int argc, char **argv);
+} job_entry;
+
+/* Its functions see the sub-command first, and MPI running. */
+static int run_library(int argc, char **argv)
+{
+  mill_mpi mpi;
+  int status;
+  const int err = mill_mpi_start(&mpi);
+  if (err == MILL_OK) {
+    status = mill_job_library(argc - 1, argv + 1);
+  } else {
+    status = mill_error_exit_status(err);
+    fprintf(stderr, "starmill library: %s\n", mill_error_message());
+  }
+  mill_mpi_end(&mpi);
+  return status;
+}
+
+static const job_entry job[] = {
+    {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit},
+    {"library", "import and inspect template libraries", run_library},
+};
+
+enum { N_JOB = sizeof job / sizeof job[0], EXIT_USAGE = 2 };
+
+static const job_entry *find_job(const char *name)
+{
+  for (int i = 0; i < N_JOB; i++)
+    if (strcmp(job[i].name, name) == 0)
+      return &job[i];
+  return NULL;
+}
+
+static void print_help(FILE *out)
+{
+  fputs("usage: starmill JOB [options]\n\njobs\n", out);
+  for (int i = 0; i < N_JOB; i++)
+    fprintf(out, "  %-10s %s\n", job[i].name, job[i].summary);
+  fputs("\n"
+        "starmill help JOB, starmill JOB --help: what a job takes\n"
+        "starmill --version: what this program was built with\n",
+        out);
+}
+
+static int help(int argc, char **argv)
+{
+  static char option[] = "--help";
+  if (argc < 3) {
+    print_help(stdout);
+    return 0;
+  }
+  const job_entry *entry = find_job(argv[2]);
+  if (!entry) {
+    fprintf(stderr, "starmill: no job '%s'; see starmill --help\n", argv[2]);
+    return EXIT_USAGE;
+  }
+  char *job_argv[] = {argv[2], option, NULL};
+  return entry->run(2, job_argv);
+}
+
+int main(int argc, char **argv)
+{
+  if (argc < 2) {
+    print_help(stderr);
+    return EXIT_USAGE;
+  }
+  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+    return help(argc, argv);
+  if (strcmp(argv[1], "--version") == 0)
+    return mill_error_exit_status(mill_version_print(stdout));
+  const job_entry *entry = find_job(argv[1]);
+  if (!entry) {
+    fprintf(stderr, "starmill: no job '%s'; see starmill --help\n", argv[1]);
+    return EXIT_USAGE;
+  }
+  return entry->run(argc - 1, argv + 1);
+}

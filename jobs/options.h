@@ -1,0 +1,35 @@
+/** Command line of `starmill fit`. */
+#ifndef MILL_OPTIONS_H
+#define MILL_OPTIONS_H
+
+#include <stdio.h>
+
+#include "src/config.h"
+
+/** What the command line says; texts are borrowed from argv, NULL: not given. */
+typedef struct mill_fit_options {
+  int help, print_config, overwrite, retry_failed, quiet, redrock, joint_exposures;
+  const char *library, *output, *config, *catalog, *models, *log, *log_level, *backend;
+  const char *threads, *slots, *target_id_file, *min_sn, *objtype, *npoly;
+  const char *optimizer, *precision, *resolution;
+  int64_t *target_id; /**< [n_target_id], owned */
+  size_t n_target_id;
+  char *const *input; /**< [n_input] files named on the command line, in order */
+  int n_input;
+} mill_fit_options;
+
+/** Parse argv, argv[0] being the job's name; argv is permuted.
+ *  MILL_ERR_USAGE names the option. */
+int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
+
+/** Free what it owns; NULL is fine. */
+void mill_fit_options_clear(mill_fit_options *options);
+
+/** Put what was given over what config holds.  Reads the target-id file.
+ *  MILL_ERR_USAGE names the option, its value and what it takes;
+ *  MILL_ERR_MEMORY. */
+int mill_fit_options_apply(const mill_fit_options *options, mill_config *config);
+
+void mill_fit_options_print_help(FILE *out);
+
+#endif

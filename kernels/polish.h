@@ -1,0 +1,278 @@
+/** Levenberg-Marquardt polish with variable projection, a box and hull facets.
+ *
+ *  Every trial point is evaluated with its derivatives, because a Jacobian
+ *  brings the value too and most steps are accepted.  Serial code: one thread
+ *  of a star's block runs it.  Settings after the prototype measured in
+ *  docs/numerics.md.
+ */
+#ifndef MILL_POLISH_H
+#define MILL_POLISH_H
+
+#include "kernels/hull.h"
+#include "kernels/linalg.h"
+#include "kernels/slot.h"
+
+#define MILL_POLISH_TOLERANCE 1e-3   /**< predicted decrease of -2 ln L that ends it */
+#define MILL_POLISH_LAMBDA 1e-3      /**< first damping */
+#define MILL_POLISH_LAMBDA_END 1e-2  /**< damping above which a small step proves nothing */
+#define MILL_POLISH_LAMBDA_MAX 1e10
+enum { MILL_POLISH_MAX_JAC = 41, MILL_POLISH_MAX_FACET = 32 };
+
+/** Typical uncertainty of a parameter; velocities as of a star at S/N 10-20. */
+MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
+{
+  if (j == MILL_PAR_VRAD)
+    return 3.0;
+  if (j == MILL_PAR_VSINI)
+    return 10.0;
+  return m->label[j - MILL_PAR_LABEL0].scale;
+}
+
+/** Largest step of a parameter in one iteration. */
+MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
+{
+  return j < MILL_PAR_LABEL0 ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
+}
+
+/** Box of a parameter; labels have none (the hulls bound them). */
+MILL_HD static inline double mill_par_min(const mill_model *m, int j)
+{
+  return j == MILL_PAR_VRAD ? m->set.min_vel_km_s
+                            : (j == MILL_PAR_VSINI ? m->set.min_vsini_km_s : -INFINITY);
+}
+
+MILL_HD static inline double mill_par_max(const mill_model *m, int j)
+{
+  return j == MILL_PAR_VRAD ? m->set.max_vel_km_s
+                            : (j == MILL_PAR_VSINI ? m->set.max_vsini_km_s : INFINITY);
+}
+
+MILL_HD static inline void mill_map_labels(const mill_model *m, const double *theta,
+                                           double *mapped)
+{
+  for (int l = 0; l < m->n_label; l++)
+    mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
+}
+
+/** Hull penalty and priors at theta, to be added to the segments' F. */
+MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *slot,
+                                          const double *theta)
+{
+  double mapped[MILL_MAX_LABEL];
+  mill_map_labels(m, theta, mapped);
+  const double d = mill_hull_distance(m->n_hull, m->hull, mapped);
+  double f = slot->hull_weight * d * d;
+  for (int j = 0; j < m->n_par; j++)
+    if (m->set.prior_sigma[j] > 0.0) {
+      const double u = (theta[j] - m->set.prior_mean[j]) / m->set.prior_sigma[j];
+      f += u * u;
+    }
+  return f;
+}
+
+/** One hull facet as a residual of the step. */
+typedef struct mill_active_facet {
+  int hull, facet;
+  double value;                /**< signed distance at the current point */
+  double slope[MILL_MAX_PAR];
+} mill_active_facet;
+
+/** Step from polish->at into theta (trial); returns 0 when there is none. */
+MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot, double *theta)
+{
+  mill_polish *p = &slot->polish;
+  const int np = m->n_par;
+  const double weight = slot->hull_weight;
+  mill_active_facet active[MILL_POLISH_MAX_FACET];
+  int n_active = 0;
+  double mapped[MILL_MAX_LABEL], map_slope[MILL_MAX_LABEL], delta[MILL_MAX_PAR];
+  int pin[MILL_MAX_PAR];
+
+  mill_map_labels(m, p->at.theta, mapped);
+  for (int l = 0; l < m->n_label; l++)
+    map_slope[l] = mill_label_map_slope(&m->label[l], p->at.theta[MILL_PAR_LABEL0 + l]);
+  for (int j = 0; j < np; j++) {
+    pin[j] = 0;
+    delta[j] = 0.0;
+  }
+  /* each pass adds a facet or pins a parameter, and neither is taken back */
+  int changed = 1;
+  for (int pass = 0; pass < MILL_POLISH_MAX_FACET + MILL_MAX_PAR; pass++) {
+    /* which facets does the step cross?  On the first pass: where we stand. */
+    double end[MILL_MAX_PAR], end_mapped[MILL_MAX_LABEL];
+    for (int j = 0; j < np; j++)
+      end[j] = p->at.theta[j] + delta[j];
+    mill_map_labels(m, end, end_mapped);
+    for (int h = 0; h < m->n_hull; h++)
+      for (int i = 0; i < m->hull[h].n_facet; i++) {
+        if (!(mill_facet_value(&m->hull[h], i, end_mapped) > 1e-9))
+          continue;
+        int known = 0;
+        for (int a = 0; a < n_active; a++)
+          known |= active[a].hull == h && active[a].facet == i;
+        if (known || n_active >= MILL_POLISH_MAX_FACET)
+          continue;
+        mill_active_facet *f = &active[n_active++];
+        f->hull = h;
+        f->facet = i;
+        f->value = mill_facet_value(&m->hull[h], i, mapped);
+        for (int j = 0; j < np; j++)
+          f->slope[j] = 0.0;
+        const double *normal = m->hull[h].facet + (size_t)i * (size_t)(m->hull[h].n_label + 1);
+        for (int l = 0; l < m->hull[h].n_label; l++) {
+          const int label = m->hull[h].label[l];
+          f->slope[MILL_PAR_LABEL0 + label] = normal[l] * map_slope[label];
+        }
+        changed = 1;
+      }
+    if (!changed)
+      break;
+    changed = 0;
+
+    /* solve over the parameters that are neither fixed nor pinned */
+    int idx[MILL_MAX_PAR], n = 0;
+    for (int j = 0; j < np; j++)
+      if (!m->set.fixed[j] && !pin[j])
+        idx[n++] = j;
+    double a[MILL_MAX_PAR * MILL_MAX_PAR], rhs[MILL_MAX_PAR];
+    for (int r = 0; r < n; r++) {
+      const int j = idx[r];
+      rhs[r] = -0.5 * p->at.grad[j];
+      for (int k = 0; k < np; k++)
+        if (pin[k])
+          rhs[r] -= p->at.hess[j * np + k] * delta[k];
+      for (int c = 0; c < n; c++)
+        a[r * n + c] = p->at.hess[j * np + idx[c]];
+      const double unit = mill_par_scale(m, j);
+      a[r * n + r] += p->lambda * (p->at.hess[j * np + j] + 1e-6 / (unit * unit));
+      for (int f = 0; f < n_active; f++) {
+        rhs[r] -= weight * active[f].value * active[f].slope[j];
+        for (int c = 0; c < n; c++)
+          a[r * n + c] += weight * active[f].slope[j] * active[f].slope[idx[c]];
+      }
+    }
+    if (n > 0) {
+      if (mill_cholesky(n, a, n) != 0)
+        return 0;
+      mill_cholesky_solve(n, a, n, rhs);
+    }
+    double shrink = 1.0;
+    for (int r = 0; r < n; r++) {
+      delta[idx[r]] = rhs[r];
+      const double limit = mill_par_limit(m, idx[r]);
+      if (!(fabs(rhs[r]) * shrink <= limit))
+        shrink = limit / fabs(rhs[r]);
+    }
+    if (!(shrink > 0.0))
+      return 0;
+    /* a parameter that would leave its box is pinned to it, and the rest solved
+     * again; the length limit comes after that */
+    for (int r = 0; r < n; r++) {
+      const int j = idx[r];
+      const double lo = mill_par_min(m, j) - p->at.theta[j];
+      const double hi = mill_par_max(m, j) - p->at.theta[j];
+      const double d = delta[j] * shrink;
+      if (d < lo || d > hi) {
+        delta[j] = d < lo ? lo : hi;
+        pin[j] = 1;
+        changed = 1;
+      }
+    }
+    for (int r = 0; r < n; r++)
+      if (!pin[idx[r]])
+        delta[idx[r]] *= shrink;
+  }
+  double model = 0.0, before = 0.0;
+  for (int j = 0; j < np; j++) {
+    model += p->at.grad[j] * delta[j];
+    for (int k = 0; k < np; k++)
+      model += delta[j] * p->at.hess[j * np + k] * delta[k];
+  }
+  for (int f = 0; f < n_active; f++) {
+    double v = active[f].value;
+    before += v > 0.0 ? weight * v * v : 0.0;
+    for (int j = 0; j < np; j++)
+      v += active[f].slope[j] * delta[j];
+    model += v > 0.0 ? weight * v * v : 0.0;
+  }
+  p->pred = before - model;
+  for (int j = 0; j < np; j++) {
+    theta[j] = p->at.theta[j] + delta[j];
+    p->pinned[j] = pin[j];
+  }
+  return 1;
+}
+
+/** Start at theta: ask for its Jacobian. */
+MILL_HD static inline void mill_polish_begin(const mill_model *m, mill_slot *slot,
+                                             const double *theta)
+{
+  mill_polish *p = &slot->polish;
+  p->have = 0;
+  p->n_jac = 0;
+  p->lambda = MILL_POLISH_LAMBDA;
+  p->pred = 0.0;
+  for (int j = 0; j < m->n_par; j++) {
+    const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
+    slot->theta[j] = theta[j] < lo ? lo : (theta[j] > hi ? hi : theta[j]);
+    p->pinned[j] = 0;
+  }
+  slot->request = MILL_REQ_JACOBIAN;
+}
+
+enum mill_polish_outcome { MILL_POLISH_GO = 0, MILL_POLISH_CONVERGED = 1, MILL_POLISH_FAILED = 2 };
+
+/** Digest the Jacobian at slot->theta whose total F (with penalties) is f. */
+MILL_HD static inline int mill_polish_tell(const mill_model *m, mill_slot *slot, double f)
+{
+  mill_polish *p = &slot->polish;
+  const int np = m->n_par;
+  int finite = isfinite(f);
+  for (int j = 0; j < np; j++)
+    finite = finite && isfinite(slot->eval.grad[j]);
+  p->n_jac++;
+  int accept = finite && (!p->have || f < p->at.f);
+  if (!p->have && !finite)
+    return MILL_POLISH_FAILED;
+  if (accept) {
+    if (p->have) {
+      const double ratio = (p->at.f - f) / (p->pred > 0.0 ? p->pred : 1e-300);
+      p->lambda *= ratio > 0.75 ? 0.1 : (ratio > 0.25 ? 0.5 : 3.0);
+      if (p->lambda < 1e-12)
+        p->lambda = 1e-12;
+    }
+    p->have = 1;
+    p->at.f = f;
+    for (int j = 0; j < np; j++) {
+      p->at.theta[j] = slot->theta[j];
+      p->at.grad[j] = slot->eval.grad[j];
+      for (int k = 0; k < np; k++)
+        p->at.hess[j * np + k] = slot->eval.hess[j * np + k];
+      if (m->set.prior_sigma[j] > 0.0) {
+        const double s = m->set.prior_sigma[j];
+        p->at.grad[j] += 2.0 * (slot->theta[j] - m->set.prior_mean[j]) / (s * s);
+        p->at.hess[j * np + j] += 1.0 / (s * s);
+      }
+    }
+  } else {
+    /* a rejected step that promised no more than the noise of F ends it */
+    if (finite && p->pred < 10.0 * MILL_POLISH_TOLERANCE && f - p->at.f < MILL_POLISH_TOLERANCE)
+      return MILL_POLISH_CONVERGED;
+    p->lambda *= 8.0;
+  }
+  for (;;) {
+    if (p->lambda > MILL_POLISH_LAMBDA_MAX)
+      return MILL_POLISH_FAILED;
+    if (mill_polish_step(m, slot, slot->theta))
+      break;
+    p->lambda = p->lambda * 8.0 + 1e-6;
+  }
+  if (p->pred < MILL_POLISH_TOLERANCE && p->lambda <= MILL_POLISH_LAMBDA_END)
+    return MILL_POLISH_CONVERGED;
+  if (p->n_jac >= MILL_POLISH_MAX_JAC)
+    return MILL_POLISH_FAILED;
+  slot->request = MILL_REQ_JACOBIAN;
+  return MILL_POLISH_GO;
+}
+
+#endif

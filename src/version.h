@@ -1,0 +1,15 @@
+/** Which starmill this is: printed by --version and written to every file. */
+#ifndef MILL_VERSION_H
+#define MILL_VERSION_H
+
+/** "0.1.0" */
+const char *mill_version(void);
+
+/** Git revision that was built, "1a2b3c4d5e6f" or "v0.1.0-3-g1a2b3c4d5e6f", with
+ *  "-dirty" where the source differed from it; "unknown" outside a repository. */
+const char *mill_version_revision(void);
+
+/** Compiler, "gcc 12.2.0". */
+const char *mill_version_compiler(void);
+
+#endif

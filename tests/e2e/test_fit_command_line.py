@@ -1,0 +1,267 @@
+"""Command line, configuration, output and library mistakes of `starmill fit`; a plain run."""
+
+import os
+import re
+
+from common import *  # noqa: F403  (every test script is made of these)
+
+
+
+class Help(EndToEnd):
+    def test_version_names_what_it_was_built_with(self):
+        done = starmill("--version")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for part in ("starmill", "MPI", "HDF5", "parallel", "CFITSIO", "BLAS", "CUDA"):
+            self.assertIn(part, done.stdout)
+
+    def test_help_lists_every_option_of_fit(self):
+        for call in (("help", "fit"), ("fit", "--help")):
+            done = starmill(*call)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for option in (
+                "--library --output --config --print-config --catalog --backend --overwrite "
+                "--retry-failed --models --threads --slots --targetid --targetid-file --minsn "
+                "--objtype --redrock --joint-exposures --npoly --optimizer --precision "
+                "--resolution-matrix --quiet --log --log-level"
+            ).split():
+                self.assertIn(option + " ", done.stdout)
+
+    def test_help_knows_the_jobs(self):
+        done = starmill("--help")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("fit", done.stdout)
+        self.assertIn("library", done.stdout)
+        self.assertEqual(starmill("help", "library").returncode, 0)
+
+    def test_unknown_job(self):
+        self.assertOneLine(starmill("fiit"), "fiit", "--help", status=2)
+        self.assertOneLine(starmill("help", "fiit"), "fiit", status=2)
+        self.assertEqual(starmill().returncode, 2)
+
+
+class Usage(EndToEnd):
+    def assertRefused(self, *args, parts, status=2, ranks=0):
+        done = starmill("fit", *args, ranks=ranks)
+        self.assertOneLine(done, "starmill fit: ", *parts, status=status)
+        self.assertFalse(os.path.exists(tmp("refused.h5")))
+
+    def test_bad_options(self):
+        star = cut("usage.fits", [0])
+        good = ["--library", library(), "--output", tmp("refused.h5")]
+        for args, parts in (
+            (["--fit-harder"], ["unknown", "--fit-harder"]),
+            (["-x"], ["unknown", "-x"]),
+            (["--quiet=3"], ["--quiet"]),
+            (["--threads", "many"], ["--threads", "many"]),
+            (["--threads", "-1"], ["--threads", "-1"]),
+            (["--slots", "1e3"], ["--slots", "1e3"]),
+            (["--npoly", "0"], ["--npoly", "0"]),
+            (["--minsn", "nan"], ["--minsn", "nan"]),
+            (["--minsn", "5x"], ["--minsn", "5x"]),
+            (["--targetid", "12,,13"], ["--targetid"]),
+            (["--targetid", "12,thirteen"], ["--targetid", "thirteen"]),
+            (["--targetid-file", tmp("nowhere.txt")], ["nowhere.txt"]),
+            (["--optimizer", "newton"], ["--optimizer", "newton", "nelder-mead"]),
+            (["--precision", "half"], ["--precision", "half", "float32"]),
+            (["--resolution-matrix", "yes"], ["--resolution-matrix", "yes", "auto"]),
+            (["--backend", "gpu"], ["--backend", "gpu", "cuda"]),
+            (["--backend", "cuda"], ["cuda", "cpu"]),
+            (["--log-level", "loud"], ["--log-level", "loud", "debug"]),
+            (["--objtype", "TGT,"], ["--objtype", "TGT,"]),
+            ([star], [star, "same file"]),
+            (["--catalog", tmp("nowhere.txt")], ["nowhere.txt"]),
+        ):
+            with self.subTest(args=args):
+                self.assertRefused(*good, *args, star, parts=parts)
+
+    def test_what_is_missing_is_named(self):
+        self.assertRefused("--threads", parts=["--threads", "value"])
+        star = cut("usage.fits", [0])
+        self.assertRefused("--library", library(), star, parts=["--output"])
+        self.assertRefused("--output", tmp("refused.h5"), star, parts=["--library", "template_lib"])
+        self.assertRefused(
+            "--output", tmp("refused.h5"), "--library", library(), parts=["no input", "--catalog"]
+        )
+
+    def test_every_rank_ends_alike_and_the_error_is_told_once(self):
+        self.assertRefused("--fit-harder", parts=["unknown", "--fit-harder"], ranks=3)
+        self.assertRefused(
+            "--library", tmp("none.h5"), "--output", tmp("refused.h5"), cut("usage.fits", [0]),
+            parts=["none.h5"], ranks=3,
+        )
+
+    def test_inputs_are_never_overwritten(self):
+        star = cut("precious.fits", [0])
+        before = content(star)
+        lib_before = content(library())
+        for output in (star, library()):
+            done = starmill("fit", "--overwrite", "--library", library(), "--output", output, star)
+            self.assertOneLine(done, output, status=2)
+        done = starmill("fit", "--overwrite", "--library", library(), "--output", tmp("o.h5"),
+                        "--models", star, star)
+        self.assertOneLine(done, star, status=2)
+        self.assertEqual(content(star), before)
+        self.assertEqual(content(library()), lib_before)
+
+
+class Configuration(EndToEnd):
+    def write(self, text):
+        with open(tmp("run.yaml"), "w") as f:
+            f.write(text)
+        return tmp("run.yaml")
+
+    def test_bad_keys_and_values(self):
+        star = cut("usage.fits", [0])
+        for text, parts in (
+            ("nploy: 10\n", ["run.yaml", ":1", "nploy"]),
+            ("min_vel: -500\nnpoly: many\n", ["run.yaml", ":2", "npoly"]),
+            ("min_vel: 100\nmax_vel: -100\n", ["run.yaml", "min_vel"]),
+            ("npoly: [1\n", ["run.yaml"]),
+            ("fix_param: [{param: vsinni, value: 0}]\n", ["vsinni"]),
+            ("arms: [x]\n", ["x"]),
+        ):
+            with self.subTest(text=text):
+                done = starmill("fit", "--config", self.write(text), "--library", library(),
+                                "--output", tmp("refused.h5"), star)
+                self.assertOneLine(done, "starmill fit: ", *parts, status=2)
+                self.assertFalse(os.path.exists(tmp("refused.h5")))
+        done = starmill("fit", "--config", tmp("none.yaml"), "--print-config")
+        self.assertOneLine(done, "none.yaml", status=2)
+
+    def test_print_config_gives_back_itself(self):
+        config = self.write("npoly: 12\nmin_vel: -300.1\nobjtypes: [TGT]\n")
+        first = starmill("fit", "--print-config", "--config", config, "--minsn", "2.5",
+                         "--npoly", 8, "--targetid", "5,-3")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        for part in ("npoly: 8", "min_vel: -300.1", "minsn: 2.5", "TGT", "-3"):
+            self.assertIn(part, first.stdout)
+        again = starmill("fit", "--print-config", "--config", self.write(first.stdout))
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(again.stdout, first.stdout)
+
+    def test_print_config_is_printed_once(self):
+        done = starmill("fit", "--print-config", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(re.findall("^npoly:", done.stdout, re.M)), 1)
+
+    def test_template_lib_serves_as_library(self):
+        config = self.write(f"template_lib: {library()}\n")
+        out = tmp("from_yaml.h5")
+        done = starmill("fit", "--config", config, "--output", out, cut("usage.fits", [0]))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(list(read(out)["STATUS"]), [FITTED])
+
+
+class Output(EndToEnd):
+    def test_folder_is_missing(self):
+        star = cut("usage.fits", [0])
+        for option, other in (("--output", []), ("--models", ["--output", tmp("refused.h5")])):
+            done = starmill("fit", "--library", library(), *other, option, tmp("no/such.h5"), star)
+            self.assertOneLine(done, "starmill fit: ", option, tmp("no"), "create", status=4)
+            self.assertFalse(os.path.exists(tmp("refused.h5")))
+
+    def test_output_is_a_folder(self):
+        done = starmill("fit", "--library", library(), "--output", TMP, cut("usage.fits", [0]))
+        self.assertOneLine(done, "starmill fit: ", TMP, status=4)
+
+    def test_foreign_file_is_kept(self):
+        with open(tmp("letter.h5"), "w") as f:
+            f.write("not HDF5")
+        done = starmill("fit", "--library", library(), "--output", tmp("letter.h5"),
+                        cut("usage.fits", [0]))
+        self.assertOneLine(done, "starmill fit: ", "letter.h5", status=4)
+        self.assertEqual(content(tmp("letter.h5")), b"not HDF5")
+
+    def test_full_disk(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full here")
+        done = starmill("fit", "--library", library(), "--output", "/dev/full",
+                        cut("usage.fits", [0]))
+        self.assertOneLine(done, "starmill fit: ", "/dev/full", status=4)
+
+
+class Library(EndToEnd):
+    def test_library_of_a_newer_format(self):
+        newer = tmp("newer.h5")
+        shutil.copy(library(), newer)
+        with h5py.File(newer, "r+") as f:
+            names = [k for k in f.attrs if "format" in k.lower() or "version" in k.lower()]
+            self.assertTrue(names, list(f.attrs))
+            for name in names:
+                if np.issubdtype(f.attrs[name].dtype, np.integer):
+                    f.attrs.modify(name, f.attrs[name] + 1)
+        done = starmill("fit", "--library", newer, "--output", tmp("refused.h5"),
+                        cut("usage.fits", [0]))
+        self.assertOneLine(done, "starmill fit: ", "newer.h5", "newer", status=2)
+
+    def test_no_library_at_all(self):
+        star = cut("usage.fits", [0])
+        for path, part in ((tmp("none.h5"), "none.h5"), (star, "usage.fits"), (TMP, TMP)):
+            done = starmill("fit", "--library", path, "--output", tmp("refused.h5"), star)
+            self.assertOneLine(done, "starmill fit: ", part, status=2)
+
+
+class PlainRun(EndToEnd):
+    """Six stars; the same command again; other commands on the same output."""
+
+    def setUp(self):
+        self.rows = [3, 50, 60, 100, 150, 180]
+        self.stars = cut("six.fits", self.rows)
+
+    def test_results_identity_and_rerun(self):
+        done = self.fit("six.h5", self.stars)
+        for part in ("rows         6", "fitted       6", self.path, "stars/s"):
+            self.assertIn(part, done.stdout)
+        self.assertNotIn("ERROR", done.stderr)
+        table = read(self.path)
+        self.assertEqual(list(table["STATUS"]), [FITTED] * 6)
+        self.assertWhole(table)
+        with pyfits.open(data("sim/truth-dev.fits")) as hdus:
+            truth = hdus[1].data[self.rows]
+        np.testing.assert_array_equal(table["TARGETID"], truth["TARGETID"])
+        for name, floor in (("VRAD", 0.5), ("TEFF", 15), ("LOGG", 0.06), ("FEH", 0.05)):
+            pull = (table[name] - truth[name]) / np.hypot(table[name + "_ERR"], floor)
+            self.assertTrue((np.abs(pull) < 5).all(), f"{name}: {pull}")
+        self.assertTrue((table["NEVAL"] > 0).all())
+        np.testing.assert_allclose(
+            table["CHISQ_TOT"], table["CHISQ_B"] + table["CHISQ_R"] + table["CHISQ_Z"], rtol=1e-12
+        )
+        self.assertTrue((table["CHISQ_TOT"] / table["NPIX_TOT"] < 1.5).all())
+        self.assertTrue((table["CHISQ_C_TOT"] > table["CHISQ_TOT"] + 50).all())
+
+        before = content(self.path), os.stat(self.path).st_mtime_ns
+        again = self.fit("six.h5", self.stars)
+        self.assertIn("finished already", again.stdout)
+        # what may change between runs of one identity
+        self.fit("six.h5", "--threads", 2, "--slots", 3, "--log-level", "debug", self.stars, ranks=2)
+        # what may not
+        for args, part in (
+            (["--npoly", 9, self.stars], "six.h5"),
+            (["--minsn", 7, self.stars], "six.h5"),
+            ([self.stars, cut("usage.fits", [0])], "six.h5"),
+        ):
+            done = starmill("fit", "--library", library(), "--output", self.path, *args)
+            self.assertOneLine(done, "starmill fit: ", part, "--overwrite", status=4)
+        self.assertEqual((content(self.path), os.stat(self.path).st_mtime_ns), before)
+        self.fit("six.h5", "--overwrite", "--npoly", 9, self.stars)
+        self.assertNotEqual(list(read(self.path)["CHISQ_TOT"]), list(table["CHISQ_TOT"]))
+
+    def test_provenance(self):
+        self.fit("provenance.h5", self.stars)
+        with h5py.File(self.path) as f:
+            text = repr({**dict(f["provenance"].attrs),
+                         **{k: v[()] for k, v in f["provenance"].items()
+                            if isinstance(v, h5py.Dataset)}})
+        for part in ("--output", "npoly", "cpu"):
+            self.assertIn(part, text)
+
+    def test_quiet_and_log_file(self):
+        log = tmp("six.log")
+        done = self.fit("quiet.h5", "--quiet", "--log", log, "--log-level", "debug", self.stars)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr, "")
+        self.assertIn("six.fits", content(log, "r"))
+
+
+if __name__ == "__main__":
+    main()

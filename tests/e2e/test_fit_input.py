@@ -1,0 +1,261 @@
+"""Bad input: one clear line, a STATUS or an entry of /catalog/files, nothing else lost."""
+
+import gzip
+import os
+
+from common import *  # noqa: F403
+
+
+def write(name, content_bytes):
+    """A file of these bytes in the temporary folder."""
+    with open(tmp(name), "wb") as f:
+        f.write(content_bytes)
+    return tmp(name)
+
+
+def without(hdu):
+    return cut(f"no-{hdu}.fits", [5], lambda hdus: hdus.pop(hdu))
+
+
+def narrow(hdu):
+    """The last pixel of every row is missing in one HDU."""
+    def edit(hdus):
+        hdus[hdu] = pyfits.ImageHDU(hdus[hdu].data[..., :-1].copy(), name=hdu)
+    return cut(f"narrow-{hdu}.fits", [5, 6], edit)
+
+
+def short(hdu):
+    """The last row is missing in one HDU."""
+    def edit(hdus):
+        hdus[hdu] = pyfits.ImageHDU(hdus[hdu].data[:-1].copy(), name=hdu)
+    return cut(f"short-{hdu}.fits", [5, 6], edit)
+
+
+class BadFiles(EndToEnd):
+    """One bad file among good ones costs that file, and the exit status says so."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.good = cut("good.fits", [3, 100])
+        done = starmill("fit", "--library", library(), "--output", tmp("good.h5"), cls.good)
+        assert done.returncode == 0, done.stderr
+        cls.expected = read(tmp("good.h5"))
+
+    def few_hdus(self, n):
+        with pyfits.open(self.good) as hdus:
+            pyfits.HDUList([h.copy() for h in hdus[:n]]).writeto(tmp(f"few{n}.fits"))
+        return tmp(f"few{n}.fits")
+
+    def bad_files(self):
+        """Path and what must be said about it, of every kind of bad file."""
+        whole = content(self.good)
+        packed = gzip.compress(whole, 1)
+        abort = bytearray(whole)
+        at = abort.index(b"TTYPE1  = ")
+        abort[at : at + 80] = b"TTYPE1  = '" + b"x" * 69
+        os.makedirs(tmp("folder.fits"))
+        os.mkfifo(tmp("pipe.fits"))
+        return [
+            (tmp("not-there.fits"), ["No such file"]),
+            (tmp("folder.fits"), ["folder"]),
+            (tmp("pipe.fits"), ["pipe"]),
+            (write("empty.fits", b""), ["empty"]),
+            (write("text.fits", b"hello\n" * 1000), ["not a FITS file"]),
+            (write("text.fits.gz", gzip.compress(b"hello\n" * 1000)), ["not a FITS file"]),
+            (write("cut-header.fits", whole[:4000]), ["HDU"]),
+            (write("cut-pixels.fits", whole[: len(whole) // 2]), ["HDU"]),
+            (write("cut-last.fits", whole[:-2880]), ["HDU", "Z_RESOLUTION"]),
+            (write("cut.fits.gz", packed[: len(packed) // 2]), ["gzip"]),
+            (write("damaged.fits.gz", packed[:5000] + b"damage" + packed[5006:]), ["gzip"]),
+            (self.few_hdus(2), ["arms"]),
+            (self.few_hdus(11), ["has no HDU R_IVAR"]),
+            (write("abort.fits", abort), ["HDU 2"]),
+            *((without(hdu), [hdu]) for hdu in ("FIBERMAP", "B_FLUX", "R_IVAR", "Z_WAVELENGTH")),
+            *((narrow(hdu), [hdu]) for hdu in ("B_FLUX", "R_MASK", "Z_RESOLUTION")),
+            *((short(hdu), [hdu]) for hdu in ("B_IVAR", "R_FLUX")),
+        ]
+
+    def test_each_costs_only_itself(self):
+        bad = self.bad_files()
+        inputs = [path for path, _ in bad]
+        inputs.insert(len(bad) // 2, self.good)  # good stars on both sides and in the middle
+        inputs = [cut("first.fits", [3, 100]), *inputs, cut("last.fits", [3, 100])]
+        done = self.fit("bad.h5", *inputs, ranks=3, status=3)
+        self.assertIn(f"{len(bad)} of {len(inputs)} files", done.stdout)
+        fits = read(self.path)
+        self.assertEqual(list(fits["STATUS"]), [FITTED] * 6)
+        for name, values in self.expected.items():
+            self.assertEqual(fits[name].tobytes(), 3 * values.tobytes(), name)
+        with h5py.File(self.path) as f:
+            paths, errors = ([t.decode() for t in f["catalog/files"][k][...]]
+                             for k in ("PATH", "ERROR"))
+        self.assertEqual(paths, inputs)
+        for path, parts in bad:
+            with self.subTest(path=os.path.basename(path)):
+                self.assertOneLine(done, "ERROR", path + ":", *parts, status=3)
+                error = errors[paths.index(path)]
+                for part in (os.path.basename(path), *parts):
+                    self.assertIn(part, error)
+        self.assertEqual([e for p, e in zip(paths, errors) if p not in dict(bad)], [""] * 3)
+
+    def test_one_bad_file_alone(self):
+        done = self.fit("one.h5", self.good, tmp("nowhere.fits"), status=3)
+        self.assertOneLine(done, "nowhere.fits", "No such file", status=3)
+        self.assertEqual(differing(read(self.path), self.expected), [])
+        # the finished run says the same again
+        again = self.fit("one.h5", self.good, tmp("nowhere.fits"), status=3)
+        self.assertIn("finished already", again.stdout)
+
+    def test_cut_after_a_whole_arm(self):
+        # nothing distinguishes it from a file of one arm but the columns of SCORES
+        done = self.fit("few9.h5", self.few_hdus(9))
+        self.assertIn("few9.fits", done.stderr)
+        self.assertIn("cut", done.stderr)
+        self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
+
+    def test_gzip_is_bounded(self):
+        path = write("big.fits.gz", gzip.compress(content(self.good), 1))
+        with open(tmp("small.yaml"), "w") as f:
+            f.write("gzip_limit_mib: 0.25\n")
+        done = self.fit("big.h5", "--config", tmp("small.yaml"), self.good, path, status=3)
+        self.assertOneLine(done, "big.fits.gz", "gzip_limit_mib", status=3)
+        self.assertEqual(differing(read(self.path), self.expected), [])
+
+    def test_all_files_are_bad(self):
+        done = self.fit("none.h5", tmp("x.fits"), tmp("y.fits"), ranks=3, status=3)
+        self.assertIn("2 of 2 files", done.stdout)
+        self.assertEqual(len(read(self.path)["STATUS"]), 0)
+
+    def test_catalog_lines_are_only_paths(self):
+        with open(tmp("lines.txt"), "w") as f:
+            f.write(f"{self.good}[1]\n{self.good}\nhttp://localhost/x.fits\n")
+        self.fit("lines.h5", "--catalog", tmp("lines.txt"), status=3)
+        self.assertEqual(differing(read(self.path), self.expected), [])
+
+
+class BadArms(EndToEnd):
+    """An arm that cannot be used costs that arm, or the row when none is left."""
+
+    def fit_shifted(self, out, arms):
+        def shift(hdus):
+            for arm in arms:
+                hdus[arm + "_WAVELENGTH"].data += 5000
+        done = self.fit(out + ".h5", cut(out + ".fits", [3, 100], shift))
+        names = ", ".join(arm.lower() for arm in arms)
+        self.assertOneLine(done, out + ".fits", "outside", "arm " + names, status=0)
+        return read(self.path)
+
+    def test_arm_outside_the_library(self):
+        table = self.fit_shifted("one-arm-out", ["Z"])
+        self.assertEqual(list(table["STATUS"]), [FITTED] * 2)
+        self.assertTrue(np.isnan(table["CHISQ_Z"]).all())
+        self.assertTrue((table["NPIX_Z"] == 0).all())
+        self.assertWhole(table)
+        table = self.fit_shifted("all-arms-out", ARMS)
+        self.assertEqual(list(table["STATUS"]), [OUTSIDE] * 2)
+
+    def test_no_resolution_matrix(self):
+        def drop(hdus):
+            for arm in ARMS:
+                hdus.pop(arm + "_RESOLUTION")
+        stars = cut("no-matrix.fits", [3, 100], drop)
+        done = self.fit("no-matrix.h5", stars)
+        self.assertOneLine(done, "no-matrix.fits", "arm b, r, z", "resolution matrix", status=0)
+        self.assertEqual(list(read(self.path)["STATUS"]), [NO_RESOLUTION] * 2)
+        self.assertIn("NO_RESOLUTION", done.stdout)
+        self.fit("no-matrix-false.h5", "--resolution-matrix", "false", stars)
+        self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
+        # templates at the instrument's resolution need none
+        self.fit("no-matrix-nn.h5", stars, lib=library("nn"))
+        self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
+
+    def test_subset_of_arms(self):
+        def drop(hdus):
+            for hdu in HDUS:
+                hdus.pop("B_" + hdu)
+        self.fit("rz.h5", cut("rz.fits", [3], drop))
+        table = read(self.path)
+        self.assertEqual(list(table["STATUS"]), [FITTED])
+        with open(tmp("arms.yaml"), "w") as f:
+            f.write("arms: [r, z]\n")
+        self.fit("rz-config.h5", "--config", tmp("arms.yaml"), cut("brz.fits", [3]))
+        self.assertEqual(differing(read(self.path), table), [])
+
+
+class BadPixels(EndToEnd):
+    def test_bad_pixels_are_left_out(self):
+        """NaN, infinite, zero and negative ivar, masked: all alike, none touches the fit."""
+        bad = slice(500, 560)
+
+        def masked(hdus):
+            hdus["R_MASK"].data[:, bad] |= 4
+
+        def edit(name, value):
+            def change(hdus):
+                hdus[name].data[:, bad] = value
+            return change
+
+        self.fit("masked.h5", cut("masked.fits", [100], masked))
+        expected = read(self.path)
+        self.assertEqual(list(expected["STATUS"]), [FITTED])
+        for label, change in (
+            ("nan-flux", edit("R_FLUX", np.nan)), ("inf-flux", edit("R_FLUX", -np.inf)),
+            ("nan-ivar", edit("R_IVAR", np.nan)), ("inf-ivar", edit("R_IVAR", np.inf)),
+            ("zero-ivar", edit("R_IVAR", 0)), ("negative-ivar", edit("R_IVAR", -1)),
+        ):
+            with self.subTest(label):
+                self.fit(f"{label}.h5", cut(f"{label}.fits", [100], change))
+                table = read(self.path)
+                self.assertEqual(differing(table, expected), [])
+
+    def test_arm_and_star_without_a_pixel(self):
+        def mask(arms):
+            def edit(hdus):
+                for arm in arms:
+                    hdus[arm + "_MASK"].data[0] = 1
+            return edit
+        self.fit("masked-arm.h5", cut("masked-arm.fits", [3, 100], mask("B")))
+        table = read(self.path)
+        self.assertEqual(list(table["STATUS"]), [FITTED] * 2)
+        self.assertTrue(np.isnan(table["CHISQ_B"][0]) and np.isfinite(table["CHISQ_B"][1]))
+        self.assertEqual(table["NPIX_B"][0], 0)
+        done = self.fit("masked-star.h5", cut("masked-star.fits", [3, 100], mask(ARMS)))
+        table = read(self.path)
+        self.assertEqual(list(table["STATUS"]), [NO_ARM, FITTED])
+        self.assertIn("NO_USABLE_ARM", done.stdout)
+        self.assertWhole(table)
+
+
+class Changing(EndToEnd):
+    def test_pixels_that_cannot_be_read_cost_their_rows_only(self):
+        """A compressed tile that is damaged shows only when its row is read."""
+        def compress(hdus):
+            hdus["R_MASK"] = pyfits.CompImageHDU(
+                hdus["R_MASK"].data, name="R_MASK", compression_type="GZIP_1"
+            )
+
+        rows = [3, 60, 100]
+        good = cut("tiles.fits", rows, compress)
+        self.fit("tiles.h5", good)
+        expected = read(self.path)
+        with pyfits.open(good, disable_image_compression=True) as hdus:
+            header, start = hdus["R_MASK"].header, hdus["R_MASK"].fileinfo()["datLoc"]
+        self.assertEqual(header["TTYPE1"], "COMPRESSED_DATA")
+        self.assertTrue(header["TFORM1"].startswith("1P"))
+        heap = start + header.get("THEAP", header["NAXIS1"] * header["NAXIS2"])
+        with open(good, "r+b") as f:
+            f.seek(start + header["NAXIS1"])  # length and place of the second row's tile
+            size, offset = np.frombuffer(f.read(8), ">i4")
+            f.seek(heap + int(offset))
+            f.write(b"\xff" * int(size))
+        done = self.fit("tiles-bad.h5", good, status=3)
+        self.assertOneLine(done, "tiles.fits", "R_MASK", "UNREADABLE", status=3)
+        table = read(self.path)
+        self.assertEqual(list(table["STATUS"]), [FITTED, UNREADABLE, FITTED])
+        for name in expected:
+            for i in (0, 2):
+                self.assertEqual(table[name][i].tobytes(), expected[name][i].tobytes(), name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Best-fit models: shapes, units, and the chi-square that they give."""
+
+from common import *  # noqa: F403
+
+
+def models(path):
+    """{arm: (wavelengths, models)} of the models file."""
+    with h5py.File(path) as f:
+        return {arm: (f[f"models/{arm.lower()}/wavelength"][...],
+                      f[f"models/{arm.lower()}/flux"][...]) for arm in ARMS}
+
+
+def good_pixels(hdus, arm, row):
+    """The pixels that chi-squares count (data/README.md), with the resolution matrix."""
+    wave = hdus[arm + "_WAVELENGTH"].data
+    flux, ivar = (hdus[arm + h].data[row].astype(float) for h in ("_FLUX", "_IVAR"))
+    good = (hdus[arm + "_MASK"].data[row] == 0) & np.isfinite(flux) & np.isfinite(ivar)
+    good &= ~((wave > 4300) & (wave < 4450))
+    with np.errstate(invalid="ignore"):
+        good &= ivar > 0
+    good[:5] = good[-5:] = False
+    sigma = np.full(len(wave), np.inf)
+    sigma[good] = ivar[good] ** -0.5
+    sigma[good] = np.maximum(sigma[good], 0.3 * np.median(sigma[good]))
+    return flux, sigma, good
+
+
+class Models(EndToEnd):
+    def test_chi_square_of_the_models_is_the_one_reported(self):
+        stars = cut("stars.fits", [3, 60, 100])
+        done = self.fit("m.h5", "--models", tmp("models.h5"), stars, ranks=2)
+        self.assertIn("models.h5", done.stdout)
+        table, found = read(self.path), models(tmp("models.h5"))
+        with pyfits.open(stars) as hdus:
+            for row in range(3):
+                total = 0
+                for arm in ARMS:
+                    wave, model = found[arm]
+                    np.testing.assert_array_equal(wave, hdus[arm + "_WAVELENGTH"].data)
+                    self.assertEqual(model.shape, (3, len(wave)))
+                    flux, sigma, good = good_pixels(hdus, arm, row)
+                    chisq = (((flux - model[row])[good] / sigma[good]) ** 2).sum()
+                    self.assertEqual(good.sum(), table["NPIX_" + arm][row])
+                    np.testing.assert_allclose(chisq, table["CHISQ_" + arm][row], rtol=1e-4)
+                    total += chisq
+                np.testing.assert_allclose(total, table["CHISQ_TOT"][row], rtol=1e-4)
+
+    def test_models_do_not_change_the_fit(self):
+        stars = cut("stars.fits", [3, 60, 100])
+        self.fit("with.h5", "--models", tmp("with-models.h5"), stars)
+        with_models = read(self.path)
+        self.fit("without.h5", stars)
+        self.assertEqual(differing(read(self.path), with_models), [])
+
+    def test_rows_without_a_model_are_nan(self):
+        def edit(hdus):
+            hdus["B_MASK"].data[0] = 1
+            for arm in ARMS:
+                hdus[arm + "_IVAR"].data[1] = 0
+
+        def shift(hdus):
+            hdus["R_WAVELENGTH"].data += 1.6
+
+        first, second = cut("first.fits", [3, 60, 100], edit), cut("second.fits", [3], shift)
+        done = self.fit("n.h5", "--models", tmp("nan.h5"), first, second, ranks=2)
+        self.assertOneLine(done, "second.fits", "arm r", "wavelengths differ", status=0)
+        table, found = read(self.path), models(tmp("nan.h5"))
+        self.assertEqual(list(table["STATUS"]), [FITTED, NO_ARM, FITTED, FITTED])
+        for arm, missing in (("B", [0, 1]), ("R", [1, 3]), ("Z", [1])):
+            model = found[arm][1]
+            self.assertEqual(len(model), 4)
+            self.assertEqual(list(np.flatnonzero(np.isnan(model).all(axis=1))), missing)
+            there = np.setdiff1d(range(4), missing)
+            self.assertTrue(np.isfinite(model[there]).all())
+
+
+if __name__ == "__main__":
+    main()

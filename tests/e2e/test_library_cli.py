@@ -1,0 +1,217 @@
+"""starmill library: import and info from outside, with real and with made-up emulators."""
+
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import h5py
+    import numpy as np
+except ImportError as reason:
+    print("SKIPPED:", reason)
+    sys.exit(77)
+
+STARMILL = os.environ.get("STARMILL", "")
+HERE = os.path.dirname(os.path.abspath(__file__))
+DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(HERE, "../../../shared/data")
+REAL = os.path.join(DATA, "emulator", "nnrm_desi_b.h5")
+
+
+def starmill(*args):
+    return subprocess.run([STARMILL, "library", *args], capture_output=True, text=True, timeout=300)
+
+
+def make_emulator(path, seed, setup="lab_x", revision="v1", log_spec=False, n_pix=50):
+    """A three-label emulator in the layout of docs/formats.md, check values by numpy."""
+    rng = np.random.default_rng(seed)
+    names = ["teff", "logg", "c_h"]
+    # the mapping and hulls must not depend on the seed: arms of one library share them
+    mean, std = np.array([3.7, 3.0, -1.0]), np.array([0.1, 1.2, 0.8])
+    width = [3, 16, 8, n_pix]
+    weight = [rng.normal(size=(o, i)).astype("f4") / 3 for i, o in zip(width, width[1:])]
+    bias = [rng.normal(size=o).astype("f4") / 3 for o in width[1:]]
+    label = np.array([[5000.0, 2.5, -1.0], [4500.0, 4.0, -1.5], [9000.0, 1.0, -0.5],
+                      [5200, 3, 1.5]])
+    x = label.copy()
+    x[:, 0] = np.log10(x[:, 0])
+    x = (x - mean) / std
+    box = np.array([[1, 0, -1.5], [-1, 0, -1.5], [0, 1, -1.5], [0, -1, -1.5]], float)
+    line = np.array([[1, -1.5], [-1, -1.5]])
+    d = np.maximum((x[:, :2] @ box[:, :2].T + box[:, 2]).max(1),
+                   (x[:, 2:] @ line[:, :1].T + line[:, 1]).max(1))
+    y = x
+    for i, (w, b) in enumerate(zip(weight, bias)):
+        y = y @ w.astype("f8").T + b
+        if i < 2:
+            y = y / (1 + np.exp(-y))
+    with h5py.File(path, "w") as f:
+        f.attrs.update(setup=setup, parnames=",".join(names), log_spec=log_spec, log_step=True,
+                       revision=revision, nlayers=3)
+        f["lam"] = np.exp(np.log(5000) + 1e-4 * np.arange(n_pix))
+        for i, (w, b) in enumerate(zip(weight, bias)):
+            f[f"layer{i}/weight"], f[f"layer{i}/bias"] = w, b
+        f["mapper/mean"], f["mapper/std"], f["mapper/log_ids"] = mean, std, np.array([0])
+        f["outside/points"] = 1.5 * np.array(list(itertools.product((-1, 1), repeat=3)), float)
+        f["outside/hull01_equations"], f["outside/hull2_equations"] = box, line
+        f["check/params"], f["check/outside"] = label, np.maximum(d, 0) ** 2
+        f["check/spectra"] = np.exp(y) if log_spec else y
+    assert (d > 0).any() and (d < 0).any()
+
+
+class LibraryTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="mill-library-")
+        self.addCleanup(self.folder.cleanup)
+        self.a, self.b = self.path("a.h5"), self.path("b.h5")
+        make_emulator(self.a, 1, "lab_x")
+        make_emulator(self.b, 2, "lab_y", log_spec=True, n_pix=70)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def refused(self, status, text, *args):
+        result = starmill(*args)
+        self.assertEqual(result.returncode, status, result.stderr)
+        lines = [line for line in result.stderr.splitlines() if line.startswith("starmill")]
+        self.assertEqual(len(lines), 1, result.stderr)
+        self.assertIn(text, lines[0])
+        left = [name for name in os.listdir(self.folder.name) if "tmp" in name]
+        self.assertEqual(left, [])
+
+    def test_import_and_info(self):
+        lib = self.path("lib.h5")
+        result = starmill("import", "--output", lib, self.a, self.b)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("instrument's own", result.stdout)
+        self.assertIn("'v1' does not end in rm", result.stdout)
+        self.assertIn("--template-sigma", result.stdout)
+        info = starmill("info", lib)
+        self.assertEqual(info.returncode, 0, info.stderr)
+        with h5py.File(lib, "r") as f, h5py.File(self.b, "r") as b:
+            self.assertEqual(f["labels"].attrs["n_label"], 3)
+            self.assertEqual(f["labels/label2"].attrs["column"], b"C_H")
+            self.assertEqual(f["labels/label2"].attrs["unit"], b"")
+            self.assertAlmostEqual(f["labels/label2"].attrs["min"], -2.2, places=9)
+            self.assertAlmostEqual(f["labels/label2"].attrs["scale"], 0.03 * 2.4, places=9)
+            self.assertEqual(list(f["hulls/hull1/labels"]), [2])
+            self.assertEqual(f["arms/arm1"].attrs["name"], b"y")
+            self.assertEqual(f["arms/arm1"].attrs["log_flux"], 1)
+            np.testing.assert_array_equal(f["arms/arm1/layer2/weight"], b["layer2/weight"])
+            np.testing.assert_array_equal(f["arms/arm1/wavelength"], b["lam"])
+            self.assertEqual(f["guess/labels"].shape, (50, 3))
+            digest = f.attrs["hash"].decode()
+        for text in (digest, "c_h", "C_H", "teff, logg: 4 facets", "3-16-8-70", "29.9792 km/s",
+                     "from b.h5, revision v1", "50 templates"):
+            self.assertIn(text, info.stdout)
+        # the digest belongs to the contents, not to the path or the sources' names
+        moved, other = self.path("moved.h5"), self.path("other.h5")
+        os.rename(self.a, moved)
+        again = starmill("import", "--output", other, moved, self.b)
+        self.assertIn(digest, again.stdout)
+        third = starmill("import", "--output", other, "--overwrite", "--guess-templates", "51",
+                         moved, self.b)
+        self.assertEqual(third.returncode, 0, third.stderr)
+        self.assertNotIn(digest, third.stdout)
+
+    def test_options(self):
+        lib = self.path("lib.h5")
+        make_emulator(self.a, 1, "lab_x", "v1rm")
+        result = starmill("import", "--output", lib, "--arm-names", "blue,red",
+                          "--template-sigma", "0.3", self.a, self.b)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with h5py.File(lib, "r") as f:
+            self.assertEqual(f["arms/arm0"].attrs["name"], b"blue")
+            self.assertEqual(f["arms/arm1"].attrs["template_sigma"], 0.3)
+            self.assertEqual(f["arms/arm1"].attrs["template_sigma_origin"], b"given at import")
+        result = starmill("import", "--overwrite", "--output", lib, self.a)
+        self.assertIn("sigma 0.5 A", result.stdout)
+        result = starmill("import", "--overwrite", "--output", lib, "--at-instrument-resolution",
+                          self.a)
+        self.assertIn("instrument's own", result.stdout)
+        with h5py.File(lib, "r") as f:
+            self.assertEqual(f["arms/arm0"].attrs["template_sigma"], -1)
+
+    def test_usage(self):
+        lib = self.path("lib.h5")
+        new = ["import", "--output", lib]
+        self.assertIn("usage:", starmill("--help").stdout)
+        self.assertEqual(starmill("import", "--help").returncode, 0)
+        self.refused(2, "sub-command")
+        self.refused(2, "unknown sub-command paint", "paint")
+        self.refused(2, "--output", "import", self.a)
+        self.refused(2, "needs emulator files", "import", "--output", lib)
+        self.refused(2, "--colour", *new, "--colour", self.a)
+        self.refused(2, "--output needs a value", "import", self.a, "--output")
+        self.refused(2, "--template-sigma -1", *new, "--template-sigma", "-1", self.a)
+        self.refused(2, "--template-sigma nan", *new, "--template-sigma", "nan", self.a)
+        self.refused(2, "exclude each other", *new, "--template-sigma", "1",
+                     "--at-instrument-resolution", self.a)
+        self.refused(2, "2 names for 1 files", *new, "--arm-names", "b,r", self.a)
+        self.refused(2, "--arm-names b,,r", *new, "--arm-names", "b,,r", self.a)
+        self.refused(2, "--guess-templates 0", *new, "--guess-templates", "0", self.a)
+        self.refused(2, "one of the emulator files", "import", "--output", self.a, "--overwrite",
+                     self.a)
+        self.refused(2, "takes one library", "info")
+        self.refused(2, "--all", "info", "--all", self.a)
+        self.assertFalse(os.path.exists(lib))
+
+    def test_files(self):
+        lib = self.path("lib.h5")
+        new = ["import", "--output", lib]
+        self.refused(2, "No such file", "info", lib)
+        self.refused(2, "starmill library import", "info", self.a)
+        self.refused(2, "No such file", *new, self.path("none.h5"))
+        self.refused(2, "arm called x", *new, self.a, self.a)
+        self.refused(4, "No such file", "import", "--output", self.path("none/lib.h5"), self.a)
+        open(lib, "w").close()
+        self.refused(4, "--overwrite", *new, self.a)
+        self.assertEqual(os.path.getsize(lib), 0)
+        with h5py.File(self.b, "a") as f:
+            f["check/spectra"][0, 3] *= 1.001
+        self.refused(2, "check/spectra, row 0, pixel 3", *new, "--overwrite", self.b)
+        self.assertEqual(os.path.getsize(lib), 0)
+
+    def test_disagreeing_arms(self):
+        def change(name, edit):
+            make_emulator(self.b, 2, "lab_y", log_spec=True)
+            with h5py.File(self.b, "a") as f:
+                edit(f)
+            self.refused(2, name, "import", "--output", self.path("lib.h5"), self.a, self.b)
+
+        def more_points(f):
+            points = f["outside/points"][:]
+            points[0, 1] = -2
+            f["outside/points"][:] = points
+
+        def rename(f):
+            f.attrs["parnames"] = "teff,logg,feh"
+
+        def turn_hull(f):
+            f["outside/hull01_equations"][:] = f["outside/hull01_equations"][:][::-1]
+
+        change("another range of logg", more_points)
+        change("label 2 is feh, but in", rename)
+        change("hulls are not those of", turn_hull)
+        make_emulator(self.b, 2, "lab_y", "v1rm")
+        self.refused(2, "--at-instrument-resolution", "import", "--output", self.path("lib.h5"),
+                     self.a, self.b)
+
+    def test_reference_emulator(self):
+        if not os.path.exists(REAL):
+            self.skipTest("no test data at " + REAL)
+        lib = self.path("lib.h5")
+        result = starmill("import", "--output", lib, REAL)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        info = starmill("info", lib).stdout
+        for text in ("sigma 0.5 A", "4000 to 7500 K", "-3 to 0.5 dex", "0 to 0.4 dex",
+                     "6215 pixels", "from nnrm_desi_b.h5, revision synth1rm"):
+            self.assertIn(text, info)
+
+
+if __name__ == "__main__":
+    if not os.access(STARMILL, os.X_OK):
+        sys.exit("STARMILL does not name the program: '%s'" % STARMILL)
+    unittest.main()

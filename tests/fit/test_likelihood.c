@@ -1,0 +1,221 @@
+/* -2 ln L against the float64 reference values of the test data. */
+#include "tests/mill_test.h"
+
+#include "io/library_file.h"
+#include "kernels/hull.h"
+#include "src/config.h"
+#include "tests/fit/star_data.h"
+
+enum { MAX_POINT = 400, POINTS_PER_STAR = 7 };
+
+typedef struct reference_point {
+  int row;
+  double theta[6], m2ll, outside, chisq[3];
+  int n_good[3];
+} reference_point;
+
+static char *slurp(const char *path)
+{
+  FILE *f = fopen(path, "rb");
+  if (!f)
+    return NULL;
+  fseek(f, 0, SEEK_END);
+  const long n = ftell(f);
+  rewind(f);
+  char *text = malloc((size_t)n + 1);
+  if (text && fread(text, 1, (size_t)n, f) == (size_t)n)
+    text[n] = '\0';
+  fclose(f);
+  return text;
+}
+
+/** The number after "key": inside one object of the file. */
+static double number(const char *object, const char *end, const char *key)
+{
+  char quoted[64];
+  snprintf(quoted, sizeof quoted, "\"%s\":", key);
+  const char *p = strstr(object, quoted);
+  if (!p || p > end) {
+    fail_msg("no %s in the reference file", key);
+    return NAN;
+  }
+  return strtod(p + strlen(quoted), NULL);
+}
+
+/** The three numbers of "key": [...]. */
+static void triple(const char *object, const char *end, const char *key, double *out)
+{
+  char quoted[64];
+  snprintf(quoted, sizeof quoted, "\"%s\":", key);
+  const char *p = strstr(object, quoted);
+  if (!p || p > end) {
+    fail_msg("no %s in the reference file", key);
+    return;
+  }
+  p = strchr(p, '[');
+  for (int a = 0; a < 3; a++) {
+    char *after;
+    out[a] = strtod(p + 1, &after);
+    p = after;
+  }
+}
+
+static int read_points(const char *path, reference_point *point)
+{
+  char *text = slurp(path);
+  assert_non_null(text);
+  int n = 0;
+  const char *p = strstr(text, "\"points\"");
+  assert_non_null(p);
+  for (p = strstr(p, "\"row\":"); p; p = strstr(p + 1, "\"row\":")) {
+    const char *next = strstr(p + 1, "\"row\":");
+    const char *end = next ? next : p + strlen(p);
+    static const char *const key[6] = {"vel", "vsini", "teff", "logg", "feh", "alpha"};
+    assert_true(n < MAX_POINT);
+    point[n].row = (int)number(p, end, "row");
+    for (int j = 0; j < 6; j++)
+      point[n].theta[j] = number(p, end, key[j]);
+    point[n].m2ll = number(p, end, "minus2logl");
+    point[n].outside = number(p, end, "outside");
+    triple(p, end, "chisq", point[n].chisq);
+    double count[3];
+    triple(p, end, "npix", count);
+    for (int a = 0; a < 3; a++)
+      point[n].n_good[a] = (int)count[a];
+    n++;
+  }
+  free(text);
+  return n;
+}
+
+static void import(const char *prefix, double sigma, mill_library *lib)
+{
+  char path[3][2200];
+  const char *paths[3];
+  for (int a = 0; a < 3; a++) {
+    char name[64];
+    snprintf(name, sizeof name, "emulator/%s_desi_%c.h5", prefix, "brz"[a]);
+    snprintf(path[a], sizeof path[a], "%s", mill_test_data_path(name));
+    paths[a] = path[a];
+  }
+  memset(lib, 0, sizeof *lib);
+  if (mill_library_import(paths, 3, sigma, 20, lib) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+}
+
+/** Evaluate all points; f [n] out without the hull penalty of ours and with the
+ *  reference's (whose distance went through float32 labels: up to 4e-6 in d^2,
+ *  times 10 N_pix per arm). */
+static void evaluate(const char *prefix, const char *coadd, int precision, int n,
+                     const reference_point *point, double *f)
+{
+  mill_library lib;
+  mill_config config;
+  mill_pipeline *pipeline = NULL;
+  star_data data;
+  int max_row = 0;
+  for (int i = 0; i < n; i++)
+    max_row = point[i].row > max_row ? point[i].row : max_row;
+  import(prefix, NAN, &lib);
+  mill_config_default(&config);
+  if (mill_config_bind(&config, &lib) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  config.fit.precision = precision;
+  config.fit.n_cont = 10;
+  const mill_backend *backend = mill_backend_cpu(NULL);
+  if (mill_pipeline_create(&lib, &config.fit, backend, 1, 1, 0, &pipeline) != MILL_OK ||
+      star_data_open(coadd, &lib, max_row + 1, &data) != MILL_OK ||
+      star_data_register(&data, pipeline) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  for (int i = 0; i < n; i++) {
+    mill_raw_segment segment[3];
+    mill_star star;
+    mill_eval eval;
+    mill_fit_result prepared;
+    star_data_star(&data, point[i].row, segment, &star);
+    if (mill_pipeline_evaluate(pipeline, &star, MILL_REQ_FINAL, 1, point[i].theta, &eval,
+                               &prepared) != MILL_OK)
+      fail_msg("%s", mill_error_message());
+    assert_int_equal(prepared.status, MILL_STATUS_NOT_DONE);
+    double mapped[4];
+    for (int l = 0; l < 4; l++)
+      mapped[l] = mill_label_map(&lib.label[l], point[i].theta[2 + l]);
+    const double d = mill_hull_distance(lib.n_hull, lib.hull, mapped);
+    /* 1e-5: the reference's distance is that of labels rounded to float32 */
+    assert_close(d * d, point[i].outside, 1e-5 * (1.0 + point[i].outside));
+    const double weight = 10.0 * 3.0 * (double)(data.n_pix[0] + data.n_pix[1] + data.n_pix[2]);
+    f[i] = eval.f - weight * (d * d - point[i].outside);
+    for (int a = 0; a < 3; a++) {
+      assert_int_equal(prepared.n_pix[a], point[i].n_good[a]);
+      /* 1e-6: the data's float32; far away chi-square is large */
+      assert_close(eval.chisq[a], point[i].chisq[a], 0.05 + 3e-6 * point[i].chisq[a]);
+    }
+  }
+  star_data_close(&data);
+  mill_pipeline_destroy(pipeline);
+  mill_config_clear(&config);
+  mill_library_clear(&lib);
+}
+
+static void print_worst(const char *prefix, const char *what, int n, const double *a,
+                        const double *b)
+{
+  printf("%s %s: largest difference at point", prefix, what);
+  for (int k = 0; k < POINTS_PER_STAR; k++) {
+    double worst = 0.0;
+    for (int i = k; i < n; i += POINTS_PER_STAR)
+      if (!(fabs(a[i] - b[i]) <= worst))
+        worst = fabs(a[i] - b[i]);
+    printf(" %d: %.2g", k + 1, worst);
+  }
+  printf("\n");
+}
+
+static void compare(const char *prefix, const char *json)
+{
+  mill_test_data(reference, json);
+  mill_test_data(found, "sim/coadd-dev.fits.gz");
+  char coadd[2200]; /* found's buffer is used again */
+  snprintf(coadd, sizeof coadd, "%s", found);
+  static reference_point point[MAX_POINT];
+  static double f64[MAX_POINT], f32[MAX_POINT], expected[MAX_POINT];
+  const int n = read_points(reference, point);
+  assert_int_equal(n, 24 * POINTS_PER_STAR);
+  for (int i = 0; i < n; i++) {
+    expected[i] = point[i].m2ll;
+    assert_true(i % POINTS_PER_STAR == 0 || point[i].row == point[i - 1].row);
+  }
+  evaluate(prefix, coadd, MILL_FLOAT64, n, point, f64);
+  evaluate(prefix, coadd, MILL_FLOAT32, n, point, f32);
+  print_worst(prefix, "float64 - reference", n, f64, expected);
+  print_worst(prefix, "float32 - reference", n, f32, expected);
+  print_worst(prefix, "float32 - float64", n, f32, f64);
+  /* data/README.md: 1e-2 + 1e-7 |value| with a float64 emulator; float32
+   * templates within 1e-3 of float64 near the optimum (the first two points) */
+  for (int i = 0; i < n; i++) {
+    assert_close(f64[i], expected[i], 1e-2 + 1e-7 * fabs(expected[i]));
+    if (i % POINTS_PER_STAR < 2)
+      assert_close(f32[i], f64[i], 1e-3);
+  }
+}
+
+static void test_likelihood_with_resolution_matrix(void **state)
+{
+  (void)state;
+  compare("nnrm", "sim/likelihood-rm.json");
+}
+
+static void test_likelihood_at_instrument_resolution(void **state)
+{
+  (void)state;
+  compare("nn", "sim/likelihood-nn.json");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_likelihood_with_resolution_matrix),
+      cmocka_unit_test(test_likelihood_at_instrument_resolution),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,52 @@
+/** What every test shares: comparisons that reject NaN, and the test data. */
+#ifndef MILL_TEST_H
+#define MILL_TEST_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* written so that a NaN on either side fails */
+#define assert_close(actual, expected, tolerance)                                                  \
+  do {                                                                                             \
+    const double mill_a = (actual), mill_e = (expected), mill_t = (tolerance);                     \
+    if (!(fabs(mill_a - mill_e) <= mill_t))                                                        \
+      fail_msg("%s = %.17g, expected %.17g within %.3g (off by %.3g)", #actual, mill_a, mill_e,    \
+               mill_t, mill_a - mill_e);                                                           \
+  } while (0)
+
+/** Path of a file of the test data in a static buffer, or NULL (and a line
+ *  that says SKIPPED and why) when it is not there. */
+static inline const char *mill_test_data_path(const char *name)
+{
+  static char path[4][2048];
+  static int i_path;
+  char *out = path[i_path++ % 4];
+  const char *base = getenv("STARMILL_TEST_DATA");
+  if (base && *base)
+    snprintf(out, sizeof path[0], "%s/%s", base, name);
+  else
+    snprintf(out, sizeof path[0], "%s/../shared/data/%s", MILL_SOURCE_DIR, name);
+  if (access(out, R_OK) != 0) {
+    printf("SKIPPED: no test data at %s (set STARMILL_TEST_DATA)\n", out);
+    return NULL;
+  }
+  return out;
+}
+
+/** The path, or skip this test. */
+#define mill_test_data(variable, name)                                                             \
+  const char *variable = mill_test_data_path(name);                                                \
+  do {                                                                                             \
+    if (!variable)                                                                                 \
+      skip();                                                                                      \
+  } while (0)
+
+#endif

@@ -1,0 +1,318 @@
+/** A small make-believe survey for the tests of the result file: two to three
+ *  input files, rows with one to three exposures, results that depend on the row
+ *  alone, and reading back with plain HDF5. */
+#ifndef MILL_RESULT_FIXTURE_H
+#define MILL_RESULT_FIXTURE_H
+
+#include "tests/mill_test.h"
+
+#include <hdf5.h>
+#include <mpi.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io/columns.h"
+#include "io/result_file.h"
+#include "kernels/error.h"
+
+enum { FIXTURE_MAX_FILE = 4 };
+
+static int test_rank, test_size;
+static char test_dir[512];
+
+typedef struct survey {
+  mill_library lib;
+  mill_columns columns;
+  mill_input_file file[FIXTURE_MAX_FILE];
+  mill_file_index index[FIXTURE_MAX_FILE]; /* of all files, on every rank */
+  mill_run_info info;
+} survey;
+
+/* splitmix64: the same numbers everywhere */
+static inline uint64_t hash64(uint64_t x)
+{
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+static inline double uniform(uint64_t *state)
+{
+  *state += 1;
+  return (double)(hash64(*state) >> 11) * 0x1p-53;
+}
+
+static inline void survey_make(survey *s, int n_file, const int *n_row)
+{
+  static const char *const label[][3] = {{"teff", "TEFF", "K"},
+                                         {"logg", "LOGG", "log(cm s**-2)"},
+                                         {"feh", "FEH", "dex"},
+                                         {"alpha", "ALPHAFE", "dex"}};
+  memset(s, 0, sizeof *s);
+  s->lib.n_label = 4;
+  for (int i = 0; i < 4; i++) {
+    snprintf(s->lib.label[i].name, MILL_MAX_NAME, "%s", label[i][0]);
+    snprintf(s->lib.label[i].column, MILL_MAX_NAME, "%s", label[i][1]);
+    snprintf(s->lib.label[i].unit, MILL_MAX_NAME, "%s", label[i][2]);
+  }
+  s->lib.n_arm = 3;
+  for (int i = 0; i < 3; i++)
+    snprintf(s->lib.arm[i].name, MILL_MAX_NAME, "%c", "brz"[i]);
+  snprintf(s->lib.name, sizeof s->lib.name, "make-believe");
+  snprintf(s->lib.hash, sizeof s->lib.hash, "%064d", 7);
+  snprintf(s->lib.path, sizeof s->lib.path, "/somewhere/lib.h5");
+  assert_int_equal(mill_columns_fits(&s->lib, &s->columns), MILL_OK);
+  int64_t at = 0;
+  for (int f = 0; f < n_file; f++) {
+    mill_input_file *file = &s->file[f];
+    mill_file_index *index = &s->index[f];
+    snprintf(file->path, sizeof file->path, "/data/coadd-%d.fits", f);
+    file->size = 1000 + f;
+    file->mtime = 1.7e9 + 0.125 * f;
+    file->row_start = at;
+    file->n_row = n_row[f];
+    index->n_row = n_row[f];
+    index->row = calloc((size_t)n_row[f] + 1, sizeof *index->row);
+    index->exposure_row = calloc(3 * (size_t)n_row[f] + 1, sizeof *index->exposure_row);
+    index->exposure_id = calloc(3 * (size_t)n_row[f] + 1, sizeof *index->exposure_id);
+    assert_true(index->row && index->exposure_row && index->exposure_id);
+    for (int i = 0; i < n_row[f]; i++) {
+      mill_catalog_row *row = &index->row[i];
+      row->target_id = 39600000000000000 + at + i;
+      row->target_ra = 0.5 * i;
+      row->target_dec = -0.25 * i;
+      row->fiber = i % 5000;
+      row->exp_id = 100 + f;
+      row->ref_id = -1;
+      memcpy(row->ref_cat, "G2", 2);
+      row->z = i % 3 ? 1e-4 * i : NAN;
+      snprintf(row->spectype, sizeof row->spectype, "STAR");
+      snprintf(row->subtype, sizeof row->subtype, "G_%d", i % 7);
+      row->fits_row = 2 * i;
+      row->n_exposure = 1 + i % 3;
+      row->first_exposure = index->n_exposure;
+      for (int e = 0; e < row->n_exposure; e++) {
+        index->exposure_row[index->n_exposure] = 2 * i + e;
+        index->exposure_id[index->n_exposure++] = 1000 * f + e;
+      }
+    }
+    at += n_row[f];
+  }
+  s->info = (mill_run_info){.lib = &s->lib,
+                            .identity = "npoly: 10\nmin_vel: -1000\n",
+                            .config = "npoly: 10\nthreads: 2\n",
+                            .command = "starmill fit --output out.h5",
+                            .device = "cpu x86-64-v3",
+                            .n_thread = 2,
+                            .n_row = at,
+                            .n_file = n_file,
+                            .file = s->file,
+                            .file_start = n_file * test_rank / test_size,
+                            .file_end = n_file * (test_rank + 1) / test_size,
+                            .write_interval_s = 0.02};
+  s->info.index = s->index + s->info.file_start;
+}
+
+static inline void survey_free(survey *s)
+{
+  for (int f = 0; f < FIXTURE_MAX_FILE; f++) {
+    free(s->index[f].row);
+    free(s->index[f].exposure_row);
+    free(s->index[f].exposure_id);
+  }
+}
+
+/* Results with NaNs, failures and flags among them. */
+static inline void survey_result(const survey *s, int64_t row, mill_fit_result *r)
+{
+  uint64_t state = hash64((uint64_t)row);
+  mill_fit_result_init(r, &s->lib, row, row % 17 == 5 ? MILL_STATUS_LOW_SN : MILL_STATUS_FITTED);
+  if (r->status != MILL_STATUS_FITTED)
+    return;
+  r->warn = row % 5 == 0 ? MILL_WARN_CHISQ | MILL_WARN_HULL : 0;
+  r->info = (int32_t)(row % 4);
+  r->n_eval = (int32_t)(row % 100);
+  r->n_jac = 4;
+  r->vrad_km_s = 400 * uniform(&state) - 200;
+  r->vrad_err_km_s = uniform(&state);
+  r->vrad_skew = row % 11 ? uniform(&state) : -NAN;
+  r->vrad_kurt = uniform(&state);
+  r->vrad_guess_km_s = uniform(&state);
+  r->vsini_km_s = uniform(&state);
+  r->vsini_err_km_s = uniform(&state);
+  for (int i = 0; i < 4; i++) {
+    r->label[i] = uniform(&state);
+    r->label_err[i] = uniform(&state);
+  }
+  for (int i = 0; i < 21; i++)
+    r->covar[i] = uniform(&state);
+  r->m2ll = uniform(&state);
+  r->hull_dist = 0;
+  r->chisq_tot = uniform(&state);
+  r->chisq_c_tot = uniform(&state);
+  r->n_pix_tot = 7000 + row;
+  for (int i = 0; i < 3; i++) {
+    r->chisq[i] = uniform(&state);
+    r->chisq_c[i] = uniform(&state);
+    r->sn[i] = 50 * uniform(&state);
+    r->n_pix[i] = 2000 + i;
+  }
+}
+
+/* The packed row that the file must hold. */
+static inline void survey_packed(const survey *s, int64_t row, char *packed)
+{
+  mill_fit_result result;
+  survey_result(s, row, &result);
+  int f = 0;
+  while (row >= s->file[f].row_start + s->file[f].n_row)
+    f++;
+  const int64_t target = s->index[f].row[row - s->file[f].row_start].target_id;
+  mill_columns_pack(&s->columns, &result, packed);
+  memcpy(packed, &target, sizeof target);
+  mill_columns_set_crc(&s->columns, packed);
+}
+
+static inline hid_t open_plain(const char *path, unsigned flags)
+{
+  const hid_t file = H5Fopen(path, flags, H5P_DEFAULT);
+  if (file < 0)
+    fail_msg("%s cannot be opened", path);
+  return file;
+}
+
+/* A whole dataset in its file type, malloc'd; *n_byte may be NULL */
+static inline void *read_whole(hid_t file, const char *name, size_t *n_byte)
+{
+  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
+  if (dataset < 0)
+    fail_msg("no dataset %s", name);
+  const hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+  const size_t n = (size_t)H5Sget_simple_extent_npoints(space) * H5Tget_size(type);
+  void *buffer = calloc(n + 1, 1);
+  assert_non_null(buffer);
+  if (n > 0)
+    assert_true(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) >= 0);
+  H5Sclose(space);
+  H5Tclose(type);
+  H5Dclose(dataset);
+  if (n_byte)
+    *n_byte = n;
+  return buffer;
+}
+
+static inline int read_finished(const char *path)
+{
+  const hid_t file = open_plain(path, H5F_ACC_RDONLY);
+  uint8_t *finished = read_whole(file, "provenance/FINISHED", NULL);
+  const int value = *finished;
+  free(finished);
+  H5Fclose(file);
+  return value;
+}
+
+/* Every column of /fits as it must be, bit for bit. done: NULL, or which rows are done. */
+static inline void check_fits(const survey *s, const char *path, const uint8_t *done)
+{
+  const mill_columns *columns = &s->columns;
+  const hid_t file = open_plain(path, H5F_ACC_RDONLY);
+  char *packed = calloc(1, columns->row_size);
+  assert_non_null(packed);
+  for (int i = 0; i < columns->n_column; i++) {
+    const mill_column *c = &columns->column[i];
+    char name[64];
+    size_t n_byte;
+    snprintf(name, sizeof name, "fits/%s", c->name);
+    char *value = read_whole(file, name, &n_byte);
+    assert_int_equal(n_byte, (size_t)s->info.n_row * c->n_byte);
+    for (int64_t row = 0; row < s->info.n_row; row++) {
+      if (done && !done[row])
+        continue;
+      survey_packed(s, row, packed);
+      if (memcmp(value + (size_t)row * c->n_byte, packed + c->at, c->n_byte) != 0)
+        fail_msg("row %lld of %s is not what was put", (long long)row, name);
+    }
+    free(value);
+  }
+  free(packed);
+  H5Fclose(file);
+}
+
+static inline void put_row(const survey *s, mill_result_file *file, int64_t row)
+{
+  mill_fit_result result;
+  survey_result(s, row, &result);
+  if (mill_result_put(file, &result) != MILL_OK)
+    fail_msg("row %lld: %s", (long long)row, mill_error_message());
+}
+
+/* Put this rank's share (row % size == rank) of the wanted rows below n, backwards. */
+static inline int64_t put_share(const survey *s, mill_result_file *file, int64_t n)
+{
+  int64_t n_put = 0;
+  for (int64_t row = n - 1; row >= 0; row--)
+    if (row % test_size == test_rank && mill_result_wanted(file, row)) {
+      put_row(s, file, row);
+      n_put++;
+    }
+  return n_put;
+}
+
+static inline int exists(const char *path)
+{
+  struct stat status;
+  return lstat(path, &status) == 0;
+}
+
+/* path of a file in the test's folder, in a static buffer */
+static inline const char *in_dir(const char *name)
+{
+  static char path[4][1024];
+  static int i_path;
+  char *out = path[i_path++ % 4];
+  snprintf(out, sizeof path[0], "%s/%s", test_dir, name);
+  return out;
+}
+
+/* Nothing of an output is left: neither itself, nor lock, nor a temporary file. */
+static inline int n_left_over(const char *name)
+{
+  char command[2048];
+  snprintf(command, sizeof command, "ls -d '%s/%s'* 2>/dev/null | wc -l", test_dir, name);
+  FILE *pipe = popen(command, "r");
+  int n = -1;
+  assert_non_null(pipe);
+  assert_int_equal(fscanf(pipe, "%d", &n), 1);
+  pclose(pipe);
+  return n;
+}
+
+static inline int fixture_start(int *argc, char ***argv)
+{
+  int level;
+  MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &test_rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &test_size);
+  const char *base = getenv("TMPDIR");
+  snprintf(test_dir, sizeof test_dir, "%s/starmill-result-XXXXXX", base && *base ? base : "/tmp");
+  if (test_rank == 0 && !mkdtemp(test_dir))
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  MPI_Bcast(test_dir, sizeof test_dir, MPI_CHAR, 0, MPI_COMM_WORLD);
+  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+  return level == MPI_THREAD_MULTIPLE ? 0 : 1;
+}
+
+static inline int fixture_end(int failed)
+{
+  char command[1024];
+  snprintf(command, sizeof command, "rm -rf '%s'", test_dir);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (test_rank == 0 && system(command) != 0)
+    failed++;
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return failed;
+}
+
+#endif

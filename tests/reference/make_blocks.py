@@ -1,0 +1,212 @@
+#!/usr/bin/python3
+"""Write blocks.h: float64 reference values of block functions, by SciPy and NumPy.
+
+    /usr/bin/python3 tests/reference/make_blocks.py tests/reference/blocks.h
+
+Nothing here shares formulas with the C code: kernels are integrated numerically, the spline
+is SciPy's, the resolution matrix goes through a dense matrix, hulls come from Qhull. Random
+inputs have fixed seeds and are written beside the results, so no generator is shared either.
+"""
+import math
+import sys
+
+import numpy as np
+import scipy
+from scipy.integrate import quad
+from scipy.interpolate import CubicSpline
+from scipy.sparse import dia_matrix
+from scipy.spatial import ConvexHull
+
+EPS = 0.6  # linear limb darkening
+ROTATION_R = [0.05, 0.3, 0.9, 1.0, 1.7, 5.0, 36.2]
+
+
+def rotation_integral(r, k, leg):
+    """Integral of leg(k - r x, x) K(x) dx over [-1, 1] with x = sin t, which removes the
+    square root at the ends; split where the triangle has its corners."""
+    norm = math.pi * (1.0 - EPS / 3.0)
+
+    def integrand(t):
+        x, c = math.sin(t), math.cos(t)
+        kernel = (2.0 * (1.0 - EPS) * c + 0.5 * math.pi * EPS * c * c) / norm
+        return leg(k - r * x, x) * kernel * c
+
+    corners = [math.asin(c / r) for c in (k - 1.0, float(k), k + 1.0) if -r < c < r]
+    edges = [-0.5 * math.pi] + corners + [0.5 * math.pi]
+    return math.fsum(quad(integrand, a, b, epsabs=1e-16, epsrel=1e-13)[0]
+                     for a, b in zip(edges[:-1], edges[1:]))
+
+
+def rotation_weight(r, k):
+    return rotation_integral(r, k, lambda u, x: max(0.0, 1.0 - abs(u)))
+
+
+def rotation_slope(r, k):
+    """dW_k/dR by differentiation under the integral."""
+    return rotation_integral(r, k, lambda u, x: math.copysign(x, x * u) if abs(u) < 1.0 else 0.0)
+
+
+def richardson_slope(r, k):
+    """The same by central differences, where no corner crosses the kernel's end nearby."""
+    table = [[(rotation_weight(r + h, k) - rotation_weight(r - h, k)) / (2.0 * h)]
+             for h in (0.02, 0.01, 0.005, 0.0025)]
+    for j in range(1, 4):
+        for i in range(j, 4):
+            p = 4.0 ** j
+            table[i].append((p * table[i][-1] - table[i - 1][j - 1]) / (p - 1.0))
+    return table[3][3]
+
+
+def c_array(name, values, comment, ctype="double"):
+    values = np.asarray(values)
+    flat = [("%d" if ctype == "int" else "%.17g") % v for v in values.ravel()]
+    assert ctype == "int" or np.all(np.isfinite(values.astype(float)))
+    shape = "".join("[%d]" % s for s in values.shape)
+    lines = ["/* %s */" % comment, "static const %s %s[] = { /* %s */" % (ctype, name, shape)]
+    lines += ["  " + ", ".join(flat[i:i + 4]) + "," for i in range(0, len(flat), 4)]
+    return lines + ["};", ""]
+
+
+def rotation():
+    n_weight, weight, slope = [], [], []
+    for r in ROTATION_R:
+        n = int(math.ceil(r)) + 1
+        w = np.array([rotation_weight(r, k) for k in range(n)])
+        d = np.array([rotation_slope(r, k) for k in range(n)])
+        assert abs(w[0] + 2.0 * w[1:].sum() - 1.0) < 1e-13
+        assert abs(d[0] + 2.0 * d[1:].sum()) < 1e-13
+        for k in range(n):
+            # W_k is not smooth where a corner reaches the kernel's end
+            if min(abs(r - c) for c in (abs(k - 1), k, k + 1)) > 0.05:
+                assert abs(richardson_slope(r, k) - d[k]) < 1e-10, (r, k)
+        n_weight.append(n)
+        weight += list(w / (w[0] + 2.0 * w[1:].sum()))
+        slope += list(d)
+    out = ["enum { REF_ROTATION_N = %d };" % len(ROTATION_R), ""]
+    out += c_array("ref_rotation_r", ROTATION_R, "v sin i in grid points")
+    out += c_array("ref_rotation_n", n_weight, "weights of each: k = 0 ... n - 1, the rest are 0",
+                   "int")
+    out += c_array("ref_rotation_weight", weight, "W_k, one r after the other; W_-k = W_k")
+    out += c_array("ref_rotation_slope", slope, "dW_k/dR, same order")
+    return out
+
+
+def spline():
+    n, n_eval = 64, 50
+    out = ["enum { REF_SPLINE_N = %d, REF_SPLINE_N_EVAL = %d };" % (n, n_eval), ""]
+    for name, ln_wave0, ln_step, seed in (("b", math.log(3600.0), 8.5e-5, 11),
+                                          ("z", math.log(7520.0), 4.6e-5, 12)):
+        rng = np.random.RandomState(seed)
+        wave = np.exp(ln_wave0 + ln_step * np.arange(n))
+        i = np.arange(n)
+        # lines a few pixels wide; float32 as templates are, so that inputs can be exact there
+        flux = np.ones(n)
+        for _ in range(8):
+            flux -= rng.uniform(0.1, 0.5) * np.exp(
+                -0.5 * ((i - rng.uniform(0, n)) / rng.uniform(1.5, 4.0))**2)
+        flux = flux.astype(np.float32).astype(float)
+        position = np.sort(np.concatenate([
+            rng.uniform(0.0, n - 1.0, n_eval - 12),
+            [1e-6, 0.25, 0.5, 0.999, 1.0 + 1e-9, 1.5],
+            n - 1.0 - np.array([1e-6, 0.25, 0.5, 0.999, 1.0 + 1e-9, 1.5])]))
+        at = np.exp(ln_wave0 + ln_step * position)
+        assert at[0] > wave[0] and at[-1] < wave[-1]
+        curve = CubicSpline(wave, flux, bc_type="natural")
+        out += c_array("ref_spline_%s_grid" % name, [ln_wave0, ln_step],
+                       "ln of the first wavelength (A), step")
+        out += c_array("ref_spline_%s_flux" % name, flux, "values at the knots")
+        out += c_array("ref_spline_%s_wave" % name, at, "where it is evaluated, A")
+        out += c_array("ref_spline_%s_value" % name, curve(at), "natural cubic spline in wavelength")
+        out += c_array("ref_spline_%s_slope" % name, curve(at, 1), "its derivative, per A")
+    return out
+
+
+def resolution():
+    n, n_diag, half, s = 40, 11, 5, 0.5 / 0.8
+    rng = np.random.RandomState(21)
+    offset = np.arange(half, -half - 1, -1)
+    # column j spreads its light over rows j - offset; places off the arm keep wrong values,
+    # as files do
+    width = 1.0 + 0.2 * np.arange(n) / n
+    raw = np.exp(-0.5 * (offset[:, None] / width)**2) * rng.uniform(0.9, 1.1, (n_diag, n))
+    raw = (raw / raw.sum(axis=0)).astype(np.float32)
+    dense = dia_matrix((raw.astype(float), offset), shape=(n, n)).toarray()
+    index = np.arange(n_diag)
+    gauss = np.exp(-(index[:, None] - index)**2 / (2.0 * s * s)) / (s * math.sqrt(2.0 * math.pi))
+    rows = np.zeros((n, n_diag))
+    inside = np.zeros((n, n_diag), dtype=bool)
+    for i in range(n):
+        for k in range(n_diag):
+            j = i - half + k
+            if 0 <= j < n:
+                inside[i, k] = True
+                rows[i, k] = dense[i, j]
+    solved = np.linalg.solve(gauss, rows.T).T
+    # of whole rows: what the solution puts off the arm counts here, in 10 rows of 40
+    median = np.median(solved.sum(axis=1))
+    for i in list(range(half)) + list(range(n - half, n)):
+        solved[i] *= median / solved[i][inside[i]].sum()
+    solved[~inside] = 0.0
+    out = ["enum { REF_RESOLUTION_N = %d, REF_RESOLUTION_N_DIAG = %d };" % (n, n_diag), ""]
+    out += c_array("ref_resolution_s", [s], "the templates' own sigma in pixels: 0.5 / 0.8")
+    out += c_array("ref_resolution_raw", raw, "as in a file: dia layout, offsets +5 ... -5, float32")
+    out += c_array("ref_resolution_row", solved,
+                   "row i: weights of pixels i - 5 ... i + 5, 0 off the arm")
+    return out
+
+
+def continuum():
+    n = 30
+    rng = np.random.RandomState(31)
+    wave = np.sort(rng.uniform(3600.0, 5800.0, n))
+    x = 2.0 * (wave - wave[0]) / (wave[-1] - wave[0]) - 1.0
+    out = ["enum { REF_CONTINUUM_N = %d };" % n, ""]
+    out += c_array("ref_continuum_wave", wave, "A")
+    for n_cont in (1, 3, 4, 10):
+        rows = [x**k for k in range(min(3, n_cont))]
+        if n_cont > 3:
+            rows += [np.exp(-0.5 * ((x - c) * (n_cont - 3.0))**2)
+                     for c in np.linspace(-1.0, 1.0, n_cont - 3)]
+        out += c_array("ref_continuum_rbf_%d" % n_cont, rows, "polynomials, then Gaussians")
+    rows = [np.polynomial.Chebyshev.basis(k)(x) for k in range(6)]
+    assert np.allclose(rows, [np.cos(k * np.arccos(x)) for k in range(6)], atol=1e-14)
+    out += c_array("ref_continuum_chebyshev_6", rows, "Chebyshev")
+    return out
+
+
+def hulls():
+    rng = np.random.RandomState(41)
+    cloud = rng.normal(size=(60, 4))
+    pairs = ((0, 1), (2, 3))
+    equations = [ConvexHull(cloud[:, list(p)]).equations for p in pairs]
+    points = np.concatenate([rng.normal(size=(12, 4)) * 0.5, rng.normal(size=(20, 4)) * 2.5])
+    distance = []
+    for p in points:
+        largest = [float(np.max(e[:, :2] @ p[list(q)] + e[:, 2])) for e, q in zip(equations, pairs)]
+        distance.append(max(0.0, *largest))
+    distance = np.array(distance)
+    assert np.sum(distance == 0.0) >= 5 and np.sum(distance > 0.0) >= 5
+    out = ["enum { REF_HULL_N_POINT = %d, REF_HULL_N_FACET_01 = %d, REF_HULL_N_FACET_23 = %d };"
+           % (len(points), len(equations[0]), len(equations[1])), ""]
+    for name, e in zip(("01", "23"), equations):
+        out += c_array("ref_hull_facet_%s" % name, e, "a . x + b <= 0 inside: a0, a1, b")
+    out += c_array("ref_hull_point", points, "mapped labels")
+    out += c_array("ref_hull_distance", distance, "largest facet value of both hulls, 0 inside")
+    return out
+
+
+def main():
+    out = ["/* Made by tests/reference/make_blocks.py with SciPy %s and NumPy %s; do not edit. */"
+           % (scipy.__version__, np.__version__),
+           "/* clang-format off */",
+           "#ifndef MILL_REFERENCE_BLOCKS_H", "#define MILL_REFERENCE_BLOCKS_H", ""]
+    for part in (rotation, spline, resolution, continuum, hulls):
+        out += part()
+    with open(sys.argv[1], "w") as file:
+        file.write("\n".join(out + ["#endif"]) + "\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: make_blocks.py OUTPUT.h")
+    main()

@@ -1,0 +1,123 @@
+/** A small made-up library for tests that need one but no particular stars.
+ *
+ *  n_label 3 or 4 (teff, logg, feh, alpha; teff mapped by log10), box-shaped
+ *  hulls over labels (0, 1) and (2) or (2, 3), arms b, r, z of some hundred
+ *  pixels with smooth lines that depend on the labels, log flux.
+ */
+#ifndef MILL_TEST_LIBRARY_H
+#define MILL_TEST_LIBRARY_H
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/error.h"
+#include "kernels/library.h"
+
+/* xorshift64*: the same numbers on every machine, in [-1, 1) */
+static inline double test_library_random(uint64_t *state)
+{
+  *state ^= *state >> 12;
+  *state ^= *state << 25;
+  *state ^= *state >> 27;
+  return (double)((*state * 0x2545F4914F6CDD1Dull) >> 11) / 4503599627370496.0 - 1;
+}
+
+static inline int test_library_box(int n_label, int first, mill_hull *hull)
+{
+  int err = MILL_OK;
+  const int n_col = n_label + 1;
+  hull->n_label = n_label;
+  hull->n_facet = 2 * n_label;
+  MILL_TRY(MILL_ALLOC(hull->n_facet * n_col, &hull->facet));
+  for (int i = 0; i < n_label; i++) {
+    hull->label[i] = first + i;
+    for (int side = 0; side < 2; side++) {
+      double *facet = hull->facet + (2 * i + side) * n_col;
+      facet[i] = side ? 1 : -1;
+      facet[n_label] = -1.6;
+    }
+  }
+done:
+  return err;
+}
+
+static inline int test_library_arm(int n_label, int i_arm, uint64_t *state, mill_arm *arm)
+{
+  static const char name[] = "brz";
+  static const double start_aa[] = {4000, 5900, 7600};
+  int err = MILL_OK;
+  mill_emulator *net = &arm->emulator;
+  snprintf(arm->name, sizeof arm->name, "%c", name[i_arm]);
+  snprintf(arm->setup, sizeof arm->setup, "test_%c", name[i_arm]);
+  snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "made up");
+  arm->n_pix = 400 + 37 * i_arm;
+  arm->ln_wave0 = log(start_aa[i_arm]);
+  arm->ln_step = 8e-5;
+  arm->template_sigma_aa = 0.5;
+  MILL_TRY(MILL_ALLOC(arm->n_pix, &arm->wave_aa));
+  for (int i = 0; i < arm->n_pix; i++)
+    arm->wave_aa[i] = exp(arm->ln_wave0 + i * arm->ln_step);
+  const int width[] = {n_label, 12, 9, arm->n_pix};
+  net->log_flux = 1;
+  net->n_layer = 3;
+  for (int k = 0; k < net->n_layer; k++) {
+    const int n_in = net->n_in[k] = width[k], n_out = net->n_out[k] = width[k + 1];
+    MILL_TRY(MILL_ALLOC(n_in * n_out, &net->weight[k]));
+    MILL_TRY(MILL_ALLOC(n_out, &net->bias[k]));
+    if (k < net->n_layer - 1) {
+      for (int i = 0; i < n_in * n_out; i++)
+        net->weight[k][i] = (float)(1.5 * test_library_random(state) / sqrt(n_in));
+      for (int i = 0; i < n_out; i++)
+        net->bias[k][i] = (float)(0.5 * test_library_random(state));
+      continue;
+    }
+    /* each last neuron brings absorption lines of its own, 3 pixels wide */
+    for (int j = 0; j < n_in; j++)
+      for (int i_line = 0; i_line < 6; i_line++) {
+        const double centre = 0.5 * (1 + test_library_random(state)) * (n_out - 1);
+        const double depth = 0.1 * (1 + test_library_random(state));
+        for (int i = 0; i < n_out; i++)
+          net->weight[k][i * n_in + j] -= (float)(depth * exp(-0.5 * pow((i - centre) / 3, 2)));
+      }
+  }
+done:
+  return err;
+}
+
+/** n_label 3 or 4, n_arm 1 to 3; clear with mill_library_clear.  lib must be zeroed;
+ *  lib->hash is left empty. */
+static inline int test_library_make(int n_label, int n_arm, uint64_t seed, mill_library *lib)
+{
+  static const mill_label label[] = {
+      {"teff", "TEFF", "K", MILL_MAP_LOG10, 3.74, 0.07, 4300, 7000, 60},
+      {"logg", "LOGG", "log(cm s**-2)", MILL_MAP_LINEAR, 2.9, 1.4, 0.7, 5.1, 0.15},
+      {"feh", "FEH", "dex", MILL_MAP_LINEAR, -1.25, 1.1, -3, 0.5, 0.1},
+      {"alpha", "ALPHAFE", "dex", MILL_MAP_LINEAR, 0.2, 0.16, -0.05, 0.45, 0.05}};
+  int err = MILL_OK;
+  uint64_t state = seed * 2 + 1;
+  snprintf(lib->name, sizeof lib->name, "made up for a test");
+  lib->n_label = n_label;
+  memcpy(lib->label, label, (size_t)n_label * sizeof *label);
+  lib->n_hull = 2;
+  MILL_TRY(test_library_box(2, 0, &lib->hull[0]));
+  MILL_TRY(test_library_box(n_label - 2, 2, &lib->hull[1]));
+  lib->n_arm = n_arm;
+  for (int i = 0; i < n_arm; i++)
+    MILL_TRY(test_library_arm(n_label, i, &state, &lib->arm[i]));
+  lib->n_guess = 20;
+  MILL_TRY(MILL_ALLOC(lib->n_guess * n_label, &lib->guess_label));
+  for (int i = 0; i < lib->n_guess * n_label; i++) {
+    const mill_label *l = &lib->label[i % n_label];
+    const double p = l->mean + 1.5 * test_library_random(&state) * l->std;
+    lib->guess_label[i] = l->mapping == MILL_MAP_LOG10 ? pow(10, p) : p;
+  }
+  lib->n_guess_vsini = 2;
+  lib->guess_vsini_km_s[1] = 100;
+done:
+  if (err != MILL_OK)
+    mill_library_clear(lib);
+  return err;
+}
+
+#endif
