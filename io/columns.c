@@ -22,19 +22,20 @@ typedef struct line {
   const char *unit, *text;
 } line;
 
-#define R(member) MILL_FROM_RESULT, offsetof(mill_fit_result, member)
-#define C(member) MILL_FROM_CATALOG, offsetof(mill_catalog_row, member)
-#define F64 MILL_TYPE_F64
-#define I64 MILL_TYPE_I64
-#define I32 MILL_TYPE_I32
+#define R(member)    MILL_FROM_RESULT, offsetof(mill_fit_result, member)
+#define C(member)    MILL_FROM_CATALOG, offsetof(mill_catalog_row, member)
+#define F64          MILL_TYPE_F64
+#define I64          MILL_TYPE_I64
+#define I32          MILL_TYPE_I32
 #define COVAR_LENGTH (-1)
-#define NO_SN (-1e9)
+#define NO_SN        (-1e9)
 
 /* scope, name, type, values, source and field, missing, unit, description.
    Lines of one scope that follow each other repeat together: all columns of the
    first label, then of the second. */
 static const line fits_line[] = {
-    {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "", "target identifier, -1 when there is none"},
+    {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
+     "target identifier, -1 when there is none"},
     {ONCE, "VRAD", F64, 1, R(vrad_km_s), NAN, "km/s", "radial velocity, positive when receding"},
     {ONCE, "VRAD_ERR", F64, 1, R(vrad_err_km_s), NAN, "km/s",
      "standard deviation of the velocity's likelihood"},
@@ -60,15 +61,18 @@ static const line fits_line[] = {
     {ARM, "CHISQ_C_%s", F64, 1, R(chisq_c), NAN, "", "chi-square of the continuum alone in arm %s"},
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
-    {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "", "likelihood evaluations, Jacobians counted once each"},
+    {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
+     "likelihood evaluations, Jacobians counted once each"},
     {ONCE, "NJAC", I32, 1, R(n_jac), 0, "", "Jacobians among them"},
     {ONCE, "RVS_WARN", I64, 1, R(warn), 0, "", "warning bits, listed in the attributes"},
-    {ONCE, "FIT_INFO", I32, 1, R(info), 0, "", "bits of facts that are no warnings, listed likewise"},
+    {ONCE, "FIT_INFO", I32, 1, R(info), 0, "",
+     "bits of facts that are no warnings, listed likewise"},
     {ONCE, "SUCCESS", MILL_TYPE_U8, 1, MILL_FROM_SUCCESS, 0, 0, "",
      "1 when STATUS is FITTED and RVS_WARN is 0"},
     {ONCE, "CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
      "CRC-32 of the row's values in this order, CRC and STATUS left out"},
-    {ONCE, "STATUS", I32, 1, R(status), 0, "", "0 not done, 1 fitted, else why not; see attributes"},
+    {ONCE, "STATUS", I32, 1, R(status), 0, "",
+     "0 not done, 1 fitted, else why not; see attributes"},
 };
 
 #define TEXT(member) MILL_TYPE_TEXT, (int)sizeof(((mill_catalog_row *)0)->member), C(member)
@@ -77,8 +81,8 @@ static const line catalog_line[] = {
     {ONCE, "FILE", I32, 1, MILL_FROM_FILE, 0, -1, "", "index into /catalog/files"},
     {ONCE, "FITS_ROW", I64, 1, C(fits_row), -1, "", "0-based FIBERMAP row of the first exposure"},
     {ONCE, "N_EXPOSURE", I32, 1, C(n_exposure), 0, "", "rows of the input fitted jointly"},
-    {ONCE, "FIRST_EXPOSURE", I64, 1, MILL_FROM_OFFSET,
-     offsetof(mill_catalog_row, first_exposure), -1, "", "index into /catalog/exposures"},
+    {ONCE, "FIRST_EXPOSURE", I64, 1, MILL_FROM_OFFSET, offsetof(mill_catalog_row, first_exposure),
+     -1, "", "index into /catalog/exposures"},
     {ONCE, "TARGETID", I64, 1, C(target_id), -1, "", "target identifier"},
     {ONCE, "TARGET_RA", F64, 1, C(target_ra), NAN, "deg", "right ascension"},
     {ONCE, "TARGET_DEC", F64, 1, C(target_dec), NAN, "deg", "declination"},
@@ -160,14 +164,15 @@ int mill_columns_fits(const mill_library *lib, mill_columns *columns)
         add(columns, &fits_line[l], name, unit, of, (size_t)k, lib->n_label + 2);
         const char *added = columns->column[columns->n_column - 1].name;
         if (find(columns, added) != columns->n_column - 1)
-          MILL_FAIL(MILL_ERR_LIBRARY,
-                    "library %s: two columns of the result would be named %s; rename the label or arm "
-                    "%s in the library",
-                    lib->path, added, of);
+          MILL_FAIL(
+              MILL_ERR_LIBRARY,
+              "library %s: two columns of the result would be named %s; rename the label or arm "
+              "%s in the library",
+              lib->path, added, of);
         if (strchr(added, '/') || !added[0] || added[0] == '.')
           MILL_FAIL(MILL_ERR_LIBRARY,
-                    "library %s: \"%s\" cannot name a column; rename the label or arm %s", lib->path,
-                    added, of);
+                    "library %s: \"%s\" cannot name a column; rename the label or arm %s",
+                    lib->path, added, of);
       }
     }
     i = j;

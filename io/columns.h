@@ -35,16 +35,16 @@ enum mill_column_source {
 
 typedef struct mill_column {
   char name[MILL_MAX_NAME + 12];
-  int type;           /**< enum mill_column_type */
-  int n_value;        /**< values per row; bytes of a MILL_TYPE_TEXT */
-  int source;         /**< enum mill_column_source */
-  int vector;         /**< dataset is [n_row][n_value] although n_value may be 1 */
-  size_t field;       /**< offset of the first value in the source's struct */
-  size_t at;          /**< offset in a packed row */
-  size_t n_byte;      /**< in a packed row */
-  double missing;     /**< fill value: of rows that are not done */
-  char unit[48];      /**< empty: none */
-  const char *text;   /**< description, "%s" stands for the label or arm */
+  int type;               /**< enum mill_column_type */
+  int n_value;            /**< values per row; bytes of a MILL_TYPE_TEXT */
+  int source;             /**< enum mill_column_source */
+  int vector;             /**< dataset is [n_row][n_value] although n_value may be 1 */
+  size_t field;           /**< offset of the first value in the source's struct */
+  size_t at;              /**< offset in a packed row */
+  size_t n_byte;          /**< in a packed row */
+  double missing;         /**< fill value: of rows that are not done */
+  char unit[48];          /**< empty: none */
+  const char *text;       /**< description, "%s" stands for the label or arm */
   char of[MILL_MAX_NAME]; /**< that label or arm */
 } mill_column;
 
@@ -56,7 +56,7 @@ enum { MILL_MAX_COLUMN = 48 + 2 * MILL_MAX_LABEL + 4 * MILL_MAX_ARM };
 typedef struct mill_columns {
   int n_column;
   mill_column column[MILL_MAX_COLUMN];
-  size_t row_size; /**< bytes of a packed row */
+  size_t row_size;                       /**< bytes of a packed row */
   int i_target, i_crc, i_status, i_warn; /**< columns with a role of their own */
 } mill_columns;
 

@@ -95,10 +95,11 @@ static int examine(const char *path, const char *output, const holder *me, int *
               strerror(errno));
   const ssize_t n = read(fd, text, sizeof text - 1);
   if (n < 0 || !parse(text, &who))
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s is locked, and %s does not say by whom: if no job writes this output, remove that "
-              "file and start again",
-              output, path);
+    MILL_FAIL(
+        MILL_ERR_OUTPUT,
+        "%s is locked, and %s does not say by whom: if no job writes this output, remove that "
+        "file and start again",
+        output, path);
   if (!is_stale(&who, me))
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s is being written by process %ld on host %s%s%s: wait for it to end, or, if it no "
@@ -108,10 +109,11 @@ static int examine(const char *path, const char *output, const holder *me, int *
   /* of several processes that find it stale one may remove it, and only this
      very file: another may have put its own lock there meanwhile */
   if (flock(fd, LOCK_EX) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s: left by a process that is gone, but this file system has no locks to take it over "
-              "safely (%s): remove it and start again",
-              path, strerror(errno));
+    MILL_FAIL(
+        MILL_ERR_OUTPUT,
+        "%s: left by a process that is gone, but this file system has no locks to take it over "
+        "safely (%s): remove it and start again",
+        path, strerror(errno));
   if (fstat(fd, &opened) == 0 && lstat(path, &named) == 0 && opened.st_ino == named.st_ino &&
       opened.st_dev == named.st_dev && unlink(path) != 0 && errno != ENOENT)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: stale lock cannot be removed: %s", path, strerror(errno));
@@ -135,10 +137,11 @@ int mill_lock_take(const char *output, mill_lock *lock)
   for (int i_try = 0; i_try < 10 && fd < 0; i_try++) {
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0 && errno != EEXIST)
-      MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s cannot be created: %s: create the folder or make it writable, or choose another "
-                "output",
-                path, strerror(errno));
+      MILL_FAIL(
+          MILL_ERR_OUTPUT,
+          "%s cannot be created: %s: create the folder or make it writable, or choose another "
+          "output",
+          path, strerror(errno));
     int removed;
     if (fd < 0)
       MILL_TRY(examine(path, output, &me, &removed));

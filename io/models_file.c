@@ -68,8 +68,8 @@ static int create(const char *path, const mill_models_info *info)
                               "Angstrom", "vacuum wavelength of the pixels"));
     MILL_TRY(mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, info->wave_aa[a]));
     snprintf(name, sizeof name, "models/%s/flux", info->arm_name[a]);
-    MILL_TRY(mill_ph5_dataset(file, path, name, H5T_IEEE_F32LE, 2, info->n_exposure,
-                              info->n_pix[a], &nan32, "as the input",
+    MILL_TRY(mill_ph5_dataset(file, path, name, H5T_IEEE_F32LE, 2, info->n_exposure, info->n_pix[a],
+                              &nan32, "as the input",
                               "best-fit model with its continuum; NaN where not fitted"));
   }
 done:
@@ -207,8 +207,8 @@ static int fill_index(const mill_models_info *info, const mill_mpi *mpi, const c
     err = write_index(file, path, "models/exposure", H5T_STD_I32LE, 4,
                       offsetof(index_row, exposure), entry, &rows, n_entry, buffer);
     MILL_TRY(mill_mpi_agree(mpi, err));
-    err = write_index(file, path, "models/TARGETID", H5T_STD_I64LE, 8,
-                      offsetof(index_row, target), entry, &rows, n_entry, buffer);
+    err = write_index(file, path, "models/TARGETID", H5T_STD_I64LE, 8, offsetof(index_row, target),
+                      entry, &rows, n_entry, buffer);
     MILL_TRY(mill_mpi_agree(mpi, err));
     mill_ph5_unselect(&rows);
     mill_free(buffer);
@@ -239,10 +239,11 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
   *found = 0;
   if (stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
     if (info->n_done > 0)
-      MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s does not exist, but %lld rows of %s are already fitted and their models would be "
-                "missing: continue without --models, or start anew with --overwrite",
-                path, (long long)info->n_done, info->result_path);
+      MILL_FAIL(
+          MILL_ERR_OUTPUT,
+          "%s does not exist, but %lld rows of %s are already fitted and their models would be "
+          "missing: continue without --models, or start anew with --overwrite",
+          path, (long long)info->n_done, info->result_path);
     goto done;
   }
   if (!S_ISREG(status.st_mode))
@@ -270,8 +271,8 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
     H5Dclose(dataset);
     dataset = H5I_INVALID_HID;
     snprintf(name, sizeof name, "models/%s/wavelength", info->arm_name[a]);
-    MILL_TRY(mill_ph5_open_dataset(file, path, name, H5T_IEEE_F64LE, 1, info->n_pix[a], 1,
-                                   &dataset));
+    MILL_TRY(
+        mill_ph5_open_dataset(file, path, name, H5T_IEEE_F64LE, 1, info->n_pix[a], 1, &dataset));
     MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));
     if (H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, wave) < 0 ||
         memcmp(wave, info->wave_aa[a], sizeof *wave * (size_t)info->n_pix[a]) != 0)
@@ -360,7 +361,8 @@ static int by_arm_and_row(const void *a, const void *b)
 int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n, const float *pool)
 {
   int err = MILL_OK, failed = MILL_OK;
-  qsort(item, (size_t)n, sizeof *item, by_arm_and_row);
+  if (n > 0)
+    qsort(item, (size_t)n, sizeof *item, by_arm_and_row);
   /* whatever fails here, the collective writes of the other arms still happen */
   for (int64_t i = 0, a = 0; a < models->n_arm; a++) {
     const size_t n_pix = (size_t)models->n_pix[a];

@@ -13,6 +13,7 @@
 #include "io/hdf5_util.h"
 #include "io/lock_file.h"
 #include "kernels/error.h"
+#include "src/mpi_context.h"
 
 #define FAIL_WRITE(what)                                                                           \
   MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, what, mill_h5_reason())
@@ -51,11 +52,17 @@ hid_t mill_ph5_text_type(size_t n_byte)
 static int access_list(MPI_Comm comm, const char *path, hid_t *access)
 {
   int err = MILL_OK;
+  MPI_Info info = MPI_INFO_NULL;
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* our messages carry the reason */
+  MILL_MPI(MPI_Info_create(&info));
+  /* ROMIO would fill the gaps between rows by reading and writing back other ranks' rows */
+  MILL_MPI(MPI_Info_set(info, "romio_ds_write", "disable"));
   *access = H5Pcreate(H5P_FILE_ACCESS);
-  if (*access < 0 || H5Pset_fapl_mpio(*access, comm, MPI_INFO_NULL) < 0)
+  if (*access < 0 || H5Pset_fapl_mpio(*access, comm, info) < 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: no parallel HDF5: %s", path, mill_h5_reason());
 done:
+  if (info != MPI_INFO_NULL)
+    MPI_Info_free(&info);
   return err;
 }
 
@@ -76,8 +83,8 @@ static int check_room(const char *path, int64_t n_byte)
   while (rc != 0 && errno == EINTR);
   if (rc != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
     MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s cannot be created: %s: it needs %.1f MB: make room or choose another output", path,
-              strerror(errno), (double)n_byte / 1e6);
+              "%s cannot be created: %s: it needs %.1f MB: make room or choose another output",
+              path, strerror(errno), (double)n_byte / 1e6);
 done:
   if (fd >= 0)
     close(fd);
@@ -288,8 +295,8 @@ int mill_ph5_dataset(hid_t loc, const char *path, const char *name, hid_t type, 
   /* no times in the object: equal content gives equal bytes */
   if (space < 0 || create < 0 || H5Pset_layout(create, H5D_CONTIGUOUS) < 0 ||
       H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY) < 0 ||
-      H5Pset_fill_time(create, H5D_FILL_TIME_ALLOC) < 0 ||
-      H5Pset_obj_track_times(create, 0) < 0 || (fill && H5Pset_fill_value(create, type, fill) < 0))
+      H5Pset_fill_time(create, H5D_FILL_TIME_ALLOC) < 0 || H5Pset_obj_track_times(create, 0) < 0 ||
+      (fill && H5Pset_fill_value(create, type, fill) < 0))
     FAIL_WRITE(name);
   dataset = H5Dcreate2(loc, name, type, space, H5P_DEFAULT, create, H5P_DEFAULT);
   if (dataset < 0)
@@ -520,7 +527,11 @@ int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type
   if (H5Sget_simple_extent_npoints(rows->space) == 0)
     goto done;
   transfer = H5Pcreate(H5P_DATASET_XFER);
-  if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_COLLECTIVE) < 0)
+  /* one collective call whose ranks write their own rows: where one rank writes for
+     others (collective buffering), Open MPI 4.1 can lose the error of a failed
+     write, and the rows of a rank lie together anyway */
+  if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_COLLECTIVE) < 0 ||
+      H5Pset_dxpl_mpio_collective_opt(transfer, H5FD_MPIO_INDIVIDUAL_IO) < 0)
     FAIL_WRITE(name);
   if (H5Dwrite(dataset, type, rows->memory, rows->space, transfer, buffer) < 0)
     FAIL_WRITE(name);

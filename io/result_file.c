@@ -37,8 +37,8 @@ enum {
 
 /* What fits hand over between two epochs; the I/O thread swaps two of these */
 typedef struct queue {
-  char *row;     /* [QUEUE_ROWS][row_size], grown as needed */
-  int64_t *at;   /* [QUEUE_ROWS] rows of /fits */
+  char *row;   /* [QUEUE_ROWS][row_size], grown as needed */
+  int64_t *at; /* [QUEUE_ROWS] rows of /fits */
   int64_t n_row, n_row_room;
   mill_model_item *item;
   int64_t n_item, n_item_room;
@@ -52,8 +52,8 @@ struct mill_result_file {
   mill_columns columns;
   int n_label, n_arm;
   char arm_name[MILL_MAX_ARM][MILL_MAX_NAME];
-  mill_mpi mpi; /* of the calling threads' collective calls */
-  mill_mpi io;  /* of the I/O thread */
+  mill_mpi mpi;    /* of the calling threads' collective calls */
+  mill_mpi io;     /* of the I/O thread */
   int is_finished; /* found finished: nothing is open */
   mill_result_summary found;
   hid_t file;
@@ -72,8 +72,8 @@ struct mill_result_file {
   uint8_t *wanted; /* one bit a row */
   int n_waiting;   /* threads that wait for room */
   int is_closing;
-  int may_start;   /* 1: every rank has its threads; -1: not, end at once */
-  int err;         /* of the first failed write, and its message */
+  int may_start; /* 1: every rank has its threads; -1: not, end at once */
+  int err;       /* of the first failed write, and its message */
   char message[1024];
 
   pthread_mutex_t hdf5; /* HDF5 is not thread-safe */
@@ -115,9 +115,10 @@ static void *watch(void *context)
     const int64_t since_ms = atomic_load(&file->busy_since_ms);
     if (since_ms == 0 || now_s() - (double)since_ms * 1e-3 < file->watchdog_s)
       continue;
-    mill_log_error("%s: a collective write has not returned for %.0f s (another rank is gone, or the "
-                   "file system hangs): the job is aborted; the same command continues it",
-                   file->path, file->watchdog_s);
+    mill_log_error(
+        "%s: a collective write has not returned for %.0f s (another rank is gone, or the "
+        "file system hangs): the job is aborted; the same command continues it",
+        file->path, file->watchdog_s);
     MPI_Abort(file->io.comm, mill_error_exit_status(MILL_ERR_OUTPUT));
   }
   pthread_mutex_unlock(&file->watchdog_mutex);
@@ -255,8 +256,8 @@ static int seal_rows(mill_result_file *file, queue *q, const int64_t *order, cha
   int err = MILL_OK;
   const int i_target = file->columns.i_target;
   const mill_column *c = &file->columns.column[i_target];
-  MILL_TRY(mill_ph5_read(file->dataset[i_target], file->path, c->name, H5T_NATIVE_INT64, rows,
-                         value));
+  MILL_TRY(
+      mill_ph5_read(file->dataset[i_target], file->path, c->name, H5T_NATIVE_INT64, rows, value));
   for (int64_t i = 0; i < q->n_row; i++) {
     char *row = q->row + (size_t)order[2 * i + 1] * file->columns.row_size;
     memcpy(row + c->at, value + (size_t)i * c->n_byte, c->n_byte);
@@ -306,16 +307,14 @@ static int write_queue(mill_result_file *file, queue *q)
     const mill_column *c = &columns->column[i];
     if (i == columns->i_target || i == columns->i_crc || i == columns->i_status)
       continue;
-    err = MILL_OK;
+    failed = MILL_OK;
     if (c->vector)
-      err = mill_ph5_select(file->path, 2, file->n_row, c->n_value, at, n, &vector);
-    failed = failed == MILL_OK ? err : failed;
-    /* called also after a failure: the other ranks wait for this one in it */
+      failed = mill_ph5_select(file->path, 2, file->n_row, c->n_value, at, n, &vector);
+    /* called also after that failed: the other ranks wait for this one in it */
     err = write_column(file, i, order, n, q->row, value, c->vector ? &vector : &scalar);
-    failed = failed == MILL_OK ? err : failed;
     mill_ph5_unselect(&vector);
+    MILL_TRY(mill_mpi_agree(&file->io, failed == MILL_OK ? err : failed));
   }
-  MILL_TRY(mill_mpi_agree(&file->io, failed));
   err = write_column(file, columns->i_crc, order, n, q->row, value, &scalar);
   MILL_TRY(mill_mpi_agree(&file->io, err));
   err = write_column(file, columns->i_status, order, n, q->row, value, &scalar);
@@ -382,11 +381,10 @@ static int wants_epoch(mill_result_file *file, int *has_work)
   pthread_mutex_lock(&file->mutex);
   const queue *q = file->filling;
   *has_work = q->n_row > 0 || q->n_item > 0 || file->is_closing;
-  const int wants = q->n_row >= EPOCH_ROWS || q->n_pix >= EPOCH_PIX || file->n_waiting > 0 ||
-                    ((q->n_row > 0 || q->n_item > 0) &&
-                     now_s() - q->first_s >= file->write_interval_s) ||
-                    (file->is_closing &&
-                     (q->n_row > 0 || q->n_item > 0 || !file->announced_closing));
+  const int wants =
+      q->n_row >= EPOCH_ROWS || q->n_pix >= EPOCH_PIX || file->n_waiting > 0 ||
+      ((q->n_row > 0 || q->n_item > 0) && now_s() - q->first_s >= file->write_interval_s) ||
+      (file->is_closing && (q->n_row > 0 || q->n_item > 0 || !file->announced_closing));
   pthread_mutex_unlock(&file->mutex);
   return wants;
 }
@@ -574,8 +572,8 @@ static void remove_leftovers(const char *path)
 }
 
 /* Rank 0: see what is there and take the lock, unless nothing is to be done. */
-static int claim(mill_result_file *file, const mill_run_info *info, int overwrite,
-                 int retry_failed, int *found)
+static int claim(mill_result_file *file, const mill_run_info *info, int overwrite, int retry_failed,
+                 int *found)
 {
   int err = MILL_OK;
   mill_result_summary summary;
@@ -584,8 +582,8 @@ static int claim(mill_result_file *file, const mill_run_info *info, int overwrit
     /* looked at again under the lock: another job may have worked on it meanwhile */
     if (!overwrite) {
       MILL_TRY(mill_result_layout_inspect(file->path, info, &file->columns, found, &summary));
-      const int64_t n_failed =
-          info->n_row - summary.n_status[MILL_STATUS_NOT_DONE] - summary.n_status[MILL_STATUS_FITTED];
+      const int64_t n_failed = info->n_row - summary.n_status[MILL_STATUS_NOT_DONE] -
+                               summary.n_status[MILL_STATUS_FITTED];
       if (*found == MILL_FOUND_FINISHED && retry_failed && n_failed > 0)
         *found = MILL_FOUND_UNFINISHED;
       file->found = summary;
@@ -917,9 +915,9 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   if (file->is_finished || file->is_closing || result->row < 0 || result->row >= file->n_row ||
       result->n_label != file->n_label || result->status <= MILL_STATUS_NOT_DONE ||
       result->status >= MILL_N_STATUS)
-    MILL_FAIL(MILL_ERR_INTERNAL, "%s: a result that cannot be: row %lld of %lld, STATUS %d, %d labels",
-              file->path, (long long)result->row, (long long)file->n_row, result->status,
-              result->n_label);
+    MILL_FAIL(MILL_ERR_INTERNAL,
+              "%s: a result that cannot be: row %lld of %lld, STATUS %d, %d labels", file->path,
+              (long long)result->row, (long long)file->n_row, result->status, result->n_label);
   if (file->filling->n_row >= QUEUE_ROWS || file->err != MILL_OK)
     MILL_TRY(await_room(file));
   if (!bit(file->wanted, result->row))
@@ -997,12 +995,12 @@ static int write_end(mill_result_file *file)
   H5Dclose(dataset);
   MILL_TRY(mill_ph5_open_dataset(file->file, file->path, "provenance/WALL_S", H5T_IEEE_F64LE, 1, 1,
                                  1, &dataset));
-  MILL_TRY(mill_ph5_read(dataset, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, &rows,
-                         &wall_s));
+  MILL_TRY(
+      mill_ph5_read(dataset, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, &rows, &wall_s));
   n_run++;
   wall_s += now_s() - file->start_s;
-  MILL_TRY(mill_ph5_write_whole(file->file, file->path, "provenance/N_RUN", H5T_NATIVE_INT32,
-                                &n_run));
+  MILL_TRY(
+      mill_ph5_write_whole(file->file, file->path, "provenance/N_RUN", H5T_NATIVE_INT32, &n_run));
   MILL_TRY(mill_ph5_write_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
                                 &wall_s));
   MILL_TRY(mill_ph5_write_whole(file->file, file->path, "provenance/END_TIME", text, now));
@@ -1020,6 +1018,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
 {
   int err = MILL_OK;
   const uint8_t finished = 1;
+  int64_t n_done = 0;
   const int64_t lo = file->n_row * file->mpi.rank / file->mpi.size;
   const int64_t hi = file->n_row * (file->mpi.rank + 1) / file->mpi.size;
   err = H5Fflush(file->file, H5F_SCOPE_GLOBAL) < 0
@@ -1031,11 +1030,15 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, summary->n_status, MILL_N_STATUS, MPI_INT64_T, MPI_SUM,
                          file->mpi.comm));
-  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &summary->n_warned, 1, MPI_INT64_T, MPI_SUM,
-                         file->mpi.comm));
+  MILL_MPI(
+      MPI_Allreduce(MPI_IN_PLACE, &summary->n_warned, 1, MPI_INT64_T, MPI_SUM, file->mpi.comm));
+  for (int i = MILL_STATUS_FITTED; i < MILL_N_STATUS; i++)
+    n_done += summary->n_status[i];
   if (file->mpi.rank == 0)
     err = write_end(file);
-  if (file->mpi.rank == 0 && err == MILL_OK && atomic_load(&file->n_done) == file->n_row)
+  /* both what the file says and what was written in this run and checked in others */
+  if (file->mpi.rank == 0 && err == MILL_OK && n_done == file->n_row &&
+      atomic_load(&file->n_done) == file->n_row)
     err = mill_ph5_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
                                &finished);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
@@ -1061,9 +1064,8 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   pthread_join(file->io_thread, NULL);
   /* the only thread now */
   set_busy(file, 1);
-  err = file->err == MILL_OK
-            ? MILL_OK
-            : mill_error_set(file->err, __FILE__, __LINE__, "%s", file->message);
+  err = file->err == MILL_OK ? MILL_OK
+                             : mill_error_set(file->err, __FILE__, __LINE__, "%s", file->message);
   failed = mill_models_close(file->models);
   err = mill_mpi_agree(&file->mpi, err == MILL_OK ? failed : err);
   /* models are on disk before their rows are declared finished */

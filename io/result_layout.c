@@ -77,8 +77,8 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write /fits: %s", path, mill_h5_reason());
   for (int i = 0; i < columns->n_column; i++)
     MILL_TRY(mill_ph5_column(group, path, &columns->column[i], info->n_row));
-  MILL_TRY(mill_ph5_attr_texts(file, path, "fits/COVAR", "ORDER", parameter,
-                               info->lib->n_label + 2));
+  MILL_TRY(
+      mill_ph5_attr_texts(file, path, "fits/COVAR", "ORDER", parameter, info->lib->n_label + 2));
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
   WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
   WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);
@@ -361,8 +361,8 @@ done:
   return err;
 }
 
-int mill_result_layout_count(hid_t file, const char *path, int64_t n_row,
-                             int64_t start, int64_t n, mill_result_summary *summary)
+int mill_result_layout_count(hid_t file, const char *path, int64_t n_row, int64_t start, int64_t n,
+                             mill_result_summary *summary)
 {
   int err = MILL_OK;
   int32_t *status = NULL;
@@ -371,10 +371,10 @@ int mill_result_layout_count(hid_t file, const char *path, int64_t n_row,
   mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
   MILL_TRY(MILL_ALLOC(BLOCK_ROWS, &status));
   MILL_TRY(MILL_ALLOC(BLOCK_ROWS, &warn));
-  MILL_TRY(mill_ph5_open_dataset(file, path, "fits/STATUS", H5T_STD_I32LE, 1, n_row, 1,
-                                 &dataset[0]));
-  MILL_TRY(mill_ph5_open_dataset(file, path, "fits/RVS_WARN", H5T_STD_I64LE, 1, n_row, 1,
-                                 &dataset[1]));
+  MILL_TRY(
+      mill_ph5_open_dataset(file, path, "fits/STATUS", H5T_STD_I32LE, 1, n_row, 1, &dataset[0]));
+  MILL_TRY(
+      mill_ph5_open_dataset(file, path, "fits/RVS_WARN", H5T_STD_I64LE, 1, n_row, 1, &dataset[1]));
   for (int64_t at = 0; at < n; at += BLOCK_ROWS) {
     const int64_t n_block = n - at < BLOCK_ROWS ? n - at : BLOCK_ROWS;
     MILL_TRY(mill_ph5_select_range(path, 1, n_row, 1, start + at, n_block, &rows));
@@ -398,7 +398,7 @@ done:
 }
 
 #define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
-#define WHAT_TO_DO "give another --output, or --overwrite to replace it"
+#define WHAT_TO_DO  "give another --output, or --overwrite to replace it"
 
 /* Is it ours at all? */
 static int check_format(hid_t file, const char *path)
@@ -455,15 +455,14 @@ static int check_inputs(hid_t file, const char *path, const mill_run_info *info)
   const struct {
     const char *name, *what;
     size_t field;
-  } check[] = {{"catalog/files/SIZE", "size has changed", offsetof(mill_input_file, size)},
-               {"catalog/files/N_ROW", "selected rows have changed",
-                offsetof(mill_input_file, n_row)}};
+  } check[] = {
+      {"catalog/files/SIZE", "size has changed", offsetof(mill_input_file, size)},
+      {"catalog/files/N_ROW", "selected rows have changed", offsetof(mill_input_file, n_row)}};
   for (size_t k = 0; k < 2; k++) {
     H5Dclose(dataset);
     MILL_TRY(mill_ph5_open_dataset(file, path, check[k].name, H5T_STD_I64LE, 1, info->n_file, 1,
                                    &dataset));
-    if (n_file > 0 &&
-        H5Dread(dataset, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, number) < 0)
+    if (n_file > 0 && H5Dread(dataset, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, number) < 0)
       REFUSE("%s: is damaged, /%s cannot be read: " WHAT_TO_DO, path, check[k].name);
     for (int i = 0; i < info->n_file; i++)
       if (memcmp(&number[i], (const char *)&info->file[i] + check[k].field, sizeof number[i]) != 0)
@@ -477,8 +476,9 @@ static int check_inputs(hid_t file, const char *path, const mill_run_info *info)
     REFUSE("%s: is damaged, /catalog/files/MTIME cannot be read: " WHAT_TO_DO, path);
   for (int i = 0; i < info->n_file; i++)
     if (mtime[i] != info->file[i].mtime)
-      REFUSE("%s exists and was made from other inputs (%s: its time of change differs): "
-             WHAT_TO_DO, path, info->file[i].path);
+      REFUSE(
+          "%s exists and was made from other inputs (%s: its time of change differs): " WHAT_TO_DO,
+          path, info->file[i].path);
 done:
   mill_free(mtime);
   mill_free(number);
@@ -513,8 +513,7 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   char *identity = NULL;
   char hash[80], device[256], difference[256];
   MILL_TRY(mill_ph5_read_text(file, path, "provenance/IDENTITY", &identity));
-  MILL_TRY(
-      mill_ph5_read_attr_text(file, path, "provenance", "LIBRARY_HASH", hash, sizeof hash));
+  MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "LIBRARY_HASH", hash, sizeof hash));
   MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", device, sizeof device));
   if (strcmp(identity, or_empty(info->identity)) != 0) {
     first_difference(identity, or_empty(info->identity), difference, sizeof difference);
@@ -568,8 +567,8 @@ int mill_result_layout_inspect(const char *path, const mill_run_info *info,
     H5Dclose(dataset);
     dataset = H5I_INVALID_HID;
   }
-  MILL_TRY(mill_ph5_open_dataset(file, path, "provenance/FINISHED", H5T_STD_U8LE, 1, 1, 1,
-                                 &dataset));
+  MILL_TRY(
+      mill_ph5_open_dataset(file, path, "provenance/FINISHED", H5T_STD_U8LE, 1, 1, 1, &dataset));
   if (H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, &finished) < 0)
     REFUSE("%s exists and is damaged (/provenance/FINISHED): " WHAT_TO_DO, path);
   *found = finished ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;

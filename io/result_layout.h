@@ -30,8 +30,8 @@ int mill_result_layout_inspect(const char *path, const mill_run_info *info,
                                mill_result_summary *summary);
 
 /** Add the rows [start, start + n) to a summary's counts. */
-int mill_result_layout_count(hid_t file, const char *path, int64_t n_row,
-                             int64_t start, int64_t n, mill_result_summary *summary);
+int mill_result_layout_count(hid_t file, const char *path, int64_t n_row, int64_t start, int64_t n,
+                             mill_result_summary *summary);
 
 /** "2026-11-21T05:36:05Z" of now */
 void mill_result_layout_time(char out[MILL_TIME_SIZE]);

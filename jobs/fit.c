@@ -514,8 +514,14 @@ static int next_star(void *context, mill_star *star)
   int err = MILL_OK;
   int is_star = 0;
   while (!is_star) {
-    if (signal_seen || mill_mpi_stop_asked(&job->mpi))
+    if (signal_seen || mill_mpi_stop_asked(&job->mpi)) {
+      if (signal_seen)
+        mill_log_info("signal %d: the stars under way are finished and written, then the job stops",
+                      (int)signal_seen);
+      else
+        mill_log_info("another rank stops, so this one does");
       break;
+    }
     if (!job->batch || job->i_row == job->batch->n_row) {
       mill_reader_release(job->reader, job->batch);
       job->batch = NULL;

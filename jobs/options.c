@@ -190,8 +190,9 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
   int err = MILL_OK;
   memset(options, 0, sizeof *options);
   opterr = 0;
-  optind = 1;
+  optind = 0; /* begin anew, also after a call that failed half-way */
   for (;;) {
+    optopt = 0;
     const int id = getopt_long(argc, argv, ":", long_option, NULL);
     if (id == -1)
       break;

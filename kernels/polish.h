@@ -73,6 +73,8 @@ MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *
 /** One hull facet as a residual of the step. */
 typedef struct mill_active_facet {
   int hull, facet;
+  int on;      /**< holds the step; off: released because the step turns inwards */
+  int n_on;    /**< times it was switched on, so that on and off cannot alternate for ever */
   double value;                /**< signed distance at the current point */
   double slope[MILL_MAX_PAR];
 } mill_active_facet;
@@ -95,9 +97,9 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
     pin[j] = 0;
     delta[j] = 0.0;
   }
-  /* each pass adds a facet or pins a parameter, and neither is taken back */
+  /* each pass switches a facet (twice at most each way) or pins a parameter */
   int changed = 1;
-  for (int pass = 0; pass < MILL_POLISH_MAX_FACET + MILL_MAX_PAR; pass++) {
+  for (int pass = 0; pass < 4 * MILL_POLISH_MAX_FACET + MILL_MAX_PAR; pass++) {
     /* which facets does the step cross?  On the first pass: where we stand. */
     double end[MILL_MAX_PAR], end_mapped[MILL_MAX_LABEL];
     for (int j = 0; j < np; j++)
@@ -107,14 +109,25 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
       for (int i = 0; i < m->hull[h].n_facet; i++) {
         if (!(mill_facet_value(&m->hull[h], i, end_mapped) > 1e-9))
           continue;
-        int known = 0;
-        for (int a = 0; a < n_active; a++)
-          known |= active[a].hull == h && active[a].facet == i;
-        if (known || n_active >= MILL_POLISH_MAX_FACET)
+        int known = -1;
+        for (int k = 0; k < n_active; k++)
+          if (active[k].hull == h && active[k].facet == i)
+            known = k;
+        if (known >= 0) {
+          if (!active[known].on && active[known].n_on < 2) {
+            active[known].on = 1;
+            active[known].n_on++;
+            changed = 1;
+          }
+          continue;
+        }
+        if (n_active >= MILL_POLISH_MAX_FACET)
           continue;
         mill_active_facet *f = &active[n_active++];
         f->hull = h;
         f->facet = i;
+        f->on = 1;
+        f->n_on = 1;
         f->value = mill_facet_value(&m->hull[h], i, mapped);
         for (int j = 0; j < np; j++)
           f->slope[j] = 0.0;
@@ -146,6 +159,8 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
       const double unit = mill_par_scale(m, j);
       a[r * n + r] += p->lambda * (p->at.hess[j * np + j] + 1e-6 / (unit * unit));
       for (int f = 0; f < n_active; f++) {
+        if (!active[f].on)
+          continue;
         rhs[r] -= weight * active[f].value * active[f].slope[j];
         for (int c = 0; c < n; c++)
           a[r * n + c] += weight * active[f].slope[j] * active[f].slope[idx[c]];
@@ -156,9 +171,21 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
         return 0;
       mill_cholesky_solve(n, a, n, rhs);
     }
+    for (int r = 0; r < n; r++)
+      delta[idx[r]] = rhs[r];
+    /* a facet acts outside only: where the solution lies inside, it must not
+     * draw the star to the surface */
+    for (int f = 0; f < n_active; f++) {
+      double v = active[f].value;
+      for (int j = 0; j < np; j++)
+        v += active[f].slope[j] * delta[j];
+      if (active[f].on && v < 0.0) {
+        active[f].on = 0;
+        changed = 1;
+      }
+    }
     double shrink = 1.0;
     for (int r = 0; r < n; r++) {
-      delta[idx[r]] = rhs[r];
       const double limit = mill_par_limit(m, idx[r]);
       if (!(fabs(rhs[r]) * shrink <= limit))
         shrink = limit / fabs(rhs[r]);

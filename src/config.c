@@ -1168,7 +1168,7 @@ static int find_parameter(const mill_library *lib, const char *key_name, const c
 
 int mill_config_bind(mill_config *config, const mill_library *lib)
 {
-  int err = MILL_OK, i_par;
+  int err = MILL_OK, i_par = 0;
   char a[32], b[32], c[32];
   int fixed[MILL_MAX_PAR] = {0};
   double fixed_value[MILL_MAX_PAR] = {0}, mean[MILL_MAX_PAR] = {0}, sigma[MILL_MAX_PAR] = {0};

@@ -8,6 +8,7 @@
 #include "kernels/error.h"
 #include "kernels/polish.h"
 #include "kernels/rotation.h"
+#include "kernels/spline_filter.h"
 #include "src/guess_table.h"
 
 /** Rounds between looks at which slots have become free. */
@@ -82,27 +83,6 @@ static int own(mill_pipeline *p, size_t bytes, const void *from, void **out)
     MILL_TRY(p->backend->upload(p->device, *out, from, bytes));
 done:
   return err;
-}
-
-/** Spline filter of an arm: see mill_block_spline. */
-static void spline_filter(mill_model_arm *arm)
-{
-  const double r = exp(arm->ln_step);
-  const double a = r, b = 2.0 * (1.0 + 1.0 / r), c = 1.0 / (r * r);
-  const double root = sqrt(b * b - 4.0 * a * c);
-  /* c x^2 + b x + a = 0: the small root decays to the right, the inverse of the
-   * large one to the left */
-  const double right = (-b + root) / (2.0 * c);
-  const double left = 1.0 / ((-b - root) / (2.0 * c));
-  const double centre = 1.0 / (a * left + b + c * right);
-  arm->spline_pole_right = right;
-  arm->spline_pole_left = left;
-  arm->spline_scale_right = 1.0 / (r * r);
-  arm->expm1_step = expm1(arm->ln_step);
-  for (int k = 0; k <= MILL_FIR_HALF; k++) {
-    arm->fir[MILL_FIR_HALF + k] = centre * pow(right, k);
-    arm->fir[MILL_FIR_HALF - k] = centre * pow(left, k);
-  }
 }
 
 /** One layer, transposed and padded; the last one without its mean over pixels. */
@@ -185,7 +165,7 @@ static int load_model(mill_pipeline *p, const mill_fit_settings *settings)
     if (from->n_pix < 4 * MILL_FIR_HALF)
       MILL_FAIL(MILL_ERR_LIBRARY, "%s: arm %s has %d pixels, at least %d are needed", lib->path,
                 from->name, from->n_pix, 4 * MILL_FIR_HALF);
-    spline_filter(arm);
+    mill_spline_filter(arm);
     for (int l = 0; l < arm->n_layer; l++)
       MILL_TRY(load_layer(p, &from->emulator, l, arm));
     if (arm->n_pix_pad > m->max_pix_pad)

@@ -35,6 +35,10 @@ SOURCE = os.environ.get(
 DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 MPIRUN = os.environ.get("MPIRUN") or shutil.which("mpirun") or "mpirun"
 
+for _folder in ("emulator", "sim", "real/desi"):
+    if not os.path.isdir(os.path.join(DATA, _folder)):
+        skip(f"no test data at {os.path.join(DATA, _folder)} (set STARMILL_TEST_DATA)")
+
 TMP = tempfile.mkdtemp(prefix="starmill-e2e.")
 atexit.register(shutil.rmtree, TMP, ignore_errors=True)
 
@@ -59,11 +63,8 @@ HDUS = ("WAVELENGTH", "FLUX", "IVAR", "MASK", "RESOLUTION")
 
 
 def data(name):
-    """Path of a file of the test data, or the script is skipped."""
-    path = os.path.join(DATA, name)
-    if not os.path.exists(path):
-        skip(f"no test data at {path} (set STARMILL_TEST_DATA)")
-    return path
+    """Path of a file of the test data."""
+    return os.path.join(DATA, name)
 
 
 def tmp(name):

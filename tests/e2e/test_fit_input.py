@@ -198,15 +198,29 @@ class BadPixels(EndToEnd):
         self.fit("masked.h5", cut("masked.fits", [100], masked))
         expected = read(self.path)
         self.assertEqual(list(expected["STATUS"]), [FITTED])
-        for label, change in (
-            ("nan-flux", edit("R_FLUX", np.nan)), ("inf-flux", edit("R_FLUX", -np.inf)),
-            ("nan-ivar", edit("R_IVAR", np.nan)), ("inf-ivar", edit("R_IVAR", np.inf)),
-            ("zero-ivar", edit("R_IVAR", 0)), ("negative-ivar", edit("R_IVAR", -1)),
+        # the last three take part in the medians that scale the errors of bad pixels
+        # and in S/N, as in rvspecfit, so only the ivars are the same bit for bit
+        for label, change, exact in (
+            ("zero-ivar", edit("R_IVAR", 0), True),
+            ("negative-ivar", edit("R_IVAR", -1), True),
+            ("nan-ivar", edit("R_IVAR", np.nan), True),
+            ("inf-ivar", edit("R_IVAR", np.inf), False),
+            ("nan-flux", edit("R_FLUX", np.nan), False),
+            ("inf-flux", edit("R_FLUX", -np.inf), False),
         ):
             with self.subTest(label):
                 self.fit(f"{label}.h5", cut(f"{label}.fits", [100], change))
                 table = read(self.path)
-                self.assertEqual(differing(table, expected), [])
+                if exact:
+                    self.assertEqual(differing(table, expected), [])
+                    continue
+                self.assertEqual(list(table["STATUS"]), [FITTED])
+                self.assertEqual(table["RVS_WARN"][0], expected["RVS_WARN"][0])
+                self.assertEqual(table["NPIX_TOT"][0], expected["NPIX_TOT"][0])
+                np.testing.assert_allclose(table["CHISQ_TOT"], expected["CHISQ_TOT"], rtol=1e-5)
+                for name in ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE"):
+                    shift = abs(table[name] - expected[name]) / expected[name + "_ERR"]
+                    self.assertLess(shift[0], 0.02, name)
 
     def test_arm_and_star_without_a_pixel(self):
         def mask(arms):

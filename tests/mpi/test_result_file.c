@@ -372,9 +372,9 @@ static void test_failing_write_reaches_every_rank(void **state)
   MPI_Barrier(MPI_COMM_WORLD);
   /* what was written before is whole, and the run can be continued */
   int outcome;
-  assert_int_equal(mill_result_open(in_dir("failing.h5"), 0, 0, &s.info, MPI_COMM_WORLD, &file,
-                                    &outcome),
-                   MILL_OK);
+  assert_int_equal(
+      mill_result_open(in_dir("failing.h5"), 0, 0, &s.info, MPI_COMM_WORLD, &file, &outcome),
+      MILL_OK);
   assert_int_equal(outcome, MILL_OPEN_CONTINUE);
   assert_true(mill_result_n_done(file) >= 100);
   put_share(&s, file, 3000);
@@ -438,9 +438,9 @@ static void test_lock_of_the_same_job_before_its_requeue(void **state)
   write_lock("host far-away\npid 12\njob 4711\nrestart 1\n");
   refuses(&s, in_dir("locked.h5"), "far-away");
   write_lock("host far-away\npid 12\njob 4711\nrestart 0\n");
-  assert_int_equal(mill_result_open(in_dir("locked.h5"), 1, 0, &s.info, MPI_COMM_WORLD, &file,
-                                    &outcome),
-                   MILL_OK);
+  assert_int_equal(
+      mill_result_open(in_dir("locked.h5"), 1, 0, &s.info, MPI_COMM_WORLD, &file, &outcome),
+      MILL_OK);
   close_all(file, NULL);
   unsetenv("SLURM_JOB_ID");
   unsetenv("SLURM_RESTART_COUNT");

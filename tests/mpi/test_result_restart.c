@@ -349,7 +349,8 @@ static void test_foreign_files_are_refused_and_overwritten_on_demand(void **stat
   static const char *const why[] = {"no HDF5 file", "no HDF5 file", "damaged or truncated",
                                     "no result of starmill", "newer starmill"};
   survey s;
-  const char *path = in_dir("foreign.h5");
+  char path[1024];
+  snprintf(path, sizeof path, "%s/foreign.h5", test_dir);
   make(&s, in_dir("good.h5"), 10);
   for (int k = 0; k < 5; k++) {
     if (test_rank == 0) {
@@ -366,8 +367,7 @@ static void test_foreign_files_are_refused_and_overwritten_on_demand(void **stat
       if (k == 4) {
         spill(path, bytes, n);
         const hid_t file = open_plain(path, H5F_ACC_RDWR);
-        const hid_t attr =
-            H5Aopen_by_name(file, "/", "FORMAT_VERSION", H5P_DEFAULT, H5P_DEFAULT);
+        const hid_t attr = H5Aopen_by_name(file, "/", "FORMAT_VERSION", H5P_DEFAULT, H5P_DEFAULT);
         const int64_t version = 99;
         assert_true(H5Awrite(attr, H5T_NATIVE_INT64, &version) >= 0);
         H5Aclose(attr);

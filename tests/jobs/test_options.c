@@ -1,0 +1,163 @@
+/* Command line of `starmill fit`: what is given lands in the configuration. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "jobs/options.h"
+#include "kernels/error.h"
+#include "tests/mill_test.h"
+
+enum { MAX_ARG = 32 };
+
+/* Split words at blanks and parse them; argv keeps the words alive. */
+typedef struct call {
+  char text[1024];
+  char *argv[MAX_ARG];
+  mill_fit_options options;
+} call;
+
+static int parse(call *c, const char *words)
+{
+  int argc = 0;
+  snprintf(c->text, sizeof c->text, "fit %s", words);
+  for (char *word = strtok(c->text, " "); word && argc < MAX_ARG - 1; word = strtok(NULL, " "))
+    c->argv[argc++] = word;
+  c->argv[argc] = NULL;
+  return mill_fit_options_parse(argc, c->argv, &c->options);
+}
+
+static void test_inputs_keep_their_order_among_options(void **state)
+{
+  (void)state;
+  call c;
+  assert_int_equal(parse(&c, "b.fits --quiet a.fits --output o.h5 -- --c.fits"), MILL_OK);
+  assert_int_equal(c.options.n_input, 3);
+  assert_string_equal(c.options.input[0], "b.fits");
+  assert_string_equal(c.options.input[1], "a.fits");
+  assert_string_equal(c.options.input[2], "--c.fits");
+  assert_string_equal(c.options.output, "o.h5");
+  assert_int_equal(c.options.quiet, 1);
+  mill_fit_options_clear(&c.options);
+}
+
+static void test_nothing_given_changes_nothing(void **state)
+{
+  (void)state;
+  call c;
+  mill_config before, after;
+  mill_config_default(&before);
+  mill_config_default(&after);
+  assert_int_equal(parse(&c, ""), MILL_OK);
+  assert_int_equal(mill_fit_options_apply(&c.options, &after), MILL_OK);
+  assert_memory_equal(&before, &after, sizeof before);
+}
+
+static void test_every_option_reaches_the_configuration(void **state)
+{
+  (void)state;
+  call c;
+  mill_config config;
+  mill_config_default(&config);
+  assert_int_equal(parse(&c, "--library l.h5 --threads 3 --slots 7 --npoly 12 --minsn -2.5 "
+                             "--objtype TGT,SKY --redrock --joint-exposures --optimizer "
+                             "levenberg-marquardt --precision float64 --resolution-matrix false "
+                             "--backend cpu --log-level debug"),
+                   MILL_OK);
+  assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
+  assert_string_equal(config.template_lib, "l.h5");
+  assert_int_equal(config.n_thread, 3);
+  assert_int_equal(config.n_slot, 7);
+  assert_int_equal(config.fit.n_cont, 12);
+  assert_close(config.select.min_sn, -2.5, 0);
+  assert_int_equal(config.select.n_objtype, 2);
+  assert_string_equal(config.select.objtype[0], "TGT");
+  assert_string_equal(config.select.objtype[1], "SKY");
+  assert_int_equal(config.select.redrock, 1);
+  assert_int_equal(config.select.joint_exposures, 1);
+  assert_int_equal(config.fit.optimizer, MILL_OPT_LM);
+  assert_int_equal(config.fit.precision, MILL_FLOAT64);
+  assert_int_equal(config.fit.resolution, MILL_RES_NONE);
+  assert_string_equal(config.backend, "cpu");
+  assert_string_equal(config.log_level, "debug");
+  assert_int_equal(mill_config_check(&config), MILL_OK);
+  mill_fit_options_clear(&c.options);
+  mill_config_clear(&config);
+}
+
+static void test_target_ids_replace_those_of_the_configuration(void **state)
+{
+  (void)state;
+  call c;
+  mill_config config;
+  mill_config_default(&config);
+  assert_int_equal(MILL_ALLOC(1, &config.select.target_id), MILL_OK);
+  config.select.target_id[0] = 5;
+  config.select.n_target_id = 1;
+  assert_int_equal(parse(&c, "--targetid 39627,-12 --targetid 9223372036854775807"), MILL_OK);
+  assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
+  assert_int_equal(config.select.n_target_id, 3);
+  assert_int_equal(config.select.target_id[0], -12);
+  assert_int_equal(config.select.target_id[1], 39627);
+  assert_true(config.select.target_id[2] == INT64_MAX);
+  mill_fit_options_clear(&c.options);
+  mill_config_clear(&config);
+}
+
+static void test_bad_values_are_named(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *words, *part, *other;
+  } bad[] = {
+      {"--nploy 3", "unknown", "--nploy"},
+      {"-q", "unknown", "-q"},
+      {"--quiet=1", "wrongly", "--quiet=1"},
+      {"--output", "--output", "needs a value"},
+      {"--npoly 25", "--npoly", "25"},
+      {"--npoly 3.5", "--npoly", "3.5"},
+      {"--threads 99999999999999999999", "--threads", "99999999999999999999"},
+      {"--slots x", "--slots", "x"},
+      {"--minsn inf", "--minsn", "inf"},
+      {"--minsn 1,5", "--minsn", "1,5"},
+      {"--targetid 1,2,", "--targetid", "''"},
+      {"--targetid 9223372036854775808", "--targetid", "9223372036854775808"},
+      {"--targetid 1234567890123456789012345678901234567890", "--targetid", "12345678901234567890"},
+      {"--objtype A,,B", "--objtype", "A,,B"},
+      {"--objtype 0123456789abcdef", "--objtype", "0123456789abcdef"},
+      {"--objtype a,b,c,d,e,f,g,h,i", "--objtype", "8"},
+      {"--optimizer nelder", "--optimizer", "nelder-mead"},
+      {"--precision 32", "--precision", "float32"},
+      {"--resolution-matrix no", "--resolution-matrix", "false"},
+      {"--backend opencl", "--backend", "opencl"},
+      {"--log-level 3", "--log-level", "warning"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    call c;
+    mill_config config;
+    mill_config_default(&config);
+    int err = parse(&c, bad[i].words);
+    if (err == MILL_OK)
+      err = mill_fit_options_apply(&c.options, &config);
+    if (err != MILL_ERR_USAGE || !strstr(mill_error_message(), bad[i].part) ||
+        !strstr(mill_error_message(), bad[i].other))
+      fail_msg("%s: code %d, '%s'", bad[i].words, err, mill_error_message());
+    mill_fit_options_clear(&c.options);
+    mill_config_clear(&config);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_inputs_keep_their_order_among_options),
+      cmocka_unit_test(test_nothing_given_changes_nothing),
+      cmocka_unit_test(test_every_option_reaches_the_configuration),
+      cmocka_unit_test(test_target_ids_replace_those_of_the_configuration),
+      cmocka_unit_test(test_bad_values_are_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

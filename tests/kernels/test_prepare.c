@@ -1,0 +1,425 @@
+/* Pixel preparation against a plain second implementation (prepare_reference.h)
+ * and the resolution matrix against SciPy (tests/reference). */
+#include "tests/mill_test.h"
+
+#include <string.h>
+
+#include "kernels/error.h"
+#include "kernels/prepare.h"
+#include "tests/kernels/prepare_reference.h"
+#include "tests/reference/blocks.h"
+#include "tests/test_library.h"
+
+enum { N = 120, SEED = 4711 };
+
+static mill_block block;
+
+static float uniform(uint64_t *state)
+{
+  return (float)test_library_random(state);
+}
+
+/* --- median --- */
+
+static void compare_median(int n, const float *x, const unsigned char *keep)
+{
+  double list[REF_MAX_PIX];
+  int m = 0;
+  for (int i = 0; i < n; i++)
+    if (keep[i])
+      list[m++] = (double)x[i];
+  const double expected = ref_median(m, list), found = mill_block_median(&block, n, x, keep);
+  if (isnan(expected))
+    assert_true(isnan(found));
+  else
+    /* a selection and not a computation: exact, also for infinities */
+    assert_true(found == expected);
+}
+
+static void test_median_equals_sorting(void **state)
+{
+  (void)state;
+  uint64_t random = SEED;
+  printf("seed %d\n", SEED);
+  float x[300];
+  unsigned char keep[300];
+  for (int trial = 0; trial < 400; trial++) {
+    const int n = trial < 20 ? trial : 1 + (int)(149.5 * (1 + test_library_random(&random)));
+    for (int i = 0; i < n; i++) {
+      const int kind = (int)(8 * (1 + test_library_random(&random)));
+      x[i] = uniform(&random) * (trial % 3 ? 1.0f : 1e30f);
+      if (trial % 4 == 1) /* ties */
+        x[i] = (float)(int)(3.0f * x[i]);
+      if (trial % 5 == 2)
+        x[i] = kind == 0 ? NAN : (kind == 1 ? INFINITY : (kind == 2 ? -INFINITY : x[i]));
+      if (trial % 7 == 3)
+        x[i] = kind % 2 ? -0.0f : 0.0f;
+      if (trial % 7 == 4)
+        x[i] *= 1e-42f; /* denormal */
+      keep[i] = trial % 2 ? 1 : kind > 6;
+    }
+    compare_median(n, x, keep);
+  }
+}
+
+static void test_median_of_hard_lists(void **state)
+{
+  (void)state;
+  const unsigned char all[4] = {1, 1, 1, 1}, none[4] = {0, 0, 0, 0};
+  const float one[1] = {-3.5f}, two[2] = {7.0f, -2.0f}, nan[2] = {NAN, NAN};
+  const float zeros[3] = {-0.0f, 0.0f, -0.0f}, ends[2] = {-INFINITY, 3.0f};
+  const float mixed[4] = {NAN, 4.0f, NAN, 6.0f}, opposite[2] = {-INFINITY, INFINITY};
+  assert_close(mill_block_median(&block, 1, one, all), -3.5, 0);
+  assert_close(mill_block_median(&block, 2, two, all), 2.5, 0);
+  assert_close(mill_block_median(&block, 3, zeros, all), 0, 0);
+  assert_close(mill_block_median(&block, 4, mixed, all), 5, 0);
+  assert_true(mill_block_median(&block, 2, ends, all) == -(double)INFINITY);
+  assert_true(isnan(mill_block_median(&block, 2, opposite, all)));
+  assert_true(isnan(mill_block_median(&block, 2, nan, all)));
+  assert_true(isnan(mill_block_median(&block, 4, mixed, none)));
+  assert_true(isnan(mill_block_median(&block, 0, one, all)));
+}
+
+/* --- preparation --- */
+
+typedef struct bench {
+  mill_model model;
+  mill_waveset ws;
+  mill_segment s;
+  float flux[N], ivar[N], d[N], is[N], scratch[N];
+  int32_t mask[N];
+  unsigned char good[N], masked[N];
+  double base[N];
+} bench;
+
+static void bench_init(bench *b, uint64_t seed)
+{
+  uint64_t random = seed;
+  memset(b, 0, sizeof *b);
+  b->model.set.edge_pix = 5;
+  b->model.set.sigma_floor = 0.3;
+  b->model.set.bad_sigma_factor = 1000;
+  for (int i = 0; i < N; i++) {
+    b->flux[i] = 10.0f + 3.0f * uniform(&random);
+    b->ivar[i] = 4.0f + 3.0f * uniform(&random);
+  }
+  b->ws.masked = b->masked;
+  b->ws.n_pix = N;
+  b->s = (mill_segment){.n_pix = N,
+                        .ws = &b->ws,
+                        .raw_flux = b->flux,
+                        .raw_ivar = b->ivar,
+                        .raw_mask = b->mask,
+                        .d = b->d,
+                        .is = b->is,
+                        .good = b->good,
+                        .base = b->base,
+                        .scratch = b->scratch};
+}
+
+/** Prepare and compare everything with the plain implementation. */
+static void check(bench *b)
+{
+  static ref_prepared expected;
+  const ref_raw raw = {.n = N,
+                       .flux = b->flux,
+                       .ivar = b->ivar,
+                       .mask = b->mask,
+                       .masked = b->masked,
+                       .ignore = b->model.set.mask_ignore,
+                       .edge = b->s.raw_res ? b->model.set.edge_pix : 0,
+                       .sigma_floor = b->model.set.sigma_floor,
+                       .bad_factor = b->model.set.bad_sigma_factor};
+  ref_prepare(&raw, &expected);
+  mill_block_prepare(&block, &b->model, &b->s);
+  assert_int_equal(b->s.used, expected.used);
+  assert_int_equal(b->s.n_good, expected.n_good);
+  /* flux sqrt(ivar) is one float32 product */
+  assert_close(b->s.sn, expected.sn, 2e-7 * fabs(expected.sn));
+  if (!expected.used)
+    return;
+  double ln_var = 0, dd = 0;
+  for (int i = 0; i < N; i++) {
+    const double d = expected.flux[i] / expected.sigma[i];
+    assert_int_equal(b->good[i], expected.good[i]);
+    /* float32 storage, 6e-8, and a floor made from a float32 median */
+    assert_close((double)b->d[i], d, 1.3e-7 * fabs(d));
+    assert_close((double)b->is[i], 1 / expected.sigma[i], 1.3e-7 / expected.sigma[i]);
+    ln_var += 2 * log(expected.sigma[i]);
+    dd += d * d;
+  }
+  assert_close(b->s.sum_ln_var, ln_var, 1e-5); /* N pixels of 1.2e-7 */
+  assert_close(b->s.dd, dd, 3e-7 * dd);
+}
+
+static void test_clean_pixels(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  check(&b);
+  assert_int_equal(b.s.n_good, N);
+}
+
+static void test_random_defects(void **state)
+{
+  (void)state;
+  uint64_t random = SEED + 1;
+  for (int trial = 0; trial < 200; trial++) {
+    bench b;
+    bench_init(&b, (uint64_t)(SEED + 10 + trial));
+    const double rate = trial % 4 == 0 ? 0.9 : 0.15;
+    for (int i = 0; i < N; i++) {
+      if (0.5 * (1 + test_library_random(&random)) > rate)
+        continue;
+      switch ((int)(4 * (1 + test_library_random(&random)))) {
+      case 0: b.mask[i] = 1 << (trial % 31); break;
+      case 1: b.flux[i] = NAN; break;
+      case 2: b.ivar[i] = NAN; break;
+      case 3: b.ivar[i] = 0; break;
+      case 4: b.flux[i] = trial % 2 ? INFINITY : -INFINITY; break;
+      case 5: b.ivar[i] = -1; break;
+      case 6: b.masked[i] = 1; break;
+      default: b.ivar[i] = 1e4f; break; /* below the floor of sigma */
+      }
+    }
+    /* an infinite inverse variance at an interpolated pixel, and a wild masked flux */
+    b.ivar[trial % N] = INFINITY;
+    b.flux[(trial + 7) % N] = 1e6f;
+    b.mask[(trial + 7) % N] = 4;
+    if (trial % 3 == 0)
+      b.model.set.mask_ignore = 1u << (trial % 31);
+    check(&b);
+  }
+}
+
+static void test_gaps_are_interpolated_and_edges_take_their_neighbour(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  for (int i = 0; i < 4; i++) {
+    b.flux[i] = NAN;
+    b.ivar[N - 1 - i] = 0;
+    b.mask[50 + i] = 2;
+  }
+  b.masked[60] = 1; /* not a gap: its flux is kept, its sigma is not */
+  b.flux[49] = 2;
+  b.flux[54] = 12;
+  check(&b);
+  const double bad_sigma = 1 / (double)b.is[0];
+  for (int i = 0; i < 4; i++) {
+    assert_close((double)b.d[i] * bad_sigma, (double)b.flux[4], 1e-5);
+    assert_close((double)b.d[N - 1 - i] * bad_sigma, (double)b.flux[N - 5], 1e-5);
+    assert_close((double)b.d[50 + i] * bad_sigma, 4 + 2 * i, 1e-5);
+  }
+  assert_close((double)b.d[60] * bad_sigma, (double)b.flux[60], 1e-5);
+  assert_false(b.good[60]);
+}
+
+static void test_arms_without_anything_are_dropped(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.mask[i] = 1 + i;
+  check(&b);
+  assert_false(b.s.used);
+  /* the same bits ignored */
+  b.model.set.mask_ignore = 255;
+  check(&b);
+  assert_true(b.s.used);
+
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.flux[i] = NAN;
+  check(&b);
+  assert_false(b.s.used);
+  assert_close(b.s.sn, -1e9, 0);
+
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.flux[i] = i % 2 ? 0.0f : -0.0f;
+  check(&b);
+  assert_false(b.s.used);
+
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.flux[i] = i % 3 ? INFINITY : 1.0f;
+  check(&b);
+  assert_false(b.s.used);
+
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.ivar[i] = 0;
+  check(&b); /* used by convention, with no good pixel: all flux is what it is */
+  assert_int_equal(b.s.n_good, 0);
+  assert_close(b.s.sn, -1e9, 0);
+}
+
+static void test_a_zero_median_takes_the_next_scale(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.flux[i] = i < 40 ? 2.0f : (i < 80 ? 0.0f : -5.0f);
+  b.ivar[3] = 0;
+  check(&b);
+  assert_close(1 / (double)b.is[3], 2000, 1e-3); /* of the positive ones */
+  for (int i = 0; i < 40; i++)
+    b.mask[i] = 1; /* positive ones masked: absolute values, whose median is 2 */
+  check(&b);
+  assert_close(1 / (double)b.is[3], 2000, 1e-3);
+  assert_true(b.s.used);
+}
+
+static void test_values_beyond_float32_drop_the_arm(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  b.flux[17] = 3e38f;
+  b.ivar[17] = 3e38f; /* flux / sigma is 5e57 */
+  b.model.set.sigma_floor = 0;
+  check(&b);
+  assert_false(b.s.used);
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.flux[i] = 3e37f; /* bad sigma 3e40: one over it is denormal and kept */
+  b.ivar[3] = 0;
+  check(&b);
+}
+
+static void test_small_and_negative_fluxes(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++) {
+    b.flux[i] *= -1e-17f;
+    b.ivar[i] *= 1e30f;
+  }
+  b.ivar[5] = 0;
+  check(&b);
+  assert_true(b.s.used && b.s.sn < 0);
+}
+
+/* --- resolution matrix --- */
+
+static void test_resolution_matrix_matches_scipy(void **state)
+{
+  (void)state;
+  enum { NR = REF_RESOLUTION_N, ND = REF_RESOLUTION_N_DIAG };
+  const double s = ref_resolution_s[0];
+  /* inverse of G by Gauss-Jordan; G is diagonally dominant enough for no pivoting */
+  double g[ND][2 * ND] = {{0}}, deconv[ND * ND];
+  for (int i = 0; i < ND; i++) {
+    for (int j = 0; j < ND; j++)
+      g[i][j] = exp(-0.5 * (i - j) * (i - j) / (s * s)) / (s * sqrt(2 * acos(-1)));
+    g[i][ND + i] = 1;
+  }
+  for (int i = 0; i < ND; i++) {
+    const double pivot = g[i][i];
+    for (int j = 0; j < 2 * ND; j++)
+      g[i][j] /= pivot;
+    for (int r = 0; r < ND; r++) {
+      const double f = g[r][i];
+      for (int j = 0; r != i && j < 2 * ND; j++)
+        g[r][j] -= f * g[i][j];
+    }
+  }
+  for (int i = 0; i < ND; i++)
+    for (int j = 0; j < ND; j++)
+      deconv[i * ND + j] = g[i][ND + j];
+
+  float raw[ND * NR], res[ND * NR], scratch[NR];
+  unsigned char good[NR];
+  double base[NR];
+  for (int i = 0; i < ND * NR; i++)
+    raw[i] = (float)ref_resolution_raw[i];
+  mill_segment segment = {.n_pix = NR,
+                          .n_diag = ND,
+                          .deconv = deconv,
+                          .raw_res = raw,
+                          .res = res,
+                          .base = base,
+                          .scratch = scratch,
+                          .good = good};
+  mill_block_prepare_resolution(&block, &segment);
+  for (int i = 0; i < NR; i++) {
+    double sum = 0;
+    for (int k = 0; k < ND; k++) {
+      /* float32 weights of size 1; edge rows twice rounded, and scaled by a
+       * median of float32 sums */
+      assert_close((double)res[k * NR + i], ref_resolution_row[i * ND + k], 2.5e-7);
+      sum += (double)res[k * NR + i];
+      if (i - ND / 2 + k < 0 || i - ND / 2 + k >= NR)
+        assert_close((double)res[k * NR + i], 0, 0);
+    }
+    assert_close(base[i], sum, 1e-15);
+  }
+}
+
+static void test_resolution_without_a_width_is_only_turned_into_rows(void **state)
+{
+  (void)state;
+  enum { NR = 9, ND = 3 };
+  /* rows sum to 3 (1 + 1 + 1) inside; edge rows are rescaled from 2 to 3 */
+  float raw[ND * NR], res[ND * NR], scratch[NR];
+  unsigned char good[NR];
+  double base[NR];
+  for (int k = 0; k < ND; k++)
+    for (int j = 0; j < NR; j++)
+      raw[k * NR + j] = 1;
+  mill_segment segment = {.n_pix = NR,
+                          .n_diag = ND,
+                          .raw_res = raw,
+                          .res = res,
+                          .base = base,
+                          .scratch = scratch,
+                          .good = good};
+  mill_block_prepare_resolution(&block, &segment);
+  for (int i = 0; i < NR; i++)
+    assert_close(base[i], 3, 1e-6); /* float32 weights */
+  /* all zero: nothing to divide by */
+  memset(raw, 0, sizeof raw);
+  mill_block_prepare_resolution(&block, &segment);
+  for (int i = 0; i < NR; i++)
+    assert_close(base[i], 0, 0);
+}
+
+static void test_edge_pixels_are_bad_with_a_resolution_matrix(void **state)
+{
+  (void)state;
+  bench b;
+  static float raw[3 * N], res[3 * N];
+  bench_init(&b, SEED);
+  for (int i = 0; i < 3 * N; i++)
+    raw[i] = i / N == 1 ? 0.6f : 0.2f;
+  b.s.raw_res = raw;
+  b.s.res = res;
+  b.s.n_diag = 3;
+  check(&b);
+  assert_int_equal(b.s.n_good, N - 10);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_median_equals_sorting),
+      cmocka_unit_test(test_median_of_hard_lists),
+      cmocka_unit_test(test_clean_pixels),
+      cmocka_unit_test(test_random_defects),
+      cmocka_unit_test(test_gaps_are_interpolated_and_edges_take_their_neighbour),
+      cmocka_unit_test(test_arms_without_anything_are_dropped),
+      cmocka_unit_test(test_a_zero_median_takes_the_next_scale),
+      cmocka_unit_test(test_values_beyond_float32_drop_the_arm),
+      cmocka_unit_test(test_small_and_negative_fluxes),
+      cmocka_unit_test(test_resolution_matrix_matches_scipy),
+      cmocka_unit_test(test_resolution_without_a_width_is_only_turned_into_rows),
+      cmocka_unit_test(test_edge_pixels_are_bad_with_a_resolution_matrix),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

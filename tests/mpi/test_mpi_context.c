@@ -1,0 +1,123 @@
+/* Ranks agree on the worst outcome, stop one another, and share the cores. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "src/mpi_context.h"
+#include "tests/mill_test.h"
+
+static mill_mpi mpi;
+
+/* rank r ends with code[r % n]; everybody must get `worst` from rank `from` */
+static void check_agree(const int *code, int n, int worst)
+{
+  const int mine = code[mpi.rank % n];
+  mill_error_clear();
+  if (mine != MILL_OK)
+    mill_error_set(mine, __FILE__, __LINE__, "code %d of rank %d", mine, mpi.rank);
+  assert_int_equal(mill_mpi_agree(&mpi, mine), worst);
+  if (worst == MILL_OK)
+    return;
+  /* the lowest rank that has it speaks */
+  char expected[64];
+  int from = 0;
+  while (code[from % n] != worst)
+    from++;
+  snprintf(expected, sizeof expected, "code %d of rank %d", worst, from);
+  assert_string_equal(mill_error_message(), expected);
+}
+
+static void test_worst_code_and_its_message_reach_everybody(void **state)
+{
+  (void)state;
+  check_agree((int[]){MILL_OK}, 1, MILL_OK);
+  check_agree((int[]){MILL_ERR_OUTPUT}, 1, MILL_ERR_OUTPUT);
+  if (mpi.size < 2)
+    return;
+  check_agree((int[]){MILL_OK, MILL_ERR_CONFIG}, 2, MILL_ERR_CONFIG);
+  check_agree((int[]){MILL_ERR_STOPPED, MILL_ERR_USAGE}, 2, MILL_ERR_USAGE);
+  check_agree((int[]){MILL_ERR_INPUT, MILL_ERR_STOPPED}, 2, MILL_ERR_STOPPED);
+  check_agree((int[]){MILL_ERR_MEMORY, MILL_ERR_INPUT}, 2, MILL_ERR_MEMORY);
+  check_agree((int[]){MILL_ERR_LIBRARY, MILL_ERR_INTERNAL}, 2, MILL_ERR_INTERNAL);
+}
+
+static void test_one_rank_stops_all_others(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_mpi_stop_asked(&mpi), 0);
+  MPI_Barrier(mpi.comm);
+  if (mpi.rank == mpi.size - 1) {
+    assert_int_equal(mill_mpi_stop_others(&mpi), MILL_OK);
+    assert_int_equal(mill_mpi_stop_others(&mpi), MILL_OK);
+    assert_int_equal(mill_mpi_stop_asked(&mpi), 0);
+  } else {
+    const double start_s = MPI_Wtime();
+    while (!mill_mpi_stop_asked(&mpi))
+      assert_true(MPI_Wtime() - start_s < 30);
+    assert_int_equal(mill_mpi_stop_asked(&mpi), 1); /* and it stays so */
+  }
+  assert_int_equal(mill_mpi_stop_settle(&mpi), MILL_OK);
+}
+
+static void test_requests_that_nobody_took_are_settled(void **state)
+{
+  (void)state;
+  mill_mpi all = mpi;
+  all.told_stop = 0;
+  all.n_heard = 0;
+  MPI_Comm_dup(mpi.comm, &all.stop_comm);
+  assert_int_equal(mill_mpi_stop_others(&all), MILL_OK);
+  assert_int_equal(mill_mpi_stop_settle(&all), MILL_OK);
+  assert_int_equal(all.n_heard, mpi.size - 1);
+  int there = 1;
+  MPI_Barrier(mpi.comm);
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, all.stop_comm, &there, MPI_STATUS_IGNORE);
+  assert_int_equal(there, 0);
+  MPI_Comm_free(&all.stop_comm);
+}
+
+static void test_cores_are_shared_out_once(void **state)
+{
+  (void)state;
+  int n_thread = 0, sum = 0;
+  const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
+  assert_int_equal(mill_mpi_share_of_cores(&mpi, &n_thread), MILL_OK);
+  assert_true(n_thread >= 1);
+  MPI_Allreduce(&n_thread, &sum, 1, MPI_INT, MPI_SUM, mpi.comm);
+  assert_true(sum <= n_core || n_thread == 1);
+}
+
+static void test_mpi_failures_name_the_call(void **state)
+{
+  (void)state;
+  int err = MILL_OK, value = 0;
+  MILL_MPI(MPI_Bcast(&value, 1, MPI_INT, mpi.size + 5, mpi.comm));
+done:
+  assert_int_equal(err, MILL_ERR_MPI);
+  assert_non_null(strstr(mill_error_message(), "MPI_Bcast: "));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_worst_code_and_its_message_reach_everybody),
+      cmocka_unit_test(test_one_rank_stops_all_others),
+      cmocka_unit_test(test_requests_that_nobody_took_are_settled),
+      cmocka_unit_test(test_cores_are_shared_out_once),
+      cmocka_unit_test(test_mpi_failures_name_the_call),
+  };
+  if (mill_mpi_start(&mpi) != MILL_OK) {
+    fprintf(stderr, "%s\n", mill_error_message());
+    return 1;
+  }
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  /* a rank with a failed test must not leave the others waiting */
+  if (failed)
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  mill_mpi_end(&mpi);
+  return 0;
+}

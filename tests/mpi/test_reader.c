@@ -1,0 +1,287 @@
+/* The reader threads of all ranks together bring every wanted row once, with its pixels. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "jobs/reader.h"
+#include "kernels/error.h"
+#include "tests/mill_test.h"
+
+enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };
+
+static int rank, size;
+static char folder[256];
+
+/* Two files of the test data as a run sees them. */
+typedef struct catalog {
+  mill_library lib;
+  mill_config config;
+  mill_input_file file[N_FILE];
+  mill_file_index index[N_FILE];
+  int64_t exposure_start[N_FILE];
+  mill_result_file *result;
+  mill_reader_plan plan;
+} catalog;
+
+static void make_library(mill_library *lib)
+{
+  static const char *const label[] = {"teff", "logg"}, *const column[] = {"TEFF", "LOGG"};
+  static const char *const arm[] = {"b", "r", "z"};
+  memset(lib, 0, sizeof *lib);
+  lib->n_label = 2;
+  lib->n_arm = 3;
+  for (int i = 0; i < lib->n_label; i++) {
+    snprintf(lib->label[i].name, MILL_MAX_NAME, "%s", label[i]);
+    snprintf(lib->label[i].column, MILL_MAX_NAME, "%s", column[i]);
+  }
+  for (int a = 0; a < lib->n_arm; a++) {
+    snprintf(lib->arm[a].name, MILL_MAX_NAME, "%s", arm[a]);
+    lib->arm[a].template_sigma_aa = 0.5;
+  }
+  memset(lib->hash, 'a', sizeof lib->hash - 1);
+}
+
+static int open_catalog(catalog *c, const char *name)
+{
+  static const char *const input[N_FILE] = {"sim/coadd-dev.fits.gz", "sim/coadd-dev-patho.fits.gz"};
+  char path[512];
+  int outcome = -1;
+  int64_t n_row = 0, n_exposure = 0;
+  memset(c, 0, sizeof *c);
+  make_library(&c->lib);
+  mill_config_default(&c->config);
+  for (int i = 0; i < N_FILE; i++) {
+    const char *at = mill_test_data_path(input[i]);
+    mill_desi_file *desi = NULL;
+    if (!at)
+      return 0;
+    snprintf(c->file[i].path, sizeof c->file[i].path, "%s", at);
+    assert_int_equal(mill_desi_open(at, &c->lib, NULL, &desi), MILL_OK);
+    assert_int_equal(mill_desi_index(desi, &c->config.select, &c->index[i]), MILL_OK);
+    mill_desi_close(desi);
+    c->file[i].size = c->index[i].file_size;
+    c->file[i].mtime = c->index[i].file_mtime;
+    c->file[i].row_start = n_row;
+    c->file[i].n_row = c->index[i].n_row;
+    c->exposure_start[i] = n_exposure;
+    n_row += c->index[i].n_row;
+    n_exposure += c->index[i].n_exposure;
+  }
+  const int start = N_FILE * rank / size, end = N_FILE * (rank + 1) / size;
+  const mill_run_info info = {
+      .lib = &c->lib,
+      .identity = "reader test",
+      .config = "",
+      .command = "",
+      .device = "none",
+      .n_thread = 1,
+      .n_row = n_row,
+      .n_file = N_FILE,
+      .file = c->file,
+      .file_start = start,
+      .file_end = end,
+      .index = c->index + start,
+      .write_interval_s = 0.1,
+  };
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  if (mill_result_open(path, 0, 0, &info, MPI_COMM_WORLD, &c->result, &outcome) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  c->plan = (mill_reader_plan){.lib = &c->lib,
+                               .config = &c->config,
+                               .arm_wanted = {1, 1, 1},
+                               .limits = {4096, ""},
+                               .n_file = N_FILE,
+                               .file = c->file,
+                               .exposure_start = c->exposure_start,
+                               .result = c->result,
+                               .rank = rank,
+                               .size = size};
+  return 1;
+}
+
+static void close_catalog(catalog *c)
+{
+  assert_int_equal(mill_result_close(c->result, NULL), MILL_OK);
+  for (int i = 0; i < N_FILE; i++)
+    mill_file_index_clear(&c->index[i]);
+  mill_config_clear(&c->config);
+}
+
+static mill_batch *next(mill_reader *reader)
+{
+  mill_batch *batch = NULL;
+  if (mill_reader_next(reader, &batch) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  return batch;
+}
+
+/* Against a plain reading of the same row. */
+static void check_pixels(const catalog *c, mill_desi_file *desi, const mill_batch *batch,
+                         const mill_reader_row *row)
+{
+  const int64_t in_file = row->row - c->file[batch->i_file].row_start;
+  const int64_t fits_row = c->index[batch->i_file].row[in_file].fits_row;
+  const size_t n_pix = (size_t)batch->file->arm[ARM_R].n_pix;
+  const size_t n_diag = (size_t)batch->file->arm[ARM_R].n_diag;
+  const size_t at = (size_t)row->first_exposure;
+  mill_desi_block block = {0};
+  assert_int_equal(n_diag, 11);
+  assert_int_equal(MILL_ALLOC(n_pix, &block.flux), MILL_OK);
+  assert_int_equal(MILL_ALLOC(n_pix, &block.ivar), MILL_OK);
+  assert_int_equal(MILL_ALLOC(n_pix, &block.mask), MILL_OK);
+  assert_int_equal(MILL_ALLOC(n_pix * n_diag, &block.resolution), MILL_OK);
+  assert_int_equal(mill_desi_read(desi, ARM_R, &fits_row, 1, &block), MILL_OK);
+  const mill_desi_block *got = &batch->block[ARM_R];
+  assert_memory_equal(got->flux + at * n_pix, block.flux, n_pix * sizeof(float));
+  assert_memory_equal(got->ivar + at * n_pix, block.ivar, n_pix * sizeof(float));
+  assert_memory_equal(got->mask + at * n_pix, block.mask, n_pix * sizeof(int32_t));
+  assert_memory_equal(got->resolution + at * n_pix * n_diag, block.resolution,
+                      n_pix * n_diag * sizeof(float));
+  mill_free(block.flux);
+  mill_free(block.ivar);
+  mill_free(block.mask);
+  mill_free(block.resolution);
+}
+
+static void test_every_row_comes_once_with_its_pixels(void **state)
+{
+  (void)state;
+  static catalog c;
+  int n_seen[512] = {0};
+  mill_desi_file *desi[N_FILE] = {NULL};
+  mill_reader *reader = NULL;
+  if (!open_catalog(&c, "all.h5"))
+    skip();
+  const int64_t n_row = c.file[1].row_start + c.file[1].n_row;
+  assert_true(c.file[0].n_row > MILL_WORK_ROWS && n_row < 512);
+  assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
+  for (mill_batch *batch; (batch = next(reader)) != NULL; mill_reader_release(reader, batch)) {
+    const int i = batch->i_file;
+    assert_string_equal(batch->error, "");
+    assert_true(batch->n_exposure <= MILL_BATCH_EXPOSURES);
+    if (!desi[i])
+      assert_int_equal(mill_desi_open(c.file[i].path, &c.lib, NULL, &desi[i]), MILL_OK);
+    for (int k = 0; k < batch->n_row; k++) {
+      const mill_reader_row *row = &batch->row[k];
+      /* blocks: rows 0-127 and 128-199 of the first file, then the second file */
+      const int i_block = i == 1 ? 2 : row->row >= MILL_WORK_ROWS;
+      assert_int_equal(i_block % size, rank);
+      assert_int_equal(row->model_row, row->row); /* one exposure each */
+      n_seen[row->row]++;
+      check_pixels(&c, desi[i], batch, row);
+    }
+  }
+  mill_reader_stop(reader);
+  MPI_Allreduce(MPI_IN_PLACE, n_seen, 512, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  for (int64_t row = 0; row < 512; row++)
+    assert_int_equal(n_seen[row], row < n_row);
+  for (int i = 0; i < N_FILE; i++)
+    mill_desi_close(desi[i]);
+  close_catalog(&c);
+}
+
+static void test_file_that_changed_costs_its_rows(void **state)
+{
+  (void)state;
+  static catalog c;
+  mill_reader *reader = NULL;
+  int n_bad = 0, n_good = 0;
+  if (!open_catalog(&c, "changed.h5"))
+    skip();
+  c.file[1].size++;
+  assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
+  for (mill_batch *batch; (batch = next(reader)) != NULL; mill_reader_release(reader, batch)) {
+    assert_int_equal(batch->error[0] != '\0', batch->i_file == 1);
+    *(batch->error[0] ? &n_bad : &n_good) += batch->n_row;
+    if (batch->i_file == 1) {
+      assert_null(batch->file);
+      assert_non_null(strstr(batch->error, c.file[1].path));
+      assert_non_null(strstr(batch->error, "changed"));
+    }
+  }
+  mill_reader_stop(reader);
+  MPI_Allreduce(MPI_IN_PLACE, &n_bad, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, &n_good, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  assert_int_equal(n_bad, c.file[1].n_row);
+  assert_int_equal(n_good, c.file[0].n_row);
+  close_catalog(&c);
+}
+
+static void test_rows_that_are_done_are_passed_over(void **state)
+{
+  (void)state;
+  static catalog c;
+  mill_reader *reader = NULL;
+  int n_row = 0;
+  if (!open_catalog(&c, "done.h5"))
+    skip();
+  close_catalog(&c);
+  assert_true(open_catalog(&c, "done.h5"));
+  /* all rows of the first file and the first of the second, each by one rank */
+  for (int64_t row = rank; row <= c.file[1].row_start; row += size) {
+    mill_fit_result result;
+    mill_fit_result_init(&result, &c.lib, row, MILL_STATUS_NO_ARM);
+    assert_int_equal(mill_result_put(c.result, &result), MILL_OK);
+  }
+  close_catalog(&c);
+  assert_true(open_catalog(&c, "done.h5"));
+  assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
+  for (mill_batch *batch; (batch = next(reader)) != NULL; mill_reader_release(reader, batch)) {
+    assert_int_equal(batch->i_file, 1);
+    for (int k = 0; k < batch->n_row; k++)
+      assert_true(batch->row[k].row > c.file[1].row_start);
+    n_row += batch->n_row;
+  }
+  mill_reader_stop(reader);
+  MPI_Allreduce(MPI_IN_PLACE, &n_row, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  assert_int_equal(n_row, c.file[1].n_row - 1);
+  close_catalog(&c);
+}
+
+static void test_reader_can_be_stopped_at_any_time(void **state)
+{
+  (void)state;
+  static catalog c;
+  if (!open_catalog(&c, "stopped.h5"))
+    skip();
+  for (int n_taken = 0; n_taken < 3; n_taken++) {
+    mill_reader *reader = NULL;
+    assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
+    for (int i = 0; i < n_taken; i++)
+      mill_reader_release(reader, next(reader));
+    mill_reader_stop(reader);
+  }
+  mill_reader_stop(NULL);
+  close_catalog(&c);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_row_comes_once_with_its_pixels),
+      cmocka_unit_test(test_file_that_changed_costs_its_rows),
+      cmocka_unit_test(test_rows_that_are_done_are_passed_over),
+      cmocka_unit_test(test_reader_can_be_stopped_at_any_time),
+  };
+  int provided = 0;
+  MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (rank == 0) {
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/mill-reader.XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(folder))
+      MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, MPI_COMM_WORLD);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  /* a rank with a failed test must not leave the others waiting */
+  if (failed)
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  MPI_Finalize();
+  return 0;
+}
