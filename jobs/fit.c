@@ -14,6 +14,9 @@
 #include "jobs/options.h"
 #include "jobs/reader.h"
 #include "kernels/backend.h"
+#ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#endif
 #include "kernels/error.h"
 #include "src/config.h"
 #include "src/log.h"
@@ -203,8 +206,16 @@ done:
 static int find_backend(fit_job *job)
 {
   int err = MILL_OK;
-  if (strcmp(job->config.backend, "cuda") == 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "backend cuda: this program has no CUDA backend; use cpu or auto");
+  if (strcmp(job->config.backend, "cuda") == 0) {
+#ifdef MILL_HAVE_CUDA
+    job->backend = mill_backend_cuda(&err);
+    goto done;
+#else
+    MILL_FAIL(MILL_ERR_CONFIG, "backend cuda: this program was built without CUDA; use cpu or auto, "
+                               "or build it where nvcc is found");
+#endif
+  }
+  /* auto too: from how many stars on a GPU is faster has not been measured yet */
   job->backend = mill_backend_cpu(NULL);
   if (!job->backend)
     MILL_FAIL(MILL_ERR_BACKEND, "no CPU backend runs on this machine");
@@ -213,7 +224,7 @@ done:
 }
 
 /* Results are the same bit for bit only on one instruction set, so all ranks
- * take the oldest one among them. */
+ * take the oldest one among them; GPUs must be of one kind. */
 static int agree_backend(fit_job *job)
 {
   int err = MILL_OK;
@@ -232,7 +243,12 @@ static int agree_backend(fit_job *job)
   for (int rank = 1; rank < job->mpi.size; rank++)
     if (strcmp(all + (size_t)rank * SIZE, oldest) < 0)
       oldest = all + (size_t)rank * SIZE;
-  if (strcmp(mine, oldest) != 0 && strncmp(oldest, prefix, strlen(prefix)) == 0) {
+  if (strcmp(mine, oldest) != 0 && strncmp(oldest, prefix, strlen(prefix)) != 0)
+    err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
+                         "one rank has the backend '%s', another '%s', and their results would "
+                         "differ in the last digits: use GPUs of one kind",
+                         mine, oldest);
+  else if (strcmp(mine, oldest) != 0) {
     job->backend = mill_backend_cpu(oldest + strlen(prefix));
     if (!job->backend)
       err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
@@ -561,10 +577,28 @@ done:
   return err;
 }
 
+/* A NaN or infinity is worth a line that leads to the spectrum. */
+static void name_nonfinite(const fit_job *job, const mill_fit_result *result)
+{
+  for (int f = 0; f < job->inputs.n_file; f++) {
+    const mill_input_file *file = &job->inputs.file[f];
+    if (result->row >= file->row_start && result->row < file->row_start + file->n_row) {
+      mill_log_warning("%s: NaN or infinity in the fit of row %lld of /fits (row %lld of this "
+                       "file's); it is flagged NONFINITE%s",
+                       file->path, (long long)result->row,
+                       (long long)(result->row - file->row_start),
+                       result->status == MILL_STATUS_FITTED ? "" : " and not fitted");
+      return;
+    }
+  }
+}
+
 static int take_result(void *context, const mill_fit_result *result, const float *const *model)
 {
   fit_job *job = context;
   int err = MILL_OK;
+  if (result->warn & MILL_WARN_NONFINITE)
+    name_nonfinite(job, result);
   /* the models go first: a row marked done must be whole */
   if (job->options.models)
     MILL_TRY(put_models(job, result->row, model));

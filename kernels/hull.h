@@ -43,7 +43,9 @@ MILL_HD static inline double mill_hull_distance(int n_hull, const mill_hull *hul
   for (int h = 0; h < n_hull; h++)
     for (int i = 0; i < hull[h].n_facet; i++) {
       const double s = mill_facet_value(&hull[h], i, mapped);
-      if (!(s <= d))
+      if (s != s)
+        return s;
+      if (s > d)
         d = s;
     }
   return d;

@@ -11,16 +11,18 @@ class Stop(EndToEnd):
     def run_and_stop(self, number, ranks):
         """Start a long fit, send the signal once rows are being fitted."""
         self.path = tmp(f"stop-{number}-{ranks}.h5")
-        args = ["--library", library(), "--output", self.path, "--threads", 1, "--slots", 4,
-                cut("many.fits", range(120))]
+        with open(tmp("stop.yaml"), "w") as f:
+            f.write("write_interval: 0.1\n")
+        args = ["--library", library(), "--output", self.path, "--config", tmp("stop.yaml"),
+                "--optimizer", "nelder-mead", "--threads", 1, "--slots", 2,
+                cut("many.fits", range(24))]
         process = subprocess.Popen(command("fit", *args, ranks=ranks), env=ENVIRONMENT,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         limit = time.time() + 100
-        while not os.path.exists(self.path):
+        while not (os.path.exists(self.path) and (read(self.path)["STATUS"] == FITTED).any()):
             self.assertLess(time.time(), limit)
             self.assertIsNone(process.poll())
             time.sleep(0.02)
-        time.sleep(0.5)
         process.send_signal(number)
         out, errors = process.communicate(timeout=100)
         self.assertEqual(process.returncode, 75, out + errors)

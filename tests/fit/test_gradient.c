@@ -1,0 +1,352 @@
+/* Value, gradient and curvature of the fit in float64 against a dense second
+ * implementation (made_star.h) and against differences. */
+#include "tests/mill_test.h"
+
+#include "tests/fit/made_star.h"
+
+enum { SEED = 20240607, MAX_PAR = 6 };
+
+typedef struct fixture {
+  mill_library lib;
+  mill_fit_settings set;
+  mill_pipeline *pipeline;
+  made_star star;
+  mill_star raw;
+  double truth[MAX_PAR];
+  uint64_t random;
+} fixture;
+
+static fixture fx;
+
+static void begin(int n_label, int n_exposure, int with_matrix, double sn)
+{
+  memset(&fx, 0, sizeof fx);
+  fx.random = SEED + 17 * (uint64_t)n_label + (uint64_t)with_matrix;
+  made_check(test_library_make(n_label, n_label == 3 ? 2 : 3, 5, &fx.lib));
+  made_settings(&fx.lib, &fx.set);
+  fx.set.precision = MILL_FLOAT64;
+  made_star_init(&fx.lib, n_exposure, with_matrix ? 0.8 : 0.45, with_matrix, &fx.random, &fx.star);
+  made_theta(&fx.lib, 0.5, 150, 60, &fx.random, fx.truth);
+  made_star_fill(&fx.lib, fx.truth, sn, 1, &fx.random, &fx.star);
+  /* some bad pixels and a mask */
+  for (int i = 0; i < fx.star.n_segment; i++) {
+    made_segment *s = &fx.star.segment[i];
+    s->mask[20] = s->mask[21] = 8;
+    s->flux[20] = 1e4f;
+    s->ivar[40] = 0;
+    s->flux[41] = NAN;
+    s->ivar[50] = 1e3f;
+  }
+}
+
+static void open_pipeline(void)
+{
+  made_check(mill_pipeline_create(&fx.lib, &fx.set, mill_backend_cpu(NULL), 1, 1, 0, &fx.pipeline));
+  made_star_register(fx.pipeline, 0, &fx.star, &fx.raw);
+}
+
+static void close_pipeline(void)
+{
+  mill_pipeline_destroy(fx.pipeline);
+  fx.pipeline = NULL;
+}
+
+static void end(void)
+{
+  close_pipeline();
+  mill_library_clear(&fx.lib);
+}
+
+static void evaluate(int request, int n, const double *theta, mill_eval *eval)
+{
+  mill_fit_result prepared;
+  made_check(
+      mill_pipeline_evaluate(fx.pipeline, &fx.raw, request, n, theta, eval, &prepared));
+  assert_int_equal(prepared.status, MILL_STATUS_NOT_DONE);
+}
+
+static double value(const double *theta)
+{
+  mill_eval eval;
+  evaluate(MILL_REQ_VALUE, 1, theta, &eval);
+  return eval.f;
+}
+
+/* --- value, chi-squares --- */
+
+static void compare_value(void)
+{
+  static made_answer expected;
+  const int np = fx.lib.n_label + 2;
+  for (int trial = 0; trial < 4; trial++) {
+    double theta[MAX_PAR];
+    memcpy(theta, fx.truth, sizeof theta);
+    if (trial > 0)
+      made_theta(&fx.lib, trial == 3 ? 1.6 : 0.9, 300, 150, &fx.random, theta);
+    if (trial == 2)
+      theta[1] = 0;
+    made_evaluate(&fx.lib, &fx.set, &fx.star, theta, &expected);
+    expected.f += made_penalty(&fx.lib, &fx.set, &fx.star, theta);
+    mill_eval final, jacobian;
+    evaluate(MILL_REQ_FINAL, 1, theta, &final);
+    evaluate(MILL_REQ_JACOBIAN, 1, theta, &jacobian);
+    /* the position within a grid interval is float32, 3e-8 of it, so a pixel's model
+     * is off by 3e-7 sigma at S/N 40: times twice the residuals, of which those of the
+     * far points are tens of sigma */
+    const double tolerance = 2e-4 + 1e-8 * fabs(expected.f);
+    assert_close(final.f, expected.f, tolerance);
+    assert_close(jacobian.f, expected.f, tolerance);
+    assert_close(value(theta), expected.f, tolerance);
+    for (int a = 0; a < fx.lib.n_arm; a++) {
+      /* flux / sigma rounded to float32, relative to it: 6e-8 each, of residuals */
+      assert_close(final.chisq[a], expected.chisq[a], 1e-4 + 1e-6 * expected.chisq[a]);
+      assert_close(final.chisq_c[a], expected.chisq_c[a], 1e-4 + 1e-6 * expected.chisq_c[a]);
+    }
+    for (int j = 0; j < np; j++)
+      assert_true(isfinite(jacobian.grad[j]));
+  }
+}
+
+static void test_value_matches_least_squares(void **state)
+{
+  (void)state;
+  for (int n_label = 3; n_label <= 4; n_label++)
+    for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
+      begin(n_label, 2, with_matrix, 40);
+      open_pipeline();
+      compare_value();
+      end();
+    }
+}
+
+static void test_value_without_the_determinant_and_with_chebyshev(void **state)
+{
+  (void)state;
+  begin(4, 1, 1, 40);
+  fx.set.likelihood = MILL_LIKE_PROFILE;
+  fx.set.continuum = MILL_CONT_CHEBYSHEV;
+  fx.set.n_cont = 6;
+  fx.set.n_wave_mask = 1;
+  fx.set.wave_mask[0].min_aa = fx.star.segment[0].wave_aa[60] - 1;
+  fx.set.wave_mask[0].max_aa = fx.star.segment[0].wave_aa[70] + 1;
+  open_pipeline();
+  compare_value();
+  end();
+}
+
+static void test_priors_are_added_to_the_value(void **state)
+{
+  (void)state;
+  begin(3, 1, 0, 40);
+  fx.set.prior_mean[2] = 5300;
+  fx.set.prior_sigma[2] = 40;
+  fx.set.prior_mean[0] = 12;
+  fx.set.prior_sigma[0] = 3;
+  open_pipeline();
+  compare_value();
+  end();
+}
+
+/* --- gradient --- */
+
+/** Central differences at three steps, extrapolated to zero. */
+static double richardson(const double *theta, int j, double step)
+{
+  double d[3];
+  for (int i = 0; i < 3; i++) {
+    double x[MAX_PAR];
+    const double h = step / (1 << i);
+    memcpy(x, theta, sizeof x);
+    x[j] = theta[j] + h;
+    const double up = value(x);
+    x[j] = theta[j] - h;
+    d[i] = (up - value(x)) / (2 * h);
+  }
+  const double a = (4 * d[1] - d[0]) / 3, b = (4 * d[2] - d[1]) / 3;
+  return (16 * b - a) / 15;
+}
+
+/** From above: three-point forward differences, extrapolated. */
+static double forward(const double *theta, int j, double step)
+{
+  double d[4];
+  const double f0 = value(theta);
+  for (int i = 0; i < 4; i++) {
+    double x[MAX_PAR];
+    const double h = step / (1 << i);
+    memcpy(x, theta, sizeof x);
+    x[j] = theta[j] + h;
+    d[i] = (value(x) - f0) / h;
+  }
+  for (int level = 1; level < 4; level++)
+    for (int i = 3; i >= level; i--)
+      d[i] += (d[i] - d[i - 1]) / ((1 << level) - 1);
+  return d[3];
+}
+
+static double worst_gradient;
+
+static void compare_gradient(int at_zero)
+{
+  const int np = fx.lib.n_label + 2;
+  for (int trial = 0; trial < 3; trial++) {
+    double theta[MAX_PAR];
+    mill_eval eval;
+    memcpy(theta, fx.truth, sizeof theta);
+    if (trial > 0)
+      made_theta(&fx.lib, 0.8, 200, 120, &fx.random, theta);
+    if (at_zero)
+      theta[1] = 0;
+    else if (theta[1] < 10)
+      theta[1] += 15;
+    evaluate(MILL_REQ_JACOBIAN, 1, theta, &eval);
+    for (int j = 0; j < np; j++) {
+      const double sigma = 1 / sqrt(eval.hess[j * np + j]);
+      /* F in units of one standard deviation; the kernel has corners where v sin i
+       * is a whole number of grid points: small steps there */
+      const double grid = MILL_C_KM_S * fx.lib.arm[0].ln_step;
+      double step = 0.2 * sigma, found;
+      if (j == 1) {
+        const double to_corner = fabs(theta[1] / grid - round(theta[1] / grid)) * grid;
+        step = fmin(step, at_zero ? 0.2 * grid : 0.5 * to_corner);
+      }
+      found = at_zero && j == 1 ? forward(theta, j, step) : richardson(theta, j, step);
+      /* relative to the noise: F has 1e-9 |F| (and for velocities the float32
+       * position in an interval), divided by the step; the gradient itself carries
+       * that position as 6e-8 of its parts */
+      const double unit = fmax(sqrt(eval.hess[j * np + j]), fabs(eval.grad[j]));
+      const double off = fabs(eval.grad[j] - found) / unit;
+      if (!(off <= worst_gradient))
+        worst_gradient = off;
+      assert_close(eval.grad[j] / unit, found / unit, 2e-5);
+    }
+  }
+}
+
+static void test_gradient_matches_differences(void **state)
+{
+  (void)state;
+  worst_gradient = 0;
+  for (int n_label = 3; n_label <= 4; n_label++)
+    for (int with_matrix = 0; with_matrix < 2; with_matrix++)
+      for (int likelihood = 0; likelihood < 2; likelihood++) {
+        begin(n_label, 1 + likelihood, with_matrix, 30);
+        fx.set.likelihood = likelihood;
+        open_pipeline();
+        compare_gradient(0);
+        end();
+      }
+  printf("largest difference, in units of the gradient or 1/sigma: %.2g\n", worst_gradient);
+}
+
+static void test_gradient_is_one_sided_at_zero_rotation(void **state)
+{
+  (void)state;
+  worst_gradient = 0;
+  begin(4, 2, 1, 30);
+  open_pipeline();
+  compare_gradient(1);
+  end();
+  printf("largest difference, in units of the gradient or 1/sigma: %.2g\n", worst_gradient);
+}
+
+/* --- curvature --- */
+
+static void test_curvature_is_that_of_the_projected_model(void **state)
+{
+  (void)state;
+  for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
+    begin(4, 2, with_matrix, 30);
+    open_pipeline();
+    const int np = fx.lib.n_label + 2, nk = fx.set.n_cont;
+    mill_eval eval;
+    double hess[MAX_PAR * MAX_PAR] = {0};
+    evaluate(MILL_REQ_JACOBIAN, 1, fx.truth, &eval);
+    for (int i = 0; i < fx.star.n_segment; i++) {
+      const made_segment *s = &fx.star.segment[i];
+      static ref_prepared prepared;
+      static double v[MAX_PAR][MADE_MAX_PIX], design[MADE_MAX_PIX * MILL_MAX_CONT];
+      static double a[MADE_MAX_PIX * MILL_MAX_CONT], b[MADE_MAX_PIX * MAX_PAR];
+      double templ[MADE_MAX_PIX], model[MADE_MAX_PIX];
+      made_prepare(&fx.set, s, &prepared);
+      made_template(&fx.lib, s, fx.truth, templ);
+      made_project(&fx.set, s, &prepared, templ, model);
+      for (int j = 0; j < np; j++) {
+        /* V_j = (dt/dtheta_j) (P a), P a = model / t; template by central differences */
+        double x[MAX_PAR], up[MADE_MAX_PIX], down[MADE_MAX_PIX];
+        const double h = 3e-3 / sqrt(eval.hess[j * np + j]);
+        memcpy(x, fx.truth, sizeof x);
+        x[j] += h;
+        made_template(&fx.lib, s, x, up);
+        x[j] -= 2 * h;
+        made_template(&fx.lib, s, x, down);
+        for (int p = 0; p < s->n_pix; p++)
+          v[j][p] = (up[p] - down[p]) / (2 * h) * model[p] / templ[p];
+      }
+      for (int p = 0; p < s->n_pix; p++) {
+        for (int k = 0; k < nk; k++)
+          design[p * nk + k] = a[p * nk + k] =
+              made_continuum(&fx.set, s, k, p) * templ[p] / prepared.sigma[p];
+        for (int j = 0; j < np; j++)
+          b[p * np + j] = v[j][p];
+      }
+      /* what of each V the continuum cannot take up */
+      if (LAPACKE_dgels(LAPACK_ROW_MAJOR, 'N', s->n_pix, nk, np, a, nk, b, np) != 0)
+        fail_msg("least squares failed");
+      for (int j = 0; j < np; j++)
+        for (int p = 0; p < s->n_pix; p++)
+          for (int k = 0; k < nk; k++)
+            v[j][p] -= design[p * nk + k] * b[k * np + j];
+      for (int j = 0; j < np; j++)
+        for (int l = 0; l < np; l++)
+          for (int p = 0; p < s->n_pix; p++)
+            hess[j * np + l] += v[j][p] * v[l][p];
+    }
+    for (int j = 0; j < np; j++)
+      for (int l = 0; l < np; l++) {
+        const double unit = sqrt(hess[j * np + j] * hess[l * np + l]);
+        /* differences of the template: h^2 of a third derivative */
+        assert_close(eval.hess[j * np + l] / unit, hess[j * np + l] / unit, 1e-5);
+        assert_close(eval.hess[j * np + l], eval.hess[l * np + j], 0);
+      }
+    end();
+  }
+}
+
+static void test_float32_agrees_with_float64(void **state)
+{
+  (void)state;
+  begin(4, 2, 1, 60);
+  open_pipeline();
+  const int np = fx.lib.n_label + 2;
+  mill_eval wide, narrow;
+  evaluate(MILL_REQ_JACOBIAN, 1, fx.truth, &wide);
+  close_pipeline();
+  fx.set.precision = MILL_FLOAT32;
+  open_pipeline();
+  evaluate(MILL_REQ_JACOBIAN, 1, fx.truth, &narrow);
+  /* DESIGN: noise in -2 ln L at most 1e-3 near the optimum */
+  assert_close(narrow.f, wide.f, 1e-3);
+  for (int j = 0; j < np; j++) {
+    /* a hundredth of what one sigma changes */
+    assert_close(narrow.grad[j] / sqrt(wide.hess[j * np + j]),
+                 wide.grad[j] / sqrt(wide.hess[j * np + j]), 1e-3);
+    assert_close(narrow.hess[j * np + j] / wide.hess[j * np + j], 1, 1e-5);
+  }
+  end();
+}
+
+int main(void)
+{
+  printf("seed %d\n", SEED);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_value_matches_least_squares),
+      cmocka_unit_test(test_value_without_the_determinant_and_with_chebyshev),
+      cmocka_unit_test(test_priors_are_added_to_the_value),
+      cmocka_unit_test(test_gradient_matches_differences),
+      cmocka_unit_test(test_gradient_is_one_sided_at_zero_rotation),
+      cmocka_unit_test(test_curvature_is_that_of_the_projected_model),
+      cmocka_unit_test(test_float32_agrees_with_float64),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,130 @@
+/* Stars made from the emulator come back, whatever the optimizer. */
+#include "tests/mill_test.h"
+
+#include "tests/fit/made_star.h"
+
+enum { SEED = 977, N_STAR = 40, N_PAR = 6 };
+
+static mill_library lib;
+static mill_fit_settings set;
+static made_star star[N_STAR];
+static double truth[N_STAR][N_PAR];
+static mill_fit_result result[3][N_STAR];
+
+static int setup(void **state)
+{
+  (void)state;
+  memset(&lib, 0, sizeof lib);
+  made_check(test_library_make(4, 3, 5, &lib));
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  (void)state;
+  mill_library_clear(&lib);
+  return 0;
+}
+
+static void make_stars(int n, double sn, int noise, int with_matrix)
+{
+  uint64_t random = SEED + (uint64_t)noise;
+  for (int i = 0; i < n; i++) {
+    made_star_init(&lib, 1, with_matrix ? 0.8 : 0.45, with_matrix, &random, &star[i]);
+    made_theta(&lib, 0.7, 300, 80, &random, truth[i]);
+    truth[i][1] += 40; /* away from zero, where errors are no Gaussians */
+    made_star_fill(&lib, truth[i], sn, noise, &random, &star[i]);
+  }
+}
+
+static void test_noise_free_stars_are_recovered(void **state)
+{
+  (void)state;
+  made_settings(&lib, &set);
+  /* without the determinant, which draws the optimum off the truth */
+  set.likelihood = MILL_LIKE_PROFILE;
+  set.precision = MILL_FLOAT64;
+  make_stars(12, 50, 0, 1);
+  made_fit(&lib, &set, mill_backend_cpu(NULL), 4, 1, 12, star, NULL, result[0], NULL);
+  double worst = 0;
+  for (int i = 0; i < 12; i++) {
+    const mill_fit_result *r = &result[0][i];
+    assert_int_equal(r->status, MILL_STATUS_FITTED);
+    assert_int_equal(r->warn & (MILL_WARN_NOT_CONVERGED | MILL_WARN_BAD_HESSIAN | MILL_WARN_HULL), 0);
+    for (int j = 0; j < N_PAR; j++) {
+      const double off = fabs(made_par(r, j) - truth[i][j]) / made_err(r, j);
+      worst = off > worst ? off : worst;
+      if(getenv("DBG"))printf("%d %d off %.3g err %g jac %d eval %d m2ll %g\n",i,j,off,made_err(r,j),r->n_jac,r->n_eval,r->m2ll);
+      /* the polish ends when the next step promises less than 1e-3 in -2 ln L, which
+       * is 0.03 errors at most */
+      if(!getenv("DBG"))assert_close(off, 0, 0.03);
+    }
+  }
+  printf("largest distance from the truth: %.2g errors\n", worst);
+}
+
+static void test_pulls_of_noisy_stars(void **state)
+{
+  (void)state;
+  made_settings(&lib, &set);
+  make_stars(N_STAR, 30, 1, 1);
+  made_fit(&lib, &set, mill_backend_cpu(NULL), 16, 1, N_STAR, star, NULL, result[0], NULL);
+  for (int j = 0; j < N_PAR; j++) {
+    double sum = 0;
+    for (int i = 0; i < N_STAR; i++) {
+      const mill_fit_result *r = &result[0][i];
+      assert_int_equal(r->status, MILL_STATUS_FITTED);
+      const double pull = (made_par(r, j) - truth[i][j]) / made_err(r, j);
+      assert_close(pull, 0, 5);
+      sum += pull * pull;
+    }
+    const double width = sqrt(sum / N_STAR);
+    printf("parameter %d: pulls of width %.2f\n", j, width);
+    /* 40 stars: 0.11 on the width; three of these, and some for stars at the hull */
+    assert_close(width, 1, 0.4);
+  }
+}
+
+static void test_optimizers_agree(void **state)
+{
+  (void)state;
+  made_settings(&lib, &set);
+  set.precision = MILL_FLOAT64;
+  make_stars(N_STAR, 25, 1, 0);
+  static const int optimizer[3] = {MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD, MILL_OPT_LM};
+  for (int o = 0; o < 3; o++) {
+    set.optimizer = optimizer[o];
+    made_fit(&lib, &set, mill_backend_cpu(NULL), 16, 1, N_STAR, star, NULL, result[o], NULL);
+  }
+  int close = 0;
+  double evaluations[3] = {0, 0, 0};
+  for (int i = 0; i < N_STAR; i++) {
+    double least = INFINITY, most = -INFINITY;
+    for (int o = 0; o < 3; o++) {
+      assert_int_equal(result[o][i].status, MILL_STATUS_FITTED);
+      least = fmin(least, result[o][i].m2ll);
+      most = fmax(most, result[o][i].m2ll);
+      evaluations[o] += (double)result[o][i].n_eval / N_STAR;
+    }
+    assert_close(most, least, 0.1);
+    close += most - least <= 0.01;
+    /* and it is no worse than the truth */
+    made_answer answer;
+    made_evaluate(&lib, &set, &star[i], truth[i], &answer);
+    assert_true(most <= answer.f + made_penalty(&lib, &set, &star[i], truth[i]) + 1e-3);
+  }
+  printf("%d of %d within 0.01; evaluations %.0f, %.0f, %.0f\n", close, N_STAR, evaluations[0],
+         evaluations[1], evaluations[2]);
+  assert_true(close >= N_STAR * 9 / 10);
+}
+
+int main(void)
+{
+  printf("seed %d\n", SEED);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_noise_free_stars_are_recovered),
+      cmocka_unit_test(test_pulls_of_noisy_stars),
+      cmocka_unit_test(test_optimizers_agree),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
