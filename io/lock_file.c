@@ -1,7 +1,9 @@
 #include "io/lock_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,13 +57,31 @@ static int parse(const char *text, holder *who)
                 &who->restart) == 4;
 }
 
+/* A killed process whose parent has not asked for its end yet has a number still, but does
+   nothing any more: a restart at once after a kill meets such ones. */
+static int is_zombie(long pid)
+{
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+  FILE *file = fopen(path, "r");
+  if (!file)
+    return 0;
+  const size_t n = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  text[n] = '\0';
+  /* "pid (name) state ...", and the name may hold anything */
+  const char *state = strrchr(text, ')');
+  return state && state[1] == ' ' && (state[2] == 'Z' || state[2] == 'X');
+}
+
 /* Surely dead?  A process of another host may be alive although we see nothing of it. */
 static int is_stale(const holder *who, const holder *me)
 {
   if (strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart)
     return 1;
-  return strcmp(who->host, me->host) == 0 && who->pid > 0 && kill((pid_t)who->pid, 0) != 0 &&
-         errno == ESRCH;
+  if (strcmp(who->host, me->host) != 0 || who->pid <= 0)
+    return 0;
+  return (kill((pid_t)who->pid, 0) != 0 && errno == ESRCH) || is_zombie(who->pid);
 }
 
 static int write_all(int fd, const char *text)
@@ -173,4 +193,24 @@ void mill_lock_release(mill_lock *lock)
       status.st_ino == lock->inode)
     unlink(lock->path);
   lock->path[0] = '\0';
+}
+
+void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
+{
+  char folder[MILL_MAX_PATH], name[MILL_MAX_PATH], victim[2 * MILL_MAX_PATH];
+  if (!lock->path[0])
+    return;
+  snprintf(folder, sizeof folder, "%s", output);
+  snprintf(name, sizeof name, "%s", output);
+  const char *in = dirname(folder), *base = basename(name);
+  const size_t n = strlen(base);
+  DIR *dir = opendir(in);
+  struct dirent *entry;
+  while (dir && (entry = readdir(dir)) != NULL)
+    if (strncmp(entry->d_name, base, n) == 0 && strncmp(entry->d_name + n, ".tmp-", 5) == 0) {
+      snprintf(victim, sizeof victim, "%s/%s", in, entry->d_name);
+      unlink(victim);
+    }
+  if (dir)
+    closedir(dir);
 }

@@ -26,6 +26,10 @@ int mill_lock_take(const char *output, mill_lock *lock);
 /** Remove the lock file if it is still ours; a lock not held is fine. */
 void mill_lock_release(mill_lock *lock);
 
+/** Remove the half-made files OUTPUT.tmp-* that killed jobs left.  Only with the
+ *  lock of the output: nobody else makes such files then. */
+void mill_lock_remove_leftovers(const mill_lock *lock, const char *output);
+
 /** Name of this job for temporary files: SLURM_JOB_ID, else the process id. */
 void mill_lock_job(char *out, size_t size);
 

@@ -317,6 +317,8 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
     err = mill_lock_take(path, &models->lock);
     if (err == MILL_OK && !overwrite)
       err = inspect(path, info, &found);
+    if (err == MILL_OK)
+      mill_lock_remove_leftovers(&models->lock, path);
     if (err == MILL_OK && !found)
       err = create(temporary, info);
   }

@@ -1,8 +1,6 @@
 #include "io/result_file.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <libgen.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -552,25 +550,6 @@ done:
   return err;
 }
 
-/* Half-made files of killed runs: whoever holds the lock is the only one to make them. */
-static void remove_leftovers(const char *path)
-{
-  char folder[MILL_MAX_PATH], name[MILL_MAX_PATH], victim[2 * MILL_MAX_PATH];
-  snprintf(folder, sizeof folder, "%s", path);
-  snprintf(name, sizeof name, "%s", path);
-  const char *in = dirname(folder), *base = basename(name);
-  const size_t n = strlen(base);
-  DIR *dir = opendir(in);
-  struct dirent *entry;
-  while (dir && (entry = readdir(dir)) != NULL)
-    if (strncmp(entry->d_name, base, n) == 0 && strncmp(entry->d_name + n, ".tmp-", 5) == 0) {
-      snprintf(victim, sizeof victim, "%s/%s", in, entry->d_name);
-      unlink(victim);
-    }
-  if (dir)
-    closedir(dir);
-}
-
 /* Rank 0: see what is there and take the lock, unless nothing is to be done. */
 static int claim(mill_result_file *file, const mill_run_info *info, int overwrite, int retry_failed,
                  int *found)
@@ -596,7 +575,7 @@ static int claim(mill_result_file *file, const mill_run_info *info, int overwrit
   if (*found == MILL_FOUND_FINISHED)
     mill_lock_release(&file->lock);
   else
-    remove_leftovers(file->path);
+    mill_lock_remove_leftovers(&file->lock, file->path);
 done:
   return err;
 }

@@ -342,6 +342,8 @@ int mill_result_layout_catalog(hid_t file, const char *path, const mill_run_info
   }
   char *to = packed;
   for (int i = 0; i < info->file_end - info->file_start; i++) {
+    if (info->index[i].n_exposure == 0) /* an unreadable file has no list either */
+      continue;
     memcpy(to, info->index[i].exposure_row, sizeof(int64_t) * (size_t)info->index[i].n_exposure);
     to += sizeof(int64_t) * (size_t)info->index[i].n_exposure;
   }
@@ -350,6 +352,8 @@ int mill_result_layout_catalog(hid_t file, const char *path, const mill_run_info
   failed = failed == MILL_OK ? err : failed;
   to = packed;
   for (int i = 0; i < info->file_end - info->file_start; i++) {
+    if (info->index[i].n_exposure == 0)
+      continue;
     memcpy(to, info->index[i].exposure_id, sizeof(int32_t) * (size_t)info->index[i].n_exposure);
     to += sizeof(int32_t) * (size_t)info->index[i].n_exposure;
   }

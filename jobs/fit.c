@@ -211,8 +211,9 @@ static int find_backend(fit_job *job)
     job->backend = mill_backend_cuda(&err);
     goto done;
 #else
-    MILL_FAIL(MILL_ERR_CONFIG, "backend cuda: this program was built without CUDA; use cpu or auto, "
-                               "or build it where nvcc is found");
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "backend cuda: this program was built without CUDA; use cpu or auto, "
+              "or build it where nvcc is found");
 #endif
   }
   /* auto too: from how many stars on a GPU is faster has not been measured yet */
@@ -713,6 +714,10 @@ static int run(fit_job *job, int *exit_status)
                            "no row of the inputs");
   MILL_TRY(open_result(job, &outcome));
   mill_inputs_drop_index(&job->inputs);
+  if (outcome == MILL_OPEN_FINISHED && job->mpi.rank == 0 && job->options.models &&
+      access(job->options.models, F_OK) != 0)
+    mill_log_warning("%s is not written: %s was finished without models; --overwrite fits anew",
+                     job->options.models, job->options.output);
   if (outcome != MILL_OPEN_FINISHED) {
     if (job->options.models)
       err = mill_mpi_agree(&job->mpi, open_models(job));
@@ -728,8 +733,13 @@ static int run(fit_job *job, int *exit_status)
   job->result = NULL;
   if (err == MILL_OK)
     err = close_err;
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_TRY(mill_mpi_stop_settle(&job->mpi));
+  err = mill_mpi_agree(&job->mpi, err);
+  /* after a failure too: MPI must not end with a message under way */
+  if (err != MILL_ERR_MPI) {
+    const int settled = mill_mpi_stop_settle(&job->mpi);
+    err = err == MILL_OK ? settled : err;
+  }
+  MILL_TRY(err);
   MILL_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
   if (job->mpi.rank == 0 && !job->options.quiet)
     print_summary(job, &summary, outcome, n_put, MPI_Wtime() - start_s);

@@ -54,7 +54,10 @@ MILL_HD static inline void mill_simplex_begin(const mill_model *m, mill_slot *sl
   mill_nm_options options = mill_nm_options_plain();
   options.f_tol = MILL_SIMPLEX_TOLERANCE;
   options.x_tol = MILL_SIMPLEX_TOLERANCE;
+  const int left = m->set.max_eval - slot->result.n_eval;
   options.max_eval = stage == MILL_STAGE_SIMPLEX_SHORT ? m->set.n_simplex_round : m->set.max_eval;
+  if (options.max_eval > left)
+    options.max_eval = left < 1 ? 1 : left;
   if (stage == MILL_STAGE_SIMPLEX) {
     options.n_restart = 2;
     options.check_degenerate = 1;
@@ -82,6 +85,8 @@ MILL_HD static inline void mill_start_begin(const mill_model *m, mill_slot *slot
 MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
 {
   slot->result.status = status;
+  if (status != MILL_STATUS_FITTED)
+    slot->result.warn |= MILL_WARN_BAD_SPECTRUM;
   slot->stage = MILL_STAGE_DONE;
   slot->request = MILL_REQ_NONE;
 }
@@ -120,7 +125,6 @@ MILL_HD static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
   if (n_dropped > 0)
     r->info |= MILL_INFO_ARM_DROPPED;
   if (n_good == 0) {
-    r->warn |= MILL_WARN_BAD_SPECTRUM;
     mill_fit_end(slot, MILL_STATUS_NO_ARM);
     return 0;
   }

@@ -18,7 +18,7 @@
 MILL_HD static inline float mill_exp_parts(float x, float *two_k)
 {
   const float lo = -87.0f, hi = 88.0f;
-  x = x < lo ? lo : (x > hi ? hi : x);
+  x = x > lo ? (x < hi ? x : hi) : lo; /* NaN too: the bits below must be defined */
   /* round to nearest by the shifter trick, valid in round-to-nearest mode */
   const float shift = 12582912.0f;
   const float kf = (x * 1.44269504088896341f + shift) - shift;
@@ -30,10 +30,10 @@ MILL_HD static inline float mill_exp_parts(float x, float *two_k)
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   union {
-    int32_t i;
+    uint32_t u;
     float f;
   } v;
-  v.i = ((int32_t)kf + 127) << 23;
+  v.u = (uint32_t)((int32_t)kf + 127) << 23;
   *two_k = v.f;
   return p * r * r + r;
 }
@@ -44,7 +44,7 @@ MILL_HD static inline float mill_expm1f(float x)
 {
   float two_k;
   const float p = mill_exp_parts(x, &two_k);
-  return p * two_k + (two_k - 1.0f);
+  return x == x ? p * two_k + (two_k - 1.0f) : x;
 }
 
 /** The constant of a template and the logarithm of its unit: mill_work.mean. */

@@ -37,7 +37,7 @@ typedef struct mill_fit_settings {
   double second_start_sn;     /**< below this S/N the fit also runs from the second guess */
   int n_simplex_round;        /**< rounds of the short simplex of `hybrid` */
   double min_sn;              /**< largest S/N of the arms below it: LOW_SN, no fit; -inf: none */
-  int max_eval;               /**< of one star; beyond it the fit counts as not converged */
+  int max_eval;               /**< of one star; a simplex beyond it goes to the polish as it is */
   int edge_pix;               /**< pixels dropped at each end when a resolution matrix is used */
   double sigma_floor;         /**< sigma of good pixels is at least this times its median */
   double bad_sigma_factor;    /**< sigma of bad pixels in units of |median flux| */

@@ -1181,6 +1181,12 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
       MILL_FAIL(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s", config->arm[i], names);
     }
+  for (int i = 0; i < lib->n_arm; i++)
+    if (config->fit.resolution == MILL_RES_MATRIX && lib->arm[i].template_sigma_aa < 0.0)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "resolution_matrix: true, but the library's arm %s is at the instrument's own "
+                "resolution already; give auto or another library",
+                lib->arm[i].name);
   for (int i = 0; i < config->n_fixed; i++) {
     const mill_named_value *item = &config->fixed[i];
     MILL_TRY(find_parameter(lib, "fix_param", item->name, &i_par));

@@ -49,7 +49,7 @@ void mill_guess_table_clear(mill_guess_table *table)
   memset(table, 0, sizeof *table);
 }
 
-/** Rotate flux [n] into out; zero beyond the grid as in the fit. */
+/** Rotate flux [n] into out; zero beyond the grid, where no bin of the data lies. */
 static void rotate(int n, double ln_step, double vsini_km_s, const double *flux, float *out)
 {
   const double r_pix = vsini_km_s / (MILL_C_KM_S * ln_step);

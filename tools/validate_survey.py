@@ -31,7 +31,7 @@ from astropy.io import fits as pyfits
 
 PARAMETERS = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE")  # those with a criterion
 UNITS = {"VRAD": "km/s", "VSINI": "km/s", "TEFF": "K"}
-SN_BINS = ((5, 10), (10, 20), (20, 40), (40, 100))  # upper ends count to the last bin only
+SN_BINS = ((5, 10), (10, 20), (20, 40), (40, 100))  # only the last includes its upper end
 VSINI_BINS = ((0, 8), (8, 15), (15, 30), (30, 60), (60, 101))
 SOLUTION = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
 
@@ -298,7 +298,7 @@ def criteria(survey):
             for low, high in SN_BINS:
                 delta = survey.delta(name, survey.bin(low, high))
                 _, _, ratio, below, above = ratio_interval(delta, scatter)
-                found.append((f"{key} scatter of {name} at S/N {low}–{high} is rvspecfit's or less",
+                found.append((f"{key} scatter of {name} at S/N {low}–{high} at most rvspecfit's",
                               f"{ratio:.3f} [{below:.3f}, {above:.3f}]", below <= 1.0))
     return found
 

@@ -163,7 +163,10 @@ static __global__ void __launch_bounds__(STAR_THREADS) star_start(device_view v)
   for (int i = 0; i < slot->n_segment; i++)
     mill_block_prepare(&b, v.m, &slot->segment[i]);
   mill_block_guess(&b, v.m, slot, &v.work[blockIdx.x]);
-  MILL_SERIAL(&b) { mill_fit_begin(v.m, slot); }
+  MILL_SERIAL(&b)
+  {
+    mill_fit_begin(v.m, slot);
+  }
 }
 
 /** Clear the answer, write the emulator's input rows and enter them into the lists
@@ -239,9 +242,8 @@ static __global__ void __launch_bounds__(TILE_THREADS)
     }
     for (int e = thread; e < TILE * K_BLOCK; e += TILE_THREADS) {
       const int c = e % TILE, k = e / TILE;
-      w[k][c] = k0 + k < n_in
-                    ? weight[(size_t)(k0 + k) * (size_t)n_out_pad + (size_t)(column + c)]
-                    : (real)0;
+      w[k][c] = k0 + k < n_in ? weight[(size_t)(k0 + k) * (size_t)n_out_pad + (size_t)(column + c)]
+                              : (real)0;
     }
     __syncthreads();
     real acc[PER_THREAD][PER_THREAD];
@@ -250,7 +252,7 @@ static __global__ void __launch_bounds__(TILE_THREADS)
 #pragma unroll
       for (int j = 0; j < PER_THREAD; j++)
         acc[i][j] = (real)0;
-    /* inputs past the last one are zeros, which leave a sum as it is */
+        /* inputs past the last one are zeros, which leave a sum as it is */
 #pragma unroll 8
     for (int k = 0; k < K_BLOCK; k++)
 #pragma unroll
@@ -386,8 +388,7 @@ static int cuda_upload(mill_device *d, void *to, const void *from, size_t bytes)
       MILL_TRY(finish(d));
     const size_t room = STAGING_BYTES - d->staged, n = bytes < room ? bytes : room;
     memcpy(d->staging + d->staged, source, n);
-    TRY_CUDA(
-        cudaMemcpyAsync(dest, d->staging + d->staged, n, cudaMemcpyHostToDevice, d->stream));
+    TRY_CUDA(cudaMemcpyAsync(dest, d->staging + d->staged, n, cudaMemcpyHostToDevice, d->stream));
     d->staged += padded(n);
     dest += n;
     source += n;

@@ -14,8 +14,8 @@ class Stop(EndToEnd):
         with open(tmp("stop.yaml"), "w") as f:
             f.write("write_interval: 0.1\n")
         args = ["--library", library(), "--output", self.path, "--config", tmp("stop.yaml"),
-                "--optimizer", "nelder-mead", "--threads", 1, "--slots", 2,
-                cut("many.fits", range(24))]
+                "--optimizer", "nelder-mead", "--threads", 1, "--slots", 1,
+                cut("many.fits", range(12))]
         process = subprocess.Popen(command("fit", *args, ranks=ranks), env=ENVIRONMENT,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         limit = time.time() + 100

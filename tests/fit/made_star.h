@@ -39,7 +39,7 @@ typedef struct made_star {
 
 /** What the second likelihood says. */
 typedef struct made_answer {
-  double f;    /**< without penalties */
+  double f; /**< without penalties */
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
   double model[MADE_MAX_SEG][MADE_MAX_PIX]; /**< flux */
   int n_good[MILL_MAX_ARM];
@@ -89,8 +89,7 @@ static inline void made_resolution_rows(const mill_library *lib, made_segment *s
         g[k * nd + l] =
             exp(-0.5 * (k - l) * (k - l) / (sigma * sigma)) / (sigma * sqrt(2 * acos(-1.0)));
     }
-    if (sigma > 0 &&
-        LAPACKE_dgesv(LAPACK_ROW_MAJOR, nd, 1, g, nd, pivot, s->row[i], 1) != 0)
+    if (sigma > 0 && LAPACKE_dgesv(LAPACK_ROW_MAJOR, nd, 1, g, nd, pivot, s->row[i], 1) != 0)
       fail_msg("singular");
     sum[i] = 0;
     for (int k = 0; k < nd; k++) {
@@ -170,17 +169,18 @@ static inline void made_template(const mill_library *lib, const made_segment *s,
 }
 
 /** Segments of n_exposure exposures of every arm, without flux.  Wavelengths are
- *  random, about step_aa apart; with_matrix: a resolution matrix of 11 diagonals. */
-static inline void made_star_init(const mill_library *lib, int n_exposure, double step_aa,
-                                  int with_matrix, uint64_t *random, made_star *star)
+ *  random, about step_aa apart, and begin and end margin grid points off the ends of
+ *  the templates; with_matrix: a resolution matrix of 11 diagonals. */
+static inline void made_star_cut(const mill_library *lib, int n_exposure, double step_aa,
+                                 int with_matrix, int margin, uint64_t *random, made_star *star)
 {
   memset(star, 0, sizeof *star);
   for (int a = 0; a < lib->n_arm; a++)
     for (int e = 0; e < n_exposure; e++) {
       made_segment *s = &star->segment[star->n_segment];
       const mill_arm *arm = &lib->arm[a];
-      const double last = arm->wave_aa[arm->n_pix - 70];
-      double at = arm->wave_aa[70] + 0.3 * e;
+      const double last = arm->wave_aa[arm->n_pix - margin];
+      double at = arm->wave_aa[margin] + 0.3 * e;
       s->arm = a;
       s->exposure = e;
       while (at < last && s->n_pix < MADE_MAX_PIX) {
@@ -201,6 +201,13 @@ static inline void made_star_init(const mill_library *lib, int n_exposure, doubl
       }
       star->n_segment++;
     }
+}
+
+/** The same, with room for any velocity within 1000 km/s. */
+static inline void made_star_init(const mill_library *lib, int n_exposure, double step_aa,
+                                  int with_matrix, uint64_t *random, made_star *star)
+{
+  made_star_cut(lib, n_exposure, step_aa, with_matrix, 70, random, star);
 }
 
 /** Flux of the template at theta times a smooth continuum, with noise of S/N sn per
@@ -299,8 +306,8 @@ static inline void made_prepare(const mill_fit_settings *set, const made_segment
   unsigned char masked[MADE_MAX_PIX] = {0};
   for (int p = 0; p < s->n_pix; p++)
     for (int r = 0; r < set->n_wave_mask; r++)
-      masked[p] |= s->wave_aa[p] > set->wave_mask[r].min_aa &&
-                   s->wave_aa[p] < set->wave_mask[r].max_aa;
+      masked[p] |=
+          s->wave_aa[p] > set->wave_mask[r].min_aa && s->wave_aa[p] < set->wave_mask[r].max_aa;
   const ref_raw raw = {.n = s->n_pix,
                        .flux = s->flux,
                        .ivar = s->ivar,
@@ -383,14 +390,13 @@ static inline void made_theta(const mill_library *lib, double fraction, double v
   theta[0] = vel * test_library_random(random);
   theta[1] = 0.5 * vsini * (1 + test_library_random(random));
   for (int l = 0; l < lib->n_label; l++)
-    theta[2 + l] =
-        mill_label_unmap(&lib->label[l], 1.6 * fraction * test_library_random(random));
+    theta[2 + l] = mill_label_unmap(&lib->label[l], 1.6 * fraction * test_library_random(random));
 }
 
 /** Stars on their way through mill_pipeline_run: source and sink. */
 typedef struct made_run {
-  mill_star *star;     /**< [n] */
-  const int *order;    /**< [n] in which they go in; NULL: as they are */
+  mill_star *star;  /**< [n] */
+  const int *order; /**< [n] in which they go in; NULL: as they are */
   int n, next, n_out;
   mill_fit_result *result; /**< [n], by row */
   float *model;            /**< [n][MADE_MAX_SEG][MADE_MAX_PIX] or NULL */
@@ -406,8 +412,7 @@ static inline int made_source(void *context, mill_star *star)
   return 1;
 }
 
-static inline int made_sink(void *context, const mill_fit_result *result,
-                            const float *const *model)
+static inline int made_sink(void *context, const mill_fit_result *result, const float *const *model)
 {
   made_run *run = context;
   run->result[result->row] = *result;

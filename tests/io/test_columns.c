@@ -214,14 +214,6 @@ static void check_documented(const mill_columns *columns, const char *name)
   text[n] = '\0';
   snprintf(begin, sizeof begin, "<!-- %s begin -->\n", name);
   snprintf(end, sizeof end, "<!-- %s end -->", name);
-  if (!strstr(text, begin)) {
-    /* the sections are written in a file of their own */
-    doc = fopen(MILL_SOURCE_DIR "/docs/formats-result.md", "r");
-    n = doc ? fread(text, 1, sizeof text - 1, doc) : 0;
-    if (doc)
-      fclose(doc);
-    text[n] = '\0';
-  }
   FILE *out = open_memstream(&table, &n_table);
   assert_non_null(out);
   assert_int_equal(mill_columns_print_markdown(columns, out), MILL_OK);

@@ -111,10 +111,11 @@ static void ref_prepare(const ref_raw *raw, ref_prepared *out)
     else if (right >= n || left == right)
       out->flux[i] = (double)raw->flux[left];
     else
-      out->flux[i] = ((double)raw->flux[left] * (right - i) + (double)raw->flux[right] * (i - left)) /
-                     (right - left);
-    if (!isfinite((float)(out->flux[i] / out->sigma[i])) ||
-        !isfinite((float)(1 / out->sigma[i])) || (float)(1 / out->sigma[i]) <= 0)
+      out->flux[i] =
+          ((double)raw->flux[left] * (right - i) + (double)raw->flux[right] * (i - left)) /
+          (right - left);
+    if (!isfinite((float)(out->flux[i] / out->sigma[i])) || !isfinite((float)(1 / out->sigma[i])) ||
+        (float)(1 / out->sigma[i]) <= 0)
       out->used = 0;
   }
   if (!out->used)

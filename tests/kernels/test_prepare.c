@@ -173,14 +173,30 @@ static void test_random_defects(void **state)
       if (0.5 * (1 + test_library_random(&random)) > rate)
         continue;
       switch ((int)(4 * (1 + test_library_random(&random)))) {
-      case 0: b.mask[i] = 1 << (trial % 31); break;
-      case 1: b.flux[i] = NAN; break;
-      case 2: b.ivar[i] = NAN; break;
-      case 3: b.ivar[i] = 0; break;
-      case 4: b.flux[i] = trial % 2 ? INFINITY : -INFINITY; break;
-      case 5: b.ivar[i] = -1; break;
-      case 6: b.masked[i] = 1; break;
-      default: b.ivar[i] = 1e4f; break; /* below the floor of sigma */
+      case 0:
+        b.mask[i] = 1 << (trial % 31);
+        break;
+      case 1:
+        b.flux[i] = NAN;
+        break;
+      case 2:
+        b.ivar[i] = NAN;
+        break;
+      case 3:
+        b.ivar[i] = 0;
+        break;
+      case 4:
+        b.flux[i] = trial % 2 ? INFINITY : -INFINITY;
+        break;
+      case 5:
+        b.ivar[i] = -1;
+        break;
+      case 6:
+        b.masked[i] = 1;
+        break;
+      default:
+        b.ivar[i] = 1e4f;
+        break; /* below the floor of sigma */
       }
     }
     /* an infinite inverse variance at an interpolated pixel, and a wild masked flux */

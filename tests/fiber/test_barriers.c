@@ -1,0 +1,206 @@
+/* Every barrier matters: the blocks compiled once more with barriers that can be
+ * left out one at a time, and the whole fit run without each.
+ *
+ * With all of them, the order in which fibers run between barriers decides
+ * nothing.  Without one, some order must give another result (or the fibers lose
+ * step, or never end).  The loss of a barrier listed below shows in no order, for
+ * the reason given there. */
+#include "tests/mill_test.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kernels/block.h"
+
+static void marked_barrier(mill_block *b, const char *function, int line);
+#undef MILL_BARRIER
+#define MILL_BARRIER(b) marked_barrier((b), __func__, __LINE__)
+#define MILL_ISA        dropped
+#define MILL_ISA_NAME   "dropped"
+extern const struct mill_backend mill_backend_cpu_dropped;
+#include "kernels/cpu/cpu_backend.c"
+
+#include "tests/fiber/fiber_backend.h"
+
+enum { MAX_SITE = 200, N_SEED = 4, N_FIBER = 5 };
+
+typedef struct site {
+  char function[64];
+  int line;
+  int ordinal; /**< of the barrier in its function, from 1 */
+  int detected;
+} site;
+
+static site site_list[MAX_SITE];
+static int n_site;
+static const site *lost[2]; /**< barriers left out; NULL: none */
+
+/** A place in the code is known by its function, without the suffix of the
+ *  precision, and its line. */
+static void bare_name(const char *function, char *out)
+{
+  snprintf(out, sizeof site_list[0].function, "%s", function);
+  const size_t n = strlen(out);
+  if (n > 4 && (!strcmp(out + n - 4, "_f32") || !strcmp(out + n - 4, "_f64")))
+    out[n - 4] = '\0';
+}
+
+static void marked_barrier(mill_block *b, const char *function, int line)
+{
+  char name[sizeof site_list[0].function];
+  int known = lost[0] != NULL;
+  bare_name(function, name);
+  for (int i = 0; i < 2; i++)
+    if (lost[i] && line == lost[i]->line && !strcmp(name, lost[i]->function))
+      return;
+  for (int i = 0; i < n_site && !known; i++)
+    known = site_list[i].line == line && !strcmp(site_list[i].function, name);
+  if (!known && n_site < MAX_SITE) {
+    snprintf(site_list[n_site].function, sizeof name, "%s", name);
+    site_list[n_site++].line = line;
+  }
+  mill_fiber_barrier(b);
+}
+
+/** Barriers whose loss no order of the fibers shows, and why.  They cost little, and
+ *  stay because loops are changed more often than barriers are thought about. */
+typedef struct harmless {
+  const char *function;
+  int first, last; /**< ordinals */
+  const char *why;
+} harmless;
+
+static const char own[] = "threads read back only the elements that they wrote";
+static const char serial[] = "the serial thread alone reads what it wrote";
+static const char next[] = "another barrier stands before the first reader";
+
+static const harmless allowed[] = {
+    {"body_start", 1, 1, serial},
+    {"mill_block_arm", 1, 2, serial},
+    {"mill_block_final", 1, 1, next}, /* in the sums of mill_block_project */
+    {"mill_block_final", 2, 2, serial},
+    {"mill_block_flux", 1, 1, own},
+    {"mill_block_flux", 2, 2, next}, /* mill_block_rotation_kernel */
+    {"mill_block_guess", 1, 1, own},
+    {"mill_block_guess", 4, 4, serial},
+    {"mill_block_jacobian", 1, 1, serial},
+    {"mill_block_jacobian", 2, 2, next}, /* mill_block_locate of the next segment */
+    {"mill_block_locate", 1, 1, own},
+    {"mill_block_prepare", 1, 12, own},   /* a median counts its thread's own pixels */
+    {"mill_block_prepare", 13, 13, next}, /* mill_block_guess, barrier 1: see pairs */
+    {"mill_block_prepare_resolution", 1, 4, own},
+    {"mill_block_project", 2, 2, next}, /* in the sums of whoever comes next */
+    {"mill_block_resolve", 2, 2, own},  /* mill_block_project takes the same chunks */
+    {"mill_block_spline", 4, 4, next},  /* mill_block_locate: see pairs */
+    {NULL, 0, 0, NULL},
+};
+
+/** Two barriers that stand in for each other: losing both must show. */
+static const struct {
+  const char *function[2];
+  int ordinal[2];
+} pairs[] = {
+    {{"mill_block_prepare", "mill_block_guess"}, {13, 1}},
+    {{"mill_block_spline", "mill_block_locate"}, {4, 1}},
+};
+
+static int by_place(const void *a, const void *b)
+{
+  const site *x = a, *y = b;
+  const int order = strcmp(x->function, y->function);
+  return order ? order : x->line - y->line;
+}
+
+/** In a child, for a lost barrier may end in an abort or in no end at all. */
+static int differs_without(const site *s, const site *t, const work_output *expected,
+                           work_input *in)
+{
+  fflush(stdout);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    static work_output found;
+    if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
+      _exit(3);
+    signal(SIGABRT, SIG_DFL);
+    signal(SIGSEGV, SIG_DFL);
+    alarm(20);
+    lost[0] = s;
+    lost[1] = t;
+    for (unsigned seed = 1; seed <= N_SEED; seed++) {
+      mill_fiber_configure(N_FIBER, seed * 104729);
+      work_run(&mill_backend_cpu_dropped, in, MILL_FLOAT32, &found);
+      if (memcmp(&found, expected, sizeof found) != 0)
+        _exit(1);
+    }
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void test_every_lost_barrier_shows(void **state)
+{
+  (void)state;
+  static work_input in;
+  static work_output expected, again;
+  work_make(&in);
+  mill_fiber_configure(N_FIBER, 1);
+  work_run(&mill_backend_cpu_dropped, &in, MILL_FLOAT32, &expected);
+  /* with all barriers: the ordinary fiber build, bit for bit, whatever the order */
+  mill_fiber_configure(N_FIBER, 4241);
+  work_run(&mill_backend_cpu_fiber, &in, MILL_FLOAT32, &again);
+  assert_memory_equal(&expected, &again, sizeof expected);
+
+  assert_true(n_site > 40 && n_site < MAX_SITE);
+  qsort(site_list, (size_t)n_site, sizeof *site_list, by_place);
+  int n_detected = 0, n_wrong = 0;
+  for (int i = 0; i < n_site; i++) {
+    site *s = &site_list[i];
+    s->ordinal = i > 0 && !strcmp(s->function, s[-1].function) ? s[-1].ordinal + 1 : 1;
+    s->detected = differs_without(s, NULL, &expected, &in);
+    n_detected += s->detected;
+    const harmless *h = allowed;
+    while (h->function &&
+           (strcmp(h->function, s->function) || s->ordinal < h->first || s->ordinal > h->last))
+      h++;
+    if (!s->detected && !h->function) {
+      printf("%s, barrier %d (line %d): its loss does not show\n", s->function, s->ordinal,
+             s->line);
+      n_wrong++;
+    }
+    if (s->detected && h->function) {
+      printf("%s, barrier %d (line %d): it matters, but is listed as harmless: %s\n", s->function,
+             s->ordinal, s->line, h->why);
+      n_wrong++;
+    }
+  }
+  printf("%d of %d barriers matter\n", n_detected, n_site);
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    const site *both[2] = {NULL, NULL};
+    for (int k = 0; k < 2; k++)
+      for (int j = 0; j < n_site; j++)
+        if (!strcmp(site_list[j].function, pairs[i].function[k]) &&
+            site_list[j].ordinal == pairs[i].ordinal[k])
+          both[k] = &site_list[j];
+    assert_true(both[0] && both[1]);
+    if (!differs_without(both[0], both[1], &expected, &in)) {
+      printf("%s and %s: the loss of both does not show\n", both[0]->function, both[1]->function);
+      n_wrong++;
+    }
+  }
+  mill_library_clear(&in.lib);
+  assert_int_equal(n_wrong, 0);
+}
+
+int main(void)
+{
+  printf("seed %d\n", WORK_SEED);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_lost_barrier_shows),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,564 @@
+/* The fit from spectra to rows: what it must do with settings, limits, bad
+ * spectra, slots and threads. */
+#include "tests/mill_test.h"
+
+#include "tests/fit/made_star.h"
+
+enum { SEED = 31337, MAX_STAR = 30, N_PAR = 6 };
+
+static mill_library lib;
+static mill_fit_settings set;
+static made_star star[MAX_STAR];
+static double truth[MAX_STAR][N_PAR];
+static mill_fit_result result[4][MAX_STAR];
+
+static int setup(void **state)
+{
+  (void)state;
+  memset(&lib, 0, sizeof lib);
+  made_check(test_library_make(4, 3, 5, &lib));
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  (void)state;
+  mill_library_clear(&lib);
+  return 0;
+}
+
+/** n stars with resolution matrix on even ones, and settings by default. */
+static void make_stars(int n, double sn, double vsini)
+{
+  uint64_t random = SEED;
+  made_settings(&lib, &set);
+  for (int i = 0; i < n; i++) {
+    made_star_init(&lib, 1 + i % 2, i % 2 ? 0.45 : 0.8, i % 2 == 0, &random, &star[i]);
+    made_theta(&lib, 0.6, 300, vsini, &random, truth[i]);
+    made_star_fill(&lib, truth[i], sn, 1, &random, &star[i]);
+  }
+}
+
+static void fit(int n, mill_fit_result *out)
+{
+  made_fit(&lib, &set, mill_backend_cpu(NULL), 8, 1, n, star, NULL, out, NULL);
+}
+
+static double covar(const mill_fit_result *r, int i, int j)
+{
+  return i > j ? covar(r, j, i) : r->covar[i * N_PAR - i * (i - 1) / 2 + (j - i)];
+}
+
+/* --- determinism --- */
+
+static void test_results_do_not_depend_on_slots_threads_or_order(void **state)
+{
+  (void)state;
+  make_stars(MAX_STAR, 12, 100);
+  /* some that end early or take long */
+  for (int i = 0; i < star[3].n_segment; i++)
+    memset(star[3].segment[i].ivar, 0, sizeof star[3].segment[i].ivar);
+  uint64_t random = SEED;
+  made_star_fill(&lib, truth[7], 0.5, 1, &random, &star[7]);
+  int backwards[MAX_STAR], mixed[MAX_STAR];
+  for (int i = 0; i < MAX_STAR; i++) {
+    backwards[i] = MAX_STAR - 1 - i;
+    mixed[i] = i * 7 % MAX_STAR;
+  }
+  const mill_backend *backend = mill_backend_cpu(NULL);
+  made_fit(&lib, &set, backend, 1, 1, MAX_STAR, star, NULL, result[0], NULL);
+  made_fit(&lib, &set, backend, 7, 2, MAX_STAR, star, backwards, result[1], NULL);
+  made_fit(&lib, &set, backend, 64, 1, MAX_STAR, star, mixed, result[2], NULL);
+  made_fit(&lib, &set, backend, 64, 2, MAX_STAR, star, NULL, result[3], NULL);
+  for (int k = 1; k < 4; k++)
+    for (int i = 0; i < MAX_STAR; i++)
+      if (memcmp(&result[0][i], &result[k][i], sizeof result[0][i]) != 0)
+        fail_msg("run %d: star %d differs: -2 ln L %.17g and %.17g", k, i, result[0][i].m2ll,
+                 result[k][i].m2ll);
+}
+
+/* --- settings --- */
+
+static void test_fixed_parameters_stay(void **state)
+{
+  (void)state;
+  make_stars(4, 30, 60);
+  set.fixed[0] = 1;
+  set.fixed_value[0] = 12.5;
+  set.fixed[3] = 1;
+  set.fixed_value[3] = 3.3;
+  for (int o = 0; o < 3; o++) {
+    set.optimizer = o;
+    fit(4, result[0]);
+    for (int i = 0; i < 4; i++) {
+      const mill_fit_result *r = &result[0][i];
+      assert_int_equal(r->status, MILL_STATUS_FITTED);
+      assert_close(r->vrad_km_s, 12.5, 0);
+      assert_close(r->label[1], 3.3, 0);
+      assert_close(r->vrad_err_km_s, 0, 0);
+      assert_close(r->label_err[1], 0, 0);
+      for (int j = 0; j < N_PAR; j++) {
+        assert_close(covar(r, 0, j), 0, 0);
+        assert_close(covar(r, 3, j), 0, 0);
+      }
+      assert_true(r->label_err[0] > 0);
+    }
+  }
+}
+
+static void test_priors_pull(void **state)
+{
+  (void)state;
+  make_stars(6, 10, 60);
+  fit(6, result[0]);
+  set.prior_mean[2] = 5500;
+  set.prior_sigma[2] = 2;
+  fit(6, result[1]);
+  set.prior_sigma[2] = 1e6;
+  fit(6, result[2]);
+  for (int i = 0; i < 6; i++) {
+    assert_true(result[0][i].label_err[0] > 20); /* the data say much less */
+    assert_close(result[1][i].label[0], 5500, 2);
+    assert_close(result[1][i].label_err[0], 2, 0.05);
+    /* -2 ln L pays for it */
+    assert_true(result[1][i].m2ll > result[0][i].m2ll - 1e-3);
+    /* one that says nothing changes nothing: two runs of the polish, tolerance 1e-3 */
+    assert_close(result[2][i].m2ll, result[0][i].m2ll, 0.01);
+  }
+}
+
+static void test_rotation_is_never_negative(void **state)
+{
+  (void)state;
+  make_stars(20, 30, 0);
+  for (int o = 0; o < 3; o++) {
+    set.optimizer = o;
+    fit(20, result[o]);
+    int n_zero = 0;
+    for (int i = 0; i < 20; i++) {
+      const mill_fit_result *r = &result[o][i];
+      assert_int_equal(r->status, MILL_STATUS_FITTED);
+      assert_true(r->vsini_km_s >= 0);
+      if (r->vsini_km_s == 0) {
+        n_zero++;
+        assert_true(r->info & MILL_INFO_VSINI_ZERO);
+        /* an upper limit, and no part of the covariance */
+        assert_true(r->vsini_err_km_s > 0 && r->vsini_err_km_s < 100);
+        assert_close(covar(r, 1, 1), 0, 0);
+      } else {
+        assert_false(r->info & MILL_INFO_VSINI_ZERO);
+      }
+    }
+    /* without rotation, half of the optima lie below zero */
+    assert_true(n_zero >= 4 && n_zero <= 17);
+  }
+}
+
+static void test_hull_is_respected(void **state)
+{
+  (void)state;
+  make_stars(8, 20, 60);
+  uint64_t random = SEED;
+  for (int i = 0; i < 8; i++) { /* stars from outside */
+    for (int l = 0; l < 4; l++)
+      truth[i][2 + l] = mill_label_unmap(&lib.label[l], l == i % 4 ? 1.9 * (i < 4 ? 1 : -1) : 0.5);
+    made_star_fill(&lib, truth[i], 20, 1, &random, &star[i]);
+  }
+  for (int o = 0; o < 3; o++) {
+    set.optimizer = o;
+    fit(8, result[o]);
+    int n_edge = 0;
+    for (int i = 0; i < 8; i++) {
+      const mill_fit_result *r = &result[o][i];
+      assert_int_equal(r->status, MILL_STATUS_FITTED);
+      /* -2 ln L gains some 10 per sigma of 0.2 outside; the penalty's stiffness is
+       * 10 N_pix N_arm = 1e4: 50 / 2e4 */
+      assert_close(r->hull_dist, 0, 5e-3);
+      assert_int_equal(r->hull_dist > 0, (r->warn & MILL_WARN_HULL) != 0);
+      n_edge += r->hull_dist > 0;
+      /* errors are those of the data, without the penalty's stiffness */
+      for (int l = 0; l < 4; l++)
+        assert_true(r->label_err[l] > 1e-3 * lib.label[l].scale);
+    }
+    assert_true(n_edge >= 4);
+  }
+}
+
+static void test_velocity_limit_is_flagged(void **state)
+{
+  (void)state;
+  make_stars(4, 30, 40);
+  set.min_vel_km_s = -50;
+  set.max_vel_km_s = 50;
+  uint64_t random = SEED;
+  for (int i = 0; i < 4; i++) {
+    truth[i][0] = i % 2 ? 80 : -80;
+    made_star_fill(&lib, truth[i], 30, 1, &random, &star[i]);
+  }
+  fit(4, result[0]);
+  for (int i = 0; i < 4; i++) {
+    assert_true(fabs(result[0][i].vrad_km_s) <= 50);
+    assert_true(result[0][i].warn & MILL_WARN_VEL_LIMIT);
+  }
+}
+
+static void test_low_sn_stars_get_a_second_start_or_none(void **state)
+{
+  (void)state;
+  make_stars(6, 20, 60);
+  uint64_t random = SEED;
+  for (int i = 0; i < 3; i++)
+    made_star_fill(&lib, truth[i], 4, 1, &random, &star[i]);
+  fit(6, result[0]);
+  for (int i = 0; i < 6; i++) {
+    assert_int_equal((result[0][i].info & MILL_INFO_SECOND_START) != 0, i < 3);
+    for (int a = 0; a < 3; a++)
+      assert_close(result[0][i].sn[a], i < 3 ? 4 : 20, i < 3 ? 1.2 : 6);
+  }
+  set.min_sn = 10;
+  fit(6, result[1]);
+  for (int i = 0; i < 6; i++) {
+    assert_int_equal(result[1][i].status, i < 3 ? MILL_STATUS_LOW_SN : MILL_STATUS_FITTED);
+    if (i < 3) {
+      assert_true(isnan(result[1][i].vrad_km_s));
+      assert_true(result[1][i].warn & MILL_WARN_BAD_SPECTRUM);
+    } else {
+      assert_close(result[1][i].m2ll, result[0][i].m2ll, 0);
+    }
+  }
+}
+
+/* --- errors --- */
+
+static void test_covariance_is_symmetric_positive_and_holds_the_errors(void **state)
+{
+  (void)state;
+  make_stars(10, 20, 60);
+  fit(10, result[0]);
+  for (int i = 0; i < 10; i++) {
+    const mill_fit_result *r = &result[0][i];
+    double a[N_PAR * N_PAR], w[N_PAR];
+    int idx[N_PAR], n = 0;
+    for (int j = 0; j < N_PAR; j++)
+      if (covar(r, j, j) > 0)
+        idx[n++] = j;
+    assert_true(n >= N_PAR - 1); /* v sin i at zero has none */
+    for (int j = 0; j < n; j++)
+      for (int k = 0; k < n; k++)
+        a[j * n + k] =
+            covar(r, idx[j], idx[k]) / sqrt(covar(r, idx[j], idx[j]) * covar(r, idx[k], idx[k]));
+    assert_int_equal(LAPACKE_dsyev(LAPACK_ROW_MAJOR, 'N', 'U', n, a, n, w), 0);
+    assert_true(w[0] > 0);
+    for (int l = 0; l < 4; l++)
+      assert_close(r->label_err[l], sqrt(covar(r, 2 + l, 2 + l)), 1e-12 * r->label_err[l]);
+  }
+}
+
+static void test_covariance_is_the_inverse_curvature_of_the_likelihood(void **state)
+{
+  (void)state;
+  make_stars(3, 60, 60);
+  set.precision = MILL_FLOAT64;
+  set.likelihood = MILL_LIKE_PROFILE;
+  for (int i = 0; i < 3; i++)
+    truth[i][1] = 70;
+  uint64_t random = SEED;
+  for (int i = 0; i < 3; i++)
+    made_star_fill(&lib, truth[i], 60, 1, &random, &star[i]);
+  fit(3, result[0]);
+  for (int i = 0; i < 3; i++) {
+    const mill_fit_result *r = &result[0][i];
+    double a[N_PAR * N_PAR], step[N_PAR];
+    lapack_int pivot[N_PAR];
+    assert_close(covar(r, 1, 1) > 0, 1, 0);
+    for (int j = 0; j < N_PAR; j++)
+      step[j] = 0.5 / sqrt(covar(r, j, j)) * covar(r, j, j);
+    for (int j = 0; j < N_PAR; j++)
+      for (int k = 0; k < N_PAR; k++) {
+        double sum = 0;
+        for (int corner = 0; corner < 4; corner++) {
+          double x[N_PAR];
+          made_answer answer;
+          for (int l = 0; l < N_PAR; l++)
+            x[l] = made_par(r, l);
+          x[j] += (corner & 1 ? -0.3 : 0.3) * step[j];
+          x[k] += (corner & 2 ? -0.3 : 0.3) * step[k];
+          made_evaluate(&lib, &set, &star[i], x, &answer);
+          sum += (corner == 0 || corner == 3 ? 1 : -1) * answer.f;
+        }
+        /* F = d H d: the second difference is 8 H_jk steps */
+        a[j * N_PAR + k] = sum / (8 * 0.09 * step[j] * step[k]);
+      }
+    assert_int_equal(LAPACKE_dgetrf(LAPACK_ROW_MAJOR, N_PAR, N_PAR, a, N_PAR, pivot), 0);
+    assert_int_equal(LAPACKE_dgetri(LAPACK_ROW_MAJOR, N_PAR, a, N_PAR, pivot), 0);
+    for (int j = 0; j < N_PAR; j++)
+      /* Gauss-Newton leaves out residual times second derivatives: a few per cent of
+       * the error at S/N 60 */
+      assert_close(sqrt(covar(r, j, j)) / sqrt(a[j * N_PAR + j]), 1, 0.25);
+  }
+}
+
+static void test_velocity_moments_match_a_dense_integral(void **state)
+{
+  (void)state;
+  make_stars(6, 15, 60);
+  uint64_t random = SEED;
+  made_star_fill(&lib, truth[4], 3, 1, &random, &star[4]);
+  made_star_fill(&lib, truth[5], 200, 1, &random, &star[5]);
+  fit(6, result[0]);
+  for (int i = 0; i < 6; i++) {
+    const mill_fit_result *r = &result[0][i];
+    double theta[N_PAR], f0 = 0, sum = 0, mean = 0, m2 = 0, m3 = 0, m4 = 0;
+    enum { N = 401 };
+    static double velocity[N], weight[N];
+    made_answer answer;
+    for (int j = 0; j < N_PAR; j++)
+      theta[j] = made_par(r, j);
+    assert_true(r->vrad_err_km_s > 0);
+    for (int k = 0; k < N; k++) {
+      theta[0] = velocity[k] = r->vrad_km_s + (k - N / 2) * 0.06 * r->vrad_err_km_s;
+      weight[k] = 0;
+      if (fabs(theta[0]) > 1000)
+        continue;
+      made_evaluate(&lib, &set, &star[i], theta, &answer);
+      if (sum == 0)
+        f0 = answer.f;
+      weight[k] = answer.f;
+      sum = 1;
+    }
+    double least = f0;
+    for (int k = 0; k < N; k++)
+      if (weight[k] != 0)
+        least = fmin(least, weight[k]);
+    sum = 0;
+    for (int k = 0; k < N; k++) {
+      weight[k] = weight[k] != 0 ? exp(-0.5 * (weight[k] - least)) : 0;
+      sum += weight[k];
+      mean += weight[k] * velocity[k];
+    }
+    mean /= sum;
+    for (int k = 0; k < N; k++) {
+      const double d = velocity[k] - mean;
+      m2 += weight[k] * d * d / sum;
+      m3 += weight[k] * d * d * d / sum;
+      m4 += weight[k] * d * d * d * d / sum;
+    }
+    /* steps of half a width or less are exact for a Gaussian to 1e-6; float32
+     * templates move F by 1e-3 at most.  A profile that the velocity limits cut off
+     * has an edge, and steps of a twentieth of the range there. */
+    const int cut = fabs(r->vrad_km_s) + 4 * r->vrad_err_km_s > 1000;
+    assert_int_equal(cut, i == 4);
+    assert_close(r->vrad_err_km_s, sqrt(m2), (cut ? 0.05 : 3e-3) * sqrt(m2));
+    if (cut)
+      continue;
+    assert_close(r->vrad_skew, m3 / pow(m2, 1.5), 0.02);
+    assert_close(r->vrad_kurt, m4 / (m2 * m2), 0.04);
+  }
+}
+
+/* --- bad spectra --- */
+
+static void test_true_chi_squares_and_models(void **state)
+{
+  (void)state;
+  make_stars(4, 25, 60);
+  star[0].segment[0].mask[33] = 1;
+  star[0].segment[0].flux[33] = 1e5f;
+  static float model[4 * MADE_MAX_SEG * MADE_MAX_PIX];
+  made_fit(&lib, &set, mill_backend_cpu(NULL), 3, 1, 4, star, NULL, result[0], model);
+  for (int i = 0; i < 4; i++) {
+    const mill_fit_result *r = &result[0][i];
+    double theta[N_PAR], total = 0, total_c = 0;
+    int n = 0;
+    made_answer answer;
+    for (int j = 0; j < N_PAR; j++)
+      theta[j] = made_par(r, j);
+    made_evaluate(&lib, &set, &star[i], theta, &answer);
+    assert_close(r->m2ll, answer.f + made_penalty(&lib, &set, &star[i], theta), 2e-3);
+    for (int a = 0; a < 3; a++) {
+      /* float32 templates: 1e-7 of a model of 25 sigma, times twice the residual */
+      assert_close(r->chisq[a], answer.chisq[a], 2e-3);
+      assert_close(r->chisq_c[a], answer.chisq_c[a], 2e-3 + 1e-5 * answer.chisq_c[a]);
+      assert_int_equal(r->n_pix[a], answer.n_good[a]);
+      total += r->chisq[a];
+      total_c += r->chisq_c[a];
+      n += answer.n_good[a];
+    }
+    assert_close(r->chisq_tot, total, 1e-9 * total);
+    assert_close(r->chisq_c_tot, total_c, 1e-9 * total_c);
+    assert_int_equal(r->n_pix_tot, n);
+    assert_true(r->chisq_tot < 1.3 * n && r->chisq_tot > 0.7 * n);
+    for (int s = 0; s < star[i].n_segment; s++)
+      for (int p = 0; p < star[i].segment[s].n_pix; p++)
+        /* flux of 20: float32 */
+        assert_close((double)model[(i * MADE_MAX_SEG + s) * MADE_MAX_PIX + p], answer.model[s][p],
+                     2e-5);
+  }
+}
+
+static void test_an_unusable_arm_is_left_out(void **state)
+{
+  (void)state;
+  make_stars(2, 30, 60);
+  static float model[2 * MADE_MAX_SEG * MADE_MAX_PIX];
+  /* star 0, one exposure: masked; star 1, two exposures: NaN in one of them */
+  for (int p = 0; p < star[0].segment[1].n_pix; p++)
+    star[0].segment[1].mask[p] = 4;
+  for (int p = 0; p < star[1].segment[2].n_pix; p++)
+    star[1].segment[2].flux[p] = NAN;
+  made_fit(&lib, &set, mill_backend_cpu(NULL), 2, 1, 2, star, NULL, result[0], model);
+  for (int i = 0; i < 2; i++) {
+    const mill_fit_result *r = &result[0][i];
+    assert_int_equal(r->status, MILL_STATUS_FITTED);
+    assert_true(r->info & MILL_INFO_ARM_DROPPED);
+    assert_int_equal(r->warn & MILL_WARN_NONFINITE, 0);
+    for (int j = 0; j < N_PAR; j++)
+      if (j != 1)
+        assert_close((made_par(r, j) - truth[i][j]) / made_err(r, j), 0, 5);
+    assert_true(isnan(model[(i * MADE_MAX_SEG + 1 + i) * MADE_MAX_PIX + 3]));
+    assert_true(isfinite(model[i * MADE_MAX_SEG * MADE_MAX_PIX + 3]));
+  }
+  assert_int_equal(result[0][0].n_pix[1], 0);
+  assert_true(isnan(result[0][0].chisq[1]));
+  assert_true(result[0][1].n_pix[1] > 0);
+}
+
+static void test_nothing_usable_is_not_fitted(void **state)
+{
+  (void)state;
+  make_stars(4, 30, 60);
+  for (int i = 0; i < 3; i++)
+    for (int s = 0; s < star[i].n_segment; s++)
+      for (int p = 0; p < star[i].segment[s].n_pix; p++) {
+        if (i == 0)
+          star[i].segment[s].mask[p] = 1;
+        if (i == 1)
+          star[i].segment[s].flux[p] = NAN;
+        if (i == 2)
+          star[i].segment[s].ivar[p] = p % 2 ? 0.0f : NAN;
+      }
+  fit(4, result[0]);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(result[0][i].status, MILL_STATUS_NO_ARM);
+    assert_true(result[0][i].warn & MILL_WARN_BAD_SPECTRUM);
+    assert_true(isnan(result[0][i].vrad_km_s) && isnan(result[0][i].m2ll));
+    assert_int_equal(result[0][i].n_pix_tot, 0);
+  }
+  assert_int_equal(result[0][3].status, MILL_STATUS_FITTED);
+}
+
+static void test_nan_and_infinite_pixels_change_nothing_else(void **state)
+{
+  (void)state;
+  make_stars(6, 30, 60);
+  for (int i = 0; i < 6; i++)
+    for (int s = 0; s < star[i].n_segment; s++) {
+      star[i].segment[s].mask[25] = 1;
+      star[i].segment[s].mask[44] = 1;
+    }
+  fit(6, result[0]);
+  for (int i = 0; i < 6; i++)
+    for (int s = 0; s < star[i].n_segment; s++) {
+      made_segment *x = &star[i].segment[s];
+      x->mask[25] = x->mask[44] = 0;
+      x->flux[25] = i % 2 ? NAN : INFINITY;
+      x->ivar[44] = i % 3 ? NAN : INFINITY;
+    }
+  fit(6, result[1]);
+  for (int i = 0; i < 6; i++) {
+    assert_int_equal(result[1][i].status, MILL_STATUS_FITTED);
+    assert_int_equal(result[1][i].warn, result[0][i].warn);
+    /* both are bad pixels now; the scale of their errors is the median of all flux,
+     * one of which has become infinite: 1000 times the errors at all other pixels */
+    assert_close(made_par(&result[1][i], 0), made_par(&result[0][i], 0),
+                 0.05 * result[0][i].vrad_err_km_s);
+    assert_close(result[1][i].chisq_tot, result[0][i].chisq_tot, 0.05);
+  }
+}
+
+static void test_a_wild_pixel_is_flagged(void **state)
+{
+  (void)state;
+  make_stars(2, 30, 60);
+  star[0].segment[0].flux[60] = 1e9f;
+  star[1].segment[1].flux[60] = -1e9f;
+  fit(2, result[0]);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(result[0][i].status, MILL_STATUS_FITTED);
+    assert_true(result[0][i].warn & (MILL_WARN_OUTLIER | MILL_WARN_POOR_FIT));
+  }
+}
+
+static void test_a_sign_flipped_spectrum_is_flagged(void **state)
+{
+  (void)state;
+  make_stars(3, 30, 60);
+  for (int i = 0; i < 2; i++)
+    for (int s = 0; s < star[i].n_segment; s++)
+      for (int p = 0; p < star[i].segment[s].n_pix; p++)
+        star[i].segment[s].flux[p] *= -1;
+  fit(3, result[0]);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(result[0][i].status, MILL_STATUS_FITTED);
+    assert_int_equal((result[0][i].warn & MILL_WARN_NEGATIVE) != 0, i < 2);
+  }
+}
+
+static void test_pure_noise_is_flagged(void **state)
+{
+  (void)state;
+  make_stars(6, 30, 60);
+  uint64_t random = SEED;
+  for (int i = 0; i < 5; i++)
+    for (int s = 0; s < star[i].n_segment; s++)
+      for (int p = 0; p < star[i].segment[s].n_pix; p++)
+        star[i].segment[s].flux[p] =
+            (float)(made_normal(&random) / sqrt((double)star[i].segment[s].ivar[p]));
+  fit(6, result[0]);
+  for (int i = 0; i < 6; i++) {
+    /* noise may drop an arm, never the flag */
+    assert_int_equal((result[0][i].warn & (MILL_WARN_CHISQ | MILL_WARN_BAD_SPECTRUM)) != 0, i < 5);
+    assert_true(result[0][i].status == MILL_STATUS_FITTED || i < 5);
+  }
+}
+
+static void test_good_stars_have_no_flags(void **state)
+{
+  (void)state;
+  make_stars(20, 30, 60);
+  for (int i = 0; i < 20; i++)
+    for (int l = 0; l < 4; l++) /* well inside the hulls */
+      truth[i][2 + l] = mill_label_unmap(&lib.label[l], 0.1 * (i % 5 - 2));
+  uint64_t random = SEED;
+  for (int i = 0; i < 20; i++)
+    made_star_fill(&lib, truth[i], 100, 1, &random, &star[i]);
+  fit(20, result[0]);
+  for (int i = 0; i < 20; i++)
+    assert_int_equal(result[0][i].warn, 0);
+}
+
+int main(void)
+{
+  printf("seed %d\n", SEED);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_results_do_not_depend_on_slots_threads_or_order),
+      cmocka_unit_test(test_fixed_parameters_stay),
+      cmocka_unit_test(test_priors_pull),
+      cmocka_unit_test(test_rotation_is_never_negative),
+      cmocka_unit_test(test_hull_is_respected),
+      cmocka_unit_test(test_velocity_limit_is_flagged),
+      cmocka_unit_test(test_low_sn_stars_get_a_second_start_or_none),
+      cmocka_unit_test(test_covariance_is_symmetric_positive_and_holds_the_errors),
+      cmocka_unit_test(test_covariance_is_the_inverse_curvature_of_the_likelihood),
+      cmocka_unit_test(test_velocity_moments_match_a_dense_integral),
+      cmocka_unit_test(test_true_chi_squares_and_models),
+      cmocka_unit_test(test_an_unusable_arm_is_left_out),
+      cmocka_unit_test(test_nothing_usable_is_not_fitted),
+      cmocka_unit_test(test_nan_and_infinite_pixels_change_nothing_else),
+      cmocka_unit_test(test_a_wild_pixel_is_flagged),
+      cmocka_unit_test(test_a_sign_flipped_spectrum_is_flagged),
+      cmocka_unit_test(test_pure_noise_is_flagged),
+      cmocka_unit_test(test_good_stars_have_no_flags),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}

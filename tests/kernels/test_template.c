@@ -1,0 +1,237 @@
+/* From the emulator's output to templates at the pixels: exponential, rotation,
+ * resolution matrix. */
+#include "tests/mill_test.h"
+
+#include "tests/kernels/block_bench.h"
+
+enum { SEED = 12 };
+
+static block_bench b;
+
+static void test_expm1f_is_accurate(void **state)
+{
+  (void)state;
+  double worst = 0;
+  /* near 0 at all scales, and densely over the range */
+  for (double x = 1e-30; x < 87.9; x *= 1.00013)
+    for (int sign = -1; sign <= 1; sign += 2) {
+      const float f = (float)(sign * x);
+      if (f < -87)
+        continue;
+      const double expected = expm1((double)f);
+      const double off = fabs((double)mill_expm1f(f) / expected - 1);
+      worst = off > worst || !(off == off) ? off : worst;
+    }
+  for (double x = -87; x < 87.9; x += 1e-4) {
+    const float f = (float)x;
+    if (f == 0)
+      continue;
+    const double off = fabs((double)mill_expm1f(f) / expm1((double)f) - 1);
+    worst = off > worst || !(off == off) ? off : worst;
+  }
+  printf("largest relative error of mill_expm1f: %.3g\n", worst);
+  /* a polynomial to 1e-7 and two or three roundings of 6e-8 */
+  assert_true(worst <= 3e-7);
+}
+
+static void test_expm1f_clips_its_argument(void **state)
+{
+  (void)state;
+  assert_close((double)mill_expm1f(0), 0, 0);
+  assert_close((double)mill_expm1f(-1e30f), -1, 1e-30);
+  assert_close((double)mill_expm1f(-INFINITY), -1, 1e-30);
+  assert_true(isfinite(mill_expm1f(1e30f)) && mill_expm1f(1e30f) > 1e38f);
+  assert_true(isfinite(mill_expm1f(INFINITY)));
+}
+
+static void test_log_flux_and_its_tangents(void **state)
+{
+  (void)state;
+  enum { N = 100 };
+  uint64_t random = SEED;
+  double y[N], dy[N];
+  float narrow[2 * BENCH_PIX];
+  block_bench_init(&b, N, log(4000.0), 1e-4, N, 1, 1);
+  b.model.arm[0].log_flux = 1;
+  const double mean[2] = {1.7, -0.3};
+  for (int i = 0; i < N; i++) {
+    narrow[i] = (float)(b.grid[i] = y[i] = test_library_random(&random));
+    narrow[BENCH_PIX + i] = (float)(b.grid[BENCH_PIX + i] = dy[i] = test_library_random(&random));
+  }
+  b.grid[7] = y[7] = 400; /* clipped: exp(300) in all */
+  mill_block_flux_f64(&b.block, &b.model.arm[0], 2, BENCH_PIX, mean, b.grid);
+  mill_block_flux_f32(&b.block, &b.model.arm[0], 2, BENCH_PIX, mean, narrow);
+  for (int i = 0; i < N; i++) {
+    const double level = exp(fmin(y[i] + mean[0], 300) - mean[0]);
+    assert_close(b.grid[i], level - 1, 1e-13 * level);
+    assert_close(b.grid[BENCH_PIX + i], level * (dy[i] + mean[1]), 1e-13 * level);
+    if (i == 7)
+      continue;
+    /* float32 input and result */
+    assert_close((double)narrow[i], level - 1, 5e-7);
+    assert_close((double)narrow[BENCH_PIX + i], level * (dy[i] + mean[1]), 1e-6);
+  }
+}
+
+static void test_plain_flux_is_kept(void **state)
+{
+  (void)state;
+  const double mean[2] = {5, 0.25};
+  block_bench_init(&b, 3, log(4000.0), 1e-4, 3, 1, 1);
+  for (int i = 0; i < 3; i++) {
+    b.grid[i] = i - 1;
+    b.grid[BENCH_PIX + i] = 2 * i;
+  }
+  mill_block_flux_f64(&b.block, &b.model.arm[0], 2, BENCH_PIX, mean, b.grid);
+  for (int i = 0; i < 3; i++) {
+    assert_close(b.grid[i], i - 1, 0);
+    assert_close(b.grid[BENCH_PIX + i], 2 * i + 0.25, 0);
+  }
+}
+
+/** Convolution by definition. */
+static double convolved(int n, int half, const double *kernel, const double *in, int i)
+{
+  double sum = 0;
+  for (int k = -half; k <= half; k++)
+    if (i + k >= 0 && i + k < n)
+      sum += kernel[k < 0 ? -k : k] * in[i + k];
+  return sum;
+}
+
+static void test_convolution_at_awkward_sizes(void **state)
+{
+  (void)state;
+  static const int size[] = {1, 2, 31, 33, 63, 64, 65, 129, 300}, width[] = {0, 1, 2, 16, 40, 200};
+  uint64_t random = SEED;
+  double kernel[201], in[300], out[300];
+  float in32[300], out32[300];
+  for (int k = 0; k <= 200; k++)
+    kernel[k] = (1 + test_library_random(&random)) / 100;
+  for (int i = 0; i < 300; i++)
+    in32[i] = (float)(in[i] = (double)(float)test_library_random(&random));
+  for (size_t s = 0; s < sizeof size / sizeof *size; s++)
+    for (size_t w = 0; w < sizeof width / sizeof *width; w++) {
+      const int n = size[s], half = width[w];
+      mill_block_convolve_f64(&b.block, n, half, kernel, in, out);
+      mill_block_convolve_f32(&b.block, n, half, kernel, in32, out32);
+      for (int i = 0; i < n; i++) {
+        const double expected = convolved(n, half, kernel, in, i);
+        assert_close(out[i], expected, 1e-14);
+        /* 400 products of size 0.01, float32 sums */
+        assert_close((double)out32[i], expected, 2e-6);
+      }
+    }
+}
+
+static void test_rotation_kernel_per_km_s(void **state)
+{
+  (void)state;
+  block_bench_init(&b, 100, log(4000.0), 8e-5, 10, 1, 1);
+  const mill_model_arm *arm = &b.model.arm[0];
+  const double per_km_s = 1 / (MILL_C_KM_S * arm->ln_step);
+  static const double vsini[] = {0, 3, 24, 100, 400};
+  for (int i = 0; i < 5; i++) {
+    const int half = mill_block_rotation_kernel_f64(&b.block, arm, vsini[i], 1, &b.work);
+    assert_true(half >= 1 && half >= vsini[i] * per_km_s);
+    for (int k = 0; k <= half; k++) {
+      double weight, slope;
+      mill_rotation_weight(vsini[i] * per_km_s, k, &weight, &slope);
+      assert_close(b.kernel[k], weight, 0);
+      assert_close(b.kernel_slope[k], slope * per_km_s, 1e-18);
+    }
+  }
+  assert_int_equal(mill_block_rotation_kernel_f64(&b.block, arm, 0, 0, &b.work), 0);
+  assert_close(b.kernel[0], 1, 0);
+  /* beyond what the buffers hold */
+  assert_int_equal(mill_block_rotation_kernel_f64(&b.block, arm, 1e6, 0, &b.work),
+                   MILL_MAX_ROTATION);
+}
+
+static void test_template_rows_are_value_rotation_and_labels(void **state)
+{
+  (void)state;
+  enum { N = 300 };
+  static block_bench up, down;
+  uint64_t random = SEED;
+  block_bench_init(&b, N, log(4000.0), 8e-5, 10, 1, 2);
+  for (int i = 0; i < N; i++)
+    for (int r = 0; r < 3; r++)
+      b.grid[r * BENCH_PIX + i] = 0.1 * test_library_random(&random);
+  /* each run uses its grid up */
+  block_bench_init(&up, N, log(4000.0), 8e-5, 10, 1, 2);
+  block_bench_init(&down, N, log(4000.0), 8e-5, 10, 1, 2);
+  memcpy(up.grid, b.grid, sizeof b.grid);
+  memcpy(down.grid, b.grid, sizeof b.grid);
+  const double vsini = 85, h = 1e-3;
+  static double grid[BENCH_ROW * BENCH_PIX];
+  memcpy(grid, b.grid, sizeof grid);
+  mill_block_template_f64(&b.block, &b.model, &b.model.arm[0], vsini, 1, &b.work);
+  mill_block_template_f64(&up.block, &up.model, &up.model.arm[0], vsini + h, 0, &up.work);
+  mill_block_template_f64(&down.block, &down.model, &down.model.arm[0], vsini - h, 0, &down.work);
+  double kernel[32];
+  const int half = mill_rotation_half_width(vsini / (MILL_C_KM_S * 8e-5));
+  for (int k = 0; k <= half; k++) {
+    double slope;
+    mill_rotation_weight(vsini / (MILL_C_KM_S * 8e-5), k, &kernel[k], &slope);
+  }
+  for (int i = 0; i < N; i++) {
+    const double centre = b.rotated[i];
+    assert_close(centre, convolved(N, half, kernel, grid, i), 1e-15);
+    /* h^2 of a third derivative, rounding over h */
+    assert_close(b.rotated[BENCH_PIX + i], (up.rotated[i] - down.rotated[i]) / (2 * h), 1e-11);
+    assert_close(b.bend[BENCH_PIX + i], (up.bend[i] - down.bend[i]) / (2 * h), 1e-10);
+    for (int l = 0; l < 2; l++)
+      assert_close(b.rotated[(2 + l) * BENCH_PIX + i],
+                   convolved(N, half, kernel, grid + (1 + l) * BENCH_PIX, i), 1e-15);
+  }
+}
+
+static void test_resolution_rows_times_a_template(void **state)
+{
+  (void)state;
+  static const int size[] = {3, 11, 63, 64, 65, 75, 200};
+  uint64_t random = SEED;
+  for (int nd = 1; nd <= 11; nd += 2)
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
+      const int n = size[s];
+      double in[200], out[200];
+      float in32[200], out32[200];
+      block_bench_init(&b, 100, log(4000.0), 1e-4, n, 1, 1);
+      b.s.res = b.res;
+      b.s.n_diag = nd;
+      for (int i = 0; i < nd * n; i++)
+        b.res[i] = (float)test_library_random(&random);
+      for (int i = 0; i < n; i++)
+        in32[i] = (float)(in[i] = (double)(float)test_library_random(&random));
+      mill_block_resolve_f64(&b.block, &b.s, in, out);
+      mill_block_resolve_f32(&b.block, &b.s, in32, out32);
+      for (int i = 0; i < n; i++) {
+        double expected = 0;
+        for (int k = 0; k < nd; k++)
+          if (i - nd / 2 + k >= 0 && i - nd / 2 + k < n)
+            expected += (double)b.res[k * n + i] * in[i - nd / 2 + k];
+        assert_close(out[i], expected, 1e-14);
+        assert_close((double)out32[i], expected, 2e-6); /* eleven float32 products of size 1 */
+      }
+      b.s.res = NULL;
+      mill_block_resolve_f64(&b.block, &b.s, in, out);
+      assert_memory_equal(in, out, (size_t)n * sizeof *in);
+    }
+}
+
+int main(void)
+{
+  printf("seed %d\n", SEED);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_expm1f_is_accurate),
+      cmocka_unit_test(test_expm1f_clips_its_argument),
+      cmocka_unit_test(test_log_flux_and_its_tangents),
+      cmocka_unit_test(test_plain_flux_is_kept),
+      cmocka_unit_test(test_convolution_at_awkward_sizes),
+      cmocka_unit_test(test_rotation_kernel_per_km_s),
+      cmocka_unit_test(test_template_rows_are_value_rotation_and_labels),
+      cmocka_unit_test(test_resolution_rows_times_a_template),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
