@@ -26,12 +26,12 @@ typedef struct mill_input_file {
 /** Everything that describes a run; equal on every rank except index. */
 typedef struct mill_run_info {
   const mill_library *lib;
-  const char *identity;      /**< text of the science settings (mill_config_identity) */
-  const char *config;        /**< the effective configuration (YAML) */
-  const char *command;       /**< the command line */
-  const char *device;        /**< backend and device type, e.g. "cpu x86-64-v4" */
+  const char *identity; /**< text of the science settings (mill_config_identity) */
+  const char *config;   /**< the effective configuration (YAML) */
+  const char *command;  /**< the command line */
+  const char *device;   /**< backend and device type, e.g. "cpu x86-64-v4" */
   int n_thread;
-  int64_t n_row;             /**< rows of /fits, all files */
+  int64_t n_row; /**< rows of /fits, all files */
   int n_file;
   const mill_input_file *file; /**< [n_file] */
   /** this rank's share of /catalog: the files [file_start, file_end) with one index each */

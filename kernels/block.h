@@ -28,11 +28,11 @@ typedef struct mill_block {
   double *shared; /**< [MILL_BLOCK_MAX_SUM + 32] shared by the threads of the block */
 } mill_block;
 
-#define MILL_BLOCK_FN static __device__ inline
-#define MILL_FOR(b, i, n) for (int i = (int)threadIdx.x; i < (n); i += (int)blockDim.x)
+#define MILL_BLOCK_FN          static __device__ inline
+#define MILL_FOR(b, i, n)      for (int i = (int)threadIdx.x; i < (n); i += (int)blockDim.x)
 #define MILL_FOR_SIMD(b, i, n) MILL_FOR(b, i, n)
-#define MILL_SERIAL(b) if (threadIdx.x == 0)
-#define MILL_BARRIER(b) __syncthreads()
+#define MILL_SERIAL(b)         if (threadIdx.x == 0)
+#define MILL_BARRIER(b)        __syncthreads()
 #define MILL_SIMD
 #define MILL_SIMD_SUM(...)
 enum { MILL_CHUNK = 4 };
@@ -82,19 +82,19 @@ static __device__ inline double mill_block_max(mill_block *b, double x)
 #elif defined(MILL_BLOCK_FIBERS)
 
 typedef struct mill_block {
-  int id; /**< of the running fiber */
-  int n;  /**< fibers of the block */
+  int id;       /**< of the running fiber */
+  int n;        /**< fibers of the block */
   double *sums; /**< [n][MILL_BLOCK_MAX_SUM] */
 } mill_block;
 
 /** Yield until all fibers of the block have come here (kernels/fiber/fiber.c). */
 void mill_fiber_barrier(mill_block *b);
 
-#define MILL_BLOCK_FN static inline
-#define MILL_FOR(b, i, n_) for (int i = (b)->id; i < (n_); i += (b)->n)
+#define MILL_BLOCK_FN           static inline
+#define MILL_FOR(b, i, n_)      for (int i = (b)->id; i < (n_); i += (b)->n)
 #define MILL_FOR_SIMD(b, i, n_) MILL_FOR(b, i, n_)
-#define MILL_SERIAL(b) if ((b)->id == 0)
-#define MILL_BARRIER(b) mill_fiber_barrier(b)
+#define MILL_SERIAL(b)          if ((b)->id == 0)
+#define MILL_BARRIER(b)         mill_fiber_barrier(b)
 #define MILL_SIMD
 #define MILL_SIMD_SUM(...)
 enum { MILL_CHUNK = 16 };
@@ -130,13 +130,13 @@ typedef struct mill_block {
   int unused;
 } mill_block;
 
-#define MILL_PRAGMA(x) _Pragma(#x)
-#define MILL_BLOCK_FN static inline
-#define MILL_FOR(b, i, n) for (int i = 0; i < (n); i++)
+#define MILL_PRAGMA(x)         _Pragma(#x)
+#define MILL_BLOCK_FN          static inline
+#define MILL_FOR(b, i, n)      for (int i = 0; i < (n); i++)
 #define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(omp simd) for (int i = 0; i < (n); i++)
 #define MILL_SERIAL(b)
-#define MILL_BARRIER(b) ((void)(b))
-#define MILL_SIMD MILL_PRAGMA(omp simd)
+#define MILL_BARRIER(b)    ((void)(b))
+#define MILL_SIMD          MILL_PRAGMA(omp simd)
 #define MILL_SIMD_SUM(...) MILL_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 enum { MILL_CHUNK = 64 };
 

@@ -62,7 +62,8 @@ int mill_alloc_bytes(size_t n, size_t size, void **out)
 {
   *out = NULL;
   if (size != 0 && n > (SIZE_MAX - 64) / size)
-    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "%zu elements of %zu bytes are too many", n, size);
+    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__,
+                          "%zu elements of %zu bytes are too many", n, size);
   size_t bytes = n * size;
   bytes = bytes < 64 ? 64 : (bytes + 63) / 64 * 64;
   void *p = aligned_alloc(64, bytes);

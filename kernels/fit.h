@@ -10,10 +10,10 @@
 #include "kernels/polish.h"
 
 /** Unit of the simplex's first steps, in typical uncertainties. */
-#define MILL_SIMPLEX_STEP 3.0
+#define MILL_SIMPLEX_STEP      3.0
 #define MILL_SIMPLEX_TOLERANCE 0.01
-/** Trial velocities off the limits get this (rvspecfit's value). */
-#define MILL_OFF_LIMITS 1e30
+/** Labels within this distance of a hull's facet are at the edge. */
+#define MILL_HULL_EDGE 1e-3
 
 /** The simplex's next point as a request.  v sin i beyond its limits is
  *  evaluated at the limit with a quadratic penalty, velocities off theirs count
@@ -102,7 +102,6 @@ MILL_HD static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
   for (int a = 0; a < MILL_MAX_ARM; a++) {
     r->sn[a] = -1e9;
     r->n_pix[a] = 0;
-
   }
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
@@ -365,7 +364,8 @@ MILL_HD static inline void mill_fit_finish(const mill_model *m, mill_slot *slot,
   for (int l = 0; l < m->n_label; l++)
     if (mill_label_at_edge(&m->label[l], r->label[l]))
       r->warn |= MILL_WARN_LABEL_EDGE;
-  if (r->hull_dist > 0.0)
+  /* at a facet the penalty leaves a star on either side, by 1e-6 or so */
+  if (mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE)
     r->warn |= MILL_WARN_HULL;
   if (slot->eval.negative > 100.0)
     r->warn |= MILL_WARN_NEGATIVE;

@@ -21,7 +21,10 @@ MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slo
                                     mill_work *work)
 {
   const int nv = 2 * m->guess_half + 1, n_templ = m->n_templ, nk = m->set.n_cont;
-  MILL_FOR(b, e, n_templ * nv) { slot->guess_chisq[e] = 0.0; }
+  MILL_FOR(b, e, n_templ * nv)
+  {
+    slot->guess_chisq[e] = 0.0;
+  }
   MILL_BARRIER(b);
 
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {

@@ -35,11 +35,12 @@ MILL_HD static inline double mill_facet_value(const mill_hull *hull, int i_facet
   return s;
 }
 
-/** Largest facet value over all hulls, 0 when none is positive; NaN in, NaN out. */
-MILL_HD static inline double mill_hull_distance(int n_hull, const mill_hull *hull,
-                                                const double *mapped)
+/** Largest facet value over all hulls: negative inside, by the distance to the
+ *  nearest facet; -infinity without hulls; NaN in, NaN out. */
+MILL_HD static inline double mill_hull_signed(int n_hull, const mill_hull *hull,
+                                              const double *mapped)
 {
-  double d = 0.0;
+  double d = -INFINITY;
   for (int h = 0; h < n_hull; h++)
     for (int i = 0; i < hull[h].n_facet; i++) {
       const double s = mill_facet_value(&hull[h], i, mapped);
@@ -49,6 +50,14 @@ MILL_HD static inline double mill_hull_distance(int n_hull, const mill_hull *hul
         d = s;
     }
   return d;
+}
+
+/** The same, 0 when none is positive. */
+MILL_HD static inline double mill_hull_distance(int n_hull, const mill_hull *hull,
+                                                const double *mapped)
+{
+  const double d = mill_hull_signed(n_hull, hull, mapped);
+  return d <= 0.0 ? 0.0 : d;
 }
 
 #endif

@@ -21,9 +21,15 @@ MILL_BLOCK_FN void MILL_T(mill_block_flux)(mill_block *b, const mill_model_arm *
     MILL_REAL *row = grid + (size_t)r * (size_t)pitch;
     const MILL_REAL add = (MILL_REAL)mean[r];
     if (arm->log_flux) {
-      MILL_FOR_SIMD(b, i, arm->n_pix) { row[i] = (row[i] + add) * ((MILL_REAL)1 + grid[i]); }
+      MILL_FOR_SIMD(b, i, arm->n_pix)
+      {
+        row[i] = (row[i] + add) * ((MILL_REAL)1 + grid[i]);
+      }
     } else {
-      MILL_FOR_SIMD(b, i, arm->n_pix) { row[i] += add; }
+      MILL_FOR_SIMD(b, i, arm->n_pix)
+      {
+        row[i] += add;
+      }
     }
   }
   MILL_BARRIER(b);
@@ -57,16 +63,16 @@ MILL_BLOCK_FN int MILL_T(mill_block_rotation_kernel)(mill_block *b, const mill_m
  *  which for a template's t means the level and not, as in rvspecfit, darkness:
  *  no pixel within the velocity limits sees the difference below v sin i of some
  *  hundred km/s. */
-MILL_BLOCK_FN void MILL_T(mill_block_convolve)(mill_block *b, int n, int half,
-                                               const double *kernel, const MILL_REAL *in,
-                                               MILL_REAL *out)
+MILL_BLOCK_FN void MILL_T(mill_block_convolve)(mill_block *b, int n, int half, const double *kernel,
+                                               const MILL_REAL *in, MILL_REAL *out)
 {
   if (n <= 2 * half) {
     MILL_FOR(b, i, n)
     {
       double s = kernel[0] * (double)in[i];
       for (int k = 1; k <= half; k++)
-        s += kernel[k] * ((i >= k ? (double)in[i - k] : 0.0) + (i + k < n ? (double)in[i + k] : 0.0));
+        s += kernel[k] *
+             ((i >= k ? (double)in[i - k] : 0.0) + (i + k < n ? (double)in[i + k] : 0.0));
       out[i] = (MILL_REAL)s;
     }
     MILL_BARRIER(b);
@@ -116,8 +122,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_convolve)(mill_block *b, int n, int half,
  *  ends (Z = 0) add a decaying solution from each side.
  *  second [n] is work space for the right-hand side. */
 MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm *arm,
-                                             const MILL_REAL *y, MILL_REAL *second,
-                                             MILL_REAL *bend)
+                                             const MILL_REAL *y, MILL_REAL *second, MILL_REAL *bend)
 {
   const int n = arm->n_pix;
   const MILL_REAL e = (MILL_REAL)arm->expm1_step;
@@ -242,7 +247,10 @@ MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment 
 {
   const int n = s->n_pix;
   if (!s->res) {
-    MILL_FOR_SIMD(b, i, n) { out[i] = in[i]; }
+    MILL_FOR_SIMD(b, i, n)
+    {
+      out[i] = in[i];
+    }
     MILL_BARRIER(b);
     return;
   }
@@ -292,8 +300,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *
   MILL_REAL *grid = (MILL_REAL *)work->grid;
   MILL_REAL *rotated = (MILL_REAL *)work->rotated;
   MILL_REAL *bend = (MILL_REAL *)work->bend;
-  const int half =
-      MILL_T(mill_block_rotation_kernel)(b, arm, vsini_km_s, want_slope, work);
+  const int half = MILL_T(mill_block_rotation_kernel)(b, arm, vsini_km_s, want_slope, work);
   MILL_T(mill_block_convolve)(b, n, half, work->kernel, grid, rotated);
   int n_row = 1;
   if (want_slope) {
@@ -319,8 +326,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *
  *  +inf when the matrix is not positive definite or anything is not finite. */
 MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model *m,
                                                 const mill_segment *s, const MILL_REAL *templ,
-                                                double level, double ln_scale,
-                                                mill_work *work)
+                                                double level, double ln_scale, mill_work *work)
 {
   const int n = s->n_pix, nk = m->set.n_cont;
   const float *cont = s->ws->cont;
@@ -427,7 +433,8 @@ MILL_BLOCK_FN double MILL_T(mill_block_value)(mill_block *b, const mill_model *m
   (b, arm, s->n_pix, (const MILL_REAL *)work->rotated, (const MILL_REAL *)work->bend, work, pixel,
    0.0, (MILL_REAL *)NULL);
   MILL_T(mill_block_resolve)(b, s, pixel, smooth);
-  return MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
+  return MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
+                                    MILL_LN_SCALE(arm, work), work);
 }
 
 /** F, gradient and curvature of one segment, added to eval.
@@ -460,8 +467,12 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
     MILL_T(mill_block_resolve)
   (b, s, pixel + (size_t)r * (size_t)pitch, smooth + (size_t)r * (size_t)pitch);
 
-  const double f = MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work), MILL_LN_SCALE(arm, work), work);
-  MILL_SERIAL(b) { eval->f += f; }
+  const double f = MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
+                                              MILL_LN_SCALE(arm, work), work);
+  MILL_SERIAL(b)
+  {
+    eval->f += f;
+  }
   MILL_BARRIER(b);
   if (!isfinite(f))
     return;
@@ -483,8 +494,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
     double t[MILL_CHUNK], poly[MILL_CHUNK], resid[MILL_CHUNK], quad[MILL_CHUNK];
     MILL_SIMD
     for (int i = 0; i < len; i++) {
-      t[i] = (level * s->base[first + i] + (double)smooth[first + i]) *
-             (double)s->is[first + i];
+      t[i] = (level * s->base[first + i] + (double)smooth[first + i]) * (double)s->is[first + i];
       poly[i] = 0.0;
       quad[i] = 0.0;
     }
@@ -633,8 +643,8 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *
 /** Model, true chi-squares and checks of one segment at the solution, added to
  *  eval; chisq_c is that of a constant template (continuum only). */
 MILL_BLOCK_FN void MILL_T(mill_block_final)(mill_block *b, const mill_model *m,
-                                            const mill_segment *s, double vel_km_s,
-                                            mill_work *work, mill_eval *eval)
+                                            const mill_segment *s, double vel_km_s, mill_work *work,
+                                            mill_eval *eval)
 {
   const MILL_REAL *smooth = (const MILL_REAL *)work->smooth, *none = NULL;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
@@ -649,7 +659,8 @@ MILL_BLOCK_FN void MILL_T(mill_block_final)(mill_block *b, const mill_model *m,
   MILL_SERIAL(b)
   {
     eval->f += f;
-    eval->chisq[s->arm] += chisq;
+    /* without a projection the coefficients at hand are another star's */
+    eval->chisq[s->arm] += isfinite(f) ? chisq : (double)NAN;
     eval->chisq_c[s->arm] += isfinite(f_c) ? chisq_c : (double)NAN;
     eval->negative += negative;
     if (largest > eval->max_resid2)
@@ -669,8 +680,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mi
   const int jacobian = slot->request == MILL_REQ_JACOBIAN;
   const double vel = slot->theta[MILL_PAR_VRAD];
   MILL_T(mill_block_flux)
-  (b, arm, jacobian ? 1 + m->n_label : 1, m->max_pix_pad, work->mean,
-   (MILL_REAL *)work->grid);
+  (b, arm, jacobian ? 1 + m->n_label : 1, m->max_pix_pad, work->mean, (MILL_REAL *)work->grid);
   MILL_T(mill_block_template)(b, m, arm, slot->theta[MILL_PAR_VSINI], jacobian, work);
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
     const mill_segment *s = &slot->segment[i_seg];
@@ -682,7 +692,10 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mi
       MILL_T(mill_block_final)(b, m, s, vel, work, &slot->eval);
     } else if (slot->request == MILL_REQ_VALUE) {
       const double f = MILL_T(mill_block_value)(b, m, s, vel, work);
-      MILL_SERIAL(b) { slot->eval.f += f; }
+      MILL_SERIAL(b)
+      {
+        slot->eval.f += f;
+      }
       MILL_BARRIER(b);
     } else {
       for (int i = 0; i < MILL_N_PROFILE; i++) {
@@ -690,7 +703,10 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mi
         if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
           continue;
         const double f = MILL_T(mill_block_value)(b, m, s, v, work);
-        MILL_SERIAL(b) { slot->eval.profile[i] += f; }
+        MILL_SERIAL(b)
+        {
+          slot->eval.profile[i] += f;
+        }
         MILL_BARRIER(b);
       }
     }

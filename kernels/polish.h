@@ -12,9 +12,9 @@
 #include "kernels/linalg.h"
 #include "kernels/slot.h"
 
-#define MILL_POLISH_TOLERANCE 1e-3   /**< predicted decrease of -2 ln L that ends it */
-#define MILL_POLISH_LAMBDA 1e-3      /**< first damping */
-#define MILL_POLISH_LAMBDA_END 1e-2  /**< damping above which a small step proves nothing */
+#define MILL_POLISH_TOLERANCE  1e-3 /**< predicted decrease of -2 ln L that ends it */
+#define MILL_POLISH_LAMBDA     1e-3 /**< first damping */
+#define MILL_POLISH_LAMBDA_END 1e-2 /**< damping above which a small step proves nothing */
 #define MILL_POLISH_LAMBDA_MAX 1e10
 enum { MILL_POLISH_MAX_JAC = 41, MILL_POLISH_MAX_FACET = 32 };
 
@@ -47,12 +47,19 @@ MILL_HD static inline double mill_par_max(const mill_model *m, int j)
                             : (j == MILL_PAR_VSINI ? m->set.max_vsini_km_s : INFINITY);
 }
 
-MILL_HD static inline void mill_map_labels(const mill_model *m, const double *theta,
-                                           double *mapped)
+MILL_HD static inline void mill_map_labels(const mill_model *m, const double *theta, double *mapped)
 {
   for (int l = 0; l < m->n_label; l++)
     mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
 }
+
+/** Labels this far outside the hulls (in the units of the mapping) are off limits,
+ *  as velocities are: the emulator means nothing there, and its values reach
+ *  where the likelihood is rounding noise, which a star with one pixel of 1e9
+ *  would take for a minimum. */
+#define MILL_HULL_FAR 5.0
+/** What a point off limits gets (rvspecfit's value). */
+#define MILL_OFF_LIMITS 1e30
 
 /** Hull penalty and priors at theta, to be added to the segments' F. */
 MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *slot,
@@ -61,7 +68,7 @@ MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *
   double mapped[MILL_MAX_LABEL];
   mill_map_labels(m, theta, mapped);
   const double d = mill_hull_distance(m->n_hull, m->hull, mapped);
-  double f = slot->hull_weight * d * d;
+  double f = d < MILL_HULL_FAR ? slot->hull_weight * d * d : MILL_OFF_LIMITS;
   for (int j = 0; j < m->n_par; j++)
     if (m->set.prior_sigma[j] > 0.0) {
       const double u = (theta[j] - m->set.prior_mean[j]) / m->set.prior_sigma[j];
@@ -73,9 +80,9 @@ MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *
 /** One hull facet as a residual of the step. */
 typedef struct mill_active_facet {
   int hull, facet;
-  int on;      /**< holds the step; off: released because the step turns inwards */
-  int n_on;    /**< times it was switched on, so that on and off cannot alternate for ever */
-  double value;                /**< signed distance at the current point */
+  int on;       /**< holds the step; off: released because the step turns inwards */
+  int n_on;     /**< times it was switched on, so that on and off cannot alternate for ever */
+  double value; /**< signed distance at the current point */
   double slope[MILL_MAX_PAR];
 } mill_active_facet;
 
@@ -290,7 +297,8 @@ MILL_HD static inline int mill_polish_tell(const mill_model *m, mill_slot *slot,
   for (;;) {
     if (p->lambda > MILL_POLISH_LAMBDA_MAX)
       return MILL_POLISH_FAILED;
-    if (mill_polish_step(m, slot, slot->theta))
+    /* a step that promises a rise is the work of cut-off passes: damp more */
+    if (mill_polish_step(m, slot, slot->theta) && p->pred > -MILL_POLISH_TOLERANCE)
       break;
     p->lambda = p->lambda * 8.0 + 1e-6;
   }

@@ -109,7 +109,10 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
   }
   MILL_BARRIER(b);
   /* every row counts, also where the file has zeros */
-  MILL_FOR(b, i, n) { s->good[i] = 1; }
+  MILL_FOR(b, i, n)
+  {
+    s->good[i] = 1;
+  }
   MILL_BARRIER(b);
   double mult = mill_block_median(b, n, s->scratch, s->good);
   if (!(mult != 0.0))
@@ -175,7 +178,10 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   if (s->raw_res) {
     mill_block_prepare_resolution(b, s);
   } else {
-    MILL_FOR(b, i, n) { s->base[i] = 1.0; }
+    MILL_FOR(b, i, n)
+    {
+      s->base[i] = 1.0;
+    }
     MILL_BARRIER(b);
   }
 
@@ -238,8 +244,8 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   part = 0.0;
   MILL_FOR(b, i, n)
   {
-    const int good = mill_pixel_usable(s, ignore, i) && !s->ws->masked[i] && i >= edge &&
-                     i < n - edge;
+    const int good =
+        mill_pixel_usable(s, ignore, i) && !s->ws->masked[i] && i >= edge && i < n - edge;
     s->good[i] = (unsigned char)good;
     s->scratch[i] = good ? (float)(1.0 / sqrt((double)s->raw_ivar[i])) : 0.0f;
     part += good ? 1.0 : 0.0;

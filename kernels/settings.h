@@ -25,12 +25,12 @@ typedef struct mill_wave_range {
 enum { MILL_MAX_WAVE_MASK = 32 };
 
 typedef struct mill_fit_settings {
-  int optimizer;       /**< enum mill_optimizer */
-  int likelihood;      /**< enum mill_likelihood_kind */
-  int continuum;       /**< enum mill_continuum_kind */
-  int n_cont;          /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT */
-  int precision;       /**< enum mill_precision: of the emulator and the templates */
-  int resolution;      /**< enum mill_resolution_use */
+  int optimizer;  /**< enum mill_optimizer */
+  int likelihood; /**< enum mill_likelihood_kind */
+  int continuum;  /**< enum mill_continuum_kind */
+  int n_cont;     /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT */
+  int precision;  /**< enum mill_precision: of the emulator and the templates */
+  int resolution; /**< enum mill_resolution_use */
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< bins of the initial guess */
@@ -43,7 +43,7 @@ typedef struct mill_fit_settings {
   double bad_sigma_factor;    /**< sigma of bad pixels in units of |median flux| */
   int n_wave_mask;
   mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< never used for fitting: the dichroic */
-  uint32_t mask_ignore;       /**< mask bits that do not make a pixel bad */
+  uint32_t mask_ignore;                          /**< mask bits that do not make a pixel bad */
   /** by parameter: fixed to a value; Gaussian priors (sigma 0: none) */
   int fixed[MILL_MAX_PAR];
   double fixed_value[MILL_MAX_PAR];

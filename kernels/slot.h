@@ -19,7 +19,7 @@ enum {
   MILL_FIR_HALF_F32 = 14, /**< taps for float32 templates: 1e-8 */
   MILL_N_PROFILE = 41,    /**< velocities of one profile grid */
   MILL_MAX_PROFILE_ROUND = 8,
-  MILL_COLUMN_PAD = 64    /**< emulator outputs are padded to this many */
+  MILL_COLUMN_PAD = 64 /**< emulator outputs are padded to this many */
 };
 
 /** Emulator weights as the matrix product wants them: [n_in][n_out_pad]. */
@@ -32,10 +32,11 @@ typedef struct mill_layer {
 typedef struct mill_model_arm {
   int n_pix, n_pix_pad;
   double ln_wave0, ln_step;
-  double expm1_step; /**< exp(ln_step) - 1 */
+  double expm1_step;         /**< exp(ln_step) - 1 */
   double spline_scale_right; /**< exp(-2 ln_step): Z[i+1] in units of the left interval */
   double spline_pole_left, spline_pole_right; /**< decay per grid point */
-  double fir[2 * MILL_FIR_HALF + 1]; /**< response of the spline coefficients to one second difference */
+  double fir[2 * MILL_FIR_HALF +
+             1]; /**< response of the spline coefficients to one second difference */
   int log_flux;
   /** The last layer is held without its mean over pixels, which is evaluated
    *  apart in float64 (mill_work.mean), so that float32 keeps its digits for the
@@ -49,14 +50,14 @@ typedef struct mill_model_arm {
 /** Wavelengths that segments share, with all that depends on them alone. */
 typedef struct mill_waveset {
   int arm, n_pix, n_cont;
-  double pixel_aa;           /**< width of the first pixel */
-  double *ln_wave;           /**< [n_pix] */
-  float *cont;               /**< [n_cont][n_pix] continuum functions */
-  unsigned char *masked;     /**< [n_pix] excluded by wavelength */
+  double pixel_aa;       /**< width of the first pixel */
+  double *ln_wave;       /**< [n_pix] */
+  float *cont;           /**< [n_cont][n_pix] continuum functions */
+  unsigned char *masked; /**< [n_pix] excluded by wavelength */
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;
-  int *bin_first;            /**< [n_bin + 1] first pixel of each bin */
-  float *templ;              /**< [n_templ][n_bin + 2 * half] normalised templates - 1 */
+  int *bin_first; /**< [n_bin + 1] first pixel of each bin */
+  float *templ;   /**< [n_templ][n_bin + 2 * half] normalised templates - 1 */
 } mill_waveset;
 
 typedef struct mill_model {
@@ -69,7 +70,7 @@ typedef struct mill_model {
   int max_seg_pix; /**< largest segment so far */
   int n_templ;     /**< guess templates: n_guess x n_guess_vsini, rotation fastest */
   int n_guess_vsini;
-  int guess_half;  /**< velocity bins on each side of zero */
+  int guess_half; /**< velocity bins on each side of zero */
   double guess_ln_step;
   const double *guess_label; /**< [n_templ / n_guess_vsini][n_label] */
   double guess_vsini[8];
@@ -78,24 +79,24 @@ typedef struct mill_model {
 /** One prepared spectrum. */
 typedef struct mill_segment {
   int arm, exposure, n_pix, n_diag;
-  int used;              /**< 0: dropped, no contribution */
+  int used; /**< 0: dropped, no contribution */
   const mill_waveset *ws;
-  const double *deconv;  /**< [n_diag][n_diag] solves for the template's own resolution, or NULL */
+  const double *deconv; /**< [n_diag][n_diag] solves for the template's own resolution, or NULL */
   /* raw, as read */
   float *raw_flux, *raw_ivar;
   int32_t *raw_mask; /**< zeros when the file has none */
   float *raw_res;    /**< [n_diag][n_pix], NULL without a matrix */
   /* prepared */
-  float *d;              /**< [n_pix] flux / sigma, bad pixels interpolated */
-  float *is;             /**< [n_pix] 1 / sigma */
-  unsigned char *good;   /**< [n_pix] */
-  float *res;            /**< [n_diag][n_pix] row form: weight of pixel i - n_diag/2 + k for pixel i */
-  double *base;          /**< [n_pix] sum of the resolution row: what a constant becomes */
-  float *model;          /**< [n_pix] best-fit flux, or NULL when not wanted */
-  float *scratch;        /**< [n_pix] */
-  double sum_ln_var;     /**< 2 sum ln sigma */
-  double dd;             /**< sum (flux / sigma)^2 */
-  double sn;             /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
+  float *d;            /**< [n_pix] flux / sigma, bad pixels interpolated */
+  float *is;           /**< [n_pix] 1 / sigma */
+  unsigned char *good; /**< [n_pix] */
+  float *res;        /**< [n_diag][n_pix] row form: weight of pixel i - n_diag/2 + k for pixel i */
+  double *base;      /**< [n_pix] sum of the resolution row: what a constant becomes */
+  float *model;      /**< [n_pix] best-fit flux, or NULL when not wanted */
+  float *scratch;    /**< [n_pix] */
+  double sum_ln_var; /**< 2 sum ln sigma */
+  double dd;         /**< sum (flux / sigma)^2 */
+  double sn;         /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
   int n_good;
 } mill_segment;
 
@@ -114,8 +115,8 @@ typedef struct mill_eval {
   double hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n_par][n_par]: F ~ f + grad.d + d.hess.d */
   double profile[MILL_N_PROFILE];
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
-  double max_resid2;  /**< largest squared residual of a good pixel */
-  double negative;    /**< squared significance of negative model pixels */
+  double max_resid2; /**< largest squared residual of a good pixel */
+  double negative;   /**< squared significance of negative model pixels */
 } mill_eval;
 
 enum mill_stage {
@@ -138,20 +139,20 @@ typedef struct mill_point {
 
 /** State of the Levenberg-Marquardt polish (kernels/polish.h). */
 typedef struct mill_polish {
-  mill_point at;        /**< current accepted point; f includes hull and priors */
+  mill_point at; /**< current accepted point; f includes hull and priors */
   double lambda;
-  double pred;          /**< decrease that the pending step promises */
+  double pred; /**< decrease that the pending step promises */
   int n_jac;
-  int have;             /**< `at` holds a point */
+  int have;                 /**< `at` holds a point */
   int pinned[MILL_MAX_PAR]; /**< at its limit with the gradient pushing outwards */
 } mill_polish;
 
 typedef struct mill_slot {
-  int stage;    /**< enum mill_stage */
-  int request;  /**< enum mill_request of the next round */
+  int stage;   /**< enum mill_stage */
+  int request; /**< enum mill_request of the next round */
   int n_segment;
   mill_segment *segment;
-  double hull_weight; /**< hull penalty = hull_weight * distance^2 */
+  double hull_weight;         /**< hull penalty = hull_weight * distance^2 */
   double theta[MILL_MAX_PAR]; /**< of the request */
   double profile_vel[MILL_N_PROFILE];
   mill_eval eval;
@@ -191,9 +192,9 @@ typedef struct mill_work {
    *  T = exp(mean[0]) (1 + t); plain flux: T = mean[0] + t. */
   double mean[1 + MILL_MAX_LABEL];
   double *kernel, *kernel_slope; /**< [MILL_MAX_ROTATION + 1] */
-  double *normal;              /**< [MILL_MAX_CONT^2] lower Cholesky factor */
-  double *solve;               /**< [MILL_MAX_CONT * (MILL_MAX_PAR + 3)] */
-  double *sums;                /**< [MILL_BLOCK_MAX_SUM] */
+  double *normal;                /**< [MILL_MAX_CONT^2] lower Cholesky factor */
+  double *solve;                 /**< [MILL_MAX_CONT * (MILL_MAX_PAR + 3)] */
+  double *sums;                  /**< [MILL_BLOCK_MAX_SUM] */
 } mill_work;
 
 MILL_EXTERN_C_END

@@ -26,7 +26,7 @@ typedef struct mill_raw_segment {
 } mill_raw_segment;
 
 typedef struct mill_star {
-  int64_t row;      /**< of /fits */
+  int64_t row; /**< of /fits */
   int n_segment;
   const mill_raw_segment *segment;
 } mill_star;

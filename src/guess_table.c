@@ -87,8 +87,8 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
     MILL_TRY(MILL_ALLOC(n, &flux));
     MILL_TRY(MILL_ALLOC((size_t)table->n_templ * (size_t)n, &table->flux[a]));
     for (int g = 0; g < lib->n_guess; g++) {
-      MILL_TRY(mill_emulator_eval(lib, a, lib->guess_label + (size_t)g * (size_t)lib->n_label,
-                                  flux));
+      MILL_TRY(
+          mill_emulator_eval(lib, a, lib->guess_label + (size_t)g * (size_t)lib->n_label, flux));
       for (int v = 0; v < lib->n_guess_vsini; v++)
         rotate(n, lib->arm[a].ln_step, lib->guess_vsini_km_s[v], flux,
                table->flux[a] + ((size_t)g * (size_t)lib->n_guess_vsini + (size_t)v) * (size_t)n);
@@ -102,8 +102,8 @@ done:
 }
 
 int mill_guess_table_bins(const mill_guess_table *table, const mill_library *lib,
-                          const mill_fit_settings *set, int i_arm, int n_pix,
-                          const double *wave_aa, int *n_bin, int **bin_first, float **templ)
+                          const mill_fit_settings *set, int i_arm, int n_pix, const double *wave_aa,
+                          int *n_bin, int **bin_first, float **templ)
 {
   int err = MILL_OK;
   const mill_arm *arm = &lib->arm[i_arm];
@@ -145,8 +145,7 @@ int mill_guess_table_bins(const mill_guess_table *table, const mill_library *lib
       count[i] = 0;
     }
     for (int i = 0; i < arm->n_pix; i++) {
-      const long b =
-          (long)floor((arm->ln_wave0 + (double)i * arm->ln_step) / step) - bin0 + half;
+      const long b = (long)floor((arm->ln_wave0 + (double)i * arm->ln_step) / step) - bin0 + half;
       if (b >= 0 && b < width) {
         binned[b] += (double)flux[i];
         count[b]++;
@@ -170,8 +169,8 @@ int mill_guess_table_bins(const mill_guess_table *table, const mill_library *lib
     }
     if (mill_cholesky(nk, normal, nk) != 0)
       MILL_FAIL(MILL_ERR_RANGE,
-                "arm %s has too few pixels (%d) for %d continuum functions; lower npoly",
-                arm->name, n_pix, nk);
+                "arm %s has too few pixels (%d) for %d continuum functions; lower npoly", arm->name,
+                n_pix, nk);
     mill_cholesky_solve(nk, normal, nk, a);
     float *row = out + (size_t)t * (size_t)width;
     for (int i = 0; i < width; i++) {

@@ -15,8 +15,8 @@
 int mill_emulator_eval(const mill_library *lib, int arm, const double *label, double *flux);
 
 typedef struct mill_guess_table {
-  int n_templ;  /**< n_guess * n_guess_vsini, rotation fastest */
-  int half;     /**< velocity bins on each side of zero */
+  int n_templ; /**< n_guess * n_guess_vsini, rotation fastest */
+  int half;    /**< velocity bins on each side of zero */
   double ln_step;
   float *flux[MILL_MAX_ARM]; /**< [n_templ][arm n_pix], owned */
 } mill_guess_table;

@@ -17,9 +17,9 @@ enum { ROUNDS_PER_CALL = 4, FIRST_WAVESETS = 16 };
 /** A wavelength set as the host knows it. */
 typedef struct waveset_entry {
   int arm, n_pix;
-  double *wave_aa;       /**< [n_pix], owned */
-  mill_waveset host;     /**< its pointers are device memory, owned */
-  mill_waveset *device;  /**< owned */
+  double *wave_aa;      /**< [n_pix], owned */
+  mill_waveset host;    /**< its pointers are device memory, owned */
+  mill_waveset *device; /**< owned */
 } waveset_entry;
 
 /** Solver for the template's own resolution, shared by segments. */
@@ -31,12 +31,12 @@ typedef struct deconv_entry {
 
 /** A slot as the host knows it. */
 typedef struct slot_entry {
-  mill_slot *device;         /**< owned */
-  mill_slot host;            /**< last downloaded or to be uploaded */
-  mill_segment *segment;     /**< host mirror [cap_segment], owned */
-  mill_segment *d_segment;   /**< device [cap_segment], owned */
+  mill_slot *device;       /**< owned */
+  mill_slot host;          /**< last downloaded or to be uploaded */
+  mill_segment *segment;   /**< host mirror [cap_segment], owned */
+  mill_segment *d_segment; /**< device [cap_segment], owned */
   int cap_segment;
-  char *arena;               /**< device memory of all pixel arrays, owned */
+  char *arena; /**< device memory of all pixel arrays, owned */
   size_t cap_arena;
   int active;
 } slot_entry;
@@ -45,7 +45,7 @@ struct mill_pipeline {
   const mill_library *lib;
   const mill_backend *backend;
   mill_device *device;
-  mill_model model;      /**< host copy, its pointers are device memory */
+  mill_model model; /**< host copy, its pointers are device memory */
   mill_model *d_model;
   int n_slot, want_models;
   slot_entry *slot;
@@ -111,9 +111,9 @@ static int load_layer(mill_pipeline *p, const mill_emulator *e, int l, mill_mode
   MILL_TRY(mill_alloc_bytes((size_t)(n_in + 1) * (size_t)pad, real, &host));
   for (int k = 0; k <= n_in; k++)
     for (int i = 0; i < n_out; i++) {
-      const double w = (double)(k < n_in ? e->weight[l][(size_t)i * (size_t)n_in + (size_t)k]
-                                         : e->bias[l][i]) -
-                       mean[k];
+      const double w =
+          (double)(k < n_in ? e->weight[l][(size_t)i * (size_t)n_in + (size_t)k] : e->bias[l][i]) -
+          mean[k];
       const size_t at = (size_t)k * (size_t)pad + (size_t)i;
       if (wide)
         ((double *)host)[at] = w;
@@ -307,8 +307,7 @@ static int check_waves(const mill_pipeline *p, int arm, int n_pix, const double 
       MILL_FAIL(MILL_ERR_RANGE, "wavelengths of arm %s are not ascending at pixel %d", name, i);
   const double least = p->lib->arm[arm].wave_aa[0];
   const double most = p->lib->arm[arm].wave_aa[p->lib->arm[arm].n_pix - 1];
-  const double blue =
-      wave_aa[0] * exp(-atanh(m->set.max_vel_km_s / MILL_C_KM_S));
+  const double blue = wave_aa[0] * exp(-atanh(m->set.max_vel_km_s / MILL_C_KM_S));
   const double red = wave_aa[n_pix - 1] * exp(-atanh(m->set.min_vel_km_s / MILL_C_KM_S));
   if (blue < least || red >= most)
     MILL_FAIL(MILL_ERR_RANGE,
@@ -385,10 +384,9 @@ int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wa
   w->masked = memory;
   MILL_TRY(send(p, ((size_t)w->n_bin + 1) * sizeof *bin_first, bin_first, &memory));
   w->bin_first = memory;
-  MILL_TRY(send(p,
-                (size_t)p->guess.n_templ * ((size_t)w->n_bin + 2 * (size_t)p->guess.half) *
-                    sizeof *templ,
-                templ, &memory));
+  MILL_TRY(send(
+      p, (size_t)p->guess.n_templ * ((size_t)w->n_bin + 2 * (size_t)p->guess.half) * sizeof *templ,
+      templ, &memory));
   w->templ = memory;
   MILL_TRY(send(p, sizeof *w, w, &memory));
   fresh.device = memory;
@@ -542,8 +540,7 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
           MILL_TRY(find_deconv(p, raw->n_diag, sigma / ws->host.pixel_aa, &s->deconv));
       }
     }
-    const size_t chisq =
-        (size_t)m->n_templ * (2 * (size_t)m->guess_half + 1) * sizeof(double);
+    const size_t chisq = (size_t)m->n_templ * (2 * (size_t)m->guess_half + 1) * sizeof(double);
     const size_t wn = take(&at, (size_t)max_bin * 4), w = take(&at, (size_t)max_bin * 4);
     const size_t guess = take(&at, chisq);
     if (pass == 0) {

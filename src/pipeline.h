@@ -52,9 +52,8 @@ int mill_pipeline_waveset(mill_pipeline *pipeline, int arm, int n_pix, const dou
  *  prepared                      out  S/N, counts and status after preparation;
  *                                     eval is untouched unless NOT_DONE
  *  Not while mill_pipeline_run is under way. */
-int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request,
-                           int n_point, const double *theta, mill_eval *eval,
-                           mill_fit_result *prepared);
+int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request, int n_point,
+                           const double *theta, mill_eval *eval, mill_fit_result *prepared);
 
 /** Fit until the source ends.  Rows leave in the order in which they finish. */
 int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,

@@ -27,8 +27,8 @@ typedef struct mill_lane {
   int max_seg_pix;
   double *hidden[2]; /**< [MILL_GROUP_ROWS][MILL_MAX_WIDTH] */
   float *narrow;     /**< the same, input of the last layer */
-  void *shared;    /**< what the slots of a group use in turn */
-  void *grids;     /**< each slot's emulator output */
+  void *shared;      /**< what the slots of a group use in turn */
+  void *grids;       /**< each slot's emulator output */
   mill_work work[MILL_GROUP];
 } mill_lane;
 
@@ -39,22 +39,22 @@ struct mill_device {
 
 #if defined(__AVX512F__)
 #define MILL_VEC_BYTES 64
-#define MILL_VECS 4
+#define MILL_VECS      4
 #elif defined(__AVX__)
 #define MILL_VEC_BYTES 32
-#define MILL_VECS 2
+#define MILL_VECS      2
 #else
 #define MILL_VEC_BYTES 16
-#define MILL_VECS 2
+#define MILL_VECS      2
 #endif
 
-#define MILL_REAL float
+#define MILL_REAL    float
 #define MILL_T(name) name##_f32
 #include "kernels/cpu/emulator_impl.h"
 #undef MILL_REAL
 #undef MILL_T
 
-#define MILL_REAL double
+#define MILL_REAL    double
 #define MILL_T(name) name##_f64
 #include "kernels/cpu/emulator_impl.h"
 #undef MILL_REAL
@@ -100,7 +100,8 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
       for (int l = 0; l < m->n_label; l++)
         row[l] = t == 0 ? x[l] : 0.0;
       if (t > 0)
-        row[t - 1] = mill_label_map_slope(&m->label[t - 1], slot[s]->theta[MILL_PAR_LABEL0 + t - 1]);
+        row[t - 1] =
+            mill_label_map_slope(&m->label[t - 1], slot[s]->theta[MILL_PAR_LABEL0 + t - 1]);
     }
   }
   for (int l = 0; l < arm->n_layer - 1; l++) {
@@ -128,8 +129,7 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
   char *grid[MILL_GROUP_ROWS];
   for (int s = 0; s < n_slot; s++)
     for (int t = 0; t <= n_tangent[s]; t++)
-      grid[first[s] + t] =
-          (char *)lane->work[s].grid + (size_t)t * (size_t)m->max_pix_pad * real;
+      grid[first[s] + t] = (char *)lane->work[s].grid + (size_t)t * (size_t)m->max_pix_pad * real;
   if (wide) {
     for (int r = 0; r < n_row; r++) {
       from[r] = in + (size_t)r * MILL_MAX_WIDTH;
@@ -164,7 +164,10 @@ static void body_start(mill_block *b, void *arg)
   for (int i = 0; i < t->slot->n_segment; i++)
     mill_block_prepare(b, t->m, &t->slot->segment[i]);
   mill_block_guess(b, t->m, t->slot, t->work);
-  MILL_SERIAL(b) { mill_fit_begin(t->m, t->slot); }
+  MILL_SERIAL(b)
+  {
+    mill_fit_begin(t->m, t->slot);
+  }
   MILL_BARRIER(b);
 }
 

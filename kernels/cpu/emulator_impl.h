@@ -7,7 +7,8 @@
  */
 enum { MILL_T(MILL_K_BLOCK) = 32 };
 
-typedef MILL_REAL MILL_T(mill_vec) __attribute__((vector_size(MILL_VEC_BYTES), aligned(sizeof(MILL_REAL))));
+typedef MILL_REAL MILL_T(mill_vec)
+    __attribute__((vector_size(MILL_VEC_BYTES), aligned(sizeof(MILL_REAL))));
 
 /* NR rows by MILL_VECS vectors of columns */
 #define MILL_TILE(NR)                                                                              \
@@ -64,8 +65,8 @@ static void MILL_T(layer_product)(const mill_layer *layer, int n_row, const MILL
       for (int i = 0; i < nr; i++)
         to[i] = out[r + i] + c;
       for (int k = 0; k < layer->n_in; k += MILL_T(MILL_K_BLOCK)) {
-        const int end = layer->n_in - k < MILL_T(MILL_K_BLOCK) ? layer->n_in
-                                                               : k + MILL_T(MILL_K_BLOCK);
+        const int end =
+            layer->n_in - k < MILL_T(MILL_K_BLOCK) ? layer->n_in : k + MILL_T(MILL_K_BLOCK);
         if (nr == 4)
           MILL_T(tile_4)(k, end, h + r, w, pitch, bc, value + r, to);
         else if (nr == 3)

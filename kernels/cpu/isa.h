@@ -9,7 +9,7 @@
 #include "kernels/backend.h"
 
 #define MILL_ISA_PASTE2(a, b) a##_##b
-#define MILL_ISA_PASTE(a, b) MILL_ISA_PASTE2(a, b)
+#define MILL_ISA_PASTE(a, b)  MILL_ISA_PASTE2(a, b)
 #define MILL_ISA_SYMBOL(name) MILL_ISA_PASTE(name, MILL_ISA)
 
 extern const mill_backend mill_backend_cpu_x86_64_v2;

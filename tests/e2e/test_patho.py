@@ -35,7 +35,8 @@ PATHO = {
     "bad_fiberstatus": (NOT_SELECTED, set(), set(), ""),
 }
 NOGOOD = {
-    "star": (FITTED, set(), set(), ""),
+    # HULL: the fit of one of the three lies at [alpha/Fe] = 0.0001 +- 0.026, where the library ends
+    "star": (FITTED, set(), {"HULL"}, ""),
     "all_arms_masked": (NO_ARM, {"BAD_SPECTRUM"}, set(), "BRZ"),
     "all_nan": (NO_ARM, {"BAD_SPECTRUM"}, set(), "BRZ"),
     "all_zero": (NO_ARM, {"BAD_SPECTRUM"}, set(), "BRZ"),

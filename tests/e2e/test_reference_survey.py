@@ -20,7 +20,7 @@ class ReferenceSurvey(EndToEnd):
         assert done.returncode == 0, done.stderr
         cls.path = tmp("survey.h5")
         done = starmill("fit", "--library", lib, "--output", cls.path, "--threads", 1,
-                        data("sim/coadd-dev.fits.gz"), ranks=2, timeout=500)
+                        data("sim/coadd-dev.fits.gz"), ranks=2, timeout=2400)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def setUp(self):

@@ -42,6 +42,7 @@ static void test_expm1f_clips_its_argument(void **state)
   assert_close((double)mill_expm1f(-INFINITY), -1, 1e-30);
   assert_true(isfinite(mill_expm1f(1e30f)) && mill_expm1f(1e30f) > 1e38f);
   assert_true(isfinite(mill_expm1f(INFINITY)));
+  assert_true(isnan(mill_expm1f(NAN)));
 }
 
 static void test_log_flux_and_its_tangents(void **state)
