@@ -527,12 +527,20 @@ int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type
   if (H5Sget_simple_extent_npoints(rows->space) == 0)
     goto done;
   transfer = H5Pcreate(H5P_DATASET_XFER);
+#ifdef MPICH
+  /* HDF5 sets file views around a collective write, and a rank whose write failed
+     leaves without the second one: in MPICH's ROMIO, where that is collective, the
+     others then wait for ever.  So the ranks' own parts are written independently. */
+  if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_INDEPENDENT) < 0)
+    FAIL_WRITE(name);
+#else
   /* one collective call whose ranks write their own rows: where one rank writes for
      others (collective buffering), Open MPI 4.1 can lose the error of a failed
      write, and the rows of a rank lie together anyway */
   if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_COLLECTIVE) < 0 ||
       H5Pset_dxpl_mpio_collective_opt(transfer, H5FD_MPIO_INDIVIDUAL_IO) < 0)
     FAIL_WRITE(name);
+#endif
   if (H5Dwrite(dataset, type, rows->memory, rows->space, transfer, buffer) < 0)
     FAIL_WRITE(name);
 done:
