@@ -10,8 +10,8 @@ BYTES = 20_000
 class FileLimit(EndToEnd):
     def test_output_over_the_limit(self):
         path = tmp("limited.h5")
-        # PMIx makes a shared file of some megabytes, which is not what is tested
-        environment = dict(ENVIRONMENT, PMIX_MCA_gds="hash")
+        # PMIx and UCX make shared files of some megabytes, which is not what is tested
+        environment = dict(ENVIRONMENT, PMIX_MCA_gds="hash", UCX_TLS="self,sysv")
         run = subprocess.run(
             command("fit", "--library", library(), "--output", path, cut("few.fits", range(2))),
             env=environment, capture_output=True, text=True, timeout=100,
