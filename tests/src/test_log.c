@@ -147,7 +147,7 @@ static void test_levels(void **state)
     for (int i = MILL_LOG_ERROR; i <= MILL_LOG_DEBUG; i++)
       MILL_LOG(i, "level%d", i);
     mill_log_close();
-    char *text = contents(log_path), name[16];
+    char *text = contents(log_path), name[32];
     for (int i = MILL_LOG_ERROR; i <= MILL_LOG_DEBUG; i++) {
       snprintf(name, sizeof name, "level%d", i);
       assert_int_equal(strstr(text, name) != NULL, i <= level);
