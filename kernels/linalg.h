@@ -65,6 +65,21 @@ MILL_HD static inline void mill_cholesky_forward(int n, const double *l, int lda
   }
 }
 
+/** Solve L^T x = y: the second half of a solution.
+ *
+ *  l [n][lda]  in      from mill_cholesky
+ *  b [n]       in/out  y, then x
+ */
+MILL_HD static inline void mill_cholesky_backward(int n, const double *l, int lda, double *b)
+{
+  for (int i = n - 1; i >= 0; --i) {
+    double sum = b[i];
+    for (int k = i + 1; k < n; ++k)
+      sum -= l[(ptrdiff_t)k * lda + i] * b[k];
+    b[i] = sum / l[(ptrdiff_t)i * lda + i];
+  }
+}
+
 /** Solve (L L^T) x = b.
  *
  *  l [n][lda]  in      from mill_cholesky
@@ -73,12 +88,7 @@ MILL_HD static inline void mill_cholesky_forward(int n, const double *l, int lda
 MILL_HD static inline void mill_cholesky_solve(int n, const double *l, int lda, double *b)
 {
   mill_cholesky_forward(n, l, lda, b);
-  for (int i = n - 1; i >= 0; --i) {
-    double sum = b[i];
-    for (int k = i + 1; k < n; ++k)
-      sum -= l[(ptrdiff_t)k * lda + i] * b[k];
-    b[i] = sum / l[(ptrdiff_t)i * lda + i];
-  }
+  mill_cholesky_backward(n, l, lda, b);
 }
 
 /** ln det(L L^T) of a factor l [n][lda] from mill_cholesky; 0 for n = 0.

@@ -392,23 +392,14 @@ MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model 
         a[k * nk + l] = work->sums[q++];
     double f = INFINITY;
     if (mill_cholesky(nk, a, nk) == 0) {
-      double ln_det = 0.0, vv = 0.0;
+      const double ln_det = mill_cholesky_logdet(nk, a, nk) + 2.0 * nk * ln_scale;
+      double vv = 0.0;
       for (int k = 0; k < nk; k++)
-        ln_det += 2.0 * log(a[k * nk + k]) + 2.0 * ln_scale;
-      /* y = L^-1 v, then a = L^-T y */
-      for (int k = 0; k < nk; k++) {
-        double y = work->sums[n_tri + k];
-        for (int l = 0; l < k; l++)
-          y -= a[k * nk + l] * v[l];
-        v[k] = y / a[k * nk + k];
+        v[k] = work->sums[n_tri + k];
+      mill_cholesky_forward(nk, a, nk, v);
+      for (int k = 0; k < nk; k++)
         vv += v[k] * v[k];
-      }
-      for (int k = nk - 1; k >= 0; k--) {
-        double y = v[k];
-        for (int l = k + 1; l < nk; l++)
-          y -= a[l * nk + k] * v[l];
-        v[k] = y / a[k * nk + k];
-      }
+      mill_cholesky_backward(nk, a, nk, v);
       f = (m->set.likelihood == MILL_LIKE_MARGINAL ? ln_det : 0.0) + s->sum_ln_var + s->dd - vv;
       if (!isfinite(f))
         f = INFINITY;
@@ -582,20 +573,18 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
   MILL_SERIAL(b)
   {
     const double *sums = work->sums;
-    double *solve = work->solve + MILL_MAX_CONT; /* [nk][np]: L^-1 S^T V */
-    for (int k = 0; k < nk; k++)
-      for (int j = 0; j < np; j++) {
-        double y = sums[n_vv + k * np + j];
-        for (int l = 0; l < k; l++)
-          y -= chol[k * nk + l] * solve[l * np + j];
-        solve[k * np + j] = y / chol[k * nk + k];
-      }
+    double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
+    for (int j = 0; j < np; j++) {
+      for (int k = 0; k < nk; k++)
+        solve[j * nk + k] = sums[n_vv + k * np + j];
+      mill_cholesky_forward(nk, chol, nk, solve + j * nk);
+    }
     int q = 0;
     for (int j = 0; j < np; j++)
       for (int l = 0; l <= j; l++) {
         double h = sums[q++];
         for (int k = 0; k < nk; k++)
-          h -= solve[k * np + j] * solve[k * np + l];
+          h -= solve[j * nk + k] * solve[l * nk + k];
         eval->hess[j * np + l] += h;
         if (l != j)
           eval->hess[l * np + j] += h;

@@ -78,7 +78,7 @@ typedef struct mill_model {
 
 /** One prepared spectrum. */
 typedef struct mill_segment {
-  int arm, exposure, n_pix, n_diag;
+  int arm, n_pix, n_diag;
   int used; /**< 0: dropped, no contribution */
   const mill_waveset *ws;
   const double *deconv; /**< [n_diag][n_diag] solves for the template's own resolution, or NULL */

@@ -511,7 +511,6 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
       mill_segment *s = &e->segment[i];
       memset(s, 0, sizeof *s);
       s->arm = raw->arm;
-      s->exposure = raw->exposure;
       s->n_pix = raw->n_pix;
       s->n_diag = (int)nd;
       s->ws = ws->device;

@@ -332,11 +332,6 @@ static int cpu_start(mill_device *d, const mill_model *m, mill_slot *const *slot
   return MILL_OK;
 }
 
-static void eval_clear(mill_eval *e)
-{
-  memset(e, 0, sizeof *e);
-}
-
 /** n_round rounds of one group. */
 static void group_rounds(const mill_model *m, mill_slot *const *group, int n_group, int n_round,
                          mill_lane *lane)
@@ -347,7 +342,7 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
     for (int i = 0; i < n_group; i++)
       if (group[i]->request != MILL_REQ_NONE) {
         active[n++] = group[i];
-        eval_clear(&group[i]->eval);
+        memset(&group[i]->eval, 0, sizeof group[i]->eval);
       }
     if (n == 0)
       return;
