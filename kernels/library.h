@@ -38,14 +38,37 @@ typedef struct mill_hull {
   double *facet; /**< [n_facet][n_label + 1], owned */
 } mill_hull;
 
-/** A multilayer perceptron: SiLU after every layer but the last, linear one. */
+/** What comes before an emulator's last, linear layer. */
+enum mill_emulator_kind {
+  MILL_EMULATOR_MLP = 0, /**< hidden layers with SiLU: a multilayer perceptron */
+  MILL_EMULATOR_GRID = 1 /**< cubic splines over a grid of labels: mill_spline_grid */
+};
+
+/** Tensor product of cubic B-splines over the library's labels in mapped coordinates.
+ *
+ *  h_k(x) = sum_{i,j,..} B_i(x_0) B_j(x_1) .. coef[i][j]..[k],
+ *  twice continuously differentiable inside the grid; beyond it a coordinate
+ *  continues linearly from the edge.  knot[l] holds n_node[l] + 4 ascending
+ *  numbers, the first and the last four of them equal (a clamped spline).
+ */
+typedef struct mill_spline_grid {
+  int n_axis;                       /**< the library's labels, MILL_MAX_GRID_AXIS at most */
+  int n_node[MILL_MAX_GRID_AXIS];   /**< basis functions of each label, 4 or more */
+  double *knot[MILL_MAX_GRID_AXIS]; /**< [n_node + 4], owned */
+  float *coef;                      /**< [n_node[0]] .. [n_node[n_axis - 1]][n_out], owned */
+  int n_out;                        /**< inputs of the last layer */
+} mill_spline_grid;
+
+/** An emulator of one arm: MLP, or splines over a grid before one linear layer. */
 typedef struct mill_emulator {
-  int n_layer;
+  int kind;    /**< enum mill_emulator_kind */
+  int n_layer; /**< 1 for a grid */
   int n_in[MILL_MAX_LAYER];
   int n_out[MILL_MAX_LAYER];
   float *weight[MILL_MAX_LAYER]; /**< [n_out][n_in], owned */
   float *bias[MILL_MAX_LAYER];   /**< [n_out], owned */
   int log_flux;                  /**< flux = exp(clip(y, -300, 300)) when set, else y */
+  mill_spline_grid grid;         /**< of MILL_EMULATOR_GRID only */
 } mill_emulator;
 
 /** One arm (setup) of the spectrograph. */

@@ -1,0 +1,9 @@
+/** `starmill simulate`: a mock survey in DESI coadd layout with a truth table. */
+#ifndef MILL_SIMULATE_H
+#define MILL_SIMULATE_H
+
+/** Run the job; argv[0] is "simulate".  Collective over MPI_COMM_WORLD: initialises
+ *  and finalizes MPI.  Returns the exit status, the same on every rank. */
+int mill_job_simulate(int argc, char **argv);
+
+#endif

@@ -1,0 +1,32 @@
+/** Random numbers by counting: Philox 4x32-10 (Salmon et al. 2011, SC'11).
+ *
+ *  A stream is a pure function of (seed, star, purpose): what a star draws does
+ *  not depend on the rank that makes it or on what was drawn before.
+ */
+#ifndef MILL_RANDOM_H
+#define MILL_RANDOM_H
+
+#include <stdint.h>
+
+typedef struct mill_random {
+  uint32_t key[2], counter[4];
+  uint32_t block[4];
+  int n_left; /**< unused words of the block */
+} mill_random;
+
+/** Begin a stream; purpose tells the streams of one index apart. */
+void mill_random_begin(mill_random *r, uint64_t seed, uint64_t index, uint32_t purpose);
+
+uint32_t mill_random_word(mill_random *r);
+
+/** In (0, 1), 53 bits. */
+double mill_random_uniform(mill_random *r);
+
+/** Standard normal, float64. */
+double mill_random_normal(mill_random *r);
+
+/** n standard normals in float32, as fast as it goes (survey-sized runs). Their
+ *  distribution is tested to 5 sigma; tails reach at least 5.5. */
+void mill_random_normals(mill_random *r, int n, float *out);
+
+#endif
