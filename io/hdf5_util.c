@@ -8,9 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernels/common.h"
 #include "kernels/error.h"
 
-enum { MAX_DIM = 2 };
+enum { MAX_DIM = MILL_MAX_GRID_AXIS + 1 }; /* the coefficients of a grid have the most */
 
 static herr_t take_innermost(unsigned n, const H5E_error2_t *entry, void *context)
 {

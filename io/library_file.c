@@ -14,11 +14,13 @@
 #include "src/version.h"
 
 #define FORMAT_NAME "starmill library"
-/* the first program that reads MILL_LIBRARY_FORMAT; written into every file, so that an older
-   program can say what is needed */
-#define FORMAT_READER "0.1.0"
+/* the first program that reads each format; written into every file, so that an older program
+   can say what is needed */
+static const char *const format_reader[MILL_LIBRARY_FORMAT + 1] = {"", "0.1.0", "0.1.0"};
 
 enum {
+  FORMAT_MLP = 1,  /* multilayer perceptrons only */
+  FORMAT_GRID = 2, /* an arm's attribute emulator says which kind it has */
   MIN_PIX = 8,
   MAX_PIX = 1 << 20,
   MAX_FACET = 100000,
@@ -42,6 +44,25 @@ static int all_finite_f64(size_t n, const double *x)
     if (!isfinite(x[i]))
       return 0;
   return 1;
+}
+
+/* The oldest format that can hold the library: files with what older programs know stay readable
+   for them, and as they were. */
+static int format_of(const mill_library *lib)
+{
+  for (int i = 0; i < lib->n_arm; i++)
+    if (lib->arm[i].emulator.kind == MILL_EMULATOR_GRID)
+      return FORMAT_GRID;
+  return FORMAT_MLP;
+}
+
+/* Numbers in the coefficients of a grid whose sizes were checked. */
+static size_t grid_size(const mill_spline_grid *grid)
+{
+  size_t n = (size_t)grid->n_out;
+  for (int i = 0; i < grid->n_axis; i++)
+    n *= (size_t)grid->n_node[i];
+  return n;
 }
 
 /* Names become keys of configuration files and names of columns. */
@@ -159,10 +180,86 @@ done:
   return err;
 }
 
+/* A clamped knot vector: four times the first, ascending, four times the last. */
+static int check_knots(const mill_arm *arm, const char *label, int n_node, const double *knot,
+                       const char *where)
+{
+  int err = MILL_OK;
+  for (int i = 0; i < n_node + 4; i++) {
+    if (!isfinite(knot[i]))
+      MILL_FAIL(MILL_ERR_LIBRARY, "%s: knot %d of label %s of arm %s is not finite", where, i,
+                label, arm->name);
+    if (i == 0)
+      continue;
+    const int clamped = i < 4 || i > n_node;
+    if (clamped && knot[i] > knot[i - 1])
+      MILL_FAIL(MILL_ERR_LIBRARY,
+                "%s: the first and the last four knots of label %s of arm %s are not equal (knot "
+                "%d is %.9g after %.9g)",
+                where, label, arm->name, i, knot[i], knot[i - 1]);
+    if (knot[i] < knot[i - 1] || (!clamped && knot[i] <= knot[i - 1]))
+      MILL_FAIL(MILL_ERR_LIBRARY,
+                "%s: the knots of label %s of arm %s do not ascend (knot %d is %.9g after %.9g)",
+                where, label, arm->name, i, knot[i], knot[i - 1]);
+  }
+done:
+  return err;
+}
+
+static int check_grid(const mill_library *lib, const mill_arm *arm, const char *where)
+{
+  int err = MILL_OK;
+  const mill_spline_grid *grid = &arm->emulator.grid;
+  if (lib->n_label > MILL_MAX_GRID_AXIS)
+    MILL_FAIL(MILL_ERR_LIBRARY,
+              "%s: the emulator of arm %s is a grid of %d labels, this program takes 1 to %d",
+              where, arm->name, lib->n_label, MILL_MAX_GRID_AXIS);
+  if (grid->n_axis != lib->n_label)
+    MILL_FAIL(MILL_ERR_LIBRARY, "%s: the grid of arm %s has %d labels, the library %d", where,
+              arm->name, grid->n_axis, lib->n_label);
+  if (arm->emulator.n_layer != 1)
+    MILL_FAIL(MILL_ERR_LIBRARY, "%s: the grid of arm %s is followed by %d layers, expected 1",
+              where, arm->name, arm->emulator.n_layer);
+  if (grid->n_out < 1 || grid->n_out > MILL_MAX_WIDTH)
+    MILL_FAIL(MILL_ERR_LIBRARY,
+              "%s: the grid of arm %s has %d components, this program takes 1 to %d", where,
+              arm->name, grid->n_out, MILL_MAX_WIDTH);
+  size_t size = (size_t)grid->n_out;
+  for (int i = 0; i < grid->n_axis; i++) {
+    if (grid->n_node[i] < 4 || grid->n_node[i] > MILL_MAX_GRID_NODE || !grid->knot[i])
+      MILL_FAIL(MILL_ERR_LIBRARY,
+                "%s: the grid of arm %s has %d nodes of label %s, this program takes 4 to %d",
+                where, arm->name, grid->n_node[i], lib->label[i].name, MILL_MAX_GRID_NODE);
+    MILL_TRY(check_knots(arm, lib->label[i].name, grid->n_node[i], grid->knot[i], where));
+    size *= (size_t)grid->n_node[i];
+    if (size > MILL_MAX_GRID_COEF)
+      MILL_FAIL(MILL_ERR_LIBRARY,
+                "%s: the grid of arm %s has more than %d coefficients, the most that this program "
+                "takes",
+                where, arm->name, MILL_MAX_GRID_COEF);
+  }
+  if (!grid->coef || !all_finite_f32(size, grid->coef))
+    MILL_FAIL(MILL_ERR_LIBRARY, "%s: the grid of arm %s has a coefficient that is not finite",
+              where, arm->name);
+done:
+  return err;
+}
+
 static int check_emulator(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   int err = MILL_OK;
   const mill_emulator *net = &arm->emulator;
+  const char *before = "the labels";
+  int n_before = lib->n_label;
+  if (net->kind != MILL_EMULATOR_MLP && net->kind != MILL_EMULATOR_GRID)
+    MILL_FAIL(MILL_ERR_LIBRARY,
+              "%s: the emulator of arm %s is of kind %d, this program knows 0 and 1", where,
+              arm->name, net->kind);
+  if (net->kind == MILL_EMULATOR_GRID) {
+    MILL_TRY(check_grid(lib, arm, where));
+    before = "components of the grid";
+    n_before = net->grid.n_out;
+  }
   if (net->n_layer < 1 || net->n_layer > MILL_MAX_LAYER)
     MILL_FAIL(MILL_ERR_LIBRARY,
               "%s: the emulator of arm %s has %d layers, this program takes 1 to "
@@ -171,13 +268,11 @@ static int check_emulator(const mill_library *lib, const mill_arm *arm, const ch
   if (net->log_flux != 0 && net->log_flux != 1)
     MILL_FAIL(MILL_ERR_LIBRARY, "%s: log_flux of arm %s is %d, expected 0 or 1", where, arm->name,
               net->log_flux);
-  int n_before = lib->n_label;
   for (int i = 0; i < net->n_layer; i++) {
     const int is_last = i == net->n_layer - 1;
     if (net->n_in[i] != n_before)
       MILL_FAIL(MILL_ERR_LIBRARY, "%s: layer %d of arm %s takes %d inputs, expected %d (%s)", where,
-                i, arm->name, net->n_in[i], n_before,
-                i == 0 ? "the labels" : "outputs of the layer before");
+                i, arm->name, net->n_in[i], n_before, before);
     if (is_last && net->n_out[i] != arm->n_pix)
       MILL_FAIL(MILL_ERR_LIBRARY, "%s: the last layer of arm %s gives %d pixels, expected %d",
                 where, arm->name, net->n_out[i], arm->n_pix);
@@ -191,6 +286,7 @@ static int check_emulator(const mill_library *lib, const mill_arm *arm, const ch
         !all_finite_f32(n_out, net->bias[i]))
       MILL_FAIL(MILL_ERR_LIBRARY, "%s: layer %d of arm %s has a weight or bias that is not finite",
                 where, i, arm->name);
+    before = "outputs of the layer before";
     n_before = net->n_out[i];
   }
 done:
@@ -333,11 +429,24 @@ static void digest_f32(mill_sha256 *sha, size_t n, const float *x)
   }
 }
 
+static void digest_grid(mill_sha256 *sha, const mill_spline_grid *grid)
+{
+  digest_u64(sha, (uint64_t)grid->n_axis);
+  for (int i = 0; i < grid->n_axis; i++) {
+    digest_u64(sha, (uint64_t)grid->n_node[i]);
+    digest_f64(sha, (size_t)grid->n_node[i] + 4, grid->knot[i]);
+  }
+  digest_u64(sha, (uint64_t)grid->n_out);
+  digest_f32(sha, grid_size(grid), grid->coef);
+}
+
 void mill_library_digest(const mill_library *lib, char hex[65])
 {
   mill_sha256 sha;
+  const int format = format_of(lib);
   mill_sha256_init(&sha);
-  digest_text(&sha, "starmill library contents 1");
+  digest_text(&sha, format == FORMAT_GRID ? "starmill library contents 2"
+                                          : "starmill library contents 1");
   digest_u64(&sha, (uint64_t)lib->n_label);
   for (int i = 0; i < lib->n_label; i++) {
     const mill_label *label = &lib->label[i];
@@ -368,6 +477,10 @@ void mill_library_digest(const mill_library *lib, char hex[65])
     digest_f64(&sha, sizeof number / sizeof *number, number);
     digest_f64(&sha, (size_t)arm->n_pix, arm->wave_aa);
     digest_u64(&sha, (uint64_t)net->log_flux);
+    if (format == FORMAT_GRID)
+      digest_u64(&sha, (uint64_t)net->kind);
+    if (net->kind == MILL_EMULATOR_GRID)
+      digest_grid(&sha, &net->grid);
     digest_u64(&sha, (uint64_t)net->n_layer);
     for (int j = 0; j < net->n_layer; j++) {
       digest_u64(&sha, (uint64_t)net->n_in[j]);
@@ -398,7 +511,7 @@ done:
   return err;
 }
 
-static int read_format(const mill_h5_file *file)
+static int read_format(const mill_h5_file *file, int *out)
 {
   int err = MILL_OK;
   char text[64];
@@ -427,6 +540,7 @@ static int read_format(const mill_h5_file *file)
   }
   if (version < 1)
     MILL_FAIL(file->code, "%s: library format %d does not exist", file->path, version);
+  *out = version;
 done:
   return err;
 }
@@ -500,10 +614,77 @@ done:
   return err;
 }
 
-static int read_arm(const mill_h5_file *file, int i_arm, mill_arm *arm)
+/* Kind of an arm's emulator, and of a perceptron its activation. */
+static int read_kind(const mill_h5_file *file, int format, const char *at, mill_arm *arm)
 {
   int err = MILL_OK;
-  char at[64], text[64];
+  char text[64] = "mlp";
+  if (format >= FORMAT_GRID)
+    MILL_TRY(mill_h5_read_attr_text(file, at, "emulator", text, sizeof text));
+  if (strcmp(text, "grid") == 0) {
+    arm->emulator.kind = MILL_EMULATOR_GRID;
+    return MILL_OK;
+  }
+  if (strcmp(text, "mlp") != 0)
+    MILL_FAIL(file->code,
+              "%s: the emulator of arm %s is of none of the kinds that this program knows (mlp, "
+              "grid)",
+              file->path, arm->name);
+  arm->emulator.kind = MILL_EMULATOR_MLP;
+  MILL_TRY(mill_h5_read_attr_text(file, at, "activation", text, sizeof text));
+  if (strcmp(text, "silu") != 0)
+    MILL_FAIL(file->code, "%s: the activation of arm %s is none that this program knows (silu)",
+              file->path, arm->name);
+done:
+  return err;
+}
+
+static int read_grid(const mill_h5_file *file, int i_arm, int n_label, mill_spline_grid *grid)
+{
+  int err = MILL_OK;
+  char at[64];
+  size_t dim[MILL_MAX_GRID_AXIS + 1], n_knot = 0, size = 1;
+  if (n_label > MILL_MAX_GRID_AXIS)
+    MILL_FAIL(file->code,
+              "%s: the emulator of arm %d is a grid of %d labels, this program takes 1 to %d",
+              file->path, i_arm, n_label, MILL_MAX_GRID_AXIS);
+  grid->n_axis = n_label;
+  snprintf(at, sizeof at, "arms/arm%d/grid/coefficients", i_arm);
+  MILL_TRY(mill_h5_shape(file, at, n_label + 1, dim));
+  for (int i = 0; i < n_label; i++)
+    if (dim[i] < 4 || dim[i] > MILL_MAX_GRID_NODE)
+      MILL_FAIL(file->code, "%s: dataset /%s has %zu nodes of label %d, this program takes 4 to %d",
+                file->path, at, dim[i], i, MILL_MAX_GRID_NODE);
+  if (dim[n_label] < 1 || dim[n_label] > MILL_MAX_WIDTH)
+    MILL_FAIL(file->code, "%s: dataset /%s has %zu components, this program takes 1 to %d",
+              file->path, at, dim[n_label], MILL_MAX_WIDTH);
+  for (int i = 0; i <= n_label; i++) {
+    size *= dim[i];
+    if (size > MILL_MAX_GRID_COEF)
+      MILL_FAIL(file->code,
+                "%s: dataset /%s has more than %d numbers, the most that this program "
+                "takes",
+                file->path, at, MILL_MAX_GRID_COEF);
+  }
+  for (int i = 0; i < n_label; i++)
+    grid->n_node[i] = (int)dim[i];
+  grid->n_out = (int)dim[n_label];
+  MILL_TRY(MILL_ALLOC(size, &grid->coef));
+  MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_FLOAT, n_label + 1, dim, grid->coef));
+  for (int i = 0; i < n_label; i++) {
+    n_knot = (size_t)grid->n_node[i] + 4;
+    snprintf(at, sizeof at, "arms/arm%d/grid/knots%d", i_arm, i);
+    MILL_TRY(MILL_ALLOC(n_knot, &grid->knot[i]));
+    MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 1, &n_knot, grid->knot[i]));
+  }
+done:
+  return err;
+}
+
+static int read_arm(const mill_h5_file *file, int format, int i_arm, int n_label, mill_arm *arm)
+{
+  int err = MILL_OK;
+  char at[64];
   size_t dim[1];
   snprintf(at, sizeof at, "arms/arm%d", i_arm);
   MILL_TRY(mill_h5_read_attr_text(file, at, "name", arm->name, sizeof arm->name));
@@ -515,10 +696,7 @@ static int read_arm(const mill_h5_file *file, int i_arm, mill_arm *arm)
                                   sizeof arm->sigma_origin));
   MILL_TRY(mill_h5_read_attr_text(file, at, "source", arm->source, sizeof arm->source));
   MILL_TRY(mill_h5_read_attr_text(file, at, "revision", arm->revision, sizeof arm->revision));
-  MILL_TRY(mill_h5_read_attr_text(file, at, "activation", text, sizeof text));
-  if (strcmp(text, "silu") != 0)
-    MILL_FAIL(file->code, "%s: the activation of arm %s is none that this program knows (silu)",
-              file->path, arm->name);
+  MILL_TRY(read_kind(file, format, at, arm));
   MILL_TRY(mill_h5_read_attr_int(file, at, "log_flux", &arm->emulator.log_flux));
   MILL_TRY(read_count(file, at, "n_layer", MILL_MAX_LAYER, &arm->emulator.n_layer));
   snprintf(at, sizeof at, "arms/arm%d/wavelength", i_arm);
@@ -529,6 +707,8 @@ static int read_arm(const mill_h5_file *file, int i_arm, mill_arm *arm)
   arm->n_pix = (int)dim[0];
   MILL_TRY(MILL_ALLOC(dim[0], &arm->wave_aa));
   MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 1, dim, arm->wave_aa));
+  if (arm->emulator.kind == MILL_EMULATOR_GRID)
+    MILL_TRY(read_grid(file, i_arm, n_label, &arm->emulator.grid));
   for (int i = 0; i < arm->emulator.n_layer; i++)
     MILL_TRY(read_layer(file, i_arm, i, arm->n_pix, &arm->emulator));
 done:
@@ -563,11 +743,13 @@ int mill_library_read(const char *path, mill_library *lib)
   int err = MILL_OK;
   mill_h5_file file = {.id = H5I_INVALID_HID};
   char stored[65];
+  int format = 0;
   if (strlen(path) >= sizeof lib->path)
     MILL_FAIL(MILL_ERR_LIBRARY, "the library's path is longer than %zu bytes: %.80s...",
               sizeof lib->path - 1, path);
   MILL_TRY(mill_h5_open(path, MILL_ERR_LIBRARY, &file));
-  MILL_TRY(read_format(&file)); /* first: a newer format may hold what the scan does not know */
+  MILL_TRY(
+      read_format(&file, &format)); /* first: a newer format may hold what the scan does not know */
   MILL_TRY(mill_h5_scan(&file));
   MILL_TRY(mill_h5_read_attr_text(&file, "/", "name", lib->name, sizeof lib->name));
   MILL_TRY(read_count(&file, "labels", "n_label", MILL_MAX_LABEL, &lib->n_label));
@@ -578,7 +760,7 @@ int mill_library_read(const char *path, mill_library *lib)
     MILL_TRY(read_hull(&file, i, &lib->hull[i]));
   MILL_TRY(read_count(&file, "arms", "n_arm", MILL_MAX_ARM, &lib->n_arm));
   for (int i = 0; i < lib->n_arm; i++)
-    MILL_TRY(read_arm(&file, i, &lib->arm[i]));
+    MILL_TRY(read_arm(&file, format, i, lib->n_label, &lib->arm[i]));
   MILL_TRY(read_guess(&file, lib));
   MILL_TRY(mill_library_check(lib, path));
   MILL_TRY(mill_h5_read_attr_text(&file, "/", "hash", stored, sizeof stored));
@@ -635,7 +817,30 @@ done:
   return err;
 }
 
-static int write_arm(const mill_h5_file *file, int i_arm, const mill_arm *arm)
+static int write_grid(const mill_h5_file *file, int i_arm, const mill_spline_grid *grid)
+{
+  int err = MILL_OK;
+  char at[64];
+  size_t dim[MILL_MAX_GRID_AXIS + 1];
+  snprintf(at, sizeof at, "arms/arm%d/grid", i_arm);
+  MILL_TRY(mill_h5_write_group(file, at));
+  for (int i = 0; i < grid->n_axis; i++) {
+    const size_t n_knot = (size_t)grid->n_node[i] + 4;
+    dim[i] = (size_t)grid->n_node[i];
+    snprintf(at, sizeof at, "arms/arm%d/grid/knots%d", i_arm, i);
+    MILL_TRY(mill_h5_write(file, at, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 1, &n_knot, grid->knot[i],
+                           NULL, "knots of the cubic splines over this label, mapped"));
+  }
+  dim[grid->n_axis] = (size_t)grid->n_out;
+  snprintf(at, sizeof at, "arms/arm%d/grid/coefficients", i_arm);
+  MILL_TRY(mill_h5_write(file, at, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, grid->n_axis + 1, dim,
+                         grid->coef, NULL,
+                         "spline coefficients, by label in their order and then by component"));
+done:
+  return err;
+}
+
+static int write_arm(const mill_h5_file *file, int format, int i_arm, const mill_arm *arm)
 {
   int err = MILL_OK;
   char at[64];
@@ -651,12 +856,18 @@ static int write_arm(const mill_h5_file *file, int i_arm, const mill_arm *arm)
   MILL_TRY(mill_h5_write_attr_text(file, at, "template_sigma_origin", arm->sigma_origin));
   MILL_TRY(mill_h5_write_attr_text(file, at, "source", arm->source));
   MILL_TRY(mill_h5_write_attr_text(file, at, "revision", arm->revision));
-  MILL_TRY(mill_h5_write_attr_text(file, at, "activation", "silu"));
+  if (format >= FORMAT_GRID)
+    MILL_TRY(mill_h5_write_attr_text(file, at, "emulator",
+                                     net->kind == MILL_EMULATOR_GRID ? "grid" : "mlp"));
+  if (net->kind == MILL_EMULATOR_MLP)
+    MILL_TRY(mill_h5_write_attr_text(file, at, "activation", "silu"));
   MILL_TRY(mill_h5_write_attr_int(file, at, "log_flux", net->log_flux));
   MILL_TRY(mill_h5_write_attr_int(file, at, "n_layer", net->n_layer));
   snprintf(at, sizeof at, "arms/arm%d/wavelength", i_arm);
   MILL_TRY(mill_h5_write(file, at, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 1, &n_pix, arm->wave_aa,
                          "Angstrom", "vacuum wavelength, uniform in its logarithm"));
+  if (net->kind == MILL_EMULATOR_GRID)
+    MILL_TRY(write_grid(file, i_arm, &net->grid));
   for (int i = 0; i < net->n_layer; i++) {
     const size_t dim[2] = {(size_t)net->n_out[i], (size_t)net->n_in[i]};
     snprintf(at, sizeof at, "arms/arm%d/layer%d", i_arm, i);
@@ -695,12 +906,13 @@ static int make_image(const char *name, const mill_library *lib, void **image, s
   int err = MILL_OK;
   char hash[65], program[128];
   mill_h5_file file = {.id = H5I_INVALID_HID};
+  const int format = format_of(lib);
   snprintf(program, sizeof program, "starmill %s (%s)", mill_version(), mill_version_revision());
   MILL_TRY(mill_h5_create_image(name, MILL_ERR_OUTPUT, &file));
   mill_library_digest(lib, hash);
   MILL_TRY(mill_h5_write_attr_text(&file, "/", "format", FORMAT_NAME));
-  MILL_TRY(mill_h5_write_attr_int(&file, "/", "format_version", MILL_LIBRARY_FORMAT));
-  MILL_TRY(mill_h5_write_attr_text(&file, "/", "reader_version", FORMAT_READER));
+  MILL_TRY(mill_h5_write_attr_int(&file, "/", "format_version", format));
+  MILL_TRY(mill_h5_write_attr_text(&file, "/", "reader_version", format_reader[format]));
   MILL_TRY(mill_h5_write_attr_text(&file, "/", "written_by", program));
   MILL_TRY(mill_h5_write_attr_text(&file, "/", "name", lib->name));
   MILL_TRY(mill_h5_write_attr_text(&file, "/", "hash", hash));
@@ -715,7 +927,7 @@ static int make_image(const char *name, const mill_library *lib, void **image, s
   MILL_TRY(mill_h5_write_group(&file, "arms"));
   MILL_TRY(mill_h5_write_attr_int(&file, "arms", "n_arm", lib->n_arm));
   for (int i = 0; i < lib->n_arm; i++)
-    MILL_TRY(write_arm(&file, i, &lib->arm[i]));
+    MILL_TRY(write_arm(&file, format, i, &lib->arm[i]));
   MILL_TRY(write_guess(&file, lib));
   MILL_TRY(mill_h5_get_image(&file, image, n_byte));
 done:
@@ -792,7 +1004,20 @@ static void print_label(const mill_label *label, FILE *out)
           label->std);
 }
 
-static void print_arm(const mill_arm *arm, FILE *out)
+/* Nodes of each label with the range that they span, in the label's unit. */
+static void print_grid(const mill_library *lib, const mill_spline_grid *grid, FILE *out)
+{
+  fprintf(out, "    nodes");
+  for (int i = 0; i < grid->n_axis; i++) {
+    const mill_label *label = &lib->label[i];
+    fprintf(out, "%s %s %d from %.6g to %.6g", i ? "," : "", label->name, grid->n_node[i],
+            mill_label_unmap(label, grid->knot[i][0]),
+            mill_label_unmap(label, grid->knot[i][grid->n_node[i]]));
+  }
+  fprintf(out, "; %d components\n", grid->n_out);
+}
+
+static void print_arm(const mill_library *lib, const mill_arm *arm, FILE *out)
 {
   const mill_emulator *net = &arm->emulator;
   fprintf(out, "  %s (%s): %.3f to %.3f A, %d pixels of %.4f km/s\n", arm->name, arm->setup,
@@ -803,13 +1028,20 @@ static void print_arm(const mill_arm *arm, FILE *out)
     fprintf(out, "    templates at sigma %g A, for spectra with a resolution matrix",
             arm->template_sigma_aa);
   fprintf(out, "%s%s\n", *arm->sigma_origin ? ": " : "", arm->sigma_origin);
-  size_t n_number = 0;
-  fprintf(out, "    emulator %d", net->n_in[0]);
+  const int is_grid = net->kind == MILL_EMULATOR_GRID;
+  size_t n_number = is_grid ? grid_size(&net->grid) : 0;
+  fprintf(out, "    emulator ");
+  for (int i = 0; is_grid && i < net->grid.n_axis; i++)
+    fprintf(out, "%s%d", i ? "x" : "grid ", net->grid.n_node[i]);
+  fprintf(out, "%s%d", is_grid ? "-" : "", net->n_in[0]);
   for (int i = 0; i < net->n_layer; i++) {
     fprintf(out, "-%d", net->n_out[i]);
     n_number += (size_t)net->n_out[i] * (size_t)(net->n_in[i] + 1);
   }
-  fprintf(out, ", SiLU, %s, %zu parameters\n", net->log_flux ? "log flux" : "flux", n_number);
+  fprintf(out, ", %s, %s, %zu parameters\n", is_grid ? "cubic splines" : "SiLU",
+          net->log_flux ? "log flux" : "flux", n_number);
+  if (is_grid)
+    print_grid(lib, &net->grid, out);
   if (*arm->source)
     fprintf(out, "    from %s, revision %s\n", arm->source,
             *arm->revision ? arm->revision : "none");
@@ -821,7 +1053,7 @@ int mill_library_print(const mill_library *lib, FILE *out)
   fprintf(out, "library %s\n", *lib->name ? lib->name : "(no name)");
   if (*lib->path)
     fprintf(out, "file    %s\n", lib->path);
-  fprintf(out, "format  %d\nhash    %s\n", MILL_LIBRARY_FORMAT, lib->hash);
+  fprintf(out, "format  %d\nhash    %s\n", format_of(lib), lib->hash);
   fprintf(out, "labels  %d\n", lib->n_label);
   for (int i = 0; i < lib->n_label; i++)
     print_label(&lib->label[i], out);
@@ -835,7 +1067,7 @@ int mill_library_print(const mill_library *lib, FILE *out)
   }
   fprintf(out, "arms    %d\n", lib->n_arm);
   for (int i = 0; i < lib->n_arm; i++)
-    print_arm(&lib->arm[i], out);
+    print_arm(lib, &lib->arm[i], out);
   fprintf(out, "guess   %d templates, v sin i", lib->n_guess);
   for (int i = 0; i < lib->n_guess_vsini; i++)
     fprintf(out, "%s %g", i ? "," : "", lib->guess_vsini_km_s[i]);

@@ -6,12 +6,13 @@
 
 #include "kernels/library.h"
 
-enum { MILL_LIBRARY_FORMAT = 1 }; /**< newest version this program writes and reads */
+/** Newest version that this program reads.  It writes 2 where an emulator is a grid, else 1. */
+enum { MILL_LIBRARY_FORMAT = 2 };
 
 /** Read a library; *lib must be zeroed, and is left cleared on failure.
  *  Fills lib->hash (digest of the contents, independent of file layout) and
  *  lib->path.  Refuses external links, external storage and filter plug-ins.
- *  Not collective: every rank may call it, or rank 0 alone (mill_library_bcast).
+ *  Not collective: every rank reads the file for itself.
  *  MILL_ERR_LIBRARY names the file, the dataset and what to do. */
 int mill_library_read(const char *path, mill_library *lib);
 

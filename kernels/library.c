@@ -16,9 +16,20 @@ void mill_library_clear(mill_library *lib)
       mill_free(lib->arm[i].emulator.weight[j]);
       mill_free(lib->arm[i].emulator.bias[j]);
     }
+    mill_spline_grid_clear(&lib->arm[i].emulator.grid);
   }
   mill_free(lib->guess_label);
   memset(lib, 0, sizeof *lib);
+}
+
+void mill_spline_grid_clear(mill_spline_grid *grid)
+{
+  if (!grid)
+    return;
+  for (int i = 0; i < MILL_MAX_GRID_AXIS; i++)
+    mill_free(grid->knot[i]);
+  mill_free(grid->coef);
+  memset(grid, 0, sizeof *grid);
 }
 
 int mill_library_find_label(const mill_library *lib, const char *name)

@@ -44,6 +44,9 @@ enum mill_emulator_kind {
   MILL_EMULATOR_GRID = 1 /**< cubic splines over a grid of labels: mill_spline_grid */
 };
 
+/** Limits of a grid: basis functions of one label, and coefficients (1 GiB). */
+enum { MILL_MAX_GRID_NODE = 256, MILL_MAX_GRID_COEF = 1 << 28 };
+
 /** Tensor product of cubic B-splines over the library's labels in mapped coordinates.
  *
  *  h_k(x) = sum_{i,j,..} B_i(x_0) B_j(x_1) .. coef[i][j]..[k],
@@ -110,6 +113,9 @@ typedef struct mill_library {
 
 /** Free what a library owns and zero it; NULL is fine. */
 void mill_library_clear(mill_library *lib);
+
+/** The same for a grid. */
+void mill_spline_grid_clear(mill_spline_grid *grid);
 
 /** Index of the label or arm of that name, -1 when there is none. */
 int mill_library_find_label(const mill_library *lib, const char *name);

@@ -43,6 +43,8 @@ typedef struct mill_model_arm {
    *  lines and not for the level. */
   double mean_bias;
   const double *mean_weight; /**< [n_in of the last layer] */
+  int kind;                  /**< enum mill_emulator_kind */
+  mill_spline_grid grid;     /**< of MILL_EMULATOR_GRID: what comes before the only layer */
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
 } mill_model_arm;

@@ -8,6 +8,7 @@
 #include "kernels/hull.h"
 #include "kernels/linalg.h"
 #include "kernels/rotation.h"
+#include "src/spline_grid.h"
 
 int mill_emulator_eval(const mill_library *lib, int i_arm, const double *label, double *flux)
 {
@@ -19,6 +20,12 @@ int mill_emulator_eval(const mill_library *lib, int i_arm, const double *label, 
   MILL_TRY(MILL_ALLOC(MILL_MAX_WIDTH, &y));
   for (int l = 0; l < lib->n_label; l++)
     x[l] = mill_label_map(&lib->label[l], label[l]);
+  if (e->kind == MILL_EMULATOR_GRID) {
+    mill_spline_grid_eval(&e->grid, x, y);
+    double *swap = x;
+    x = y;
+    y = swap;
+  }
   for (int l = 0; l < e->n_layer; l++) {
     const int last = l == e->n_layer - 1;
     double *out = last ? flux : y;

@@ -134,6 +134,24 @@ done:
   return err;
 }
 
+/** Knots and coefficients of an arm's grid. */
+static int load_grid(mill_pipeline *p, const mill_spline_grid *from, mill_spline_grid *grid)
+{
+  int err = MILL_OK;
+  size_t size = (size_t)from->n_out * sizeof *from->coef;
+  void *memory = NULL;
+  *grid = *from;
+  for (int l = 0; l < from->n_axis; l++) {
+    MILL_TRY(own(p, (size_t)(from->n_node[l] + 4) * sizeof(double), from->knot[l], &memory));
+    grid->knot[l] = memory;
+    size *= (size_t)from->n_node[l];
+  }
+  MILL_TRY(own(p, size, from->coef, &memory));
+  grid->coef = memory;
+done:
+  return err;
+}
+
 static int load_model(mill_pipeline *p, const mill_fit_settings *settings)
 {
   int err = MILL_OK;
@@ -161,11 +179,14 @@ static int load_model(mill_pipeline *p, const mill_fit_settings *settings)
     arm->ln_wave0 = from->ln_wave0;
     arm->ln_step = from->ln_step;
     arm->log_flux = from->emulator.log_flux;
+    arm->kind = from->emulator.kind;
     arm->n_layer = from->emulator.n_layer;
     if (from->n_pix < 4 * MILL_FIR_HALF)
       MILL_FAIL(MILL_ERR_LIBRARY, "%s: arm %s has %d pixels, at least %d are needed", lib->path,
                 from->name, from->n_pix, 4 * MILL_FIR_HALF);
     mill_spline_filter(arm);
+    if (arm->kind == MILL_EMULATOR_GRID)
+      MILL_TRY(load_grid(p, &from->emulator.grid, &arm->grid));
     for (int l = 0; l < arm->n_layer; l++)
       MILL_TRY(load_layer(p, &from->emulator, l, arm));
     if (arm->n_pix_pad > m->max_pix_pad)

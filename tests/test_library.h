@@ -13,6 +13,9 @@
 
 #include "kernels/error.h"
 #include "kernels/library.h"
+#include "src/spline_grid.h"
+
+enum { TEST_LIBRARY_MAX_NODE = 8 };
 
 /* xorshift64*: the same numbers on every machine, in [-1, 1) */
 static inline double test_library_random(uint64_t *state)
@@ -117,6 +120,78 @@ static inline int test_library_make(int n_label, int n_arm, uint64_t seed, mill_
 done:
   if (err != MILL_OK)
     mill_library_clear(lib);
+  return err;
+}
+
+/* What the hidden layers of arm make of mapped labels x, out [1024]. */
+static inline void test_library_hidden(const mill_emulator *net, const double *x, double *out)
+{
+  double in[MILL_MAX_WIDTH];
+  memcpy(in, x, (size_t)net->n_in[0] * sizeof *x);
+  for (int k = 0; k < net->n_layer - 1; k++) {
+    for (int i = 0; i < net->n_out[k]; i++) {
+      double sum = (double)net->bias[k][i];
+      for (int j = 0; j < net->n_in[k]; j++)
+        sum += (double)net->weight[k][i * net->n_in[k] + j] * in[j];
+      out[i] = sum / (1 + exp(-sum));
+    }
+    memcpy(in, out, (size_t)net->n_out[k] * sizeof *in);
+  }
+}
+
+/** Put a grid of splines through the hidden layers of every arm in their place: four to
+ *  seven nodes a label, uneven, from -1.5 to 1.5, so that the hulls reach beyond. */
+static inline int test_library_to_grid(mill_library *lib)
+{
+  int err = MILL_OK;
+  double *value = NULL;
+  for (int a = 0; a < lib->n_arm; a++) {
+    mill_emulator *net = &lib->arm[a].emulator;
+    const int last = net->n_layer - 1, n_out = net->n_in[last];
+    int n_node[MILL_MAX_GRID_AXIS];
+    double node[MILL_MAX_GRID_AXIS][TEST_LIBRARY_MAX_NODE], hidden[MILL_MAX_WIDTH];
+    const double *axis[MILL_MAX_GRID_AXIS];
+    size_t n_point = 1;
+    for (int l = 0; l < lib->n_label; l++) {
+      n_node[l] = 4 + (l + a) % 4;
+      axis[l] = node[l];
+      for (int i = 0; i < n_node[l]; i++) {
+        const double u = 2.0 * i / (n_node[l] - 1) - 1;
+        node[l][i] = 1.5 * u + 0.1 * (1 - u * u);
+      }
+      n_point *= (size_t)n_node[l];
+    }
+    MILL_TRY(MILL_ALLOC(n_point * (size_t)n_out, &value));
+    for (size_t p = 0; p < n_point; p++) {
+      double x[MILL_MAX_GRID_AXIS];
+      size_t rest = p;
+      for (int l = lib->n_label - 1; l >= 0; l--) {
+        x[l] = node[l][rest % (size_t)n_node[l]];
+        rest /= (size_t)n_node[l];
+      }
+      test_library_hidden(net, x, hidden);
+      memcpy(value + p * (size_t)n_out, hidden, (size_t)n_out * sizeof *value);
+    }
+    MILL_TRY(mill_spline_grid_fit(lib->n_label, n_node, axis, n_out, value, &net->grid));
+    mill_free(value);
+    value = NULL;
+    net->kind = MILL_EMULATOR_GRID;
+    for (int k = 0; k < last; k++) {
+      mill_free(net->weight[k]);
+      mill_free(net->bias[k]);
+    }
+    net->weight[0] = net->weight[last];
+    net->bias[0] = net->bias[last];
+    net->n_in[0] = net->n_in[last];
+    net->n_out[0] = net->n_out[last];
+    for (int k = 1; k <= last; k++) {
+      net->weight[k] = net->bias[k] = NULL;
+      net->n_in[k] = net->n_out[k] = 0;
+    }
+    net->n_layer = 1;
+  }
+done:
+  mill_free(value);
   return err;
 }
 

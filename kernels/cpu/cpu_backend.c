@@ -16,6 +16,7 @@
 #include "kernels/guess.h"
 #include "kernels/pixel.h"
 #include "kernels/prepare.h"
+#include "kernels/spline_grid.h"
 
 enum {
   MILL_GROUP = 8, /**< slots that share one pass over the emulator's weights */
@@ -60,6 +61,31 @@ struct mill_device {
 #undef MILL_REAL
 #undef MILL_T
 
+/** Run a block function; task is what it casts its argument to. */
+static void run_block(void (*body)(mill_block *, void *), void *task)
+{
+#ifdef MILL_BLOCK_FIBERS
+  mill_fiber_run(body, task);
+#else
+  mill_block b = {0};
+  body(&b, task);
+#endif
+}
+
+/** The front of a grid emulator for one star. */
+typedef struct mill_grid_task {
+  const mill_spline_grid *grid;
+  int n_tangent;
+  const double *in; /**< [1 + n_tangent][MILL_MAX_WIDTH] */
+  double *out;      /**< the same */
+} mill_grid_task;
+
+static void body_grid(mill_block *b, void *arg)
+{
+  const mill_grid_task *t = arg;
+  mill_block_spline_grid(b, t->grid, t->n_tangent, t->in, MILL_MAX_WIDTH, t->out, MILL_MAX_WIDTH);
+}
+
 /** SiLU of the value row z, its slope times the tangent rows after it. */
 static void activate(int n, int n_tangent, double *const *row)
 {
@@ -75,7 +101,7 @@ static void activate(int n, int n_tangent, double *const *row)
 /** Emulate one arm for a group of slots; slot i's rows go to lane->work[i].grid
  *  (pitch max_pix_pad): the value, and for a Jacobian one tangent per label.
  *
- *  Labels and hidden layers are float64 in both precisions (a tenth of the
+ *  Labels, grids and hidden layers are float64 in both precisions (a tenth of the
  *  arithmetic): rounding there moves all pixels together, as a change of labels
  *  would.  Only the last layer, the expensive one, is of the run's precision. */
 static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
@@ -103,6 +129,16 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
         row[t - 1] =
             mill_label_map_slope(&m->label[t - 1], slot[s]->theta[MILL_PAR_LABEL0 + t - 1]);
     }
+  }
+  if (arm->kind == MILL_EMULATOR_GRID) {
+    for (int s = 0; s < n_slot; s++) {
+      const size_t at = (size_t)first[s] * MILL_MAX_WIDTH;
+      mill_grid_task task = {&arm->grid, n_tangent[s], in + at, out + at};
+      run_block(body_grid, &task);
+    }
+    double *swap = in;
+    in = out;
+    out = swap;
   }
   for (int l = 0; l < arm->n_layer - 1; l++) {
     for (int r = 0; r < n_row; r++) {
@@ -178,16 +214,6 @@ static void body_arm(mill_block *b, void *arg)
     mill_block_arm_f64(b, t->m, t->slot, t->arm, t->work);
   else
     mill_block_arm_f32(b, t->m, t->slot, t->arm, t->work);
-}
-
-static void run_block(void (*body)(mill_block *, void *), mill_task *task)
-{
-#ifdef MILL_BLOCK_FIBERS
-  mill_fiber_run(body, task);
-#else
-  mill_block b = {0};
-  body(&b, task);
-#endif
 }
 
 static size_t padded(size_t bytes)

@@ -18,6 +18,7 @@
 #include "kernels/guess.h"
 #include "kernels/pixel.h"
 #include "kernels/prepare.h"
+#include "kernels/spline_grid.h"
 
 enum {
   STAR_THREADS = 128,  /**< of the block that works on one star */
@@ -283,6 +284,20 @@ static __global__ void __launch_bounds__(TILE_THREADS)
   }
 }
 
+/** The front of a grid emulator.  One block per slot. */
+static __global__ void __launch_bounds__(STAR_THREADS)
+    grid_front(device_view v, int arm, row_layout<double> out)
+{
+  const mill_slot *slot = v.slot[blockIdx.x];
+  if (!wants_arm(slot, arm))
+    return;
+  mill_block b;
+  b.shared = NULL; /* no sums over threads */
+  mill_block_spline_grid(&b, &v.m->arm[arm].grid, n_tangent(v.m, slot),
+                         v.input.base + blockIdx.x * v.input.slot, v.input.row,
+                         out.base + blockIdx.x * out.slot, out.row);
+}
+
 /** SiLU of the value row, its slope times the tangent rows.  One block per slot. */
 static __global__ void __launch_bounds__(STAR_THREADS)
     activate(device_view v, int arm, int n_out, row_layout<double> rows)
@@ -531,10 +546,13 @@ static work_shape shape_of(const mill_model *m, int n_slot)
   s.max_seg_pix = m->max_seg_pix;
   s.wide = m->set.precision == MILL_FLOAT64;
   s.pitch = MILL_COLUMN_PAD; /* an emulator without hidden layers has its labels there */
-  for (int a = 0; a < m->n_arm; a++)
+  for (int a = 0; a < m->n_arm; a++) {
     for (int l = 0; l < m->arm[a].n_layer - 1; l++)
       if (m->arm[a].layer[l].n_out_pad > s.pitch)
         s.pitch = m->arm[a].layer[l].n_out_pad;
+    if (m->arm[a].kind == MILL_EMULATOR_GRID && m->arm[a].grid.n_out > s.pitch)
+      s.pitch = m->arm[a].grid.n_out;
+  }
   return s;
 }
 
@@ -696,7 +714,7 @@ done:
 
 /** One arm's templates for all slots that want it, into their work->grid and mean.
  *
- *  Labels and hidden layers are float64 in both precisions, see emulate() of
+ *  Labels, grids and hidden layers are float64 in both precisions, see emulate() of
  *  kernels/cpu/cpu_backend.c. */
 static int emulate(mill_device *d, int i_arm)
 {
@@ -705,6 +723,12 @@ static int emulate(mill_device *d, int i_arm)
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
   const unsigned n = (unsigned)d->view.n_slot;
   const row_layout<double> *in = &d->view.input, *out = NULL;
+  if (arm->kind == MILL_EMULATOR_GRID) {
+    out = &d->view.hidden[0];
+    grid_front<<<n, STAR_THREADS, 0, d->stream>>>(d->view, i_arm, *out);
+    TRY_LAUNCH("grid_front");
+    in = out;
+  }
   for (int l = 0; l < arm->n_layer - 1; l++) {
     out = &d->view.hidden[l % 2];
     MILL_TRY(layer<double>(d, i_arm, &arm->layer[l], in, out));

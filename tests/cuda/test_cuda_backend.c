@@ -376,10 +376,8 @@ static void test_fits_equal_the_cpu(void **state)
   assert_int_equal(s->result[5].status, MILL_STATUS_NO_ARM);
 }
 
-static void test_result_does_not_depend_on_the_batch(void **state)
+static void compare_batches(void)
 {
-  (void)state;
-  NEEDS_GPU();
   survey *s = &data;
   static const int n_slot[] = {1, 7, N_STAR};
   static mill_fit_result expected[N_STAR];
@@ -396,6 +394,25 @@ static void test_result_does_not_depend_on_the_batch(void **state)
   }
 }
 
+static void test_result_does_not_depend_on_the_batch(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  compare_batches();
+}
+
+/* The last one: it leaves splines in the place of the networks, which the stars' templates
+ * are close to. */
+static void test_grids_equal_the_cpu_and_do_not_depend_on_the_batch(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  must(test_library_to_grid(&data.lib));
+  compare_answers(MILL_FLOAT64, 1e-6);
+  compare_answers(MILL_FLOAT32, 1e-3);
+  compare_batches();
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -403,6 +420,7 @@ int main(void)
       cmocka_unit_test(test_answers_equal_the_cpu_in_float32),
       cmocka_unit_test(test_fits_equal_the_cpu),
       cmocka_unit_test(test_result_does_not_depend_on_the_batch),
+      cmocka_unit_test(test_grids_equal_the_cpu_and_do_not_depend_on_the_batch),
   };
   return cmocka_run_group_tests(tests, set_up, clean_up);
 }

@@ -26,12 +26,14 @@ typedef struct work_input {
 
 /** Stars that reach every branch and the ends of the templates: a resolution matrix
  *  with defects, two exposures without one, one of low S/N whose first arm has a
- *  median of zero, and one with three pixels in an arm. */
-static inline void work_make(work_input *in)
+ *  median of zero, and one with three pixels in an arm.  grid: splines for networks. */
+static inline void work_make(work_input *in, int grid)
 {
   uint64_t random = WORK_SEED;
   memset(in, 0, sizeof *in);
   made_check(test_library_make(3, 2, 9, &in->lib));
+  if (grid)
+    made_check(test_library_to_grid(&in->lib));
   for (int i = 0; i < WORK_STARS; i++) {
     made_star_cut(&in->lib, 1 + (i == 1), i == 1 ? 0.45 : 0.8, i != 1, 4, &random, &in->star[i]);
     made_theta(&in->lib, 0.5, 40, 60, &random, in->truth[i]);

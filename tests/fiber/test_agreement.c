@@ -52,11 +52,11 @@ static void compare(const work_output *a, const work_output *b, double tolerance
   }
 }
 
-static void agree(int precision)
+static void agree(int precision, int grid)
 {
   static const int n_fiber[4] = {1, 2, 5, 13};
   static work_output plain, first, again;
-  work_make(&in);
+  work_make(&in, grid);
   work_run(mill_backend_cpu(NULL), &in, precision, &plain);
   for (int i = 0; i < WORK_STARS; i++)
     assert_int_equal(plain.result[i].status, MILL_STATUS_FITTED);
@@ -81,13 +81,19 @@ static void agree(int precision)
 static void test_fibers_agree_with_the_plain_build_in_float32(void **state)
 {
   (void)state;
-  agree(MILL_FLOAT32);
+  agree(MILL_FLOAT32, 0);
 }
 
 static void test_fibers_agree_with_the_plain_build_in_float64(void **state)
 {
   (void)state;
-  agree(MILL_FLOAT64);
+  agree(MILL_FLOAT64, 0);
+}
+
+static void test_fibers_agree_with_the_plain_build_for_grids(void **state)
+{
+  (void)state;
+  agree(MILL_FLOAT64, 1);
 }
 
 int main(void)
@@ -96,6 +102,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_fibers_agree_with_the_plain_build_in_float32),
       cmocka_unit_test(test_fibers_agree_with_the_plain_build_in_float64),
+      cmocka_unit_test(test_fibers_agree_with_the_plain_build_for_grids),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,7 +147,7 @@ static void test_every_lost_barrier_shows(void **state)
   (void)state;
   static work_input in;
   static work_output expected, again;
-  work_make(&in);
+  work_make(&in, 0);
   mill_fiber_configure(N_FIBER, 1);
   work_run(&mill_backend_cpu_dropped, &in, MILL_FLOAT32, &expected);
   /* with all barriers: the ordinary fiber build, bit for bit, whatever the order */

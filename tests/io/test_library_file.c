@@ -11,6 +11,7 @@
 
 #include "io/library_file.h"
 #include "kernels/error.h"
+#include "tests/reference/library_digest.h"
 #include "tests/test_library.h"
 
 static char folder[256];
@@ -62,16 +63,25 @@ static void free_library(mill_library *lib)
   mill_free(lib);
 }
 
-static void make(int n_label, int n_arm, mill_library *lib)
-{
-  assert_int_equal(test_library_make(n_label, n_arm, 7, lib), MILL_OK);
-}
-
 #define assert_ok(call)                                                                            \
   do {                                                                                             \
     if ((call) != MILL_OK)                                                                         \
       fail_msg("%s: %s", #call, mill_error_message());                                             \
   } while (0)
+
+static void make(int n_label, int n_arm, mill_library *lib)
+{
+  assert_int_equal(test_library_make(n_label, n_arm, 7, lib), MILL_OK);
+}
+
+/* Arm b with splines over a grid, the others with networks. */
+static void make_grid(int n_label, int n_arm, mill_library *lib)
+{
+  make(n_label, n_arm, lib);
+  lib->n_arm = 1;
+  assert_ok(test_library_to_grid(lib));
+  lib->n_arm = n_arm;
+}
 
 /* The message is one line that names what is wrong. */
 #define assert_message(text)                                                                       \
@@ -107,6 +117,22 @@ static int count_files(void)
   return n;
 }
 
+static void assert_same_grid(const mill_spline_grid *a, const mill_spline_grid *b)
+{
+  size_t size = (size_t)a->n_out;
+  assert_int_equal(a->n_axis, b->n_axis);
+  assert_int_equal(a->n_out, b->n_out);
+  assert_memory_equal(a->n_node, b->n_node, sizeof a->n_node);
+  for (int i = 0; i < a->n_axis; i++) {
+    assert_memory_equal(a->knot[i], b->knot[i], (size_t)(a->n_node[i] + 4) * sizeof(double));
+    size *= (size_t)a->n_node[i];
+  }
+  if (a->n_axis > 0)
+    assert_memory_equal(a->coef, b->coef, size * sizeof *a->coef);
+  else
+    assert_null(b->coef);
+}
+
 static void assert_same(const mill_library *a, const mill_library *b)
 {
   assert_string_equal(a->name, b->name);
@@ -136,6 +162,8 @@ static void assert_same(const mill_library *a, const mill_library *b)
     assert_memory_equal(p->wave_aa, q->wave_aa, (size_t)p->n_pix * sizeof(double));
     const mill_emulator *m = &p->emulator, *n = &q->emulator;
     assert_int_equal(m->log_flux, n->log_flux);
+    assert_int_equal(m->kind, n->kind);
+    assert_same_grid(&m->grid, &n->grid);
     assert_int_equal(m->n_layer, n->n_layer);
     assert_memory_equal(m->n_in, n->n_in, sizeof m->n_in);
     assert_memory_equal(m->n_out, n->n_out, sizeof m->n_out);
@@ -174,6 +202,160 @@ static void test_library_round_trip(void **state)
       free_library(lib);
       free_library(back);
     }
+}
+
+static hid_t open_file(const char *path)
+{
+  const hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  assert_true(file >= 0);
+  return file;
+}
+
+static int get_attr_int(hid_t file, const char *object, const char *name)
+{
+  int value = -1;
+  const hid_t attr = H5Aopen_by_name(file, object, name, H5P_DEFAULT, H5P_DEFAULT);
+  assert_true(attr >= 0 && H5Aread(attr, H5T_NATIVE_INT, &value) >= 0);
+  H5Aclose(attr);
+  return value;
+}
+
+/* Every number of labels that a grid may have, alone and beside networks. */
+static void test_grid_library_round_trip(void **state)
+{
+  (void)state;
+  for (int n_label = 3; n_label <= 4; n_label++)
+    for (int n_arm = 1; n_arm <= 3; n_arm++) {
+      mill_library *lib = new_library(), *back = new_library();
+      const char *path = in_folder("grid.h5");
+      make_grid(n_label, n_arm, lib);
+      if (n_arm == 2)
+        lib->arm[0].emulator.log_flux = 0;
+      assert_ok(mill_library_write(path, lib, 1));
+      assert_ok(mill_library_read(path, back));
+      assert_same(lib, back);
+      mill_library_digest(lib, lib->hash);
+      assert_string_equal(lib->hash, back->hash);
+      const hid_t file = open_file(path);
+      assert_int_equal(get_attr_int(file, "/", "format_version"), 2);
+      assert_true(H5Aexists_by_name(file, "arms/arm0", "activation", H5P_DEFAULT) == 0);
+      H5Fclose(file);
+      free_library(lib);
+      free_library(back);
+    }
+}
+
+/* What older programs know stays in the format that they read. */
+static void test_networks_stay_in_format_1(void **state)
+{
+  (void)state;
+  mill_library *lib = new_library();
+  const char *path = in_folder("old.h5");
+  make(4, 2, lib);
+  assert_ok(mill_library_write(path, lib, 1));
+  const hid_t file = open_file(path);
+  assert_int_equal(get_attr_int(file, "/", "format_version"), 1);
+  assert_true(H5Aexists_by_name(file, "arms/arm0", "emulator", H5P_DEFAULT) == 0);
+  H5Fclose(file);
+  free_library(lib);
+}
+
+/* A library of exact numbers, whose digests tests/reference/make_library_digest.py has from
+   the description in docs/formats.md. */
+static void test_library_digest_is_as_documented(void **state)
+{
+  (void)state;
+  char hex[65];
+  mill_library *lib = new_library();
+  lib->n_label = 1;
+  lib->label[0] = (mill_label){"teff", "TEFF", "K", MILL_MAP_LOG10, 3.75, 0.125, 4000, 7000, 62.5};
+  lib->n_hull = 1;
+  lib->hull[0].n_label = 1;
+  lib->hull[0].n_facet = 2;
+  assert_ok(MILL_ALLOC(4, &lib->hull[0].facet));
+  memcpy(lib->hull[0].facet, (double[]){1, -1.5, -1, -1.25}, 4 * sizeof(double));
+  lib->n_arm = 1;
+  mill_arm *arm = &lib->arm[0];
+  mill_emulator *net = &arm->emulator;
+  snprintf(arm->name, sizeof arm->name, "b");
+  snprintf(arm->setup, sizeof arm->setup, "test_b");
+  arm->n_pix = 2;
+  arm->ln_wave0 = 8.25;
+  arm->ln_step = 0.0009765625;
+  arm->template_sigma_aa = 0.5;
+  assert_ok(MILL_ALLOC(2, &arm->wave_aa));
+  arm->wave_aa[0] = 3827.625;
+  arm->wave_aa[1] = 3831.375;
+  net->log_flux = 1;
+  net->n_layer = 1;
+  net->n_in[0] = 1;
+  net->n_out[0] = 2;
+  assert_ok(MILL_ALLOC(4, &net->weight[0]));
+  assert_ok(MILL_ALLOC(2, &net->bias[0]));
+  memcpy(net->weight[0], (float[]){0.5f, -0.25f, 2, 3}, 4 * sizeof(float));
+  memcpy(net->bias[0], (float[]){0.125f, -8}, 2 * sizeof(float));
+  lib->n_guess = lib->n_guess_vsini = 1;
+  assert_ok(MILL_ALLOC(1, &lib->guess_label));
+  lib->guess_label[0] = 5500;
+  lib->guess_vsini_km_s[0] = 100;
+  mill_library_digest(lib, hex);
+  assert_string_equal(hex, REF_DIGEST_MLP);
+  net->kind = MILL_EMULATOR_GRID;
+  net->n_in[0] = 2;
+  net->grid.n_axis = 1;
+  net->grid.n_node[0] = 5;
+  net->grid.n_out = 2;
+  assert_ok(MILL_ALLOC(9, &net->grid.knot[0]));
+  memcpy(net->grid.knot[0], (double[]){-1, -1, -1, -1, 0.25, 1, 1, 1, 1}, 9 * sizeof(double));
+  assert_ok(MILL_ALLOC(10, &net->grid.coef));
+  for (int i = 0; i < 10; i++)
+    net->grid.coef[i] = (float)(0.75 * i - 2);
+  mill_library_digest(lib, hex);
+  assert_string_equal(hex, REF_DIGEST_GRID);
+  free_library(lib);
+}
+
+static void test_grid_digest(void **state)
+{
+  (void)state;
+  mill_library *lib = new_library();
+  char first[65], now[65];
+  make_grid(4, 2, lib);
+  mill_library_digest(lib, first);
+  mill_spline_grid *grid = &lib->arm[0].emulator.grid;
+  for (int l = 0; l < 4; l++)
+    for (int i = 0; i < grid->n_node[l] + 4; i++) {
+      const double before = grid->knot[l][i];
+      grid->knot[l][i] = nextafter(before, 9);
+      mill_library_digest(lib, now);
+      assert_string_not_equal(now, first);
+      grid->knot[l][i] = before;
+    }
+  const int n_coef =
+      grid->n_node[0] * grid->n_node[1] * grid->n_node[2] * grid->n_node[3] * grid->n_out;
+  for (int i = 0; i < n_coef; i += (n_coef - 1) / 5) {
+    const float before = grid->coef[i];
+    grid->coef[i] = nextafterf(before, 9);
+    mill_library_digest(lib, now);
+    assert_string_not_equal(now, first);
+    grid->coef[i] = before;
+  }
+  /* two labels exchanged, and another kind before the same layer */
+  const mill_spline_grid before = *grid;
+  grid->n_node[0] = before.n_node[1];
+  grid->n_node[1] = before.n_node[0];
+  grid->knot[0] = before.knot[1];
+  grid->knot[1] = before.knot[0];
+  mill_library_digest(lib, now);
+  assert_string_not_equal(now, first);
+  *grid = before;
+  lib->arm[0].emulator.kind = MILL_EMULATOR_MLP;
+  mill_library_digest(lib, now);
+  assert_string_not_equal(now, first);
+  lib->arm[0].emulator.kind = MILL_EMULATOR_GRID;
+  mill_library_digest(lib, now);
+  assert_string_equal(now, first);
+  free_library(lib);
 }
 
 /* Names and provenance do not change the digest, everything that a fit sees does. */
@@ -341,6 +523,73 @@ static void test_library_check(void **state)
   expect_invalid(lib, "vsini");
   snprintf(lib->label[2].name, sizeof lib->label[2].name, "logg");
   expect_invalid(lib, "there twice");
+  free_library(lib);
+}
+
+static void test_grid_check(void **state)
+{
+  (void)state;
+  mill_library *lib = new_library();
+  make_grid(4, 2, lib);
+  mill_emulator *net = &lib->arm[0].emulator;
+  mill_spline_grid *grid = &net->grid;
+  assert_ok(mill_library_check(lib, "lib"));
+  WITH(net->kind, 2, "arm b is of kind 2");
+  WITH(net->kind, -1, "arm b is of kind -1");
+  WITH(net->kind, MILL_EMULATOR_MLP, "takes 9 inputs, expected 4 (the labels)");
+  WITH(lib->arm[1].emulator.kind, MILL_EMULATOR_GRID, "the grid of arm r has 0 labels");
+  WITH(net->n_layer, 2, "followed by 2 layers");
+  WITH(net->n_layer, 0, "followed by 0 layers");
+  WITH(net->n_in[0], 8, "takes 8 inputs, expected 9 (components of the grid)");
+  WITH(net->n_out[0], 99, "gives 99 pixels");
+  WITH(grid->n_axis, 3, "has 3 labels, the library 4");
+  WITH(grid->n_out, 0, "0 components");
+  WITH(grid->n_out, MILL_MAX_WIDTH + 1, "1025 components");
+  WITH(grid->n_node[2], 3, "3 nodes of label feh");
+  WITH(grid->n_node[2], MILL_MAX_GRID_NODE + 1, "257 nodes of label feh");
+  WITH(grid->knot[2], NULL, "nodes of label feh");
+  WITH(grid->coef, NULL, "coefficient");
+  WITH(grid->knot[1][0], NAN, "knot 0 of label logg");
+  WITH(grid->knot[1][4], INFINITY, "knot 4 of label logg");
+  WITH(grid->knot[1][1], grid->knot[1][0] - 1, "do not ascend");
+  WITH(grid->knot[1][0], grid->knot[1][0] - 1, "are not equal");
+  WITH(grid->knot[1][8], grid->knot[1][8] + 1, "are not equal");
+  WITH(grid->knot[1][4], grid->knot[1][3], "do not ascend");
+  WITH(grid->knot[1][4], grid->knot[1][5], "do not ascend");
+  WITH(grid->coef[77], NAN, "coefficient that is not finite");
+  WITH(grid->coef[0], -INFINITY, "coefficient that is not finite");
+  WITH(net->weight[0][5], NAN, "layer 0 of arm b");
+  assert_ok(mill_library_check(lib, "lib"));
+  free_library(lib);
+}
+
+/* More labels than a grid can have are no reason to read past its arrays. */
+static void test_grid_of_many_labels_is_refused(void **state)
+{
+  (void)state;
+  mill_library *lib = new_library();
+  make_grid(4, 1, lib);
+  for (int i = 4; i < MILL_MAX_LABEL; i++) {
+    lib->label[i] = lib->label[3];
+    snprintf(lib->label[i].name, sizeof lib->label[i].name, "extra%d", i);
+    snprintf(lib->label[i].column, sizeof lib->label[i].column, "EXTRA%d", i);
+    lib->hull[i].n_label = 1;
+    lib->hull[i].n_facet = 2;
+    lib->hull[i].label[0] = i;
+    assert_ok(MILL_ALLOC(4, &lib->hull[i].facet));
+    memcpy(lib->hull[i].facet, (double[]){1, -1.5, -1, -1.5}, 4 * sizeof(double));
+  }
+  lib->hull[2] = lib->hull[14];
+  lib->hull[3] = lib->hull[15];
+  memset(&lib->hull[14], 0, 2 * sizeof lib->hull[14]);
+  lib->n_hull = 14;
+  lib->n_label = MILL_MAX_LABEL;
+  expect_invalid(lib, "is a grid of 16 labels, this program takes 1 to 6");
+  lib->n_label = MILL_MAX_GRID_AXIS;
+  lib->hull[2].label[0] = 4;
+  lib->hull[3].label[0] = 5;
+  lib->n_hull = 4;
+  expect_invalid(lib, "the grid of arm b has 4 labels, the library 6");
   free_library(lib);
 }
 
@@ -642,16 +891,249 @@ static void test_library_refuses_wrong_contents(void **state)
   end_broken(file, path, "do not match its attribute hash");
 }
 
+/* A good file of a grid (4, 5, 6 and 7 nodes, 9 components) and a network, for changing. */
+static hid_t start_broken_grid(const char *path)
+{
+  mill_library *lib = new_library();
+  make_grid(4, 2, lib);
+  assert_ok(mill_library_write(path, lib, 1));
+  free_library(lib);
+  return open_file(path);
+}
+
+/* Add delta to one element of a dataset of double numbers (as HDF5 converts them). */
+static void nudge(hid_t file, const char *name, size_t i_element, double delta)
+{
+  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT), space = H5Dget_space(dataset);
+  assert_true(dataset >= 0 && space >= 0);
+  const size_t n = (size_t)H5Sget_simple_extent_npoints(space);
+  double *data = calloc(n, sizeof *data);
+  assert_non_null(data);
+  assert_true(i_element < n);
+  assert_true(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
+  data[i_element] += delta;
+  assert_true(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
+  free(data);
+  H5Sclose(space);
+  H5Dclose(dataset);
+}
+
+#define COEF "arms/arm0/grid/coefficients"
+
+static void test_library_refuses_wrong_grids(void **state)
+{
+  (void)state;
+  const char *path = in_folder("grids.h5"), *other = in_folder("other.h5");
+  hid_t file = start_broken_grid(path);
+  H5Fclose(file);
+  mill_library *lib = new_library();
+  assert_ok(mill_library_read(path, lib));
+  free_library(lib);
+
+  file = start_broken_grid(path);
+  assert_true(H5Adelete_by_name(file, "arms/arm1", "emulator", H5P_DEFAULT) >= 0);
+  end_broken(file, path, "attribute emulator of arms/arm1 is missing");
+  file = start_broken_grid(path);
+  set_attr_text(file, "arms/arm0", "emulator", "forest");
+  end_broken(file, path, "the emulator of arm b is of none of the kinds");
+  file = start_broken_grid(path);
+  set_attr_text(file, "arms/arm0", "emulator", "mlp");
+  end_broken(file, path, "attribute activation of arms/arm0 is missing");
+  file = start_broken_grid(path);
+  set_attr_text(file, "arms/arm1", "emulator", "grid");
+  end_broken(file, path, "arms/arm1/grid/coefficients is missing");
+  file = start_broken_grid(path);
+  set_attr_text(file, "arms/arm1", "activation", "relu");
+  end_broken(file, path, "activation of arm r");
+  /* a program of format 1 knows no kinds */
+  file = start_broken_grid(path);
+  set_attr_int(file, "/", "format_version", 1);
+  end_broken(file, path, "attribute activation of arms/arm0 is missing");
+  file = start_broken_grid(path);
+  set_attr_int(file, "arms/arm0", "n_layer", 2);
+  end_broken(file, path, "layer1/weight is missing");
+  file = start_broken_grid(path);
+  assert_true(H5Ldelete(file, "arms/arm0/grid", H5P_DEFAULT) >= 0);
+  end_broken(file, path, "/" COEF " is missing");
+  static const char *const needed[] = {COEF, "arms/arm0/grid/knots0", "arms/arm0/grid/knots3"};
+  for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+    char text[64];
+    file = start_broken_grid(path);
+    assert_true(H5Ldelete(file, needed[i], H5P_DEFAULT) >= 0);
+    snprintf(text, sizeof text, "/%s is missing", needed[i]);
+    end_broken(file, path, text);
+  }
+  static const struct {
+    int n_dim;
+    hsize_t dim[5];
+    const char *text;
+  } shape[] = {{5, {3, 5, 6, 7, 9}, "has 3 nodes of label 0"},
+               {5, {4, 5, 6, 257, 9}, "has 257 nodes of label 3"},
+               {5, {4, 5, 6, 7, 1025}, "has 1025 components"},
+               {4, {4, 5, 6, 63}, "4 dimensions, expected 5"},
+               {1, {7560}, "1 dimensions, expected 5"},
+               {5, {4, 6, 6, 7, 9}, "knots1"},
+               {5, {4, 5, 6, 7, 8}, "takes 9 inputs, expected 8"}};
+  for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
+    file = start_broken_grid(path);
+    set_dataset(file, COEF, H5T_NATIVE_FLOAT, shape[i].n_dim, shape[i].dim, H5P_DEFAULT, 1);
+    end_broken(file, path, shape[i].text);
+  }
+  const hsize_t good[5] = {4, 5, 6, 7, 9}, huge[5] = {256, 256, 256, 256, 1024};
+  const hsize_t chunk[5] = {1, 1, 1, 1, 1024}, knots[1] = {9}, two[2] = {8, 1};
+  /* four tebibytes that take no room in the file */
+  hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  assert_true(H5Pset_chunk(creation, 5, chunk) >= 0);
+  file = start_broken_grid(path);
+  assert_true(H5Ldelete(file, COEF, H5P_DEFAULT) >= 0);
+  const hid_t space = H5Screate_simple(5, huge, NULL);
+  const hid_t dataset =
+      H5Dcreate2(file, COEF, H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  assert_true(dataset >= 0);
+  H5Dclose(dataset);
+  H5Sclose(space);
+  H5Pclose(creation);
+  end_broken(file, path, "more than 268435456 numbers");
+  file = start_broken_grid(path);
+  set_dataset(file, COEF, H5T_NATIVE_DOUBLE, 5, good, H5P_DEFAULT, 1);
+  end_broken(file, path, "holds 8-byte numbers, expected 4");
+  file = start_broken_grid(path);
+  set_dataset(file, COEF, H5T_NATIVE_INT, 5, good, H5P_DEFAULT, 1);
+  end_broken(file, path, "does not hold floating-point numbers");
+  file = start_broken_grid(path);
+  set_dataset(file, COEF, H5T_NATIVE_FLOAT, 5, good, H5P_DEFAULT, 0);
+  end_broken(file, path, "was never written");
+  file = start_broken_grid(path);
+  set_dataset(file, COEF, H5T_NATIVE_FLOAT, 5, good, H5P_DEFAULT, 1);
+  end_broken(file, path, "do not match its attribute hash");
+  file = start_broken_grid(path);
+  set_dataset(file, "arms/arm0/grid/knots0", H5T_NATIVE_DOUBLE, 1, knots, H5P_DEFAULT, 1);
+  end_broken(file, path, "9 elements along dimension 0, expected 8");
+  file = start_broken_grid(path);
+  set_dataset(file, "arms/arm0/grid/knots0", H5T_NATIVE_DOUBLE, 2, two, H5P_DEFAULT, 1);
+  end_broken(file, path, "2 dimensions, expected 1");
+  static const struct {
+    const char *dataset;
+    size_t i_element;
+    double delta;
+    const char *text;
+  } change[] = {{"arms/arm0/grid/knots2", 5, NAN, "knot 5 of label feh of arm b is not finite"},
+                {"arms/arm0/grid/knots2", 5, -9, "do not ascend"},
+                {"arms/arm0/grid/knots2", 2, -9, "do not ascend"},
+                {"arms/arm0/grid/knots2", 3, 1, "are not equal"},
+                {"arms/arm0/grid/knots2", 9, 77, "are not equal"},
+                {COEF, 0, INFINITY, "coefficient that is not finite"},
+                {COEF, 7559, NAN, "coefficient that is not finite"},
+                {COEF, 7559, 0.5, "do not match its attribute hash"}};
+  for (size_t i = 0; i < sizeof change / sizeof *change; i++) {
+    file = start_broken_grid(path);
+    nudge(file, change[i].dataset, change[i].i_element, change[i].delta);
+    end_broken(file, path, change[i].text);
+  }
+  H5Fclose(start_broken_grid(other));
+  file = start_broken_grid(path);
+  assert_true(H5Ldelete(file, COEF, H5P_DEFAULT) >= 0);
+  assert_true(H5Lcreate_external(other, "/" COEF, file, COEF, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+  end_broken(file, path, "coefficients is an external link");
+}
+
+/* An attribute of format 2 means nothing in a file of format 1. */
+static void test_format_1_ignores_kinds(void **state)
+{
+  (void)state;
+  const char *path = in_folder("kinds.h5");
+  mill_library *lib = new_library();
+  const hid_t file = start_broken(path);
+  set_attr_text(file, "arms/arm0", "emulator", "grid");
+  assert_true(H5Fclose(file) >= 0);
+  assert_ok(mill_library_read(path, lib));
+  assert_int_equal(lib->arm[0].emulator.kind, MILL_EMULATOR_MLP);
+  free_library(lib);
+}
+
+/* Random shapes, types and numbers in the datasets of a grid: a refusal in one line. */
+static void test_library_refuses_random_grids(void **state)
+{
+  (void)state;
+  const char *path = in_folder("random.h5");
+  uint64_t random = 424242;
+  int n_shape = 0;
+  for (int trial = 0; trial < 150; trial++) {
+    char name[64];
+    hid_t file = start_broken_grid(path);
+    for (int i = 0; i < 5; i++) {
+      if (test_library_random(&random) < 0.2)
+        continue;
+      if (i == 4)
+        snprintf(name, sizeof name, COEF);
+      else
+        snprintf(name, sizeof name, "arms/arm0/grid/knots%d", i);
+      if (test_library_random(&random) < 0) {
+        /* numbers: small, wild and none; the hash refuses what else would do */
+        const double u = test_library_random(&random);
+        nudge(file, name, (size_t)(fabs(test_library_random(&random)) * 8),
+              u < -0.5 ? NAN : (u < 0 ? 1e30 * u : 3 * u));
+        continue;
+      }
+      hsize_t dim[7];
+      int n_dim = 1 + (int)(fabs(test_library_random(&random)) * 7);
+      for (int d = 0; d < n_dim; d++)
+        dim[d] = (hsize_t)(fabs(test_library_random(&random)) * (n_dim > 4 ? 8 : 12));
+      const hid_t type[] = {H5T_NATIVE_FLOAT, H5T_NATIVE_DOUBLE, H5T_NATIVE_INT, H5T_NATIVE_UCHAR};
+      set_dataset(file, name, type[(int)(fabs(test_library_random(&random)) * 4)], n_dim, dim,
+                  H5P_DEFAULT, test_library_random(&random) < 0.7);
+      n_shape++;
+    }
+    nudge(file, "arms/arm0/layer0/bias", 1, 9); /* so that one that was left whole is refused */
+    /* the dataset, the arm and the label, or the contents as a whole */
+    assert_true(H5Fclose(file) >= 0);
+    mill_library *lib = new_library();
+    mill_error_clear();
+    assert_int_equal(mill_library_read(path, lib), MILL_ERR_LIBRARY);
+    assert_message(path);
+    if (!strstr(mill_error_message(), "arms/arm0/grid") && !strstr(mill_error_message(), "arm b") &&
+        !strstr(mill_error_message(), "attribute hash"))
+      fail_msg("\"%s\" does not say where", mill_error_message());
+    assert_null(lib->arm[0].emulator.grid.coef);
+    free_library(lib);
+  }
+  assert_true(n_shape > 100);
+}
+
+static void test_grid_library_info(void **state)
+{
+  (void)state;
+  mill_library *lib = new_library();
+  char text[4096] = "";
+  make_grid(4, 2, lib);
+  mill_library_digest(lib, lib->hash);
+  FILE *out = tmpfile();
+  assert_non_null(out);
+  assert_ok(mill_library_print(lib, out));
+  rewind(out);
+  assert_true(fread(text, 1, sizeof text - 1, out) > 0);
+  fclose(out);
+  static const char *const line[] = {
+      "format  2\n", "    emulator grid 4x5x6x7-9-400, cubic splines, log flux, 11560 parameters\n",
+      "    nodes teff 4 from 4315.19 to 6998.42, logg 5 from 0.8 to 5, feh 6 from -2.9 to 0.4, "
+      "alpha 7 from -0.04 to 0.44; 9 components\n",
+      "    emulator 4-12-9-437, SiLU, log flux, "};
+  for (size_t i = 0; i < sizeof line / sizeof *line; i++)
+    if (!strstr(text, line[i]))
+      fail_msg("\"%s\" is not in\n%s", line[i], text);
+  free_library(lib);
+}
+
 /* A file cut anywhere is refused, in one line. */
 static void test_library_refuses_cut_files(void **state)
 {
   (void)state;
   const char *path = in_folder("cut.h5");
   struct stat status;
-  for (int i = 0; i < 8; i++) {
-    H5Fclose(start_broken(path));
+  for (int i = 0; i < 16; i++) {
+    H5Fclose(i < 8 ? start_broken(path) : start_broken_grid(path));
     assert_int_equal(stat(path, &status), 0);
-    assert_int_equal(truncate(path, status.st_size * (2 * i + 1) / 16), 0);
+    assert_int_equal(truncate(path, status.st_size * (2 * (i % 8) + 1) / 16), 0);
     expect_refused(path, "cut or damaged");
   }
 }
@@ -775,23 +1257,6 @@ static void copy_file(const char *from, const char *to)
   assert_int_equal(fclose(out), 0);
 }
 
-/* Add delta to one element of a dataset of double numbers (as HDF5 converts them). */
-static void nudge(hid_t file, const char *name, size_t i_element, double delta)
-{
-  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT), space = H5Dget_space(dataset);
-  assert_true(dataset >= 0 && space >= 0);
-  const size_t n = (size_t)H5Sget_simple_extent_npoints(space);
-  double *data = calloc(n, sizeof *data);
-  assert_non_null(data);
-  assert_true(i_element < n);
-  assert_true(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
-  data[i_element] += delta;
-  assert_true(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0);
-  free(data);
-  H5Sclose(space);
-  H5Dclose(dataset);
-}
-
 static void test_import_refusals(void **state)
 {
   (void)state;
@@ -866,16 +1331,26 @@ int main(void)
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_library_round_trip),
+      cmocka_unit_test(test_grid_library_round_trip),
+      cmocka_unit_test(test_networks_stay_in_format_1),
+      cmocka_unit_test(test_library_digest_is_as_documented),
       cmocka_unit_test(test_library_digest),
+      cmocka_unit_test(test_grid_digest),
       cmocka_unit_test(test_library_write_refuses_existing),
       cmocka_unit_test(test_library_write_full_disk),
       cmocka_unit_test(test_library_check),
+      cmocka_unit_test(test_grid_check),
+      cmocka_unit_test(test_grid_of_many_labels_is_refused),
       cmocka_unit_test(test_library_refuses_foreign_files),
       cmocka_unit_test(test_library_refuses_other_formats),
       cmocka_unit_test(test_library_refuses_links_and_types),
       cmocka_unit_test(test_library_refuses_storage),
       cmocka_unit_test(test_library_reads_compressed),
       cmocka_unit_test(test_library_refuses_wrong_contents),
+      cmocka_unit_test(test_library_refuses_wrong_grids),
+      cmocka_unit_test(test_format_1_ignores_kinds),
+      cmocka_unit_test(test_library_refuses_random_grids),
+      cmocka_unit_test(test_grid_library_info),
       cmocka_unit_test(test_library_refuses_cut_files),
       cmocka_unit_test(test_import_matrix_set),
       cmocka_unit_test(test_import_instrument_set),
