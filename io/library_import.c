@@ -8,6 +8,7 @@
 #include "io/hdf5_util.h"
 #include "kernels/error.h"
 #include "kernels/hull.h"
+#include "src/library_make.h"
 
 /* Relative to max(1, |y|) of the network's output y: the reference values are float32 ones, made
    from float32 labels, and their rounding grows with y. */
@@ -16,31 +17,6 @@
 #define MATRIX_SIGMA_AA 0.5
 
 enum { MAX_POINT = 10000000, MAX_CHECK = 10000 };
-
-/* What is known of the labels that synthetic libraries use; others get column = upper case, no
-   unit and a scale of 3 % of their range. */
-static const struct {
-  const char *name, *column, *unit;
-  double scale;
-} known_label[] = {{"teff", "TEFF", "K", 60},
-                   {"logg", "LOGG", "log(cm s**-2)", 0.15},
-                   {"feh", "FEH", "dex", 0.1},
-                   {"alpha", "ALPHAFE", "dex", 0.05}};
-
-static void name_label(mill_label *label)
-{
-  for (size_t i = 0; i < sizeof known_label / sizeof *known_label; i++)
-    if (strcmp(label->name, known_label[i].name) == 0) {
-      snprintf(label->column, sizeof label->column, "%s", known_label[i].column);
-      snprintf(label->unit, sizeof label->unit, "%s", known_label[i].unit);
-      label->scale = known_label[i].scale;
-      return;
-    }
-  for (size_t i = 0; label->name[i]; i++) {
-    const unsigned char c = (unsigned char)label->name[i];
-    label->column[i] = (char)(isalnum(c) ? toupper(c) : '_');
-  }
-}
 
 /* ---- labels, mapping, range -------------------------------------------------------------- */
 
@@ -63,7 +39,7 @@ static int read_names(const mill_h5_file *file, mill_library *lib)
                 MILL_MAX_LABEL);
     mill_label *label = &lib->label[lib->n_label++];
     memcpy(label->name, p, n);
-    name_label(label);
+    mill_label_describe(label);
     p += n_all;
     if (*p == '\0')
       break;
@@ -467,51 +443,6 @@ done:
   return err;
 }
 
-/* ---- initial guess ----------------------------------------------------------------------- */
-
-/* Quasi-random points in mapped labels inside all hulls: the additive recurrence
-   x_j = frac(1/2 + i / phi^(j+1)), phi the positive root of x^(n+1) = x + 1 (the golden ratio for
-   one dimension), which fills a box evenly for any number of dimensions and needs no table; points
-   outside are passed over. */
-static int make_guess(int n_guess, const double *x_min, const double *x_max, mill_library *lib)
-{
-  int err = MILL_OK;
-  const int n_label = lib->n_label;
-  double phi = 1.5, alpha[MILL_MAX_LABEL];
-  for (int i = 0; i < 60; i++) {
-    double power = 1; /* phi^n_label */
-    for (int j = 0; j < n_label; j++)
-      power *= phi;
-    phi -= (power * phi - phi - 1) / ((n_label + 1) * power - 1);
-  }
-  for (int j = 0; j < n_label; j++)
-    alpha[j] = (j == 0 ? 1 : alpha[j - 1]) / phi;
-  lib->n_guess = n_guess;
-  MILL_TRY(MILL_ALLOC((size_t)n_guess * (size_t)n_label, &lib->guess_label));
-  int n_found = 0;
-  const int64_t max_try = 1000000 + (int64_t)1000 * n_guess;
-  for (int64_t i = 1; n_found < n_guess; i++) {
-    if (i > max_try)
-      MILL_FAIL(MILL_ERR_LIBRARY,
-                "only %d of %d templates for the initial guess were found inside the "
-                "hulls, which fill too little of the labels' ranges",
-                n_found, n_guess);
-    double *label = lib->guess_label + (size_t)n_found * (size_t)n_label;
-    for (int j = 0; j < n_label; j++) {
-      const double u = 0.5 + (double)i * alpha[j];
-      label[j] =
-          mill_label_unmap(&lib->label[j], x_min[j] + (x_max[j] - x_min[j]) * (u - floor(u)));
-    }
-    if (mill_library_hull_distance(lib, label) <= 0)
-      n_found++;
-  }
-  lib->n_guess_vsini = 2;
-  lib->guess_vsini_km_s[0] = 0;
-  lib->guess_vsini_km_s[1] = 100;
-done:
-  return err;
-}
-
 /* ------------------------------------------------------------------------------------------ */
 
 /* Labels, hulls and arm 0 of one file; x_min, x_max [MILL_MAX_LABEL]. */
@@ -538,7 +469,7 @@ static int read_file(const char *path, const char *arm_name, double template_sig
   MILL_TRY(read_grid(&file, arm));
   MILL_TRY(read_network(&file, arm));
   /* everything but the guess, so that the check values meet a sound library */
-  MILL_TRY(make_guess(1, x_min, x_max, lib));
+  MILL_TRY(mill_library_make_guess(1, x_min, x_max, lib));
   MILL_TRY(mill_library_check(lib, path));
   MILL_TRY(verify(&file, lib, arm));
 done:
@@ -584,7 +515,7 @@ int mill_library_import_named(const char *const *path, const char *const *arm_na
   }
   mill_free(lib->guess_label);
   lib->guess_label = NULL;
-  MILL_TRY(make_guess(n_guess, x_min, x_max, lib));
+  MILL_TRY(mill_library_make_guess(n_guess, x_min, x_max, lib));
   snprintf(lib->name, sizeof lib->name, "%s", lib->arm[0].revision);
   MILL_TRY(mill_library_check(lib, path[0]));
   mill_library_digest(lib, lib->hash);

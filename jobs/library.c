@@ -2,18 +2,23 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <mpi.h>
 
 #include "io/library_file.h"
 #include "kernels/error.h"
+#include "src/demo_library.h"
+#include "src/mpi_context.h"
 
 static const char usage[] =
     "usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
+    "       starmill library demo --output LIB.h5 [options]\n"
     "       starmill library info LIB.h5\n"
     "\n"
     "import makes a library from emulators that were trained elsewhere, one file per arm\n"
@@ -30,7 +35,34 @@ static const char usage[] =
     "                              (default: what follows the last _ of each file's setup)\n"
     "  --guess-templates N         templates of the initial guess (default 50)\n"
     "\n"
+    "demo makes a library for DESI's arms out of the built-in line model, and measures its error\n"
+    "(docs/demo-library.md).  It is for demonstration and tests, not for science.\n"
+    "  --output LIB.h5             the library to write\n"
+    "  --overwrite                 replace LIB.h5 if it exists\n"
+    "  --threads N                 threads (default: the cores that this process may use)\n"
+    "  --held-out N                models at other labels that measure the error (default 200;\n"
+    "                              0: do not measure)\n"
+    "  --seed N                    of the held-out models' labels (default 1)\n"
+    "  --components N              principal components of an arm (default: chosen for the grid)\n"
+    "  --coarse                    a small grid, in seconds, with errors of some per cent: for "
+    "tests\n"
+    "\n"
     "info prints what is inside a library.\n";
+
+static int parse_count(const char *option, const char *text, int min, int max, int *out)
+{
+  int err = MILL_OK;
+  char *end = NULL;
+  errno = 0;
+  const long n = strtol(text, &end, 10);
+  if (end == text || *end || errno || n < min || n > max)
+    MILL_FAIL(MILL_ERR_USAGE, "%s %s: expected a number from %d to %d", option, text, min, max);
+  *out = (int)n;
+done:
+  return err;
+}
+
+/* ---- import ------------------------------------------------------------------------------- */
 
 typedef struct import_options {
   const char *output;
@@ -101,14 +133,9 @@ static int parse_import(int argc, char **argv, import_options *options)
     case 'a':
       MILL_TRY(parse_arm_names(optarg, options));
       break;
-    case 'g': {
-      const long n = strtol(optarg, &end, 10);
-      if (end == optarg || *end || errno || n < 1 || n > 10000)
-        MILL_FAIL(MILL_ERR_USAGE, "--guess-templates %s: expected a number from 1 to 10000",
-                  optarg);
-      options->n_guess = (int)n;
+    case 'g':
+      MILL_TRY(parse_count("--guess-templates", optarg, 1, 10000, &options->n_guess));
       break;
-    }
     case 'h':
       options->help = 1;
       break;
@@ -184,6 +211,162 @@ done:
   return err;
 }
 
+/* ---- demo --------------------------------------------------------------------------------- */
+
+typedef struct demo_options {
+  const char *output;
+  int overwrite, help;
+  mill_demo_settings settings; /* n_thread 0: not given */
+} demo_options;
+
+static int parse_seed(const char *text, uint64_t *out)
+{
+  int err = MILL_OK;
+  char *end = NULL;
+  errno = 0;
+  const unsigned long long n = strtoull(text, &end, 10);
+  /* strtoull takes a sign, and wraps */
+  if (*text < '0' || *text > '9' || *end || errno)
+    MILL_FAIL(MILL_ERR_USAGE, "--seed %s: expected a number from 0 to %llu", text, ULLONG_MAX);
+  *out = n;
+done:
+  return err;
+}
+
+static int parse_demo(int argc, char **argv, demo_options *options)
+{
+  int err = MILL_OK;
+  static const struct option known[] = {{"output", required_argument, NULL, 'o'},
+                                        {"overwrite", no_argument, NULL, 'f'},
+                                        {"threads", required_argument, NULL, 't'},
+                                        {"held-out", required_argument, NULL, 'n'},
+                                        {"seed", required_argument, NULL, 's'},
+                                        {"components", required_argument, NULL, 'c'},
+                                        {"coarse", no_argument, NULL, 'g'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {0}};
+  mill_demo_settings *settings = &options->settings;
+  optind = 0; /* glibc: start over, another job may have parsed before */
+  opterr = 0;
+  for (int c; (c = getopt_long(argc, argv, ":h", known, NULL)) != -1;)
+    switch (c) {
+    case 'o':
+      options->output = optarg;
+      break;
+    case 'f':
+      options->overwrite = 1;
+      break;
+    case 't':
+      MILL_TRY(parse_count("--threads", optarg, 1, 4096, &settings->n_thread));
+      break;
+    case 'n':
+      MILL_TRY(parse_count("--held-out", optarg, 0, MILL_DEMO_MAX_HELD_OUT, &settings->n_held_out));
+      break;
+    case 's':
+      MILL_TRY(parse_seed(optarg, &settings->seed));
+      break;
+    case 'c':
+      MILL_TRY(
+          parse_count("--components", optarg, 1, MILL_DEMO_MAX_COMPONENT, &settings->n_component));
+      break;
+    case 'g':
+      settings->coarse = 1;
+      break;
+    case 'h':
+      options->help = 1;
+      break;
+    case ':':
+      MILL_FAIL(MILL_ERR_USAGE, "%s needs a value", argv[optind - 1]);
+    default:
+      MILL_FAIL(MILL_ERR_USAGE, "unknown or ambiguous option %s; see starmill library --help",
+                argv[optind - 1]);
+    }
+  if (!options->help && optind < argc)
+    MILL_FAIL(MILL_ERR_USAGE, "library demo takes no input files, but %s is given", argv[optind]);
+done:
+  return err;
+}
+
+/* What would stop the writing is better known before a minute of work; mill_library_write looks
+   again. */
+static int check_output(const char *path, int overwrite)
+{
+  int err = MILL_OK;
+  struct stat status;
+  char folder[1024] = ".";
+  if (stat(path, &status) == 0) {
+    if (!overwrite)
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
+    if (!S_ISREG(status.st_mode))
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
+  }
+  const char *slash = strrchr(path, '/');
+  if (slash) {
+    const size_t n = slash == path ? 1 : (size_t)(slash - path);
+    if (n >= sizeof folder)
+      MILL_FAIL(MILL_ERR_OUTPUT, "the output's path is longer than %zu bytes: %.80s...",
+                sizeof folder - 1, path);
+    memcpy(folder, path, n);
+    folder[n] = '\0';
+  }
+  if (access(folder, W_OK | X_OK) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written into the folder %s: %s", path, folder,
+              strerror(errno));
+done:
+  return err;
+}
+
+static void print_demo_error(const mill_library *lib, const mill_demo_error *error)
+{
+  printf("error of %d held-out models, per cent of the continuum\n"
+         "  arm   median      99 %%  largest\n",
+         error->n_model);
+  for (int a = 0; a < lib->n_arm; a++)
+    printf("  %-4s %7.4f  %8.4f %8.4f\n", lib->arm[a].name, error->median[a], error->p99[a],
+           error->max[a]);
+  printf("  all  %7.4f  %8.4f\n", error->median_all, error->p99_all);
+}
+
+static int run_demo(int argc, char **argv)
+{
+  int err = MILL_OK;
+  mill_library *lib = NULL;
+  mill_demo_error error;
+  demo_options options = {0};
+  mill_demo_settings_init(&options.settings);
+  options.settings.n_thread = 0;
+  options.settings.progress = stdout;
+  MILL_TRY(parse_demo(argc, argv, &options));
+  if (options.help) {
+    fputs(usage, stdout);
+    goto done;
+  }
+  if (!options.output)
+    MILL_FAIL(MILL_ERR_USAGE, "library demo needs --output LIB.h5");
+  MILL_TRY(check_output(options.output, options.overwrite));
+  if (options.settings.n_thread == 0) {
+    /* other ranks only wait, their cores count as this one's */
+    const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
+    MILL_TRY(mill_mpi_share_of_cores(&alone, &options.settings.n_thread));
+  }
+
+  MILL_TRY(MILL_ALLOC(1, &lib));
+  MILL_TRY(mill_demo_library_build(&options.settings, lib, &error));
+  MILL_TRY(mill_library_write(options.output, lib, options.overwrite));
+  mill_library_digest(lib, lib->hash);
+  if (error.n_model > 0)
+    print_demo_error(lib, &error);
+  printf("%s: %d arms, hash %s\n", options.output, lib->n_arm, lib->hash);
+  printf("This library was made from a small line model: it is for demonstration and tests, not "
+         "for science.\n");
+done:
+  mill_library_clear(lib);
+  mill_free(lib);
+  return err;
+}
+
+/* ---- info --------------------------------------------------------------------------------- */
+
 static int run_info(int argc, char **argv)
 {
   int err = MILL_OK;
@@ -210,16 +393,18 @@ static int run(int argc, char **argv)
 {
   int err = MILL_OK;
   if (argc < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "library needs a sub-command: import or info; see starmill library "
-                              "--help");
+    MILL_FAIL(MILL_ERR_USAGE, "library needs a sub-command: import, demo or info; see starmill "
+                              "library --help");
   if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
     fputs(usage, stdout);
   else if (strcmp(argv[0], "import") == 0)
     MILL_TRY(run_import(argc, argv));
+  else if (strcmp(argv[0], "demo") == 0)
+    MILL_TRY(run_demo(argc, argv));
   else if (strcmp(argv[0], "info") == 0)
     MILL_TRY(run_info(argc, argv));
   else
-    MILL_FAIL(MILL_ERR_USAGE, "unknown sub-command %s; library has import and info", argv[0]);
+    MILL_FAIL(MILL_ERR_USAGE, "unknown sub-command %s; library has import, demo and info", argv[0]);
 done:
   return err;
 }
