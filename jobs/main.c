@@ -5,6 +5,7 @@
 
 #include "jobs/fit.h"
 #include "jobs/library.h"
+#include "jobs/simulate.h"
 #include "jobs/version.h"
 #include "kernels/error.h"
 #include "src/mpi_context.h"
@@ -33,6 +34,7 @@ static int run_library(int argc, char **argv)
 static const job_entry job[] = {
     {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit},
     {"library", "import and inspect template libraries", run_library},
+    {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate},
 };
 
 enum { N_JOB = sizeof job / sizeof job[0], EXIT_USAGE = 2 };

@@ -105,7 +105,8 @@ int mill_mock_survey_create(const mill_mock_settings *settings, const mill_libra
                             int n_thread, int i_share, int n_share, mill_mock_survey **out);
 void mill_mock_survey_destroy(mill_mock_survey *survey);
 
-/** Prepared templates [n_template][pixels of all arms]; *n_value of one; NULL without. */
+/** Prepared templates [n_template][*n_value]: pixels of all arms, then what goes with
+ *  them; NULL without. */
 float *mill_mock_survey_templates(mill_mock_survey *survey, int64_t *n_value);
 
 /** The truth of a star. Cheap. */

@@ -1,0 +1,485 @@
+"""starmill simulate: its files, the same bytes whoever writes them, its refusals, and a fit."""
+
+import hashlib
+import resource
+import signal
+import time
+import warnings
+
+from base import *
+
+C_KM_S = 299792.458
+N_PIX = {"B": 2751, "R": 2326, "Z": 2881}
+LAYOUT = ["PRIMARY", "FIBERMAP", "EXP_FIBERMAP", "SCORES"] + [
+    f"{arm}_{what}" for arm in "BRZ"
+    for what in ("WAVELENGTH", "FLUX", "IVAR", "MASK", "RESOLUTION")
+]
+KINDS = ("sky bad_fiber allowed_fiber masked_arm nan_arm zero_arm no_arm inf_pixels noise negative "
+         "spike half_masked fast_rotator high_velocity galaxy").split()
+
+# every second row has a defect, so that each kind comes
+SMALL = ["--stars", 40, "--per-file", 16, "--redrock", "--pathological", 500, "--seed", 7]
+# quick: a few prepared stars
+FAST = ["--stars", 300, "--per-file", 40, "--templates", 6, "--seed", 5]
+
+
+def simulate(out, *args, **how):
+    return starmill("simulate", "--output", tmp(out), *args, **how)
+
+
+def digests(out):
+    """{name: SHA-256} of all files of a folder."""
+    return {name: hashlib.sha256(content(os.path.join(tmp(out), name))).hexdigest()
+            for name in sorted(os.listdir(tmp(out)))}
+
+
+def times(out):
+    return {name: os.stat(os.path.join(tmp(out), name)).st_mtime_ns
+            for name in sorted(os.listdir(tmp(out)))}
+
+
+def table(out, name, hdu):
+    return pyfits.getdata(os.path.join(tmp(out), name), hdu)
+
+
+class Simulate(ProgramTest):
+    def make(self, out, *args, **how):
+        done = simulate(out, *args, **how)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+
+class Files(Simulate):
+    @classmethod
+    def setUpClass(cls):
+        cls.done = simulate("small", *SMALL)
+        if cls.done.returncode != 0:
+            raise RuntimeError(cls.done.stdout + cls.done.stderr)
+        cls.names = [f"coadd-mock-{i:05d}.fits" for i in range(3)]
+        cls.truth = table("small", "truth.fits", "TRUTH")
+        cls.hdus = [pyfits.open(os.path.join(tmp("small"), n), memmap=False) for n in cls.names]
+
+    @classmethod
+    def tearDownClass(cls):
+        for hdus in cls.hdus:
+            hdus.close()
+
+    def rows(self, kind):
+        """(truth, HDUs, row) of every star of a kind."""
+        found = [(t, self.hdus[t["FILE"]], t["FITS_ROW"]) for t in self.truth if t["KIND"] == kind]
+        self.assertTrue(found, kind)
+        return found
+
+    def test_folder_holds_what_it_says(self):
+        expected = self.names + [n.replace("coadd", "redrock") for n in self.names]
+        self.assertEqual(sorted(os.listdir(tmp("small"))),
+                         sorted(expected + ["truth.fits", "catalog.txt"]))
+        lines = content(os.path.join(tmp("small"), "catalog.txt"), "r").split("\n")
+        listed = [line for line in lines if line and not line.startswith("#")]
+        self.assertEqual(listed, self.names)
+        self.assertEqual(list(table("small", "truth.fits", "FILES")["FILE"]), self.names)
+        size = sum(os.path.getsize(os.path.join(tmp("small"), n))
+                   for n in os.listdir(tmp("small")) if n.endswith(".fits"))
+        self.assertIn(f"bytes        {size} ", self.done.stdout)
+        plan = starmill("simulate", "--plan", *SMALL)
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        self.assertIn(f"bytes        {size} ", plan.stdout)
+
+    def test_opens_in_astropy(self):
+        for name in os.listdir(tmp("small")):
+            if name.endswith(".fits"):
+                with pyfits.open(os.path.join(tmp("small"), name)) as hdus:
+                    hdus.verify("exception")
+                    for hdu in hdus:
+                        self.assertNotIn("DATE", hdu.header)
+        for name, hdus, n in zip(self.names, self.hdus, (16, 16, 8)):
+            self.assertEqual([h.name for h in hdus], LAYOUT)
+            self.assertEqual(len(hdus["FIBERMAP"].data), n)
+            for arm, n_pix in N_PIX.items():
+                wave = hdus[f"{arm}_WAVELENGTH"].data
+                self.assertEqual(wave.dtype, ">f8")
+                np.testing.assert_allclose(np.diff(wave), 0.8, atol=1e-9)
+                for what in ("FLUX", "IVAR", "MASK"):
+                    hdu = hdus[f"{arm}_{what}"]
+                    self.assertEqual(hdu.data.shape, (n, n_pix))
+                    self.assertEqual(hdu.data.dtype, ">i4" if what == "MASK" else ">f4")
+                self.assertEqual(hdus[f"{arm}_RESOLUTION"].data.shape, (n, 11, n_pix))
+
+    def test_passes_the_verifier(self):
+        verifier = shutil.which("fitsverify")
+        if not verifier:
+            self.skipTest("no fitsverify (Debian: fitsverify)")
+        for name in sorted(os.listdir(tmp("small"))):
+            if name.endswith(".fits"):
+                done = subprocess.run([verifier, os.path.join(tmp("small"), name)],
+                                      stdout=subprocess.PIPE, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stdout)
+                self.assertIn("found 0 warning(s) and 0 error(s)", done.stdout)
+
+    def test_columns_are_desi_s(self):
+        for hdus in self.hdus:
+            self.assertEqual(
+                hdus["FIBERMAP"].columns.names,
+                "TARGETID LOCATION FIBER COADD_FIBERSTATUS TARGET_RA TARGET_DEC PMRA PMDEC "
+                "REF_EPOCH REF_ID REF_CAT OBJTYPE BRICKID DESI_TARGET BGS_TARGET MWS_TARGET "
+                "SCND_TARGET FLUX_G FLUX_R FLUX_Z".split())
+            self.assertEqual(hdus["SCORES"].columns.names, ["TARGETID"] + [
+                f"MEDIAN_COADD_SNR_{arm}" for arm in "BRZ"])
+            self.assertEqual(hdus["B_FLUX"].header["BUNIT"], "10**-17 erg/(s cm2 Angstrom)")
+            self.assertEqual(hdus["B_IVAR"].header["BUNIT"], "10**+34 (s2 cm4 Angstrom2) / erg2")
+
+    def test_truth_names_every_row(self):
+        self.assertEqual(self.truth.columns.names,
+                         "TARGETID TEFF LOGG FEH ALPHAFE VRAD VSINI SN LSF_GROUP TEMPLATE FILE "
+                         "FITS_ROW KIND".split())
+        self.assertEqual(self.truth.columns["TEFF"].unit, "K")
+        self.assertEqual(self.truth.columns["VRAD"].unit, "km/s")
+        self.assertEqual(len(self.truth), 40)
+        self.assertEqual(len(set(self.truth["TARGETID"])), 40)
+        self.assertTrue((self.truth["TARGETID"] > 0).all())
+        at = [(f, r) for f, n in enumerate((16, 16, 8)) for r in range(n)]
+        self.assertEqual(list(zip(self.truth["FILE"], self.truth["FITS_ROW"])), at)
+        for t in self.truth:
+            hdus = self.hdus[t["FILE"]]
+            for hdu in ("FIBERMAP", "EXP_FIBERMAP", "SCORES"):
+                self.assertEqual(hdus[hdu].data["TARGETID"][t["FITS_ROW"]], t["TARGETID"])
+        fibermaps = [h["FIBERMAP"].data for h in self.hdus]
+        target_id = np.concatenate([m["TARGETID"] for m in fibermaps])
+        brick = np.concatenate([m["BRICKID"] for m in fibermaps])
+        np.testing.assert_array_equal(brick, (target_id >> 22) & 0xFFFFF)
+
+    def test_scores_are_the_pixels(self):
+        for hdus in self.hdus:
+            for arm in "BRZ":
+                flux, ivar, mask = (hdus[f"{arm}_{w}"].data for w in ("FLUX", "IVAR", "MASK"))
+                for i, score in enumerate(hdus["SCORES"].data[f"MEDIAN_COADD_SNR_{arm}"]):
+                    good = (mask[i] == 0) & np.isfinite(flux[i]) & (ivar[i] > 0)
+                    sn = flux[i][good] * np.sqrt(ivar[i][good])
+                    # float32 products and roots: a few units in the last place
+                    np.testing.assert_allclose(score, np.median(sn) if good.any() else 0, rtol=1e-6)
+
+    def test_one_matrix_for_each_group(self):
+        seen = {}
+        for t in self.truth:
+            hdus = self.hdus[t["FILE"]]
+            matrix = tuple(hdus[f"{arm}_RESOLUTION"].data[t["FITS_ROW"]].tobytes() for arm in "BRZ")
+            self.assertEqual(seen.setdefault(t["LSF_GROUP"], matrix), matrix)
+        self.assertEqual(len(set(seen.values())), len(seen))
+        self.assertGreater(len(seen), 1)
+
+    def test_every_defect_is_there(self):
+        for kind in KINDS:
+            for t, hdus, i in self.rows(kind):
+                self.check_defect(kind, t, hdus, i)
+
+    def check_defect(self, kind, t, hdus, i):
+        def arm(what):
+            return {a: hdus[f"{a}_{what}"].data[i] for a in "BRZ"}
+
+        flux, ivar, mask = arm("FLUX"), arm("IVAR"), arm("MASK")
+        fibermap = hdus["FIBERMAP"].data[i]
+        self.assertEqual(fibermap["OBJTYPE"], "SKY" if kind == "sky" else "TGT")
+        status = {"bad_fiber": 2, "allowed_fiber": 8}.get(kind, 0)
+        self.assertEqual(fibermap["COADD_FIBERSTATUS"], status)
+        if kind == "masked_arm":
+            self.assertTrue((mask["B"] != 0).all())
+        elif kind == "nan_arm":
+            self.assertTrue(np.isnan(flux["R"]).all())
+        elif kind == "zero_arm":
+            self.assertFalse(flux["Z"].any() or ivar["Z"].any())
+        elif kind == "no_arm":
+            self.assertFalse(any(ivar[a].any() for a in "BRZ"))
+        elif kind == "inf_pixels":
+            for a in "BRZ":
+                self.assertEqual((np.isinf(flux[a]) & (mask[a] == 0)).sum(), 50)
+        elif kind == "negative":
+            self.assertLess(np.median(flux["R"]), 0)
+        elif kind == "spike":
+            self.assertEqual(sum((flux[a][mask[a] == 0] == 1e9).sum() for a in "BRZ"), 1)
+        elif kind == "half_masked":
+            for a in "BRZ":
+                self.assertAlmostEqual((mask[a] != 0).mean(), 0.5, delta=0.02)
+        elif kind == "fast_rotator":
+            self.assertEqual(t["VSINI"], 300)
+        elif kind == "high_velocity":
+            self.assertEqual(abs(t["VRAD"]), 900)
+
+    def test_redrock_goes_with_it(self):
+        for f, name in enumerate(self.names):
+            redrock = table("small", name.replace("coadd", "redrock"), "REDSHIFTS")
+            truth = self.truth[self.truth["FILE"] == f]
+            np.testing.assert_array_equal(redrock["TARGETID"], truth["TARGETID"])
+            empty = (truth["KIND"] == "sky") | (truth["KIND"] == "noise")
+            galaxy = (truth["KIND"] == "galaxy") | empty
+            np.testing.assert_array_equal(redrock["SPECTYPE"] == "GALAXY", galaxy)
+            np.testing.assert_array_equal(redrock["ZWARN"][empty] & 4, 4)  # redrock's own bit
+            self.assertTrue((np.abs(redrock["Z"][truth["KIND"] == "galaxy"]) * C_KM_S > 1500).all())
+            off = ((redrock["Z"] - truth["VRAD"] / C_KM_S) / redrock["ZERR"])[~galaxy]
+            self.assertTrue((np.abs(off) < 5).all())  # normal: 6e-7 a row
+            self.assertGreater(np.abs(off).max(), 0.1)
+
+
+class SameBytes(Simulate):
+    def test_ranks_and_threads_do_not_matter(self):
+        self.make("one", *FAST, "--redrock", "--pathological", 100, "--threads", 1)
+        self.make("three", *FAST, "--redrock", "--pathological", 100, ranks=3)
+        self.make("threads", *FAST, "--redrock", "--pathological", 100, "--threads", 5)
+        # other folders, other ranks: no trace of them
+        self.assertEqual(len(digests("one")), 18)
+        self.assertEqual(digests("one"), digests("three"))
+        self.assertEqual(digests("one"), digests("threads"))
+        self.make("seed", *FAST, "--redrock", "--pathological", 100, "--seed", 6)
+        other = digests("seed")
+        for name, digest in digests("one").items():
+            self.assertEqual(other[name] == digest, name == "catalog.txt", name)
+
+    def test_line_model_stars_too(self):
+        self.make("l1", "--stars", 10, "--per-file", 3)
+        self.make("l3", "--stars", 10, "--per-file", 3, ranks=3)
+        self.assertEqual(digests("l1"), digests("l3"))
+        truth = table("l1", "truth.fits", "TRUTH")
+        self.assertTrue((truth["TEMPLATE"] == -1).all())
+        self.assertEqual(set(truth["KIND"]), {"star"})
+
+    def test_settings_arrive(self):
+        self.make("set", *FAST, "--sn", "20,40", "--vsini", "30,60", "--vel-sigma", 10)
+        truth = table("set", "truth.fits", "TRUTH")
+        self.assertTrue(((truth["SN"] >= 20) & (truth["SN"] <= 40)).all())
+        self.assertTrue(((truth["VSINI"] >= 30) & (truth["VSINI"] <= 60)).all())
+        self.assertLess(np.abs(truth["VRAD"]).max(), 60)
+        self.assertEqual(set(truth["TEMPLATE"]), set(range(6)))
+        median = np.concatenate([table("set", f"coadd-mock-{i:05d}.fits", "SCORES")
+                                 ["MEDIAN_COADD_SNR_R"] for i in range(8)])
+        # cosmics, distortion and the noise of a median move a few per cent
+        np.testing.assert_allclose(median / truth["SN"], 1, atol=0.25)
+        self.make("clean", *FAST, "--noiseless")
+        for i in range(8):
+            for arm in "BRZ":
+                self.assertFalse(table("clean", f"coadd-mock-{i:05d}.fits", f"{arm}_MASK").any())
+
+
+class Continue(Simulate):
+    def test_complete_survey_is_left_alone(self):
+        self.make("whole", *FAST)
+        before = times("whole")
+        for ranks in (0, 2):
+            again = self.make("whole", *FAST, ranks=ranks)
+            self.assertIn("complete already", again.stdout)
+            self.assertEqual(times("whole"), before)
+
+    def test_other_settings_are_refused(self):
+        self.make("mine", *FAST)
+        before, bytes_before = times("mine"), digests("mine")
+        for other in (["--seed", 6], ["--stars", 299], ["--stars", 100], ["--sn", "5,50"],
+                      ["--distortion", "0.0300000000001"], ["--per-file", 50], ["--noiseless"],
+                      ["--templates", 7], ["--redrock"],
+                      ["--pathological", 1]):
+            done = simulate("mine", *FAST, *other)
+            self.assertOneLine(done, tmp("mine"), "other settings", "--overwrite", status=4)
+            self.assertEqual(times("mine"), before)
+        # fewer files: those of the old survey must go
+        self.make("mine", *FAST, "--stars", 100, "--seed", 6, "--overwrite")
+        self.assertEqual(len(os.listdir(tmp("mine"))), 5)
+        self.make("mine", *FAST, "--overwrite", ranks=2)
+        self.assertEqual(digests("mine"), bytes_before)
+
+    def test_missing_files_are_made_again(self):
+        self.make("gap", *FAST, "--redrock")
+        whole, before = digests("gap"), times("gap")
+        gone = ["coadd-mock-00002.fits", "redrock-mock-00005.fits", "truth.fits"]
+        for name in gone:
+            os.unlink(os.path.join(tmp("gap"), name))
+        # what a killed job leaves, and what is not ours
+        left = ["coadd-mock-00002.fits.tmp-123", "truth.fits.tmp-pid99"]
+        mine = ["coadd-mock-2.fits", "notes.txt", "coadd-mock-00001.fits.gz"]
+        for name in left + mine:
+            with open(os.path.join(tmp("gap"), name), "w") as f:
+                f.write("x")
+        done = self.make("gap", *FAST, "--redrock", ranks=2)
+        self.assertIn("were there already", done.stdout)
+        for name in mine:
+            os.unlink(os.path.join(tmp("gap"), name))  # fails where it was removed
+        self.assertEqual(digests("gap"), whole)
+        for name, t in times("gap").items():
+            self.assertEqual(t == before[name], name not in gone + ["catalog.txt"], name)
+
+    def test_damaged_file_is_not_kept(self):
+        self.make("cut", *FAST)
+        path = os.path.join(tmp("cut"), "coadd-mock-00003.fits")
+        os.truncate(path, os.path.getsize(path) - 2880)
+        done = simulate("cut", *FAST, ranks=3)
+        self.assertOneLine(done, path, "damaged", "--overwrite", status=4)
+
+    def check_stop(self, number, ranks):
+        out = f"stop-{number}"
+        args = ["--stars", 400, "--per-file", 10, "--threads", 1]
+        process = subprocess.Popen(command("simulate", "--output", tmp(out), *args, ranks=ranks),
+                                   env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        limit = time.time() + 100
+        while not os.path.exists(os.path.join(tmp(out), "coadd-mock-00000.fits")):
+            self.assertLess(time.time(), limit)
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 75, errors)
+        self.assertIn("give the same command again", errors)
+        # whole files and nothing else; the few stars left are cheap to make without waiting
+        there = os.listdir(tmp(out))
+        self.assertTrue(0 < len(there) < 40, there)
+        for name in there:
+            self.assertRegex(name, r"^coadd-mock-\d{5}\.fits$")
+        before = times(out)
+        again = self.make(out, *args, "--threads", 2, ranks=2)
+        self.assertIn(f"{len(there)} were there already", again.stdout)
+        after = times(out)
+        self.assertEqual(len(after), 42)
+        self.assertEqual({name: after[name] for name in before}, before)
+
+    def test_sigterm(self):
+        self.check_stop(signal.SIGTERM, 0)
+
+    def test_sigusr1_under_mpirun(self):
+        self.check_stop(signal.SIGUSR1, 2)
+
+
+class Refusals(Simulate):
+    def test_hostile_options(self):
+        for option, values in {
+            "stars": ("0", "-1", "1e3", "x", "", "99999999999999999999"),
+            "per-file": ("0", "100001", "ten"),
+            "seed": ("-1", "x", "18446744073709551616", " 1", "0x10"),
+            "source": ("lines", ""),
+            "sn": ("5", "5,", ",5", "10,5", "0,5", "5,nan", "5,inf", "5,6,7", "5;6"),
+            "vsini": ("0,5", "5,501", "-1,5", "a,b"),
+            "vel-sigma": ("-1", "901", "nan", "inf", "1 2"),
+            "distortion": ("-0.1", "0.6", "nan", "1e-3x"),
+            "pathological": ("-1", "1001", "1.5"),
+            "templates": ("-1", "20001"),
+            "threads": ("-1", "4097", "two"),
+        }.items():
+            for value in values:
+                done = simulate("never", f"--{option}={value}")
+                self.assertOneLine(done, "starmill simulate: ", f"--{option}", status=2)
+        for args, part in (
+            (["--source", "emulator"], "--library"),
+            (["--library", "x.h5"], "--source emulator"),
+            (["--source", "emulator", "--library", tmp("none.h5")], tmp("none.h5")),
+            (["--stars", 2000000, "--per-file", 1], "--per-file"),
+            (["--frobnicate"], "--frobnicate"),
+            (["-x"], "-x"),
+            (["input.fits"], "input.fits"),
+            (["--output"], "needs a value"),
+            (["--output", ""], "--output"),
+        ):
+            self.assertOneLine(simulate("never", *args), part, status=2)
+        self.assertOneLine(starmill("simulate"), "--output", status=2)
+        self.assertFalse(os.path.exists(tmp("never")))
+
+    def test_one_message_from_three_ranks(self):
+        done = simulate("never", "--sn", "x", ranks=3)
+        self.assertOneLine(done, "--sn", status=2)
+
+    def test_output_that_cannot_be(self):
+        with open(tmp("file"), "w"):
+            pass
+        self.assertOneLine(simulate("file", *FAST), tmp("file"), "no folder", status=4)
+        self.assertOneLine(simulate("file/x", *FAST), tmp("file/x"), status=4)
+        done = simulate("no/such", *FAST)
+        self.assertOneLine(done, tmp("no/such"), "create its parent", status=4)
+        os.mkdir(tmp("busy"))
+        os.mkdir(os.path.join(tmp("busy"), "coadd-mock-00001.fits"))
+        done = simulate("busy", *FAST, ranks=2)
+        self.assertOneLine(done, "coadd-mock-00001.fits", status=4)
+        os.mkdir(tmp("work"))
+        own = os.path.join(tmp("work"), "catalog.txt")
+        with open(own, "w") as f:
+            f.write("/data/coadd-1.fits\n")
+        for more in ([], ["--overwrite"]):
+            self.assertOneLine(simulate("work", *FAST, *more), own, "another folder", status=4)
+        self.assertEqual(os.listdir(tmp("work")), ["catalog.txt"])
+        self.assertEqual(content(own), b"/data/coadd-1.fits\n")
+
+    def test_no_room(self):
+        done = simulate("vast", "--stars", 1000000000, "--per-file", 100000)
+        self.assertOneLine(done, tmp("vast"), "445", "GB", "make room", status=4)
+        self.assertEqual(os.listdir(tmp("vast")), [])
+
+    def check_file_limit(self, ranks):
+        # PMIx and UCX make shared files of some megabytes, which is not what is tested
+        environment = dict(ENVIRONMENT, PMIX_MCA_gds="hash", UCX_TLS="self,sysv")
+        n_byte = 10_000_000
+        done = subprocess.run(
+            command("simulate", "--output", tmp("limited"), *FAST, ranks=ranks),
+            env=environment, capture_output=True, text=True, timeout=100,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_byte, n_byte)))
+        self.assertOneLine(done, "coadd-mock-0000", "cannot be written", "make room", status=4)
+        self.assertEqual(os.listdir(tmp("limited")), [])
+
+    def test_output_over_the_limit(self):
+        self.check_file_limit(0)
+
+    def test_output_over_the_limit_of_two_ranks(self):
+        self.check_file_limit(2)
+
+    def test_plan_writes_nothing(self):
+        plan = simulate("planned", "--plan", *FAST)
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        self.assertIn("8,", plan.stdout)
+        self.assertFalse(os.path.exists(tmp("planned")))
+
+    def test_help(self):
+        for args in (["simulate", "--help"], ["help", "simulate"]):
+            done = starmill(*args)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("--pathological", done.stdout)
+
+
+class Fit(Simulate):
+    @classmethod
+    def setUpClass(cls):
+        cls.library = tmp("coarse.h5")
+        done = starmill("library", "demo", "--coarse", "--held-out", 0, "--output", cls.library,
+                        timeout=500)
+        if done.returncode != 0:
+            raise RuntimeError(done.stdout + done.stderr)
+
+    def test_emulator_stars_are_recovered(self):
+        emulator = ["--stars", 40, "--per-file", 15, "--source", "emulator", "--library",
+                    self.library, "--sn", "20,100"]
+        self.make("emulated", *emulator, "--seed", 3)
+        self.make("emulated3", *emulator, "--seed", 3, ranks=3)
+        self.assertEqual(digests("emulated"), digests("emulated3"))
+        self.fit("emulated.h5", "--catalog", os.path.join(tmp("emulated"), "catalog.txt"),
+                 lib=self.library)
+        fits, truth = read(self.path), table("emulated", "truth.fits", "TRUTH")
+        np.testing.assert_array_equal(fits["TARGETID"], truth["TARGETID"])
+        self.assertTrue((fits["STATUS"] == FITTED).all())
+        pull = (fits["VRAD"] - truth["VRAD"]) / fits["VRAD_ERR"]
+        self.assertLess(np.abs(pull).max(), 6)  # 40 normal numbers, and the errors' own scatter
+        self.assertLess(np.median(np.abs(fits["TEFF"] - truth["TEFF"])), 30)
+
+    def test_pathological_rows_cost_only_themselves(self):
+        self.make("patho", *SMALL)
+        catalog = os.path.join(tmp("patho"), "catalog.txt")
+        truth = table("patho", "truth.fits", "TRUTH")
+        kind = dict(zip(truth["TARGETID"], truth["KIND"]))
+        self.fit("patho.h5", "--catalog", catalog, lib=self.library, ranks=2)
+        fits = read(self.path)
+        fitted = {t: s == FITTED for t, s in zip(fits["TARGETID"], fits["STATUS"])}
+        self.assertEqual(set(fitted), {t for t, k in kind.items() if k not in ("sky", "bad_fiber")})
+        for target, k in kind.items():
+            if k in ("star", "allowed_fiber", "galaxy", "masked_arm", "high_velocity"):
+                self.assertTrue(fitted[target], k)
+            if k == "no_arm":
+                self.assertFalse(fitted[target], k)
+        self.fit("redrock.h5", "--catalog", catalog, "--redrock", lib=self.library)
+        dropped = {kind[t] for t in set(fitted) - set(read(self.path)["TARGETID"])}
+        self.assertLessEqual({"galaxy"}, dropped)
+        self.assertLessEqual(dropped, {"galaxy", "noise"})
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error", pyfits.verify.VerifyWarning)
+    main()
