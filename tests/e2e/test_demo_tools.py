@@ -1,0 +1,358 @@
+"""The demo's tables and pictures from made-up results whose errors are known exactly.
+
+Needs neither the program nor the test data: results, truth and spectra are
+written here.
+"""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get(
+    "MILL_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+)
+TOOLS = os.path.join(SOURCE, "tools")
+
+try:
+    import h5py
+    import numpy as np
+    from astropy.io import fits as pyfits
+except ImportError as missing:
+    print(f"SKIPPED: {missing} (Debian: python3-h5py python3-astropy)")
+    sys.exit(77)
+try:
+    import matplotlib.image
+    import PIL  # noqa: F401, which the pictures need too
+except ImportError:
+    matplotlib = None
+
+NAMES = ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE", "VSINI")
+FITTED, NO_USABLE_ARM = 1, 3
+CHISQ, BAD_SPECTRUM, HULL = 1, 32, 256
+ARMS = {"b": (3600.0, 5800.0), "r": (5760.0, 7620.0), "z": (7520.0, 9824.0)}
+
+# Errors of a bin of S/N are offset + width * u, u = -1 ... 1 in equal steps: then the
+# median is the offset, and the central 68.27 % end at u = -+(1 - 2 * 0.15865).
+N_BIN = 101
+U = np.linspace(-1.0, 1.0, N_BIN)
+HALF = 1.0 - 2.0 * 0.15865
+BINS = {"5-10": 5.0, "10-20": 10.0, "20-40": 39.9}  # an S/N in each; 10 is the edge itself
+# of bin i: offset (i + 1) OFFSET, width WIDTH / (i + 1), stated error ERROR in all
+OFFSET = {"VRAD": 0.5, "TEFF": -20.0, "LOGG": 0.05, "FEH": -0.03, "ALPHAFE": 0.02, "VSINI": 2.0}
+WIDTH = {"VRAD": 3.0, "TEFF": 60.0, "LOGG": 0.3, "FEH": 0.2, "ALPHAFE": 0.1, "VSINI": 9.0}
+ERROR = {"VRAD": 1.5, "TEFF": 40.0, "LOGG": 0.25, "FEH": 0.1, "ALPHAFE": 0.05, "VSINI": 5.0}
+TRUE = {"VRAD": -120.0, "TEFF": 5700.0, "LOGG": 4.4, "FEH": -0.5, "ALPHAFE": 0.2, "VSINI": 50.0}
+ABSURD = {"VRAD": 300.0, "TEFF": 900.0, "LOGG": 2.0, "FEH": 1.5, "ALPHAFE": 0.9, "VSINI": 90.0}
+MODEL_ABOVE = 0.01  # half of the noise
+
+
+def stars():
+    """The survey as one dictionary a star."""
+    found = []
+    for i, sn in enumerate(BINS.values()):
+        for u in U:
+            star = dict(SN=sn, KIND="star", STATUS=FITTED, RVS_WARN=0)
+            star["true"] = dict(TRUE, TEFF=TRUE["TEFF"] + 900.0 * (i - 1))
+            star["delta"] = {k: (i + 1) * OFFSET[k] + WIDTH[k] / (i + 1) * u for k in NAMES}
+            if sn == BINS["20-40"]:  # not resolved: must not count for VSINI
+                star["true"]["VSINI"], star["delta"]["VSINI"] = 39.9, ABSURD["VSINI"]
+            found.append(star)
+    wrong = dict(SN=7.0, true=dict(TRUE), delta=dict(ABSURD), STATUS=FITTED, RVS_WARN=0)
+    found += [dict(wrong, KIND="star", RVS_WARN=HULL) for _ in range(3)]
+    found += [dict(wrong, KIND="star", STATUS=NO_USABLE_ARM, RVS_WARN=BAD_SPECTRUM)]
+    found += [dict(wrong, KIND="sky", STATUS=None), dict(wrong, KIND="sky", STATUS=None)]
+    found += [dict(wrong, KIND="no_arm", STATUS=NO_USABLE_ARM, RVS_WARN=BAD_SPECTRUM)]
+    found += [dict(wrong, KIND="noise", RVS_WARN=CHISQ | HULL)]
+    found += [dict(wrong, KIND="half_masked", delta=dict(ABSURD, VRAD=-0.5))]
+    for i, star in enumerate(found):
+        star["TARGETID"] = 39627000000000000 + 7 * i
+    return found
+
+
+def wavelengths(name):
+    low, high = ARMS[name]
+    return np.arange(low, high, 8.0)
+
+
+def write_truth(path, table, hdu="TRUTH"):
+    columns = [pyfits.Column("TARGETID", "K", array=[s["TARGETID"] for s in table])]
+    columns += [pyfits.Column(k, "D", array=[s["true"][k] for s in table]) for k in NAMES]
+    columns += [pyfits.Column("SN", "D", array=[s["SN"] for s in table])]
+    columns += [pyfits.Column("KIND", "24A", array=[s["KIND"] for s in table])]
+    files = pyfits.BinTableHDU.from_columns(
+        [pyfits.Column("FILE", "16A", array=["coadd-0.fits"])], name="FILES")
+    pyfits.HDUList([pyfits.PrimaryHDU(), files,
+                    pyfits.BinTableHDU.from_columns(columns, name=hdu)]).writeto(path)
+
+
+def write_fit(path, table):
+    """/fits and /catalog of the rows as a fit writes them, of coadd-0.fits."""
+    with h5py.File(path, "w") as file:
+        fits, catalog = file.create_group("fits"), file.create_group("catalog")
+        fits["TARGETID"] = np.array([s["TARGETID"] for s in table], dtype="i8")
+        fits["STATUS"] = np.array([s["STATUS"] for s in table], dtype="i4")
+        fits["RVS_WARN"] = np.array([s["RVS_WARN"] for s in table], dtype="i8")
+        fits["FIT_INFO"] = np.zeros(len(table), dtype="i4")
+        done = np.array([s["STATUS"] == FITTED for s in table], dtype=bool)
+        fits["SUCCESS"] = (done & (fits["RVS_WARN"][...] == 0)).astype("u1")
+        for k in NAMES:
+            values = np.array([s["true"][k] + s["delta"][k] for s in table], dtype=float)
+            fits[k] = np.where(done, values, np.nan)
+            fits[k + "_ERR"] = np.where(done, ERROR[k], np.nan)
+        fits["STATUS"].attrs["CODES"] = [0, FITTED, NO_USABLE_ARM]
+        fits["STATUS"].attrs["NAMES"] = np.array([b"NOT_DONE", b"FITTED", b"NO_USABLE_ARM"])
+        fits["RVS_WARN"].attrs["BITS"] = [CHISQ, BAD_SPECTRUM, HULL]
+        fits["RVS_WARN"].attrs["NAMES"] = np.array([b"CHISQ", b"BAD_SPECTRUM", b"HULL"])
+        catalog["FILE"] = np.zeros(len(table), dtype="i4")
+        catalog["FITS_ROW"] = np.array([s["fits_row"] for s in table], dtype="i8")
+        catalog["files/PATH"] = np.array([b"coadd-0.fits"])
+
+
+def write_spectra(path, models_path, table, fitted):
+    """Flux 1 + row/1000 with noise in the file, MODEL_ABOVE that as the model."""
+    hdus = [pyfits.PrimaryHDU()]
+    level = 1.0 + np.arange(len(table)) / 1000.0
+    noise = np.random.default_rng(20261121)
+    with h5py.File(models_path, "w") as file:
+        models = file.create_group("models")
+        models["TARGETID"] = np.array([s["TARGETID"] for s in fitted], dtype="i8")
+        models["fits_row"] = np.arange(len(fitted))
+        models["exposure"] = np.zeros(len(fitted), dtype="i4")
+        for name in ARMS:
+            wave = wavelengths(name)
+            flux = level[:, None] + noise.normal(0.0, 0.02, (len(table), len(wave)))
+            flux[:, 0] = level
+            ivar = np.full(flux.shape, 2500.0)
+            mask = np.zeros(flux.shape, dtype="i4")
+            mask[:, 5], ivar[:, 6] = 4, 0.0
+            flux[:, 7] = np.nan
+            for what, values in (("WAVELENGTH", wave), ("FLUX", flux.astype("f4")),
+                                 ("IVAR", ivar.astype("f4")), ("MASK", mask)):
+                hdus.append(pyfits.ImageHDU(values, name=f"{name.upper()}_{what}"))
+            models[f"{name}/wavelength"] = wave
+            rows = [s["fits_row"] for s in fitted]
+            models[f"{name}/flux"] = np.repeat(level[rows, None] + MODEL_ABOVE, len(wave), 1)
+    pyfits.HDUList(hdus).writeto(path)
+
+
+class DemoTools(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="starmill-demo-tools.")
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        table = stars()
+        for i, star in enumerate(table):
+            star["fits_row"] = i
+        # another order in the fit than in the truth
+        rows = [s for s in table if s["STATUS"] is not None]
+        np.random.default_rng(1).shuffle(rows)
+        cls.table, cls.rows = table, rows
+        write_truth(cls.path("truth.fits"), table)
+        write_fit(cls.path("fit.h5"), rows)
+        write_spectra(cls.path("coadd-0.fits"), cls.path("models.h5"), table, rows)
+        os.mkdir(cls.path("pictures"))
+
+    @classmethod
+    def path(cls, name):
+        return os.path.join(cls.folder, name)
+
+    def tool(self, name, *args):
+        return subprocess.run([sys.executable, "-B", os.path.join(TOOLS, name), *args],
+                              cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+                              env=dict(os.environ, MPLCONFIGDIR=self.folder,
+                                       PYTHONIOENCODING="utf-8"))
+
+    def printed(self):
+        done = self.tool("demo_table.py", "fit.h5", "truth.fits")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def assertFails(self, done, *parts):
+        """One line of standard error with all parts."""
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for part in parts:
+            self.assertIn(part, done.stderr)
+
+    def test_statistics_by_sn(self):
+        found, name = {}, None
+        for line in self.printed().splitlines():
+            row = re.fullmatch(r"(?:([A-Z]+) \([^)]*\))? +(\S+)  +(\d+)" + 4 * r" +(\S+)", line)
+            if row:
+                name = row[1] or name
+                found[name, row[2]] = (int(row[3]), *(float(v) for v in row.groups()[3:]))
+        want = {}
+        for k in NAMES:
+            bins = list(BINS)[: 2 if k == "VSINI" else 3]
+            deltas = []
+            for i, label in enumerate(bins):
+                deltas.append((i + 1) * OFFSET[k] + WIDTH[k] / (i + 1) * U)
+                width = HALF * WIDTH[k] / (i + 1)
+                want[k, label] = (N_BIN, (i + 1) * OFFSET[k], width, ERROR[k], width / ERROR[k])
+            deltas = np.concatenate(deltas)
+            width = 0.5 * np.diff(np.percentile(deltas, [15.865, 84.135]))[0]
+            want[k, "all"] = (len(deltas), np.median(deltas), width, ERROR[k], width / ERROR[k])
+        self.assertEqual(sorted(found), sorted(want))
+        digits = {"VRAD": 3, "TEFF": 1, "VSINI": 2}  # that are printed
+        for key, numbers in want.items():
+            rounding = 0.5001 * 10.0 ** -digits.get(key[0], 3)
+            self.assertEqual(found[key][0], numbers[0], key)
+            for i in (1, 2, 3):
+                self.assertAlmostEqual(found[key][i], numbers[i], delta=rounding, msg=key)
+            self.assertAlmostEqual(found[key][4], numbers[4], delta=0.00501, msg=key)
+
+    def test_what_is_left_out_is_said(self):
+        text = self.printed()
+        self.assertIn(f"{3 * N_BIN} stars without a defect and without a warning", text)
+        self.assertIn("Left out: 3 stars with a warning (HULL 3).", text)
+        self.assertIn("Left out: 1 stars that were not fitted (NO_USABLE_ARM).", text)
+
+    def test_defects(self):
+        text = self.printed()
+        for want in (r"sky +2  not selected 2 +-  -",
+                     r"no_arm +1  NO_USABLE_ARM +-  BAD_SPECTRUM",
+                     r"noise +1  FITTED +-  CHISQ, HULL",
+                     r"half_masked +1  FITTED +-0\.50 ± 1\.50  -"):
+            self.assertRegex(text, f"(?m)^{want}$")
+
+    def test_ten_stars(self):
+        lines = [line for line in self.printed().splitlines() if line.lstrip().startswith("39627")]
+        self.assertEqual(len(lines), 10)
+        by_id = {s["TARGETID"]: s for s in self.rows}
+        last_sn = 0.0
+        for line in lines:
+            words = line.split()
+            star = by_id[int(words[0])]
+            self.assertGreaterEqual(star["SN"], last_sn)
+            last_sn = star["SN"]
+            for k, recovered, true in zip(NAMES, words[2::2], words[3::2]):
+                rounding = 0.51 if k == "TEFF" else 0.051 if k == "VSINI" else 0.0051
+                self.assertAlmostEqual(float(recovered), star["true"][k] + star["delta"][k],
+                                       delta=rounding)
+                self.assertAlmostEqual(float(true.strip("()")), star["true"][k], delta=rounding)
+
+    def test_few_stars_have_no_scatter(self):
+        table = [s for s in self.rows if s["KIND"] == "star" and s["STATUS"] == FITTED][:4]
+        write_fit(self.path("few.h5"), [dict(s, RVS_WARN=0) for s in table])
+        done = self.tool("demo_table.py", "few.h5", "truth.fits")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^ +all +4 +- +- +- +-$")
+        self.assertIn("4 stars from faint to bright", done.stdout)
+
+    def test_star_without_truth(self):
+        stray = dict(self.rows[0], TARGETID=12345)
+        write_fit(self.path("stray.h5"), self.rows + [stray])
+        for done in (self.tool("demo_table.py", "stray.h5", "truth.fits"), self.draw("stray.h5")):
+            self.assertFails(done, "truth.fits", "stray.h5", "12345")
+
+    def test_nothing_to_compare(self):
+        write_fit(self.path("empty.h5"), [])
+        failed = [s for s in self.rows if s["STATUS"] != FITTED]
+        write_fit(self.path("failed.h5"), failed)
+        for name, why in (("empty.h5", "no star"), ("failed.h5", "no fitted star")):
+            for done in (self.tool("demo_table.py", name, "truth.fits"), self.draw(name)):
+                self.assertFails(done, name, why)
+
+    def test_files_that_are_something_else(self):
+        with open(self.path("zero"), "wb"):
+            pass
+        write_truth(self.path("other.fits"), self.table, hdu="OTHER")
+        for fit, truth, name in (("zero", "truth.fits", "zero"), ("fit.h5", "zero", "zero"),
+                                 ("absent.h5", "truth.fits", "absent.h5"),
+                                 ("models.h5", "truth.fits", "models.h5"),
+                                 ("fit.h5", "other.fits", "other.fits")):
+            self.assertFails(self.tool("demo_table.py", fit, truth), "demo_table.py", name)
+
+    # --- pictures -----------------------------------------------------------
+
+    def draw(self, fit="fit.h5", models="models.h5"):
+        if not matplotlib:
+            self.skipTest("matplotlib is missing (Debian: python3-matplotlib)")
+        return self.tool("demo_plot.py", fit, models, "truth.fits", "pictures")
+
+    def test_pictures(self):
+        done = self.draw()
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+        # that there are lines and points, by the hues that only they have (thin lines
+        # are paler than their colour): model red over blue, residuals blue over red;
+        # low S/N green over blue, high S/N blue over green
+        red, green, blue = range(3)
+        wanted = {"spectra.png": ((red, blue), (blue, red)),
+                  "recovery.png": ((green, blue), (blue, green))}
+        self.assertEqual(sorted(os.listdir(self.path("pictures"))), sorted(wanted))
+        for name, hues in wanted.items():
+            path = self.path(os.path.join("pictures", name))
+            with open(path, "rb") as file:
+                head = file.read(24)
+            self.assertEqual(head[:8], b"\x89PNG\r\n\x1a\n")
+            width, height = struct.unpack(">II", head[16:])
+            self.assertTrue(1000 <= width <= 1400 and 700 <= height <= 1600, (width, height))
+            self.assertLess(os.path.getsize(path), 250_000)
+            pixels = 255.0 * matplotlib.image.imread(path)[:, :1100, :3]  # without the colour bar
+            for more, less in hues:
+                n_pixel = (pixels[..., more] - pixels[..., less] > 60.0).sum()
+                self.assertGreater(n_pixel, 500, f"{name}: {more} over {less}")
+
+    def test_spectra_of_the_right_rows(self):
+        if not matplotlib:
+            self.skipTest("matplotlib is missing (Debian: python3-matplotlib)")
+        sys.path.insert(0, TOOLS)
+        sys.dont_write_bytecode = True
+        import demo_plot
+
+        survey = demo_plot.Survey(self.path("fit.h5"), self.path("truth.fits"))
+        survey.files = [self.path(name) for name in survey.files]
+        shown = demo_plot.choose(survey)
+        self.assertEqual(len(set(shown)), 4)
+        self.assertTrue(survey.good[shown].all())
+        # 6800 K and S/N 70 are nearest to the third bin, 4400 K and S/N 10 to the first
+        self.assertEqual([survey.sn[shown[0]], survey.sn[shown[3]]], [39.9, 5.0])
+        with h5py.File(self.path("models.h5"), "r") as file:
+            for row in shown:
+                arms = demo_plot.spectrum(survey, file["models"], row)
+                level = 1.0 + self.rows[row]["fits_row"] / 1000.0
+                self.assertEqual(len(arms), 3)
+                for (wave, flux, ivar, model), name in zip(arms, "brz"):
+                    np.testing.assert_array_equal(wave, wavelengths(name))
+                    np.testing.assert_array_equal(ivar[:9] > 0, [1, 1, 1, 1, 1, 0, 0, 0, 1])
+                    self.assertTrue(np.isfinite(flux).all())
+                    # float32
+                    self.assertAlmostEqual(flux[0], level, delta=1e-6)
+                    np.testing.assert_allclose(model, level + MODEL_ABOVE, rtol=1e-6)
+
+    def test_binned(self):
+        if not matplotlib:
+            self.skipTest("matplotlib is missing (Debian: python3-matplotlib)")
+        sys.path.insert(0, TOOLS)
+        sys.dont_write_bytecode = True
+        import demo_plot
+
+        wave = np.array([1.0, 2.0, 3.0, 4.0, 5.0])  # the last one fills no bin
+        flux, ivar = np.array([2.0, 8.0, 0.0, 0.0, 9.0]), np.array([1.0, 3.0, 0.0, 0.0, 1.0])
+        model = np.array([1.0, 2.0, 5.0, 7.0, 9.0])
+        wave, flux, weight, model = demo_plot.binned(wave, flux, ivar, model, 2)
+        np.testing.assert_allclose(wave, [1.5, 3.5])
+        np.testing.assert_allclose(flux, [6.5, 0.0])
+        np.testing.assert_allclose(weight, [4.0, 0.0])
+        np.testing.assert_allclose(model, [1.75, 6.0])
+
+    def test_models_of_something_else(self):
+        shutil.copy(self.path("models.h5"), self.path("shifted.h5"))
+        with h5py.File(self.path("shifted.h5"), "r+") as file:
+            file["models/r/wavelength"][...] += 1.0
+        self.assertFails(self.draw(models="shifted.h5"), "wavelengths", "arm r")
+        self.assertFails(self.draw(models="absent.h5"), "absent.h5")
+        shutil.copy(self.path("models.h5"), self.path("others.h5"))
+        with h5py.File(self.path("others.h5"), "r+") as file:
+            file["models/TARGETID"][...] += 1
+        self.assertFails(self.draw(models="others.h5"), "others.h5", "another fit")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

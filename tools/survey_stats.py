@@ -1,0 +1,134 @@
+"""Recovered against true values of a simulated survey: what tables and pictures share.
+
+A fit (docs/formats.md) is read beside the truth table of `starmill simulate`
+(docs/simulator.md), and the truth is put into the order of the fit's rows.
+"""
+
+import collections
+
+import h5py
+import numpy as np
+from astropy.io import fits as pyfits
+
+from validate_survey import FITTED, SN_BINS, half_width, text
+
+# name of the column, how it is written in a picture, unit, digits that are worth printing
+Parameter = collections.namedtuple("Parameter", "name symbol unit digits")
+PARAMETERS = (
+    Parameter("VRAD", "radial velocity", "km/s", 2),
+    Parameter("TEFF", "$T_{\\rm eff}$", "K", 0),
+    Parameter("LOGG", "$\\log g$", "dex", 2),
+    Parameter("FEH", "[Fe/H]", "dex", 2),
+    Parameter("ALPHAFE", "[$\\alpha$/Fe]", "dex", 2),
+    Parameter("VSINI", "$v\\,\\sin i$", "km/s", 1),
+)
+BINS = ((0, SN_BINS[0][0]),) + SN_BINS + ((SN_BINS[-1][1], np.inf),)  # without their upper end
+CLEAN = "star"  # KIND of a row without a defect
+RESOLVED_KM_S = 40.0  # true v sin i from which its error is expected to be Gaussian
+MIN_STARS = 5  # fewer have no percentiles to speak of
+
+Statistics = collections.namedtuple("Statistics", "n median scatter error pull")
+
+
+class SurveyError(ValueError):
+    """A fit and a truth table that do not go together, or have nothing to compare."""
+
+
+class Survey:
+    """A fit beside its truth.
+
+    fit      columns of /fits by name, [row]
+    catalog  FILE and FITS_ROW by name, [row]; files: paths as the fit knew them
+    true     columns of the truth by name, [row of the fit]
+    truth    the whole truth table, rows that the fit's selection dropped among them
+    fitted   has a solution;  clean: simulated without a defect
+    good     fitted, clean and without a warning: what statistics count
+    """
+
+    def __init__(self, fit_path, truth_path):
+        try:
+            with opened(h5py.File, fit_path) as file:
+                self.fit = {name: column[...] for name, column in file["fits"].items()}
+                self.catalog = {n: file["catalog"][n][...] for n in ("FILE", "FITS_ROW")}
+                self.files = [text(path) for path in file["catalog/files/PATH"]]
+                self.statuses = names_of(file["fits/STATUS"], "CODES")
+                self.warnings = names_of(file["fits/RVS_WARN"], "BITS")
+        except KeyError as error:
+            why = error.args[0]
+            raise SurveyError(f"{fit_path} is no result of starmill fit: {why}") from error
+        with opened(pyfits.open, truth_path) as file:
+            if "TRUTH" not in file:
+                raise SurveyError(f"{truth_path} is no truth table: it has no HDU TRUTH")
+            self.truth = np.array(file["TRUTH"].data)
+        needed = ("TARGETID", "KIND", "SN") + tuple(p.name for p in PARAMETERS)
+        for where, names, path in ((self.fit, needed[:1] + needed[3:], fit_path),
+                                   (self.truth.dtype.names, needed, truth_path)):
+            for name in names:
+                if name not in where:
+                    raise SurveyError(f"{path} has no column {name}")
+        if not len(self.fit["TARGETID"]):
+            raise SurveyError(f"{fit_path} holds no star")
+        row_of = {int(target): row for row, target in enumerate(self.truth["TARGETID"])}
+        missing = [int(t) for t in self.fit["TARGETID"] if int(t) not in row_of]
+        if missing:
+            raise SurveyError(
+                f"{truth_path} has no truth for TARGETID {missing[0]} of {fit_path}: "
+                "they are not of the same survey"
+            )
+        rows = np.array([row_of[int(t)] for t in self.fit["TARGETID"]])
+        self.true = {name: self.truth[name][rows] for name in self.truth.dtype.names}
+        self.sn = np.asarray(self.true["SN"], dtype=float)
+        self.kind = np.array([text(k).strip() for k in self.true["KIND"]])
+        self.fitted = self.fit["STATUS"] == FITTED
+        if not self.fitted.any():
+            raise SurveyError(f"{fit_path} holds no fitted star")
+        self.clean = self.kind == CLEAN
+        self.good = self.fitted & self.clean & (self.fit["RVS_WARN"] == 0)
+
+    def delta(self, name):
+        """Recovered minus true, NaN where there is no fit."""
+        return self.fit[name] - self.true[name]
+
+    def counted(self, name):
+        """Rows that the statistics of a parameter count."""
+        if name == "VSINI":
+            return self.good & (self.true["VSINI"] >= RESOLVED_KM_S)
+        return self.good
+
+    def statistics(self, name, low=0.0, high=np.inf):
+        """Of one parameter over low <= S/N < high; NaN for fewer stars than MIN_STARS.
+
+        scatter: half the width of the central 68.27 %; pull: that of delta/error;
+        error: the median of the errors that the fit states.
+        """
+        at = self.counted(name) & (self.sn >= low) & (self.sn < high)
+        n = int(at.sum())
+        if n < MIN_STARS:
+            return Statistics(n, np.nan, np.nan, np.nan, np.nan)
+        delta, error = self.delta(name)[at], self.fit[name + "_ERR"][at]
+        return Statistics(n, *map(float, (np.median(delta), half_width(delta), np.median(error),
+                                          half_width(delta / error))))
+
+    def warning_names(self, row):
+        """Names of the warnings of one row."""
+        return [name for bit, name in self.warnings.items() if self.fit["RVS_WARN"][row] & bit]
+
+
+def opened(how, path):
+    """The open file; astropy's and h5py's own messages do not always name it."""
+    try:
+        return how(path, "r" if how is h5py.File else "readonly")
+    except OSError as error:
+        raise SurveyError(f"{path} cannot be read: {error}") from error
+
+
+def names_of(dataset, key):
+    """{code or bit: name} from the attributes of STATUS or RVS_WARN."""
+    return {int(c): text(n) for c, n in zip(dataset.attrs[key], dataset.attrs["NAMES"])}
+
+
+def bin_text(low, high):
+    """5-10, and < 5 and >= 100 at the ends."""
+    if high == np.inf:
+        return "all" if low == 0 else f">= {low:g}"
+    return f"< {high:g}" if low == 0 else f"{low:g}-{high:g}"
