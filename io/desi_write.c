@@ -86,7 +86,7 @@ static void put_text(rows *r, const char *text, int width)
 
 /* ---- coadd files ------------------------------------------------------------------------ */
 
-/* DESI's units, column by column in DESI's order. */
+/* DESI's names, types and units. */
 static const mill_stream_column fibermap_column[] = {
     {"TARGETID", "K", NULL},      {"LOCATION", "K", NULL},
     {"FIBER", "J", NULL},         {"COADD_FIBERSTATUS", "J", NULL},

@@ -33,7 +33,7 @@ static int run_library(int argc, char **argv)
 
 static const job_entry job[] = {
     {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit},
-    {"library", "import and inspect template libraries", run_library},
+    {"library", "make, import and inspect template libraries", run_library},
     {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate},
 };
 

@@ -126,8 +126,9 @@ static void write_history(simulate_job *job)
   if (mock->has_vsini_range)
     snprintf(vsini, sizeof vsini, "%s to %s km/s", exact(mock->min_vsini, a, SIZE),
              exact(mock->max_vsini, b, SIZE));
-  snprintf(job->history[0], HISTORY_SIZE, "starmill %s simulate: a mock survey, no observation",
-           mill_version());
+  snprintf(job->history[0], HISTORY_SIZE,
+           "starmill %s simulate: a mock survey (contents %d), no observation", mill_version(),
+           MILL_MOCK_CONTENTS);
   snprintf(job->history[1], HISTORY_SIZE, "seed %llu, %lld stars, %d a file",
            (unsigned long long)mock->seed, (long long)mock->n_star, job->options.per_file);
   if (mock->source == MILL_MOCK_EMULATOR)
@@ -581,6 +582,19 @@ done:
   return err;
 }
 
+/* What the library or the settings do not allow is told before a survey is removed or a
+ * folder made.  Without the templates, which take time. */
+static int check_survey(const simulate_job *job)
+{
+  mill_mock_settings mock = job->options.mock;
+  mill_mock_survey *survey = NULL;
+  mock.n_template = 0;
+  const int err = mill_mock_survey_create(
+      &mock, mock.source == MILL_MOCK_EMULATOR ? &job->lib : NULL, 1, 0, 1, &survey);
+  mill_mock_survey_destroy(survey);
+  return err;
+}
+
 static int set_up(simulate_job *job)
 {
   int err = catch_signals();
@@ -591,6 +605,8 @@ static int set_up(simulate_job *job)
   err = describe(job);
   if (err == MILL_OK)
     err = find_sizes(job);
+  if (err == MILL_OK && job->mpi.rank == 0)
+    err = check_survey(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   job->n_thread = job->options.n_thread;
   if (job->n_thread == 0)
@@ -850,6 +866,9 @@ static int write_truth(const simulate_job *job)
   MILL_TRY(mill_truth_writer_open(path, 0, &shape, &writer));
   for (int64_t first = 0; first < shape.n_row; first += TRUTH_ROWS) {
     const int n = shape.n_row - first < TRUTH_ROWS ? (int)(shape.n_row - first) : TRUTH_ROWS;
+    if (signal_seen)
+      MILL_FAIL(MILL_ERR_STOPPED, "stopped while the truth table was written; give the same "
+                                  "command again to continue");
     for (int i = 0; i < n; i++) {
       mill_mock_star star;
       mill_mock_draw(job->survey, first + i, &star);

@@ -260,17 +260,19 @@ static int take_option(int id, const char *text, mill_simulate_options *options)
     MILL_TRY(parse_seed(text, &mock->seed));
     break;
   case OPT_SN:
-    MILL_TRY(parse_range("sn", text, 0.01, 1e5, &mock->min_sn, &mock->max_sn));
+    MILL_TRY(
+        parse_range("sn", text, MILL_MOCK_MIN_SN, MILL_MOCK_MAX_SN, &mock->min_sn, &mock->max_sn));
     break;
   case OPT_VSINI:
-    MILL_TRY(parse_range("vsini", text, 0.01, 500, &mock->min_vsini, &mock->max_vsini));
+    MILL_TRY(parse_range("vsini", text, MILL_MOCK_MIN_VSINI, MILL_MOCK_MAX_VSINI, &mock->min_vsini,
+                         &mock->max_vsini));
     mock->has_vsini_range = 1;
     break;
   case OPT_VEL_SIGMA:
-    MILL_TRY(parse_number("vel-sigma", text, 0, 900, &mock->vel_sigma_km_s));
+    MILL_TRY(parse_number("vel-sigma", text, 0, MILL_MOCK_VEL_CUT, &mock->vel_sigma_km_s));
     break;
   case OPT_DISTORTION:
-    MILL_TRY(parse_number("distortion", text, 0, 0.5, &mock->distortion));
+    MILL_TRY(parse_number("distortion", text, 0, MILL_MOCK_MAX_DISTORTION, &mock->distortion));
     break;
   case OPT_PATHOLOGICAL:
     MILL_TRY(parse_integer("pathological", text, 0, 1000, &n));

@@ -5,13 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/doppler.h"
 #include "src/random.h"
+#include "src/select.h"
 
 enum {
   N_FIBER = 5000,         /* of the instrument, 500 a petal */
-  STATUS_BROKEN = 1 << 1, /* a forbidden bit of the fiber status */
+  STATUS_BROKEN = 1 << 2, /* a forbidden bit of the fiber status */
   STATUS_REACH = 1 << 3,  /* an allowed one: restricted reach */
-  MWS_BROAD = 1 << 8,     /* of MWS_TARGET */
+  MWS_BROAD = 1 << 0,     /* of MWS_TARGET */
   ZWARN_SKY = 1 << 0,     /* bits of redrock */
   ZWARN_DELTACHI2 = 1 << 2,
   ZWARN_NEGATIVE = 1 << 3,
@@ -26,50 +28,10 @@ enum {
 #define NOISE_Z_ERROR   1e-3
 #define Z_ERROR_AT_SN10 2e-5 /* 6 km/s */
 
-static void swap(float *a, float *b)
-{
-  const float t = *a;
-  *a = *b;
-  *b = t;
-}
-
-/* The k-th smallest of x [n], which is reordered so that none before it is larger. */
-static float select_kth(float *x, int n, int k)
-{
-  int low = 0, high = n - 1;
-  while (low < high) {
-    const int middle = low + (high - low) / 2;
-    /* the median of three as pivot: sorted and reversed pixels cost no more than others */
-    if (x[middle] < x[low])
-      swap(&x[middle], &x[low]);
-    if (x[high] < x[low])
-      swap(&x[high], &x[low]);
-    if (x[high] < x[middle])
-      swap(&x[high], &x[middle]);
-    const float pivot = x[middle];
-    int i = low, j = high;
-    while (i <= j) {
-      while (x[i] < pivot)
-        i++;
-      while (pivot < x[j])
-        j--;
-      if (i <= j)
-        swap(&x[i++], &x[j--]);
-    }
-    if (k <= j)
-      high = j;
-    else if (k >= i)
-      low = i;
-    else
-      break;
-  }
-  return x[k];
-}
-
 /* Mean of the elements of ranks below and above (the same, or neighbours) of x [n]. */
 static float mean_of_ranks(float *x, int n, int below, int above)
 {
-  const float upper = select_kth(x, n, above);
+  const float upper = mill_select_float(n, x, above);
   float lower = upper;
   if (below < above) {
     lower = x[0];
@@ -98,8 +60,8 @@ static float median(const float *x, int n, float *spare)
     n_sample += !isnan(value);
   }
   if (n_sample > 2 * MARGIN) {
-    high = select_kth(sample, n_sample, n_sample / 2 + MARGIN);
-    low = select_kth(sample, n_sample, n_sample / 2 - MARGIN);
+    high = mill_select_float(n_sample, sample, n_sample / 2 + MARGIN);
+    low = mill_select_float(n_sample, sample, n_sample / 2 - MARGIN);
   }
   for (int pass = 0; pass < 2; pass++) {
     n_low = n_inner = 0;
@@ -190,7 +152,7 @@ void mill_simulate_redrock_row(const mill_mock_star *star, double teff_k, uint64
     return;
   }
   out->zerr = Z_ERROR_AT_SN10 * 10.0 / star->sn;
-  out->z = star->vrad_km_s / MILL_C_KM_S + out->zerr * mill_random_normal(&random);
+  out->z = expm1(-mill_doppler_ln(star->vrad_km_s)) + out->zerr * mill_random_normal(&random);
   out->delta_chi2 = n_pix * star->sn * star->sn / 100.0;
   snprintf(out->spectype, sizeof out->spectype, "STAR");
   snprintf(out->subtype, sizeof out->subtype, "%s", isnan(teff_k) ? "" : subtype(teff_k));

@@ -34,6 +34,11 @@ extern const mill_line_label_info mill_line_label_info_of[MILL_LINE_N_LABEL];
 typedef struct mill_line_model mill_line_model;
 
 /** For the n_pix wavelengths exp(ln_wave0 + i MILL_LINE_LN_STEP), vacuum A.
+ *
+ *  The flux is sampled there, not averaged, and weak lines are hardly wider than a step:
+ *  spectra of two models agree pixel by pixel, and after a convolution, only where
+ *  their pixels coincide.  So ln_wave0 should be a multiple of the step, as in the demo
+ *  library and the simulator (docs/line-model.md); other values are taken as they are.
  *  MILL_ERR_RANGE outside the model's range or n_pix < 2, MILL_ERR_MEMORY. */
 int mill_line_model_create(double ln_wave0, int n_pix, mill_line_model **out);
 void mill_line_model_destroy(mill_line_model *model); /* NULL is fine */

@@ -74,7 +74,7 @@ static void draw_intrinsic(const mill_mock_survey *survey, mill_random *r, mill_
     continue; /* mill_mock_draw_check: one in a thousand is inside, or more */
   do
     star->vrad_km_s = set->vel_sigma_km_s * mill_random_normal(r);
-  while (fabs(star->vrad_km_s) > 900.0);
+  while (fabs(star->vrad_km_s) > MILL_MOCK_VEL_CUT);
   if (set->has_vsini_range)
     star->vsini_km_s = log_uniform(r, set->min_vsini, set->max_vsini);
   else if (mill_random_uniform(r) < 0.8)

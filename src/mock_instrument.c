@@ -5,6 +5,7 @@
 
 #include "kernels/error.h"
 #include "src/mock_internal.h"
+#include "src/select.h"
 
 const mill_mock_arm mill_mock_arm_of[MILL_MOCK_N_ARM] = {
     {"b", 3600.0, 0.8, 2751}, {"r", 5760.0, 0.8, 2326}, {"z", 7520.0, 0.8, 2881}};
@@ -186,37 +187,9 @@ done:
   return err;
 }
 
-/** The k-th smallest of x [n] to its place, smaller ones before it (Hoare's selection). */
-static float select_nth(int n, float *x, int k)
-{
-  int lo = 0, hi = n - 1;
-  while (lo < hi) {
-    const float pivot = x[lo + (hi - lo) / 2];
-    int i = lo, j = hi;
-    while (i <= j) {
-      while (x[i] < pivot)
-        i++;
-      while (pivot < x[j])
-        j--;
-      if (i <= j) {
-        const float swap = x[i];
-        x[i++] = x[j];
-        x[j--] = swap;
-      }
-    }
-    if (k <= j)
-      hi = j;
-    else if (k >= i)
-      lo = i;
-    else
-      break;
-  }
-  return x[k];
-}
-
 double mill_mock_median(int n, float *x)
 {
-  const double high = (double)select_nth(n, x, n / 2);
+  const double high = (double)mill_select_float(n, x, n / 2);
   if (n % 2)
     return high;
   float low = x[0];

@@ -8,9 +8,8 @@
 #define MILL_MOCK_MASK_ALLBAD (1 << 1)
 #define MILL_MOCK_MASK_COSMIC (1 << 2)
 
-/** Largest |velocity| and v sin i of a star, km/s: the templates must reach so far. */
-#define MILL_MOCK_MAX_VEL   1000.0
-#define MILL_MOCK_MAX_VSINI 500.0
+/** Largest |velocity| of a star, km/s, and some more: the templates must reach so far. */
+#define MILL_MOCK_MAX_VEL 1000.0
 
 /** The Gaussian line-spread function is cut here, in sigma: 4e-8 of it lies outside. */
 #define MILL_MOCK_LSF_REACH 5.5

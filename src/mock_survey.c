@@ -30,21 +30,23 @@ static int check_settings(const mill_mock_settings *set)
               (long long)set->n_star);
   if (set->source != MILL_MOCK_LINE_MODEL && set->source != MILL_MOCK_EMULATOR)
     MILL_FAIL(MILL_ERR_RANGE, "no source of spectra has the number %d", set->source);
-  if (!(set->min_sn >= 0.1 && set->max_sn >= set->min_sn && set->max_sn <= 1e5))
+  if (!(set->min_sn >= MILL_MOCK_MIN_SN && set->max_sn >= set->min_sn &&
+        set->max_sn <= MILL_MOCK_MAX_SN))
     MILL_FAIL(MILL_ERR_RANGE,
-              "the S/N must run upwards from 0.1 or more to 1e5 or less, not from %g to %g",
-              set->min_sn, set->max_sn);
-  if (!(set->vel_sigma_km_s >= 0.0 && set->vel_sigma_km_s <= 1000.0))
-    MILL_FAIL(MILL_ERR_RANGE, "the velocity dispersion must be 0 to 1000 km/s, not %g",
-              set->vel_sigma_km_s);
-  if (set->has_vsini_range && !(set->min_vsini >= 0.01 && set->max_vsini >= set->min_vsini &&
-                                set->max_vsini <= MILL_MOCK_MAX_VSINI))
+              "the S/N must run upwards from %g or more to %g or less, not from %g to %g",
+              MILL_MOCK_MIN_SN, MILL_MOCK_MAX_SN, set->min_sn, set->max_sn);
+  if (!(set->vel_sigma_km_s >= 0.0 && set->vel_sigma_km_s <= MILL_MOCK_VEL_CUT))
+    MILL_FAIL(MILL_ERR_RANGE, "the velocity dispersion must be 0 to %g km/s, not %g",
+              MILL_MOCK_VEL_CUT, set->vel_sigma_km_s);
+  if (set->has_vsini_range &&
+      !(set->min_vsini >= MILL_MOCK_MIN_VSINI && set->max_vsini >= set->min_vsini &&
+        set->max_vsini <= MILL_MOCK_MAX_VSINI))
     MILL_FAIL(MILL_ERR_RANGE,
-              "v sin i must run upwards from 0.01 km/s or more to %g or less, not from %g to %g",
-              MILL_MOCK_MAX_VSINI, set->min_vsini, set->max_vsini);
-  if (!(set->distortion >= 0.0 && set->distortion <= 0.1))
-    MILL_FAIL(MILL_ERR_RANGE, "the calibration distortion must be 0 to 0.1 (rms), not %g",
-              set->distortion);
+              "v sin i must run upwards from %g km/s or more to %g or less, not from %g to %g",
+              MILL_MOCK_MIN_VSINI, MILL_MOCK_MAX_VSINI, set->min_vsini, set->max_vsini);
+  if (!(set->distortion >= 0.0 && set->distortion <= MILL_MOCK_MAX_DISTORTION))
+    MILL_FAIL(MILL_ERR_RANGE, "the calibration distortion must be 0 to %g (rms), not %g",
+              MILL_MOCK_MAX_DISTORTION, set->distortion);
   if (!(set->cosmic_rate >= 0.0 && set->cosmic_rate <= 200.0))
     MILL_FAIL(MILL_ERR_RANGE, "the cosmics must be 0 to 200 per 1000 pixels, not %g",
               set->cosmic_rate);

@@ -13,6 +13,10 @@
 #include "src/line_model.h"
 #include "src/random.h"
 
+/** Raised with every change of what a survey of given settings contains, so that a
+ *  survey made by an older program is not taken for complete. */
+enum { MILL_MOCK_CONTENTS = 2 };
+
 enum { MILL_MOCK_N_ARM = 3, MILL_MOCK_N_DIAG = 11, MILL_MOCK_N_LSF = 5 };
 
 /** One arm of the instrument. */
@@ -57,12 +61,20 @@ enum mill_mock_kind { MILL_MOCK_KIND_LIST(MILL_MOCK_KIND_ENUM) MILL_MOCK_N_KIND 
 
 const char *mill_mock_kind_name(int kind);
 
+/** Limits of the settings. */
+#define MILL_MOCK_MIN_SN         0.1
+#define MILL_MOCK_MAX_SN         1e5
+#define MILL_MOCK_VEL_CUT        900.0 /**< km/s: velocities beyond are drawn again */
+#define MILL_MOCK_MIN_VSINI      0.01  /**< km/s */
+#define MILL_MOCK_MAX_VSINI      500.0
+#define MILL_MOCK_MAX_DISTORTION 0.1
+
 typedef struct mill_mock_settings {
   uint64_t seed;
   int64_t n_star;
   int source;                  /**< enum mill_mock_source */
   double min_sn, max_sn;       /**< median S/N of a pixel of arm r, log-uniform */
-  double vel_sigma_km_s;       /**< normal around 0, cut at 900 km/s */
+  double vel_sigma_km_s;       /**< normal around 0, cut at MILL_MOCK_VEL_CUT */
   double min_vsini, max_vsini; /**< log-uniform between them when both are given; else
                                     the default mixture: most below 10, a tail to 150 */
   int has_vsini_range;

@@ -179,7 +179,8 @@ class Files(Simulate):
         flux, ivar, mask = arm("FLUX"), arm("IVAR"), arm("MASK")
         fibermap = hdus["FIBERMAP"].data[i]
         self.assertEqual(fibermap["OBJTYPE"], "SKY" if kind == "sky" else "TGT")
-        status = {"bad_fiber": 2, "allowed_fiber": 8}.get(kind, 0)
+        # BROKENFIBER and RESTRICTED of desispec's fibermask are bits 2 and 3
+        status = {"bad_fiber": 4, "allowed_fiber": 8}.get(kind, 0)
         self.assertEqual(fibermap["COADD_FIBERSTATUS"], status)
         if kind == "masked_arm":
             self.assertTrue((mask["B"] != 0).all())
@@ -214,7 +215,8 @@ class Files(Simulate):
             np.testing.assert_array_equal(redrock["SPECTYPE"] == "GALAXY", galaxy)
             np.testing.assert_array_equal(redrock["ZWARN"][empty] & 4, 4)  # redrock's own bit
             self.assertTrue((np.abs(redrock["Z"][truth["KIND"] == "galaxy"]) * C_KM_S > 1500).all())
-            off = ((redrock["Z"] - truth["VRAD"] / C_KM_S) / redrock["ZERR"])[~galaxy]
+            beta = truth["VRAD"] / C_KM_S
+            off = ((redrock["Z"] + 1 - np.sqrt((1 + beta) / (1 - beta))) / redrock["ZERR"])[~galaxy]
             self.assertTrue((np.abs(off) < 5).all())  # normal: 6e-7 a row
             self.assertGreater(np.abs(off).max(), 0.1)
 
@@ -313,14 +315,7 @@ class Continue(Simulate):
     def check_stop(self, number, ranks):
         out = f"stop-{number}"
         args = ["--stars", 400, "--per-file", 10, "--threads", 1]
-        process = subprocess.Popen(command("simulate", "--output", tmp(out), *args, ranks=ranks),
-                                   env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True)
-        limit = time.time() + 100
-        while not os.path.exists(os.path.join(tmp(out), "coadd-mock-00000.fits")):
-            self.assertLess(time.time(), limit)
-            self.assertIsNone(process.poll())
-            time.sleep(0.01)
+        process = self.start(out, *args, ranks=ranks)
         process.send_signal(number)
         _, errors = process.communicate(timeout=100)
         self.assertEqual(process.returncode, 75, errors)
@@ -337,6 +332,58 @@ class Continue(Simulate):
         self.assertEqual(len(after), 42)
         self.assertEqual({name: after[name] for name in before}, before)
 
+    def start(self, out, *args, ranks=0):
+        """Start a survey, wait until its first file is there."""
+        process = subprocess.Popen(command("simulate", "--output", tmp(out), *args, ranks=ranks),
+                                   env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        limit = time.time() + 100
+        while not os.path.exists(os.path.join(tmp(out), "coadd-mock-00000.fits")):
+            self.assertLess(time.time(), limit)
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        return process
+
+    def test_killed_at_any_moment(self):
+        args = ["--stars", 120, "--per-file", 10, "--redrock", "--threads", 1]
+        self.make("calm", *args)
+        # the sooner ones before the folder or the first file, the later ones among the files
+        for delay in (0.02, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7):
+            process = subprocess.Popen(command("simulate", "--output", tmp("killed"), *args),
+                                       env=ENVIRONMENT, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            time.sleep(delay)
+            process.kill()
+            process.wait()
+        self.make("killed", *args)
+        self.assertEqual(digests("killed"), digests("calm"))
+
+    def test_one_rank_killed(self):
+        args = ["--stars", 200, "--per-file", 10, "--threads", 1]
+        process = self.start("widow", *args, ranks=3)
+        lock = content(os.path.join(tmp("widow"), "truth.fits.lock"), "r")
+        os.kill(int(lock.split()[3]), signal.SIGKILL)  # host H pid N
+        process.communicate(timeout=100)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertFalse(os.path.exists(os.path.join(tmp("widow"), "truth.fits")))
+        self.make("widow", *args, ranks=2)
+        self.make("no-widow", *args)
+        self.assertEqual(digests("widow"), digests("no-widow"))
+
+    def test_two_jobs_keep_apart(self):
+        args = ["--stars", 400, "--per-file", 10, "--threads", 1]
+        process = self.start("shared", *args)
+        for more in ([], ["--overwrite"]):
+            done = simulate("shared", *args, *more)
+            self.assertOneLine(done, tmp("shared"), "is being written by process", status=4)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 75)
+        there = os.listdir(tmp("shared"))
+        self.assertIn("coadd-mock-00000.fits", there)
+        self.assertNotIn("truth.fits.lock", there)
+
     def test_sigterm(self):
         self.check_stop(signal.SIGTERM, 0)
 
@@ -351,10 +398,11 @@ class Refusals(Simulate):
             "per-file": ("0", "100001", "ten"),
             "seed": ("-1", "x", "18446744073709551616", " 1", "0x10"),
             "source": ("lines", ""),
-            "sn": ("5", "5,", ",5", "10,5", "0,5", "5,nan", "5,inf", "5,6,7", "5;6"),
+            "sn": ("5", "5,", ",5", "10,5", "0,5", "0.09,5", "5,nan", "5,inf", "5,6,7",
+                   "5;6"),
             "vsini": ("0,5", "5,501", "-1,5", "a,b"),
             "vel-sigma": ("-1", "901", "nan", "inf", "1 2"),
-            "distortion": ("-0.1", "0.6", "nan", "1e-3x"),
+            "distortion": ("-0.1", "0.11", "nan", "1e-3x"),
             "pathological": ("-1", "1001", "1.5"),
             "templates": ("-1", "20001"),
             "threads": ("-1", "4097", "two"),
@@ -380,6 +428,12 @@ class Refusals(Simulate):
     def test_one_message_from_three_ranks(self):
         done = simulate("never", "--sn", "x", ranks=3)
         self.assertOneLine(done, "--sn", status=2)
+
+    def test_limits_of_options_are_the_surveys(self):
+        # what the options let through must not fail later, when an old survey has gone
+        for ends in (["--sn", "0.1,1e5", "--distortion", "0.1", "--vel-sigma", 900],
+                     ["--vsini", "0.01,500", "--distortion", 0, "--vel-sigma", 0]):
+            self.make("ends", "--stars", 2, "--overwrite", *ends)
 
     def test_output_that_cannot_be(self):
         with open(tmp("file"), "w"):

@@ -70,6 +70,35 @@ static void test_median_is_the_sorted_one(void **state)
       }
 }
 
+/* The bits are those of desispec's fibermask and desitarget's desi_mask and mws_mask. */
+static void test_fibermap_has_desis_bits(void **state)
+{
+  (void)state;
+  enum { RESTRICTED = 3, BROKENFIBER = 2, DESI_SKY_BIT = 32, MWS_ANY = 61, MWS_BROAD_BIT = 0 };
+  static float flux[MAX_PIX], ivar[MAX_PIX], scratch[2 * MAX_PIX];
+  static int32_t mask[MAX_PIX];
+  const mill_mock_row row = {{flux, flux, flux}, {ivar, ivar, ivar}, {mask, mask, mask}};
+  mill_mock_star star;
+  mill_fibermap_row out;
+  memset(&star, 0, sizeof star);
+  mill_simulate_fibermap_row(&star, &row, scratch, &out);
+  assert_int_equal(out.fiber_status, 0);
+  assert_int_equal(out.desi_target, INT64_C(1) << MWS_ANY);
+  assert_int_equal(out.mws_target, INT64_C(1) << MWS_BROAD_BIT);
+  assert_string_equal(out.objtype, "TGT");
+  star.kind = MILL_MOCK_BAD_FIBER;
+  mill_simulate_fibermap_row(&star, &row, scratch, &out);
+  assert_int_equal(out.fiber_status, 1 << BROKENFIBER);
+  star.kind = MILL_MOCK_ALLOWED_FIBER;
+  mill_simulate_fibermap_row(&star, &row, scratch, &out);
+  assert_int_equal(out.fiber_status, 1 << RESTRICTED);
+  star.kind = MILL_MOCK_SKY;
+  mill_simulate_fibermap_row(&star, &row, scratch, &out);
+  assert_int_equal(out.desi_target, INT64_C(1) << DESI_SKY_BIT);
+  assert_int_equal(out.mws_target, 0);
+  assert_string_equal(out.objtype, "SKY");
+}
+
 static mill_redrock_row redrock_of(int kind, double teff_k)
 {
   mill_mock_star star;
@@ -107,6 +136,22 @@ static void test_redrock_knows_the_type(void **state)
   assert_true(sky.z > 0.0 && sky.z < 1.6 && isfinite(sky.zerr) && sky.delta_chi2 == 0.0);
 }
 
+/* 1 + z is the ratio of wavelengths; at 900 km/s z differs from v / c by 1.4 km/s. */
+static void test_redrock_has_the_redshift_of_the_velocity(void **state)
+{
+  (void)state;
+  mill_mock_star star;
+  mill_redrock_row row;
+  memset(&star, 0, sizeof star);
+  star.sn = 1e5; /* the error is then 0.6 m/s */
+  for (int sign = -1; sign <= 1; sign += 2) {
+    star.vrad_km_s = sign * 900.0;
+    mill_simulate_redrock_row(&star, 5000, 5, &row);
+    const double beta = star.vrad_km_s / 299792.458;
+    assert_close(row.z, sqrt((1 + beta) / (1 - beta)) - 1, 6 * row.zerr);
+  }
+}
+
 static void test_truth_row_finds_its_file(void **state)
 {
   (void)state;
@@ -127,7 +172,9 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_median_is_the_sorted_one),
+      cmocka_unit_test(test_fibermap_has_desis_bits),
       cmocka_unit_test(test_redrock_knows_the_type),
+      cmocka_unit_test(test_redrock_has_the_redshift_of_the_velocity),
       cmocka_unit_test(test_truth_row_finds_its_file),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
