@@ -79,8 +79,9 @@ static const line fits_line[] = {
 
 static const line catalog_line[] = {
     {ONCE, "FILE", I32, 1, MILL_FROM_FILE, 0, -1, "", "index into /catalog/files"},
-    {ONCE, "FITS_ROW", I64, 1, C(fits_row), -1, "", "0-based FIBERMAP row of the first exposure"},
-    {ONCE, "N_EXPOSURE", I32, 1, C(n_exposure), 0, "", "rows of the input fitted jointly"},
+    {ONCE, "FITS_ROW", I64, 1, C(fits_row), -1, "",
+     "the format's number of the first exposure; DESI: 0-based row of FIBERMAP"},
+    {ONCE, "N_EXPOSURE", I32, 1, C(n_exposure), 0, "", "exposures fitted jointly"},
     {ONCE, "FIRST_EXPOSURE", I64, 1, MILL_FROM_OFFSET, offsetof(mill_catalog_row, first_exposure),
      -1, "", "index into /catalog/exposures"},
     {ONCE, "TARGETID", I64, 1, C(target_id), -1, "", "target identifier"},

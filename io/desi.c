@@ -10,6 +10,7 @@
 #include "io/fits_file.h"
 #include "io/redrock.h"
 #include "io/selection.h"
+#include "io/spectra.h"
 #include "kernels/error.h"
 #include "src/log.h"
 
@@ -36,6 +37,7 @@ typedef struct arm {
 
 struct mill_desi_file {
   mill_fits_file *fits;
+  int owns_fits;
   char scratch[MILL_FITS_MAX_PATH];
   mill_open_limits limits; /* for the redrock file */
   int i_fibermap, i_exp_fibermap;
@@ -287,18 +289,19 @@ done:
   return err;
 }
 
-int mill_desi_open(const char *path, const mill_library *lib, const mill_open_limits *limits,
-                   mill_desi_file **out)
+/* Upper-case HDU prefix of a channel's name. */
+static void set_prefix(arm *a, const char *name)
+{
+  memset(a->prefix, 0, sizeof a->prefix);
+  for (size_t j = 0; j + 1 < sizeof a->prefix && name[j]; j++)
+    a->prefix[j] = (char)toupper((unsigned char)name[j]);
+}
+
+/* Structure of a file whose arms' prefixes are set. */
+static int open_arms(mill_desi_file *file)
 {
   int err = MILL_OK;
-  mill_desi_file *file = NULL;
-  *out = NULL;
-  MILL_TRY(MILL_ALLOC(1, &file));
-  file->limits.gzip_limit_mib = limits ? limits->gzip_limit_mib : MILL_GZIP_LIMIT_MIB;
-  if (limits && limits->scratch)
-    snprintf(file->scratch, sizeof file->scratch, "%s", limits->scratch);
-  file->limits.scratch = file->scratch;
-  MILL_TRY(mill_fits_file_open(path, limits, &file->fits));
+  const char *path = file->fits->guard->path;
   MILL_TRY(mill_fits_file_find(file->fits, "FIBERMAP", &file->i_fibermap));
   if (file->i_fibermap < 0)
     MILL_FAIL(MILL_ERR_INPUT,
@@ -314,11 +317,8 @@ int mill_desi_open(const char *path, const mill_library *lib, const mill_open_li
 
   int n_there = 0;
   char names[MILL_MAX_ARM * (MILL_MAX_NAME + 8)] = "";
-  file->n_arm = lib->n_arm;
-  for (int i = 0; i < lib->n_arm; i++) {
+  for (int i = 0; i < file->n_arm; i++) {
     arm *a = &file->arm[i];
-    for (int j = 0; lib->arm[i].name[j]; j++)
-      a->prefix[j] = (char)toupper((unsigned char)lib->arm[i].name[j]);
     snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s_FLUX", i ? ", " : "",
              a->prefix);
     MILL_TRY(open_arm(file, a));
@@ -331,6 +331,32 @@ int mill_desi_open(const char *path, const mill_library *lib, const mill_open_li
               path, names);
   MILL_TRY(check_alike(file));
   MILL_TRY(warn_missing_arms(file));
+done:
+  return err;
+}
+
+static void set_limits(mill_desi_file *file, const mill_open_limits *limits)
+{
+  file->limits.gzip_limit_mib = limits ? limits->gzip_limit_mib : MILL_GZIP_LIMIT_MIB;
+  if (limits && limits->scratch)
+    snprintf(file->scratch, sizeof file->scratch, "%s", limits->scratch);
+  file->limits.scratch = file->scratch;
+}
+
+int mill_desi_open(const char *path, const mill_library *lib, const mill_open_limits *limits,
+                   mill_desi_file **out)
+{
+  int err = MILL_OK;
+  mill_desi_file *file = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &file));
+  set_limits(file, limits);
+  file->owns_fits = 1;
+  MILL_TRY(mill_fits_file_open(path, limits, &file->fits));
+  file->n_arm = lib->n_arm;
+  for (int i = 0; i < lib->n_arm; i++)
+    set_prefix(&file->arm[i], lib->arm[i].name);
+  MILL_TRY(open_arms(file));
   *out = file;
   file = NULL;
 done:
@@ -345,7 +371,8 @@ void mill_desi_close(mill_desi_file *file)
   for (int i = 0; i < file->n_arm; i++)
     mill_free(file->arm[i].wave_aa);
   mill_free(file->convert);
-  mill_fits_file_close(file->fits);
+  if (file->owns_fits)
+    mill_fits_file_close(file->fits);
   mill_free(file);
 }
 
@@ -580,7 +607,8 @@ static void fill_row(const fibermap *map, const mill_redrock *redrock, const int
   }
 }
 
-int mill_desi_index(mill_desi_file *file, const mill_selection *select, mill_file_index *index)
+int mill_desi_index(mill_desi_file *file, const mill_selection *select, int joint,
+                    mill_file_index *index)
 {
   int err = MILL_OK;
   fibermap map = {0};
@@ -601,7 +629,7 @@ int mill_desi_index(mill_desi_file *file, const mill_selection *select, mill_fil
       kept[n_kept++] = i;
   }
   /* a coadd has one row a target already */
-  MILL_TRY(group_rows(&map, kept, n_kept, select->joint_exposures && map.has_exp_id, index));
+  MILL_TRY(group_rows(&map, kept, n_kept, joint && map.has_exp_id, index));
   for (int64_t i = 0; i < index->n_row; i++)
     fill_row(&map, &redrock, index->exposure_row, &index->row[i]);
   index->n_fits_row = file->n_spec;
@@ -623,6 +651,7 @@ void mill_file_index_clear(mill_file_index *index)
   mill_free(index->row);
   mill_free(index->exposure_row);
   mill_free(index->exposure_id);
+  mill_free(index->exposure_file);
   memset(index, 0, sizeof *index);
 }
 
@@ -748,3 +777,210 @@ int mill_desi_read(mill_desi_file *file, int i_arm, const int64_t *fits_row, int
 done:
   return err;
 }
+
+/* ---- as a format ------------------------------------------------------- */
+
+typedef struct desi_state {
+  const mill_spectra_settings *settings;
+  mill_desi_file *file;
+} desi_state;
+
+/* Does the HDU's name end like that?  *n_prefix is the length of what comes before. */
+static int has_suffix(const char *name, const char *suffix, size_t *n_prefix)
+{
+  const size_t n = strlen(name), n_suffix = strlen(suffix);
+  if (n <= n_suffix || strcmp(name + n - n_suffix, suffix) != 0)
+    return 0;
+  *n_prefix = n - n_suffix;
+  return 1;
+}
+
+/* A file without FIBERMAP but with the HDUs of an arm is a DESI file that was cut. */
+static int desi_recognise(const mill_fits_guard *guard)
+{
+  size_t n;
+  for (int i = 0; i < guard->n_hdu; i++)
+    if (strcmp(guard->hdu[i].name, "FIBERMAP") == 0 ||
+        has_suffix(guard->hdu[i].name, "_WAVELENGTH", &n))
+      return 1;
+  return 0;
+}
+
+static int find_prefix(const mill_desi_file *file, const char *name)
+{
+  arm wanted;
+  set_prefix(&wanted, name);
+  for (int i = 0; i < file->n_arm; i++)
+    if (strcmp(file->arm[i].prefix, wanted.prefix) == 0)
+      return i;
+  return -1;
+}
+
+static int has_arm(const mill_desi_file *file, const char *name)
+{
+  arm wanted;
+  char hdu[2 * MILL_MAX_NAME];
+  set_prefix(&wanted, name);
+  snprintf(hdu, sizeof hdu, "%s_FLUX", wanted.prefix);
+  for (int i = 0; i < file->fits->guard->n_hdu; i++)
+    if (strcmp(file->fits->guard->hdu[i].name, hdu) == 0)
+      return 1;
+  return 0;
+}
+
+/* The arms of the library by name, and channels that the configuration names; when the file
+ * has none of them, everything it has is cut by wavelength. */
+static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settings)
+{
+  int err = MILL_OK;
+  const mill_library *lib = settings->lib;
+  const mill_config *config = settings->config;
+  int n_there = 0;
+  file->n_arm = 0;
+  for (int i = 0; i < lib->n_arm; i++) {
+    set_prefix(&file->arm[file->n_arm++], lib->arm[i].name);
+    n_there += has_arm(file, lib->arm[i].name);
+  }
+  for (int i = 0; i < config->n_arm; i++) {
+    const char *name = config->arm[i].channel;
+    if (!name[0] || find_prefix(file, name) >= 0 || !has_arm(file, name))
+      continue;
+    if (file->n_arm == MILL_MAX_ARM)
+      MILL_FAIL(MILL_ERR_INPUT, "%s: more than %d channels are asked for; name fewer in arms",
+                file->fits->guard->path, MILL_MAX_ARM);
+    set_prefix(&file->arm[file->n_arm++], name);
+    n_there++;
+  }
+  if (n_there > 0)
+    goto done;
+  int n_channel = 0;
+  for (int i = 0; i < file->fits->guard->n_hdu; i++) {
+    char name[MILL_MAX_NAME] = "";
+    size_t n;
+    if (!has_suffix(file->fits->guard->hdu[i].name, "_FLUX", &n) || n >= sizeof name)
+      continue;
+    if (n_channel == MILL_MAX_ARM)
+      MILL_FAIL(MILL_ERR_INPUT, "%s: has more than %d arms, which is no DESI file",
+                file->fits->guard->path, MILL_MAX_ARM);
+    memcpy(name, file->fits->guard->hdu[i].name, n);
+    set_prefix(&file->arm[n_channel++], name);
+  }
+  if (n_channel > 0)
+    file->n_arm = n_channel;
+done:
+  return err;
+}
+
+static void desi_close(void *state)
+{
+  desi_state *desi = state;
+  if (!desi)
+    return;
+  mill_desi_close(desi->file);
+  mill_free(desi);
+}
+
+static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings, void **state)
+{
+  int err = MILL_OK;
+  desi_state *desi = NULL;
+  *state = NULL;
+  MILL_TRY(MILL_ALLOC(1, &desi));
+  desi->settings = settings;
+  MILL_TRY(MILL_ALLOC(1, &desi->file));
+  desi->file->fits = fits;
+  set_limits(desi->file, &settings->limits);
+  MILL_TRY(choose_arms(desi->file, settings));
+  MILL_TRY(open_arms(desi->file));
+  *state = desi;
+  desi = NULL;
+done:
+  desi_close(desi);
+  return err;
+}
+
+/* The pipeline of DESI puts all spectra into the frame of the solar system's barycentre. */
+static int desi_frame(const void *state)
+{
+  (void)state;
+  return MILL_FRAME_BARYCENTRIC;
+}
+
+static int desi_index(void *state, const mill_selection *select, mill_file_index *index)
+{
+  const desi_state *desi = state;
+  return mill_desi_index(desi->file, select,
+                         desi->settings->config->exposures == MILL_EXPOSURES_JOINT, index);
+}
+
+/* What does not change from row to row. */
+static mill_channel describe_channel(const mill_desi_file *file, int i)
+{
+  const arm *a = &file->arm[i];
+  mill_channel channel;
+  memset(&channel, 0, sizeof channel);
+  for (size_t k = 0; a->prefix[k]; k++)
+    channel.name[k] = (char)tolower((unsigned char)a->prefix[k]);
+  channel.n_pix = a->info.n_pix;
+  channel.n_diag = a->info.n_diag;
+  channel.wave_aa = a->wave_aa;
+  channel.wave_token = i + 1;
+  return channel;
+}
+
+/* One read per image for all rows, straight into the batch's memory. */
+static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
+{
+  int err = MILL_OK;
+  desi_state *desi = state;
+  mill_desi_file *file = desi->file;
+  mill_desi_block block[MILL_MAX_ARM];
+  int wants[MILL_MAX_ARM];
+  memset(block, 0, sizeof block);
+  for (int i = 0; i < file->n_arm; i++) {
+    const mill_channel channel = describe_channel(file, i);
+    wants[i] = 0;
+    if (channel.n_pix == 0)
+      continue;
+    MILL_TRY(mill_spectra_wants(spectra, &channel, &wants[i]));
+    if (!(wants[i] & MILL_WANTS_PIXELS))
+      continue;
+    const size_t n_byte = (size_t)n * (size_t)channel.n_pix * sizeof(float);
+    MILL_TRY(mill_spectra_alloc(spectra, n_byte, (void **)&block[i].flux));
+    MILL_TRY(mill_spectra_alloc(spectra, n_byte, (void **)&block[i].ivar));
+    if (file->arm[i].info.has_mask)
+      MILL_TRY(mill_spectra_alloc(spectra, n_byte, (void **)&block[i].mask));
+    if (wants[i] & MILL_WANTS_MATRIX)
+      MILL_TRY(mill_spectra_alloc(spectra, n_byte * (size_t)channel.n_diag,
+                                  (void **)&block[i].resolution));
+    MILL_TRY(mill_desi_read(file, i, exposure, n, &block[i]));
+  }
+  for (int e = 0; e < n; e++)
+    for (int i = 0; i < file->n_arm; i++) {
+      if (!wants[i])
+        continue;
+      mill_channel channel = describe_channel(file, i);
+      const size_t at = (size_t)e * (size_t)channel.n_pix;
+      if (wants[i] & MILL_WANTS_PIXELS) {
+        channel.flux = block[i].flux + at;
+        channel.ivar = block[i].ivar + at;
+        channel.mask = block[i].mask ? block[i].mask + at : NULL;
+      }
+      if (block[i].resolution)
+        channel.resolution = block[i].resolution + at * (size_t)channel.n_diag;
+      MILL_TRY(mill_spectra_add(spectra, e, &channel));
+    }
+done:
+  return err;
+}
+
+const mill_format mill_format_desi = {
+    .name = "desi",
+    .description = "DESI coadd and spectra files",
+    .recognise = desi_recognise,
+    .open = desi_open,
+    .close = desi_close,
+    .frame = desi_frame,
+    .index = desi_index,
+    .read = desi_read,
+};

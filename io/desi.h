@@ -1,4 +1,7 @@
-/** DESI coadd and spectra files: index and rows, read by HDU name. */
+/** DESI coadd and spectra files: index and rows, read by HDU name.
+ *
+ *  The table mill_format_desi (io/spectra.h) makes a format of it.
+ */
 #ifndef MILL_DESI_H
 #define MILL_DESI_H
 
@@ -25,9 +28,10 @@ typedef struct mill_file_index {
   int64_t n_row;
   mill_catalog_row *row; /**< [n_row], owned */
   int64_t n_exposure;
-  int64_t *exposure_row; /**< [n_exposure] 0-based FITS rows, owned */
-  int32_t *exposure_id;  /**< [n_exposure] EXPID, -1 when the file has none, owned */
-  int64_t n_fits_row;    /**< rows of FIBERMAP before selection */
+  int64_t *exposure_row;  /**< [n_exposure] 0-based FITS rows, owned */
+  int32_t *exposure_id;   /**< [n_exposure] EXPID, -1 when the file has none, owned */
+  int32_t *exposure_file; /**< [n_exposure] which file of the run; NULL: this one, owned */
+  int64_t n_fits_row;     /**< rows of FIBERMAP before selection */
   int64_t file_size;
   double file_mtime;
 } mill_file_index;
@@ -48,10 +52,12 @@ int mill_desi_open(const char *path, const mill_library *lib, const mill_open_li
                    mill_desi_file **out);
 void mill_desi_close(mill_desi_file *file);
 
-/** Select rows (everything but S/N); *index need not be zeroed, and is left
- *  cleared on failure.  docs/input.md has the rules.
+/** Select rows (everything but S/N); joint: all exposures of a target in a spectra file
+ *  are one row.  *index need not be zeroed, and is left cleared on failure.
+ *  docs/input.md has the rules.
  *  MILL_ERR_INPUT names the file, HDU and column, or the redrock file. */
-int mill_desi_index(mill_desi_file *file, const mill_selection *select, mill_file_index *index);
+int mill_desi_index(mill_desi_file *file, const mill_selection *select, int joint,
+                    mill_file_index *index);
 
 /** Arms present: n_pix 0 when the file lacks the arm of the library. */
 typedef struct mill_desi_arm {

@@ -684,8 +684,10 @@ static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t si
       const int primary_counts =
           i_hdu == 0 && ((strcmp(c.keyword, "PCOUNT") == 0 && strcmp(c.value, "0") == 0) ||
                          (strcmp(c.keyword, "GCOUNT") == 0 && strcmp(c.value, "1") == 0));
+      /* LAMOST leaves the axes of the image that the primary once had; nobody looks at them */
+      const int idle_axis = i_hdu == 0 && n_axis == 0 && numbered(c.keyword, "NAXIS");
       have_zimage |= is_zimage;
-      if (!is_zimage && !is_groups && !primary_counts)
+      if (!is_zimage && !is_groups && !primary_counts && !idle_axis)
         FAIL_HDU(&at, "card %d (%s) does not belong there; " CUT, i + 1, c.keyword);
     }
     if (binary_table)

@@ -11,6 +11,7 @@
 #include "io/sha256.h"
 #include "kernels/error.h"
 #include "kernels/hull.h"
+#include "kernels/rbf.h"
 #include "src/version.h"
 
 #define FORMAT_NAME "starmill library"
@@ -19,14 +20,18 @@
 static const char *const format_reader[MILL_LIBRARY_FORMAT + 1] = {"", "0.1.0", "0.1.0"};
 
 enum {
-  FORMAT_MLP = 1,  /* multilayer perceptrons only */
-  FORMAT_GRID = 2, /* an arm's attribute emulator says which kind it has */
+  FORMAT_MLP = 1,   /* multilayer perceptrons only */
+  FORMAT_KINDS = 2, /* an arm's attribute emulator says which kind it has: mlp, grid or rbf */
   MIN_PIX = 8,
   MAX_PIX = 1 << 20,
   MAX_FACET = 100000,
   MAX_GUESS = 100000,
   MAX_GUESS_VSINI = sizeof((mill_library){0}.guess_vsini_km_s) / sizeof(double)
 };
+
+static const char *const kind_name[] = {
+    [MILL_EMULATOR_MLP] = "mlp", [MILL_EMULATOR_GRID] = "grid", [MILL_EMULATOR_RBF] = "rbf"};
+enum { N_KIND = sizeof kind_name / sizeof *kind_name };
 
 /* ---- consistency ------------------------------------------------------------------------- */
 
@@ -51,8 +56,8 @@ static int all_finite_f64(size_t n, const double *x)
 static int format_of(const mill_library *lib)
 {
   for (int i = 0; i < lib->n_arm; i++)
-    if (lib->arm[i].emulator.kind == MILL_EMULATOR_GRID)
-      return FORMAT_GRID;
+    if (lib->arm[i].emulator.kind != MILL_EMULATOR_MLP)
+      return FORMAT_KINDS;
   return FORMAT_MLP;
 }
 
@@ -63,6 +68,12 @@ static size_t grid_size(const mill_spline_grid *grid)
   for (int i = 0; i < grid->n_axis; i++)
     n *= (size_t)grid->n_node[i];
   return n;
+}
+
+/* The same of radial functions. */
+static size_t rbf_size(const mill_rbf *rbf)
+{
+  return ((size_t)rbf->n_center + (size_t)rbf->n_poly) * (size_t)rbf->n_out;
 }
 
 /* Names become keys of configuration files and names of columns. */
@@ -245,20 +256,75 @@ done:
   return err;
 }
 
+static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *where)
+{
+  int err = MILL_OK;
+  const mill_rbf *rbf = &arm->emulator.rbf;
+  if (lib->n_label > MILL_MAX_GRID_AXIS)
+    MILL_FAIL(MILL_ERR_LIBRARY,
+              "%s: the radial functions of arm %s depend on %d labels, this program takes 1 to %d",
+              where, arm->name, lib->n_label, MILL_MAX_GRID_AXIS);
+  if (rbf->n_axis != lib->n_label)
+    MILL_FAIL(MILL_ERR_LIBRARY, "%s: the radial functions of arm %s have %d labels, the library %d",
+              where, arm->name, rbf->n_axis, lib->n_label);
+  if (arm->emulator.n_layer != 1)
+    MILL_FAIL(MILL_ERR_LIBRARY,
+              "%s: the radial functions of arm %s are followed by %d layers, expected 1", where,
+              arm->name, arm->emulator.n_layer);
+  if (rbf->n_out < 1 || rbf->n_out > MILL_MAX_WIDTH)
+    MILL_FAIL(MILL_ERR_LIBRARY,
+              "%s: the radial functions of arm %s have %d components, this program takes 1 to %d",
+              where, arm->name, rbf->n_out, MILL_MAX_WIDTH);
+  if (rbf->n_center < 1 || rbf->n_center > MILL_MAX_RBF_CENTER)
+    MILL_FAIL(MILL_ERR_LIBRARY, "%s: arm %s has %d centers, this program takes 1 to %d", where,
+              arm->name, rbf->n_center, MILL_MAX_RBF_CENTER);
+  /* |x|^3 needs a linear polynomial beside it to be well posed, but not to be evaluated */
+  if (rbf->degree < 0 || rbf->degree > MILL_MAX_RBF_DEGREE)
+    MILL_FAIL(MILL_ERR_LIBRARY,
+              "%s: the polynomial of arm %s has degree %d, this program takes 0 to %d", where,
+              arm->name, rbf->degree, MILL_MAX_RBF_DEGREE);
+  if (rbf->n_poly != mill_rbf_n_poly(rbf->n_axis, rbf->degree))
+    MILL_FAIL(MILL_ERR_LIBRARY,
+              "%s: the polynomial of arm %s has %d terms, one of degree %d has %d", where,
+              arm->name, rbf->n_poly, rbf->degree, mill_rbf_n_poly(rbf->n_axis, rbf->degree));
+  for (int i = 0; i < rbf->n_axis; i++)
+    if (!isfinite(rbf->length[i]) || !(rbf->length[i] > 0))
+      MILL_FAIL(MILL_ERR_LIBRARY, "%s: the length %g of label %s of arm %s is not above 0", where,
+                rbf->length[i], lib->label[i].name, arm->name);
+  if (!rbf->center || !all_finite_f64((size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center))
+    MILL_FAIL(MILL_ERR_LIBRARY, "%s: arm %s has a center that is not finite", where, arm->name);
+  if (rbf_size(rbf) > MILL_MAX_RBF_COEF)
+    MILL_FAIL(MILL_ERR_LIBRARY,
+              "%s: the radial functions of arm %s have more than %d coefficients, the most that "
+              "this program takes",
+              where, arm->name, MILL_MAX_RBF_COEF);
+  if (!rbf->coef || !all_finite_f32(rbf_size(rbf), rbf->coef))
+    MILL_FAIL(MILL_ERR_LIBRARY,
+              "%s: the radial functions of arm %s have a coefficient that is not finite", where,
+              arm->name);
+done:
+  return err;
+}
+
 static int check_emulator(const mill_library *lib, const mill_arm *arm, const char *where)
 {
   int err = MILL_OK;
   const mill_emulator *net = &arm->emulator;
   const char *before = "the labels";
   int n_before = lib->n_label;
-  if (net->kind != MILL_EMULATOR_MLP && net->kind != MILL_EMULATOR_GRID)
+  if (net->kind < 0 || net->kind >= N_KIND)
     MILL_FAIL(MILL_ERR_LIBRARY,
-              "%s: the emulator of arm %s is of kind %d, this program knows 0 and 1", where,
-              arm->name, net->kind);
+              "%s: the emulator of arm %s is of kind %d, this program knows 0 to %d", where,
+              arm->name, net->kind, N_KIND - 1);
   if (net->kind == MILL_EMULATOR_GRID) {
     MILL_TRY(check_grid(lib, arm, where));
     before = "components of the grid";
     n_before = net->grid.n_out;
+  }
+  if (net->kind == MILL_EMULATOR_RBF) {
+    MILL_TRY(check_rbf(lib, arm, where));
+    before = "components of the radial functions";
+    n_before = net->rbf.n_out;
   }
   if (net->n_layer < 1 || net->n_layer > MILL_MAX_LAYER)
     MILL_FAIL(MILL_ERR_LIBRARY,
@@ -440,13 +506,24 @@ static void digest_grid(mill_sha256 *sha, const mill_spline_grid *grid)
   digest_f32(sha, grid_size(grid), grid->coef);
 }
 
+static void digest_rbf(mill_sha256 *sha, const mill_rbf *rbf)
+{
+  digest_u64(sha, (uint64_t)rbf->n_axis);
+  digest_u64(sha, (uint64_t)rbf->n_center);
+  digest_u64(sha, (uint64_t)rbf->degree);
+  digest_f64(sha, (size_t)rbf->n_axis, rbf->length);
+  digest_f64(sha, (size_t)rbf->n_center * (size_t)rbf->n_axis, rbf->center);
+  digest_u64(sha, (uint64_t)rbf->n_out);
+  digest_f32(sha, rbf_size(rbf), rbf->coef);
+}
+
 void mill_library_digest(const mill_library *lib, char hex[65])
 {
   mill_sha256 sha;
   const int format = format_of(lib);
   mill_sha256_init(&sha);
-  digest_text(&sha, format == FORMAT_GRID ? "starmill library contents 2"
-                                          : "starmill library contents 1");
+  digest_text(&sha, format == FORMAT_KINDS ? "starmill library contents 2"
+                                           : "starmill library contents 1");
   digest_u64(&sha, (uint64_t)lib->n_label);
   for (int i = 0; i < lib->n_label; i++) {
     const mill_label *label = &lib->label[i];
@@ -477,10 +554,12 @@ void mill_library_digest(const mill_library *lib, char hex[65])
     digest_f64(&sha, sizeof number / sizeof *number, number);
     digest_f64(&sha, (size_t)arm->n_pix, arm->wave_aa);
     digest_u64(&sha, (uint64_t)net->log_flux);
-    if (format == FORMAT_GRID)
+    if (format == FORMAT_KINDS)
       digest_u64(&sha, (uint64_t)net->kind);
     if (net->kind == MILL_EMULATOR_GRID)
       digest_grid(&sha, &net->grid);
+    if (net->kind == MILL_EMULATOR_RBF)
+      digest_rbf(&sha, &net->rbf);
     digest_u64(&sha, (uint64_t)net->n_layer);
     for (int j = 0; j < net->n_layer; j++) {
       digest_u64(&sha, (uint64_t)net->n_in[j]);
@@ -619,18 +698,19 @@ static int read_kind(const mill_h5_file *file, int format, const char *at, mill_
 {
   int err = MILL_OK;
   char text[64] = "mlp";
-  if (format >= FORMAT_GRID)
+  if (format >= FORMAT_KINDS)
     MILL_TRY(mill_h5_read_attr_text(file, at, "emulator", text, sizeof text));
-  if (strcmp(text, "grid") == 0) {
-    arm->emulator.kind = MILL_EMULATOR_GRID;
-    return MILL_OK;
-  }
-  if (strcmp(text, "mlp") != 0)
+  int kind = 0;
+  while (kind < N_KIND && strcmp(text, kind_name[kind]) != 0)
+    kind++;
+  if (kind == N_KIND)
     MILL_FAIL(file->code,
               "%s: the emulator of arm %s is of none of the kinds that this program knows (mlp, "
-              "grid)",
+              "grid, rbf)",
               file->path, arm->name);
-  arm->emulator.kind = MILL_EMULATOR_MLP;
+  arm->emulator.kind = kind;
+  if (kind != MILL_EMULATOR_MLP)
+    return MILL_OK;
   MILL_TRY(mill_h5_read_attr_text(file, at, "activation", text, sizeof text));
   if (strcmp(text, "silu") != 0)
     MILL_FAIL(file->code, "%s: the activation of arm %s is none that this program knows (silu)",
@@ -681,6 +761,48 @@ done:
   return err;
 }
 
+static int read_rbf(const mill_h5_file *file, int i_arm, int n_label, mill_rbf *rbf)
+{
+  int err = MILL_OK;
+  char at[64];
+  size_t dim[2], n_axis = (size_t)n_label;
+  if (n_label > MILL_MAX_GRID_AXIS)
+    MILL_FAIL(file->code,
+              "%s: the radial functions of arm %d depend on %d labels, this program takes 1 to %d",
+              file->path, i_arm, n_label, MILL_MAX_GRID_AXIS);
+  rbf->n_axis = n_label;
+  snprintf(at, sizeof at, "arms/arm%d/rbf", i_arm);
+  MILL_TRY(mill_h5_read_attr_int(file, at, "degree", &rbf->degree));
+  if (rbf->degree < 0 || rbf->degree > MILL_MAX_RBF_DEGREE)
+    MILL_FAIL(file->code, "%s: attribute degree of %s is %d, this program takes 0 to %d",
+              file->path, at, rbf->degree, MILL_MAX_RBF_DEGREE);
+  rbf->n_poly = mill_rbf_n_poly(n_label, rbf->degree);
+  snprintf(at, sizeof at, "arms/arm%d/rbf/lengths", i_arm);
+  MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 1, &n_axis, rbf->length));
+  snprintf(at, sizeof at, "arms/arm%d/rbf/centers", i_arm);
+  MILL_TRY(mill_h5_shape(file, at, 2, dim));
+  if (dim[0] < 1 || dim[0] > MILL_MAX_RBF_CENTER || dim[1] != n_axis)
+    MILL_FAIL(file->code,
+              "%s: dataset /%s has the shape [%zu][%zu], expected 1 to %d centers of %d labels",
+              file->path, at, dim[0], dim[1], MILL_MAX_RBF_CENTER, n_label);
+  rbf->n_center = (int)dim[0];
+  MILL_TRY(MILL_ALLOC(dim[0] * dim[1], &rbf->center));
+  MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 2, dim, rbf->center));
+  snprintf(at, sizeof at, "arms/arm%d/rbf/coefficients", i_arm);
+  MILL_TRY(mill_h5_shape(file, at, 2, dim));
+  const size_t n_row = (size_t)rbf->n_center + (size_t)rbf->n_poly;
+  if (dim[0] != n_row || dim[1] < 1 || dim[1] > MILL_MAX_WIDTH)
+    MILL_FAIL(file->code,
+              "%s: dataset /%s has the shape [%zu][%zu], expected %zu rows (centers, then terms of "
+              "the polynomial) of 1 to %d components",
+              file->path, at, dim[0], dim[1], n_row, MILL_MAX_WIDTH);
+  rbf->n_out = (int)dim[1];
+  MILL_TRY(MILL_ALLOC(dim[0] * dim[1], &rbf->coef));
+  MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_FLOAT, 2, dim, rbf->coef));
+done:
+  return err;
+}
+
 static int read_arm(const mill_h5_file *file, int format, int i_arm, int n_label, mill_arm *arm)
 {
   int err = MILL_OK;
@@ -709,6 +831,8 @@ static int read_arm(const mill_h5_file *file, int format, int i_arm, int n_label
   MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 1, dim, arm->wave_aa));
   if (arm->emulator.kind == MILL_EMULATOR_GRID)
     MILL_TRY(read_grid(file, i_arm, n_label, &arm->emulator.grid));
+  if (arm->emulator.kind == MILL_EMULATOR_RBF)
+    MILL_TRY(read_rbf(file, i_arm, n_label, &arm->emulator.rbf));
   for (int i = 0; i < arm->emulator.n_layer; i++)
     MILL_TRY(read_layer(file, i_arm, i, arm->n_pix, &arm->emulator));
 done:
@@ -840,6 +964,29 @@ done:
   return err;
 }
 
+static int write_rbf(const mill_h5_file *file, int i_arm, const mill_rbf *rbf)
+{
+  int err = MILL_OK;
+  char at[64];
+  const size_t n_axis = (size_t)rbf->n_axis;
+  const size_t center[2] = {(size_t)rbf->n_center, n_axis};
+  const size_t coef[2] = {(size_t)rbf->n_center + (size_t)rbf->n_poly, (size_t)rbf->n_out};
+  snprintf(at, sizeof at, "arms/arm%d/rbf", i_arm);
+  MILL_TRY(mill_h5_write_group(file, at));
+  MILL_TRY(mill_h5_write_attr_int(file, at, "degree", rbf->degree));
+  snprintf(at, sizeof at, "arms/arm%d/rbf/lengths", i_arm);
+  MILL_TRY(mill_h5_write(file, at, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 1, &n_axis, rbf->length, NULL,
+                         "units of the mapped labels in which distances are measured"));
+  snprintf(at, sizeof at, "arms/arm%d/rbf/centers", i_arm);
+  MILL_TRY(mill_h5_write(file, at, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 2, center, rbf->center, NULL,
+                         "mapped labels of the radial functions' centers"));
+  snprintf(at, sizeof at, "arms/arm%d/rbf/coefficients", i_arm);
+  MILL_TRY(mill_h5_write(file, at, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, coef, rbf->coef, NULL,
+                         "of the centers, then of the polynomial's terms, by component"));
+done:
+  return err;
+}
+
 static int write_arm(const mill_h5_file *file, int format, int i_arm, const mill_arm *arm)
 {
   int err = MILL_OK;
@@ -856,9 +1003,8 @@ static int write_arm(const mill_h5_file *file, int format, int i_arm, const mill
   MILL_TRY(mill_h5_write_attr_text(file, at, "template_sigma_origin", arm->sigma_origin));
   MILL_TRY(mill_h5_write_attr_text(file, at, "source", arm->source));
   MILL_TRY(mill_h5_write_attr_text(file, at, "revision", arm->revision));
-  if (format >= FORMAT_GRID)
-    MILL_TRY(mill_h5_write_attr_text(file, at, "emulator",
-                                     net->kind == MILL_EMULATOR_GRID ? "grid" : "mlp"));
+  if (format >= FORMAT_KINDS)
+    MILL_TRY(mill_h5_write_attr_text(file, at, "emulator", kind_name[net->kind]));
   if (net->kind == MILL_EMULATOR_MLP)
     MILL_TRY(mill_h5_write_attr_text(file, at, "activation", "silu"));
   MILL_TRY(mill_h5_write_attr_int(file, at, "log_flux", net->log_flux));
@@ -868,6 +1014,8 @@ static int write_arm(const mill_h5_file *file, int format, int i_arm, const mill
                          "Angstrom", "vacuum wavelength, uniform in its logarithm"));
   if (net->kind == MILL_EMULATOR_GRID)
     MILL_TRY(write_grid(file, i_arm, &net->grid));
+  if (net->kind == MILL_EMULATOR_RBF)
+    MILL_TRY(write_rbf(file, i_arm, &net->rbf));
   for (int i = 0; i < net->n_layer; i++) {
     const size_t dim[2] = {(size_t)net->n_out[i], (size_t)net->n_in[i]};
     snprintf(at, sizeof at, "arms/arm%d/layer%d", i_arm, i);
@@ -1017,6 +1165,24 @@ static void print_grid(const mill_library *lib, const mill_spline_grid *grid, FI
   fprintf(out, "; %d components\n", grid->n_out);
 }
 
+/* Range of the centers in each label and the length along it, in mapped units. */
+static void print_rbf(const mill_library *lib, const mill_rbf *rbf, FILE *out)
+{
+  fprintf(out, "    centers");
+  for (int i = 0; i < rbf->n_axis; i++) {
+    double low = INFINITY, high = -INFINITY;
+    for (int j = 0; j < rbf->n_center; j++) {
+      const double x = rbf->center[(size_t)j * (size_t)rbf->n_axis + (size_t)i];
+      low = fmin(low, x);
+      high = fmax(high, x);
+    }
+    fprintf(out, "%s %s from %.6g to %.6g (length %.4g)", i ? "," : "", lib->label[i].name,
+            mill_label_unmap(&lib->label[i], low), mill_label_unmap(&lib->label[i], high),
+            rbf->length[i]);
+  }
+  fprintf(out, "; polynomial of degree %d; %d components\n", rbf->degree, rbf->n_out);
+}
+
 static void print_arm(const mill_library *lib, const mill_arm *arm, FILE *out)
 {
   const mill_emulator *net = &arm->emulator;
@@ -1028,20 +1194,27 @@ static void print_arm(const mill_library *lib, const mill_arm *arm, FILE *out)
     fprintf(out, "    templates at sigma %g A, for spectra with a resolution matrix",
             arm->template_sigma_aa);
   fprintf(out, "%s%s\n", *arm->sigma_origin ? ": " : "", arm->sigma_origin);
-  const int is_grid = net->kind == MILL_EMULATOR_GRID;
-  size_t n_number = is_grid ? grid_size(&net->grid) : 0;
+  static const char *const kind_text[N_KIND] = {[MILL_EMULATOR_MLP] = "SiLU",
+                                                [MILL_EMULATOR_GRID] = "cubic splines",
+                                                [MILL_EMULATOR_RBF] = "radial functions"};
+  const int is_grid = net->kind == MILL_EMULATOR_GRID, is_rbf = net->kind == MILL_EMULATOR_RBF;
+  size_t n_number = is_grid ? grid_size(&net->grid) : (is_rbf ? rbf_size(&net->rbf) : 0);
   fprintf(out, "    emulator ");
   for (int i = 0; is_grid && i < net->grid.n_axis; i++)
     fprintf(out, "%s%d", i ? "x" : "grid ", net->grid.n_node[i]);
-  fprintf(out, "%s%d", is_grid ? "-" : "", net->n_in[0]);
+  if (is_rbf)
+    fprintf(out, "rbf %d+%d", net->rbf.n_center, net->rbf.n_poly);
+  fprintf(out, "%s%d", is_grid || is_rbf ? "-" : "", net->n_in[0]);
   for (int i = 0; i < net->n_layer; i++) {
     fprintf(out, "-%d", net->n_out[i]);
     n_number += (size_t)net->n_out[i] * (size_t)(net->n_in[i] + 1);
   }
-  fprintf(out, ", %s, %s, %zu parameters\n", is_grid ? "cubic splines" : "SiLU",
+  fprintf(out, ", %s, %s, %zu parameters\n", kind_text[net->kind],
           net->log_flux ? "log flux" : "flux", n_number);
   if (is_grid)
     print_grid(lib, &net->grid, out);
+  if (is_rbf)
+    print_rbf(lib, &net->rbf, out);
   if (*arm->source)
     fprintf(out, "    from %s, revision %s\n", arm->source,
             *arm->revision ? arm->revision : "none");

@@ -6,7 +6,8 @@
 
 #include "kernels/library.h"
 
-/** Newest version that this program reads.  It writes 2 where an emulator is a grid, else 1. */
+/** Newest version that this program reads.  It writes 2 where an emulator is a grid or
+ *  radial functions, else 1. */
 enum { MILL_LIBRARY_FORMAT = 2 };
 
 /** Read a library; *lib must be zeroed, and is left cleared on failure.

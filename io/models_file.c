@@ -19,8 +19,10 @@ enum { BLOCK_ROWS = 65536 };
 struct mill_models_file {
   char path[MILL_MAX_PATH];
   hid_t file;
-  hid_t flux[MILL_MAX_ARM];
-  char name[MILL_MAX_ARM][MILL_MAX_NAME + 16]; /**< of the datasets */
+  hid_t flux[MILL_MAX_ARM], wave[MILL_MAX_ARM]; /**< wave: where rows have their own */
+  char name[MILL_MAX_ARM][MILL_MAX_NAME + 16];  /**< of the datasets */
+  char wave_name[MILL_MAX_ARM][MILL_MAX_NAME + 32];
+  int own_waves[MILL_MAX_ARM];
   int n_arm, n_pix[MILL_MAX_ARM];
   int64_t n_row;
   mill_lock lock; /**< rank 0 */
@@ -36,16 +38,23 @@ int64_t mill_models_n_row(const mill_models_file *models)
   return models->n_row;
 }
 
+int mill_models_has_own_waves(const mill_models_file *models, int arm)
+{
+  return arm >= 0 && arm < models->n_arm && models->own_waves[arm];
+}
+
 static int create(const char *path, const mill_models_info *info)
 {
   int err = MILL_OK;
   const int64_t version = MILL_MODELS_FORMAT, none64 = -1;
   const int32_t none32 = -1;
   const float nan32 = NAN;
+  const double nan64 = NAN;
   hid_t file = H5I_INVALID_HID;
   int64_t n_byte = 20 * info->n_exposure + (1 << 16);
   for (int a = 0; a < info->n_arm; a++)
-    n_byte += info->n_pix[a] * (8 + 4 * info->n_exposure);
+    n_byte +=
+        info->n_pix[a] * (info->wave_aa[a] ? 8 + 4 * info->n_exposure : 12 * info->n_exposure);
   MILL_TRY(mill_ph5_create(path, n_byte, &file));
   MILL_TRY(mill_ph5_attr_text(file, path, "/", "FORMAT", FORMAT_NAME));
   MILL_TRY(mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
@@ -64,9 +73,16 @@ static int create(const char *path, const mill_models_info *info)
     snprintf(name, sizeof name, "models/%s", info->arm_name[a]);
     MILL_TRY(mill_ph5_group(file, path, name));
     snprintf(name, sizeof name, "models/%s/wavelength", info->arm_name[a]);
-    MILL_TRY(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, 1, info->n_pix[a], 1, NULL,
-                              "Angstrom", "vacuum wavelength of the pixels"));
-    MILL_TRY(mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, info->wave_aa[a]));
+    if (info->wave_aa[a]) {
+      MILL_TRY(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, 1, info->n_pix[a], 1, NULL,
+                                "Angstrom", "vacuum wavelength of the pixels"));
+      MILL_TRY(mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, info->wave_aa[a]));
+    } else {
+      MILL_TRY(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, 2, info->n_exposure,
+                                info->n_pix[a], &nan64, "Angstrom",
+                                "vacuum wavelength of each row's pixels; NaN beyond its last "
+                                "pixel and where not fitted"));
+    }
     snprintf(name, sizeof name, "models/%s/flux", info->arm_name[a]);
     MILL_TRY(mill_ph5_dataset(file, path, name, H5T_IEEE_F32LE, 2, info->n_exposure, info->n_pix[a],
                               &nan32, "as the input",
@@ -271,6 +287,17 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
     H5Dclose(dataset);
     dataset = H5I_INVALID_HID;
     snprintf(name, sizeof name, "models/%s/wavelength", info->arm_name[a]);
+    if (!info->wave_aa[a]) {
+      if (mill_ph5_open_dataset(file, path, name, H5T_IEEE_F64LE, 2, info->n_exposure,
+                                info->n_pix[a], &dataset) != MILL_OK)
+        MILL_FAIL(MILL_ERR_OUTPUT,
+                  "%s has one set of wavelengths for all rows in arm %s, but they differ "
+                  "now: " WHAT_TO_DO,
+                  path, info->arm_name[a]);
+      H5Dclose(dataset);
+      dataset = H5I_INVALID_HID;
+      continue;
+    }
     MILL_TRY(
         mill_ph5_open_dataset(file, path, name, H5T_IEEE_F64LE, 1, info->n_pix[a], 1, &dataset));
     MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));
@@ -305,7 +332,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   MILL_TRY(mill_mpi_agree(mpi, err));
   models->file = H5I_INVALID_HID;
   for (int a = 0; a < MILL_MAX_ARM; a++)
-    models->flux[a] = H5I_INVALID_HID;
+    models->flux[a] = models->wave[a] = H5I_INVALID_HID;
   models->n_arm = info->n_arm;
   models->n_row = info->n_exposure;
   memcpy(models->n_pix, info->n_pix, sizeof models->n_pix);
@@ -342,6 +369,13 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
     snprintf(models->name[a], sizeof models->name[a], "models/%s/flux", info->arm_name[a]);
     err = mill_ph5_open_dataset(models->file, path, models->name[a], H5T_IEEE_F32LE, 2,
                                 info->n_exposure, info->n_pix[a], &models->flux[a]);
+    models->own_waves[a] = info->wave_aa[a] == NULL;
+    if (err != MILL_OK || !models->own_waves[a])
+      continue;
+    snprintf(models->wave_name[a], sizeof models->wave_name[a], "models/%s/wavelength",
+             info->arm_name[a]);
+    err = mill_ph5_open_dataset(models->file, path, models->wave_name[a], H5T_IEEE_F64LE, 2,
+                                info->n_exposure, info->n_pix[a], &models->wave[a]);
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   *out = models;
@@ -371,6 +405,7 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
     int64_t n_arm = 0, n_put;
     int64_t *row = NULL;
     float *packed = NULL;
+    double *packed_wave = NULL;
     mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
     if (n_pix == 0)
       continue;
@@ -379,10 +414,15 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
     err = MILL_ALLOC(n_arm, &row);
     if (err == MILL_OK)
       err = MILL_ALLOC((size_t)n_arm * n_pix, &packed);
+    if (err == MILL_OK && models->own_waves[a])
+      err = MILL_ALLOC((size_t)n_arm * n_pix, &packed_wave);
     n_put = err == MILL_OK ? n_arm : 0;
     for (int64_t k = 0; k < n_put; k++) {
       row[k] = item[i + k].row;
       memcpy(packed + (size_t)k * n_pix, pool + item[i + k].at, n_pix * sizeof *packed);
+      if (packed_wave)
+        memcpy(packed_wave + (size_t)k * n_pix, pool + item[i + k].at + n_pix,
+               n_pix * sizeof *packed_wave);
     }
     failed = failed == MILL_OK ? err : failed;
     err = mill_ph5_select(models->path, 2, models->n_row, (int64_t)n_pix, row, n_put, &rows);
@@ -390,7 +430,13 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
     err = mill_ph5_write(models->flux[a], models->path, models->name[a], H5T_NATIVE_FLOAT, &rows,
                          packed);
     failed = failed == MILL_OK ? err : failed;
+    if (models->own_waves[a]) {
+      err = mill_ph5_write(models->wave[a], models->path, models->wave_name[a], H5T_NATIVE_DOUBLE,
+                           &rows, packed_wave);
+      failed = failed == MILL_OK ? err : failed;
+    }
     mill_ph5_unselect(&rows);
+    mill_free(packed_wave);
     mill_free(packed);
     mill_free(row);
     i += n_arm;
@@ -403,9 +449,12 @@ int mill_models_close(mill_models_file *models)
   int err = MILL_OK;
   if (!models)
     return MILL_OK;
-  for (int a = 0; a < MILL_MAX_ARM; a++)
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
     if (models->flux[a] >= 0)
       H5Dclose(models->flux[a]);
+    if (models->wave[a] >= 0)
+      H5Dclose(models->wave[a]);
+  }
   err = mill_ph5_close(models->path, &models->file);
   mill_lock_release(&models->lock);
   mill_free(models);

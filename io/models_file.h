@@ -24,8 +24,8 @@ typedef struct mill_models_info {
   int64_t n_row, n_exposure, n_done; /**< rows, model rows, rows already fitted */
   int n_arm;
   const char *arm_name[MILL_MAX_ARM];
-  const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix], NULL: no file has the arm */
-  int n_pix[MILL_MAX_ARM];
+  const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix] of all rows, NULL: each has its own */
+  int n_pix[MILL_MAX_ARM];             /**< 0: no file has the arm */
 } mill_models_info;
 
 /** Collective.  Create, or reuse the one of the same run.  MILL_ERR_OUTPUT on
@@ -36,7 +36,8 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
 /** One model to be written. */
 typedef struct mill_model_item {
   int64_t row; /**< model row */
-  size_t at;   /**< of its first pixel in the pool */
+  size_t at;   /**< of its first pixel in the pool; where rows have wavelengths of their
+                    own, these follow, each a double in the room of two pixels */
   int arm;
 } mill_model_item;
 
@@ -48,6 +49,9 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
 /** Pixels of an arm; 0 when it is not written. */
 int mill_models_n_pix(const mill_models_file *models, int arm);
 int64_t mill_models_n_row(const mill_models_file *models);
+
+/** Do the rows of the arm have wavelengths of their own? */
+int mill_models_has_own_waves(const mill_models_file *models, int arm);
 
 /** Collective: flush, close, release its lock.  NULL is fine. */
 int mill_models_close(mill_models_file *models);

@@ -826,7 +826,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   for (int a = 0; a < file->n_arm; a++) {
     info.arm_name[a] = file->arm_name[a];
     info.wave_aa[a] = wave_aa[a];
-    info.n_pix[a] = wave_aa[a] ? n_pix[a] : 0;
+    info.n_pix[a] = n_pix[a];
   }
   /* the I/O thread has nothing to write yet: epochs begin after the first put */
   pthread_mutex_lock(&file->hdf5);
@@ -921,20 +921,23 @@ done:
 }
 
 int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, const float *flux,
-                          int n_pix)
+                          const double *wave_aa, int n_pix)
 {
   int err = MILL_OK;
+  /* wavelengths wait behind the flux, each in the room of two pixels */
+  const size_t n_wave = wave_aa ? 2 * (size_t)n_pix : 0;
   pthread_mutex_lock(&file->mutex);
   if (!file->models || file->is_closing || model_row < 0 ||
       model_row >= mill_models_n_row(file->models) || n_pix <= 0 ||
-      n_pix != mill_models_n_pix(file->models, arm))
+      n_pix != mill_models_n_pix(file->models, arm) ||
+      (wave_aa != NULL) != mill_models_has_own_waves(file->models, arm))
     MILL_FAIL(MILL_ERR_INTERNAL, "%s: a model that cannot be: arm %d, row %lld, %d pixels",
               file->path, arm, (long long)model_row, n_pix);
   if (file->filling->n_pix >= QUEUE_PIX || file->err != MILL_OK)
     MILL_TRY(await_room(file));
   queue *q = file->filling;
   int64_t n_room = (int64_t)q->n_pix_room;
-  MILL_TRY(grow((void **)&q->pool, &n_room, (int64_t)q->n_pix + n_pix, sizeof *q->pool));
+  MILL_TRY(grow((void **)&q->pool, &n_room, (int64_t)(q->n_pix + n_wave) + n_pix, sizeof *q->pool));
   q->n_pix_room = (size_t)n_room;
   MILL_TRY(grow((void **)&q->item, &q->n_item_room, q->n_item + 1, sizeof *q->item));
   if (q->n_row == 0 && q->n_item == 0)
@@ -942,6 +945,9 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
   memcpy(q->pool + q->n_pix, flux, (size_t)n_pix * sizeof *flux);
   q->item[q->n_item++] = (mill_model_item){.row = model_row, .at = q->n_pix, .arm = arm};
   q->n_pix += (size_t)n_pix;
+  if (wave_aa)
+    memcpy(q->pool + q->n_pix, wave_aa, (size_t)n_pix * sizeof *wave_aa);
+  q->n_pix += n_wave;
   if (q->n_pix >= EPOCH_PIX)
     pthread_cond_signal(&file->work);
 done:

@@ -21,6 +21,8 @@ typedef struct mill_input_file {
   double mtime;
   int64_t row_start, n_row; /**< rows of /fits */
   char error[256];          /**< why it could not be indexed; empty: it could */
+  char format[16];          /**< of io/spectra.h; empty: not known */
+  char frame[16];           /**< of its wavelengths: barycentric, ... */
 } mill_input_file;
 
 /** Everything that describes a run; equal on every rank except index. */
@@ -57,14 +59,16 @@ int mill_result_wanted(const mill_result_file *file, int64_t row);
  *  A failure of an earlier write is returned here. */
 int mill_result_put(mill_result_file *file, const mill_fit_result *result);
 
-/** Hand a best-fit model row to the I/O thread (copied).  Only after
- *  mill_result_open_models. flux [n_pix] of the arm, model_row as catalogued. */
+/** Hand a best-fit model row to the I/O thread (copied), once for each arm and row.  Only
+ *  after mill_result_open_models. flux [n_pix] of the arm, model_row as catalogued;
+ *  wave_aa [n_pix] where the arm has no common wavelengths, else NULL. */
 int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, const float *flux,
-                          int n_pix);
+                          const double *wave_aa, int n_pix);
 
 /** Collective, before the first put: also write best-fit models to path.
- *  wave_aa [n_pix[arm]] per arm, NULL and 0 for arms that no file has; one
- *  model row per exposure of each fits row, in catalog order. */
+ *  n_pix per arm, 0 for arms that no file has; wave_aa [n_pix[arm]] per arm, NULL where
+ *  each row brings its own and n_pix is that of the longest; one model row per exposure of
+ *  each fits row, in catalog order. */
 int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
                             const double *const *wave_aa, const int *n_pix);
 

@@ -154,9 +154,13 @@ static int create_catalog(hid_t file, const char *path, const mill_run_info *inf
   for (int i = 0; i < columns.n_column; i++)
     MILL_TRY(mill_ph5_column(group, path, &columns.column[i], info->n_row));
   MILL_TRY(mill_ph5_dataset(group, path, "exposures/FITS_ROW", H5T_STD_I64LE, 1, n_exposure, 1,
-                            &none64, "", "0-based FIBERMAP row of the exposure"));
+                            &none64, "",
+                            "the format's number of the exposure in its file; DESI: 0-based row of "
+                            "FIBERMAP"));
   MILL_TRY(mill_ph5_dataset(group, path, "exposures/EXPID", H5T_STD_I32LE, 1, n_exposure, 1,
                             &none32, "", "exposure, -1 when the file has none"));
+  MILL_TRY(mill_ph5_dataset(group, path, "exposures/FILE", H5T_STD_I32LE, 1, n_exposure, 1, &none32,
+                            "", "index into /catalog/files"));
   MILL_TRY(write_file_text(group, path, info, "files/PATH", offsetof(mill_input_file, path),
                            "input file as given"));
   MILL_TRY(write_file_number(group, path, info, "files/SIZE", H5T_STD_I64LE,
@@ -170,9 +174,33 @@ static int create_catalog(hid_t file, const char *path, const mill_run_info *inf
                              offsetof(mill_input_file, n_row), "", "rows of the file"));
   MILL_TRY(write_file_text(group, path, info, "files/ERROR", offsetof(mill_input_file, error),
                            "why it could not be read, empty when it could"));
+  MILL_TRY(write_file_text(group, path, info, "files/FORMAT", offsetof(mill_input_file, format),
+                           "format of the file, empty when it could not be read"));
+  MILL_TRY(write_file_text(group, path, info, "files/FRAME", offsetof(mill_input_file, frame),
+                           "frame of its wavelengths, and so of the velocities"));
 done:
   if (group >= 0)
     H5Gclose(group);
+  return err;
+}
+
+/* "desi barycentric\nsdss heliocentric\n": each pair of format and frame among the inputs */
+static int write_frames(hid_t file, const char *path, const mill_run_info *info)
+{
+  int err = MILL_OK;
+  char text[512] = "";
+  for (int i = 0; i < info->n_file; i++) {
+    char line[sizeof info->file[i].format + sizeof info->file[i].frame + 2];
+    if (!info->file[i].format[0])
+      continue;
+    snprintf(line, sizeof line, "%s %s\n", info->file[i].format, info->file[i].frame);
+    if (!strstr(text, line) && strlen(text) + strlen(line) < sizeof text)
+      strcat(text, line);
+  }
+  MILL_TRY(mill_ph5_text(file, path, "provenance/FRAMES", text,
+                         "formats of the inputs and the frames of their wavelengths, which are "
+                         "those of the velocities: nothing was corrected"));
+done:
   return err;
 }
 
@@ -208,6 +236,7 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
                          "effective configuration (YAML) of the first start"));
   MILL_TRY(mill_ph5_text(file, path, "provenance/COMMAND", or_empty(info->command),
                          "command line of the first start"));
+  MILL_TRY(write_frames(file, path, info));
   /* what changes later is raw data, not attributes: only that is safe against a kill */
   text20 = mill_ph5_text_type(MILL_TIME_SIZE - 1);
   if (text20 < 0)
@@ -237,7 +266,7 @@ static int64_t estimate_size(const mill_run_info *info, const mill_columns *colu
   mill_columns_catalog(&catalog);
   const int64_t text = (int64_t)(strlen(or_empty(info->config)) + strlen(or_empty(info->identity)) +
                                  strlen(or_empty(info->command)));
-  return info->n_row * (int64_t)(columns->row_size + catalog.row_size) + 12 * n_exposure +
+  return info->n_row * (int64_t)(columns->row_size + catalog.row_size) + 16 * n_exposure +
          (int64_t)info->n_file * 1400 + text + (1 << 17);
 }
 
@@ -358,6 +387,16 @@ int mill_result_layout_catalog(hid_t file, const char *path, const mill_run_info
     to += sizeof(int32_t) * (size_t)info->index[i].n_exposure;
   }
   err = write_share(file, path, "catalog/exposures/EXPID", H5T_STD_I32LE, n_exposure, start_exp,
+                    n_exp, packed);
+  failed = failed == MILL_OK ? err : failed;
+  to = packed;
+  for (int i = 0; i < info->file_end - info->file_start; i++)
+    for (int64_t k = 0; k < info->index[i].n_exposure; k++, to += sizeof(int32_t)) {
+      const int32_t i_file =
+          info->index[i].exposure_file ? info->index[i].exposure_file[k] : info->file_start + i;
+      memcpy(to, &i_file, sizeof i_file);
+    }
+  err = write_share(file, path, "catalog/exposures/FILE", H5T_STD_I32LE, n_exposure, start_exp,
                     n_exp, packed);
   err = failed == MILL_OK ? err : failed;
 done:

@@ -34,11 +34,17 @@ static void on_signal(int number)
   signal_seen = number;
 }
 
+/* A segment of a star under way, as far as its model needs it. */
+typedef struct flight_segment {
+  int exposure, arm, n_pix;
+  double *wave_aa; /* [n_pix], owned; NULL where all models share the arm's wavelengths */
+} flight_segment;
+
 /* A row on its way through the pipeline, as far as its models need it. */
 typedef struct in_flight {
   int64_t row, model_row;
-  int n_exposure;
-  unsigned used, written; /* bit a: arm a is a segment; its model has a place */
+  int n_segment;
+  flight_segment *segment; /* [n_segment], owned */
 } in_flight;
 
 typedef struct fit_job {
@@ -53,18 +59,22 @@ typedef struct fit_job {
   mill_result_file *result;
   char *command;
   /* while fitting */
+  mill_fit_settings fit; /* of the pipeline */
   mill_pipeline *pipeline;
   mill_reader *reader;
   mill_batch *batch;
   int i_row;  /* next row of the batch */
-  int i_file; /* whose arms the next fields describe; -1: none yet */
-  unsigned used, written;
-  int waveset[MILL_MAX_ARM];
-  int status_without_arm;
+  int i_file; /* whose arms have been complained of; -1: none yet */
+  unsigned told_no_lsf, told_outside;
+  int told_beyond; /* a channel of it beyond all arms */
   mill_raw_segment *segment;
   int n_segment; /* allocated */
+  int n_held;    /* whose wavelength sets are held until the next star is taken */
   in_flight *flight;
   int n_flight, n_flight_held;
+  float *model_flux; /* [n_model] one row of the models file */
+  double *model_wave;
+  int n_model;
   mill_progress progress;
   int64_t n_put, n_failed;
 } fit_job;
@@ -126,10 +136,10 @@ static int load_library(fit_job *job)
   for (int a = 0; a < job->lib.n_arm; a++)
     job->arm_wanted[a] = job->config.n_arm == 0;
   for (int i = 0; i < job->config.n_arm; i++) {
-    const int arm = mill_library_find_arm(&job->lib, job->config.arm[i]);
+    const int arm = mill_library_find_arm(&job->lib, job->config.arm[i].arm);
     if (arm < 0)
       MILL_FAIL(MILL_ERR_CONFIG, "the library %s has no arm '%s'", job->lib.path,
-                job->config.arm[i]);
+                job->config.arm[i].arm);
     job->arm_wanted[arm] = 1;
   }
 done:
@@ -298,16 +308,45 @@ done:
 static int open_models(fit_job *job)
 {
   int err = MILL_OK;
-  const double *wave_aa[MILL_MAX_ARM] = {NULL};
-  int n_pix[MILL_MAX_ARM] = {0};
-  for (int a = 0; a < job->lib.n_arm; a++) {
-    if (!job->arm_wanted[a] || !job->inputs.wave_aa[a])
-      continue;
+  const double *wave_aa[MILL_MAX_ARM];
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
     wave_aa[a] = job->inputs.wave_aa[a];
-    n_pix[a] = job->inputs.n_pix[a];
+    job->n_model = job->inputs.n_pix[a] > job->n_model ? job->inputs.n_pix[a] : job->n_model;
+    if (job->inputs.n_pix[a] > 0 && !wave_aa[a] && job->mpi.rank == 0)
+      mill_log_info("models: wavelengths differ in arm %s, so each row has its own",
+                    job->lib.arm[a].name);
   }
+  err = MILL_ALLOC(job->n_model, &job->model_flux);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(job->n_model, &job->model_wave);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_TRY(mill_result_open_models(job->result, job->options.models, job->options.overwrite,
-                                   wave_aa, n_pix));
+                                   wave_aa, job->inputs.n_pix));
+done:
+  return err;
+}
+
+/* The default mask is the dichroic of DESI, which means nothing elsewhere. */
+static int settle_wave_mask(fit_job *job)
+{
+  int err = MILL_OK;
+  int n_desi = 0, n_other = 0, i_other = 0;
+  if (!job->config.wave_mask_auto)
+    goto done;
+  for (int i = 0; i < job->inputs.n_file; i++) {
+    const char *format = job->inputs.file[i].format;
+    if (strcmp(format, "desi") == 0)
+      n_desi++;
+    else if (format[0] && n_other++ == 0)
+      i_other = i;
+  }
+  if (n_desi > 0 && n_other > 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "wave_mask: auto masks the dichroic of DESI, but %s is of format %s: set wave_mask "
+              "([] for none), or fit the surveys one by one",
+              job->inputs.file[i_other].path, job->inputs.file[i_other].format);
+  if (n_other > 0)
+    job->config.fit.n_wave_mask = 0;
 done:
   return err;
 }
@@ -353,75 +392,56 @@ done:
 
 /* ---- fitting ---- */
 
-/* Model rows are on the wavelengths of the models file; a thousandth of a pixel
- * is rounding in the making of the input. */
-static int on_model_wavelengths(const fit_job *job, const mill_reader_file *file, int a)
-{
-  const int n_pix = file->arm[a].n_pix;
-  const double *here = file->arm[a].wave_aa, *there = job->inputs.wave_aa[a];
-  if (job->inputs.n_pix[a] != n_pix)
-    return 0;
-  const double tolerance_aa = 1e-3 * (there[n_pix - 1] - there[0]) / n_pix;
-  for (int i = 0; i < n_pix; i++)
-    if (fabs(here[i] - there[i]) > tolerance_aa)
-      return 0;
-  return 1;
-}
-
 static void add_name(char *list, size_t size, const char *name)
 {
   const size_t n = strlen(list);
   snprintf(list + n, size - n, "%s%s", n > 0 ? ", " : "", name);
 }
 
-/* Register the arms of the batch's file and say what is wrong with them, once per file. */
-static int learn_arms(fit_job *job, const mill_reader_file *file)
+/* Arms of a row that cannot be fitted, by reason. */
+typedef struct left_out {
+  unsigned no_lsf, outside;
+  int beyond;       /* a channel lies beyond all arms */
+  int i_file;       /* of the catalog, of the last of them */
+  char reason[512]; /* why outside, of the last such arm */
+} left_out;
+
+/* Say what is wrong with arms, once per file and arm. */
+static void complain(fit_job *job, const left_out *left)
 {
-  int err = MILL_OK;
   enum { SIZE = MILL_MAX_ARM * (MILL_MAX_NAME + 2) };
-  char no_matrix[SIZE] = "", outside[SIZE] = "", other_grid[SIZE] = "", reason[512] = "";
-  if (job->i_file == file->i_file)
-    goto done;
-  const char *path = job->inputs.file[file->i_file].path;
-  job->i_file = file->i_file;
-  job->used = 0;
-  job->written = 0;
-  for (int a = 0; a < job->lib.n_arm; a++) {
-    const char *name = job->lib.arm[a].name;
-    if (file->arm[a].use == MILL_ARM_NO_MATRIX)
-      add_name(no_matrix, SIZE, name);
-    if (file->arm[a].use != MILL_ARM_READ)
-      continue;
-    const int code = mill_pipeline_waveset(job->pipeline, a, file->arm[a].n_pix,
-                                           file->arm[a].wave_aa, &job->waveset[a]);
-    if (code == MILL_ERR_RANGE) {
-      add_name(outside, SIZE, name);
-      snprintf(reason, sizeof reason, "%s", mill_error_message());
-      continue;
-    }
-    MILL_TRY(code);
-    job->used |= 1u << a;
-    if (job->options.models && on_model_wavelengths(job, file, a))
-      job->written |= 1u << a;
-    else
-      add_name(other_grid, SIZE, name);
+  const char *path = job->inputs.file[left->i_file].path;
+  char no_lsf[SIZE] = "", outside[SIZE] = "";
+  if (job->i_file != left->i_file) {
+    job->i_file = left->i_file;
+    job->told_no_lsf = job->told_outside = 0;
+    job->told_beyond = 0;
   }
-  if (no_matrix[0])
-    mill_log_warning("%s: no resolution matrix, which the library %s needs, for arm %s: not used "
-                     "(resolution_matrix: false fits without)",
-                     path, job->lib.path, no_matrix);
+  for (int a = 0; a < job->lib.n_arm; a++) {
+    if (left->no_lsf & ~job->told_no_lsf & 1u << a)
+      add_name(no_lsf, SIZE, job->lib.arm[a].name);
+    if (left->outside & ~job->told_outside & 1u << a)
+      add_name(outside, SIZE, job->lib.arm[a].name);
+  }
+  if (no_lsf[0])
+    mill_log_warning("%s: no %s, which the library %s needs, for arm %s: not used "
+                     "(set resolving_power, or lsf: off to fit without)",
+                     path,
+                     mill_config_lsf(&job->config) == MILL_LSF_MATRIX ? "resolution matrix"
+                     : mill_config_lsf(&job->config) == MILL_LSF_SIGMA
+                         ? "sigma of the line-spread function"
+                         : "resolution matrix or other line-spread function",
+                     job->lib.path, no_lsf);
   if (outside[0])
     mill_log_warning("%s: outside the library %s, so not used: arm %s (%s)", path, job->lib.path,
-                     outside, reason);
-  if (job->options.models && other_grid[0])
-    mill_log_warning(
-        "%s: wavelengths differ from the models file's, so no model is written: arm %s", path,
-        other_grid);
-  job->status_without_arm = outside[0]     ? MILL_STATUS_OUTSIDE_LIBRARY
-                            : no_matrix[0] ? MILL_STATUS_NO_RESOLUTION
-                                           : MILL_STATUS_NO_ARM;
-done:
-  return err;
+                     outside, left->reason);
+  if (left->beyond && !job->told_beyond)
+    mill_log_warning("%s: has spectra beyond all arms of the library %s at the velocity limits: "
+                     "not used",
+                     path, job->lib.path);
+  job->told_no_lsf |= left->no_lsf;
+  job->told_outside |= left->outside;
+  job->told_beyond |= left->beyond;
 }
 
 static int put_unfitted(fit_job *job, int64_t row, int status)
@@ -436,9 +456,20 @@ done:
   return err;
 }
 
-static int remember_flight(fit_job *job, const mill_reader_row *row)
+static void clear_flight(in_flight *flight)
+{
+  for (int i = 0; i < flight->n_segment && flight->segment; i++)
+    mill_free(flight->segment[i].wave_aa);
+  mill_free(flight->segment);
+  memset(flight, 0, sizeof *flight);
+}
+
+/* What the models of a star need when it comes back. */
+static int remember_flight(fit_job *job, const mill_reader_row *row, const mill_star *star,
+                           const double *const *wave_aa)
 {
   int err = MILL_OK;
+  in_flight flight = {.row = row->row, .model_row = row->model_row};
   if (job->n_flight == job->n_flight_held) {
     in_flight *grown = NULL;
     const int n = 2 * job->n_flight_held + 64;
@@ -449,52 +480,88 @@ static int remember_flight(fit_job *job, const mill_reader_row *row)
     job->flight = grown;
     job->n_flight_held = n;
   }
-  job->flight[job->n_flight++] = (in_flight){.row = row->row,
-                                             .model_row = row->model_row,
-                                             .n_exposure = row->n_exposure,
-                                             .used = job->used,
-                                             .written = job->written};
+  MILL_TRY(MILL_ALLOC(star->n_segment, &flight.segment));
+  for (; flight.n_segment < star->n_segment; flight.n_segment++) {
+    const mill_raw_segment *from = &star->segment[flight.n_segment];
+    flight_segment *to = &flight.segment[flight.n_segment];
+    *to = (flight_segment){.exposure = from->exposure, .arm = from->arm, .n_pix = from->n_pix};
+    if (job->inputs.wave_aa[from->arm])
+      continue;
+    MILL_TRY(MILL_ALLOC(from->n_pix, &to->wave_aa));
+    memcpy(to->wave_aa, wave_aa[flight.n_segment], (size_t)from->n_pix * sizeof(double));
+  }
+  job->flight[job->n_flight++] = flight;
+  memset(&flight, 0, sizeof flight);
 done:
+  clear_flight(&flight);
   return err;
 }
 
-/* A row of the batch as a star: exposures one after the other, each with its arms. */
-static int make_star(fit_job *job, const mill_reader_row *row, mill_star *star)
+/* The last star has been taken: its slot holds what it needs. */
+static void release_wavesets(fit_job *job)
+{
+  for (int i = 0; i < job->n_held; i++)
+    mill_pipeline_waveset_release(job->pipeline, job->segment[i].waveset);
+  job->n_held = 0;
+}
+
+/* A row of the batch as a star: its segments that can be fitted, by exposure and arm.
+ * left says what could not be used. */
+static int make_star(fit_job *job, const mill_reader_row *row, mill_star *star, left_out *left)
 {
   int err = MILL_OK;
-  const mill_batch *batch = job->batch;
-  const int n_needed = row->n_exposure * job->lib.n_arm;
+  const double **wave_aa = NULL;
   int n = 0;
-  if (n_needed > job->n_segment) {
+  memset(left, 0, sizeof *left);
+  release_wavesets(job);
+  if (row->n_segment > job->n_segment) {
     mill_free(job->segment);
+    job->segment = NULL;
     job->n_segment = 0;
-    MILL_TRY(MILL_ALLOC(n_needed, &job->segment));
-    job->n_segment = n_needed;
+    MILL_TRY(MILL_ALLOC(row->n_segment, &job->segment));
+    job->n_segment = row->n_segment;
   }
-  for (int e = 0; e < row->n_exposure; e++)
-    for (int a = 0; a < job->lib.n_arm; a++) {
-      if (!(job->used & 1u << a))
-        continue;
-      const mill_desi_block *block = &batch->block[a];
-      const size_t n_pix = (size_t)batch->file->arm[a].n_pix;
-      const size_t n_diag = (size_t)batch->file->arm[a].n_diag;
-      const size_t at = (size_t)(row->first_exposure + e) * n_pix;
-      job->segment[n++] = (mill_raw_segment){
-          .arm = a,
-          .waveset = job->waveset[a],
-          .exposure = e,
-          .n_pix = (int)n_pix,
-          .n_diag = (int)n_diag,
-          .flux = block->flux + at,
-          .ivar = block->ivar + at,
-          .mask = block->mask ? block->mask + at : NULL,
-          .resolution = n_diag > 0 ? block->resolution + at * n_diag : NULL,
-      };
+  MILL_TRY(mill_alloc_bytes((size_t)row->n_segment, sizeof *wave_aa, (void **)&wave_aa));
+  for (int i = 0; i < row->n_segment; i++) {
+    const mill_batch_segment *segment = &job->batch->segment[row->first_segment + i];
+    const mill_read_segment *s = &segment->read;
+    int waveset = -1;
+    if (s->use == MILL_SEGMENT_OUTSIDE)
+      left->beyond = 1;
+    else if (s->use == MILL_SEGMENT_NO_LSF)
+      left->no_lsf |= 1u << s->arm;
+    if (s->use != MILL_SEGMENT_FIT) {
+      left->i_file = segment->i_file;
+      continue;
     }
+    wave_aa[n] = segment->wave_aa;
+    const int code = mill_pipeline_waveset(job->pipeline, s->arm, s->n_pix, wave_aa[n], &waveset);
+    if (code == MILL_ERR_RANGE) {
+      left->outside |= 1u << s->arm;
+      left->i_file = segment->i_file;
+      snprintf(left->reason, sizeof left->reason, "%s", mill_error_message());
+      continue;
+    }
+    MILL_TRY(code);
+    job->segment[n++] = (mill_raw_segment){
+        .arm = s->arm,
+        .waveset = waveset,
+        .exposure = s->exposure,
+        .n_pix = s->n_pix,
+        .n_diag = s->n_diag,
+        .flux = s->flux,
+        .ivar = s->ivar,
+        .mask = s->mask,
+        .resolution = s->resolution,
+        .sigma_aa = s->sigma_aa,
+    };
+    job->n_held = n;
+  }
   *star = (mill_star){.row = row->row, .n_segment = n, .segment = job->segment};
-  if (job->options.models)
-    MILL_TRY(remember_flight(job, row));
+  if (job->options.models && n > 0)
+    MILL_TRY(remember_flight(job, row, star, wave_aa));
 done:
+  mill_free(wave_aa);
   return err;
 }
 
@@ -504,6 +571,7 @@ static int take_row(fit_job *job, mill_star *star, int *is_star)
   int err = MILL_OK;
   const mill_batch *batch = job->batch;
   const mill_reader_row *row = &batch->row[job->i_row];
+  left_out left;
   *is_star = 0;
   if (batch->error[0] != '\0') {
     if (job->i_row == 0)
@@ -514,12 +582,16 @@ static int take_row(fit_job *job, mill_star *star, int *is_star)
     goto done;
   }
   job->i_row++;
-  MILL_TRY(learn_arms(job, batch->file));
-  if (job->used == 0) {
-    MILL_TRY(put_unfitted(job, row->row, job->status_without_arm));
+  MILL_TRY(make_star(job, row, star, &left));
+  if (left.no_lsf || left.outside || left.beyond)
+    complain(job, &left);
+  if (star->n_segment == 0) {
+    MILL_TRY(put_unfitted(job, row->row,
+                          left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
+                          : left.no_lsf               ? MILL_STATUS_NO_RESOLUTION
+                                                      : MILL_STATUS_NO_ARM));
     goto done;
   }
-  MILL_TRY(make_star(job, row, star));
   *is_star = 1;
 done:
   return err;
@@ -556,24 +628,44 @@ done:
 static int put_models(fit_job *job, int64_t row, const float *const *model)
 {
   int err = MILL_OK;
-  int at = 0, i_segment = 0;
+  int at = 0;
   while (at < job->n_flight && job->flight[at].row != row)
     at++;
   if (at == job->n_flight)
     MILL_FAIL(MILL_ERR_INTERNAL, "row %lld was finished but never taken", (long long)row);
-  const in_flight flight = job->flight[at];
+  in_flight flight = job->flight[at];
   job->flight[at] = job->flight[--job->n_flight];
-  if (!model)
-    goto done;
-  for (int e = 0; e < flight.n_exposure; e++)
-    for (int a = 0; a < job->lib.n_arm; a++) {
-      if (!(flight.used & 1u << a))
-        continue;
-      if (flight.written & 1u << a)
-        MILL_TRY(mill_result_put_model(job->result, a, flight.model_row + e, model[i_segment],
-                                       job->inputs.n_pix[a]));
-      i_segment++;
+  /* one row of the file for each arm of each exposure; several spectra one after the other */
+  for (int i = 0, end; model && i < flight.n_segment; i = end) {
+    const flight_segment *first = &flight.segment[i];
+    const int n_row = job->inputs.n_pix[first->arm];
+    int n = 0;
+    for (end = i; end < flight.n_segment && flight.segment[end].exposure == first->exposure &&
+                  flight.segment[end].arm == first->arm;
+         end++) {
+      const flight_segment *s = &flight.segment[end];
+      if (n + s->n_pix > n_row) {
+        err = mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__,
+                             "a model of row %lld has more than %d pixels in arm %s",
+                             (long long)row, n_row, job->lib.arm[s->arm].name);
+        break;
+      }
+      memcpy(job->model_flux + n, model[end], (size_t)s->n_pix * sizeof(float));
+      if (s->wave_aa)
+        memcpy(job->model_wave + n, s->wave_aa, (size_t)s->n_pix * sizeof(double));
+      n += s->n_pix;
     }
+    for (; n < n_row; n++) {
+      job->model_flux[n] = NAN;
+      job->model_wave[n] = NAN;
+    }
+    if (err == MILL_OK)
+      err = mill_result_put_model(job->result, first->arm, flight.model_row + first->exposure,
+                                  job->model_flux, first->wave_aa ? job->model_wave : NULL, n_row);
+    if (err != MILL_OK)
+      break;
+  }
+  clear_flight(&flight);
 done:
   return err;
 }
@@ -624,6 +716,7 @@ static int fit_share(fit_job *job)
       .n_file = job->inputs.n_file,
       .file = job->inputs.file,
       .exposure_start = job->inputs.exposure_start,
+      .join = job->inputs.join,
       .result = job->result,
       .rank = job->mpi.rank,
       .size = job->mpi.size,
@@ -631,7 +724,11 @@ static int fit_share(fit_job *job)
   memcpy(plan.arm_wanted, job->arm_wanted, sizeof plan.arm_wanted);
   job->i_file = -1;
   MILL_TRY(mill_reader_start(&plan, &job->reader));
-  MILL_TRY(mill_pipeline_create(&job->lib, &job->config.fit, job->backend, n_slot, job->n_thread,
+  /* spectra come with the line-spread function that is to be used, or none */
+  job->fit = job->config.fit;
+  job->fit.resolution =
+      mill_config_lsf(&job->config) == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
+  MILL_TRY(mill_pipeline_create(&job->lib, &job->fit, job->backend, n_slot, job->n_thread,
                                 job->options.models != NULL, &job->pipeline));
   MILL_TRY(mill_pipeline_run(job->pipeline, next_star, job, take_result, job));
 done:
@@ -639,6 +736,7 @@ done:
   job->batch = NULL;
   mill_reader_stop(job->reader);
   job->reader = NULL;
+  release_wavesets(job);
   mill_pipeline_destroy(job->pipeline);
   job->pipeline = NULL;
   if (err != MILL_OK || signal_seen) {
@@ -705,7 +803,9 @@ static int run(fit_job *job, int *exit_status)
 
   MILL_TRY(set_up(job));
   start_s = MPI_Wtime();
-  MILL_TRY(mill_inputs_index(&job->mpi, &job->options, &job->config, &job->lib, &job->inputs));
+  MILL_TRY(mill_inputs_index(&job->mpi, &job->options, &job->config, &job->lib, job->arm_wanted,
+                             &job->inputs));
+  MILL_TRY(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
   if (job->mpi.rank == 0 && job->inputs.n_row == 0)
     mill_log_warning("no star to fit: %s; the result is an empty table",
                      job->inputs.n_unreadable == job->inputs.n_file
@@ -794,7 +894,11 @@ int mill_job_fit(int argc, char **argv)
   mill_config_clear(&job.config);
   mill_fit_options_clear(&job.options);
   mill_free(job.segment);
+  for (int i = 0; i < job.n_flight; i++)
+    clear_flight(&job.flight[i]);
   mill_free(job.flight);
+  mill_free(job.model_flux);
+  mill_free(job.model_wave);
   free(job.command);
   if (err == MILL_ERR_MPI && job.mpi.size > 1)
     MPI_Abort(MPI_COMM_WORLD, exit_status);

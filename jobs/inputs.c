@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "io/catalog_list.h"
+#include "io/spectra.h"
 #include "kernels/error.h"
 #include "src/log.h"
 
@@ -100,32 +101,105 @@ done:
   return err;
 }
 
-/* Remember the wavelengths of arms seen for the first time. */
-static int keep_wavelengths(const mill_desi_file *desi, const mill_library *lib, int i_file,
-                            mill_inputs *inputs, int *first_file)
+/* What this rank's files say about the models of an arm. */
+typedef struct arm_layout {
+  int first_file; /* the first one that has the arm; INT_MAX: none */
+  int n_pix;      /* of the exposure that has most */
+  int n_pix_first;
+  double *wave_aa; /* [n_pix_first] of the first exposure, owned */
+  int differs;     /* some exposure is on other wavelengths, or has several spectra */
+} arm_layout;
+
+/* What indexing needs. */
+typedef struct index_job {
+  mill_spectra_settings settings;
+  int want_models;
+  mill_inputs *inputs;
+  mill_read_batch batch;
+  arm_layout layout[MILL_MAX_ARM];
+} index_job;
+
+/* A thousandth of a pixel is rounding in the making of the input. */
+static int same_wavelengths(int n_a, const double *a, int n_b, const double *b)
+{
+  if (n_a != n_b)
+    return 0;
+  const double tolerance_aa = 1e-3 * (a[n_a - 1] - a[0]) / n_a;
+  for (int i = 0; i < n_a; i++)
+    if (fabs(a[i] - b[i]) > tolerance_aa)
+      return 0;
+  return 1;
+}
+
+/* The wavelengths of some exposures, which are in the batch. */
+static int learn_batch(index_job *job, int i_file)
 {
   int err = MILL_OK;
-  for (int a = 0; a < lib->n_arm; a++) {
-    const mill_desi_arm *info = mill_desi_arm_info(desi, a);
-    if (info->n_pix == 0 || first_file[a] != INT_MAX)
+  const mill_read_batch *batch = &job->batch;
+  int last_wave[MILL_MAX_ARM];
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    last_wave[a] = -1;
+  for (int i = 0, end; i < batch->n_segment; i = end) {
+    const mill_read_segment *s = &batch->segment[i];
+    int n_pix = 0;
+    for (end = i; end < batch->n_segment && batch->segment[end].exposure == s->exposure &&
+                  batch->segment[end].arm == s->arm;
+         end++)
+      n_pix += batch->segment[end].n_pix;
+    if (s->arm < 0)
       continue;
-    MILL_TRY(MILL_ALLOC(info->n_pix, &inputs->wave_aa[a]));
-    memcpy(inputs->wave_aa[a], info->wave_aa, (size_t)info->n_pix * sizeof(double));
-    inputs->n_pix[a] = info->n_pix;
-    first_file[a] = i_file;
+    arm_layout *layout = &job->layout[s->arm];
+    const double *wave_aa = batch->wave[s->wave].wave_aa;
+    layout->n_pix = n_pix > layout->n_pix ? n_pix : layout->n_pix;
+    if (layout->first_file == INT_MAX) {
+      MILL_TRY(MILL_ALLOC(s->n_pix, &layout->wave_aa));
+      memcpy(layout->wave_aa, wave_aa, (size_t)s->n_pix * sizeof *wave_aa);
+      layout->n_pix_first = s->n_pix;
+      layout->first_file = i_file;
+      last_wave[s->arm] = s->wave;
+    }
+    if (end > i + 1 || (s->wave != last_wave[s->arm] &&
+                        !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, wave_aa)))
+      layout->differs = 1;
+    last_wave[s->arm] = s->wave;
   }
 done:
   return err;
 }
 
-static int index_file(const char *path, const mill_config *config, const mill_library *lib,
-                      int i_file, int want_models, mill_inputs *inputs, int *first_file,
-                      file_facts *facts)
+/* Wavelengths of all selected exposures of a file.  An exposure that cannot be read is
+ * left to the fit, which says so. */
+static int learn_layout(index_job *job, mill_spectra *spectra, const mill_file_index *index,
+                        int i_file)
 {
   int err = MILL_OK;
-  mill_file_index *index = &inputs->index[i_file - inputs->file_start];
-  const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
-  mill_desi_file *desi = NULL;
+  enum { GROUP = 64 };
+  for (int64_t at = 0; at < index->n_exposure; at += GROUP) {
+    const int64_t *exposure = index->exposure_row + at;
+    const int n = (int)(index->n_exposure - at < GROUP ? index->n_exposure - at : GROUP);
+    err = mill_spectra_waves(spectra, exposure, n, &job->batch);
+    if (err == MILL_OK) {
+      MILL_TRY(learn_batch(job, i_file));
+      continue;
+    }
+    for (int i = 0; i < n && (err == MILL_OK || err == MILL_ERR_INPUT); i++) {
+      err = mill_spectra_waves(spectra, exposure + i, 1, &job->batch);
+      if (err == MILL_OK)
+        err = learn_batch(job, i_file);
+    }
+    if (err != MILL_ERR_INPUT)
+      MILL_TRY(err);
+    err = MILL_OK;
+  }
+done:
+  return err;
+}
+
+static int index_file(index_job *job, const char *path, int i_file, file_facts *facts)
+{
+  int err = MILL_OK;
+  mill_file_index *index = &job->inputs->index[i_file - job->inputs->file_start];
+  mill_spectra *spectra = NULL;
   struct stat status;
 
   snprintf(facts->file.path, sizeof facts->file.path, "%s", path);
@@ -138,14 +212,13 @@ static int index_file(const char *path, const mill_config *config, const mill_li
     facts->file.size = (int64_t)status.st_size;
     facts->file.mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
   }
-  err = mill_desi_open(path, lib, &limits, &desi);
+  err = mill_spectra_open(path, &job->settings, &spectra);
   if (err == MILL_OK)
-    err = mill_desi_index(desi, &config->select, index);
+    err = mill_spectra_index(spectra, &job->settings.config->select, index);
   if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
     mill_log_error("%s", mill_error_message());
     snprintf(facts->file.error, sizeof facts->file.error, "%s", mill_error_message());
     mill_file_index_clear(index);
-    memset(index, 0, sizeof *index);
     err = MILL_OK;
     goto done;
   }
@@ -153,24 +226,26 @@ static int index_file(const char *path, const mill_config *config, const mill_li
   facts->file.size = index->file_size;
   facts->file.mtime = index->file_mtime;
   facts->file.n_row = index->n_row;
+  snprintf(facts->file.format, sizeof facts->file.format, "%s", mill_spectra_format_name(spectra));
+  snprintf(facts->file.frame, sizeof facts->file.frame, "%s",
+           mill_frame_name(mill_spectra_frame(spectra)));
   facts->n_exposure = index->n_exposure;
-  mill_log_debug("%s: %lld of %lld rows selected", path, (long long)index->n_row,
-                 (long long)index->n_fits_row);
-  if (want_models && index->n_row > 0)
-    MILL_TRY(keep_wavelengths(desi, lib, i_file, inputs, first_file));
+  mill_log_debug("%s (%s): %lld of %lld rows selected", path, facts->file.format,
+                 (long long)index->n_row, (long long)index->n_fits_row);
+  if (job->want_models && index->n_row > 0)
+    MILL_TRY(learn_layout(job, spectra, index, i_file));
 done:
-  mill_desi_close(desi);
+  mill_spectra_close(spectra);
   return err;
 }
 
-static int index_share(const name_list *names, const mill_config *config, const mill_library *lib,
-                       int want_models, mill_inputs *inputs, int *first_file, file_facts *facts)
+static int index_share(index_job *job, const name_list *names, file_facts *facts)
 {
   int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC(inputs->file_end - inputs->file_start, &inputs->index));
+  const mill_inputs *inputs = job->inputs;
+  MILL_TRY(MILL_ALLOC(inputs->file_end - inputs->file_start, &job->inputs->index));
   for (int i = inputs->file_start; i < inputs->file_end; i++)
-    MILL_TRY(
-        index_file(names->name[i], config, lib, i, want_models, inputs, first_file, &facts[i]));
+    MILL_TRY(index_file(job, names->name[i], i, &facts[i]));
 done:
   return err;
 }
@@ -247,6 +322,31 @@ done:
   return err;
 }
 
+static int join_rows(const mill_mpi *mpi, file_facts *facts, mill_inputs *inputs)
+{
+  int err = MILL_OK;
+  int64_t *n_row = NULL, *n_exposure = NULL, n_before = 0, n_after = 0;
+  err = MILL_ALLOC(inputs->n_file, &n_row);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(inputs->n_file, &n_exposure);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_join_make(mpi, inputs->n_file, inputs->file_start, inputs->file_end, inputs->index,
+                          n_row, n_exposure, &inputs->join));
+  for (int i = 0; i < inputs->n_file; i++) {
+    n_before += facts[i].file.n_row;
+    n_after += n_row[i];
+    facts[i].file.n_row = n_row[i];
+    facts[i].n_exposure = n_exposure[i];
+  }
+  if (mpi->rank == 0)
+    mill_log_info("join_by_name: %lld rows of the input files are %lld objects",
+                  (long long)n_before, (long long)n_after);
+done:
+  mill_free(n_row);
+  mill_free(n_exposure);
+  return err;
+}
+
 static int build_table(file_facts *facts, const mill_fit_options *options, mill_inputs *inputs)
 {
   int err = MILL_OK;
@@ -268,55 +368,101 @@ done:
   return err;
 }
 
-/* Per arm, everybody gets the wavelengths of the first file of all that has it. */
-static int share_wavelengths(const mill_mpi *mpi, const mill_library *lib, const int *first_file,
-                             mill_inputs *inputs)
+/* Per arm, everybody gets the wavelengths of the first file of all that has it, unless
+ * some exposure is on others. */
+static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
+                        mill_inputs *inputs)
 {
   int err = MILL_OK;
   for (int a = 0; a < lib->n_arm; a++) {
+    const arm_layout *mine = &layouts[a];
     struct {
       int file, rank;
-    } mine = {first_file[a], mpi->rank}, first;
-    MILL_MPI(MPI_Allreduce(&mine, &first, 1, MPI_2INT, MPI_MINLOC, mpi->comm));
+    } here = {mine->first_file, mpi->rank}, first;
+    int n_first = mine->n_pix_first, differs = mine->differs, n_pix = mine->n_pix;
+    MILL_MPI(MPI_Allreduce(&here, &first, 1, MPI_2INT, MPI_MINLOC, mpi->comm));
     if (first.file == INT_MAX)
       continue;
-    MILL_MPI(MPI_Bcast(&inputs->n_pix[a], 1, MPI_INT, first.rank, mpi->comm));
-    if (mpi->rank != first.rank) {
-      mill_free(inputs->wave_aa[a]);
-      err = MILL_ALLOC(inputs->n_pix[a], &inputs->wave_aa[a]);
-    }
+    MILL_MPI(MPI_Bcast(&n_first, 1, MPI_INT, first.rank, mpi->comm));
+    err = MILL_ALLOC(n_first, &inputs->wave_aa[a]);
     MILL_TRY(mill_mpi_agree(mpi, err));
-    MILL_MPI(MPI_Bcast(inputs->wave_aa[a], inputs->n_pix[a], MPI_DOUBLE, first.rank, mpi->comm));
+    if (mpi->rank == first.rank)
+      memcpy(inputs->wave_aa[a], mine->wave_aa, (size_t)n_first * sizeof(double));
+    MILL_MPI(MPI_Bcast(inputs->wave_aa[a], n_first, MPI_DOUBLE, first.rank, mpi->comm));
+    if (mine->first_file != INT_MAX &&
+        !same_wavelengths(n_first, inputs->wave_aa[a], mine->n_pix_first, mine->wave_aa))
+      differs = 1;
+    MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &differs, 1, MPI_INT, MPI_MAX, mpi->comm));
+    MILL_MPI(MPI_Allreduce(&n_pix, &inputs->n_pix[a], 1, MPI_INT, MPI_MAX, mpi->comm));
+    if (differs) {
+      mill_free(inputs->wave_aa[a]);
+      inputs->wave_aa[a] = NULL;
+    }
   }
 done:
   return err;
 }
 
+/* Velocities are in the frame of the wavelengths: said once for each that there is. */
+static void log_frames(const mill_inputs *inputs)
+{
+  for (int i = 0; i < inputs->n_file; i++) {
+    const mill_input_file *file = &inputs->file[i];
+    int64_t n_same = 1;
+    int is_first = file->format[0] != '\0';
+    for (int j = 0; j < i && is_first; j++)
+      is_first = strcmp(inputs->file[j].format, file->format) != 0 ||
+                 strcmp(inputs->file[j].frame, file->frame) != 0;
+    if (!is_first)
+      continue;
+    for (int j = i + 1; j < inputs->n_file; j++)
+      n_same += strcmp(inputs->file[j].format, file->format) == 0 &&
+                strcmp(inputs->file[j].frame, file->frame) == 0;
+    mill_log_info("%lld input %s of format %s: the frame of the wavelengths, and so of the "
+                  "velocities, is %s; nothing is corrected",
+                  (long long)n_same, n_same == 1 ? "file" : "files", file->format, file->frame);
+  }
+}
+
 int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
-                      const mill_config *config, const mill_library *lib, mill_inputs *inputs)
+                      const mill_config *config, const mill_library *lib, const int *arm_wanted,
+                      mill_inputs *inputs)
 {
   int err = MILL_OK;
-  const int want_models = options->models != NULL;
   name_list names = {0};
   file_facts *facts = NULL;
-  int first_file[MILL_MAX_ARM];
+  index_job job;
 
   memset(inputs, 0, sizeof *inputs);
+  memset(&job, 0, sizeof job);
+  job.settings.lib = lib;
+  job.settings.config = config;
+  job.settings.limits = (mill_open_limits){config->gzip_limit_mib, config->scratch};
+  memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
+  job.want_models = options->models != NULL;
+  job.inputs = inputs;
   for (int a = 0; a < MILL_MAX_ARM; a++)
-    first_file[a] = INT_MAX;
+    job.layout[a].first_file = INT_MAX;
   MILL_TRY(share_names(mpi, options, &names));
   inputs->n_file = (int)names.n;
   inputs->file_start = (int)(names.n * mpi->rank / mpi->size);
   inputs->file_end = (int)(names.n * (mpi->rank + 1) / mpi->size);
   err = MILL_ALLOC(names.n, &facts);
   if (err == MILL_OK)
-    err = index_share(&names, config, lib, want_models, inputs, first_file, facts);
+    err = index_share(&job, &names, facts);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(gather_facts(mpi, inputs->n_file, facts));
+  if (config->join_by_name)
+    MILL_TRY(join_rows(mpi, facts, inputs));
   MILL_TRY(mill_mpi_agree(mpi, build_table(facts, options, inputs)));
-  if (want_models)
-    MILL_TRY(share_wavelengths(mpi, lib, first_file, inputs));
+  if (mpi->rank == 0)
+    log_frames(inputs);
+  if (job.want_models)
+    MILL_TRY(share_layout(mpi, lib, job.layout, inputs));
 done:
+  mill_read_batch_clear(&job.batch);
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    mill_free(job.layout[a].wave_aa);
   mill_free(facts);
   mill_free(names.text);
   mill_free(names.name);
@@ -337,6 +483,7 @@ void mill_inputs_clear(mill_inputs *inputs)
   if (!inputs)
     return;
   mill_inputs_drop_index(inputs);
+  mill_join_free(inputs->join);
   mill_free(inputs->file);
   mill_free(inputs->exposure_start);
   for (int a = 0; a < MILL_MAX_ARM; a++)

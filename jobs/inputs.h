@@ -4,6 +4,7 @@
 
 #include "io/desi.h"
 #include "io/result_file.h"
+#include "jobs/join.h"
 #include "jobs/options.h"
 #include "src/mpi_context.h"
 
@@ -17,22 +18,26 @@ typedef struct mill_inputs {
   int n_unreadable;         /**< files with an error */
   int file_start, file_end; /**< this rank's share */
   mill_file_index *index;   /**< [file_end - file_start], owned */
-  /** per arm of the library the wavelengths of the first file that has it;
-   *  only when models were asked for */
+  mill_join *join;          /**< rows of several files that became one, owned; NULL: none */
+  /** per arm of the library, only when models were asked for: pixels of the exposure that
+   *  has most of them (0: no file has the arm), and the wavelengths where all exposures
+   *  share them to a thousandth of a pixel (else NULL) */
   int n_pix[MILL_MAX_ARM];
-  double *wave_aa[MILL_MAX_ARM]; /**< [n_pix], owned; NULL when no file has the arm */
+  double *wave_aa[MILL_MAX_ARM]; /**< [n_pix], owned */
 } mill_inputs;
 
 /** Gather the names of the inputs and index them, each rank its share.
  *
- *  Collective; config, lib and options must be equal on every rank.  Files come in
+ *  Collective; config, lib, options and arm_wanted [MILL_MAX_ARM] must be equal on every
+ *  rank.  Files come in
  *  the order of the command line, then of the catalog file, which rank 0 reads.  A file
  *  that cannot be read is no failure: its entry says why, and the rank that
  *  found out logs it.  MILL_ERR_USAGE when there is no input, when the catalog
  *  file cannot be read, when an input is named twice or would be overwritten by
  *  an output. */
 int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
-                      const mill_config *config, const mill_library *lib, mill_inputs *inputs);
+                      const mill_config *config, const mill_library *lib, const int *arm_wanted,
+                      mill_inputs *inputs);
 
 /** Free the rows that this rank indexed, once they are written. */
 void mill_inputs_drop_index(mill_inputs *inputs);

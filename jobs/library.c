@@ -12,6 +12,7 @@
 #include <mpi.h>
 
 #include "io/library_file.h"
+#include "jobs/library_spectra.h"
 #include "kernels/error.h"
 #include "src/demo_library.h"
 #include "src/mpi_context.h"
@@ -19,6 +20,7 @@
 static const char usage[] =
     "usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
     "       starmill library demo --output LIB.h5 [options]\n"
+    "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
     "       starmill library info LIB.h5\n"
     "\n"
     "import makes a library from emulators that were trained elsewhere, one file per arm\n"
@@ -46,8 +48,14 @@ static const char usage[] =
     "  --components N              principal components of an arm (default: chosen for the grid)\n"
     "  --coarse                    a small grid, in seconds, with errors of some per cent: for "
     "tests\n"
-    "\n"
-    "info prints what is inside a library.\n";
+    "\n";
+
+static const char usage_end[] = "\ninfo prints what is inside a library.\n";
+
+static void print_usage(void)
+{
+  printf("%s%s%s", usage, mill_library_spectra_usage, usage_end);
+}
 
 static int parse_count(const char *option, const char *text, int min, int max, int *out)
 {
@@ -169,7 +177,7 @@ static int run_import(int argc, char **argv)
   import_options options = {.template_sigma_aa = NAN, .n_guess = 50};
   MILL_TRY(parse_import(argc, argv, &options));
   if (options.help) {
-    fputs(usage, stdout);
+    print_usage();
     goto done;
   }
   const int n_path = argc - optind;
@@ -338,7 +346,7 @@ static int run_demo(int argc, char **argv)
   options.settings.progress = stdout;
   MILL_TRY(parse_demo(argc, argv, &options));
   if (options.help) {
-    fputs(usage, stdout);
+    print_usage();
     goto done;
   }
   if (!options.output)
@@ -372,7 +380,7 @@ static int run_info(int argc, char **argv)
   int err = MILL_OK;
   mill_library *lib = NULL;
   if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-    fputs(usage, stdout);
+    print_usage();
     goto done;
   }
   for (int i = 1; i < argc; i++)
@@ -393,18 +401,21 @@ static int run(int argc, char **argv)
 {
   int err = MILL_OK;
   if (argc < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "library needs a sub-command: import, demo or info; see starmill "
-                              "library --help");
+    MILL_FAIL(MILL_ERR_USAGE, "library needs a sub-command: import, demo, spectra or info; see "
+                              "starmill library --help");
   if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
-    fputs(usage, stdout);
+    print_usage();
   else if (strcmp(argv[0], "import") == 0)
     MILL_TRY(run_import(argc, argv));
   else if (strcmp(argv[0], "demo") == 0)
     MILL_TRY(run_demo(argc, argv));
+  else if (strcmp(argv[0], "spectra") == 0)
+    MILL_TRY(mill_job_library_spectra(argc, argv));
   else if (strcmp(argv[0], "info") == 0)
     MILL_TRY(run_info(argc, argv));
   else
-    MILL_FAIL(MILL_ERR_USAGE, "unknown sub-command %s; library has import, demo and info", argv[0]);
+    MILL_FAIL(MILL_ERR_USAGE, "unknown sub-command %s; library has import, demo, spectra and info",
+              argv[0]);
 done:
   return err;
 }

@@ -2,7 +2,7 @@
 #ifndef MILL_JOB_LIBRARY_H
 #define MILL_JOB_LIBRARY_H
 
-/** argv[0] is the sub-command (import, demo, info), its options and files follow.
+/** argv[0] is the sub-command (import, demo, spectra, info), its options and files follow.
  *  Collective over MPI_COMM_WORLD, with equal arguments: rank 0 does the work.
  *  Returns the exit status, the same on every rank. */
 int mill_job_library(int argc, char **argv);

@@ -17,6 +17,7 @@ enum option_id {
   OPT_QUIET,
   OPT_REDROCK,
   OPT_JOINT_EXPOSURES,
+  OPT_JOIN_BY_NAME,
   OPT_LIBRARY,
   OPT_OUTPUT,
   OPT_CONFIG,
@@ -34,7 +35,12 @@ enum option_id {
   OPT_NPOLY,
   OPT_OPTIMIZER,
   OPT_PRECISION,
-  OPT_RESOLUTION
+  OPT_RESOLUTION,
+  OPT_FORMAT,
+  OPT_EXPOSURES,
+  OPT_LSF,
+  OPT_RESOLVING_POWER,
+  OPT_MEDIUM
 };
 
 static const struct option long_option[] = {
@@ -45,6 +51,7 @@ static const struct option long_option[] = {
     {"quiet", no_argument, NULL, OPT_QUIET},
     {"redrock", no_argument, NULL, OPT_REDROCK},
     {"joint-exposures", no_argument, NULL, OPT_JOINT_EXPOSURES},
+    {"join-by-name", no_argument, NULL, OPT_JOIN_BY_NAME},
     {"library", required_argument, NULL, OPT_LIBRARY},
     {"output", required_argument, NULL, OPT_OUTPUT},
     {"config", required_argument, NULL, OPT_CONFIG},
@@ -63,6 +70,11 @@ static const struct option long_option[] = {
     {"optimizer", required_argument, NULL, OPT_OPTIMIZER},
     {"precision", required_argument, NULL, OPT_PRECISION},
     {"resolution-matrix", required_argument, NULL, OPT_RESOLUTION},
+    {"format", required_argument, NULL, OPT_FORMAT},
+    {"exposures", required_argument, NULL, OPT_EXPOSURES},
+    {"lsf", required_argument, NULL, OPT_LSF},
+    {"resolving-power", required_argument, NULL, OPT_RESOLVING_POWER},
+    {"medium", required_argument, NULL, OPT_MEDIUM},
     {NULL, 0, NULL, 0}};
 
 void mill_fit_options_print_help(FILE *out)
@@ -70,9 +82,9 @@ void mill_fit_options_print_help(FILE *out)
   fputs(
       "usage: starmill fit --library LIB.h5 --output OUT.h5 [options] INPUT.fits...\n"
       "\n"
-      "Fit stellar spectra (DESI coadd and spectra files) and write one table of radial\n"
-      "velocities and stellar parameters.  Run it under mpirun or srun for more ranks.\n"
-      "The same command given again continues an interrupted run.\n"
+      "Fit stellar spectra (DESI, SDSS, LAMOST, WEAVE or a plain table) and write one table\n"
+      "of radial velocities and stellar parameters.  Run it under mpirun or srun for more\n"
+      "ranks.  The same command given again continues an interrupted run.\n"
       "\n"
       "files\n"
       "  --library FILE         template library (or template_lib of the configuration)\n"
@@ -92,13 +104,21 @@ void mill_fit_options_print_help(FILE *out)
       "  --minsn X              minimum signal-to-noise of the best arm\n"
       "  --objtype A,B          OBJTYPE values to fit (default: all but SKY and BAD)\n"
       "  --redrock              only stars and slow objects of the redrock file\n"
-      "  --joint-exposures      spectra files: fit the exposures of a target together\n"
+      "  --exposures NAME       coadd, single (each exposure a row) or joint (fitted together)\n"
+      "  --joint-exposures      the same as --exposures joint\n"
+      "  --join-by-name         rows of one object, also of several files, become one row\n"
+      "\n"
+      "spectra\n"
+      "  --format NAME          auto, desi, sdss, lamost, weave or generic\n"
+      "  --lsf NAME             line-spread function: auto, matrix, sigma, resolving_power or off\n"
+      "  --resolving-power R    wavelength over FWHM, where the file has no line-spread function\n"
+      "  --medium NAME          of the wavelengths: auto (as the file says), vacuum or air\n"
       "\n"
       "fit\n"
       "  --npoly N              continuum functions per arm\n"
       "  --optimizer NAME       hybrid, nelder-mead or levenberg-marquardt\n"
       "  --precision NAME       float32 or float64 templates\n"
-      "  --resolution-matrix X  auto, true or false\n"
+      "  --resolution-matrix X  auto, true or false; older name of some choices of --lsf\n"
       "\n"
       "running\n"
       "  --backend NAME         auto, cpu or cuda\n"
@@ -127,6 +147,18 @@ static int parse_integer(const char *option, const char *text, long long min, lo
     MILL_FAIL(MILL_ERR_USAGE, "--%s takes an integer from %lld to %lld, not '%s'", option, min, max,
               text);
   *value = v;
+done:
+  return err;
+}
+
+static int parse_real(const char *option, const char *text, double *value)
+{
+  int err = MILL_OK;
+  char *end = NULL;
+  const double x = strtod(text, &end);
+  if (end == text || *end != '\0' || !isfinite(x))
+    MILL_FAIL(MILL_ERR_USAGE, "--%s takes a number, not '%s'", option, text);
+  *value = x;
 done:
   return err;
 }
@@ -217,6 +249,9 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
     case OPT_REDROCK:
       options->redrock = 1;
       break;
+    case OPT_JOIN_BY_NAME:
+      options->join_by_name = 1;
+      break;
     case OPT_JOINT_EXPOSURES:
       options->joint_exposures = 1;
       break;
@@ -273,6 +308,21 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
       break;
     case OPT_RESOLUTION:
       options->resolution = optarg;
+      break;
+    case OPT_FORMAT:
+      options->format = optarg;
+      break;
+    case OPT_EXPOSURES:
+      options->exposures = optarg;
+      break;
+    case OPT_LSF:
+      options->lsf = optarg;
+      break;
+    case OPT_RESOLVING_POWER:
+      options->resolving_power = optarg;
+      break;
+    case OPT_MEDIUM:
+      options->medium = optarg;
       break;
     case ':':
       MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill fit --help",
@@ -367,6 +417,17 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
   static const char *const precision[] = {[MILL_FLOAT32] = "float32", [MILL_FLOAT64] = "float64"};
   static const char *const resolution[] = {
       [MILL_RES_AUTO] = "auto", [MILL_RES_MATRIX] = "true", [MILL_RES_NONE] = "false"};
+  static const char *const format[] = {"auto", "desi", "sdss", "lamost", "weave", "generic"};
+  static const char *const exposures[] = {[MILL_EXPOSURES_COADD] = "coadd",
+                                          [MILL_EXPOSURES_SINGLE] = "single",
+                                          [MILL_EXPOSURES_JOINT] = "joint"};
+  static const char *const lsf[] = {[MILL_LSF_AUTO] = "auto",
+                                    [MILL_LSF_MATRIX] = "matrix",
+                                    [MILL_LSF_SIGMA] = "sigma",
+                                    [MILL_LSF_RESOLVING_POWER] = "resolving_power",
+                                    [MILL_LSF_OFF] = "off"};
+  static const char *const medium[] = {
+      [MILL_MEDIUM_AUTO] = "auto", [MILL_MEDIUM_VACUUM] = "vacuum", [MILL_MEDIUM_AIR] = "air"};
   static const char *const backend[] = {"auto", "cpu", "cuda"};
   static const char *const level[] = {"error", "warning", "info", "debug"};
   int err = MILL_OK;
@@ -388,13 +449,25 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
     MILL_TRY(parse_integer("npoly", options->npoly, 1, MILL_MAX_CONT, &n));
     config->fit.n_cont = (int)n;
   }
-  if (options->min_sn) {
-    char *end = NULL;
-    const double min_sn = strtod(options->min_sn, &end);
-    if (end == options->min_sn || *end != '\0' || !isfinite(min_sn))
-      MILL_FAIL(MILL_ERR_USAGE, "--minsn takes a number, not '%s'", options->min_sn);
-    config->select.min_sn = min_sn;
+  if (options->min_sn)
+    MILL_TRY(parse_real("minsn", options->min_sn, &config->select.min_sn));
+  if (options->resolving_power)
+    MILL_TRY(parse_real("resolving-power", options->resolving_power, &config->resolving_power));
+  if (options->format) {
+    MILL_TRY(parse_name("format", options->format, format, 6,
+                        "auto, desi, sdss, lamost, weave or generic", &i));
+    memset(config->format, 0, sizeof config->format);
+    MILL_TRY(copy_text("format", format[i], config->format, sizeof config->format));
   }
+  if (options->exposures)
+    MILL_TRY(parse_name("exposures", options->exposures, exposures, 3, "coadd, single or joint",
+                        &config->exposures));
+  if (options->lsf)
+    MILL_TRY(parse_name("lsf", options->lsf, lsf, 5, "auto, matrix, sigma, resolving_power or off",
+                        &config->lsf));
+  if (options->medium)
+    MILL_TRY(
+        parse_name("medium", options->medium, medium, 3, "auto, vacuum or air", &config->medium));
   if (options->optimizer)
     MILL_TRY(parse_name("optimizer", options->optimizer, optimizer, 3,
                         "hybrid, nelder-mead or levenberg-marquardt", &config->fit.optimizer));
@@ -417,8 +490,13 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
     MILL_TRY(apply_objtype(options->objtype, &config->select));
   if (options->redrock)
     config->select.redrock = 1;
+  if (options->join_by_name)
+    config->join_by_name = 1;
+  if (options->joint_exposures && options->exposures && config->exposures != MILL_EXPOSURES_JOINT)
+    MILL_FAIL(MILL_ERR_USAGE, "--joint-exposures contradicts --exposures %s: give one of them",
+              options->exposures);
   if (options->joint_exposures)
-    config->select.joint_exposures = 1;
+    config->exposures = MILL_EXPOSURES_JOINT;
   MILL_TRY(apply_target_ids(options, &config->select));
 done:
   return err;

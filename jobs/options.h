@@ -9,9 +9,11 @@
 /** What the command line says; texts are borrowed from argv, NULL: not given. */
 typedef struct mill_fit_options {
   int help, print_config, overwrite, retry_failed, quiet, redrock, joint_exposures;
+  int join_by_name;
   const char *library, *output, *config, *catalog, *models, *log, *log_level, *backend;
   const char *threads, *slots, *target_id_file, *min_sn, *objtype, *npoly;
   const char *optimizer, *precision, *resolution;
+  const char *format, *exposures, *lsf, *resolving_power, *medium;
   int64_t *target_id; /**< [n_target_id], owned */
   size_t n_target_id;
   char *const *input; /**< [n_input] files named on the command line, in order */

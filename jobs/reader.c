@@ -6,6 +6,22 @@
 
 #include "kernels/error.h"
 
+enum { MAX_SOURCE = 4 }; /* files open at once, where rows come from several */
+
+/* An input file that is open, or could not be opened. */
+typedef struct source {
+  int i_file; /* -1: none */
+  int64_t last_used;
+  mill_spectra *spectra; /* NULL: error says why */
+  mill_file_index index; /* its rows before joining */
+  char error[512];
+} source;
+
+/* Where an exposure of the batch is. */
+typedef struct place {
+  int part, at; /* of the batch; among the exposures asked for there */
+} place;
+
 struct mill_reader {
   mill_reader_plan plan;
   pthread_t thread;
@@ -21,108 +37,76 @@ struct mill_reader {
   int failure; /* of the thread, with its message */
   char message[1024];
   /* the thread's own */
-  mill_desi_file *desi;
-  mill_file_index index;
-  mill_reader_file *file;
-  int i_file;           /* open, or failed to open; -1: none yet */
-  char file_error[512]; /* why it cannot be used; empty: it can */
+  mill_spectra_settings settings;
+  int n_source;
+  source source[MAX_SOURCE];
+  int64_t n_asked;
   int64_t wanted[MILL_WORK_ROWS];
-  int64_t *fits_row; /* of a batch's exposures */
-  size_t n_fits_row; /* allocated */
+  /* of the batch under way, grown as needed */
+  int64_t *exposure; /* asked of one file, as its format numbers them */
+  size_t cap_exposure;
+  place *place; /* of all exposures of the batch */
+  size_t cap_place;
+  int *part_file, *cursor; /* by part: its file, the next of its segments */
+  size_t cap_part_file, cap_cursor;
 };
 
-int mill_reader_needs_matrix(const mill_library *lib, const mill_config *config, int arm)
+static void close_source(source *s)
 {
-  return lib->arm[arm].template_sigma_aa >= 0 && config->fit.resolution != MILL_RES_NONE;
-}
-
-static void file_drop(mill_reader *reader, mill_reader_file *file)
-{
-  if (!file)
-    return;
-  pthread_mutex_lock(&reader->mutex);
-  const int n_holder = --file->n_holder;
-  pthread_mutex_unlock(&reader->mutex);
-  if (n_holder > 0)
-    return;
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    mill_free(file->arm[a].wave_aa);
-  mill_free(file);
-}
-
-static void close_file(mill_reader *reader)
-{
-  mill_desi_close(reader->desi);
-  reader->desi = NULL;
-  mill_file_index_clear(&reader->index);
-  memset(&reader->index, 0, sizeof reader->index);
-  file_drop(reader, reader->file);
-  reader->file = NULL;
+  mill_spectra_close(s->spectra);
+  mill_file_index_clear(&s->index);
+  memset(s, 0, sizeof *s);
+  s->i_file = -1;
 }
 
 /* The rows of /fits were counted from what the file held at indexing. */
-static int check_unchanged(const mill_input_file *then, const mill_file_index *now)
+static int check_unchanged(const mill_input_file *then, int64_t n_row, const mill_file_index *now)
 {
   int err = MILL_OK;
-  if (then->n_row != now->n_row || then->size != now->file_size || then->mtime != now->file_mtime)
+  if (n_row != now->n_row || then->size != now->file_size || then->mtime != now->file_mtime)
     MILL_FAIL(MILL_ERR_INPUT, "%s changed while the job was running: run it again on the new file",
               then->path);
 done:
   return err;
 }
 
-static int describe_arms(mill_reader *reader)
-{
-  int err = MILL_OK;
-  const mill_reader_plan *plan = &reader->plan;
-  mill_reader_file *file = NULL;
-  MILL_TRY(MILL_ALLOC(1, &file));
-  file->i_file = reader->i_file;
-  file->n_holder = 1;
-  for (int a = 0; a < plan->lib->n_arm; a++) {
-    const mill_desi_arm *info = mill_desi_arm_info(reader->desi, a);
-    if (!plan->arm_wanted[a] || info->n_pix == 0) {
-      file->arm[a].use = MILL_ARM_ABSENT;
-      continue;
-    }
-    const int needs_matrix = mill_reader_needs_matrix(plan->lib, plan->config, a);
-    file->arm[a].use = needs_matrix && info->n_diag == 0 ? MILL_ARM_NO_MATRIX : MILL_ARM_READ;
-    file->arm[a].n_pix = info->n_pix;
-    file->arm[a].n_diag = needs_matrix ? info->n_diag : 0;
-    MILL_TRY(MILL_ALLOC(info->n_pix, &file->arm[a].wave_aa));
-    memcpy(file->arm[a].wave_aa, info->wave_aa, (size_t)info->n_pix * sizeof(double));
-  }
-  reader->file = file;
-  file = NULL;
-done:
-  file_drop(reader, file);
-  return err;
-}
-
-/* Make file i the open one.  A file that cannot be used is no failure of the
- * reader: file_error says why. */
-static int open_file(mill_reader *reader, int i)
+/* Open file i, or find it open.  A file that cannot be used is no failure of the
+ * reader: the source's error says why. */
+static int get_source(mill_reader *reader, int i, source **out)
 {
   int err = MILL_OK;
   const mill_reader_plan *plan = &reader->plan;
   const mill_input_file *entry = &plan->file[i];
-  if (reader->i_file == i)
-    goto done;
-  close_file(reader);
-  reader->i_file = i;
-  reader->file_error[0] = '\0';
-  err = mill_desi_open(entry->path, plan->lib, &plan->limits, &reader->desi);
+  source *s = &reader->source[0];
+  *out = NULL;
+  reader->n_asked++;
+  for (int k = 0; k < reader->n_source; k++) {
+    if (reader->source[k].i_file == i) {
+      *out = &reader->source[k];
+      (*out)->last_used = reader->n_asked;
+      goto done;
+    }
+    if (reader->source[k].last_used < s->last_used)
+      s = &reader->source[k];
+  }
+  close_source(s);
+  s->i_file = i;
+  s->last_used = reader->n_asked;
+  err = mill_spectra_open(entry->path, &reader->settings, &s->spectra);
   if (err == MILL_OK)
-    err = mill_desi_index(reader->desi, &plan->config->select, &reader->index);
+    err = mill_spectra_index(s->spectra, &plan->config->select, &s->index);
   if (err == MILL_OK)
-    err = check_unchanged(entry, &reader->index);
-  if (err == MILL_OK)
-    err = describe_arms(reader);
+    err =
+        check_unchanged(entry, plan->join ? plan->join->n_row_before[i] : entry->n_row, &s->index);
   if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
-    close_file(reader);
-    snprintf(reader->file_error, sizeof reader->file_error, "%s", mill_error_message());
+    mill_spectra_close(s->spectra);
+    s->spectra = NULL;
+    mill_file_index_clear(&s->index);
+    snprintf(s->error, sizeof s->error, "%s", mill_error_message());
     err = MILL_OK;
   }
+  if (err == MILL_OK)
+    *out = s;
 done:
   return err;
 }
@@ -143,8 +127,6 @@ static mill_batch *take_idle(mill_reader *reader)
 static void hand_over(mill_reader *reader, mill_batch *batch)
 {
   pthread_mutex_lock(&reader->mutex);
-  if (batch->file)
-    batch->file->n_holder++;
   reader->ready[reader->n_ready++] = batch;
   pthread_cond_broadcast(&reader->changed);
   pthread_mutex_unlock(&reader->mutex);
@@ -163,100 +145,199 @@ done:
   return err;
 }
 
-/* Point the batch's blocks at buffers for n exposures. */
-static int prepare_blocks(mill_reader *reader, mill_batch *batch, int n)
+/* The rows of files that make up a row of file i. */
+static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_join_part **part,
+                     int64_t *n_part, mill_join_part *alone)
+{
+  const mill_join *join = reader->plan.join;
+  *alone = (mill_join_part){.file = i, .row = row};
+  *part = alone;
+  *n_part = 1;
+  if (join) {
+    const int64_t k = join->row_start[i] + row;
+    *part = join->part + join->part_start[k];
+    *n_part = join->part_start[k + 1] - join->part_start[k];
+  }
+}
+
+/* Number of exposures of a row of the open file i, and the first one in the catalog. */
+static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
+                           int64_t *model_row)
+{
+  const mill_join *join = reader->plan.join;
+  if (join) {
+    const int64_t k = join->row_start[s->i_file] + row;
+    *model_row = join->first_exposure[k];
+    return (int)(join->first_exposure[k + 1] - join->first_exposure[k]);
+  }
+  *model_row = reader->plan.exposure_start[s->i_file] + s->index.row[row].first_exposure;
+  return s->index.row[row].n_exposure;
+}
+
+/* Which part of the batch has the spectra of a file. */
+static int find_part(mill_reader *reader, mill_batch *batch, int i_file, int *i_part)
 {
   int err = MILL_OK;
-  for (int a = 0; a < reader->plan.lib->n_arm; a++) {
-    struct mill_batch_store *store = &batch->store[a];
-    const size_t n_pix = (size_t)reader->file->arm[a].n_pix;
-    const size_t n_diag = (size_t)reader->file->arm[a].n_diag;
-    batch->block[a] = (mill_desi_block){0};
-    if (reader->file->arm[a].use != MILL_ARM_READ)
-      continue;
-    size_t n_ivar = store->n_flux;
-    MILL_TRY(grow((size_t)n * n_pix, sizeof(float), &n_ivar, (void **)&store->ivar));
-    MILL_TRY(grow((size_t)n * n_pix, sizeof(float), &store->n_flux, (void **)&store->flux));
-    batch->block[a].flux = store->flux;
-    batch->block[a].ivar = store->ivar;
-    if (mill_desi_arm_info(reader->desi, a)->has_mask) {
-      MILL_TRY(grow((size_t)n * n_pix, sizeof(int32_t), &store->n_mask, (void **)&store->mask));
-      batch->block[a].mask = store->mask;
+  for (*i_part = 0; *i_part < batch->n_part; (*i_part)++)
+    if (reader->part_file[*i_part] == i_file)
+      goto done;
+  if (batch->n_part == batch->cap_part) {
+    const int cap = 2 * batch->cap_part + 1;
+    mill_read_batch *more = NULL;
+    MILL_TRY(MILL_ALLOC(cap, &more));
+    if (batch->cap_part > 0)
+      memcpy(more, batch->part, (size_t)batch->cap_part * sizeof *more);
+    mill_free(batch->part);
+    batch->part = more;
+    batch->cap_part = cap;
+  }
+  if ((size_t)batch->n_part >= reader->cap_part_file) {
+    int *more = NULL;
+    MILL_TRY(MILL_ALLOC(2 * batch->n_part + 4, &more));
+    if (batch->n_part > 0)
+      memcpy(more, reader->part_file, (size_t)batch->n_part * sizeof *more);
+    mill_free(reader->part_file);
+    reader->part_file = more;
+    reader->cap_part_file = 2 * (size_t)batch->n_part + 4;
+  }
+  reader->part_file[batch->n_part++] = i_file;
+done:
+  return err;
+}
+
+/* Read what part p of the batch holds of the rows wanted of file i; place says where each
+ * exposure went. */
+static int read_part(mill_reader *reader, mill_batch *batch, int i, const int64_t *wanted, int p)
+{
+  int err = MILL_OK;
+  int n = 0, n_asked = 0;
+  source *s = NULL;
+  MILL_TRY(get_source(reader, reader->part_file[p], &s));
+  if (!s->spectra)
+    MILL_FAIL(MILL_ERR_INPUT, "%s", s->error);
+  for (int k = 0; k < batch->n_row; k++) {
+    const mill_join_part *part;
+    mill_join_part alone;
+    int64_t n_part;
+    parts_of(reader, i, wanted[k], &part, &n_part, &alone);
+    for (int64_t q = 0; q < n_part; q++) {
+      const int here = part[q].file == reader->part_file[p];
+      const mill_catalog_row *row = here ? &s->index.row[part[q].row] : NULL;
+      const int n_exposure = here ? row->n_exposure : part[q].n_exposure;
+      for (int e = 0; e < n_exposure && here; e++) {
+        reader->place[n + e] = (place){p, n_asked};
+        reader->exposure[n_asked++] = s->index.exposure_row[row->first_exposure + e];
+      }
+      n += n_exposure;
     }
-    if (n_diag > 0) {
-      MILL_TRY(grow((size_t)n * n_diag * n_pix, sizeof(float), &store->n_resolution,
-                    (void **)&store->resolution));
-      batch->block[a].resolution = store->resolution;
+  }
+  MILL_TRY(mill_spectra_read(s->spectra, reader->exposure, n_asked, &batch->part[p]));
+done:
+  return err;
+}
+
+/* The segments of all parts, row after row. */
+static int collect_segments(mill_reader *reader, mill_batch *batch)
+{
+  int err = MILL_OK;
+  int n_segment = 0, e = 0;
+  for (int p = 0; p < batch->n_part; p++)
+    n_segment += batch->part[p].n_segment;
+  if (n_segment > batch->cap_segment) {
+    mill_free(batch->segment);
+    batch->segment = NULL;
+    batch->cap_segment = 0;
+    MILL_TRY(MILL_ALLOC(n_segment, &batch->segment));
+    batch->cap_segment = n_segment;
+  }
+  MILL_TRY(grow((size_t)batch->n_part, sizeof(int), &reader->cap_cursor, (void **)&reader->cursor));
+  for (int p = 0; p < batch->n_part; p++)
+    reader->cursor[p] = 0;
+  batch->n_segment = 0;
+  for (int k = 0; k < batch->n_row; k++) {
+    mill_reader_row *row = &batch->row[k];
+    row->first_segment = batch->n_segment;
+    for (int i = 0; i < row->n_exposure; i++, e++) {
+      const place at = reader->place[e];
+      const mill_read_batch *part = &batch->part[at.part];
+      for (int *c = &reader->cursor[at.part];
+           *c < part->n_segment && part->segment[*c].exposure == at.at; (*c)++) {
+        mill_batch_segment *to = &batch->segment[batch->n_segment++];
+        to->read = part->segment[*c];
+        to->wave_aa = to->read.wave >= 0 ? part->wave[to->read.wave].wave_aa : NULL;
+        to->i_file = reader->part_file[at.part];
+        to->read.exposure = i;
+        to->read.wave = -1;
+      }
     }
+    row->n_segment = batch->n_segment - row->first_segment;
   }
 done:
   return err;
 }
 
-static void add_row(mill_reader *reader, mill_batch *batch, int64_t row_in_file)
-{
-  const mill_input_file *entry = &reader->plan.file[reader->i_file];
-  mill_reader_row *row = &batch->row[batch->n_row++];
-  *row = (mill_reader_row){.row = entry->row_start + row_in_file, .model_row = -1};
-  if (!reader->file)
-    return;
-  const mill_catalog_row *catalog = &reader->index.row[row_in_file];
-  row->model_row = reader->plan.exposure_start[reader->i_file] + catalog->first_exposure;
-  row->first_exposure = batch->n_exposure;
-  row->n_exposure = catalog->n_exposure;
-  batch->n_exposure += catalog->n_exposure;
-}
-
-/* FITS rows of the batch's exposures, in the batch's order, into fits_row. */
-static int collect_exposures(mill_reader *reader, const mill_batch *batch, const int64_t *wanted)
+/* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT or MILL_ERR_RANGE: their
+ * spectra cannot be had. */
+static int fill_batch(mill_reader *reader, int i, const source *s, const int64_t *wanted, int n,
+                      mill_batch *batch)
 {
   int err = MILL_OK;
-  int64_t n = 0;
-  MILL_TRY(grow((size_t)batch->n_exposure, sizeof(int64_t), &reader->n_fits_row,
-                (void **)&reader->fits_row));
-  for (int i = 0; i < batch->n_row; i++) {
-    const mill_catalog_row *catalog = &reader->index.row[wanted[i]];
-    memcpy(reader->fits_row + n, reader->index.exposure_row + catalog->first_exposure,
-           (size_t)catalog->n_exposure * sizeof(int64_t));
-    n += catalog->n_exposure;
+  batch->i_file = i;
+  batch->error[0] = '\0';
+  batch->n_part = batch->n_segment = batch->n_exposure = 0;
+  batch->n_row = n;
+  for (int k = 0; k < n; k++)
+    batch->row[k] =
+        (mill_reader_row){.row = reader->plan.file[i].row_start + wanted[k], .model_row = -1};
+  if (!s->spectra)
+    MILL_FAIL(MILL_ERR_INPUT, "%s", s->error);
+  for (int k = 0; k < n; k++) {
+    const mill_join_part *part;
+    mill_join_part alone;
+    int64_t n_part;
+    int i_part;
+    mill_reader_row *row = &batch->row[k];
+    row->n_exposure = count_exposures(reader, s, wanted[k], &row->model_row);
+    batch->n_exposure += row->n_exposure;
+    parts_of(reader, i, wanted[k], &part, &n_part, &alone);
+    for (int64_t q = 0; q < n_part; q++)
+      MILL_TRY(find_part(reader, batch, part[q].file, &i_part));
   }
+  const size_t n_exposure = (size_t)batch->n_exposure;
+  MILL_TRY(grow(n_exposure, sizeof *reader->exposure, &reader->cap_exposure,
+                (void **)&reader->exposure));
+  MILL_TRY(grow(n_exposure, sizeof *reader->place, &reader->cap_place, (void **)&reader->place));
+  for (int p = 0; p < batch->n_part; p++)
+    MILL_TRY(read_part(reader, batch, i, wanted, p));
+  MILL_TRY(collect_segments(reader, batch));
 done:
   return err;
 }
 
-/* Hand over n wanted rows in one batch.  When their pixels cannot be read and
+/* Hand over n wanted rows of file i in one batch.  When their pixels cannot be read and
  * there are several, *retry says so and nothing is handed over. */
-static int read_batch(mill_reader *reader, const int64_t *wanted, int n, int *retry, int *stopped)
+static int read_batch(mill_reader *reader, int i, const int64_t *wanted, int n, int *retry,
+                      int *stopped)
 {
   int err = MILL_OK;
+  source *s = NULL;
   mill_batch *batch = take_idle(reader);
   *retry = 0;
   *stopped = batch == NULL;
   if (!batch)
     goto done;
-  batch->file = reader->file;
-  batch->i_file = reader->i_file;
-  batch->n_row = 0;
-  batch->n_exposure = 0;
-  snprintf(batch->error, sizeof batch->error, "%s", reader->file_error);
-  for (int i = 0; i < n; i++)
-    add_row(reader, batch, wanted[i]);
-  if (reader->file) {
-    err = collect_exposures(reader, batch, wanted);
-    if (err == MILL_OK)
-      err = prepare_blocks(reader, batch, batch->n_exposure);
-    for (int a = 0; err == MILL_OK && a < reader->plan.lib->n_arm; a++)
-      if (reader->file->arm[a].use == MILL_ARM_READ)
-        err =
-            mill_desi_read(reader->desi, a, reader->fits_row, batch->n_exposure, &batch->block[a]);
-    if (err == MILL_ERR_INPUT) {
-      *retry = n > 1;
+  err = get_source(reader, i, &s);
+  if (err == MILL_OK) {
+    /* without its file no row is any better than the others */
+    const int is_lost = s->spectra == NULL;
+    err = fill_batch(reader, i, s, wanted, n, batch);
+    if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
+      *retry = n > 1 && !is_lost;
       snprintf(batch->error, sizeof batch->error, "%s", mill_error_message());
       err = MILL_OK;
     }
   }
   if (err != MILL_OK || *retry) {
-    batch->file = NULL;
     pthread_mutex_lock(&reader->mutex);
     reader->idle[reader->n_idle++] = batch;
     pthread_mutex_unlock(&reader->mutex);
@@ -268,13 +349,14 @@ done:
 }
 
 /* How many of the next rows make a batch: at least one. */
-static int rows_of_batch(const mill_reader *reader, const int64_t *wanted, int n)
+static int rows_of_batch(const mill_reader *reader, const source *s, const int64_t *wanted, int n)
 {
   int n_exposure = 0, i = 0;
-  if (!reader->file)
+  int64_t model_row;
+  if (!s->spectra)
     return n;
   for (; i < n; i++) {
-    n_exposure += reader->index.row[wanted[i]].n_exposure;
+    n_exposure += count_exposures(reader, s, wanted[i], &model_row);
     if (i > 0 && n_exposure > MILL_BATCH_EXPOSURES)
       break;
   }
@@ -286,21 +368,22 @@ static int read_work_block(mill_reader *reader, int i, int64_t first, int64_t en
 {
   int err = MILL_OK;
   int n_wanted = 0;
+  source *s = NULL;
   *stopped = 0;
   for (int64_t row = first; row < end; row++)
     if (mill_result_wanted(reader->plan.result, reader->plan.file[i].row_start + row))
       reader->wanted[n_wanted++] = row;
   if (n_wanted == 0)
     goto done;
-  MILL_TRY(open_file(reader, i));
   for (int at = 0, n = 0; at < n_wanted && !*stopped; at += n) {
     int retry = 0;
-    n = rows_of_batch(reader, reader->wanted + at, n_wanted - at);
-    MILL_TRY(read_batch(reader, reader->wanted + at, n, &retry, stopped));
+    MILL_TRY(get_source(reader, i, &s));
+    n = rows_of_batch(reader, s, reader->wanted + at, n_wanted - at);
+    MILL_TRY(read_batch(reader, i, reader->wanted + at, n, &retry, stopped));
     /* one bad row must not cost its neighbours */
     for (int k = 0; retry && k < n && !*stopped; k++) {
       int ignored = 0;
-      MILL_TRY(read_batch(reader, reader->wanted + at + k, 1, &ignored, stopped));
+      MILL_TRY(read_batch(reader, i, reader->wanted + at + k, 1, &ignored, stopped));
     }
   }
 done:
@@ -328,7 +411,8 @@ static void *reader_main(void *argument)
 {
   mill_reader *reader = argument;
   const int err = read_all(reader);
-  close_file(reader);
+  for (int k = 0; k < reader->n_source; k++)
+    close_source(&reader->source[k]);
   pthread_mutex_lock(&reader->mutex);
   reader->failure = err;
   if (err != MILL_OK)
@@ -346,7 +430,13 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &reader));
   reader->plan = *plan;
-  reader->i_file = -1;
+  reader->settings.lib = plan->lib;
+  reader->settings.config = plan->config;
+  reader->settings.limits = plan->limits;
+  memcpy(reader->settings.arm_wanted, plan->arm_wanted, sizeof plan->arm_wanted);
+  reader->n_source = plan->join ? MAX_SOURCE : 1;
+  for (int k = 0; k < reader->n_source; k++)
+    reader->source[k].i_file = -1;
   pthread_mutex_init(&reader->mutex, NULL);
   pthread_cond_init(&reader->changed, NULL);
   for (int i = 0; i < MILL_READER_BATCHES; i++) {
@@ -385,8 +475,6 @@ void mill_reader_release(mill_reader *reader, mill_batch *batch)
 {
   if (!batch)
     return;
-  file_drop(reader, batch->file);
-  batch->file = NULL;
   pthread_mutex_lock(&reader->mutex);
   reader->idle[reader->n_idle++] = batch;
   pthread_cond_broadcast(&reader->changed);
@@ -395,12 +483,10 @@ void mill_reader_release(mill_reader *reader, mill_batch *batch)
 
 static void free_batch(mill_batch *batch)
 {
-  for (int a = 0; a < MILL_MAX_ARM; a++) {
-    mill_free(batch->store[a].flux);
-    mill_free(batch->store[a].ivar);
-    mill_free(batch->store[a].mask);
-    mill_free(batch->store[a].resolution);
-  }
+  for (int p = 0; p < batch->cap_part; p++)
+    mill_read_batch_clear(&batch->part[p]);
+  mill_free(batch->part);
+  mill_free(batch->segment);
   mill_free(batch);
 }
 
@@ -415,14 +501,14 @@ void mill_reader_stop(mill_reader *reader)
     pthread_mutex_unlock(&reader->mutex);
     pthread_join(reader->thread, NULL);
   }
-  while (reader->n_ready > 0) {
-    mill_batch *batch = reader->ready[--reader->n_ready];
-    file_drop(reader, batch->file);
-    free_batch(batch);
-  }
+  while (reader->n_ready > 0)
+    free_batch(reader->ready[--reader->n_ready]);
   while (reader->n_idle > 0)
     free_batch(reader->idle[--reader->n_idle]);
-  mill_free(reader->fits_row);
+  mill_free(reader->exposure);
+  mill_free(reader->place);
+  mill_free(reader->part_file);
+  mill_free(reader->cursor);
   pthread_mutex_destroy(&reader->mutex);
   pthread_cond_destroy(&reader->changed);
   mill_free(reader);

@@ -10,8 +10,9 @@
 #ifndef MILL_READER_H
 #define MILL_READER_H
 
-#include "io/desi.h"
 #include "io/result_file.h"
+#include "io/spectra.h"
+#include "jobs/join.h"
 
 enum {
   MILL_WORK_ROWS = 128,      /**< rows of a work block */
@@ -19,46 +20,34 @@ enum {
   MILL_READER_BATCHES = 3    /**< one being fitted from, two ahead */
 };
 
-/** An arm of an input file, as far as this run is concerned. */
-enum mill_arm_use {
-  MILL_ARM_ABSENT,   /**< not in the file, or not asked for */
-  MILL_ARM_READ,     /**< its pixels are in the batches */
-  MILL_ARM_NO_MATRIX /**< unusable: no resolution matrix though the library needs one */
-};
-
-/** What stays the same for all batches of a file. Owned by the reader. */
-typedef struct mill_reader_file {
-  int i_file; /**< of the catalog */
-  struct {
-    int use; /**< enum mill_arm_use */
-    int n_pix, n_diag;
-    double *wave_aa; /**< [n_pix] */
-  } arm[MILL_MAX_ARM];
-  int n_holder; /**< batches and threads that use it */
-} mill_reader_file;
+/** A piece of a row's spectra. */
+typedef struct mill_batch_segment {
+  mill_read_segment read; /**< its exposure counts in the row, its wave means nothing */
+  const double *wave_aa;  /**< [n_pix], NULL when it is outside */
+  int i_file;             /**< of the catalog: where it was read */
+} mill_batch_segment;
 
 /** One row of a batch. */
 typedef struct mill_reader_row {
-  int64_t row;        /**< of /fits */
-  int64_t model_row;  /**< of its first exposure among all exposures of the catalog */
-  int first_exposure; /**< in the batch's blocks */
+  int64_t row;       /**< of /fits */
+  int64_t model_row; /**< of its first exposure among all exposures of the catalog */
   int n_exposure;
+  int first_segment; /**< of the batch's segments, which are ordered by exposure, then arm */
+  int n_segment;
 } mill_reader_row;
 
-/** Rows of one file with their pixels, or the reason why they cannot be had. */
+/** Rows that belong to one file with their pixels (of joined rows, also from other files),
+ *  or the reason why they cannot be had. */
 typedef struct mill_batch {
-  mill_reader_file *file; /**< NULL when the file cannot be opened any more */
-  int i_file;             /**< of the catalog */
+  int i_file; /**< of the catalog */
   int n_row;
   mill_reader_row row[MILL_WORK_ROWS];
   char error[512]; /**< not empty: these rows are unreadable, and why */
   int n_exposure;
-  mill_desi_block block[MILL_MAX_ARM]; /**< [n_exposure] each, of the arms to be read */
-  struct mill_batch_store {
-    size_t n_flux, n_mask, n_resolution; /**< elements allocated */
-    float *flux, *ivar, *resolution;
-    int32_t *mask;
-  } store[MILL_MAX_ARM];
+  mill_batch_segment *segment; /**< [n_segment] of all rows, owned */
+  int n_segment, cap_segment;
+  mill_read_batch *part; /**< [n_part] the pixels, one for each file that was read, owned */
+  int n_part, cap_part;
 } mill_batch;
 
 /** What to read; everything is borrowed until mill_reader_stop. */
@@ -70,14 +59,12 @@ typedef struct mill_reader_plan {
   int n_file;
   const mill_input_file *file;    /**< [n_file] */
   const int64_t *exposure_start;  /**< [n_file] first model row of each file */
+  const mill_join *join;          /**< NULL: no rows were joined */
   const mill_result_file *result; /**< which rows are wanted */
   int rank, size;
 } mill_reader_plan;
 
 typedef struct mill_reader mill_reader;
-
-/** Does a matrix have to come with this arm? */
-int mill_reader_needs_matrix(const mill_library *lib, const mill_config *config, int arm);
 
 /** Start the thread.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_reader_start(const mill_reader_plan *plan, mill_reader **out);

@@ -17,6 +17,7 @@ void mill_library_clear(mill_library *lib)
       mill_free(lib->arm[i].emulator.bias[j]);
     }
     mill_spline_grid_clear(&lib->arm[i].emulator.grid);
+    mill_rbf_clear(&lib->arm[i].emulator.rbf);
   }
   mill_free(lib->guess_label);
   memset(lib, 0, sizeof *lib);
@@ -30,6 +31,15 @@ void mill_spline_grid_clear(mill_spline_grid *grid)
     mill_free(grid->knot[i]);
   mill_free(grid->coef);
   memset(grid, 0, sizeof *grid);
+}
+
+void mill_rbf_clear(mill_rbf *rbf)
+{
+  if (!rbf)
+    return;
+  mill_free(rbf->center);
+  mill_free(rbf->coef);
+  memset(rbf, 0, sizeof *rbf);
 }
 
 int mill_library_find_label(const mill_library *lib, const char *name)

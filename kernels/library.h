@@ -40,8 +40,9 @@ typedef struct mill_hull {
 
 /** What comes before an emulator's last, linear layer. */
 enum mill_emulator_kind {
-  MILL_EMULATOR_MLP = 0, /**< hidden layers with SiLU: a multilayer perceptron */
-  MILL_EMULATOR_GRID = 1 /**< cubic splines over a grid of labels: mill_spline_grid */
+  MILL_EMULATOR_MLP = 0,  /**< hidden layers with SiLU: a multilayer perceptron */
+  MILL_EMULATOR_GRID = 1, /**< cubic splines over a grid of labels: mill_spline_grid */
+  MILL_EMULATOR_RBF = 2   /**< radial functions around scattered labels: mill_rbf */
 };
 
 /** Limits of a grid: basis functions of one label, and coefficients (1 GiB). */
@@ -62,16 +63,36 @@ typedef struct mill_spline_grid {
   int n_out;                        /**< inputs of the last layer */
 } mill_spline_grid;
 
-/** An emulator of one arm: MLP, or splines over a grid before one linear layer. */
+/** Limits of radial functions: centers, degree of the polynomial, and coefficients. */
+enum { MILL_MAX_RBF_CENTER = 1 << 16, MILL_MAX_RBF_DEGREE = 3, MILL_MAX_RBF_COEF = 1 << 28 };
+
+/** Radial functions around scattered labels and a polynomial, both in mapped labels.
+ *
+ *  h_k(x) = sum_i |x - center_i|^3 coef[i][k] + sum_m p_m(x) poly[m][k],
+ *  |..| over scaled coordinates x_l / length[l]; p_m: all monomials of x / length up
+ *  to `degree` (graded, as mill_rbf_next_monomial of kernels/rbf.h counts them).  Twice
+ *  continuously differentiable everywhere.
+ */
+typedef struct mill_rbf {
+  int n_axis; /**< the library's labels, MILL_MAX_GRID_AXIS at most */
+  int n_center, degree, n_poly;
+  double length[MILL_MAX_GRID_AXIS]; /**< above 0 */
+  double *center;                    /**< [n_center][n_axis] mapped labels, owned */
+  float *coef;                       /**< [n_center + n_poly][n_out], owned */
+  int n_out;                         /**< inputs of the last layer */
+} mill_rbf;
+
+/** An emulator of one arm: MLP, or a grid or radial functions before one linear layer. */
 typedef struct mill_emulator {
   int kind;    /**< enum mill_emulator_kind */
-  int n_layer; /**< 1 for a grid */
+  int n_layer; /**< 1 for a grid and for radial functions */
   int n_in[MILL_MAX_LAYER];
   int n_out[MILL_MAX_LAYER];
   float *weight[MILL_MAX_LAYER]; /**< [n_out][n_in], owned */
   float *bias[MILL_MAX_LAYER];   /**< [n_out], owned */
   int log_flux;                  /**< flux = exp(clip(y, -300, 300)) when set, else y */
   mill_spline_grid grid;         /**< of MILL_EMULATOR_GRID only */
+  mill_rbf rbf;                  /**< of MILL_EMULATOR_RBF only */
 } mill_emulator;
 
 /** One arm (setup) of the spectrograph. */
@@ -114,8 +135,9 @@ typedef struct mill_library {
 /** Free what a library owns and zero it; NULL is fine. */
 void mill_library_clear(mill_library *lib);
 
-/** The same for a grid. */
+/** The same for a grid and for radial functions. */
 void mill_spline_grid_clear(mill_spline_grid *grid);
+void mill_rbf_clear(mill_rbf *rbf);
 
 /** Index of the label or arm of that name, -1 when there is none. */
 int mill_library_find_label(const mill_library *lib, const char *name);

@@ -8,6 +8,19 @@
 #include "kernels/block.h"
 #include "kernels/slot.h"
 
+/** Line-spread functions given as a sigma, in units of the sigma that templates lack:
+ *  how far a kernel reaches; how much of the arm it needs on each side of a pixel. */
+#define MILL_LSF_REACH 4.0
+#define MILL_LSF_EDGE  3.0
+/** Templates are called too broad where sigma is below this times theirs, and FIT_INFO
+ *  tells when a fraction of the pixels is concerned that is at least the second. */
+#define MILL_LSF_NARROW   0.99
+#define MILL_LSF_SIZEABLE 0.1
+/** Kernels narrower than the first (sigma over pixels) are made of moments, wider than
+ *  the second of samples; between them of both, so that there is no step. */
+#define MILL_LSF_MOMENTS 0.6
+#define MILL_LSF_SAMPLES 0.8
+
 /** Order-preserving map of float bits to unsigned; NaN must be excluded. */
 MILL_HD static inline uint32_t mill_float_key(float x)
 {
@@ -140,6 +153,99 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
+/** Weights of the pixels around i that act as a Gaussian of sigma s does on the quartic
+ *  through five of them: exact moments up to the fourth, however narrow it is and
+ *  whatever the spacing.  wave points at pixel i. */
+MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double *weight)
+{
+  const double d[5] = {wave[-2] - wave[0], wave[-1] - wave[0], 0.0, wave[1] - wave[0],
+                       wave[2] - wave[0]};
+  double sum = 0.0;
+  for (int j = 0; j < 5; j++) {
+    if (j == 2)
+      continue;
+    /* Lagrange's polynomial of point j is x (x - a) (x - b) (x - c) / (its value at
+     * d_j), and the mean of x^2 over the Gaussian is s^2, of x^4 3 s^4, of x and x^3 0 */
+    double pairs = 0.0, value = d[j];
+    for (int k = 0; k < 5; k++) {
+      if (k == j || k == 2)
+        continue;
+      value *= d[j] - d[k];
+      for (int l = 0; l < k; l++)
+        if (l != j && l != 2)
+          pairs += d[k] * d[l];
+    }
+    weight[j] = s * s * (3.0 * s * s + pairs) / value;
+    sum += weight[j];
+  }
+  weight[2] = 1.0 - sum;
+}
+
+/** Weights of the pixels i - h ... i + h (h >= 2) for a Gaussian of sigma s in A that is
+ *  sampled at pixels wave [n].  s not positive, or within two pixels of an end: pixel i
+ *  alone. */
+MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double s, int h,
+                                        double *row)
+{
+  for (int k = 0; k <= 2 * h; k++)
+    row[k] = 0.0;
+  if (!(s > 0.0) || i < 2 || i > n - 3) {
+    row[h] = 1.0;
+    return;
+  }
+  const double s_pix = 2.0 * s / (wave[i + 1] - wave[i - 1]);
+  double share = (s_pix - MILL_LSF_MOMENTS) / (MILL_LSF_SAMPLES - MILL_LSF_MOMENTS);
+  share = share < 0.0 ? 0.0 : (share > 1.0 ? 1.0 : share);
+  if (share > 0.0) {
+    double sum = 0.0;
+    for (int k = 0; k <= 2 * h; k++) {
+      const int j = i - h + k;
+      if (j < 0 || j >= n)
+        continue;
+      const int left = j > 0 ? j - 1 : 0, right = j < n - 1 ? j + 1 : n - 1;
+      const double u = (wave[j] - wave[i]) / s;
+      row[k] = exp(-0.5 * u * u) * (wave[right] - wave[left]) / (double)(right - left);
+      sum += row[k];
+    }
+    for (int k = 0; k <= 2 * h; k++)
+      row[k] *= share / sum;
+  }
+  if (share < 1.0) {
+    double weight[5];
+    mill_lsf_moments(wave + i, s, weight);
+    for (int k = 0; k < 5; k++)
+      row[h - 2 + k] += (1.0 - share) * weight[k];
+  }
+}
+
+/** Line-spread function from a sigma per pixel: rows as of a resolution matrix. */
+MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  /* for a moment the wavelengths */
+  MILL_FOR(b, i, n)
+  {
+    s->base[i] = exp(s->ws->ln_wave[i]);
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, i, n)
+  {
+    double row[MILL_MAX_DIAG];
+    mill_lsf_row(n, s->base, i, (double)s->lsf_aa[i], h, row);
+    for (int k = 0; k < nd; k++)
+      s->res[(size_t)k * n + i] = (float)row[k];
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, i, n)
+  {
+    double sum = 0.0;
+    for (int k = 0; k < nd; k++)
+      sum += (double)s->res[(size_t)k * n + i];
+    s->base[i] = sum;
+  }
+  MILL_BARRIER(b);
+}
+
 /** Value is usable: not masked, finite, positive ivar. */
 MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
 {
@@ -177,6 +283,8 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
 
   if (s->raw_res) {
     mill_block_prepare_resolution(b, s);
+  } else if (s->res) {
+    mill_block_prepare_lsf(b, s);
   } else {
     MILL_FOR(b, i, n)
     {
@@ -244,8 +352,8 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   part = 0.0;
   MILL_FOR(b, i, n)
   {
-    const int good =
-        mill_pixel_usable(s, ignore, i) && !s->ws->masked[i] && i >= edge && i < n - edge;
+    const int good = mill_pixel_usable(s, ignore, i) && !s->ws->masked[i] && i >= edge &&
+                     i < n - edge && !(s->lsf_aa && isnan(s->lsf_aa[i]));
     s->good[i] = (unsigned char)good;
     s->scratch[i] = good ? (float)(1.0 / sqrt((double)s->raw_ivar[i])) : 0.0f;
     part += good ? 1.0 : 0.0;

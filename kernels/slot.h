@@ -45,6 +45,7 @@ typedef struct mill_model_arm {
   const double *mean_weight; /**< [n_in of the last layer] */
   int kind;                  /**< enum mill_emulator_kind */
   mill_spline_grid grid;     /**< of MILL_EMULATOR_GRID: what comes before the only layer */
+  mill_rbf rbf;              /**< the same, of MILL_EMULATOR_RBF */
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
 } mill_model_arm;
@@ -52,7 +53,6 @@ typedef struct mill_model_arm {
 /** Wavelengths that segments share, with all that depends on them alone. */
 typedef struct mill_waveset {
   int arm, n_pix, n_cont;
-  double pixel_aa;       /**< width of the first pixel */
   double *ln_wave;       /**< [n_pix] */
   float *cont;           /**< [n_cont][n_pix] continuum functions */
   unsigned char *masked; /**< [n_pix] excluded by wavelength */
@@ -88,17 +88,21 @@ typedef struct mill_segment {
   float *raw_flux, *raw_ivar;
   int32_t *raw_mask; /**< zeros when the file has none */
   float *raw_res;    /**< [n_diag][n_pix], NULL without a matrix */
+  /** [n_pix] sigma in A of the Gaussian that the templates lack of the line-spread
+   *  function; 0: nothing, NaN: the pixel is not fitted.  NULL without one. */
+  float *lsf_aa;
   /* prepared */
   float *d;            /**< [n_pix] flux / sigma, bad pixels interpolated */
   float *is;           /**< [n_pix] 1 / sigma */
   unsigned char *good; /**< [n_pix] */
-  float *res;        /**< [n_diag][n_pix] row form: weight of pixel i - n_diag/2 + k for pixel i */
-  double *base;      /**< [n_pix] sum of the resolution row: what a constant becomes */
-  float *model;      /**< [n_pix] best-fit flux, or NULL when not wanted */
-  float *scratch;    /**< [n_pix] */
-  double sum_ln_var; /**< 2 sum ln sigma */
-  double dd;         /**< sum (flux / sigma)^2 */
-  double sn;         /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
+  float *res;          /**< [n_diag][n_pix] row form: weight of pixel i - n_diag/2 + k for pixel i;
+                            NULL: none */
+  double *base;        /**< [n_pix] sum of the resolution row: what a constant becomes */
+  float *model;        /**< [n_pix] best-fit flux, or NULL when not wanted */
+  float *scratch;      /**< [n_pix] */
+  double sum_ln_var;   /**< 2 sum ln sigma */
+  double dd;           /**< sum (flux / sigma)^2 */
+  double sn;           /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
   int n_good;
 } mill_segment;
 

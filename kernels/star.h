@@ -10,8 +10,10 @@ MILL_EXTERN_C_BEGIN
  *
  *  flux [n_pix], ivar [n_pix] as in the file, any unit; mask [n_pix] bits, NULL
  *  for none; resolution [n_diag][n_pix] as DESI stores it (scipy dia layout,
- *  offsets +n_diag/2 ... -n_diag/2), NULL for none.  Borrowed until the star
- *  has been taken by the pipeline's next call.
+ *  offsets +n_diag/2 ... -n_diag/2), NULL for none; sigma_aa [n_pix] Gaussian sigma
+ *  of the line-spread function in A, pixel included, NULL for none (a resolution
+ *  matrix comes first).  Borrowed until the star has been taken by the pipeline's
+ *  next call.
  */
 typedef struct mill_raw_segment {
   int arm;      /**< index into the library's arms */
@@ -23,6 +25,7 @@ typedef struct mill_raw_segment {
   const float *ivar;
   const int32_t *mask;
   const float *resolution;
+  const float *sigma_aa;
 } mill_raw_segment;
 
 typedef struct mill_star {

@@ -27,6 +27,17 @@ static const char *const words_rbf[] = {"true", "false", NULL};
 static const char *const words_precision[] = {"float32", "float64", NULL};
 static const char *const words_resolution[] = {"auto", "true", "false", NULL};
 static const char *const words_flag[] = {"false", "true", NULL};
+static_assert(MILL_EXPOSURES_COADD == 0 && MILL_EXPOSURES_SINGLE == 1 && MILL_EXPOSURES_JOINT == 2,
+              "order");
+static_assert(MILL_LSF_AUTO == 0 && MILL_LSF_MATRIX == 1 && MILL_LSF_SIGMA == 2 &&
+                  MILL_LSF_RESOLVING_POWER == 3 && MILL_LSF_OFF == 4,
+              "order");
+static_assert(MILL_MEDIUM_AUTO == 0 && MILL_MEDIUM_VACUUM == 1 && MILL_MEDIUM_AIR == 2, "order");
+static const char *const words_format[] = {"auto",  "desi",    "sdss", "lamost",
+                                           "weave", "generic", NULL};
+static const char *const words_exposures[] = {"coadd", "single", "joint", NULL};
+static const char *const words_lsf[] = {"auto", "matrix", "sigma", "resolving_power", "off", NULL};
+static const char *const words_medium[] = {"auto", "vacuum", "air", NULL};
 static const char *const words_backend[] = {"auto", "cpu", "cuda", NULL};
 static const char *const words_log[] = {"error", "warning", "info", "debug", NULL};
 
@@ -39,6 +50,7 @@ enum {
 
 #define MAX_VEL   299792.0 /* km/s: the whole number below the speed of light */
 #define MAX_VSINI 1000.0   /* km/s: beyond the break-up of any star */
+#define MAX_POWER 1e7      /* resolving power: beyond any spectrograph of stars */
 
 /* What reading knows of where it is. */
 typedef struct reader {
@@ -57,10 +69,14 @@ enum kind {
   KEY_OTHER,  /* read and print */
 };
 
+/* Is a key part of a run's identity?  Keys that came later are only there when they are
+ * not at their default, so that results of before are still continued. */
+enum identity { ID_NO, ID_YES, ID_WHEN_SET, ID_ONLY /* not printed otherwise: an old name */ };
+
 typedef struct key {
   const char *name;
   int kind;
-  int identity; /* part of a run's identity */
+  int identity; /* enum identity */
   size_t offset, size;
   double min, max;
   const char *const *words;
@@ -77,6 +93,7 @@ static int read_objtypes(reader *in, const yaml_node_t *node);
 static int read_targetid(reader *in, const yaml_node_t *node);
 static int read_fiberstatus(reader *in, const yaml_node_t *node);
 static int read_arms(reader *in, const yaml_node_t *node);
+static int read_joint(reader *in, const yaml_node_t *node);
 static void print_wave_mask(const mill_config *config, FILE *out);
 static void print_mask_ignore(const mill_config *config, FILE *out);
 static void print_fix_param(const mill_config *config, FILE *out);
@@ -86,6 +103,7 @@ static void print_objtypes(const mill_config *config, FILE *out);
 static void print_targetid(const mill_config *config, FILE *out);
 static void print_fiberstatus(const mill_config *config, FILE *out);
 static void print_arms(const mill_config *config, FILE *out);
+static void print_joint(const mill_config *config, FILE *out);
 
 #define FIELD(member) offsetof(mill_config, member), sizeof(((mill_config *)0)->member)
 #define PATH(name, identity, member)                                                               \
@@ -110,30 +128,35 @@ static void print_arms(const mill_config *config, FILE *out);
   }
 #define OTHER(name, suffix)                                                                        \
   {                                                                                                \
-    name, KEY_OTHER, 1, 0, 0, 0, 0, NULL, read_##suffix, print_##suffix                            \
+    name, KEY_OTHER, ID_YES, 0, 0, 0, 0, NULL, read_##suffix, print_##suffix                       \
   }
 
 /* In the order in which they are printed. */
 static const key keys[] = {
-    PATH("template_lib", 0, template_lib), /* the identity holds the library's hash instead */
+    PATH("template_lib", ID_NO, template_lib), /* the identity holds the library's hash instead */
+    WORD("format", ID_WHEN_SET, format, words_format),
+    CHOICE("exposures", ID_NO, exposures, words_exposures), /* joint_exposures stands for it */
+    CHOICE("lsf", ID_WHEN_SET, lsf, words_lsf),
+    REAL("resolving_power", ID_WHEN_SET, resolving_power, 0, MAX_POWER),
+    CHOICE("medium", ID_WHEN_SET, medium, words_medium),
     OTHER("arms", arms),
-    REAL("min_vel", 1, fit.min_vel_km_s, -MAX_VEL, MAX_VEL),
-    REAL("max_vel", 1, fit.max_vel_km_s, -MAX_VEL, MAX_VEL),
-    REAL("min_vsini", 1, fit.min_vsini_km_s, 0, MAX_VSINI),
-    REAL("max_vsini", 1, fit.max_vsini_km_s, 0, MAX_VSINI),
-    COUNT("npoly", 1, fit.n_cont, 1, MILL_MAX_CONT),
-    CHOICE("rbf_continuum", 1, fit.continuum, words_rbf),
-    CHOICE("likelihood", 1, fit.likelihood, words_likelihood),
-    CHOICE("resolution_matrix", 1, fit.resolution, words_resolution),
-    CHOICE("precision", 1, fit.precision, words_precision),
-    CHOICE("optimizer", 1, fit.optimizer, words_optimizer),
-    REAL("guess_vel_step", 1, fit.guess_vel_step_km_s, 0.1, 1000),
-    REAL("second_start_sn", 1, fit.second_start_sn, 0, 1e6),
-    COUNT("n_simplex_round", 1, fit.n_simplex_round, 0, 100000),
-    COUNT("max_eval", 1, fit.max_eval, 1, 10000000),
-    COUNT("edge_pix", 1, fit.edge_pix, 0, 1000),
-    REAL("sigma_floor", 1, fit.sigma_floor, 0, 10),
-    REAL("bad_sigma_factor", 1, fit.bad_sigma_factor, 1, 1e6),
+    REAL("min_vel", ID_YES, fit.min_vel_km_s, -MAX_VEL, MAX_VEL),
+    REAL("max_vel", ID_YES, fit.max_vel_km_s, -MAX_VEL, MAX_VEL),
+    REAL("min_vsini", ID_YES, fit.min_vsini_km_s, 0, MAX_VSINI),
+    REAL("max_vsini", ID_YES, fit.max_vsini_km_s, 0, MAX_VSINI),
+    COUNT("npoly", ID_YES, fit.n_cont, 1, MILL_MAX_CONT),
+    CHOICE("rbf_continuum", ID_YES, fit.continuum, words_rbf),
+    CHOICE("likelihood", ID_YES, fit.likelihood, words_likelihood),
+    CHOICE("resolution_matrix", ID_YES, fit.resolution, words_resolution),
+    CHOICE("precision", ID_YES, fit.precision, words_precision),
+    CHOICE("optimizer", ID_YES, fit.optimizer, words_optimizer),
+    REAL("guess_vel_step", ID_YES, fit.guess_vel_step_km_s, 0.1, 1000),
+    REAL("second_start_sn", ID_YES, fit.second_start_sn, 0, 1e6),
+    COUNT("n_simplex_round", ID_YES, fit.n_simplex_round, 0, 100000),
+    COUNT("max_eval", ID_YES, fit.max_eval, 1, 10000000),
+    COUNT("edge_pix", ID_YES, fit.edge_pix, 0, 1000),
+    REAL("sigma_floor", ID_YES, fit.sigma_floor, 0, 10),
+    REAL("bad_sigma_factor", ID_YES, fit.bad_sigma_factor, 1, 1e6),
     OTHER("wave_mask", wave_mask),
     OTHER("mask_ignore", mask_ignore),
     OTHER("fix_param", fix_param),
@@ -142,17 +165,18 @@ static const key keys[] = {
     OTHER("objtypes", objtypes),
     OTHER("targetid", targetid),
     OTHER("fiberstatus_allowed_bits", fiberstatus),
-    CHOICE("redrock", 1, select.redrock, words_flag),
-    PATH("redrock_file", 1, select.redrock_file),
-    REAL("redrock_max_vel", 1, select.redrock_max_vel_km_s, 0, MAX_VEL),
-    CHOICE("joint_exposures", 1, select.joint_exposures, words_flag),
-    COUNT("threads", 0, n_thread, 0, 4096),
-    COUNT("slots", 0, n_slot, 0, 1000000),
-    REAL("write_interval", 0, write_interval_s, 0.1, 86400),
-    REAL("gzip_limit_mib", 0, gzip_limit_mib, 0, 1e9),
-    PATH("scratch", 0, scratch),
-    WORD("backend", 0, backend, words_backend),
-    WORD("log_level", 0, log_level, words_log),
+    CHOICE("redrock", ID_YES, select.redrock, words_flag),
+    PATH("redrock_file", ID_YES, select.redrock_file),
+    REAL("redrock_max_vel", ID_YES, select.redrock_max_vel_km_s, 0, MAX_VEL),
+    CHOICE("join_by_name", ID_WHEN_SET, join_by_name, words_flag),
+    {"joint_exposures", KEY_OTHER, ID_ONLY, 0, 0, 0, 0, NULL, read_joint, print_joint},
+    COUNT("threads", ID_NO, n_thread, 0, 4096),
+    COUNT("slots", ID_NO, n_slot, 0, 1000000),
+    REAL("write_interval", ID_NO, write_interval_s, 0.1, 86400),
+    REAL("gzip_limit_mib", ID_NO, gzip_limit_mib, 0, 1e9),
+    PATH("scratch", ID_NO, scratch),
+    WORD("backend", ID_NO, backend, words_backend),
+    WORD("log_level", ID_NO, log_level, words_log),
 };
 enum { N_KEY = sizeof keys / sizeof keys[0] };
 
@@ -303,12 +327,14 @@ void mill_config_default(mill_config *config)
   fit->edge_pix = 5;
   fit->sigma_floor = 0.3;
   fit->bad_sigma_factor = 1000.0;
+  config->wave_mask_auto = 1;
   fit->n_wave_mask = 1; /* the dichroic of DESI */
   fit->wave_mask[0].min_aa = 4300.0;
   fit->wave_mask[0].max_aa = 4450.0;
   config->select.min_sn = -INFINITY;
   config->select.redrock_max_vel_km_s = 1500.0;
   config->select.fiberstatus_allowed = UINT64_C(1) << 3 | UINT64_C(1) << 20;
+  strcpy(config->format, "auto");
   config->write_interval_s = 5.0;
   config->gzip_limit_mib = 4096.0;
   strcpy(config->backend, "auto");
@@ -438,6 +464,42 @@ static int check_words(const char *key_name, const char *list, size_t size, int 
   return MILL_OK;
 }
 
+static int check_arms(const mill_config *config, fault *where)
+{
+  char a[32], b[32], text[64];
+  int err = MILL_OK;
+  MILL_TRY(check_words("arms", config->arm[0].arm, sizeof config->arm[0], config->n_arm, where));
+  for (int i = 0; i < config->n_arm; i++) {
+    const mill_arm_choice *choice = &config->arm[i];
+    if (!isfinite(choice->min_aa) || choice->min_aa < 0.0 || !(choice->max_aa > choice->min_aa))
+      return wrong(where, "arms", NULL, i,
+                   "min %s and max %s of %s are no range; give 0 <= min < max in Angstrom",
+                   real_text(choice->min_aa, a), real_text(choice->max_aa, b), choice->arm);
+    if (!text_is_printable(choice->channel))
+      return wrong(where, "arms", NULL, i, "'%s' is no name of a channel",
+                   shown(choice->channel, text));
+    if (!(choice->resolving_power >= 0.0 && choice->resolving_power <= MAX_POWER))
+      return wrong(where, "arms", NULL, i,
+                   "the resolving_power of %s, %s, is out of range; give a number from 0 to %s",
+                   choice->arm, real_text(choice->resolving_power, a), real_text(MAX_POWER, b));
+  }
+done:
+  return err;
+}
+
+/* resolution_matrix is the older key for two of the choices of lsf. */
+static int check_lsf(const mill_config *config, fault *where)
+{
+  const int with = config->fit.resolution == MILL_RES_MATRIX;
+  const int without = config->fit.resolution == MILL_RES_NONE;
+  if ((with && config->lsf != MILL_LSF_AUTO && config->lsf != MILL_LSF_MATRIX) ||
+      (without && config->lsf == MILL_LSF_MATRIX))
+    return wrong(where, "lsf", "resolution_matrix", -1,
+                 "%s contradicts resolution_matrix: %s; leave one of them out",
+                 words_lsf[config->lsf], words_resolution[config->fit.resolution]);
+  return MILL_OK;
+}
+
 static int check_all(const mill_config *config, fault *where)
 {
   const mill_fit_settings *fit = &config->fit;
@@ -483,7 +545,8 @@ static int check_all(const mill_config *config, fault *where)
                      config->prior[i].name);
   MILL_TRY(check_words("objtypes", config->select.objtype[0], sizeof config->select.objtype[0],
                        config->select.n_objtype, where));
-  MILL_TRY(check_words("arms", config->arm[0], sizeof config->arm[0], config->n_arm, where));
+  MILL_TRY(check_arms(config, where));
+  MILL_TRY(check_lsf(config, where));
 done:
   return err;
 }
@@ -620,6 +683,11 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   if (node->type != YAML_SCALAR_NODE || is_null(node))
     return expected(in, node, what);
   const char *text = scalar(node);
+  for (int i = 0; words[i]; i++) /* first, since off is a word of its own somewhere */
+    if (strcmp(text, words[i]) == 0) {
+      *out = i;
+      return MILL_OK;
+    }
   if (is_plain(node))
     for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
       if (strcasecmp(text, yes[i]) == 0)
@@ -703,6 +771,14 @@ static int read_wave_mask(reader *in, const yaml_node_t *node)
   mill_fit_settings *fit = &in->config->fit;
   size_t n;
   int err = MILL_OK;
+  if (is_plain(node) && strcmp(scalar(node), "auto") == 0) {
+    mill_config usual;
+    mill_config_default(&usual);
+    in->config->wave_mask_auto = 1;
+    fit->n_wave_mask = usual.fit.n_wave_mask;
+    memcpy(fit->wave_mask, usual.fit.wave_mask, sizeof fit->wave_mask);
+    return MILL_OK;
+  }
   if (node->type != YAML_SEQUENCE_NODE)
     return expected(in, node, what);
   MILL_TRY(get_list(in, node, what, MILL_MAX_WAVE_MASK, &n));
@@ -718,6 +794,7 @@ static int read_wave_mask(reader *in, const yaml_node_t *node)
     MILL_TRY(get_real(in, list_item(in, item, 1), &fit->wave_mask[i].max_aa));
   }
   fit->n_wave_mask = (int)n;
+  in->config->wave_mask_auto = 0;
 done:
   return err;
 }
@@ -833,10 +910,74 @@ static int read_objtypes(reader *in, const yaml_node_t *node)
                     &select->n_objtype);
 }
 
+/* One arm: its name, or a mapping with what is special about it. */
+static int read_arm(reader *in, const yaml_node_t *item, mill_arm_choice *choice)
+{
+  static const char *const field[] = {"name", "min", "max", "channel", "resolving_power"};
+  static const char wanted[] = "NAME or {name: NAME, min: A, max: A, channel: NAME, "
+                               "resolving_power: R}";
+  enum { N_FIELD = sizeof field / sizeof field[0] };
+  char text[80];
+  int seen[N_FIELD] = {0}, err = MILL_OK;
+  choice->max_aa = INFINITY;
+  if (item->type != YAML_MAPPING_NODE)
+    return get_text(in, item, sizeof choice->arm, choice->arm);
+  for (yaml_node_pair_t *pair = item->data.mapping.pairs.start; pair < item->data.mapping.pairs.top;
+       pair++) {
+    const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
+    const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
+    int i = 0;
+    while (i < N_FIELD && (name->type != YAML_SCALAR_NODE || strcmp(scalar(name), field[i]) != 0))
+      i++;
+    if (i == N_FIELD)
+      return bad(in, name, "%s is unknown in an arm; give %s", found(name, text), wanted);
+    if (seen[i]++)
+      return bad(in, name, "%s is there twice in one arm; remove one", field[i]);
+    switch (i) {
+    case 0:
+      MILL_TRY(get_text(in, value, sizeof choice->arm, choice->arm));
+      break;
+    case 1:
+      MILL_TRY(get_real(in, value, &choice->min_aa));
+      break;
+    case 2:
+      MILL_TRY(get_real(in, value, &choice->max_aa));
+      break;
+    case 3:
+      MILL_TRY(get_text(in, value, sizeof choice->channel, choice->channel));
+      break;
+    default:
+      MILL_TRY(get_real(in, value, &choice->resolving_power));
+    }
+  }
+  if (!seen[0])
+    return bad(in, item, "an arm lacks its name; give %s", wanted);
+done:
+  return err;
+}
+
 static int read_arms(reader *in, const yaml_node_t *node)
 {
   mill_config *config = in->config;
-  return read_words(in, node, config->arm[0], sizeof config->arm[0], MILL_MAX_ARM, &config->n_arm);
+  size_t n;
+  int err = MILL_OK;
+  MILL_TRY(get_list(in, node, "a list of names or of {name: NAME, ...}", MILL_MAX_ARM, &n));
+  memset(config->arm, 0, sizeof config->arm);
+  for (size_t i = 0; i < n; i++)
+    MILL_TRY(read_arm(in, list_item(in, node, i), &config->arm[i]));
+  config->n_arm = (int)n;
+done:
+  return err;
+}
+
+/* The older name of exposures: joint. */
+static int read_joint(reader *in, const yaml_node_t *node)
+{
+  int i, err = MILL_OK;
+  MILL_TRY(get_word(in, node, words_flag, &i));
+  in->config->exposures = i ? MILL_EXPOSURES_JOINT : MILL_EXPOSURES_COADD;
+done:
+  return err;
 }
 
 static int compare_id(const void *a, const void *b)
@@ -962,6 +1103,15 @@ static int check_tags(yaml_document_t *document, int *line)
   return MILL_OK;
 }
 
+/* exposures and joint_exposures set one value. */
+static int is_older_name(const key *a, const key *b)
+{
+  const int old_a = a->read == read_joint, old_b = b->read == read_joint;
+  const size_t at = offsetof(mill_config, exposures);
+  return (old_a && b->kind == KEY_CHOICE && b->offset == at) ||
+         (old_b && a->kind == KEY_CHOICE && a->offset == at);
+}
+
 /* All keys of the document into config; *line is where a failure was found. */
 static int read_document(yaml_document_t *document, mill_config *config, int *line)
 {
@@ -991,6 +1141,10 @@ static int read_document(yaml_document_t *document, mill_config *config, int *li
       if (key_line[i])
         MILL_FAIL(MILL_ERR_CONFIG, "%s: already set on line %d; remove one of them", keys[i].name,
                   key_line[i]);
+      for (int j = 0; j < N_KEY; j++)
+        if (key_line[j] && is_older_name(&keys[i], &keys[j]))
+          MILL_FAIL(MILL_ERR_CONFIG, "%s: %s on line %d means the same; remove one of them",
+                    keys[i].name, keys[j].name, key_line[j]);
       key_line[i] = *line;
       if (value->type == YAML_SEQUENCE_NODE)
         for (int j = 0; j < MAX_LINE_ITEM &&
@@ -1166,6 +1320,58 @@ static int find_parameter(const mill_library *lib, const char *key_name, const c
   return MILL_OK;
 }
 
+int mill_config_find_arm(const mill_config *config, const char *arm)
+{
+  for (int i = 0; i < config->n_arm; i++)
+    if (strcmp(config->arm[i].arm, arm) == 0)
+      return i;
+  return -1;
+}
+
+int mill_config_lsf(const mill_config *config)
+{
+  if (config->lsf != MILL_LSF_AUTO)
+    return config->lsf;
+  return config->fit.resolution == MILL_RES_NONE     ? MILL_LSF_OFF
+         : config->fit.resolution == MILL_RES_MATRIX ? MILL_LSF_MATRIX
+                                                     : MILL_LSF_AUTO;
+}
+
+double mill_config_resolving_power(const mill_config *config, const char *arm)
+{
+  const int i = mill_config_find_arm(config, arm);
+  return i >= 0 && config->arm[i].resolving_power > 0.0 ? config->arm[i].resolving_power
+                                                        : config->resolving_power;
+}
+
+/* A line-spread function needs templates that are sharper than the spectra. */
+static int bind_lsf(const mill_config *config, const mill_library *lib)
+{
+  int err = MILL_OK;
+  const int lsf = mill_config_lsf(config);
+  if (lsf == MILL_LSF_AUTO || lsf == MILL_LSF_OFF)
+    goto done;
+  for (int i = 0; i < lib->n_arm; i++) {
+    const char *name = lib->arm[i].name;
+    if (config->n_arm > 0 && mill_config_find_arm(config, name) < 0)
+      continue;
+    if (lib->arm[i].template_sigma_aa < 0.0)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s, but the library's arm %s is at the instrument's own resolution already; give "
+                "auto or another library",
+                config->lsf == MILL_LSF_AUTO ? "resolution_matrix: true"
+                : lsf == MILL_LSF_MATRIX     ? "lsf: matrix"
+                : lsf == MILL_LSF_SIGMA      ? "lsf: sigma"
+                                             : "lsf: resolving_power",
+                name);
+    if (lsf == MILL_LSF_RESOLVING_POWER && !(mill_config_resolving_power(config, name) > 0.0))
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "lsf: resolving_power, but none is set for arm %s; set resolving_power", name);
+  }
+done:
+  return err;
+}
+
 int mill_config_bind(mill_config *config, const mill_library *lib)
 {
   int err = MILL_OK, i_par = 0;
@@ -1174,19 +1380,14 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
   double fixed_value[MILL_MAX_PAR] = {0}, mean[MILL_MAX_PAR] = {0}, sigma[MILL_MAX_PAR] = {0};
   MILL_TRY(mill_config_check(config));
   for (int i = 0; i < config->n_arm; i++)
-    if (mill_library_find_arm(lib, config->arm[i]) < 0) {
+    if (mill_library_find_arm(lib, config->arm[i].arm) < 0) {
       char names[512] = "";
       size_t n = 0;
       for (int j = 0; j < lib->n_arm && n < sizeof names; j++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
-      MILL_FAIL(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s", config->arm[i], names);
+      MILL_FAIL(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s", config->arm[i].arm, names);
     }
-  for (int i = 0; i < lib->n_arm; i++)
-    if (config->fit.resolution == MILL_RES_MATRIX && lib->arm[i].template_sigma_aa < 0.0)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "resolution_matrix: true, but the library's arm %s is at the instrument's own "
-                "resolution already; give auto or another library",
-                lib->arm[i].name);
+  MILL_TRY(bind_lsf(config, lib));
   for (int i = 0; i < config->n_fixed; i++) {
     const mill_named_value *item = &config->fixed[i];
     MILL_TRY(find_parameter(lib, "fix_param", item->name, &i_par));
@@ -1223,7 +1424,7 @@ done:
 
 /* ---- printing ---- */
 
-static void print_wave_mask(const mill_config *config, FILE *out)
+static void print_ranges(const mill_config *config, FILE *out)
 {
   char a[32], b[32];
   fputs(" [", out);
@@ -1231,6 +1432,14 @@ static void print_wave_mask(const mill_config *config, FILE *out)
     fprintf(out, "%s[%s, %s]", i ? ", " : "", real_text(config->fit.wave_mask[i].min_aa, a),
             real_text(config->fit.wave_mask[i].max_aa, b));
   fputs("]\n", out);
+}
+
+static void print_wave_mask(const mill_config *config, FILE *out)
+{
+  if (config->wave_mask_auto)
+    fputs(" auto\n", out);
+  else
+    print_ranges(config, out);
 }
 
 static void print_mask_ignore(const mill_config *config, FILE *out)
@@ -1286,7 +1495,36 @@ static void print_objtypes(const mill_config *config, FILE *out)
 
 static void print_arms(const mill_config *config, FILE *out)
 {
-  print_words(config->arm[0], sizeof config->arm[0], config->n_arm, out);
+  char text[32];
+  fputs(" [", out);
+  for (int i = 0; i < config->n_arm; i++) {
+    const mill_arm_choice *choice = &config->arm[i];
+    const int plain = choice->min_aa == 0.0 && isinf(choice->max_aa) && !choice->channel[0] &&
+                      choice->resolving_power == 0.0;
+    fputs(i ? ", " : "", out);
+    fputs(plain ? "" : "{name: ", out);
+    print_text(choice->arm, out);
+    if (choice->min_aa != 0.0)
+      fprintf(out, ", min: %s", real_text(choice->min_aa, text));
+    if (!isinf(choice->max_aa))
+      fprintf(out, ", max: %s", real_text(choice->max_aa, text));
+    if (choice->channel[0]) {
+      fputs(", channel: ", out);
+      print_text(choice->channel, out);
+    }
+    if (choice->resolving_power != 0.0)
+      fprintf(out, ", resolving_power: %s", real_text(choice->resolving_power, text));
+    fputs(plain ? "" : "}", out);
+  }
+  fputs("]\n", out);
+}
+
+static void print_joint(const mill_config *config, FILE *out)
+{
+  fprintf(out, " %s\n",
+          config->exposures == MILL_EXPOSURES_JOINT    ? "true"
+          : config->exposures == MILL_EXPOSURES_SINGLE ? "single"
+                                                       : "false");
 }
 
 static void print_targetid(const mill_config *config, FILE *out)
@@ -1351,7 +1589,8 @@ int mill_config_print(const mill_config *config, FILE *out)
   int err = MILL_OK;
   MILL_TRY(mill_config_check(config)); /* what is printed can be read */
   for (int i = 0; i < N_KEY; i++)
-    print_key(config, &keys[i], out);
+    if (keys[i].identity != ID_ONLY)
+      print_key(config, &keys[i], out);
   if (fflush(out) != 0 || ferror(out))
     MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the configuration: %s", strerror(errno));
 done:
@@ -1379,13 +1618,17 @@ int mill_config_identity(const mill_config *config, char **text)
   const key *sorted[N_KEY];
   int64_t *id = NULL;
   mill_config *copy = NULL; /* with its lists in one order, since their order means nothing */
+  mill_config *usual = NULL;
   FILE *out = NULL;
   char *buffer = NULL;
   size_t n_buffer = 0, n_id = config->select.n_target_id;
   *text = NULL;
   MILL_TRY(mill_config_check(config));
+  MILL_TRY(MILL_ALLOC(1, &usual));
+  mill_config_default(usual);
   MILL_TRY(MILL_ALLOC(1, &copy));
   memcpy(copy, config, sizeof *copy);
+  copy->wave_mask_auto = 0; /* what is masked counts, not who chose it */
   MILL_TRY(MILL_ALLOC(n_id, &id));
   if (n_id > 0)
     memcpy(id, config->select.target_id, n_id * sizeof *id);
@@ -1402,9 +1645,13 @@ int mill_config_identity(const mill_config *config, char **text)
   out = open_memstream(&buffer, &n_buffer);
   if (!out)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the text of the configuration");
-  for (int i = 0; i < N_KEY; i++)
-    if (sorted[i]->identity)
-      print_key(copy, sorted[i], out);
+  for (int i = 0; i < N_KEY; i++) {
+    const key *k = sorted[i];
+    if (k->identity == ID_YES || k->identity == ID_ONLY ||
+        (k->identity == ID_WHEN_SET &&
+         memcmp(member_const(copy, k), member_const(usual, k), k->size) != 0))
+      print_key(copy, k, out);
+  }
   const int failed = ferror(out);
   if (fclose(out) != 0 || failed) {
     out = NULL;
@@ -1419,5 +1666,6 @@ done:
   free(buffer);
   mill_free(id);
   mill_free(copy);
+  mill_free(usual);
   return err;
 }

@@ -24,7 +24,6 @@ typedef struct mill_selection {
   char redrock_file[1024]; /**< empty: beside the input, coadd-/spectra- -> redrock- */
   double redrock_max_vel_km_s;
   uint64_t fiberstatus_allowed; /**< FIBERSTATUS bits that may be set */
-  int joint_exposures;          /**< spectra files: exposures of a target fitted jointly */
 } mill_selection;
 
 /** A fixed value or a prior, by parameter name until the library is known. */
@@ -33,6 +32,32 @@ typedef struct mill_named_value {
   double value, sigma;
 } mill_named_value;
 
+/** How exposures of one object are fitted, where a file holds them apart. */
+enum mill_exposures {
+  MILL_EXPOSURES_COADD = 0, /**< the file's own coadd, where there is one */
+  MILL_EXPOSURES_SINGLE,    /**< every exposure a row */
+  MILL_EXPOSURES_JOINT      /**< all exposures of an object in one row */
+};
+
+/** Where the line-spread function comes from. */
+enum mill_lsf_source {
+  MILL_LSF_AUTO = 0, /**< the file's matrix, else its sigma, else resolving_power, else none */
+  MILL_LSF_MATRIX,
+  MILL_LSF_SIGMA,
+  MILL_LSF_RESOLVING_POWER, /**< sigma = wavelength / (2.3548 R) */
+  MILL_LSF_OFF              /**< templates are at the instrument's resolution */
+};
+
+enum mill_medium { MILL_MEDIUM_AUTO = 0, MILL_MEDIUM_VACUUM, MILL_MEDIUM_AIR };
+
+/** `arms` of the configuration, one entry per arm used. */
+typedef struct mill_arm_choice {
+  char arm[MILL_MAX_NAME];
+  double min_aa, max_aa;       /**< pixels used; 0 and inf: all */
+  char channel[MILL_MAX_NAME]; /**< the channel it takes; empty: by name, then by wavelength */
+  double resolving_power;      /**< 0: the general one */
+} mill_arm_choice;
+
 typedef struct mill_config {
   char template_lib[1024]; /**< library file */
   mill_fit_settings fit;   /**< fixed and priors only after mill_config_bind */
@@ -40,7 +65,14 @@ typedef struct mill_config {
   int n_fixed, n_prior;
   mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
   int n_arm; /**< arms to use; 0: all of the library */
-  char arm[MILL_MAX_ARM][MILL_MAX_NAME];
+  mill_arm_choice arm[MILL_MAX_ARM];
+  char format[16];        /**< auto, desi, sdss, lamost, weave, generic */
+  int exposures;          /**< enum mill_exposures; select.joint_exposures goes away */
+  int join_by_name;       /**< files of one object (by name) are one row */
+  int lsf;                /**< enum mill_lsf_source */
+  double resolving_power; /**< 0: none */
+  int medium;             /**< enum mill_medium: overrides what the file says */
+  int wave_mask_auto;     /**< 1: fit.wave_mask is the default, which is for DESI files alone */
   /* operation: may differ between runs that continue one another */
   int n_thread; /**< per rank; 0: the cores the rank may use */
   int n_slot;   /**< stars at once per rank; 0: the default */
@@ -71,6 +103,16 @@ int mill_config_check(const mill_config *config);
  *  vsini and the library's labels.  config->fit is untouched on failure.
  *  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib);
+
+/** Index into config->arm of the library's arm of that name, -1 when it is not there. */
+int mill_config_find_arm(const mill_config *config, const char *arm);
+
+/** Where line-spread functions come from (enum mill_lsf_source), resolution_matrix being
+ *  the older key for some of it: true is matrix, false is off. */
+int mill_config_lsf(const mill_config *config);
+
+/** Of the arm of that name, else the general one; 0: none. */
+double mill_config_resolving_power(const mill_config *config, const char *arm);
 
 /** The effective configuration as YAML that mill_config_read accepts again
  *  and that gives back the same values, bit for bit.

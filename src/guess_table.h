@@ -14,26 +14,45 @@
  *  the weights cast up; flux [n_pix] out.  MILL_ERR_MEMORY. */
 int mill_emulator_eval(const mill_library *lib, int arm, const double *label, double *flux);
 
+/** Templates are kept in groups of this many, side by side. */
+enum { MILL_GUESS_LANES = 8 };
+
+/** An arm's templates over all bins that its grid reaches: they have one origin, so
+ *  that every wavelength set takes a range of the same means. */
+typedef struct mill_guess_arm {
+  long bin0; /**< floor(ln wavelength / ln_step) of the first */
+  int n_bin;
+  int *count;   /**< [n_bin] grid points in a bin, owned */
+  double *mean; /**< [groups][n_bin][MILL_GUESS_LANES], owned */
+} mill_guess_arm;
+
 typedef struct mill_guess_table {
   int n_templ; /**< n_guess * n_guess_vsini, rotation fastest */
   int half;    /**< velocity bins on each side of zero */
   double ln_step;
-  float *flux[MILL_MAX_ARM]; /**< [n_templ][arm n_pix], owned */
+  mill_guess_arm arm[MILL_MAX_ARM];
 } mill_guess_table;
 
-/** Emulate and rotate the guess's templates; bins of vel_step_km_s up to the
+/** Emulate, rotate and bin the guess's templates; bins of guess_vel_step up to the
  *  larger of |min_vel|, |max_vel|. */
 int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set,
                             mill_guess_table *table);
 void mill_guess_table_clear(mill_guess_table *table);
 
+/** Number of bins that wavelengths reach. */
+int mill_guess_table_n_bin(const mill_guess_table *table, int n_pix, const double *wave_aa);
+
 /** Bins of one wavelength set.
  *
- *  wave_aa [n_pix] ascending vacuum A; *n_bin bins; *bin_first [n_bin + 1] first
- *  pixel of each; *templ [n_templ][n_bin + 2 half] normalised template - 1, bin
- *  0 of the data at element half; both to be freed with mill_free. */
-int mill_guess_table_bins(const mill_guess_table *table, const mill_library *lib,
-                          const mill_fit_settings *set, int arm, int n_pix, const double *wave_aa,
-                          int *n_bin, int **bin_first, float **templ);
+ *  wave_aa   [n_pix]                    in   ascending, vacuum A
+ *  bin_first [n_bin + 1]                out  first pixel of each bin, and n_pix
+ *  templ     [n_templ][n_bin + 2 half]  out  normalised template - 1, bin 0 of the data
+ *                                            at element half
+ *
+ *  n_bin as mill_guess_table_n_bin says; n_thread OpenMP threads, whose number changes
+ *  nothing.  MILL_ERR_RANGE when the bins do not carry the continuum functions. */
+int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib,
+                          const mill_fit_settings *set, int i_arm, int n_pix, const double *wave_aa,
+                          int n_thread, int *bin_first, float *templ);
 
 #endif

@@ -1,33 +1,18 @@
 #include "src/pipeline.h"
 
-#include <lapacke.h>
 #include <math.h>
 #include <string.h>
 
-#include "kernels/continuum.h"
 #include "kernels/error.h"
 #include "kernels/polish.h"
+#include "kernels/prepare.h"
 #include "kernels/rotation.h"
 #include "kernels/spline_filter.h"
 #include "src/guess_table.h"
+#include "src/waveset_cache.h"
 
 /** Rounds between looks at which slots have become free. */
-enum { ROUNDS_PER_CALL = 4, FIRST_WAVESETS = 16 };
-
-/** A wavelength set as the host knows it. */
-typedef struct waveset_entry {
-  int arm, n_pix;
-  double *wave_aa;      /**< [n_pix], owned */
-  mill_waveset host;    /**< its pointers are device memory, owned */
-  mill_waveset *device; /**< owned */
-} waveset_entry;
-
-/** Solver for the template's own resolution, shared by segments. */
-typedef struct deconv_entry {
-  int n_diag;
-  double sigma_pix;
-  double *device; /**< [n_diag][n_diag], owned */
-} deconv_entry;
+enum { ROUNDS_PER_CALL = 4 };
 
 /** A slot as the host knows it. */
 typedef struct slot_entry {
@@ -35,6 +20,9 @@ typedef struct slot_entry {
   mill_slot host;          /**< last downloaded or to be uploaded */
   mill_segment *segment;   /**< host mirror [cap_segment], owned */
   mill_segment *d_segment; /**< device [cap_segment], owned */
+  int *waveset;            /**< ids of the sets that the slot holds [cap_segment], owned */
+  int n_waveset;
+  int *n_diag; /**< of the rows that each segment will have [cap_segment], owned */
   int cap_segment;
   char *arena; /**< device memory of all pixel arrays, owned */
   size_t cap_arena;
@@ -49,11 +37,10 @@ struct mill_pipeline {
   mill_model *d_model;
   int n_slot, want_models;
   slot_entry *slot;
-  waveset_entry *waveset;
-  int n_waveset, cap_waveset;
-  deconv_entry *deconv;
-  int n_deconv, cap_deconv;
+  mill_waveset_cache *waveset;
   mill_guess_table guess;
+  float *lsf_aa; /**< of the star that is being loaded, all segments */
+  size_t cap_lsf;
   void **owned; /**< device memory of the model */
   int n_owned, cap_owned;
   /* model download */
@@ -152,6 +139,21 @@ done:
   return err;
 }
 
+/** Centers and coefficients of an arm's radial functions. */
+static int load_rbf(mill_pipeline *p, const mill_rbf *from, mill_rbf *rbf)
+{
+  int err = MILL_OK;
+  const size_t n_center = (size_t)from->n_center, n_row = n_center + (size_t)from->n_poly;
+  void *memory = NULL;
+  *rbf = *from;
+  MILL_TRY(own(p, n_center * (size_t)from->n_axis * sizeof(double), from->center, &memory));
+  rbf->center = memory;
+  MILL_TRY(own(p, n_row * (size_t)from->n_out * sizeof *from->coef, from->coef, &memory));
+  rbf->coef = memory;
+done:
+  return err;
+}
+
 static int load_model(mill_pipeline *p, const mill_fit_settings *settings)
 {
   int err = MILL_OK;
@@ -187,6 +189,8 @@ static int load_model(mill_pipeline *p, const mill_fit_settings *settings)
     mill_spline_filter(arm);
     if (arm->kind == MILL_EMULATOR_GRID)
       MILL_TRY(load_grid(p, &from->emulator.grid, &arm->grid));
+    if (arm->kind == MILL_EMULATOR_RBF)
+      MILL_TRY(load_rbf(p, &from->emulator.rbf, &arm->rbf));
     for (int l = 0; l < arm->n_layer; l++)
       MILL_TRY(load_layer(p, &from->emulator, l, arm));
     if (arm->n_pix_pad > m->max_pix_pad)
@@ -245,6 +249,8 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   p->want_models = want_models;
   MILL_TRY(backend->open(n_thread, &p->device));
   MILL_TRY(load_model(p, settings));
+  MILL_TRY(mill_waveset_cache_create(lib, &p->model.set, &p->guess, backend, p->device, n_thread,
+                                     &p->waveset));
   MILL_TRY(MILL_ALLOC(n_slot, &p->slot));
   for (int i = 0; i < n_slot; i++) {
     void *memory = NULL;
@@ -264,18 +270,6 @@ static void release(mill_pipeline *p, void *memory)
     p->backend->release(p->device, memory);
 }
 
-static void waveset_clear(mill_pipeline *p, waveset_entry *w)
-{
-  mill_free(w->wave_aa);
-  release(p, w->host.ln_wave);
-  release(p, w->host.cont);
-  release(p, w->host.masked);
-  release(p, w->host.bin_first);
-  release(p, w->host.templ);
-  release(p, w->device);
-  memset(w, 0, sizeof *w);
-}
-
 void mill_pipeline_destroy(mill_pipeline *p)
 {
   if (!p)
@@ -286,191 +280,52 @@ void mill_pipeline_destroy(mill_pipeline *p)
       release(p, p->slot[i].d_segment);
       release(p, p->slot[i].arena);
       mill_free(p->slot[i].segment);
+      mill_free(p->slot[i].waveset);
+      mill_free(p->slot[i].n_diag);
     }
-    for (int i = 0; i < p->n_waveset; i++)
-      waveset_clear(p, &p->waveset[i]);
-    for (int i = 0; i < p->n_deconv; i++)
-      release(p, p->deconv[i].device);
+    mill_waveset_cache_destroy(p->waveset);
     for (int i = 0; i < p->n_owned; i++)
       release(p, p->owned[i]);
     p->backend->close(p->device);
   }
   mill_guess_table_clear(&p->guess);
   mill_free(p->slot);
-  mill_free(p->waveset);
-  mill_free(p->deconv);
+  mill_free(p->lsf_aa);
   mill_free(p->owned);
   mill_free(p->model_flux);
   mill_free((void *)p->model_row);
   mill_free(p);
 }
 
-/** Put a copy of host data on the device. */
-static int send(mill_pipeline *p, size_t bytes, const void *from, void **out)
-{
-  int err = MILL_OK;
-  MILL_TRY(p->backend->alloc(p->device, bytes, out));
-  MILL_TRY(p->backend->upload(p->device, *out, from, bytes));
-done:
-  return err;
-}
-
-static int check_waves(const mill_pipeline *p, int arm, int n_pix, const double *wave_aa)
-{
-  int err = MILL_OK;
-  const mill_model *m = &p->model;
-  const char *name = p->lib->arm[arm].name;
-  if (n_pix < 2 * m->set.n_cont)
-    MILL_FAIL(MILL_ERR_RANGE, "arm %s has %d pixels, too few for %d continuum functions", name,
-              n_pix, m->set.n_cont);
-  for (int i = 0; i < n_pix; i++)
-    if (!isfinite(wave_aa[i]) || wave_aa[i] <= 0.0 || (i > 0 && !(wave_aa[i] > wave_aa[i - 1])))
-      MILL_FAIL(MILL_ERR_RANGE, "wavelengths of arm %s are not ascending at pixel %d", name, i);
-  const double least = p->lib->arm[arm].wave_aa[0];
-  const double most = p->lib->arm[arm].wave_aa[p->lib->arm[arm].n_pix - 1];
-  const double blue = wave_aa[0] * exp(-atanh(m->set.max_vel_km_s / MILL_C_KM_S));
-  const double red = wave_aa[n_pix - 1] * exp(-atanh(m->set.min_vel_km_s / MILL_C_KM_S));
-  if (blue < least || red >= most)
-    MILL_FAIL(MILL_ERR_RANGE,
-              "arm %s reaches %.1f to %.1f A at the velocity limits, the library's templates "
-              "%.1f to %.1f A; narrow min_vel and max_vel or use another library",
-              name, blue, red, least, most);
-done:
-  return err;
-}
-
-static int find_waveset(const mill_pipeline *p, int arm, int n_pix, const double *wave_aa)
-{
-  for (int i = 0; i < p->n_waveset; i++)
-    if (p->waveset[i].arm == arm && p->waveset[i].n_pix == n_pix &&
-        memcmp(p->waveset[i].wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa) == 0)
-      return i;
-  return -1;
-}
-
 int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wave_aa, int *id)
 {
   int err = MILL_OK;
   mill_model *m = &p->model;
-  const int nk = m->set.n_cont;
-  double *ln_wave = NULL;
-  float *cont = NULL, *templ = NULL;
-  unsigned char *masked = NULL;
-  int *bin_first = NULL;
-  waveset_entry fresh;
-  void *memory = NULL;
-  memset(&fresh, 0, sizeof fresh);
-
-  *id = find_waveset(p, arm, n_pix, wave_aa);
-  if (*id >= 0)
-    return MILL_OK;
-  MILL_TRY(check_waves(p, arm, n_pix, wave_aa));
-  if (p->n_waveset == p->cap_waveset) {
-    const int cap = p->cap_waveset ? 2 * p->cap_waveset : FIRST_WAVESETS;
-    waveset_entry *more = NULL;
-    MILL_TRY(MILL_ALLOC(cap, &more));
-    if (p->n_waveset)
-      memcpy(more, p->waveset, (size_t)p->n_waveset * sizeof *more);
-    mill_free(p->waveset);
-    p->waveset = more;
-    p->cap_waveset = cap;
-  }
-  MILL_TRY(MILL_ALLOC(n_pix, &fresh.wave_aa));
-  memcpy(fresh.wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa);
-  MILL_TRY(MILL_ALLOC(n_pix, &ln_wave));
-  MILL_TRY(MILL_ALLOC((size_t)nk * (size_t)n_pix, &cont));
-  MILL_TRY(MILL_ALLOC(n_pix, &masked));
-  for (int i = 0; i < n_pix; i++) {
-    const double x = 2.0 * (wave_aa[i] - wave_aa[0]) / (wave_aa[n_pix - 1] - wave_aa[0]) - 1.0;
-    ln_wave[i] = log(wave_aa[i]);
-    for (int k = 0; k < nk; k++)
-      cont[(size_t)k * (size_t)n_pix + (size_t)i] =
-          (float)mill_continuum(m->set.continuum, nk, k, x);
-    for (int r = 0; r < m->set.n_wave_mask; r++)
-      if (wave_aa[i] > m->set.wave_mask[r].min_aa && wave_aa[i] < m->set.wave_mask[r].max_aa)
-        masked[i] = 1;
-  }
-  mill_waveset *w = &fresh.host;
-  fresh.arm = w->arm = arm;
-  fresh.n_pix = w->n_pix = n_pix;
-  w->n_cont = nk;
-  w->pixel_aa = wave_aa[1] - wave_aa[0];
-  MILL_TRY(mill_guess_table_bins(&p->guess, p->lib, &m->set, arm, n_pix, wave_aa, &w->n_bin,
-                                 &bin_first, &templ));
-  MILL_TRY(send(p, (size_t)n_pix * sizeof *ln_wave, ln_wave, &memory));
-  w->ln_wave = memory;
-  MILL_TRY(send(p, (size_t)nk * (size_t)n_pix * sizeof *cont, cont, &memory));
-  w->cont = memory;
-  MILL_TRY(send(p, (size_t)n_pix, masked, &memory));
-  w->masked = memory;
-  MILL_TRY(send(p, ((size_t)w->n_bin + 1) * sizeof *bin_first, bin_first, &memory));
-  w->bin_first = memory;
-  MILL_TRY(send(
-      p, (size_t)p->guess.n_templ * ((size_t)w->n_bin + 2 * (size_t)p->guess.half) * sizeof *templ,
-      templ, &memory));
-  w->templ = memory;
-  MILL_TRY(send(p, sizeof *w, w, &memory));
-  fresh.device = memory;
+  if (arm < 0 || arm >= m->n_arm)
+    MILL_FAIL(MILL_ERR_INTERNAL, "arm %d of a library with %d arms", arm, m->n_arm);
+  MILL_TRY(mill_waveset_cache_get(p->waveset, arm, n_pix, wave_aa, id));
   if (n_pix > m->max_seg_pix) {
     m->max_seg_pix = n_pix;
     MILL_TRY(p->backend->upload(p->device, p->d_model, m, sizeof *m));
   }
-  *id = p->n_waveset;
-  p->waveset[p->n_waveset++] = fresh;
-  memset(&fresh, 0, sizeof fresh);
 done:
-  waveset_clear(p, &fresh);
-  mill_free(ln_wave);
-  mill_free(cont);
-  mill_free(masked);
-  mill_free(bin_first);
-  mill_free(templ);
   return err;
 }
 
-/** Inverse of the Gaussian that the template carries, on n_diag pixels:
- *  G_ij = exp(-(i-j)^2 / 2 s^2) / (s sqrt(2 pi)), s in pixels (data/README). */
-static int find_deconv(mill_pipeline *p, int n_diag, double sigma_pix, const double **out)
+void mill_pipeline_waveset_release(mill_pipeline *p, int id)
 {
-  int err = MILL_OK;
-  double *g = NULL;
-  void *memory = NULL;
-  for (int i = 0; i < p->n_deconv; i++)
-    if (p->deconv[i].n_diag == n_diag && p->deconv[i].sigma_pix == sigma_pix) {
-      *out = p->deconv[i].device;
-      return MILL_OK;
-    }
-  if (p->n_deconv == p->cap_deconv) {
-    const int cap = 2 * p->cap_deconv + 8;
-    deconv_entry *more = NULL;
-    MILL_TRY(MILL_ALLOC(cap, &more));
-    if (p->n_deconv)
-      memcpy(more, p->deconv, (size_t)p->n_deconv * sizeof *more);
-    mill_free(p->deconv);
-    p->deconv = more;
-    p->cap_deconv = cap;
-  }
-  MILL_TRY(MILL_ALLOC(n_diag * n_diag, &g));
-  for (int i = 0; i < n_diag; i++)
-    for (int j = 0; j < n_diag; j++) {
-      const double u = (double)(i - j) / sigma_pix;
-      g[i * n_diag + j] = exp(-0.5 * u * u) / (sigma_pix * sqrt(2.0 * 3.14159265358979323846));
-    }
-  lapack_int pivot[MILL_MAX_DIAG];
-  if (LAPACKE_dgetrf(LAPACK_ROW_MAJOR, n_diag, n_diag, g, n_diag, pivot) != 0 ||
-      LAPACKE_dgetri(LAPACK_ROW_MAJOR, n_diag, g, n_diag, pivot) != 0)
-    MILL_FAIL(MILL_ERR_RANGE,
-              "the template's resolution (sigma %g pixels) cannot be taken out of a matrix of %d "
-              "diagonals",
-              sigma_pix, n_diag);
-  MILL_TRY(send(p, (size_t)n_diag * (size_t)n_diag * sizeof *g, g, &memory));
-  p->deconv[p->n_deconv].n_diag = n_diag;
-  p->deconv[p->n_deconv].sigma_pix = sigma_pix;
-  p->deconv[p->n_deconv++].device = memory;
-  *out = memory;
-done:
-  mill_free(g);
-  return err;
+  if (id >= 0)
+    mill_waveset_cache_release(p->waveset, id);
+}
+
+void mill_pipeline_waveset_limit(mill_pipeline *p, size_t bytes)
+{
+  mill_waveset_cache_limit(p->waveset, bytes);
+}
+
+void mill_pipeline_waveset_stats(const mill_pipeline *p, mill_waveset_stats *stats)
+{
+  mill_waveset_cache_stats(p->waveset, stats);
 }
 
 static size_t take(size_t *at, size_t bytes)
@@ -480,50 +335,151 @@ static size_t take(size_t *at, size_t bytes)
   return here;
 }
 
+/** Does the run take templates to the instrument's resolution in this arm? */
+static int convolves(const mill_pipeline *p, int arm)
+{
+  return p->model.set.resolution != MILL_RES_NONE && p->lib->arm[arm].template_sigma_aa >= 0.0;
+}
+
 /** Is this segment's resolution matrix used? */
 static int with_matrix(const mill_pipeline *p, const mill_raw_segment *raw)
 {
-  return raw->resolution && raw->n_diag > 0 && p->model.set.resolution != MILL_RES_NONE &&
-         p->lib->arm[raw->arm].template_sigma_aa >= 0.0;
+  return raw->resolution && raw->n_diag > 0 && convolves(p, raw->arm);
 }
 
-/** Copy a star into a slot. */
+/** Is this segment's sigma used? */
+static int with_sigma(const mill_pipeline *p, const mill_raw_segment *raw)
+{
+  return raw->sigma_aa && !with_matrix(p, raw) && convolves(p, raw->arm);
+}
+
+/** What templates lack of a segment's line-spread function, and how many diagonals
+ *  that takes (0: they lack nothing); bits of FIT_INFO. */
+static void plan_sigma(const mill_pipeline *p, const mill_raw_segment *raw, const double *wave_aa,
+                       float *lsf_aa, int *n_diag, int *info)
+{
+  const double templ = p->lib->arm[raw->arm].template_sigma_aa;
+  const int n = raw->n_pix;
+  int half = 0, n_unusable = 0, n_narrow = 0;
+  for (int i = 0; i < n; i++) {
+    const double sigma = (double)raw->sigma_aa[i];
+    lsf_aa[i] = NAN;
+    if (!(sigma > 0.0) || !isfinite(sigma)) {
+      n_unusable++;
+      continue;
+    }
+    if (sigma <= templ) {
+      n_narrow += sigma < MILL_LSF_NARROW * templ;
+      lsf_aa[i] = 0.0f;
+      continue;
+    }
+    const double lack = sqrt(sigma * sigma - templ * templ);
+    const int i_left = i > 0 ? i - 1 : 0, i_right = i < n - 1 ? i + 1 : n - 1;
+    const double pixel = (wave_aa[i_right] - wave_aa[i_left]) / (double)(i_right - i_left);
+    const double reach = MILL_LSF_REACH * lack / pixel;
+    if (reach > (double)(MILL_MAX_DIAG / 2)) {
+      n_unusable++;
+      continue;
+    }
+    /* half of the kernel is off the arm */
+    if (i < 2 || i >= n - 2 || wave_aa[i] - MILL_LSF_EDGE * lack < wave_aa[0] ||
+        wave_aa[i] + MILL_LSF_EDGE * lack > wave_aa[n - 1])
+      continue;
+    lsf_aa[i] = (float)lack;
+    const int needed = reach > 2.0 ? (int)ceil(reach) : 2;
+    half = needed > half ? needed : half;
+  }
+  *n_diag = half > 0 ? 2 * half + 1 : 0;
+  if ((double)n_unusable >= MILL_LSF_SIZEABLE * (double)n)
+    *info |= MILL_INFO_LSF_UNUSABLE;
+  if ((double)n_narrow >= MILL_LSF_SIZEABLE * (double)n)
+    *info |= MILL_INFO_LSF_NARROW;
+}
+
+/** Room for the segments of a star in a slot, and for its line-spread functions. */
+static int reserve_segments(mill_pipeline *p, slot_entry *e, const mill_star *star)
+{
+  int err = MILL_OK;
+  void *memory = NULL;
+  size_t n_lsf = 0;
+  for (int i = 0; i < star->n_segment; i++)
+    n_lsf += star->segment[i].sigma_aa ? (size_t)star->segment[i].n_pix : 0;
+  if (n_lsf > p->cap_lsf) {
+    mill_free(p->lsf_aa);
+    p->lsf_aa = NULL;
+    p->cap_lsf = 0;
+    MILL_TRY(MILL_ALLOC(n_lsf, &p->lsf_aa));
+    p->cap_lsf = n_lsf;
+  }
+  if (star->n_segment <= e->cap_segment)
+    goto done;
+  mill_free(e->segment);
+  mill_free(e->waveset);
+  mill_free(e->n_diag);
+  e->segment = NULL;
+  e->waveset = NULL;
+  e->n_diag = NULL;
+  release(p, e->d_segment);
+  e->d_segment = NULL;
+  e->cap_segment = 0;
+  MILL_TRY(MILL_ALLOC(star->n_segment, &e->segment));
+  MILL_TRY(MILL_ALLOC(star->n_segment, &e->waveset));
+  MILL_TRY(MILL_ALLOC(star->n_segment, &e->n_diag));
+  MILL_TRY(p->backend->alloc(p->device, (size_t)star->n_segment * sizeof(mill_segment), &memory));
+  e->d_segment = memory;
+  e->cap_segment = star->n_segment;
+done:
+  return err;
+}
+
+/** Check the segments of a star and plan their line-spread functions. */
+static int plan_star(mill_pipeline *p, slot_entry *e, const mill_star *star, int *info)
+{
+  int err = MILL_OK;
+  float *lsf_aa = p->lsf_aa;
+  for (int i = 0; i < star->n_segment; i++) {
+    const mill_raw_segment *raw = &star->segment[i];
+    mill_waveset_view ws;
+    if (!mill_waveset_cache_view(p->waveset, raw->waveset, &ws) || ws.n_pix != raw->n_pix ||
+        ws.arm != raw->arm || raw->n_diag > MILL_MAX_DIAG)
+      MILL_FAIL(MILL_ERR_INTERNAL, "segment %d of row %lld does not fit its wavelength set", i,
+                (long long)star->row);
+    e->n_diag[i] = with_matrix(p, raw) ? raw->n_diag : 0;
+    if (with_sigma(p, raw)) {
+      plan_sigma(p, raw, ws.wave_aa, lsf_aa, &e->n_diag[i], info);
+      lsf_aa += raw->n_pix;
+    }
+  }
+done:
+  return err;
+}
+
+/** Copy a star into a slot, which then holds its wavelength sets. */
 static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
 {
   int err = MILL_OK;
   const mill_backend *be = p->backend;
   const mill_model *m = &p->model;
   void *memory = NULL;
-  if (star->n_segment > e->cap_segment) {
-    mill_free(e->segment);
-    e->segment = NULL;
-    release(p, e->d_segment);
-    e->d_segment = NULL;
-    e->cap_segment = 0;
-    MILL_TRY(MILL_ALLOC(star->n_segment, &e->segment));
-    MILL_TRY(be->alloc(p->device, (size_t)star->n_segment * sizeof(mill_segment), &memory));
-    e->d_segment = memory;
-    e->cap_segment = star->n_segment;
-  }
+  int info = 0;
+  MILL_TRY(reserve_segments(p, e, star));
+  MILL_TRY(plan_star(p, e, star, &info));
   /* first pass measures, second places */
   int max_bin = 1;
   for (int pass = 0; pass < 2; pass++) {
     size_t at = 0;
+    const float *planned = p->lsf_aa;
     for (int i = 0; i < star->n_segment; i++) {
       const mill_raw_segment *raw = &star->segment[i];
-      if (raw->arm < 0 || raw->arm >= m->n_arm || raw->waveset < 0 ||
-          raw->waveset >= p->n_waveset || p->waveset[raw->waveset].n_pix != raw->n_pix ||
-          p->waveset[raw->waveset].arm != raw->arm || raw->n_diag > MILL_MAX_DIAG)
-        MILL_FAIL(MILL_ERR_INTERNAL, "segment %d of row %lld does not fit its wavelength set", i,
-                  (long long)star->row);
-      const waveset_entry *ws = &p->waveset[raw->waveset];
-      const size_t n = (size_t)raw->n_pix;
-      const int matrix = with_matrix(p, raw);
-      const size_t nd = matrix ? (size_t)raw->n_diag : 0;
-      if (ws->host.n_bin > max_bin)
-        max_bin = ws->host.n_bin;
+      mill_waveset_view ws;
+      mill_waveset_cache_view(p->waveset, raw->waveset, &ws);
+      const size_t n = (size_t)raw->n_pix, nd = (size_t)e->n_diag[i];
+      const int matrix = with_matrix(p, raw), sigma = with_sigma(p, raw);
+      if (ws.n_bin > max_bin)
+        max_bin = ws.n_bin;
       const size_t flux = take(&at, n * 4), ivar = take(&at, n * 4), mask = take(&at, n * 4);
-      const size_t raw_res = take(&at, nd * n * 4), res = take(&at, nd * n * 4);
+      const size_t raw_res = take(&at, matrix ? nd * n * 4 : 0), res = take(&at, nd * n * 4);
+      const size_t lsf = take(&at, sigma ? n * 4 : 0);
       const size_t d = take(&at, n * 4), is = take(&at, n * 4), good = take(&at, n);
       const size_t base = take(&at, n * 8);
       const size_t scratch = take(&at, n * 4), model = take(&at, p->want_models ? n * 4 : 0);
@@ -534,7 +490,7 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
       s->arm = raw->arm;
       s->n_pix = raw->n_pix;
       s->n_diag = (int)nd;
-      s->ws = ws->device;
+      s->ws = ws.device;
       s->raw_flux = (float *)(void *)(e->arena + flux);
       s->raw_ivar = (float *)(void *)(e->arena + ivar);
       s->raw_mask = (int32_t *)(void *)(e->arena + mask);
@@ -551,13 +507,18 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
         MILL_TRY(be->upload(p->device, s->raw_mask, raw->mask, n * 4));
       else
         MILL_TRY(be->zero(p->device, s->raw_mask, n * 4));
+      if (nd > 0)
+        s->res = (float *)(void *)(e->arena + res);
       if (matrix) {
         s->raw_res = (float *)(void *)(e->arena + raw_res);
-        s->res = (float *)(void *)(e->arena + res);
         MILL_TRY(be->upload(p->device, s->raw_res, raw->resolution, nd * n * 4));
-        const double sigma = p->lib->arm[raw->arm].template_sigma_aa;
-        if (sigma > 0.0)
-          MILL_TRY(find_deconv(p, raw->n_diag, sigma / ws->host.pixel_aa, &s->deconv));
+        if (p->lib->arm[raw->arm].template_sigma_aa > 0.0)
+          MILL_TRY(mill_waveset_cache_deconv(p->waveset, raw->waveset, raw->n_diag, &s->deconv));
+      }
+      if (sigma) {
+        s->lsf_aa = (float *)(void *)(e->arena + lsf);
+        MILL_TRY(be->upload(p->device, s->lsf_aa, planned, n * 4));
+        planned += n;
       }
     }
     const size_t chisq = (size_t)m->n_templ * (2 * (size_t)m->guess_half + 1) * sizeof(double);
@@ -581,13 +542,28 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
     e->host.bin_w = (float *)(void *)(e->arena + w);
     e->host.guess_chisq = (double *)(void *)(e->arena + guess);
     mill_fit_result_init(&e->host.result, p->lib, star->row, MILL_STATUS_NOT_DONE);
+    e->host.result.info |= info;
   }
   MILL_TRY(be->upload(p->device, e->d_segment, e->segment,
                       (size_t)star->n_segment * sizeof(mill_segment)));
   MILL_TRY(be->upload(p->device, e->device, &e->host, sizeof e->host));
+  for (int i = 0; i < star->n_segment; i++) {
+    e->waveset[i] = star->segment[i].waveset;
+    mill_waveset_cache_hold(p->waveset, e->waveset[i]);
+  }
+  e->n_waveset = star->n_segment;
   e->active = 1;
 done:
   return err;
+}
+
+/** The slot may take another star. */
+static void free_slot(mill_pipeline *p, slot_entry *e)
+{
+  for (int i = 0; i < e->n_waveset; i++)
+    mill_waveset_cache_release(p->waveset, e->waveset[i]);
+  e->n_waveset = 0;
+  e->active = 0;
 }
 
 /** Best-fit models of a finished slot into p->model_row. */
@@ -639,7 +615,6 @@ int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request,
   mill_model m = p->model;
   memcpy(m.hull, p->lib->hull, sizeof m.hull);
   MILL_TRY(load_slot(p, e, star));
-  e->active = 0;
   MILL_TRY(be->start(p->device, p->d_model, &e->device, 1));
   MILL_TRY(be->download(p->device, &e->host, e->device, sizeof e->host));
   *prepared = e->host.result;
@@ -657,6 +632,7 @@ int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request,
     eval[i].f += mill_penalty(&m, &e->host, e->host.theta);
   }
 done:
+  free_slot(p, e);
   return err;
 }
 
@@ -708,13 +684,13 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
         MILL_TRY(fetch_models(p, e));
         model = p->model_row;
       }
-      e->active = 0;
+      free_slot(p, e);
       MILL_TRY(sink(sink_context, &e->host.result, model));
     }
   }
 done:
   for (int i = 0; i < p->n_slot; i++)
-    p->slot[i].active = 0;
+    free_slot(p, &p->slot[i]);
   mill_free(list);
   return err;
 }

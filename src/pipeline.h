@@ -13,10 +13,13 @@
 #include "kernels/result.h"
 #include "kernels/settings.h"
 #include "kernels/star.h"
+#include "src/waveset_cache.h"
 
 typedef struct mill_pipeline mill_pipeline;
 
-/** Give the next star: 1 and *star filled, 0 at the end, or -code on failure. */
+/** Give the next star: 1 and *star filled, 0 at the end, or -code on failure.  The
+ *  star's memory and the wavelength sets of its segments are needed until the next call
+ *  (or the end of the run): from then on its slot has a copy and holds the sets. */
 typedef int (*mill_star_source)(void *context, mill_star *star);
 
 /** Take a finished row; MILL_OK or a code, which ends the run.
@@ -36,12 +39,25 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
                          mill_pipeline **out);
 void mill_pipeline_destroy(mill_pipeline *pipeline);
 
-/** Register the wavelengths of an arm's pixels (vacuum A, ascending) and get
- *  their id; equal ones share an id.  wave_aa is copied.
+/** Register the wavelengths of an arm's pixels (vacuum A, ascending), hold the set and
+ *  get its id; equal ones share an id.  wave_aa is copied.
+ *
+ *  Each success is one hold, to be given back by mill_pipeline_waveset_release; the id
+ *  is valid while somebody holds the set, and a star under way does.  Sets that nobody
+ *  holds stay until all sets together exceed a limit; asking again for known
+ *  wavelengths takes microseconds, a new set about a millisecond of CPU for each 1 MB.
+ *  Not to be asked for more sets than are needed next: what is held is not bounded.
+ *
  *  MILL_ERR_RANGE when not ascending, not finite, too short, or when the
- *  velocity limits carry them off the arm's templates. */
+ *  velocity limits carry them off the arm's templates: nothing is held. */
 int mill_pipeline_waveset(mill_pipeline *pipeline, int arm, int n_pix, const double *wave_aa,
                           int *id);
+void mill_pipeline_waveset_release(mill_pipeline *pipeline, int id); /* id < 0 is fine */
+
+/** Limit of the memory for wavelength sets, bytes, instead of MILL_WAVESET_CACHE_BYTES;
+ *  0 keeps only what is held. */
+void mill_pipeline_waveset_limit(mill_pipeline *pipeline, size_t bytes);
+void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_stats *stats);
 
 /** Evaluate a star at given points instead of fitting it, for tests and checks.
  *

@@ -13,6 +13,7 @@
 
 #include "kernels/error.h"
 #include "kernels/library.h"
+#include "src/rbf.h"
 #include "src/spline_grid.h"
 
 enum { TEST_LIBRARY_MAX_NODE = 8 };
@@ -139,6 +140,26 @@ static inline void test_library_hidden(const mill_emulator *net, const double *x
   }
 }
 
+/* The last layer of net alone, behind a front of another kind. */
+static inline void test_library_keep_last(mill_emulator *net, int kind)
+{
+  const int last = net->n_layer - 1;
+  net->kind = kind;
+  for (int k = 0; k < last; k++) {
+    mill_free(net->weight[k]);
+    mill_free(net->bias[k]);
+  }
+  net->weight[0] = net->weight[last];
+  net->bias[0] = net->bias[last];
+  net->n_in[0] = net->n_in[last];
+  net->n_out[0] = net->n_out[last];
+  for (int k = 1; k <= last; k++) {
+    net->weight[k] = net->bias[k] = NULL;
+    net->n_in[k] = net->n_out[k] = 0;
+  }
+  net->n_layer = 1;
+}
+
 /** Put a grid of splines through the hidden layers of every arm in their place: four to
  *  seven nodes a label, uneven, from -1.5 to 1.5, so that the hulls reach beyond. */
 static inline int test_library_to_grid(mill_library *lib)
@@ -175,24 +196,83 @@ static inline int test_library_to_grid(mill_library *lib)
     MILL_TRY(mill_spline_grid_fit(lib->n_label, n_node, axis, n_out, value, &net->grid));
     mill_free(value);
     value = NULL;
-    net->kind = MILL_EMULATOR_GRID;
-    for (int k = 0; k < last; k++) {
-      mill_free(net->weight[k]);
-      mill_free(net->bias[k]);
-    }
-    net->weight[0] = net->weight[last];
-    net->bias[0] = net->bias[last];
-    net->n_in[0] = net->n_in[last];
-    net->n_out[0] = net->n_out[last];
-    for (int k = 1; k <= last; k++) {
-      net->weight[k] = net->bias[k] = NULL;
-      net->n_in[k] = net->n_out[k] = 0;
-    }
-    net->n_layer = 1;
+    test_library_keep_last(net, MILL_EMULATOR_GRID);
   }
 done:
   mill_free(value);
   return err;
+}
+
+/** Put radial functions around scattered points through the hidden layers of every arm in
+ *  their place: the polynomial's degree is 1 to 3, the points reach as far as the hulls. */
+static inline int test_library_to_rbf(mill_library *lib)
+{
+  enum { N_POINT = 70 };
+  static const double smooth[] = {1e-6}, length[MILL_MAX_GRID_AXIS] = {1.3, 0.8, 1, 1, 1, 1};
+  int err = MILL_OK;
+  uint64_t state = 4711;
+  double *value = NULL, x[N_POINT * MILL_MAX_GRID_AXIS];
+  mill_rbf_fit *fit = NULL;
+  for (int a = 0; a < lib->n_arm; a++) {
+    mill_emulator *net = &lib->arm[a].emulator;
+    const int n_label = lib->n_label, n_out = net->n_in[net->n_layer - 1];
+    double hidden[MILL_MAX_WIDTH];
+    MILL_TRY(MILL_ALLOC(N_POINT * n_out, &value));
+    for (int i = 0; i < N_POINT; i++) {
+      for (int l = 0; l < n_label; l++)
+        x[i * n_label + l] = 1.6 * test_library_random(&state);
+      test_library_hidden(net, x + i * n_label, hidden);
+      memcpy(value + i * n_out, hidden, (size_t)n_out * sizeof *value);
+    }
+    const mill_rbf_problem problem = {.n_axis = n_label,
+                                      .n_point = N_POINT,
+                                      .n_out = n_out,
+                                      .degree = 1 + a % 3,
+                                      .n_smooth = 1,
+                                      .x = x,
+                                      .length = length,
+                                      .value = value,
+                                      .smooth = smooth};
+    MILL_TRY(mill_rbf_fit_create(&problem, &fit));
+    MILL_TRY(mill_rbf_fit_export(fit, &net->rbf));
+    test_library_keep_last(net, MILL_EMULATOR_RBF);
+    mill_rbf_fit_destroy(fit);
+    fit = NULL;
+    mill_free(value);
+    value = NULL;
+  }
+done:
+  mill_rbf_fit_destroy(fit);
+  mill_free(value);
+  return err;
+}
+
+/** Splines in the first arm, radial functions in the second, networks in the others. */
+static inline int test_library_to_mixed(mill_library *lib)
+{
+  int err = MILL_OK;
+  for (int a = 0; a < 2 && a < lib->n_arm; a++) {
+    mill_library *alone = NULL;
+    MILL_TRY(MILL_ALLOC(1, &alone));
+    alone->n_label = lib->n_label;
+    alone->n_arm = 1;
+    alone->arm[0] = lib->arm[a];
+    err = a == 0 ? test_library_to_grid(alone) : test_library_to_rbf(alone);
+    lib->arm[a] = alone->arm[0];
+    mill_free(alone);
+    if (err != MILL_OK)
+      break;
+  }
+done:
+  return err;
+}
+
+/** The library with emulators of a kind, MILL_EMULATOR_MLP as it is made. */
+static inline int test_library_to(mill_library *lib, int kind)
+{
+  return kind == MILL_EMULATOR_GRID
+             ? test_library_to_grid(lib)
+             : (kind == MILL_EMULATOR_RBF ? test_library_to_rbf(lib) : MILL_OK);
 }
 
 #endif

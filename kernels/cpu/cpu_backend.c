@@ -16,6 +16,7 @@
 #include "kernels/guess.h"
 #include "kernels/pixel.h"
 #include "kernels/prepare.h"
+#include "kernels/rbf.h"
 #include "kernels/spline_grid.h"
 
 enum {
@@ -72,18 +73,22 @@ static void run_block(void (*body)(mill_block *, void *), void *task)
 #endif
 }
 
-/** The front of a grid emulator for one star. */
-typedef struct mill_grid_task {
-  const mill_spline_grid *grid;
+/** The front of an emulator that is no network, for one star. */
+typedef struct mill_front_task {
+  const mill_model_arm *arm;
   int n_tangent;
   const double *in; /**< [1 + n_tangent][MILL_MAX_WIDTH] */
   double *out;      /**< the same */
-} mill_grid_task;
+} mill_front_task;
 
-static void body_grid(mill_block *b, void *arg)
+static void body_front(mill_block *b, void *arg)
 {
-  const mill_grid_task *t = arg;
-  mill_block_spline_grid(b, t->grid, t->n_tangent, t->in, MILL_MAX_WIDTH, t->out, MILL_MAX_WIDTH);
+  const mill_front_task *t = arg;
+  if (t->arm->kind == MILL_EMULATOR_GRID)
+    mill_block_spline_grid(b, &t->arm->grid, t->n_tangent, t->in, MILL_MAX_WIDTH, t->out,
+                           MILL_MAX_WIDTH);
+  else
+    mill_block_rbf(b, &t->arm->rbf, t->n_tangent, t->in, MILL_MAX_WIDTH, t->out, MILL_MAX_WIDTH);
 }
 
 /** SiLU of the value row z, its slope times the tangent rows after it. */
@@ -101,9 +106,9 @@ static void activate(int n, int n_tangent, double *const *row)
 /** Emulate one arm for a group of slots; slot i's rows go to lane->work[i].grid
  *  (pitch max_pix_pad): the value, and for a Jacobian one tangent per label.
  *
- *  Labels, grids and hidden layers are float64 in both precisions (a tenth of the
- *  arithmetic): rounding there moves all pixels together, as a change of labels
- *  would.  Only the last layer, the expensive one, is of the run's precision. */
+ *  Labels, grids, radial functions and hidden layers are float64 in both precisions (a
+ *  tenth of the arithmetic): rounding there moves all pixels together, as a change of
+ *  labels would.  Only the last layer, the expensive one, is of the run's precision. */
 static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
                     mill_lane *lane)
 {
@@ -130,11 +135,11 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
             mill_label_map_slope(&m->label[t - 1], slot[s]->theta[MILL_PAR_LABEL0 + t - 1]);
     }
   }
-  if (arm->kind == MILL_EMULATOR_GRID) {
+  if (arm->kind != MILL_EMULATOR_MLP) {
     for (int s = 0; s < n_slot; s++) {
       const size_t at = (size_t)first[s] * MILL_MAX_WIDTH;
-      mill_grid_task task = {&arm->grid, n_tangent[s], in + at, out + at};
-      run_block(body_grid, &task);
+      mill_front_task task = {arm, n_tangent[s], in + at, out + at};
+      run_block(body_front, &task);
     }
     double *swap = in;
     in = out;

@@ -18,6 +18,7 @@
 #include "kernels/guess.h"
 #include "kernels/pixel.h"
 #include "kernels/prepare.h"
+#include "kernels/rbf.h"
 #include "kernels/spline_grid.h"
 
 enum {
@@ -284,18 +285,22 @@ static __global__ void __launch_bounds__(TILE_THREADS)
   }
 }
 
-/** The front of a grid emulator.  One block per slot. */
+/** The front of an emulator that is no network.  One block per slot. */
 static __global__ void __launch_bounds__(STAR_THREADS)
-    grid_front(device_view v, int arm, row_layout<double> out)
+    front(device_view v, int arm, row_layout<double> out)
 {
   const mill_slot *slot = v.slot[blockIdx.x];
   if (!wants_arm(slot, arm))
     return;
   mill_block b;
   b.shared = NULL; /* no sums over threads */
-  mill_block_spline_grid(&b, &v.m->arm[arm].grid, n_tangent(v.m, slot),
-                         v.input.base + blockIdx.x * v.input.slot, v.input.row,
-                         out.base + blockIdx.x * out.slot, out.row);
+  const mill_model_arm *a = &v.m->arm[arm];
+  const double *in = v.input.base + blockIdx.x * v.input.slot;
+  double *to = out.base + blockIdx.x * out.slot;
+  if (a->kind == MILL_EMULATOR_GRID)
+    mill_block_spline_grid(&b, &a->grid, n_tangent(v.m, slot), in, v.input.row, to, out.row);
+  else
+    mill_block_rbf(&b, &a->rbf, n_tangent(v.m, slot), in, v.input.row, to, out.row);
 }
 
 /** SiLU of the value row, its slope times the tangent rows.  One block per slot. */
@@ -552,6 +557,8 @@ static work_shape shape_of(const mill_model *m, int n_slot)
         s.pitch = m->arm[a].layer[l].n_out_pad;
     if (m->arm[a].kind == MILL_EMULATOR_GRID && m->arm[a].grid.n_out > s.pitch)
       s.pitch = m->arm[a].grid.n_out;
+    if (m->arm[a].kind == MILL_EMULATOR_RBF && m->arm[a].rbf.n_out > s.pitch)
+      s.pitch = m->arm[a].rbf.n_out;
   }
   return s;
 }
@@ -714,8 +721,8 @@ done:
 
 /** One arm's templates for all slots that want it, into their work->grid and mean.
  *
- *  Labels, grids and hidden layers are float64 in both precisions, see emulate() of
- *  kernels/cpu/cpu_backend.c. */
+ *  Labels, grids, radial functions and hidden layers are float64 in both precisions, see
+ *  emulate() of kernels/cpu/cpu_backend.c. */
 static int emulate(mill_device *d, int i_arm)
 {
   int err = MILL_OK;
@@ -723,10 +730,10 @@ static int emulate(mill_device *d, int i_arm)
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
   const unsigned n = (unsigned)d->view.n_slot;
   const row_layout<double> *in = &d->view.input, *out = NULL;
-  if (arm->kind == MILL_EMULATOR_GRID) {
+  if (arm->kind != MILL_EMULATOR_MLP) {
     out = &d->view.hidden[0];
-    grid_front<<<n, STAR_THREADS, 0, d->stream>>>(d->view, i_arm, *out);
-    TRY_LAUNCH("grid_front");
+    front<<<n, STAR_THREADS, 0, d->stream>>>(d->view, i_arm, *out);
+    TRY_LAUNCH("front");
     in = out;
   }
   for (int l = 0; l < arm->n_layer - 1; l++) {

@@ -401,13 +401,13 @@ static void test_result_does_not_depend_on_the_batch(void **state)
   compare_batches();
 }
 
-/* The last one: it leaves splines in the place of the networks, which the stars' templates
- * are close to. */
-static void test_grids_equal_the_cpu_and_do_not_depend_on_the_batch(void **state)
+/* The last one: it leaves splines and radial functions in the place of the networks, which the
+ * stars' templates are close to. */
+static void test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch(void **state)
 {
   (void)state;
   NEEDS_GPU();
-  must(test_library_to_grid(&data.lib));
+  must(test_library_to_mixed(&data.lib));
   compare_answers(MILL_FLOAT64, 1e-6);
   compare_answers(MILL_FLOAT32, 1e-3);
   compare_batches();
@@ -420,7 +420,7 @@ int main(void)
       cmocka_unit_test(test_answers_equal_the_cpu_in_float32),
       cmocka_unit_test(test_fits_equal_the_cpu),
       cmocka_unit_test(test_result_does_not_depend_on_the_batch),
-      cmocka_unit_test(test_grids_equal_the_cpu_and_do_not_depend_on_the_batch),
+      cmocka_unit_test(test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch),
   };
   return cmocka_run_group_tests(tests, set_up, clean_up);
 }

@@ -58,20 +58,50 @@ class Models(EndToEnd):
             for arm in ARMS:
                 hdus[arm + "_IVAR"].data[1] = 0
 
+        stars = cut("first.fits", [3, 60, 100], edit)
+        self.fit("n.h5", "--models", tmp("nan.h5"), stars, ranks=2)
+        table, found = read(self.path), models(tmp("nan.h5"))
+        self.assertEqual(list(table["STATUS"]), [FITTED, NO_ARM, FITTED])
+        for arm, missing in (("B", [0, 1]), ("R", [1]), ("Z", [1])):
+            model = found[arm][1]
+            self.assertEqual(len(model), 3)
+            self.assertEqual(list(np.flatnonzero(np.isnan(model).all(axis=1))), missing)
+            there = np.setdiff1d(range(3), missing)
+            self.assertTrue(np.isfinite(model[there]).all())
+
+    def test_rows_on_different_wavelengths_have_their_own(self):
+        """Arm r of the second file is shifted, and 20 pixels shorter in the third."""
         def shift(hdus):
             hdus["R_WAVELENGTH"].data += 1.6
 
-        first, second = cut("first.fits", [3, 60, 100], edit), cut("second.fits", [3], shift)
-        done = self.fit("n.h5", "--models", tmp("nan.h5"), first, second, ranks=2)
-        self.assertOneLine(done, "second.fits", "arm r", "wavelengths differ", status=0)
-        table, found = read(self.path), models(tmp("nan.h5"))
-        self.assertEqual(list(table["STATUS"]), [FITTED, NO_ARM, FITTED, FITTED])
-        for arm, missing in (("B", [0, 1]), ("R", [1, 3]), ("Z", [1])):
-            model = found[arm][1]
-            self.assertEqual(len(model), 4)
-            self.assertEqual(list(np.flatnonzero(np.isnan(model).all(axis=1))), missing)
-            there = np.setdiff1d(range(4), missing)
-            self.assertTrue(np.isfinite(model[there]).all())
+        def shorten(hdus):
+            for name in HDUS:
+                hdus["R_" + name].data = hdus["R_" + name].data[..., :-20]
+
+        files = [cut("as-they-are.fits", [3, 60]), cut("shifted.fits", [100], shift),
+                 cut("shorter.fits", [150], shorten)]
+        done = self.fit("own.h5", "--models", tmp("own-models.h5"), *files, ranks=2)
+        self.assertOneLine(done, "models", "arm r", "each row has its own", status=0)
+        table, found = read(self.path), models(tmp("own-models.h5"))
+        row = 0
+        for path in files:
+            with pyfits.open(path) as hdus:
+                for i in range(len(hdus["FIBERMAP"].data)):
+                    for arm in ARMS:
+                        wave, model = found[arm]
+                        expected = hdus[arm + "_WAVELENGTH"].data
+                        n_pix = len(expected)
+                        if arm == "R":
+                            self.assertEqual(wave.shape, model.shape)
+                            self.assertTrue(np.isnan(wave[row, n_pix:]).all())
+                            wave = wave[row, :n_pix]
+                        np.testing.assert_array_equal(wave, expected)
+                        self.assertTrue(np.isnan(model[row, n_pix:]).all())
+                        flux, sigma, good = good_pixels(hdus, arm, i)
+                        chisq = (((flux - model[row, :n_pix])[good] / sigma[good]) ** 2).sum()
+                        np.testing.assert_allclose(chisq, table["CHISQ_" + arm][row], rtol=1e-4)
+                    row += 1
+        self.assertEqual(row, 4)
 
 
 if __name__ == "__main__":

@@ -25,15 +25,15 @@ typedef struct work_input {
 } work_input;
 
 /** Stars that reach every branch and the ends of the templates: a resolution matrix
- *  with defects, two exposures without one, one of low S/N whose first arm has a
- *  median of zero, and one with three pixels in an arm.  grid: splines for networks. */
-static inline void work_make(work_input *in, int grid)
+ *  with defects, two exposures of which one has a sigma per pixel, one of low S/N whose
+ *  first arm has a median of zero, and one with three pixels in an arm.  kind: of the
+ *  emulators. */
+static inline void work_make(work_input *in, int kind)
 {
   uint64_t random = WORK_SEED;
   memset(in, 0, sizeof *in);
   made_check(test_library_make(3, 2, 9, &in->lib));
-  if (grid)
-    made_check(test_library_to_grid(&in->lib));
+  made_check(test_library_to(&in->lib, kind));
   for (int i = 0; i < WORK_STARS; i++) {
     made_star_cut(&in->lib, 1 + (i == 1), i == 1 ? 0.45 : 0.8, i != 1, 4, &random, &in->star[i]);
     made_theta(&in->lib, 0.5, 40, 60, &random, in->truth[i]);
@@ -44,6 +44,13 @@ static inline void work_make(work_input *in, int grid)
   s[0].flux[22] = NAN;
   s[1].ivar[50] = 0;
   in->star[1].segment[1].ivar[30] = 1e4f;
+  for (int k = 0; k < in->star[1].n_segment; k += 2) {
+    /* a sigma per pixel in some segments, narrower and wider than templates' */
+    made_segment *m = &in->star[1].segment[k];
+    m->with_sigma = 1;
+    for (int p = 0; p < m->n_pix; p++)
+      m->sigma_aa[p] = p % 17 == 0 ? 0.0f : (float)(0.4 + 0.6 * p / m->n_pix);
+  }
   made_segment *dark = &in->star[2].segment[0];
   for (int p = 0; p < dark->n_pix; p++) {
     /* positive ones masked: the scale is that of absolute values */

@@ -52,11 +52,11 @@ static void compare(const work_output *a, const work_output *b, double tolerance
   }
 }
 
-static void agree(int precision, int grid)
+static void agree(int precision, int kind)
 {
   static const int n_fiber[4] = {1, 2, 5, 13};
   static work_output plain, first, again;
-  work_make(&in, grid);
+  work_make(&in, kind);
   work_run(mill_backend_cpu(NULL), &in, precision, &plain);
   for (int i = 0; i < WORK_STARS; i++)
     assert_int_equal(plain.result[i].status, MILL_STATUS_FITTED);
@@ -81,19 +81,25 @@ static void agree(int precision, int grid)
 static void test_fibers_agree_with_the_plain_build_in_float32(void **state)
 {
   (void)state;
-  agree(MILL_FLOAT32, 0);
+  agree(MILL_FLOAT32, MILL_EMULATOR_MLP);
 }
 
 static void test_fibers_agree_with_the_plain_build_in_float64(void **state)
 {
   (void)state;
-  agree(MILL_FLOAT64, 0);
+  agree(MILL_FLOAT64, MILL_EMULATOR_MLP);
 }
 
 static void test_fibers_agree_with_the_plain_build_for_grids(void **state)
 {
   (void)state;
-  agree(MILL_FLOAT64, 1);
+  agree(MILL_FLOAT64, MILL_EMULATOR_GRID);
+}
+
+static void test_fibers_agree_with_the_plain_build_for_radial_functions(void **state)
+{
+  (void)state;
+  agree(MILL_FLOAT64, MILL_EMULATOR_RBF);
 }
 
 int main(void)
@@ -103,6 +109,7 @@ int main(void)
       cmocka_unit_test(test_fibers_agree_with_the_plain_build_in_float32),
       cmocka_unit_test(test_fibers_agree_with_the_plain_build_in_float64),
       cmocka_unit_test(test_fibers_agree_with_the_plain_build_for_grids),
+      cmocka_unit_test(test_fibers_agree_with_the_plain_build_for_radial_functions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

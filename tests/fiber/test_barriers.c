@@ -88,8 +88,9 @@ static const harmless allowed[] = {
     {"mill_block_jacobian", 1, 1, serial},
     {"mill_block_jacobian", 2, 2, next}, /* mill_block_locate of the next segment */
     {"mill_block_locate", 1, 1, own},
-    {"mill_block_prepare", 1, 12, own},   /* a median counts its thread's own pixels */
-    {"mill_block_prepare", 13, 13, next}, /* mill_block_guess, barrier 1: see pairs */
+    {"mill_block_prepare", 1, 12, own},     /* a median counts its thread's own pixels */
+    {"mill_block_prepare", 13, 13, next},   /* mill_block_guess, barrier 1: see pairs */
+    {"mill_block_prepare_lsf", 3, 3, next}, /* in mill_block_prepare */
     {"mill_block_prepare_resolution", 1, 4, own},
     {"mill_block_project", 2, 2, next}, /* in the sums of whoever comes next */
     {"mill_block_resolve", 2, 2, own},  /* mill_block_project takes the same chunks */

@@ -28,6 +28,8 @@ typedef struct made_segment {
   double wave_aa[MADE_MAX_PIX];
   float flux[MADE_MAX_PIX], ivar[MADE_MAX_PIX], res[MADE_N_DIAG * MADE_MAX_PIX];
   int32_t mask[MADE_MAX_PIX];
+  int with_sigma;
+  float sigma_aa[MADE_MAX_PIX];          /**< line-spread function, where with_sigma */
   double row[MADE_MAX_PIX][MADE_N_DIAG]; /**< resolution in row form, prepared, float32 values */
 } made_segment;
 
@@ -112,7 +114,43 @@ static inline void made_resolution_rows(const mill_library *lib, made_segment *s
   }
 }
 
-/** Template of one segment at its pixels, after its resolution matrix. */
+/** Sigma that templates lack at pixel p: 0 where they are too broad, NaN where a pixel is
+ *  not fitted (docs/numerics.md, "Line-spread function"). */
+static inline double made_lack_aa(const mill_library *lib, const made_segment *s, int p)
+{
+  const double sigma = (double)s->sigma_aa[p], templ = lib->arm[s->arm].template_sigma_aa;
+  const double *w = s->wave_aa;
+  const int n = s->n_pix;
+  if (!(sigma > 0) || isinf(sigma))
+    return NAN;
+  if (sigma <= templ)
+    return 0;
+  const double lack = sqrt(sigma * sigma - templ * templ);
+  const double pixel =
+      p == 0 ? w[1] - w[0] : (p == n - 1 ? w[p] - w[p - 1] : (w[p + 1] - w[p - 1]) / 2);
+  if (4 * lack > 15 * pixel || p < 2 || p > n - 3 || w[p] - w[0] < 3 * lack ||
+      w[n - 1] - w[p] < 3 * lack)
+    return NAN;
+  return lack;
+}
+
+/** Natural cubic spline through y [n] at x, whose knots are uniform in their logarithm. */
+static inline double made_spline(int n, const double *x, const double *y, const double *second,
+                                 double at)
+{
+  const double position = log(at / x[0]) / log(x[n - 1] / x[0]) * (n - 1);
+  int i = position < 0 ? 0 : (position > n - 2 ? n - 2 : (int)position);
+  while (i > 0 && at < x[i])
+    i--;
+  while (i < n - 2 && at >= x[i + 1])
+    i++;
+  const double h = x[i + 1] - x[i], b = (at - x[i]) / h, a = 1 - b;
+  return a * y[i] + b * y[i + 1] +
+         ((a * a * a - a) * second[i] + (b * b * b - b) * second[i + 1]) * h * h / 6;
+}
+
+/** Template of one segment at its pixels, after its resolution matrix or its sigma:
+ *  the Gaussian of a sigma acts on the spline itself and not on its values at pixels. */
 static inline void made_template(const mill_library *lib, const made_segment *s,
                                  const double *theta, double *out)
 {
@@ -146,13 +184,18 @@ static inline void made_template(const mill_library *lib, const made_segment *s,
   for (int i = n - 3; i > 0; i--)
     second[i] -= c[i] * second[i + 1];
   const double beta = theta[0] / MILL_C_KM_S, shift = sqrt((1 - beta) / (1 + beta));
-  for (int p = 0, i = 0; p < s->n_pix; p++) {
-    const double at = s->wave_aa[p] * shift;
-    while (i < n - 2 && x[i + 1] <= at)
-      i++;
-    const double h = x[i + 1] - x[i], b = (at - x[i]) / h, a = 1 - b;
-    pixel[p] = a * y[i] + b * y[i + 1] +
-               ((a * a * a - a) * second[i] + (b * b * b - b) * second[i + 1]) * h * h / 6;
+  for (int p = 0; p < s->n_pix; p++) {
+    const double lack = s->with_sigma ? made_lack_aa(lib, s, p) : 0;
+    pixel[p] = made_spline(n, x, y, second, s->wave_aa[p] * shift);
+    if (!(lack > 0))
+      continue;
+    double sum = 0, norm = 0;
+    for (int k = -60; k <= 60; k++) {
+      const double g = exp(-0.005 * k * k);
+      sum += g * made_spline(n, x, y, second, (s->wave_aa[p] + 0.1 * k * lack) * shift);
+      norm += g;
+    }
+    pixel[p] = sum / norm;
   }
   for (int p = 0; p < s->n_pix; p++) {
     if (!s->n_diag) {
@@ -248,7 +291,8 @@ static inline void made_star_register(mill_pipeline *pipeline, int64_t row, made
                                       .flux = s->flux,
                                       .ivar = s->ivar,
                                       .mask = s->mask,
-                                      .resolution = s->n_diag ? s->res : NULL};
+                                      .resolution = s->n_diag ? s->res : NULL,
+                                      .sigma_aa = s->with_sigma ? s->sigma_aa : NULL};
   }
   *out = (mill_star){.row = row, .n_segment = star->n_segment, .segment = star->raw};
 }
@@ -300,10 +344,12 @@ static inline double made_project(const mill_fit_settings *set, const made_segme
   return f;
 }
 
-static inline void made_prepare(const mill_fit_settings *set, const made_segment *s,
-                                ref_prepared *out)
+static inline void made_prepare(const mill_library *lib, const mill_fit_settings *set,
+                                const made_segment *s, ref_prepared *out)
 {
   unsigned char masked[MADE_MAX_PIX] = {0};
+  for (int p = 0; p < s->n_pix && s->with_sigma; p++)
+    masked[p] = isnan(made_lack_aa(lib, s, p));
   for (int p = 0; p < s->n_pix; p++)
     for (int r = 0; r < set->n_wave_mask; r++)
       masked[p] |=
@@ -340,7 +386,7 @@ static inline double made_penalty(const mill_library *lib, const mill_fit_settin
       worst = fmax(worst, s);
     }
   for (int i = 0; i < star->n_segment; i++) {
-    made_prepare(set, &star->segment[i], &prepared);
+    made_prepare(lib, set, &star->segment[i], &prepared);
     if (prepared.used) {
       n_pix += star->segment[i].n_pix;
       n_used++;
@@ -361,7 +407,7 @@ static inline void made_evaluate(const mill_library *lib, const mill_fit_setting
     const made_segment *s = &star->segment[i];
     static ref_prepared prepared;
     double templ[MADE_MAX_PIX], flat[MADE_MAX_PIX], model[MADE_MAX_PIX];
-    made_prepare(set, s, &prepared);
+    made_prepare(lib, set, s, &prepared);
     if (!prepared.used)
       continue;
     made_template(lib, s, theta, templ);

@@ -18,13 +18,12 @@ typedef struct fixture {
 
 static fixture fx;
 
-static void begin_with(int grid, int n_label, int n_exposure, int with_matrix, double sn)
+static void begin_with(int kind, int n_label, int n_exposure, int with_matrix, double sn)
 {
   memset(&fx, 0, sizeof fx);
   fx.random = SEED + 17 * (uint64_t)n_label + (uint64_t)with_matrix;
   made_check(test_library_make(n_label, n_label == 3 ? 2 : 3, 5, &fx.lib));
-  if (grid)
-    made_check(test_library_to_grid(&fx.lib));
+  made_check(test_library_to(&fx.lib, kind));
   made_settings(&fx.lib, &fx.set);
   fx.set.precision = MILL_FLOAT64;
   made_star_init(&fx.lib, n_exposure, with_matrix ? 0.8 : 0.45, with_matrix, &fx.random, &fx.star);
@@ -43,7 +42,7 @@ static void begin_with(int grid, int n_label, int n_exposure, int with_matrix, d
 
 static void begin(int n_label, int n_exposure, int with_matrix, double sn)
 {
-  begin_with(0, n_label, n_exposure, with_matrix, sn);
+  begin_with(MILL_EMULATOR_MLP, n_label, n_exposure, with_matrix, sn);
 }
 
 static void open_pipeline(void)
@@ -132,7 +131,21 @@ static void test_value_of_a_grid_emulator(void **state)
   (void)state;
   for (int n_label = 3; n_label <= 4; n_label++)
     for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
-      begin_with(1, n_label, 2, with_matrix, 40);
+      begin_with(MILL_EMULATOR_GRID, n_label, 2, with_matrix, 40);
+      open_pipeline();
+      compare_value();
+      end();
+    }
+}
+
+/* tests/src/test_rbf.c compares the emulator that made_template has with the definition of
+ * radial functions */
+static void test_value_of_radial_functions(void **state)
+{
+  (void)state;
+  for (int n_label = 3; n_label <= 4; n_label++)
+    for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
+      begin_with(MILL_EMULATOR_RBF, n_label, 2, with_matrix, 40);
       open_pipeline();
       compare_value();
       end();
@@ -267,7 +280,21 @@ static void test_gradient_of_a_grid_emulator(void **state)
   worst_gradient = 0;
   for (int n_label = 3; n_label <= 4; n_label++)
     for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
-      begin_with(1, n_label, 1 + with_matrix, with_matrix, 30);
+      begin_with(MILL_EMULATOR_GRID, n_label, 1 + with_matrix, with_matrix, 30);
+      open_pipeline();
+      compare_gradient(0);
+      end();
+    }
+  printf("largest difference, in units of the gradient or 1/sigma: %.2g\n", worst_gradient);
+}
+
+static void test_gradient_of_radial_functions(void **state)
+{
+  (void)state;
+  worst_gradient = 0;
+  for (int n_label = 3; n_label <= 4; n_label++)
+    for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
+      begin_with(MILL_EMULATOR_RBF, n_label, 1 + with_matrix, with_matrix, 30);
       open_pipeline();
       compare_gradient(0);
       end();
@@ -288,10 +315,10 @@ static void test_gradient_is_one_sided_at_zero_rotation(void **state)
 
 /* --- curvature --- */
 
-static void compare_curvature(int grid)
+static void compare_curvature(int kind)
 {
   for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
-    begin_with(grid, 4, 2, with_matrix, 30);
+    begin_with(kind, 4, 2, with_matrix, 30);
     open_pipeline();
     const int np = fx.lib.n_label + 2, nk = fx.set.n_cont;
     mill_eval eval;
@@ -303,7 +330,7 @@ static void compare_curvature(int grid)
       static double v[MAX_PAR][MADE_MAX_PIX], design[MADE_MAX_PIX * MILL_MAX_CONT];
       static double a[MADE_MAX_PIX * MILL_MAX_CONT], b[MADE_MAX_PIX * MAX_PAR];
       double templ[MADE_MAX_PIX], model[MADE_MAX_PIX];
-      made_prepare(&fx.set, s, &prepared);
+      made_prepare(&fx.lib, &fx.set, s, &prepared);
       made_template(&fx.lib, s, fx.truth, templ);
       made_project(&fx.set, s, &prepared, templ, model);
       for (int j = 0; j < np; j++) {
@@ -351,18 +378,24 @@ static void compare_curvature(int grid)
 static void test_curvature_is_that_of_the_projected_model(void **state)
 {
   (void)state;
-  compare_curvature(0);
+  compare_curvature(MILL_EMULATOR_MLP);
 }
 
 static void test_curvature_of_a_grid_emulator(void **state)
 {
   (void)state;
-  compare_curvature(1);
+  compare_curvature(MILL_EMULATOR_GRID);
 }
 
-static void compare_precisions(int grid)
+static void test_curvature_of_radial_functions(void **state)
 {
-  begin_with(grid, 4, 2, 1, 60);
+  (void)state;
+  compare_curvature(MILL_EMULATOR_RBF);
+}
+
+static void compare_precisions(int kind)
+{
+  begin_with(kind, 4, 2, 1, 60);
   open_pipeline();
   const int np = fx.lib.n_label + 2;
   mill_eval wide, narrow;
@@ -385,13 +418,19 @@ static void compare_precisions(int grid)
 static void test_float32_agrees_with_float64(void **state)
 {
   (void)state;
-  compare_precisions(0);
+  compare_precisions(MILL_EMULATOR_MLP);
 }
 
 static void test_float32_agrees_with_float64_for_a_grid_emulator(void **state)
 {
   (void)state;
-  compare_precisions(1);
+  compare_precisions(MILL_EMULATOR_GRID);
+}
+
+static void test_float32_agrees_with_float64_for_radial_functions(void **state)
+{
+  (void)state;
+  compare_precisions(MILL_EMULATOR_RBF);
 }
 
 int main(void)
@@ -400,15 +439,19 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_value_matches_least_squares),
       cmocka_unit_test(test_value_of_a_grid_emulator),
+      cmocka_unit_test(test_value_of_radial_functions),
       cmocka_unit_test(test_value_without_the_determinant_and_with_chebyshev),
       cmocka_unit_test(test_priors_are_added_to_the_value),
       cmocka_unit_test(test_gradient_matches_differences),
       cmocka_unit_test(test_gradient_of_a_grid_emulator),
+      cmocka_unit_test(test_gradient_of_radial_functions),
       cmocka_unit_test(test_gradient_is_one_sided_at_zero_rotation),
       cmocka_unit_test(test_curvature_is_that_of_the_projected_model),
       cmocka_unit_test(test_curvature_of_a_grid_emulator),
+      cmocka_unit_test(test_curvature_of_radial_functions),
       cmocka_unit_test(test_float32_agrees_with_float64),
       cmocka_unit_test(test_float32_agrees_with_float64_for_a_grid_emulator),
+      cmocka_unit_test(test_float32_agrees_with_float64_for_radial_functions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,17 +109,21 @@ static inline void maker_image(fits_maker *m, const char *name, int bitpix, int 
   maker_pad(m, 0);
 }
 
-/** A column: form is K, J, D or nA; values in host order, strings [row][n]. */
+/** A column: form is nK, nJ, nD, nE or nA; values in host order, [row][n]. */
 typedef struct maker_column {
   const char *name, *form;
   const void *values;
 } maker_column;
 
+static inline size_t maker_column_repeat(const char *form)
+{
+  return form[0] >= '0' && form[0] <= '9' ? (size_t)atol(form) : 1;
+}
+
 static inline size_t maker_column_bytes(const char *form)
 {
-  const size_t repeat = form[0] >= '0' && form[0] <= '9' ? (size_t)atol(form) : 1;
   const char code = form[strspn(form, "0123456789")];
-  return repeat * (code == 'A' ? 1 : code == 'J' || code == 'E' ? 4 : 8);
+  return maker_column_repeat(form) * (code == 'A' ? 1 : code == 'J' || code == 'E' ? 4 : 8);
 }
 
 static inline void maker_table(fits_maker *m, const char *name, int n_row, int n_column,
@@ -150,7 +154,8 @@ static inline void maker_table(fits_maker *m, const char *name, int n_row, int n
       if (strchr(column[i].form, 'A'))
         maker_append(m, value, bytes);
       else
-        maker_values(m, value, 1, bytes);
+        maker_values(m, value, maker_column_repeat(column[i].form),
+                     bytes / maker_column_repeat(column[i].form));
     }
   maker_pad(m, 0);
 }

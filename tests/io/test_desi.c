@@ -12,6 +12,7 @@
 static char folder[1024], path[1100];
 static mill_library lib; /* only the arms' names matter here */
 static mill_selection everything;
+static int joint;
 
 static int make_folder(void **state)
 {
@@ -24,6 +25,7 @@ static int make_folder(void **state)
   strcpy(lib.arm[1].name, "r");
   strcpy(lib.arm[2].name, "z");
   memset(&everything, 0, sizeof everything);
+  joint = 0;
   everything.fiberstatus_allowed = UINT64_MAX;
   everything.n_objtype = 3;
   strcpy(everything.objtype[0], "TGT");
@@ -258,7 +260,7 @@ static mill_file_index index_of(const char *name, const mill_selection *select)
 {
   mill_file_index index;
   mill_desi_file *file = open_good(name);
-  if (mill_desi_index(file, select, &index) != MILL_OK)
+  if (mill_desi_index(file, select, joint, &index) != MILL_OK)
     fail_msg("%s", mill_error_message());
   mill_desi_close(file);
   return index;
@@ -268,7 +270,7 @@ static void test_index_has_a_row_per_row_of_a_coadd(void **state)
 {
   (void)state;
   save(&(desi_options){.exp_fibermap = 1});
-  everything.joint_exposures = 1; /* means nothing here */
+  joint = 1; /* means nothing here */
   mill_file_index index = index_of(path, &everything);
   assert_int_equal(index.n_row, 5);
   assert_int_equal(index.n_fits_row, 5);
@@ -313,7 +315,7 @@ static void test_missing_columns_have_missing_values(void **state)
   /* without a status bad fibers would pass unseen */
   everything.fiberstatus_allowed = 8;
   mill_desi_file *file = open_good(path);
-  assert_int_equal(mill_desi_index(file, &everything, &index), MILL_ERR_INPUT);
+  assert_int_equal(mill_desi_index(file, &everything, joint, &index), MILL_ERR_INPUT);
   assert_non_null(strstr(mill_error_message(), "neither FIBERSTATUS nor COADD_FIBERSTATUS"));
   assert_int_equal(index.n_row, 0);
   mill_desi_close(file);
@@ -360,7 +362,7 @@ static void test_joins_exposures_of_spectra_files(void **state)
   }
   mill_file_index_clear(&index);
 
-  everything.joint_exposures = 1;
+  joint = 1;
   index = index_of(path, &everything);
   assert_int_equal(index.n_row, 3);
   assert_int_equal(index.n_exposure, 5);
@@ -415,7 +417,7 @@ static void test_selects_by_redrock(void **state)
   everything.redrock_max_vel_km_s = 1500.0;
   mill_file_index index;
   mill_desi_file *file = open_good(path);
-  assert_int_equal(mill_desi_index(file, &everything, &index), MILL_ERR_INPUT);
+  assert_int_equal(mill_desi_index(file, &everything, joint, &index), MILL_ERR_INPUT);
   assert_non_null(strstr(mill_error_message(), "no redrock file lies beside"));
   mill_desi_close(file);
 
@@ -454,19 +456,19 @@ static void test_selects_by_redrock(void **state)
   mill_file_index_clear(&index);
   everything.redrock = 1;
   file = open_good(path);
-  assert_int_equal(mill_desi_index(file, &everything, &index), MILL_ERR_INPUT);
+  assert_int_equal(mill_desi_index(file, &everything, joint, &index), MILL_ERR_INPUT);
   assert_non_null(strstr(mill_error_message(), "no HDU REDSHIFTS or ZBEST"));
 
   /* a named one */
   everything.redrock_max_vel_km_s = 1500.0;
   save_redrock("other.fits", "ZBEST");
   snprintf(everything.redrock_file, sizeof everything.redrock_file, "%.1000s/other.fits", folder);
-  assert_int_equal(mill_desi_index(file, &everything, &index), MILL_OK);
+  assert_int_equal(mill_desi_index(file, &everything, joint, &index), MILL_OK);
   assert_int_equal(index.n_row, 3);
   mill_file_index_clear(&index);
   everything.redrock = 0;
   strcat(everything.redrock_file, "x");
-  assert_int_equal(mill_desi_index(file, &everything, &index), MILL_ERR_INPUT);
+  assert_int_equal(mill_desi_index(file, &everything, joint, &index), MILL_ERR_INPUT);
   assert_non_null(strstr(mill_error_message(), "other.fitsx"));
   mill_desi_close(file);
 }
@@ -536,7 +538,7 @@ static void compare_with_astropy(const char *name)
   take(stream, kept, (size_t)n, 8);
   mill_selection usual = {.fiberstatus_allowed = 8 | 1 << 20};
   mill_file_index index;
-  assert_int_equal(mill_desi_index(file, &usual, &index), MILL_OK);
+  assert_int_equal(mill_desi_index(file, &usual, joint, &index), MILL_OK);
   assert_int_equal(index.n_fits_row, n);
   int64_t i_row = 0;
   for (int64_t i = 0; i < n; i++) {

@@ -279,7 +279,7 @@ static void test_our_reader_reads_every_bit(void **state)
   memset(&select, 0, sizeof select);
   select.min_sn = -INFINITY;
   select.fiberstatus_allowed = 8;
-  assert_ok(mill_desi_index(file, &select, &index));
+  assert_ok(mill_desi_index(file, &select, 0, &index));
   assert_int_equal(index.n_row, N_ROW - 2); /* the sky and the forbidden status */
   for (int64_t i = 0; i < index.n_row; i++) {
     const mill_catalog_row *row = &index.row[i];

@@ -121,9 +121,9 @@ static int use(const char *path, const mill_library *lib)
     mill_redrock_clear(&redrock);
   if (mill_desi_open(path, lib, NULL, &file) != MILL_OK)
     return 0;
-  mill_selection select = {.fiberstatus_allowed = UINT64_MAX, .joint_exposures = 1};
+  mill_selection select = {.fiberstatus_allowed = UINT64_MAX};
   mill_file_index index;
-  int good = mill_desi_index(file, &select, &index) == MILL_OK;
+  int good = mill_desi_index(file, &select, 1, &index) == MILL_OK;
   for (int arm = 0; arm < lib->n_arm && good; arm++) {
     const mill_desi_arm *info = mill_desi_arm_info(file, arm);
     if (info->n_pix == 0)

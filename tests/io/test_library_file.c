@@ -534,7 +534,7 @@ static void test_grid_check(void **state)
   mill_emulator *net = &lib->arm[0].emulator;
   mill_spline_grid *grid = &net->grid;
   assert_ok(mill_library_check(lib, "lib"));
-  WITH(net->kind, 2, "arm b is of kind 2");
+  WITH(net->kind, 3, "arm b is of kind 3");
   WITH(net->kind, -1, "arm b is of kind -1");
   WITH(net->kind, MILL_EMULATOR_MLP, "takes 9 inputs, expected 4 (the labels)");
   WITH(lib->arm[1].emulator.kind, MILL_EMULATOR_GRID, "the grid of arm r has 0 labels");

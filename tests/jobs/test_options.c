@@ -11,7 +11,7 @@
 #include "kernels/error.h"
 #include "tests/mill_test.h"
 
-enum { MAX_ARG = 32 };
+enum { MAX_ARG = 48 };
 
 /* Split words at blanks and parse them; argv keeps the words alive. */
 typedef struct call {
@@ -65,7 +65,8 @@ static void test_every_option_reaches_the_configuration(void **state)
   assert_int_equal(parse(&c, "--library l.h5 --threads 3 --slots 7 --npoly 12 --minsn -2.5 "
                              "--objtype TGT,SKY --redrock --joint-exposures --optimizer "
                              "levenberg-marquardt --precision float64 --resolution-matrix false "
-                             "--backend cpu --log-level debug"),
+                             "--backend cpu --log-level debug --format weave --lsf off "
+                             "--resolving-power 1800 --medium air --join-by-name"),
                    MILL_OK);
   assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
   assert_string_equal(config.template_lib, "l.h5");
@@ -77,7 +78,12 @@ static void test_every_option_reaches_the_configuration(void **state)
   assert_string_equal(config.select.objtype[0], "TGT");
   assert_string_equal(config.select.objtype[1], "SKY");
   assert_int_equal(config.select.redrock, 1);
-  assert_int_equal(config.select.joint_exposures, 1);
+  assert_int_equal(config.exposures, MILL_EXPOSURES_JOINT);
+  assert_string_equal(config.format, "weave");
+  assert_int_equal(config.join_by_name, 1);
+  assert_int_equal(config.lsf, MILL_LSF_OFF);
+  assert_close(config.resolving_power, 1800, 0);
+  assert_int_equal(config.medium, MILL_MEDIUM_AIR);
   assert_int_equal(config.fit.optimizer, MILL_OPT_LM);
   assert_int_equal(config.fit.precision, MILL_FLOAT64);
   assert_int_equal(config.fit.resolution, MILL_RES_NONE);
@@ -86,6 +92,32 @@ static void test_every_option_reaches_the_configuration(void **state)
   assert_int_equal(mill_config_check(&config), MILL_OK);
   mill_fit_options_clear(&c.options);
   mill_config_clear(&config);
+}
+
+static void test_exposures_by_either_name(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *words;
+    int exposures;
+  } given[] = {
+      {"--exposures single", MILL_EXPOSURES_SINGLE},
+      {"--exposures joint", MILL_EXPOSURES_JOINT},
+      {"--joint-exposures", MILL_EXPOSURES_JOINT},
+      {"--joint-exposures --exposures joint", MILL_EXPOSURES_JOINT},
+      {"--exposures coadd", MILL_EXPOSURES_COADD},
+  };
+  for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+    call c;
+    mill_config config;
+    mill_config_default(&config);
+    config.exposures = MILL_EXPOSURES_SINGLE; /* of a file: the command line wins */
+    assert_int_equal(parse(&c, given[i].words), MILL_OK);
+    assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
+    assert_int_equal(config.exposures, given[i].exposures);
+    mill_fit_options_clear(&c.options);
+    mill_config_clear(&config);
+  }
 }
 
 static void test_target_ids_replace_those_of_the_configuration(void **state)
@@ -134,6 +166,12 @@ static void test_bad_values_are_named(void **state)
       {"--resolution-matrix no", "--resolution-matrix", "false"},
       {"--backend opencl", "--backend", "opencl"},
       {"--log-level 3", "--log-level", "warning"},
+      {"--format fits", "--format", "lamost"},
+      {"--exposures all", "--exposures", "joint"},
+      {"--exposures single --joint-exposures", "--joint-exposures", "single"},
+      {"--lsf none", "--lsf", "resolving_power"},
+      {"--resolving-power 18k", "--resolving-power", "18k"},
+      {"--medium water", "--medium", "vacuum"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     call c;
@@ -156,6 +194,7 @@ int main(void)
       cmocka_unit_test(test_inputs_keep_their_order_among_options),
       cmocka_unit_test(test_nothing_given_changes_nothing),
       cmocka_unit_test(test_every_option_reaches_the_configuration),
+      cmocka_unit_test(test_exposures_by_either_name),
       cmocka_unit_test(test_target_ids_replace_those_of_the_configuration),
       cmocka_unit_test(test_bad_values_are_named),
   };

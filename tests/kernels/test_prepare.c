@@ -421,6 +421,143 @@ static void test_edge_pixels_are_bad_with_a_resolution_matrix(void **state)
   assert_int_equal(b.s.n_good, N - 10);
 }
 
+/* --- line-spread function from a sigma --- */
+
+enum { N_LSF = 60, H_LSF = 15 };
+
+/** Smooth grid, uniform in ln wavelength as many surveys have it, or in wavelength. */
+static void lsf_grid(int log_grid, double *wave)
+{
+  for (int i = 0; i < N_LSF; i++)
+    wave[i] = log_grid ? 5000 * exp(2.3e-4 * i) : 5000 + 0.8 * i;
+}
+
+/** Response of a row to exp(i k x), x in pixels, against the Gaussian's. */
+static void check_response(const double *wave, int i, double s_pix, double k)
+{
+  double row[2 * H_LSF + 1], re = 0, im = 0;
+  const double pixel = (wave[i + 1] - wave[i - 1]) / 2;
+  mill_lsf_row(N_LSF, wave, i, s_pix * pixel, H_LSF, row);
+  for (int q = 0; q <= 2 * H_LSF; q++) {
+    const double x = (wave[i - H_LSF + q] - wave[i]) / pixel;
+    re += row[q] * cos(k * x);
+    im += row[q] * sin(k * x);
+  }
+  /* Samples: images of the Gaussian at distances of 2 pi, in the response and in the norm.
+   * Moments: the sixth is 15 s^4 - 4 s^2 and not 15 s^6, at most 0.36 off below 0.8; the
+   * eighth and higher ones by the factor of k^2.  Rounding, the grid's stretch, and 5
+   * sigma inside the row. */
+  const double nearest = 2 * acos(-1.0) - k;
+  const double samples = s_pix > 0.6 ? 4 * exp(-0.5 * s_pix * s_pix * nearest * nearest) : 0;
+  const double moments = s_pix < 0.8 ? 0.36 * pow(k, 6) / 720 * (1 + k * k) : 0;
+  const double tolerance = samples + moments + 1e-6;
+  assert_close(re, exp(-0.5 * k * k * s_pix * s_pix), tolerance);
+  assert_close(im, 0, tolerance);
+}
+
+static void test_lsf_rows_act_as_a_gaussian(void **state)
+{
+  (void)state;
+  double wave[N_LSF];
+  for (int grid = 0; grid < 2; grid++) {
+    lsf_grid(grid, wave);
+    for (double s = 0.01; s < 3; s += 0.03)
+      for (double k = 0.1; k < 1.6; k += 0.2)
+        check_response(wave, 30, s, k);
+  }
+}
+
+static void test_lsf_rows_have_no_step(void **state)
+{
+  (void)state;
+  double wave[N_LSF], row[2][2 * H_LSF + 1];
+  lsf_grid(1, wave);
+  const double pixel = (wave[31] - wave[29]) / 2;
+  mill_lsf_row(N_LSF, wave, 30, 0, H_LSF, row[0]);
+  for (int k = 0; k <= 2 * H_LSF; k++)
+    assert_close(row[0][k], k == H_LSF, 0);
+  for (int i = 1; i < 4000; i++) {
+    mill_lsf_row(N_LSF, wave, 30, 1e-3 * i * pixel, H_LSF, row[i % 2]);
+    /* a Gaussian's peak falls by at most 1.2 per pixel of sigma here, and blending adds
+     * five times the difference of both kinds, 0.03 */
+    for (int k = 0; k <= 2 * H_LSF; k++)
+      assert_close(row[0][k], row[1][k], 1.6e-3);
+  }
+}
+
+static void test_lsf_moments_are_exact_on_any_grid(void **state)
+{
+  (void)state;
+  uint64_t random = SEED;
+  for (int trial = 0; trial < 200; trial++) {
+    double wave[N_LSF] = {4000}, row[2 * H_LSF + 1];
+    for (int i = 1; i < N_LSF; i++)
+      wave[i] = wave[i - 1] + 1 + 0.4 * test_library_random(&random);
+    const double s = 0.25 * (1.01 + test_library_random(&random));
+    mill_lsf_row(N_LSF, wave, 20, s, H_LSF, row);
+    static const double gauss[5] = {1, 0, 1, 0, 3};
+    for (int power = 0; power < 5; power++) {
+      double sum = 0;
+      for (int k = 0; k <= 2 * H_LSF; k++)
+        sum += row[k] * pow(wave[20 - H_LSF + k] - wave[20], power);
+      assert_close(sum, gauss[power] * pow(s, power), 1e-10); /* of wavelengths near 4000 */
+    }
+  }
+}
+
+/** Rows, their sums and the pixels that are left out, against sums over all pixels. */
+static void test_lsf_of_a_segment(void **state)
+{
+  (void)state;
+  enum { ND = 13 };
+  bench b;
+  static float res[ND * N], lsf[N];
+  double ln_wave[N];
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++) {
+    ln_wave[i] = log(6000) + 2.3e-4 * i;
+    lsf[i] = (float)(2.3e-4 * exp(ln_wave[i]) * (0.85 + 0.6 * i / N));
+  }
+  lsf[0] = lsf[1] = lsf[40] = NAN;
+  lsf[50] = 0;
+  b.ws.ln_wave = ln_wave;
+  b.s.lsf_aa = lsf;
+  b.s.res = res;
+  b.s.n_diag = ND;
+  mill_block_prepare(&block, &b.model, &b.s);
+  assert_int_equal(b.s.n_good, N - 3); /* and none for edge_pix, which is of matrices */
+  for (int i = 0; i < N; i++) {
+    assert_int_equal(b.good[i], !isnan(lsf[i]));
+    double direct[N], sum = 0, row_sum = 0;
+    for (int j = 0; j < N; j++) {
+      const int left = j > 0 ? j - 1 : 0, right = j < N - 1 ? j + 1 : j;
+      const double width = (exp(ln_wave[right]) - exp(ln_wave[left])) / (right - left);
+      const double u = (exp(ln_wave[j]) - exp(ln_wave[i])) / (double)lsf[i];
+      direct[j] = abs(j - i) > ND / 2 ? 0 : (lsf[i] > 0 ? width * exp(-0.5 * u * u) : j == i);
+      if (isnan(lsf[i]) || i < 2 || i > N - 3)
+        direct[j] = j == i;
+      sum += direct[j];
+    }
+    for (int k = 0; k < ND; k++) {
+      const int j = i - ND / 2 + k;
+      row_sum += (double)res[k * N + i];
+      if (j < 0 || j >= N)
+        assert_close((double)res[k * N + i], 0, 0);
+      else /* float32 */
+        assert_close((double)res[k * N + i], direct[j] / sum, 6e-8);
+    }
+    assert_close(b.base[i], row_sum, 0);
+    assert_close(row_sum, 1, 2e-7);
+  }
+  /* nothing is lacking: no rows, and the pixels that are left out stay so */
+  b.s.res = NULL;
+  b.s.n_diag = 0;
+  mill_block_prepare(&block, &b.model, &b.s);
+  assert_int_equal(b.s.n_good, N - 3);
+  for (int i = 0; i < N; i++)
+    assert_close(b.base[i], 1, 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -436,6 +573,10 @@ int main(void)
       cmocka_unit_test(test_resolution_matrix_matches_scipy),
       cmocka_unit_test(test_resolution_without_a_width_is_only_turned_into_rows),
       cmocka_unit_test(test_edge_pixels_are_bad_with_a_resolution_matrix),
+      cmocka_unit_test(test_lsf_rows_act_as_a_gaussian),
+      cmocka_unit_test(test_lsf_rows_have_no_step),
+      cmocka_unit_test(test_lsf_moments_are_exact_on_any_grid),
+      cmocka_unit_test(test_lsf_of_a_segment),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,7 +223,7 @@ static void test_models(void **state)
   survey_make(&s, 2, (const int[]){30, 41});
   const double wave[5] = {4000, 4001, 4002, 4003, 4004};
   const double *const wave_aa[3] = {wave, NULL, wave + 1};
-  const int n_pix[3] = {5, 0, 4};
+  const int n_pix[3] = {5, 3, 4}; /* rows of the second arm have wavelengths of their own */
   mill_result_file *file = open_new(&s, in_dir("with_models.h5"));
   if (mill_result_open_models(file, in_dir("models.h5"), 0, wave_aa, n_pix) != MILL_OK)
     fail_msg("models: %s", mill_error_message());
@@ -236,15 +236,20 @@ static void test_models(void **state)
           continue;
         for (int i = 0; i < 5; i++)
           flux[i] = (float)(100 * n_model + i);
-        assert_int_equal(mill_result_put_model(file, 0, n_model, flux, 5), MILL_OK);
-        assert_int_equal(mill_result_put_model(file, 2, n_model, flux, 4), MILL_OK);
+        const double own[3] = {1.0 / (double)(n_model + 3), 5000.0 + (double)n_model, NAN};
+        assert_int_equal(mill_result_put_model(file, 0, n_model, flux, NULL, 5), MILL_OK);
+        assert_int_equal(mill_result_put_model(file, 1, n_model, flux + 1, own, 3), MILL_OK);
+        assert_int_equal(mill_result_put_model(file, 2, n_model, flux, NULL, 4), MILL_OK);
       }
       if (row % test_size == test_rank)
         put_row(&s, file, row);
     }
-  assert_int_equal(mill_result_put_model(file, 1, 0, flux, 5), MILL_ERR_INTERNAL);
-  assert_int_equal(mill_result_put_model(file, 0, n_model, flux, 5), MILL_ERR_INTERNAL);
-  assert_int_equal(mill_result_put_model(file, 0, 0, flux, 4), MILL_ERR_INTERNAL);
+  assert_int_equal(mill_result_put_model(file, 3, 0, flux, NULL, 5), MILL_ERR_INTERNAL);
+  assert_int_equal(mill_result_put_model(file, 0, n_model, flux, NULL, 5), MILL_ERR_INTERNAL);
+  assert_int_equal(mill_result_put_model(file, 0, 0, flux, NULL, 4), MILL_ERR_INTERNAL);
+  /* wavelengths where there are common ones, none where there are not */
+  assert_int_equal(mill_result_put_model(file, 0, 0, flux, wave, 5), MILL_ERR_INTERNAL);
+  assert_int_equal(mill_result_put_model(file, 1, 0, flux, NULL, 3), MILL_ERR_INTERNAL);
   close_all(file, NULL);
   if (test_rank == 0) {
     const hid_t h5 = open_plain(in_dir("models.h5"), H5F_ACC_RDONLY);
@@ -253,11 +258,13 @@ static void test_models(void **state)
     assert_int_equal(n_byte, 20 * n_model);
     float *z = read_whole(h5, "models/z/flux", NULL);
     double *stored = read_whole(h5, "models/z/wavelength", NULL);
+    float *r = read_whole(h5, "models/r/flux", NULL);
+    double *own = read_whole(h5, "models/r/wavelength", &n_byte);
+    assert_int_equal(n_byte, 24 * n_model);
     int64_t *fits_row = read_whole(h5, "models/fits_row", NULL);
     int64_t *target = read_whole(h5, "models/TARGETID", NULL);
     int32_t *exposure = read_whole(h5, "models/exposure", NULL);
     assert_close(stored[0], 4001, 0);
-    assert_true(H5Lexists(h5, "models/r", H5P_DEFAULT) == 0);
     int64_t m = 0;
     row = 0;
     for (int f = 0; f < 2; f++)
@@ -267,14 +274,19 @@ static void test_models(void **state)
           assert_int_equal(exposure[m], e);
           assert_int_equal(target[m], s.index[f].row[k].target_id);
           if (row % 17 == 5)
-            assert_true(isnan(b[5 * m]) && isnan(z[4 * m + 3]));
+            assert_true(isnan(b[5 * m]) && isnan(z[4 * m + 3]) && isnan(own[3 * m]));
           else
+            assert_true(own[3 * m] == 1.0 / (double)(m + 3) && isnan(own[3 * m + 2]) &&
+                        own[3 * m + 1] == 5000.0 + (double)m && r[3 * m] == (float)(100 * m + 1));
+          if (row % 17 != 5)
             assert_true(b[5 * m + 4] == (float)(100 * m + 4) && z[4 * m] == (float)(100 * m));
         }
     free(exposure);
     free(target);
     free(fits_row);
     free(stored);
+    free(r);
+    free(own);
     free(z);
     free(b);
     H5Fclose(h5);

@@ -424,13 +424,14 @@ static void test_models_belong_to_one_result(void **state)
   survey s;
   const double wave[2] = {4000, 4001}, other[2] = {4000, 4002};
   const double *const wave_aa[3] = {wave, NULL, NULL}, *const other_aa[3] = {other, NULL, NULL};
+  const double *const none_aa[3] = {NULL, NULL, NULL}; /* each row its own */
   const int n_pix[3] = {2, 0, 0};
   const float flux[2] = {1, 2};
   survey_make(&s, 2, (const int[]){200, N_ROW - 200});
   mill_result_file *file = open_as(&s, in_dir("mine.h5"), 0, MILL_OPEN_NEW);
   assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix), MILL_OK);
   if (test_rank == 0)
-    assert_int_equal(mill_result_put_model(file, 0, 0, flux, 2), MILL_OK);
+    assert_int_equal(mill_result_put_model(file, 0, 0, flux, NULL, 2), MILL_OK);
   put_share(&s, file, 10);
   close_all(file, NULL);
   /* continued: used again, what was written stays */
@@ -438,6 +439,9 @@ static void test_models_belong_to_one_result(void **state)
   assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, other_aa, n_pix),
                    MILL_ERR_OUTPUT);
   assert_non_null(strstr(mill_error_message(), "other wavelengths"));
+  assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, none_aa, n_pix),
+                   MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "one set of wavelengths for all rows"));
   assert_int_equal(mill_result_open_models(file, in_dir("missing.h5"), 0, wave_aa, n_pix),
                    MILL_ERR_OUTPUT);
   assert_non_null(strstr(mill_error_message(), "10 rows"));
@@ -448,6 +452,7 @@ static void test_models_belong_to_one_result(void **state)
     const hid_t h5 = open_plain(in_dir("m.h5"), H5F_ACC_RDONLY);
     float *stored = read_whole(h5, "models/b/flux", NULL);
     assert_true(stored[0] == 1 && stored[1] == 2 && isnan(stored[2]));
+    assert_true(H5Lexists(h5, "models/r", H5P_DEFAULT) == 0);
     free(stored);
     H5Fclose(h5);
   }

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Write library_digest.h: digests of two small libraries, from docs/formats.md alone.
+"""Write library_digest.h: digests of three small libraries, from docs/formats.md alone.
 
     /usr/bin/python3 tests/reference/make_library_digest.py tests/reference/library_digest.h
 
-tests/io/test_library_file.c builds the same libraries.
+tests/io/test_library_file.c and tests/io/test_library_rbf.c build the same libraries.
 """
 import hashlib
 import struct
@@ -26,17 +26,21 @@ def f32(*x):
     return struct.pack(f"<{len(x)}f", *x)
 
 
-def digest(grid):
-    data = text("starmill library contents " + ("2" if grid else "1"))
+def digest(kind):
+    data = text("starmill library contents " + ("2" if kind else "1"))
     data += integer(1) + text("teff", "TEFF", "K") + integer(1)
     data += f64(3.75, 0.125, 4000, 7000, 62.5)
     data += integer(1) + integer(1, 0) + integer(2) + f64(1, -1.5, -1, -1.25)
     data += integer(1) + text("b", "test_b") + integer(2) + f64(8.25, 0.0009765625, 0.5)
     data += f64(3827.625, 3831.375) + integer(1)
-    if grid:
-        data += integer(1)
-        data += integer(1) + integer(5) + f64(-1, -1, -1, -1, 0.25, 1, 1, 1, 1)
-        data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
+    if kind:
+        data += integer(kind)
+        if kind == 1:
+            data += integer(1) + integer(5) + f64(-1, -1, -1, -1, 0.25, 1, 1, 1, 1)
+            data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
+        else:
+            data += integer(1, 3, 1) + f64(1.5) + f64(-1, 0.25, 1)
+            data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
         data += integer(1) + integer(2, 2) + f32(0.5, -0.25, 2, 3) + f32(0.125, -8)
     else:
         data += integer(1) + integer(1, 2) + f32(0.5, -0.25) + f32(0.125, -8)
@@ -46,5 +50,6 @@ def digest(grid):
 
 with open(sys.argv[1], "w", encoding="ascii") as out:
     out.write("/* Made by tests/reference/make_library_digest.py; do not edit. */\n")
-    out.write(f'#define REF_DIGEST_MLP  "{digest(False)}"\n')
-    out.write(f'#define REF_DIGEST_GRID "{digest(True)}"\n')
+    out.write(f'#define REF_DIGEST_MLP  "{digest(0)}"\n')
+    out.write(f'#define REF_DIGEST_GRID "{digest(1)}"\n')
+    out.write(f'#define REF_DIGEST_RBF  "{digest(2)}"\n')

@@ -113,7 +113,13 @@ static void test_defaults(void **state)
   assert_int_equal(config.select.redrock, 0);
   assert_close(config.select.redrock_max_vel_km_s, 1500.0, 0.0);
   assert_true(config.select.fiberstatus_allowed == (1u << 3 | 1u << 20));
-  assert_int_equal(config.select.joint_exposures, 0);
+  assert_int_equal(config.wave_mask_auto, 1);
+  assert_string_equal(config.format, "auto");
+  assert_int_equal(config.exposures, MILL_EXPOSURES_COADD);
+  assert_int_equal(config.join_by_name, 0);
+  assert_int_equal(config.lsf, MILL_LSF_AUTO);
+  assert_close(config.resolving_power, 0.0, 0.0);
+  assert_int_equal(config.medium, MILL_MEDIUM_AUTO);
   assert_int_equal(config.n_fixed + config.n_prior + config.n_arm, 0);
   assert_int_equal(config.n_thread + config.n_slot, 0);
   assert_close(config.write_interval_s, 5.0, 0.0);
@@ -147,6 +153,29 @@ static void test_example_spells_out_the_defaults(void **state)
   assert_same(&config, &expected);
 }
 
+static void test_examples_of_other_surveys_are_read(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *format;
+    double resolving_power;
+    int join;
+  } survey[] = {{"sdss", 0, 0}, {"lamost", 1800, 0}, {"weave", 5000, 1}};
+  for (size_t i = 0; i < sizeof survey / sizeof survey[0]; i++) {
+    char example[512];
+    mill_config config;
+    snprintf(example, sizeof example, MILL_SOURCE_DIR "/config/%s.yaml", survey[i].format);
+    mill_config_default(&config);
+    if (mill_config_read(&config, example) != MILL_OK)
+      fail_msg("%s", mill_error_message());
+    assert_string_equal(config.format, survey[i].format);
+    assert_close(config.resolving_power, survey[i].resolving_power, 0);
+    assert_int_equal(config.join_by_name, survey[i].join);
+    assert_int_equal(config.wave_mask_auto, 0); /* never DESI's dichroic */
+    mill_config_clear(&config);
+  }
+}
+
 static void test_example_and_documentation_have_every_key(void **state)
 {
   (void)state;
@@ -171,7 +200,7 @@ static void test_example_and_documentation_have_every_key(void **state)
         fail_msg("%s lacks %s", files[i], line);
       n_key++;
     }
-    assert_int_equal(n_key, 38);
+    assert_int_equal(n_key, 43);
     free(text);
     free(keys);
   }
@@ -182,22 +211,41 @@ static void test_every_key_is_read(void **state)
   (void)state;
   mill_config config;
   mill_config_default(&config);
-  must_read(&config, "template_lib: 'a b: #c.h5'\narms: [b, z]\nmin_vel: -1.5e2\nmax_vel: +300\n"
-                     "min_vsini: .5\nmax_vsini: 80.\nnpoly: 7\nrbf_continuum: no\n"
-                     "likelihood: profile\nresolution_matrix: true\nprecision: float64\n"
-                     "optimizer: levenberg-marquardt\nguess_vel_step: 20\nsecond_start_sn: 0\n"
-                     "n_simplex_round: 12\nmax_eval: 99\nedge_pix: 0\nsigma_floor: 0\n"
-                     "bad_sigma_factor: 10\nwave_mask:\n  - [1, 2]\n  - [2, 3.5]\n"
-                     "mask_ignore: 0x80000001\nfix_param: [{value: 3, param: vsini}]\n"
-                     "priors:\n  - param: teff\n    mean: 5000\n    sigma: 100\n"
-                     "minsn: -2.5\nobjtypes: TGT\ntargetid: [7, -3, 39627000000000001, 7]\n"
-                     "fiberstatus_allowed_bits: [0, 63]\nredrock: on\nredrock_file: r.fits\n"
-                     "redrock_max_vel: 600\njoint_exposures: True\nthreads: 2\nslots: 7\n"
-                     "write_interval: 0.5\ngzip_limit_mib: 10\nscratch: /s\nbackend: cpu\n"
-                     "log_level: debug\n");
+  must_read(&config,
+            "template_lib: 'a b: #c.h5'\n"
+            "arms: [b, {name: z, min: 7e3, max: 9000, channel: RED, "
+            "resolving_power: 1800}]\n"
+            "format: sdss\njoin_by_name: yes\nexposures: joint\nlsf: matrix\nresolving_power: 2e3\n"
+            "medium: air\nmin_vel: -1.5e2\nmax_vel: +300\n"
+            "min_vsini: .5\nmax_vsini: 80.\nnpoly: 7\nrbf_continuum: no\n"
+            "likelihood: profile\nresolution_matrix: true\nprecision: float64\n"
+            "optimizer: levenberg-marquardt\nguess_vel_step: 20\nsecond_start_sn: 0\n"
+            "n_simplex_round: 12\nmax_eval: 99\nedge_pix: 0\nsigma_floor: 0\n"
+            "bad_sigma_factor: 10\nwave_mask:\n  - [1, 2]\n  - [2, 3.5]\n"
+            "mask_ignore: 0x80000001\nfix_param: [{value: 3, param: vsini}]\n"
+            "priors:\n  - param: teff\n    mean: 5000\n    sigma: 100\n"
+            "minsn: -2.5\nobjtypes: TGT\ntargetid: [7, -3, 39627000000000001, 7]\n"
+            "fiberstatus_allowed_bits: [0, 63]\nredrock: on\nredrock_file: r.fits\n"
+            "redrock_max_vel: 600\nthreads: 2\nslots: 7\n"
+            "write_interval: 0.5\ngzip_limit_mib: 10\nscratch: /s\nbackend: cpu\n"
+            "log_level: debug\n");
   assert_string_equal(config.template_lib, "a b: #c.h5");
   assert_int_equal(config.n_arm, 2);
-  assert_string_equal(config.arm[1], "z");
+  assert_string_equal(config.arm[0].arm, "b");
+  assert_close(config.arm[0].min_aa, 0.0, 0.0);
+  assert_true(isinf(config.arm[0].max_aa));
+  assert_string_equal(config.arm[0].channel, "");
+  assert_string_equal(config.arm[1].arm, "z");
+  assert_close(config.arm[1].min_aa, 7000.0, 0.0);
+  assert_close(config.arm[1].max_aa, 9000.0, 0.0);
+  assert_string_equal(config.arm[1].channel, "RED");
+  assert_close(config.arm[1].resolving_power, 1800.0, 0.0);
+  assert_string_equal(config.format, "sdss");
+  assert_int_equal(config.exposures, MILL_EXPOSURES_JOINT);
+  assert_int_equal(config.join_by_name, 1);
+  assert_int_equal(config.lsf, MILL_LSF_MATRIX);
+  assert_close(config.resolving_power, 2000.0, 0.0);
+  assert_int_equal(config.medium, MILL_MEDIUM_AIR);
   assert_close(config.fit.min_vel_km_s, -150.0, 0.0);
   assert_close(config.fit.max_vel_km_s, 300.0, 0.0);
   assert_close(config.fit.min_vsini_km_s, 0.5, 0.0);
@@ -216,6 +264,7 @@ static void test_every_key_is_read(void **state)
   assert_close(config.fit.sigma_floor, 0.0, 0.0);
   assert_close(config.fit.bad_sigma_factor, 10.0, 0.0);
   assert_int_equal(config.fit.n_wave_mask, 2);
+  assert_int_equal(config.wave_mask_auto, 0);
   assert_close(config.fit.wave_mask[1].max_aa, 3.5, 0.0);
   assert_true(config.fit.mask_ignore == 0x80000001u);
   assert_int_equal(config.n_fixed, 1);
@@ -235,7 +284,6 @@ static void test_every_key_is_read(void **state)
   assert_int_equal(config.select.redrock, 1);
   assert_string_equal(config.select.redrock_file, "r.fits");
   assert_close(config.select.redrock_max_vel_km_s, 600.0, 0.0);
-  assert_int_equal(config.select.joint_exposures, 1);
   assert_int_equal(config.n_thread, 2);
   assert_int_equal(config.n_slot, 7);
   assert_close(config.write_interval_s, 0.5, 0.0);
@@ -244,7 +292,13 @@ static void test_every_key_is_read(void **state)
   assert_string_equal(config.backend, "cpu");
   assert_string_equal(config.log_level, "debug");
   /* a second file goes over the first */
-  must_read(&config, "targetid: []\nminsn: none\nnpoly: 8\n");
+  must_read(&config, "targetid: []\nminsn: none\nnpoly: 8\nwave_mask: auto\nlsf: off\n"
+                     "resolution_matrix: auto\njoint_exposures: no\n");
+  assert_int_equal(config.wave_mask_auto, 1);
+  assert_int_equal(config.fit.n_wave_mask, 1);
+  assert_close(config.fit.wave_mask[0].max_aa, 4450.0, 0.0);
+  assert_int_equal(config.lsf, MILL_LSF_OFF);
+  assert_int_equal(config.exposures, MILL_EXPOSURES_COADD);
   assert_null(config.select.target_id);
   assert_true(config.select.min_sn == -INFINITY);
   assert_int_equal(config.fit.n_cont, 8);
@@ -357,6 +411,25 @@ static const struct {
     {"redrock_file: \"a\\nb\"", 1, "redrock_file", "control characters"},
     {"redrock_max_vel: -1", 1, "redrock_max_vel", "out of range"},
     {"joint_exposures: 2", 1, "joint_exposures", "false or true expected"},
+    {"joint_exposures: true\nexposures: joint", 2, "exposures", "joint_exposures on line 1"},
+    {"exposures: joint\njoint_exposures: true", 2, "joint_exposures", "exposures on line 1"},
+    {"exposures: all", 1, "exposures", "coadd, single or joint expected"},
+    {"format: fits", 1, "format", "lamost"},
+    {"lsf: none", 1, "lsf", "resolving_power or off expected"},
+    {"lsf: 'off'\nresolution_matrix: true", 1, "lsf", "off contradicts resolution_matrix: true"},
+    {"resolution_matrix: false\nlsf: matrix", 2, "lsf", "contradicts"},
+    {"resolving_power: -1", 1, "resolving_power", "out of range"},
+    {"medium: water", 1, "medium", "auto, vacuum or air expected"},
+    {"arms:\n - b\n - {min: 3}", 3, "arms", "lacks its name"},
+    {"arms: [{name: b, mni: 3}]", 1, "arms", "'mni' is unknown in an arm"},
+    {"arms: [{name: b, min: 3, min: 4}]", 1, "arms", "twice in one arm"},
+    {"arms: [{name: b, min: 3, max: 3}]", 1, "arms", "no range"},
+    {"arms: [{name: b, min: -1}]", 1, "arms", "no range"},
+    {"arms: [{name: b, max: .inf}]", 1, "arms", "not finite"},
+    {"arms: [b, {name: b, max: 9}]", 1, "arms", "b is there twice"},
+    {"arms: [{name: b, resolving_power: 1e9}]", 1, "arms", "resolving_power of b"},
+    {"arms: {name: b}", 1, "arms", "a list of names"},
+    {"wave_mask: none", 1, "wave_mask", "a list of ranges"},
     {"arms:\n - b\n - r\n - b\n", 4, "arms", "b is there twice"},
     {"arms: [1, 2, 3, 4, 5, 6, 7, 8, 9]", 1, "arms", "at most 8"},
     {"threads: -1", 1, "threads", "out of range"},
@@ -571,6 +644,7 @@ static void random_config(mill_config *config)
   fit->edge_pix = random_int(0, 1000);
   fit->sigma_floor = random_real(0, 10);
   fit->bad_sigma_factor = random_real(1, 1e6);
+  config->wave_mask_auto = 0;
   fit->n_wave_mask = random_int(0, MILL_MAX_WAVE_MASK);
   memset(fit->wave_mask, 0, sizeof fit->wave_mask);
   for (int i = 0; i < fit->n_wave_mask; i++) {
@@ -604,10 +678,27 @@ static void random_config(mill_config *config)
   select->redrock = random_int(0, 1);
   random_text(select->redrock_file, sizeof select->redrock_file);
   select->redrock_max_vel_km_s = random_real(0, 299792);
-  select->joint_exposures = random_int(0, 1);
+  static const char *const formats[] = {"auto", "desi", "sdss", "lamost", "weave", "generic"};
+  memset(config->format, 0, sizeof config->format);
+  strcpy(config->format, formats[random_int(0, 5)]);
+  config->exposures = random_int(0, 2);
+  config->join_by_name = random_int(0, 1);
+  config->lsf = random_int(0, 4);
+  if (config->lsf != MILL_LSF_AUTO)
+    fit->resolution = MILL_RES_AUTO;
+  config->resolving_power = random_int(0, 1) ? random_real(0, 1e7) : 0.0;
+  config->medium = random_int(0, 2);
   config->n_arm = random_int(0, MILL_MAX_ARM);
-  for (int i = 0; i < config->n_arm; i++)
-    snprintf(config->arm[i], sizeof config->arm[i], "y%d", i * 3 % 8);
+  memset(config->arm, 0, sizeof config->arm);
+  for (int i = 0; i < config->n_arm; i++) {
+    mill_arm_choice *choice = &config->arm[i];
+    snprintf(choice->arm, sizeof choice->arm, "y%d", i * 3 % 8);
+    choice->min_aa = random_int(0, 1) ? random_real(0, 5e3) : 0.0;
+    choice->max_aa = random_int(0, 1) ? random_real(6e3, 1e4) : INFINITY;
+    if (random_int(0, 1))
+      snprintf(choice->channel, sizeof choice->channel, "c \"%d", i);
+    choice->resolving_power = random_int(0, 1) ? random_real(0, 1e7) : 0.0;
+  }
   config->n_thread = random_int(0, 4096);
   config->n_slot = random_int(0, 1000000);
   config->write_interval_s = random_real(0.1, 86400);
@@ -683,6 +774,10 @@ static void test_identity_ignores_operation_and_order(void **state)
       {"", "threads: 3\nslots: 5\nwrite_interval: 9\ngzip_limit_mib: 3\nscratch: /x\n"
            "backend: cpu\nlog_level: debug\ntemplate_lib: a.h5\n"},
       {"arms: [b, r]\n", "arms: [r, b]\n"},
+      {"arms: [{name: b}]\n", "arms: b\n"},
+      {"wave_mask: auto\n", "wave_mask: [[4300, 4450]]\n"},
+      {"exposures: joint\n", "joint_exposures: true\n"},
+      {"exposures: coadd\nlsf: auto\nresolving_power: 0\nmedium: auto\nformat: auto\n", ""},
       {"objtypes: [A, B]\n", "objtypes: [B, A]\n"},
       {"targetid: [1, 2, 2]\n", "targetid: [2, 1]\n"},
       {"fiberstatus_allowed_bits: [1, 2]\n", "fiberstatus_allowed_bits: [2, 1]\n"},
@@ -734,12 +829,32 @@ static void test_identity_holds_science_and_selection(void **state)
       "redrock_max_vel: 1501",
       "joint_exposures: true",
   };
+  /* keys that came later are only there when they are set */
+  static const char *const later[] = {
+      "arms: [{name: b, min: 4000}]",
+      "arms: [{name: b, max: 4000}]",
+      "arms: [{name: b, channel: blue}]",
+      "arms: [{name: b, resolving_power: 2000}]",
+      "exposures: single",
+      "format: desi",
+      "join_by_name: true",
+      "lsf: sigma",
+      "medium: air",
+      "resolving_power: 2000",
+  };
   char *base = identity_of("");
   for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
     char *text = identity_of(other[i]);
     if (strcmp(text, base) == 0)
       fail_msg("%s does not change the identity", other[i]);
     free(text);
+  }
+  for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
+    char *text = identity_of(later[i]), *plain = identity_of("arms: [b]");
+    if (strcmp(text, base) == 0 || strcmp(text, plain) == 0)
+      fail_msg("%s does not change the identity", later[i]);
+    free(text);
+    free(plain);
   }
   /* as many keys as there are changes above, in ascending order */
   char *rest = NULL, *before = NULL;
@@ -753,6 +868,54 @@ static void test_identity_holds_science_and_selection(void **state)
   }
   assert_int_equal(n_key, sizeof other / sizeof other[0]);
   free(base);
+}
+
+/* A result that was begun before exposures, lsf, ... were keys is continued. */
+static void test_identity_of_the_defaults_is_that_of_version_0_1(void **state)
+{
+  (void)state;
+  char *text = identity_of("");
+  assert_string_equal(text, "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\n"
+                            "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\n"
+                            "guess_vel_step: 60\njoint_exposures: false\nlikelihood: marginal\n"
+                            "mask_ignore: 0\nmax_eval: 4000\nmax_vel: 1000\nmax_vsini: 500\n"
+                            "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
+                            "npoly: 10\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
+                            "priors: []\nrbf_continuum: true\nredrock: false\n"
+                            "redrock_file: \"\"\nredrock_max_vel: 1500\n"
+                            "resolution_matrix: auto\nsecond_start_sn: 6\nsigma_floor: 0.3\n"
+                            "targetid: []\nwave_mask: [[4300, 4450]]\n");
+  free(text);
+}
+
+static void test_lsf_and_resolving_power(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    int lsf;
+  } given[] = {
+      {"", MILL_LSF_AUTO},
+      {"resolution_matrix: true", MILL_LSF_MATRIX},
+      {"resolution_matrix: false", MILL_LSF_OFF},
+      {"resolution_matrix: false\nlsf: sigma", MILL_LSF_SIGMA},
+      {"lsf: matrix", MILL_LSF_MATRIX},
+      {"lsf: resolving_power", MILL_LSF_RESOLVING_POWER},
+      {"lsf: off", MILL_LSF_OFF},
+  };
+  mill_config config;
+  for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+    mill_config_default(&config);
+    must_read(&config, given[i].text);
+    assert_int_equal(mill_config_lsf(&config), given[i].lsf);
+  }
+  mill_config_default(&config);
+  must_read(&config, "resolving_power: 1800\narms: [b, {name: r, resolving_power: 2500}]");
+  assert_close(mill_config_resolving_power(&config, "b"), 1800, 0);
+  assert_close(mill_config_resolving_power(&config, "r"), 2500, 0);
+  assert_close(mill_config_resolving_power(&config, "z"), 1800, 0);
+  assert_int_equal(mill_config_find_arm(&config, "r"), 1);
+  assert_int_equal(mill_config_find_arm(&config, "z"), -1);
 }
 
 static void make_library(mill_library *lib)
@@ -813,6 +976,11 @@ static void test_bind_refuses_what_the_library_lacks(void **state)
       {"priors: [{param: alpha, mean: 0, sigma: 1}]", "priors: no parameter alpha",
        "vrad, vsini, teff, logg, feh"},
       {"arms: [b, z]", "arms: no arm z", "b, r"},
+      {"arms: [{name: z, min: 7000}]", "arms: no arm z", "b, r"},
+      {"lsf: matrix", "lsf: matrix", "arm r is at the instrument's own resolution"},
+      {"lsf: sigma", "lsf: sigma", "arm r is at the instrument's own resolution"},
+      {"resolution_matrix: true", "resolution_matrix: true", "arm r"},
+      {"arms: [b]\nlsf: resolving_power", "lsf: resolving_power", "set for arm b"},
       {"fix_param: [{param: teff, value: 7001}]", "fix_param: teff", "from 4000 to 7000"},
       {"fix_param: [{param: vrad, value: -1001}]", "fix_param: vrad", "from -1000 to 1000"},
       {"fix_param: [{param: vsini, value: 501}]", "fix_param: vsini", "from 0 to 500"},
@@ -822,6 +990,7 @@ static void test_bind_refuses_what_the_library_lacks(void **state)
   };
   mill_library lib;
   make_library(&lib);
+  lib.arm[1].template_sigma_aa = -1.0;
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     mill_config config, before;
     mill_config_default(&config);
@@ -841,6 +1010,7 @@ int main(void)
       cmocka_unit_test(test_defaults),
       cmocka_unit_test(test_empty_files_give_defaults),
       cmocka_unit_test(test_example_spells_out_the_defaults),
+      cmocka_unit_test(test_examples_of_other_surveys_are_read),
       cmocka_unit_test(test_example_and_documentation_have_every_key),
       cmocka_unit_test(test_every_key_is_read),
       cmocka_unit_test(test_refusals_name_file_line_and_key),
@@ -852,6 +1022,8 @@ int main(void)
       cmocka_unit_test(test_numbers_are_printed_short),
       cmocka_unit_test(test_identity_ignores_operation_and_order),
       cmocka_unit_test(test_identity_holds_science_and_selection),
+      cmocka_unit_test(test_identity_of_the_defaults_is_that_of_version_0_1),
+      cmocka_unit_test(test_lsf_and_resolving_power),
       cmocka_unit_test(test_bind_resolves_names),
       cmocka_unit_test(test_bind_refuses_what_the_library_lacks),
   };

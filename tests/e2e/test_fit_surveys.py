@@ -1,0 +1,128 @@
+"""Other surveys from file to row: SDSS and LAMOST stars, their names, frames, exposures."""
+
+from common import *  # noqa: F403
+
+SDSS = [data(f"real/sdss/{n}.fits.gz") for n in ("spec-0266-51602-0031", "spec-3586-55181-0500")]
+LAMOST = sorted(data("real/lamost/" + n) for n in (
+    os.listdir(data("real/lamost")) if os.path.isdir(data("real/lamost")) else [])
+    if n.endswith(".fits.gz"))
+if not LAMOST or not all(map(os.path.exists, SDSS)):
+    skip("no test data of SDSS and LAMOST")
+
+# the library of the test data has the arms of DESI: SDSS's b and r are to be cut, too
+CUT = "arms: [{name: b, channel: b}, {name: r, channel: r}, {name: z, channel: r}]\n"
+
+
+def texts(values):
+    return [v.decode().rstrip("\0 ") for v in values]
+
+
+def config(name, text):
+    with open(tmp(name), "w") as f:
+        f.write(text)
+    return ["--config", tmp(name)]
+
+
+class Surveys(EndToEnd):
+    def test_every_star_of_mixed_formats_is_fitted(self):
+        done = self.fit("mixed.h5", "--resolving-power", 1800, *SDSS, *LAMOST, ranks=2)
+        table, catalog = read(self.path), read(self.path, "catalog")
+        files = read(self.path, "catalog/files")
+        self.assertEqual(list(table["STATUS"]), [FITTED] * (2 + len(LAMOST)))
+        self.assertEqual(list(catalog["TARGETID"]), [-1] * len(table["STATUS"]))
+        names = texts(catalog["OBJECT"])
+        self.assertEqual(names[:2], ["spec-0266-51602-0031", "spec-3586-55181-0500"])
+        self.assertTrue(all(names))
+        self.assertEqual(len(set(names)), len(names))
+        self.assertEqual(texts(files["FORMAT"]), ["sdss"] * 2 + ["lamost"] * len(LAMOST))
+        self.assertEqual(set(texts(files["FRAME"])), {"heliocentric"})
+        for survey in ("sdss", "lamost"):
+            self.assertOneLine(done, f"format {survey}", "heliocentric", "nothing is corrected",
+                               status=0)
+        with h5py.File(self.path) as f:
+            self.assertEqual(f["provenance/FRAMES"][()].decode(),
+                             "sdss heliocentric\nlamost heliocentric\n")
+            # no mask of DESI's dichroic here
+            self.assertIn("wave_mask: []", f["provenance/IDENTITY"][()].decode())
+        # each star by itself gives the same row, bit for bit
+        for i in (1, 5):
+            self.fit("alone.h5", "--overwrite", "--resolving-power", 1800, (SDSS + LAMOST)[i])
+            alone = read(self.path)
+            for name in table:
+                self.assertEqual(alone[name][0].tobytes(), table[name][i].tobytes(), name)
+
+    def test_exposures_one_by_one_and_jointly(self):
+        cut_arms = config("cut.yaml", CUT)
+        self.fit("single.h5", *cut_arms, "--exposures", "single", SDSS[1])
+        single = read(self.path)
+        n = len(single["STATUS"])
+        self.assertGreater(n, 3)
+        self.assertEqual(list(single["STATUS"]), [FITTED] * n)
+        self.fit("joint.h5", *cut_arms, "--exposures", "joint", "--models",
+                 tmp("joint-models.h5"), SDSS[1])
+        joint = read(self.path)
+        self.assertEqual(list(joint["STATUS"]), [FITTED])
+        self.assertEqual(list(read(self.path, "catalog")["N_EXPOSURE"]), [n])
+        self.assertEqual(joint["NPIX_TOT"][0], single["NPIX_TOT"].sum())
+        # every exposure has wavelengths of its own
+        with h5py.File(tmp("joint-models.h5")) as f:
+            wave, flux = f["models/r/wavelength"][...], f["models/r/flux"][...]
+        self.assertEqual(wave.shape, flux.shape)
+        self.assertEqual(len(wave), n)
+        np.testing.assert_array_equal(np.isnan(wave), np.isnan(flux))
+        first = wave[:, 0]
+        self.assertGreater(len(set(first)), 1)
+        # the means of the exposures, weighted by their errors, and the joint fit agree: the
+        # same photons, but each exposure has its own labels there
+        weight = single["VRAD_ERR"] ** -2
+        mean = (weight * single["VRAD"]).sum() / weight.sum()
+        self.assertLess(abs(mean - joint["VRAD"][0]), 3 * joint["VRAD_ERR"][0])
+
+    def test_default_mask_is_desis(self):
+        desi = cut("desi.fits", [3])
+        done = self.fit("both.h5", desi, SDSS[1], status=2)
+        self.assertOneLine(done, "wave_mask", "spec-3586", "sdss", status=2)
+        self.fit("both.h5", *config("mask.yaml", "wave_mask: [[4300, 4450]]\n"), desi, SDSS[1])
+        both = read(self.path)
+        self.assertEqual(list(both["STATUS"]), [FITTED] * 2)
+        self.fit("desi.h5", desi)
+        alone = read(self.path)
+        for name in alone:
+            self.assertEqual(alone[name][0].tobytes(), both[name][0].tobytes(), name)
+
+    def test_without_a_line_spread_function_nothing_is_fitted(self):
+        done = self.fit("no-lsf.h5", LAMOST[0])
+        self.assertOneLine(done, os.path.basename(LAMOST[0]), "resolving_power", "lsf: off",
+                           status=0)
+        self.assertEqual(list(read(self.path)["STATUS"]), [NO_RESOLUTION])
+        self.fit("off.h5", "--lsf", "off", LAMOST[0])
+        off = read(self.path)
+        self.assertEqual(list(off["STATUS"]), [FITTED])
+        # resolution_matrix: false is about the matrix alone once lsf says what else to take
+        self.fit("power.h5", "--resolving-power", 1800, LAMOST[0])
+        power = read(self.path)
+        self.assertNotEqual(power["M2LL"][0], off["M2LL"][0])
+        self.fit("both.h5", "--overwrite", "--resolving-power", 1800, "--resolution-matrix",
+                 "false", "--lsf", "resolving_power", LAMOST[0])
+        self.assertEqual(differing(read(self.path), power), [])
+
+    def test_shipped_configurations(self):
+        for survey, paths in (("sdss", SDSS), ("lamost", LAMOST[:3])):
+            shipped = os.path.join(SOURCE, "config", survey + ".yaml")
+            self.fit(survey + ".h5", "--config", shipped, *paths)
+            table = read(self.path)
+            self.assertEqual(list(table["STATUS"]), [FITTED] * len(paths))
+
+    def test_unknown_and_forced_formats(self):
+        with open(tmp("plain.fits"), "wb") as f:
+            f.write(pyfits.PrimaryHDU(np.zeros(9, "f4")).header.tostring().encode() +
+                    np.zeros(2880, "u1").tobytes())
+        done = self.fit("unknown.h5", tmp("plain.fits"), status=3)
+        self.assertOneLine(done, "no known format", "desi", "sdss", "lamost", "weave", "generic",
+                           status=3)
+        self.fit("forced.h5", "--format", "desi", SDSS[0], status=3)
+        self.fit("forced.h5", "--format", "sdss", "--overwrite", SDSS[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Generic input: files written by astropy, as docs/formats.md and tools/make_generic.py do.
+
+The same pixels of simulated stars are given once as a DESI file and once in the generic
+layout; the fits of the two must agree bit for bit.  Needs no test data.
+"""
+
+import re
+
+from base import *
+
+sys.path.insert(0, os.path.join(SOURCE, "tools"))
+import make_generic  # noqa: E402
+
+N_STAR = 3
+ARMS = ("B", "R", "Z")
+POWER = 3000.0
+# a configuration that leaves no difference between the formats: no matrix, no default mask
+CONFIG = f"""lsf: resolving_power
+resolving_power: {POWER}
+wave_mask: []
+"""
+FWHM_SIGMA = 2.3548200450309493
+
+
+def rows_of(desi, star):
+    """The arms of a star of a coadd as rows of the generic layout."""
+    with pyfits.open(desi) as f:
+        target = int(f["FIBERMAP"].data["TARGETID"][star])
+        return [
+            {
+                "NAME": f"star-{star}",
+                "ARM": arm,
+                "TARGETID": target,
+                "RA": float(f["FIBERMAP"].data["TARGET_RA"][star]),
+                "DEC": float(f["FIBERMAP"].data["TARGET_DEC"][star]),
+                "WAVELENGTH": f[f"{arm}_WAVELENGTH"].data.astype(float),
+                "FLUX": f[f"{arm}_FLUX"].data[star],
+                "IVAR": f[f"{arm}_IVAR"].data[star],
+                "MASK": f[f"{arm}_MASK"].data[star].astype("i4"),
+            }
+            for arm in ARMS
+        ]
+
+
+class Test(ProgramTest):
+    """One library and one small survey for all of them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lib = tmp("demo.h5")
+        cls.config = tmp("run.yaml")
+        with open(cls.config, "w") as f:
+            f.write(CONFIG)
+        run = [
+            ("library", "demo", "--coarse", "--output", cls.lib),
+            ("simulate", "--stars", N_STAR, "--sn", "30,60", "--output", tmp("survey")),
+        ]
+        for command_line in run:
+            done = starmill(*command_line)
+            if done.returncode != 0:
+                raise RuntimeError(f"{command_line}:\n{done.stdout}{done.stderr}")
+        found = [
+            os.path.join(folder, name)
+            for folder, _, names in os.walk(tmp("survey"))
+            for name in names
+            if name.startswith("coadd") and ".fits" in name
+        ]
+        cls.desi = found[0]
+        cls.rows = sum((rows_of(cls.desi, i) for i in range(N_STAR)), [])
+
+    def fit_it(self, out, path, *args, **how):
+        self.fit(out, "--config", self.config, *args, path, lib=self.lib, **how)
+        return read(self.path), read(self.path, "catalog")
+
+    def test_same_pixels_give_the_same_fit(self):
+        path = tmp("generic.fits")
+        make_generic.write(path, self.rows, "vacuum", "barycentric")
+        expected, _ = self.fit_it("desi.h5", self.desi)
+        table, catalog = self.fit_it("generic.h5", path)
+        self.assertIn(FITTED, table["STATUS"])
+        self.assertEqual(differing(table, expected), [])
+        names = [n.decode().rstrip("\0") for n in catalog["OBJECT"]]
+        self.assertEqual(names, [f"star-{i}" for i in range(N_STAR)])
+
+    def test_widths_in_the_file_are_used(self):
+        rows = [
+            dict(row, LSF_SIGMA=(row["WAVELENGTH"] / (FWHM_SIGMA * POWER)).astype("f4"))
+            for row in self.rows
+        ]
+        path = tmp("widths.fits")
+        make_generic.write(path, rows, "vacuum")
+        expected, _ = self.fit_it("power.h5", self.desi)
+        own = tmp("own.yaml")
+        with open(own, "w") as f:
+            f.write("lsf: sigma\nwave_mask: []\n")
+        self.fit("widths.h5", "--config", own, path, lib=self.lib)
+        self.assertEqual(differing(read(self.path), expected), [])
+
+    def test_nanometres_and_errors(self):
+        """Units and errors are rounded on the way: the same star within its errors."""
+        rows = []
+        for row in self.rows:
+            ivar = row["IVAR"].astype(float)
+            error = np.where(ivar > 0, 1 / np.sqrt(np.where(ivar > 0, ivar, 1)), 0)
+            row = dict(row, WAVELENGTH=row["WAVELENGTH"] / 10, ERROR=error)
+            rows.append({k: v for k, v in row.items() if k != "IVAR"})
+        path = tmp("nm.fits")
+        make_generic.write(path, rows, "vacuum", unit="nm")
+        expected, _ = self.fit_it("aa.h5", self.desi)
+        table, _ = self.fit_it("nm.h5", path)
+        good = expected["STATUS"] == FITTED
+        self.assertTrue(good.any())
+        np.testing.assert_array_equal(table["STATUS"], expected["STATUS"])
+        # ivar is off by 2^-24 or so, which moves nothing by a hundredth of its error
+        for name in ("VRAD", "TEFF", "LOGG", "FEH"):
+            off = (table[name] - expected[name]) / expected[name + "_ERR"]
+            np.testing.assert_array_less(np.abs(off[good]), 0.01, err_msg=name)
+
+    def test_a_bad_row_costs_its_star_alone(self):
+        rows = [dict(row) for row in self.rows]
+        bad = rows[len(ARMS)]
+        bad["WAVELENGTH"] = bad["WAVELENGTH"].copy()
+        bad["WAVELENGTH"][100] = np.nan
+        path = tmp("bad.fits")
+        make_generic.write(path, rows, "vacuum")
+        expected, _ = self.fit_it("good.h5", self.desi)
+        table, _ = self.fit_it("bad.h5", path, status=3)
+        self.assertEqual(table["STATUS"][1], UNREADABLE)
+        for i in (0, 2):
+            self.assertEqual(table["VRAD"][i], expected["VRAD"][i])
+
+    def test_file_without_medium_is_refused(self):
+        path = tmp("nothing.fits")
+        make_generic.write(path, self.rows, "vacuum")
+        with pyfits.open(path, mode="update") as f:
+            del f["SPECTRA"].header["MEDIUM"]
+        done = self.fit("nothing.h5", "--config", self.config, path, lib=self.lib, status=3)
+        self.assertOneLine(done, path, "HDU 2 (SPECTRA)", "MEDIUM", status=3)
+        with open(tmp("vacuum.yaml"), "w") as f:
+            f.write(CONFIG + "medium: vacuum\n")
+        self.fit("vacuum.h5", "--config", tmp("vacuum.yaml"), path, lib=self.lib)
+        self.assertIn(FITTED, read(self.path)["STATUS"])
+
+    def test_the_example_of_the_documentation(self):
+        text = content(os.path.join(SOURCE, "docs", "formats.md"), "r")
+        section = text[text.index("## Generic input"):]
+        code = re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=TMP,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout)
+        _, catalog = self.fit_it("example.h5", tmp("mine.fits"))
+        self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["star-1", "star-2"])
+
+    def test_text_files(self):
+        row = self.rows[0]
+        ok = row["IVAR"] > 0
+        for i in (1, 2):
+            columns = [row["WAVELENGTH"][ok], row["FLUX"][ok], 1 / np.sqrt(row["IVAR"][ok])]
+            np.savetxt(tmp(f"text-{i}.txt"), np.transpose(columns))
+        path = tmp("text.fits")
+        tool = os.path.join(SOURCE, "tools", "make_generic.py")
+        texts = [tmp("text-1.txt"), tmp("text-2.txt")]
+        subprocess.run([sys.executable, tool, "--medium", "vacuum", path] + texts, check=True)
+        table, catalog = self.fit_it("text.h5", path)
+        self.assertEqual([n.decode().rstrip("\0") for n in catalog["OBJECT"]], ["text-1", "text-2"])
+        np.testing.assert_array_equal(table["STATUS"], FITTED)
+        self.assertEqual(table["VRAD"][0], table["VRAD"][1])
+
+
+if __name__ == "__main__":
+    main()

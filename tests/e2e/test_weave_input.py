@@ -1,0 +1,141 @@
+"""WEAVE input: L1 files written by astropy, the blue and the red arm of a field apart.
+
+The same pixels are given once as WEAVE files and once in the generic layout; the fits of
+the two must agree bit for bit.  Needs no test data.
+"""
+
+from base import *
+
+sys.path.insert(0, os.path.join(SOURCE, "tools"))
+import make_generic  # noqa: E402
+
+N_STAR = 3
+N_FIBER = 6
+FIBERS = (0, 2, 5)  # of the stars; the others look at the sky or at nothing
+ARMS = {"BLUE": "B", "RED": "R"}
+SENS = 0.5  # a power of two, so that nothing is rounded
+STEP_AA = 0.75
+CONFIG = """lsf: resolving_power
+resolving_power: 3000
+wave_mask: []
+arms:
+  - {name: b, channel: blue}
+  - {name: r, channel: red}
+"""
+
+
+class Test(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.lib = tmp("demo.h5")
+        for run in (
+            ("library", "demo", "--coarse", "--output", cls.lib),
+            ("simulate", "--stars", N_STAR, "--sn", "30,60", "--output", tmp("survey")),
+        ):
+            done = starmill(*run)
+            if done.returncode != 0:
+                raise RuntimeError(f"{run}:\n{done.stdout}{done.stderr}")
+        for folder, _, names in os.walk(tmp("survey")):
+            for name in names:
+                if name.startswith("coadd"):
+                    cls.desi = os.path.join(folder, name)
+        cls.config = tmp("weave.yaml")
+        with open(cls.config, "w") as f:
+            f.write(CONFIG)
+        cls.pixels = {arm: cls.resample(arm) for arm in ARMS}
+        cls.paths = [cls.write(arm) for arm in ARMS]
+
+    @classmethod
+    def resample(cls, arm):
+        """Wavelengths linear in steps that binary numbers hold, flux and ivar of the stars."""
+        with pyfits.open(cls.desi) as f:
+            x = ARMS[arm]
+            wave = f[f"{x}_WAVELENGTH"].data.astype(float)
+            start = np.ceil(wave[0])
+            grid = start + STEP_AA * np.arange(int((wave[-1] - start) / STEP_AA))
+            flux = np.array([np.interp(grid, wave, row) for row in f[f"{x}_FLUX"].data])
+            good = (f[f"{x}_MASK"].data == 0) * f[f"{x}_IVAR"].data
+            ivar = np.array([np.interp(grid, wave, row) for row in good])
+        return grid, flux.astype("f4"), ivar.astype("f4")
+
+    @classmethod
+    def write(cls, arm):
+        grid, flux, ivar = cls.pixels[arm]
+        data = np.full((N_FIBER, grid.size), 1000.0, "f4")
+        weight = np.ones_like(data)
+        for i, fiber in enumerate(FIBERS):
+            data[fiber], weight[fiber] = flux[i] / SENS, ivar[i] * SENS**2
+        name = np.array([f"WVE_{i:08d}+0000000" for i in range(N_FIBER)])
+        table = pyfits.BinTableHDU.from_columns(
+            [
+                pyfits.Column("Nspec", "J", array=np.arange(N_FIBER) + 1),
+                pyfits.Column("FIBREID", "J", array=np.arange(N_FIBER) + 101),
+                pyfits.Column("CNAME", "20A", array=name),
+                pyfits.Column("TARGID", "30A", array=np.array(["x"] * N_FIBER)),
+                pyfits.Column("TARGRA", "D", array=np.linspace(10, 11, N_FIBER)),
+                pyfits.Column("TARGDEC", "D", array=np.linspace(-1, 1, N_FIBER)),
+                pyfits.Column("STATUS", "1A", array=np.array(list("AAAPAA"))),
+                pyfits.Column("TARGUSE", "1A", array=np.array(list("TSTTST"))),
+            ],
+            name="FIBTABLE",
+        )
+        hdus = [pyfits.PrimaryHDU()]
+        for what, image in (
+            ("DATA", data),
+            ("IVAR", weight),
+            ("DATA_NOSS", data),
+            ("IVAR_NOSS", weight),
+            ("SENSFUNC", np.full_like(data, SENS)),
+        ):
+            hdu = pyfits.ImageHDU(image, name=f"{arm}_{what}")
+            if what != "SENSFUNC":
+                hdu.header.update(
+                    CTYPE1="WAVE", CUNIT1="Angstrom", CRPIX1=1.0, CRVAL1=grid[0], CD1_1=STEP_AA
+                )
+            hdus.append(hdu)
+        path = tmp(f"stack_{arm.lower()}.fit")
+        pyfits.HDUList(hdus + [table]).writeto(path, overwrite=True)
+        return path
+
+    def generic(self, out, arms):
+        rows = []
+        for i, fiber in enumerate(FIBERS):
+            for arm in arms:
+                grid, flux, ivar = self.pixels[arm]
+                rows.append({"NAME": f"star-{fiber}", "ARM": arm, "WAVELENGTH": grid,
+                             "FLUX": flux[i], "IVAR": ivar[i]})
+        path = tmp(out + ".fits")
+        make_generic.write(path, rows, "vacuum")
+        self.fit(out + ".h5", "--config", self.config, path, lib=self.lib)
+        return read(self.path)
+
+    def test_one_arm(self):
+        expected = self.generic("blue", ["BLUE"])
+        self.fit("weave.h5", "--config", self.config, self.paths[0], lib=self.lib)
+        table, catalog = read(self.path), read(self.path, "catalog")
+        self.assertIn(FITTED, table["STATUS"])
+        self.assertEqual(differing(table, expected), [])
+        names = [n.decode().rstrip("\0") for n in catalog["OBJECT"]]
+        self.assertEqual(names, [f"WVE_{i:08d}+0000000" for i in FIBERS])
+        np.testing.assert_array_equal(catalog["FIBER"], np.array(FIBERS) + 101)
+
+    def test_both_arms_by_name(self):
+        expected = self.generic("both", ["BLUE", "RED"])
+        with open(tmp("join.yaml"), "w") as f:
+            f.write(CONFIG + "join_by_name: true\n")
+        self.fit("joined.h5", "--config", tmp("join.yaml"), *self.paths, lib=self.lib)
+        table = read(self.path)
+        self.assertEqual(len(table["VRAD"]), N_STAR)
+        self.assertEqual(differing(table, expected), [])
+
+    def test_cut_file_is_refused(self):
+        with pyfits.open(self.paths[0]) as f:
+            del f["BLUE_SENSFUNC"]
+            f.writeto(tmp("cut.fit"), overwrite=True)
+        path = tmp("cut.fit")
+        done = self.fit("cut.h5", "--config", self.config, path, lib=self.lib, status=3)
+        self.assertOneLine(done, path, "BLUE_SENSFUNC", status=3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,377 @@
+/* Line-spread functions given as a sigma per pixel: against the resolution matrix of the
+ * same Gaussian, against stars whose templates were convolved densely (made_star.h), and
+ * what is said of pixels that have none. */
+#include "tests/mill_test.h"
+
+#include "tests/fit/made_star.h"
+
+enum { SEED = 90210, MAX_STAR = 80, N_PAR = 5, EDGE = 6 };
+
+static mill_library lib;
+static mill_fit_settings set;
+static made_star star[MAX_STAR];
+static double truth[MAX_STAR][N_PAR];
+static mill_fit_result result[2][MAX_STAR];
+
+static int setup(void **state)
+{
+  (void)state;
+  memset(&lib, 0, sizeof lib);
+  made_check(test_library_make(3, 2, 5, &lib));
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  (void)state;
+  mill_library_clear(&lib);
+  return 0;
+}
+
+/** A star on a smooth grid, uniform in ln wavelength as most surveys have it, of some
+ *  step_aa, with a line-spread function of sigma(x) pixels, x from 0 to 1 along the arm,
+ *  beyond what templates carry. */
+static void make(double step_aa, double (*lack_pix)(double x), uint64_t *random, made_star *out)
+{
+  made_star_init(&lib, 1, step_aa, 0, random, out);
+  for (int i = 0; i < out->n_segment; i++) {
+    made_segment *s = &out->segment[i];
+    const double first = s->wave_aa[0], templ = lib.arm[s->arm].template_sigma_aa;
+    const double pixel_ln = log(s->wave_aa[s->n_pix - 1] / first) / (s->n_pix - 1);
+    s->with_sigma = 1;
+    for (int p = 0; p < s->n_pix; p++) {
+      s->wave_aa[p] = first * exp(pixel_ln * p);
+      const double lack = lack_pix((double)p / s->n_pix) * s->wave_aa[p] * pixel_ln;
+      s->sigma_aa[p] = (float)sqrt(lack * lack + (templ > 0 ? templ * templ : 0));
+    }
+  }
+}
+
+static double about_one(double x)
+{
+  return 1.0 + 0.25 * x;
+}
+
+/** From almost nothing over the change of weights (0.6 to 0.8) to well sampled. */
+static double through_the_change(double x)
+{
+  return 0.05 + 1.6 * x;
+}
+
+static void evaluate(made_star *s, const double *theta, int request, mill_eval *eval,
+                     mill_fit_result *prepared)
+{
+  mill_pipeline *pipeline = NULL;
+  mill_star raw;
+  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  made_star_register(pipeline, 0, s, &raw);
+  made_check(mill_pipeline_evaluate(pipeline, &raw, request, 1, theta, eval, prepared));
+  mill_pipeline_destroy(pipeline);
+}
+
+static void template_sigma(double sigma_aa)
+{
+  for (int a = 0; a < lib.n_arm; a++)
+    lib.arm[a].template_sigma_aa = sigma_aa;
+}
+
+/** The same star with the matrix of its Gaussians, in DESI's layout. */
+static void matrix_for_sigma(const made_star *from, made_star *to)
+{
+  *to = *from;
+  for (int i = 0; i < to->n_segment; i++) {
+    made_segment *s = &to->segment[i];
+    const int n = s->n_pix, h = MADE_N_DIAG / 2;
+    s->with_sigma = 0;
+    s->n_diag = MADE_N_DIAG;
+    memset(s->res, 0, sizeof s->res);
+    for (int p = 0; p < n; p++) {
+      double weight[MADE_N_DIAG], sum = 0;
+      for (int k = 0; k < MADE_N_DIAG; k++) {
+        const int j = p - h + k, right = j + 1 < n ? j + 1 : n - 1, left = j > 0 ? j - 1 : 0;
+        weight[k] =
+            j < 0 || j >= n
+                ? 0
+                : exp(-0.5 * pow((s->wave_aa[j] - s->wave_aa[p]) / (double)s->sigma_aa[p], 2)) *
+                      (s->wave_aa[right] - s->wave_aa[left]) / (right - left);
+        sum += weight[k];
+      }
+      for (int k = 0; k < MADE_N_DIAG; k++)
+        if (p - h + k >= 0 && p - h + k < n)
+          s->res[(2 * h - k) * n + p - h + k] = (float)(weight[k] / sum);
+    }
+  }
+}
+
+/** Both ways leave out pixels at the ends, not the same number: leave out more. */
+static void mask_ends(made_star *s)
+{
+  for (int i = 0; i < s->n_segment; i++)
+    for (int p = 0; p < EDGE; p++)
+      s->segment[i].mask[p] = s->segment[i].mask[s->segment[i].n_pix - 1 - p] = 1;
+}
+
+static void test_sigma_equals_the_matrix_of_the_same_gaussian(void **state)
+{
+  (void)state;
+  static made_star with_matrix;
+  uint64_t random = SEED;
+  made_settings(&lib, &set);
+  set.precision = MILL_FLOAT64;
+  template_sigma(0);
+  make(0.8, about_one, &random, &star[0]);
+  made_theta(&lib, 0.5, 150, 60, &random, truth[0]);
+  made_star_fill(&lib, truth[0], 40, 1, &random, &star[0]);
+  mask_ends(&star[0]);
+  matrix_for_sigma(&star[0], &with_matrix);
+  for (int trial = 0; trial < 4; trial++) {
+    mill_eval a, b;
+    mill_fit_result ra, rb;
+    double theta[N_PAR];
+    made_theta(&lib, 0.5, 150, 60, &random, theta);
+    const double *at = trial == 0 ? truth[0] : theta;
+    evaluate(&star[0], at, MILL_REQ_JACOBIAN, &a, &ra);
+    evaluate(&with_matrix, at, MILL_REQ_JACOBIAN, &b, &rb);
+    assert_int_equal(ra.n_pix_tot, rb.n_pix_tot);
+    /* weights and sigma in float32, 6e-8 of 40 sigma in 700 pixels with residuals r:
+     * 2 sum r 3e-6 is 1e-4 at the optimum, and grows with the residuals away from it */
+    assert_close(a.f, b.f, 1e-4 + 3e-7 * fabs(b.f));
+    for (int j = 0; j < N_PAR; j++) {
+      const double size = sqrt(b.hess[j * N_PAR + j]);
+      assert_close(a.grad[j], b.grad[j], 1e-4 * size + 1e-6 * fabs(b.grad[j]));
+      assert_close(a.hess[j * N_PAR + j], b.hess[j * N_PAR + j], 1e-5 * size * size);
+    }
+  }
+  template_sigma(0.5);
+}
+
+/** chi-square of a star without noise at the truth, over that of a fit that leaves the
+ *  line-spread function out. */
+static void check_noise_free(double step_aa, double (*lack)(double x), double chisq_per_pixel)
+{
+  uint64_t random = SEED;
+  make(step_aa, lack, &random, &star[0]);
+  made_theta(&lib, 0.5, 150, 0, &random, truth[0]);
+  made_star_fill(&lib, truth[0], 100, 0, &random, &star[0]);
+  mill_eval with, without;
+  mill_fit_result prepared;
+  evaluate(&star[0], truth[0], MILL_REQ_FINAL, &with, &prepared);
+  const double n = (double)prepared.n_pix_tot;
+  made_star plain = star[0];
+  for (int i = 0; i < plain.n_segment; i++)
+    plain.segment[i].with_sigma = 0;
+  evaluate(&plain, truth[0], MILL_REQ_FINAL, &without, &prepared);
+  const double a = (with.chisq[0] + with.chisq[1]) / n;
+  const double b = (without.chisq[0] + without.chisq[1]) / n;
+  printf("chi-square a pixel at S/N 100: %.2g with, %.2g without the line-spread function\n", a, b);
+  assert_true(a < chisq_per_pixel);
+  assert_true(b > 1000 * chisq_per_pixel);
+}
+
+static void test_templates_become_what_a_dense_convolution_makes(void **state)
+{
+  (void)state;
+  made_settings(&lib, &set);
+  set.precision = MILL_FLOAT64;
+  template_sigma(0.5);
+  /* lines of sigma 1 A: on pixels of 0.45 and 0.8 A they and the kernels are sampled so
+   * well that float32 weights are left, 6e-8 of 100 sigma; moments alone err by the sixth
+   * derivative, which is seen from 0.8 A on (measured: 1e-7, and 6e-6 at 1.2 A) */
+  check_noise_free(0.45, about_one, 1e-8);
+  check_noise_free(0.45, through_the_change, 1e-8);
+  check_noise_free(0.8, about_one, 1e-8);
+  check_noise_free(0.8, through_the_change, 1e-6);
+  check_noise_free(1.2, about_one, 1e-6);
+  check_noise_free(1.2, through_the_change, 3e-5);
+}
+
+static void test_pulls_of_stars_with_a_sigma(void **state)
+{
+  (void)state;
+  uint64_t random = SEED;
+  made_settings(&lib, &set);
+  set.optimizer = MILL_OPT_LM;
+  template_sigma(0.5);
+  for (int i = 0; i < MAX_STAR; i++) {
+    make(0.7, i % 2 ? about_one : through_the_change, &random, &star[i]);
+    made_theta(&lib, 0.5, 200, 0, &random, truth[i]);
+    truth[i][1] = 60; /* resolved, so that its errors are Gaussian */
+    made_star_fill(&lib, truth[i], 40, 1, &random, &star[i]);
+  }
+  made_fit(&lib, &set, mill_backend_cpu(NULL), 8, 1, MAX_STAR, star, NULL, result[0], NULL);
+  double sum2 = 0;
+  for (int j = 0; j < N_PAR; j++) {
+    double mean = 0, m2 = 0;
+    for (int i = 0; i < MAX_STAR; i++) {
+      assert_int_equal(result[0][i].status, MILL_STATUS_FITTED);
+      assert_int_equal(result[0][i].info & (MILL_INFO_LSF_NARROW | MILL_INFO_LSF_UNUSABLE), 0);
+      const double pull = (made_par(&result[0][i], j) - truth[i][j]) / made_err(&result[0][i], j);
+      mean += pull / MAX_STAR;
+      m2 += pull * pull / MAX_STAR;
+    }
+    printf("parameter %d: pulls %.2f +- %.2f\n", j, mean, sqrt(m2));
+    /* of 80 numbers: 0.11 and 0.08; 3.5 sigma */
+    assert_close(mean, 0, 0.4);
+    assert_close(sqrt(m2), 1, 0.28);
+    sum2 += m2 / N_PAR;
+  }
+  assert_close(sqrt(sum2), 1, 0.12); /* of 400: 0.035 */
+}
+
+/* --- pixels without --- */
+
+/** Fit stars 0 ... n - 1 and the same stars changed. */
+static void fit_both(int n, void (*change)(made_segment *))
+{
+  static made_star changed[MAX_STAR];
+  memcpy(changed, star, sizeof changed);
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < changed[i].n_segment; k++)
+      change(&changed[i].segment[k]);
+  const mill_backend *backend = mill_backend_cpu(NULL);
+  made_fit(&lib, &set, backend, 4, 1, n, star, NULL, result[0], NULL);
+  made_fit(&lib, &set, backend, 4, 1, n, changed, NULL, result[1], NULL);
+}
+
+static void make_few(double sigma_aa)
+{
+  uint64_t random = SEED;
+  made_settings(&lib, &set);
+  template_sigma(0.5);
+  for (int i = 0; i < 3; i++) {
+    make(0.7, about_one, &random, &star[i]);
+    for (int k = 0; k < star[i].n_segment && sigma_aa > 0; k++)
+      for (int p = 0; p < MADE_MAX_PIX; p++)
+        star[i].segment[k].sigma_aa[p] = (float)sigma_aa;
+    made_theta(&lib, 0.5, 200, 60, &random, truth[i]);
+    made_star_fill(&lib, truth[i], 40, 1, &random, &star[i]);
+  }
+}
+
+static void spoil_some(made_segment *s)
+{
+  s->sigma_aa[50] = NAN;
+  s->sigma_aa[60] = 0;
+  s->sigma_aa[70] = -1;
+  s->sigma_aa[80] = INFINITY;
+  s->sigma_aa[90] = 1e4f; /* wider than any matrix */
+}
+
+static void mask_the_same(made_segment *s)
+{
+  for (int p = 50; p <= 90; p += 10)
+    s->mask[p] = 1;
+}
+
+static void test_pixels_with_an_invalid_sigma_are_not_fitted(void **state)
+{
+  (void)state;
+  make_few(0);
+  fit_both(3, spoil_some);
+  for (int i = 0; i < 3; i++) {
+    for (int a = 0; a < 2; a++)
+      assert_int_equal(result[1][i].n_pix[a], result[0][i].n_pix[a] - 5);
+    assert_int_equal(result[1][i].status, MILL_STATUS_FITTED);
+    assert_int_equal(result[1][i].info & MILL_INFO_LSF_UNUSABLE, 0);
+    /* 10 of 700 pixels change a parameter by little of its error */
+    for (int j = 0; j < N_PAR; j++)
+      assert_close(made_par(&result[1][i], j), made_par(&result[0][i], j),
+                   made_err(&result[0][i], j));
+  }
+  /* just as masked ones, but that their flux is kept as it is: sigma 1000 times larger */
+  static mill_fit_result spoiled[3];
+  memcpy(spoiled, result[1], sizeof spoiled);
+  fit_both(3, mask_the_same);
+  for (int i = 0; i < 3; i++)
+    for (int j = 0; j < N_PAR; j++)
+      assert_close(made_par(&result[1][i], j), made_par(&spoiled[i], j),
+                   0.02 * made_err(&spoiled[i], j));
+}
+
+static void spoil_a_tenth(made_segment *s)
+{
+  for (int p = 0; p < s->n_pix; p += 9)
+    s->sigma_aa[p] = NAN;
+}
+
+static void spoil_all(made_segment *s)
+{
+  for (int p = 0; p < s->n_pix; p++)
+    s->sigma_aa[p] = p % 2 ? NAN : 1e5f;
+}
+
+static void test_many_invalid_sigmas_are_told(void **state)
+{
+  (void)state;
+  make_few(0);
+  fit_both(3, spoil_a_tenth);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(result[0][i].info & MILL_INFO_LSF_UNUSABLE, 0);
+    assert_int_equal(result[1][i].status, MILL_STATUS_FITTED);
+    assert_true(result[1][i].info & MILL_INFO_LSF_UNUSABLE);
+  }
+  fit_both(3, spoil_all);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(result[1][i].status, MILL_STATUS_NO_ARM);
+    assert_true(result[1][i].info & MILL_INFO_LSF_UNUSABLE);
+  }
+}
+
+static void no_sigma(made_segment *s)
+{
+  s->with_sigma = 0;
+}
+
+/** Everything but FIT_INFO's bit of narrow functions. */
+static void assert_same_but_narrow(int n, int narrow)
+{
+  for (int i = 0; i < n; i++) {
+    assert_int_equal((result[0][i].info & MILL_INFO_LSF_NARROW) != 0, narrow);
+    result[0][i].info &= ~MILL_INFO_LSF_NARROW;
+    assert_memory_equal(&result[0][i], &result[1][i], sizeof result[0][i]);
+  }
+}
+
+static void test_a_function_narrower_than_templates_is_told_and_changes_nothing(void **state)
+{
+  (void)state;
+  make_few(0.4); /* templates carry 0.5 A */
+  fit_both(3, no_sigma);
+  assert_same_but_narrow(3, 1);
+  make_few(0.5); /* the same as templates */
+  fit_both(3, no_sigma);
+  assert_same_but_narrow(3, 0);
+}
+
+static void test_sigma_is_not_used_where_templates_are_at_the_instruments_resolution(void **state)
+{
+  (void)state;
+  make_few(1.5);
+  template_sigma(-1);
+  fit_both(3, no_sigma);
+  assert_same_but_narrow(3, 0);
+  template_sigma(0.5);
+  set.resolution = MILL_RES_NONE;
+  fit_both(3, no_sigma);
+  assert_same_but_narrow(3, 0);
+  /* and is where they are not */
+  set.resolution = MILL_RES_AUTO;
+  fit_both(3, no_sigma);
+  for (int i = 0; i < 3; i++)
+    assert_true(fabs(result[0][i].m2ll - result[1][i].m2ll) > 1);
+}
+
+int main(void)
+{
+  printf("seed %d\n", SEED);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sigma_equals_the_matrix_of_the_same_gaussian),
+      cmocka_unit_test(test_templates_become_what_a_dense_convolution_makes),
+      cmocka_unit_test(test_pulls_of_stars_with_a_sigma),
+      cmocka_unit_test(test_pixels_with_an_invalid_sigma_are_not_fitted),
+      cmocka_unit_test(test_many_invalid_sigmas_are_told),
+      cmocka_unit_test(test_a_function_narrower_than_templates_is_told_and_changes_nothing),
+      cmocka_unit_test(test_sigma_is_not_used_where_templates_are_at_the_instruments_resolution),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}

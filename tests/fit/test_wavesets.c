@@ -1,0 +1,282 @@
+/* Wavelength sets without bound: stars with grids of their own, the same bits whatever
+ * is in the batch and however small the cache is, and memory that stays bounded. */
+#include "tests/mill_test.h"
+
+#include "tests/fit/made_star.h"
+
+enum { SEED = 1964, N_STAR = 36, N_SHARED = 12 };
+
+static mill_library lib;
+static mill_fit_settings set;
+static made_star star[N_STAR];
+static mill_fit_result result[2][N_STAR];
+
+/** Every third star has the wavelengths of star 0, the others grids of their own and
+ *  numbers of pixels from 200 to 450; matrix, sigma and nothing in turn. */
+static int setup(void **state)
+{
+  (void)state;
+  uint64_t random = SEED;
+  memset(&lib, 0, sizeof lib);
+  made_check(test_library_make(3, 3, 5, &lib));
+  made_settings(&lib, &set);
+  set.optimizer = MILL_OPT_LM;
+  for (int i = 0; i < N_STAR; i++) {
+    double theta[MILL_MAX_PAR];
+    const int shared = i % 3 == 0;
+    uint64_t fixed = SEED;
+    made_star_init(&lib, shared ? 1 : 1 + i % 2, shared ? 0.8 : 0.45 + 0.01 * i, i % 3 < 2,
+                   shared ? &fixed : &random, &star[i]);
+    for (int k = 0; k < star[i].n_segment && i % 3 == 2; k++) {
+      made_segment *s = &star[i].segment[k];
+      s->with_sigma = 1;
+      for (int p = 0; p < s->n_pix; p++)
+        s->sigma_aa[p] = (float)(0.8 + 0.001 * p);
+    }
+    made_theta(&lib, 0.5, 200, 60, &random, theta);
+    made_star_fill(&lib, theta, 20, 1, &random, &star[i]);
+  }
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  (void)state;
+  mill_library_clear(&lib);
+  return 0;
+}
+
+/** A source that asks for the sets of a star when it hands it out, and gives them back
+ *  at the next call, as src/pipeline.h says. */
+typedef struct lazy_run {
+  mill_pipeline *pipeline;
+  const int *order;
+  int n, next, n_out, given; /**< given: index of the star whose sets are held; -1 */
+  mill_fit_result *result;
+  mill_star raw;
+  mill_waveset_stats most; /**< largest of every number seen */
+} lazy_run;
+
+static void give_back(lazy_run *run)
+{
+  if (run->given < 0)
+    return;
+  made_star *s = &star[run->given];
+  for (int k = 0; k < s->n_segment; k++)
+    mill_pipeline_waveset_release(run->pipeline, s->segment[k].waveset);
+  run->given = -1;
+}
+
+static int lazy_source(void *context, mill_star *out)
+{
+  lazy_run *run = context;
+  give_back(run);
+  if (run->next == run->n)
+    return 0;
+  const int i = run->order ? run->order[run->next] : run->next;
+  run->next++;
+  made_star_register(run->pipeline, i, &star[i], out);
+  run->given = i;
+  mill_waveset_stats now;
+  mill_pipeline_waveset_stats(run->pipeline, &now);
+  run->most.n_set = now.n_set > run->most.n_set ? now.n_set : run->most.n_set;
+  run->most.n_held = now.n_held > run->most.n_held ? now.n_held : run->most.n_held;
+  run->most.bytes = now.bytes > run->most.bytes ? now.bytes : run->most.bytes;
+  return 1;
+}
+
+static int lazy_sink(void *context, const mill_fit_result *r, const float *const *model)
+{
+  lazy_run *run = context;
+  (void)model;
+  run->result[r->row] = *r;
+  run->n_out++;
+  return MILL_OK;
+}
+
+/** Fit n stars in an order with a cache of so many bytes; what was held and made. */
+static mill_waveset_stats run_stars(int n_slot, int n_thread, size_t limit, int n, const int *order,
+                                    mill_fit_result *out, lazy_run *run)
+{
+  mill_waveset_stats end;
+  *run = (lazy_run){.order = order, .n = n, .given = -1, .result = out};
+  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0,
+                                  &run->pipeline));
+  mill_pipeline_waveset_limit(run->pipeline, limit);
+  made_check(mill_pipeline_run(run->pipeline, lazy_source, run, lazy_sink, run));
+  give_back(run);
+  mill_pipeline_waveset_stats(run->pipeline, &end);
+  mill_pipeline_destroy(run->pipeline);
+  assert_int_equal(run->n_out, n);
+  return end;
+}
+
+static void assert_same(int n, const int *index)
+{
+  for (int q = 0; q < n; q++) {
+    const int i = index ? index[q] : q;
+    if (memcmp(&result[0][i], &result[1][i], sizeof result[0][i]) != 0)
+      fail_msg("star %d differs: -2 ln L %.17g and %.17g", i, result[0][i].m2ll, result[1][i].m2ll);
+  }
+}
+
+static void test_bits_do_not_depend_on_the_batch_or_on_eviction(void **state)
+{
+  (void)state;
+  lazy_run run;
+  int mixed[N_STAR];
+  for (int i = 0; i < N_STAR; i++)
+    mixed[i] = i * 7 % N_STAR;
+  const mill_waveset_stats all =
+      run_stars(8, 1, MILL_WAVESET_CACHE_BYTES, N_STAR, NULL, result[0], &run);
+  assert_int_equal(all.n_evicted, 0);
+  assert_int_equal(all.n_held, 0);
+  assert_int_equal(all.n_set, all.n_made);
+  for (int i = 0; i < N_STAR; i++)
+    assert_int_equal(result[0][i].status, MILL_STATUS_FITTED);
+  /* nothing stays: every star makes its sets, shared ones whenever nobody has them */
+  const mill_waveset_stats none = run_stars(8, 2, 0, N_STAR, mixed, result[1], &run);
+  assert_same(N_STAR, NULL);
+  assert_int_equal(none.n_set, 0);
+  assert_int_equal(none.bytes, 0);
+  assert_int_equal(none.n_evicted, none.n_made);
+  assert_true(none.n_made >= all.n_made);
+  assert_int_equal(run.most.n_set, run.most.n_held);
+  /* one slot: two stars at most have sets, the one that is fitted and the next */
+  run_stars(1, 1, 0, N_STAR, NULL, result[1], &run);
+  assert_same(N_STAR, NULL);
+  assert_true(run.most.n_held <= 2 * MADE_MAX_SEG);
+  /* a part of the sets fits */
+  const mill_waveset_stats part = run_stars(3, 1, all.bytes / 3, N_STAR, mixed, result[1], &run);
+  assert_same(N_STAR, NULL);
+  assert_true(part.n_evicted > 0 && part.n_set > 0);
+  assert_true(part.bytes <= all.bytes / 3 && run.most.bytes <= all.bytes / 3);
+  /* each star alone */
+  memset(result[1], 0, sizeof result[1]);
+  for (int i = 0; i < N_STAR; i += 5) {
+    run_stars(1, 1, 0, 1, &i, result[1], &run);
+    assert_same(1, &i);
+  }
+}
+
+static void test_shared_wavelengths_are_made_once(void **state)
+{
+  (void)state;
+  lazy_run run;
+  int shared[N_SHARED];
+  for (int i = 0; i < N_SHARED; i++)
+    shared[i] = 3 * i;
+  const mill_waveset_stats end =
+      run_stars(2, 1, MILL_WAVESET_CACHE_BYTES, N_SHARED, shared, result[1], &run);
+  assert_int_equal(end.n_made, lib.n_arm);
+}
+
+/** Thousands of sets, looked up among each other and freed in between. */
+static void test_thousands_of_sets(void **state)
+{
+  (void)state;
+  enum { N = 3000, N_PIX = 40 };
+  static int id[N];
+  mill_pipeline *pipeline = NULL;
+  mill_waveset_stats stats;
+  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  double wave_aa[N_PIX];
+  for (int round = 0; round < 2; round++)
+    for (int i = 0; i < N; i++) {
+      for (int p = 0; p < N_PIX; p++)
+        wave_aa[p] = 4040 + p + 1e-9 * i; /* bits decide, not closeness */
+      int known;
+      made_check(mill_pipeline_waveset(pipeline, 0, N_PIX, wave_aa, &known));
+      if (round == 0)
+        id[i] = known;
+      assert_int_equal(id[i], known);
+      for (int k = i % 50; round == 0 && k < i; k += 50)
+        assert_true(id[k] != known);
+    }
+  mill_pipeline_waveset_stats(pipeline, &stats);
+  assert_int_equal(stats.n_made, N);
+  assert_int_equal(stats.n_held, N);
+  /* two holds each: after one release all are there, after two none */
+  mill_pipeline_waveset_limit(pipeline, 0);
+  for (int i = 0; i < N; i++)
+    mill_pipeline_waveset_release(pipeline, id[i]);
+  mill_pipeline_waveset_stats(pipeline, &stats);
+  assert_int_equal(stats.n_set, N);
+  for (int i = 0; i < N; i++)
+    mill_pipeline_waveset_release(pipeline, id[(i * 7) % N]);
+  mill_pipeline_waveset_stats(pipeline, &stats);
+  assert_int_equal(stats.n_set, 0);
+  assert_int_equal(stats.bytes, 0);
+  mill_pipeline_destroy(pipeline);
+}
+
+static void test_the_least_recently_used_goes_first(void **state)
+{
+  (void)state;
+  enum { N_PIX = 60 };
+  mill_pipeline *pipeline = NULL;
+  mill_waveset_stats stats;
+  double wave_aa[N_PIX];
+  int id, made = 0;
+  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  /* 0 1 2, 0 again, then room for two: 1 goes, the oldest; 3 pushes 2 out */
+  static const int ask[] = {0, 1, 2, 0, -1, 0, 2, 3, 2, 0};
+  static const int fresh[] = {1, 1, 1, 0, 0, 0, 0, 1, 0, 1};
+  for (size_t i = 0; i < sizeof ask / sizeof *ask; i++) {
+    mill_pipeline_waveset_stats(pipeline, &stats);
+    if (ask[i] < 0) {
+      mill_pipeline_waveset_limit(pipeline, 2 * stats.bytes / 3);
+      continue;
+    }
+    for (int p = 0; p < N_PIX; p++)
+      wave_aa[p] = 4050 + p + 1e-6 * ask[i];
+    made_check(mill_pipeline_waveset(pipeline, 0, N_PIX, wave_aa, &id));
+    mill_pipeline_waveset_release(pipeline, id);
+    made += fresh[i];
+    mill_pipeline_waveset_stats(pipeline, &stats);
+    assert_int_equal(stats.n_made, made);
+  }
+  mill_pipeline_destroy(pipeline);
+}
+
+static void test_failures_hold_nothing_and_lost_ids_are_refused(void **state)
+{
+  (void)state;
+  enum { N_PIX = 60 };
+  mill_pipeline *pipeline = NULL;
+  mill_waveset_stats stats;
+  double wave_aa[N_PIX], theta[MILL_MAX_PAR] = {0};
+  int id = 7;
+  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  for (int p = 0; p < N_PIX; p++)
+    wave_aa[p] = 3000 + p; /* bluer than the templates */
+  assert_int_equal(mill_pipeline_waveset(pipeline, 0, N_PIX, wave_aa, &id), MILL_ERR_RANGE);
+  wave_aa[3] = NAN;
+  assert_int_equal(mill_pipeline_waveset(pipeline, 0, N_PIX, wave_aa, &id), MILL_ERR_RANGE);
+  mill_pipeline_waveset_stats(pipeline, &stats);
+  assert_int_equal(stats.n_set, 0);
+  mill_pipeline_waveset_release(pipeline, -1);
+  /* a star whose sets were given back too early */
+  mill_star raw;
+  mill_eval eval;
+  mill_fit_result prepared;
+  made_star_register(pipeline, 0, &star[0], &raw);
+  mill_pipeline_waveset_release(pipeline, star[0].segment[1].waveset);
+  assert_int_equal(
+      mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_VALUE, 1, theta, &eval, &prepared),
+      MILL_ERR_INTERNAL);
+  mill_pipeline_destroy(pipeline);
+}
+
+int main(void)
+{
+  printf("seed %d\n", SEED);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_bits_do_not_depend_on_the_batch_or_on_eviction),
+      cmocka_unit_test(test_shared_wavelengths_are_made_once),
+      cmocka_unit_test(test_thousands_of_sets),
+      cmocka_unit_test(test_the_least_recently_used_goes_first),
+      cmocka_unit_test(test_failures_hold_nothing_and_lost_ids_are_refused),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
