@@ -60,6 +60,14 @@ static int begins(const char *text, const char *with)
   return strncasecmp(text, with, strlen(with)) == 0;
 }
 
+/* WAVE, AWAV or one of these with an algorithm (WAVE-LOG) as CTYPE1 has them; WAVELENGTH, which
+ * many write, says nothing of the medium. */
+static int is_axis(const char *text, const char *code)
+{
+  const size_t n = strlen(code);
+  return begins(text, code) && (text[n] == '\0' || text[n] == '-');
+}
+
 /* ---- wavelengths ----------------------------------------------------------------------------- */
 
 typedef struct wave_rule {
@@ -135,9 +143,9 @@ static void medium_from_header(mill_fits_file *file, int *medium, char key_text[
     if (strcmp(key[i], "VACUUM") == 0) {
       if (text[0] == 'T' || text[0] == 'F')
         *medium = text[0] == 'T' ? MILL_MEDIUM_VACUUM : MILL_MEDIUM_AIR;
-    } else if (begins(text, "AIR") || begins(text, "AWAV")) {
+    } else if (begins(text, "AIR") || is_axis(text, "AWAV")) {
       *medium = MILL_MEDIUM_AIR;
-    } else if (begins(text, "VAC") || begins(text, "WAVE")) {
+    } else if (begins(text, "VAC") || is_axis(text, "WAVE")) {
       *medium = MILL_MEDIUM_VACUUM;
     }
     if (*medium != MILL_MEDIUM_AUTO) {

@@ -322,6 +322,34 @@ done:
   return err;
 }
 
+/* Up to 16 m/s apart, which is below what is measured here. */
+static int is_solar(const char *frame)
+{
+  return strcmp(frame, mill_frame_name(MILL_FRAME_BARYCENTRIC)) == 0 ||
+         strcmp(frame, mill_frame_name(MILL_FRAME_HELIOCENTRIC)) == 0;
+}
+
+/* One velocity for spectra in frames that move against each other, by up to 30 km/s, would be
+ * wrong in all of them. */
+static int refuse_mixed_frames(const file_facts *facts, const mill_join *join)
+{
+  int err = MILL_OK;
+  for (int64_t row = 0; row < join->row_start[join->n_file]; row++)
+    for (int64_t k = join->part_start[row] + 1; k < join->part_start[row + 1]; k++) {
+      const mill_input_file *first = &facts[join->part[join->part_start[row]].file].file;
+      const mill_input_file *other = &facts[join->part[k].file].file;
+      if (strcmp(first->frame, other->frame) != 0 &&
+          !(is_solar(first->frame) && is_solar(other->frame)))
+        MILL_FAIL(MILL_ERR_CONFIG,
+                  "join_by_name: %s (frame %s) and %s (frame %s) have spectra of one object, whose "
+                  "velocities are not in one frame: fit these files one by one, or bring them "
+                  "into one frame",
+                  first->path, first->frame, other->path, other->frame);
+    }
+done:
+  return err;
+}
+
 static int join_rows(const mill_mpi *mpi, file_facts *facts, mill_inputs *inputs)
 {
   int err = MILL_OK;
@@ -332,6 +360,7 @@ static int join_rows(const mill_mpi *mpi, file_facts *facts, mill_inputs *inputs
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(mill_join_make(mpi, inputs->n_file, inputs->file_start, inputs->file_end, inputs->index,
                           n_row, n_exposure, &inputs->join));
+  MILL_TRY(refuse_mixed_frames(facts, inputs->join)); /* every rank has all of both */
   for (int i = 0; i < inputs->n_file; i++) {
     n_before += facts[i].file.n_row;
     n_after += n_row[i];

@@ -378,8 +378,8 @@ static int bind_labels(options *o)
     MILL_TRY(parse_labels("teff=TEFF,logg=LOGG,feh=FEH", o));
   o->request.n_label = o->n_label;
   for (int l = 0; l < o->n_label; l++) {
-    snprintf(o->request.column[l], sizeof o->request.column[l], "%s", o->label[l].column);
-    snprintf(o->settings.label[l].name, sizeof o->settings.label[l].name, "%s", o->label[l].name);
+    memcpy(o->request.column[l], o->label[l].column, MILL_MAX_NAME);
+    memcpy(o->settings.label[l].name, o->label[l].name, MILL_MAX_NAME);
   }
   for (int list = 0; list < 2; list++) {
     const named *item = list ? o->length : o->keep;

@@ -16,7 +16,7 @@ MILL_EXTERN_C_BEGIN
     "no arm with a usable pixel (masked, zero or not finite)")                                     \
   X(MILL_STATUS_UNREADABLE, 4, "UNREADABLE", "pixels could not be read from the file")             \
   X(MILL_STATUS_NO_RESOLUTION, 5, "NO_RESOLUTION",                                                 \
-    "library needs a resolution matrix and the file has none")                                     \
+    "library needs a line-spread function and none is known")                                      \
   X(MILL_STATUS_OUTSIDE_LIBRARY, 6, "OUTSIDE_LIBRARY",                                             \
     "wavelengths outside the library's templates")                                                 \
   X(MILL_STATUS_FIT_FAILED, 7, "FIT_FAILED", "no finite likelihood was found")

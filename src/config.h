@@ -67,7 +67,7 @@ typedef struct mill_config {
   int n_arm; /**< arms to use; 0: all of the library */
   mill_arm_choice arm[MILL_MAX_ARM];
   char format[16];        /**< auto, desi, sdss, lamost, weave, generic */
-  int exposures;          /**< enum mill_exposures; select.joint_exposures goes away */
+  int exposures;          /**< enum mill_exposures */
   int join_by_name;       /**< files of one object (by name) are one row */
   int lsf;                /**< enum mill_lsf_source */
   double resolving_power; /**< 0: none */

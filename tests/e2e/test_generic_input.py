@@ -141,6 +141,19 @@ class Test(ProgramTest):
         self.fit("vacuum.h5", "--config", tmp("vacuum.yaml"), path, lib=self.lib)
         self.assertIn(FITTED, read(self.path)["STATUS"])
 
+    def test_objects_in_several_frames_are_not_joined(self):
+        paths = {}
+        for frame in ("barycentric", "heliocentric", "topocentric"):
+            paths[frame] = tmp(f"{frame}.fits")
+            make_generic.write(paths[frame], self.rows[: len(ARMS)], "vacuum", frame)
+        args = ("--config", self.config, "--join-by-name", paths["barycentric"])
+        done = self.fit("mixed.h5", *args, paths["topocentric"], lib=self.lib, status=2)
+        self.assertOneLine(done, paths["barycentric"], paths["topocentric"], "frame", status=2)
+        self.fit("solar.h5", *args, paths["heliocentric"], lib=self.lib)
+        self.assertEqual(list(read(self.path, "catalog")["N_EXPOSURE"]), [2])
+        self.assertEqual(list(read(self.path)["STATUS"]), [FITTED])
+        self.fit("apart.h5", *args[:2], args[3], paths["topocentric"], lib=self.lib)
+
     def test_the_example_of_the_documentation(self):
         text = content(os.path.join(SOURCE, "docs", "formats.md"), "r")
         section = text[text.index("## Generic input"):]

@@ -217,9 +217,12 @@ class LibrarySpectra(ProgramTest):
 
     def test_what_is_not_said_is_asked_for(self):
         path = write("silent.fits")
+        # a name of the axis that many write; only WAVE by itself means vacuum
+        vague = write("vague.fits", cards=[("CTYPE1", "WAVELENGTH")])
         out = ("library", "spectra", "--output", tmp("silent.h5"))
         for options, status, parts in (
             (("--sigma", 1, path), 3, ("air or vacuum", "--medium air or --medium vacuum")),
+            (("--sigma", 1, vague), 3, ("air or vacuum", "--medium air or --medium vacuum")),
             (("--medium", "vacuum", path), 2, ("does not say its resolution", "--fwhm")),
             ((*GIVEN, "--labels", "teff=TEFF,alpha=ALPHA", path), 3, ("column ALPHA", "--labels")),
             ((*GIVEN, "--range", "7000,8000", path), 3, ("0 pixels between 7000 and 8000",)),
