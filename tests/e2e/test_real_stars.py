@@ -48,7 +48,7 @@ class RealStars(EndToEnd):
     def test_lamost_against_lasp(self):
         """What the survey asks for: |median| and robust scatter of ours - LASP.
 
-        The limits are the issue's; both robust scatters and both of LASP's tables
+        The limits were set before any fit; both robust scatters and both of LASP's tables
         must keep them.  LAMOST's velocities are low by about 5 km/s, so their
         median says nothing.
         """
