@@ -1,7 +1,6 @@
 #include "jobs/fit.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +22,9 @@
 #include "src/mpi_context.h"
 #include "src/pipeline.h"
 #include "src/progress.h"
+#include "src/stop_signal.h"
 
 enum { DEFAULT_SLOTS = 64, EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
-
-/* Set by the handler, read where the next star is taken. */
-static volatile sig_atomic_t signal_seen;
-
-static void on_signal(int number)
-{
-  signal_seen = number;
-}
 
 /* A segment of a star under way, as far as its model needs it. */
 typedef struct flight_segment {
@@ -107,8 +99,9 @@ done:
   return err;
 }
 
-static int load_config(fit_job *job)
+static int load_config(void *context)
 {
+  fit_job *job = context;
   int err = MILL_OK;
   const mill_fit_options *options = &job->options;
   mill_config_clear(&job->config);
@@ -128,8 +121,9 @@ done:
   return err;
 }
 
-static int load_library(fit_job *job)
+static int load_library(void *context)
 {
+  fit_job *job = context;
   int err = MILL_OK;
   MILL_TRY(mill_library_read(job->config.template_lib, &job->lib));
   MILL_TRY(mill_config_bind(&job->config, &job->lib));
@@ -142,21 +136,6 @@ static int load_library(fit_job *job)
                 job->config.arm[i].arm);
     job->arm_wanted[arm] = 1;
   }
-done:
-  return err;
-}
-
-/* Rank 0 goes first, so that a mistake is found and told once, and the others
- * find the file in the page cache. */
-static int rank0_first(fit_job *job, int (*load)(fit_job *))
-{
-  int err = MILL_OK;
-  if (job->mpi.rank == 0)
-    err = load(job);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  if (job->mpi.rank != 0)
-    err = load(job);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
 done:
   return err;
 }
@@ -277,21 +256,12 @@ done:
 
 static int set_up(fit_job *job)
 {
-  int err = MILL_OK;
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0 ||
-      sigaction(SIGUSR1, &action, NULL) != 0)
-    err = mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__, "cannot catch signals: %s",
-                         strerror(errno));
+  int err = mill_stop_signal_catch();
   if (err == MILL_OK)
     err = mill_log_open(job->mpi.rank, mill_log_level_from_name(job->config.log_level),
                         job->options.log);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_TRY(rank0_first(job, load_library));
+  MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
   if (job->mpi.rank == 0)
     err = check_outputs(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
@@ -603,10 +573,10 @@ static int next_star(void *context, mill_star *star)
   int err = MILL_OK;
   int is_star = 0;
   while (!is_star) {
-    if (signal_seen || mill_mpi_stop_asked(&job->mpi)) {
-      if (signal_seen)
+    if (mill_stop_signal_seen() || mill_mpi_stop_asked(&job->mpi)) {
+      if (mill_stop_signal_seen())
         mill_log_info("signal %d: the stars under way are finished and written, then the job stops",
-                      (int)signal_seen);
+                      mill_stop_signal_seen());
       else
         mill_log_info("another rank stops, so this one does");
       break;
@@ -739,7 +709,7 @@ done:
   release_wavesets(job);
   mill_pipeline_destroy(job->pipeline);
   job->pipeline = NULL;
-  if (err != MILL_OK || signal_seen) {
+  if (err != MILL_OK || mill_stop_signal_seen()) {
     /* the message of the failure must survive the call */
     char message[1024];
     snprintf(message, sizeof message, "%s", mill_error_message());
@@ -861,7 +831,7 @@ static int start(fit_job *job, int argc, char **argv, int *exit_status)
       mill_fit_options_print_help(stdout);
     goto done;
   }
-  MILL_TRY(rank0_first(job, load_config));
+  MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_config, job));
   if (job->options.print_config) {
     if (job->mpi.rank == 0)
       err = mill_config_print(&job->config, stdout);

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "io/library_file.h"
 #include "jobs/library_spectra.h"
+#include "jobs/option_value.h"
 #include "kernels/error.h"
 #include "src/demo_library.h"
 #include "src/mpi_context.h"
@@ -55,19 +55,6 @@ static const char usage_end[] = "\ninfo prints what is inside a library.\n";
 static void print_usage(void)
 {
   printf("%s%s%s", usage, mill_library_spectra_usage, usage_end);
-}
-
-static int parse_count(const char *option, const char *text, int min, int max, int *out)
-{
-  int err = MILL_OK;
-  char *end = NULL;
-  errno = 0;
-  const long n = strtol(text, &end, 10);
-  if (end == text || *end || errno || n < min || n > max)
-    MILL_FAIL(MILL_ERR_USAGE, "%s %s: expected a number from %d to %d", option, text, min, max);
-  *out = (int)n;
-done:
-  return err;
 }
 
 /* ---- import ------------------------------------------------------------------------------- */
@@ -142,7 +129,7 @@ static int parse_import(int argc, char **argv, import_options *options)
       MILL_TRY(parse_arm_names(optarg, options));
       break;
     case 'g':
-      MILL_TRY(parse_count("--guess-templates", optarg, 1, 10000, &options->n_guess));
+      MILL_TRY(mill_option_count("guess-templates", optarg, 1, 10000, &options->n_guess));
       break;
     case 'h':
       options->help = 1;
@@ -227,20 +214,6 @@ typedef struct demo_options {
   mill_demo_settings settings; /* n_thread 0: not given */
 } demo_options;
 
-static int parse_seed(const char *text, uint64_t *out)
-{
-  int err = MILL_OK;
-  char *end = NULL;
-  errno = 0;
-  const unsigned long long n = strtoull(text, &end, 10);
-  /* strtoull takes a sign, and wraps */
-  if (*text < '0' || *text > '9' || *end || errno)
-    MILL_FAIL(MILL_ERR_USAGE, "--seed %s: expected a number from 0 to %llu", text, ULLONG_MAX);
-  *out = n;
-done:
-  return err;
-}
-
 static int parse_demo(int argc, char **argv, demo_options *options)
 {
   int err = MILL_OK;
@@ -265,17 +238,18 @@ static int parse_demo(int argc, char **argv, demo_options *options)
       options->overwrite = 1;
       break;
     case 't':
-      MILL_TRY(parse_count("--threads", optarg, 1, 4096, &settings->n_thread));
+      MILL_TRY(mill_option_count("threads", optarg, 1, 4096, &settings->n_thread));
       break;
     case 'n':
-      MILL_TRY(parse_count("--held-out", optarg, 0, MILL_DEMO_MAX_HELD_OUT, &settings->n_held_out));
+      MILL_TRY(
+          mill_option_count("held-out", optarg, 0, MILL_DEMO_MAX_HELD_OUT, &settings->n_held_out));
       break;
     case 's':
-      MILL_TRY(parse_seed(optarg, &settings->seed));
+      MILL_TRY(mill_option_seed(optarg, &settings->seed));
       break;
     case 'c':
-      MILL_TRY(
-          parse_count("--components", optarg, 1, MILL_DEMO_MAX_COMPONENT, &settings->n_component));
+      MILL_TRY(mill_option_count("components", optarg, 1, MILL_DEMO_MAX_COMPONENT,
+                                 &settings->n_component));
       break;
     case 'g':
       settings->coarse = 1;

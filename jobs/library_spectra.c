@@ -13,6 +13,7 @@
 
 #include "io/labelled_spectra.h"
 #include "io/library_file.h"
+#include "jobs/option_value.h"
 #include "kernels/error.h"
 #include "src/mpi_context.h"
 #include "src/spectra_library.h"
@@ -105,19 +106,6 @@ static int parse_pair(const char *option, const char *text, double *a, double *b
   if (isnan(*a) || isnan(*b))
     MILL_FAIL(MILL_ERR_USAGE, "%s %s: expected two numbers with a comma between them", option,
               text);
-done:
-  return err;
-}
-
-static int parse_count(const char *option, const char *text, int min, int max, int *out)
-{
-  int err = MILL_OK;
-  char *end = NULL;
-  errno = 0;
-  const long n = strtol(text, &end, 10);
-  if (end == text || *end || errno || n < min || n > max)
-    MILL_FAIL(MILL_ERR_USAGE, "%s %s: expected a number from %d to %d", option, text, min, max);
-  *out = (int)n;
 done:
   return err;
 }
@@ -284,14 +272,14 @@ static int parse_one(int c, options *o)
     if (strcmp(optarg, "keep") == 0)
       set->continuum = -1;
     else
-      MILL_TRY(parse_count("--continuum", optarg, 0, MILL_SPECTRA_LIBRARY_MAX_CONTINUUM,
-                           &set->continuum));
+      MILL_TRY(mill_option_count("continuum", optarg, 0, MILL_SPECTRA_LIBRARY_MAX_CONTINUUM,
+                                 &set->continuum));
     break;
   case OPT_COMPONENTS:
-    MILL_TRY(parse_count("--components", optarg, 1, MILL_MAX_WIDTH, &set->n_component));
+    MILL_TRY(mill_option_count("components", optarg, 1, MILL_MAX_WIDTH, &set->n_component));
     break;
   case OPT_DEGREE:
-    MILL_TRY(parse_count("--degree", optarg, 1, MILL_MAX_RBF_DEGREE, &set->degree));
+    MILL_TRY(mill_option_count("degree", optarg, 1, MILL_MAX_RBF_DEGREE, &set->degree));
     break;
   case OPT_SMOOTHING:
     MILL_TRY(parse_number("--smoothing", optarg, 0, &set->smoothing));
@@ -303,13 +291,13 @@ static int parse_one(int c, options *o)
     set->keep_outliers = 1;
     break;
   case OPT_GUESS:
-    MILL_TRY(parse_count("--guess-templates", optarg, 1, 10000, &set->n_guess));
+    MILL_TRY(mill_option_count("guess-templates", optarg, 1, 10000, &set->n_guess));
     break;
   case OPT_RECOVERY_SN:
     MILL_TRY(parse_number("--recovery-sn", optarg, 1, &set->recover_sn));
     break;
   case OPT_THREADS:
-    MILL_TRY(parse_count("--threads", optarg, 1, 4096, &o->n_thread));
+    MILL_TRY(mill_option_count("threads", optarg, 1, 4096, &o->n_thread));
     break;
   default: /* -h */
     o->help = 1;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/catalog_list.h"
+#include "jobs/option_value.h"
 #include "kernels/error.h"
 
 enum option_id {
@@ -135,22 +136,6 @@ void mill_fit_options_print_help(FILE *out)
       out);
 }
 
-/* An integer of the whole text within limits. */
-static int parse_integer(const char *option, const char *text, long long min, long long max,
-                         long long *value)
-{
-  int err = MILL_OK;
-  char *end = NULL;
-  errno = 0;
-  const long long v = strtoll(text, &end, 10);
-  if (end == text || *end != '\0' || errno == ERANGE || v < min || v > max)
-    MILL_FAIL(MILL_ERR_USAGE, "--%s takes an integer from %lld to %lld, not '%s'", option, min, max,
-              text);
-  *value = v;
-done:
-  return err;
-}
-
 static int parse_real(const char *option, const char *text, double *value)
 {
   int err = MILL_OK;
@@ -205,7 +190,7 @@ static int add_target_ids(mill_fit_options *options, const char *text)
     char digits[32];
     long long id = 0;
     snprintf(digits, sizeof digits, "%.*s", n < sizeof digits ? (int)n : (int)sizeof digits, item);
-    MILL_TRY(parse_integer("targetid", digits, LLONG_MIN, LLONG_MAX, &id));
+    MILL_TRY(mill_option_integer("targetid", digits, LLONG_MIN, LLONG_MAX, &id));
     grown[options->n_target_id++] = id;
     item += n;
     if (*item == '\0')
@@ -438,15 +423,15 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
     MILL_TRY(
         copy_text("library", options->library, config->template_lib, sizeof config->template_lib));
   if (options->threads) {
-    MILL_TRY(parse_integer("threads", options->threads, 0, 4096, &n));
+    MILL_TRY(mill_option_integer("threads", options->threads, 0, 4096, &n));
     config->n_thread = (int)n;
   }
   if (options->slots) {
-    MILL_TRY(parse_integer("slots", options->slots, 0, 1 << 20, &n));
+    MILL_TRY(mill_option_integer("slots", options->slots, 0, 1 << 20, &n));
     config->n_slot = (int)n;
   }
   if (options->npoly) {
-    MILL_TRY(parse_integer("npoly", options->npoly, 1, MILL_MAX_CONT, &n));
+    MILL_TRY(mill_option_integer("npoly", options->npoly, 1, MILL_MAX_CONT, &n));
     config->fit.n_cont = (int)n;
   }
   if (options->min_sn)

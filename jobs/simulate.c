@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <omp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,7 @@
 #include "src/mock_survey.h"
 #include "src/mpi_context.h"
 #include "src/progress.h"
+#include "src/stop_signal.h"
 #include "src/version.h"
 
 enum {
@@ -33,14 +33,6 @@ enum {
 };
 
 static const char catalog_head[] = "# by starmill simulate, for starmill fit --catalog\n";
-
-/* Set by the handler, read between blocks. */
-static volatile sig_atomic_t signal_seen;
-
-static void on_signal(int number)
-{
-  signal_seen = number;
-}
 
 /* Memory of one thread. */
 typedef struct worker {
@@ -172,43 +164,12 @@ static mill_truth_shape truth_shape(const simulate_job *job, const char *history
                             .history = history};
 }
 
-/* ---- library, signals, names --------------------------------------------------------------- */
+/* ---- library, names ------------------------------------------------------------------------ */
 
-static int load_library(simulate_job *job)
+static int load_library(void *context)
 {
+  simulate_job *job = context;
   return mill_library_read(job->options.library, &job->lib);
-}
-
-/* Rank 0 goes first, so that a mistake is found and told once, and the others
- * find the file in the page cache. */
-static int load_library_everywhere(simulate_job *job)
-{
-  int err = MILL_OK;
-  if (job->options.mock.source != MILL_MOCK_EMULATOR)
-    goto done;
-  if (job->mpi.rank == 0)
-    err = load_library(job);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  if (job->mpi.rank != 0)
-    err = load_library(job);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-done:
-  return err;
-}
-
-static int catch_signals(void)
-{
-  int err = MILL_OK;
-  struct sigaction action;
-  memset(&action, 0, sizeof action);
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0 ||
-      sigaction(SIGUSR1, &action, NULL) != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "cannot catch signals: %s", strerror(errno));
-done:
-  return err;
 }
 
 /* Names, labels and wavelengths; no file is touched. */
@@ -597,11 +558,12 @@ static int check_survey(const simulate_job *job)
 
 static int set_up(simulate_job *job)
 {
-  int err = catch_signals();
+  int err = mill_stop_signal_catch();
   if (err == MILL_OK)
     err = mill_log_open(job->mpi.rank, MILL_LOG_INFO, NULL);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_TRY(load_library_everywhere(job));
+  if (job->options.mock.source == MILL_MOCK_EMULATOR)
+    MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
   err = describe(job);
   if (err == MILL_OK)
     err = find_sizes(job);
@@ -705,7 +667,7 @@ done:
 static int must_stop(simulate_job *job, int i_thread)
 {
   int stop;
-  if (i_thread == 0 && (signal_seen || mill_mpi_stop_asked(&job->mpi))) {
+  if (i_thread == 0 && (mill_stop_signal_seen() || mill_mpi_stop_asked(&job->mpi))) {
 #pragma omp atomic write
     job->stopping = 1;
   }
@@ -866,7 +828,7 @@ static int write_truth(const simulate_job *job)
   MILL_TRY(mill_truth_writer_open(path, 0, &shape, &writer));
   for (int64_t first = 0; first < shape.n_row; first += TRUTH_ROWS) {
     const int n = shape.n_row - first < TRUTH_ROWS ? (int)(shape.n_row - first) : TRUTH_ROWS;
-    if (signal_seen)
+    if (mill_stop_signal_seen())
       MILL_FAIL(MILL_ERR_STOPPED, "stopped while the truth table was written; give the same "
                                   "command again to continue");
     for (int i = 0; i < n; i++) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jobs/option_value.h"
 #include "kernels/error.h"
 
 enum option_id {
@@ -100,37 +101,6 @@ void mill_simulate_options_print_help(FILE *out)
           "75 stopped in good order.\n",
           DEFAULT_STARS, DEFAULT_PER_FILE, DEFAULT_SEED, mock.min_sn, mock.max_sn,
           mock.vel_sigma_km_s, mock.distortion, mock.n_pathological);
-}
-
-/* An integer of the whole text within limits. */
-static int parse_integer(const char *option, const char *text, long long min, long long max,
-                         long long *value)
-{
-  int err = MILL_OK;
-  char *end = NULL;
-  errno = 0;
-  const long long v = strtoll(text, &end, 10);
-  if (end == text || *end != '\0' || errno == ERANGE || v < min || v > max)
-    MILL_FAIL(MILL_ERR_USAGE, "--%s takes an integer from %lld to %lld, not '%.80s'", option, min,
-              max, text);
-  *value = v;
-done:
-  return err;
-}
-
-static int parse_seed(const char *text, uint64_t *value)
-{
-  int err = MILL_OK;
-  char *end = NULL;
-  errno = 0;
-  const unsigned long long v = strtoull(text, &end, 10);
-  /* strtoull takes a minus sign and wraps */
-  if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno == ERANGE)
-    MILL_FAIL(MILL_ERR_USAGE, "--seed takes an integer from 0 to %llu, not '%.80s'",
-              (unsigned long long)UINT64_MAX, text);
-  *value = v;
-done:
-  return err;
 }
 
 /* A number at the beginning of the text; *end after it, NULL when it is none within limits. */
@@ -249,15 +219,15 @@ static int take_option(int id, const char *text, mill_simulate_options *options)
     MILL_TRY(parse_source(text, &mock->source));
     break;
   case OPT_STARS:
-    MILL_TRY(parse_integer("stars", text, 1, 1000000000, &n));
+    MILL_TRY(mill_option_integer("stars", text, 1, 1000000000, &n));
     mock->n_star = n;
     break;
   case OPT_PER_FILE:
-    MILL_TRY(parse_integer("per-file", text, 1, MILL_SIMULATE_MAX_PER_FILE, &n));
+    MILL_TRY(mill_option_integer("per-file", text, 1, MILL_SIMULATE_MAX_PER_FILE, &n));
     options->per_file = (int)n;
     break;
   case OPT_SEED:
-    MILL_TRY(parse_seed(text, &mock->seed));
+    MILL_TRY(mill_option_seed(text, &mock->seed));
     break;
   case OPT_SN:
     MILL_TRY(
@@ -275,15 +245,15 @@ static int take_option(int id, const char *text, mill_simulate_options *options)
     MILL_TRY(parse_number("distortion", text, 0, MILL_MOCK_MAX_DISTORTION, &mock->distortion));
     break;
   case OPT_PATHOLOGICAL:
-    MILL_TRY(parse_integer("pathological", text, 0, 1000, &n));
+    MILL_TRY(mill_option_integer("pathological", text, 0, 1000, &n));
     mock->n_pathological = (int)n;
     break;
   case OPT_TEMPLATES:
-    MILL_TRY(parse_integer("templates", text, 0, MAX_TEMPLATES, &n));
+    MILL_TRY(mill_option_integer("templates", text, 0, MAX_TEMPLATES, &n));
     mock->n_template = (int)n;
     break;
   case OPT_THREADS:
-    MILL_TRY(parse_integer("threads", text, 0, 4096, &n));
+    MILL_TRY(mill_option_integer("threads", text, 0, 4096, &n));
     options->n_thread = (int)n;
     break;
   default:

@@ -14,6 +14,7 @@
 #include "src/library_make.h"
 #include "src/line_model.h"
 #include "src/random.h"
+#include "src/select.h"
 #include "src/spline_grid.h"
 
 enum {
@@ -136,35 +137,6 @@ static int failure_raise(const failure *kept)
     MILL_FAIL(kept->code, "%s", kept->message);
 done:
   return err;
-}
-
-/* ---- order statistics ---------------------------------------------------------------------- */
-
-/* The element that would stand at place k in ascending order; x is permuted so that none before it
-   is larger and none after it smaller. */
-static double select_place(size_t n, size_t k, double *x)
-{
-  size_t low = 0, high = n - 1;
-  while (low < high) {
-    const double pivot = x[low + (high - low) / 2];
-    size_t i = low, j = high;
-    for (;;) {
-      while (x[i] < pivot)
-        i++;
-      while (x[j] > pivot)
-        j--;
-      if (i >= j)
-        break;
-      const double swap = x[i];
-      x[i++] = x[j];
-      x[j--] = swap;
-    }
-    if (k <= j)
-      high = j;
-    else
-      low = j + 1;
-  }
-  return x[k];
 }
 
 /* The level of an arm: the smooth median of ln flux that the header defines. Newton's method on a
@@ -800,9 +772,9 @@ done:
   return err;
 }
 
-static double percentile(size_t n, double fraction, double *x)
+static double percentile(int n, double fraction, float *x)
 {
-  return select_place(n, (size_t)(fraction * (double)(n - 1)), x);
+  return (double)mill_select_float(n, x, (int)(fraction * (double)(n - 1)));
 }
 
 /* value [n_model][n_pix] */
@@ -810,22 +782,22 @@ static int summarise(const mill_demo_templates *t, int n_model, const float *val
                      mill_demo_error *error)
 {
   int err = MILL_OK;
-  double *x = NULL;
-  const size_t n_row = (size_t)t->n_pix, n_all = n_row * (size_t)n_model;
+  float *x = NULL;
+  /* 1000 models at most (MILL_DEMO_MAX_HELD_OUT): the count of their pixels is an int */
+  const int n_row = t->n_pix, n_all = n_row * n_model;
   MILL_TRY(MILL_ALLOC(n_all, &x));
   for (int a = 0, p = 0; a < N_ARM; p += t->arm_n_pix[a++]) {
-    const size_t n_arm = (size_t)t->arm_n_pix[a], n = n_arm * (size_t)n_model;
-    double max = 0;
-    for (size_t i = 0; i < n; i++) {
-      x[i] = (double)value[i / n_arm * n_row + (size_t)p + i % n_arm];
-      max = fmax(max, x[i]);
+    const int n_arm = t->arm_n_pix[a], n = n_arm * n_model;
+    float max = 0;
+    for (int i = 0; i < n; i++) {
+      x[i] = value[i / n_arm * n_row + p + i % n_arm];
+      max = fmaxf(max, x[i]);
     }
     error->median[a] = percentile(n, 0.5, x);
     error->p99[a] = percentile(n, 0.99, x);
-    error->max[a] = max;
+    error->max[a] = (double)max;
   }
-  for (size_t i = 0; i < n_all; i++)
-    x[i] = (double)value[i];
+  memcpy(x, value, (size_t)n_all * sizeof *x);
   error->median_all = percentile(n_all, 0.5, x);
   error->p99_all = percentile(n_all, 0.99, x);
   error->n_model = n_model;

@@ -96,6 +96,19 @@ done:
   return err;
 }
 
+int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context)
+{
+  int err = MILL_OK;
+  if (mpi->rank == 0)
+    err = load(context);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  if (mpi->rank != 0)
+    err = load(context);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+done:
+  return err;
+}
+
 int mill_mpi_stop_others(mill_mpi *mpi)
 {
   int err = MILL_OK;

@@ -39,6 +39,11 @@ void mill_mpi_end(mill_mpi *mpi);
  *  cannot agree any more: the caller must then end the job with MPI_Abort. */
 int mill_mpi_agree(const mill_mpi *mpi, int code);
 
+/** Call load(context) on rank 0 and, when that went well, on the others, so that a
+ *  mistake is found and told once and the others find the file in the page cache.
+ *  Collective; the same code on every rank. */
+int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context);
+
 /** Ask all other ranks to take no more work (a signal or a failure here).  Not
  *  collective, returns at once, does nothing the second time. */
 int mill_mpi_stop_others(mill_mpi *mpi);

@@ -151,7 +151,8 @@ class LibraryTest(unittest.TestCase):
                      "--at-instrument-resolution", self.a)
         self.refused(2, "2 names for 1 files", *new, "--arm-names", "b,r", self.a)
         self.refused(2, "--arm-names b,,r", *new, "--arm-names", "b,,r", self.a)
-        self.refused(2, "--guess-templates 0", *new, "--guess-templates", "0", self.a)
+        self.refused(2, "--guess-templates takes an integer from 1 to 10000, not '0'", *new,
+                     "--guess-templates", "0", self.a)
         self.refused(2, "one of the emulator files", "import", "--output", self.a, "--overwrite",
                      self.a)
         self.refused(2, "takes one library", "info")
