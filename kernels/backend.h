@@ -8,6 +8,7 @@
 #define MILL_BACKEND_H
 
 #include "kernels/slot.h"
+#include "kernels/timing.h"
 
 MILL_EXTERN_C_BEGIN
 
@@ -31,6 +32,8 @@ typedef struct mill_backend {
    *  request is MILL_REQ_NONE are passed over. */
   int (*round)(mill_device *device, const mill_model *model, mill_slot *const *slot, int n,
                int n_round);
+  /** Add to *total what this device has spent since it was opened; NULL: not counted. */
+  void (*timing)(mill_device *device, mill_timing *total);
 } mill_backend;
 
 /** The CPU backend for the best instruction set of this machine, or the one

@@ -13,6 +13,7 @@ enum mill_optimizer { MILL_OPT_HYBRID = 0, MILL_OPT_NELDER_MEAD = 1, MILL_OPT_LM
 enum mill_likelihood_kind { MILL_LIKE_MARGINAL = 0, MILL_LIKE_PROFILE = 1 };
 enum mill_continuum_kind { MILL_CONT_RBF = 0, MILL_CONT_CHEBYSHEV = 1 };
 enum mill_precision { MILL_FLOAT32 = 0, MILL_FLOAT64 = 1 };
+enum mill_rotation_kind { MILL_ROT_SPLINE = 0, MILL_ROT_LINEAR = 1 };
 enum mill_resolution_use { MILL_RES_AUTO = 0, MILL_RES_MATRIX = 1, MILL_RES_NONE = 2 };
 
 /** Parameters are ordered VRAD, VSINI, then the library's labels. */
@@ -31,6 +32,7 @@ typedef struct mill_fit_settings {
   int n_cont;     /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT */
   int precision;  /**< enum mill_precision: of the emulator and the templates */
   int resolution; /**< enum mill_resolution_use */
+  int rotation;   /**< enum mill_rotation_kind: how rotation acts below a grid step */
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< bins of the initial guess */
