@@ -26,6 +26,7 @@ typedef struct image {
   int convert;     /* CFITSIO type read before our conversion */
   uint64_t offset; /* to be added to stored values of 64 bits */
   int fill_null;   /* integers or compressed: nulls become NaN through CFITSIO */
+  int plain;       /* stored as we keep it but for the order of bytes: read without CFITSIO */
 } image;
 
 typedef struct arm {
@@ -85,13 +86,13 @@ done:
   return err;
 }
 
-/* CFITSIO 4.2 takes unsigned integers of 64 bits for signed ones and then finds
- * them out of range, so stored values are read and the offset is added here. */
-static int take_mask64(mill_desi_file *file, int i_hdu, image *out)
+/* BSCALE and BZERO of the current HDU. */
+static int read_scaling(mill_desi_file *file, int i_hdu, double value[2])
 {
   int err = MILL_OK;
-  double value[2] = {1.0, 0.0};
   static const char *const key[2] = {"BSCALE", "BZERO"};
+  value[0] = 1.0;
+  value[1] = 0.0;
   for (int i = 0; i < 2; i++) {
     int status = 0;
     fits_read_key(file->fits->fptr, TDOUBLE, key[i], &value[i], NULL, &status);
@@ -101,6 +102,17 @@ static int take_mask64(mill_desi_file *file, int i_hdu, image *out)
     }
     fits_clear_errmsg();
   }
+done:
+  return err;
+}
+
+/* CFITSIO 4.2 takes unsigned integers of 64 bits for signed ones and then finds
+ * them out of range, so stored values are read and the offset is added here. */
+static int take_mask64(mill_desi_file *file, int i_hdu, image *out)
+{
+  int err = MILL_OK;
+  double value[2];
+  MILL_TRY(read_scaling(file, i_hdu, value));
   if (value[0] != 1.0 || (value[1] != 0.0 && value[1] != 0x1p63))
     MILL_FAIL(MILL_ERR_INPUT,
               "%s: HDU %d (%s) holds scaled integers of 64 bits, which no mask has; make the file "
@@ -150,6 +162,12 @@ static int take_image(mill_desi_file *file, int i_hdu, int is_mask, image *out)
     else
       out->convert = TDOUBLE; /* CFITSIO refuses infinity when it narrows doubles */
     out->fill_null = hdu->compressed || hdu->bitpix > 0;
+  }
+  if (!hdu->compressed && ((out->direct == TFLOAT && hdu->bitpix == FLOAT_IMG) ||
+                           (out->direct == TINT && hdu->bitpix == LONG_IMG))) {
+    double scaling[2];
+    MILL_TRY(read_scaling(file, i_hdu, scaling));
+    out->plain = scaling[0] == 1.0 && scaling[1] == 0.0;
   }
 done:
   return err;
@@ -770,8 +788,13 @@ int mill_desi_read(mill_desi_file *file, int i_arm, const int64_t *fits_row, int
       end = start + 1;
       while (end < n && fits_row[end] == fits_row[end - 1] + 1)
         end++;
-      MILL_TRY(read_run(file, wanted[i].im, fits_row[start], end - start, wanted[i].row_pix,
-                        wanted[i].out + (size_t)start * row_bytes));
+      const int64_t row_pix = wanted[i].row_pix, n_row = end - start;
+      char *out = wanted[i].out + (size_t)start * row_bytes;
+      if (wanted[i].im->plain)
+        MILL_TRY(mill_fits_file_words(file->fits, wanted[i].im->i_hdu, fits_row[start] * row_pix,
+                                      n_row * row_pix, out));
+      else
+        MILL_TRY(read_run(file, wanted[i].im, fits_row[start], n_row, row_pix, out));
     }
   }
 done:

@@ -1,7 +1,10 @@
 #include "io/fits_file.h"
 
+#include <endian.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/error.h"
 
@@ -73,6 +76,77 @@ int mill_fits_file_move(mill_fits_file *file, int i_hdu)
   if (fits_movabs_hdu(file->fptr, i_hdu + 1, NULL, &status) != 0)
     return mill_fits_file_error(file, i_hdu, "cannot be read", status);
   return MILL_OK;
+}
+
+enum { PIECE_BYTES = 1 << 18 }; /* read and turned while it is in the cache */
+
+/* Bits of what will be floats or integers. */
+typedef uint32_t __attribute__((may_alias)) stored_word;
+
+static inline __attribute__((always_inline)) void turn_words(size_t n, stored_word *word)
+{
+  for (size_t i = 0; i < n; i++)
+    word[i] = be32toh(word[i]);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void turn_words_avx2(size_t n, stored_word *word)
+{
+  turn_words(n, word);
+}
+#endif
+
+/* From the order of bytes in the file to that of this machine. */
+static void turn(size_t n, stored_word *word)
+{
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) {
+    turn_words_avx2(n, word);
+    return;
+  }
+#endif
+  turn_words(n, word);
+}
+
+int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n, void *out)
+{
+  int err = MILL_OK;
+  const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
+  const int64_t all = hdu->data_bytes / 4;
+  if (hdu->kind != MILL_FITS_IMAGE || hdu->compressed || (hdu->bitpix != 32 && hdu->bitpix != -32))
+    MILL_FAIL(MILL_ERR_INTERNAL, "%s: HDU %d (%s) is no plain image of 32 bits", file->guard->path,
+              i_hdu + 1, hdu->name);
+  if (first < 0 || n < 0 || first > all || n > all - first)
+    MILL_FAIL(MILL_ERR_RANGE, "%s: HDU %d (%s) has %lld elements, not %lld from %lld on",
+              file->guard->path, i_hdu + 1, hdu->name, (long long)all, (long long)n,
+              (long long)first);
+  char *to = out;
+  int64_t offset = hdu->data_start + 4 * first;
+  for (int64_t left = 4 * n; left > 0;) {
+    const size_t wanted = left < PIECE_BYTES ? (size_t)left : (size_t)PIECE_BYTES;
+    size_t got = 0;
+    while (got < wanted) {
+      const ssize_t count =
+          pread(file->guard->fd, to + got, wanted - got, (off_t)(offset + (int64_t)got));
+      if (count < 0 && errno == EINTR)
+        continue;
+      if (count < 0)
+        MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) cannot be read: %s", file->guard->path,
+                  i_hdu + 1, hdu->name, strerror(errno));
+      if (count == 0)
+        MILL_FAIL(MILL_ERR_INPUT,
+                  "%s: HDU %d (%s) ends early: the file became shorter while it was read; fetch it "
+                  "again",
+                  file->guard->path, i_hdu + 1, hdu->name);
+      got += (size_t)count;
+    }
+    turn(wanted / 4, (stored_word *)(void *)to);
+    to += wanted;
+    offset += (int64_t)wanted;
+    left -= (int64_t)wanted;
+  }
+done:
+  return err;
 }
 
 /* Number and type of a column, 0 when it is missing. */

@@ -17,6 +17,7 @@
 #include "io/parallel_hdf5.h"
 #include "io/result_layout.h"
 #include "kernels/error.h"
+#include "src/clock.h"
 #include "src/log.h"
 #include "src/mpi_context.h"
 
@@ -80,6 +81,7 @@ struct mill_result_file {
   /* of the I/O thread */
   int64_t epoch, n_want_sent, n_want_taken;
   int announced_closing;
+  double io_cpu_s; /* set at its end */
 
   _Atomic int64_t busy_since_ms; /* a collective call is under way; 0: none */
   pthread_mutex_t watchdog_mutex;
@@ -487,6 +489,7 @@ static void *write_epochs(void *context)
   set_busy(file, 1);
   MILL_TRY(settle_wishes(file));
   set_busy(file, 0);
+  file->io_cpu_s = mill_thread_cpu_s();
 done:
   if (err != MILL_OK) {
     /* ranks that cannot talk to each other cannot agree on anything any more */
@@ -1063,6 +1066,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   set_busy(file, 0);
 done:
   counts.wall_s = now_s() - file->start_s;
+  counts.io_cpu_s = file->io_cpu_s;
   if (summary)
     *summary = counts;
   destroy(file);

@@ -77,6 +77,7 @@ typedef struct mill_result_summary {
   int64_t n_status[MILL_N_STATUS];
   int64_t n_warned;
   double wall_s;
+  double io_cpu_s; /**< CPU seconds of this rank's I/O thread */
 } mill_result_summary;
 
 /** Collective.  Write what is queued, mark the file finished when every row is

@@ -2,6 +2,11 @@
 
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
 /* names of variables and functions as in FIPS 180-4, sections 4.1.2, 5 and 6.2 */
 
 static const uint32_t round_constant[64] = {
@@ -56,12 +61,80 @@ static void digest_block(uint32_t state[8], const unsigned char *block)
   state[7] += h;
 }
 
+#if defined(__x86_64__)
+
+/* Has the processor instructions for this (and those that go with them)? */
+static int has_instructions(void)
+{
+  unsigned a, b, c, d;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
+    return 0;
+  return (b >> 29 & 1) && __builtin_cpu_supports("sse4.1");
+}
+
+/* The same by these instructions, in about a seventh of the time: libraries are digested
+ * whenever they are read. */
+__attribute__((target("sha,sse4.1"))) static void digest_block_x86(uint32_t state[8],
+                                                                   const unsigned char *block)
+{
+  const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  __m128i *words = (__m128i *)(void *)state;
+  /* the instructions want a b e f and c d g h, highest first */
+  const __m128i badc = _mm_shuffle_epi32(_mm_loadu_si128(words), 0xb1);
+  const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128(words + 1), 0x1b);
+  const __m128i start0 = _mm_alignr_epi8(badc, efgh, 8);
+  const __m128i start1 = _mm_blend_epi16(efgh, badc, 0xf0);
+  __m128i abef = start0, cdgh = start1, w[4];
+  for (int q = 0; q < 16; q++) {
+    if (q < 4) {
+      w[q] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(block + 16 * q)),
+                              big_endian);
+    } else {
+      const __m128i w1 = w[(q + 1) & 3], w2 = w[(q + 2) & 3], w3 = w[(q + 3) & 3];
+      w[q & 3] = _mm_sha256msg2_epu32(
+          _mm_add_epi32(_mm_sha256msg1_epu32(w[q & 3], w1), _mm_alignr_epi8(w3, w2, 4)), w3);
+    }
+    const __m128i k = _mm_loadu_si128((const __m128i *)(const void *)(round_constant + 4 * q));
+    const __m128i sum = _mm_add_epi32(w[q & 3], k);
+    cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+    abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
+  }
+  abef = _mm_shuffle_epi32(_mm_add_epi32(abef, start0), 0x1b);
+  cdgh = _mm_shuffle_epi32(_mm_add_epi32(cdgh, start1), 0xb1);
+  _mm_storeu_si128(words, _mm_blend_epi16(abef, cdgh, 0xf0));
+  _mm_storeu_si128(words + 1, _mm_alignr_epi8(cdgh, abef, 8));
+}
+
+#endif
+
+static void digest_blocks(mill_sha256 *sha, const unsigned char *block, size_t n_block)
+{
+#if defined(__x86_64__)
+  if (!sha->portable) {
+    for (; n_block > 0; n_block--, block += 64)
+      digest_block_x86(sha->state, block);
+    return;
+  }
+#endif
+  for (; n_block > 0; n_block--, block += 64)
+    digest_block(sha->state, block);
+}
+
 void mill_sha256_init(mill_sha256 *sha)
+{
+  mill_sha256_init_portable(sha);
+#if defined(__x86_64__)
+  sha->portable = !has_instructions();
+#endif
+}
+
+void mill_sha256_init_portable(mill_sha256 *sha)
 {
   static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   memset(sha, 0, sizeof *sha);
   memcpy(sha->state, start, sizeof start);
+  sha->portable = 1;
 }
 
 void mill_sha256_update(mill_sha256 *sha, const void *data, size_t n_byte)
@@ -77,10 +150,11 @@ void mill_sha256_update(mill_sha256 *sha, const void *data, size_t n_byte)
     n_byte -= n_take;
     if (n_held + n_take < 64)
       return;
-    digest_block(sha->state, sha->block);
+    digest_blocks(sha, sha->block, 1);
   }
-  for (; n_byte >= 64; p += 64, n_byte -= 64)
-    digest_block(sha->state, p);
+  digest_blocks(sha, p, n_byte / 64);
+  p += n_byte / 64 * 64;
+  n_byte %= 64;
   if (n_byte > 0)
     memcpy(sha->block, p, n_byte);
 }

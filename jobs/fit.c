@@ -17,6 +17,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #endif
 #include "kernels/error.h"
+#include "src/clock.h"
 #include "src/config.h"
 #include "src/log.h"
 #include "src/mpi_context.h"
@@ -41,7 +42,9 @@ typedef struct in_flight {
 
 typedef struct fit_job {
   mill_mpi mpi;
-  mill_fit_options options;
+  mill_fit_options options; /* a copy of the caller's, which owns what it points to */
+  mill_fit_costs *costs;    /* NULL: not wanted */
+  double start_wall_s;
   mill_config config;
   mill_library lib;
   mill_inputs inputs;
@@ -49,7 +52,7 @@ typedef struct fit_job {
   int arm_wanted[MILL_MAX_ARM];
   int n_thread;
   mill_result_file *result;
-  char *command;
+  const char *command;
   /* while fitting */
   mill_fit_settings fit; /* of the pipeline */
   mill_pipeline *pipeline;
@@ -73,8 +76,7 @@ typedef struct fit_job {
 
 /* ---- set-up ---- */
 
-/* The command line as the user may paste it again. */
-static int join_command(int argc, char **argv, char **out)
+int mill_fit_command(int argc, char **argv, char **out)
 {
   int err = MILL_OK;
   size_t size = 0;
@@ -97,6 +99,14 @@ static int join_command(int argc, char **argv, char **out)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the command line");
 done:
   return err;
+}
+
+/* CPU seconds of the process since *last, which becomes now. */
+static double lap_s(double *last)
+{
+  const double now = mill_process_cpu_s(), lap = now - *last;
+  *last = now;
+  return lap;
 }
 
 static int load_config(void *context)
@@ -475,6 +485,24 @@ static void release_wavesets(fit_job *job)
   job->n_held = 0;
 }
 
+/* Making a set is start-up, finding it again is not. */
+static int find_waveset(fit_job *job, const mill_read_segment *s, const double *wave_aa, int *id)
+{
+  mill_waveset_stats before, after;
+  if (!job->costs)
+    return mill_pipeline_waveset(job->pipeline, s->arm, s->n_pix, wave_aa, id);
+  mill_pipeline_waveset_stats(job->pipeline, &before);
+  const double start_s = mill_thread_cpu_s();
+  const int code = mill_pipeline_waveset(job->pipeline, s->arm, s->n_pix, wave_aa, id);
+  const double spent_s = mill_thread_cpu_s() - start_s;
+  mill_pipeline_waveset_stats(job->pipeline, &after);
+  if (after.n_made > before.n_made) {
+    job->costs->waveset_s += spent_s;
+    job->costs->load_s -= spent_s; /* next_star counts it there */
+  }
+  return code;
+}
+
 /* A row of the batch as a star: its segments that can be fitted, by exposure and arm.
  * left says what could not be used. */
 static int make_star(fit_job *job, const mill_reader_row *row, mill_star *star, left_out *left)
@@ -505,7 +533,7 @@ static int make_star(fit_job *job, const mill_reader_row *row, mill_star *star, 
       continue;
     }
     wave_aa[n] = segment->wave_aa;
-    const int code = mill_pipeline_waveset(job->pipeline, s->arm, s->n_pix, wave_aa[n], &waveset);
+    const int code = find_waveset(job, s, wave_aa[n], &waveset);
     if (code == MILL_ERR_RANGE) {
       left->outside |= 1u << s->arm;
       left->i_file = segment->i_file;
@@ -530,6 +558,8 @@ static int make_star(fit_job *job, const mill_reader_row *row, mill_star *star, 
   *star = (mill_star){.row = row->row, .n_segment = n, .segment = job->segment};
   if (job->options.models && n > 0)
     MILL_TRY(remember_flight(job, row, star, wave_aa));
+  if (job->costs && n > 0)
+    mill_bench_shape_add(&job->costs->shape, &job->lib, &job->fit, star, wave_aa);
 done:
   mill_free(wave_aa);
   return err;
@@ -572,6 +602,7 @@ static int next_star(void *context, mill_star *star)
   fit_job *job = context;
   int err = MILL_OK;
   int is_star = 0;
+  const double start_s = job->costs ? mill_thread_cpu_s() : 0.0;
   while (!is_star) {
     if (mill_stop_signal_seen() || mill_mpi_stop_asked(&job->mpi)) {
       if (mill_stop_signal_seen())
@@ -592,6 +623,8 @@ static int next_star(void *context, mill_star *star)
     MILL_TRY(take_row(job, star, &is_star));
   }
 done:
+  if (job->costs)
+    job->costs->load_s += mill_thread_cpu_s() - start_s;
   return err == MILL_OK ? is_star : -err;
 }
 
@@ -660,6 +693,7 @@ static int take_result(void *context, const mill_fit_result *result, const float
 {
   fit_job *job = context;
   int err = MILL_OK;
+  const double start_s = job->costs ? mill_thread_cpu_s() : 0.0;
   if (result->warn & MILL_WARN_NONFINITE)
     name_nonfinite(job, result);
   /* the models go first: a row marked done must be whole */
@@ -670,7 +704,29 @@ static int take_result(void *context, const mill_fit_result *result, const float
   job->n_failed += result->status != MILL_STATUS_FITTED;
   mill_progress_update(&job->progress, mill_result_n_done(job->result), job->n_failed);
 done:
+  if (job->costs) {
+    mill_fit_costs *costs = job->costs;
+    mill_bench_shape_add_result(&costs->shape, &job->lib, result);
+    costs->n_eval += result->n_eval;
+    costs->n_jac += result->n_jac;
+    if (costs->first_wall_s == 0.0)
+      costs->first_wall_s = mill_wall_s() - job->start_wall_s;
+    costs->put_s += mill_thread_cpu_s() - start_s;
+  }
   return err;
+}
+
+/* What the parts of a run know at its end. */
+static void collect_costs(fit_job *job, int n_slot)
+{
+  mill_fit_costs *costs = job->costs;
+  snprintf(costs->library, sizeof costs->library, "%s", job->lib.path);
+  snprintf(costs->backend, sizeof costs->backend, "%s", job->backend->name);
+  costs->n_thread = job->n_thread;
+  costs->n_slot = n_slot;
+  costs->set = job->fit;
+  mill_pipeline_timing(job->pipeline, &costs->timing);
+  costs->load_s += mill_pipeline_load_s(job->pipeline);
 }
 
 /* This rank's share of the rows.  Not collective: a failure here reaches the
@@ -688,6 +744,7 @@ static int fit_share(fit_job *job)
       .exposure_start = job->inputs.exposure_start,
       .join = job->inputs.join,
       .result = job->result,
+      .n_row_limit = job->costs ? job->costs->n_row_limit : 0,
       .rank = job->mpi.rank,
       .size = job->mpi.size,
   };
@@ -698,12 +755,19 @@ static int fit_share(fit_job *job)
   job->fit = job->config.fit;
   job->fit.resolution =
       mill_config_lsf(&job->config) == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
+  const double start_s = mill_thread_cpu_s();
   MILL_TRY(mill_pipeline_create(&job->lib, &job->fit, job->backend, n_slot, job->n_thread,
                                 job->options.models != NULL, &job->pipeline));
+  if (job->costs)
+    job->costs->model_s = mill_thread_cpu_s() - start_s;
   MILL_TRY(mill_pipeline_run(job->pipeline, next_star, job, take_result, job));
+  if (job->costs)
+    collect_costs(job, n_slot);
 done:
   mill_reader_release(job->reader, job->batch);
   job->batch = NULL;
+  if (job->costs && job->reader)
+    job->costs->read_s = mill_reader_cpu_s(job->reader);
   mill_reader_stop(job->reader);
   job->reader = NULL;
   release_wavesets(job);
@@ -767,14 +831,17 @@ static int run(fit_job *job, int *exit_status)
   int err = MILL_OK, close_err = MILL_OK;
   int outcome = MILL_OPEN_NEW;
   int64_t n_put = 0;
-  double start_s = 0;
+  double start_s = 0, cpu_s = mill_process_cpu_s();
+  mill_fit_costs unwanted = {0}, *costs = job->costs ? job->costs : &unwanted;
   mill_result_summary summary;
   memset(&summary, 0, sizeof summary);
 
   MILL_TRY(set_up(job));
+  costs->library_s = lap_s(&cpu_s);
   start_s = MPI_Wtime();
   MILL_TRY(mill_inputs_index(&job->mpi, &job->options, &job->config, &job->lib, job->arm_wanted,
                              &job->inputs));
+  costs->index_s = lap_s(&cpu_s);
   MILL_TRY(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
   if (job->mpi.rank == 0 && job->inputs.n_row == 0)
     mill_log_warning("no star to fit: %s; the result is an empty table",
@@ -784,6 +851,7 @@ static int run(fit_job *job, int *exit_status)
                            "no row of the inputs");
   MILL_TRY(open_result(job, &outcome));
   mill_inputs_drop_index(&job->inputs);
+  costs->create_s = lap_s(&cpu_s);
   if (outcome == MILL_OPEN_FINISHED && job->mpi.rank == 0 && job->options.models &&
       access(job->options.models, F_OK) != 0)
     mill_log_warning("%s is not written: %s was finished without models; --overwrite fits anew",
@@ -799,7 +867,10 @@ static int run(fit_job *job, int *exit_status)
     }
   }
   /* what was fitted is written also when something failed */
+  cpu_s = mill_thread_cpu_s();
   close_err = mill_result_close(job->result, &summary);
+  costs->close_s = mill_thread_cpu_s() - cpu_s;
+  costs->io_s = summary.io_cpu_s;
   job->result = NULL;
   if (err == MILL_OK)
     err = close_err;
@@ -821,57 +892,84 @@ done:
   return err;
 }
 
-static int start(fit_job *job, int argc, char **argv, int *exit_status)
+int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
+                 mill_fit_costs *costs, int *exit_status)
 {
   int err = MILL_OK;
-  MILL_TRY(join_command(argc, argv, &job->command));
-  MILL_TRY(mill_fit_options_parse(argc, argv, &job->options));
-  if (job->options.help) {
-    if (job->mpi.rank == 0)
-      mill_fit_options_print_help(stdout);
-    goto done;
-  }
-  MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_config, job));
-  if (job->options.print_config) {
-    if (job->mpi.rank == 0)
-      err = mill_config_print(&job->config, stdout);
-    MILL_TRY(mill_mpi_agree(&job->mpi, err));
-    goto done;
-  }
-  MILL_TRY(run(job, exit_status));
-done:
-  return err;
-}
-
-int mill_job_fit(int argc, char **argv)
-{
-  int exit_status = 0;
+  const double start_cpu_s = mill_process_cpu_s();
   fit_job job;
   memset(&job, 0, sizeof job);
-  mill_config_default(&job.config);
-  int err = mill_mpi_start(&job.mpi);
-  if (err == MILL_OK)
-    err = start(&job, argc, argv, &exit_status);
-  if (err != MILL_OK) {
-    exit_status = mill_error_exit_status(err);
-    /* all ranks have the same message, except when MPI itself fails */
-    if (job.mpi.rank == 0 || err == MILL_ERR_MPI)
-      fprintf(stderr, "starmill fit: %s\n", mill_error_message());
+  job.mpi = *mpi;
+  job.options = *options;
+  job.command = command;
+  job.start_wall_s = mill_wall_s();
+  if (costs) {
+    *costs = (mill_fit_costs){.n_row_limit = costs->n_row_limit};
+    job.costs = costs;
   }
+  mill_config_default(&job.config);
+  MILL_TRY(mill_mpi_rank0_first(&job.mpi, load_config, &job));
+  if (options->print_config) {
+    if (job.mpi.rank == 0)
+      err = mill_config_print(&job.config, stdout);
+    MILL_TRY(mill_mpi_agree(&job.mpi, err));
+    goto done;
+  }
+  MILL_TRY(run(&job, exit_status));
+done:
   mill_log_close();
   mill_inputs_clear(&job.inputs);
   mill_library_clear(&job.lib);
   mill_config_clear(&job.config);
-  mill_fit_options_clear(&job.options);
   mill_free(job.segment);
   for (int i = 0; i < job.n_flight; i++)
     clear_flight(&job.flight[i]);
   mill_free(job.flight);
   mill_free(job.model_flux);
   mill_free(job.model_wave);
-  free(job.command);
-  if (err == MILL_ERR_MPI && job.mpi.size > 1)
+  *mpi = job.mpi;
+  if (costs) {
+    costs->cpu_s = mill_process_cpu_s() - start_cpu_s;
+    costs->wall_s = mill_wall_s() - job.start_wall_s;
+  }
+  return err;
+}
+
+static int start(mill_mpi *mpi, int argc, char **argv, mill_fit_options *options, int *exit_status)
+{
+  int err = MILL_OK;
+  char *command = NULL;
+  MILL_TRY(mill_fit_command(argc, argv, &command));
+  MILL_TRY(mill_fit_options_parse(argc, argv, options));
+  if (options->help) {
+    if (mpi->rank == 0)
+      mill_fit_options_print_help(stdout);
+    goto done;
+  }
+  MILL_TRY(mill_fit_run(mpi, options, command, NULL, exit_status));
+done:
+  free(command);
+  return err;
+}
+
+int mill_job_fit(int argc, char **argv)
+{
+  int exit_status = 0;
+  mill_mpi mpi;
+  mill_fit_options options;
+  memset(&options, 0, sizeof options);
+  int err = mill_mpi_start(&mpi);
+  if (err == MILL_OK)
+    err = start(&mpi, argc, argv, &options, &exit_status);
+  if (err != MILL_OK) {
+    exit_status = mill_error_exit_status(err);
+    /* all ranks have the same message, except when MPI itself fails */
+    if (mpi.rank == 0 || err == MILL_ERR_MPI)
+      fprintf(stderr, "starmill fit: %s\n", mill_error_message());
+  }
+  mill_fit_options_clear(&options);
+  if (err == MILL_ERR_MPI && mpi.size > 1)
     MPI_Abort(MPI_COMM_WORLD, exit_status);
-  mill_mpi_end(&job.mpi);
+  mill_mpi_end(&mpi);
   return exit_status;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "jobs/bench.h"
 #include "jobs/fit.h"
 #include "jobs/library.h"
 #include "jobs/simulate.h"
@@ -35,6 +36,7 @@ static const job_entry job[] = {
     {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit},
     {"library", "make, import and inspect template libraries", run_library},
     {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate},
+    {"bench", "measure rate, evaluations and time of a fit by stage", mill_job_bench},
 };
 
 enum { N_JOB = sizeof job / sizeof job[0], EXIT_USAGE = 2 };

@@ -3,8 +3,10 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "kernels/error.h"
+#include "src/clock.h"
 
 enum { MAX_SOURCE = 4 }; /* files open at once, where rows come from several */
 
@@ -34,6 +36,7 @@ struct mill_reader {
   mill_batch *idle[MILL_READER_BATCHES];
   int n_idle;
   int stop, ended;
+  double cpu_s; /* of the thread, once it has ended */
   int failure; /* of the thread, with its message */
   char message[1024];
   /* the thread's own */
@@ -370,6 +373,9 @@ static int read_work_block(mill_reader *reader, int i, int64_t first, int64_t en
   int n_wanted = 0;
   source *s = NULL;
   *stopped = 0;
+  const int64_t limit = reader->plan.n_row_limit - reader->plan.file[i].row_start;
+  if (reader->plan.n_row_limit > 0 && end > limit)
+    end = limit;
   for (int64_t row = first; row < end; row++)
     if (mill_result_wanted(reader->plan.result, reader->plan.file[i].row_start + row))
       reader->wanted[n_wanted++] = row;
@@ -417,6 +423,7 @@ static void *reader_main(void *argument)
   reader->failure = err;
   if (err != MILL_OK)
     snprintf(reader->message, sizeof reader->message, "%s", mill_error_message());
+  reader->cpu_s = mill_thread_cpu_s();
   reader->ended = 1;
   pthread_cond_broadcast(&reader->changed);
   pthread_mutex_unlock(&reader->mutex);
@@ -469,6 +476,20 @@ int mill_reader_next(mill_reader *reader, mill_batch **out)
   }
   pthread_mutex_unlock(&reader->mutex);
   return err;
+}
+
+double mill_reader_cpu_s(mill_reader *reader)
+{
+  clockid_t clock;
+  struct timespec t = {0};
+  pthread_mutex_lock(&reader->mutex);
+  double cpu_s = reader->cpu_s;
+  /* a thread that has not ended cannot end without the mutex */
+  if (!reader->ended && pthread_getcpuclockid(reader->thread, &clock) == 0 &&
+      clock_gettime(clock, &t) == 0)
+    cpu_s = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  pthread_mutex_unlock(&reader->mutex);
+  return cpu_s;
 }
 
 void mill_reader_release(mill_reader *reader, mill_batch *batch)

@@ -61,6 +61,7 @@ typedef struct mill_reader_plan {
   const int64_t *exposure_start;  /**< [n_file] first model row of each file */
   const mill_join *join;          /**< NULL: no rows were joined */
   const mill_result_file *result; /**< which rows are wanted */
+  int64_t n_row_limit;            /**< only rows of /fits below it; 0: all */
   int rank, size;
 } mill_reader_plan;
 
@@ -72,6 +73,9 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out);
 /** Wait for the next batch; *out NULL at the end.  A failure of the thread
  *  itself (not of a file) is returned here with its message. */
 int mill_reader_next(mill_reader *reader, mill_batch **out);
+
+/** CPU seconds that the thread has used so far. */
+double mill_reader_cpu_s(mill_reader *reader);
 
 /** Give a batch back for reuse; its pixels are gone. NULL is fine. */
 void mill_reader_release(mill_reader *reader, mill_batch *batch);

@@ -35,6 +35,8 @@ typedef struct mill_block {
 #define MILL_BARRIER(b)        __syncthreads()
 #define MILL_SIMD
 #define MILL_SIMD_SUM(...)
+#define MILL_SIMD_PRODUCT(product, sum)
+#define MILL_FOR_MIN(b, i, n, least, sum) MILL_FOR(b, i, n)
 enum { MILL_CHUNK = 4 };
 
 static __device__ inline void mill_block_sum_n(mill_block *b, const double *part, int n,
@@ -97,6 +99,8 @@ void mill_fiber_barrier(mill_block *b);
 #define MILL_BARRIER(b)         mill_fiber_barrier(b)
 #define MILL_SIMD
 #define MILL_SIMD_SUM(...)
+#define MILL_SIMD_PRODUCT(product, sum)
+#define MILL_FOR_MIN(b, i, n, least, sum) MILL_FOR(b, i, n)
 enum { MILL_CHUNK = 16 };
 
 static inline void mill_block_sum_n(mill_block *b, const double *part, int n, double *total)
@@ -138,6 +142,10 @@ typedef struct mill_block {
 #define MILL_BARRIER(b)    ((void)(b))
 #define MILL_SIMD          MILL_PRAGMA(omp simd)
 #define MILL_SIMD_SUM(...) MILL_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
+#define MILL_SIMD_PRODUCT(product, sum)                                                            \
+  MILL_PRAGMA(omp simd reduction(* : product) reduction(+ : sum))
+#define MILL_FOR_MIN(b, i, n, least, sum)                                                          \
+  MILL_PRAGMA(omp simd reduction(min : least) reduction(+ : sum)) for (int i = 0; i < (n); i++)
 enum { MILL_CHUNK = 64 };
 
 static inline void mill_block_sum_n(mill_block *b, const double *part, int n, double *total)

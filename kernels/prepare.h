@@ -21,78 +21,83 @@
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 
-/** Order-preserving map of float bits to unsigned; NaN must be excluded. */
-MILL_HD static inline uint32_t mill_float_key(float x)
-{
-  union {
-    float f;
-    uint32_t u;
-  } v;
-  v.f = x + 0.0f; /* -0 and +0 are one value */
-  return v.u & 0x80000000u ? ~v.u : v.u | 0x80000000u;
-}
+/** Weights of the solver for the template's own resolution that go over the pixels at once. */
+enum { MILL_DECONV_STEP = 4 };
 
-MILL_HD static inline float mill_float_from_key(uint32_t k)
+/** The float of rank `key` when all of them are put in order, NaN aside: the inverse of
+ *  an order-preserving map of their bits to unsigned. */
+MILL_HD static inline float mill_float_from_key(uint32_t key)
 {
   union {
     float f;
     uint32_t u;
   } v;
-  v.u = k & 0x80000000u ? k & 0x7fffffffu : ~k;
+  v.u = key & 0x80000000u ? key & 0x7fffffffu : ~key;
   return v.f;
 }
 
-/** Median of x[i] with keep[i] set and x[i] not NaN (numpy.nanmedian: the mean
- *  of the two middle ones for an even count); NaN when there is none.  Exact:
- *  32 rounds of counting, so that it runs in parallel without sorting. */
-MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x,
-                                       const unsigned char *keep)
+/** How many of x [n] lie below a limit, NaN aside. */
+MILL_BLOCK_FN int mill_block_count_below(mill_block *b, int n, const float *x, float limit)
 {
-  double part = 0.0;
+  int part = 0;
   MILL_FOR(b, i, n)
   {
-    part += keep[i] && x[i] == x[i] ? 1.0 : 0.0;
+    part += x[i] < limit;
   }
-  const double count = mill_block_sum(b, part);
-  if (count < 1.0)
-    return (double)NAN;
-  /* largest key with at most (count - 1) / 2 keys below it */
-  const double rank = floor((count - 1.0) / 2.0);
+  return (int)mill_block_sum(b, (double)part);
+}
+
+/** The two middle ones of x [n] in order, NaN passed over; the same one twice for an odd
+ *  count, NaN when there is none.  Exact: up to 32 rounds of counting, so that it runs in
+ *  parallel without sorting. */
+MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float *low, float *high)
+{
+  int part = 0;
+  MILL_FOR(b, i, n)
+  {
+    part += x[i] == x[i];
+  }
+  const int count = (int)mill_block_sum(b, (double)part);
+  *low = *high = NAN;
+  if (count < 1)
+    return;
+  /* largest key with at most (count - 1) / 2 values below it */
+  const int rank = (count - 1) / 2;
   uint32_t key = 0;
   for (int bit = 31; bit >= 0; bit--) {
     const uint32_t probe = key | (1u << bit);
-    part = 0.0;
-    MILL_FOR(b, i, n)
-    {
-      part += keep[i] && x[i] == x[i] && mill_float_key(x[i]) < probe ? 1.0 : 0.0;
-    }
-    if (mill_block_sum(b, part) <= rank)
+    const float limit = mill_float_from_key(probe);
+    /* beyond the keys of both infinities there are NaN only: all, or none, lie below */
+    const int n_below =
+        limit == limit ? mill_block_count_below(b, n, x, limit) : (probe & 0x80000000u ? count : 0);
+    if (n_below <= rank)
       key = probe;
   }
-  const double low = (double)mill_float_from_key(key);
-  if (fmod(count, 2.0) != 0.0)
-    return low;
+  /* a zero of either sign: counted alike, so the key is that of the positive one */
+  *low = *high = mill_float_from_key(key);
+  if (count % 2 != 0)
+    return;
   /* the next one: the same value when it occurs often enough, else the least above */
-  double acc[2] = {0.0, 0.0};
-  MILL_FOR(b, i, n)
+  float least = INFINITY;
+  int n_above = 0;
+  MILL_FOR_MIN(b, i, n, least, n_above)
   {
-    acc[0] += keep[i] && x[i] == x[i] && mill_float_key(x[i]) <= key ? 1.0 : 0.0;
+    const float above = x[i] > *low ? x[i] : INFINITY;
+    n_above += x[i] > *low;
+    least = above < least ? above : least;
   }
-  const double n_le = mill_block_sum(b, acc[0]);
-  if (n_le > rank + 1.0)
-    return low;
-  uint32_t high = 0;
-  for (int bit = 31; bit >= 0; bit--) {
-    const uint32_t probe = high | (1u << bit);
-    part = 0.0;
-    MILL_FOR(b, i, n)
-    {
-      part += keep[i] && x[i] == x[i] && mill_float_key(x[i]) < probe ? 1.0 : 0.0;
-    }
-    if (mill_block_sum(b, part) <= rank + 1.0)
-      high = probe;
-  }
-  return 0.5 * (low + (double)mill_float_from_key(high));
+  if (count - (int)mill_block_sum(b, (double)n_above) > rank + 1)
+    return;
+  *high = (float)-mill_block_max(b, -(double)least);
+}
+
+/** Median of x [n], NaN passed over (numpy.nanmedian: the mean of the two middle ones
+ *  for an even count); NaN when there is none. */
+MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
+{
+  float low, high;
+  mill_block_middle(b, n, x, &low, &high);
+  return 0.5 * ((double)low + (double)high);
 }
 
 /** Resolution matrix: diagonals as stored (offsets +h..-h, scipy dia layout) to
@@ -100,47 +105,84 @@ MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x,
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
-  MILL_FOR(b, i, n)
+  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
   {
-    double row[MILL_MAX_DIAG];
+    const int first = c * MILL_CHUNK;
+    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    /* rows and weights are filled up with zeros to whole steps of MILL_DECONV_STEP */
+    double row[MILL_MAX_DIAG + MILL_DECONV_STEP - 1][MILL_CHUNK];
+    double x[MILL_CHUNK], sum[MILL_CHUNK], base[MILL_CHUNK];
     for (int k = 0; k < nd; k++) {
-      const int j = i - h + k;
-      row[k] = j >= 0 && j < n ? (double)s->raw_res[(size_t)(nd - 1 - k) * n + j] : 0.0;
-    }
-    double sum = 0.0;
-    for (int k = 0; k < nd; k++) {
-      double x = row[k];
-      if (s->deconv) {
-        x = 0.0;
-        for (int l = 0; l < nd; l++)
-          x += s->deconv[k * nd + l] * row[l];
+      const float *raw = s->raw_res + (size_t)(nd - 1 - k) * n;
+      const int shift = first - h + k;
+      if (shift >= 0 && shift + len <= n) {
+        MILL_SIMD
+        for (int i = 0; i < len; i++)
+          row[k][i] = (double)raw[shift + i];
+      } else {
+        for (int i = 0; i < len; i++)
+          row[k][i] = shift + i >= 0 && shift + i < n ? (double)raw[shift + i] : 0.0;
       }
-      s->res[(size_t)k * n + i] = (float)x;
-      sum += x;
     }
-    s->scratch[i] = (float)sum;
+    for (int k = nd; k % MILL_DECONV_STEP != 0; k++)
+      for (int i = 0; i < len; i++)
+        row[k][i] = 0.0;
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      sum[i] = base[i] = 0.0;
+    for (int k = 0; k < nd; k++) {
+      const double *from = row[k];
+      if (s->deconv) {
+        MILL_SIMD
+        for (int i = 0; i < len; i++)
+          x[i] = 0.0;
+        for (int l = 0; l < nd; l += MILL_DECONV_STEP) {
+          double w[MILL_DECONV_STEP];
+          for (int q = 0; q < MILL_DECONV_STEP; q++)
+            w[q] = l + q < nd ? s->deconv[k * nd + l + q] : 0.0;
+          MILL_SIMD
+          for (int i = 0; i < len; i++) {
+            double y = x[i];
+            y += w[0] * row[l][i];
+            y += w[1] * row[l + 1][i];
+            y += w[2] * row[l + 2][i];
+            y += w[3] * row[l + 3][i];
+            x[i] = y;
+          }
+        }
+        from = x;
+      }
+      float *to = s->res + (size_t)k * n + first;
+      MILL_SIMD
+      for (int i = 0; i < len; i++) {
+        const float narrow = (float)from[i];
+        to[i] = narrow;
+        sum[i] += from[i];
+        base[i] += (double)narrow;
+      }
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      s->scratch[first + i] = (float)sum[i];
+      s->base[first + i] = base[i];
+    }
   }
   MILL_BARRIER(b);
   /* every row counts, also where the file has zeros */
-  MILL_FOR(b, i, n)
-  {
-    s->good[i] = 1;
-  }
-  MILL_BARRIER(b);
-  double mult = mill_block_median(b, n, s->scratch, s->good);
+  double mult = mill_block_median(b, n, s->scratch);
   if (!(mult != 0.0))
     mult = 1.0;
-  MILL_BARRIER(b);
-  MILL_FOR(b, i, n)
+  MILL_FOR(b, e, 2 * h < n ? 2 * h : n)
   {
-    const int edge = i < h || i >= n - h;
+    const int i = e < h || n <= 2 * h ? e : n - 2 * h + e;
     double sum = 0.0;
     for (int k = 0; k < nd; k++) {
       const int j = i - h + k;
       if (j >= 0 && j < n)
         sum += (double)s->res[(size_t)k * n + i];
     }
-    const double factor = edge ? mult / (sum != 0.0 ? sum : 1.0) : 1.0;
+    const double factor = mult / (sum != 0.0 ? sum : 1.0);
     double base = 0.0;
     for (int k = 0; k < nd; k++) {
       const int j = i - h + k;
@@ -246,32 +288,135 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
-/** Value is usable: not masked, finite, positive ivar. */
-MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
+/** No mask bit that counts. */
+MILL_HD static inline int mill_pixel_clear(const mill_segment *s, uint32_t ignore, int i)
 {
-  return ((uint32_t)s->raw_mask[i] & ~ignore) == 0 && isfinite(s->raw_flux[i]) &&
-         isfinite(s->raw_ivar[i]) && s->raw_ivar[i] > 0.0f;
+  return ((uint32_t)s->raw_mask[i] & ~ignore) == 0;
 }
 
-/** Flux of pixel i, linearly interpolated over a run of unusable pixels; a run
- *  at an edge takes its neighbour; with no usable pixel the flux as it is. */
-MILL_HD static inline double mill_pixel_filled(const mill_segment *s, uint32_t ignore, int i)
+/** Value is usable: not masked, finite, positive ivar.  Without branches, so that loops
+ *  over it vectorise. */
+MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
 {
-  if (mill_pixel_usable(s, ignore, i))
-    return (double)s->raw_flux[i];
-  int l = i - 1, r = i + 1;
-  while (l >= 0 && !mill_pixel_usable(s, ignore, l))
-    l--;
-  while (r < s->n_pix && !mill_pixel_usable(s, ignore, r))
-    r++;
-  if (l < 0 && r >= s->n_pix)
-    return (double)s->raw_flux[i];
-  if (l < 0)
-    return (double)s->raw_flux[r];
-  if (r >= s->n_pix)
-    return (double)s->raw_flux[l];
-  const double fl = (double)s->raw_flux[l], fr = (double)s->raw_flux[r];
-  return fl + (fr - fl) / (double)(r - l) * (double)(i - l);
+  const float most = 3.402823466e+38f; /* FLT_MAX */
+  return mill_pixel_clear(s, ignore, i) & (fabsf(s->raw_flux[i]) <= most) &
+         (s->raw_ivar[i] <= most) & (s->raw_ivar[i] > 0.0f);
+}
+
+/** Flux of the unusable ones among the pixels [first, first + len), linearly interpolated
+ *  over a run of them; a run at an edge takes its neighbour; with no usable pixel the flux
+ *  as it is. */
+MILL_HD static inline void mill_fill_pixels(const mill_segment *s, uint32_t ignore, int first,
+                                            int len, double *flux)
+{
+  const int n = s->n_pix;
+  for (int i = first; i < first + len; i++) {
+    if (mill_pixel_usable(s, ignore, i))
+      continue;
+    int l = i - 1, r = i + 1;
+    while (l >= 0 && !mill_pixel_usable(s, ignore, l))
+      l--;
+    while (r < n && !mill_pixel_usable(s, ignore, r))
+      r++;
+    if (l < 0 && r >= n)
+      return;
+    const double fl = (double)s->raw_flux[l >= 0 ? l : r], fr = (double)s->raw_flux[r < n ? r : l];
+    const double slope = l >= 0 && r < n ? (fr - fl) / (double)(r - l) : 0.0;
+    for (; i < r && i < first + len; i++)
+      flux[i - first] = fl + slope * (double)(i - l);
+  }
+}
+
+/** x = m 2^e with 1 <= m < 2, for a normal x above 0. */
+MILL_HD static inline double mill_mantissa(double x, int64_t *e)
+{
+  union {
+    double f;
+    uint64_t u;
+  } v;
+  v.f = x;
+  *e = (int64_t)(v.u >> 52) - 1023;
+  v.u = (v.u & 0xfffffffffffffu) | 0x3ff0000000000000u;
+  return v.f;
+}
+
+/** S/N and the flux scale that bad pixels' errors are made of; returns the number of pixels
+ *  without a mask bit. */
+MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_segment *s, double *sn,
+                                        double *scale)
+{
+  const int n = s->n_pix;
+  int part = 0;
+  /* S/N: over pixels with no mask bit and positive ivar */
+  MILL_FOR_SIMD(b, i, n)
+  {
+    const float iv = s->raw_ivar[i];
+    const int keep = mill_pixel_clear(s, ignore, i) & (iv > 0.0f);
+    s->scratch[i] = keep ? s->raw_flux[i] * sqrtf(iv > 0.0f ? iv : 0.0f) : NAN;
+  }
+  MILL_FOR(b, i, n)
+  {
+    part += mill_pixel_clear(s, ignore, i);
+  }
+  MILL_BARRIER(b);
+  *sn = mill_block_median(b, n, s->scratch);
+  /* of all pixels, else of positive ones without a mask bit, else of absolute values */
+  *scale = mill_block_median(b, n, s->raw_flux);
+  if (*scale == 0.0) {
+    MILL_FOR_SIMD(b, i, n)
+    {
+      const int keep = mill_pixel_clear(s, ignore, i) & (s->raw_flux[i] > 0.0f);
+      s->scratch[i] = keep ? s->raw_flux[i] : NAN;
+    }
+    MILL_BARRIER(b);
+    *scale = mill_block_median(b, n, s->scratch);
+    if (!isfinite(*scale)) {
+      MILL_FOR_SIMD(b, i, n)
+      {
+        s->scratch[i] = fabsf(s->raw_flux[i]);
+      }
+      MILL_BARRIER(b);
+      *scale = mill_block_median(b, n, s->scratch);
+    }
+  }
+  return (int)mill_block_sum(b, (double)part);
+}
+
+/** Set good; returns the number of good pixels and the median of their sigma. */
+MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segment *s,
+                                  double *median_sigma)
+{
+  const int n = s->n_pix, edge = s->raw_res ? m->set.edge_pix : 0;
+  const uint32_t ignore = m->set.mask_ignore;
+  const float *lsf_aa = s->lsf_aa;
+  int part = 0;
+  MILL_FOR_SIMD(b, i, n)
+  {
+    const int good =
+        mill_pixel_usable(s, ignore, i) & !s->ws->masked[i] & (i >= edge) & (i < n - edge);
+    s->good[i] = (unsigned char)good;
+  }
+  if (lsf_aa) {
+    MILL_FOR(b, i, n)
+    {
+      s->good[i] &= lsf_aa[i] == lsf_aa[i];
+    }
+  }
+  MILL_FOR_SIMD(b, i, n)
+  {
+    s->scratch[i] = s->good[i] ? s->raw_ivar[i] : NAN;
+  }
+  MILL_FOR(b, i, n)
+  {
+    part += s->good[i];
+  }
+  const int n_good = (int)mill_block_sum(b, (double)part);
+  /* the middle ones of ivar are those of sigma, which as a float falls with it */
+  float low, high;
+  mill_block_middle(b, n, s->scratch, &low, &high);
+  *median_sigma =
+      0.5 * ((double)(float)(1.0 / sqrt((double)low)) + (double)(float)(1.0 / sqrt((double)high)));
+  return n_good;
 }
 
 /** Prepare one segment.  Sets used, n_good, sn, d, is, good, res, sums. */
@@ -279,7 +424,6 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
 {
   const int n = s->n_pix;
   const uint32_t ignore = m->set.mask_ignore;
-  const int edge = s->raw_res ? m->set.edge_pix : 0;
 
   if (s->raw_res) {
     mill_block_prepare_resolution(b, s);
@@ -293,49 +437,8 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
     MILL_BARRIER(b);
   }
 
-  /* S/N: over pixels with no mask bit and positive ivar */
-  MILL_FOR(b, i, n)
-  {
-    const float iv = s->raw_ivar[i];
-    s->good[i] = (unsigned char)(((uint32_t)s->raw_mask[i] & ~ignore) == 0 && iv > 0.0f);
-    s->scratch[i] = s->raw_flux[i] * sqrtf(iv > 0.0f ? iv : 0.0f);
-  }
-  MILL_BARRIER(b);
-  const double sn = mill_block_median(b, n, s->scratch, s->good);
-
-  /* the flux scale that bad pixels' errors are made of: the median of all
-   * pixels, else of positive ones without a mask bit, else of absolute values */
-  MILL_BARRIER(b);
-  double part = 0.0;
-  MILL_FOR(b, i, n)
-  {
-    part += ((uint32_t)s->raw_mask[i] & ~ignore) == 0 ? 1.0 : 0.0;
-    s->good[i] = 1;
-  }
-  const double n_clear = mill_block_sum(b, part);
-  MILL_BARRIER(b);
-  double scale = mill_block_median(b, n, s->raw_flux, s->good);
-  MILL_BARRIER(b);
-  if (scale == 0.0) {
-    MILL_FOR(b, i, n)
-    {
-      s->good[i] =
-          (unsigned char)(((uint32_t)s->raw_mask[i] & ~ignore) == 0 && s->raw_flux[i] > 0.0f);
-    }
-    MILL_BARRIER(b);
-    scale = mill_block_median(b, n, s->raw_flux, s->good);
-    MILL_BARRIER(b);
-    if (!isfinite(scale)) {
-      MILL_FOR(b, i, n)
-      {
-        s->good[i] = 1;
-        s->scratch[i] = fabsf(s->raw_flux[i]);
-      }
-      MILL_BARRIER(b);
-      scale = mill_block_median(b, n, s->scratch, s->good);
-      MILL_BARRIER(b);
-    }
-  }
+  double sn, scale, median_sigma;
+  const int n_clear = mill_block_flux_level(b, ignore, s, &sn, &scale);
   MILL_SERIAL(b)
   {
     s->sn = isfinite(sn) ? sn : -1e9;
@@ -345,53 +448,62 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
     s->dd = 0.0;
   }
   MILL_BARRIER(b);
-  if (n_clear < 1.0 || !isfinite(scale) || scale == 0.0)
+  if (n_clear < 1 || !isfinite(scale) || scale == 0.0)
     return;
 
-  const double bad_sigma = m->set.bad_sigma_factor * fabs(scale);
-  part = 0.0;
-  MILL_FOR(b, i, n)
-  {
-    const int good = mill_pixel_usable(s, ignore, i) && !s->ws->masked[i] && i >= edge &&
-                     i < n - edge && !(s->lsf_aa && isnan(s->lsf_aa[i]));
-    s->good[i] = (unsigned char)good;
-    s->scratch[i] = good ? (float)(1.0 / sqrt((double)s->raw_ivar[i])) : 0.0f;
-    part += good ? 1.0 : 0.0;
-  }
-  const double n_good = mill_block_sum(b, part);
-  MILL_BARRIER(b);
-  double floor_sigma = 0.0;
-  if (n_good > 0.0)
-    floor_sigma = m->set.sigma_floor * mill_block_median(b, n, s->scratch, s->good);
-  MILL_BARRIER(b);
+  const int n_good = mill_block_good(b, m, s, &median_sigma);
+  /* 1 / sigma of bad pixels, and at most of good ones */
+  const double bad = 1.0 / (m->set.bad_sigma_factor * fabs(scale));
+  const double most = n_good > 0 ? 1.0 / (m->set.sigma_floor * median_sigma) : 0.0;
   double acc[3] = {0.0, 0.0, 0.0};
-  MILL_FOR(b, i, n)
+  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
   {
-    double sigma = bad_sigma;
-    if (s->good[i]) {
-      sigma = 1.0 / sqrt((double)s->raw_ivar[i]);
-      if (sigma < floor_sigma)
-        sigma = floor_sigma;
+    const int first = c * MILL_CHUNK;
+    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double flux[MILL_CHUNK], inverse[MILL_CHUNK];
+    int n_left = 0;
+    MILL_SIMD_SUM(n_left)
+    for (int i = 0; i < len; i++) {
+      const double weight = sqrt((double)s->raw_ivar[first + i]);
+      const int good = s->good[first + i];
+      flux[i] = (double)s->raw_flux[first + i];
+      inverse[i] = good ? (weight < most ? weight : most) : bad;
+      n_left += !good;
     }
-    const double flux = mill_pixel_filled(s, ignore, i);
-    const double d = flux / sigma;
-    s->d[i] = (float)d;
-    s->is[i] = (float)(1.0 / sigma);
-    acc[0] += 2.0 * log(sigma);
-    acc[1] += (double)s->d[i] * (double)s->d[i];
-    acc[2] += isfinite(s->d[i]) && isfinite(s->is[i]) && s->is[i] > 0.0f ? 0.0 : 1.0;
+    if (n_left > 0)
+      mill_fill_pixels(s, ignore, first, len, flux);
+    double dd = 0.0, product = 1.0;
+    int64_t exponent = 0;
+    int n_off = 0;
+    MILL_SIMD_SUM(dd, n_off)
+    for (int i = 0; i < len; i++) {
+      const float d = (float)(flux[i] * inverse[i]), is = (float)inverse[i];
+      s->d[first + i] = d;
+      s->is[first + i] = is;
+      dd += (double)d * (double)d;
+      n_off += !(isfinite(d) && isfinite(is) && is > 0.0f);
+    }
+    /* sum of logarithms: one of the product of the mantissas, which stays below 2^64 */
+    MILL_SIMD_PRODUCT(product, exponent)
+    for (int i = 0; i < len; i++) {
+      int64_t e;
+      product *= mill_mantissa(inverse[i], &e);
+      exponent += e;
+    }
+    acc[0] += log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
+    acc[1] += dd;
+    acc[2] += (double)n_off;
   }
   double total[3];
   mill_block_sum_n(b, acc, 3, total);
   MILL_SERIAL(b)
   {
-    s->n_good = (int)n_good;
-    s->sum_ln_var = total[0];
+    s->sum_ln_var = -2.0 * total[0];
     s->dd = total[1];
     /* left over: no usable pixel to interpolate from, or values beyond float32 */
-    s->used = total[2] == 0.0 && isfinite(total[0]) && isfinite(total[1]);
-    if (!s->used)
-      s->n_good = 0;
+    s->used = total[2] == 0.0;
+    s->n_good = s->used ? n_good : 0;
   }
   MILL_BARRIER(b);
 }

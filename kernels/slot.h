@@ -19,15 +19,25 @@ enum {
   MILL_FIR_HALF_F32 = 14, /**< taps for float32 templates: 1e-8 */
   MILL_N_PROFILE = 41,    /**< velocities of one profile grid */
   MILL_MAX_PROFILE_ROUND = 8,
-  MILL_COLUMN_PAD = 64 /**< emulator outputs are padded to this many */
+  MILL_COLUMN_PAD = 64, /**< emulator outputs are padded to this many */
+  MILL_PANEL_BYTES = 128, /**< of a panel of a layer's outputs: 32 floats, 16 doubles */
+  MILL_GUESS_LANE = 16  /**< templates of the initial guess that lie side by side */
 };
 
-/** Emulator weights as the matrix product wants them: [n_in][n_out_pad]. */
+/** Emulator weights as the matrix product wants them: in panels of MILL_PANEL_BYTES of
+ *  outputs, [panel][n_in][outputs of a panel], so that what a tile of outputs needs lies
+ *  in one piece and fits a first-level cache. */
 typedef struct mill_layer {
   int n_in, n_out, n_out_pad;
   const void *weight; /**< double; of the last layer float unless the run is float64 */
   const void *bias;   /**< [n_out_pad] */
 } mill_layer;
+
+/** Where the weight of input k and output i is; panel: outputs of a panel. */
+MILL_HD static inline size_t mill_weight_at(int n_in, int panel, int k, int i)
+{
+  return ((size_t)(i / panel) * (size_t)n_in + (size_t)k) * (size_t)panel + (size_t)(i % panel);
+}
 
 typedef struct mill_model_arm {
   int n_pix, n_pix_pad;
@@ -59,7 +69,9 @@ typedef struct mill_waveset {
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;
   int *bin_first; /**< [n_bin + 1] first pixel of each bin */
-  float *templ;   /**< [n_templ][n_bin + 2 * half] normalised templates - 1 */
+  /** [groups][n_bin + 2 * half][MILL_GUESS_LANE] normalised templates - 1, those of a group
+   *  side by side and the last group filled up with zeros. */
+  float *templ;
 } mill_waveset;
 
 typedef struct mill_model {

@@ -15,7 +15,7 @@ enum mill_phase {
   MILL_PHASE_PREPARE = 0, /**< pixel preparation */
   MILL_PHASE_GUESS,       /**< initial guess */
   MILL_PHASE_SIMPLEX,     /**< either simplex, with the Jacobian that scales it */
-  MILL_PHASE_POLISH,
+  MILL_PHASE_POLISH,  /**< and evaluations outside a fit */
   MILL_PHASE_PROFILE, /**< velocity profile */
   MILL_PHASE_FINAL,   /**< last evaluation: models, true chi-squares */
   MILL_N_PHASE

@@ -1,12 +1,12 @@
 /* Included by src/guess_table.c once per instruction set (FILL_GROUP, FILL_TARGET); no
  * include guard.  Vectors are written out, so that the sums of a tile stay in registers. */
 
-/** Normalise the templates of one group: divide by their continuum fits. */
-FILL_TARGET static void FILL_GROUP(const fill_task *f, int group, int n_templ)
+/** Normalise the templates of one group: divide by their continuum fits.  Where there is
+ *  none, its mean is 0 everywhere and so is what comes out. */
+FILL_TARGET static void FILL_GROUP(const fill_task *f, int group)
 {
   enum { N_VEC = MILL_GUESS_LANES / 4 };
   const int nk = f->nk, t0 = group * MILL_GUESS_LANES;
-  const int n_lane = n_templ - t0 < MILL_GUESS_LANES ? n_templ - t0 : MILL_GUESS_LANES;
   const four *mean =
       (const four *)(const void *)f->bins->mean + (ptrdiff_t)group * f->bins->n_bin * N_VEC;
   four a[MILL_MAX_CONT + TILE][N_VEC];
@@ -36,7 +36,7 @@ FILL_TARGET static void FILL_GROUP(const fill_task *f, int group, int n_templ)
     const four sum[TILE][N_VEC] = {{s00, s01}, {s10, s11}, {s20, s21}, {s30, s31}, {s40, s41}};
     memcpy(a[k0], sum, sizeof sum);
   }
-  for (int t = 0; t < n_lane; t++) {
+  for (int t = 0; t < MILL_GUESS_LANES; t++) {
     double solution[MILL_MAX_CONT];
     for (int k = 0; k < nk; k++)
       solution[k] = a[k][t / 4][t % 4];
@@ -44,14 +44,14 @@ FILL_TARGET static void FILL_GROUP(const fill_task *f, int group, int n_templ)
     for (int k = 0; k < nk; k++)
       a[k][t / 4][t % 4] = solution[k];
   }
-  for (int i = 0; i < f->width; i++) {
+  float *out = f->templ + (size_t)(t0 / MILL_GUESS_LANE) * (size_t)f->width * MILL_GUESS_LANE +
+               t0 % MILL_GUESS_LANE;
+  for (int i = 0; i < f->width; i++, out += MILL_GUESS_LANE) {
     four c0 = zero, c1 = zero;
     const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
-    float *out = f->templ + (size_t)t0 * (size_t)f->width + (size_t)i;
     if (bin_count(f, i) == 0) {
       /* nothing to say off the template: the mean, so that it draws no shift */
-      for (int t = 0; t < n_lane; t++)
-        out[(size_t)t * (size_t)f->width] = 0.0f;
+      memset(out, 0, MILL_GUESS_LANES * sizeof *out);
       continue;
     }
     for (int k = 0; k < nk; k++) {
@@ -60,7 +60,7 @@ FILL_TARGET static void FILL_GROUP(const fill_task *f, int group, int n_templ)
     }
     const four *m = mean + (f->first + i) * N_VEC;
     const four c[N_VEC] = {c0, c1}, value[N_VEC] = {m[0] / c0 - 1.0, m[1] / c1 - 1.0};
-    for (int t = 0; t < n_lane; t++)
-      out[(size_t)t * (size_t)f->width] = c[t / 4][t % 4] > 0.0 ? (float)value[t / 4][t % 4] : 0.0f;
+    for (int t = 0; t < MILL_GUESS_LANES; t++)
+      out[t] = c[t / 4][t % 4] > 0.0 ? (float)value[t / 4][t % 4] : 0.0f;
   }
 }

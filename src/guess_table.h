@@ -9,13 +9,15 @@
 
 #include "kernels/library.h"
 #include "kernels/settings.h"
+#include "kernels/slot.h"
 
 /** Spectrum of an arm's emulator at labels [n_label], float64 throughout with
  *  the weights cast up; flux [n_pix] out.  MILL_ERR_MEMORY. */
 int mill_emulator_eval(const mill_library *lib, int arm, const double *label, double *flux);
 
-/** Templates are kept in groups of this many, side by side. */
-enum { MILL_GUESS_LANES = 8 };
+/** Means are kept in groups of this many templates, side by side; two groups make one of
+ *  the backend's. */
+enum { MILL_GUESS_LANES = MILL_GUESS_LANE / 2 };
 
 /** An arm's templates over all bins that its grid reaches: they have one origin, so
  *  that every wavelength set takes a range of the same means. */
@@ -23,19 +25,20 @@ typedef struct mill_guess_arm {
   long bin0; /**< floor(ln wavelength / ln_step) of the first */
   int n_bin;
   int *count;   /**< [n_bin] grid points in a bin, owned */
-  double *mean; /**< [groups][n_bin][MILL_GUESS_LANES], owned */
+  double *mean; /**< [2 n_group][n_bin][MILL_GUESS_LANES], 0 beyond n_templ, owned */
 } mill_guess_arm;
 
 typedef struct mill_guess_table {
   int n_templ; /**< n_guess * n_guess_vsini, rotation fastest */
+  int n_group; /**< of MILL_GUESS_LANE templates */
   int half;    /**< velocity bins on each side of zero */
   double ln_step;
   mill_guess_arm arm[MILL_MAX_ARM];
 } mill_guess_table;
 
 /** Emulate, rotate and bin the guess's templates; bins of guess_vel_step up to the
- *  larger of |min_vel|, |max_vel|. */
-int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set,
+ *  larger of |min_vel|, |max_vel|.  n_thread OpenMP threads, whose number changes nothing. */
+int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set, int n_thread,
                             mill_guess_table *table);
 void mill_guess_table_clear(mill_guess_table *table);
 
@@ -44,10 +47,10 @@ int mill_guess_table_n_bin(const mill_guess_table *table, int n_pix, const doubl
 
 /** Bins of one wavelength set.
  *
- *  wave_aa   [n_pix]                    in   ascending, vacuum A
- *  bin_first [n_bin + 1]                out  first pixel of each bin, and n_pix
- *  templ     [n_templ][n_bin + 2 half]  out  normalised template - 1, bin 0 of the data
- *                                            at element half
+ *  wave_aa   in   [n_pix] ascending, vacuum A
+ *  bin_first out  [n_bin + 1] first pixel of each bin, and n_pix
+ *  templ     out  normalised template - 1 as mill_waveset has it, bin 0 of the data at
+ *                 bin half: [n_group][n_bin + 2 half][MILL_GUESS_LANE]
  *
  *  n_bin as mill_guess_table_n_bin says; n_thread OpenMP threads, whose number changes
  *  nothing.  MILL_ERR_RANGE when the bins do not carry the continuum functions. */

@@ -8,6 +8,7 @@
 #include "kernels/prepare.h"
 #include "kernels/rotation.h"
 #include "kernels/spline_filter.h"
+#include "src/clock.h"
 #include "src/guess_table.h"
 #include "src/waveset_cache.h"
 
@@ -48,6 +49,7 @@ struct mill_pipeline {
   size_t cap_model_flux;
   const float **model_row;
   int cap_model_row;
+  double load_s; /* CPU seconds of copying stars into slots */
 };
 
 /** Device memory that lives as long as the pipeline. */
@@ -72,7 +74,7 @@ done:
   return err;
 }
 
-/** One layer, transposed and padded; the last one without its mean over pixels. */
+/** One layer in panels, padded; the last one without its mean over pixels. */
 static int load_layer(mill_pipeline *p, const mill_emulator *e, int l, mill_model_arm *arm)
 {
   int err = MILL_OK;
@@ -94,22 +96,23 @@ static int load_layer(mill_pipeline *p, const mill_emulator *e, int l, mill_mode
         mean[k] += (double)e->weight[l][(size_t)i * (size_t)n_in + (size_t)k] / (double)n_out;
       mean[n_in] += (double)e->bias[l][i] / (double)n_out;
     }
-  /* row n_in is the bias */
-  MILL_TRY(mill_alloc_bytes((size_t)(n_in + 1) * (size_t)pad, real, &host));
+  const int panel = MILL_PANEL_BYTES / (int)real;
+  const size_t n_weight = (size_t)n_in * (size_t)pad;
+  MILL_TRY(mill_alloc_bytes(n_weight + (size_t)pad, real, &host)); /* the bias at the end */
   for (int k = 0; k <= n_in; k++)
     for (int i = 0; i < n_out; i++) {
       const double w =
           (double)(k < n_in ? e->weight[l][(size_t)i * (size_t)n_in + (size_t)k] : e->bias[l][i]) -
           mean[k];
-      const size_t at = (size_t)k * (size_t)pad + (size_t)i;
+      const size_t at = k < n_in ? mill_weight_at(n_in, panel, k, i) : n_weight + (size_t)i;
       if (wide)
         ((double *)host)[at] = w;
       else
         ((float *)host)[at] = (float)w;
     }
-  MILL_TRY(own(p, (size_t)(n_in + 1) * (size_t)pad * real, host, &memory));
+  MILL_TRY(own(p, (n_weight + (size_t)pad) * real, host, &memory));
   layer->weight = memory;
-  layer->bias = (const char *)memory + (size_t)n_in * (size_t)pad * real;
+  layer->bias = (const char *)memory + n_weight * real;
   if (last) {
     MILL_TRY(own(p, (size_t)n_in * sizeof *mean, mean, &memory));
     arm->mean_weight = memory;
@@ -154,7 +157,7 @@ done:
   return err;
 }
 
-static int load_model(mill_pipeline *p, const mill_fit_settings *settings)
+static int load_model(mill_pipeline *p, const mill_fit_settings *settings, int n_thread)
 {
   int err = MILL_OK;
   const mill_library *lib = p->lib;
@@ -196,7 +199,7 @@ static int load_model(mill_pipeline *p, const mill_fit_settings *settings)
     if (arm->n_pix_pad > m->max_pix_pad)
       m->max_pix_pad = arm->n_pix_pad;
   }
-  MILL_TRY(mill_guess_table_create(lib, settings, &p->guess));
+  MILL_TRY(mill_guess_table_create(lib, settings, n_thread, &p->guess));
   m->n_templ = p->guess.n_templ;
   m->guess_half = p->guess.half;
   m->guess_ln_step = p->guess.ln_step;
@@ -248,7 +251,7 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   p->n_slot = n_slot;
   p->want_models = want_models;
   MILL_TRY(backend->open(n_thread, &p->device));
-  MILL_TRY(load_model(p, settings));
+  MILL_TRY(load_model(p, settings, n_thread));
   MILL_TRY(mill_waveset_cache_create(lib, &p->model.set, &p->guess, backend, p->device, n_thread,
                                      &p->waveset));
   MILL_TRY(MILL_ALLOC(n_slot, &p->slot));
@@ -660,7 +663,9 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
         more = 0;
         break;
       }
+      const double before_s = mill_thread_cpu_s();
       MILL_TRY(load_slot(p, e, &star));
+      p->load_s += mill_thread_cpu_s() - before_s;
       list[n_fresh++] = e->device;
     }
     if (n_fresh > 0)
@@ -693,4 +698,16 @@ done:
     free_slot(p, &p->slot[i]);
   mill_free(list);
   return err;
+}
+
+void mill_pipeline_timing(const mill_pipeline *p, mill_timing *total)
+{
+  memset(total, 0, sizeof *total);
+  if (p->backend->timing)
+    p->backend->timing(p->device, total);
+}
+
+double mill_pipeline_load_s(const mill_pipeline *p)
+{
+  return p->load_s;
 }

@@ -75,4 +75,11 @@ int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int r
 int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context);
 
+/** Where the time went since the pipeline was created, all threads together; zeros with
+ *  a backend that does not count (CUDA).  Not while mill_pipeline_run is under way. */
+void mill_pipeline_timing(const mill_pipeline *pipeline, mill_timing *total);
+
+/** CPU seconds that copying stars into slots has taken. */
+double mill_pipeline_load_s(const mill_pipeline *pipeline);
+
 #endif

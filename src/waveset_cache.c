@@ -312,7 +312,8 @@ static int make(mill_waveset_cache *c, entry *e)
   const size_t at_cont = take(&size, (size_t)nk * n * sizeof(float));
   const size_t at_masked = take(&size, n);
   const size_t at_first = take(&size, ((size_t)n_bin + 1) * sizeof(int));
-  const size_t at_templ = take(&size, (size_t)c->guess->n_templ * width * sizeof(float));
+  const size_t at_templ =
+      take(&size, (size_t)c->guess->n_group * width * MILL_GUESS_LANE * sizeof(float));
   e->size_block = size;
   e->bytes = size + n * sizeof *wave_aa;
   make_room(c, e);

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <omp.h>
 
+#include "kernels/activation.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/error.h"
@@ -20,18 +22,21 @@
 #include "kernels/spline_grid.h"
 
 enum {
-  MILL_GROUP = 8, /**< slots that share one pass over the emulator's weights */
-  MILL_GROUP_ROWS = MILL_GROUP * (1 + MILL_MAX_LABEL)
+  MILL_GROUP = 32,      /**< slots of a group, which share the emulator's weights */
+  MILL_BATCH_ROWS = 48, /**< rows of the emulator that share one pass over its weights */
+  MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; no multiple of a cache's sets */
 };
+_Static_assert(1 + MILL_MAX_LABEL <= MILL_BATCH_ROWS, "a Jacobian is one batch at most");
 
 /** Work space of one thread. */
 typedef struct mill_lane {
   int max_seg_pix;
-  double *hidden[2]; /**< [MILL_GROUP_ROWS][MILL_MAX_WIDTH] */
+  double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] */
   float *narrow;     /**< the same, input of the last layer */
   void *shared;      /**< what the slots of a group use in turn */
   void *grids;       /**< each slot's emulator output */
   mill_work work[MILL_GROUP];
+  mill_timing timing;
 } mill_lane;
 
 struct mill_device {
@@ -39,28 +44,101 @@ struct mill_device {
   mill_lane *lane;
 };
 
+/* Tiles of the matrix products fill the registers: 32 with AVX-512, else 16. */
+#define MILL_TILE_VECS 2
 #if defined(__AVX512F__)
 #define MILL_VEC_BYTES 64
-#define MILL_VECS      4
+#define MILL_TILE_ROWS 12
 #elif defined(__AVX__)
 #define MILL_VEC_BYTES 32
-#define MILL_VECS      2
+#define MILL_TILE_ROWS 6
 #else
 #define MILL_VEC_BYTES 16
-#define MILL_VECS      2
+#define MILL_TILE_ROWS 4
 #endif
 
+/* Inputs that are summed before they are added to the total: with the network of the
+ * reference survey a single chain of 200 has twice the rounding error of blocks of 40
+ * (8e-8 and 4e-8 of the flux, of which 2e-8 comes with float32), 25 to 50 are alike. */
+#define MILL_K_BLOCK 40
 #define MILL_REAL    float
 #define MILL_T(name) name##_f32
 #include "kernels/cpu/emulator_impl.h"
 #undef MILL_REAL
 #undef MILL_T
+#undef MILL_K_BLOCK
 
+#define MILL_K_BLOCK MILL_MAX_WIDTH /* one chain */
 #define MILL_REAL    double
 #define MILL_T(name) name##_f64
 #include "kernels/cpu/emulator_impl.h"
 #undef MILL_REAL
 #undef MILL_T
+#undef MILL_K_BLOCK
+
+static double now_s(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/** Seconds since *last, which becomes now. */
+static double lap_s(double *last)
+{
+  const double now = now_s(), lap = now - *last;
+  *last = now;
+  return lap;
+}
+
+/** Laps are wall time, which is cheap to ask for but on a busy machine belongs to other
+ *  programs too: those between begin and end are scaled to the thread's own time. */
+typedef struct mill_laps {
+  mill_timing before;
+  double wall_s, cpu_s;
+} mill_laps;
+
+static double thread_cpu_s(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void laps_begin(mill_laps *laps, const mill_timing *timing)
+{
+  laps->before = *timing;
+  laps->cpu_s = thread_cpu_s();
+  laps->wall_s = now_s();
+}
+
+static void laps_end(const mill_laps *laps, mill_timing *timing)
+{
+  const double wall_s = now_s() - laps->wall_s, cpu_s = thread_cpu_s() - laps->cpu_s;
+  const double share = cpu_s < wall_s ? cpu_s / wall_s : 1.0;
+  for (int p = 0; p < MILL_N_PHASE; p++) {
+    timing->emulate_s[p] = laps->before.emulate_s[p] +
+                           share * (timing->emulate_s[p] - laps->before.emulate_s[p]);
+    timing->pixel_s[p] =
+        laps->before.pixel_s[p] + share * (timing->pixel_s[p] - laps->before.pixel_s[p]);
+  }
+}
+
+/** What a request belongs to.  Evaluations outside a fit count as polish. */
+static int phase_of(const mill_slot *slot)
+{
+  switch (slot->stage) {
+  case MILL_STAGE_SIMPLEX_SHORT:
+  case MILL_STAGE_SIMPLEX:
+    return MILL_PHASE_SIMPLEX;
+  case MILL_STAGE_PROFILE:
+    return MILL_PHASE_PROFILE;
+  case MILL_STAGE_FINAL:
+    return MILL_PHASE_FINAL;
+  default:
+    return MILL_PHASE_POLISH;
+  }
+}
 
 /** Run a block function; task is what it casts its argument to. */
 static void run_block(void (*body)(mill_block *, void *), void *task)
@@ -77,7 +155,7 @@ static void run_block(void (*body)(mill_block *, void *), void *task)
 typedef struct mill_front_task {
   const mill_model_arm *arm;
   int n_tangent;
-  const double *in; /**< [1 + n_tangent][MILL_MAX_WIDTH] */
+  const double *in; /**< [1 + n_tangent][MILL_ROW_PITCH] */
   double *out;      /**< the same */
 } mill_front_task;
 
@@ -85,26 +163,51 @@ static void body_front(mill_block *b, void *arg)
 {
   const mill_front_task *t = arg;
   if (t->arm->kind == MILL_EMULATOR_GRID)
-    mill_block_spline_grid(b, &t->arm->grid, t->n_tangent, t->in, MILL_MAX_WIDTH, t->out,
-                           MILL_MAX_WIDTH);
+    mill_block_spline_grid(b, &t->arm->grid, t->n_tangent, t->in, MILL_ROW_PITCH, t->out,
+                           MILL_ROW_PITCH);
   else
-    mill_block_rbf(b, &t->arm->rbf, t->n_tangent, t->in, MILL_MAX_WIDTH, t->out, MILL_MAX_WIDTH);
+    mill_block_rbf(b, &t->arm->rbf, t->n_tangent, t->in, MILL_ROW_PITCH, t->out, MILL_ROW_PITCH);
 }
 
-/** SiLU of the value row z, its slope times the tangent rows after it. */
+/** SiLU of the value row, its slope times the tangent rows after it. */
 static void activate(int n, int n_tangent, double *const *row)
 {
+  double slope[MILL_MAX_WIDTH];
   double *z = row[0];
-  for (int i = 0; i < n; i++) {
-    const double s = 1.0 / (1.0 + exp(-z[i])), slope = s * (1.0 + z[i] * (1.0 - s));
-    for (int t = 1; t <= n_tangent; t++)
-      row[t][i] *= slope;
-    z[i] *= s;
+  MILL_SIMD
+  for (int i = 0; i < n; i++)
+    z[i] = mill_silu(z[i], &slope[i]);
+  for (int t = 1; t <= n_tangent; t++) {
+    double *tangent = row[t];
+    MILL_SIMD
+    for (int i = 0; i < n; i++)
+      tangent[i] *= slope[i];
   }
 }
 
-/** Emulate one arm for a group of slots; slot i's rows go to lane->work[i].grid
- *  (pitch max_pix_pad): the value, and for a Jacobian one tangent per label.
+/** a . b, in an order that does not depend on the instruction set. */
+static double dot(int n, const double *a, const double *b)
+{
+  double part[8] = {0};
+  int k = 0;
+  for (; k + 8 <= n; k += 8) {
+    MILL_SIMD
+    for (int i = 0; i < 8; i++)
+      part[i] += a[k + i] * b[k + i];
+  }
+  for (int i = 0; k + i < n; i++)
+    part[i] += a[k + i] * b[k + i];
+  return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+}
+
+static int n_tangent_of(const mill_model *m, const mill_slot *slot)
+{
+  return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
+}
+
+/** Emulate one arm for a batch of slots of MILL_BATCH_ROWS rows at most; slot i's rows go
+ *  to lane->work[i].grid (pitch max_pix_pad): the value, and for a Jacobian one tangent
+ *  per label.
  *
  *  Labels, grids, radial functions and hidden layers are float64 in both precisions (a
  *  tenth of the arithmetic): rounding there moves all pixels together, as a change of
@@ -114,19 +217,17 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const int wide = m->set.precision == MILL_FLOAT64;
-  const size_t real = wide ? sizeof(double) : sizeof(float);
-  const double *from[MILL_GROUP_ROWS];
-  double *to[MILL_GROUP_ROWS];
-  int value[MILL_GROUP_ROWS], first[MILL_GROUP], n_tangent[MILL_GROUP], n_row = 0;
+  double *to[MILL_BATCH_ROWS];
+  int value[MILL_BATCH_ROWS], first[MILL_GROUP], n_tangent[MILL_GROUP], n_row = 0;
   double *in = lane->hidden[0], *out = lane->hidden[1];
 
   for (int s = 0; s < n_slot; s++) {
     double x[MILL_MAX_LABEL];
     mill_map_labels(m, slot[s]->theta, x);
     first[s] = n_row;
-    n_tangent[s] = slot[s]->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
+    n_tangent[s] = n_tangent_of(m, slot[s]);
     for (int t = 0; t <= n_tangent[s]; t++) {
-      double *row = in + (size_t)n_row * MILL_MAX_WIDTH;
+      double *row = in + (size_t)n_row * MILL_ROW_PITCH;
       value[n_row++] = t == 0;
       for (int l = 0; l < m->n_label; l++)
         row[l] = t == 0 ? x[l] : 0.0;
@@ -137,7 +238,7 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
   }
   if (arm->kind != MILL_EMULATOR_MLP) {
     for (int s = 0; s < n_slot; s++) {
-      const size_t at = (size_t)first[s] * MILL_MAX_WIDTH;
+      const size_t at = (size_t)first[s] * MILL_ROW_PITCH;
       mill_front_task task = {arm, n_tangent[s], in + at, out + at};
       run_block(body_front, &task);
     }
@@ -146,11 +247,9 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
     out = swap;
   }
   for (int l = 0; l < arm->n_layer - 1; l++) {
-    for (int r = 0; r < n_row; r++) {
-      from[r] = in + (size_t)r * MILL_MAX_WIDTH;
-      to[r] = out + (size_t)r * MILL_MAX_WIDTH;
-    }
-    layer_product_f64(&arm->layer[l], n_row, from, value, to);
+    for (int r = 0; r < n_row; r++)
+      to[r] = out + (size_t)r * MILL_ROW_PITCH;
+    layer_product_f64(&arm->layer[l], n_row, in, value, to);
     for (int s = 0; s < n_slot; s++)
       activate(arm->layer[l].n_out, n_tangent[s], to + first[s]);
     double *swap = in;
@@ -159,36 +258,27 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
   }
 
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
+  float *to32[MILL_BATCH_ROWS];
   for (int s = 0; s < n_slot; s++)
     for (int t = 0; t <= n_tangent[s]; t++) {
-      const double *h = in + (size_t)(first[s] + t) * MILL_MAX_WIDTH;
-      double mean = t == 0 ? arm->mean_bias : 0.0;
+      const int r = first[s] + t;
+      const double *h = in + (size_t)r * MILL_ROW_PITCH;
+      float *narrow = lane->narrow + (size_t)r * MILL_ROW_PITCH;
+      const size_t at = (size_t)t * (size_t)m->max_pix_pad;
+      lane->work[s].mean[t] =
+          dot(last->n_in, arm->mean_weight, h) + (t == 0 ? arm->mean_bias : 0.0);
+      if (wide) {
+        to[r] = (double *)lane->work[s].grid + at;
+        continue;
+      }
       for (int k = 0; k < last->n_in; k++)
-        mean += arm->mean_weight[k] * h[k];
-      lane->work[s].mean[t] = mean;
+        narrow[k] = (float)h[k];
+      to32[r] = (float *)lane->work[s].grid + at;
     }
-  char *grid[MILL_GROUP_ROWS];
-  for (int s = 0; s < n_slot; s++)
-    for (int t = 0; t <= n_tangent[s]; t++)
-      grid[first[s] + t] = (char *)lane->work[s].grid + (size_t)t * (size_t)m->max_pix_pad * real;
-  if (wide) {
-    for (int r = 0; r < n_row; r++) {
-      from[r] = in + (size_t)r * MILL_MAX_WIDTH;
-      to[r] = (double *)(void *)grid[r];
-    }
-    layer_product_f64(last, n_row, from, value, to);
-  } else {
-    const float *from32[MILL_GROUP_ROWS];
-    float *to32[MILL_GROUP_ROWS];
-    for (int r = 0; r < n_row; r++) {
-      float *narrow = lane->narrow + (size_t)r * MILL_MAX_WIDTH;
-      for (int k = 0; k < last->n_in; k++)
-        narrow[k] = (float)in[(size_t)r * MILL_MAX_WIDTH + (size_t)k];
-      from32[r] = narrow;
-      to32[r] = (float *)(void *)grid[r];
-    }
-    layer_product_f32(last, n_row, from32, value, to32);
-  }
+  if (wide)
+    layer_product_f64(last, n_row, in, value, to);
+  else
+    layer_product_f32(last, n_row, lane->narrow, value, to32);
 }
 
 /** One block's work: what a kernel launch would be given. */
@@ -197,17 +287,24 @@ typedef struct mill_task {
   mill_slot *slot;
   mill_work *work;
   int arm;
+  mill_timing *timing;
 } mill_task;
 
 static void body_start(mill_block *b, void *arg)
 {
   const mill_task *t = arg;
+  double last = now_s();
   for (int i = 0; i < t->slot->n_segment; i++)
     mill_block_prepare(b, t->m, &t->slot->segment[i]);
+  MILL_SERIAL(b)
+  {
+    t->timing->pixel_s[MILL_PHASE_PREPARE] += lap_s(&last);
+  }
   mill_block_guess(b, t->m, t->slot, t->work);
   MILL_SERIAL(b)
   {
     mill_fit_begin(t->m, t->slot);
+    t->timing->pixel_s[MILL_PHASE_GUESS] += lap_s(&last);
   }
   MILL_BARRIER(b);
 }
@@ -233,7 +330,9 @@ static void lane_clear(mill_lane *lane)
   mill_free(lane->narrow);
   mill_free(lane->shared);
   mill_free(lane->grids);
+  const mill_timing timing = lane->timing;
   memset(lane, 0, sizeof *lane);
+  lane->timing = timing;
 }
 
 /** Make a lane's buffers fit the model. */
@@ -254,8 +353,8 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   const size_t solve = padded(MILL_MAX_CONT * (MILL_MAX_PAR + 3) * sizeof(double));
   const size_t sums = padded(MILL_BLOCK_MAX_SUM * sizeof(double));
   for (int i = 0; i < 2; i++)
-    MILL_TRY(MILL_ALLOC(MILL_GROUP_ROWS * MILL_MAX_WIDTH, &lane->hidden[i]));
-  MILL_TRY(MILL_ALLOC(MILL_GROUP_ROWS * MILL_MAX_WIDTH, &lane->narrow));
+    MILL_TRY(MILL_ALLOC(MILL_BATCH_ROWS * MILL_ROW_PITCH, &lane->hidden[i]));
+  MILL_TRY(MILL_ALLOC(MILL_BATCH_ROWS * MILL_ROW_PITCH, &lane->narrow));
   MILL_TRY(mill_alloc_bytes(MILL_GROUP, grid, &lane->grids));
   MILL_TRY(mill_alloc_bytes(
       1, 2 * grid + 2 * pix + index + frac + 2 * kernel + normal + solve + sums, &lane->shared));
@@ -357,16 +456,88 @@ static int cpu_start(mill_device *d, const mill_model *m, mill_slot *const *slot
     return err;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(d->n_thread)
   for (int i = 0; i < n; i++) {
-    mill_task task = {m, slot[i], &d->lane[omp_get_thread_num()].work[0], 0};
+    mill_lane *lane = &d->lane[omp_get_thread_num()];
+    mill_task task = {m, slot[i], &lane->work[0], 0, &lane->timing};
+    mill_laps laps;
+    laps_begin(&laps, &lane->timing);
     run_block(body_start, &task);
+    laps_end(&laps, &lane->timing);
   }
   return MILL_OK;
+}
+
+/** Count an answer that is about to be digested. */
+static void count_answer(const mill_model *m, const mill_slot *slot, mill_timing *timing)
+{
+  const int phase = phase_of(slot);
+  if (slot->request == MILL_REQ_JACOBIAN)
+    timing->n_jacobian[phase]++;
+  else
+    timing->n_value[phase]++;
+  if (slot->request == MILL_REQ_PROFILE)
+    for (int i = 0; i < MILL_N_PROFILE; i++)
+      timing->n_velocity += slot->profile_vel[i] >= m->set.min_vel_km_s &&
+                            slot->profile_vel[i] <= m->set.max_vel_km_s;
+}
+
+/** Share what the emulator took among the phases of its slots, by rows. */
+static void count_emulator(const mill_model *m, int n_slot, mill_slot *const *slot, double spent_s,
+                           mill_timing *timing)
+{
+  int n_row[MILL_N_PHASE] = {0}, n_all = 0;
+  for (int s = 0; s < n_slot; s++) {
+    const int n = 1 + n_tangent_of(m, slot[s]);
+    n_row[phase_of(slot[s])] += n;
+    n_all += n;
+  }
+  for (int p = 0; p < MILL_N_PHASE; p++)
+    timing->emulate_s[p] += spent_s * n_row[p] / n_all;
+}
+
+static int has_arm(const mill_slot *slot, int arm)
+{
+  for (int s = 0; s < slot->n_segment; s++)
+    if (slot->segment[s].used && slot->segment[s].arm == arm)
+      return 1;
+  return 0;
+}
+
+/** One arm of one round: batches of slots, each emulated and then answered while its
+ *  templates are in cache. */
+static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
+                       mill_lane *lane, double *last)
+{
+  mill_timing *timing = &lane->timing;
+  int i = 0;
+  while (i < n) {
+    mill_slot *batch[MILL_GROUP];
+    int n_batch = 0, n_row = 0;
+    for (; i < n; i++) {
+      if (!has_arm(active[i], arm))
+        continue;
+      const int more = 1 + n_tangent_of(m, active[i]);
+      if (n_row + more > MILL_BATCH_ROWS)
+        break;
+      batch[n_batch++] = active[i];
+      n_row += more;
+    }
+    if (n_batch == 0)
+      return;
+    emulate(m, arm, n_batch, batch, lane);
+    count_emulator(m, n_batch, batch, lap_s(last), timing);
+    for (int s = 0; s < n_batch; s++) {
+      mill_task task = {m, batch[s], &lane->work[s], arm, timing};
+      run_block(body_arm, &task);
+      timing->pixel_s[phase_of(batch[s])] += lap_s(last);
+    }
+  }
 }
 
 /** n_round rounds of one group. */
 static void group_rounds(const mill_model *m, mill_slot *const *group, int n_group, int n_round,
                          mill_lane *lane)
 {
+  double last = now_s();
   for (int i_round = 0; i_round < n_round; i_round++) {
     mill_slot *active[MILL_GROUP];
     int n = 0;
@@ -377,26 +548,14 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
       }
     if (n == 0)
       return;
-    for (int a = 0; a < m->n_arm; a++) {
-      mill_slot *with[MILL_GROUP];
-      int n_with = 0;
-      for (int i = 0; i < n; i++) {
-        int has = 0;
-        for (int s = 0; s < active[i]->n_segment; s++)
-          has |= active[i]->segment[s].used && active[i]->segment[s].arm == a;
-        if (has)
-          with[n_with++] = active[i];
-      }
-      if (n_with == 0)
-        continue;
-      emulate(m, a, n_with, with, lane);
-      for (int i = 0; i < n_with; i++) {
-        mill_task task = {m, with[i], &lane->work[i], a};
-        run_block(body_arm, &task);
-      }
-    }
-    for (int i = 0; i < n; i++)
+    for (int a = 0; a < m->n_arm; a++)
+      answer_arm(m, a, n, active, lane, &last);
+    for (int i = 0; i < n; i++) {
+      const int phase = phase_of(active[i]);
+      count_answer(m, active[i], &lane->timing);
       mill_fit_digest(m, active[i]);
+      lane->timing.pixel_s[phase] += lap_s(&last);
+    }
   }
 }
 
@@ -413,9 +572,27 @@ static int cpu_round(mill_device *d, const mill_model *m, mill_slot *const *slot
 #pragma omp parallel for schedule(dynamic, 1) num_threads(d->n_thread)
   for (int g = 0; g < n_group; g++) {
     const int first = g * group, len = n - first < group ? n - first : group;
-    group_rounds(m, slot + first, len, n_round, &d->lane[omp_get_thread_num()]);
+    mill_lane *lane = &d->lane[omp_get_thread_num()];
+    mill_laps laps;
+    laps_begin(&laps, &lane->timing);
+    group_rounds(m, slot + first, len, n_round, lane);
+    laps_end(&laps, &lane->timing);
   }
   return MILL_OK;
+}
+
+static void cpu_timing(mill_device *d, mill_timing *total)
+{
+  for (int i = 0; i < d->n_thread; i++) {
+    const mill_timing *lane = &d->lane[i].timing;
+    for (int p = 0; p < MILL_N_PHASE; p++) {
+      total->emulate_s[p] += lane->emulate_s[p];
+      total->pixel_s[p] += lane->pixel_s[p];
+      total->n_value[p] += lane->n_value[p];
+      total->n_jacobian[p] += lane->n_jacobian[p];
+    }
+    total->n_velocity += lane->n_velocity;
+  }
 }
 
 const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
@@ -429,4 +606,5 @@ const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
     .download = cpu_copy,
     .start = cpu_start,
     .round = cpu_round,
+    .timing = cpu_timing,
 };

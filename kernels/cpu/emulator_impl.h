@@ -1,81 +1,137 @@
 /* Included by cpu_backend.c once per type of template; no include guard.
  *
- * The emulator's matrix products.  Every output is bias + sum over k in one
- * fixed order, whatever the number of rows: a star's template does not depend on
- * what else is in the batch.  Sums run over blocks of MILL_K_BLOCK inputs and
- * then over the blocks, which keeps float32 rounding below that of the result.
+ * The emulator's matrix products.  Every output is one sum in one fixed order,
+ * whatever the number of rows: a star's template does not depend on what else is in
+ * the batch.  Tiles of all heights run the same chain of multiply-adds.
+ *
+ * A tile is some rows by MILL_TILE_VECS vectors of columns, all sums in registers.  Its
+ * columns of the weights stay in the first-level cache while the tiles of all rows pass
+ * over them, and the columns after them are fetched meanwhile: a layer's weights come
+ * from memory once for all rows of a call.
  */
-enum { MILL_T(MILL_K_BLOCK) = 32 };
+enum {
+  MILL_T(VEC_N) = MILL_VEC_BYTES / sizeof(MILL_REAL),
+  MILL_T(TILE_COLUMNS) = MILL_TILE_VECS * MILL_T(VEC_N),
+  MILL_T(PANEL) = MILL_PANEL_BYTES / sizeof(MILL_REAL)
+};
+_Static_assert(MILL_PANEL_BYTES % (MILL_TILE_VECS * MILL_VEC_BYTES) == 0,
+               "a panel is made of whole tiles");
 
 typedef MILL_REAL MILL_T(mill_vec)
     __attribute__((vector_size(MILL_VEC_BYTES), aligned(sizeof(MILL_REAL))));
 
-/* NR rows by MILL_VECS vectors of columns */
+/** What the tiles of a strip of columns share. */
+typedef struct MILL_T(mill_strip) {
+  int n_in, column;
+  const MILL_REAL *weight; /**< of the strip's first column, input k at k PANEL */
+  const MILL_REAL *bias;   /**< of its first column */
+} MILL_T(mill_strip);
+
+/** Rows h[0..NR), of pitch MILL_ROW_PITCH; ahead: the strip to be fetched meanwhile,
+ *  laid out like the weights. */
 #define MILL_TILE(NR)                                                                              \
-  static inline __attribute__((always_inline)) void MILL_T(tile_##NR)(                             \
-      int k0, int k1, const MILL_REAL *const *h, const MILL_REAL *w, int pitch,                    \
-      const MILL_REAL *bias, const int *value, MILL_REAL *const *out)                              \
+  static void MILL_T(tile_##NR)(const MILL_T(mill_strip) * s, const MILL_REAL *h,                  \
+                                const MILL_REAL *ahead, const int *value, MILL_REAL *const *out)   \
   {                                                                                                \
-    enum { NV = MILL_VECS, VN = MILL_VEC_BYTES / sizeof(MILL_REAL) };                              \
-    MILL_T(mill_vec) acc[NR][NV];                                                                  \
+    enum { NV = MILL_TILE_VECS, VN = MILL_T(VEC_N), PANEL = MILL_T(PANEL) };                       \
+    const MILL_T(mill_vec) zero = {0};                                                             \
+    MILL_T(mill_vec) total[NR][NV];                                                                \
+    const MILL_REAL *w = s->weight;                                                                \
+    int k = 0;                                                                                     \
+    do {                                                                                           \
+      const int end = s->n_in - k > MILL_K_BLOCK ? k + MILL_K_BLOCK : s->n_in;                     \
+      MILL_T(mill_vec) acc[NR][NV];                                                                \
+      for (int r = 0; r < NR; r++)                                                                 \
+        for (int v = 0; v < NV; v++)                                                               \
+          acc[r][v] = zero;                                                                        \
+      const int first = k == 0;                                                                    \
+      for (; k < end; k++) {                                                                       \
+        MILL_T(mill_vec) x[NV];                                                                    \
+        for (int v = 0; v < NV; v++) {                                                             \
+          x[v] = *(const MILL_T(mill_vec) *)(w + v * VN);                                          \
+          __builtin_prefetch(ahead + v * VN, 0, 2);                                                \
+        }                                                                                          \
+        for (int r = 0; r < NR; r++) {                                                             \
+          const MILL_REAL hk = h[r * MILL_ROW_PITCH + k];                                          \
+          for (int v = 0; v < NV; v++)                                                             \
+            acc[r][v] += hk * x[v];                                                                \
+        }                                                                                          \
+        w += PANEL;                                                                                \
+        ahead += PANEL;                                                                            \
+      }                                                                                            \
+      for (int r = 0; r < NR; r++)                                                                 \
+        for (int v = 0; v < NV; v++) {                                                             \
+          if (!first)                                                                              \
+            total[r][v] += acc[r][v];                                                              \
+          else if (value[r])                                                                       \
+            total[r][v] = acc[r][v] + *(const MILL_T(mill_vec) *)(s->bias + v * VN);               \
+          else                                                                                     \
+            total[r][v] = acc[r][v];                                                               \
+        }                                                                                          \
+    } while (k < s->n_in);                                                                         \
     for (int r = 0; r < NR; r++)                                                                   \
-      for (int v = 0; v < NV; v++) {                                                               \
-        const MILL_T(mill_vec) zero = {0};                                                         \
-        acc[r][v] = zero;                                                                          \
-      }                                                                                            \
-    for (int k = k0; k < k1; k++) {                                                                \
-      const MILL_REAL *wk = w + (size_t)k * (size_t)pitch;                                         \
-      for (int v = 0; v < NV; v++) {                                                               \
-        const MILL_T(mill_vec) x = *(const MILL_T(mill_vec) *)(wk + v * VN);                       \
-        for (int r = 0; r < NR; r++)                                                               \
-          acc[r][v] += h[r][k] * x;                                                                \
-      }                                                                                            \
-    }                                                                                              \
-    for (int r = 0; r < NR; r++)                                                                   \
-      for (int v = 0; v < NV; v++) {                                                               \
-        MILL_T(mill_vec) *to = (MILL_T(mill_vec) *)(out[r] + v * VN);                              \
-        if (k0 > 0)                                                                                \
-          acc[r][v] += *to;                                                                        \
-        else if (value[r])                                                                         \
-          acc[r][v] += *(const MILL_T(mill_vec) *)(bias + v * VN);                                 \
-        *to = acc[r][v];                                                                           \
-      }                                                                                            \
+      for (int v = 0; v < NV; v++)                                                                 \
+        *(MILL_T(mill_vec) *)(out[r] + s->column + v * VN) = total[r][v];                          \
   }
 
 MILL_TILE(1)
 MILL_TILE(2)
 MILL_TILE(3)
 MILL_TILE(4)
+#if MILL_TILE_ROWS > 4
+MILL_TILE(5)
+MILL_TILE(6)
+#endif
+#if MILL_TILE_ROWS > 6
+MILL_TILE(7)
+MILL_TILE(8)
+MILL_TILE(9)
+MILL_TILE(10)
+MILL_TILE(11)
+MILL_TILE(12)
+#endif
 #undef MILL_TILE
 
-/** out[r][0..n_out_pad) = W h[r] (+ bias where value[r]). */
-static void MILL_T(layer_product)(const mill_layer *layer, int n_row, const MILL_REAL *const *h,
+typedef void MILL_T(mill_tile)(const MILL_T(mill_strip) *, const MILL_REAL *, const MILL_REAL *,
+                               const int *, MILL_REAL *const *);
+
+/** out[r][0..n_out_pad) = W h[r] (+ bias where value[r]); h [n_row][MILL_ROW_PITCH]. */
+static void MILL_T(layer_product)(const mill_layer *layer, int n_row, const MILL_REAL *h,
                                   const int *value, MILL_REAL *const *out)
 {
-  enum { COLS = MILL_VECS * MILL_VEC_BYTES / sizeof(MILL_REAL) };
+  static MILL_T(mill_tile) *const tile[MILL_TILE_ROWS + 1] = {
+    NULL,
+    MILL_T(tile_1),
+    MILL_T(tile_2),
+    MILL_T(tile_3),
+    MILL_T(tile_4),
+#if MILL_TILE_ROWS > 4
+    MILL_T(tile_5),
+    MILL_T(tile_6),
+#endif
+#if MILL_TILE_ROWS > 6
+    MILL_T(tile_7),
+    MILL_T(tile_8),
+    MILL_T(tile_9),
+    MILL_T(tile_10),
+    MILL_T(tile_11),
+    MILL_T(tile_12)
+#endif
+  };
+  enum { PANEL = MILL_T(PANEL), COLUMNS = MILL_T(TILE_COLUMNS) };
   const MILL_REAL *weight = (const MILL_REAL *)layer->weight;
   const MILL_REAL *bias = (const MILL_REAL *)layer->bias;
-  const int pitch = layer->n_out_pad;
-  /* columns outside, so that a strip of the weights stays in cache for all rows */
-  for (int c = 0; c < pitch; c += COLS) {
-    const MILL_REAL *w = weight + c, *bc = bias + c;
-    for (int r = 0; r < n_row; r += 4) {
-      const int nr = n_row - r < 4 ? n_row - r : 4;
-      MILL_REAL *to[4];
-      for (int i = 0; i < nr; i++)
-        to[i] = out[r + i] + c;
-      for (int k = 0; k < layer->n_in; k += MILL_T(MILL_K_BLOCK)) {
-        const int end =
-            layer->n_in - k < MILL_T(MILL_K_BLOCK) ? layer->n_in : k + MILL_T(MILL_K_BLOCK);
-        if (nr == 4)
-          MILL_T(tile_4)(k, end, h + r, w, pitch, bc, value + r, to);
-        else if (nr == 3)
-          MILL_T(tile_3)(k, end, h + r, w, pitch, bc, value + r, to);
-        else if (nr == 2)
-          MILL_T(tile_2)(k, end, h + r, w, pitch, bc, value + r, to);
-        else
-          MILL_T(tile_1)(k, end, h + r, w, pitch, bc, value + r, to);
-      }
+  const int n_tile = (n_row + MILL_TILE_ROWS - 1) / MILL_TILE_ROWS;
+  for (int c = 0; c < layer->n_out_pad; c += COLUMNS) {
+    const size_t step = (size_t)layer->n_in * PANEL;
+    const size_t panel = (size_t)(c / PANEL);
+    const MILL_T(mill_strip) s = {layer->n_in, c, weight + panel * step + c % PANEL, bias + c};
+    const int more = c / PANEL * PANEL + PANEL < layer->n_out_pad;
+    for (int t = 0; t < n_tile; t++) {
+      /* of nearly equal height */
+      const int row = n_row * t / n_tile, n = n_row * (t + 1) / n_tile - row;
+      tile[n](&s, h + (size_t)row * MILL_ROW_PITCH, s.weight + (t == 0 && more ? step : 0),
+              value + row, out + row);
     }
   }
 }

@@ -12,6 +12,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/activation.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/error.h"
 #include "kernels/fit.h"
@@ -28,7 +29,7 @@ enum {
   TILE_SIDE = 16,      /**< its threads along either */
   TILE_THREADS = TILE_SIDE * TILE_SIDE,
   PER_THREAD = TILE / TILE_SIDE,
-  K_BLOCK = 32 /**< inputs summed before they are added to the total, as on the CPU */
+  K_BLOCK = 32 /**< inputs summed before they are added to the total */
 };
 static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
 static_assert(K_BLOCK == 32 && STAR_THREADS % 32 == 0, "loops below count in warps");
@@ -212,12 +213,13 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
  *
  *  Block (x, y) makes TILE rows of the list by TILE columns.  Every output is the
  *  sum over blocks of K_BLOCK inputs in turn, each summed in turn by fused
- *  multiply-add, as kernels/cpu/emulator_impl.h has it. */
+ *  multiply-add. */
 template <typename real>
 static __global__ void __launch_bounds__(TILE_THREADS)
-    product(int n_row, const int *row_count, const int *row_list, int n_in, int n_out_pad,
-            const real *weight, const real *bias, row_layout<const real> in, row_layout<real> out)
+    product(int n_row, const int *row_count, const int *row_list, int n_in, const real *weight,
+            const real *bias, row_layout<const real> in, row_layout<real> out)
 {
+  const int panel = MILL_PANEL_BYTES / (int)sizeof(real);
   __shared__ real h[K_BLOCK][TILE + 1], w[K_BLOCK][TILE];
   __shared__ size_t from[TILE], to[TILE];
   __shared__ int is_value[TILE];
@@ -244,8 +246,7 @@ static __global__ void __launch_bounds__(TILE_THREADS)
     }
     for (int e = thread; e < TILE * K_BLOCK; e += TILE_THREADS) {
       const int c = e % TILE, k = e / TILE;
-      w[k][c] = k0 + k < n_in ? weight[(size_t)(k0 + k) * (size_t)n_out_pad + (size_t)(column + c)]
-                              : (real)0;
+      w[k][c] = k0 + k < n_in ? weight[mill_weight_at(n_in, panel, k0 + k, column + c)] : (real)0;
     }
     __syncthreads();
     real acc[PER_THREAD][PER_THREAD];
@@ -313,10 +314,10 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   const int n_tan = n_tangent(v.m, slot);
   double *z = rows.base + blockIdx.x * rows.slot;
   for (int i = (int)threadIdx.x; i < n_out; i += (int)blockDim.x) {
-    const double s = 1.0 / (1.0 + exp(-z[i])), slope = s * (1.0 + z[i] * (1.0 - s));
+    double slope;
+    z[i] = mill_silu(z[i], &slope);
     for (int t = 1; t <= n_tan; t++)
       z[(size_t)t * rows.row + (size_t)i] *= slope;
-    z[i] *= s;
   }
 }
 
@@ -712,7 +713,7 @@ static int layer(mill_device *d, int arm, const mill_layer *l, const row_layout<
   from.slot = in->slot;
   from.row = in->row;
   product<real><<<grid, TILE_THREADS, 0, d->stream>>>(
-      v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch, l->n_in, l->n_out_pad,
+      v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch, l->n_in,
       (const real *)l->weight, (const real *)l->bias, from, *out);
   TRY_LAUNCH("product");
 done:
@@ -820,6 +821,7 @@ const mill_backend *mill_backend_cuda(int *out)
   table.download = cuda_download;
   table.start = cuda_start;
   table.round = cuda_round;
+  table.timing = NULL; /* kernels run one after the other: a profiler tells more */
 done:
   if (out)
     *out = err;

@@ -16,7 +16,7 @@ typedef struct desi_options {
   int short_flux;    /**< B_FLUX one row too short */
   int diag;          /**< diagonals, 0: MAKER_N_DIAG */
   int double_flux;   /**< B_FLUX in float64 */
-  int scaled_flux;   /**< B_FLUX in int16 with BSCALE and BZERO */
+  int scaled_flux;   /**< B_FLUX with BSCALE and BZERO: 1 in int16, 2 in float32 */
   int mask_bits;     /**< 0: 32; -32 stands for unsigned 32, -64 for unsigned 64 */
   int bad_wave;      /**< 1: not ascending, 2: NaN */
   int no_status, no_optional;
@@ -107,6 +107,8 @@ static inline void desi_arm(fits_maker *m, const desi_options *o, int arm)
     maker_image(m, name, -32, 2, (const long[]){MAKER_N_PIX, MAKER_N_SPEC - 1}, pixel, NULL);
   else if (arm == 0 && o->double_flux)
     maker_image(m, name, -64, 2, plane, wide, NULL);
+  else if (arm == 0 && o->scaled_flux == 2)
+    maker_image(m, name, -32, 2, plane, pixel, "BSCALE  = 0.5\nBZERO   = 5.0");
   else if (arm == 0 && o->scaled_flux)
     maker_image(m, name, 16, 2, plane, scaled, "BSCALE  = 0.5\nBZERO   = 5.0\nBLANK   = -10");
   else if (desi_wants(o, name))

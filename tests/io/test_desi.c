@@ -178,6 +178,42 @@ static void test_honours_scaling(void **state)
   for (int i = 1; i < 4 * MAKER_N_SPEC; i++)
     assert_close(flux[i], desi_value(0, i / 4, i % 4), 1e-6);
   mill_desi_close(file);
+  /* floats too, which are read as stored when they have none */
+  save(&(desi_options){.scaled_flux = 2});
+  file = open_good(path);
+  assert_int_equal(mill_desi_read(file, 0, row, MAKER_N_SPEC, &block), MILL_OK);
+  for (int i = 4; i < 4 * MAKER_N_SPEC; i++)
+    assert_close(flux[i], 0.5 * desi_value(0, i / 4, i % 4) + 5, 1e-6);
+  mill_desi_close(file);
+}
+
+/* A file that is cut after it was opened: the rows that are gone are refused. */
+static void test_notices_a_cut_while_reading(void **state)
+{
+  (void)state;
+  float flux[4 * MAKER_N_SPEC];
+  const int64_t row[MAKER_N_SPEC] = {0, 1, 2, 3, 4};
+  mill_desi_block block = {.flux = flux};
+  save(&(desi_options){0});
+  mill_desi_file *file = open_good(path);
+  assert_int_equal(mill_desi_read(file, 1, row, MAKER_N_SPEC, &block), MILL_OK);
+  assert_close(flux[4 * MAKER_N_SPEC - 1], desi_value(1, MAKER_N_SPEC - 1, 3), 0);
+  /* in the middle of the second row of R_FLUX */
+  mill_fits_guard *guard;
+  assert_int_equal(mill_fits_guard_open(path, NULL, &guard), MILL_OK);
+  int64_t start = -1;
+  for (int i = 0; i < guard->n_hdu; i++)
+    if (strcmp(guard->hdu[i].name, "R_FLUX") == 0)
+      start = guard->hdu[i].data_start;
+  mill_fits_guard_close(guard);
+  assert_true(start > 0);
+  assert_int_equal(truncate(path, (off_t)(start + 4 * MAKER_N_PIX + 6)), 0);
+  mill_error_clear();
+  assert_int_equal(mill_desi_read(file, 1, row, MAKER_N_SPEC, &block), MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), path));
+  assert_non_null(strstr(mill_error_message(), "R_FLUX"));
+  assert_non_null(strstr(mill_error_message(), "shorter"));
+  mill_desi_close(file);
 }
 
 static void test_reads_masks_of_any_integer(void **state)
@@ -650,6 +686,7 @@ int main(void)
       TEST(test_reads_rows_in_any_order),
       TEST(test_keeps_nan_and_infinity),
       TEST(test_honours_scaling),
+      TEST(test_notices_a_cut_while_reading),
       TEST(test_reads_masks_of_any_integer),
       TEST(test_reads_compressed_images),
       TEST(test_index_has_a_row_per_row_of_a_coadd),

@@ -1,0 +1,187 @@
+#include "jobs/bench_options.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <string.h>
+
+#include "jobs/option_value.h"
+#include "kernels/error.h"
+
+enum option_id {
+  OPT_HELP = 256,
+  OPT_LIBRARY,
+  OPT_CONFIG,
+  OPT_CATALOG,
+  OPT_OPTIMIZER,
+  OPT_BACKEND,
+  OPT_THREADS,
+  OPT_SLOTS,
+  OPT_STARS,
+  OPT_REPEAT,
+  OPT_OUTPUT,
+  OPT_JSON
+};
+
+enum { DEFAULT_REPEAT = 3, MAX_REPEAT = 1000 };
+
+static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP},
+                                            {"library", required_argument, NULL, OPT_LIBRARY},
+                                            {"config", required_argument, NULL, OPT_CONFIG},
+                                            {"catalog", required_argument, NULL, OPT_CATALOG},
+                                            {"optimizer", required_argument, NULL, OPT_OPTIMIZER},
+                                            {"backend", required_argument, NULL, OPT_BACKEND},
+                                            {"threads", required_argument, NULL, OPT_THREADS},
+                                            {"slots", required_argument, NULL, OPT_SLOTS},
+                                            {"stars", required_argument, NULL, OPT_STARS},
+                                            {"repeat", required_argument, NULL, OPT_REPEAT},
+                                            {"output", required_argument, NULL, OPT_OUTPUT},
+                                            {"json", required_argument, NULL, OPT_JSON},
+                                            {NULL, 0, NULL, 0}};
+
+void mill_bench_options_print_help(FILE *out)
+{
+  fprintf(out,
+          "usage: starmill bench fit --library LIB.h5 [options] INPUT.fits...\n"
+          "       starmill bench rates [--library LIB.h5] [--json FILE] [INPUT.fits...]\n"
+          "\n"
+          "Measure on one rank.  'fit' fits the inputs as `starmill fit` does, with the result in\n"
+          "a temporary file, and prints the rate, the time of a star by stage, the evaluations by\n"
+          "stage, and the ratio to the time that the least work takes on this machine.  'rates'\n"
+          "measures only what the machine can do: matrix products, copies, reading the inputs\n"
+          "from the page cache.  docs/performance.md says how to read the table.\n"
+          "\n"
+          "  --library FILE         template library (or template_lib of the configuration)\n"
+          "  --config FILE          YAML configuration\n"
+          "  --catalog FILE         text file with one input path per line\n"
+          "  --optimizer NAME       hybrid, nelder-mead, levenberg-marquardt or all\n"
+          "                         (default: that of the configuration)\n"
+          "  --backend NAME         auto, cpu or cuda\n"
+          "  --threads N            threads; 0: the cores that the process may use\n"
+          "  --slots N              stars at once; 0: the default\n"
+          "  --stars N              fit only the first N rows (default: all)\n"
+          "  --repeat N             runs of each optimizer, taken in turns; the table is that of\n"
+          "                         the run with the median CPU time (default %d)\n"
+          "  --output DIR           folder for the temporary result (default: $TMPDIR, or /tmp)\n"
+          "  --json FILE            write everything that was measured there too\n"
+          "  --help                 this text\n"
+          "\n"
+          "Exit status: 0 done, 2 usage, configuration or library, 3 some input was unreadable,\n"
+          "4 output or disk, 70 internal error, 75 stopped by a signal.\n",
+          DEFAULT_REPEAT);
+}
+
+static int set_optimizer(const char *text, mill_bench_options *options)
+{
+  static const char *const name[] = {"levenberg-marquardt", "hybrid", "nelder-mead"};
+  int err = MILL_OK;
+  options->n_optimizer = 0;
+  for (int i = 0; i < MILL_BENCH_N_OPTIMIZER; i++)
+    if (strcmp(text, "all") == 0 || strcmp(text, name[i]) == 0)
+      options->optimizer[options->n_optimizer++] = name[i];
+  if (options->n_optimizer == 0)
+    MILL_FAIL(MILL_ERR_USAGE,
+              "--optimizer takes hybrid, nelder-mead, levenberg-marquardt or all, not '%s'", text);
+done:
+  return err;
+}
+
+static int set_task(const char *text, mill_bench_options *options)
+{
+  int err = MILL_OK;
+  if (strcmp(text, "fit") == 0)
+    options->task = MILL_BENCH_FIT;
+  else if (strcmp(text, "rates") == 0)
+    options->task = MILL_BENCH_RATES;
+  else
+    MILL_FAIL(MILL_ERR_USAGE,
+              "bench measures 'fit' or 'rates', not '%s'; see starmill bench --help", text);
+done:
+  return err;
+}
+
+static int parse_value(int id, mill_bench_options *options)
+{
+  int err = MILL_OK;
+  long long n = 0;
+  switch (id) {
+  case OPT_LIBRARY:
+    options->fit.library = optarg;
+    break;
+  case OPT_CONFIG:
+    options->fit.config = optarg;
+    break;
+  case OPT_CATALOG:
+    options->fit.catalog = optarg;
+    break;
+  case OPT_BACKEND:
+    options->fit.backend = optarg;
+    break;
+  case OPT_THREADS:
+    options->fit.threads = optarg;
+    break;
+  case OPT_SLOTS:
+    options->fit.slots = optarg;
+    break;
+  case OPT_OUTPUT:
+    options->output = optarg;
+    break;
+  case OPT_JSON:
+    options->json = optarg;
+    break;
+  case OPT_OPTIMIZER:
+    MILL_TRY(set_optimizer(optarg, options));
+    break;
+  case OPT_STARS:
+    MILL_TRY(mill_option_integer("stars", optarg, 1, LLONG_MAX, &n));
+    options->n_star = n;
+    break;
+  case OPT_REPEAT:
+    MILL_TRY(mill_option_count("repeat", optarg, 1, MAX_REPEAT, &options->n_repeat));
+    break;
+  default:
+    MILL_FAIL(MILL_ERR_INTERNAL, "option %d of bench is not handled", id);
+  }
+done:
+  return err;
+}
+
+int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
+{
+  int err = MILL_OK, help = 0;
+  memset(options, 0, sizeof *options);
+  options->n_repeat = DEFAULT_REPEAT;
+  options->fit.quiet = 1;
+  opterr = 0;
+  optind = 0;
+  for (;;) {
+    optopt = 0;
+    const int id = getopt_long(argc, argv, ":", long_option, NULL);
+    if (id == -1)
+      break;
+    if (id == OPT_HELP)
+      help = 1;
+    else if (id == ':')
+      MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill bench --help",
+                argv[optind - 1]);
+    else if (id == '?' && optopt > 0 && optopt < OPT_HELP)
+      MILL_FAIL(MILL_ERR_USAGE, "unknown option -%c; see starmill bench --help", optopt);
+    else if (id == '?')
+      MILL_FAIL(MILL_ERR_USAGE, "%s option %s; see starmill bench --help",
+                optopt ? "wrongly used" : "unknown", argv[optind - 1]);
+    else
+      MILL_TRY(parse_value(id, options));
+  }
+  if (help) {
+    options->task = MILL_BENCH_HELP;
+    goto done;
+  }
+  if (optind == argc)
+    MILL_FAIL(MILL_ERR_USAGE, "bench measures 'fit' or 'rates'; see starmill bench --help");
+  MILL_TRY(set_task(argv[optind], options));
+  options->fit.input = argv + optind + 1;
+  options->fit.n_input = argc - optind - 1;
+  if (options->task == MILL_BENCH_FIT && options->fit.n_input == 0 && !options->fit.catalog)
+    MILL_FAIL(MILL_ERR_USAGE, "no input: name FITS files or give --catalog FILE");
+done:
+  return err;
+}

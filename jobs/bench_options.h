@@ -1,0 +1,32 @@
+/** Command line of `starmill bench`. */
+#ifndef MILL_BENCH_OPTIONS_H
+#define MILL_BENCH_OPTIONS_H
+
+#include <stdio.h>
+
+#include "jobs/options.h"
+
+enum mill_bench_task { MILL_BENCH_HELP, MILL_BENCH_FIT, MILL_BENCH_RATES };
+
+enum { MILL_BENCH_N_OPTIMIZER = 3 };
+
+/** What the command line says; texts are borrowed from argv. */
+typedef struct mill_bench_options {
+  int task; /**< enum mill_bench_task */
+  /** The fit: library, config, catalog, backend, threads, slots, input; quiet is set. */
+  mill_fit_options fit;
+  int n_optimizer; /**< 0: that of the configuration */
+  const char *optimizer[MILL_BENCH_N_OPTIMIZER];
+  const char *output; /**< folder of the temporary result; NULL: $TMPDIR, else /tmp */
+  const char *json;   /**< NULL: none */
+  int64_t n_star;     /**< rows to fit; 0: all */
+  int n_repeat;
+} mill_bench_options;
+
+/** Parse and check argv, argv[0] being the job's name; argv is permuted.
+ *  MILL_ERR_USAGE names the option and what it takes. */
+int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options);
+
+void mill_bench_options_print_help(FILE *out);
+
+#endif

@@ -1,0 +1,392 @@
+"""starmill bench: counts, times and floors of a fit that add up; no figure of a machine is asserted.
+
+The floor is counted a second time here, from the library's file and the numbers of the
+JSON output.
+"""
+
+import glob
+import json
+import os
+import re
+import signal
+import time
+
+from base import *
+
+N_STAR, N_CONT, N_SLOT = 6, 10, 4
+OPTIMIZERS = ("levenberg-marquardt", "hybrid", "nelder-mead")
+STAGES = ("read", "load", "prepare", "guess", "simplex", "polish", "profile", "final", "write",
+          "other")
+C_KM_S = 299792.458
+
+made = {}
+
+
+def setUpModule():
+    made["library"] = tmp("library.h5")
+    survey = tmp("survey")
+    for args in (["library", "demo", "--coarse", "--held-out", 0, "--output", made["library"]],
+                 ["simulate", "--stars", N_STAR, "--source", "emulator", "--library",
+                  made["library"], "--pathological", 0, "--quiet", "--output", survey]):
+        done = starmill(*args)
+        if done.returncode != 0:
+            raise RuntimeError(done.stdout + done.stderr)
+    (made["file"],) = glob.glob(os.path.join(survey, "**", "coadd*.fits*"), recursive=True)
+    made["folder"] = tmp("results")
+    os.mkdir(made["folder"])
+    made["json"] = tmp("bench.json")
+    made["done"] = starmill("bench", "fit", "--library", made["library"], "--optimizer", "all",
+                            "--threads", 1, "--slots", N_SLOT, "--repeat", 2, "--output",
+                            made["folder"], "--json", made["json"], made["file"], timeout=900)
+    if made["done"].returncode != 0:
+        raise RuntimeError(made["done"].stdout + made["done"].stderr)
+    made["report"] = json.loads(content(made["json"]))
+
+
+def fits_sizes():
+    """Pixels and diagonals of each arm, from the file itself."""
+    with pyfits.open(made["file"]) as hdus:
+        return [(len(hdus[arm + "_WAVELENGTH"].data), hdus[arm + "_RESOLUTION"].data.shape[1],
+                 hdus[arm + "_WAVELENGTH"].data.astype(float)) for arm in "BRZ"]
+
+
+class Counts(ProgramTest):
+    def test_evaluations_are_those_of_the_results(self):
+        for series in made["report"]["optimizers"]:
+            out = series["optimizer"] + ".h5"
+            self.fit(out, "--optimizer", series["optimizer"], "--quiet", made["file"],
+                     lib=made["library"])
+            table = read(tmp(out))
+            self.assertEqual(series["stars"], len(table["NEVAL"]))
+            self.assertEqual(series["fitted"], np.sum(table["STATUS"] == FITTED))
+            self.assertEqual(series["evaluations"], table["NEVAL"].sum())
+            self.assertEqual(series["jacobians"], table["NJAC"].sum())
+            stages = [s for s in series["stages"] if "values" in s]
+            self.assertEqual(sum(s["values"] + s["jacobians"] for s in stages),
+                             table["NEVAL"].sum())
+            self.assertEqual(sum(s["jacobians"] for s in stages), table["NJAC"].sum())
+
+    def test_every_optimizer_has_its_stages(self):
+        report = made["report"]
+        self.assertEqual([s["optimizer"] for s in report["optimizers"]], list(OPTIMIZERS))
+        for series in report["optimizers"]:
+            self.assertEqual([s["name"] for s in series["stages"]], list(STAGES))
+            by_name = {s["name"]: s for s in series["stages"]}
+            simplex = by_name["simplex"]["values"]
+            self.assertEqual(simplex > 0, series["optimizer"] != "levenberg-marquardt")
+            self.assertEqual(by_name["final"]["values"], N_STAR)
+            self.assertGreaterEqual(by_name["profile"]["values"], N_STAR)
+            # 41 velocities a profile, fewer only near the velocity limits
+            self.assertLessEqual(series["velocities"], 41 * by_name["profile"]["values"])
+            self.assertGreater(series["velocities"], 20 * by_name["profile"]["values"])
+
+    def test_sizes_are_those_of_the_file(self):
+        for series in made["report"]["optimizers"]:
+            self.assertEqual(len(series["arms"]), 3)
+            for arm, (n_pix, n_diag, wave) in zip(series["arms"], fits_sizes()):
+                self.assertEqual(arm["stars"], N_STAR)
+                self.assertEqual(arm["segments"], N_STAR)
+                self.assertEqual(arm["pixels"], N_STAR * n_pix)
+                self.assertEqual(arm["resolution"], N_STAR * n_pix * n_diag)
+                self.assertEqual(arm["raw_bytes"], N_STAR * n_pix * (12 + 4 * n_diag))
+                bins = np.floor(np.log(wave[[0, -1]]) / (60 / C_KM_S))
+                self.assertEqual(arm["guess_bins"], N_STAR * (bins[1] - bins[0] + 1))
+
+    def test_first_rows_only(self):
+        path = tmp("few.json")
+        done = starmill("bench", "fit", "--library", made["library"], "--repeat", 1, "--stars", 4,
+                        "--json", path, made["file"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (series,) = json.loads(content(path))["optimizers"]
+        self.assertEqual((series["optimizer"], series["stars"]), ("hybrid", 4))
+
+
+class Times(ProgramTest):
+    def test_stages_sum_to_the_cpu_time(self):
+        for series in made["report"]["optimizers"]:
+            stages = {s["name"]: s for s in series["stages"]}
+            total = sum(s["cpu_s"] for s in stages.values())
+            self.assertAlmostEqual(total, series["star_s"], delta=1e-9)
+            self.assertAlmostEqual(series["star_s"] + series["once_s"], series["cpu_s"], delta=1e-9)
+            once = [v for k, v in series["once"].items() if k != "first_wall_s"]
+            self.assertAlmostEqual(sum(once), series["once_s"], delta=1e-9)
+            # what is measured by threads lies within what the process used; clocks are read one
+            # after the other, which is worth some microseconds
+            self.assertGreater(stages["other"]["cpu_s"], -1e-3)
+            for name in STAGES[:-1]:
+                asked = stages[name].get("values", 1) + stages[name].get("jacobians", 0) > 0
+                runs_always = name in ("prepare", "guess")
+                if asked or runs_always:
+                    self.assertGreater(stages[name]["cpu_s"], 0, name)
+                else:
+                    self.assertEqual(stages[name]["cpu_s"], 0, name)
+                self.assertLessEqual(stages[name].get("emulator_s", 0), stages[name]["cpu_s"])
+            self.assertGreater(series["once"]["first_wall_s"], 0)
+            self.assertLess(series["once"]["first_wall_s"], series["wall_s"])
+
+    def test_the_median_run_is_shown(self):
+        for series in made["report"]["optimizers"]:
+            self.assertEqual(len(series["runs"]), 2)
+            times = [run["star_s"] for run in series["runs"]]
+            self.assertEqual(series["star_s"], min(times))  # of two the faster
+            self.assertEqual(times[series["median_run"]], series["star_s"])
+
+    def test_runs_take_turns(self):
+        order = re.findall(r"^(\S+), run (\d) of 2", made["done"].stderr, re.M)
+        self.assertEqual(order, [(name, run) for run in "12" for name in OPTIMIZERS])
+
+
+def library_sizes():
+    """Arms of a library of grids: grid pixels, width, axes, guess templates."""
+    with h5py.File(made["library"], "r") as f:
+        arms = []
+        for i in range(f["arms"].attrs["n_arm"]):
+            arm = f[f"arms/arm{i}"]
+            n_pix, width = arm["layer0/weight"].shape
+            arms.append(dict(n_pix=n_pix, width=width, log_flux=arm.attrs["log_flux"],
+                             n_axis=arm["grid/coefficients"].ndim - 1,
+                             sigma=arm.attrs["template_sigma"]))
+        guess = f["guess/labels"].shape[0] * f["guess/vsini"].shape[0]
+        return arms, int(f["labels"].attrs["n_label"]), guess
+
+
+class Work:
+    """The counts of docs/performance.md for stars that all have the same three arms."""
+
+    def __init__(self, series):
+        self.arms, self.n_label, self.n_guess = library_sizes()
+        self.pix = fits_sizes()
+        self.n_par = self.n_label + 2
+        self.half = [arm["rotation"] / series["fitted"] for arm in series["arms"]]
+        self.n_pix = sum(p for p, _, _ in self.pix)
+        self.n_res = sum(p * d for p, d, _ in self.pix)
+        self.n_bin = sum(arm["guess_bins"] for arm in series["arms"]) / N_STAR
+
+    def template(self, n_tangent):
+        f32 = f64 = 0.0
+        for arm, half in zip(self.arms, self.half):
+            points = 4 ** arm["n_axis"]
+            lines = points // 4
+            # a grid: products over lines of four points, and of the lines; the last label's
+            # tangent takes both again, the others only the lines
+            f64 += 2 * arm["width"] * (points + lines)
+            if n_tangent:
+                f64 += 2 * arm["width"] * (points + lines + (n_tangent - 1) * lines)
+            n = arm["n_pix"]
+            f32 += 2 * arm["width"] * n * (1 + n_tangent)
+            f32 += n * (1 + 2 * n_tangent) if arm["log_flux"] else n * n_tangent
+            convolution = 1 + 3 * half if half > 0 else 0
+            f32 += n * convolution * (1 + n_tangent)
+            if n_tangent:
+                f32 += n * (1 + 3 * max(half, 1))
+            f32 += 8 * n * (2 + n_tangent if n_tangent else 1)
+        return f32, f64
+
+    def projection(self):
+        k = N_CONT
+        return self.n_pix * (5 + k * (k + 1) + 2 * k) + len(self.pix) * (k**3 / 3 + 4 * k**2)
+
+    def value(self):
+        f32, f64 = self.template(0)
+        return f32 + 19 * self.n_pix + 2 * self.n_res, f64 + self.projection()
+
+    def jacobian(self):
+        k, p = N_CONT, self.n_par
+        f32, f64 = self.template(self.n_label)
+        rows = 2 + self.n_label
+        f32 += self.n_pix * (12 + 7 * rows + 12) + 2 * self.n_res * (p + 1)
+        pixel = (2 * k + 2) + (p + 1) + p * (p + 1) + (p + 2 * k * p) + 2 * p + k * (k + 1) + 3 * p
+        f64 += self.projection() + self.n_pix * pixel
+        return f32, f64 + len(self.pix) * p * (k * k + k * (p + 1))
+
+    def spectrum_bytes(self):
+        return 8 * self.n_pix + 4 * self.n_res
+
+    def shared_bytes(self):
+        """Continuum functions; the emulators: layer, bias, and the coefficients of a place."""
+        emulator = sum(4 * ((a["width"] + 1) * a["n_pix"] + 4 ** a["n_axis"] * a["width"])
+                       for a in self.arms)
+        return 4 * N_CONT * self.n_pix / N_SLOT, emulator / N_SLOT
+
+    def prepare(self):
+        f64 = 12 * self.n_pix
+        for (n_pix, n_diag, _), arm in zip(self.pix, self.arms):
+            even, odd = (n_diag + 1) // 2, n_diag // 2
+            if arm["sigma"] > 0:
+                f64 += n_pix * (2 * (even**2 + odd**2) + 4 * odd)
+            f64 += n_pix * (n_diag + 1)
+        return f64
+
+    def guess(self):
+        set_ = made["report"]["settings"]
+        fastest = max(abs(set_["min_vel"]), abs(set_["max_vel"]))
+        half = np.ceil(np.arctanh(fastest / C_KM_S) / (set_["guess_vel_step"] / C_KM_S))
+        f32 = 4 * self.n_guess * (2 * half + 1) * self.n_bin
+        return f32, self.projection() + self.n_pix * (2 * N_CONT + 6)
+
+
+class Floor(ProgramTest):
+    def assertCount(self, found, expected):
+        # both are sums of some twenty products in float64
+        self.assertAlmostEqual(found, expected, delta=1e-12 * max(abs(expected), 1))
+
+    def test_second_count(self):
+        self.assertEqual(made["report"]["settings"]["n_cont"], N_CONT)
+        self.assertEqual(made["report"]["settings"]["slots"], N_SLOT)
+        for series in made["report"]["optimizers"]:
+            work = Work(series)
+            stage = {s["name"]: s for s in series["stages"]}
+            value, jacobian = work.value(), work.jacobian()
+            template = sum(4 * a["n_pix"] for a in work.arms)
+            round_bytes = work.spectrum_bytes() + work.shared_bytes()[0]
+            once = work.spectrum_bytes() + template
+            fits_cache = once <= made["report"]["l2_bytes"] / 2
+            for name in ("simplex", "polish"):
+                s = stage[name]
+                n, j = s["values"], s["jacobians"]
+                self.assertCount(s["f32_operations"], n * value[0] + j * jacobian[0])
+                self.assertCount(s["f64_operations"], n * value[1] + j * jacobian[1])
+                moved = (n + j) * (round_bytes + work.shared_bytes()[1])
+                moved += template * (n + j * (1 + work.n_label))
+                self.assertCount(s["cache_bytes"], moved if fits_cache else 0)
+                self.assertCount(s["memory_bytes"], 0 if fits_cache else moved)
+            self.assertCount(stage["guess"]["f32_operations"], N_STAR * work.guess()[0])
+            self.assertCount(stage["guess"]["f64_operations"], N_STAR * work.guess()[1])
+            self.assertCount(stage["prepare"]["f64_operations"], N_STAR * work.prepare())
+            n = series["velocities"]
+            self.assertCount(stage["profile"]["f32_operations"],
+                             n * (19 * work.n_pix + 2 * work.n_res))
+            self.assertCount(stage["profile"]["f64_operations"], n * work.projection())
+            self.assertCount(stage["final"]["f64_operations"],
+                             N_STAR * work.n_pix * 2 * (2 * N_CONT + 5))
+            self.assertCount(stage["read"]["file_bytes"],
+                             N_STAR * sum(n * (12 + 4 * d) for n, d, _ in work.pix))
+            for name in ("load", "other"):
+                self.assertEqual(stage[name]["floor_s"], 0)
+
+    def test_seconds_follow_from_counts_and_rates(self):
+        rates = made["report"]["rates"]
+        self.assertEqual(rates["f32_gflop_s"], max(rates["sgemm_square"]["gflop_s"],
+                                                   rates["sgemm_last"]["gflop_s"]))
+        self.assertEqual(rates["f64_gflop_s"], max(rates["dgemm_square"]["gflop_s"],
+                                                   rates["dgemm_hidden"]["gflop_s"]))
+        for series in made["report"]["optimizers"]:
+            for s in series["stages"]:
+                arithmetic = (s["f32_operations"] / rates["f32_gflop_s"]
+                              + s["f64_operations"] / rates["f64_gflop_s"])
+                traffic = (s["file_bytes"] / rates["read_gbyte_s"]
+                           + s["memory_bytes"] / rates["copy_memory_gbyte_s"]
+                           + s["cache_bytes"] / rates["copy_cache_gbyte_s"])
+                self.assertCount(s["floor_s"], 1e-9 * max(arithmetic, traffic))
+
+
+class Output(ProgramTest):
+    def test_table_has_the_numbers_of_the_json(self):
+        text = made["done"].stdout
+        report = made["report"]
+        self.assertIn(report["revision"], text)
+        self.assertIn(report["cpu"], text)
+        self.assertIn(report["backend"], text)
+        self.assertIn(report["command"], text)
+        self.assertIn(made["file"], report["command"])
+        self.assertTrue(report["date"].startswith(re.search(r"Measured on (\S+)", text)[1]))
+        for series in report["optimizers"]:
+            part = text[text.index(f"\n{series['optimizer']}, a star:"):]
+            rows = [[cell.strip() for cell in line.split("|")[1:-1]]
+                    for line in part.splitlines() if line.startswith("|")]
+            rows = {row[0]: row for row in rows[2:2 + len(STAGES) + 1]}
+            self.assertEqual(list(rows), list(STAGES) + ["total"])
+            for s in series["stages"]:
+                self.assertAlmostEqual(float(rows[s["name"]][4]), 1e3 * s["cpu_s"] / N_STAR,
+                                       delta=6e-4)
+            total = sum(s["floor_s"] for s in series["stages"])
+            self.assertAlmostEqual(float(rows["total"][6]), 1e3 * total / N_STAR, delta=6e-5)
+            self.assertAlmostEqual(float(rows["total"][8]), series["star_s"] / total, delta=0.06)
+
+    def test_nothing_is_left_behind(self):
+        self.assertEqual(os.listdir(made["folder"]), [])
+
+    def test_a_signal_ends_it_and_leaves_nothing(self):
+        folder, path = tmp("stopped"), tmp("stopped.json")
+        os.mkdir(folder)
+        process = subprocess.Popen(
+            command("bench", "fit", "--library", made["library"], "--optimizer", "nelder-mead",
+                    "--repeat", 1000, "--output", folder, "--json", path, made["file"]),
+            env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not glob.glob(os.path.join(folder, "*", "result.h5")):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 75, err)
+        self.assertEqual(os.listdir(folder), [])
+        self.assertFalse(os.path.exists(path))
+
+    def test_rates_alone(self):
+        path = tmp("rates.json")
+        done = starmill("bench", "rates", "--library", made["library"], "--json", path,
+                        made["file"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("a star", done.stdout)
+        report = json.loads(content(path))
+        self.assertEqual(report["optimizers"], [])
+        for name in ("sgemm_square", "sgemm_last", "dgemm_square", "dgemm_hidden"):
+            self.assertGreater(report["rates"][name]["gflop_s"], 0)
+        for name in ("copy_cache_gbyte_s", "copy_memory_gbyte_s", "read_gbyte_s"):
+            self.assertGreater(report["rates"][name], 0)
+        arm = max(library_sizes()[0], key=lambda a: a["n_pix"] * a["width"])
+        last = report["rates"]["sgemm_last"]
+        self.assertEqual((last["k"], last["n"]), (arm["width"], arm["n_pix"]))
+
+
+class Usage(ProgramTest):
+    def test_help(self):
+        done = starmill("bench", "--help")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(starmill("help", "bench").stdout, done.stdout)
+        for option in ("library config catalog optimizer backend threads slots stars repeat "
+                       "output json").split():
+            self.assertIn(f"--{option} ", done.stdout)
+        self.assertIn("bench", starmill("--help").stdout)
+
+    def test_mistakes(self):
+        fit = ["fit", "--library", made["library"]]
+        here = [made["file"]]
+        for args, parts, status in (
+            ([], ["'fit' or 'rates'"], 2),
+            (["fits"], ["'fits'"], 2),
+            (fit, ["no input"], 2),
+            (["fit"] + here, ["no library"], 2),
+            (fit + ["--optimizer", "newton"] + here, ["--optimizer", "newton"], 2),
+            (fit + ["--repeat", "0"] + here, ["--repeat", "0"], 2),
+            (fit + ["--stars", "many"] + here, ["--stars", "many"], 2),
+            (fit + ["--threads", "-1"] + here, ["--threads", "-1"], 2),
+            (fit + ["--npoly", "3"] + here, ["unknown", "--npoly"], 2),
+            (fit + ["--json"], ["--json", "value"], 2),
+            (fit + ["--output", tmp("nowhere")] + here, [tmp("nowhere"), "--output"], 4),
+            (["rates", "--library", tmp("none.h5")], [tmp("none.h5")], 2),
+            (["rates", tmp("none.fits")], [tmp("none.fits")], 3),
+        ):
+            self.assertOneLine(starmill("bench", *args), "starmill bench: ", *parts, status=status)
+
+    def test_json_that_cannot_be_written(self):
+        path = os.path.join(tmp("nowhere"), "bench.json")
+        self.assertOneLine(starmill("bench", "rates", "--json", path), path, status=4)
+
+    def test_unreadable_file_beside_a_good_one(self):
+        bad = tmp("bad.fits")
+        with open(bad, "wb") as f:
+            f.write(content(made["file"])[:5000])
+        path = tmp("partly.json")
+        done = starmill("bench", "fit", "--library", made["library"], "--repeat", 1, "--json", path,
+                        bad, made["file"])
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertEqual(json.loads(content(path))["optimizers"][0]["stars"], N_STAR)
+
+    def test_one_rank_only(self):
+        done = starmill("bench", "fit", "--library", made["library"], made["file"], ranks=2)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("one rank", done.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+/* Where the time of a run goes: requests are counted once each, under their stage. */
+#include "tests/mill_test.h"
+
+#include <time.h>
+
+#include "tests/fit/made_star.h"
+
+enum { SEED = 4711, N_STAR = 9 };
+
+static mill_library lib;
+static mill_fit_settings set;
+static made_star star[N_STAR];
+static mill_fit_result result[N_STAR];
+
+static int setup(void **state)
+{
+  (void)state;
+  memset(&lib, 0, sizeof lib);
+  made_check(test_library_make(4, 3, 5, &lib));
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  (void)state;
+  mill_library_clear(&lib);
+  return 0;
+}
+
+/** Fit all stars and return what the pipeline has counted; *wall_s: of the whole. */
+static mill_timing timed_fit(int optimizer, const mill_backend *backend, int n_thread,
+                             double *wall_s)
+{
+  uint64_t random = SEED;
+  mill_pipeline *pipeline = NULL;
+  mill_star raw[N_STAR];
+  mill_timing timing;
+  struct timespec begin, end;
+  made_settings(&lib, &set);
+  set.optimizer = optimizer;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  made_check(mill_pipeline_create(&lib, &set, backend, 4, n_thread, 0, &pipeline));
+  for (int i = 0; i < N_STAR; i++) {
+    double theta[MILL_MAX_PAR];
+    made_star_init(&lib, 1, 0.6, 1, &random, &star[i]);
+    made_theta(&lib, 0.6, 300, 60, &random, theta);
+    made_star_fill(&lib, theta, 15, 1, &random, &star[i]);
+    made_star_register(pipeline, i, &star[i], &raw[i]);
+  }
+  memset(&timing, 0xff, sizeof timing);
+  mill_pipeline_timing(pipeline, &timing);
+  for (int p = 0; p < MILL_N_PHASE; p++) {
+    assert_true(timing.emulate_s[p] == 0 && timing.pixel_s[p] == 0);
+    assert_true(timing.n_value[p] == 0 && timing.n_jacobian[p] == 0);
+  }
+  made_run run = {.star = raw, .n = N_STAR, .result = result};
+  made_check(mill_pipeline_run(pipeline, made_source, &run, made_sink, &run));
+  mill_pipeline_timing(pipeline, &timing);
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  mill_pipeline_destroy(pipeline);
+  *wall_s = (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+  return timing;
+}
+
+static void check_counts(const mill_timing *t)
+{
+  int64_t n_eval = 0, n_jac = 0, n_value = 0, n_jacobian = 0;
+  for (int i = 0; i < N_STAR; i++) {
+    assert_int_equal(result[i].status, MILL_STATUS_FITTED);
+    n_eval += result[i].n_eval;
+    n_jac += result[i].n_jac;
+  }
+  for (int p = 0; p < MILL_N_PHASE; p++) {
+    n_value += t->n_value[p];
+    n_jacobian += t->n_jacobian[p];
+  }
+  assert_int_equal(n_value + n_jacobian, n_eval);
+  assert_int_equal(n_jacobian, n_jac);
+  /* each star ends with one evaluation, after one profile or more */
+  assert_int_equal(t->n_value[MILL_PHASE_FINAL], N_STAR);
+  assert_true(t->n_value[MILL_PHASE_PROFILE] >= N_STAR);
+  assert_int_equal(t->n_jacobian[MILL_PHASE_FINAL] + t->n_jacobian[MILL_PHASE_PROFILE], 0);
+  assert_true(t->n_jacobian[MILL_PHASE_POLISH] >= N_STAR);
+  /* velocities of these stars are far from the limits: every grid counts whole */
+  assert_int_equal(t->n_velocity, MILL_N_PROFILE * t->n_value[MILL_PHASE_PROFILE]);
+  assert_int_equal(t->n_value[MILL_PHASE_PREPARE] + t->n_value[MILL_PHASE_GUESS], 0);
+}
+
+/** Where there were requests there is time, elsewhere none; all within the wall time. */
+static void check_seconds(const mill_timing *t, int n_thread, double wall_s)
+{
+  double sum = 0;
+  for (int p = 0; p < MILL_N_PHASE; p++) {
+    const int asked = t->n_value[p] + t->n_jacobian[p] > 0;
+    const int start = p == MILL_PHASE_PREPARE || p == MILL_PHASE_GUESS;
+    assert_true(asked ? t->emulate_s[p] > 0 : t->emulate_s[p] == 0);
+    assert_true(asked || start ? t->pixel_s[p] > 0 : t->pixel_s[p] == 0);
+    sum += t->emulate_s[p] + t->pixel_s[p];
+  }
+  if (!(sum <= n_thread * wall_s))
+    fail_msg("%g thread seconds in %g s of %d threads", sum, wall_s, n_thread);
+}
+
+static void test_every_request_is_counted_under_its_stage(void **state)
+{
+  (void)state;
+  double wall_s;
+  for (int n_thread = 1; n_thread <= 2; n_thread++) {
+    mill_timing t = timed_fit(MILL_OPT_LM, mill_backend_cpu(NULL), n_thread, &wall_s);
+    check_counts(&t);
+    check_seconds(&t, n_thread, wall_s);
+    assert_int_equal(t.n_value[MILL_PHASE_SIMPLEX] + t.n_jacobian[MILL_PHASE_SIMPLEX], 0);
+
+    t = timed_fit(MILL_OPT_HYBRID, mill_backend_cpu(NULL), n_thread, &wall_s);
+    check_counts(&t);
+    check_seconds(&t, n_thread, wall_s);
+    assert_true(t.n_value[MILL_PHASE_SIMPLEX] > 0);
+  }
+}
+
+static void test_a_backend_that_does_not_count_gives_zeros(void **state)
+{
+  (void)state;
+  double wall_s;
+  mill_backend silent = *mill_backend_cpu(NULL);
+  silent.timing = NULL;
+  const mill_timing t = timed_fit(MILL_OPT_LM, &silent, 1, &wall_s), zero = {.n_velocity = 0};
+  assert_memory_equal(&t, &zero, sizeof t);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_request_is_counted_under_its_stage),
+      cmocka_unit_test(test_a_backend_that_does_not_count_gives_zeros),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
