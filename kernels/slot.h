@@ -19,9 +19,9 @@ enum {
   MILL_FIR_HALF_F32 = 14, /**< taps for float32 templates: 1e-8 */
   MILL_N_PROFILE = 41,    /**< velocities of one profile grid */
   MILL_MAX_PROFILE_ROUND = 8,
-  MILL_COLUMN_PAD = 64, /**< emulator outputs are padded to this many */
+  MILL_COLUMN_PAD = 64,   /**< emulator outputs are padded to this many */
   MILL_PANEL_BYTES = 128, /**< of a panel of a layer's outputs: 32 floats, 16 doubles */
-  MILL_GUESS_LANE = 16  /**< templates of the initial guess that lie side by side */
+  MILL_GUESS_LANE = 16    /**< templates of the initial guess that lie side by side */
 };
 
 /** Emulator weights as the matrix product wants them: in panels of MILL_PANEL_BYTES of
