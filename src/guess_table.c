@@ -68,15 +68,16 @@ static long bin_of(double ln_wave, double step)
 }
 
 /** Rotate flux [n] into out; zero beyond the grid, where no bin of the data lies. */
-static void rotate(int n, double ln_step, double vsini_km_s, const double *flux, float *out)
+static void rotate(int kind, int n, double ln_step, double vsini_km_s, const double *flux,
+                   float *out)
 {
   const double r_pix = vsini_km_s / (MILL_C_KM_S * ln_step);
-  int half = mill_rotation_half_width(r_pix);
+  int half = mill_rotation_half_width(kind, r_pix);
   if (half > MILL_MAX_ROTATION)
     half = MILL_MAX_ROTATION;
   double kernel[MILL_MAX_ROTATION + 1], slope;
   for (int k = 0; k <= half; k++)
-    mill_rotation_weight(r_pix, k, &kernel[k], &slope);
+    mill_rotation_weight(kind, r_pix, k, &kernel[k], &slope);
   for (int i = 0; i < n; i++) {
     double sum = kernel[0] * flux[i];
     for (int k = 1; k <= half; k++)
@@ -137,7 +138,7 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
       MILL_TRY(
           mill_emulator_eval(lib, a, lib->guess_label + (size_t)g * (size_t)lib->n_label, flux));
       for (int v = 0; v < lib->n_guess_vsini; v++) {
-        rotate(n, arm->ln_step, lib->guess_vsini_km_s[v], flux, rotated);
+        rotate(set->rotation, n, arm->ln_step, lib->guess_vsini_km_s[v], flux, rotated);
         bin_template(bins, arm, step, g * lib->n_guess_vsini + v, rotated);
       }
     }
