@@ -9,6 +9,7 @@
 
 #include "io/library_file.h"
 #include "io/result_file.h"
+#include "io/start_table.h"
 #include "jobs/inputs.h"
 #include "jobs/options.h"
 #include "jobs/reader.h"
@@ -48,6 +49,7 @@ typedef struct fit_job {
   mill_config config;
   mill_library lib;
   mill_inputs inputs;
+  mill_start_table *start; /* NULL: none was given */
   const mill_backend *backend;
   int arm_wanted[MILL_MAX_ARM];
   int n_thread;
@@ -150,6 +152,20 @@ done:
   return err;
 }
 
+static int load_start(void *context)
+{
+  fit_job *job = context;
+  int err = MILL_OK;
+  mill_config *config = &job->config;
+  const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
+  if (!config->start[0])
+    goto done;
+  MILL_TRY(mill_start_table_read(config->start, &job->lib, &config->fit, &limits, &job->start));
+  snprintf(config->start_hash, sizeof config->start_hash, "%s", mill_start_table_hash(job->start));
+done:
+  return err;
+}
+
 /* Before hours of indexing. */
 static int check_output(const char *path, const char *option)
 {
@@ -192,6 +208,9 @@ static int check_outputs(const fit_job *job)
   MILL_TRY(check_output(options->output, "output"));
   if (same_file(options->output, job->lib.path))
     MILL_FAIL(MILL_ERR_USAGE, "--output %s is the library: choose another name", options->output);
+  if (job->start && same_file(options->output, job->config.start))
+    MILL_FAIL(MILL_ERR_USAGE, "--output %s is the table to start from: choose another name",
+              options->output);
   if (!options->models)
     goto done;
   MILL_TRY(check_output(options->models, "models"));
@@ -272,6 +291,7 @@ static int set_up(fit_job *job)
                         job->options.log);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
+  MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_start, job));
   if (job->mpi.rank == 0)
     err = check_outputs(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
@@ -327,6 +347,54 @@ static int settle_wave_mask(fit_job *job)
               job->inputs.file[i_other].path, job->inputs.file[i_other].format);
   if (n_other > 0)
     job->config.fit.n_wave_mask = 0;
+done:
+  return err;
+}
+
+/* Say how many rows the table to start from has, so that no star is guessed unnoticed.
+ * A table without any is the wrong one. Collective. */
+static int count_starts(fit_job *job)
+{
+  int err = MILL_OK;
+  enum { NO_KEY = MILL_START_NOT_FINITE + 1, N_COUNT };
+  int64_t mine[N_COUNT] = {0}, n[N_COUNT] = {0};
+  const char *path = job->config.start;
+  const double *theta;
+  for (int f = 0; f < job->inputs.file_end - job->inputs.file_start; f++)
+    for (int64_t i = 0; i < job->inputs.index[f].n_row; i++) {
+      const mill_catalog_row *row = &job->inputs.index[f].row[i];
+      if (row->target_id == -1 && !row->object[0])
+        mine[NO_KEY]++;
+      else
+        mine[mill_start_table_find(job->start, row->target_id, row->object, &theta)]++;
+    }
+  MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, job->mpi.comm));
+  const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n[NO_KEY];
+  if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && n[NO_KEY] == n_guessed)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "start: the stars of the inputs have neither TARGETID nor name by which to find "
+              "them in %s: fit them without start",
+              path);
+  if (n[MILL_START_GIVEN] == 0 && n_guessed > 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "start: %s has values for none of the %lld rows (%lld are not in it, %lld have no "
+              "finite ones there): is it the table of these stars?",
+              path, (long long)n_guessed, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
+              (long long)n[MILL_START_NOT_FINITE]);
+  if (job->mpi.rank != 0)
+    goto done;
+  if (mill_start_table_n_repeated(job->start) > 0)
+    mill_log_warning("start: %lld rows of %s are of stars that have an earlier row there; the "
+                     "first finite one counts",
+                     (long long)mill_start_table_n_repeated(job->start), path);
+  if (n_guessed > 0)
+    mill_log_warning("start: %lld of %lld rows start from %s; the others are guessed: %lld are not "
+                     "in it, %lld have no finite values there",
+                     (long long)n[MILL_START_GIVEN], (long long)(n[MILL_START_GIVEN] + n_guessed),
+                     path, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
+                     (long long)n[MILL_START_NOT_FINITE]);
+  else
+    mill_log_info("start: all %lld rows start from %s", (long long)n[MILL_START_GIVEN], path);
 done:
   return err;
 }
@@ -556,6 +624,8 @@ static int make_star(fit_job *job, const mill_reader_row *row, mill_star *star, 
     job->n_held = n;
   }
   *star = (mill_star){.row = row->row, .n_segment = n, .segment = job->segment};
+  if (job->start)
+    mill_start_table_find(job->start, row->target_id, row->object, &star->start);
   if (job->options.models && n > 0)
     MILL_TRY(remember_flight(job, row, star, wave_aa));
   if (job->costs && n > 0)
@@ -706,7 +776,7 @@ static int take_result(void *context, const mill_fit_result *result, const float
 done:
   if (job->costs) {
     mill_fit_costs *costs = job->costs;
-    mill_bench_shape_add_result(&costs->shape, &job->lib, result);
+    mill_bench_shape_add_result(&costs->shape, &job->lib, &job->fit, result);
     costs->n_eval += result->n_eval;
     costs->n_jac += result->n_jac;
     if (costs->first_wall_s == 0.0)
@@ -849,6 +919,8 @@ static int run(fit_job *job, int *exit_status)
                          ? "no input could be read"
                          : "the selection (target ids, object type, fiber status, redrock) keeps "
                            "no row of the inputs");
+  if (job->start)
+    MILL_TRY(mill_mpi_agree(&job->mpi, count_starts(job)));
   MILL_TRY(open_result(job, &outcome));
   mill_inputs_drop_index(&job->inputs);
   costs->create_s = lap_s(&cpu_s);
@@ -919,6 +991,7 @@ int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *com
 done:
   mill_log_close();
   mill_inputs_clear(&job.inputs);
+  mill_start_table_free(job.start);
   mill_library_clear(&job.lib);
   mill_config_clear(&job.config);
   mill_free(job.segment);

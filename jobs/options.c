@@ -36,6 +36,7 @@ enum option_id {
   OPT_NPOLY,
   OPT_OPTIMIZER,
   OPT_PRECISION,
+  OPT_START,
   OPT_RESOLUTION,
   OPT_FORMAT,
   OPT_EXPOSURES,
@@ -70,6 +71,7 @@ static const struct option long_option[] = {
     {"npoly", required_argument, NULL, OPT_NPOLY},
     {"optimizer", required_argument, NULL, OPT_OPTIMIZER},
     {"precision", required_argument, NULL, OPT_PRECISION},
+    {"start", required_argument, NULL, OPT_START},
     {"resolution-matrix", required_argument, NULL, OPT_RESOLUTION},
     {"format", required_argument, NULL, OPT_FORMAT},
     {"exposures", required_argument, NULL, OPT_EXPOSURES},
@@ -119,6 +121,8 @@ void mill_fit_options_print_help(FILE *out)
       "  --npoly N              continuum functions per arm\n"
       "  --optimizer NAME       hybrid, nelder-mead or levenberg-marquardt\n"
       "  --precision NAME       float32 or float64 templates\n"
+      "  --start TABLE          start from the values of a FITS table or a result file instead\n"
+      "                         of the guess; stars are matched by TARGETID, else by name\n"
       "  --resolution-matrix X  auto, true or false; older name of some choices of --lsf\n"
       "\n"
       "running\n"
@@ -291,6 +295,9 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
     case OPT_PRECISION:
       options->precision = optarg;
       break;
+    case OPT_START:
+      options->start = optarg;
+      break;
     case OPT_RESOLUTION:
       options->resolution = optarg;
       break;
@@ -422,6 +429,10 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
   if (options->library)
     MILL_TRY(
         copy_text("library", options->library, config->template_lib, sizeof config->template_lib));
+  if (options->start) {
+    memset(config->start, 0, sizeof config->start);
+    MILL_TRY(copy_text("start", options->start, config->start, sizeof config->start));
+  }
   if (options->threads) {
     MILL_TRY(mill_option_integer("threads", options->threads, 0, 4096, &n));
     config->n_thread = (int)n;

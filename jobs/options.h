@@ -13,7 +13,7 @@ typedef struct mill_fit_options {
   const char *library, *output, *config, *catalog, *models, *log, *log_level, *backend;
   const char *threads, *slots, *target_id_file, *min_sn, *objtype, *npoly;
   const char *optimizer, *precision, *resolution;
-  const char *format, *exposures, *lsf, *resolving_power, *medium;
+  const char *format, *exposures, *lsf, *resolving_power, *medium, *start;
   int64_t *target_id; /**< [n_target_id], owned */
   size_t n_target_id;
   char *const *input; /**< [n_input] files named on the command line, in order */

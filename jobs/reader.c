@@ -290,8 +290,8 @@ static int fill_batch(mill_reader *reader, int i, const source *s, const int64_t
   batch->n_part = batch->n_segment = batch->n_exposure = 0;
   batch->n_row = n;
   for (int k = 0; k < n; k++)
-    batch->row[k] =
-        (mill_reader_row){.row = reader->plan.file[i].row_start + wanted[k], .model_row = -1};
+    batch->row[k] = (mill_reader_row){
+        .row = reader->plan.file[i].row_start + wanted[k], .target_id = -1, .model_row = -1};
   if (!s->spectra)
     MILL_FAIL(MILL_ERR_INPUT, "%s", s->error);
   for (int k = 0; k < n; k++) {
@@ -303,6 +303,9 @@ static int fill_batch(mill_reader *reader, int i, const source *s, const int64_t
     row->n_exposure = count_exposures(reader, s, wanted[k], &row->model_row);
     batch->n_exposure += row->n_exposure;
     parts_of(reader, i, wanted[k], &part, &n_part, &alone);
+    /* the first of its rows is in this file: the object's row stayed there */
+    row->target_id = s->index.row[part[0].row].target_id;
+    memcpy(row->object, s->index.row[part[0].row].object, sizeof row->object);
     for (int64_t q = 0; q < n_part; q++)
       MILL_TRY(find_part(reader, batch, part[q].file, &i_part));
   }

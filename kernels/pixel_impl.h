@@ -35,25 +35,26 @@ MILL_BLOCK_FN void MILL_T(mill_block_flux)(mill_block *b, const mill_model_arm *
   MILL_BARRIER(b);
 }
 
-/** Kernel weights of v sin i into work->kernel and (want_slope) their slopes
- *  per km/s; returns the half width. */
-MILL_BLOCK_FN int MILL_T(mill_block_rotation_kernel)(mill_block *b, const mill_model_arm *arm,
-                                                     double vsini_km_s, int want_slope,
-                                                     mill_work *work)
+/** Kernel weights of v sin i into work->kernel and their slopes with respect to its
+ *  inner parameter u, per km/s (mill_vsini_inner); want_slope: the half width is one
+ *  that holds the slopes too.  Returns the half width. */
+MILL_BLOCK_FN int MILL_T(mill_block_rotation_kernel)(mill_block *b, int kind,
+                                                     const mill_model_arm *arm, double vsini_km_s,
+                                                     int want_slope, mill_work *work)
 {
   const double per_km_s = 1.0 / (MILL_C_KM_S * arm->ln_step);
   const double r_pix = vsini_km_s * per_km_s;
-  int half = mill_rotation_half_width(r_pix);
-  if (want_slope && half < 1)
-    half = 1;
+  int half = want_slope ? mill_rotation_slope_half_width(kind, r_pix)
+                        : mill_rotation_half_width(kind, r_pix);
   if (half > MILL_MAX_ROTATION)
     half = MILL_MAX_ROTATION;
+  const double slope_scale = mill_rotation_slope_scale(kind, vsini_km_s, per_km_s);
   MILL_FOR(b, k, half + 1)
   {
     double w, slope;
-    mill_rotation_weight(r_pix, k, &w, &slope);
+    mill_rotation_weight(kind, r_pix, k, &w, &slope);
     work->kernel[k] = w;
-    work->kernel_slope[k] = slope * per_km_s;
+    work->kernel_slope[k] = slope * slope_scale;
   }
   MILL_BARRIER(b);
   return half;
@@ -300,7 +301,8 @@ MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *
   MILL_REAL *grid = (MILL_REAL *)work->grid;
   MILL_REAL *rotated = (MILL_REAL *)work->rotated;
   MILL_REAL *bend = (MILL_REAL *)work->bend;
-  const int half = MILL_T(mill_block_rotation_kernel)(b, arm, vsini_km_s, want_slope, work);
+  const int half =
+      MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm, vsini_km_s, want_slope, work);
   MILL_T(mill_block_convolve)(b, n, half, work->kernel, grid, rotated);
   int n_row = 1;
   if (want_slope) {

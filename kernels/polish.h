@@ -1,21 +1,26 @@
 /** Levenberg-Marquardt polish with variable projection, a box and hull facets.
  *
  *  Every trial point is evaluated with its derivatives, because a Jacobian
- *  brings the value too and most steps are accepted.  Serial code: one thread
- *  of a star's block runs it.  Settings after the prototype measured in
- *  docs/numerics.md.
+ *  brings the value too and most steps are accepted.  Steps are taken in v sin i's
+ *  inner parameter u (kernels/rotation.h), and gradient and curvature are with respect
+ *  to it; points hold v sin i itself.  Serial code: one thread of a star's block runs
+ *  it.  Settings: docs/numerics.md.
  */
 #ifndef MILL_POLISH_H
 #define MILL_POLISH_H
 
 #include "kernels/hull.h"
 #include "kernels/linalg.h"
+#include "kernels/rotation.h"
 #include "kernels/slot.h"
 
-#define MILL_POLISH_TOLERANCE  1e-3 /**< predicted decrease of -2 ln L that ends it */
-#define MILL_POLISH_LAMBDA     1e-3 /**< first damping */
-#define MILL_POLISH_LAMBDA_END 1e-2 /**< damping above which a small step proves nothing */
-#define MILL_POLISH_LAMBDA_MAX 1e10
+#define MILL_POLISH_TOLERANCE   1e-2 /**< predicted decrease of -2 ln L that ends it */
+#define MILL_POLISH_NOISE       1e-3 /**< noise of F, and what a step may promise in vain */
+#define MILL_POLISH_NOISE_STEP  1e-2
+#define MILL_POLISH_NOISE_LIGHT 0.1  /**< the same of a step with little damping */
+#define MILL_POLISH_LAMBDA      1e-3 /**< first damping */
+#define MILL_POLISH_LAMBDA_END  1e-2 /**< damping above which a small step proves nothing */
+#define MILL_POLISH_LAMBDA_MAX  1e10
 enum { MILL_POLISH_MAX_JAC = 41, MILL_POLISH_MAX_FACET = 32 };
 
 /** Typical uncertainty of a parameter; velocities as of a star at S/N 10-20. */
@@ -45,6 +50,36 @@ MILL_HD static inline double mill_par_max(const mill_model *m, int j)
 {
   return j == MILL_PAR_VRAD ? m->set.max_vel_km_s
                             : (j == MILL_PAR_VSINI ? m->set.max_vsini_km_s : INFINITY);
+}
+
+/** A parameter as the fit steps in it: u for v sin i, itself otherwise. */
+MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x)
+{
+  return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
+}
+
+/** The parameter whose inner value is u, within the box; the ends of the box exactly. */
+MILL_HD static inline double mill_par_outer(const mill_model *m, int j, double u)
+{
+  const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
+  if (j != MILL_PAR_VSINI)
+    return u < lo ? lo : (u > hi ? hi : u);
+  if (u <= mill_vsini_inner(m->set.rotation, lo))
+    return lo;
+  if (u >= mill_vsini_inner(m->set.rotation, hi))
+    return hi;
+  const double x = mill_vsini_outer(m->set.rotation, u);
+  return x < lo ? lo : (x > hi ? hi : x);
+}
+
+/** d(parameter)/d(inner); v sin i below 1 km/s has the slope of 1 km/s, so that it stays
+ *  finite: only how well a step is predicted depends on it. */
+MILL_HD static inline double mill_par_slope(const mill_model *m, int j, double x)
+{
+  if (j != MILL_PAR_VSINI)
+    return 1.0;
+  return mill_vsini_outer_slope(m->set.rotation,
+                                mill_vsini_inner(m->set.rotation, x > 1.0 ? x : 1.0));
 }
 
 MILL_HD static inline void mill_map_labels(const mill_model *m, const double *theta, double *mapped)
@@ -86,8 +121,17 @@ typedef struct mill_active_facet {
   double slope[MILL_MAX_PAR];
 } mill_active_facet;
 
-/** Step from polish->at into theta (trial); returns 0 when there is none. */
-MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot, double *theta)
+/** Axes of the damped curvature at a point: L of L L^T over the parameters idx [n]. */
+typedef struct mill_polish_axes {
+  int n, idx[MILL_MAX_PAR];
+  double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
+} mill_polish_axes;
+
+/** Step from polish->at into theta (trial); returns 0 when there is none.  axes, unless
+ *  NULL, gets the curvature that the step was solved with: over the parameters that are
+ *  neither fixed nor pinned, with damping and with the facets that hold the step. */
+MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot, double *theta,
+                                           mill_polish_axes *axes)
 {
   mill_polish *p = &slot->polish;
   const int np = m->n_par;
@@ -178,6 +222,13 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
         return 0;
       mill_cholesky_solve(n, a, n, rhs);
     }
+    if (axes) {
+      axes->n = n;
+      for (int r = 0; r < n; r++)
+        axes->idx[r] = idx[r];
+      for (int e = 0; e < n * n; e++)
+        axes->factor[e] = a[e];
+    }
     for (int r = 0; r < n; r++)
       delta[idx[r]] = rhs[r];
     /* a facet acts outside only: where the solution lies inside, it must not
@@ -203,12 +254,13 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
      * again; the length limit comes after that */
     for (int r = 0; r < n; r++) {
       const int j = idx[r];
-      const double lo = mill_par_min(m, j) - p->at.theta[j];
-      const double hi = mill_par_max(m, j) - p->at.theta[j];
+      const double here = mill_par_inner(m, j, p->at.theta[j]);
+      const double lo = mill_par_inner(m, j, mill_par_min(m, j)) - here;
+      const double hi = mill_par_inner(m, j, mill_par_max(m, j)) - here;
       const double d = delta[j] * shrink;
       if (d < lo || d > hi) {
         delta[j] = d < lo ? lo : hi;
-        pin[j] = 1;
+        pin[j] = d < lo ? -1 : 1;
         changed = 1;
       }
     }
@@ -231,8 +283,14 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
   }
   p->pred = before - model;
   for (int j = 0; j < np; j++) {
-    theta[j] = p->at.theta[j] + delta[j];
-    p->pinned[j] = pin[j];
+    /* limits exactly: the way to u and back rounds, and near 0 the root of that is large */
+    if (pin[j] != 0)
+      theta[j] = pin[j] < 0 ? mill_par_min(m, j) : mill_par_max(m, j);
+    else if (delta[j] == 0.0)
+      theta[j] = p->at.theta[j];
+    else
+      theta[j] = mill_par_outer(m, j, mill_par_inner(m, j, p->at.theta[j]) + delta[j]);
+    p->pinned[j] = pin[j] != 0;
   }
   return 1;
 }
@@ -256,15 +314,62 @@ MILL_HD static inline void mill_polish_begin(const mill_model *m, mill_slot *slo
 
 enum mill_polish_outcome { MILL_POLISH_GO = 0, MILL_POLISH_CONVERGED = 1, MILL_POLISH_FAILED = 2 };
 
-/** Digest the Jacobian at slot->theta whose total F (with penalties) is f. */
+/** Make the Jacobian at slot->theta, whose total F is f, the point that steps start from. */
+MILL_HD static inline void mill_polish_take(const mill_model *m, mill_slot *slot, double f)
+{
+  mill_polish *p = &slot->polish;
+  const int np = m->n_par;
+  p->have = 1;
+  p->at.f = f;
+  for (int j = 0; j < np; j++) {
+    p->at.theta[j] = slot->theta[j];
+    p->at.grad[j] = slot->eval.grad[j];
+    for (int k = 0; k < np; k++)
+      p->at.hess[j * np + k] = slot->eval.hess[j * np + k];
+    if (m->set.prior_sigma[j] > 0.0) {
+      const double s = m->set.prior_sigma[j], slope = mill_par_slope(m, j, slot->theta[j]);
+      p->at.grad[j] += 2.0 * slope * (slot->theta[j] - m->set.prior_mean[j]) / (s * s);
+      p->at.hess[j * np + j] += slope * slope / (s * s);
+    }
+  }
+}
+
+/** Is the answer to a Jacobian finite? */
+MILL_HD static inline int mill_polish_finite(const mill_model *m, const mill_slot *slot, double f)
+{
+  int finite = isfinite(f);
+  for (int j = 0; j < m->n_par; j++)
+    finite = finite && isfinite(slot->eval.grad[j]);
+  return finite;
+}
+
+/** Put a step from polish->at into slot->theta, damping more until there is one that
+ *  promises no rise (which is the work of cut-off passes); 0: there is none. */
+MILL_HD static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
+                                              mill_polish_axes *axes)
+{
+  mill_polish *p = &slot->polish;
+  for (;;) {
+    if (p->lambda > MILL_POLISH_LAMBDA_MAX)
+      return 0;
+    if (mill_polish_step(m, slot, slot->theta, axes) && p->pred > -MILL_POLISH_TOLERANCE)
+      return 1;
+    p->lambda = p->lambda * 8.0 + 1e-6;
+  }
+}
+
+/** Digest the Jacobian at slot->theta whose total F (with penalties) is f.
+ *
+ *  When it has converged, polish->end is the point that the last step leads to, which
+ *  promises less than the tolerance and has not been evaluated. */
 MILL_HD static inline int mill_polish_tell(const mill_model *m, mill_slot *slot, double f)
 {
   mill_polish *p = &slot->polish;
   const int np = m->n_par;
-  int finite = isfinite(f);
-  for (int j = 0; j < np; j++)
-    finite = finite && isfinite(slot->eval.grad[j]);
+  const int finite = mill_polish_finite(m, slot, f);
   p->n_jac++;
+  p->promised = p->pred;
+  p->gained = p->have ? p->at.f - f : 0.0;
   int accept = finite && (!p->have || f < p->at.f);
   if (!p->have && !finite)
     return MILL_POLISH_FAILED;
@@ -275,35 +380,31 @@ MILL_HD static inline int mill_polish_tell(const mill_model *m, mill_slot *slot,
       if (p->lambda < 1e-12)
         p->lambda = 1e-12;
     }
-    p->have = 1;
-    p->at.f = f;
-    for (int j = 0; j < np; j++) {
-      p->at.theta[j] = slot->theta[j];
-      p->at.grad[j] = slot->eval.grad[j];
-      for (int k = 0; k < np; k++)
-        p->at.hess[j * np + k] = slot->eval.hess[j * np + k];
-      if (m->set.prior_sigma[j] > 0.0) {
-        const double s = m->set.prior_sigma[j];
-        p->at.grad[j] += 2.0 * (slot->theta[j] - m->set.prior_mean[j]) / (s * s);
-        p->at.hess[j * np + j] += 1.0 / (s * s);
+    mill_polish_take(m, slot, f);
+  } else {
+    /* a rejected step that promised no more than the noise of F ends it, unless it was
+     * small only because of its damping */
+    if (finite && p->pred < MILL_POLISH_NOISE_STEP && f - p->at.f < MILL_POLISH_NOISE) {
+      const double lambda = p->lambda;
+      p->lambda = lambda < MILL_POLISH_LAMBDA_END ? lambda : MILL_POLISH_LAMBDA_END;
+      const int small =
+          mill_polish_step(m, slot, slot->theta, NULL) && fabs(p->pred) < MILL_POLISH_NOISE_LIGHT;
+      p->lambda = lambda;
+      if (small) {
+        for (int j = 0; j < np; j++)
+          p->end[j] = p->at.theta[j];
+        return MILL_POLISH_CONVERGED;
       }
     }
-  } else {
-    /* a rejected step that promised no more than the noise of F ends it */
-    if (finite && p->pred < 10.0 * MILL_POLISH_TOLERANCE && f - p->at.f < MILL_POLISH_TOLERANCE)
-      return MILL_POLISH_CONVERGED;
     p->lambda *= 8.0;
   }
-  for (;;) {
-    if (p->lambda > MILL_POLISH_LAMBDA_MAX)
-      return MILL_POLISH_FAILED;
-    /* a step that promises a rise is the work of cut-off passes: damp more */
-    if (mill_polish_step(m, slot, slot->theta) && p->pred > -MILL_POLISH_TOLERANCE)
-      break;
-    p->lambda = p->lambda * 8.0 + 1e-6;
-  }
-  if (p->pred < MILL_POLISH_TOLERANCE && p->lambda <= MILL_POLISH_LAMBDA_END)
+  if (!mill_polish_propose(m, slot, NULL))
+    return MILL_POLISH_FAILED;
+  if (p->pred < MILL_POLISH_TOLERANCE && p->lambda <= MILL_POLISH_LAMBDA_END) {
+    for (int j = 0; j < np; j++)
+      p->end[j] = slot->theta[j];
     return MILL_POLISH_CONVERGED;
+  }
   if (p->n_jac >= MILL_POLISH_MAX_JAC)
     return MILL_POLISH_FAILED;
   slot->request = MILL_REQ_JACOBIAN;

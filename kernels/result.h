@@ -48,14 +48,20 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 /** FIT_INFO: facts that are no warnings. */
 #define MILL_INFO_LIST(X)                                                                          \
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
-    "v sin i at its lower limit; VSINI_ERR is a 1-sigma upper limit")                              \
+    "v sin i at its lower limit, where VSINI_ERR is a 1-sigma upper limit, or within 2 errors")    \
   X(MILL_INFO_SECOND_START, 2, "SECOND_START", "fitted from two starts, the better one kept")      \
   X(MILL_INFO_FALLBACK, 4, "FALLBACK", "the polish did not converge and the simplex was used")     \
   X(MILL_INFO_ARM_DROPPED, 8, "ARM_DROPPED", "at least one arm of the star had no usable pixel")   \
   X(MILL_INFO_LSF_NARROW, 16, "LSF_NARROW",                                                        \
     "templates are broader than the line-spread function in a tenth of an arm or more")            \
   X(MILL_INFO_LSF_UNUSABLE, 32, "LSF_UNUSABLE",                                                    \
-    "no usable line-spread function in a tenth of an arm or more: these pixels are not fitted")
+    "no usable line-spread function in a tenth of an arm or more: these pixels are not fitted")    \
+  X(MILL_INFO_GIVEN_START, 64, "GIVEN_START",                                                      \
+    "fitted from the values of the table given as start")                                          \
+  X(MILL_INFO_TWO_MINIMA, 128, "TWO_MINIMA",                                                       \
+    "two starts ended in different minima that fit about equally well")                            \
+  X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
+    "a facet of the library's hulls lies within two errors: errors not Gaussian")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };

@@ -15,9 +15,10 @@
 MILL_EXTERN_C_BEGIN
 
 enum {
-  MILL_FIR_HALF = 28,     /**< taps on each side of the spline filter (float64: 1e-16) */
-  MILL_FIR_HALF_F32 = 14, /**< taps for float32 templates: 1e-8 */
-  MILL_N_PROFILE = 41,    /**< velocities of one profile grid */
+  MILL_FIR_HALF = 28,      /**< taps on each side of the spline filter (float64: 1e-16) */
+  MILL_FIR_HALF_F32 = 14,  /**< taps for float32 templates: 1e-8 */
+  MILL_N_PROFILE = 41,     /**< velocities of one profile grid, those beyond n_profile infinite */
+  MILL_N_PROFILE_FEW = 13, /**< of the first grid */
   MILL_MAX_PROFILE_ROUND = 8,
   MILL_COLUMN_PAD = 64,   /**< emulator outputs are padded to this many */
   MILL_PANEL_BYTES = 128, /**< of a panel of a layer's outputs: 32 floats, 16 doubles */
@@ -129,7 +130,7 @@ enum mill_request {
 /** The answer to a request. */
 typedef struct mill_eval {
   double f;
-  double grad[MILL_MAX_PAR];
+  double grad[MILL_MAX_PAR];                /**< v sin i: of its inner parameter (rotation.h) */
   double hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n_par][n_par]: F ~ f + grad.d + d.hess.d */
   double profile[MILL_N_PROFILE];
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
@@ -147,7 +148,8 @@ enum mill_stage {
   MILL_STAGE_DONE
 };
 
-/** A point with its value and curvature. */
+/** A point with its value and curvature; v sin i in km/s in theta, its inner parameter in
+ *  grad and hess. */
 typedef struct mill_point {
   double theta[MILL_MAX_PAR];
   double f;
@@ -159,7 +161,9 @@ typedef struct mill_point {
 typedef struct mill_polish {
   mill_point at; /**< current accepted point; f includes hull and priors */
   double lambda;
-  double pred; /**< decrease that the pending step promises */
+  double pred;              /**< decrease that the pending step promises */
+  double promised, gained;  /**< of the last step evaluated; gained: negative when F rose */
+  double end[MILL_MAX_PAR]; /**< when converged: where the last step leads, not evaluated */
   int n_jac;
   int have;                 /**< `at` holds a point */
   int pinned[MILL_MAX_PAR]; /**< at its limit with the gradient pushing outwards */
@@ -176,18 +180,29 @@ typedef struct mill_slot {
   mill_eval eval;
 
   /* the fit */
-  double start[2][MILL_MAX_PAR]; /**< initial guesses, the second from another template */
+  double start[3][MILL_MAX_PAR]; /**< initial guesses, the second from another template, the
+                                      third a faster rotator than the best one */
   int n_start, i_start;
+  int has_given;              /**< start from `given` instead of the guesses */
+  double given[MILL_MAX_PAR]; /**< finite, not yet within the limits */
   int free_par[MILL_MAX_PAR], n_free;
+  int method;       /**< enum mill_optimizer now at work; falls to the next when it fails */
+  int n_method_run; /**< times that nelder-mead had to repeat */
+  int had_simplex;  /**< this start has had its simplex */
+  /** The simplex's coordinates: x = L^T (parameter - centre), both inner, L in
+   *  polish.at.hess [nm.n][nm.n], in which F rises by about |x|^2. */
   mill_nm nm;
-  double nm_origin[MILL_MAX_PAR], nm_scale[MILL_MAX_PAR];
-  double nm_off; /**< penalty of the trial for leaving the limits */
+  double nm_centre[MILL_MAX_PAR];
+  int nm_par[MILL_MAX_PAR]; /**< [nm.n] parameters that it moves */
+  double nm_off;            /**< penalty of the trial for leaving the limits */
   mill_polish polish;
-  mill_point best; /**< over starts */
+  mill_point best;               /**< over starts */
+  double best_end[MILL_MAX_PAR]; /**< where its last step leads: the solution */
   int best_pinned[MILL_MAX_PAR];
-  int have_best, best_converged, fell_back;
+  int have_best, best_converged;
   double profile_width;
   int n_profile_round;
+  int n_profile; /**< velocities of the grid */
   int nonfinite;
   mill_fit_result result;
 

@@ -1,4 +1,5 @@
-/** One star's raw spectra as a reader hands them to the fit, on the host. */
+/** One star's raw spectra as a reader hands them to the fit, on the host, and where to
+ *  start from. */
 #ifndef MILL_STAR_H
 #define MILL_STAR_H
 
@@ -32,6 +33,7 @@ typedef struct mill_star {
   int64_t row; /**< of /fits */
   int n_segment;
   const mill_raw_segment *segment;
+  const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
 } mill_star;
 
 MILL_EXTERN_C_END

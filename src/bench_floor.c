@@ -57,14 +57,14 @@ void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
 }
 
 void mill_bench_shape_add_result(mill_bench_shape *shape, const mill_library *lib,
-                                 const mill_fit_result *result)
+                                 const mill_fit_settings *set, const mill_fit_result *result)
 {
   if (result->status != MILL_STATUS_FITTED)
     return;
   shape->n_fitted++;
   for (int a = 0; a < lib->n_arm; a++)
-    shape->arm[a].n_rotation +=
-        mill_rotation_half_width(result->vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step));
+    shape->arm[a].n_rotation += mill_rotation_half_width(
+        set->rotation, result->vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step));
 }
 
 /* ---- one evaluation ---- */

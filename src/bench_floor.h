@@ -57,7 +57,7 @@ void mill_bench_shape_add(mill_bench_shape *shape, const mill_library *lib,
 
 /** Add the result of a star. */
 void mill_bench_shape_add_result(mill_bench_shape *shape, const mill_library *lib,
-                                 const mill_fit_result *result);
+                                 const mill_fit_settings *set, const mill_fit_result *result);
 
 /** The least work of one stage, all stars together. */
 typedef struct mill_bench_work {

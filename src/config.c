@@ -25,6 +25,8 @@ static const char *const words_optimizer[] = {"hybrid", "nelder-mead", "levenber
 static const char *const words_likelihood[] = {"marginal", "profile", NULL};
 static const char *const words_rbf[] = {"true", "false", NULL};
 static const char *const words_precision[] = {"float32", "float64", NULL};
+static_assert(MILL_ROT_SPLINE == 0 && MILL_ROT_LINEAR == 1, "order");
+static const char *const words_rotation[] = {"spline", "linear", NULL};
 static const char *const words_resolution[] = {"auto", "true", "false", NULL};
 static const char *const words_flag[] = {"false", "true", NULL};
 static_assert(MILL_EXPOSURES_COADD == 0 && MILL_EXPOSURES_SINGLE == 1 && MILL_EXPOSURES_JOINT == 2,
@@ -134,6 +136,7 @@ static void print_joint(const mill_config *config, FILE *out);
 /* In the order in which they are printed. */
 static const key keys[] = {
     PATH("template_lib", ID_NO, template_lib), /* the identity holds the library's hash instead */
+    PATH("start", ID_WHEN_SET, start),         /* there by the hash of what is in it */
     WORD("format", ID_WHEN_SET, format, words_format),
     CHOICE("exposures", ID_NO, exposures, words_exposures), /* joint_exposures stands for it */
     CHOICE("lsf", ID_WHEN_SET, lsf, words_lsf),
@@ -149,6 +152,7 @@ static const key keys[] = {
     CHOICE("likelihood", ID_YES, fit.likelihood, words_likelihood),
     CHOICE("resolution_matrix", ID_YES, fit.resolution, words_resolution),
     CHOICE("precision", ID_YES, fit.precision, words_precision),
+    CHOICE("rotation_kernel", ID_YES, fit.rotation, words_rotation),
     CHOICE("optimizer", ID_YES, fit.optimizer, words_optimizer),
     REAL("guess_vel_step", ID_YES, fit.guess_vel_step_km_s, 0.1, 1000),
     REAL("second_start_sn", ID_YES, fit.second_start_sn, 0, 1e6),
@@ -315,6 +319,7 @@ void mill_config_default(mill_config *config)
   fit->n_cont = 10;
   fit->precision = MILL_FLOAT32;
   fit->resolution = MILL_RES_AUTO;
+  fit->rotation = MILL_ROT_SPLINE;
   fit->min_vel_km_s = -1000.0;
   fit->max_vel_km_s = 1000.0;
   fit->min_vsini_km_s = 0.0;
@@ -1629,6 +1634,12 @@ int mill_config_identity(const mill_config *config, char **text)
   MILL_TRY(MILL_ALLOC(1, &copy));
   memcpy(copy, config, sizeof *copy);
   copy->wave_mask_auto = 0; /* what is masked counts, not who chose it */
+  if (config->start[0]) {
+    if (!config->start_hash[0])
+      MILL_FAIL(MILL_ERR_INTERNAL, "start: %s has not been read yet", config->start);
+    memset(copy->start, 0, sizeof copy->start);
+    strcpy(copy->start, config->start_hash);
+  }
   MILL_TRY(MILL_ALLOC(n_id, &id));
   if (n_id > 0)
     memcpy(id, config->select.target_id, n_id * sizeof *id);

@@ -60,6 +60,8 @@ typedef struct mill_arm_choice {
 
 typedef struct mill_config {
   char template_lib[1024]; /**< library file */
+  char start[1024];        /**< table that fits start from; empty: none, the guess */
+  char start_hash[65];     /**< of its contents, by whoever reads it; never read or printed */
   mill_fit_settings fit;   /**< fixed and priors only after mill_config_bind */
   mill_selection select;
   int n_fixed, n_prior;
@@ -122,7 +124,8 @@ int mill_config_print(const mill_config *config, FILE *out);
 /** As mill_config_print into a malloc'd string (free()), only the keys that
  *  make the identity of a run (science and selection), sorted by name and with
  *  lists whose order means nothing in one order.  template_lib is no part of
- *  it: the library's hash is kept beside it.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
+ *  it: the library's hash is kept beside it.  start is there as start_hash, which must
+ *  be known: else MILL_ERR_INTERNAL.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_identity(const mill_config *config, char **text);
 
 #endif

@@ -5,8 +5,8 @@
  *  none, its mean is 0 everywhere and so is what comes out. */
 FILL_TARGET static void FILL_GROUP(const fill_task *f, int group)
 {
-  enum { N_VEC = MILL_GUESS_LANES / 4 };
-  const int nk = f->nk, t0 = group * MILL_GUESS_LANES;
+  enum { N_VEC = MILL_HALF_LANE / 4 };
+  const int nk = f->nk, t0 = group * MILL_HALF_LANE;
   const four *mean =
       (const four *)(const void *)f->bins->mean + (ptrdiff_t)group * f->bins->n_bin * N_VEC;
   four a[MILL_MAX_CONT + TILE][N_VEC];
@@ -36,7 +36,7 @@ FILL_TARGET static void FILL_GROUP(const fill_task *f, int group)
     const four sum[TILE][N_VEC] = {{s00, s01}, {s10, s11}, {s20, s21}, {s30, s31}, {s40, s41}};
     memcpy(a[k0], sum, sizeof sum);
   }
-  for (int t = 0; t < MILL_GUESS_LANES; t++) {
+  for (int t = 0; t < MILL_HALF_LANE; t++) {
     double solution[MILL_MAX_CONT];
     for (int k = 0; k < nk; k++)
       solution[k] = a[k][t / 4][t % 4];
@@ -51,7 +51,7 @@ FILL_TARGET static void FILL_GROUP(const fill_task *f, int group)
     const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
     if (bin_count(f, i) == 0) {
       /* nothing to say off the template: the mean, so that it draws no shift */
-      memset(out, 0, MILL_GUESS_LANES * sizeof *out);
+      memset(out, 0, MILL_HALF_LANE * sizeof *out);
       continue;
     }
     for (int k = 0; k < nk; k++) {
@@ -60,7 +60,7 @@ FILL_TARGET static void FILL_GROUP(const fill_task *f, int group)
     }
     const four *m = mean + (f->first + i) * N_VEC;
     const four c[N_VEC] = {c0, c1}, value[N_VEC] = {m[0] / c0 - 1.0, m[1] / c1 - 1.0};
-    for (int t = 0; t < MILL_GUESS_LANES; t++)
+    for (int t = 0; t < MILL_HALF_LANE; t++)
       out[t] = c[t / 4][t % 4] > 0.0 ? (float)value[t / 4][t % 4] : 0.0f;
   }
 }

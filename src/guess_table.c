@@ -15,9 +15,9 @@
 typedef double four __attribute__((vector_size(32)));
 /** Templates side by side. */
 typedef struct lanes {
-  four v[MILL_GUESS_LANES / 4];
+  four v[MILL_HALF_LANE / 4];
 } lanes;
-_Static_assert(MILL_GUESS_LANES == 8, "the sums of emulator_lanes_impl.h are written out");
+_Static_assert(MILL_HALF_LANE == 8, "the sums of emulator_lanes_impl.h are written out");
 
 /** Pixels whose sums are made in one pass over a layer's weights. */
 enum { PIXELS = 4, PIXEL_BLOCK = 64 };
@@ -108,14 +108,14 @@ static void emulator_front(const mill_library *lib, const mill_emulator *e, cons
     memcpy(x, mapped, (size_t)lib->n_label * sizeof *x);
 }
 
-/** Spectra of n templates, in groups of MILL_GUESS_LANES; flux [n_group][n_pix] out, 0 or 1
+/** Spectra of n templates, in groups of MILL_HALF_LANE; flux [n_group][n_pix] out, 0 or 1
  *  everywhere beyond template n. */
 static int emulate(const mill_library *lib, int i_arm, int n, const double *label, int n_thread,
                    lanes *flux)
 {
   int err = MILL_OK;
   const mill_emulator *e = &lib->arm[i_arm].emulator;
-  const int n_group = (n + MILL_GUESS_LANES - 1) / MILL_GUESS_LANES, n_front = e->n_in[0];
+  const int n_group = (n + MILL_HALF_LANE - 1) / MILL_HALF_LANE, n_front = e->n_in[0];
   lanes *x = NULL, *y = NULL;
   double *front = NULL;
   MILL_TRY(MILL_ALLOC((size_t)n_group * MILL_MAX_WIDTH, &x));
@@ -127,7 +127,7 @@ static int emulate(const mill_library *lib, int i_arm, int n, const double *labe
                    front + (size_t)t * MILL_MAX_WIDTH);
   for (int t = 0; t < n; t++)
     for (int k = 0; k < n_front; k++)
-      x[t / MILL_GUESS_LANES * n_front + k].v[t % MILL_GUESS_LANES / 4][t % 4] =
+      x[t / MILL_HALF_LANE * n_front + k].v[t % MILL_HALF_LANE / 4][t % 4] =
           front[(size_t)t * MILL_MAX_WIDTH + (size_t)k];
   for (int l = 0; l < e->n_layer; l++) {
     const int last = l == e->n_layer - 1;
@@ -142,7 +142,7 @@ static int emulate(const mill_library *lib, int i_arm, int n, const double *labe
     const int n_value = n_group * task.n_out;
 #pragma omp parallel for schedule(static) num_threads(n_thread) if (n_value > 8192)
     for (int i = 0; i < n_value; i++)
-      for (int q = 0; q < MILL_GUESS_LANES; q++) {
+      for (int q = 0; q < MILL_HALF_LANE; q++) {
         const double z = task.out[i].v[q / 4][q % 4];
         task.out[i].v[q / 4][q % 4] = !last         ? z / (1.0 + exp(-z))
                                       : e->log_flux ? exp(fmin(fmax(z, -300.0), 300.0))
@@ -190,23 +190,23 @@ static long bin_of(double ln_wave, double step)
 /** Rotate the templates of an arm, flux [groups][n_pix], and put their means over its bins
  *  into place. */
 static int bin_templates(const mill_library *lib, int i_arm, const lanes *flux, const int *bin,
-                         int n_thread, mill_guess_arm *bins)
+                         int n_thread, int kind, mill_guess_arm *bins)
 {
   int err = MILL_OK, failed = MILL_OK;
   const mill_arm *arm = &lib->arm[i_arm];
   const int n_rotation = lib->n_guess_vsini, n_bin = bins->n_bin;
-  const int n_group = (lib->n_guess + MILL_GUESS_LANES - 1) / MILL_GUESS_LANES;
+  const int n_group = (lib->n_guess + MILL_HALF_LANE - 1) / MILL_HALF_LANE;
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int i = 0; i < n_group * n_rotation; i++) {
     const int g = i / n_rotation, v = i % n_rotation;
     const double r_pix = lib->guess_vsini_km_s[v] / (MILL_C_KM_S * arm->ln_step);
     double kernel[MILL_MAX_ROTATION + 1], slope;
     lanes *sum = NULL;
-    int half = mill_rotation_half_width(r_pix);
+    int half = mill_rotation_half_width(kind, r_pix);
     if (half > MILL_MAX_ROTATION)
       half = MILL_MAX_ROTATION;
     for (int k = 0; k <= half; k++)
-      mill_rotation_weight(r_pix, k, &kernel[k], &slope);
+      mill_rotation_weight(kind, r_pix, k, &kernel[k], &slope);
     const int code = MILL_ALLOC(n_bin, &sum);
     if (code != MILL_OK) {
 #pragma omp atomic write
@@ -221,14 +221,14 @@ static int bin_templates(const mill_library *lib, int i_arm, const lanes *flux, 
                               .bin = bin,
                               .sum = sum};
     rotate_and_bin(&task);
-    for (int q = 0; q < MILL_GUESS_LANES && g * MILL_GUESS_LANES + q < lib->n_guess; q++) {
-      const int t = (g * MILL_GUESS_LANES + q) * n_rotation + v;
+    for (int q = 0; q < MILL_HALF_LANE && g * MILL_HALF_LANE + q < lib->n_guess; q++) {
+      const int t = (g * MILL_HALF_LANE + q) * n_rotation + v;
       double *mean = bins->mean +
-                     (size_t)(t / MILL_GUESS_LANES) * (size_t)n_bin * MILL_GUESS_LANES +
-                     t % MILL_GUESS_LANES;
+                     (size_t)(t / MILL_HALF_LANE) * (size_t)n_bin * MILL_HALF_LANE +
+                     t % MILL_HALF_LANE;
       for (int b = 0; b < n_bin; b++)
         if (bins->count[b] > 0)
-          mean[(size_t)b * MILL_GUESS_LANES] = sum[b].v[q / 4][q % 4] / (double)bins->count[b];
+          mean[(size_t)b * MILL_HALF_LANE] = sum[b].v[q / 4][q % 4] / (double)bins->count[b];
     }
     mill_free(sum);
   }
@@ -253,7 +253,7 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
   const double fastest = fmax(fabs(set->min_vel_km_s), fabs(set->max_vel_km_s));
   table->half = (int)ceil(atanh(fastest / MILL_C_KM_S) / table->ln_step);
   table->n_group = (table->n_templ + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
-  const size_t n_group = (size_t)(lib->n_guess + MILL_GUESS_LANES - 1) / MILL_GUESS_LANES;
+  const size_t n_group = (size_t)(lib->n_guess + MILL_HALF_LANE - 1) / MILL_HALF_LANE;
   for (int a = 0; a < lib->n_arm; a++) {
     const mill_arm *arm = &lib->arm[a];
     const int n = arm->n_pix;
@@ -275,7 +275,7 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
       bins->count[bin[i]]++;
     }
     MILL_TRY(emulate(lib, a, lib->n_guess, lib->guess_label, n_thread, flux));
-    MILL_TRY(bin_templates(lib, a, flux, bin, n_thread, bins));
+    MILL_TRY(bin_templates(lib, a, flux, bin, n_thread, set->rotation, bins));
   }
 done:
   mill_free(flux);

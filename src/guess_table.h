@@ -17,7 +17,7 @@ int mill_emulator_eval(const mill_library *lib, int arm, const double *label, do
 
 /** Means are kept in groups of this many templates, side by side; two groups make one of
  *  the backend's. */
-enum { MILL_GUESS_LANES = MILL_GUESS_LANE / 2 };
+enum { MILL_HALF_LANE = MILL_GUESS_LANE / 2 };
 
 /** An arm's templates over all bins that its grid reaches: they have one origin, so
  *  that every wavelength set takes a range of the same means. */
@@ -25,7 +25,7 @@ typedef struct mill_guess_arm {
   long bin0; /**< floor(ln wavelength / ln_step) of the first */
   int n_bin;
   int *count;   /**< [n_bin] grid points in a bin, owned */
-  double *mean; /**< [2 n_group][n_bin][MILL_GUESS_LANES], 0 beyond n_templ, owned */
+  double *mean; /**< [2 n_group][n_bin][MILL_HALF_LANE], 0 beyond n_templ, owned */
 } mill_guess_arm;
 
 typedef struct mill_guess_table {

@@ -274,17 +274,18 @@ done:
   return err;
 }
 
-/** Rotation on the template's own grid with the fit's weights, renormalised; beyond the
- *  ends, where no pixel looks, the last value. */
+/** Rotation on the template's own grid with the fit's weights, the smooth kind whatever
+ *  a fit will use, because the truth table promises a physical v sin i; renormalised.
+ *  Beyond the ends, where no pixel looks, the last value. */
 static void rotate(const mill_arm *arm, double vsini_km_s, const double *flux, double *out)
 {
   const double r_pix = vsini_km_s / (MILL_C_KM_S * arm->ln_step);
   const int n = arm->n_pix;
-  int half = mill_rotation_half_width(r_pix);
+  int half = mill_rotation_half_width(MILL_ROT_SPLINE, r_pix);
   double kernel[MILL_MAX_ROTATION + 1], total = 0.0, slope;
   half = half > MILL_MAX_ROTATION ? MILL_MAX_ROTATION : half;
   for (int k = 0; k <= half; k++) {
-    mill_rotation_weight(r_pix, k, &kernel[k], &slope);
+    mill_rotation_weight(MILL_ROT_SPLINE, r_pix, k, &kernel[k], &slope);
     total += k ? 2.0 * kernel[k] : kernel[k];
   }
   for (int k = 0; k <= half; k++)

@@ -227,7 +227,11 @@ static int check_settings(const mill_library *lib, const mill_fit_settings *s)
     MILL_FAIL(MILL_ERR_RANGE, "velocity limits %g to %g km/s in steps of %g", s->min_vel_km_s,
               s->max_vel_km_s, s->guess_vel_step_km_s);
   for (int a = 0; a < lib->n_arm; a++)
-    if (s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step) > (double)MILL_MAX_ROTATION)
+    /* the first test keeps a half width within int */
+    if (s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step) > (double)MILL_MAX_ROTATION ||
+        mill_rotation_half_width(s->rotation,
+                                 s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step)) >
+            MILL_MAX_ROTATION)
       MILL_FAIL(MILL_ERR_RANGE,
                 "max_vsini %g km/s spans more than %d grid points of arm %s; lower it",
                 s->max_vsini_km_s, MILL_MAX_ROTATION, lib->arm[a].name);
@@ -544,6 +548,10 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
     e->host.bin_wn = (float *)(void *)(e->arena + wn);
     e->host.bin_w = (float *)(void *)(e->arena + w);
     e->host.guess_chisq = (double *)(void *)(e->arena + guess);
+    if (star->start) {
+      e->host.has_given = 1;
+      memcpy(e->host.given, star->start, (size_t)m->n_par * sizeof *star->start);
+    }
     mill_fit_result_init(&e->host.result, p->lib, star->row, MILL_STATUS_NOT_DONE);
     e->host.result.info |= info;
   }

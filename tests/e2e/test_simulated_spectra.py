@@ -21,6 +21,7 @@ except ImportError as missing:
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "reference"))
 import line_model
+import make_blocks
 
 C_KM_S = 299792.458
 LN_STEP = 1e-5  # the line model's own grid is ln(wavelength / A) = k LN_STEP, k integer
@@ -197,19 +198,8 @@ class Library:
 
 
 def rotation_weights(r):
-    """W_k = integral of max(0, 1 - |k - r x|) K(x) for k >= 0, with x = sin t."""
-    weights = []
-    for k in range(int(np.ceil(r)) + 1):
-        kinks = np.array([k - 1, k, k + 1]) / r
-        inner = np.arcsin(kinks[abs(kinks) < 1])
-
-        def integrand(t, k=k):
-            return max(0, 1 - abs(k - r * np.sin(t))) * gray(np.sin(t)) * np.cos(t)
-
-        ends = [-np.pi / 2, *inner, np.pi / 2]
-        weights.append(sum(quad(integrand, a, b, epsabs=1e-14, epsrel=1e-13)[0]
-                           for a, b in zip(ends, ends[1:])))
-    return np.array(weights)
+    """W_k, k >= 0, of the smooth kind, by numerical integrals."""
+    return np.array([make_blocks.smooth_weight(r, k) for k in range(int(np.ceil(r)) + 3)])
 
 
 def resolution_rows(data, pix_aa, sigma_aa):

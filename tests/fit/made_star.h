@@ -150,8 +150,9 @@ static inline double made_spline(int n, const double *x, const double *y, const 
 }
 
 /** Template of one segment at its pixels, after its resolution matrix or its sigma:
- *  the Gaussian of a sigma acts on the spline itself and not on its values at pixels. */
-static inline void made_template(const mill_library *lib, const made_segment *s,
+ *  the Gaussian of a sigma acts on the spline itself and not on its values at pixels.
+ *  kind: enum mill_rotation_kind. */
+static inline void made_template(const mill_library *lib, int kind, const made_segment *s,
                                  const double *theta, double *out)
 {
   const mill_arm *arm = &lib->arm[s->arm];
@@ -160,13 +161,13 @@ static inline void made_template(const mill_library *lib, const made_segment *s,
   double pixel[MADE_MAX_PIX];
   made_check(mill_emulator_eval(lib, s->arm, theta + 2, flux));
   const double r = theta[1] / (MILL_C_KM_S * arm->ln_step);
-  const int half = (int)ceil(r) + 1;
+  const int half = (int)ceil(r) + 3;
   for (int i = 0; i < n; i++) {
     /* ends repeat: no pixel of these stars looks there */
     rotated[i] = 0;
     for (int k = -half; k <= half; k++) {
       double w, slope;
-      mill_rotation_weight(r, k < 0 ? -k : k, &w, &slope);
+      mill_rotation_weight(kind, r, k < 0 ? -k : k, &w, &slope);
       const int j = i + k < 0 ? 0 : (i + k >= n ? n - 1 : i + k);
       rotated[i] += w * flux[j];
     }
@@ -254,14 +255,14 @@ static inline void made_star_init(const mill_library *lib, int n_exposure, doubl
 }
 
 /** Flux of the template at theta times a smooth continuum, with noise of S/N sn per
- *  pixel; noise 0 leaves it out (the errors stay). */
+ *  pixel; noise 0 leaves it out (the errors stay).  Rotation is of the smooth kind. */
 static inline void made_star_fill(const mill_library *lib, const double *theta, double sn,
                                   int noise, uint64_t *random, made_star *star)
 {
   for (int i = 0; i < star->n_segment; i++) {
     made_segment *s = &star->segment[i];
     double templ[MADE_MAX_PIX], mean = 0;
-    made_template(lib, s, theta, templ);
+    made_template(lib, MILL_ROT_SPLINE, s, theta, templ);
     for (int p = 0; p < s->n_pix; p++)
       mean += templ[p] / s->n_pix;
     for (int p = 0; p < s->n_pix; p++) {
@@ -410,7 +411,7 @@ static inline void made_evaluate(const mill_library *lib, const mill_fit_setting
     made_prepare(lib, set, s, &prepared);
     if (!prepared.used)
       continue;
-    made_template(lib, s, theta, templ);
+    made_template(lib, set->rotation, s, theta, templ);
     out->f += made_project(set, s, &prepared, templ, model);
     for (int p = 0; p < s->n_pix; p++) {
       const double r = (prepared.flux[p] / prepared.sigma[p] - model[p]);

@@ -99,26 +99,29 @@ static void test_optimizers_agree(void **state)
     set.optimizer = optimizer[o];
     made_fit(&lib, &set, mill_backend_cpu(NULL), 16, 1, N_STAR, star, NULL, result[o], NULL);
   }
-  int close = 0;
-  double evaluations[3] = {0, 0, 0};
+  double evaluations[3] = {0, 0, 0}, jacobians[3] = {0, 0, 0}, spread = 0;
   for (int i = 0; i < N_STAR; i++) {
     double least = INFINITY, most = -INFINITY;
     for (int o = 0; o < 3; o++) {
       assert_int_equal(result[o][i].status, MILL_STATUS_FITTED);
       least = fmin(least, result[o][i].m2ll);
       most = fmax(most, result[o][i].m2ll);
-      evaluations[o] += (double)result[o][i].n_eval / N_STAR;
+      evaluations[o] += (double)(result[o][i].n_eval - result[o][i].n_jac) / N_STAR;
+      jacobians[o] += (double)result[o][i].n_jac / N_STAR;
     }
-    assert_close(most, least, 0.1);
-    close += most - least <= 0.01;
+    assert_close(most, least, 0.01);
+    spread = fmax(spread, most - least);
     /* and it is no worse than the truth */
     made_answer answer;
     made_evaluate(&lib, &set, &star[i], truth[i], &answer);
     assert_true(most <= answer.f + made_penalty(&lib, &set, &star[i], truth[i]) + 1e-3);
   }
-  printf("%d of %d within 0.01; evaluations %.0f, %.0f, %.0f\n", close, N_STAR, evaluations[0],
-         evaluations[1], evaluations[2]);
-  assert_true(close >= N_STAR * 9 / 10);
+  printf("-2 ln L within %.1g of each other\n", spread);
+  static const char *const name[3] = {"hybrid", "nelder-mead", "levenberg-marquardt"};
+  for (int o = 0; o < 3; o++)
+    printf("%s: %.1f values and %.1f Jacobians a star\n", name[o], evaluations[o], jacobians[o]);
+  /* a simplex in axes of the curvature needs a fifth of what it takes in plain units (430) */
+  assert_true(evaluations[0] <= 45 && evaluations[1] <= 160);
 }
 
 int main(void)

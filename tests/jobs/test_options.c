@@ -66,10 +66,11 @@ static void test_every_option_reaches_the_configuration(void **state)
                              "--objtype TGT,SKY --redrock --joint-exposures --optimizer "
                              "levenberg-marquardt --precision float64 --resolution-matrix false "
                              "--backend cpu --log-level debug --format weave --lsf off "
-                             "--resolving-power 1800 --medium air --join-by-name"),
+                             "--resolving-power 1800 --medium air --join-by-name --start t.h5"),
                    MILL_OK);
   assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
   assert_string_equal(config.template_lib, "l.h5");
+  assert_string_equal(config.start, "t.h5");
   assert_int_equal(config.n_thread, 3);
   assert_int_equal(config.n_slot, 7);
   assert_int_equal(config.fit.n_cont, 12);

@@ -132,26 +132,33 @@ static void test_rotation_kernel_per_km_s(void **state)
   const mill_model_arm *arm = &b.model.arm[0];
   const double per_km_s = 1 / (MILL_C_KM_S * arm->ln_step);
   static const double vsini[] = {0, 3, 24, 100, 400};
-  for (int i = 0; i < 5; i++) {
-    const int half = mill_block_rotation_kernel_f64(&b.block, arm, vsini[i], 1, &b.work);
-    assert_true(half >= 1 && half >= vsini[i] * per_km_s);
-    for (int k = 0; k <= half; k++) {
-      double weight, slope;
-      mill_rotation_weight(vsini[i] * per_km_s, k, &weight, &slope);
-      assert_close(b.kernel[k], weight, 0);
-      assert_close(b.kernel_slope[k], slope * per_km_s, 1e-18);
+  for (int kind = 0; kind < 2; kind++) {
+    for (int i = 0; i < 5; i++) {
+      const double v = vsini[i];
+      const int half = mill_block_rotation_kernel_f64(&b.block, kind, arm, v, 1, &b.work);
+      assert_true(half >= 1 && half >= v * per_km_s);
+      for (int k = 0; k <= half; k++) {
+        double weight, slope;
+        mill_rotation_weight(kind, v * per_km_s, k, &weight, &slope);
+        assert_close(b.kernel[k], weight, 0);
+        /* dW/du: of u = v, or of u = sqrt(v^2 + s^2) - s, for which v dv = (u + s) du */
+        const double per_u =
+            kind == MILL_ROT_LINEAR
+                ? per_km_s
+                : per_km_s * per_km_s * (mill_vsini_inner(kind, v) + MILL_VSINI_SOFT);
+        assert_close(b.kernel_slope[k], slope * per_u, 1e-15 * fabs(slope * per_u));
+      }
     }
+    assert_int_equal(mill_block_rotation_kernel_f64(&b.block, kind, arm, 0, 0, &b.work), 0);
+    assert_close(b.kernel[0], 1, 0);
+    /* beyond what the buffers hold */
+    assert_int_equal(mill_block_rotation_kernel_f64(&b.block, kind, arm, 1e6, 0, &b.work),
+                     MILL_MAX_ROTATION);
   }
-  assert_int_equal(mill_block_rotation_kernel_f64(&b.block, arm, 0, 0, &b.work), 0);
-  assert_close(b.kernel[0], 1, 0);
-  /* beyond what the buffers hold */
-  assert_int_equal(mill_block_rotation_kernel_f64(&b.block, arm, 1e6, 0, &b.work),
-                   MILL_MAX_ROTATION);
 }
 
-static void test_template_rows_are_value_rotation_and_labels(void **state)
+static void compare_template_rows(int kind, double vsini)
 {
-  (void)state;
   enum { N = 300 };
   static block_bench up, down;
   uint64_t random = SEED;
@@ -162,19 +169,22 @@ static void test_template_rows_are_value_rotation_and_labels(void **state)
   /* each run uses its grid up */
   block_bench_init(&up, N, log(4000.0), 8e-5, 10, 1, 2);
   block_bench_init(&down, N, log(4000.0), 8e-5, 10, 1, 2);
+  b.model.set.rotation = up.model.set.rotation = down.model.set.rotation = kind;
   memcpy(up.grid, b.grid, sizeof b.grid);
   memcpy(down.grid, b.grid, sizeof b.grid);
-  const double vsini = 85, h = 1e-3;
+  const double h = 1e-3, u = mill_vsini_inner(kind, vsini);
   static double grid[BENCH_ROW * BENCH_PIX];
   memcpy(grid, b.grid, sizeof grid);
   mill_block_template_f64(&b.block, &b.model, &b.model.arm[0], vsini, 1, &b.work);
-  mill_block_template_f64(&up.block, &up.model, &up.model.arm[0], vsini + h, 0, &up.work);
-  mill_block_template_f64(&down.block, &down.model, &down.model.arm[0], vsini - h, 0, &down.work);
+  mill_block_template_f64(&up.block, &up.model, &up.model.arm[0], mill_vsini_outer(kind, u + h), 0,
+                          &up.work);
+  mill_block_template_f64(&down.block, &down.model, &down.model.arm[0],
+                          mill_vsini_outer(kind, u - h), 0, &down.work);
   double kernel[32];
-  const int half = mill_rotation_half_width(vsini / (MILL_C_KM_S * 8e-5));
+  const int half = mill_rotation_half_width(kind, vsini / (MILL_C_KM_S * 8e-5));
   for (int k = 0; k <= half; k++) {
     double slope;
-    mill_rotation_weight(vsini / (MILL_C_KM_S * 8e-5), k, &kernel[k], &slope);
+    mill_rotation_weight(kind, vsini / (MILL_C_KM_S * 8e-5), k, &kernel[k], &slope);
   }
   for (int i = 0; i < N; i++) {
     const double centre = b.rotated[i];
@@ -186,6 +196,14 @@ static void test_template_rows_are_value_rotation_and_labels(void **state)
       assert_close(b.rotated[(2 + l) * BENCH_PIX + i],
                    convolved(N, half, kernel, grid + (1 + l) * BENCH_PIX, i), 1e-15);
   }
+}
+
+static void test_template_rows_are_value_rotation_and_labels(void **state)
+{
+  (void)state;
+  compare_template_rows(MILL_ROT_LINEAR, 85);
+  compare_template_rows(MILL_ROT_SPLINE, 85);
+  compare_template_rows(MILL_ROT_SPLINE, 9); /* below a grid step of 24 km/s */
 }
 
 static void test_resolution_rows_times_a_template(void **state)

@@ -13,17 +13,34 @@ import sys
 import numpy as np
 import scipy
 from scipy.integrate import quad
-from scipy.interpolate import CubicSpline
+from scipy.interpolate import BPoly, CubicSpline, lagrange
 from scipy.sparse import dia_matrix
 from scipy.spatial import ConvexHull
 
 EPS = 0.6  # linear limb darkening
-ROTATION_R = [0.05, 0.3, 0.9, 1.0, 1.7, 5.0, 36.2]
+ROTATION_R = [0.05, 0.3, 0.9, 1.0, 1.7, 2.2, 5.0, 36.2]
 
 
-def rotation_integral(r, k, leg):
+def smooth_cardinal():
+    """The quintic spline through a unit impulse at 0: at every integer the value and the first
+    two derivatives of the quartic through the five nearest points, quintics between."""
+    nodes = np.arange(-4, 5)
+    at_node = []
+    for j in nodes:
+        near = np.arange(j - 2, j + 3)
+        quartic = lagrange(near - j, (near == 0).astype(float))
+        at_node.append([quartic(0.0), quartic.deriv(1)(0.0), quartic.deriv(2)(0.0)])
+    return BPoly.from_derivatives(nodes, at_node)
+
+
+SMOOTH = smooth_cardinal()
+SMOOTH_SLOPE = SMOOTH.derivative()
+REACH = 3
+
+
+def rotation_integral(r, k, leg, reach=1):
     """Integral of leg(k - r x, x) K(x) dx over [-1, 1] with x = sin t, which removes the
-    square root at the ends; split where the triangle has its corners."""
+    square root at the ends; split at the grid points within reach, where L has its corners."""
     norm = math.pi * (1.0 - EPS / 3.0)
 
     def integrand(t):
@@ -31,7 +48,7 @@ def rotation_integral(r, k, leg):
         kernel = (2.0 * (1.0 - EPS) * c + 0.5 * math.pi * EPS * c * c) / norm
         return leg(k - r * x, x) * kernel * c
 
-    corners = [math.asin(c / r) for c in (k - 1.0, float(k), k + 1.0) if -r < c < r]
+    corners = [math.asin(c / r) for c in range(k - reach, k + reach + 1) if -r < c < r]
     edges = [-0.5 * math.pi] + corners + [0.5 * math.pi]
     return math.fsum(quad(integrand, a, b, epsabs=1e-16, epsrel=1e-13)[0]
                      for a, b in zip(edges[:-1], edges[1:]))
@@ -46,9 +63,53 @@ def rotation_slope(r, k):
     return rotation_integral(r, k, lambda u, x: math.copysign(x, x * u) if abs(u) < 1.0 else 0.0)
 
 
-def richardson_slope(r, k):
-    """The same by central differences, where no corner crosses the kernel's end nearby."""
-    table = [[(rotation_weight(r + h, k) - rotation_weight(r - h, k)) / (2.0 * h)]
+def quintic_weight(r, k):
+    return rotation_integral(r, k, lambda u, x: float(SMOOTH(u)) if abs(u) < REACH else 0.0, REACH)
+
+
+def quintic_slope(r, k):
+    """dW_k/d(R^2/2), the same way."""
+    return -rotation_integral(
+        r, k, lambda u, x: x * float(SMOOTH_SLOPE(u)) if abs(u) < REACH else 0.0, REACH) / r
+
+
+def moment_weights(r, slope):
+    """The seven weights with the profile's moments 0, 2, 4 and 6, k >= 0, or their slopes."""
+    order = np.arange(0, 7, 2)
+    profile = [2.0 * quad(lambda t, n=n: math.sin(t)**n * (
+        (2.0 * (1.0 - EPS) + 0.5 * math.pi * EPS * math.cos(t)) * math.cos(t)**2
+        / (math.pi * (1.0 - EPS / 3.0))), 0.0, 0.5 * math.pi, epsabs=1e-15)[0] for n in order]
+    k = np.arange(REACH + 1)
+    taken = np.where(k > 0, 2.0, 1.0) * k[None, :]**order[:, None]
+    power = order * r**(order - 2.0) if slope else r**order
+    return np.linalg.solve(taken, profile * power)
+
+
+def mixture(r):
+    """Share of the quintic and its derivative: 0 below 1.5, 1 above 2.5."""
+    s = min(max(r - 1.5, 0.0), 1.0)
+    return 6 * s**5 - 15 * s**4 + 10 * s**3, 30 * s**4 - 60 * s**3 + 30 * s**2
+
+
+def smooth_weight(r, k):
+    share = mixture(r)[0]
+    moments = (1.0 - share) * moment_weights(r, False)[k] if share < 1.0 and k <= REACH else 0.0
+    return moments + (share * quintic_weight(r, k) if share else 0.0)
+
+
+def smooth_slope(r, k):
+    """dW_k/d(R^2/2)."""
+    share, rise = mixture(r)
+    slope = share * quintic_slope(r, k) if share else 0.0
+    if share < 1.0 and k <= REACH:
+        slope += (1.0 - share) * moment_weights(r, True)[k]
+        slope -= rise / r * moment_weights(r, False)[k]
+    return slope + (rise / r * quintic_weight(r, k) if rise else 0.0)
+
+
+def richardson_slope(r, k, weight):
+    """dW_k/dR by central differences, where no corner crosses the kernel's end nearby."""
+    table = [[(weight(r + h, k) - weight(r - h, k)) / (2.0 * h)]
              for h in (0.02, 0.01, 0.005, 0.0025)]
     for j in range(1, 4):
         for i in range(j, 4):
@@ -68,26 +129,29 @@ def c_array(name, values, comment, ctype="double"):
 
 
 def rotation():
-    n_weight, weight, slope = [], [], []
-    for r in ROTATION_R:
-        n = int(math.ceil(r)) + 1
-        w = np.array([rotation_weight(r, k) for k in range(n)])
-        d = np.array([rotation_slope(r, k) for k in range(n)])
-        assert abs(w[0] + 2.0 * w[1:].sum() - 1.0) < 1e-13
-        assert abs(d[0] + 2.0 * d[1:].sum()) < 1e-13
-        for k in range(n):
-            # W_k is not smooth where a corner reaches the kernel's end
-            if min(abs(r - c) for c in (abs(k - 1), k, k + 1)) > 0.05:
-                assert abs(richardson_slope(r, k) - d[k]) < 1e-10, (r, k)
-        n_weight.append(n)
-        weight += list(w / (w[0] + 2.0 * w[1:].sum()))
-        slope += list(d)
     out = ["enum { REF_ROTATION_N = %d };" % len(ROTATION_R), ""]
     out += c_array("ref_rotation_r", ROTATION_R, "v sin i in grid points")
-    out += c_array("ref_rotation_n", n_weight, "weights of each: k = 0 ... n - 1, the rest are 0",
-                   "int")
-    out += c_array("ref_rotation_weight", weight, "W_k, one r after the other; W_-k = W_k")
-    out += c_array("ref_rotation_slope", slope, "dW_k/dR, same order")
+    for name, reach, weight, slope, scale, unit in (
+            ("linear", 1, rotation_weight, rotation_slope, lambda r: 1.0, "dR"),
+            ("smooth", REACH, smooth_weight, smooth_slope, lambda r: r, "d(R^2/2)")):
+        n_weight, weights, slopes = [], [], []
+        for r in ROTATION_R:
+            n = (int(math.ceil(r)) if reach == 1 or r > 1.5 else 1) + reach
+            w = np.array([weight(r, k) for k in range(n)])
+            d = np.array([slope(r, k) for k in range(n)])
+            assert abs(w[0] + 2.0 * w[1:].sum() - 1.0) < 1e-13
+            assert abs(d[0] + 2.0 * d[1:].sum()) < 1e-13 / scale(r)
+            for k in range(n):
+                # W_k is not smooth where a corner reaches the kernel's end
+                if min(abs(r - abs(c)) for c in range(k - reach, k + reach + 1)) > 0.05:
+                    assert abs(richardson_slope(r, k, weight) - d[k] * scale(r)) < 1e-10, (r, k)
+            n_weight.append(n)
+            weights += list(w / (w[0] + 2.0 * w[1:].sum()))
+            slopes += list(d)
+        out += c_array("ref_%s_n" % name, n_weight,
+                       "weights of each: k = 0 ... n - 1, the rest are 0", "int")
+        out += c_array("ref_%s_weight" % name, weights, "W_k, one r after the other; W_-k = W_k")
+        out += c_array("ref_%s_slope" % name, slopes, "dW_k/%s, same order" % unit)
     return out
 
 

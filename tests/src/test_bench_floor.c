@@ -1,6 +1,7 @@
 /* The counted floor: sizes of small stars, every stage against numbers counted by hand. */
 #include "tests/mill_test.h"
 
+#include "kernels/rotation.h"
 #include "src/bench_floor.h"
 #include "tests/test_library.h"
 
@@ -100,15 +101,20 @@ static void test_rotation_of_the_solutions(void **state)
   mill_fit_result result;
   memset(&result, 0, sizeof result);
   result.status = MILL_STATUS_FITTED; /* a grid step is 24 km/s */
-  mill_bench_shape_add_result(&shape, &lib, &result);
+  mill_bench_shape_add_result(&shape, &lib, &set, &result);
   assert_int_equal(shape.arm[0].n_rotation, 0);
   result.vsini_km_s = 100;
-  mill_bench_shape_add_result(&shape, &lib, &result);
+  set.rotation = MILL_ROT_LINEAR; /* one point for each begun grid step */
+  mill_bench_shape_add_result(&shape, &lib, &set, &result);
   assert_int_equal(shape.arm[0].n_rotation, 5);
   result.status = MILL_STATUS_LOW_SN;
-  mill_bench_shape_add_result(&shape, &lib, &result);
+  mill_bench_shape_add_result(&shape, &lib, &set, &result);
   assert_int_equal(shape.arm[0].n_rotation, 5);
   assert_int_equal(shape.n_fitted, 2);
+  set.rotation = MILL_ROT_SPLINE; /* the spline reaches further */
+  result.status = MILL_STATUS_FITTED;
+  mill_bench_shape_add_result(&shape, &lib, &set, &result);
+  assert_int_equal(shape.arm[0].n_rotation, 5 + 5 + MILL_ROTATION_REACH - 1);
 }
 
 /* Numbers of one value: front 2*4*12 + 3*12 + 2*12*9 + 3*9 = 375; last layer 2*9*400, flux

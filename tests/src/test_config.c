@@ -95,6 +95,7 @@ static void test_defaults(void **state)
   assert_int_equal(config.fit.optimizer, MILL_OPT_HYBRID);
   assert_int_equal(config.fit.likelihood, MILL_LIKE_MARGINAL);
   assert_int_equal(config.fit.precision, MILL_FLOAT32);
+  assert_int_equal(config.fit.rotation, MILL_ROT_SPLINE);
   assert_int_equal(config.fit.resolution, MILL_RES_AUTO);
   assert_close(config.fit.guess_vel_step_km_s, 60.0, 0.0);
   assert_close(config.fit.second_start_sn, 6.0, 0.0);
@@ -200,7 +201,7 @@ static void test_example_and_documentation_have_every_key(void **state)
         fail_msg("%s lacks %s", files[i], line);
       n_key++;
     }
-    assert_int_equal(n_key, 43);
+    assert_int_equal(n_key, 45);
     free(text);
     free(keys);
   }
@@ -216,9 +217,10 @@ static void test_every_key_is_read(void **state)
             "arms: [b, {name: z, min: 7e3, max: 9000, channel: RED, "
             "resolving_power: 1800}]\n"
             "format: sdss\njoin_by_name: yes\nexposures: joint\nlsf: matrix\nresolving_power: 2e3\n"
-            "medium: air\nmin_vel: -1.5e2\nmax_vel: +300\n"
+            "start: truth.fits\nmedium: air\nmin_vel: -1.5e2\nmax_vel: +300\n"
             "min_vsini: .5\nmax_vsini: 80.\nnpoly: 7\nrbf_continuum: no\n"
             "likelihood: profile\nresolution_matrix: true\nprecision: float64\n"
+            "rotation_kernel: linear\n"
             "optimizer: levenberg-marquardt\nguess_vel_step: 20\nsecond_start_sn: 0\n"
             "n_simplex_round: 12\nmax_eval: 99\nedge_pix: 0\nsigma_floor: 0\n"
             "bad_sigma_factor: 10\nwave_mask:\n  - [1, 2]\n  - [2, 3.5]\n"
@@ -230,6 +232,7 @@ static void test_every_key_is_read(void **state)
             "write_interval: 0.5\ngzip_limit_mib: 10\nscratch: /s\nbackend: cpu\n"
             "log_level: debug\n");
   assert_string_equal(config.template_lib, "a b: #c.h5");
+  assert_string_equal(config.start, "truth.fits");
   assert_int_equal(config.n_arm, 2);
   assert_string_equal(config.arm[0].arm, "b");
   assert_close(config.arm[0].min_aa, 0.0, 0.0);
@@ -255,6 +258,7 @@ static void test_every_key_is_read(void **state)
   assert_int_equal(config.fit.likelihood, MILL_LIKE_PROFILE);
   assert_int_equal(config.fit.resolution, MILL_RES_MATRIX);
   assert_int_equal(config.fit.precision, MILL_FLOAT64);
+  assert_int_equal(config.fit.rotation, MILL_ROT_LINEAR);
   assert_int_equal(config.fit.optimizer, MILL_OPT_LM);
   assert_close(config.fit.guess_vel_step_km_s, 20.0, 0.0);
   assert_close(config.fit.second_start_sn, 0.0, 0.0);
@@ -349,6 +353,7 @@ static const struct {
     {"resolution_matrix: always", 1, "resolution_matrix", "auto, true or false expected"},
     {"resolution_matrix: 'yes'", 1, "resolution_matrix", "quoted text"},
     {"precision: float16", 1, "precision", "float32 or float64"},
+    {"rotation_kernel: exact", 1, "rotation_kernel", "spline or linear"},
     {"optimizer: Hybrid", 1, "optimizer", "hybrid, nelder-mead or levenberg-marquardt"},
     {"optimizer: [hybrid]", 1, "optimizer", "a list found"},
     {"guess_vel_step: 0", 1, "guess_vel_step", "out of range"},
@@ -625,6 +630,7 @@ static void random_config(mill_config *config)
   mill_config_default(config);
   mill_fit_settings *fit = &config->fit;
   random_text(config->template_lib, sizeof config->template_lib);
+  random_text(config->start, sizeof config->start);
   fit->min_vel_km_s = random_real(-299792, 100);
   fit->max_vel_km_s = random_real(1200, 299792);
   fit->min_vsini_km_s = random_int(0, 1) ? -0.0 : random_real(0, 1);
@@ -634,6 +640,7 @@ static void random_config(mill_config *config)
   fit->likelihood = random_int(0, 1);
   fit->resolution = random_int(0, 2);
   fit->precision = random_int(0, 1);
+  fit->rotation = random_int(0, 1);
   fit->optimizer = random_int(0, 2);
   fit->guess_vel_step_km_s = random_real(0.1, 1000);
   fit->second_start_sn = fabs(random_finite());
@@ -808,6 +815,7 @@ static void test_identity_holds_science_and_selection(void **state)
       "likelihood: profile",
       "resolution_matrix: false",
       "precision: float64",
+      "rotation_kernel: linear",
       "optimizer: nelder-mead",
       "guess_vel_step: 59",
       "second_start_sn: 5",
@@ -870,21 +878,52 @@ static void test_identity_holds_science_and_selection(void **state)
   free(base);
 }
 
-/* A result that was begun before exposures, lsf, ... were keys is continued. */
-static void test_identity_of_the_defaults_is_that_of_version_0_1(void **state)
+/* A table to start from counts by what is in it, not by where it lies. */
+static void test_identity_holds_the_hash_of_the_start(void **state)
+{
+  (void)state;
+  static const char *const table[] = {"a.fits", "folder/b.h5", "a.fits"};
+  static const char *const hash[] = {"0123abcd", "0123abcd", "0123abce"};
+  char *text[3], *base = identity_of("");
+  mill_config config;
+  for (int i = 0; i < 3; i++) {
+    mill_config_default(&config);
+    snprintf(config.start, sizeof config.start, "%s", table[i]);
+    /* as long as nobody has read it, nobody knows what the run is */
+    assert_int_equal(mill_config_identity(&config, &text[i]), MILL_ERR_INTERNAL);
+    assert_null(text[i]);
+    snprintf(config.start_hash, sizeof config.start_hash, "%s", hash[i]);
+    text[i] = identity(&config);
+    assert_string_not_equal(text[i], base);
+    assert_non_null(strstr(text[i], hash[i]));
+    assert_null(strstr(text[i], table[i]));
+  }
+  assert_string_equal(text[0], text[1]);
+  assert_string_not_equal(text[0], text[2]);
+  for (int i = 0; i < 3; i++)
+    free(text[i]);
+  free(base);
+}
+
+/* Keys like exposures and lsf, at their defaults, leave the identity what it was before they
+ * came.  rotation_kernel is always there: a result that was begun before it is not continued,
+ * since its fits rotate otherwise. */
+static void test_identity_of_the_defaults_is_that_of_version_0_1_and_rotation(void **state)
 {
   (void)state;
   char *text = identity_of("");
-  assert_string_equal(text, "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\n"
-                            "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\n"
-                            "guess_vel_step: 60\njoint_exposures: false\nlikelihood: marginal\n"
-                            "mask_ignore: 0\nmax_eval: 4000\nmax_vel: 1000\nmax_vsini: 500\n"
-                            "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
-                            "npoly: 10\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
-                            "priors: []\nrbf_continuum: true\nredrock: false\n"
-                            "redrock_file: \"\"\nredrock_max_vel: 1500\n"
-                            "resolution_matrix: auto\nsecond_start_sn: 6\nsigma_floor: 0.3\n"
-                            "targetid: []\nwave_mask: [[4300, 4450]]\n");
+  assert_string_equal(
+      text,
+      "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\n"
+      "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\n"
+      "guess_vel_step: 60\njoint_exposures: false\nlikelihood: marginal\n"
+      "mask_ignore: 0\nmax_eval: 4000\nmax_vel: 1000\nmax_vsini: 500\n"
+      "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
+      "npoly: 10\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
+      "priors: []\nrbf_continuum: true\nredrock: false\n"
+      "redrock_file: \"\"\nredrock_max_vel: 1500\n"
+      "resolution_matrix: auto\nrotation_kernel: spline\nsecond_start_sn: 6\nsigma_floor: 0.3\n"
+      "targetid: []\nwave_mask: [[4300, 4450]]\n");
   free(text);
 }
 
@@ -1022,7 +1061,8 @@ int main(void)
       cmocka_unit_test(test_numbers_are_printed_short),
       cmocka_unit_test(test_identity_ignores_operation_and_order),
       cmocka_unit_test(test_identity_holds_science_and_selection),
-      cmocka_unit_test(test_identity_of_the_defaults_is_that_of_version_0_1),
+      cmocka_unit_test(test_identity_holds_the_hash_of_the_start),
+      cmocka_unit_test(test_identity_of_the_defaults_is_that_of_version_0_1_and_rotation),
       cmocka_unit_test(test_lsf_and_resolving_power),
       cmocka_unit_test(test_bind_resolves_names),
       cmocka_unit_test(test_bind_refuses_what_the_library_lacks),

@@ -1,0 +1,63 @@
+"""Every optimizer gives a star the same bits, whatever is fitted beside it and by how many.
+
+Stars of the reference survey among rows with one defect each (NaN, infinities, masked and
+zero arms, one pixel of 1e9, noise, a changed sign), whose fits take the rarest paths.
+"""
+
+from common import *  # noqa: F403
+
+STARS = list(range(2, 200, 13))
+PATHO = "sim/coadd-dev-patho.fits.gz"
+DEFECTS = list(range(17))
+# simplexes are long: fewer stars, and of the defects those that leave a meaningless fit
+FEW_STARS = STARS[::3]
+FEW_DEFECTS = ("z_all_nan", "inf_pixels", "b_negative_median", "pure_noise", "tiny_ivar_huge_pix")
+# ranks (0: without mpirun), threads, slots (0: the default), whether the input is reversed
+SHARES = ((0, 2, 1, False), (0, 4, 7, True), (2, 1, 64, False), (2, 2, 0, True))
+
+
+def inputs(stars, defects, reverse):
+    """Two files with their rows in order, or both the other way round."""
+    order = slice(None, None, -1 if reverse else 1)
+    name = "reversed" if reverse else "straight"
+    return [cut(f"{name}-stars.fits", stars[order]),
+            cut(f"{name}-patho.fits", defects[order], name=PATHO)][order]
+
+
+class SameBits(EndToEnd):
+    def same_bits(self, optimizer, stars=STARS, defects=DEFECTS):
+        files = {reverse: inputs(stars, defects, reverse) for reverse in (False, True)}
+        with open(tmp("short.yaml"), "w") as f:
+            f.write("max_eval: 300\n")  # of hopeless rows, which would take thousands
+        args = ("--optimizer", optimizer, "--config", tmp("short.yaml"))
+        self.fit("reference.h5", "--overwrite", *args, "--threads", 1, *files[False])
+        reference = read(self.path)
+        self.assertEqual(len(np.unique(reference["TARGETID"])), len(reference["TARGETID"]))
+        # all but the two that the selection leaves out, and all of them fitted
+        self.assertIn(len(stars) + len(defects) - len(reference["STATUS"]), (0, 2))
+        self.assertTrue((reference["STATUS"] == FITTED).all())
+        for ranks, threads, slots, reverse in SHARES:
+            with self.subTest(ranks=ranks, threads=threads, slots=slots, reverse=reverse):
+                self.fit("other.h5", "--overwrite", *args, "--threads", threads, "--slots", slots,
+                         *files[reverse], ranks=ranks)
+                other = read(self.path)
+                if reverse:
+                    # each file's rows, and the files, the other way round: so the table
+                    np.testing.assert_array_equal(other["TARGETID"], reference["TARGETID"][::-1])
+                    other = {name: values[::-1] for name, values in other.items()}
+                self.assertEqual(differing(other, reference), [])
+
+    def test_levenberg_marquardt(self):
+        self.same_bits("levenberg-marquardt")
+
+    def test_hybrid(self):
+        self.same_bits("hybrid")
+
+    def test_nelder_mead(self):
+        with pyfits.open(data("sim/truth-dev-patho.fits")) as hdus:
+            kinds = [str(kind).strip() for kind in hdus[1].data["KIND"]]
+        self.same_bits("nelder-mead", FEW_STARS, [kinds.index(kind) for kind in FEW_DEFECTS])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""Fits that start from a table: which stars do, what comes out, and what is refused."""
+
+from common import *  # noqa: F403
+
+INFO_SECOND_START, INFO_GIVEN_START = 2, 64
+ROWS = list(range(3, 195, 8))
+LABELS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
+PARAMETERS = ("VRAD", "VSINI") + LABELS
+TRUTH = data("sim/truth-dev.fits")
+
+
+def truth():
+    """Rows of the truth table, those of ROWS."""
+    with pyfits.open(TRUTH) as hdus:
+        return np.array(hdus[1].data)[ROWS]
+
+
+def save(name, columns):
+    """A FITS table of {name: values}; its path."""
+    pyfits.BinTableHDU.from_columns([
+        pyfits.Column(name=key, array=np.asarray(values),
+                      format={"f": "D", "i": "K"}.get(np.asarray(values).dtype.kind, "32A"))
+        for key, values in columns.items()
+    ]).writeto(tmp(name), overwrite=True)
+    return tmp(name)
+
+
+def table(name, edit=None):
+    """The truth as a table of its own, after edit(columns)."""
+    true = truth()
+    columns = {key: np.array(true[key]) for key in ("TARGETID",) + PARAMETERS}
+    if edit:
+        edit(columns)
+    return save(name, columns)
+
+
+class FitStart(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        cls.input = cut("stars.fits", ROWS)
+
+    def run_fit(self, out, *args, **how):
+        """Fit the stars, give /fits."""
+        self.done = self.fit(out, "--optimizer", "levenberg-marquardt", *args, self.input, **how)
+        return read(self.path)
+
+    def guessed(self):
+        if not hasattr(FitStart, "_guessed"):
+            FitStart._guessed = self.run_fit("guessed.h5")
+        return FitStart._guessed
+
+    def assertSameSolution(self, a, b):
+        """Two fits of the same stars from different starts.
+
+        The polish ends where it promises to gain less than 1e-3 (docs/numerics.md), so each is
+        within about that of its minimum: 0.01 leaves room for one that promised too little.  A
+        parameter may be off by the root of that in its errors, 0.1.
+        """
+        np.testing.assert_allclose(a["M2LL"], b["M2LL"], rtol=0, atol=0.01)
+        for name in ("VRAD",) + LABELS:
+            error = b[name + "_ERR"]
+            self.assertTrue((error > 0).all(), name)
+            self.assertLess(np.max(np.abs(a[name] - b[name]) / error), 0.1, name)
+
+    def test_the_truth_gives_the_same_solution(self):
+        guessed, given = self.guessed(), self.run_fit("given.h5", "--start", TRUTH)
+        self.assertIn(f"all {len(ROWS)} rows start from {TRUTH}", self.done.stderr)
+        self.assertTrue((given["STATUS"] == FITTED).all())
+        self.assertTrue((given["FIT_INFO"] & INFO_GIVEN_START).all())
+        self.assertFalse((given["FIT_INFO"] & INFO_SECOND_START).any())
+        self.assertFalse((guessed["FIT_INFO"] & INFO_GIVEN_START).any())
+        self.assertSameSolution(given, guessed)
+        # the guess ran all the same, and had farther to go
+        np.testing.assert_array_equal(given["VRAD_CCF"], guessed["VRAD_CCF"])
+        self.assertLess(given["NEVAL"].sum(), guessed["NEVAL"].sum())
+
+    def test_a_result_as_start_is_where_fits_begin(self):
+        # one evaluation of the start, which promises nothing more, one profile, one for the end
+        self.run_fit("first.h5")
+        first = self.path
+        again = self.run_fit("again.h5", "--start", first)
+        self.assertSameSolution(again, self.guessed())
+        self.assertEqual(np.median(again["NEVAL"]), 3)
+
+    def test_order_and_case_mean_nothing(self):
+        def shuffle(columns):
+            order = np.random.default_rng(1).permutation(len(ROWS))
+            for name in list(columns):
+                columns[name] = columns[name][order]
+            columns["alpha"] = columns.pop("ALPHAFE")
+            columns["vRad"] = columns.pop("VRAD")
+        straight = self.run_fit("straight.h5", "--start", table("straight.fits"))
+        shuffled = self.run_fit("shuffled.h5", "--start", table("shuffled.fits", shuffle))
+        self.assertEqual(differing(straight, shuffled), [])
+        # the same values, so the same run: it is finished
+        done = starmill("fit", "--library", library(), "--optimizer", "levenberg-marquardt",
+                        "--output", self.path, "--start", tmp("straight.fits"), self.input)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("finished already", done.stdout)
+
+    def test_stars_without_values_are_guessed(self):
+        missing, bad = [3, 17], [5, 20]
+
+        def spoil(columns):
+            columns["TEFF"][bad[0]] = np.nan
+            columns["VRAD"][bad[1]] = np.inf
+            columns["TARGETID"][missing] = [1, 2]
+        for ranks in (1, 3):
+            given = self.run_fit(f"part{ranks}.h5", "--start", table("part.fits", spoil),
+                                 ranks=ranks)
+            self.assertOneLine(self.done, f"{len(ROWS) - 4} of {len(ROWS)} rows start from",
+                               "2 are not in it, 2 have no finite values", status=0)
+            plain = np.zeros(len(ROWS), bool)
+            plain[missing + bad] = True
+            np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, plain)
+            # such a star's row is the one of a fit without a table
+            guessed = self.guessed()
+            for name in given:
+                self.assertEqual(given[name][plain].tobytes(), guessed[name][plain].tobytes(), name)
+
+    def test_of_several_rows_the_first_finite_one_counts(self):
+        def repeat(columns):
+            for name in list(columns):
+                values = columns[name]
+                columns[name] = np.concatenate([values[:1], values, values])
+            columns["LOGG"][0] = np.nan
+            columns["VRAD"][len(ROWS) + 1:] += 500.0
+        once = self.run_fit("once.h5", "--start", table("once.fits"))
+        twice = self.run_fit("twice.h5", "--start", table("twice.fits", repeat))
+        self.assertOneLine(self.done, f"{len(ROWS) + 1} rows of", "earlier row", status=0)
+        self.assertEqual(differing(once, twice), [])
+
+    def test_values_beyond_the_limits_are_brought_within(self):
+        def extreme(columns):
+            columns["VSINI"][:] = [-5.0, 1e5] * (len(ROWS) // 2)
+            columns["TEFF"][:2] = [1.0, 1e9]
+            columns["VRAD"][:] = np.clip(columns["VRAD"], -50, 50)
+        def within(columns):
+            extreme(columns)
+            columns["VSINI"] = np.clip(columns["VSINI"], 0, 500)
+            with h5py.File(library()) as f:
+                teff = f["labels/label0"].attrs
+                columns["TEFF"] = np.clip(columns["TEFF"], teff["min"], teff["max"])
+        outside = self.run_fit("outside.h5", "--start", table("outside.fits", extreme))
+        inside = self.run_fit("inside.h5", "--start", table("inside.fits", within))
+        self.assertEqual(differing(outside, inside), [])
+        self.assertTrue((outside["STATUS"] == FITTED).all())
+
+    def test_fixed_parameters_need_no_column(self):
+        with open(tmp("fixed.yaml"), "w") as f:
+            f.write("fix_param: [{param: vsini, value: 3}, {param: alpha, value: 0.1}]\n")
+        def drop(columns):
+            del columns["VSINI"], columns["ALPHAFE"]
+        args = ("--config", tmp("fixed.yaml"))
+        given = self.run_fit("fixed.h5", *args, "--start", table("fixed.fits", drop))
+        self.assertTrue((given["VSINI"] == 3).all() and (given["ALPHAFE"] == 0.1).all())
+        guessed = self.run_fit("fixed-guessed.h5", *args)
+        np.testing.assert_allclose(given["M2LL"], guessed["M2LL"], rtol=0, atol=0.01)
+
+    def test_every_optimizer_takes_it(self):
+        for optimizer in ("hybrid", "nelder-mead"):
+            with self.subTest(optimizer):
+                self.fit(f"{optimizer}.h5", "--optimizer", optimizer, "--start", TRUTH,
+                         cut("few.fits", ROWS[:6]))
+                some = read(self.path)
+                guessed = {name: values[:6] for name, values in self.guessed().items()}
+                self.assertTrue((some["FIT_INFO"] & INFO_GIVEN_START).all())
+                self.assertSameSolution(some, guessed)
+
+    def test_other_values_are_another_run(self):
+        self.run_fit("identity.h5", "--start", table("identity.fits"))
+        path = self.path
+        args = ("fit", "--library", library(), "--output", path, "--optimizer",
+                "levenberg-marquardt", self.input)
+        def move(columns):
+            columns["VRAD"][4] += 1e-6
+        for start in (("--start", table("moved.fits", move)), ()):
+            done = starmill(*args, *start)
+            self.assertOneLine(done, path, "start", status=4)
+        # nothing happened to it
+        self.assertEqual(starmill(*args, "--start", tmp("identity.fits")).returncode, 0)
+
+    def test_wrong_tables_are_refused(self):
+        def foreign(columns):
+            columns["TARGETID"] += 10**15
+        def nothing(columns):
+            columns["FEH"][:] = np.nan
+        def narrow(columns):
+            del columns["VSINI"], columns["LOGG"]
+        with open(tmp("text.txt"), "w") as f:
+            f.write("TARGETID VRAD\n")
+        n = len(ROWS)
+        for start, parts in (
+            (table("foreign.fits", foreign), ("none of the", f"{n} are not in it")),
+            (table("nothing.fits", nothing), ("none of the", f"{n} have no finite")),
+            (table("narrow.fits", narrow), ("lacks VSINI LOGG",)),
+            (self.input, ("lacks VRAD VSINI TEFF LOGG FEH ALPHAFE",)),
+            (library(), ("no group /fits",)),
+            (tmp("text.txt"), ("start:",)),
+            (tmp("missing.fits"), ("cannot be opened",)),
+        ):
+            for ranks in (0, 2):
+                with self.subTest(start, ranks=ranks):
+                    done = starmill("fit", "--library", library(), "--output", tmp("no.h5"),
+                                    "--start", start, self.input, ranks=ranks)
+                    self.assertOneLine(done, start, *parts, status=2)
+                    self.assertFalse(os.path.exists(tmp("no.h5")))
+
+    def test_the_start_is_no_output(self):
+        self.run_fit("mine.h5")
+        before = content(self.path)
+        done = starmill("fit", "--library", library(), "--output", self.path, "--overwrite",
+                        "--start", self.path, self.input)
+        self.assertOneLine(done, "--output", "to start from", status=2)
+        self.assertEqual(content(self.path), before)
+
+
+class StartByName(EndToEnd):
+    """Spectra without TARGETID are found by name."""
+
+    NAMES = ("star one", "star two", "star three")
+    ARGS = ("--optimizer", "levenberg-marquardt", "--config", tmp("generic.yaml"))
+
+    @classmethod
+    def setUpClass(cls):
+        sys.path.insert(0, os.path.join(SOURCE, "tools"))
+        import make_generic
+        with open(tmp("generic.yaml"), "w") as f:
+            f.write("lsf: off\nwave_mask: []\n")
+        hdus = {name: values for name, _, values in source("sim/coadd-dev.fits.gz")}
+        cls.input = tmp("generic.fits")
+        make_generic.write(cls.input, [
+            {"NAME": star, "ARM": arm, "WAVELENGTH": hdus[arm + "_WAVELENGTH"].astype(float),
+             "FLUX": hdus[arm + "_FLUX"][row], "IVAR": hdus[arm + "_IVAR"][row],
+             "MASK": hdus[arm + "_MASK"][row].astype("i4")}
+            for row, star in enumerate(cls.NAMES) for arm in ARMS
+        ], "vacuum")
+        with pyfits.open(TRUTH) as hdus:
+            cls.truth = np.array(hdus[1].data)[: len(cls.NAMES)]
+
+    def fit(self, out, *args, **how):
+        return super().fit(out, *self.ARGS, *args, self.input, lib=library("nn"), **how)
+
+    def columns(self, rows):
+        return {key: np.array(self.truth[key])[rows] for key in PARAMETERS}
+
+    def test_a_table_with_names(self):
+        # two of the three, in another order
+        start = save("names.fits", dict(self.columns([2, 0]),
+                                        OBJECT=[self.NAMES[2], self.NAMES[0]]))
+        done = self.fit("names.h5", "--start", start)
+        self.assertOneLine(done, "2 of 3 rows", "1 are not in it", status=0)
+        fits = read(self.path)
+        self.assertTrue((read(self.path, "catalog")["TARGETID"] == -1).all())
+        np.testing.assert_array_equal(fits["FIT_INFO"] & INFO_GIVEN_START > 0, [True, False, True])
+
+    def test_a_result_of_the_same_stars(self):
+        self.fit("plain.h5")
+        first = self.path
+        self.fit("by-name.h5", "--start", first)
+        once, again = read(first), read(self.path)
+        self.assertTrue((again["FIT_INFO"] & INFO_GIVEN_START > 0).all())
+        np.testing.assert_allclose(again["M2LL"], once["M2LL"], rtol=0, atol=0.01)
+        self.assertTrue((again["NEVAL"] < once["NEVAL"]).all())
+
+    def test_a_table_without_names_is_refused(self):
+        start = save("numbers.fits", dict(self.columns([0, 1, 2]), TARGETID=[1, 2, 3]))
+        done = starmill("fit", "--library", library("nn"), "--output", tmp("no.h5"), *self.ARGS,
+                        "--start", start, self.input)
+        self.assertOneLine(done, start, "none of the 3 rows", status=2)
+
+
+if __name__ == "__main__":
+    main()
