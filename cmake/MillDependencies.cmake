@@ -94,10 +94,19 @@ if(NOT MILL_CUDA STREQUAL "OFF")
     check_language(CUDA)
     if(CMAKE_CUDA_COMPILER)
       enable_language(CUDA)
-      find_package(CUDAToolkit REQUIRED)
-      set(CMAKE_CUDA_STANDARD 17)
-      set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-      set(MILL_CUDA_FOUND TRUE)
+      # conditional nodes of graphs
+      if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
+        set(text "CUDA ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}) is too old: 12.4 is the oldest")
+        if(MILL_CUDA STREQUAL "ON")
+          message(FATAL_ERROR "${text}. Set CUDACXX to a newer nvcc, or build with -DMILL_CUDA=OFF.")
+        endif()
+        message(WARNING "${text}. This build is without CUDA.")
+      else()
+        find_package(CUDAToolkit REQUIRED)
+        set(CMAKE_CUDA_STANDARD 17)
+        set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+        set(MILL_CUDA_FOUND TRUE)
+      endif()
     endif()
   endif()
   if(MILL_CUDA STREQUAL "ON" AND NOT MILL_CUDA_FOUND)
@@ -105,6 +114,11 @@ if(NOT MILL_CUDA STREQUAL "OFF")
                         "PATH, or build with -DMILL_CUDA=OFF.")
   endif()
 endif()
+
+# Ranges for profilers: headers only, they come with CUDA's toolkit but need none of it.
+find_path(MILL_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h
+          HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDA_HOME PATHS /usr/local/cuda
+          PATH_SUFFIXES include)
 
 # C++ only to check that public headers are fit for it (CUDA reads them so).
 include(CheckLanguage)

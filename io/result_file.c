@@ -17,6 +17,7 @@
 #include "io/parallel_hdf5.h"
 #include "io/result_layout.h"
 #include "kernels/error.h"
+#include "kernels/nvtx.h"
 #include "src/clock.h"
 #include "src/log.h"
 #include "src/mpi_context.h"
@@ -358,7 +359,9 @@ static int run_epoch(mill_result_file *file, int *ends)
   MILL_MPI(MPI_Allreduce(mine, all, N_COUNT, MPI_INT64_T, MPI_SUM, file->io.comm));
   if ((all[N_ROW] > 0 || all[N_ITEM] > 0) && file->err == MILL_OK) {
     pthread_mutex_lock(&file->hdf5);
+    mill_range_begin(MILL_RANGE_WRITE);
     err = write_queue(file, q);
+    mill_range_end();
     pthread_mutex_unlock(&file->hdf5);
     if (err == MILL_OK)
       atomic_fetch_add(&file->n_done, all[N_ROW]);
@@ -502,6 +505,7 @@ static void *write_epochs(void *context)
 {
   mill_result_file *file = context;
   int err = MILL_OK, ends = 0;
+  mill_nvtx_name_thread("I/O");
   pthread_mutex_lock(&file->mutex);
   while (file->may_start == 0)
     pthread_cond_wait(&file->work, &file->mutex);

@@ -10,6 +10,7 @@
 #include "io/catalog_list.h"
 #include "io/columns.h"
 #include "io/library_file.h"
+#include "jobs/bench_device.h"
 #include "jobs/bench_options.h"
 #include "jobs/bench_report.h"
 #include "kernels/error.h"
@@ -213,6 +214,11 @@ static int start(bench_job *job, int argc, char **argv)
     MILL_FAIL(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
               job->mpi.size);
   MILL_TRY(list_inputs(job));
+  if (job->options.task == MILL_BENCH_CROSSOVER || job->options.task == MILL_BENCH_SLOTS) {
+    MILL_TRY((job->options.task == MILL_BENCH_CROSSOVER ? mill_bench_crossover : mill_bench_slots)(
+        &job->mpi, &job->options, job->command, job->n_input, job->input));
+    goto done;
+  }
   MILL_TRY(job->options.task == MILL_BENCH_FIT ? bench_fit(job) : bench_rates(job));
   job->report.command = job->command;
   mill_bench_describe(&job->report);

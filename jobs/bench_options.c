@@ -19,10 +19,13 @@ enum option_id {
   OPT_STARS,
   OPT_REPEAT,
   OPT_OUTPUT,
-  OPT_JSON
+  OPT_JSON,
+  OPT_MOST,
+  OPT_LIMIT,
+  OPT_KEEP
 };
 
-enum { DEFAULT_REPEAT = 3, MAX_REPEAT = 1000 };
+enum { DEFAULT_REPEAT = 3, MAX_REPEAT = 1000, DEFAULT_MOST = 65536, DEFAULT_LIMIT_S = 60 };
 
 static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP},
                                             {"library", required_argument, NULL, OPT_LIBRARY},
@@ -36,6 +39,9 @@ static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP
                                             {"repeat", required_argument, NULL, OPT_REPEAT},
                                             {"output", required_argument, NULL, OPT_OUTPUT},
                                             {"json", required_argument, NULL, OPT_JSON},
+                                            {"most", required_argument, NULL, OPT_MOST},
+                                            {"limit", required_argument, NULL, OPT_LIMIT},
+                                            {"keep", no_argument, NULL, OPT_KEEP},
                                             {NULL, 0, NULL, 0}};
 
 void mill_bench_options_print_help(FILE *out)
@@ -43,12 +49,17 @@ void mill_bench_options_print_help(FILE *out)
   fprintf(out,
           "usage: starmill bench fit --library LIB.h5 [options] INPUT.fits...\n"
           "       starmill bench rates [--library LIB.h5] [--json FILE] [INPUT.fits...]\n"
+          "       starmill bench crossover --library LIB.h5 [options] INPUT.fits...\n"
+          "       starmill bench slots --library LIB.h5 [options] INPUT.fits...\n"
           "\n"
           "Measure on one rank.  'fit' fits the inputs as `starmill fit` does, with the result in\n"
           "a temporary file, and prints the rate, the time of a star by stage, the evaluations by\n"
           "stage, and the ratio to the time that the least work takes on this machine.  'rates'\n"
           "measures only what the machine can do: matrix products, copies, reading the inputs\n"
-          "from the page cache.  docs/performance.md says how to read the table.\n"
+          "from the page cache.  docs/performance.md says how to read the table.  'crossover'\n"
+          "repeats the first 256 stars of the inputs in memory and fits batches of 1, 4, 16, ...\n"
+          "of them on the CPU and on the GPU: from where on the GPU is faster.  'slots' fits them\n"
+          "with more and more slots on one backend.\n"
           "\n"
           "  --library FILE         template library (or template_lib of the configuration)\n"
           "  --config FILE          YAML configuration\n"
@@ -63,11 +74,15 @@ void mill_bench_options_print_help(FILE *out)
           "                         the run with the median CPU time (default %d)\n"
           "  --output DIR           folder for the temporary result (default: $TMPDIR, or /tmp)\n"
           "  --json FILE            write everything that was measured there too\n"
+          "  --most N               crossover: the largest batch (default %d)\n"
+          "  --limit S              crossover, slots: begin nothing that would take longer\n"
+          "                         (default %d s)\n"
+          "  --keep                 crossover: keep it for --backend auto\n"
           "  --help                 this text\n"
           "\n"
           "Exit status: 0 done, 2 usage, configuration or library, 3 some input was unreadable,\n"
           "4 output or disk, 70 internal error, 75 stopped by a signal.\n",
-          DEFAULT_REPEAT);
+          DEFAULT_REPEAT, DEFAULT_MOST, DEFAULT_LIMIT_S);
 }
 
 static int set_optimizer(const char *text, mill_bench_options *options)
@@ -92,9 +107,15 @@ static int set_task(const char *text, mill_bench_options *options)
     options->task = MILL_BENCH_FIT;
   else if (strcmp(text, "rates") == 0)
     options->task = MILL_BENCH_RATES;
+  else if (strcmp(text, "crossover") == 0)
+    options->task = MILL_BENCH_CROSSOVER;
+  else if (strcmp(text, "slots") == 0)
+    options->task = MILL_BENCH_SLOTS;
   else
     MILL_FAIL(MILL_ERR_USAGE,
-              "bench measures 'fit' or 'rates', not '%s'; see starmill bench --help", text);
+              "bench measures 'fit', 'rates', 'crossover' or 'slots', not '%s'; see starmill bench "
+              "--help",
+              text);
 done:
   return err;
 }
@@ -138,6 +159,17 @@ static int parse_value(int id, mill_bench_options *options)
   case OPT_REPEAT:
     MILL_TRY(mill_option_count("repeat", optarg, 1, MAX_REPEAT, &options->n_repeat));
     break;
+  case OPT_MOST:
+    MILL_TRY(mill_option_integer("most", optarg, 1, INT_MAX, &n));
+    options->n_most = n;
+    break;
+  case OPT_LIMIT:
+    MILL_TRY(mill_option_integer("limit", optarg, 1, 1000000, &n));
+    options->limit_s = (double)n;
+    break;
+  case OPT_KEEP:
+    options->keep = 1;
+    break;
   default:
     MILL_FAIL(MILL_ERR_INTERNAL, "option %d of bench is not handled", id);
   }
@@ -150,6 +182,8 @@ int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
   int err = MILL_OK, help = 0;
   memset(options, 0, sizeof *options);
   options->n_repeat = DEFAULT_REPEAT;
+  options->n_most = DEFAULT_MOST;
+  options->limit_s = DEFAULT_LIMIT_S;
   options->fit.quiet = 1;
   opterr = 0;
   optind = 0;
@@ -176,11 +210,12 @@ int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
     goto done;
   }
   if (optind == argc)
-    MILL_FAIL(MILL_ERR_USAGE, "bench measures 'fit' or 'rates'; see starmill bench --help");
+    MILL_FAIL(MILL_ERR_USAGE,
+              "bench measures 'fit', 'rates', 'crossover' or 'slots'; see starmill bench --help");
   MILL_TRY(set_task(argv[optind], options));
   options->fit.input = argv + optind + 1;
   options->fit.n_input = argc - optind - 1;
-  if (options->task == MILL_BENCH_FIT && options->fit.n_input == 0 && !options->fit.catalog)
+  if (options->task != MILL_BENCH_RATES && options->fit.n_input == 0 && !options->fit.catalog)
     MILL_FAIL(MILL_ERR_USAGE, "no input: name FITS files or give --catalog FILE");
 done:
   return err;

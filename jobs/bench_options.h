@@ -6,7 +6,13 @@
 
 #include "jobs/options.h"
 
-enum mill_bench_task { MILL_BENCH_HELP, MILL_BENCH_FIT, MILL_BENCH_RATES };
+enum mill_bench_task {
+  MILL_BENCH_HELP,
+  MILL_BENCH_FIT,
+  MILL_BENCH_RATES,
+  MILL_BENCH_CROSSOVER,
+  MILL_BENCH_SLOTS
+};
 
 enum { MILL_BENCH_N_OPTIMIZER = 3 };
 
@@ -19,8 +25,11 @@ typedef struct mill_bench_options {
   const char *optimizer[MILL_BENCH_N_OPTIMIZER];
   const char *output; /**< folder of the temporary result; NULL: $TMPDIR, else /tmp */
   const char *json;   /**< NULL: none */
-  int64_t n_star;     /**< rows to fit; 0: all */
+  int64_t n_star;     /**< rows to fit; 0: all (slots: eight times the slots) */
   int n_repeat;
+  int64_t n_most; /**< crossover: the largest batch */
+  double limit_s; /**< crossover, slots: nothing is begun that would take longer */
+  int keep;       /**< crossover: for --backend auto */
 } mill_bench_options;
 
 /** Parse and check argv, argv[0] being the job's name; argv is permuted.

@@ -54,28 +54,32 @@ void mill_bench_split(mill_bench_run *run)
   run->stage_s[MILL_BENCH_OTHER] = rest;
 }
 
-void mill_bench_describe(mill_bench_report *report)
+void mill_bench_cpu_model(char *out, size_t size)
 {
   char line[256];
+  snprintf(out, size, "unknown processor");
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  while (file && fgets(line, sizeof line, file)) {
+    const char *value = strchr(line, ':');
+    if (strncmp(line, "model name", 10) == 0 && value) {
+      line[strcspn(line, "\n")] = '\0';
+      snprintf(out, size, "%s", value + 1 + strspn(value + 1, " "));
+      break;
+    }
+  }
+  if (file)
+    fclose(file);
+}
+
+void mill_bench_describe(mill_bench_report *report)
+{
   cpu_set_t cores;
   const time_t now = time(NULL);
   struct tm utc;
   if (gmtime_r(&now, &utc))
     strftime(report->date, sizeof report->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
   report->n_core = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 0;
-  snprintf(report->cpu, sizeof report->cpu, "unknown processor");
-  FILE *file = fopen("/proc/cpuinfo", "r");
-  while (file && fgets(line, sizeof line, file)) {
-    const char *value = strchr(line, ':');
-    if (strncmp(line, "model name", 10) == 0 && value) {
-      line[strcspn(line, "\n")] = '\0';
-      snprintf(report->cpu, sizeof report->cpu, "%.*s", (int)sizeof report->cpu - 1,
-               value + 1 + strspn(value + 1, " "));
-      break;
-    }
-  }
-  if (file)
-    fclose(file);
+  mill_bench_cpu_model(report->cpu, sizeof report->cpu);
 }
 
 /* ---- Markdown ---- */
@@ -247,7 +251,7 @@ static void json_text(FILE *out, const char *text)
   fputc('"', out);
 }
 
-static void json_key_text(FILE *out, const char *key, const char *text, const char *end)
+void mill_bench_json_text(FILE *out, const char *key, const char *text, const char *end)
 {
   fprintf(out, "\"%s\": ", key);
   json_text(out, text);
@@ -314,7 +318,7 @@ static void json_stages(FILE *out, const mill_bench_series *series, const mill_b
     const int phase = phase_of(s);
     const mill_bench_work *w = &series->work[s];
     fprintf(out, "%s\n        {", s ? "," : "");
-    json_key_text(out, "name", stage_name[s], ", ");
+    mill_bench_json_text(out, "name", stage_name[s], ", ");
     json_key_number(out, "cpu_s", run->stage_s[s], ", ");
     if (phase >= 0) {
       json_key_number(out, "emulator_s", t->emulate_s[phase], ", ");
@@ -336,7 +340,7 @@ static void json_series(FILE *out, const mill_bench_series *series, const mill_b
   const mill_bench_run *run = &series->run[series->median];
   const mill_fit_costs *c = &run->costs;
   fputs("\n    {\n      ", out);
-  json_key_text(out, "optimizer", series->optimizer, ",\n      ");
+  mill_bench_json_text(out, "optimizer", series->optimizer, ",\n      ");
   fprintf(out,
           "\"stars\": %lld, \"fitted\": %lld, \"evaluations\": %lld, \"jacobians\": %lld, "
           "\"velocities\": %lld,\n      ",
@@ -368,7 +372,7 @@ static void json_series(FILE *out, const mill_bench_series *series, const mill_b
 static void json_settings(FILE *out, const mill_fit_costs *c)
 {
   fputs("  \"settings\": {", out);
-  json_key_text(out, "library", c->library, ", ");
+  mill_bench_json_text(out, "library", c->library, ", ");
   fprintf(out,
           "\"threads\": %d, \"slots\": %d, \"n_cont\": %d, \"wide\": %s, \"min_vel\": %.17g, "
           "\"max_vel\": %.17g, \"guess_vel_step\": %.17g, \"rotation_kernel\": \"%s\"},\n",
@@ -385,17 +389,17 @@ int mill_bench_write_json(const mill_bench_report *report, const char *path)
   if (!out)
     MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", path, strerror(errno));
   fputs("{\n  ", out);
-  json_key_text(out, "version", mill_version(), ", ");
-  json_key_text(out, "revision", mill_version_revision(), ", ");
-  json_key_text(out, "compiler", mill_version_compiler(), ",\n  ");
-  json_key_text(out, "date", report->date, ", ");
-  json_key_text(out, "command", report->command, ",\n  ");
-  json_key_text(out, "cpu", report->cpu, ", ");
+  mill_bench_json_text(out, "version", mill_version(), ", ");
+  mill_bench_json_text(out, "revision", mill_version_revision(), ", ");
+  mill_bench_json_text(out, "compiler", mill_version_compiler(), ",\n  ");
+  mill_bench_json_text(out, "date", report->date, ", ");
+  mill_bench_json_text(out, "command", report->command, ",\n  ");
+  mill_bench_json_text(out, "cpu", report->cpu, ", ");
   fprintf(out, "\"cores\": %d, \"l2_bytes\": %zu, \"l3_bytes\": %zu,\n", report->n_core,
           report->rates.l2_bytes, report->rates.l3_bytes);
   if (report->backend) {
     fputs("  ", out);
-    json_key_text(out, "backend", report->backend, ",\n");
+    mill_bench_json_text(out, "backend", report->backend, ",\n");
   }
   if (report->n_series > 0)
     json_settings(out, &report->series[0].run[0].costs);

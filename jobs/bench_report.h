@@ -37,11 +37,17 @@ typedef struct mill_bench_report {
 /** Split a finished run's CPU time into what is done once, and stages. */
 void mill_bench_split(mill_bench_run *run);
 
+/** The processor's model as the system names it. */
+void mill_bench_cpu_model(char *out, size_t size);
+
 /** Fill date, cpu and n_core. */
 void mill_bench_describe(mill_bench_report *report);
 
 /** MILL_ERR_OUTPUT when the stream does not take it. */
 int mill_bench_print(const mill_bench_report *report, FILE *out);
+
+/** A key and its text with quotes in JSON, then end. */
+void mill_bench_json_text(FILE *out, const char *key, const char *text, const char *end);
 
 /** Write the JSON file.  MILL_ERR_OUTPUT names it. */
 int mill_bench_write_json(const mill_bench_report *report, const char *path);

@@ -10,6 +10,7 @@
 #include "io/library_file.h"
 #include "io/result_file.h"
 #include "io/start_table.h"
+#include "jobs/backend_choice.h"
 #include "jobs/inputs.h"
 #include "jobs/options.h"
 #include "jobs/reader.h"
@@ -302,10 +303,29 @@ static int set_up(fit_job *job)
   if (job->mpi.rank == 0)
     err = check_outputs(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_TRY(agree_backend(job));
+  if (strcmp(job->config.backend, "cuda") == 0)
+    MILL_TRY(mill_backend_place(&job->mpi));
+  /* auto depends on the number of rows */
+  if (strcmp(job->config.backend, "auto") != 0)
+    MILL_TRY(agree_backend(job));
   job->n_thread = job->config.n_thread;
   if (job->n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->n_thread));
+done:
+  return err;
+}
+
+/* auto becomes what this run takes, also in the configuration that the result file keeps. */
+static int settle_backend(fit_job *job)
+{
+  int err = MILL_OK;
+  const char *choice = NULL;
+  if (strcmp(job->config.backend, "auto") != 0)
+    goto done;
+  MILL_TRY(mill_backend_settle(&job->mpi, job->options.output, job->options.overwrite,
+                               job->inputs.n_row, job->n_thread, &choice));
+  snprintf(job->config.backend, sizeof job->config.backend, "%s", choice);
+  MILL_TRY(agree_backend(job));
 done:
   return err;
 }
@@ -822,6 +842,8 @@ static int choose_slots(const fit_job *job)
   const int is_cpu = strncmp(job->backend->name, "cpu", 3) == 0;
   if (job->config.n_slot > 0)
     return job->config.n_slot;
+  if (job->backend->default_slot > 0)
+    return job->backend->default_slot;
   return is_cpu && job->n_thread == 1 ? THREAD_SLOTS : DEFAULT_SLOTS;
 }
 
@@ -952,6 +974,7 @@ static int run(fit_job *job, int *exit_status)
   MILL_TRY(mill_inputs_index(&job->mpi, &job->options, &job->config, &job->lib, job->arm_wanted,
                              &job->inputs));
   costs->index_s = lap_s(&cpu_s);
+  MILL_TRY(settle_backend(job));
   MILL_TRY(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
   if (job->mpi.rank == 0 && job->inputs.n_row == 0)
     mill_log_warning("no star to fit: %s; the result is an empty table",

@@ -9,6 +9,7 @@
 #include "jobs/simulate.h"
 #include "jobs/version.h"
 #include "kernels/error.h"
+#include "kernels/nvtx.h"
 #include "src/mpi_context.h"
 
 typedef struct job_entry {
@@ -80,6 +81,7 @@ int main(int argc, char **argv)
 {
   /* a file at the limit on sizes is a failed write with a message, not a silent death */
   signal(SIGXFSZ, SIG_IGN);
+  mill_nvtx_start();
   if (argc < 2) {
     print_help(stderr);
     return EXIT_USAGE;

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "kernels/error.h"
+#include "kernels/nvtx.h"
 #include "src/clock.h"
 
 enum { MAX_SOURCE = 4 }; /* files open at once, where rows come from several */
@@ -332,6 +333,7 @@ static int read_batch(mill_reader *reader, int i, const int64_t *wanted, int n, 
   *stopped = batch == NULL;
   if (!batch)
     goto done;
+  mill_range_begin(MILL_RANGE_READ);
   err = get_source(reader, i, &s);
   if (err == MILL_OK) {
     /* without its file no row is any better than the others */
@@ -343,6 +345,7 @@ static int read_batch(mill_reader *reader, int i, const int64_t *wanted, int n, 
       err = MILL_OK;
     }
   }
+  mill_range_end();
   if (err != MILL_OK || *retry) {
     pthread_mutex_lock(&reader->mutex);
     reader->idle[reader->n_idle++] = batch;
@@ -421,6 +424,7 @@ done:
 static void *reader_main(void *argument)
 {
   mill_reader *reader = argument;
+  mill_nvtx_name_thread("reader");
   const int err = read_all(reader);
   for (int k = 0; k < reader->n_source; k++)
     close_source(&reader->source[k]);

@@ -16,9 +16,16 @@ MILL_EXTERN_C_BEGIN
 typedef struct mill_device mill_device;
 
 /** Every function returns MILL_OK or a code with a message.  Pointers to data
- *  are the backend's own memory; structures hold such pointers too. */
+ *  are the backend's own memory; structures hold such pointers too.
+ *
+ *  start and advance only ask for work where overlaps is set: until collect or wait
+ *  returns, the slots that they name and the model belong to the device.  Meanwhile
+ *  the host may fill and read other slots.  Copies are done in the order in which they
+ *  were asked for, and before a start or an advance that comes after them. */
 typedef struct mill_backend {
-  const char *name; /**< "cpu x86-64-v4": recorded in the result file */
+  const char *name;
+  int overlaps;     /**< work goes on while the host does something else */
+  int default_slot; /**< stars at once that suit it; 0: a matter of threads */
   int (*open)(int n_thread, mill_device **out);
   void (*close)(mill_device *device);
   int (*alloc)(mill_device *device, size_t bytes, void **out); /**< not zeroed */
@@ -26,12 +33,22 @@ typedef struct mill_backend {
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);
-  /** Prepare freshly loaded slots, guess, and make their first request. */
-  int (*start)(mill_device *device, const mill_model *model, mill_slot *const *slot, int n);
-  /** n_round rounds over the given slots: emulate, answer, digest.  Slots whose
+  /** The model and all slots, before the first start and whenever the model has changed;
+   *  not while work is under way.  model: host copy of *d_model. */
+  int (*bind)(mill_device *device, const mill_model *model, const mill_model *d_model,
+              mill_slot *const *slot, int n_slot);
+  /** Prepare freshly loaded slots, guess, and make their first request.
+   *  index [n] numbers of slots. */
+  int (*start)(mill_device *device, const int *index, int n);
+  /** Rounds over the given slots, fresh ones too: emulate, answer, digest.  At least one,
+   *  at most max_round, and no further when n_want of them have finished.  Slots whose
    *  request is MILL_REQ_NONE are passed over. */
-  int (*round)(mill_device *device, const mill_model *model, mill_slot *const *slot, int n,
-               int n_round);
+  int (*advance)(mill_device *device, const int *index, int n, int n_want, int max_round);
+  /** Wait for the advance; rows of those of its slots that have finished, each once.
+   *  index [n of advance] and result [n of advance]. */
+  int (*collect)(mill_device *device, int *index, mill_fit_result *result, int *n_finished);
+  /** Wait for everything that was asked for. */
+  int (*wait)(mill_device *device);
   /** Add to *total what this device has spent since it was opened; NULL: not counted. */
   void (*timing)(mill_device *device, mill_timing *total);
 } mill_backend;

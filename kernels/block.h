@@ -25,8 +25,16 @@ enum { MILL_BLOCK_MAX_SUM = 640 };
 #if defined(__CUDACC__)
 
 typedef struct mill_block {
-  double *shared; /**< [MILL_BLOCK_MAX_SUM + 32] shared by the threads of the block */
+  double *shared; /**< [MILL_BLOCK_SHARED] shared by the threads of the block */
+  void *stage;    /**< [warps][bytes by the type of templates], for splines; else NULL */
 } mill_block;
+
+/** Threads of a block at most, sums that cross it at once, and numbers that takes. */
+enum {
+  MILL_BLOCK_MAX_WARP = 8,
+  MILL_BLOCK_SUMS_AT_ONCE = 16,
+  MILL_BLOCK_SHARED = MILL_BLOCK_MAX_WARP * MILL_BLOCK_SUMS_AT_ONCE
+};
 
 #define MILL_BLOCK_FN          static __device__ inline
 #define MILL_FOR(b, i, n)      for (int i = (int)threadIdx.x; i < (n); i += (int)blockDim.x)
@@ -37,7 +45,15 @@ typedef struct mill_block {
 #define MILL_SIMD_SUM(...)
 #define MILL_SIMD_PRODUCT(product, sum)
 #define MILL_FOR_MIN(b, i, n, least, sum) MILL_FOR(b, i, n)
-enum { MILL_CHUNK = 4 };
+enum { MILL_CHUNK = 1 }; /* neighbouring threads at neighbouring pixels */
+
+/** Sum over the lanes of a warp, the same on all of them; fixed order. */
+static __device__ inline double mill_warp_sum(double x)
+{
+  for (int o = 16; o > 0; o >>= 1)
+    x += __shfl_xor_sync(0xffffffffu, x, o);
+  return x;
+}
 
 static __device__ inline void mill_block_sum_n(mill_block *b, const double *part, int n,
                                                double *total)
@@ -45,24 +61,22 @@ static __device__ inline void mill_block_sum_n(mill_block *b, const double *part
   /* fixed order: lanes of a warp by shuffles, then warps in turn */
   const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
   const int n_warp = ((int)blockDim.x + 31) >> 5;
-  for (int k = 0; k < n; k++) {
-    double x = part[k];
-    for (int o = 16; o > 0; o >>= 1)
-      x += __shfl_down_sync(0xffffffffu, x, o);
-    if (lane == 0)
-      b->shared[MILL_BLOCK_MAX_SUM + warp] = x;
+  for (int first = 0; first < n; first += MILL_BLOCK_SUMS_AT_ONCE) {
+    const int end = n - first < MILL_BLOCK_SUMS_AT_ONCE ? n : first + MILL_BLOCK_SUMS_AT_ONCE;
+    for (int k = first; k < end; k++) {
+      const double x = mill_warp_sum(part[k]);
+      if (lane == 0)
+        b->shared[warp * MILL_BLOCK_SUMS_AT_ONCE + k - first] = x;
+    }
     __syncthreads();
-    if (threadIdx.x == 0) {
+    for (int k = first; k < end; k++) {
       double sum = 0.0;
       for (int w = 0; w < n_warp; w++)
-        sum += b->shared[MILL_BLOCK_MAX_SUM + w];
-      b->shared[k] = sum;
+        sum += b->shared[w * MILL_BLOCK_SUMS_AT_ONCE + k - first];
+      total[k] = sum;
     }
     __syncthreads();
   }
-  for (int k = 0; k < n; k++)
-    total[k] = b->shared[k];
-  __syncthreads();
 }
 
 static __device__ inline double mill_block_max(mill_block *b, double x)
@@ -70,13 +84,13 @@ static __device__ inline double mill_block_max(mill_block *b, double x)
   const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
   const int n_warp = ((int)blockDim.x + 31) >> 5;
   for (int o = 16; o > 0; o >>= 1)
-    x = fmax(x, __shfl_down_sync(0xffffffffu, x, o));
+    x = fmax(x, __shfl_xor_sync(0xffffffffu, x, o));
   if (lane == 0)
-    b->shared[MILL_BLOCK_MAX_SUM + warp] = x;
+    b->shared[warp] = x;
   __syncthreads();
-  double largest = b->shared[MILL_BLOCK_MAX_SUM];
+  double largest = b->shared[0];
   for (int w = 1; w < n_warp; w++)
-    largest = fmax(largest, b->shared[MILL_BLOCK_MAX_SUM + w]);
+    largest = fmax(largest, b->shared[w]);
   __syncthreads();
   return largest;
 }

@@ -105,31 +105,31 @@ MILL_HD static inline void mill_simplex_begin(const mill_model *m, mill_slot *sl
                                               const double *theta, int step)
 {
   mill_polish *p = &slot->polish;
-  mill_polish_axes axes;
-  double x0[MILL_MAX_PAR], first[MILL_MAX_PAR], simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
-  axes.n = 0;
+  mill_polish_axes *axes = &slot->space.axes;
+  double x0[MILL_MAX_PAR], first[MILL_MAX_PAR], *simplex = slot->space.simplex;
+  axes->n = 0;
   p->lambda = MILL_POLISH_LAMBDA;
-  if (p->have && mill_polish_propose(m, slot, &axes) && axes.n > 0) {
+  if (p->have && mill_polish_propose(m, slot, axes) && axes->n > 0) {
     for (int j = 0; j < m->n_par; j++)
       slot->nm_centre[j] = step ? slot->theta[j] : p->at.theta[j];
   } else {
-    axes.n = slot->n_free;
+    axes->n = slot->n_free;
     for (int j = 0; j < m->n_par; j++)
       slot->nm_centre[j] = theta[j];
-    for (int i = 0; i < axes.n; i++) {
-      axes.idx[i] = slot->free_par[i];
-      for (int k = 0; k < axes.n; k++)
-        axes.factor[i * axes.n + k] = i == k ? 1.0 / mill_par_scale(m, axes.idx[i]) : 0.0;
+    for (int i = 0; i < axes->n; i++) {
+      axes->idx[i] = slot->free_par[i];
+      for (int k = 0; k < axes->n; k++)
+        axes->factor[i * axes->n + k] = i == k ? 1.0 / mill_par_scale(m, axes->idx[i]) : 0.0;
     }
   }
-  for (int e = 0; e < axes.n * axes.n; e++)
-    p->at.hess[e] = axes.factor[e];
-  for (int i = 0; i < axes.n; i++) {
-    slot->nm_par[i] = axes.idx[i];
+  for (int e = 0; e < axes->n * axes->n; e++)
+    p->at.hess[e] = axes->factor[e];
+  for (int i = 0; i < axes->n; i++) {
+    slot->nm_par[i] = axes->idx[i];
     x0[i] = 0.0;
     first[i] = MILL_SIMPLEX_STEP;
   }
-  mill_nm_simplex(axes.n, x0, first, simplex);
+  mill_nm_simplex(axes->n, x0, first, simplex);
   mill_nm_options options = mill_nm_options_plain();
   options.f_tol = MILL_SIMPLEX_F_TOLERANCE;
   options.x_tol = MILL_SIMPLEX_X_TOLERANCE;
@@ -140,7 +140,7 @@ MILL_HD static inline void mill_simplex_begin(const mill_model *m, mill_slot *sl
     options.max_eval = left;
   if (options.max_eval < 1)
     options.max_eval = 1;
-  mill_nm_start(&slot->nm, axes.n, simplex, &options);
+  mill_nm_start(&slot->nm, axes->n, simplex, &options);
   mill_simplex_propose(m, slot);
 }
 
@@ -533,7 +533,7 @@ MILL_HD static inline int mill_fit_covariance(const mill_model *m, mill_slot *sl
   for (int j = 0; j < np; j++)
     if (!m->set.fixed[j] && !mill_par_at_limit(m, j, slot->best_end[j]))
       idx[n++] = j;
-  double a[MILL_MAX_PAR * MILL_MAX_PAR], inv[MILL_MAX_PAR * MILL_MAX_PAR];
+  double *a = slot->space.matrix[0], *inv = slot->space.matrix[1];
   for (int i = 0; i < MILL_MAX_COVAR; i++)
     r->covar[i] = 0.0;
   for (int i = 0; i < n; i++)

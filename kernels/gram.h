@@ -8,19 +8,19 @@
 
 #include "kernels/vector.h"
 
-#if defined(__CUDACC__)
-enum { MILL_GRAM_TILE = 1 };
-#elif defined(__AVX512F__)
-enum { MILL_GRAM_TILE = 4 }; /* 16 sums, 4 + 1 factors, of 32 registers */
-#else
-enum { MILL_GRAM_TILE = 3 }; /* 9 and 3 + 1 of 16 */
-#endif
-
 /** Place of the pair (r, c), c <= r, in a packed lower triangle. */
 MILL_HD static inline int mill_gram_at(int r, int c)
 {
   return r * (r + 1) / 2 + c;
 }
+
+#if !defined(__CUDACC__) /* there kernels/cuda/star_block.h */
+
+#if defined(__AVX512F__)
+enum { MILL_GRAM_TILE = 4 }; /* 16 sums, 4 + 1 factors, of 32 registers */
+#else
+enum { MILL_GRAM_TILE = 3 }; /* 9 and 3 + 1 of 16 */
+#endif
 
 /** nr rows x times nc rows z; whole: all pairs, else those with c <= r.  Sums have names,
  *  for compilers leave an array of them in memory. */
@@ -70,7 +70,6 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
   switch ((whole * 8 + nr) * 8 + nc) {
     MILL_GRAM_CASE(1, 1, 0)
     MILL_GRAM_CASE(1, 1, 1)
-#if !defined(__CUDACC__)
     MILL_GRAM_CASE(2, 2, 0)
     MILL_GRAM_CASE(3, 3, 0)
     MILL_GRAM_CASE(1, 2, 1)
@@ -90,7 +89,6 @@ MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pit
     MILL_GRAM_CASE(4, 2, 1)
     MILL_GRAM_CASE(4, 3, 1)
     MILL_GRAM_CASE(4, 4, 1)
-#endif
 #endif
   default:
     break; /* no other tile exists */
@@ -128,5 +126,7 @@ MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const dou
     mill_gram_tile_of(nr, nr, 0, len, pitch, x, x, to);
   }
 }
+
+#endif
 
 #endif

@@ -18,7 +18,47 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
 /** Bins whose terms are added up in float32 before they join a float64 sum. */
 enum { MILL_GUESS_CHUNK = 128 };
 
-#if !defined(__CUDACC__)
+#if defined(__CUDACC__)
+
+enum { MILL_GUESS_SHIFTS = 8 };
+
+/** chi^2 of one template at n_shift shifts, the first of which puts data bin 0 at t; a bin
+ *  of the template is loaded once for all of them. */
+template <int n_shift>
+static __device__ inline void mill_guess_shifts(int n_bin, const float *bin_wn, const float *bin_w,
+                                                const float *t, double *sum)
+{
+  float x[n_shift]; /* shift s needs the template s bins before that of shift 0 */
+#pragma unroll
+  for (int s = 1; s < n_shift; s++)
+    x[s - 1] = t[-(ptrdiff_t)s * MILL_GUESS_LANE];
+#pragma unroll
+  for (int s = 0; s < n_shift; s++)
+    sum[s] = 0.0;
+  for (int first = 0; first < n_bin; first += MILL_GUESS_CHUNK) {
+    const int end = n_bin - first < MILL_GUESS_CHUNK ? n_bin : first + MILL_GUESS_CHUNK;
+    float part[n_shift];
+#pragma unroll
+    for (int s = 0; s < n_shift; s++)
+      part[s] = 0.0f;
+#pragma unroll 8
+    for (int i = first; i < end; i++) {
+      const float wn = bin_wn[i], w = bin_w[i];
+#pragma unroll
+      for (int s = n_shift - 1; s > 0; s--)
+        x[s] = x[s - 1];
+      x[0] = t[(ptrdiff_t)i * MILL_GUESS_LANE];
+#pragma unroll
+      for (int s = 0; s < n_shift; s++)
+        part[s] += x[s] * (x[s] * w + wn);
+    }
+#pragma unroll
+    for (int s = 0; s < n_shift; s++)
+      sum[s] += (double)part[s];
+  }
+}
+
+#else
 
 /** Shifts at once: as many sums as registers hold. */
 #if defined(__AVX512F__)
@@ -80,25 +120,28 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m,
   const int n_group = (n_templ + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
   /* observed bin i holds template bin i - shift */
 #if defined(__CUDACC__)
-  MILL_FOR(b, e, n_group * nv * MILL_GUESS_LANE)
+  const int n_shift = nv < MILL_GUESS_SHIFTS ? 1 : MILL_GUESS_SHIFTS;
+  const int n_tile = (nv + n_shift - 1) / n_shift;
+  MILL_FOR(b, e, n_group * n_tile * MILL_GUESS_LANE)
   {
-    const int lane = e % MILL_GUESS_LANE, v = e / MILL_GUESS_LANE % nv;
-    const int group = e / MILL_GUESS_LANE / nv, k = group * MILL_GUESS_LANE + lane;
+    const int lane = e % MILL_GUESS_LANE, next = e / MILL_GUESS_LANE % n_tile * n_shift;
+    const int k = e / MILL_GUESS_LANE / n_tile * MILL_GUESS_LANE + lane;
+    /* the last tile goes over shifts again that the one before it had */
+    const int v0 = next + n_shift <= nv ? next : nv - n_shift;
     if (k >= n_templ)
       continue;
     const float *t =
-        ws->templ + ((size_t)group * width + (size_t)(2 * half - v)) * MILL_GUESS_LANE + lane;
-    double sum = 0.0;
-    for (int first = 0; first < n_bin; first += MILL_GUESS_CHUNK) {
-      const int end = n_bin - first < MILL_GUESS_CHUNK ? n_bin : first + MILL_GUESS_CHUNK;
-      float part = 0.0f;
-      for (int i = first; i < end; i++) {
-        const float x = t[(size_t)i * MILL_GUESS_LANE];
-        part += x * (x * bin_w[i] + bin_wn[i]);
-      }
-      sum += (double)part;
-    }
-    slot->guess_chisq[k * nv + v] += sum;
+        ws->templ + lane +
+        ((size_t)(k / MILL_GUESS_LANE) * width + (size_t)(2 * half - v0)) * MILL_GUESS_LANE;
+    double sum[MILL_GUESS_SHIFTS];
+    if (n_shift == 1)
+      mill_guess_shifts<1>(n_bin, bin_wn, bin_w, t, sum);
+    else
+      mill_guess_shifts<MILL_GUESS_SHIFTS>(n_bin, bin_wn, bin_w, t, sum);
+#pragma unroll
+    for (int i = 0; i < MILL_GUESS_SHIFTS; i++)
+      if (i < n_shift && v0 + i >= next)
+        slot->guess_chisq[k * nv + v0 + i] += sum[i];
   }
 #else
   const int n_shift = nv < MILL_GUESS_SHIFTS ? 1 : MILL_GUESS_SHIFTS;

@@ -82,6 +82,7 @@ typedef struct mill_nm {
   double f_reflected;
   double step[MILL_MAX_PAR]; /**< extent of simplex0 along each coordinate */
   double f_start;            /**< best value at the last restart, before it MILL_NM_HUGE */
+  double edge[MILL_MAX_PAR][MILL_MAX_PAR]; /**< work space of mill_nm_flatness */
 } mill_nm;
 
 /** SciPy's defaults: tolerances 1e-4, no limits given (200 n), no restart, no check.
@@ -122,10 +123,10 @@ MILL_HD static inline void mill_nm_simplex(int n, const double *x0, const double
  *  because in a long narrow valley a healthy simplex of n dimensions has a volume that
  *  falls like the width's power n - 1.
  */
-MILL_HD static inline double mill_nm_flatness(const mill_nm *nm)
+MILL_HD static inline double mill_nm_flatness(mill_nm *nm)
 {
   const int n = nm->n;
-  double edge[MILL_MAX_PAR][MILL_MAX_PAR];
+  double(*edge)[MILL_MAX_PAR] = nm->edge;
   double first = 0.0, last = 0.0;
 
   for (int i = 0; i < n; ++i)

@@ -16,15 +16,36 @@
 #include "kernels/rotation.h"
 #include "kernels/slot.h"
 #include "kernels/vector.h"
+#if defined(__CUDACC__)
+#include "kernels/cuda/star_block.h"
+#endif
 
 /** Lengths of the pieces in which rows are worked on, such that a piece of all that is
  *  needed stays in the first-level cache. */
 #if defined(__CUDACC__)
-enum { MILL_PIXEL_CHUNK = 4, MILL_SPLINE_CHUNK = 16, MILL_PAIR_CHUNK = 1 };
+enum { MILL_PIXEL_CHUNK = 1, MILL_PAIR_CHUNK = 1, MILL_CONVOLVE_VECS = 1 };
 #elif defined(MILL_BLOCK_FIBERS)
-enum { MILL_PIXEL_CHUNK = 16, MILL_SPLINE_CHUNK = 16, MILL_PAIR_CHUNK = 16 };
+enum {
+  MILL_PIXEL_CHUNK = 16,
+  MILL_SPLINE_CHUNK = 16,
+  MILL_PAIR_CHUNK = 16,
+  MILL_CONVOLVE_VECS = 4
+};
 #else
-enum { MILL_PIXEL_CHUNK = 128, MILL_SPLINE_CHUNK = 256, MILL_PAIR_CHUNK = 128 };
+enum {
+  MILL_PIXEL_CHUNK = 128,
+  MILL_SPLINE_CHUNK = 256,
+  MILL_PAIR_CHUNK = 128,
+  MILL_CONVOLVE_VECS = 4
+};
+#endif
+#if defined(__CUDACC__)
+enum {
+  MILL_SPLINE_TILE = 128, /**< grid points whose spline a warp makes at a time */
+  /** Numbers of block.stage that a warp needs for that. */
+  MILL_SPLINE_STAGE_F32 = 2 * MILL_SPLINE_TILE + 54,
+  MILL_SPLINE_STAGE_F64 = 2 * MILL_SPLINE_TILE + 118
+};
 #endif
 /** Rows that share one pass over the resolution rows' weights. */
 enum { MILL_RESOLVE_ROWS = 4 };
@@ -64,6 +85,8 @@ MILL_HD_INLINE float mill_expm1f(float x)
   const float p = mill_exp_parts(x, &two_k);
   return x == x ? p * two_k + (two_k - 1.0f) : x;
 }
+
+#if !defined(__CUDACC__)
 
 /** out = p t, a chunk of len pixels, zeros up to a whole vector. */
 MILL_BLOCK_FN void mill_pixel_product(int len, const float *p, const double *t, double *out)
@@ -133,6 +156,30 @@ MILL_BLOCK_FN void mill_pixel_quadratic(int nk, const double *chol, int len, dou
       *(mill_vec_f64 *)(quad + i + v * MILL_VEC_N_F64) = total[v];
   }
 }
+
+/** Factor a normal matrix a [n][n] (lower triangle) and solve for v [n].  out: [0] ln det,
+ *  [1] |L^-1 v|^2.  0, or what mill_cholesky returns; the same on all threads. */
+MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, double *out)
+{
+  MILL_SERIAL(b)
+  {
+    const int failed = mill_cholesky(n, a, n);
+    if (!failed) {
+      double vv = 0.0;
+      out[0] = mill_cholesky_logdet(n, a, n);
+      mill_cholesky_forward(n, a, n, v);
+      for (int k = 0; k < n; k++)
+        vv += v[k] * v[k];
+      out[1] = vv;
+      mill_cholesky_backward(n, a, n, v);
+    }
+    out[2] = (double)failed;
+  }
+  MILL_BARRIER(b);
+  return (int)out[2];
+}
+
+#endif
 
 /** The constant of a template and the logarithm of its unit: mill_work.mean. */
 #define MILL_LEVEL(arm, work)    ((arm)->log_flux ? 1.0 : (work)->mean[0])

@@ -77,7 +77,7 @@ MILL_HD static inline MILL_REAL MILL_T(mill_convolved)(int n, int half, const do
 MILL_BLOCK_FN void MILL_T(mill_block_convolve)(mill_block *b, int n, int half, const double *kernel,
                                                const MILL_REAL *in, MILL_REAL *out)
 {
-  enum { N_VEC = 4, N_TILE = N_VEC * MILL_VEC_N };
+  enum { N_VEC = MILL_CONVOLVE_VECS, N_TILE = N_VEC * MILL_VEC_N };
   typedef MILL_T(mill_vec) vec;
   const int n_in = n - 2 * half;
   const int n_tile = n_in > 0 ? n_in / N_TILE : 0;
@@ -126,7 +126,11 @@ MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm
     NEAR = 3,
     FAR = 12,
     LAST = MILL_WIDE ? 16 : 0,
+#if defined(__CUDACC__)
+    N_OUT = MILL_SPLINE_TILE,
+#else
     N_OUT = MILL_SPLINE_CHUNK,
+#endif
     N_FAR = N_OUT + 2 * LAST,
     N_NEAR = N_FAR + 2 * FAR,
     N_SECOND = N_NEAR + 2 * NEAR,
@@ -140,6 +144,47 @@ MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm
     w_near[k] = (MILL_REAL)arm->spline_near[k];
     w_far[k] = (MILL_REAL)arm->spline_far[k];
   }
+#if defined(__CUDACC__)
+  /* a warp makes a tile in shared memory, so that neighbours share what they need */
+  const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
+  MILL_REAL *second = (MILL_REAL *)b->stage + (size_t)warp * (N_SECOND + N_NEAR);
+  MILL_REAL *near = second + N_SECOND;
+  for (int c = warp; c < n_chunk; c += (int)blockDim.x >> 5) {
+    const int first = c * N_OUT, origin = first - MARGIN;
+    const int len = n - first < N_OUT ? n - first : N_OUT;
+    for (int i = lane; i < N_SECOND; i += 32) {
+      const int g = origin + i;
+      MILL_REAL x = 0;
+      if (g >= 1 && g <= n - 2) {
+        const MILL_REAL left = y[g] - y[g - 1], right = y[g + 1] - y[g];
+        x = (MILL_REAL)6 * ((right - left) - e * left);
+      }
+      second[i] = x;
+    }
+    __syncwarp();
+    for (int i = lane; i < N_NEAR; i += 32)
+      near[i] = w_near[0] * second[i] + w_near[1] * second[i + 1] + w_near[2] * second[i + 2] +
+                w_near[3] * second[i + 3] + w_near[4] * second[i + 4] + w_near[5] * second[i + 5] +
+                w_near[6] * second[i + 6];
+    __syncwarp();
+#if MILL_WIDE
+    MILL_REAL *far = second; /* which nobody needs any more */
+#else
+    MILL_REAL *far = bend + first;
+#endif
+    for (int i = lane; i < (MILL_WIDE ? (int)N_FAR : len); i += 32)
+      far[i] = w_far[0] * near[i] + w_far[1] * near[i + 4] + w_far[2] * near[i + 8] +
+               w_far[3] * near[i + 12] + w_far[4] * near[i + 16] + w_far[5] * near[i + 20] +
+               w_far[6] * near[i + 24];
+    __syncwarp();
+#if MILL_WIDE
+    const double *w_last = arm->spline_last;
+    for (int i = lane; i < len; i += 32)
+      bend[first + i] = w_last[0] * far[i] + w_last[1] * far[i + 16] + w_last[2] * far[i + 32];
+    __syncwarp();
+#endif
+  }
+#else
   MILL_FOR(b, c, n_chunk)
   {
     const int first = c * N_OUT;
@@ -180,6 +225,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm
       bend[first + i] = far[i];
 #endif
   }
+#endif
   MILL_BARRIER(b);
   /* natural ends */
   const double end_left = (double)bend[0], end_right = (double)bend[n - 1];
@@ -390,12 +436,17 @@ MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model 
                                                 const mill_segment *s, const MILL_REAL *templ,
                                                 double level, double ln_scale, mill_work *work)
 {
-  const int n = s->n_pix, nk = m->set.n_cont;
-  const float *cont = s->ws->cont;
+  const int nk = m->set.n_cont;
   /* rows of S and then D, whose products with each other are the triangle of nk + 1 rows
    * without its last element */
+  const int n_tri = mill_gram_at(nk, 0);
+#if defined(__CUDACC__)
+  mill_normal_sums(nk, s, templ, level, work->sums);
+#else
+  const int n = s->n_pix;
+  const float *cont = s->ws->cont;
   enum { MAX_SUM = (MILL_MAX_CONT + 1) * (MILL_MAX_CONT + 2) / 2 };
-  const int n_tri = mill_gram_at(nk, 0), n_sum = n_tri + nk;
+  const int n_sum = n_tri + nk;
   const mill_vec_f64 zero = {0};
   mill_vec_f64 acc[MAX_SUM];
   for (int q = 0; q <= n_sum; q++)
@@ -430,31 +481,23 @@ MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model 
   for (int q = 0; q < n_sum; q++)
     part[q] = mill_vec_sum_f64(&acc[q]);
   mill_block_sum_n(b, part, n_sum, work->sums);
-  MILL_SERIAL(b)
+#endif
+  double *a = work->normal, *v = work->solve;
+  MILL_FOR(b, k, nk)
   {
-    double *a = work->normal, *v = work->solve;
-    int q = 0;
-    for (int k = 0; k < nk; k++)
-      for (int l = 0; l <= k; l++)
-        a[k * nk + l] = work->sums[q++];
-    double f = INFINITY;
-    if (mill_cholesky(nk, a, nk) == 0) {
-      const double ln_det = mill_cholesky_logdet(nk, a, nk) + 2.0 * nk * ln_scale;
-      double vv = 0.0;
-      for (int k = 0; k < nk; k++)
-        v[k] = work->sums[n_tri + k];
-      mill_cholesky_forward(nk, a, nk, v);
-      for (int k = 0; k < nk; k++)
-        vv += v[k] * v[k];
-      mill_cholesky_backward(nk, a, nk, v);
-      f = (m->set.likelihood == MILL_LIKE_MARGINAL ? ln_det : 0.0) + s->sum_ln_var + s->dd - vv;
-      if (!isfinite(f))
-        f = INFINITY;
-    }
-    work->sums[0] = f;
+    for (int l = 0; l <= k; l++)
+      a[k * nk + l] = work->sums[mill_gram_at(k, l)];
+    v[k] = work->sums[n_tri + k];
   }
   MILL_BARRIER(b);
-  const double f = work->sums[0];
+  double f = INFINITY;
+  if (mill_block_normal(b, nk, a, v, work->sums) == 0) {
+    const double ln_det = work->sums[0] + 2.0 * nk * ln_scale;
+    f = (m->set.likelihood == MILL_LIKE_MARGINAL ? ln_det : 0.0) + s->sum_ln_var + s->dd -
+        work->sums[1];
+    if (!isfinite(f))
+      f = INFINITY;
+  }
   MILL_BARRIER(b);
   return f;
 }
@@ -516,15 +559,23 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
   /* Sums: for every parameter in turn S^T V [nk] and V^T V up to itself, as the products of
    * rows S, V come; then half the gradient, sum_i (dT/dtheta_j / sigma) slope_i with
    * slope = t p^T N^-1 p - (P a) r. */
-  const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0), n_sum = n_pair + np;
+  const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0);
   const int marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
+  const double *a = work->solve, *chol = work->normal;
+  const double level = MILL_LEVEL(arm, work);
+#if defined(__CUDACC__)
+  /* the rows before the resolution matrix are done with */
+  double *poly = (double *)work->pixel, *slope = poly + pitch;
+  mill_pixel_slopes(nk, s, smooth, level, marginal, a, chol,
+                    work->solve + MILL_MAX_CONT * (MILL_MAX_PAR + 2), poly, slope);
+  mill_jacobian_sums(nk, np, s, smooth, pitch, level, poly, slope, work->sums);
+#else
+  const int n_sum = n_pair + np;
   const mill_vec_f64 zero = {0};
   mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
   for (int q = 0; q < n_sum; q++)
     acc[q] = zero;
   const float *cont = s->ws->cont;
-  const double *a = work->solve, *chol = work->normal;
-  const double level = MILL_LEVEL(arm, work);
   const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   MILL_FOR(b, c, n_chunk)
   {
@@ -583,24 +634,28 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
   for (int q = 0; q < n_sum; q++)
     part[q] = mill_vec_sum_f64(&acc[q]);
   mill_block_sum_n(b, part, n_sum, work->sums);
-  MILL_SERIAL(b)
+#endif
+  const double *sums = work->sums;
+  double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
+  MILL_FOR(b, j, np)
   {
-    const double *sums = work->sums;
-    double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
-    const double *from = sums;
-    for (int j = 0; j < np; j++) {
+    const double *from = sums + mill_gram_at(nk + j, 0) - mill_gram_at(nk, 0);
+    for (int k = 0; k < nk; k++)
+      solve[j * nk + k] = from[k];
+    mill_cholesky_forward(nk, chol, nk, solve + j * nk);
+    eval->grad[j] += 2.0 * sums[n_pair + j];
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, j, np)
+  {
+    const double *from = sums + mill_gram_at(nk + j, 0) - mill_gram_at(nk, 0) + nk;
+    for (int l = 0; l <= j; l++) {
+      double h = from[l];
       for (int k = 0; k < nk; k++)
-        solve[j * nk + k] = *from++;
-      mill_cholesky_forward(nk, chol, nk, solve + j * nk);
-      for (int l = 0; l <= j; l++) {
-        double h = *from++;
-        for (int k = 0; k < nk; k++)
-          h -= solve[j * nk + k] * solve[l * nk + k];
-        eval->hess[j * np + l] += h;
-        if (l != j)
-          eval->hess[l * np + j] += h;
-      }
-      eval->grad[j] += 2.0 * sums[n_pair + j];
+        h -= solve[j * nk + k] * solve[l * nk + k];
+      eval->hess[j * np + l] += h;
+      if (l != j)
+        eval->hess[l * np + j] += h;
     }
   }
   MILL_BARRIER(b);

@@ -21,7 +21,7 @@
 #define MILL_POLISH_LAMBDA      1e-3 /**< first damping */
 #define MILL_POLISH_LAMBDA_END  1e-2 /**< damping above which a small step proves nothing */
 #define MILL_POLISH_LAMBDA_MAX  1e10
-enum { MILL_POLISH_MAX_JAC = 41, MILL_POLISH_MAX_FACET = 32 };
+enum { MILL_POLISH_MAX_JAC = 41 };
 
 /** Typical uncertainty of a parameter; velocities as of a star at S/N 10-20. */
 MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
@@ -118,21 +118,6 @@ MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *
   return f;
 }
 
-/** One hull facet as a residual of the step. */
-typedef struct mill_active_facet {
-  int hull, facet;
-  int on;       /**< holds the step; off: released because the step turns inwards */
-  int n_on;     /**< times it was switched on, so that on and off cannot alternate for ever */
-  double value; /**< signed distance at the current point */
-  double slope[MILL_MAX_PAR];
-} mill_active_facet;
-
-/** Axes of the damped curvature at a point: L of L L^T over the parameters idx [n]. */
-typedef struct mill_polish_axes {
-  int n, idx[MILL_MAX_PAR];
-  double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
-} mill_polish_axes;
-
 /** Step from polish->at into theta (trial); returns 0 when there is none.  axes, unless
  *  NULL, gets the curvature that the step was solved with: over the parameters that are
  *  neither fixed nor pinned, with damping and with the facets that hold the step. */
@@ -142,7 +127,7 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
   mill_polish *p = &slot->polish;
   const int np = m->n_par;
   const double weight = slot->hull_weight;
-  mill_active_facet active[MILL_POLISH_MAX_FACET];
+  mill_active_facet *active = slot->space.facet;
   int n_active = 0;
   double mapped[MILL_MAX_LABEL], map_slope[MILL_MAX_LABEL], delta[MILL_MAX_PAR];
   int pin[MILL_MAX_PAR];
@@ -204,7 +189,7 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
     for (int j = 0; j < np; j++)
       if (!m->set.fixed[j] && !pin[j])
         idx[n++] = j;
-    double a[MILL_MAX_PAR * MILL_MAX_PAR], rhs[MILL_MAX_PAR];
+    double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
     for (int r = 0; r < n; r++) {
       const int j = idx[r];
       rhs[r] = -0.5 * p->at.grad[j];

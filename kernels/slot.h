@@ -171,6 +171,32 @@ typedef struct mill_polish {
   int have; /**< `at` holds a point */
 } mill_polish;
 
+/** One hull facet as a residual of a step of the polish. */
+typedef struct mill_active_facet {
+  int hull, facet;
+  int on;       /**< holds the step; off: released because the step turns inwards */
+  int n_on;     /**< times it was switched on, so that on and off cannot alternate for ever */
+  double value; /**< signed distance at the current point */
+  double slope[MILL_MAX_PAR];
+} mill_active_facet;
+
+/** Axes of the damped curvature at a point: L of L L^T over the parameters idx [n]. */
+typedef struct mill_polish_axes {
+  int n, idx[MILL_MAX_PAR];
+  double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
+} mill_polish_axes;
+
+enum { MILL_POLISH_MAX_FACET = 32 };
+
+/** Work space of the state machine (kernels/fit.h), which would be too much for the stack
+ *  of a GPU's threads; nothing in it outlives a digest. */
+typedef struct mill_fit_space {
+  double matrix[2][MILL_MAX_PAR * MILL_MAX_PAR];
+  double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
+  mill_active_facet facet[MILL_POLISH_MAX_FACET];
+  mill_polish_axes axes;
+} mill_fit_space;
+
 typedef struct mill_slot {
   int stage;   /**< enum mill_stage */
   int request; /**< enum mill_request of the next round */
@@ -210,6 +236,8 @@ typedef struct mill_slot {
   /* guess work space */
   float *bin_wn, *bin_w; /**< sums over the bins of all segments of an arm */
   double *guess_chisq;   /**< [n_templ][2 * guess_half + 1] */
+
+  mill_fit_space space; /**< the last member: the host need not copy it */
 } mill_slot;
 
 /** Work space of one block: rows of templates on the grid and at the pixels.

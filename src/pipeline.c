@@ -4,16 +4,27 @@
 #include <string.h>
 
 #include "kernels/error.h"
+#include "kernels/nvtx.h"
 #include "kernels/polish.h"
 #include "kernels/prepare.h"
 #include "kernels/rotation.h"
 #include "kernels/spline_filter.h"
 #include "src/clock.h"
 #include "src/guess_table.h"
+#include "src/log.h"
 #include "src/waveset_cache.h"
 
-/** Rounds between looks at which slots have become free. */
-enum { ROUNDS_PER_CALL = 4 };
+enum {
+  /** Rounds between looks at which slots have become free, where the host waits for them */
+  ROUNDS_PER_CALL = 4,
+  /** ... and at most where it does not, as long as too few have become free. */
+  ROUNDS_PER_LOOP = 64,
+  /** Part of the slots that is worth a look, and that is filled between two looks. */
+  SLOT_SHARE = 8
+};
+
+/** What a slot is filled with; its work space needs no filling. */
+#define UPLOAD_BYTES offsetof(mill_slot, space)
 
 /** Slots get their first memory in pieces of about so many bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
@@ -21,7 +32,6 @@ enum { ROUNDS_PER_CALL = 4 };
 /** A slot as the host knows it. */
 typedef struct slot_entry {
   mill_slot *device;       /**< owned */
-  mill_slot host;          /**< last downloaded or to be uploaded */
   mill_segment *segment;   /**< host mirror [cap_segment], owned */
   mill_segment *d_segment; /**< device [cap_segment], owned */
   int *waveset;            /**< ids of the sets that the slot holds [cap_segment], owned */
@@ -31,7 +41,9 @@ typedef struct slot_entry {
   char *arena; /**< device memory of all pixel arrays */
   size_t cap_arena;
   int owns_arena; /**< 0: it is a part of a piece that the pipeline owns */
-  int active;
+  int active;     /**< holds a star */
+  int fresh;      /**< that has not been started */
+  int finished;   /**< whose row waits to be handed over */
 } slot_entry;
 
 struct mill_pipeline {
@@ -41,7 +53,19 @@ struct mill_pipeline {
   mill_model model; /**< host copy, its pointers are device memory */
   mill_model *d_model;
   int n_slot, want_models;
+  int n_usable;      /**< slots that may take a star: n_slot, less when memory is full */
+  int is_bound;      /**< the backend knows the model as it is */
+  int is_under_way;  /**< rounds are */
+  mill_slot **bound; /**< [n_slot] device memory of all slots */
+  mill_slot host;    /**< last downloaded or to be uploaded */
   slot_entry *slot;
+  /* of a run */
+  int *list;            /**< [n_slot] */
+  int *done;            /**< [n_slot] slots whose rows wait to be handed over */
+  mill_fit_result *row; /**< [n_slot] their rows */
+  int n_done;
+  mill_star waiting; /**< a star for which there was no memory */
+  int is_waiting;
   mill_waveset_cache *waveset;
   mill_guess_table guess;
   float *lsf_aa; /**< of the star that is being loaded, all segments */
@@ -257,16 +281,22 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   p->lib = lib;
   p->backend = backend;
   p->n_slot = n_slot;
+  p->n_usable = n_slot;
   p->want_models = want_models;
   MILL_TRY(backend->open(n_thread, &p->device));
   MILL_TRY(load_model(p, settings, n_thread));
   MILL_TRY(mill_waveset_cache_create(lib, &p->model.set, &p->guess, backend, p->device, n_thread,
                                      &p->waveset));
   MILL_TRY(MILL_ALLOC(n_slot, &p->slot));
+  MILL_TRY(MILL_ALLOC(n_slot, &p->list));
+  MILL_TRY(MILL_ALLOC(n_slot, &p->done));
+  MILL_TRY(MILL_ALLOC(n_slot, &p->row));
+  MILL_TRY(mill_alloc_bytes((size_t)n_slot, sizeof *p->bound, (void **)&p->bound));
   for (int i = 0; i < n_slot; i++) {
     void *memory = NULL;
     MILL_TRY(backend->alloc(p->device, sizeof(mill_slot), &memory));
     p->slot[i].device = memory;
+    p->bound[i] = memory;
   }
   *out = p;
   p = NULL;
@@ -302,6 +332,10 @@ void mill_pipeline_destroy(mill_pipeline *p)
   }
   mill_guess_table_clear(&p->guess);
   mill_free(p->slot);
+  mill_free(p->list);
+  mill_free(p->done);
+  mill_free(p->row);
+  mill_free((void *)p->bound);
   mill_free(p->lsf_aa);
   mill_free(p->owned);
   mill_free(p->model_flux);
@@ -317,8 +351,9 @@ int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wa
     MILL_FAIL(MILL_ERR_INTERNAL, "arm %d of a library with %d arms", arm, m->n_arm);
   MILL_TRY(mill_waveset_cache_get(p->waveset, arm, n_pix, wave_aa, id));
   if (n_pix > m->max_seg_pix) {
+    /* the device learns it when no round is under way */
     m->max_seg_pix = n_pix;
-    MILL_TRY(p->backend->upload(p->device, p->d_model, m, sizeof *m));
+    p->is_bound = 0;
   }
 done:
   return err;
@@ -493,7 +528,12 @@ static int reserve_arena(mill_pipeline *p, slot_entry *e, size_t n_byte)
   const slot_entry *end = p->slot + p->n_slot;
   while (e + n < end && !e[n].arena && (n + 1) * n_byte <= SLAB_BYTES)
     n++;
-  MILL_TRY(own(p, n * n_byte, NULL, &memory));
+  for (;; n /= 2) { /* less where there is no memory for so many */
+    err = own(p, n * n_byte, NULL, &memory);
+    if (err != MILL_ERR_MEMORY || n == 1)
+      break;
+  }
+  MILL_TRY(err);
   for (size_t i = 0; i < n; i++) {
     e[i].arena = (char *)memory + i * n_byte;
     e[i].cap_arena = n_byte;
@@ -513,8 +553,10 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
   MILL_TRY(plan_star(p, e, star, &info));
   /* first pass measures, second places */
   int max_bin = 1;
+  size_t n_raw = 0;
   for (int pass = 0; pass < 2; pass++) {
-    size_t at = 0;
+    /* what is uploaded lies together, before the rest, and so goes as one copy */
+    size_t up = 0, at = n_raw;
     const float *planned = p->lsf_aa;
     for (int i = 0; i < star->n_segment; i++) {
       const mill_raw_segment *raw = &star->segment[i];
@@ -524,9 +566,9 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
       const int matrix = with_matrix(p, raw), sigma = with_sigma(p, raw);
       if (ws.n_bin > max_bin)
         max_bin = ws.n_bin;
-      const size_t flux = take(&at, n * 4), ivar = take(&at, n * 4), mask = take(&at, n * 4);
-      const size_t raw_res = take(&at, matrix ? nd * n * 4 : 0), res = take(&at, nd * n * 4);
-      const size_t lsf = take(&at, sigma ? n * 4 : 0);
+      const size_t flux = take(&up, n * 4), ivar = take(&up, n * 4), mask = take(&up, n * 4);
+      const size_t raw_res = take(&up, matrix ? nd * n * 4 : 0), res = take(&at, nd * n * 4);
+      const size_t lsf = take(&up, sigma ? n * 4 : 0);
       const size_t d = take(&at, n * 4), is = take(&at, n * 4), good = take(&at, n);
       const size_t base = take(&at, n * 8);
       const size_t scratch = take(&at, n * 4), model = take(&at, p->want_models ? n * 4 : 0);
@@ -572,32 +614,34 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
     const size_t wn = take(&at, (size_t)max_bin * 4), w = take(&at, (size_t)max_bin * 4);
     const size_t guess = take(&at, chisq);
     if (pass == 0) {
-      if (at > e->cap_arena)
-        MILL_TRY(reserve_arena(p, e, at));
+      n_raw = up;
+      if (up + at > e->cap_arena)
+        MILL_TRY(reserve_arena(p, e, up + at));
       continue;
     }
-    memset(&e->host, 0, sizeof e->host);
-    e->host.n_segment = star->n_segment;
-    e->host.segment = e->d_segment;
-    e->host.bin_wn = (float *)(void *)(e->arena + wn);
-    e->host.bin_w = (float *)(void *)(e->arena + w);
-    e->host.guess_chisq = (double *)(void *)(e->arena + guess);
+    memset(&p->host, 0, UPLOAD_BYTES);
+    p->host.n_segment = star->n_segment;
+    p->host.segment = e->d_segment;
+    p->host.bin_wn = (float *)(void *)(e->arena + wn);
+    p->host.bin_w = (float *)(void *)(e->arena + w);
+    p->host.guess_chisq = (double *)(void *)(e->arena + guess);
     if (star->start) {
-      e->host.has_given = 1;
-      memcpy(e->host.given, star->start, (size_t)m->n_par * sizeof *star->start);
+      p->host.has_given = 1;
+      memcpy(p->host.given, star->start, (size_t)m->n_par * sizeof *star->start);
     }
-    mill_fit_result_init(&e->host.result, p->lib, star->row, MILL_STATUS_NOT_DONE);
-    e->host.result.info |= info;
+    mill_fit_result_init(&p->host.result, p->lib, star->row, MILL_STATUS_NOT_DONE);
+    p->host.result.info |= info;
   }
   MILL_TRY(be->upload(p->device, e->d_segment, e->segment,
                       (size_t)star->n_segment * sizeof(mill_segment)));
-  MILL_TRY(be->upload(p->device, e->device, &e->host, sizeof e->host));
+  MILL_TRY(be->upload(p->device, e->device, &p->host, UPLOAD_BYTES));
   for (int i = 0; i < star->n_segment; i++) {
     e->waveset[i] = star->segment[i].waveset;
     mill_waveset_cache_hold(p->waveset, e->waveset[i]);
   }
   e->n_waveset = star->n_segment;
   e->active = 1;
+  e->fresh = 1;
 done:
   return err;
 }
@@ -609,13 +653,15 @@ static void free_slot(mill_pipeline *p, slot_entry *e)
     mill_waveset_cache_release(p->waveset, e->waveset[i]);
   e->n_waveset = 0;
   e->active = 0;
+  e->fresh = 0;
+  e->finished = 0;
 }
 
 /** Best-fit models of a finished slot into p->model_row. */
 static int fetch_models(mill_pipeline *p, const slot_entry *e)
 {
   int err = MILL_OK;
-  const int n_segment = e->host.n_segment;
+  const int n_segment = e->n_waveset;
   size_t n = 0;
   MILL_TRY(p->backend->download(p->device, e->segment, e->d_segment,
                                 (size_t)n_segment * sizeof(mill_segment)));
@@ -650,95 +696,256 @@ done:
   return err;
 }
 
+/** Tell the backend the model and the slots where it does not know them. */
+static int bind_slots(mill_pipeline *p)
+{
+  int err = MILL_OK;
+  if (p->is_bound)
+    goto done;
+  MILL_TRY(p->backend->upload(p->device, p->d_model, &p->model, sizeof p->model));
+  MILL_TRY(p->backend->bind(p->device, &p->model, p->d_model, p->bound, p->n_slot));
+  p->is_bound = 1;
+done:
+  return err;
+}
+
 int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request, int n_point,
                            const double *theta, mill_eval *eval, mill_fit_result *prepared)
 {
   int err = MILL_OK;
-  slot_entry *e = &p->slot[0];
+  const int first = 0;
+  slot_entry *e = &p->slot[first];
   const mill_backend *be = p->backend;
   /* a copy whose hulls are the host's, for the penalty */
   mill_model m = p->model;
   memcpy(m.hull, p->lib->hull, sizeof m.hull);
   MILL_TRY(load_slot(p, e, star));
-  MILL_TRY(be->start(p->device, p->d_model, &e->device, 1));
-  MILL_TRY(be->download(p->device, &e->host, e->device, sizeof e->host));
-  *prepared = e->host.result;
-  if (e->host.stage == MILL_STAGE_DONE)
+  MILL_TRY(bind_slots(p));
+  MILL_TRY(be->start(p->device, &first, 1));
+  MILL_TRY(be->wait(p->device));
+  MILL_TRY(be->download(p->device, &p->host, e->device, UPLOAD_BYTES));
+  *prepared = p->host.result;
+  if (p->host.stage == MILL_STAGE_DONE)
     goto done;
   for (int i = 0; i < n_point; i++) {
+    int n_done;
     /* a stage that the state machine leaves alone */
-    e->host.stage = MILL_STAGE_EMPTY;
-    e->host.request = request;
-    memcpy(e->host.theta, theta + (size_t)i * (size_t)m.n_par, (size_t)m.n_par * sizeof *theta);
-    MILL_TRY(be->upload(p->device, e->device, &e->host, sizeof e->host));
-    MILL_TRY(be->round(p->device, p->d_model, &e->device, 1, 1));
-    MILL_TRY(be->download(p->device, &e->host, e->device, sizeof e->host));
-    eval[i] = e->host.eval;
-    eval[i].f += mill_penalty(&m, &e->host, e->host.theta);
+    p->host.stage = MILL_STAGE_EMPTY;
+    p->host.request = request;
+    memcpy(p->host.theta, theta + (size_t)i * (size_t)m.n_par, (size_t)m.n_par * sizeof *theta);
+    MILL_TRY(be->upload(p->device, e->device, &p->host, UPLOAD_BYTES));
+    MILL_TRY(be->advance(p->device, &first, 1, 1, 1));
+    MILL_TRY(be->collect(p->device, p->done, p->row, &n_done));
+    MILL_TRY(be->download(p->device, &p->host, e->device, UPLOAD_BYTES));
+    eval[i] = p->host.eval;
+    eval[i].f += mill_penalty(&m, &p->host, p->host.theta);
   }
 done:
   free_slot(p, e);
   return err;
 }
 
+/* ---- a run ---- */
+
+static int count_busy(const mill_pipeline *p)
+{
+  int n = 0;
+  for (int i = 0; i < p->n_slot; i++)
+    n += p->slot[i].active;
+  return n;
+}
+
+/** There is no memory for another star: go on with half of the slots that are filled. */
+static int fewer_slots(mill_pipeline *p)
+{
+  int err = MILL_OK;
+  const int n_busy = count_busy(p);
+  if (n_busy == 0)
+    MILL_FAIL(MILL_ERR_MEMORY, "not even one star fits into the memory of %s", p->backend->name);
+  p->n_usable = n_busy / 2 > 1 ? n_busy / 2 : 1;
+  mill_log_warning("memory of %s is full with %d stars: going on with %d slots", p->backend->name,
+                   n_busy, p->n_usable);
+  for (int i = 0; i < p->n_slot; i++) {
+    slot_entry *e = &p->slot[i];
+    if (e->active || !e->owns_arena)
+      continue;
+    release(p, e->arena);
+    e->arena = NULL;
+    e->cap_arena = 0;
+    e->owns_arena = 0;
+  }
+done:
+  return err;
+}
+
+/** A source of stars, and whether it has more. */
+typedef struct star_stream {
+  mill_star_source source;
+  void *context;
+  int more;
+} star_stream;
+
+/** The next star, or the one for which there was no memory; 0: none. */
+static int next_star(mill_pipeline *p, star_stream *from, mill_star *star, int *got)
+{
+  int err = MILL_OK;
+  *got = p->is_waiting;
+  if (p->is_waiting) {
+    *star = p->waiting;
+    goto done;
+  }
+  if (!from->more)
+    goto done;
+  memset(star, 0, sizeof *star);
+  *got = from->source(from->context, star);
+  if (*got < 0)
+    err = -*got;
+  else if (*got == 0)
+    from->more = 0;
+done:
+  return err;
+}
+
+/** Fill free slots with stars, at most n_most. */
+static int fill(mill_pipeline *p, star_stream *from, int n_most)
+{
+  int err = MILL_OK;
+  int n_busy = count_busy(p), n_filled = 0;
+  for (int i = 0; i < p->n_slot && n_busy < p->n_usable && n_filled < n_most; i++) {
+    slot_entry *e = &p->slot[i];
+    mill_star star;
+    int got;
+    if (e->active)
+      continue;
+    MILL_TRY(next_star(p, from, &star, &got));
+    if (!got)
+      break;
+    /* work space first: stars take what is left of the memory */
+    if (!p->is_under_way)
+      MILL_TRY(bind_slots(p));
+    const double before_s = mill_thread_cpu_s();
+    mill_range_begin(MILL_RANGE_UPLOAD);
+    err = load_slot(p, e, &star);
+    mill_range_end();
+    p->load_s += mill_thread_cpu_s() - before_s;
+    p->is_waiting = err == MILL_ERR_MEMORY;
+    if (p->is_waiting) {
+      p->waiting = star;
+      err = MILL_OK;
+      MILL_TRY(fewer_slots(p));
+      break;
+    }
+    MILL_TRY(err);
+    n_busy++;
+    n_filled++;
+  }
+done:
+  return err;
+}
+
+/** Start fresh stars and ask for rounds over all. */
+static int launch(mill_pipeline *p, int more, int *n_active)
+{
+  int err = MILL_OK;
+  const mill_backend *be = p->backend;
+  int n_fresh = 0, n = 0;
+  for (int i = 0; i < p->n_slot; i++)
+    if (p->slot[i].active && p->slot[i].fresh)
+      p->list[n_fresh++] = i;
+  if (n_fresh > 0) {
+    MILL_TRY(bind_slots(p));
+    MILL_TRY(be->start(p->device, p->list, n_fresh));
+  }
+  for (int i = 0; i < p->n_slot; i++)
+    if (p->slot[i].active && !p->slot[i].finished) {
+      p->slot[i].fresh = 0;
+      p->list[n++] = i;
+    }
+  *n_active = n;
+  if (n == 0)
+    goto done;
+  if (!be->overlaps) {
+    MILL_TRY(be->advance(p->device, p->list, n, n, ROUNDS_PER_CALL));
+    goto done;
+  }
+  /* at the end of the stars there is nothing to fill slots with */
+  const int share = n / SLOT_SHARE > 1 ? n / SLOT_SHARE : 1;
+  MILL_TRY(be->advance(p->device, p->list, n, more ? share : n, ROUNDS_PER_LOOP));
+  p->is_under_way = 1;
+done:
+  return err;
+}
+
+/** Hand over the rows that have been collected, and free their slots. */
+static int deliver(mill_pipeline *p, mill_result_sink sink, void *context)
+{
+  int err = MILL_OK;
+  int i = 0;
+  for (; i < p->n_done; i++) {
+    slot_entry *e = &p->slot[p->done[i]];
+    const float *const *model = NULL;
+    if (p->want_models && p->row[i].status == MILL_STATUS_FITTED) {
+      mill_range_begin(MILL_RANGE_DOWNLOAD);
+      err = fetch_models(p, e);
+      mill_range_end();
+      MILL_TRY(err);
+      model = p->model_row;
+    }
+    free_slot(p, e);
+    MILL_TRY(sink(context, &p->row[i], model));
+  }
+done:
+  /* what could not be handed over is not tried again */
+  p->n_done = 0;
+  return err;
+}
+
+/** The rounds have failed: hand over what had finished before.  The first failure counts. */
+static void deliver_last(mill_pipeline *p, mill_result_sink sink, void *context)
+{
+  for (int i = 0; i < p->n_done && !p->want_models; i++)
+    if (sink(context, &p->row[i], NULL) != MILL_OK)
+      break;
+  p->n_done = 0;
+}
+
 int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_context,
                       mill_result_sink sink, void *sink_context)
 {
   int err = MILL_OK;
-  int more = 1;
-  mill_slot **list = NULL;
-  MILL_TRY(mill_alloc_bytes((size_t)p->n_slot, sizeof *list, (void **)&list));
+  star_stream from = {source, source_context, 1};
+  const mill_backend *be = p->backend;
+  /* where host and device work at the same time, a part of the slots is filled at a time */
+  const int share = p->n_slot / SLOT_SHARE > 1 ? p->n_slot / SLOT_SHARE : 1;
+  const int n_most = be->overlaps ? share : p->n_slot;
+  p->n_done = 0;
+  p->is_waiting = 0;
+  p->is_under_way = 0;
+  MILL_TRY(fill(p, &from, n_most));
   for (;;) {
-    int n_fresh = 0;
-    for (int i = 0; i < p->n_slot && more; i++) {
-      slot_entry *e = &p->slot[i];
-      if (e->active)
-        continue;
-      mill_star star;
-      memset(&star, 0, sizeof star);
-      const int got = source(source_context, &star);
-      if (got < 0) {
-        err = -got;
-        goto done;
-      }
-      if (got == 0) {
-        more = 0;
-        break;
-      }
-      const double before_s = mill_thread_cpu_s();
-      MILL_TRY(load_slot(p, e, &star));
-      p->load_s += mill_thread_cpu_s() - before_s;
-      list[n_fresh++] = e->device;
+    int n_active;
+    MILL_TRY(launch(p, from.more || p->is_waiting, &n_active));
+    if (be->overlaps) { /* while the rounds are under way */
+      MILL_TRY(deliver(p, sink, sink_context));
+      MILL_TRY(fill(p, &from, n_most));
     }
-    if (n_fresh > 0)
-      MILL_TRY(p->backend->start(p->device, p->d_model, list, n_fresh));
-    int n_active = 0;
-    for (int i = 0; i < p->n_slot; i++)
-      if (p->slot[i].active)
-        list[n_active++] = p->slot[i].device;
-    if (n_active == 0)
+    if (n_active == 0 && count_busy(p) == 0)
       break;
-    MILL_TRY(p->backend->round(p->device, p->d_model, list, n_active, ROUNDS_PER_CALL));
-    for (int i = 0; i < p->n_slot; i++) {
-      slot_entry *e = &p->slot[i];
-      if (!e->active)
-        continue;
-      MILL_TRY(p->backend->download(p->device, &e->host, e->device, sizeof e->host));
-      if (e->host.stage != MILL_STAGE_DONE)
-        continue;
-      const float *const *model = NULL;
-      if (p->want_models && e->host.result.status == MILL_STATUS_FITTED) {
-        MILL_TRY(fetch_models(p, e));
-        model = p->model_row;
-      }
-      free_slot(p, e);
-      MILL_TRY(sink(sink_context, &e->host.result, model));
+    if (n_active == 0)
+      continue;
+    MILL_TRY(be->collect(p->device, p->done, p->row, &p->n_done));
+    p->is_under_way = 0;
+    for (int i = 0; i < p->n_done; i++)
+      p->slot[p->done[i]].finished = 1;
+    if (!be->overlaps) {
+      MILL_TRY(deliver(p, sink, sink_context));
+      MILL_TRY(fill(p, &from, n_most));
     }
   }
 done:
+  deliver_last(p, sink, sink_context);
   for (int i = 0; i < p->n_slot; i++)
     free_slot(p, &p->slot[i]);
-  mill_free(list);
   return err;
 }
 

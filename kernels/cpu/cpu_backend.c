@@ -16,6 +16,7 @@
 #include "kernels/error.h"
 #include "kernels/fit.h"
 #include "kernels/guess.h"
+#include "kernels/nvtx.h"
 #include "kernels/pixel.h"
 #include "kernels/prepare.h"
 #include "kernels/rbf.h"
@@ -43,6 +44,12 @@ typedef struct mill_lane {
 struct mill_device {
   int n_thread;
   mill_lane *lane;
+  const mill_model *model;
+  mill_slot *const *slot;
+  /* of the last advance */
+  mill_slot **active;
+  int *index;
+  int n_active, cap_active;
 };
 
 /* Tiles of the matrix products fill the registers: 32 with AVX-512, else 16. */
@@ -136,6 +143,12 @@ static int phase_of(const mill_slot *slot)
   default:
     return MILL_PHASE_POLISH;
   }
+}
+
+/** What gives the errors, once the optimum is known. */
+static int is_error_phase(int phase)
+{
+  return phase == MILL_PHASE_PROFILE || phase == MILL_PHASE_FINAL;
 }
 
 /** Run a block function; task is what it casts its argument to. */
@@ -292,17 +305,24 @@ static void body_start(mill_block *b, void *arg)
 {
   const mill_task *t = arg;
   double last = now_s();
+  MILL_SERIAL(b)
+  {
+    mill_range_begin(MILL_RANGE_PREPARE);
+  }
   for (int i = 0; i < t->slot->n_segment; i++)
     mill_block_prepare(b, t->m, &t->slot->segment[i]);
   MILL_SERIAL(b)
   {
     t->timing->pixel_s[MILL_PHASE_PREPARE] += lap_s(&last);
+    mill_range_end();
+    mill_range_begin(MILL_RANGE_GUESS);
   }
   mill_block_guess(b, t->m, t->slot, t->work);
   MILL_SERIAL(b)
   {
     mill_fit_begin(t->m, t->slot);
     t->timing->pixel_s[MILL_PHASE_GUESS] += lap_s(&last);
+    mill_range_end();
   }
   MILL_BARRIER(b);
 }
@@ -408,6 +428,8 @@ static void cpu_close(mill_device *d)
   for (int i = 0; i < d->n_thread; i++)
     lane_clear(&d->lane[i]);
   mill_free(d->lane);
+  mill_free((void *)d->active);
+  mill_free(d->index);
   mill_free(d);
 }
 
@@ -447,15 +469,34 @@ done:
   return err;
 }
 
-static int cpu_start(mill_device *d, const mill_model *m, mill_slot *const *slot, int n)
+static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
+                    mill_slot *const *slot, int n_slot)
 {
-  const int err = reserve(d, m);
-  if (err)
-    return err;
+  int err = MILL_OK;
+  (void)model;
+  d->model = d_model;
+  d->slot = slot;
+  MILL_TRY(reserve(d, d_model));
+  if (n_slot > d->cap_active) {
+    mill_free((void *)d->active);
+    mill_free(d->index);
+    d->active = NULL;
+    d->index = NULL;
+    d->cap_active = d->n_active = 0;
+    MILL_TRY(mill_alloc_bytes((size_t)n_slot, sizeof *d->active, (void **)&d->active));
+    MILL_TRY(MILL_ALLOC(n_slot, &d->index));
+    d->cap_active = n_slot;
+  }
+done:
+  return err;
+}
+
+static int cpu_start(mill_device *d, const int *index, int n)
+{
 #pragma omp parallel for schedule(dynamic, 1) num_threads(d->n_thread)
   for (int i = 0; i < n; i++) {
     mill_lane *lane = &d->lane[omp_get_thread_num()];
-    mill_task task = {m, slot[i], &lane->work[0], 0, &lane->timing};
+    mill_task task = {d->model, d->slot[index[i]], &lane->work[0], 0, &lane->timing};
     mill_laps laps;
     laps_begin(&laps, &lane->timing);
     run_block(body_start, &task);
@@ -521,11 +562,16 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
     }
     if (n_batch == 0)
       return;
+    mill_range_begin(MILL_RANGE_EMULATE);
     emulate(m, arm, n_batch, batch, lane);
+    mill_range_end();
     count_emulator(m, n_batch, batch, lap_s(last), timing);
     for (int s = 0; s < n_batch; s++) {
       mill_task task = {m, batch[s], &lane->work[s], arm, timing};
+      mill_range_begin(is_error_phase(phase_of(batch[s])) ? MILL_RANGE_ERRORS
+                                                          : MILL_RANGE_LIKELIHOOD);
       run_block(body_arm, &task);
+      mill_range_end();
       timing->pixel_s[phase_of(batch[s])] += lap_s(last);
     }
   }
@@ -546,23 +592,29 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
       }
     if (n == 0)
       return;
+    mill_range_begin(MILL_RANGE_ROUND);
     for (int a = 0; a < m->n_arm; a++)
       answer_arm(m, a, n, active, lane, &last);
     for (int i = 0; i < n; i++) {
       const int phase = phase_of(active[i]);
       count_answer(m, active[i], &lane->timing);
+      mill_range_begin(is_error_phase(phase) ? MILL_RANGE_ERRORS : MILL_RANGE_POLISH);
       mill_fit_digest(m, active[i]);
+      mill_range_end();
       lane->timing.pixel_s[phase] += lap_s(&last);
     }
+    mill_range_end();
   }
 }
 
-static int cpu_round(mill_device *d, const mill_model *m, mill_slot *const *slot, int n,
-                     int n_round)
+static int cpu_advance(mill_device *d, const int *index, int n, int n_want, int max_round)
 {
-  const int err = reserve(d, m);
-  if (err)
-    return err;
+  (void)n_want; /* a group is done with its rounds before the next one begins */
+  for (int i = 0; i < n; i++) {
+    d->index[i] = index[i];
+    d->active[i] = d->slot[index[i]];
+  }
+  d->n_active = n;
   /* few slots: smaller groups, so that every thread has one */
   int group = (n + d->n_thread - 1) / d->n_thread;
   group = group > MILL_GROUP ? MILL_GROUP : (group < 1 ? 1 : group);
@@ -573,9 +625,30 @@ static int cpu_round(mill_device *d, const mill_model *m, mill_slot *const *slot
     mill_lane *lane = &d->lane[omp_get_thread_num()];
     mill_laps laps;
     laps_begin(&laps, &lane->timing);
-    group_rounds(m, slot + first, len, n_round, lane);
+    group_rounds(d->model, d->active + first, len, max_round, lane);
     laps_end(&laps, &lane->timing);
   }
+  return MILL_OK;
+}
+
+static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
+{
+  int n = 0;
+  mill_range_begin(MILL_RANGE_DOWNLOAD);
+  for (int i = 0; i < d->n_active; i++)
+    if (d->active[i]->stage == MILL_STAGE_DONE) {
+      index[n] = d->index[i];
+      result[n++] = d->active[i]->result;
+    }
+  mill_range_end();
+  *n_finished = n;
+  d->n_active = 0;
+  return MILL_OK;
+}
+
+static int cpu_wait(mill_device *d)
+{
+  (void)d;
   return MILL_OK;
 }
 
@@ -602,7 +675,10 @@ const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
     .upload = cpu_copy,
     .zero = cpu_zero,
     .download = cpu_copy,
+    .bind = cpu_bind,
     .start = cpu_start,
-    .round = cpu_round,
+    .advance = cpu_advance,
+    .collect = cpu_collect,
+    .wait = cpu_wait,
     .timing = cpu_timing,
 };

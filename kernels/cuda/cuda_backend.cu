@@ -1,82 +1,86 @@
-/* The CUDA backend: one thread block per slot runs the block functions of
- * kernels/, and a tiled product of its own runs the emulator for all slots.
+/* The CUDA backend: drives the kernels of rounds.h and product.h.
  *
- * A first version, written to be right: one stream, one kernel per step, no graph
- * (docs/gpu.md lists what remains).  A star's result does not depend on the batch:
- * every output of a product is one sum in a fixed order, and the threads of a block
- * add up in a fixed order.
- */
+ *  - Rounds and what begins a star run on one stream, in a graph that goes on by itself
+ *    where the driver can do that, else launch by launch.
+ *  - Uploads are collected in pinned memory and go on a second stream, rows and models come
+ *    back on a third, so neither waits for rounds under way.
+ *  - A star's result does not depend on the batch: every output of a product is one sum in a
+ *    fixed order, and the threads of a block add up in a fixed order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cuda_runtime.h>
 
-#include "kernels/activation.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/device_choice.h"
+#include "kernels/cuda/rounds.h"
 #include "kernels/error.h"
-#include "kernels/fit.h"
-#include "kernels/guess.h"
-#include "kernels/pixel.h"
-#include "kernels/prepare.h"
-#include "kernels/rbf.h"
-#include "kernels/spline_grid.h"
+#include "kernels/nvtx.h"
+
+static const size_t STAGE_BYTES = (size_t)8 << 20;
+static const size_t ALIGN_BYTES = 256;
+/** Arrays of a star begin at multiples of this (src/pipeline.c): what lies between them is
+ *  nobody's, so they are copied as one piece. */
+static const size_t ARRAY_BYTES = 64;
+/** Memory of a star of a DESI-like survey with its work space, generously. */
+static const size_t SLOT_BYTES = (size_t)3 << 20;
 
 enum {
-  STAR_THREADS = 128,  /**< of the block that works on one star */
-  SERIAL_THREADS = 32, /**< stars per block where each has one thread */
-  TILE = 64,           /**< rows and columns of a block of a product */
-  TILE_SIDE = 16,      /**< its threads along either */
-  TILE_THREADS = TILE_SIDE * TILE_SIDE,
-  PER_THREAD = TILE / TILE_SIDE,
-  K_BLOCK = 32 /**< inputs summed before they are added to the total */
+  N_STAGE = 4, /**< buffers of uploads, filled in turn */
+  MIN_SLOT = 64,
+  MAX_SLOT = 4096,  /**< by default; more hardly fill a GPU better */
+  PLAIN_ROUNDS = 4, /**< without a graph: rounds before the host looks */
+  GRAPH_DRIVER = 12040
 };
-static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
-static_assert(K_BLOCK == 32 && STAR_THREADS % 32 == 0, "loops below count in warps");
 
-static const size_t STAGING_BYTES = (size_t)8 << 20;
-static const size_t ALIGN_BYTES = 256;
-
-/** What the work space of a slot is made for. */
+/** What the work space of a lane is made for. */
 struct work_shape {
-  int n_slot, n_par, n_label, max_pix_pad, max_seg_pix;
+  int n_lane, n_par, n_label, max_pix_pad, max_seg_pix;
   int pitch; /**< of a row of hidden layers */
   int wide;  /**< float64 templates */
 };
 
-/** Where the rows of a batch lie: row t of slot s at base + s slot + t row. */
-template <typename real> struct row_layout {
-  real *base;
-  size_t slot, row;
-};
-
-/** Device memory of a call, given to its kernels by value. */
-struct device_view {
-  const mill_model *m;
-  mill_slot *const *slot; /**< [n_slot] */
-  mill_work *work;        /**< [n_slot] */
-  int n_slot;             /**< of this call */
-  int n_row;              /**< rows a slot may have: the value and a tangent per label */
-  int *row_count;         /**< [MILL_MAX_ARM] rows of this round */
-  int *row_list;          /**< [MILL_MAX_ARM][row_pitch] slot * n_row + row */
-  size_t row_pitch;
-  row_layout<double> input;     /**< mapped labels, [n_slot][n_row][MILL_MAX_LABEL] */
-  row_layout<double> hidden[2]; /**< [n_slot][n_row][pitch] */
-  row_layout<float> narrow;     /**< the last layer's input in float32 */
+/** Switches of the environment (docs/gpu.md). */
+struct cuda_options {
+  int graph;  /**< MILL_CUDA_GRAPH */
+  int debug;  /**< MILL_CUDA_DEBUG */
+  int tensor; /**< MILL_CUDA_LAST_LAYER */
 };
 
 struct mill_device {
   int id;
-  cudaStream_t stream;
-  mill_model model; /**< host copy of the call's model */
-  char *staging;    /**< pinned; uploads are collected here */
-  size_t staged;
+  cuda_options options;
+  cudaStream_t stream; /**< rounds */
+  cudaStream_t up, down;
+  cudaEvent_t uploaded, ended;
+  char *stage[N_STAGE]; /**< pinned; uploads are collected here */
+  cudaEvent_t stage_free[N_STAGE];
+  int i_stage;
+  size_t staged;    /**< bytes in stage[i_stage] */
+  char *pending_to; /**< where the last n_pending of them go; the copy waits for more */
+  size_t n_pending;
+  mill_model model; /**< host copy */
+  int n_slot;
+  char *book;  /**< device memory of lists and rows, owned */
+  char *arena; /**< all work space, owned */
   work_shape shape;
-  char *arena; /**< all memory of view, owned */
-  mill_slot **d_slot;
-  void *d_grid; /**< first of mill_work.grid; the others follow at grid_slot elements */
-  size_t grid_slot;
+  void *d_grid; /**< first of mill_work.grid; the others follow at grid_lane elements */
+  size_t grid_lane;
   device_view view;
+  /* pinned */
+  int *h_fresh, *h_listed, *h_finished; /**< [n_slot] */
+  mill_fit_result *h_result;            /**< [n_slot] */
+  loop_state *h_state;
+  int n_listed; /**< of the rounds under way */
+  int is_busy;  /**< rounds are under way */
+  void **grave; /**< to be freed when no rounds are */
+  int n_grave, cap_grave;
+#if CUDART_VERSION >= 12040
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  cudaGraphConditionalHandle go_on;
+#endif
 };
 
 /* ---- errors ---- */
@@ -135,255 +139,25 @@ static int cuda_error(cudaError_t status, const char *what, int line)
     }                                                                                              \
   } while (0)
 #define TRY_CUDA(call) TRY_CUDA_AT(#call, call)
-/** After a launch, which cannot return an error itself. */
-#define TRY_LAUNCH(kernel) TRY_CUDA_AT("kernel " kernel, cudaGetLastError())
-
-/* ---- kernels ---- */
-
-/** Has the slot something to evaluate in this arm?  The same on all threads. */
-static __device__ inline int wants_arm(const mill_slot *slot, int arm)
-{
-  if (slot->request == MILL_REQ_NONE)
-    return 0;
-  for (int i = 0; i < slot->n_segment; i++)
-    if (slot->segment[i].used && slot->segment[i].arm == arm)
-      return 1;
-  return 0;
-}
-
-static __device__ inline int n_tangent(const mill_model *m, const mill_slot *slot)
-{
-  return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
-}
-
-/** Prepare, guess and make the first request.  One block per slot. */
-static __global__ void __launch_bounds__(STAR_THREADS) star_start(device_view v)
-{
-  __shared__ double shared[MILL_BLOCK_MAX_SUM + 32];
-  mill_slot *slot = v.slot[blockIdx.x];
-  mill_block b;
-  b.shared = shared;
-  for (int i = 0; i < slot->n_segment; i++)
-    mill_block_prepare(&b, v.m, &slot->segment[i]);
-  mill_block_guess(&b, v.m, slot, &v.work[blockIdx.x]);
-  MILL_SERIAL(&b)
-  {
-    mill_fit_begin(v.m, slot);
-  }
-}
-
-/** Clear the answer, write the emulator's input rows and enter them into the lists
- *  of the arms.  One block per slot.
- *
- *  The order within a list depends on the hardware; no result depends on it, as a
- *  product treats every row alike. */
-static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v)
-{
-  mill_slot *slot = v.slot[blockIdx.x];
-  if (slot->request == MILL_REQ_NONE)
-    return;
-  const mill_model *m = v.m;
-  const int thread = (int)threadIdx.x, n = (int)blockDim.x;
-  const int n_tan = n_tangent(m, slot), n_label = m->n_label;
-  static_assert(sizeof(mill_eval) % sizeof(double) == 0, "an answer is made of doubles");
-  double *eval = (double *)(void *)&slot->eval;
-  for (int i = thread; i < (int)(sizeof(mill_eval) / sizeof(double)); i += n)
-    eval[i] = 0.0;
-  double *input = v.input.base + blockIdx.x * v.input.slot;
-  for (int e = thread; e < (1 + n_tan) * n_label; e += n) {
-    const int t = e / n_label, l = e % n_label;
-    const double value = slot->theta[MILL_PAR_LABEL0 + l];
-    double x = 0.0;
-    if (t == 0)
-      x = mill_label_map(&m->label[l], value);
-    else if (l == t - 1)
-      x = mill_label_map_slope(&m->label[l], value);
-    input[(size_t)t * v.input.row + (size_t)l] = x;
-  }
-  for (int a = thread; a < m->n_arm; a += n) {
-    if (!wants_arm(slot, a))
-      continue;
-    const int at = atomicAdd(&v.row_count[a], 1 + n_tan);
-    for (int t = 0; t <= n_tan; t++)
-      v.row_list[(size_t)a * v.row_pitch + (size_t)(at + t)] = (int)blockIdx.x * v.n_row + t;
-  }
-}
-
-/** One layer for the rows of a list: out = W in (+ bias for values, not tangents).
- *
- *  Block (x, y) makes TILE rows of the list by TILE columns.  Every output is the
- *  sum over blocks of K_BLOCK inputs in turn, each summed in turn by fused
- *  multiply-add. */
-template <typename real>
-static __global__ void __launch_bounds__(TILE_THREADS)
-    product(int n_row, const int *row_count, const int *row_list, int n_in, const real *weight,
-            const real *bias, row_layout<const real> in, row_layout<real> out)
-{
-  const int panel = MILL_PANEL_BYTES / (int)sizeof(real);
-  __shared__ real h[K_BLOCK][TILE + 1], w[K_BLOCK][TILE];
-  __shared__ size_t from[TILE], to[TILE];
-  __shared__ int is_value[TILE];
-  const int first = (int)blockIdx.x * TILE, column = (int)blockIdx.y * TILE;
-  const int n_left = *row_count - first;
-  if (n_left <= 0)
-    return; /* the grid is made for the most rows possible */
-  const int thread = (int)threadIdx.x;
-  const int tx = thread % TILE_SIDE, ty = thread / TILE_SIDE;
-  if (thread < TILE && thread < n_left) {
-    const int entry = row_list[first + thread];
-    const size_t slot = (size_t)(entry / n_row), t = (size_t)(entry % n_row);
-    from[thread] = slot * in.slot + t * in.row;
-    to[thread] = slot * out.slot + t * out.row + (size_t)column;
-    is_value[thread] = t == 0;
-  }
-  __syncthreads();
-
-  real total[PER_THREAD][PER_THREAD];
-  for (int k0 = 0; k0 < n_in; k0 += K_BLOCK) {
-    for (int e = thread; e < TILE * K_BLOCK; e += TILE_THREADS) {
-      const int k = e % K_BLOCK, r = e / K_BLOCK;
-      h[k][r] = r < n_left && k0 + k < n_in ? in.base[from[r] + (size_t)(k0 + k)] : (real)0;
-    }
-    for (int e = thread; e < TILE * K_BLOCK; e += TILE_THREADS) {
-      const int c = e % TILE, k = e / TILE;
-      w[k][c] = k0 + k < n_in ? weight[mill_weight_at(n_in, panel, k0 + k, column + c)] : (real)0;
-    }
-    __syncthreads();
-    real acc[PER_THREAD][PER_THREAD];
-#pragma unroll
-    for (int i = 0; i < PER_THREAD; i++)
-#pragma unroll
-      for (int j = 0; j < PER_THREAD; j++)
-        acc[i][j] = (real)0;
-        /* inputs past the last one are zeros, which leave a sum as it is */
-#pragma unroll 8
-    for (int k = 0; k < K_BLOCK; k++)
-#pragma unroll
-      for (int i = 0; i < PER_THREAD; i++)
-#pragma unroll
-        for (int j = 0; j < PER_THREAD; j++)
-          acc[i][j] += h[k][ty * PER_THREAD + i] * w[k][tx + TILE_SIDE * j];
-#pragma unroll
-    for (int i = 0; i < PER_THREAD; i++)
-#pragma unroll
-      for (int j = 0; j < PER_THREAD; j++) {
-        const int r = ty * PER_THREAD + i;
-        if (k0 > 0)
-          total[i][j] += acc[i][j];
-        else if (r < n_left && is_value[r])
-          total[i][j] = acc[i][j] + bias[column + tx + TILE_SIDE * j];
-        else
-          total[i][j] = acc[i][j];
-      }
-    __syncthreads();
-  }
-  for (int i = 0; i < PER_THREAD; i++) {
-    const int r = ty * PER_THREAD + i;
-    if (r >= n_left)
-      continue;
-    for (int j = 0; j < PER_THREAD; j++)
-      out.base[to[r] + (size_t)(tx + TILE_SIDE * j)] = total[i][j];
-  }
-}
-
-/** The front of an emulator that is no network.  One block per slot. */
-static __global__ void __launch_bounds__(STAR_THREADS)
-    front(device_view v, int arm, row_layout<double> out)
-{
-  const mill_slot *slot = v.slot[blockIdx.x];
-  if (!wants_arm(slot, arm))
-    return;
-  mill_block b;
-  b.shared = NULL; /* no sums over threads */
-  const mill_model_arm *a = &v.m->arm[arm];
-  const double *in = v.input.base + blockIdx.x * v.input.slot;
-  double *to = out.base + blockIdx.x * out.slot;
-  if (a->kind == MILL_EMULATOR_GRID)
-    mill_block_spline_grid(&b, &a->grid, n_tangent(v.m, slot), in, v.input.row, to, out.row);
-  else
-    mill_block_rbf(&b, &a->rbf, n_tangent(v.m, slot), in, v.input.row, to, out.row);
-}
-
-/** SiLU of the value row, its slope times the tangent rows.  One block per slot. */
-static __global__ void __launch_bounds__(STAR_THREADS)
-    activate(device_view v, int arm, int n_out, row_layout<double> rows)
-{
-  const mill_slot *slot = v.slot[blockIdx.x];
-  if (!wants_arm(slot, arm))
-    return;
-  const int n_tan = n_tangent(v.m, slot);
-  double *z = rows.base + blockIdx.x * rows.slot;
-  for (int i = (int)threadIdx.x; i < n_out; i += (int)blockDim.x) {
-    double slope;
-    z[i] = mill_silu(z[i], &slope);
-    for (int t = 1; t <= n_tan; t++)
-      z[(size_t)t * rows.row + (size_t)i] *= slope;
-  }
-}
-
-/** Mean over pixels of the last layer's output, from its input and in float64, and
- *  that input in float32 where the last layer is.  One block per slot, a warp a row. */
-static __global__ void __launch_bounds__(STAR_THREADS)
-    last_input(device_view v, int arm, int n_in, int narrow, row_layout<double> in)
-{
-  const mill_slot *slot = v.slot[blockIdx.x];
-  if (!wants_arm(slot, arm))
-    return;
-  const mill_model_arm *a = &v.m->arm[arm];
-  const int n_tan = n_tangent(v.m, slot);
-  const int lane = (int)threadIdx.x % 32, n_warp = (int)blockDim.x / 32;
-  for (int t = (int)threadIdx.x / 32; t <= n_tan; t += n_warp) {
-    const double *h = in.base + blockIdx.x * in.slot + (size_t)t * in.row;
-    float *copy = v.narrow.base + blockIdx.x * v.narrow.slot + (size_t)t * v.narrow.row;
-    double sum = 0.0;
-    for (int k = lane; k < n_in; k += 32) {
-      sum += a->mean_weight[k] * h[k];
-      if (narrow)
-        copy[k] = (float)h[k];
-    }
-    for (int o = 16; o > 0; o >>= 1)
-      sum += __shfl_down_sync(0xffffffffu, sum, o);
-    if (lane == 0)
-      v.work[blockIdx.x].mean[t] = sum + (t == 0 ? a->mean_bias : 0.0);
-  }
-}
-
-/** The likelihood of one arm.  One block per slot. */
-template <int wide>
-static __global__ void __launch_bounds__(STAR_THREADS) answer_arm(device_view v, int arm)
-{
-  __shared__ double shared[MILL_BLOCK_MAX_SUM + 32];
-  mill_slot *slot = v.slot[blockIdx.x];
-  if (!wants_arm(slot, arm))
-    return;
-  mill_block b;
-  b.shared = shared;
-  if constexpr (wide != 0)
-    mill_block_arm_f64(&b, v.m, slot, arm, &v.work[blockIdx.x]);
-  else
-    mill_block_arm_f32(&b, v.m, slot, arm, &v.work[blockIdx.x]);
-}
-
-/** Digest the answers and make the next requests.  One thread per slot. */
-static __global__ void __launch_bounds__(SERIAL_THREADS) round_digest(device_view v)
-{
-  const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-  if (i >= v.n_slot || v.slot[i]->request == MILL_REQ_NONE)
-    return;
-  mill_fit_digest(v.m, v.slot[i]);
-}
-
-/* ---- memory ---- */
-
-/** Wait for all that was asked for; staging is then free again. */
-static int finish(mill_device *d)
+/** A kernel on the stream of rounds.  Debug mode waits for it, so that a failure has its name. */
+template <typename... want, typename... have>
+static int launch(mill_device *d, const char *name, unsigned n_x, unsigned n_y, int n_thread,
+                  void (*kernel)(want...), have &&...argument)
 {
   int err = MILL_OK;
-  TRY_CUDA(cudaStreamSynchronize(d->stream));
-  d->staged = 0;
+  cudaLaunchConfig_t config;
+  memset((void *)&config, 0, sizeof config);
+  config.gridDim = dim3(n_x, n_y, 1);
+  config.blockDim = dim3((unsigned)n_thread, 1, 1);
+  config.stream = d->stream;
+  TRY_CUDA_AT(name, cudaLaunchKernelEx(&config, kernel, argument...));
+  if (d->options.debug)
+    TRY_CUDA_AT(name, cudaStreamSynchronize(d->stream));
 done:
   return err;
 }
+
+/* ---- memory ---- */
 
 static size_t padded(size_t bytes)
 {
@@ -398,6 +172,42 @@ template <typename type> static type *take(char *arena, size_t *at, size_t n)
   return here;
 }
 
+/** Send off the copy that waits. */
+static int flush(mill_device *d)
+{
+  int err = MILL_OK;
+  if (d->n_pending == 0)
+    goto done;
+  TRY_CUDA(cudaMemcpyAsync(d->pending_to, d->stage[d->i_stage] + d->staged - d->n_pending,
+                           d->n_pending, cudaMemcpyHostToDevice, d->up));
+  d->n_pending = 0;
+  d->staged = padded(d->staged);
+done:
+  return err;
+}
+
+/** The next buffer of uploads, once the copies from it are done. */
+static int next_stage(mill_device *d)
+{
+  int err = MILL_OK;
+  MILL_TRY(flush(d));
+  TRY_CUDA(cudaEventRecord(d->stage_free[d->i_stage], d->up));
+  d->i_stage = (d->i_stage + 1) % N_STAGE;
+  TRY_CUDA(cudaEventSynchronize(d->stage_free[d->i_stage]));
+  d->staged = 0;
+done:
+  return err;
+}
+
+/** Does memory at `to` follow the copy that waits?  Then the bytes between them. */
+static int follows(const mill_device *d, const char *to, size_t *gap)
+{
+  const uintptr_t end = (uintptr_t)d->pending_to + d->n_pending, begin = (uintptr_t)to;
+  *gap = begin - end;
+  return d->n_pending > 0 && begin >= end && *gap < ARRAY_BYTES && begin % ARRAY_BYTES == 0 &&
+         d->staged + *gap < STAGE_BYTES;
+}
+
 static int cuda_upload(mill_device *d, void *to, const void *from, size_t bytes)
 {
   int err = MILL_OK;
@@ -405,15 +215,25 @@ static int cuda_upload(mill_device *d, void *to, const void *from, size_t bytes)
   const char *source = (const char *)from;
   TRY_CUDA(cudaSetDevice(d->id));
   while (bytes > 0) {
-    if (d->staged >= STAGING_BYTES)
-      MILL_TRY(finish(d));
-    const size_t room = STAGING_BYTES - d->staged, n = bytes < room ? bytes : room;
-    memcpy(d->staging + d->staged, source, n);
-    TRY_CUDA(cudaMemcpyAsync(dest, d->staging + d->staged, n, cudaMemcpyHostToDevice, d->stream));
-    d->staged += padded(n);
+    size_t gap;
+    if (follows(d, dest, &gap)) {
+      d->staged += gap;
+      d->n_pending += gap;
+    } else {
+      MILL_TRY(flush(d));
+      if (d->staged >= STAGE_BYTES)
+        MILL_TRY(next_stage(d));
+      d->pending_to = dest;
+    }
+    const size_t room = STAGE_BYTES - d->staged, n = bytes < room ? bytes : room;
+    memcpy(d->stage[d->i_stage] + d->staged, source, n);
+    d->staged += n;
+    d->n_pending += n;
     dest += n;
     source += n;
     bytes -= n;
+    if (d->staged >= STAGE_BYTES)
+      MILL_TRY(next_stage(d));
   }
 done:
   return err;
@@ -423,8 +243,9 @@ static int cuda_zero(mill_device *d, void *to, size_t bytes)
 {
   int err = MILL_OK;
   TRY_CUDA(cudaSetDevice(d->id));
+  MILL_TRY(flush(d));
   if (bytes > 0)
-    TRY_CUDA(cudaMemsetAsync(to, 0, bytes, d->stream));
+    TRY_CUDA(cudaMemsetAsync(to, 0, bytes, d->up));
 done:
   return err;
 }
@@ -433,9 +254,10 @@ static int cuda_download(mill_device *d, void *to, const void *from, size_t byte
 {
   int err = MILL_OK;
   TRY_CUDA(cudaSetDevice(d->id));
+  MILL_TRY(flush(d));
   if (bytes > 0)
-    TRY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream));
-  MILL_TRY(finish(d));
+    TRY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->down));
+  TRY_CUDA(cudaStreamSynchronize(d->down));
 done:
   return err;
 }
@@ -443,60 +265,62 @@ done:
 static int cuda_alloc(mill_device *d, size_t bytes, void **out)
 {
   int err = MILL_OK;
-  void *memory = NULL;
   *out = NULL;
   TRY_CUDA(cudaSetDevice(d->id));
-  if (bytes == 0)
-    bytes = 1; /* a valid pointer, as on the CPU */
-  TRY_CUDA_AT("memory for a star", cudaMalloc(&memory, bytes));
-  TRY_CUDA(cudaMemsetAsync(memory, 0, bytes, d->stream));
-  *out = memory;
-  memory = NULL;
+  /* a valid pointer for nothing, as on the CPU */
+  TRY_CUDA_AT("memory for a star", cudaMalloc(out, bytes > 0 ? bytes : 1));
 done:
-  if (memory)
-    (void)cudaFree(memory);
+  if (err)
+    *out = NULL;
   return err;
+}
+
+/** Free what was released while rounds were under way. */
+static void bury(mill_device *d)
+{
+  for (int i = 0; i < d->n_grave; i++)
+    (void)cudaFree(d->grave[i]);
+  d->n_grave = 0;
 }
 
 static void cuda_release(mill_device *d, void *memory)
 {
   if (!memory)
     return;
-  /* nothing under way may still use it; a failure of the stream was or will be
-   * reported by the call that it belongs to */
   (void)cudaSetDevice(d->id);
-  (void)cudaStreamSynchronize(d->stream);
-  (void)cudaFree(memory);
+  /* the copy that waits may be for it; a failure comes back with the next call */
+  (void)flush(d);
+  if (d->is_busy && d->n_grave == d->cap_grave) {
+    const int cap = 2 * d->cap_grave + 64;
+    void **more = NULL;
+    if (mill_alloc_bytes((size_t)cap, sizeof *more, (void **)&more) == MILL_OK) {
+      if (d->n_grave > 0)
+        memcpy(more, d->grave, (size_t)d->n_grave * sizeof *more);
+      mill_free(d->grave);
+      d->grave = more;
+      d->cap_grave = cap;
+    }
+  }
+  /* cudaFree waits for the device, which would keep the host from filling slots */
+  if (d->is_busy && d->n_grave < d->cap_grave)
+    d->grave[d->n_grave++] = memory;
+  else
+    (void)cudaFree(memory);
 }
 
 /* ---- opening ---- */
-
-/** This rank's number on its node, 0 when it cannot be told. */
-static int local_rank(void)
-{
-  static const char *const name[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
-                                     "SLURM_LOCALID"};
-  for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
-    const char *text = getenv(name[i]);
-    if (!text || !*text)
-      continue;
-    char *end = NULL;
-    const long rank = strtol(text, &end, 10);
-    if (*end == '\0' && rank >= 0 && rank < 1000000)
-      return (int)rank;
-  }
-  return 0;
-}
 
 /** The GPU of this rank, made the current one of this thread. */
 static int choose_device(int *id)
 {
   int err = MILL_OK;
   int n = 0;
+  mill_gpu_place place;
   cudaFuncAttributes attributes;
   TRY_CUDA_AT("looking for a GPU", cudaGetDeviceCount(&n));
   TRY_CUDA_AT("looking for a GPU", n < 1 ? cudaErrorNoDevice : cudaSuccess);
-  *id = local_rank() % n;
+  mill_gpu_assigned(&place);
+  *id = place.gpu < n ? place.gpu : 0;
   TRY_CUDA(cudaSetDevice(*id));
   TRY_CUDA(cudaFree(NULL)); /* makes the context, where a busy GPU shows */
   TRY_CUDA_AT("looking for code for this GPU",
@@ -505,34 +329,132 @@ done:
   return err;
 }
 
+/** A switch of the environment that has one of two words; the first one is the default. */
+static int read_switch(const char *name, const char *first, const char *second, int *is_second)
+{
+  int err = MILL_OK;
+  const char *text = getenv(name);
+  *is_second = 0;
+  if (!text || !*text || strcmp(text, first) == 0)
+    goto done;
+  if (strcmp(text, second) != 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s is %s or %s, not '%s'", name, first, second, text);
+  *is_second = 1;
+done:
+  return err;
+}
+
+static int read_options(int major, cuda_options *options)
+{
+  int err = MILL_OK;
+  int no_graph, driver = 0;
+  MILL_TRY(read_switch("MILL_CUDA_GRAPH", "1", "0", &no_graph));
+  MILL_TRY(read_switch("MILL_CUDA_DEBUG", "0", "1", &options->debug));
+  MILL_TRY(read_switch("MILL_CUDA_LAST_LAYER", "ffma", "tf32x3", &options->tensor));
+  if (options->tensor && major < 8)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "MILL_CUDA_LAST_LAYER=tf32x3: this GPU's tensor cores have no TF32; take ffma");
+  TRY_CUDA(cudaDriverGetVersion(&driver));
+  /* ranges of a profiler and the checks of debug mode stand between launches */
+  options->graph = !no_graph && !options->debug && !mill_nvtx_listens && driver >= GRAPH_DRIVER &&
+                   CUDART_VERSION >= GRAPH_DRIVER;
+done:
+  return err;
+}
+
+static void drop_graph(mill_device *d)
+{
+#if CUDART_VERSION >= 12040
+  if (d->exec)
+    (void)cudaGraphExecDestroy(d->exec);
+  if (d->graph)
+    (void)cudaGraphDestroy(d->graph);
+  d->exec = NULL;
+  d->graph = NULL;
+#else
+  (void)d;
+#endif
+}
+
+static void free_book(mill_device *d)
+{
+  void *const pinned[] = {d->h_fresh, d->h_listed, d->h_finished, d->h_result, d->h_state};
+  for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++)
+    if (pinned[i])
+      (void)cudaFreeHost(pinned[i]);
+  if (d->book)
+    (void)cudaFree(d->book);
+  d->h_fresh = d->h_listed = d->h_finished = NULL;
+  d->h_result = NULL;
+  d->h_state = NULL;
+  d->book = NULL;
+  d->n_slot = 0;
+}
+
 static void cuda_close(mill_device *d)
 {
   if (!d)
     return;
   (void)cudaSetDevice(d->id);
-  if (d->stream)
-    (void)cudaStreamSynchronize(d->stream);
+  /* nothing under way may still use what is freed; failures were reported, or belong to
+   * work that nobody waits for */
+  const cudaStream_t stream[] = {d->stream, d->up, d->down};
+  for (int i = 0; i < 3; i++)
+    if (stream[i])
+      (void)cudaStreamSynchronize(stream[i]);
+  bury(d);
+  mill_free(d->grave);
+  drop_graph(d);
+  free_book(d);
   if (d->arena)
     (void)cudaFree(d->arena);
-  if (d->staging)
-    (void)cudaFreeHost(d->staging);
-  if (d->stream)
-    (void)cudaStreamDestroy(d->stream);
+  for (int i = 0; i < N_STAGE; i++) {
+    if (d->stage[i])
+      (void)cudaFreeHost(d->stage[i]);
+    if (d->stage_free[i])
+      (void)cudaEventDestroy(d->stage_free[i]);
+  }
+  if (d->uploaded)
+    (void)cudaEventDestroy(d->uploaded);
+  if (d->ended)
+    (void)cudaEventDestroy(d->ended);
+  for (int i = 0; i < 3; i++)
+    if (stream[i])
+      (void)cudaStreamDestroy(stream[i]);
   mill_free(d);
+}
+
+/** Pinned memory of n elements. */
+template <typename type> static int pin(type **out, size_t n)
+{
+  int err = MILL_OK;
+  void *memory = NULL;
+  TRY_CUDA_AT("pinned host memory", cudaMallocHost(&memory, n * sizeof(type)));
+  *out = (type *)memory;
+done:
+  return err;
 }
 
 static int cuda_open(int n_thread, mill_device **out)
 {
   int err = MILL_OK;
   mill_device *d = NULL;
-  void *memory = NULL;
+  cudaDeviceProp prop;
   (void)n_thread; /* of the CPU */
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &d));
   MILL_TRY(choose_device(&d->id));
+  TRY_CUDA(cudaGetDeviceProperties(&prop, d->id));
+  MILL_TRY(read_options(prop.major, &d->options));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
-  TRY_CUDA(cudaMallocHost(&memory, STAGING_BYTES));
-  d->staging = (char *)memory;
+  TRY_CUDA(cudaStreamCreateWithFlags(&d->up, cudaStreamNonBlocking));
+  TRY_CUDA(cudaStreamCreateWithFlags(&d->down, cudaStreamNonBlocking));
+  TRY_CUDA(cudaEventCreateWithFlags(&d->uploaded, cudaEventDisableTiming));
+  TRY_CUDA(cudaEventCreateWithFlags(&d->ended, cudaEventDisableTiming));
+  for (int i = 0; i < N_STAGE; i++) {
+    MILL_TRY(pin(&d->stage[i], STAGE_BYTES));
+    TRY_CUDA(cudaEventCreateWithFlags(&d->stage_free[i], cudaEventDisableTiming));
+  }
   *out = d;
   d = NULL;
 done:
@@ -540,12 +462,13 @@ done:
   return err;
 }
 
-/* ---- a call ---- */
+/* ---- work space ---- */
 
-static work_shape shape_of(const mill_model *m, int n_slot)
+static work_shape shape_of(const mill_model *m, int n_lane)
 {
   work_shape s;
-  s.n_slot = n_slot;
+  memset(&s, 0, sizeof s);
+  s.n_lane = n_lane;
   s.n_par = m->n_par;
   s.n_label = m->n_label;
   s.max_pix_pad = m->max_pix_pad;
@@ -564,25 +487,24 @@ static work_shape shape_of(const mill_model *m, int n_slot)
   return s;
 }
 
-/** Work space for n_slot slots in one piece of memory.  arena NULL: only its size.
- *  work [n_slot] host copy of the blocks' structures, NULL with arena. */
+/** Work space for n_lane lanes in one piece of memory.  arena NULL: only its size.
+ *  work [n_lane] host copy of the blocks' structures, NULL with arena.
+ *
+ *  Sums, normal matrices and solutions are in shared memory (star_shared). */
 static size_t lay_out(mill_device *d, const work_shape *s, char *arena, mill_work *work)
 {
   const size_t real = s->wide ? sizeof(double) : sizeof(float);
-  const size_t n = (size_t)s->n_slot, n_row = (size_t)s->n_label + 1;
+  const size_t n = (size_t)s->n_lane, n_row = (size_t)s->n_label + 1;
   const size_t n_template = (size_t)s->n_par + 1;
-  /* bytes of one slot, so that every slot's rows begin aligned */
+  /* bytes of one lane, so that every lane's rows begin aligned */
   const size_t grid = padded(n_template * (size_t)s->max_pix_pad * real);
+  /* the guess keeps a double a pixel there, the Jacobian two */
   const size_t pix = padded(n_template * (size_t)s->max_seg_pix * real);
   const size_t index = padded((size_t)s->max_seg_pix * sizeof(int));
   const size_t frac = padded((size_t)s->max_seg_pix * sizeof(float));
   const size_t kernel = padded((MILL_MAX_ROTATION + 1) * sizeof(double));
-  const size_t normal = padded(MILL_MAX_CONT * MILL_MAX_CONT * sizeof(double));
-  const size_t solve = padded(MILL_MAX_CONT * (MILL_MAX_PAR + 3) * sizeof(double));
-  const size_t sums = padded(MILL_BLOCK_MAX_SUM * sizeof(double));
   size_t at = 0;
   device_view *v = &d->view;
-  mill_slot **slot = take<mill_slot *>(arena, &at, n);
   mill_work *d_work = take<mill_work>(arena, &at, n);
   int *row_count = take<int>(arena, &at, MILL_MAX_ARM);
   int *row_list = take<int>(arena, &at, MILL_MAX_ARM * n * n_row);
@@ -599,33 +521,29 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *arena, mill_wor
   char *fracs = take<char>(arena, &at, n * frac);
   char *kernels = take<char>(arena, &at, n * kernel);
   char *slopes = take<char>(arena, &at, n * kernel);
-  char *normals = take<char>(arena, &at, n * normal);
-  char *solves = take<char>(arena, &at, n * solve);
-  char *all_sums = take<char>(arena, &at, n * sums);
   if (!arena)
     return at;
 
-  d->d_slot = slot;
   d->d_grid = grids;
-  d->grid_slot = grid / real;
-  v->slot = slot;
+  d->grid_lane = grid / real;
   v->work = d_work;
+  v->n_lane = s->n_lane;
   v->n_row = (int)n_row;
   v->row_count = row_count;
   v->row_list = row_list;
   v->row_pitch = n * n_row;
   v->input.base = input;
   v->input.row = MILL_MAX_LABEL;
-  v->input.slot = n_row * v->input.row;
+  v->input.lane = n_row * v->input.row;
   v->hidden[0].base = hidden0;
   v->hidden[1].base = hidden1;
   for (int i = 0; i < 2; i++) {
     v->hidden[i].row = (size_t)s->pitch;
-    v->hidden[i].slot = n_row * v->hidden[i].row;
+    v->hidden[i].lane = n_row * v->hidden[i].row;
   }
   v->narrow.base = narrow;
   v->narrow.row = (size_t)s->pitch;
-  v->narrow.slot = n_row * v->narrow.row;
+  v->narrow.lane = n_row * v->narrow.row;
   for (size_t i = 0; i < n; i++) {
     mill_work *w = &work[i];
     w->grid = grids + i * grid;
@@ -637,164 +555,414 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *arena, mill_wor
     w->frac = (float *)(void *)(fracs + i * frac);
     w->kernel = (double *)(void *)(kernels + i * kernel);
     w->kernel_slope = (double *)(void *)(slopes + i * kernel);
-    w->normal = (double *)(void *)(normals + i * normal);
-    w->solve = (double *)(void *)(solves + i * solve);
-    w->sums = (double *)(void *)(all_sums + i * sums);
   }
   return at;
 }
 
-/** Make the work space fit n slots of the call's model. */
-static int reserve(mill_device *d, int n)
+/** Make the work space fit the model: a lane for every slot, or a half, a quarter ... of
+ *  that where it would take more than half of the free memory, as stars need some too; a
+ *  round then takes several passes. */
+static int reserve_lanes(mill_device *d)
 {
   int err = MILL_OK;
   mill_work *work = NULL;
   void *memory = NULL;
-  work_shape shape = shape_of(&d->model, n);
-  if (d->arena && d->shape.n_slot >= n) {
-    shape.n_slot = d->shape.n_slot;
+  size_t n_free = 0, n_total = 0;
+  work_shape shape = shape_of(&d->model, d->n_slot);
+  cudaError_t status = cudaSuccess;
+  if (d->arena && d->shape.n_lane <= d->n_slot) {
+    shape.n_lane = d->shape.n_lane;
     if (memcmp(&shape, &d->shape, sizeof shape) == 0)
       return MILL_OK;
+    shape.n_lane = d->n_slot;
   }
-  MILL_TRY(MILL_ALLOC(shape.n_slot, &work));
-  MILL_TRY(finish(d));
   if (d->arena) {
     memory = d->arena;
     d->arena = NULL;
     TRY_CUDA(cudaFree(memory));
     memory = NULL;
   }
-  TRY_CUDA_AT("work space of the slots", cudaMalloc(&memory, lay_out(d, &shape, NULL, NULL)));
+  TRY_CUDA(cudaMemGetInfo(&n_free, &n_total));
+  while (shape.n_lane > 1 && lay_out(d, &shape, NULL, NULL) > n_free / 2)
+    shape.n_lane /= 2;
+  for (;;) {
+    status = cudaMalloc(&memory, lay_out(d, &shape, NULL, NULL));
+    if (status != cudaErrorMemoryAllocation || shape.n_lane == 1)
+      break;
+    (void)cudaGetLastError();
+    shape.n_lane /= 2;
+  }
+  TRY_CUDA_AT("work space of the slots", status);
   d->arena = (char *)memory;
   d->shape = shape;
+  MILL_TRY(MILL_ALLOC(shape.n_lane, &work));
   lay_out(d, &shape, d->arena, work);
-  MILL_TRY(cuda_upload(d, d->view.work, work, (size_t)shape.n_slot * sizeof *work));
+  MILL_TRY(cuda_upload(d, d->view.work, work, (size_t)shape.n_lane * sizeof *work));
 done:
   mill_free(work);
   return err;
 }
 
-/** Model, work space and slots of a call. */
-static int begin_call(mill_device *d, const mill_model *model, mill_slot *const *slot, int n)
+/** Lists and rows for n slots. */
+static int reserve_book(mill_device *d, int n_slot)
 {
   int err = MILL_OK;
-  MILL_TRY(cuda_download(d, &d->model, model, sizeof d->model));
-  MILL_TRY(reserve(d, n));
-  MILL_TRY(cuda_upload(d, d->d_slot, slot, (size_t)n * sizeof *slot));
-  d->view.m = model;
-  d->view.n_slot = n;
+  const size_t n = (size_t)n_slot;
+  void *memory = NULL;
+  device_view *v = &d->view;
+  if (d->n_slot == n_slot)
+    return MILL_OK;
+  free_book(d);
+  for (int pass = 0; pass < 2; pass++) {
+    size_t at = 0;
+    v->state = take<loop_state>(d->book, &at, 1);
+    v->slot = take<mill_slot *>(d->book, &at, n);
+    v->fresh = take<int>(d->book, &at, n);
+    v->listed = take<int>(d->book, &at, n);
+    v->active = take<int>(d->book, &at, n);
+    v->finished = take<int>(d->book, &at, n);
+    v->result = take<mill_fit_result>(d->book, &at, n);
+    if (pass == 0) {
+      TRY_CUDA_AT("lists of the slots", cudaMalloc(&memory, at));
+      d->book = (char *)memory;
+    }
+  }
+  MILL_TRY(pin(&d->h_fresh, n));
+  MILL_TRY(pin(&d->h_listed, n));
+  MILL_TRY(pin(&d->h_finished, n));
+  MILL_TRY(pin(&d->h_result, n));
+  MILL_TRY(pin(&d->h_state, 1));
+  TRY_CUDA(cudaMemsetAsync(v->state, 0, sizeof *v->state, d->stream));
+  d->n_slot = n_slot;
+done:
+  if (err)
+    free_book(d);
+  return err;
+}
+
+static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
+                     mill_slot *const *slot, int n_slot)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaSetDevice(d->id));
+  d->model = *model;
+  drop_graph(d);
+  MILL_TRY(reserve_book(d, n_slot));
+  MILL_TRY(reserve_lanes(d));
+  MILL_TRY(cuda_upload(d, (void *)(uintptr_t)d->view.slot, slot, (size_t)n_slot * sizeof *slot));
+  d->view.m = d_model;
+  d->view.n_slot = n_slot;
 done:
   return err;
 }
 
-static int cuda_start(mill_device *d, const mill_model *model, mill_slot *const *slot, int n)
+/* ---- a round ---- */
+
+/** Debug mode: look for NaN in an arm's templates, of the pass that begins at first. */
+static int search_nan(mill_device *d, int first, unsigned n, int arm)
 {
   int err = MILL_OK;
-  if (n < 1)
-    return MILL_OK;
-  MILL_TRY(begin_call(d, model, slot, n));
-  star_start<<<(unsigned)n, STAR_THREADS, 0, d->stream>>>(d->view);
-  TRY_LAUNCH("star_start");
-  MILL_TRY(finish(d));
+  if (d->shape.wide) {
+    const row_layout<const double> rows = {(const double *)d->d_grid, d->grid_lane,
+                                           (size_t)d->model.max_pix_pad};
+    MILL_TRY(launch(d, "kernel find_nan", n, 1, STAR_THREADS, find_nan<double>, d->view, first, arm,
+                    rows));
+  } else {
+    const row_layout<const float> rows = {(const float *)d->d_grid, d->grid_lane,
+                                          (size_t)d->model.max_pix_pad};
+    MILL_TRY(launch(d, "kernel find_nan", n, 1, STAR_THREADS, find_nan<float>, d->view, first, arm,
+                    rows));
+  }
+  TRY_CUDA(cudaMemcpyAsync(d->h_state, d->view.state, sizeof *d->h_state, cudaMemcpyDeviceToHost,
+                           d->stream));
+  TRY_CUDA(cudaStreamSynchronize(d->stream));
+  if (d->h_state->n_nan > 0)
+    MILL_FAIL(MILL_ERR_BACKEND,
+              "backend cuda, debug mode: %d NaN in the templates of arm %d in round %d",
+              d->h_state->n_nan, arm, d->h_state->n_round + 1);
 done:
   return err;
 }
 
 template <typename real>
-static int layer(mill_device *d, int arm, const mill_layer *l, const row_layout<real> *in,
-                 const row_layout<real> *out)
+static int layer(mill_device *d, unsigned n, int arm, const mill_layer *l,
+                 const row_layout<real> *in, const row_layout<real> *out)
 {
-  int err = MILL_OK;
   const device_view *v = &d->view;
-  const size_t n_row = (size_t)v->n_slot * (size_t)v->n_row;
-  const dim3 grid((unsigned)((n_row + TILE - 1) / TILE), (unsigned)(l->n_out_pad / TILE));
-  row_layout<const real> from;
-  from.base = in->base;
-  from.slot = in->slot;
-  from.row = in->row;
-  product<real><<<grid, TILE_THREADS, 0, d->stream>>>(
-      v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch, l->n_in,
-      (const real *)l->weight, (const real *)l->bias, from, *out);
-  TRY_LAUNCH("product");
-done:
-  return err;
+  const size_t n_row = (size_t)n * (size_t)v->n_row;
+  const row_layout<const real> from = {in->base, in->lane, in->row};
+  const row_batch batch = {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch};
+  const real *weight = (const real *)l->weight, *bias = (const real *)l->bias;
+  const unsigned n_x = (unsigned)((n_row + TILE - 1) / TILE), n_y = (unsigned)(l->n_out_pad / TILE);
+  if constexpr (sizeof(real) == sizeof(float))
+    if (d->options.tensor)
+      return launch(d, "kernel product_tf32", n_x, n_y, MMA_THREADS, product_tf32, batch, l->n_in,
+                    weight, bias, from, *out);
+  return launch(d, "kernel product", n_x, n_y, TILE_THREADS, product<real>, batch, l->n_in, weight,
+                bias, from, *out);
 }
 
-/** One arm's templates for all slots that want it, into their work->grid and mean.
+/** One arm's templates for all lanes that want it, into their work->grid and mean.
  *
  *  Labels, grids, radial functions and hidden layers are float64 in both precisions, see
  *  emulate() of kernels/cpu/cpu_backend.c. */
-static int emulate(mill_device *d, int i_arm)
+static int emulate(mill_device *d, int first, unsigned n, int i_arm)
 {
   int err = MILL_OK;
   const mill_model_arm *arm = &d->model.arm[i_arm];
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
-  const unsigned n = (unsigned)d->view.n_slot;
   const row_layout<double> *in = &d->view.input, *out = NULL;
+  const size_t pitch = (size_t)d->model.max_pix_pad;
   if (arm->kind != MILL_EMULATOR_MLP) {
     out = &d->view.hidden[0];
-    front<<<n, STAR_THREADS, 0, d->stream>>>(d->view, i_arm, *out);
-    TRY_LAUNCH("front");
+    MILL_TRY(launch(d, "kernel front", n, 1, STAR_THREADS, front, d->view, first, i_arm, *out));
     in = out;
   }
   for (int l = 0; l < arm->n_layer - 1; l++) {
     out = &d->view.hidden[l % 2];
-    MILL_TRY(layer<double>(d, i_arm, &arm->layer[l], in, out));
-    activate<<<n, STAR_THREADS, 0, d->stream>>>(d->view, i_arm, arm->layer[l].n_out, *out);
-    TRY_LAUNCH("activate");
+    MILL_TRY(layer<double>(d, n, i_arm, &arm->layer[l], in, out));
+    MILL_TRY(launch(d, "kernel activate", n, 1, STAR_THREADS, activate, d->view, first, i_arm,
+                    arm->layer[l].n_out, *out));
     in = out;
   }
-  last_input<<<n, STAR_THREADS, 0, d->stream>>>(d->view, i_arm, last->n_in, !d->shape.wide, *in);
-  TRY_LAUNCH("last_input");
+  MILL_TRY(launch(d, "kernel last_input", n, 1, STAR_THREADS, last_input, d->view, first, i_arm,
+                  last->n_in, !d->shape.wide, *in));
   if (d->shape.wide) {
-    row_layout<double> grid;
-    grid.base = (double *)d->d_grid;
-    grid.slot = d->grid_slot;
-    grid.row = (size_t)d->model.max_pix_pad;
-    MILL_TRY(layer<double>(d, i_arm, last, in, &grid));
+    const row_layout<double> grid = {(double *)d->d_grid, d->grid_lane, pitch};
+    MILL_TRY(layer<double>(d, n, i_arm, last, in, &grid));
   } else {
-    row_layout<float> grid;
-    grid.base = (float *)d->d_grid;
-    grid.slot = d->grid_slot;
-    grid.row = (size_t)d->model.max_pix_pad;
-    MILL_TRY(layer<float>(d, i_arm, last, &d->view.narrow, &grid));
+    const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
+    MILL_TRY(layer<float>(d, n, i_arm, last, &d->view.narrow, &grid));
   }
+  if (d->options.debug)
+    MILL_TRY(search_nan(d, first, n, i_arm));
 done:
   return err;
 }
 
-static int one_round(mill_device *d)
+/** One pass: n lanes from entry first of the round's list. */
+static int one_pass(mill_device *d, int first, unsigned n)
 {
   int err = MILL_OK;
-  const unsigned n = (unsigned)d->view.n_slot;
-  TRY_CUDA(cudaMemsetAsync(d->view.row_count, 0, MILL_MAX_ARM * sizeof(int), d->stream));
-  round_begin<<<n, STAR_THREADS, 0, d->stream>>>(d->view);
-  TRY_LAUNCH("round_begin");
+  MILL_TRY(launch(d, "kernel pass_begin", 1, 1, DIGEST_THREADS, pass_begin, d->view));
+  MILL_TRY(launch(d, "kernel round_begin", n, 1, STAR_THREADS, round_begin, d->view, first));
   for (int a = 0; a < d->model.n_arm; a++) {
-    MILL_TRY(emulate(d, a));
+    mill_range_begin(MILL_RANGE_EMULATE);
+    err = emulate(d, first, n, a);
+    mill_range_end();
+    MILL_TRY(err);
+    mill_range_begin(MILL_RANGE_LIKELIHOOD);
     if (d->shape.wide)
-      answer_arm<1><<<n, STAR_THREADS, 0, d->stream>>>(d->view, a);
+      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, answer_arm<1>, d->view, first, a);
     else
-      answer_arm<0><<<n, STAR_THREADS, 0, d->stream>>>(d->view, a);
-    TRY_LAUNCH("answer_arm");
+      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, answer_arm<0>, d->view, first, a);
+    mill_range_end();
+    MILL_TRY(err);
   }
-  round_digest<<<(n + SERIAL_THREADS - 1) / SERIAL_THREADS, SERIAL_THREADS, 0, d->stream>>>(
-      d->view);
-  TRY_LAUNCH("round_digest");
+  mill_range_begin(MILL_RANGE_POLISH);
+  err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, round_digest, d->view, first);
+  mill_range_end();
 done:
   return err;
 }
 
-static int cuda_round(mill_device *d, const mill_model *model, mill_slot *const *slot, int n,
-                      int n_round)
+/** One round over at most n_listed slots, without its end. */
+static int one_round(mill_device *d, int n_listed)
 {
   int err = MILL_OK;
-  if (n < 1)
-    return MILL_OK;
-  MILL_TRY(begin_call(d, model, slot, n));
-  for (int i = 0; i < n_round; i++)
-    MILL_TRY(one_round(d));
-  MILL_TRY(finish(d));
+  MILL_TRY(launch(d, "kernel round_list", 1, 1, LIST_THREADS, round_list, d->view));
+  for (int first = 0; first < n_listed; first += d->shape.n_lane) {
+    const int left = n_listed - first;
+    MILL_TRY(one_pass(d, first, (unsigned)(left < d->shape.n_lane ? left : d->shape.n_lane)));
+  }
+done:
+  return err;
+}
+
+#if CUDART_VERSION >= 12040
+/** The rounds as a graph: a loop whose body is one round over all slots. */
+static int build_graph(mill_device *d)
+{
+  int err = MILL_OK;
+  cudaGraph_t body = NULL, captured = NULL;
+  cudaGraphNode_t node = NULL;
+  cudaGraphNodeParams params = {};
+  cudaError_t status = cudaSuccess;
+  TRY_CUDA(cudaGraphCreate(&d->graph, 0));
+  TRY_CUDA(cudaGraphConditionalHandleCreate(&d->go_on, d->graph, 1, cudaGraphCondAssignDefault));
+  memset((void *)&params, 0, sizeof params);
+  params.type = cudaGraphNodeTypeConditional;
+  params.conditional.handle = d->go_on;
+  params.conditional.type = cudaGraphCondTypeWhile;
+  params.conditional.size = 1;
+#if CUDART_VERSION >= 13000
+  TRY_CUDA(cudaGraphAddNode(&node, d->graph, NULL, NULL, 0, &params));
+#else
+  TRY_CUDA(cudaGraphAddNode(&node, d->graph, NULL, 0, &params));
+#endif
+  body = params.conditional.phGraph_out[0];
+  TRY_CUDA(cudaStreamBeginCaptureToGraph(d->stream, body, NULL, NULL, 0,
+                                         cudaStreamCaptureModeThreadLocal));
+  err = one_round(d, d->n_slot);
+  if (err == MILL_OK)
+    err = launch(d, "kernel round_end_graph", 1, 1, DIGEST_THREADS, round_end_graph, d->view,
+                 d->go_on);
+  /* also after a failure, or the stream would be lost; the first failure counts */
+  status = cudaStreamEndCapture(d->stream, &captured);
+  MILL_TRY(err);
+  TRY_CUDA_AT("capturing a round", status);
+  TRY_CUDA(cudaGraphInstantiate(&d->exec, d->graph, 0));
+done:
+  if (err)
+    drop_graph(d);
+  return err;
+}
+#endif
+
+/** Rounds one by one. */
+static int plain_rounds(mill_device *d, int max_round)
+{
+  int err = MILL_OK;
+  for (int i = 0; i < max_round && i < PLAIN_ROUNDS; i++) {
+    mill_range_begin(MILL_RANGE_ROUND);
+    err = one_round(d, d->n_listed);
+    if (err == MILL_OK)
+      err = launch(d, "kernel round_end", 1, 1, DIGEST_THREADS, round_end, d->view);
+    mill_range_end();
+    MILL_TRY(err);
+  }
+done:
+  return err;
+}
+
+/** What was uploaded so far comes before the work that follows. */
+static int after_uploads(mill_device *d)
+{
+  int err = MILL_OK;
+  MILL_TRY(flush(d));
+  TRY_CUDA(cudaEventRecord(d->uploaded, d->up));
+  TRY_CUDA(cudaStreamWaitEvent(d->stream, d->uploaded, 0));
+done:
+  return err;
+}
+
+/** A list of slots to the device.  The pinned one is free: nothing is under way. */
+static int send_list(mill_device *d, const int *index, int n, int *pinned, const int *to)
+{
+  int err = MILL_OK;
+  memcpy(pinned, index, (size_t)n * sizeof *index);
+  TRY_CUDA(cudaMemcpyAsync((void *)(uintptr_t)to, pinned, (size_t)n * sizeof *index,
+                           cudaMemcpyHostToDevice, d->stream));
+done:
+  return err;
+}
+
+static int cuda_start(mill_device *d, const int *index, int n)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaSetDevice(d->id));
+  MILL_TRY(after_uploads(d));
+  MILL_TRY(send_list(d, index, n, d->h_fresh, d->view.fresh));
+  /* rows of an earlier start that nobody collected */
+  TRY_CUDA(cudaMemsetAsync(&d->view.state->n_finished, 0, sizeof(int), d->stream));
+  mill_range_begin(MILL_RANGE_GUESS);
+  for (int first = 0; first < n && err == MILL_OK; first += d->shape.n_lane) {
+    const int left = n - first;
+    err =
+        launch(d, "kernel star_start", (unsigned)(left < d->shape.n_lane ? left : d->shape.n_lane),
+               1, STAR_THREADS, star_start, d->view, first);
+  }
+  mill_range_end();
+done:
+  return err;
+}
+
+static int cuda_advance(mill_device *d, const int *index, int n, int n_want, int max_round)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaSetDevice(d->id));
+  d->n_listed = n;
+  d->is_busy = 1;
+  MILL_TRY(after_uploads(d));
+  MILL_TRY(send_list(d, index, n, d->h_listed, d->view.listed));
+  MILL_TRY(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, n, n_want,
+                  max_round));
+#if CUDART_VERSION >= 12040
+  if (d->options.graph && !d->exec)
+    MILL_TRY(build_graph(d));
+  if (d->options.graph) {
+    mill_range_begin(MILL_RANGE_ROUND);
+    const cudaError_t status = cudaGraphLaunch(d->exec, d->stream);
+    mill_range_end();
+    TRY_CUDA_AT("launching the rounds", status);
+  } else {
+    MILL_TRY(plain_rounds(d, max_round));
+  }
+#else
+  MILL_TRY(plain_rounds(d, max_round));
+#endif
+  TRY_CUDA(cudaMemcpyAsync(d->h_state, d->view.state, sizeof *d->h_state, cudaMemcpyDeviceToHost,
+                           d->stream));
+  TRY_CUDA(cudaEventRecord(d->ended, d->stream));
+done:
+  return err;
+}
+
+static int cuda_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
+{
+  int err = MILL_OK;
+  int n = 0, in_range = 0;
+  *n_finished = 0;
+  TRY_CUDA(cudaSetDevice(d->id));
+  TRY_CUDA_AT("rounds", cudaEventSynchronize(d->ended));
+  d->is_busy = 0;
+  bury(d);
+  n = d->h_state->n_finished;
+  if (n < 0 || n > d->n_slot)
+    MILL_FAIL(MILL_ERR_INTERNAL, "backend cuda: %d of %d slots have finished", n, d->n_slot);
+  if (n == 0)
+    goto done;
+  mill_range_begin(MILL_RANGE_DOWNLOAD);
+  in_range = 1;
+  TRY_CUDA(cudaMemcpyAsync(d->h_finished, d->view.finished, (size_t)n * sizeof *index,
+                           cudaMemcpyDeviceToHost, d->down));
+  TRY_CUDA(cudaMemcpyAsync(d->h_result, d->view.result, (size_t)n * sizeof *result,
+                           cudaMemcpyDeviceToHost, d->down));
+  TRY_CUDA(cudaMemsetAsync(&d->view.state->n_finished, 0, sizeof(int), d->stream));
+  TRY_CUDA(cudaStreamSynchronize(d->down));
+  memcpy(index, d->h_finished, (size_t)n * sizeof *index);
+  memcpy(result, d->h_result, (size_t)n * sizeof *result);
+  *n_finished = n;
+done:
+  if (in_range)
+    mill_range_end();
+  return err;
+}
+
+static int cuda_wait(mill_device *d)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaSetDevice(d->id));
+  MILL_TRY(flush(d));
+  TRY_CUDA(cudaStreamSynchronize(d->up));
+  TRY_CUDA(cudaStreamSynchronize(d->stream));
+  TRY_CUDA(cudaStreamSynchronize(d->down));
+done:
+  return err;
+}
+
+/** Slots for the memory that this process may have. */
+static int default_slots(int *n_slot)
+{
+  int err = MILL_OK;
+  mill_gpu_place place;
+  size_t n_free = 0, n_total = 0;
+  TRY_CUDA(cudaMemGetInfo(&n_free, &n_total));
+  if (mill_gpu_assigned(&place) && place.bytes > 0 && place.bytes < n_free)
+    n_free = place.bytes;
+  *n_slot = MAX_SLOT;
+  if (n_free / SLOT_BYTES < MAX_SLOT)
+    *n_slot = n_free / SLOT_BYTES < MIN_SLOT ? (int)MIN_SLOT : (int)(n_free / SLOT_BYTES);
 done:
   return err;
 }
@@ -808,10 +976,22 @@ const mill_backend *mill_backend_cuda(int *out)
   static mill_backend table;
   int err = MILL_OK, id = 0;
   cudaDeviceProp prop;
+  mill_gpu_facts facts;
+  cuda_options options;
   MILL_TRY(choose_device(&id));
   TRY_CUDA(cudaGetDeviceProperties(&prop, id));
-  snprintf(name, sizeof name, "cuda %.40s sm_%d%d", prop.name, prop.major, prop.minor);
+  MILL_TRY(read_options(prop.major, &options));
+  memset(&facts, 0, sizeof facts);
+  memcpy(facts.name, prop.name, sizeof facts.name - 1);
+  facts.major = prop.major;
+  facts.minor = prop.minor;
+  mill_gpu_backend_name(&facts, name, sizeof name);
+  /* other sums than those of the other kernel: not to be mixed in one file */
+  if (options.tensor)
+    strncat(name, " tf32x3", sizeof name - strlen(name) - 1);
+  MILL_TRY(default_slots(&table.default_slot));
   table.name = name;
+  table.overlaps = 1;
   table.open = cuda_open;
   table.close = cuda_close;
   table.alloc = cuda_alloc;
@@ -819,8 +999,11 @@ const mill_backend *mill_backend_cuda(int *out)
   table.upload = cuda_upload;
   table.zero = cuda_zero;
   table.download = cuda_download;
+  table.bind = cuda_bind;
   table.start = cuda_start;
-  table.round = cuda_round;
+  table.advance = cuda_advance;
+  table.collect = cuda_collect;
+  table.wait = cuda_wait;
   table.timing = NULL; /* kernels run one after the other: a profiler tells more */
 done:
   if (out)

@@ -11,8 +11,7 @@ MILL_EXTERN_C_BEGIN
 
 /** The backend for this rank's GPU, its name "cuda <GPU> sm_<xy>".
  *
- *  The GPU is the one numbered by the rank on its node (OMPI_COMM_WORLD_LOCAL_RANK,
- *  MPI_LOCALRANKID or SLURM_LOCALID), modulo the number of visible GPUs.
+ *  The GPU is the one that mill_gpu_assign named (kernels/cuda/device_choice.h), else the first.
  *
  *  NULL when there is none that can run this build; mill_error_message() then says
  *  why, and *err (may be NULL) is MILL_ERR_CONFIG where no driver, no GPU or no code

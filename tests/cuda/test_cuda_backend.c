@@ -1,8 +1,11 @@
 /* The CUDA backend against the CPU's, on stars made from a small made-up library.
  *
- * Skipped, with the reason, without a GPU or in a build without CUDA. */
+ * Skipped, with the reason, without a GPU or in a build without CUDA.  Built once more over an
+ * emulated GPU (tests/cuda_emulation/), with fewer stars, and there with too little memory
+ * and with failures too. */
 #include "tests/mill_test.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/error.h"
@@ -12,9 +15,16 @@
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
 #endif
+#ifdef MILL_CUDA_EMULATION
+#include "tests/cuda_emulation/emulation.h"
+#endif
 
 enum {
+#ifdef MILL_CUDA_EMULATION
+  N_STAR = 12,
+#else
   N_STAR = 40,
+#endif
   N_LABEL = 4,
   N_ARM = 3,
   N_PAR = N_LABEL + 2,
@@ -26,6 +36,16 @@ enum {
 
 /* around a chunk, a warp and a block of threads */
 static const int n_pix_arm[N_ARM] = {97, 128, 129};
+
+/* of test_result_does_not_depend_on_the_batch, and what later tests compare with */
+#ifdef MILL_CUDA_EMULATION
+static const int n_slots[] = {N_STAR, 5};
+#else
+static const int n_slots[] = {1, 7, N_STAR};
+#endif
+
+/* The first ones of them are fitted. */
+static int n_fit = N_STAR;
 
 static const mill_backend *cuda;
 static const char *reason; /* of having none */
@@ -221,7 +241,7 @@ static mill_pipeline *pipeline(survey *s, const mill_backend *backend, int n_slo
 {
   mill_pipeline *p = NULL;
   int id[N_ARM];
-  must(mill_pipeline_create(&s->lib, &s->config.fit, backend, n_slot, 2, 1, &p));
+  must(mill_pipeline_create(&s->lib, &s->config.fit, backend, n_slot, 1, 1, &p));
   for (int a = 0; a < N_ARM; a++)
     must(mill_pipeline_waveset(p, a, n_pix_arm[a], s->wave_aa[a], &id[a]));
   for (int i = 0; i < N_STAR; i++)
@@ -233,7 +253,7 @@ static mill_pipeline *pipeline(survey *s, const mill_backend *backend, int n_slo
 static int next_star(void *context, mill_star *star)
 {
   survey *s = context;
-  if (s->next == N_STAR)
+  if (s->next == n_fit)
     return 0;
   *star = s->star[s->next++];
   return 1;
@@ -261,7 +281,7 @@ static void fit(survey *s, const mill_backend *backend, int n_slot)
   memset(s->got, 0, sizeof s->got);
   must(mill_pipeline_run(p, next_star, s, take_row, s));
   mill_pipeline_destroy(p);
-  for (int i = 0; i < N_STAR; i++)
+  for (int i = 0; i < n_fit; i++)
     assert_int_equal(s->got[i], 1);
 }
 
@@ -274,7 +294,7 @@ static void compare_answers(int precision, double tolerance)
   mill_pipeline *on_cpu = pipeline(s, mill_backend_cpu(NULL), 1);
   mill_pipeline *on_gpu = pipeline(s, cuda, 1);
   double worst_f = 0.0;
-  for (int i = 0; i < N_STAR; i++)
+  for (int i = 0; i < n_fit; i++)
     for (int r = 0; r < 3; r++) {
       double theta[2][N_PAR];
       mill_eval a[2], b[2];
@@ -376,22 +396,34 @@ static void test_fits_equal_the_cpu(void **state)
   assert_int_equal(s->result[5].status, MILL_STATUS_NO_ARM);
 }
 
+typedef struct fitted {
+  mill_fit_result result[N_STAR];
+  float model[N_STAR][MAX_SEGMENT][MAX_PIX];
+} fitted;
+
+/** Fit with n_slot slots; the rows and models must be the expected ones, bit for bit. */
+static void expect(const fitted *expected, int n_slot)
+{
+  fit(&data, cuda, n_slot);
+  assert_memory_equal(data.result, expected->result, (size_t)n_fit * sizeof *expected->result);
+  assert_memory_equal(data.model, expected->model, (size_t)n_fit * sizeof *expected->model);
+}
+
+static void keep(fitted *to)
+{
+  memcpy(to->result, data.result, sizeof to->result);
+  memcpy(to->model, data.model, sizeof to->model);
+}
+
+static fitted by_graph;
+
 static void compare_batches(void)
 {
-  survey *s = &data;
-  static const int n_slot[] = {1, 7, N_STAR};
-  static mill_fit_result expected[N_STAR];
-  static float model[N_STAR][MAX_SEGMENT][MAX_PIX];
-  s->config.fit.precision = MILL_FLOAT32;
-  for (size_t i = 0; i < sizeof n_slot / sizeof n_slot[0]; i++) {
-    fit(s, cuda, n_slot[i]);
-    if (i == 0) {
-      memcpy(expected, s->result, sizeof expected);
-      memcpy(model, s->model, sizeof model);
-    }
-    assert_memory_equal(s->result, expected, sizeof expected);
-    assert_memory_equal(s->model, model, sizeof model);
-  }
+  data.config.fit.precision = MILL_FLOAT32;
+  fit(&data, cuda, n_slots[0]);
+  keep(&by_graph);
+  for (size_t i = 1; i < sizeof n_slots / sizeof n_slots[0]; i++)
+    expect(&by_graph, n_slots[i]);
 }
 
 static void test_result_does_not_depend_on_the_batch(void **state)
@@ -400,6 +432,148 @@ static void test_result_does_not_depend_on_the_batch(void **state)
   NEEDS_GPU();
   compare_batches();
 }
+
+/** A switch of the environment for what is opened after it; NULL: none. */
+static void switch_to(const char *name, const char *value)
+{
+  assert_int_equal(value ? setenv(name, value, 1) : unsetenv(name), 0);
+}
+
+/** What follows is about how the device is driven, which a few stars show: the emulation is
+ *  slow. */
+static void take_few_stars(void)
+{
+#ifdef MILL_CUDA_EMULATION
+  n_fit = 6;
+#endif
+}
+
+static void test_rounds_one_by_one_equal_the_graph(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  take_few_stars();
+  switch_to("MILL_CUDA_GRAPH", "0");
+  expect(&by_graph, N_STAR);
+  switch_to("MILL_CUDA_GRAPH", NULL);
+}
+
+static void test_debug_mode_equals_the_graph(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  switch_to("MILL_CUDA_DEBUG", "1");
+  expect(&by_graph, N_STAR);
+  switch_to("MILL_CUDA_DEBUG", NULL);
+}
+
+static void test_unknown_switches_are_refused(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  mill_device *device = NULL;
+  switch_to("MILL_CUDA_LAST_LAYER", "fast");
+  assert_int_equal(cuda->open(1, &device), MILL_ERR_CONFIG);
+  switch_to("MILL_CUDA_LAST_LAYER", NULL);
+  assert_null(device);
+}
+
+static void test_tensor_cores_keep_float32(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  switch_to("MILL_CUDA_LAST_LAYER", "tf32x3");
+  compare_answers(MILL_FLOAT32, 1e-3);
+  fit(&data, cuda, 4);
+  static fitted once;
+  keep(&once);
+  expect(&once, N_STAR);
+  switch_to("MILL_CUDA_LAST_LAYER", NULL);
+}
+
+#ifdef MILL_CUDA_EMULATION
+static void test_the_host_waits_for_rounds_only(void **state)
+{
+  (void)state;
+  const mill_emulation_counts before = mill_emulation_count();
+  expect(&by_graph, N_STAR);
+  const mill_emulation_counts after = mill_emulation_count();
+  const long n_graph = after.n_graph - before.n_graph;
+  const long n_kernel = after.n_kernel - before.n_kernel;
+  assert_true(n_graph >= 1);
+  /* a graph holds many rounds, a round a dozen kernels and more */
+  assert_true(n_kernel > 20 * n_graph);
+  /* rows come back once a star, not once a round, and models with them */
+  assert_true(after.download_bytes - before.download_bytes <
+              n_fit * (long)(sizeof(mill_fit_result) +
+                             MAX_SEGMENT * (MAX_PIX * sizeof(float) + sizeof(mill_segment)) + 64) +
+                  64 * n_graph);
+}
+
+static void test_an_old_driver_has_no_graph(void **state)
+{
+  (void)state;
+  const long before = mill_emulation_count().n_graph;
+  mill_emulation_driver(12030);
+  expect(&by_graph, N_STAR);
+  mill_emulation_reset();
+  assert_int_equal(mill_emulation_count().n_graph, before);
+}
+
+static void test_short_memory_changes_nothing(void **state)
+{
+  (void)state;
+  /* room for a part of what stars and their work space want */
+  mill_pipeline *p = pipeline(&data, cuda, N_STAR);
+  const size_t fixed = mill_emulation_count().n_byte_now;
+  mill_pipeline_destroy(p);
+  p = pipeline(&data, cuda, N_STAR);
+  data.next = 0;
+  must(mill_pipeline_run(p, next_star, &data, take_row, &data));
+  const size_t all = mill_emulation_count().n_byte_now;
+  mill_pipeline_destroy(p);
+  const long n_refused = mill_emulation_count().n_refused;
+  for (int share = 3; share >= 1; share -= 2) {
+    mill_emulation_memory(fixed + (all - fixed) * (size_t)share / 4);
+    expect(&by_graph, N_STAR);
+  }
+  mill_emulation_reset();
+  assert_true(mill_emulation_count().n_refused > n_refused);
+}
+
+static void test_a_failure_hands_over_what_has_finished(void **state)
+{
+  (void)state;
+  enum { ECC = 214, N_SLOT = 3 };
+  const long before = mill_emulation_count().n_kernel;
+  expect(&by_graph, N_SLOT);
+  const long n_kernel = mill_emulation_count().n_kernel - before;
+  mill_pipeline *p = NULL;
+  must(mill_pipeline_create(&data.lib, &data.config.fit, cuda, N_SLOT, 1, 0, &p));
+  int id[N_ARM];
+  for (int a = 0; a < N_ARM; a++)
+    must(mill_pipeline_waveset(p, a, n_pix_arm[a], data.wave_aa[a], &id[a]));
+  for (int i = 0; i < N_STAR; i++)
+    for (int k = 0; k < data.star[i].n_segment; k++)
+      data.segment[i][k].waveset = id[data.segment[i][k].arm];
+  data.next = 0;
+  memset(data.got, 0, sizeof data.got);
+  mill_emulation_fail(n_kernel * 3 / 4, ECC);
+  assert_int_equal(mill_pipeline_run(p, next_star, &data, take_row, &data), MILL_ERR_BACKEND);
+  assert_non_null(strstr(mill_error_message(), "memory is faulty"));
+  mill_pipeline_destroy(p);
+  mill_emulation_reset();
+  int n_got = 0;
+  for (int i = 0; i < n_fit; i++) {
+    assert_true(data.got[i] <= 1);
+    if (data.got[i])
+      assert_memory_equal(&data.result[i], &by_graph.result[i], sizeof data.result[i]);
+    n_got += data.got[i];
+  }
+  printf("%d of %d stars had finished\n", n_got, n_fit);
+  assert_true(n_got >= 1 && n_got < n_fit);
+}
+#endif
 
 /* The last one: it leaves splines and radial functions in the place of the networks, which the
  * stars' templates are close to. */
@@ -420,6 +594,16 @@ int main(void)
       cmocka_unit_test(test_answers_equal_the_cpu_in_float32),
       cmocka_unit_test(test_fits_equal_the_cpu),
       cmocka_unit_test(test_result_does_not_depend_on_the_batch),
+      cmocka_unit_test(test_rounds_one_by_one_equal_the_graph),
+      cmocka_unit_test(test_debug_mode_equals_the_graph),
+      cmocka_unit_test(test_unknown_switches_are_refused),
+#ifdef MILL_CUDA_EMULATION
+      cmocka_unit_test(test_the_host_waits_for_rounds_only),
+      cmocka_unit_test(test_an_old_driver_has_no_graph),
+      cmocka_unit_test(test_short_memory_changes_nothing),
+      cmocka_unit_test(test_a_failure_hands_over_what_has_finished),
+#endif
+      cmocka_unit_test(test_tensor_cores_keep_float32),
       cmocka_unit_test(test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch),
   };
   return cmocka_run_group_tests(tests, set_up, clean_up);

@@ -350,13 +350,93 @@ class Output(ProgramTest):
         self.assertEqual((last["k"], last["n"]), (arm["width"], arm["n_pix"]))
 
 
+class Device(ProgramTest):
+    def test_crossover(self):
+        path, kept = tmp("crossover.json"), tmp("kept")
+        done = subprocess.run(
+            command("bench", "crossover", "--library", made["library"], "--threads", 1, "--most", 20,
+                    "--repeat", 1, "--keep", "--json", path, made["file"]),
+            env=dict(ENVIRONMENT, STARMILL_CROSSOVER=kept), timeout=240, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        report = json.loads(content(path))
+        self.assertEqual([b["stars"] for b in report["batches"]], [1, 4, 16])
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]]
+                for line in done.stdout.splitlines() if re.match(r"\| \d", line)]
+        for row, batch in zip(rows, report["batches"]):
+            self.assertEqual(row[0], str(batch["stars"]))
+            self.assertGreater(batch["cpu_s"], 0)
+            self.assertAlmostEqual(float(row[1]), batch["cpu_s"], delta=6e-4)
+        if report["gpu"]:
+            self.assertIn(report["gpu"], content(kept, "r"))
+            return
+        self.assertIn(f"GPU: SKIPPED: {report['no_gpu']}", done.stdout)
+        self.assertEqual({row[2] for row in rows}, {"SKIPPED"})
+        self.assertEqual({b["gpu_s"] for b in report["batches"]}, {None})
+        self.assertEqual(report["crossover"], 0)
+        self.assertIn("auto takes the CPU", done.stdout)
+        self.assertFalse(os.path.exists(kept), "nothing was measured, so nothing is kept")
+
+    def test_slots(self):
+        done = starmill("bench", "slots", "--library", made["library"], "--backend", "cpu",
+                        "--threads", 1, "--slots", 4, "--stars", 9, made["file"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        (row,) = [[cell.strip() for cell in line.split("|")[1:-1]]
+                  for line in done.stdout.splitlines() if re.match(r"\| \d", line)]
+        self.assertEqual(row[:2], ["4", "9"])
+        rate, run_s = float(row[4]), float(row[3])
+        self.assertAlmostEqual(rate * run_s / 9, 1, delta=0.02)
+        self.assertAlmostEqual(float(row[10]), 1e6 / rate / float(row[8]), delta=0.3)
+        # 6 different stars, of which the first three come twice
+        table = self.evaluations()
+        self.assertAlmostEqual(float(row[6]), (table.sum() + table[:3].sum()) / 9, delta=0.006)
+
+    def evaluations(self):
+        self.fit("evaluations.h5", "--quiet", made["file"], lib=made["library"])
+        return read(self.path)["NEVAL"]
+
+    def test_no_gpu_is_said(self):
+        done = starmill("bench", "slots", "--library", made["library"], "--backend", "cuda",
+                        "--stars", 2, "--slots", 2, made["file"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"SKIPPED: .+|\| 2 \| 2 \|")
+
+    def test_auto_says_what_it_takes_and_continues_on_it(self):
+        args = ["--log-level", "debug", "--quiet", made["file"]]
+        environment = dict(ENVIRONMENT, STARMILL_CROSSOVER=tmp("nothing-measured"))
+        path = tmp("auto.h5")
+        words = command("fit", "--library", made["library"], "--output", path, *args)
+        def run():
+            return subprocess.run(words, env=environment, timeout=240, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, check=False)
+        done = run()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("backend auto: the CPU, as ", done.stderr)
+        with h5py.File(path, "r+") as f:
+            self.assertTrue(f["provenance"].attrs["DEVICE"].decode().startswith("cpu"))
+            f["fits/STATUS"][1:] = 0
+            f["provenance/FINISHED"][...] = 0
+        done = run()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("backend auto: as " + path, done.stderr)
+        # begun on a GPU that is not here, it is not continued on the CPU
+        with h5py.File(path, "r+") as f:
+            f["fits/STATUS"][1:] = 0
+            f["provenance/FINISHED"][...] = 0
+            f["provenance"].attrs["DEVICE"] = np.bytes_("cuda NVIDIA Nothing sm_99")
+        done = run()
+        self.assertIn(done.returncode, (2, 4, 70), done.stderr)
+        self.assertIn(path, done.stderr)
+        self.assertRegex(done.stderr, "was begun on a GPU|begun on another device")
+
+
 class Usage(ProgramTest):
     def test_help(self):
         done = starmill("bench", "--help")
         self.assertEqual(done.returncode, 0)
         self.assertEqual(starmill("help", "bench").stdout, done.stdout)
         for option in ("library config catalog optimizer backend threads slots stars repeat "
-                       "output json").split():
+                       "output json most limit keep").split():
             self.assertIn(f"--{option} ", done.stdout)
         self.assertIn("bench", starmill("--help").stdout)
 
@@ -364,7 +444,7 @@ class Usage(ProgramTest):
         fit = ["fit", "--library", made["library"]]
         here = [made["file"]]
         for args, parts, status in (
-            ([], ["'fit' or 'rates'"], 2),
+            ([], ["'fit', 'rates', 'crossover' or 'slots'"], 2),
             (["fits"], ["'fits'"], 2),
             (fit, ["no input"], 2),
             (["fit"] + here, ["no library"], 2),
@@ -376,6 +456,10 @@ class Usage(ProgramTest):
             (fit + ["--json"], ["--json", "value"], 2),
             (fit + ["--output", tmp("nowhere")] + here, [tmp("nowhere"), "--output"], 4),
             (["rates", "--library", tmp("none.h5")], [tmp("none.h5")], 2),
+            (["crossover", "--library", made["library"]], ["no input"], 2),
+            (["crossover", "--most", "0"] + here, ["--most", "0"], 2),
+            (["slots", "--limit", "soon"] + here, ["--limit", "soon"], 2),
+            (["slots"] + here, ["no library"], 2),
             (["rates", tmp("none.fits")], [tmp("none.fits")], 3),
         ):
             self.assertOneLine(starmill("bench", *args), "starmill bench: ", *parts, status=status)

@@ -87,7 +87,7 @@ static const harmless allowed[] = {
     {"mill_block_guess", 1, 1, next},     /* in the sums of mill_block_project */
     {"mill_block_guess", 2, 2, serial},
     {"mill_block_jacobian", 1, 1, serial},
-    {"mill_block_jacobian", 2, 2, next}, /* mill_block_locate of the next segment */
+    {"mill_block_jacobian", 3, 3, next}, /* mill_block_locate of the next segment */
     {"mill_block_prepare", 1, 1, next},  /* in the medians */
     {"mill_block_prepare", 2, 2, serial},
     {"mill_block_prepare", 3, 3, next},            /* mill_block_guess, barrier 1: see pairs */

@@ -1,0 +1,26 @@
+/** Which backend a run takes, and which GPU each rank: decided once, the same on every rank. */
+#ifndef MILL_BACKEND_CHOICE_H
+#define MILL_BACKEND_CHOICE_H
+
+#include "src/mpi_context.h"
+
+/** Give every rank a GPU of its node, or a part of one, and make sure that it can be used; the
+ *  CUDA backend then takes it (kernels/cuda/device_choice.h).  When ranks share GPUs this is
+ *  logged once.
+ *
+ *  Collective; the same code on every rank: MILL_ERR_CONFIG, MILL_ERR_BACKEND or
+ *  MILL_ERR_MEMORY with the message of a rank that has none, MILL_ERR_MPI. */
+int mill_backend_place(const mill_mpi *mpi);
+
+/** What `auto` is: "cuda" where the crossover that was measured for this GPU, CPU and number of
+ *  threads (jobs/crossover.h) is reached by the rows of a rank and every rank gets a GPU, else
+ *  "cpu".  A result file that is continued keeps its backend.  Why is logged.
+ *
+ *  output     the result file, which may exist; NULL or overwrite: begun anew
+ *  n_row      rows of the run
+ *  choice     out: "cpu" or "cuda"; after "cuda" every rank has its GPU
+ *  Collective; MILL_ERR_MPI, and what continuing on a GPU that is not there gives. */
+int mill_backend_settle(const mill_mpi *mpi, const char *output, int overwrite, int64_t n_row,
+                        int n_thread, const char **choice);
+
+#endif

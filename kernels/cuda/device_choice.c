@@ -1,0 +1,176 @@
+#include "kernels/cuda/device_choice.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/error.h"
+
+enum { MAX_ARCHITECTURES = 256 };
+
+/* "86-real", "90a-virtual", "80": number, whether it is for this one only, which code. */
+static int read_architecture(const char *word, int *number, int *is_specific, int *real,
+                             int *virtual_)
+{
+  char *end = NULL;
+  const long n = strtol(word, &end, 10);
+  if (end == word || n < 10 || n > 9999)
+    return 0;
+  *number = (int)n;
+  *is_specific = isalpha((unsigned char)*end) != 0; /* 90a, 100f */
+  while (isalpha((unsigned char)*end))
+    end++;
+  *real = *end == '\0' || strcmp(end, "-real") == 0;
+  *virtual_ = *end == '\0' || strcmp(end, "-virtual") == 0;
+  return *real || *virtual_;
+}
+
+int mill_gpu_has_code(const char *architectures, int major, int minor, int may_translate)
+{
+  char text[MAX_ARCHITECTURES], *rest = NULL;
+  const int capability = 10 * major + minor;
+  if (strlen(architectures) >= sizeof text)
+    return 1; /* the runtime tells */
+  snprintf(text, sizeof text, "%s", architectures);
+  for (char *word = strtok_r(text, "; ,", &rest); word; word = strtok_r(NULL, "; ,", &rest)) {
+    int number, is_specific, real, virtual_;
+    if (!read_architecture(word, &number, &is_specific, &real, &virtual_))
+      return 1; /* native, all, all-major: the runtime tells */
+    if (is_specific ? number == capability : number <= capability) {
+      if (real && number / 10 == major)
+        return 1;
+      if (virtual_ && may_translate)
+        return 1;
+    }
+  }
+  return 0;
+}
+
+static int check_driver(const mill_gpu_node *node)
+{
+  int err = MILL_OK;
+  const int needed = node->runtime / 1000 * 1000; /* minor versions go together */
+  if (node->driver == 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "no NVIDIA driver on this machine: use --backend cpu, or ask for a "
+                               "node with a GPU");
+  if (node->driver < needed)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "the NVIDIA driver is for CUDA %d.%d, this build needs one for %d.%d: have it "
+              "updated, build with an older CUDA (12.4 at least), or use --backend cpu",
+              node->driver / 1000, node->driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
+done:
+  return err;
+}
+
+int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
+{
+  int err = MILL_OK;
+  int n_fit = 0, unfit = -1, barred = -1;
+  *gpu = -1;
+  MILL_TRY(check_driver(node));
+  if (node->n_gpu < 1)
+    MILL_FAIL(MILL_ERR_CONFIG, "this process sees no GPU: ask the scheduler for one (and see "
+                               "CUDA_VISIBLE_DEVICES), or use --backend cpu");
+  const int may_translate = node->driver >= node->runtime;
+  for (int pass = 0; pass < 2; pass++) {
+    int i_fit = 0;
+    for (int i = 0; i < node->n_gpu; i++) {
+      const mill_gpu_facts *g = &node->gpu[i];
+      if (!mill_gpu_has_code(node->architectures, g->major, g->minor, may_translate)) {
+        unfit = i;
+        continue;
+      }
+      if (g->mode == MILL_GPU_PROHIBITED) {
+        barred = i;
+        continue;
+      }
+      if (pass == 0)
+        n_fit++;
+      else if (i_fit++ == local_rank % n_fit)
+        *gpu = i;
+    }
+    if (n_fit == 0)
+      break;
+  }
+  if (n_fit > 0)
+    goto done;
+  if (barred >= 0)
+    MILL_FAIL(MILL_ERR_BACKEND,
+              "the GPU %s admits no programs (compute mode prohibited): have it changed by its "
+              "administrator, or use --backend cpu",
+              node->gpu[barred].name);
+  const mill_gpu_facts *g = &node->gpu[unfit];
+  if (mill_gpu_has_code(node->architectures, g->major, g->minor, 1))
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "the GPU %s (sm_%d%d) would need this build's PTX translated, for which the driver "
+              "(CUDA %d.%d) is older than the build (%d.%d): build with MILL_CUDA_ARCHITECTURES "
+              "%d%d, have the driver updated, or use --backend cpu",
+              g->name, g->major, g->minor, node->driver / 1000, node->driver % 1000 / 10,
+              node->runtime / 1000, node->runtime % 1000 / 10, g->major, g->minor);
+  MILL_FAIL(MILL_ERR_CONFIG,
+            "this build (architectures %s) has no code for the GPU %s (sm_%d%d): build with "
+            "MILL_CUDA_ARCHITECTURES %d%d, or use --backend cpu",
+            node->architectures, g->name, g->major, g->minor, g->major, g->minor);
+done:
+  return err;
+}
+
+void mill_gpu_backend_name(const mill_gpu_facts *gpu, char *name, size_t size)
+{
+  snprintf(name, size, "cuda %.40s sm_%d%d", gpu->name, gpu->major, gpu->minor);
+}
+
+int mill_gpu_share(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing, int *place)
+{
+  int err = MILL_OK;
+  const mill_gpu_facts *mine = &chosen[rank];
+  *n_sharing = *place = 0;
+  for (int i = 0; i < n_rank; i++) {
+    if (memcmp(chosen[i].uuid, mine->uuid, sizeof mine->uuid) != 0)
+      continue;
+    *place += i < rank;
+    *n_sharing += 1;
+  }
+  if (*n_sharing > 1 && mine->mode == MILL_GPU_EXCLUSIVE)
+    MILL_FAIL(MILL_ERR_BACKEND,
+              "%d ranks of this node would share the GPU %s, which admits one program (exclusive "
+              "mode): start one rank a GPU",
+              *n_sharing, mine->name);
+done:
+  return err;
+}
+
+int mill_gpu_memory(const char *name, size_t free_bytes, int n_sharing, size_t *bytes)
+{
+  int err = MILL_OK;
+  *bytes = free_bytes / (size_t)n_sharing;
+  if (*bytes < MILL_GPU_MIN_BYTES) {
+    char share[64] = "";
+    if (n_sharing > 1)
+      snprintf(share, sizeof share, " for the %d ranks that share it", n_sharing);
+    MILL_FAIL(MILL_ERR_MEMORY,
+              "the GPU %s has %.1f GiB free%s; a rank needs %.1f at least: free it from other "
+              "programs%s, or use --backend cpu",
+              name, (double)free_bytes / 1073741824.0, share,
+              (double)MILL_GPU_MIN_BYTES / 1073741824.0,
+              n_sharing > 1 ? ", start fewer ranks" : "");
+  }
+done:
+  return err;
+}
+
+static mill_gpu_place assigned;
+static int is_assigned;
+
+void mill_gpu_assign(const mill_gpu_place *place)
+{
+  assigned = *place;
+  is_assigned = 1;
+}
+
+int mill_gpu_assigned(mill_gpu_place *place)
+{
+  *place = is_assigned ? assigned : (mill_gpu_place){.n_sharing = 1};
+  return is_assigned;
+}

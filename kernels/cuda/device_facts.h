@@ -1,0 +1,34 @@
+/** What CUDA says about the GPUs of this process, for device_choice.h and benchmarks.
+ *
+ *  There only in builds with a CUDA compiler, which define MILL_HAVE_CUDA.
+ */
+#ifndef MILL_DEVICE_FACTS_H
+#define MILL_DEVICE_FACTS_H
+
+#include "kernels/cuda/device_choice.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** Fill node, whose gpu is memory of *gpu, to be freed with mill_free.  No context is made.
+ *  Without driver or GPU node->driver or node->n_gpu is 0, which is no failure.
+ *  MILL_ERR_BACKEND where a driver is there and fails; MILL_ERR_MEMORY. */
+int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu);
+
+/** Make this process's context on a GPU and ask for its free memory.  MILL_ERR_BACKEND where it
+ *  is busy (exclusive mode) or fails, MILL_ERR_MEMORY where not even a context fits. */
+int mill_gpu_try(int gpu, const char *name, size_t *free_bytes);
+
+/** What a GPU can do at most, in 1e9 operations or bytes a second. */
+typedef struct mill_gpu_rates {
+  double f32_gflop_s, f64_gflop_s; /**< multiprocessors x lanes x 2 x highest clock */
+  double copy_gbyte_s;             /**< measured: copies within its memory, bytes read + written */
+  double upload_gbyte_s;           /**< measured: from pinned host memory */
+  int n_processor;
+} mill_gpu_rates;
+
+/** MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+int mill_gpu_measure(int gpu, mill_gpu_rates *rates);
+
+MILL_EXTERN_C_END
+
+#endif

@@ -1,0 +1,275 @@
+/** Matrix products of the emulator's layers, for the rows of a list.
+ *
+ *  Block (x, y) makes TILE rows of the list by TILE columns, whatever the number of rows:
+ *  every output is the sum over blocks of K_BLOCK inputs in turn, so a row does not depend
+ *  on what else is in the list.  Only cuda_backend.cu includes this. */
+#ifndef MILL_CUDA_PRODUCT_H
+#define MILL_CUDA_PRODUCT_H
+
+#include "kernels/slot.h"
+
+enum {
+  TILE = 64,      /**< rows and columns of a block of a product */
+  TILE_SIDE = 16, /**< threads along either, of the kernel without tensor cores */
+  TILE_THREADS = TILE_SIDE * TILE_SIDE,
+  PER_THREAD = TILE / TILE_SIDE,
+  K_BLOCK = 32, /**< inputs summed before they are added to the total */
+  /* of the kernel with tensor cores */
+  MMA_THREADS = 128,
+  MMA_M = 16,
+  MMA_N = 8,
+  MMA_K = 8,
+  WARP_TILE = TILE / 2, /**< rows and columns of one of its four warps */
+  WARP_M = WARP_TILE / MMA_M,
+  WARP_N = WARP_TILE / MMA_N,
+  /* rows of shared memory so long that the lanes of a warp meet different banks */
+  ROW_PITCH = K_BLOCK + 4,
+  COLUMN_PITCH = TILE + 8
+};
+static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
+
+/** Where the rows of a batch lie: row t of lane s at base + s lane + t row. */
+template <typename real> struct row_layout {
+  real *base;
+  size_t lane, row;
+};
+
+/** Rows that a product is to make. */
+struct row_batch {
+  int n_row;        /**< rows that a lane may have: entry = lane * n_row + row */
+  const int *count; /**< entries */
+  const int *list;
+};
+
+/** Where the rows of a tile come from and go to. */
+struct tile_rows {
+  size_t from[TILE], to[TILE];
+  int is_value[TILE];
+};
+
+template <typename real>
+static __device__ inline void find_rows(tile_rows *rows, const row_batch &batch, int first,
+                                        int n_left, int column, const row_layout<const real> &in,
+                                        const row_layout<real> &out)
+{
+  const int r = (int)threadIdx.x;
+  if (r < TILE && r < n_left) {
+    const int entry = batch.list[first + r];
+    const size_t lane = (size_t)(entry / batch.n_row), t = (size_t)(entry % batch.n_row);
+    rows->from[r] = lane * in.lane + t * in.row;
+    rows->to[r] = lane * out.lane + t * out.row + (size_t)column;
+    rows->is_value[r] = t == 0;
+  }
+  __syncthreads();
+}
+
+/** One layer: out = W in (+ bias for values, not tangents), fused multiply-adds in turn. */
+template <typename real>
+static __global__ void __launch_bounds__(TILE_THREADS)
+    product(row_batch batch, int n_in, const real *weight, const real *bias,
+            row_layout<const real> in, row_layout<real> out)
+{
+  const int panel = MILL_PANEL_BYTES / (int)sizeof(real);
+  __shared__ real h[K_BLOCK][TILE + 1], w[K_BLOCK][TILE];
+  __shared__ tile_rows rows;
+  const int first = (int)blockIdx.x * TILE, column = (int)blockIdx.y * TILE;
+  const int n_left = *batch.count - first;
+  if (n_left <= 0)
+    return; /* the grid is made for the most rows possible */
+  const int thread = (int)threadIdx.x;
+  const int tx = thread % TILE_SIDE, ty = thread / TILE_SIDE;
+  find_rows<real>(&rows, batch, first, n_left, column, in, out);
+
+  real total[PER_THREAD][PER_THREAD];
+  for (int k0 = 0; k0 < n_in; k0 += K_BLOCK) {
+    for (int e = thread; e < TILE * K_BLOCK; e += TILE_THREADS) {
+      const int k = e % K_BLOCK, r = e / K_BLOCK;
+      h[k][r] = r < n_left && k0 + k < n_in ? in.base[rows.from[r] + (size_t)(k0 + k)] : (real)0;
+    }
+    for (int e = thread; e < TILE * K_BLOCK; e += TILE_THREADS) {
+      const int c = e % TILE, k = e / TILE;
+      w[k][c] = k0 + k < n_in ? weight[mill_weight_at(n_in, panel, k0 + k, column + c)] : (real)0;
+    }
+    __syncthreads();
+    real acc[PER_THREAD][PER_THREAD];
+#pragma unroll
+    for (int i = 0; i < PER_THREAD; i++)
+#pragma unroll
+      for (int j = 0; j < PER_THREAD; j++)
+        acc[i][j] = (real)0;
+        /* inputs past the last one are zeros, which leave a sum as it is */
+#pragma unroll 8
+    for (int k = 0; k < K_BLOCK; k++)
+#pragma unroll
+      for (int i = 0; i < PER_THREAD; i++)
+#pragma unroll
+        for (int j = 0; j < PER_THREAD; j++)
+          acc[i][j] += h[k][ty * PER_THREAD + i] * w[k][tx + TILE_SIDE * j];
+#pragma unroll
+    for (int i = 0; i < PER_THREAD; i++)
+#pragma unroll
+      for (int j = 0; j < PER_THREAD; j++) {
+        const int r = ty * PER_THREAD + i;
+        if (k0 > 0)
+          total[i][j] += acc[i][j];
+        else if (r < n_left && rows.is_value[r])
+          total[i][j] = acc[i][j] + bias[column + tx + TILE_SIDE * j];
+        else
+          total[i][j] = acc[i][j];
+      }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < PER_THREAD; i++) {
+    const int r = ty * PER_THREAD + i;
+    if (r >= n_left)
+      continue;
+#pragma unroll
+    for (int j = 0; j < PER_THREAD; j++)
+      out.base[rows.to[r] + (size_t)(tx + TILE_SIDE * j)] = total[i][j];
+  }
+}
+
+/** The bits of x rounded to TF32 (10 bits of fraction, ties away from zero). */
+static __device__ __forceinline__ unsigned to_tf32(float x)
+{
+#if defined(MILL_CUDA_EMULATION)
+  const unsigned u = __float_as_uint(x);
+  return (u & 0x7fffffffu) > 0x7f800000u ? u : (u + 0x1000u) & 0xffffe000u;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned u;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(u) : "f"(x));
+  return u;
+#else
+  return __float_as_uint(x); /* never used, see mma_tf32 */
+#endif
+}
+
+/** c [16][8] += a [16][8] b [8][8] of a warp, TF32 in, float32 out. */
+static __device__ __forceinline__ void mma_tf32(const unsigned *a, const unsigned *b, float *c)
+{
+#if defined(MILL_CUDA_EMULATION)
+  const unsigned mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const unsigned char *all = mill_emu_exchange(mine, sizeof mine);
+  const int lane = (int)threadIdx.x & 31;
+  for (int i = 0; i < 4; i++) {
+    const int row = lane / 4 + (i / 2) * 8, column = 2 * (lane % 4) + i % 2;
+    for (int k = 0; k < MMA_K; k++) {
+      unsigned x, y;
+      memcpy(&x, all + (row % 8 * 4 + k % 4) * 64 + (row / 8 + 2 * (k / 4)) * 4, sizeof x);
+      memcpy(&y, all + (column * 4 + k % 4) * 64 + (4 + k / 4) * 4, sizeof y);
+      c[i] = fmaf(__uint_as_float(x), __uint_as_float(y), c[i]);
+    }
+  }
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  (void)a;
+  (void)b;
+  c[0] = c[1] = c[2] = c[3] = __uint_as_float(0x7fffffffu); /* the host refuses to come here */
+#endif
+}
+
+/** x = high + low, both TF32; what is left is 2^-22 of x. */
+static __device__ __forceinline__ void split_tf32(float x, unsigned *high, unsigned *low)
+{
+  *high = to_tf32(x);
+  *low = to_tf32(x - __uint_as_float(*high));
+}
+
+/** The last layer in float32 by tensor cores: each number as the sum of two of TF32, and of
+ *  the four products all but the smallest.  Blocks of K_BLOCK inputs are added up outside
+ *  the tensor cores, which do not round to nearest. */
+static __global__ void __launch_bounds__(MMA_THREADS)
+    product_tf32(row_batch batch, int n_in, const float *weight, const float *bias,
+                 row_layout<const float> in, row_layout<float> out)
+{
+  const int panel = MILL_PANEL_BYTES / (int)sizeof(float);
+  __shared__ float h[TILE][ROW_PITCH], w[K_BLOCK][COLUMN_PITCH];
+  __shared__ tile_rows rows;
+  const int first = (int)blockIdx.x * TILE, column = (int)blockIdx.y * TILE;
+  const int n_left = *batch.count - first;
+  if (n_left <= 0)
+    return;
+  const int thread = (int)threadIdx.x, lane = thread & 31, warp = thread >> 5;
+  const int row0 = (warp / 2) * WARP_TILE, column0 = (warp % 2) * WARP_TILE;
+  find_rows<float>(&rows, batch, first, n_left, column, in, out);
+
+  float total[WARP_M][WARP_N][4];
+  for (int k0 = 0; k0 < n_in; k0 += K_BLOCK) {
+    for (int e = thread; e < TILE * K_BLOCK; e += MMA_THREADS) {
+      const int k = e % K_BLOCK, r = e / K_BLOCK;
+      h[r][k] = r < n_left && k0 + k < n_in ? in.base[rows.from[r] + (size_t)(k0 + k)] : 0.0f;
+    }
+    for (int e = thread; e < TILE * K_BLOCK; e += MMA_THREADS) {
+      const int c = e % TILE, k = e / TILE;
+      w[k][c] = k0 + k < n_in ? weight[mill_weight_at(n_in, panel, k0 + k, column + c)] : 0.0f;
+    }
+    __syncthreads();
+    float acc[WARP_M][WARP_N][4];
+#pragma unroll
+    for (int i = 0; i < WARP_M; i++)
+#pragma unroll
+      for (int j = 0; j < WARP_N; j++)
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+          acc[i][j][q] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < K_BLOCK; k += MMA_K) {
+      unsigned a_high[WARP_M][4], a_low[WARP_M][4];
+#pragma unroll
+      for (int i = 0; i < WARP_M; i++)
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+          split_tf32(h[row0 + i * MMA_M + lane / 4 + q % 2 * 8][k + lane % 4 + q / 2 * 4],
+                     &a_high[i][q], &a_low[i][q]);
+#pragma unroll
+      for (int j = 0; j < WARP_N; j++) {
+        unsigned b_high[2], b_low[2];
+#pragma unroll
+        for (int q = 0; q < 2; q++)
+          split_tf32(w[k + lane % 4 + q * 4][column0 + j * MMA_N + lane / 4], &b_high[q],
+                     &b_low[q]);
+#pragma unroll
+        for (int i = 0; i < WARP_M; i++) {
+          mma_tf32(a_low[i], b_high, acc[i][j]);
+          mma_tf32(a_high[i], b_low, acc[i][j]);
+          mma_tf32(a_high[i], b_high, acc[i][j]);
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < WARP_M; i++)
+#pragma unroll
+      for (int j = 0; j < WARP_N; j++)
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+          const int r = row0 + i * MMA_M + lane / 4 + q / 2 * 8;
+          const int c = column0 + j * MMA_N + 2 * (lane % 4) + q % 2;
+          if (k0 > 0)
+            total[i][j][q] += acc[i][j][q];
+          else if (r < n_left && rows.is_value[r])
+            total[i][j][q] = acc[i][j][q] + bias[column + c];
+          else
+            total[i][j][q] = acc[i][j][q];
+        }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < WARP_M; i++)
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+      const int r = row0 + i * MMA_M + lane / 4 + q / 2 * 8;
+      if (r >= n_left)
+        continue;
+#pragma unroll
+      for (int j = 0; j < WARP_N; j++)
+        out.base[rows.to[r] + (size_t)(column0 + j * MMA_N + 2 * (lane % 4) + q % 2)] =
+            total[i][j][q];
+    }
+}
+
+#endif

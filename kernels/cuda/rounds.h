@@ -1,0 +1,372 @@
+/** The kernels of a fit but the matrix products (product.h): one block of threads works on
+ *  one star.  Only cuda_backend.cu includes this.
+ *
+ *  Slots hold stars, lanes hold work space.  In a round the slots that want something stand
+ *  side by side in a list; in a pass over it entry first + i is worked on in lane i. */
+#ifndef MILL_CUDA_ROUNDS_H
+#define MILL_CUDA_ROUNDS_H
+
+#include "kernels/activation.h"
+#include "kernels/cuda/product.h"
+#include "kernels/fit.h"
+#include "kernels/guess.h"
+#include "kernels/pixel.h"
+#include "kernels/prepare.h"
+#include "kernels/rbf.h"
+#include "kernels/spline_grid.h"
+
+enum {
+  STAR_THREADS = 128, /**< of the block that works on one star */
+  STAR_WARPS = STAR_THREADS / 32,
+  DIGEST_THREADS = 32, /**< a warp, of which one thread runs the state machine */
+  LIST_THREADS = 1024  /**< of the block that makes the list of a round */
+};
+static_assert((int)STAR_WARPS <= (int)MILL_BLOCK_MAX_WARP, "sums are made for so many warps");
+
+/** Bookkeeping of rounds, in device memory. */
+struct loop_state {
+  int n_finished;                  /**< rows that wait to be fetched: finished, row */
+  int n_nan;                       /**< found in debug mode */
+  int n_listed, n_want, max_round; /**< as asked */
+  int n_round;                     /**< rounds done */
+  int n_active;                    /**< entries of active */
+};
+
+/** Device memory of a call, given to its kernels by value. */
+struct device_view {
+  const mill_model *m;
+  mill_slot *const *slot; /**< [n_slot] */
+  mill_work *work;        /**< [n_lane] */
+  int n_slot, n_lane;
+  int n_row; /**< rows a lane may have: the value and a tangent per label */
+  loop_state *state;
+  const int *fresh;        /**< slots that begin */
+  const int *listed;       /**< [n_listed] slots of the rounds */
+  int *active;             /**< [n_slot] those of them that want something now */
+  int *finished;           /**< [n_slot] slots with a result */
+  mill_fit_result *result; /**< [n_slot] theirs */
+  int *row_count;          /**< [MILL_MAX_ARM] rows of a pass */
+  int *row_list;           /**< [MILL_MAX_ARM][row_pitch] lane * n_row + row */
+  size_t row_pitch;
+  row_layout<double> input;     /**< mapped labels, [n_lane][n_row][MILL_MAX_LABEL] */
+  row_layout<double> hidden[2]; /**< [n_lane][n_row][pitch] */
+  row_layout<float> narrow;     /**< the last layer's input in float32 */
+};
+
+/** The slot of this block in a pass that begins at entry first of the list; NULL: none.
+ *  The same on all threads. */
+static __device__ inline mill_slot *slot_of_block(const device_view &v, int first)
+{
+  const int i = first + (int)blockIdx.x;
+  return i < v.state->n_active ? v.slot[v.active[i]] : NULL;
+}
+
+/** Has the slot something to evaluate in this arm?  The same on all threads. */
+static __device__ inline int wants_arm(const mill_slot *slot, int arm)
+{
+  if (!slot || slot->request == MILL_REQ_NONE)
+    return 0;
+  for (int i = 0; i < slot->n_segment; i++)
+    if (slot->segment[i].used && slot->segment[i].arm == arm)
+      return 1;
+  return 0;
+}
+
+static __device__ inline int n_tangent(const mill_model *m, const mill_slot *slot)
+{
+  return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
+}
+
+/** A warp hands over the row of a slot that has finished.  The order of rows depends on the
+ *  hardware, nothing else does. */
+static __device__ inline void finish_slot(const device_view &v, int i_slot)
+{
+  static_assert(sizeof(mill_fit_result) % sizeof(double) == 0, "a row is made of doubles");
+  const int lane = (int)threadIdx.x & 31;
+  int at = 0;
+  if (lane == 0) {
+    at = atomicAdd(&v.state->n_finished, 1);
+    v.finished[at] = i_slot;
+  }
+  at = __shfl_sync(0xffffffffu, at, 0);
+  const double *from = (const double *)(const void *)&v.slot[i_slot]->result;
+  double *to = (double *)(void *)&v.result[at];
+  for (int i = lane; i < (int)(sizeof(mill_fit_result) / sizeof(double)); i += 32)
+    to[i] = from[i];
+}
+
+/** What the blocks of a star keep in shared memory in place of the lane's work space. */
+template <int n_stage> struct star_shared {
+  double sum[MILL_BLOCK_SHARED];
+  double sums[MILL_BLOCK_MAX_SUM];
+  double normal[MILL_MAX_CONT * MILL_MAX_CONT];
+  double solve[MILL_MAX_CONT * (MILL_MAX_PAR + 3)];
+  double stage[n_stage];
+  mill_work work;
+};
+
+/** Sizes of stage: none; for float32 and for float64 templates. */
+enum {
+  STAGE_NONE = 1,
+  STAGE_F32 = STAR_WARPS * MILL_SPLINE_STAGE_F32 / 2,
+  STAGE_F64 = STAR_WARPS * MILL_SPLINE_STAGE_F64
+};
+static_assert(STAR_WARPS * MILL_SPLINE_STAGE_F32 % 2 == 0, "stages are counted in doubles");
+
+/** A block over this shared memory and the rest of a lane's work space. */
+template <int n_stage>
+static __device__ inline mill_block use_shared(star_shared<n_stage> *shared, const mill_work *work)
+{
+  mill_block b;
+  b.shared = shared->sum;
+  b.stage = shared->stage;
+  if (threadIdx.x == 0) {
+    shared->work = *work;
+    shared->work.sums = shared->sums;
+    shared->work.normal = shared->normal;
+    shared->work.solve = shared->solve;
+  }
+  __syncthreads();
+  return b;
+}
+
+/** Prepare, guess and make the first request.  One block per fresh slot. */
+static __global__ void __launch_bounds__(STAR_THREADS) star_start(device_view v, int first)
+{
+  __shared__ star_shared<STAGE_NONE> shared;
+  const int i_slot = v.fresh[first + (int)blockIdx.x];
+  mill_slot *slot = v.slot[i_slot];
+  mill_block b = use_shared(&shared, &v.work[blockIdx.x]);
+  for (int i = 0; i < slot->n_segment; i++)
+    mill_block_prepare(&b, v.m, &slot->segment[i]);
+  mill_block_guess(&b, v.m, slot, &shared.work);
+  MILL_SERIAL(&b)
+  {
+    mill_fit_begin(v.m, slot);
+  }
+  __syncthreads();
+  if (slot->stage == MILL_STAGE_DONE && threadIdx.x < 32)
+    finish_slot(v, i_slot);
+}
+
+/** Begin rounds over n_listed slots: until n_want of them have finished, or max_round. */
+static __global__ void __launch_bounds__(DIGEST_THREADS)
+    loop_begin(device_view v, int n_listed, int n_want, int max_round)
+{
+  if (threadIdx.x != 0)
+    return;
+  loop_state *s = v.state;
+  s->n_listed = n_listed;
+  s->n_want = n_want;
+  s->max_round = max_round;
+  s->n_round = 0;
+}
+
+/** List the slots that want something, in the order in which they were given.  One block. */
+static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
+{
+  __shared__ int of_warp[LIST_THREADS / 32];
+  const int thread = (int)threadIdx.x, lane = thread & 31, warp = thread >> 5;
+  const int n = v.state->n_listed, each = (n + LIST_THREADS - 1) / LIST_THREADS;
+  const int begin = thread * each < n ? thread * each : n;
+  const int end = begin + each < n ? begin + each : n;
+  int count = 0;
+  for (int i = begin; i < end; i++)
+    count += v.slot[v.listed[i]]->request != MILL_REQ_NONE;
+  /* sum over the threads before this one */
+  int upto = count;
+  for (int o = 1; o < 32; o *= 2) {
+    const int left = __shfl_sync(0xffffffffu, upto, lane >= o ? lane - o : lane);
+    upto += lane >= o ? left : 0;
+  }
+  if (lane == 31)
+    of_warp[warp] = upto;
+  __syncthreads();
+  int at = upto - count;
+  for (int w = 0; w < warp; w++)
+    at += of_warp[w];
+  for (int i = begin; i < end; i++)
+    if (v.slot[v.listed[i]]->request != MILL_REQ_NONE)
+      v.active[at++] = v.listed[i];
+  if (thread == LIST_THREADS - 1)
+    v.state->n_active = at;
+}
+
+/** Forget the rows of the pass before.  One block. */
+static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view v)
+{
+  if (threadIdx.x < MILL_MAX_ARM)
+    v.row_count[threadIdx.x] = 0;
+}
+
+/** Clear the answer, write the emulator's input rows and enter them into the lists
+ *  of the arms.  One block per lane.
+ *
+ *  The order within a list depends on the hardware; no result depends on it, as a
+ *  product treats every row alike. */
+static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v, int first)
+{
+  mill_slot *slot = slot_of_block(v, first);
+  if (!slot)
+    return;
+  const mill_model *m = v.m;
+  const int thread = (int)threadIdx.x, n = (int)blockDim.x;
+  const int n_tan = n_tangent(m, slot), n_label = m->n_label;
+  static_assert(sizeof(mill_eval) % sizeof(double) == 0, "an answer is made of doubles");
+  double *eval = (double *)(void *)&slot->eval;
+  for (int i = thread; i < (int)(sizeof(mill_eval) / sizeof(double)); i += n)
+    eval[i] = 0.0;
+  double *input = v.input.base + blockIdx.x * v.input.lane;
+  for (int e = thread; e < (1 + n_tan) * n_label; e += n) {
+    const int t = e / n_label, l = e % n_label;
+    const double value = slot->theta[MILL_PAR_LABEL0 + l];
+    double x = 0.0;
+    if (t == 0)
+      x = mill_label_map(&m->label[l], value);
+    else if (l == t - 1)
+      x = mill_label_map_slope(&m->label[l], value);
+    input[(size_t)t * v.input.row + (size_t)l] = x;
+  }
+  for (int a = thread; a < m->n_arm; a += n) {
+    if (!wants_arm(slot, a))
+      continue;
+    const int at = atomicAdd(&v.row_count[a], 1 + n_tan);
+    for (int t = 0; t <= n_tan; t++)
+      v.row_list[(size_t)a * v.row_pitch + (size_t)(at + t)] = (int)blockIdx.x * v.n_row + t;
+  }
+}
+
+/** The front of an emulator that is no network.  One block per lane. */
+static __global__ void __launch_bounds__(STAR_THREADS)
+    front(device_view v, int first, int arm, row_layout<double> out)
+{
+  const mill_slot *slot = slot_of_block(v, first);
+  if (!wants_arm(slot, arm))
+    return;
+  mill_block b;
+  b.shared = NULL; /* no sums over threads */
+  b.stage = NULL;
+  const mill_model_arm *a = &v.m->arm[arm];
+  const double *in = v.input.base + blockIdx.x * v.input.lane;
+  double *to = out.base + blockIdx.x * out.lane;
+  if (a->kind == MILL_EMULATOR_GRID)
+    mill_block_spline_grid(&b, &a->grid, n_tangent(v.m, slot), in, v.input.row, to, out.row);
+  else
+    mill_block_rbf(&b, &a->rbf, n_tangent(v.m, slot), in, v.input.row, to, out.row);
+}
+
+/** SiLU of the value row, its slope times the tangent rows.  One block per lane. */
+static __global__ void __launch_bounds__(STAR_THREADS)
+    activate(device_view v, int first, int arm, int n_out, row_layout<double> rows)
+{
+  const mill_slot *slot = slot_of_block(v, first);
+  if (!wants_arm(slot, arm))
+    return;
+  const int n_tan = n_tangent(v.m, slot);
+  double *z = rows.base + blockIdx.x * rows.lane;
+  for (int i = (int)threadIdx.x; i < n_out; i += (int)blockDim.x) {
+    double slope;
+    z[i] = mill_silu(z[i], &slope);
+    for (int t = 1; t <= n_tan; t++)
+      z[(size_t)t * rows.row + (size_t)i] *= slope;
+  }
+}
+
+/** Mean over pixels of the last layer's output, from its input and in float64, and
+ *  that input in float32 where the last layer is.  One block per lane, a warp a row. */
+static __global__ void __launch_bounds__(STAR_THREADS)
+    last_input(device_view v, int first, int arm, int n_in, int narrow, row_layout<double> in)
+{
+  const mill_slot *slot = slot_of_block(v, first);
+  if (!wants_arm(slot, arm))
+    return;
+  const mill_model_arm *a = &v.m->arm[arm];
+  const int n_tan = n_tangent(v.m, slot);
+  const int lane = (int)threadIdx.x % 32, n_warp = (int)blockDim.x / 32;
+  for (int t = (int)threadIdx.x / 32; t <= n_tan; t += n_warp) {
+    const double *h = in.base + blockIdx.x * in.lane + (size_t)t * in.row;
+    float *copy = v.narrow.base + blockIdx.x * v.narrow.lane + (size_t)t * v.narrow.row;
+    double sum = 0.0;
+    for (int k = lane; k < n_in; k += 32) {
+      sum += a->mean_weight[k] * h[k];
+      if (narrow)
+        copy[k] = (float)h[k];
+    }
+    sum = mill_warp_sum(sum);
+    if (lane == 0)
+      v.work[blockIdx.x].mean[t] = sum + (t == 0 ? a->mean_bias : 0.0);
+  }
+}
+
+/** The likelihood of one arm.  One block per lane. */
+template <int wide>
+static __global__ void __launch_bounds__(STAR_THREADS) answer_arm(device_view v, int first, int arm)
+{
+  __shared__ star_shared<wide != 0 ? STAGE_F64 : STAGE_F32> shared;
+  mill_slot *slot = slot_of_block(v, first);
+  if (!wants_arm(slot, arm))
+    return;
+  mill_block b = use_shared(&shared, &v.work[blockIdx.x]);
+  if constexpr (wide != 0)
+    mill_block_arm_f64(&b, v.m, slot, arm, &shared.work);
+  else
+    mill_block_arm_f32(&b, v.m, slot, arm, &shared.work);
+}
+
+/** Digest an answer and make the next request.  A warp per lane. */
+static __global__ void __launch_bounds__(DIGEST_THREADS) round_digest(device_view v, int first)
+{
+  mill_slot *slot = slot_of_block(v, first);
+  if (!slot)
+    return;
+  if (threadIdx.x == 0)
+    mill_fit_digest(v.m, slot);
+  __syncwarp();
+  if (slot->stage == MILL_STAGE_DONE)
+    finish_slot(v, v.active[first + (int)blockIdx.x]);
+}
+
+/** Is there another round to do?  One thread, after all digests of a round. */
+static __device__ inline int round_count(const device_view &v)
+{
+  loop_state *s = v.state;
+  s->n_round++;
+  return s->n_finished < s->n_want && s->n_finished < s->n_listed && s->n_round < s->max_round;
+}
+
+static __global__ void __launch_bounds__(DIGEST_THREADS) round_end(device_view v)
+{
+  if (threadIdx.x == 0)
+    (void)round_count(v);
+}
+
+#if CUDART_VERSION >= 12040
+/** The same in a graph, which goes on or not as it says here. */
+static __global__ void __launch_bounds__(DIGEST_THREADS)
+    round_end_graph(device_view v, cudaGraphConditionalHandle go_on)
+{
+  if (threadIdx.x == 0)
+    cudaGraphSetConditional(go_on, round_count(v) ? 1u : 0u);
+}
+#endif
+
+/** Debug mode: count the NaN among the templates of an arm.  One block per lane. */
+template <typename real>
+static __global__ void __launch_bounds__(STAR_THREADS)
+    find_nan(device_view v, int first, int arm, row_layout<const real> rows)
+{
+  const mill_slot *slot = slot_of_block(v, first);
+  if (!wants_arm(slot, arm))
+    return;
+  const real *at = rows.base + blockIdx.x * rows.lane;
+  int n = 0;
+  for (int t = 0; t <= n_tangent(v.m, slot); t++)
+    for (int i = (int)threadIdx.x; i < v.m->arm[arm].n_pix; i += (int)blockDim.x) {
+      const real x = at[(size_t)t * rows.row + (size_t)i];
+      n += x != x;
+    }
+  if (n > 0)
+    (void)atomicAdd(&v.state->n_nan, n);
+}
+
+#endif

@@ -1,0 +1,243 @@
+/* Which GPU a rank takes: tables of what a machine has in, choice and message out.  No GPU. */
+#include "tests/mill_test.h"
+
+#include <string.h>
+
+#include "kernels/cuda/device_choice.h"
+#include "kernels/error.h"
+
+#define DEFAULT_BUILD "80-real;90-real;90-virtual"
+
+static const mill_gpu_facts t4 = {"Tesla T4", "t4", 7, 5, MILL_GPU_SHARED};
+static const mill_gpu_facts a100 = {"NVIDIA A100", "a100", 8, 0, MILL_GPU_SHARED};
+static const mill_gpu_facts l4 = {"NVIDIA L4", "l4", 8, 9, MILL_GPU_SHARED};
+static const mill_gpu_facts h200 = {"NVIDIA H200", "h200", 9, 0, MILL_GPU_SHARED};
+static const mill_gpu_facts other = {"NVIDIA H200", "other", 9, 0, MILL_GPU_SHARED};
+static const mill_gpu_facts b200 = {"NVIDIA B200", "b200", 10, 0, MILL_GPU_SHARED};
+static const mill_gpu_facts alone = {"NVIDIA H200", "alone", 9, 0, MILL_GPU_EXCLUSIVE};
+static const mill_gpu_facts barred = {"NVIDIA A100", "barred", 8, 0, MILL_GPU_PROHIBITED};
+
+static void test_code(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *build;
+    int major, minor, may_translate, has_code;
+  } row[] = {
+      {DEFAULT_BUILD, 7, 5, 1, 0},
+      {DEFAULT_BUILD, 8, 0, 1, 1},
+      {DEFAULT_BUILD, 8, 9, 0, 1}, /* machine code of the same major version */
+      {DEFAULT_BUILD, 9, 0, 0, 1},
+      {DEFAULT_BUILD, 10, 0, 1, 1}, /* PTX */
+      {DEFAULT_BUILD, 10, 0, 0, 0},
+      {"89", 8, 0, 1, 0}, /* a later minor version does not run on an earlier one */
+      {"89", 8, 9, 0, 1},
+      {"75-real 80-real", 7, 5, 0, 1},
+      {"75-real 80-real", 9, 0, 1, 0},
+      {"75", 12, 0, 1, 1},
+      {"90a-real", 9, 0, 0, 1},
+      {"90a", 10, 0, 1, 0}, /* for this one only, its PTX too */
+      {"native", 7, 0, 0, 1},
+      {"all-major", 9, 0, 0, 1},
+      {"100-real", 10, 3, 0, 1},
+      {"100-real", 9, 0, 1, 0},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
+    if (mill_gpu_has_code(row[i].build, row[i].major, row[i].minor, row[i].may_translate) !=
+        row[i].has_code)
+      fail_msg("%s on sm_%d%d, translating %d: expected %d", row[i].build, row[i].major,
+               row[i].minor, row[i].may_translate, row[i].has_code);
+}
+
+typedef struct choice_row {
+  const char *what;
+  int driver, runtime;
+  const char *build;
+  int n_gpu;
+  const mill_gpu_facts *gpu[3];
+  int local_rank;
+  int code, choice;       /* expected */
+  const char *message[3]; /* all of these words in it */
+} choice_row;
+
+static const choice_row choices[] = {
+    {"one GPU", 13000, 13000, DEFAULT_BUILD, 1, {&h200}, 0, MILL_OK, 0, {NULL}},
+    {"rank 1 of two GPUs", 13000, 13000, DEFAULT_BUILD, 2, {&h200, &other}, 1, MILL_OK, 1, {NULL}},
+    {"rank 2 of two GPUs", 13000, 13000, DEFAULT_BUILD, 2, {&h200, &other}, 2, MILL_OK, 0, {NULL}},
+    {"an old one beside it", 13000, 13000, DEFAULT_BUILD, 2, {&t4, &a100}, 0, MILL_OK, 1, {NULL}},
+    {"two fit of three",
+     13000,
+     13000,
+     DEFAULT_BUILD,
+     3,
+     {&a100, &t4, &h200},
+     1,
+     MILL_OK,
+     2,
+     {NULL}},
+    {"barred passed over", 13000, 13000, DEFAULT_BUILD, 2, {&barred, &h200}, 0, MILL_OK, 1, {NULL}},
+    {"minor version of the driver", 12040, 12080, "80-real", 1, {&a100}, 0, MILL_OK, 0, {NULL}},
+    {"PTX", 13000, 13000, DEFAULT_BUILD, 1, {&b200}, 0, MILL_OK, 0, {NULL}},
+    {"a build for it", 13000, 13000, "75-real", 1, {&t4}, 0, MILL_OK, 0, {NULL}},
+    {"sm_89 on sm_80's code", 13000, 13000, DEFAULT_BUILD, 1, {&l4}, 0, MILL_OK, 0, {NULL}},
+    {"no driver",
+     0,
+     13000,
+     DEFAULT_BUILD,
+     0,
+     {NULL},
+     0,
+     MILL_ERR_CONFIG,
+     -1,
+     {"no NVIDIA driver", "--backend cpu"}},
+    {"no GPU",
+     13000,
+     13000,
+     DEFAULT_BUILD,
+     0,
+     {NULL},
+     0,
+     MILL_ERR_CONFIG,
+     -1,
+     {"sees no GPU", "CUDA_VISIBLE_DEVICES"}},
+    {"driver before 12.4: launch by launch",
+     12020,
+     12040,
+     DEFAULT_BUILD,
+     1,
+     {&h200},
+     0,
+     MILL_OK,
+     0,
+     {NULL}},
+    {"driver before 12",
+     11080,
+     12040,
+     DEFAULT_BUILD,
+     1,
+     {&h200},
+     0,
+     MILL_ERR_CONFIG,
+     -1,
+     {"CUDA 11.8", "12.0", "updated"}},
+    {"driver of the major version before",
+     12080,
+     13000,
+     DEFAULT_BUILD,
+     1,
+     {&h200},
+     0,
+     MILL_ERR_CONFIG,
+     -1,
+     {"CUDA 12.8", "13.0"}},
+    {"too old",
+     13000,
+     13000,
+     DEFAULT_BUILD,
+     1,
+     {&t4},
+     0,
+     MILL_ERR_CONFIG,
+     -1,
+     {"no code for the GPU Tesla T4 (sm_75)", "MILL_CUDA_ARCHITECTURES 75", DEFAULT_BUILD}},
+    {"PTX too new for the driver",
+     12040,
+     12080,
+     DEFAULT_BUILD,
+     1,
+     {&b200},
+     0,
+     MILL_ERR_CONFIG,
+     -1,
+     {"PTX", "CUDA 12.4", "MILL_CUDA_ARCHITECTURES 100"}},
+    {"prohibited",
+     13000,
+     13000,
+     DEFAULT_BUILD,
+     1,
+     {&barred},
+     0,
+     MILL_ERR_BACKEND,
+     -1,
+     {"admits no programs", "NVIDIA A100"}},
+};
+
+static void test_choice(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+    const choice_row *row = &choices[i];
+    mill_gpu_facts gpu[3];
+    int choice = 99;
+    for (int k = 0; k < row->n_gpu; k++)
+      gpu[k] = *row->gpu[k];
+    const mill_gpu_node node = {row->driver, row->runtime, row->build, row->n_gpu, gpu};
+    mill_error_clear();
+    const int code = mill_gpu_choose(&node, row->local_rank, &choice);
+    if (code != row->code || choice != row->choice)
+      fail_msg("%s: code %d and GPU %d, expected %d and %d: %s", row->what, code, choice, row->code,
+               row->choice, mill_error_message());
+    for (int k = 0; k < 3 && row->message[k]; k++)
+      if (!strstr(mill_error_message(), row->message[k]))
+        fail_msg("%s: no '%s' in '%s'", row->what, row->message[k], mill_error_message());
+  }
+}
+
+static void test_share(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *what;
+    int n_rank;
+    const mill_gpu_facts *chosen[5];
+    int rank, code, n_sharing, place;
+  } row[] = {
+      {"one each", 2, {&h200, &other}, 1, MILL_OK, 1, 0},
+      {"first of two", 2, {&h200, &h200}, 0, MILL_OK, 2, 0},
+      {"second of two", 2, {&h200, &h200}, 1, MILL_OK, 2, 1},
+      {"five on two", 5, {&h200, &other, &h200, &other, &h200}, 4, MILL_OK, 3, 2},
+      {"five on two, the other", 5, {&h200, &other, &h200, &other, &h200}, 3, MILL_OK, 2, 1},
+      {"exclusive, alone", 2, {&alone, &h200}, 0, MILL_OK, 1, 0},
+      {"exclusive, shared", 2, {&alone, &alone}, 1, MILL_ERR_BACKEND, 2, 1},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+    mill_gpu_facts chosen[5];
+    int n_sharing = 0, place = 0;
+    for (int k = 0; k < row[i].n_rank; k++)
+      chosen[k] = *row[i].chosen[k];
+    const int code = mill_gpu_share(row[i].n_rank, chosen, row[i].rank, &n_sharing, &place);
+    if (code != row[i].code || n_sharing != row[i].n_sharing || place != row[i].place)
+      fail_msg("%s: code %d, rank %d of %d", row[i].what, code, place, n_sharing);
+    if (code != MILL_OK) {
+      assert_non_null(strstr(mill_error_message(), "2 ranks"));
+      assert_non_null(strstr(mill_error_message(), "one rank a GPU"));
+    }
+  }
+}
+
+static void test_memory(void **state)
+{
+  (void)state;
+  size_t bytes = 0;
+  const size_t gib = (size_t)1 << 30;
+  assert_int_equal(mill_gpu_memory("G", 140 * gib, 1, &bytes), MILL_OK);
+  assert_int_equal(bytes, 140 * gib);
+  assert_int_equal(mill_gpu_memory("G", 140 * gib, 4, &bytes), MILL_OK);
+  assert_int_equal(bytes, 35 * gib);
+  assert_int_equal(mill_gpu_memory("G", gib - 1, 1, &bytes), MILL_ERR_MEMORY);
+  assert_non_null(strstr(mill_error_message(), "the GPU G has 1.0 GiB free; a rank"));
+  assert_int_equal(mill_gpu_memory("G", 3 * gib, 4, &bytes), MILL_ERR_MEMORY);
+  assert_non_null(strstr(mill_error_message(), "3.0 GiB free for the 4 ranks that share it"));
+  assert_non_null(strstr(mill_error_message(), "fewer ranks"));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_code),
+      cmocka_unit_test(test_choice),
+      cmocka_unit_test(test_share),
+      cmocka_unit_test(test_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,700 @@
+/* See cuda_runtime.h for what this is and what it is not. */
+#include <csetjmp>
+#include <cstdio>
+#include <deque>
+#include <map>
+#include <set>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <vector>
+
+#include "tests/cuda_emulation/cuda_runtime.h"
+#include "tests/cuda_emulation/emulation.h"
+
+mill_emu_index mill_emu_thread_idx, mill_emu_block_idx;
+dim3 mill_emu_block_dim, mill_emu_grid_dim;
+
+namespace
+{
+
+[[noreturn]] void stop(const char *what)
+{
+  fprintf(stderr, "cuda emulation: %s\n", what);
+  abort();
+}
+
+/* ---- random order ---- */
+
+unsigned random_state = 1;
+
+unsigned next_random()
+{
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 17;
+  random_state ^= random_state << 5;
+  return random_state;
+}
+
+template <typename type> void shuffle(std::vector<type> &x)
+{
+  for (size_t i = x.size(); i > 1; i--)
+    std::swap(x[i - 1], x[next_random() % i]);
+}
+
+/* ---- threads of a block ---- */
+
+enum { MAX_THREAD = 1024, WARP = 32, EXCHANGE = 64 };
+const size_t STACK_BYTES = (size_t)96 << 10;
+
+enum fiber_state { AT_BLOCK, AT_WARP, ENDED };
+
+/* Fibers live on from block to block: making one costs more than running it.  They are
+ * entered once by ucontext, whose switches are system calls, and then by
+ * _longjmp, which is none. */
+struct fiber {
+  ucontext_t context;
+  jmp_buf here;
+  bool made;
+  fiber_state state;
+  unsigned n_exchange;
+};
+
+fiber fibers[MAX_THREAD];
+unsigned char exchange[MAX_THREAD / WARP][2][WARP * EXCHANGE];
+int current;
+jmp_buf scheduler;
+#if defined(__SANITIZE_ADDRESS__)
+ucontext_t scheduler_context;
+#endif
+const std::function<void()> *body;
+
+#if defined(__SANITIZE_ADDRESS__)
+void to_scheduler(fiber *f)
+{
+  swapcontext(&f->context, &scheduler_context);
+}
+#else
+void to_scheduler(fiber *f)
+{
+  if (_setjmp(f->here) == 0)
+    _longjmp(scheduler, 1);
+}
+#endif
+
+void fiber_main()
+{
+  for (;;) {
+    (*body)();
+    fibers[current].state = ENDED;
+    to_scheduler(&fibers[current]);
+  }
+}
+
+void make(fiber *f)
+{
+  void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED || getcontext(&f->context) != 0)
+    stop("no memory for a thread");
+  f->context.uc_stack.ss_sp = stack;
+  f->context.uc_stack.ss_size = STACK_BYTES;
+  f->context.uc_link = NULL;
+  makecontext(&f->context, fiber_main, 0);
+  f->made = true;
+}
+
+void to_fiber(int id)
+{
+  fiber *f = &fibers[id];
+  current = id;
+  mill_emu_thread_idx = {(unsigned)id, 0, 0};
+#if defined(__SANITIZE_ADDRESS__)
+  if (!f->made)
+    make(f);
+  swapcontext(&scheduler_context, &f->context);
+#else
+  if (_setjmp(scheduler) != 0)
+    return;
+  if (f->made)
+    _longjmp(f->here, 1);
+  make(f);
+  setcontext(&f->context);
+#endif
+}
+
+void wait_at(fiber_state what)
+{
+  fiber *f = &fibers[current];
+  f->state = what;
+  to_scheduler(f);
+}
+
+void shuffle_ints(int *x, int n)
+{
+  for (int i = n; i > 1; i--)
+    std::swap(x[i - 1], x[next_random() % (unsigned)i]);
+}
+
+/** Run a warp until all of its lanes wait for the block, or have ended. */
+void run_warp(int warp)
+{
+  int order[WARP], n_ended = 0, n_at_block = 0;
+  for (int i = 0; i < WARP; i++)
+    order[i] = warp * WARP + i;
+  for (;;) {
+    shuffle_ints(order, WARP);
+    n_ended = n_at_block = 0;
+    for (int i : order) {
+      to_fiber(i);
+      n_ended += fibers[i].state == ENDED;
+      n_at_block += fibers[i].state == AT_BLOCK;
+    }
+    if (n_ended == WARP || n_at_block == WARP)
+      return;
+    if (n_ended + n_at_block > 0)
+      stop("lanes of a warp wait at different barriers, or some have ended");
+  }
+}
+
+void run_block(int n)
+{
+  if (n < 1 || n > MAX_THREAD || n % WARP != 0)
+    stop("a block must be made of whole warps, 1024 threads at most");
+  const int n_warp = n / WARP;
+  int order[MAX_THREAD / WARP];
+  for (int i = 0; i < n; i++)
+    fibers[i].n_exchange = 0;
+  for (int w = 0; w < n_warp; w++)
+    order[w] = w;
+  for (;;) {
+    int n_ended = 0;
+    shuffle_ints(order, n_warp);
+    for (int w = 0; w < n_warp; w++) {
+      run_warp(order[w]);
+      n_ended += fibers[order[w] * WARP].state == ENDED;
+    }
+    if (n_ended == n_warp)
+      return;
+    if (n_ended > 0)
+      stop("some warps of a block wait at a barrier, others have ended");
+  }
+}
+
+/* ---- failures and counts ---- */
+
+mill_emulation_counts counts;
+cudaError_t sticky = cudaSuccess, last_error = cudaSuccess;
+long fail_after = -1;
+cudaError_t fail_with = cudaSuccess;
+size_t memory_limit = (size_t)1 << 30;
+int driver_version = 13000;
+
+cudaError_t done(cudaError_t status)
+{
+  if (sticky != cudaSuccess)
+    status = sticky;
+  if (status != cudaSuccess)
+    last_error = status;
+  return status;
+}
+
+void run_grid(dim3 grid, dim3 block, const std::function<void()> &thread)
+{
+  if (block.y != 1 || block.z != 1)
+    stop("blocks of one dimension only");
+  counts.n_kernel++;
+  if (fail_after >= 0 && fail_after-- == 0) {
+    sticky = fail_with;
+    return;
+  }
+  std::vector<mill_emu_index> order;
+  for (unsigned z = 0; z < grid.z; z++)
+    for (unsigned y = 0; y < grid.y; y++)
+      for (unsigned x = 0; x < grid.x; x++)
+        order.push_back({x, y, z});
+  shuffle(order);
+  mill_emu_block_dim = block;
+  mill_emu_grid_dim = grid;
+  body = &thread;
+  for (const mill_emu_index &index : order) {
+    mill_emu_block_idx = index;
+    run_block((int)block.x);
+  }
+}
+
+/* ---- memory ---- */
+
+struct piece {
+  char *page; /* first of its pages; a page that nobody may touch follows them */
+  size_t page_bytes, bytes;
+};
+std::map<char *, piece> device_memory;
+std::map<char *, size_t> pinned;
+
+void reach(bool device)
+{
+  for (auto &entry : device_memory)
+    mprotect(entry.second.page, entry.second.page_bytes,
+             device ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+bool on_device(const void *at, size_t bytes)
+{
+  auto entry = device_memory.upper_bound((char *)at);
+  if (entry == device_memory.begin())
+    return false;
+  --entry;
+  return (char *)at + bytes <= entry->first + entry->second.bytes;
+}
+
+bool is_pinned(const void *at)
+{
+  auto entry = pinned.upper_bound((char *)at);
+  if (entry == pinned.begin())
+    return false;
+  --entry;
+  return (char *)at < entry->first + entry->second;
+}
+
+} // namespace
+
+/* ---- streams ---- */
+
+struct operation {
+  std::function<bool()> ready; /* empty: always */
+  std::function<void()> run;
+};
+
+struct mill_emu_event {
+  unsigned long asked, reached;
+};
+
+struct mill_emu_graph {
+  std::vector<operation> work;
+  std::vector<mill_emu_graph *> inner;
+  std::vector<std::pair<size_t, unsigned>> first; /* of its conditions, at every launch */
+};
+
+struct mill_emu_exec {
+  mill_emu_graph *graph;
+};
+
+struct mill_emu_stream {
+  std::deque<operation> work;
+  mill_emu_graph *capture;
+};
+
+namespace
+{
+
+std::set<mill_emu_stream *> streams;
+std::vector<unsigned> conditions;
+
+cudaError_t enqueue(cudaStream_t stream, operation op)
+{
+  if (!stream)
+    stop("the default stream is not to be used");
+  if (sticky != cudaSuccess)
+    return done(sticky);
+  if (stream->capture)
+    stream->capture->work.push_back(op);
+  else
+    stream->work.push_back(op);
+  return cudaSuccess;
+}
+
+/** Do work of all streams in a random order until the condition holds. */
+void work_until(const std::function<bool()> &condition)
+{
+  reach(true);
+  while (!condition() && sticky == cudaSuccess) {
+    std::vector<mill_emu_stream *> ready;
+    for (mill_emu_stream *s : streams)
+      if (!s->work.empty() && (!s->work.front().ready || s->work.front().ready()))
+        ready.push_back(s);
+    if (ready.empty())
+      stop("streams wait for events that nobody will record");
+    mill_emu_stream *s = ready[next_random() % ready.size()];
+    const operation op = s->work.front();
+    s->work.pop_front();
+    op.run();
+  }
+  reach(false);
+}
+
+void work_off_all()
+{
+  work_until([] {
+    for (mill_emu_stream *s : streams)
+      if (!s->work.empty())
+        return false;
+    return true;
+  });
+}
+
+} // namespace
+
+extern "C" {
+
+void mill_emulation_seed(unsigned seed)
+{
+  random_state = seed | 1u;
+}
+
+void mill_emulation_memory(size_t bytes)
+{
+  memory_limit = bytes;
+}
+
+void mill_emulation_fail(long n_more, int error)
+{
+  fail_after = n_more;
+  fail_with = (cudaError_t)error;
+}
+
+void mill_emulation_driver(int version)
+{
+  driver_version = version;
+}
+
+void mill_emulation_reset(void)
+{
+  fail_after = -1;
+  sticky = last_error = cudaSuccess;
+  memory_limit = (size_t)1 << 30;
+  driver_version = 13000;
+}
+
+mill_emulation_counts mill_emulation_count(void)
+{
+  return counts;
+}
+}
+
+void __syncthreads()
+{
+  wait_at(AT_BLOCK);
+}
+
+void __syncwarp(unsigned mask)
+{
+  if (mask != 0xffffffffu)
+    stop("whole warps only");
+  wait_at(AT_WARP);
+}
+
+const unsigned char *mill_emu_exchange(const void *mine, size_t bytes)
+{
+  /* two buffers in turn: whoever writes the first one again has passed the barrier of the
+   * second, before which everybody had read the first */
+  fiber *f = &fibers[current];
+  const unsigned id = (unsigned)current;
+  unsigned char *all = exchange[id / WARP][f->n_exchange++ % 2];
+  memcpy(all + id % WARP * EXCHANGE, mine, bytes);
+  wait_at(AT_WARP);
+  return all;
+}
+
+cudaError_t mill_emu_launch(const cudaLaunchConfig_t *config, std::function<void()> thread)
+{
+  const dim3 grid = config->gridDim, block = config->blockDim;
+  if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.y > 65535 || block.x > MAX_THREAD)
+    return done(cudaErrorInvalidValue);
+  return enqueue(config->stream, {nullptr, [=] { run_grid(grid, block, thread); }});
+}
+
+const char *cudaGetErrorString(cudaError_t)
+{
+  return "emulated failure";
+}
+
+const char *cudaGetErrorName(cudaError_t status)
+{
+  static char text[40];
+  snprintf(text, sizeof text, "CUDA error %d", (int)status);
+  return text;
+}
+
+cudaError_t cudaGetLastError()
+{
+  const cudaError_t status = sticky != cudaSuccess ? sticky : last_error;
+  last_error = cudaSuccess;
+  return status;
+}
+
+cudaError_t cudaPeekAtLastError()
+{
+  return sticky != cudaSuccess ? sticky : last_error;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+  *n = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int id)
+{
+  return id == 0 ? cudaSuccess : done(cudaErrorNoDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int)
+{
+  memset(prop, 0, sizeof *prop);
+  snprintf(prop->name, sizeof prop->name, "no GPU, emulated on the CPU");
+  prop->major = 9;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+  *version = driver_version;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *)
+{
+  attributes->numRegs = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total)
+{
+  *n_total = memory_limit;
+  *n_free = counts.n_byte_now < memory_limit ? memory_limit - counts.n_byte_now : 0;
+  return done(cudaSuccess);
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), align = 256;
+  if (bytes < 1 || counts.n_byte_now + bytes > memory_limit) {
+    counts.n_refused++;
+    return done(cudaErrorMemoryAllocation);
+  }
+  const size_t room = (bytes + align - 1) / align * align;
+  const size_t n = (room + page - 1) / page * page;
+  char *at = (char *)mmap(NULL, n + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == (char *)MAP_FAILED)
+    return done(cudaErrorMemoryAllocation);
+  char *begin = at + (n - room); /* what is beyond the end is beyond reach */
+  mprotect(at, n, PROT_READ | PROT_WRITE);
+  memset(at, 0xff, n); /* NaN in every type */
+  mprotect(at, n, PROT_NONE);
+  device_memory[begin] = {at, n, bytes};
+  counts.n_byte_now += bytes;
+  if (counts.n_byte_now > counts.n_byte_most)
+    counts.n_byte_most = counts.n_byte_now;
+  *memory = begin;
+  return done(cudaSuccess);
+}
+
+cudaError_t cudaFree(void *memory)
+{
+  if (!memory)
+    return done(cudaSuccess);
+  if (sticky == cudaSuccess)
+    work_off_all();
+  auto entry = device_memory.find((char *)memory);
+  if (entry == device_memory.end())
+    stop("memory freed that is not the device's");
+  counts.n_byte_now -= entry->second.bytes;
+  munmap(entry->second.page, entry->second.page_bytes + (size_t)sysconf(_SC_PAGESIZE));
+  device_memory.erase(entry);
+  return done(cudaSuccess);
+}
+
+cudaError_t cudaMallocHost(void **memory, size_t bytes)
+{
+  *memory = malloc(bytes);
+  if (!*memory)
+    return done(cudaErrorMemoryAllocation);
+  memset(*memory, 0xff, bytes);
+  pinned[(char *)*memory] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+  if (sticky == cudaSuccess)
+    work_off_all();
+  pinned.erase((char *)memory);
+  free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+  const int up = kind == cudaMemcpyHostToDevice;
+  const void *device = up ? to : from, *host = up ? from : to;
+  if (!on_device(device, bytes))
+    stop("a copy reaches beyond the device's memory");
+  const cudaError_t status =
+      enqueue(stream, {nullptr, [=] {
+                         memcpy(to, from, bytes);
+                         (up ? counts.upload_bytes : counts.download_bytes) += (long)bytes;
+                       }});
+  if (status == cudaSuccess && !is_pinned(host)) {
+    if (stream->capture)
+      stop("a graph copies from memory that is not pinned");
+    work_until([=] { return stream->work.empty(); });
+  }
+  return done(status);
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+  if (!on_device(to, bytes))
+    stop("memory beyond the device's is set");
+  return enqueue(stream, {nullptr, [=] { memset(to, value, bytes); }});
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+  *stream = new mill_emu_stream();
+  streams.insert(*stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+  if (sticky == cudaSuccess)
+    work_until([=] { return stream->work.empty(); });
+  streams.erase(stream);
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+  counts.n_synchronize++;
+  if (sticky == cudaSuccess)
+    work_until([=] { return stream->work.empty(); });
+  return done(cudaSuccess);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+  *event = new mill_emu_event();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+  if (sticky == cudaSuccess && event->reached < event->asked)
+    work_until([=] { return event->reached >= event->asked; });
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+  const unsigned long ticket = ++event->asked;
+  return enqueue(stream, {nullptr, [=] { event->reached = ticket; }});
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+  const unsigned long ticket = event->asked;
+  return enqueue(stream, {[=] { return event->reached >= ticket; }, [] {}});
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+  const unsigned long ticket = event->asked;
+  counts.n_synchronize++;
+  if (sticky == cudaSuccess)
+    work_until([=] { return event->reached >= ticket; });
+  return done(cudaSuccess);
+}
+
+/* ---- graphs ---- */
+
+cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned)
+{
+  *graph = new mill_emu_graph();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+  for (mill_emu_graph *inner : graph->inner)
+    (void)cudaGraphDestroy(inner);
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *handle, cudaGraph_t graph,
+                                             unsigned first, unsigned)
+{
+  conditions.push_back(first);
+  *handle = conditions.size() - 1;
+  graph->first.push_back({(size_t)*handle, first});
+  return cudaSuccess;
+}
+
+void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value)
+{
+  conditions[(size_t)handle] = value;
+}
+
+cudaError_t cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *,
+                             const cudaGraphEdgeData *, size_t, cudaGraphNodeParams *params)
+{
+  if (params->type != cudaGraphNodeTypeConditional ||
+      params->conditional.type != cudaGraphCondTypeWhile)
+    stop("a kind of graph node that is not emulated");
+  static cudaGraph_t out[1];
+  mill_emu_graph *inner = new mill_emu_graph();
+  const size_t handle = (size_t)params->conditional.handle;
+  graph->inner.push_back(inner);
+  graph->work.push_back({nullptr, [=] {
+                           while (conditions[handle] != 0 && sticky == cudaSuccess)
+                             for (const operation &op : inner->work)
+                               op.run();
+                         }});
+  out[0] = inner;
+  params->conditional.phGraph_out = out;
+  *node = NULL;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
+                                          const cudaGraphNode_t *, const cudaGraphEdgeData *,
+                                          size_t, cudaStreamCaptureMode)
+{
+  stream->capture = graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+  *graph = stream->capture;
+  stream->capture = NULL;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
+{
+  *exec = new mill_emu_exec{graph};
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+  delete exec;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+  mill_emu_graph *graph = exec->graph;
+  counts.n_graph++;
+  return enqueue(stream, {nullptr, [=] {
+                            for (const auto &first : graph->first)
+                              conditions[first.first] = first.second;
+                            for (const operation &op : graph->work)
+                              op.run();
+                          }});
+}

@@ -1,0 +1,41 @@
+/** What tests may ask of the emulated GPU (cuda_runtime.h). */
+#ifndef MILL_CUDA_EMULATION_H
+#define MILL_CUDA_EMULATION_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Seed of all orders that are random. */
+void mill_emulation_seed(unsigned seed);
+
+/** Device memory in all, bytes (1 GiB when never called). */
+void mill_emulation_memory(size_t bytes);
+
+/** Kernel number n_more from now (0: the next one that is run) fails with a CUDA error of
+ *  this number, as does every call after it until mill_emulation_reset; n_more < 0: none. */
+void mill_emulation_fail(long n_more, int error);
+
+/** What cudaDriverGetVersion says, 13000 when never called. */
+void mill_emulation_driver(int version);
+
+/** Forget a failure, the limit of memory and the driver's version. */
+void mill_emulation_reset(void);
+
+/** Since the program began. */
+typedef struct mill_emulation_counts {
+  long n_kernel;      /**< run, those of graphs too */
+  long n_graph;       /**< graphs launched */
+  long n_refused;     /**< pieces of device memory for which there was no room */
+  long n_synchronize; /**< times that the host waited for a stream or an event */
+  long download_bytes, upload_bytes;
+  size_t n_byte_now, n_byte_most; /**< device memory */
+} mill_emulation_counts;
+mill_emulation_counts mill_emulation_count(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
