@@ -14,7 +14,8 @@
 
 #include <stdint.h>
 
-/** Limits for opening: the largest unpacked .gz and where it is unpacked. */
+/** Limits for opening: the largest unpacked .gz, or image of compressed tiles, and where a .gz
+ *  is unpacked. */
 typedef struct mill_open_limits {
   double gzip_limit_mib;
   const char *scratch; /**< NULL or empty: TMPDIR or /tmp */

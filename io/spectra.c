@@ -52,6 +52,17 @@ void mill_read_batch_clear(mill_read_batch *batch)
   memset(batch, 0, sizeof *batch);
 }
 
+size_t mill_read_batch_bytes(const mill_read_batch *batch)
+{
+  size_t n = 0;
+  for (int i = 0; batch->store && i < batch->store->n_chunk; i++)
+    n += batch->store->chunk[i].size;
+  if (batch->store)
+    n += (size_t)batch->store->cap_segment * sizeof *batch->segment +
+         (size_t)batch->store->cap_wave * sizeof *batch->wave;
+  return n;
+}
+
 /* Room for one more element of an array that moves as it grows. */
 static int grow(int n, int *cap, size_t size, void **array)
 {
@@ -442,11 +453,12 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
 static int keep(mill_spectra *spectra, const void *from, size_t first, size_t n, const void **out)
 {
   int err = MILL_OK;
-  const char *at = (const char *)from + 4 * first;
+  const char *at;
   void *copy = NULL;
   *out = NULL;
   if (!from)
     goto done;
+  at = (const char *)from + 4 * first;
   if (is_inside(spectra->batch->store, from)) {
     *out = at;
     goto done;

@@ -12,10 +12,15 @@
 #include "io/start_table.h"
 #include "jobs/inputs.h"
 #include "jobs/options.h"
+#include "jobs/plan.h"
 #include "jobs/reader.h"
+#include "jobs/status_board.h"
+#include "jobs/status_file.h"
+#include "jobs/status_result.h"
 #include "kernels/backend.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_probe.h"
 #endif
 #include "kernels/error.h"
 #include "src/clock.h"
@@ -26,7 +31,7 @@
 #include "src/progress.h"
 #include "src/stop_signal.h"
 
-enum { DEFAULT_SLOTS = 64, EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
+enum { EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
 
 /* A segment of a star under way, as far as its model needs it. */
 typedef struct flight_segment {
@@ -55,6 +60,9 @@ typedef struct fit_job {
   int n_thread;
   mill_result_file *result;
   const char *command;
+  mill_running running;
+  char status_path[MILL_STATUS_PATH];
+  mill_board *board; /* while there is something to fit */
   /* while fitting */
   mill_fit_settings fit; /* of the pipeline */
   mill_pipeline *pipeline;
@@ -73,7 +81,7 @@ typedef struct fit_job {
   double *model_wave;
   int n_model;
   mill_progress progress;
-  int64_t n_put, n_failed;
+  int64_t n_put;
 } fit_job;
 
 /* ---- set-up ---- */
@@ -121,6 +129,7 @@ static int load_config(void *context)
   if (options->config)
     MILL_TRY(mill_config_read(&job->config, options->config));
   MILL_TRY(mill_fit_options_apply(options, &job->config));
+  MILL_TRY(mill_fit_options_running(options, &job->running));
   MILL_TRY(mill_config_check(&job->config));
   if (options->print_config)
     goto done;
@@ -129,6 +138,10 @@ static int load_config(void *context)
   if (job->config.template_lib[0] == '\0')
     MILL_FAIL(MILL_ERR_USAGE,
               "no library: give --library FILE or template_lib in the configuration");
+  if (options->status)
+    snprintf(job->status_path, sizeof job->status_path, "%s", options->status);
+  else
+    MILL_TRY(mill_status_path(options->output, job->status_path));
 done:
   return err;
 }
@@ -205,6 +218,8 @@ static int check_outputs(const fit_job *job)
 {
   int err = MILL_OK;
   const mill_fit_options *options = &job->options;
+  if (job->running.status_interval_s > 0)
+    MILL_TRY(mill_board_check_path(options->status ? options->status : job->status_path));
   MILL_TRY(check_output(options->output, "output"));
   if (same_file(options->output, job->lib.path))
     MILL_FAIL(MILL_ERR_USAGE, "--output %s is the library: choose another name", options->output);
@@ -221,12 +236,12 @@ done:
   return err;
 }
 
-static int find_backend(fit_job *job)
+int mill_fit_find_backend(const char *choice, const mill_backend **backend)
 {
   int err = MILL_OK;
-  if (strcmp(job->config.backend, "cuda") == 0) {
+  if (strcmp(choice, "cuda") == 0) {
 #ifdef MILL_HAVE_CUDA
-    job->backend = mill_backend_cuda(&err);
+    *backend = mill_backend_cuda(&err);
     goto done;
 #else
     MILL_FAIL(MILL_ERR_CONFIG,
@@ -235,8 +250,8 @@ static int find_backend(fit_job *job)
 #endif
   }
   /* auto too: from how many stars on a GPU is faster has not been measured yet */
-  job->backend = mill_backend_cpu(NULL);
-  if (!job->backend)
+  *backend = mill_backend_cpu(NULL);
+  if (!*backend)
     MILL_FAIL(MILL_ERR_BACKEND, "no CPU backend runs on this machine");
 done:
   return err;
@@ -252,7 +267,7 @@ static int agree_backend(fit_job *job)
   char mine[SIZE] = "", *all = NULL;
   const char *oldest = NULL;
 
-  err = find_backend(job);
+  err = mill_fit_find_backend(job->config.backend, &job->backend);
   if (err == MILL_OK)
     err = MILL_ALLOC((size_t)job->mpi.size * SIZE, &all);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
@@ -288,7 +303,7 @@ static int set_up(fit_job *job)
   int err = mill_stop_signal_catch();
   if (err == MILL_OK)
     err = mill_log_open(job->mpi.rank, mill_log_level_from_name(job->config.log_level),
-                        job->options.log);
+                        job->options.plan ? NULL : job->options.log);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_start, job));
@@ -438,6 +453,36 @@ done:
   return err;
 }
 
+/* Collective. before: what the result file had, if it is continued. */
+static int open_board(fit_job *job, const mill_result_peek *before)
+{
+  mill_board_plan plan = {
+      .path = job->costs ? NULL : job->status_path,
+      .interval_s = job->running.status_interval_s,
+      .output = job->options.output,
+      .models = job->options.models,
+      .command = job->command,
+      .backend = job->backend->name,
+      .n_thread = job->n_thread,
+      .n_slot = job->config.n_slot > 0 ? job->config.n_slot : MILL_DEFAULT_SLOTS,
+      .n_row = job->inputs.n_row,
+      .n_file = job->inputs.n_file,
+      .n_unreadable = job->inputs.n_unreadable,
+      .file = job->inputs.file,
+  };
+  int64_t n_base = 0;
+  for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
+    if (s == MILL_STATUS_FITTED || !job->options.retry_failed)
+      n_base += plan.base[s] = before->n_status[s];
+  /* rows that were not whole are fitted again */
+  plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(job->result);
+#ifdef MILL_HAVE_CUDA
+  if (strncmp(job->backend->name, "cuda", 4) == 0)
+    mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
+#endif
+  return mill_board_open(&job->mpi, &plan, &job->board);
+}
+
 /* ---- fitting ---- */
 
 static void add_name(char *list, size_t size, const char *name)
@@ -499,7 +544,7 @@ static int put_unfitted(fit_job *job, int64_t row, int status)
   mill_fit_result_init(&result, &job->lib, row, status);
   MILL_TRY(mill_result_put(job->result, &result));
   job->n_put++;
-  job->n_failed++;
+  mill_board_finished(job->board, status);
 done:
   return err;
 }
@@ -643,6 +688,7 @@ static int take_row(fit_job *job, mill_star *star, int *is_star)
   const mill_reader_row *row = &batch->row[job->i_row];
   left_out left;
   *is_star = 0;
+  mill_board_took(job->board, batch->i_file);
   if (batch->error[0] != '\0') {
     if (job->i_row == 0)
       mill_log_error("%s (%d %s marked UNREADABLE)", batch->error, batch->n_row,
@@ -667,6 +713,23 @@ done:
   return err;
 }
 
+/* Bytes by purpose, once a batch: they grow while the first stars come. */
+static void note_memory(fit_job *job)
+{
+  mill_pipeline_bytes bytes;
+  size_t n_batch = sizeof *job->batch;
+  mill_pipeline_memory(job->pipeline, &bytes);
+  mill_board_memory(job->board, MILL_MEMORY_EMULATOR, bytes.model);
+  mill_board_memory(job->board, MILL_MEMORY_SLOTS, bytes.slots);
+  mill_board_memory(job->board, MILL_MEMORY_WAVELENGTHS, bytes.wavesets);
+  if (!job->batch)
+    return;
+  n_batch += (size_t)job->batch->cap_segment * sizeof *job->batch->segment;
+  for (int p = 0; p < job->batch->n_part; p++)
+    n_batch += mill_read_batch_bytes(&job->batch->part[p]);
+  mill_board_memory(job->board, MILL_MEMORY_READER, MILL_READER_BATCHES * n_batch);
+}
+
 static int next_star(void *context, mill_star *star)
 {
   fit_job *job = context;
@@ -689,6 +752,7 @@ static int next_star(void *context, mill_star *star)
       job->i_row = 0;
       if (!job->batch)
         break;
+      note_memory(job);
     }
     MILL_TRY(take_row(job, star, &is_star));
   }
@@ -771,8 +835,9 @@ static int take_result(void *context, const mill_fit_result *result, const float
     MILL_TRY(put_models(job, result->row, model));
   MILL_TRY(mill_result_put(job->result, result));
   job->n_put++;
-  job->n_failed += result->status != MILL_STATUS_FITTED;
-  mill_progress_update(&job->progress, mill_result_n_done(job->result), job->n_failed);
+  mill_board_finished(job->board, result->status);
+  mill_progress_update(&job->progress, mill_result_n_done(job->result),
+                       mill_board_n_failed(job->board));
 done:
   if (job->costs) {
     mill_fit_costs *costs = job->costs;
@@ -799,12 +864,23 @@ static void collect_costs(fit_job *job, int n_slot)
   costs->load_s += mill_pipeline_load_s(job->pipeline);
 }
 
+/* A failure is told now, by the rank that has it: the others may take long to come to their
+ * ends.  Writing fails on all ranks together, so there one speaks for all, at the end. */
+static void tell_failure(fit_job *job, int err)
+{
+  char message[1024];
+  snprintf(message, sizeof message, "%s", mill_error_message());
+  if (job->mpi.size > 1 && err != MILL_ERR_OUTPUT)
+    mill_log_error("this rank fails (%s), all others stop: %s", mill_error_place(), message);
+  mill_board_failed(job->board, err, message);
+}
+
 /* This rank's share of the rows.  Not collective: a failure here reaches the
  * other ranks as a request to stop. */
 static int fit_share(fit_job *job)
 {
   int err = MILL_OK;
-  const int n_slot = job->config.n_slot > 0 ? job->config.n_slot : DEFAULT_SLOTS;
+  const int n_slot = job->config.n_slot > 0 ? job->config.n_slot : MILL_DEFAULT_SLOTS;
   mill_reader_plan plan = {
       .lib = &job->lib,
       .config = &job->config,
@@ -830,10 +906,15 @@ static int fit_share(fit_job *job)
                                 job->options.models != NULL, &job->pipeline));
   if (job->costs)
     job->costs->model_s = mill_thread_cpu_s() - start_s;
+  mill_board_stage(job->board, MILL_RANK_FITTING);
   MILL_TRY(mill_pipeline_run(job->pipeline, next_star, job, take_result, job));
   if (job->costs)
     collect_costs(job, n_slot);
+  note_memory(job);
 done:
+  mill_board_stage(job->board, MILL_RANK_WAITING);
+  if (err != MILL_OK)
+    tell_failure(job, err);
   mill_reader_release(job->reader, job->batch);
   job->batch = NULL;
   if (job->costs && job->reader)
@@ -893,13 +974,37 @@ static void print_summary(const fit_job *job, const mill_result_summary *summary
   printf("result       %s\n", job->options.output);
   if (job->options.models && outcome != MILL_OPEN_FINISHED)
     printf("models       %s\n", job->options.models);
+  if (job->board) {
+    int n_rank = 0;
+    const mill_rank_state *rank = mill_board_ranks(job->board, &n_rank);
+    mill_status_print_memory(n_rank, rank, strncmp(job->backend->name, "cuda", 4) == 0, stdout);
+  }
   fflush(stdout);
+}
+
+/* The last status, once it is known how the run ended. */
+static void end_board(fit_job *job, int code, int exit_status, int is_settled,
+                      const mill_result_summary *summary)
+{
+  char message[1024];
+  snprintf(message, sizeof message, "%s", mill_error_message());
+  const mill_board_end end = {
+      .code = code,
+      .exit_status = code == MILL_OK ? exit_status : mill_error_exit_status(code),
+      .message = message,
+      .summary = code == MILL_OK ? summary : NULL,
+  };
+  mill_board_free(job->board, is_settled ? &end : NULL);
+  job->board = NULL;
+  if (code != MILL_OK)
+    mill_error_set(code, __FILE__, __LINE__, "%s", message);
 }
 
 static int run(fit_job *job, int *exit_status)
 {
   int err = MILL_OK, close_err = MILL_OK;
-  int outcome = MILL_OPEN_NEW;
+  int outcome = MILL_OPEN_NEW, found = 0, is_settled = 0;
+  mill_result_peek before;
   int64_t n_put = 0;
   double start_s = 0, cpu_s = mill_process_cpu_s();
   mill_fit_costs unwanted = {0}, *costs = job->costs ? job->costs : &unwanted;
@@ -921,7 +1026,25 @@ static int run(fit_job *job, int *exit_status)
                            "no row of the inputs");
   if (job->start)
     MILL_TRY(mill_mpi_agree(&job->mpi, count_starts(job)));
+  if (job->options.plan) {
+    const mill_plan plan = {.options = &job->options,
+                            .config = &job->config,
+                            .lib = &job->lib,
+                            .inputs = &job->inputs,
+                            .running = job->running,
+                            .backend = job->backend->name,
+                            .n_thread = job->n_thread};
+    MILL_TRY(mill_plan_print(&job->mpi, &plan, stdout));
+    *exit_status = job->inputs.n_unreadable > 0 ? EXIT_UNREADABLE : 0;
+    goto done;
+  }
+  memset(&before, 0, sizeof before);
+  if (job->mpi.rank == 0 && !job->options.overwrite)
+    (void)mill_result_look(job->options.output, &found,
+                           &before); /* opening it says what is wrong */
   MILL_TRY(open_result(job, &outcome));
+  if (outcome != MILL_OPEN_CONTINUE)
+    memset(&before, 0, sizeof before);
   mill_inputs_drop_index(&job->inputs);
   costs->create_s = lap_s(&cpu_s);
   if (outcome == MILL_OPEN_FINISHED && job->mpi.rank == 0 && job->options.models &&
@@ -929,10 +1052,11 @@ static int run(fit_job *job, int *exit_status)
     mill_log_warning("%s is not written: %s was finished without models; --overwrite fits anew",
                      job->options.models, job->options.output);
   if (outcome != MILL_OPEN_FINISHED) {
-    if (job->options.models)
+    err = open_board(job, &before);
+    if (err == MILL_OK && job->options.models)
       err = mill_mpi_agree(&job->mpi, open_models(job));
     if (err == MILL_OK) {
-      mill_progress_start(&job->progress, job->inputs.n_row,
+      mill_progress_start(&job->progress, job->inputs.n_row, mill_result_n_done(job->result),
                           job->options.quiet || job->mpi.rank != 0);
       err = fit_share(job);
       mill_progress_end(&job->progress);
@@ -952,6 +1076,11 @@ static int run(fit_job *job, int *exit_status)
     const int settled = mill_mpi_stop_settle(&job->mpi);
     err = err == MILL_OK ? settled : err;
   }
+  if (err != MILL_ERR_MPI) {
+    const int settled = mill_board_settle(job->board);
+    is_settled = settled == MILL_OK;
+    err = err == MILL_OK ? settled : err;
+  }
   MILL_TRY(err);
   MILL_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
   if (job->mpi.rank == 0 && !job->options.quiet)
@@ -961,6 +1090,7 @@ static int run(fit_job *job, int *exit_status)
   else if (job->inputs.n_unreadable > 0 || summary.n_status[MILL_STATUS_UNREADABLE] > 0)
     *exit_status = EXIT_UNREADABLE;
 done:
+  end_board(job, err, *exit_status, is_settled, &summary);
   return err;
 }
 

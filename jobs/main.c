@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "jobs/bench.h"
+#include "jobs/doctor.h"
 #include "jobs/fit.h"
 #include "jobs/library.h"
 #include "jobs/simulate.h"
+#include "jobs/status.h"
 #include "jobs/version.h"
 #include "kernels/error.h"
 #include "src/mpi_context.h"
@@ -36,6 +38,8 @@ static const job_entry job[] = {
     {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit},
     {"library", "make, import and inspect template libraries", run_library},
     {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate},
+    {"status", "say how a fit is going, or how it ended", mill_job_status},
+    {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor},
     {"bench", "measure rate, evaluations and time of a fit by stage", mill_job_bench},
 };
 

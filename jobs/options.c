@@ -42,7 +42,12 @@ enum option_id {
   OPT_EXPOSURES,
   OPT_LSF,
   OPT_RESOLVING_POWER,
-  OPT_MEDIUM
+  OPT_MEDIUM,
+  OPT_STATUS,
+  OPT_STATUS_INTERVAL,
+  OPT_PLAN,
+  OPT_RANKS,
+  OPT_RATE
 };
 
 static const struct option long_option[] = {
@@ -78,6 +83,11 @@ static const struct option long_option[] = {
     {"lsf", required_argument, NULL, OPT_LSF},
     {"resolving-power", required_argument, NULL, OPT_RESOLVING_POWER},
     {"medium", required_argument, NULL, OPT_MEDIUM},
+    {"status", required_argument, NULL, OPT_STATUS},
+    {"status-interval", required_argument, NULL, OPT_STATUS_INTERVAL},
+    {"plan", no_argument, NULL, OPT_PLAN},
+    {"ranks", required_argument, NULL, OPT_RANKS},
+    {"rate", required_argument, NULL, OPT_RATE},
     {NULL, 0, NULL, 0}};
 
 void mill_fit_options_print_help(FILE *out)
@@ -132,7 +142,15 @@ void mill_fit_options_print_help(FILE *out)
       "  --quiet                no progress and no summary\n"
       "  --log FILE             write the log there instead of to standard error\n"
       "  --log-level LEVEL      error, warning, info or debug\n"
+      "  --status FILE          status file for `starmill status` (default: OUT.h5.status.json)\n"
+      "  --status-interval S    seconds between two writes of it (default 5); 0: no status file\n"
       "  --help                 this text\n"
+      "\n"
+      "planning\n"
+      "  --plan                 say what would be done: files, rows, work of the ranks, time,\n"
+      "                         sizes of files; nothing is written\n"
+      "  --ranks N              of the planned run (default: those that make the plan)\n"
+      "  --rate R               stars per second of one rank, as measured by starmill bench\n"
       "\n"
       "SIGTERM, SIGINT and SIGUSR1 finish the stars under way, write them and stop.\n"
       "Exit status: 0 done, 2 usage, configuration or library, 3 done but some input was\n"
@@ -316,6 +334,21 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
     case OPT_MEDIUM:
       options->medium = optarg;
       break;
+    case OPT_STATUS:
+      options->status = optarg;
+      break;
+    case OPT_STATUS_INTERVAL:
+      options->status_interval = optarg;
+      break;
+    case OPT_PLAN:
+      options->plan = 1;
+      break;
+    case OPT_RANKS:
+      options->ranks = optarg;
+      break;
+    case OPT_RATE:
+      options->rate = optarg;
+      break;
     case ':':
       MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill fit --help",
                 argv[optind - 1]);
@@ -394,6 +427,32 @@ static int apply_objtype(const char *text, mill_selection *select)
     item += n;
     if (*item == '\0')
       break;
+  }
+done:
+  return err;
+}
+
+int mill_fit_options_running(const mill_fit_options *options, mill_running *running)
+{
+  int err = MILL_OK;
+  *running = (mill_running){.status_interval_s = 5.0};
+  if (!options->plan && (options->ranks || options->rate))
+    MILL_FAIL(MILL_ERR_USAGE, "--%s belongs to --plan", options->ranks ? "ranks" : "rate");
+  if (options->status && !options->status[0])
+    MILL_FAIL(MILL_ERR_USAGE, "--status takes the name of a file");
+  if (options->status_interval) {
+    MILL_TRY(parse_real("status-interval", options->status_interval, &running->status_interval_s));
+    if (running->status_interval_s < 0 || running->status_interval_s > 86400 ||
+        (running->status_interval_s > 0 && running->status_interval_s < 0.05))
+      MILL_FAIL(MILL_ERR_USAGE, "--status-interval takes 0 or 0.05 to 86400 s, not %s",
+                options->status_interval);
+  }
+  if (options->ranks)
+    MILL_TRY(mill_option_count("ranks", options->ranks, 1, 1 << 24, &running->n_rank));
+  if (options->rate) {
+    MILL_TRY(parse_real("rate", options->rate, &running->rate));
+    if (running->rate <= 0)
+      MILL_FAIL(MILL_ERR_USAGE, "--rate takes stars per second, not %s", options->rate);
   }
 done:
   return err;

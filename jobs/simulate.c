@@ -900,7 +900,7 @@ static int make_files(simulate_job *job)
     mill_log_info("%d templates are prepared", job->options.mock.n_template);
   MILL_TRY(make_survey(job));
   /* rank 0 shows its own part, which stands for all */
-  mill_progress_start(&job->progress, job->n_row_mine, job->options.quiet || job->mpi.rank != 0);
+  mill_progress_start(&job->progress, job->n_row_mine, 0, job->options.quiet || job->mpi.rank != 0);
   err = write_share(job, &n_file_done);
   mill_progress_end(&job->progress);
   if (err != MILL_ERR_MPI) {

@@ -1,0 +1,224 @@
+#include "jobs/plan.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "io/columns.h"
+#include "jobs/reader.h"
+#include "jobs/status_result.h"
+#include "kernels/error.h"
+#include "src/progress.h"
+
+/* Stars a second of one core with an imported network of 3 arms, DESI coadds with their
+ * resolution matrices, one core of a Xeon with AVX-512: docs/performance.md. */
+static const struct {
+  const char *name;
+  double rate;
+} usual[] = {
+    [MILL_OPT_HYBRID] = {"hybrid", 100.0},
+    [MILL_OPT_NELDER_MEAD] = {"nelder-mead", 33.0},
+    [MILL_OPT_LM] = {"levenberg-marquardt", 104.0},
+};
+
+/* of the HDF5 files: objects, attributes, configuration */
+enum { RESULT_HEADERS = 40 << 10, MODELS_HEADERS = 8 << 10 };
+
+typedef struct totals {
+  int64_t n_fits_row, n_exposure;
+} totals;
+
+int64_t mill_plan_deal(int n_file, const int64_t *n_row, int n_block, int n_rank, int64_t *rows)
+{
+  int64_t i_block = 0;
+  memset(rows, 0, (size_t)n_rank * sizeof *rows);
+  for (int i = 0; i < n_file; i++)
+    for (int64_t first = 0; first < n_row[i]; first += n_block, i_block++) {
+      const int64_t n_left = n_row[i] - first;
+      rows[i_block % n_rank] += n_left < n_block ? n_left : n_block;
+    }
+  return i_block;
+}
+
+static int sum_up(const mill_mpi *mpi, const mill_inputs *inputs, totals *sum)
+{
+  int err = MILL_OK;
+  int64_t mine[2] = {0, 0}, all[2] = {0, 0};
+  for (int i = 0; i < inputs->file_end - inputs->file_start; i++) {
+    mine[0] += inputs->index[i].n_fits_row;
+    mine[1] += inputs->index[i].n_exposure;
+  }
+  MILL_MPI(MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
+  *sum = (totals){all[0], all[1]};
+done:
+  return err;
+}
+
+/* 1.2 GB */
+static const char *size_text(double bytes, char out[32])
+{
+  static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  int i = 0;
+  for (; bytes >= 999.5 && i < 5; i++)
+    bytes /= 1000.0;
+  snprintf(out, 32, "%.*f %s", i > 0 && bytes < 9.95 ? 1 : 0, bytes, unit[i]);
+  return out;
+}
+
+static void print_inputs(const mill_inputs *inputs, const totals *sum, FILE *out)
+{
+  int64_t n_byte = 0;
+  char size[32];
+  for (int i = 0; i < inputs->n_file; i++)
+    n_byte += inputs->file[i].size > 0 ? inputs->file[i].size : 0;
+  fprintf(out, "inputs       %d %s, %s", inputs->n_file, inputs->n_file == 1 ? "file" : "files",
+          size_text((double)n_byte, size));
+  if (inputs->n_unreadable > 0)
+    fprintf(out, "; %d cannot be read, as the log says", inputs->n_unreadable);
+  fprintf(out, "\nrows         %lld in the files, %lld selected, %lld exposures\n",
+          (long long)sum->n_fits_row, (long long)inputs->n_row, (long long)sum->n_exposure);
+}
+
+static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, int64_t n_exposure)
+{
+  mill_columns catalog;
+  size_t n_path = 1, n_error = 1;
+  mill_columns_catalog(&catalog);
+  for (int i = 0; i < inputs->n_file; i++) {
+    const size_t a = strlen(inputs->file[i].path), b = strlen(inputs->file[i].error);
+    n_path = a > n_path ? a : n_path;
+    n_error = b > n_error ? b : n_error;
+  }
+  const size_t per_file =
+      n_path + n_error + 4 * sizeof(int64_t) + 2 * sizeof inputs->file[0].format;
+  return (double)inputs->n_row * (double)(fits->row_size + catalog.row_size) +
+         (double)n_exposure * (sizeof(int64_t) + 2 * sizeof(int32_t)) +
+         (double)inputs->n_file * (double)per_file + RESULT_HEADERS;
+}
+
+static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)
+{
+  double bytes = MODELS_HEADERS + 20.0 * (double)n_exposure;
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    bytes += (double)inputs->n_pix[a] *
+             (inputs->wave_aa[a] ? 8.0 + 4.0 * (double)n_exposure : 12.0 * (double)n_exposure);
+  return bytes;
+}
+
+/* What lies at the output already: rows that would not be fitted again. */
+static int64_t print_existing(const mill_plan *plan, FILE *out)
+{
+  mill_result_peek peek;
+  int found = 0;
+  const char *path = plan->options->output;
+  if (mill_result_look(path, &found, &peek) != MILL_OK) {
+    fprintf(out, "existing     %s: a run would refuse it, or replace it with --overwrite\n",
+            mill_error_message());
+    return 0;
+  }
+  if (!found)
+    return 0;
+  const int64_t n_left = peek.n_status[MILL_STATUS_NOT_DONE];
+  if (plan->options->overwrite) {
+    fprintf(out, "existing     %s is replaced (--overwrite)\n", path);
+    return 0;
+  }
+  fprintf(out,
+          "existing     %s has %lld of %lld rows done; a run of the same settings and inputs "
+          "continues it\n",
+          path, (long long)(peek.n_row - n_left), (long long)peek.n_row);
+  if (peek.n_row != plan->inputs->n_row)
+    return 0;
+  return plan->options->retry_failed ? peek.n_status[MILL_STATUS_FITTED] : peek.n_row - n_left;
+}
+
+static void print_time(const mill_plan *plan, int n_rank, int64_t most_rows, int64_t n_done,
+                       FILE *out)
+{
+  char text[16];
+  const int64_t n_row = plan->inputs->n_row;
+  const int is_cpu = strncmp(plan->backend, "cpu", 3) == 0;
+  const int optimizer = plan->config->fit.optimizer;
+  double rate = plan->running.rate;
+  if (rate <= 0 && !is_cpu) {
+    fprintf(out,
+            "time         not known for %s: give the stars per second of a rank by --rate "
+            "(starmill bench fit measures it)\n",
+            plan->backend);
+    return;
+  }
+  if (rate <= 0)
+    rate = usual[optimizer].rate * plan->n_thread;
+  /* the rank with most rows ends last; what is done already was spread over all of them */
+  const double share = n_row > 0 ? (double)(n_row - n_done) / (double)n_row : 0.0;
+  mill_progress_eta(share * (double)most_rows / rate, text, sizeof text);
+  fprintf(out, "time         about %s for %lld rows: %d %s of %.4g stars/s", text,
+          (long long)(n_row - n_done), n_rank, n_rank == 1 ? "rank" : "ranks", rate);
+  if (plan->running.rate > 0)
+    fputs(" (as given)\n", out);
+  else
+    fprintf(out,
+            "\n             (a default: %.0f stars/s a core with %s, measured with DESI coadds on "
+            "one core of a Xeon with\n             AVX-512, times %d %s; starmill bench fit "
+            "measures yours, --rate takes it)\n",
+            usual[optimizer].rate, usual[optimizer].name, plan->n_thread,
+            plan->n_thread == 1 ? "thread" : "threads");
+}
+
+static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE *out)
+{
+  int err = MILL_OK;
+  const mill_inputs *inputs = plan->inputs;
+  int64_t *rows = NULL, *n_row = NULL, least, most;
+  mill_columns *columns = NULL;
+  char size[32];
+  MILL_TRY(MILL_ALLOC(n_rank, &rows));
+  MILL_TRY(MILL_ALLOC(inputs->n_file, &n_row));
+  MILL_TRY(MILL_ALLOC(1, &columns));
+  MILL_TRY(mill_columns_fits(plan->lib, columns));
+  for (int i = 0; i < inputs->n_file; i++)
+    n_row[i] = inputs->file[i].n_row;
+  const int64_t n_block = mill_plan_deal(inputs->n_file, n_row, MILL_WORK_ROWS, n_rank, rows);
+  least = most = rows[0];
+  for (int r = 1; r < n_rank; r++) {
+    least = rows[r] < least ? rows[r] : least;
+    most = rows[r] > most ? rows[r] : most;
+  }
+  fputs("plan         nothing is written\n", out);
+  print_inputs(inputs, sum, out);
+  fprintf(out,
+          "work         %lld blocks of up to %d rows of a file; %d %s, %lld to %lld rows each\n",
+          (long long)n_block, MILL_WORK_ROWS, n_rank, n_rank == 1 ? "rank" : "ranks",
+          (long long)least, (long long)most);
+  if (n_block < n_rank)
+    fprintf(out, "             %lld of the ranks would have nothing to do\n",
+            (long long)(n_rank - n_block));
+  fprintf(out, "ranks        %d %s each, %s\n", plan->n_thread,
+          plan->n_thread == 1 ? "thread" : "threads", plan->backend);
+  const int64_t n_done = print_existing(plan, out);
+  print_time(plan, n_rank, most, n_done, out);
+  fprintf(out, "result       %s, about %s\n", plan->options->output,
+          size_text(result_bytes(inputs, columns, sum->n_exposure), size));
+  if (plan->options->models)
+    fprintf(out, "models       %s, about %s\n", plan->options->models,
+            size_text(models_bytes(inputs, sum->n_exposure), size));
+  if (fflush(out) != 0 || ferror(out))
+    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the plan: %s", strerror(errno));
+done:
+  mill_free(columns);
+  mill_free(n_row);
+  mill_free(rows);
+  return err;
+}
+
+int mill_plan_print(const mill_mpi *mpi, const mill_plan *plan, FILE *out)
+{
+  int err = MILL_OK;
+  totals sum = {0};
+  MILL_TRY(sum_up(mpi, plan->inputs, &sum));
+  if (mpi->rank == 0)
+    err = print_plan(plan, &sum, plan->running.n_rank > 0 ? plan->running.n_rank : mpi->size, out);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+done:
+  return err;
+}
