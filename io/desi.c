@@ -951,6 +951,44 @@ static mill_channel describe_channel(const mill_desi_file *file, int i)
   return channel;
 }
 
+/* Memory for n exposures of the channels that are wanted, in one piece: new memory takes as
+ * long as filling it, so a batch should take it once. */
+static int place_blocks(const mill_desi_file *file, mill_spectra *spectra, const int *wants, int n,
+                        mill_desi_block *block)
+{
+  enum { LINE = 16 }; /* pixels of a cache line */
+  int err = MILL_OK;
+  float *memory = NULL;
+  for (int pass = 0; pass < 2; pass++) {
+    size_t at = 0;
+    for (int i = 0; i < file->n_arm; i++) {
+      const mill_desi_arm *info = &file->arm[i].info;
+      const size_t n_plane = ((size_t)n * (size_t)info->n_pix + LINE - 1) / LINE * LINE;
+      if (!(wants[i] & MILL_WANTS_PIXELS))
+        continue;
+      if (pass == 1) {
+        block[i].flux = memory + at;
+        block[i].ivar = memory + at + n_plane;
+      }
+      at += 2 * n_plane;
+      if (info->has_mask) {
+        if (pass == 1)
+          block[i].mask = (int32_t *)(void *)(memory + at);
+        at += n_plane;
+      }
+      if (wants[i] & MILL_WANTS_MATRIX) {
+        if (pass == 1)
+          block[i].resolution = memory + at;
+        at += n_plane * (size_t)info->n_diag;
+      }
+    }
+    if (pass == 0)
+      MILL_TRY(mill_spectra_alloc(spectra, at * sizeof *memory, (void **)&memory));
+  }
+done:
+  return err;
+}
+
 /* One read per image for all rows, straight into the batch's memory. */
 static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
@@ -966,18 +1004,11 @@ static int desi_read(void *state, mill_spectra *spectra, const int64_t *exposure
     if (channel.n_pix == 0)
       continue;
     MILL_TRY(mill_spectra_wants(spectra, &channel, &wants[i]));
-    if (!(wants[i] & MILL_WANTS_PIXELS))
-      continue;
-    const size_t n_byte = (size_t)n * (size_t)channel.n_pix * sizeof(float);
-    MILL_TRY(mill_spectra_alloc(spectra, n_byte, (void **)&block[i].flux));
-    MILL_TRY(mill_spectra_alloc(spectra, n_byte, (void **)&block[i].ivar));
-    if (file->arm[i].info.has_mask)
-      MILL_TRY(mill_spectra_alloc(spectra, n_byte, (void **)&block[i].mask));
-    if (wants[i] & MILL_WANTS_MATRIX)
-      MILL_TRY(mill_spectra_alloc(spectra, n_byte * (size_t)channel.n_diag,
-                                  (void **)&block[i].resolution));
-    MILL_TRY(mill_desi_read(file, i, exposure, n, &block[i]));
   }
+  MILL_TRY(place_blocks(file, spectra, wants, n, block));
+  for (int i = 0; i < file->n_arm; i++)
+    if (wants[i] & MILL_WANTS_PIXELS)
+      MILL_TRY(mill_desi_read(file, i, exposure, n, &block[i]));
   for (int e = 0; e < n; e++)
     for (int i = 0; i < file->n_arm; i++) {
       if (!wants[i])

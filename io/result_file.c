@@ -28,9 +28,9 @@ enum {
   EPOCH_PIX = 8 << 20,  /* the same for the pixels of models: 32 MiB */
   QUEUE_PIX = 32 << 20, /* 128 MiB */
   READ_ROWS = 8192,     /* block of rows looked at when a file is continued */
-  POLL_BUSY_US = 500,   /* between looks at MPI while an epoch is wanted */
-  POLL_IDLE_US = 4000,
-  WATCHDOG_S = 600, /* a collective call that lasts longer will never return */
+  POLL_FIRST_US = 500,  /* between looks at MPI: soon after something has changed, */
+  POLL_MOST_US = 16000, /* then ever later up to this */
+  WATCHDOG_S = 600,     /* a collective call that lasts longer will never return */
   TAG_WANT = 1
 };
 
@@ -375,18 +375,48 @@ done:
   return err;
 }
 
-/* Does this rank need an epoch, and how soon may it need one? */
-static int wants_epoch(mill_result_file *file, int *has_work)
+/* Under the mutex: does this rank need an epoch? */
+static int wants_epoch(const mill_result_file *file)
+{
+  const queue *q = file->filling;
+  const int has_work = q->n_row > 0 || q->n_item > 0;
+  return q->n_row >= EPOCH_ROWS || q->n_pix >= EPOCH_PIX || file->n_waiting > 0 ||
+         (has_work && now_s() - q->first_s >= file->write_interval_s) ||
+         (file->is_closing && (has_work || !file->announced_closing));
+}
+
+static struct timespec time_at(double s)
+{
+  const time_t whole = (time_t)s;
+  return (struct timespec){.tv_sec = whole, .tv_nsec = (long)((s - (double)whole) * 1e9)};
+}
+
+/* Wait until a single rank wants an epoch: nobody else is to be heard. */
+static void await_own_epoch(mill_result_file *file)
 {
   pthread_mutex_lock(&file->mutex);
-  const queue *q = file->filling;
-  *has_work = q->n_row > 0 || q->n_item > 0 || file->is_closing;
-  const int wants =
-      q->n_row >= EPOCH_ROWS || q->n_pix >= EPOCH_PIX || file->n_waiting > 0 ||
-      ((q->n_row > 0 || q->n_item > 0) && now_s() - q->first_s >= file->write_interval_s) ||
-      (file->is_closing && (q->n_row > 0 || q->n_item > 0 || !file->announced_closing));
+  while (!wants_epoch(file)) {
+    const queue *q = file->filling;
+    if (q->n_row > 0 || q->n_item > 0) {
+      const struct timespec until = time_at(q->first_s + file->write_interval_s);
+      pthread_cond_timedwait(&file->work, &file->mutex, &until);
+    } else {
+      pthread_cond_wait(&file->work, &file->mutex);
+    }
+  }
   pthread_mutex_unlock(&file->mutex);
-  return wants;
+}
+
+/* Sleep between looks at MPI, of which each costs tens of microseconds; a rank that did not
+   want an epoch is woken when it does. */
+static void nap(mill_result_file *file, int has_wanted, long *us)
+{
+  const struct timespec until = time_at(now_s() + 1e-6 * (double)*us);
+  pthread_mutex_lock(&file->mutex);
+  if (has_wanted || !wants_epoch(file))
+    pthread_cond_timedwait(&file->work, &file->mutex, &until);
+  pthread_mutex_unlock(&file->mutex);
+  *us = 2 * *us < POLL_MOST_US ? 2 * *us : POLL_MOST_US;
 }
 
 /* Wait until some rank wants an epoch.  Rank 0 decides: it hears the wishes of
@@ -395,17 +425,23 @@ static int wants_epoch(mill_result_file *file, int *has_work)
 static int await_epoch(mill_result_file *file)
 {
   int err = MILL_OK;
-  int token = 1, started = 0, arrived = 0, has_told = 0;
+  int token = 1, started = 0, arrived = 0, has_told = 0, has_wanted = 0;
+  long us = POLL_FIRST_US;
   int64_t wish = file->epoch;
   MPI_Request go = MPI_REQUEST_NULL, told = MPI_REQUEST_NULL;
   const int is_root = file->io.rank == 0;
+  if (file->io.size == 1) {
+    await_own_epoch(file);
+    goto done;
+  }
   if (!is_root) {
     MILL_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
     started = 1;
   }
   while (!arrived) {
-    int has_work = 0;
-    int wants = wants_epoch(file, &has_work);
+    pthread_mutex_lock(&file->mutex);
+    int wants = wants_epoch(file);
+    pthread_mutex_unlock(&file->mutex);
     int there = is_root;
     while (is_root && there) {
       int64_t heard = -1;
@@ -431,16 +467,10 @@ static int await_epoch(mill_result_file *file)
       MILL_MPI(MPI_Test(&go, &arrived, MPI_STATUS_IGNORE));
     if (arrived)
       break;
-    /* sleep, but let a closing or a full queue wake this thread */
-    const long us = has_work || wants ? POLL_BUSY_US : POLL_IDLE_US;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += us * 1000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_mutex_lock(&file->mutex);
-    pthread_cond_timedwait(&file->work, &file->mutex, &until);
-    pthread_mutex_unlock(&file->mutex);
+    if (wants && !has_wanted)
+      us = POLL_FIRST_US;
+    has_wanted |= wants;
+    nap(file, has_wanted, &us);
   }
   /* eight bytes: MPI buffers them, or rank 0 takes them in the next wait or at the end */
   if (has_told) {
@@ -916,7 +946,8 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   mill_columns_pack(&file->columns, result, row);
   q->at[q->n_row++] = result->row;
   set_bit(file->wanted, result->row, 0);
-  if (q->n_row == EPOCH_ROWS)
+  /* the first row starts the clock */
+  if ((q->n_row == 1 && q->n_item == 0) || q->n_row == EPOCH_ROWS)
     pthread_cond_signal(&file->work);
 done:
   pthread_mutex_unlock(&file->mutex);
@@ -951,7 +982,7 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
   if (wave_aa)
     memcpy(q->pool + q->n_pix, wave_aa, (size_t)n_pix * sizeof *wave_aa);
   q->n_pix += n_wave;
-  if (q->n_pix >= EPOCH_PIX)
+  if ((q->n_item == 1 && q->n_row == 0) || q->n_pix >= EPOCH_PIX)
     pthread_cond_signal(&file->work);
 done:
   pthread_mutex_unlock(&file->mutex);

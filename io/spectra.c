@@ -88,7 +88,7 @@ static int add_chunk(struct mill_read_store *store, size_t size)
   chunk *c = &store->chunk[store->n_chunk];
   c->used = 0;
   c->size = size;
-  MILL_TRY(mill_alloc_bytes(size, 1, (void **)&c->data));
+  MILL_TRY(mill_alloc_raw(size, 1, (void **)&c->data));
   store->n_chunk++;
 done:
   return err;
@@ -125,7 +125,8 @@ static int take(struct mill_read_store *store, size_t n_byte, void **out)
   const size_t size = (n_byte + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
   chunk *c = store->n_chunk > 0 ? &store->chunk[store->n_chunk - 1] : NULL;
   if (!c || c->size - c->used < size) {
-    MILL_TRY(add_chunk(store, size > ARENA_STEP ? size : ARENA_STEP));
+    /* with room for what comes with the pixels, so that the chunk can stay the only one */
+    MILL_TRY(add_chunk(store, size + ARENA_STEP));
     c = &store->chunk[store->n_chunk - 1];
   }
   *out = c->data + c->used;

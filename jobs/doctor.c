@@ -411,7 +411,8 @@ static void find_choice(doctor_job *job)
     return;
   }
   mill_finding_text(f, "fit.backend", "%s (asked for: %s)", backend->name, job->backend);
-  mill_finding_number(f, "fit.slots", MILL_DEFAULT_SLOTS, "stars at once, a rank");
+  mill_finding_number(f, "fit.slots", mill_fit_default_slots(backend, job->n_thread),
+                      "stars at once, a rank");
   mill_finding_number(f, "fit.threads", job->n_thread, "a rank");
 }
 

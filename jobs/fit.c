@@ -31,7 +31,7 @@
 #include "src/progress.h"
 #include "src/stop_signal.h"
 
-enum { EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
+enum { MANY_SLOTS = 64, THREAD_SLOTS = 32, EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
 
 /* A segment of a star under way, as far as its model needs it. */
 typedef struct flight_segment {
@@ -45,6 +45,12 @@ typedef struct in_flight {
   int n_segment;
   flight_segment *segment; /* [n_segment], owned */
 } in_flight;
+
+/* A set of wavelengths that a row of the batch had. */
+typedef struct recent_set {
+  const double *wave_aa; /* of the batch; NULL: none */
+  int n_pix, id;
+} recent_set;
 
 typedef struct fit_job {
   mill_mpi mpi;
@@ -75,6 +81,7 @@ typedef struct fit_job {
   mill_raw_segment *segment;
   int n_segment; /* allocated */
   int n_held;    /* whose wavelength sets are held until the next star is taken */
+  recent_set recent[MILL_MAX_ARM];
   in_flight *flight;
   int n_flight, n_flight_held;
   float *model_flux; /* [n_model] one row of the models file */
@@ -234,6 +241,19 @@ static int check_outputs(const fit_job *job)
               options->models);
 done:
   return err;
+}
+
+int mill_fit_default_slots(const mill_backend *backend, int n_thread)
+{
+  /* one thread is busy with half of them: its first star comes earlier, and less memory has
+   * to be had */
+  return strncmp(backend->name, "cpu", 3) == 0 && n_thread == 1 ? THREAD_SLOTS : MANY_SLOTS;
+}
+
+static int slots_of(const fit_job *job)
+{
+  return job->config.n_slot > 0 ? job->config.n_slot
+                                : mill_fit_default_slots(job->backend, job->n_thread);
 }
 
 int mill_fit_find_backend(const char *choice, const mill_backend **backend)
@@ -464,7 +484,7 @@ static int open_board(fit_job *job, const mill_result_peek *before)
       .command = job->command,
       .backend = job->backend->name,
       .n_thread = job->n_thread,
-      .n_slot = job->config.n_slot > 0 ? job->config.n_slot : MILL_DEFAULT_SLOTS,
+      .n_slot = slots_of(job),
       .n_row = job->inputs.n_row,
       .n_file = job->inputs.n_file,
       .n_unreadable = job->inputs.n_unreadable,
@@ -598,18 +618,39 @@ static void release_wavesets(fit_job *job)
   job->n_held = 0;
 }
 
+/* Rows of a batch share their wavelengths, which need to be looked up only once.  The last
+ * set of an arm is held as long as the batch lasts. */
+static void forget_wavesets(fit_job *job)
+{
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
+    if (job->recent[a].wave_aa)
+      mill_pipeline_waveset_release(job->pipeline, job->recent[a].id);
+    job->recent[a].wave_aa = NULL;
+  }
+}
+
 /* Making a set is start-up, finding it again is not. */
 static int find_waveset(fit_job *job, const mill_read_segment *s, const double *wave_aa, int *id)
 {
   mill_waveset_stats before, after;
-  if (!job->costs)
-    return mill_pipeline_waveset(job->pipeline, s->arm, s->n_pix, wave_aa, id);
+  recent_set *recent = &job->recent[s->arm];
+  if (recent->wave_aa == wave_aa && recent->n_pix == s->n_pix) {
+    mill_pipeline_waveset_hold(job->pipeline, recent->id);
+    *id = recent->id;
+    return MILL_OK;
+  }
   mill_pipeline_waveset_stats(job->pipeline, &before);
   const double start_s = mill_thread_cpu_s();
   const int code = mill_pipeline_waveset(job->pipeline, s->arm, s->n_pix, wave_aa, id);
   const double spent_s = mill_thread_cpu_s() - start_s;
   mill_pipeline_waveset_stats(job->pipeline, &after);
-  if (after.n_made > before.n_made) {
+  if (code == MILL_OK) {
+    if (recent->wave_aa)
+      mill_pipeline_waveset_release(job->pipeline, recent->id);
+    *recent = (recent_set){.wave_aa = wave_aa, .n_pix = s->n_pix, .id = *id};
+    mill_pipeline_waveset_hold(job->pipeline, *id);
+  }
+  if (job->costs && after.n_made > before.n_made) {
     job->costs->waveset_s += spent_s;
     job->costs->load_s -= spent_s; /* next_star counts it there */
   }
@@ -737,7 +778,7 @@ static int next_star(void *context, mill_star *star)
   int is_star = 0;
   const double start_s = job->costs ? mill_thread_cpu_s() : 0.0;
   while (!is_star) {
-    if (mill_stop_signal_seen() || mill_mpi_stop_asked(&job->mpi)) {
+    if (mill_stop_signal_seen() || (job->mpi.size > 1 && mill_mpi_stop_asked(&job->mpi))) {
       if (mill_stop_signal_seen())
         mill_log_info("signal %d: the stars under way are finished and written, then the job stops",
                       mill_stop_signal_seen());
@@ -746,6 +787,7 @@ static int next_star(void *context, mill_star *star)
       break;
     }
     if (!job->batch || job->i_row == job->batch->n_row) {
+      forget_wavesets(job);
       mill_reader_release(job->reader, job->batch);
       job->batch = NULL;
       MILL_TRY(mill_reader_next(job->reader, &job->batch));
@@ -880,7 +922,7 @@ static void tell_failure(fit_job *job, int err)
 static int fit_share(fit_job *job)
 {
   int err = MILL_OK;
-  const int n_slot = job->config.n_slot > 0 ? job->config.n_slot : MILL_DEFAULT_SLOTS;
+  const int n_slot = slots_of(job);
   mill_reader_plan plan = {
       .lib = &job->lib,
       .config = &job->config,
@@ -921,6 +963,7 @@ done:
     job->costs->read_s = mill_reader_cpu_s(job->reader);
   mill_reader_stop(job->reader);
   job->reader = NULL;
+  forget_wavesets(job);
   release_wavesets(job);
   mill_pipeline_destroy(job->pipeline);
   job->pipeline = NULL;

@@ -51,7 +51,8 @@ typedef struct mill_fit_costs {
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
                  mill_fit_costs *costs, int *exit_status);
 
-enum { MILL_DEFAULT_SLOTS = 64 };
+/** Stars at once where the configuration leaves it open. */
+int mill_fit_default_slots(const mill_backend *backend, int n_thread);
 
 /** The backend that a run takes for this choice (backend of the configuration).
  *  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */

@@ -37,7 +37,7 @@ struct mill_reader {
   int n_idle;
   int stop, ended;
   double cpu_s; /* of the thread, once it has ended */
-  int failure; /* of the thread, with its message */
+  int failure;  /* of the thread, with its message */
   char message[1024];
   /* the thread's own */
   mill_spectra_settings settings;
@@ -406,11 +406,13 @@ static int read_all(mill_reader *reader)
   int64_t i_block = 0;
   for (int i = 0; i < reader->plan.n_file && !stopped; i++) {
     const int64_t n_row = reader->plan.file[i].n_row;
-    for (int64_t first = 0; first < n_row && !stopped; first += MILL_WORK_ROWS, i_block++) {
-      const int64_t end = first + MILL_WORK_ROWS < n_row ? first + MILL_WORK_ROWS : n_row;
+    const int64_t n_block = (n_row + MILL_WORK_ROWS - 1) / MILL_WORK_ROWS;
+    /* blocks of a file are alike: of 200 rows each, 128 and 72 would always go to the same two
+     * ranks */
+    for (int64_t k = 0; k < n_block && !stopped; k++, i_block++)
       if (i_block % reader->plan.size == reader->plan.rank)
-        MILL_TRY(read_work_block(reader, i, first, end, &stopped));
-    }
+        MILL_TRY(
+            read_work_block(reader, i, n_row * k / n_block, n_row * (k + 1) / n_block, &stopped));
   }
 done:
   return err;

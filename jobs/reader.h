@@ -1,7 +1,8 @@
 /** The reader of a rank: a thread that brings its stars' pixels from disk.
  *
  *  The catalog is cut into work blocks of up to MILL_WORK_ROWS neighbouring rows
- *  of one file, counted through all files; block b belongs to rank b % size.
+ *  of one file, each file into as few as possible of about equal size, counted
+ *  through all files; block b belongs to rank b % size.
  *  The thread walks this rank's blocks and hands over their wanted rows in
  *  batches of a bounded size.  A fixed number of batches circulates, so the
  *  memory does not depend on the catalog: it is MILL_READER_BATCHES times the

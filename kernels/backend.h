@@ -21,7 +21,7 @@ typedef struct mill_backend {
   const char *name; /**< "cpu x86-64-v4": recorded in the result file */
   int (*open)(int n_thread, mill_device **out);
   void (*close)(mill_device *device);
-  int (*alloc)(mill_device *device, size_t bytes, void **out); /**< zeroed */
+  int (*alloc)(mill_device *device, size_t bytes, void **out); /**< not zeroed */
   void (*release)(mill_device *device, void *memory);
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);
   int (*zero)(mill_device *device, void *to, size_t bytes);

@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+enum { CACHE_LINE = 64, HUGE_PAGE = 1 << 21 };
 
 static _Thread_local char message[1024];
 static _Thread_local char place[128];
@@ -58,20 +63,46 @@ void mill_error_clear(void)
   place[0] = '\0';
 }
 
-int mill_alloc_bytes(size_t n, size_t size, void **out)
+/* Whole cache lines, at least one. */
+static int round_up(size_t n, size_t size, size_t *bytes)
 {
-  *out = NULL;
-  if (size != 0 && n > (SIZE_MAX - 64) / size)
+  if (size != 0 && n > (SIZE_MAX - CACHE_LINE) / size)
     return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__,
                           "%zu elements of %zu bytes are too many", n, size);
-  size_t bytes = n * size;
-  bytes = bytes < 64 ? 64 : (bytes + 63) / 64 * 64;
-  void *p = aligned_alloc(64, bytes);
+  *bytes = n * size;
+  *bytes = *bytes < CACHE_LINE ? CACHE_LINE : (*bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+  return MILL_OK;
+}
+
+int mill_alloc_raw(size_t n, size_t size, void **out)
+{
+  size_t bytes = 0;
+  *out = NULL;
+  const int err = round_up(n, size, &bytes);
+  if (err != MILL_OK)
+    return err;
+  void *p = aligned_alloc(bytes < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE, bytes);
   if (!p)
     return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for %zu bytes", bytes);
-  memset(p, 0, bytes);
+#if defined(__linux__)
+  /* a page of 4 kB costs as much to get as to fill; where large ones are not to be had,
+   * small ones do */
+  if (bytes >= HUGE_PAGE)
+    (void)madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+#endif
   *out = p;
   return MILL_OK;
+}
+
+int mill_alloc_bytes(size_t n, size_t size, void **out)
+{
+  size_t bytes = 0;
+  int err = mill_alloc_raw(n, size, out);
+  if (err == MILL_OK)
+    err = round_up(n, size, &bytes);
+  if (err == MILL_OK)
+    memset(*out, 0, bytes);
+  return err;
 }
 
 void mill_free(void *p)

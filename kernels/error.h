@@ -58,6 +58,9 @@ void mill_error_clear(void);
  *  mill_free.  MILL_ERR_MEMORY when there is none or n * size overflows;
  *  *out is then NULL.  n = 0 gives a valid pointer. */
 int mill_alloc_bytes(size_t n, size_t size, void **out);
+
+/** The same, not zeroed: for large memory that is written before it is read. */
+int mill_alloc_raw(size_t n, size_t size, void **out);
 void mill_free(void *p);
 
 #define MILL_ALLOC(n, out) mill_alloc_bytes((size_t)(n), sizeof(**(out)), (void **)(out))

@@ -371,15 +371,13 @@ MILL_HD static inline void mill_start_end(const mill_model *m, mill_slot *slot, 
       mill_point_distance2(m, slot, p->end) > MILL_TWO_MINIMA_DISTANCE * MILL_TWO_MINIMA_DISTANCE)
     slot->result.info |= MILL_INFO_TWO_MINIMA;
   if (p->have && (!slot->have_best || p->at.f < slot->best.f)) {
+    if (slot->have_best && slot->best.f - p->at.f >= MILL_TWO_MINIMA_GAP)
+      slot->result.info &= ~MILL_INFO_TWO_MINIMA; /* both of them are beaten */
     slot->best = p->at;
     slot->have_best = 1;
     slot->best_converged = converged;
-    for (int j = 0; j < m->n_par; j++) {
+    for (int j = 0; j < m->n_par; j++)
       slot->best_end[j] = converged ? p->end[j] : p->at.theta[j];
-      /* pinned by a step that was not taken: no more than near its limit */
-      slot->best_pinned[j] = p->pinned[j] && (slot->best_end[j] == mill_par_min(m, j) ||
-                                              slot->best_end[j] == mill_par_max(m, j));
-    }
   }
   mill_next_start(m, slot);
 }
@@ -501,8 +499,8 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
   return 0.5 * (mill_vsini_outer(kind, u + sigma) - mill_vsini_outer(kind, low));
 }
 
-/** 1-sigma limit on the distance of a pinned v sin i from its limit.  From there F rises by
- *  |g| x + h x^2, x of the inner parameter and the others at their best: x where that is 1.
+/** 1-sigma limit on the distance of a v sin i at a limit from that limit.  From there F rises
+ *  by g x + h x^2, x of the inner parameter and the others at their best: x where that is 1.
  *  NaN when it rises nowhere. */
 MILL_HD static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot, int n,
                                               const int *idx, const double *cov)
@@ -516,23 +514,24 @@ MILL_HD static inline double mill_vsini_limit(const mill_model *m, const mill_sl
   for (int i = 0; i < n; i++)
     for (int k = 0; k < n; k++)
       h -= row[idx[i]] * cov[i * n + k] * row[idx[k]];
-  const double slope = fabs(g), root = sqrt(slope * slope + 4.0 * (h > 0.0 ? h : 0.0));
-  if (!(slope + root > 0.0))
-    return (double)NAN;
-  const double x = 2.0 / (slope + root), v = slot->best_end[j];
-  const double u = mill_vsini_inner(kind, v) + (v <= m->set.min_vsini_km_s ? x : -x);
-  return fabs(mill_vsini_outer(kind, u > 0.0 ? u : 0.0) - v);
+  const double v = slot->best_end[j], inwards = v <= m->set.min_vsini_km_s ? 1.0 : -1.0;
+  g *= inwards;
+  /* a fit that did not converge may still fall from the limit: g < 0 */
+  const double root = sqrt(g * g + 4.0 * (h > 0.0 ? h : 0.0));
+  const double x = g > 0.0 ? 2.0 / (g + root) : (h > 0.0 ? 0.5 * (root - g) / h : (double)NAN);
+  const double u = mill_vsini_inner(kind, v) + inwards * x;
+  return fabs(mill_vsini_outer(kind, u < 0.0 ? 0.0 : u) - v);
 }
 
-/** Covariance of the free parameters that are not at their box, from the
- *  curvature without the hull term; 0 when it is not positive definite. */
+/** Covariance of the free parameters that are not at a limit, from the curvature without
+ *  the hull term; 0 when it is not positive definite. */
 MILL_HD static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
   const int np = m->n_par;
   int idx[MILL_MAX_PAR], n = 0;
   for (int j = 0; j < np; j++)
-    if (!m->set.fixed[j] && !slot->best_pinned[j])
+    if (!m->set.fixed[j] && !mill_par_at_limit(m, j, slot->best_end[j]))
       idx[n++] = j;
   double a[MILL_MAX_PAR * MILL_MAX_PAR], inv[MILL_MAX_PAR * MILL_MAX_PAR];
   for (int i = 0; i < MILL_MAX_COVAR; i++)
@@ -568,7 +567,7 @@ MILL_HD static inline int mill_fit_covariance(const mill_model *m, mill_slot *sl
   if (m->set.fixed[MILL_PAR_VSINI])
     return 1;
   const double vsini = slot->best_end[MILL_PAR_VSINI];
-  if (slot->best_pinned[MILL_PAR_VSINI]) {
+  if (mill_par_at_limit(m, MILL_PAR_VSINI, vsini)) {
     r->vsini_err_km_s = mill_vsini_limit(m, slot, n, idx, inv);
     if (vsini <= m->set.min_vsini_km_s)
       r->info |= MILL_INFO_VSINI_ZERO;

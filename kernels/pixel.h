@@ -6,16 +6,32 @@
 #ifndef MILL_PIXEL_H
 #define MILL_PIXEL_H
 
+#include <string.h>
+
 #include "kernels/block.h"
 #include "kernels/doppler.h"
+#include "kernels/gram.h"
 #include "kernels/hull.h"
 #include "kernels/linalg.h"
 #include "kernels/rotation.h"
 #include "kernels/slot.h"
+#include "kernels/vector.h"
+
+/** Lengths of the pieces in which rows are worked on, such that a piece of all that is
+ *  needed stays in the first-level cache. */
+#if defined(__CUDACC__)
+enum { MILL_PIXEL_CHUNK = 4, MILL_SPLINE_CHUNK = 16, MILL_PAIR_CHUNK = 1 };
+#elif defined(MILL_BLOCK_FIBERS)
+enum { MILL_PIXEL_CHUNK = 16, MILL_SPLINE_CHUNK = 16, MILL_PAIR_CHUNK = 16 };
+#else
+enum { MILL_PIXEL_CHUNK = 128, MILL_SPLINE_CHUNK = 256, MILL_PAIR_CHUNK = 128 };
+#endif
+/** Rows that share one pass over the resolution rows' weights. */
+enum { MILL_RESOLVE_ROWS = 4 };
 
 /** x = k ln 2 + r, |r| <= ln 2 / 2 (Cody-Waite), for x in [-87, 88]; gives
  *  exp(r) - 1 by a degree-6 polynomial and 2^k. */
-MILL_HD static inline float mill_exp_parts(float x, float *two_k)
+MILL_HD_INLINE float mill_exp_parts(float x, float *two_k)
 {
   const float lo = -87.0f, hi = 88.0f;
   x = x > lo ? (x < hi ? x : hi) : lo; /* NaN too: the bits below must be defined */
@@ -42,11 +58,80 @@ MILL_HD static inline float mill_exp_parts(float x, float *two_k)
 
 /** exp(x) - 1 for float32 templates: relative error below 3e-7 (tested),
  *  vectorisable, the argument clipped to [-87, 88]. */
-MILL_HD static inline float mill_expm1f(float x)
+MILL_HD_INLINE float mill_expm1f(float x)
 {
   float two_k;
   const float p = mill_exp_parts(x, &two_k);
   return x == x ? p * two_k + (two_k - 1.0f) : x;
+}
+
+/** out = p t, a chunk of len pixels, zeros up to a whole vector. */
+MILL_BLOCK_FN void mill_pixel_product(int len, const float *p, const double *t, double *out)
+{
+  int i = 0;
+  for (; i + MILL_VEC_N_F64 <= len; i += MILL_VEC_N_F64)
+    *(mill_vec_f64 *)(out + i) = mill_vec_load_f64(p + i) * *(const mill_vec_f64 *)(t + i);
+  for (; i < len; i++)
+    out[i] = (double)p[i] * t[i];
+  for (; i % MILL_VEC_N_F64 != 0; i++)
+    out[i] = 0.0;
+}
+
+/** copy = p and sum += a p, the same way. */
+MILL_BLOCK_FN void mill_pixel_add(int len, double a, const float *p, double *copy, double *sum)
+{
+  int i = 0;
+  for (; i + MILL_VEC_N_F64 <= len; i += MILL_VEC_N_F64) {
+    const mill_vec_f64 x = mill_vec_load_f64(p + i);
+    *(mill_vec_f64 *)(copy + i) = x;
+    *(mill_vec_f64 *)(sum + i) += a * x;
+  }
+  for (; i < len; i++) {
+    copy[i] = (double)p[i];
+    sum[i] += a * copy[i];
+  }
+  for (; i % MILL_VEC_N_F64 != 0; i++)
+    copy[i] = 0.0;
+}
+
+/** |L^-1 p|^2 for every pixel of a chunk.
+ *
+ *  chol [nk][nk]             in      L in its lower triangle
+ *  p [nk][MILL_PIXEL_CHUNK]  in/out  len numbers of each row, a whole number of vectors; then L^-1
+ * p quad [len]                out */
+MILL_BLOCK_FN void mill_pixel_quadratic(int nk, const double *chol, int len, double *p,
+                                        double *quad)
+{
+  enum {
+    N_VEC = MILL_PIXEL_CHUNK / MILL_VEC_N_F64 % 4 == 0 ? 4 : 1,
+    N_TILE = N_VEC * MILL_VEC_N_F64
+  };
+  const mill_vec_f64 zero = {0};
+  for (int i = 0; i < len; i += N_TILE) {
+    mill_vec_f64 total[N_VEC];
+    for (int v = 0; v < N_VEC; v++)
+      total[v] = zero;
+    for (int k = 0; k < nk; k++) {
+      double *at = p + (ptrdiff_t)k * MILL_PIXEL_CHUNK + i;
+      mill_vec_f64 z[N_VEC];
+      for (int v = 0; v < N_VEC; v++)
+        z[v] = *(const mill_vec_f64 *)(at + v * MILL_VEC_N_F64);
+      for (int l = 0; l < k; l++) {
+        const double w = chol[k * nk + l];
+        const double *below = p + (ptrdiff_t)l * MILL_PIXEL_CHUNK + i;
+        for (int v = 0; v < N_VEC; v++)
+          z[v] -= w * *(const mill_vec_f64 *)(below + v * MILL_VEC_N_F64);
+      }
+      const double inv = 1.0 / chol[k * nk + k];
+      for (int v = 0; v < N_VEC; v++) {
+        z[v] *= inv;
+        total[v] += z[v] * z[v];
+        *(mill_vec_f64 *)(at + v * MILL_VEC_N_F64) = z[v];
+      }
+    }
+    for (int v = 0; v < N_VEC; v++)
+      *(mill_vec_f64 *)(quad + i + v * MILL_VEC_N_F64) = total[v];
+  }
 }
 
 /** The constant of a template and the logarithm of its unit: mill_work.mean. */
@@ -56,21 +141,29 @@ MILL_HD static inline float mill_expm1f(float x)
 #define MILL_REAL     float
 #define MILL_T(name)  name##_f32
 #define MILL_EXPM1(x) mill_expm1f(x)
-#define MILL_FIR      MILL_FIR_HALF_F32
+#define MILL_WIDE     0
+#define MILL_END      MILL_SPLINE_END_F32
+#define MILL_VEC_N    MILL_VEC_N_F32
 #include "kernels/pixel_impl.h"
 #undef MILL_REAL
 #undef MILL_T
 #undef MILL_EXPM1
-#undef MILL_FIR
+#undef MILL_WIDE
+#undef MILL_END
+#undef MILL_VEC_N
 
 #define MILL_REAL     double
 #define MILL_T(name)  name##_f64
 #define MILL_EXPM1(x) expm1(x)
-#define MILL_FIR      MILL_FIR_HALF
+#define MILL_WIDE     1
+#define MILL_END      MILL_SPLINE_END
+#define MILL_VEC_N    MILL_VEC_N_F64
 #include "kernels/pixel_impl.h"
 #undef MILL_REAL
 #undef MILL_T
 #undef MILL_EXPM1
-#undef MILL_FIR
+#undef MILL_WIDE
+#undef MILL_END
+#undef MILL_VEC_N
 
 #endif

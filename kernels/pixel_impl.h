@@ -60,6 +60,16 @@ MILL_BLOCK_FN int MILL_T(mill_block_rotation_kernel)(mill_block *b, int kind,
   return half;
 }
 
+/** One element of a convolution, the row being zero beyond its ends. */
+MILL_HD static inline MILL_REAL MILL_T(mill_convolved)(int n, int half, const double *kernel,
+                                                       const MILL_REAL *in, int i)
+{
+  double s = kernel[0] * (double)in[i];
+  for (int k = 1; k <= half; k++)
+    s += kernel[k] * ((i >= k ? (double)in[i - k] : 0.0) + (i + k < n ? (double)in[i + k] : 0.0));
+  return (MILL_REAL)s;
+}
+
 /** out = in convolved with a symmetric kernel [half + 1]; zero beyond the grid,
  *  which for a template's t means the level and not, as in rvspecfit, darkness:
  *  no pixel within the velocity limits sees the difference below v sin i of some
@@ -67,48 +77,34 @@ MILL_BLOCK_FN int MILL_T(mill_block_rotation_kernel)(mill_block *b, int kind,
 MILL_BLOCK_FN void MILL_T(mill_block_convolve)(mill_block *b, int n, int half, const double *kernel,
                                                const MILL_REAL *in, MILL_REAL *out)
 {
-  if (n <= 2 * half) {
-    MILL_FOR(b, i, n)
-    {
-      double s = kernel[0] * (double)in[i];
-      for (int k = 1; k <= half; k++)
-        s += kernel[k] *
-             ((i >= k ? (double)in[i - k] : 0.0) + (i + k < n ? (double)in[i + k] : 0.0));
-      out[i] = (MILL_REAL)s;
-    }
-    MILL_BARRIER(b);
-    return;
-  }
-  MILL_FOR(b, e, 2 * half)
-  {
-    const int i = e < half ? e : n - 2 * half + e;
-    double s = kernel[0] * (double)in[i];
-    for (int k = 1; k <= half; k++)
-      s += kernel[k] * ((i >= k ? (double)in[i - k] : 0.0) + (i + k < n ? (double)in[i + k] : 0.0));
-    out[i] = (MILL_REAL)s;
-  }
-  /* the interior in chunks, so that a chunk stays in registers or cache */
+  enum { N_VEC = 4, N_TILE = N_VEC * MILL_VEC_N };
+  typedef MILL_T(mill_vec) vec;
   const int n_in = n - 2 * half;
-  const int n_chunk = (n_in + MILL_CHUNK - 1) / MILL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  const int n_tile = n_in > 0 ? n_in / N_TILE : 0;
+  const int first_edge = n_tile > 0 ? half : 0;
+  const int n_edge = n - n_tile * N_TILE;
+  /* the ends, and inside what fills no tile */
+  MILL_FOR(b, e, n_edge)
   {
-    const int first = half + c * MILL_CHUNK;
-    const int len = n - half - first < MILL_CHUNK ? n - half - first : MILL_CHUNK;
-    MILL_REAL sum[MILL_CHUNK];
+    const int i = e < first_edge ? e : n_tile * N_TILE + e;
+    out[i] = MILL_T(mill_convolved)(n, half, kernel, in, i);
+  }
+  MILL_FOR(b, c, n_tile)
+  {
+    const MILL_REAL *x = in + half + c * N_TILE;
+    MILL_REAL *to = out + half + c * N_TILE;
+    vec sum[N_VEC];
     const MILL_REAL w0 = (MILL_REAL)kernel[0];
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      sum[i] = w0 * in[first + i];
+    for (int v = 0; v < N_VEC; v++)
+      sum[v] = w0 * *(const vec *)(x + v * MILL_VEC_N);
     for (int k = 1; k <= half; k++) {
       const MILL_REAL w = (MILL_REAL)kernel[k];
-      const MILL_REAL *left = in + first - k, *right = in + first + k;
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        sum[i] += w * (left[i] + right[i]);
+      for (int v = 0; v < N_VEC; v++)
+        sum[v] +=
+            w * (*(const vec *)(x + v * MILL_VEC_N - k) + *(const vec *)(x + v * MILL_VEC_N + k));
     }
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      out[first + i] = sum[i];
+    for (int v = 0; v < N_VEC; v++)
+      *(vec *)(to + v * MILL_VEC_N) = sum[v];
   }
   MILL_BARRIER(b);
 }
@@ -119,68 +115,79 @@ MILL_BLOCK_FN void MILL_T(mill_block_convolve)(mill_block *b, int n, int half, c
  *  coefficients for Z_i = z_i h_i^2 (z second derivative, h_i the interval to
  *  the right):  r Z_{i-1} + 2 (1 + 1/r) Z_i + Z_{i+1} / r^2 =
  *  6 [(y_{i+1} - y_i) - r (y_i - y_{i-1})],  r = exp(step).
- *  Their inverse is a two-sided exponential, cut at MILL_FIR taps; the natural
- *  ends (Z = 0) add a decaying solution from each side.
- *  second [n] is work space for the right-hand side. */
+ *  Their inverse is a two-sided exponential, cut after 16 (float32) or 32 grid
+ *  points and applied as short filters in turn (kernels/spline_filter.h); the
+ *  natural ends (Z = 0) add a decaying solution from each side. */
 MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm *arm,
-                                             const MILL_REAL *y, MILL_REAL *second, MILL_REAL *bend)
+                                             const MILL_REAL *y, MILL_REAL *bend)
 {
+  /* reach of the filters, each of which needs its input that far beyond its output */
+  enum {
+    NEAR = 3,
+    FAR = 12,
+    LAST = MILL_WIDE ? 16 : 0,
+    N_OUT = MILL_SPLINE_CHUNK,
+    N_FAR = N_OUT + 2 * LAST,
+    N_NEAR = N_FAR + 2 * FAR,
+    N_SECOND = N_NEAR + 2 * NEAR,
+    MARGIN = NEAR + FAR + LAST
+  };
   const int n = arm->n_pix;
   const MILL_REAL e = (MILL_REAL)arm->expm1_step;
-  MILL_FOR_SIMD(b, i, n - 2)
-  {
-    const MILL_REAL left = y[i + 1] - y[i], right = y[i + 2] - y[i + 1];
-    second[i + 1] = (MILL_REAL)6 * ((right - left) - e * left);
+  const int n_chunk = (n + N_OUT - 1) / N_OUT;
+  MILL_REAL w_near[7], w_far[7];
+  for (int k = 0; k < 7; k++) {
+    w_near[k] = (MILL_REAL)arm->spline_near[k];
+    w_far[k] = (MILL_REAL)arm->spline_far[k];
   }
-  MILL_SERIAL(b)
-  {
-    second[0] = 0;
-    second[n - 1] = 0;
-  }
-  MILL_BARRIER(b);
-  const int half = MILL_FIR;
-  const double *fir = arm->fir + MILL_FIR_HALF;
-  MILL_FOR(b, q, 2 * half)
-  {
-    const int i = q < half ? q : n - 2 * half + q;
-    double s = 0.0;
-    for (int k = -half; k <= half; k++)
-      if (i - k >= 0 && i - k < n)
-        s += fir[k] * (double)second[i - k];
-    bend[i] = (MILL_REAL)s;
-  }
-  const int n_in = n - 2 * half;
-  const int n_chunk = (n_in + MILL_CHUNK - 1) / MILL_CHUNK;
   MILL_FOR(b, c, n_chunk)
   {
-    const int first = half + c * MILL_CHUNK;
-    const int len = n - half - first < MILL_CHUNK ? n - half - first : MILL_CHUNK;
-    MILL_REAL sum[MILL_CHUNK];
+    const int first = c * N_OUT;
+    const int len = n - first < N_OUT ? n - first : N_OUT;
+    MILL_REAL second[N_SECOND], near[N_NEAR], far[N_FAR];
+    /* element i is that of grid point first - MARGIN + i; zero at the ends and beyond */
+    const int origin = first - MARGIN;
+    const int lo = origin < 1 ? 1 - origin : 0;
+    const int hi = origin + N_SECOND > n - 1 ? n - 1 - origin : N_SECOND;
+    for (int i = 0; i < lo; i++)
+      second[i] = 0;
+    for (int i = hi; i < N_SECOND; i++)
+      second[i] = 0;
     MILL_SIMD
-    for (int i = 0; i < len; i++)
-      sum[i] = 0;
-    for (int k = -half; k <= half; k++) {
-      const MILL_REAL w = (MILL_REAL)fir[k];
-      const MILL_REAL *in = second + first - k;
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        sum[i] += w * in[i];
+    for (int i = lo; i < hi; i++) {
+      const MILL_REAL *x = &y[origin + i];
+      const MILL_REAL left = x[0] - x[-1], right = x[1] - x[0];
+      second[i] = (MILL_REAL)6 * ((right - left) - e * left);
     }
     MILL_SIMD
+    for (int i = 0; i < N_NEAR; i++)
+      near[i] = w_near[0] * second[i] + w_near[1] * second[i + 1] + w_near[2] * second[i + 2] +
+                w_near[3] * second[i + 3] + w_near[4] * second[i + 4] + w_near[5] * second[i + 5] +
+                w_near[6] * second[i + 6];
+    MILL_SIMD
+    for (int i = 0; i < N_FAR; i++)
+      far[i] = w_far[0] * near[i] + w_far[1] * near[i + 4] + w_far[2] * near[i + 8] +
+               w_far[3] * near[i + 12] + w_far[4] * near[i + 16] + w_far[5] * near[i + 20] +
+               w_far[6] * near[i + 24];
+#if MILL_WIDE
+    const double *w_last = arm->spline_last;
+    MILL_SIMD
     for (int i = 0; i < len; i++)
-      bend[first + i] = sum[i];
+      bend[first + i] = w_last[0] * far[i] + w_last[1] * far[i + 16] + w_last[2] * far[i + 32];
+#else
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      bend[first + i] = far[i];
+#endif
   }
   MILL_BARRIER(b);
   /* natural ends */
   const double end_left = (double)bend[0], end_right = (double)bend[n - 1];
   MILL_BARRIER(b);
-  MILL_FOR(b, q, 2 * half)
+  MILL_FOR(b, k, MILL_END)
   {
-    const int k = q < half ? q : q - half;
-    if (q < half)
-      bend[k] -= (MILL_REAL)(end_left * pow(arm->spline_pole_right, (double)k));
-    else
-      bend[n - 1 - k] -= (MILL_REAL)(end_right * pow(arm->spline_pole_left, (double)k));
+    bend[k] -= (MILL_REAL)(end_left * arm->spline_end_left[k]);
+    bend[n - 1 - k] -= (MILL_REAL)(end_right * arm->spline_end_right[k]);
   }
   MILL_BARRIER(b);
 }
@@ -214,76 +221,130 @@ MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_mode
                                                   const mill_work *work, MILL_REAL *out,
                                                   double slope_ln, MILL_REAL *slope)
 {
-  const MILL_REAL zr = (MILL_REAL)arm->spline_scale_right;
   const MILL_REAL sixth = (MILL_REAL)(1.0 / 6.0);
+  const MILL_REAL sixth_right = sixth * (MILL_REAL)arm->spline_scale_right;
   const MILL_REAL inv_e = (MILL_REAL)(slope_ln / arm->expm1_step), sl = (MILL_REAL)slope_ln;
-  const int *index = work->index;
-  const float *frac = work->frac;
-  if (slope) {
-    MILL_FOR_SIMD(b, i, n)
-    {
-      const int k = index[i];
-      const MILL_REAL u = (MILL_REAL)frac[i], w = (MILL_REAL)1 - u;
-      const MILL_REAL y0 = y[k], y1 = y[k + 1], z0 = bend[k] * sixth, z1 = bend[k + 1] * zr * sixth;
-      out[i] = w * y0 + u * y1 + (u * u * u - u) * z1 + (w * w * w - w) * z0;
-      const MILL_REAL du = (y1 - y0) + ((MILL_REAL)3 * u * u - (MILL_REAL)1) * z1 -
-                           ((MILL_REAL)3 * w * w - (MILL_REAL)1) * z0;
-      slope[i] = du * (inv_e + u * sl);
+  const int n_chunk = (n + MILL_PAIR_CHUNK - 1) / MILL_PAIR_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PAIR_CHUNK;
+    const int len = n - first < MILL_PAIR_CHUNK ? n - first : MILL_PAIR_CHUNK;
+    const int *index = work->index + first;
+    const float *frac = work->frac + first;
+    MILL_REAL *to = out + first;
+    /* both ends of an interval lie side by side: copied as pairs, which is quicker than to
+     * gather them one by one */
+    MILL_REAL value[2 * MILL_PAIR_CHUNK], curve[2 * MILL_PAIR_CHUNK];
+    for (int i = 0; i < len; i++) {
+      memcpy(value + 2 * i, y + index[i], 2 * sizeof(MILL_REAL));
+      memcpy(curve + 2 * i, bend + index[i], 2 * sizeof(MILL_REAL));
     }
-  } else {
-    MILL_FOR_SIMD(b, i, n)
-    {
-      const int k = index[i];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
       const MILL_REAL u = (MILL_REAL)frac[i], w = (MILL_REAL)1 - u;
-      const MILL_REAL y0 = y[k], y1 = y[k + 1], z0 = bend[k] * sixth, z1 = bend[k + 1] * zr * sixth;
-      out[i] = w * y0 + u * y1 + (u * u * u - u) * z1 + (w * w * w - w) * z0;
+      to[i] = w * value[2 * i] + u * value[2 * i + 1] +
+              (u * u * u - u) * (sixth_right * curve[2 * i + 1]) +
+              (w * w * w - w) * (sixth * curve[2 * i]);
+    }
+    if (!slope)
+      continue;
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const MILL_REAL u = (MILL_REAL)frac[i], w = (MILL_REAL)1 - u;
+      const MILL_REAL du =
+          (value[2 * i + 1] - value[2 * i]) +
+          ((MILL_REAL)3 * u * u - (MILL_REAL)1) * (sixth_right * curve[2 * i + 1]) -
+          ((MILL_REAL)3 * w * w - (MILL_REAL)1) * (sixth * curve[2 * i]);
+      slope[first + i] = du * (inv_e + u * sl);
     }
   }
   MILL_BARRIER(b);
 }
 
-/** Resolution matrix in row form times a row; a copy without one. */
-MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment *s,
-                                              const MILL_REAL *in, MILL_REAL *out)
+/** One vector of pixels of nr rows.  Sums have names, for compilers leave an array of them
+ *  in memory. */
+MILL_INLINE void MILL_T(mill_resolve_tile)(const int nr, int n_diag, int pitch_res,
+                                           const float *res, int pitch, const MILL_REAL *in,
+                                           MILL_REAL *out)
 {
+  typedef MILL_T(mill_vec) vec;
+  const vec zero = {0};
+  vec s0 = zero, s1 = zero, s2 = zero, s3 = zero;
+  for (int k = 0; k < n_diag; k++) {
+    const vec w = MILL_T(mill_vec_load)(res + (ptrdiff_t)k * pitch_res);
+    const MILL_REAL *x = in + k;
+    s0 += w * *(const vec *)x;
+    if (nr > 1)
+      s1 += w * *(const vec *)(x + pitch);
+    if (nr > 2)
+      s2 += w * *(const vec *)(x + 2 * (ptrdiff_t)pitch);
+    if (nr > 3)
+      s3 += w * *(const vec *)(x + 3 * (ptrdiff_t)pitch);
+  }
+  *(vec *)out = s0;
+  if (nr > 1)
+    *(vec *)(out + pitch) = s1;
+  if (nr > 2)
+    *(vec *)(out + 2 * (ptrdiff_t)pitch) = s2;
+  if (nr > 3)
+    *(vec *)(out + 3 * (ptrdiff_t)pitch) = s3;
+}
+
+/** Resolution matrix in row form times n_row rows [n_row][pitch]; a copy without one. */
+MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment *s, int n_row,
+                                              int pitch, const MILL_REAL *in, MILL_REAL *out)
+{
+  enum { N_TILE = MILL_VEC_N };
   const int n = s->n_pix;
   if (!s->res) {
-    MILL_FOR_SIMD(b, i, n)
-    {
-      out[i] = in[i];
+    for (int r = 0; r < n_row; r++) {
+      const MILL_REAL *from = in + (ptrdiff_t)r * pitch;
+      MILL_REAL *to = out + (ptrdiff_t)r * pitch;
+      MILL_FOR_SIMD(b, i, n)
+      {
+        to[i] = from[i];
+      }
     }
     MILL_BARRIER(b);
     return;
   }
   const int nd = s->n_diag, h = nd / 2;
-  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  const int n_tile = n > 2 * h ? (n - 2 * h) / N_TILE : 0;
+  const int first_edge = n_tile > 0 ? h : 0;
+  const int n_edge = n - n_tile * N_TILE;
+  /* the ends, and inside what fills no tile */
+  MILL_FOR(b, e, n_edge)
   {
-    const int first = c * MILL_CHUNK;
-    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
-    MILL_REAL sum[MILL_CHUNK];
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      sum[i] = 0;
-    if (first >= h && first + len + h <= n) {
-      for (int k = 0; k < nd; k++) {
-        const float *w = s->res + (size_t)k * n + first;
-        const MILL_REAL *x = in + first - h + k;
-        MILL_SIMD
-        for (int i = 0; i < len; i++)
-          sum[i] += (MILL_REAL)w[i] * x[i];
-      }
-    } else {
-      for (int i = 0; i < len; i++)
-        for (int k = 0; k < nd; k++) {
-          const int j = first + i - h + k;
-          if (j >= 0 && j < n)
-            sum[i] += (MILL_REAL)s->res[(size_t)k * n + first + i] * in[j];
-        }
+    const int i = e < first_edge ? e : n_tile * N_TILE + e;
+    for (int r = 0; r < n_row; r++) {
+      const MILL_REAL *from = in + (ptrdiff_t)r * pitch;
+      MILL_REAL sum = 0;
+      for (int k = i < h ? h - i : 0; k < nd && i - h + k < n; k++)
+        sum += (MILL_REAL)s->res[(ptrdiff_t)k * n + i] * from[i - h + k];
+      out[(ptrdiff_t)r * pitch + i] = sum;
     }
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      out[first + i] = sum[i];
+  }
+  MILL_FOR(b, c, n_tile)
+  {
+    const int i = h + c * N_TILE;
+    for (int r = 0; r < n_row; r += MILL_RESOLVE_ROWS) {
+      const MILL_REAL *from = in + (ptrdiff_t)r * pitch + i - h;
+      MILL_REAL *to = out + (ptrdiff_t)r * pitch + i;
+      switch (n_row - r) {
+      case 1:
+        MILL_T(mill_resolve_tile)(1, nd, n, s->res + i, pitch, from, to);
+        break;
+      case 2:
+        MILL_T(mill_resolve_tile)(2, nd, n, s->res + i, pitch, from, to);
+        break;
+      case 3:
+        MILL_T(mill_resolve_tile)(3, nd, n, s->res + i, pitch, from, to);
+        break;
+      default:
+        MILL_T(mill_resolve_tile)(MILL_RESOLVE_ROWS, nd, n, s->res + i, pitch, from, to);
+        break;
+      }
+    }
   }
   MILL_BARRIER(b);
 }
@@ -313,10 +374,9 @@ MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *
      rotated + (size_t)(2 + l) * (size_t)pitch);
     n_row = 2 + m->n_label;
   }
-  /* the emulator's rows are used up: their place holds the right-hand sides */
   for (int r = 0; r < n_row; r++)
     MILL_T(mill_block_spline)
-  (b, arm, rotated + (size_t)r * (size_t)pitch, grid, bend + (size_t)r * (size_t)pitch);
+  (b, arm, rotated + (size_t)r * (size_t)pitch, bend + (size_t)r * (size_t)pitch);
 }
 
 /** Normal matrix of S = P T / sigma, its factor and the projected data.
@@ -332,20 +392,24 @@ MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model 
 {
   const int n = s->n_pix, nk = m->set.n_cont;
   const float *cont = s->ws->cont;
-  double acc[MILL_MAX_CONT * (MILL_MAX_CONT + 1) / 2 + MILL_MAX_CONT];
-  const int n_tri = nk * (nk + 1) / 2;
-  for (int q = 0; q < n_tri + nk; q++)
-    acc[q] = 0.0;
-  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  /* rows of S and then D, whose products with each other are the triangle of nk + 1 rows
+   * without its last element */
+  enum { MAX_SUM = (MILL_MAX_CONT + 1) * (MILL_MAX_CONT + 2) / 2 };
+  const int n_tri = mill_gram_at(nk, 0), n_sum = n_tri + nk;
+  const mill_vec_f64 zero = {0};
+  mill_vec_f64 acc[MAX_SUM];
+  for (int q = 0; q <= n_sum; q++)
+    acc[q] = zero;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   MILL_FOR(b, c, n_chunk)
   {
-    const int first = c * MILL_CHUNK;
-    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
-    double sk[MILL_MAX_CONT][MILL_CHUNK];
-    double d[MILL_CHUNK], t[MILL_CHUNK];
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int padded = mill_vec_padded_f64(len);
+    double row[MILL_MAX_CONT + 1][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
     MILL_SIMD
     for (int i = 0; i < len; i++) {
-      d[i] = (double)s->d[first + i];
+      row[nk][i] = (double)s->d[first + i];
       t[i] = level * s->base[first + i];
     }
     if (templ) {
@@ -356,35 +420,16 @@ MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model 
     MILL_SIMD
     for (int i = 0; i < len; i++)
       t[i] *= (double)s->is[first + i];
-    for (int k = 0; k < nk; k++) {
-      const float *p = cont + (size_t)k * n + first;
-      double *row = sk[k];
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        row[i] = (double)p[i] * t[i];
-    }
-    int q = 0;
-    for (int k = 0; k < nk; k++) {
-      const double *x = sk[k];
-      for (int l = 0; l <= k; l++) {
-        const double *z = sk[l];
-        double sum = 0.0;
-        MILL_SIMD_SUM(sum)
-        for (int i = 0; i < len; i++)
-          sum += x[i] * z[i];
-        acc[q++] += sum;
-      }
-    }
-    for (int k = 0; k < nk; k++) {
-      const double *x = sk[k];
-      double sum = 0.0;
-      MILL_SIMD_SUM(sum)
-      for (int i = 0; i < len; i++)
-        sum += x[i] * d[i];
-      acc[n_tri + k] += sum;
-    }
+    for (int k = 0; k < nk; k++)
+      mill_pixel_product(len, cont + (size_t)k * n + first, t, row[k]);
+    for (int i = len; i < padded; i++)
+      row[nk][i] = 0.0;
+    mill_gram_add(0, nk + 1, padded, MILL_PIXEL_CHUNK, row[0], acc);
   }
-  mill_block_sum_n(b, acc, n_tri + nk, work->sums);
+  double part[MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    part[q] = mill_vec_sum_f64(&acc[q]);
+  mill_block_sum_n(b, part, n_sum, work->sums);
   MILL_SERIAL(b)
   {
     double *a = work->normal, *v = work->solve;
@@ -425,7 +470,7 @@ MILL_BLOCK_FN double MILL_T(mill_block_value)(mill_block *b, const mill_model *m
   MILL_T(mill_block_interpolate)
   (b, arm, s->n_pix, (const MILL_REAL *)work->rotated, (const MILL_REAL *)work->bend, work, pixel,
    0.0, (MILL_REAL *)NULL);
-  MILL_T(mill_block_resolve)(b, s, pixel, smooth);
+  MILL_T(mill_block_resolve)(b, s, 1, m->max_seg_pix, pixel, smooth);
   return MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
                                     MILL_LN_SCALE(arm, work), work);
 }
@@ -456,9 +501,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
     MILL_T(mill_block_interpolate)
   (b, arm, n, rotated + (size_t)r * (size_t)grid_pitch, bend + (size_t)r * (size_t)grid_pitch, work,
    pixel + (size_t)(r + 1) * (size_t)pitch, 0.0, (MILL_REAL *)NULL);
-  for (int r = 0; r < n_row; r++)
-    MILL_T(mill_block_resolve)
-  (b, s, pixel + (size_t)r * (size_t)pitch, smooth + (size_t)r * (size_t)pitch);
+  MILL_T(mill_block_resolve)(b, s, n_row, pitch, pixel, smooth);
 
   const double f = MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
                                               MILL_LN_SCALE(arm, work), work);
@@ -470,129 +513,95 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
   if (!isfinite(f))
     return;
 
-  /* sums: V^T V (triangle), S^T V [nk][np], V^T r [np], determinant slope [np] */
-  const int n_vv = np * (np + 1) / 2, n_sum = n_vv + nk * np + 2 * np;
-  double acc[MILL_BLOCK_MAX_SUM];
+  /* Sums: for every parameter in turn S^T V [nk] and V^T V up to itself, as the products of
+   * rows S, V come; then half the gradient, sum_i (dT/dtheta_j / sigma) slope_i with
+   * slope = t p^T N^-1 p - (P a) r. */
+  const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0), n_sum = n_pair + np;
+  const int marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
+  const mill_vec_f64 zero = {0};
+  mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
   for (int q = 0; q < n_sum; q++)
-    acc[q] = 0.0;
+    acc[q] = zero;
   const float *cont = s->ws->cont;
   const double *a = work->solve, *chol = work->normal;
   const double level = MILL_LEVEL(arm, work);
-  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   MILL_FOR(b, c, n_chunk)
   {
-    const int first = c * MILL_CHUNK;
-    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
-    double p[MILL_MAX_CONT][MILL_CHUNK], v[MILL_MAX_PAR][MILL_CHUNK];
-    double t[MILL_CHUNK], poly[MILL_CHUNK], resid[MILL_CHUNK], quad[MILL_CHUNK];
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int padded = mill_vec_padded_f64(len);
+    double row[MILL_MAX_CONT + MILL_MAX_PAR][MILL_PIXEL_CHUNK];
+    double p[MILL_MAX_CONT][MILL_PIXEL_CHUNK];
+    double t[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK], slope[MILL_PIXEL_CHUNK];
+    const float *is = s->is + first, *d = s->d + first;
     MILL_SIMD
     for (int i = 0; i < len; i++) {
-      t[i] = (level * s->base[first + i] + (double)smooth[first + i]) * (double)s->is[first + i];
-      poly[i] = 0.0;
-      quad[i] = 0.0;
+      t[i] = (level * s->base[first + i] + (double)smooth[first + i]) * (double)is[i];
     }
+    for (int i = 0; i < padded; i++)
+      poly[i] = 0.0;
     for (int k = 0; k < nk; k++) {
       const float *pk = cont + (size_t)k * n + first;
-      const double ak = a[k];
-      double *row = p[k];
-      MILL_SIMD
-      for (int i = 0; i < len; i++) {
-        row[i] = (double)pk[i];
-        poly[i] += ak * row[i];
-      }
+      mill_pixel_product(len, pk, t, row[k]);
+      mill_pixel_add(len, a[k], pk, p[k], poly);
     }
     MILL_SIMD
     for (int i = 0; i < len; i++)
-      resid[i] = (double)s->d[first + i] - poly[i] * t[i];
+      slope[i] = -poly[i] * ((double)d[i] - poly[i] * t[i]);
+    if (marginal) {
+      double quad[MILL_PIXEL_CHUNK];
+      mill_pixel_quadratic(nk, chol, padded, p[0], quad);
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        slope[i] += t[i] * quad[i];
+    }
     for (int j = 0; j < np; j++) {
       const MILL_REAL *dt = smooth + (size_t)(j + 1) * (size_t)pitch + first;
-      double *row = v[j];
+      double *vj = row[nk + j];
+      for (int i = len; i < padded; i++)
+        vj[i] = 0.0;
       MILL_SIMD
       for (int i = 0; i < len; i++)
-        row[i] = (double)dt[i] * (double)s->is[first + i] * poly[i];
+        vj[i] = (double)dt[i] * (double)is[i];
     }
-    int q = 0;
-    for (int j = 0; j < np; j++)
-      for (int l = 0; l <= j; l++) {
-        const double *x = v[j], *z = v[l];
-        double sum = 0.0;
-        MILL_SIMD_SUM(sum)
-        for (int i = 0; i < len; i++)
-          sum += x[i] * z[i];
-        acc[q++] += sum;
-      }
-    for (int k = 0; k < nk; k++) {
-      double st[MILL_CHUNK];
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        st[i] = p[k][i] * t[i];
-      for (int j = 0; j < np; j++) {
-        const double *z = v[j];
-        double sum = 0.0;
-        MILL_SIMD_SUM(sum)
-        for (int i = 0; i < len; i++)
-          sum += st[i] * z[i];
-        acc[q++] += sum;
-      }
-    }
+    for (int i = len; i < padded; i++)
+      slope[i] = 0.0;
     for (int j = 0; j < np; j++) {
-      const double *z = v[j];
-      double sum = 0.0;
-      MILL_SIMD_SUM(sum)
-      for (int i = 0; i < len; i++)
-        sum += resid[i] * z[i];
-      acc[q++] += sum;
-    }
-    if (m->set.likelihood == MILL_LIKE_MARGINAL) {
-      /* p becomes L^-1 p, pixel by pixel */
-      for (int k = 0; k < nk; k++) {
-        double *row = p[k];
-        for (int l = 0; l < k; l++) {
-          const double *below = p[l];
-          const double w = chol[k * nk + l];
-          MILL_SIMD
-          for (int i = 0; i < len; i++)
-            row[i] -= w * below[i];
-        }
-        const double inv = 1.0 / chol[k * nk + k];
-        MILL_SIMD
-        for (int i = 0; i < len; i++) {
-          row[i] *= inv;
-          quad[i] += row[i] * row[i];
-        }
+      double *vj = row[nk + j];
+      mill_vec_f64 sum = acc[n_pair + j];
+      for (int i = 0; i < padded; i += MILL_VEC_N_F64) {
+        mill_vec_f64 *v = (mill_vec_f64 *)(vj + i);
+        sum += *v * *(const mill_vec_f64 *)(slope + i);
+        *v *= *(const mill_vec_f64 *)(poly + i);
       }
-      for (int j = 0; j < np; j++) {
-        const MILL_REAL *dt = smooth + (size_t)(j + 1) * (size_t)pitch + first;
-        double sum = 0.0;
-        MILL_SIMD_SUM(sum)
-        for (int i = 0; i < len; i++)
-          sum += t[i] * (double)dt[i] * (double)s->is[first + i] * quad[i];
-        acc[q++] += sum;
-      }
+      acc[n_pair + j] = sum;
     }
+    mill_gram_add(nk, nk + np, padded, MILL_PIXEL_CHUNK, row[0], acc);
   }
-  mill_block_sum_n(b, acc, n_sum, work->sums);
+  double part[MILL_BLOCK_MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    part[q] = mill_vec_sum_f64(&acc[q]);
+  mill_block_sum_n(b, part, n_sum, work->sums);
   MILL_SERIAL(b)
   {
     const double *sums = work->sums;
     double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
+    const double *from = sums;
     for (int j = 0; j < np; j++) {
       for (int k = 0; k < nk; k++)
-        solve[j * nk + k] = sums[n_vv + k * np + j];
+        solve[j * nk + k] = *from++;
       mill_cholesky_forward(nk, chol, nk, solve + j * nk);
-    }
-    int q = 0;
-    for (int j = 0; j < np; j++)
       for (int l = 0; l <= j; l++) {
-        double h = sums[q++];
+        double h = *from++;
         for (int k = 0; k < nk; k++)
           h -= solve[j * nk + k] * solve[l * nk + k];
         eval->hess[j * np + l] += h;
         if (l != j)
           eval->hess[l * np + j] += h;
       }
-    for (int j = 0; j < np; j++)
-      eval->grad[j] += -2.0 * sums[n_vv + nk * np + j] + 2.0 * sums[n_vv + nk * np + np + j];
+      eval->grad[j] += 2.0 * sums[n_pair + j];
+    }
   }
   MILL_BARRIER(b);
 }
@@ -606,23 +615,53 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *
                                                double *chisq, double *negative, double *largest)
 {
   const int n = s->n_pix, nk = m->set.n_cont;
+  const float *cont = s->ws->cont;
   double acc[2] = {0.0, 0.0}, worst = 0.0;
-  MILL_FOR(b, i, n)
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
   {
-    double poly = 0.0;
-    for (int k = 0; k < nk; k++)
-      poly += work->solve[k] * (double)s->ws->cont[(size_t)k * n + i];
-    const double flux = poly * (level * s->base[i] + (templ ? (double)templ[i] : 0.0));
-    if (keep_model)
-      s->model[i] = (float)flux;
-    if (s->good[i]) {
-      const double model = flux * (double)s->is[i];
-      const double r = (double)s->d[i] - model;
-      acc[0] += r * r;
-      acc[1] += model < 0.0 ? model * model : 0.0;
-      if (r * r > worst)
-        worst = r * r;
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    double flux[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      flux[i] = level * s->base[first + i];
+      poly[i] = 0.0;
     }
+    if (templ) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        flux[i] += (double)templ[first + i];
+    }
+    for (int k = 0; k < nk; k++) {
+      const float *pk = cont + (size_t)k * n + first;
+      const double ak = work->solve[k];
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        poly[i] += ak * (double)pk[i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      flux[i] *= poly[i];
+    if (keep_model) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        s->model[first + i] = (float)flux[i];
+    }
+    double chi = 0.0, below = 0.0;
+    MILL_SIMD_SUM(chi, below)
+    for (int i = 0; i < len; i++) {
+      const double model = flux[i] * (double)s->is[first + i];
+      const double r = s->good[first + i] ? (double)s->d[first + i] - model : 0.0;
+      const double low = s->good[first + i] && model < 0.0 ? model : 0.0;
+      chi += r * r;
+      below += low * low;
+      flux[i] = r * r;
+    }
+    for (int i = 0; i < len; i++)
+      worst = flux[i] > worst ? flux[i] : worst;
+    acc[0] += chi;
+    acc[1] += below;
   }
   double total[2];
   mill_block_sum_n(b, acc, 2, total);

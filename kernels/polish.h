@@ -52,6 +52,12 @@ MILL_HD static inline double mill_par_max(const mill_model *m, int j)
                             : (j == MILL_PAR_VSINI ? m->set.max_vsini_km_s : INFINITY);
 }
 
+/** Is a parameter at a limit of its box? */
+MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x)
+{
+  return x == mill_par_min(m, j) || x == mill_par_max(m, j);
+}
+
 /** A parameter as the fit steps in it: u for v sin i, itself otherwise. */
 MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x)
 {
@@ -290,7 +296,6 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
       theta[j] = p->at.theta[j];
     else
       theta[j] = mill_par_outer(m, j, mill_par_inner(m, j, p->at.theta[j]) + delta[j]);
-    p->pinned[j] = pin[j] != 0;
   }
   return 1;
 }
@@ -307,7 +312,6 @@ MILL_HD static inline void mill_polish_begin(const mill_model *m, mill_slot *slo
   for (int j = 0; j < m->n_par; j++) {
     const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
     slot->theta[j] = theta[j] < lo ? lo : (theta[j] > hi ? hi : theta[j]);
-    p->pinned[j] = 0;
   }
   slot->request = MILL_REQ_JACOBIAN;
 }
@@ -327,8 +331,10 @@ MILL_HD static inline void mill_polish_take(const mill_model *m, mill_slot *slot
     for (int k = 0; k < np; k++)
       p->at.hess[j * np + k] = slot->eval.hess[j * np + k];
     if (m->set.prior_sigma[j] > 0.0) {
-      const double s = m->set.prior_sigma[j], slope = mill_par_slope(m, j, slot->theta[j]);
-      p->at.grad[j] += 2.0 * slope * (slot->theta[j] - m->set.prior_mean[j]) / (s * s);
+      /* x dx/du of v sin i is finite at 0, where dx/du is not */
+      const double s = m->set.prior_sigma[j], x = slot->theta[j], slope = mill_par_slope(m, j, x);
+      const double rise = j == MILL_PAR_VSINI ? mill_vsini_rise(m->set.rotation, x) : x;
+      p->at.grad[j] += 2.0 * (rise - slope * m->set.prior_mean[j]) / (s * s);
       p->at.hess[j * np + j] += slope * slope / (s * s);
     }
   }

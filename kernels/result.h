@@ -49,8 +49,9 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 #define MILL_INFO_LIST(X)                                                                          \
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
     "v sin i at its lower limit, where VSINI_ERR is a 1-sigma upper limit, or within 2 errors")    \
-  X(MILL_INFO_SECOND_START, 2, "SECOND_START", "fitted from two starts, the better one kept")      \
-  X(MILL_INFO_FALLBACK, 4, "FALLBACK", "the polish did not converge and the simplex was used")     \
+  X(MILL_INFO_SECOND_START, 2, "SECOND_START",                                                     \
+    "fitted from two or three starts, the best one kept")                                          \
+  X(MILL_INFO_FALLBACK, 4, "FALLBACK", "the polish did not converge and the next method was used") \
   X(MILL_INFO_ARM_DROPPED, 8, "ARM_DROPPED", "at least one arm of the star had no usable pixel")   \
   X(MILL_INFO_LSF_NARROW, 16, "LSF_NARROW",                                                        \
     "templates are broader than the line-spread function in a tenth of an arm or more")            \
@@ -61,7 +62,7 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
   X(MILL_INFO_TWO_MINIMA, 128, "TWO_MINIMA",                                                       \
     "two starts ended in different minima that fit about equally well")                            \
   X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
-    "a facet of the library's hulls lies within two errors: errors not Gaussian")
+    "a facet of the library's hulls lies within one error: errors not Gaussian")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
@@ -71,7 +72,7 @@ enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
  *  -1e9 (S/N, as rvspecfit has it) or 0 (counts).
  *
  *  covar holds the upper triangle, row by row, over n_par = n_label + 2
- *  parameters in the order VRAD, VSINI, labels; fixed parameters have zeros.
+ *  parameters in the order VRAD, VSINI, labels; parameters fixed or at a limit have zeros.
  */
 typedef struct mill_fit_result {
   int64_t row; /**< of /fits */
@@ -79,7 +80,7 @@ typedef struct mill_fit_result {
   int32_t n_label;
   int64_t warn;
   int32_t info;
-  int32_t n_eval; /**< likelihood evaluations, Jacobians counted once each */
+  int32_t n_eval; /**< likelihood evaluations; a Jacobian or a velocity profile counts once */
   int32_t n_jac;  /**< of them Jacobians */
   double vrad_km_s, vrad_err_km_s, vrad_skew, vrad_kurt;
   double vrad_guess_km_s; /**< of the initial guess (VRAD_CCF) */

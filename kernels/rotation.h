@@ -169,9 +169,8 @@ MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *we
   *slope = slope_sum / r_pix;
 }
 
-/** W_k for one k >= 0, r_pix >= 0, not yet normalised (the sum over k is 1 up to
- *  rounding), and its slope: MILL_ROT_LINEAR dW_k/dR; MILL_ROT_SPLINE
- *  dW_k/d(R^2/2), because dW_k/dR is 0 at R = 0. */
+/** W_k for one k >= 0, r_pix >= 0 (their sum is 1 up to rounding), and its slope:
+ *  MILL_ROT_LINEAR dW_k/dR; MILL_ROT_SPLINE dW_k/d(R^2/2), because dW_k/dR is 0 at R = 0. */
 MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, double *weight,
                                                 double *slope)
 {
@@ -220,12 +219,19 @@ MILL_HD static inline double mill_vsini_outer_slope(int kind, double u)
   return u > 0.0 ? (u + MILL_VSINI_SOFT) / mill_vsini_outer(kind, u) : (double)INFINITY;
 }
 
-/** What turns a slope of mill_rotation_weight into dW_k/du, per km/s; per_km_s grid
- *  points to a km/s.  MILL_ROT_SPLINE: d(R^2/2)/du = per_km_s^2 v dv/du. */
-MILL_HD static inline double mill_rotation_slope_scale(int kind, double vsini_km_s, double per_km_s)
+/** d(v^2/2)/du in km/s, v = v sin i. */
+MILL_HD static inline double mill_vsini_rise(int kind, double vsini_km_s)
 {
   const double s = MILL_VSINI_SOFT, v = vsini_km_s;
-  return kind == MILL_ROT_LINEAR ? per_km_s : per_km_s * per_km_s * sqrt(v * v + s * s);
+  return kind == MILL_ROT_LINEAR ? v : sqrt(v * v + s * s);
+}
+
+/** What turns a slope of mill_rotation_weight into dW_k/du, per km/s; per_km_s grid
+ *  points to a km/s.  MILL_ROT_SPLINE: d(R^2/2)/du. */
+MILL_HD static inline double mill_rotation_slope_scale(int kind, double vsini_km_s, double per_km_s)
+{
+  return kind == MILL_ROT_LINEAR ? per_km_s
+                                 : per_km_s * per_km_s * mill_vsini_rise(kind, vsini_km_s);
 }
 
 #endif

@@ -15,10 +15,10 @@
 MILL_EXTERN_C_BEGIN
 
 enum {
-  MILL_FIR_HALF = 28,      /**< taps on each side of the spline filter (float64: 1e-16) */
-  MILL_FIR_HALF_F32 = 14,  /**< taps for float32 templates: 1e-8 */
-  MILL_N_PROFILE = 41,     /**< velocities of one profile grid, those beyond n_profile infinite */
-  MILL_N_PROFILE_FEW = 13, /**< of the first grid */
+  MILL_SPLINE_END = 28,     /**< grid points from an end that feel it (float64: 1e-16) */
+  MILL_SPLINE_END_F32 = 14, /**< the same for float32 templates: 1e-8 */
+  MILL_N_PROFILE = 41,      /**< velocities of one profile grid, those beyond n_profile infinite */
+  MILL_N_PROFILE_FEW = 13,  /**< of the first grid */
   MILL_MAX_PROFILE_ROUND = 8,
   MILL_COLUMN_PAD = 64,   /**< emulator outputs are padded to this many */
   MILL_PANEL_BYTES = 128, /**< of a panel of a layer's outputs: 32 floats, 16 doubles */
@@ -45,9 +45,12 @@ typedef struct mill_model_arm {
   double ln_wave0, ln_step;
   double expm1_step;         /**< exp(ln_step) - 1 */
   double spline_scale_right; /**< exp(-2 ln_step): Z[i+1] in units of the left interval */
-  double spline_pole_left, spline_pole_right; /**< decay per grid point */
-  double fir[2 * MILL_FIR_HALF +
-             1]; /**< response of the spline coefficients to one second difference */
+  /** Response of the spline coefficients to one second difference, c p^|k| on each side, as
+   *  filters in turn (spline_filter.h): taps 1, 4 and 16 grid points apart, the last one
+   *  for float64 only. */
+  double spline_near[7], spline_far[7], spline_last[3];
+  /** Powers of the decay per grid point, towards the right from the left end and so on. */
+  double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
   /** The last layer is held without its mean over pixels, which is evaluated
    *  apart in float64 (mill_work.mean), so that float32 keeps its digits for the
@@ -165,8 +168,7 @@ typedef struct mill_polish {
   double promised, gained;  /**< of the last step evaluated; gained: negative when F rose */
   double end[MILL_MAX_PAR]; /**< when converged: where the last step leads, not evaluated */
   int n_jac;
-  int have;                 /**< `at` holds a point */
-  int pinned[MILL_MAX_PAR]; /**< at its limit with the gradient pushing outwards */
+  int have; /**< `at` holds a point */
 } mill_polish;
 
 typedef struct mill_slot {
@@ -198,7 +200,6 @@ typedef struct mill_slot {
   mill_polish polish;
   mill_point best;               /**< over starts */
   double best_end[MILL_MAX_PAR]; /**< where its last step leads: the solution */
-  int best_pinned[MILL_MAX_PAR];
   int have_best, best_converged;
   double profile_width;
   int n_profile_round;

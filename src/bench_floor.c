@@ -80,6 +80,7 @@ typedef struct sizes {
   double n_res;      /**< weights of its resolution rows */
   double n_segment;  /**< of a star */
   double star_bytes; /**< of spectrum, weights and resolution rows */
+  double slope_half; /**< least half width of the rotation kernel's slope, grid points */
   struct {
     double weight; /**< fraction of the stars that have the arm */
     double half;   /**< of the rotation kernel, grid points */
@@ -155,9 +156,9 @@ static void template_work(const sizes *z, int jacobian, mill_bench_work *out)
     add_real(z, &w, 2.0 * e->n_in[last] * n * (1 + n_tangent));
     /* flux: an exponential, and the product rule for tangents */
     add_real(z, &w, n * ((e->log_flux ? 1.0 : 0.0) + n_tangent * (e->log_flux ? 2.0 : 1.0)));
-    /* symmetric kernel: a product, then two additions and a product a step; the kernel's
-     * slope reaches one point further than none */
-    const double half = z->arm[a].half, slope_half = half > 1.0 ? half : 1.0;
+    /* symmetric kernel: a product, then two additions and a product a step; its slope has
+     * neighbours where it has none itself */
+    const double half = z->arm[a].half, slope_half = fmax(half, z->slope_half);
     add_real(z, &w, n * (1 + n_tangent) * (half > 0.0 ? 1.0 + 3.0 * half : 0.0));
     if (jacobian)
       add_real(z, &w, n * (1.0 + 3.0 * slope_half));
@@ -289,6 +290,7 @@ static void take_sizes(const mill_library *lib, const mill_fit_settings *set,
   z->wide = set->precision == MILL_FLOAT64;
   z->real = z->wide ? 8.0 : 4.0;
   z->share = 1.0 / n_slot;
+  z->slope_half = mill_rotation_slope_half_width(set->rotation, 0.0);
   for (int a = 0; a < lib->n_arm; a++) {
     z->n_pix += (double)shape->arm[a].n_pix / n_star;
     z->n_res += (double)shape->arm[a].n_res / n_star;

@@ -67,49 +67,31 @@ static void keep_better(double found, double *best)
     *best = found;
 }
 
-static void fill_f32(size_t n, float *x)
-{
-  for (size_t i = 0; i < n; i++)
-    x[i] = (float)(i % 17) / 16.0f - 0.5f;
-}
-
-static void fill_f64(size_t n, double *x)
-{
-  for (size_t i = 0; i < n; i++)
-    x[i] = (double)(i % 17) / 16.0 - 0.5;
-}
-
-static int measure_sgemm(int m, int k, int n, mill_gemm_rate *rate)
+/** A matrix of n numbers, float64 if wide. */
+static int make_matrix(int wide, size_t n, void **out)
 {
   int err = MILL_OK;
-  float *a = NULL, *b = NULL, *c = NULL;
-  MILL_TRY(MILL_ALLOC((size_t)m * (size_t)k, &a));
-  MILL_TRY(MILL_ALLOC((size_t)k * (size_t)n, &b));
-  MILL_TRY(MILL_ALLOC((size_t)m * (size_t)n, &c));
-  fill_f32((size_t)m * (size_t)k, a);
-  fill_f32((size_t)k * (size_t)n, b);
-  const work w = {.run = run_sgemm, .m = m, .k = k, .n = n, .a = a, .b = b, .c = c};
-  rate->m = m;
-  rate->k = k;
-  rate->n = n;
-  keep_better(2e-9 * m * k * n / least_s(&w), &rate->gflop_s);
+  MILL_TRY(mill_alloc_bytes(n, wide ? sizeof(double) : sizeof(float), out));
+  for (size_t i = 0; i < n; i++) {
+    const double x = (double)(i % 17) / 16.0 - 0.5;
+    if (wide)
+      ((double *)*out)[i] = x;
+    else
+      ((float *)*out)[i] = (float)x;
+  }
 done:
-  mill_free(a);
-  mill_free(b);
-  mill_free(c);
   return err;
 }
 
-static int measure_dgemm(int m, int k, int n, mill_gemm_rate *rate)
+static int measure_gemm(int wide, int m, int k, int n, mill_gemm_rate *rate)
 {
   int err = MILL_OK;
-  double *a = NULL, *b = NULL, *c = NULL;
-  MILL_TRY(MILL_ALLOC((size_t)m * (size_t)k, &a));
-  MILL_TRY(MILL_ALLOC((size_t)k * (size_t)n, &b));
-  MILL_TRY(MILL_ALLOC((size_t)m * (size_t)n, &c));
-  fill_f64((size_t)m * (size_t)k, a);
-  fill_f64((size_t)k * (size_t)n, b);
-  const work w = {.run = run_dgemm, .m = m, .k = k, .n = n, .a = a, .b = b, .c = c};
+  void *a = NULL, *b = NULL, *c = NULL;
+  MILL_TRY(make_matrix(wide, (size_t)m * (size_t)k, &a));
+  MILL_TRY(make_matrix(wide, (size_t)k * (size_t)n, &b));
+  MILL_TRY(make_matrix(wide, (size_t)m * (size_t)n, &c));
+  const work w = {
+      .run = wide ? run_dgemm : run_sgemm, .m = m, .k = k, .n = n, .a = a, .b = b, .c = c};
   rate->m = m;
   rate->k = k;
   rate->n = n;
@@ -176,13 +158,13 @@ int mill_bench_rates_measure(const mill_library *lib, int n_row, mill_bench_rate
   /* both buffers within half of the cache; outside it well beyond it */
   rates->copy_cache_bytes = rates->l2_bytes > 0 ? rates->l2_bytes / 4 : (size_t)128 << 10;
   rates->copy_memory_bytes = MEMORY_BYTES;
-  MILL_TRY(measure_sgemm(SQUARE_F32, SQUARE_F32, SQUARE_F32, &rates->sgemm_square));
-  MILL_TRY(measure_dgemm(SQUARE_F64, SQUARE_F64, SQUARE_F64, &rates->dgemm_square));
+  MILL_TRY(measure_gemm(0, SQUARE_F32, SQUARE_F32, SQUARE_F32, &rates->sgemm_square));
+  MILL_TRY(measure_gemm(1, SQUARE_F64, SQUARE_F64, SQUARE_F64, &rates->dgemm_square));
   if (lib) {
     int last[2], hidden[2];
     emulator_shapes(lib, last, hidden);
-    MILL_TRY(measure_sgemm(n_row, last[0], last[1], &rates->sgemm_last));
-    MILL_TRY(measure_dgemm(n_row, hidden[0], hidden[1], &rates->dgemm_hidden));
+    MILL_TRY(measure_gemm(0, n_row, last[0], last[1], &rates->sgemm_last));
+    MILL_TRY(measure_gemm(1, n_row, hidden[0], hidden[1], &rates->dgemm_hidden));
   }
   MILL_TRY(measure_copy(rates->copy_cache_bytes, &rates->copy_cache_gbyte_s));
   MILL_TRY(measure_copy(rates->copy_memory_bytes, &rates->copy_memory_gbyte_s));

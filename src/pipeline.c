@@ -15,6 +15,9 @@
 /** Rounds between looks at which slots have become free. */
 enum { ROUNDS_PER_CALL = 4 };
 
+/** Slots get their first memory in pieces of about so many bytes. */
+#define SLAB_BYTES ((size_t)32 << 20)
+
 /** A slot as the host knows it. */
 typedef struct slot_entry {
   mill_slot *device;       /**< owned */
@@ -25,8 +28,9 @@ typedef struct slot_entry {
   int n_waveset;
   int *n_diag; /**< of the rows that each segment will have [cap_segment], owned */
   int cap_segment;
-  char *arena; /**< device memory of all pixel arrays, owned */
+  char *arena; /**< device memory of all pixel arrays */
   size_t cap_arena;
+  int owns_arena; /**< 0: it is a part of a piece that the pipeline owns */
   int active;
 } slot_entry;
 
@@ -188,9 +192,9 @@ static int load_model(mill_pipeline *p, const mill_fit_settings *settings, int n
     arm->log_flux = from->emulator.log_flux;
     arm->kind = from->emulator.kind;
     arm->n_layer = from->emulator.n_layer;
-    if (from->n_pix < 4 * MILL_FIR_HALF)
+    if (from->n_pix < 4 * MILL_SPLINE_END)
       MILL_FAIL(MILL_ERR_LIBRARY, "%s: arm %s has %d pixels, at least %d are needed", lib->path,
-                from->name, from->n_pix, 4 * MILL_FIR_HALF);
+                from->name, from->n_pix, 4 * MILL_SPLINE_END);
     mill_spline_filter(arm);
     if (arm->kind == MILL_EMULATOR_GRID)
       MILL_TRY(load_grid(p, &from->emulator.grid, &arm->grid));
@@ -287,7 +291,8 @@ void mill_pipeline_destroy(mill_pipeline *p)
     for (int i = 0; p->slot && i < p->n_slot; i++) {
       release(p, p->slot[i].device);
       release(p, p->slot[i].d_segment);
-      release(p, p->slot[i].arena);
+      if (p->slot[i].owns_arena)
+        release(p, p->slot[i].arena);
       mill_free(p->slot[i].segment);
       mill_free(p->slot[i].waveset);
       mill_free(p->slot[i].n_diag);
@@ -325,6 +330,11 @@ void mill_pipeline_waveset_release(mill_pipeline *p, int id)
 {
   if (id >= 0)
     mill_waveset_cache_release(p->waveset, id);
+}
+
+void mill_pipeline_waveset_hold(mill_pipeline *p, int id)
+{
+  mill_waveset_cache_hold(p->waveset, id);
 }
 
 void mill_pipeline_waveset_limit(mill_pipeline *p, size_t bytes)
@@ -463,13 +473,43 @@ done:
   return err;
 }
 
+/** Memory for the arrays of a star.  Slots that have none yet get theirs together: large
+ *  blocks lie in large pages. */
+static int reserve_arena(mill_pipeline *p, slot_entry *e, size_t n_byte)
+{
+  int err = MILL_OK;
+  void *memory = NULL;
+  if (e->arena) {
+    if (e->owns_arena)
+      release(p, e->arena);
+    e->arena = NULL;
+    e->cap_arena = 0;
+    e->owns_arena = 0;
+    MILL_TRY(p->backend->alloc(p->device, n_byte, &memory));
+    e->arena = memory;
+    e->cap_arena = n_byte;
+    e->owns_arena = 1;
+    goto done;
+  }
+  size_t n = 1;
+  const slot_entry *end = p->slot + p->n_slot;
+  while (e + n < end && !e[n].arena && (n + 1) * n_byte <= SLAB_BYTES)
+    n++;
+  MILL_TRY(own(p, n * n_byte, NULL, &memory));
+  for (size_t i = 0; i < n; i++) {
+    e[i].arena = (char *)memory + i * n_byte;
+    e[i].cap_arena = n_byte;
+  }
+done:
+  return err;
+}
+
 /** Copy a star into a slot, which then holds its wavelength sets. */
 static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
 {
   int err = MILL_OK;
   const mill_backend *be = p->backend;
   const mill_model *m = &p->model;
-  void *memory = NULL;
   int info = 0;
   MILL_TRY(reserve_segments(p, e, star));
   MILL_TRY(plan_star(p, e, star, &info));
@@ -534,14 +574,8 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
     const size_t wn = take(&at, (size_t)max_bin * 4), w = take(&at, (size_t)max_bin * 4);
     const size_t guess = take(&at, chisq);
     if (pass == 0) {
-      if (at > e->cap_arena) {
-        release(p, e->arena);
-        e->arena = NULL;
-        e->cap_arena = 0;
-        MILL_TRY(be->alloc(p->device, at, &memory));
-        e->arena = memory;
-        e->cap_arena = at;
-      }
+      if (at > e->cap_arena)
+        MILL_TRY(reserve_arena(p, e, at));
       continue;
     }
     memset(&e->host, 0, sizeof e->host);

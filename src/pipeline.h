@@ -53,6 +53,8 @@ void mill_pipeline_destroy(mill_pipeline *pipeline);
 int mill_pipeline_waveset(mill_pipeline *pipeline, int arm, int n_pix, const double *wave_aa,
                           int *id);
 void mill_pipeline_waveset_release(mill_pipeline *pipeline, int id); /* id < 0 is fine */
+/** One more hold of a set that is held. */
+void mill_pipeline_waveset_hold(mill_pipeline *pipeline, int id);
 
 /** Limit of the memory for wavelength sets, bytes, instead of MILL_WAVESET_CACHE_BYTES;
  *  0 keeps only what is held. */

@@ -20,6 +20,7 @@
 #include "kernels/prepare.h"
 #include "kernels/rbf.h"
 #include "kernels/spline_grid.h"
+#include "kernels/vector.h"
 
 enum {
   MILL_GROUP = 32,      /**< slots of a group, which share the emulator's weights */
@@ -47,13 +48,10 @@ struct mill_device {
 /* Tiles of the matrix products fill the registers: 32 with AVX-512, else 16. */
 #define MILL_TILE_VECS 2
 #if defined(__AVX512F__)
-#define MILL_VEC_BYTES 64
 #define MILL_TILE_ROWS 12
 #elif defined(__AVX__)
-#define MILL_VEC_BYTES 32
 #define MILL_TILE_ROWS 6
 #else
-#define MILL_VEC_BYTES 16
 #define MILL_TILE_ROWS 4
 #endif
 
@@ -117,8 +115,8 @@ static void laps_end(const mill_laps *laps, mill_timing *timing)
   const double wall_s = now_s() - laps->wall_s, cpu_s = thread_cpu_s() - laps->cpu_s;
   const double share = cpu_s < wall_s ? cpu_s / wall_s : 1.0;
   for (int p = 0; p < MILL_N_PHASE; p++) {
-    timing->emulate_s[p] = laps->before.emulate_s[p] +
-                           share * (timing->emulate_s[p] - laps->before.emulate_s[p]);
+    timing->emulate_s[p] =
+        laps->before.emulate_s[p] + share * (timing->emulate_s[p] - laps->before.emulate_s[p]);
     timing->pixel_s[p] =
         laps->before.pixel_s[p] + share * (timing->pixel_s[p] - laps->before.pixel_s[p]);
   }
@@ -416,7 +414,7 @@ static void cpu_close(mill_device *d)
 static int cpu_alloc(mill_device *d, size_t bytes, void **out)
 {
   (void)d;
-  return mill_alloc_bytes(bytes, 1, out);
+  return mill_alloc_raw(bytes, 1, out);
 }
 
 static void cpu_release(mill_device *d, void *memory)

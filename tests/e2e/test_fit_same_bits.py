@@ -1,4 +1,4 @@
-"""Every optimizer gives a star the same bits, whatever is fitted beside it and by how many.
+"""Every optimizer gives a star the same bits, whichever stars are fitted beside it and by how many.
 
 Stars of the reference survey among rows with one defect each (NaN, infinities, masked and
 zero arms, one pixel of 1e9, noise, a changed sign), whose fits take the rarest paths.
@@ -31,7 +31,7 @@ class SameBits(EndToEnd):
             f.write("max_eval: 300\n")  # of hopeless rows, which would take thousands
         args = ("--optimizer", optimizer, "--config", tmp("short.yaml"))
         self.fit("reference.h5", "--overwrite", *args, "--threads", 1, *files[False])
-        reference = read(self.path)
+        reference, catalog = read(self.path), self.catalog()
         self.assertEqual(len(np.unique(reference["TARGETID"])), len(reference["TARGETID"]))
         # all but the two that the selection leaves out, and all of them fitted
         self.assertIn(len(stars) + len(defects) - len(reference["STATUS"]), (0, 2))
@@ -46,6 +46,24 @@ class SameBits(EndToEnd):
                     np.testing.assert_array_equal(other["TARGETID"], reference["TARGETID"][::-1])
                     other = {name: values[::-1] for name, values in other.items()}
                 self.assertEqual(differing(other, reference), [])
+                self.assertEqual(differing(self.catalog(reverse), catalog), [])
+        # one star in three, without those around it
+        ids = list(reference["TARGETID"])
+        kept = np.arange(len(ids)) % 3 == 1
+        with open(tmp("ids.txt"), "w") as f:
+            f.writelines(f"{ids[i]}\n" for i in np.flatnonzero(kept))
+        self.fit("other.h5", "--overwrite", *args, "--threads", 2, "--targetid-file",
+                 tmp("ids.txt"), *files[False], ranks=2)
+        for name, values in read(self.path).items():
+            self.assertEqual(values.tobytes(), reference[name][kept].tobytes(), name)
+        for name, values in self.catalog().items():
+            self.assertEqual(values.tobytes(), catalog[name][kept].tobytes(), name)
+
+    def catalog(self, reverse=False):
+        """/catalog of the last fit but where in the inputs a row was; as if not reversed."""
+        return {name: values[::-1] if reverse else values
+                for name, values in read(self.path, "catalog").items()
+                if name not in ("FILE", "FITS_ROW", "FIRST_EXPOSURE")}
 
     def test_levenberg_marquardt(self):
         self.same_bits("levenberg-marquardt")

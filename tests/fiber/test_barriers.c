@@ -88,15 +88,13 @@ static const harmless allowed[] = {
     {"mill_block_guess", 2, 2, serial},
     {"mill_block_jacobian", 1, 1, serial},
     {"mill_block_jacobian", 2, 2, next}, /* mill_block_locate of the next segment */
-    {"mill_block_locate", 1, 1, own},
-    {"mill_block_prepare", 1, 1, next}, /* in the medians */
+    {"mill_block_prepare", 1, 1, next},  /* in the medians */
     {"mill_block_prepare", 2, 2, serial},
     {"mill_block_prepare", 3, 3, next},            /* mill_block_guess, barrier 1: see pairs */
     {"mill_block_prepare_lsf", 3, 3, next},        /* in mill_block_prepare */
     {"mill_block_prepare_resolution", 2, 2, next}, /* in the medians */
     {"mill_block_project", 2, 2, next},            /* in the sums of whoever comes next */
-    {"mill_block_resolve", 2, 2, own},             /* mill_block_project takes the same chunks */
-    {"mill_block_spline", 4, 4, next},             /* mill_block_locate: see pairs */
+    {"mill_block_spline", 3, 3, next},             /* mill_block_locate: see pairs */
     {NULL, 0, 0, NULL},
 };
 
@@ -106,7 +104,7 @@ static const struct {
   int ordinal[2];
 } pairs[] = {
     {{"mill_block_prepare", "mill_block_guess"}, {3, 1}},
-    {{"mill_block_spline", "mill_block_locate"}, {4, 1}},
+    {{"mill_block_spline", "mill_block_locate"}, {3, 1}},
 };
 
 static int by_place(const void *a, const void *b)

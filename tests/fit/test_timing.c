@@ -81,8 +81,10 @@ static void check_counts(const mill_timing *t)
   assert_true(t->n_value[MILL_PHASE_PROFILE] >= N_STAR);
   assert_int_equal(t->n_jacobian[MILL_PHASE_FINAL] + t->n_jacobian[MILL_PHASE_PROFILE], 0);
   assert_true(t->n_jacobian[MILL_PHASE_POLISH] >= N_STAR);
-  /* velocities of these stars are far from the limits: every grid counts whole */
-  assert_int_equal(t->n_velocity, MILL_N_PROFILE * t->n_value[MILL_PHASE_PROFILE]);
+  /* velocities of these stars are far from the limits: every grid counts whole, the first
+   * one of a star with few velocities, those after it full */
+  const int64_t n_full = t->n_value[MILL_PHASE_PROFILE] - N_STAR;
+  assert_int_equal(t->n_velocity, MILL_N_PROFILE_FEW * N_STAR + MILL_N_PROFILE * n_full);
   assert_int_equal(t->n_value[MILL_PHASE_PREPARE] + t->n_value[MILL_PHASE_GUESS], 0);
 }
 
@@ -111,10 +113,11 @@ static void test_every_request_is_counted_under_its_stage(void **state)
     check_seconds(&t, n_thread, wall_s);
     assert_int_equal(t.n_value[MILL_PHASE_SIMPLEX] + t.n_jacobian[MILL_PHASE_SIMPLEX], 0);
 
-    t = timed_fit(MILL_OPT_HYBRID, mill_backend_cpu(NULL), n_thread, &wall_s);
+    /* not hybrid: its simplex is for stars that are misled, and these are not */
+    t = timed_fit(MILL_OPT_NELDER_MEAD, mill_backend_cpu(NULL), n_thread, &wall_s);
     check_counts(&t);
     check_seconds(&t, n_thread, wall_s);
-    assert_true(t.n_value[MILL_PHASE_SIMPLEX] > 0);
+    assert_true(t.n_value[MILL_PHASE_SIMPLEX] > 10 * N_STAR);
   }
 }
 

@@ -107,8 +107,9 @@ static void test_message_belongs_to_its_thread(void **state)
 static void test_alloc_is_zeroed_and_aligned(void **state)
 {
   (void)state;
-  static const size_t sizes[] = {0, 1, 31, 33, 4097};
-  for (int i = 0; i < 5; i++) {
+  /* the last two are taken in large pages, one of them a page and a little */
+  static const size_t sizes[] = {0, 1, 31, 33, 4097, (2 << 20) / 8 + 1, 1 << 20};
+  for (int i = 0; i < 7; i++) {
     double *p = NULL;
     assert_int_equal(MILL_ALLOC(sizes[i], &p), MILL_OK);
     assert_non_null(p);
@@ -118,6 +119,24 @@ static void test_alloc_is_zeroed_and_aligned(void **state)
     mill_free(p);
   }
   mill_free(NULL);
+}
+
+static void test_raw_memory_can_be_written(void **state)
+{
+  (void)state;
+  static const size_t sizes[] = {0, 3, (2 << 20) + 5, (16 << 20) - 1};
+  for (int i = 0; i < 4; i++) {
+    void *p = NULL;
+    assert_int_equal(mill_alloc_raw(sizes[i], 1, &p), MILL_OK);
+    assert_int_equal((uintptr_t)p % 64, 0);
+    memset(p, 0xa5, sizes[i]);
+    for (size_t j = 0; j < sizes[i]; j += 4095)
+      assert_int_equal(((unsigned char *)p)[j], 0xa5);
+    mill_free(p);
+  }
+  void *p = &p;
+  assert_int_equal(mill_alloc_raw(SIZE_MAX, 2, &p), MILL_ERR_MEMORY);
+  assert_null(p);
 }
 
 static void test_alloc_refuses_overflow(void **state)
@@ -149,6 +168,7 @@ int main(void)
       cmocka_unit_test(test_long_message_is_cut),
       cmocka_unit_test(test_message_belongs_to_its_thread),
       cmocka_unit_test(test_alloc_is_zeroed_and_aligned),
+      cmocka_unit_test(test_raw_memory_can_be_written),
       cmocka_unit_test(test_alloc_refuses_overflow),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,7 +171,6 @@ static void test_residuals_count_good_pixels(void **state)
 static void make_rows(int n_label)
 {
   const mill_model_arm *arm = &b.model.arm[0];
-  static double second[BENCH_PIX];
   for (int r = 0; r < 2 + n_label; r++) {
     double *row = b.rotated + r * BENCH_PIX;
     for (int i = 0; i < arm->n_pix; i++)
@@ -182,7 +181,7 @@ static void make_rows(int n_label)
       for (int i = 0; i < arm->n_pix; i++)
         row[i] += depth * exp(-0.5 * pow((i - centre) / 3, 2));
     }
-    mill_block_spline_f64(&b.block, arm, row, second, b.bend + r * BENCH_PIX);
+    mill_block_spline_f64(&b.block, arm, row, b.bend + r * BENCH_PIX);
   }
 }
 
@@ -208,7 +207,7 @@ static void test_derivatives_match_differences_of_the_value(void **state)
       mill_block_jacobian_f64(&b.block, &b.model, &b.s, vel, &b.work, &eval);
       assert_close(eval.f, mill_block_value_f64(&b.block, &b.model, &b.s, vel, &b.work),
                    1e-12 * b.s.dd);
-      static double saved[BENCH_PIX], second[BENCH_PIX];
+      static double saved[BENCH_PIX];
       memcpy(saved, b.rotated, sizeof saved);
       for (int j = 0; j < np; j++) {
         double f[2];
@@ -219,12 +218,12 @@ static void test_derivatives_match_differences_of_the_value(void **state)
            * row 0 is the value, 1 v sin i, then labels */
           for (int i = 0; i < 200; i++)
             b.rotated[i] = saved[i] + (j ? step * b.rotated[j * BENCH_PIX + i] : 0);
-          mill_block_spline_f64(&b.block, &b.model.arm[0], b.rotated, second, b.bend);
+          mill_block_spline_f64(&b.block, &b.model.arm[0], b.rotated, b.bend);
           f[side] =
               mill_block_value_f64(&b.block, &b.model, &b.s, j ? vel : vel + 100 * step, &b.work);
         }
         memcpy(b.rotated, saved, sizeof saved);
-        mill_block_spline_f64(&b.block, &b.model.arm[0], b.rotated, second, b.bend);
+        mill_block_spline_f64(&b.block, &b.model.arm[0], b.rotated, b.bend);
         const double found = (f[0] - f[1]) / (2 * h) / (j ? 1 : 100);
         const double unit = sqrt(eval.hess[j * np + j]) + fabs(eval.grad[j]);
         /* velocities: 3e-8 of an interval in the position, 1e-6 km/s, over 0.1 km/s;

@@ -26,9 +26,9 @@ static void compare_f64(const reference *r)
 {
   const mill_model_arm *arm = &b.model.arm[0];
   const double vel = 123.4;
-  double out[REF_SPLINE_N_EVAL], slope[REF_SPLINE_N_EVAL], second[REF_SPLINE_N];
+  double out[REF_SPLINE_N_EVAL], slope[REF_SPLINE_N_EVAL];
   locate(r, vel);
-  mill_block_spline_f64(&b.block, arm, r->flux, second, b.bend);
+  mill_block_spline_f64(&b.block, arm, r->flux, b.bend);
   mill_block_locate_f64(&b.block, arm, &b.ws, vel, &b.work);
   mill_block_interpolate_f64(&b.block, arm, REF_SPLINE_N_EVAL, r->flux, b.bend, &b.work, out,
                              mill_doppler_ln_slope(vel), slope);
@@ -48,12 +48,12 @@ static void compare_f32(const reference *r)
 {
   const mill_model_arm *arm = &b.model.arm[0];
   const double vel = -200;
-  float y[REF_SPLINE_N], second[REF_SPLINE_N], bend[REF_SPLINE_N];
+  float y[REF_SPLINE_N], bend[REF_SPLINE_N];
   float out[REF_SPLINE_N_EVAL], slope[REF_SPLINE_N_EVAL];
   for (int i = 0; i < REF_SPLINE_N; i++)
     y[i] = (float)r->flux[i];
   locate(r, vel);
-  mill_block_spline_f32(&b.block, arm, y, second, bend);
+  mill_block_spline_f32(&b.block, arm, y, bend);
   mill_block_locate_f32(&b.block, arm, &b.ws, vel, &b.work);
   mill_block_interpolate_f32(&b.block, arm, REF_SPLINE_N_EVAL, y, bend, &b.work, out,
                              mill_doppler_ln_slope(vel), slope);
@@ -84,10 +84,9 @@ static void test_value_without_slope_is_the_same(void **state)
 {
   (void)state;
   double with[REF_SPLINE_N_EVAL], without[REF_SPLINE_N_EVAL], slope[REF_SPLINE_N_EVAL];
-  double second[REF_SPLINE_N];
   const mill_model_arm *arm = &b.model.arm[0];
   locate(&blue, 0);
-  mill_block_spline_f64(&b.block, arm, blue.flux, second, b.bend);
+  mill_block_spline_f64(&b.block, arm, blue.flux, b.bend);
   mill_block_locate_f64(&b.block, arm, &b.ws, 0, &b.work);
   mill_block_interpolate_f64(&b.block, arm, REF_SPLINE_N_EVAL, blue.flux, b.bend, &b.work, with, 1,
                              slope);
@@ -101,14 +100,14 @@ static void test_straight_lines_in_wavelength_are_kept(void **state)
 {
   (void)state;
   enum { N = 200 };
-  double y[N], second[N], out[N];
+  double y[N], out[N];
   block_bench_init(&b, N, log(4000.0), 1e-4, N - 2, 1, 1);
   for (int i = 0; i < N; i++)
     y[i] = exp(i * 1e-4) - 1; /* linear in wavelength */
   for (int i = 0; i < N - 2; i++)
     b.ln_wave[i] = log(4000.0) + (i + 0.37) * 1e-4;
   const mill_model_arm *arm = &b.model.arm[0];
-  mill_block_spline_f64(&b.block, arm, y, second, b.bend);
+  mill_block_spline_f64(&b.block, arm, y, b.bend);
   mill_block_locate_f64(&b.block, arm, &b.ws, 0, &b.work);
   mill_block_interpolate_f64(&b.block, arm, N - 2, y, b.bend, &b.work, out, 0, NULL);
   for (int i = 0; i < N - 2; i++)

@@ -214,28 +214,39 @@ static void test_resolution_rows_times_a_template(void **state)
   for (int nd = 1; nd <= 11; nd += 2)
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
       const int n = size[s];
-      double in[200], out[200];
-      float in32[200], out32[200];
+      enum { N_ROW = 6, PITCH = 210 };
+      double in[N_ROW * PITCH], out[N_ROW * PITCH];
+      float in32[N_ROW * PITCH], out32[N_ROW * PITCH];
       block_bench_init(&b, 100, log(4000.0), 1e-4, n, 1, 1);
       b.s.res = b.res;
       b.s.n_diag = nd;
       for (int i = 0; i < nd * n; i++)
         b.res[i] = (float)test_library_random(&random);
-      for (int i = 0; i < n; i++)
+      for (int i = 0; i < N_ROW * PITCH; i++)
         in32[i] = (float)(in[i] = (double)(float)test_library_random(&random));
-      mill_block_resolve_f64(&b.block, &b.s, in, out);
-      mill_block_resolve_f32(&b.block, &b.s, in32, out32);
-      for (int i = 0; i < n; i++) {
-        double expected = 0;
-        for (int k = 0; k < nd; k++)
-          if (i - nd / 2 + k >= 0 && i - nd / 2 + k < n)
-            expected += (double)b.res[k * n + i] * in[i - nd / 2 + k];
-        assert_close(out[i], expected, 1e-14);
-        assert_close((double)out32[i], expected, 2e-6); /* eleven float32 products of size 1 */
+      /* rows are worked on in groups, of which the last one may be smaller */
+      for (int n_row = 1; n_row <= N_ROW; n_row++) {
+        memset(out, 0, sizeof out);
+        memset(out32, 0, sizeof out32);
+        mill_block_resolve_f64(&b.block, &b.s, n_row, PITCH, in, out);
+        mill_block_resolve_f32(&b.block, &b.s, n_row, PITCH, in32, out32);
+        for (int r = 0; r < N_ROW; r++)
+          for (int i = 0; i < PITCH; i++) {
+            const int p = r * PITCH + i;
+            double expected = 0; /* beyond the rows and their ends nothing is written */
+            if (r < n_row && i < n)
+              for (int k = 0; k < nd; k++)
+                if (i - nd / 2 + k >= 0 && i - nd / 2 + k < n)
+                  expected += (double)b.res[k * n + i] * in[p - nd / 2 + k];
+            assert_close(out[p], expected, 1e-14);
+            /* eleven float32 products of size 1 */
+            assert_close((double)out32[p], expected, 2e-6);
+          }
       }
       b.s.res = NULL;
-      mill_block_resolve_f64(&b.block, &b.s, in, out);
-      assert_memory_equal(in, out, (size_t)n * sizeof *in);
+      mill_block_resolve_f64(&b.block, &b.s, 2, PITCH, in, out);
+      for (int r = 0; r < 2; r++)
+        assert_memory_equal(in + r * PITCH, out + r * PITCH, (size_t)n * sizeof *in);
     }
 }
 

@@ -175,6 +175,7 @@ static void test_jacobian(void **state)
   mill_timing timing;
   memset(&timing, 0, sizeof timing);
   timing.n_jacobian[MILL_PHASE_POLISH] = 3;
+  set.rotation = MILL_ROT_LINEAR;
   count(&shape, &timing, L2, work);
   /* five rows of the last layer, flux 1 + 4*2, the slope of a kernel of half width 1, six
    * rows of splines, six rows and the velocity at the pixels, seven resolved */
@@ -187,6 +188,9 @@ static void test_jacobian(void **state)
   assert_close(work[MILL_BENCH_POLISH].f64, 3 * (front + VALUE_F64 - 375 + curvature), 1e-6);
   /* templates: the value's and four tangents' */
   assert_close(work[MILL_BENCH_POLISH].bytes_cache, 3 * (VALUE_BYTES + 4 * 1600), 1e-6);
+  set.rotation = MILL_ROT_SPLINE; /* its slope has three neighbours */
+  count(&shape, &timing, L2, work);
+  assert_close(work[MILL_BENCH_POLISH].f32, 3 * (f32 + 400 * 6), 1e-6);
 }
 
 static void test_once_a_star(void **state)
