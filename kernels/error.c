@@ -66,7 +66,7 @@ void mill_error_clear(void)
 /* Whole cache lines, at least one. */
 static int round_up(size_t n, size_t size, size_t *bytes)
 {
-  if (size != 0 && n > (SIZE_MAX - CACHE_LINE) / size)
+  if (size != 0 && n > (SIZE_MAX - 2 * (size_t)HUGE_PAGE) / size)
     return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__,
                           "%zu elements of %zu bytes are too many", n, size);
   *bytes = n * size;
@@ -81,7 +81,10 @@ int mill_alloc_raw(size_t n, size_t size, void **out)
   const int err = round_up(n, size, &bytes);
   if (err != MILL_OK)
     return err;
-  void *p = aligned_alloc(bytes < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE, bytes);
+  /* C11 wants whole multiples of the alignment */
+  void *p = bytes < HUGE_PAGE
+                ? aligned_alloc(CACHE_LINE, bytes)
+                : aligned_alloc(HUGE_PAGE, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
   if (!p)
     return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for %zu bytes", bytes);
 #if defined(__linux__)

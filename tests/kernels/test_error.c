@@ -144,11 +144,8 @@ static void test_alloc_refuses_overflow(void **state)
   (void)state;
   static const struct {
     size_t n, size;
-  } wanted[] = {{SIZE_MAX, 1},
-                {SIZE_MAX - 63, 1},
-                {SIZE_MAX / 2, 3},
-                {SIZE_MAX, SIZE_MAX},
-                {2, SIZE_MAX / 2 + 1}};
+  } wanted[] = {{SIZE_MAX, 1},     {SIZE_MAX - 63, 1},   {SIZE_MAX - (2 << 20), 1},
+                {SIZE_MAX / 2, 3}, {SIZE_MAX, SIZE_MAX}, {2, SIZE_MAX / 2 + 1}};
   for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
     void *p = &p;
     mill_error_clear();
