@@ -959,8 +959,14 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
   guard->file_size = (int64_t)st.st_size;
   guard->file_mtime = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
   unsigned char magic[2];
-  if (read_at(guard->fd, (char *)magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b)
+  const ssize_t n_magic = read_at(guard->fd, (char *)magic, 2, 0);
+  if (n_magic < 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s; check the file system", path,
+              strerror(errno));
+  if (n_magic == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
     MILL_TRY(unpack(guard, limits));
+    guard->is_unpacked = 1;
+  }
   MILL_TRY(walk_file(guard, limit_bytes(limits)));
   *out = guard;
   guard = NULL;

@@ -43,7 +43,8 @@ typedef struct mill_fits_hdu {
 
 typedef struct mill_fits_guard {
   char path[MILL_FITS_MAX_PATH];
-  int fd; /**< the plain (or unpacked) file, open for reading */
+  int fd;          /**< the plain (or unpacked) file, open for reading */
+  int is_unpacked; /**< fd is a copy */
   int n_hdu;
   mill_fits_hdu *hdu; /**< [n_hdu], hdu[0] is the primary, owned */
   int64_t file_size;  /**< of the file at path, packed or not */

@@ -343,7 +343,7 @@ int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int
   if (H5Tget_class(type) != wanted)
     MILL_FAIL(file->code, "%s: dataset /%s does not hold %s", file->path, name,
               wanted == H5T_FLOAT ? "floating-point numbers" : "integers");
-  if (wanted == H5T_FLOAT && H5Tget_size(type) > H5Tget_size(mem_type))
+  if (H5Tget_size(type) > (wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER))
     MILL_FAIL(file->code, "%s: dataset /%s holds %zu-byte numbers, expected %zu bytes", file->path,
               name, H5Tget_size(type), H5Tget_size(mem_type));
   if (n == 0)
@@ -400,7 +400,7 @@ int mill_h5_read_attr_int(const mill_h5_file *file, const char *object, const ch
   long long value = 0;
   MILL_TRY(open_attr(file, object, name, &attr, &type));
   const H5T_class_t found = H5Tget_class(type);
-  if (found != H5T_INTEGER && found != H5T_ENUM)
+  if ((found != H5T_INTEGER && found != H5T_ENUM) || H5Tget_size(type) > MILL_H5_MAX_NUMBER)
     MILL_FAIL(file->code, "%s: attribute %s of %s is not an integer", file->path, name, object);
   if (H5Aread(attr, H5T_NATIVE_LLONG, &value) < 0)
     MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,
@@ -424,7 +424,7 @@ int mill_h5_read_attr_double(const mill_h5_file *file, const char *object, const
   hid_t attr, type;
   MILL_TRY(open_attr(file, object, name, &attr, &type));
   const H5T_class_t found = H5Tget_class(type);
-  if (found != H5T_FLOAT && found != H5T_INTEGER)
+  if ((found != H5T_FLOAT && found != H5T_INTEGER) || H5Tget_size(type) > MILL_H5_MAX_NUMBER)
     MILL_FAIL(file->code, "%s: attribute %s of %s is not a number", file->path, name, object);
   if (H5Aread(attr, H5T_NATIVE_DOUBLE, out) < 0)
     MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,

@@ -43,12 +43,14 @@ void mill_bench_options_print_help(FILE *out)
   fprintf(out,
           "usage: starmill bench fit --library LIB.h5 [options] INPUT.fits...\n"
           "       starmill bench rates [--library LIB.h5] [--json FILE] [INPUT.fits...]\n"
+          "       starmill bench schedule [--help]\n"
           "\n"
           "Measure on one rank.  'fit' fits the inputs as `starmill fit` does, with the result in\n"
           "a temporary file, and prints the rate, the time of a star by stage, the evaluations by\n"
           "stage, and the ratio to the time that the least work takes on this machine.  'rates'\n"
           "measures only what the machine can do: matrix products, copies, reading the inputs\n"
-          "from the page cache.  docs/performance.md says how to read the table.\n"
+          "from the page cache.  docs/performance.md says how to read the table.  'schedule' has\n"
+          "options of its own: how evenly the ranks of a run would be busy.\n"
           "\n"
           "  --library FILE         template library (or template_lib of the configuration)\n"
           "  --config FILE          YAML configuration\n"
@@ -94,7 +96,8 @@ static int set_task(const char *text, mill_bench_options *options)
     options->task = MILL_BENCH_RATES;
   else
     MILL_FAIL(MILL_ERR_USAGE,
-              "bench measures 'fit' or 'rates', not '%s'; see starmill bench --help", text);
+              "bench measures 'fit', 'rates' or 'schedule', not '%s'; see starmill bench --help",
+              text);
 done:
   return err;
 }
@@ -176,7 +179,8 @@ int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
     goto done;
   }
   if (optind == argc)
-    MILL_FAIL(MILL_ERR_USAGE, "bench measures 'fit' or 'rates'; see starmill bench --help");
+    MILL_FAIL(MILL_ERR_USAGE,
+              "bench measures 'fit', 'rates' or 'schedule'; see starmill bench --help");
   MILL_TRY(set_task(argv[optind], options));
   options->fit.input = argv + optind + 1;
   options->fit.n_input = argc - optind - 1;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/hdf5_probe.h"
 #include "io/library_file.h"
 #include "jobs/doctor_findings.h"
 #include "jobs/doctor_output.h"
@@ -19,6 +20,7 @@
 #include "jobs/version.h"
 #include "kernels/error.h"
 #ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_probe.h"
 #endif
 #include "src/bench_rates.h"
@@ -321,11 +323,6 @@ static void find_devices(doctor_job *job)
   mill_finding_text(f, "cuda.versions", "driver %d.%d, program %d.%d", driver / 1000,
                     driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
   mill_finding_number(f, "cuda.devices", n, "");
-  if (job->n_most > n)
-    mill_finding_warn(f,
-                      "%d ranks on one host would share %d %s, and each needs its memory: start "
-                      "one rank for each GPU",
-                      job->n_most, n, n == 1 ? "GPU" : "GPUs");
   for (int i = 0; i < n; i++) {
     mill_cuda_device d;
     double to = 0, from = 0, on = 0;
@@ -358,7 +355,72 @@ static void find_devices(doctor_job *job)
     mill_finding_number(f, key, on, "GB/s, read and written");
   }
 }
+/* A rank's GPU, as a fit would choose it. */
+typedef struct rank_gpu {
+  char host[64], bus[32]; /* bus empty: it finds none */
+} rank_gpu;
+
+static int compare_gpus(const void *a, const void *b)
+{
+  return memcmp(a, b, sizeof(rank_gpu));
+}
+
+static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
+{
+  mill_findings *f = &job->findings;
+  const int n_rank = job->mpi.size;
+  int n_without = 0, first_without = -1, n_gpu = 0;
+  char host[64] = "";
+  for (int r = n_rank - 1; r >= 0; r--)
+    if (!all[r].bus[0]) {
+      n_without++;
+      first_without = r;
+      memcpy(host, all[r].host, sizeof host);
+    }
+  qsort(all, (size_t)n_rank, sizeof *all, compare_gpus);
+  for (int r = 0; r < n_rank; r++)
+    n_gpu += all[r].bus[0] && (r == 0 || compare_gpus(&all[r], &all[r - 1]) != 0);
+  if (n_without == n_rank)
+    return;
+  mill_finding_number(f, "cuda.gpus_of_ranks", n_gpu, "different ones");
+  if (n_without > 0)
+    mill_finding_warn(
+        f,
+        "%d of %d ranks find no GPU, first rank %d on %s: ask for a GPU for each rank "
+        "on every node",
+        n_without, n_rank, first_without, host);
+  else if (n_gpu < n_rank)
+    mill_finding_warn(f,
+                      "%d ranks share %d %s, and each needs its memory: start one rank for each "
+                      "GPU, and see that the launcher lets each find its own",
+                      n_rank, n_gpu, n_gpu == 1 ? "GPU" : "GPUs");
+}
+
+/* Collective; findings on rank 0. */
+static int find_gpus_of_ranks(doctor_job *job)
+{
+  int err = MILL_OK;
+  rank_gpu mine, *all = NULL;
+  memset(&mine, 0, sizeof mine);
+  mill_host_name(mine.host, sizeof mine.host);
+  if (strcmp(job->backend, "cpu") != 0 && mill_backend_cuda(NULL))
+    mill_cuda_probe_bus(mine.bus, sizeof mine.bus);
+  MILL_TRY(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->mpi.size, &all)));
+  MILL_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, 0,
+                      job->mpi.comm));
+  if (job->mpi.rank == 0)
+    report_gpus_of_ranks(job, all);
+done:
+  mill_free(all);
+  return err;
+}
 #else
+static int find_gpus_of_ranks(doctor_job *job)
+{
+  (void)job;
+  return MILL_OK;
+}
+
 static void find_devices(doctor_job *job)
 {
   mill_finding_text(&job->findings, "cuda.devices", "built without CUDA");
@@ -422,6 +484,8 @@ static int examine(doctor_job *job)
   MILL_TRY(mill_mpi_agree(&job->mpi, find_ranks(job)));
   if (job->mpi.rank == 0) {
     if (job->library)
+      err = mill_h5_probe(MILL_PROBE_LIBRARY, job->library);
+    if (err == MILL_OK && job->library)
       err = mill_library_read(job->library, &job->lib);
     if (err == MILL_OK)
       err = find_program(job);
@@ -430,10 +494,11 @@ static int examine(doctor_job *job)
       report_ranks(job);
       find_driver(job);
       find_devices(job);
-      err = find_rates(job);
     }
   }
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(find_gpus_of_ranks(job));
+  MILL_TRY(mill_mpi_agree(&job->mpi, job->mpi.rank == 0 ? find_rates(job) : MILL_OK));
   MILL_TRY(mill_doctor_output(&job->mpi, job->output, !job->quick, (unsigned)job->limit_s,
                               &job->findings));
   if (job->mpi.rank != 0)

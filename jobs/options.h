@@ -15,6 +15,7 @@ typedef struct mill_fit_options {
   const char *optimizer, *precision, *resolution;
   const char *format, *exposures, *lsf, *resolving_power, *medium, *start;
   const char *status;                         /**< path of the status file */
+  const char *time_limit, *stop_file;         /**< see mill_fit_options_running */
   const char *status_interval, *ranks, *rate; /**< see mill_fit_options_running */
   int64_t *target_id;                         /**< [n_target_id], owned */
   size_t n_target_id;
@@ -37,6 +38,8 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
 /** What concerns the running of a fit and stands in no configuration. */
 typedef struct mill_running {
   double status_interval_s; /**< between two writes of the status file; 0: no such file */
+  double time_limit_s;      /**< from now on; 0: none */
+  const char *stop_file;    /**< NULL: the default, OUT.h5.stop */
   int n_rank;               /**< --plan: of the planned run; 0: as many as now */
   double rate;              /**< --plan: stars a second of one rank; 0: the default */
 } mill_running;

@@ -5,21 +5,16 @@
 #include <string.h>
 
 #include "io/columns.h"
-#include "jobs/reader.h"
+#include "io/hdf5_probe.h"
 #include "jobs/status_result.h"
+#include "jobs/work.h"
 #include "kernels/error.h"
 #include "src/progress.h"
+#include "src/usual_rate.h"
 
-/* Stars a second of one core with an imported network of 3 arms, DESI coadds with their
- * resolution matrices, one core of a Xeon with AVX-512: docs/performance.md. */
-static const struct {
-  const char *name;
-  double rate;
-} usual[] = {
-    [MILL_OPT_HYBRID] = {"hybrid", 100.0},
-    [MILL_OPT_NELDER_MEAD] = {"nelder-mead", 33.0},
-    [MILL_OPT_LM] = {"levenberg-marquardt", 104.0},
-};
+static const char *const optimizer_name[] = {[MILL_OPT_HYBRID] = "hybrid",
+                                             [MILL_OPT_NELDER_MEAD] = "nelder-mead",
+                                             [MILL_OPT_LM] = "levenberg-marquardt"};
 
 /* of the HDF5 files: objects, attributes, configuration */
 enum { RESULT_HEADERS = 40 << 10, MODELS_HEADERS = 8 << 10 };
@@ -27,18 +22,6 @@ enum { RESULT_HEADERS = 40 << 10, MODELS_HEADERS = 8 << 10 };
 typedef struct totals {
   int64_t n_fits_row, n_exposure;
 } totals;
-
-int64_t mill_plan_deal(int n_file, const int64_t *n_row, int n_block, int n_rank, int64_t *rows)
-{
-  int64_t i_block = 0;
-  memset(rows, 0, (size_t)n_rank * sizeof *rows);
-  for (int i = 0; i < n_file; i++)
-    for (int64_t first = 0; first < n_row[i]; first += n_block, i_block++) {
-      const int64_t n_left = n_row[i] - first;
-      rows[i_block % n_rank] += n_left < n_block ? n_left : n_block;
-    }
-  return i_block;
-}
 
 static int sum_up(const mill_mpi *mpi, const mill_inputs *inputs, totals *sum)
 {
@@ -111,7 +94,8 @@ static int64_t print_existing(const mill_plan *plan, FILE *out)
   mill_result_peek peek;
   int found = 0;
   const char *path = plan->options->output;
-  if (mill_result_look(path, &found, &peek) != MILL_OK) {
+  if (mill_h5_probe(MILL_PROBE_RESULT, path) != MILL_OK ||
+      mill_result_look(path, &found, &peek) != MILL_OK) {
     fprintf(out, "existing     %s: a run would refuse it, or replace it with --overwrite\n",
             mill_error_message());
     return 0;
@@ -132,26 +116,32 @@ static int64_t print_existing(const mill_plan *plan, FILE *out)
   return plan->options->retry_failed ? peek.n_status[MILL_STATUS_FITTED] : peek.n_row - n_left;
 }
 
-static void print_time(const mill_plan *plan, int n_rank, int64_t most_rows, int64_t n_done,
-                       FILE *out)
+/* Stars a second of a rank, as given or as usual; 0: not known. */
+static double rate_of(const mill_plan *plan)
+{
+  if (plan->running.rate > 0)
+    return plan->running.rate;
+  if (strncmp(plan->backend, "cpu", 3) != 0)
+    return 0;
+  return mill_usual_core_rate(plan->config->fit.optimizer) * plan->n_thread;
+}
+
+static void print_time(const mill_plan *plan, int n_rank, const mill_schedule_sum *sum,
+                       int64_t n_done, FILE *out)
 {
   char text[16];
   const int64_t n_row = plan->inputs->n_row;
-  const int is_cpu = strncmp(plan->backend, "cpu", 3) == 0;
   const int optimizer = plan->config->fit.optimizer;
-  double rate = plan->running.rate;
-  if (rate <= 0 && !is_cpu) {
+  const double rate = rate_of(plan);
+  if (rate <= 0) {
     fprintf(out,
             "time         not known for %s: give the stars per second of a rank by --rate "
             "(starmill bench fit measures it)\n",
             plan->backend);
     return;
   }
-  if (rate <= 0)
-    rate = usual[optimizer].rate * plan->n_thread;
-  /* the rank with most rows ends last; what is done already was spread over all of them */
-  const double share = n_row > 0 ? (double)(n_row - n_done) / (double)n_row : 0.0;
-  mill_progress_eta(share * (double)most_rows / rate, text, sizeof text);
+  const double left = n_row > 0 ? (double)(n_row - n_done) / (double)n_row : 0.0;
+  mill_progress_eta(left * (sum->row_cost + sum->open_cost) / (rate * n_rank), text, sizeof text);
   fprintf(out, "time         about %s for %lld rows: %d %s of %.4g stars/s", text,
           (long long)(n_row - n_done), n_rank, n_rank == 1 ? "rank" : "ranks", rate);
   if (plan->running.rate > 0)
@@ -161,42 +151,46 @@ static void print_time(const mill_plan *plan, int n_rank, int64_t most_rows, int
             "\n             (a default: %.0f stars/s a core with %s, measured with DESI coadds on "
             "one core of a Xeon with\n             AVX-512, times %d %s; starmill bench fit "
             "measures yours, --rate takes it)\n",
-            usual[optimizer].rate, usual[optimizer].name, plan->n_thread,
+            mill_usual_core_rate(optimizer), optimizer_name[optimizer], plan->n_thread,
             plan->n_thread == 1 ? "thread" : "threads");
+}
+
+static void print_work(const mill_schedule_sum *sum, int n_rank, FILE *out)
+{
+  const int64_t n_draw = sum->n_chunk < n_rank ? sum->n_chunk : n_rank;
+  fprintf(out, "work         dealt out to %d %s in %lld %s", n_rank, n_rank == 1 ? "rank" : "ranks",
+          (long long)sum->n_chunk, sum->n_chunk == 1 ? "chunk" : "chunks");
+  if (sum->n_chunk >= n_rank)
+    fprintf(out, ", about %.0f rows each rank\n", ceil((double)sum->n_row / (double)n_rank));
+  else
+    fprintf(out, "; %lld of the ranks would have nothing to do\n", (long long)(n_rank - n_draw));
 }
 
 static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE *out)
 {
   int err = MILL_OK;
   const mill_inputs *inputs = plan->inputs;
-  int64_t *rows = NULL, *n_row = NULL, least, most;
+  mill_schedule *schedule = NULL;
+  mill_schedule_sum dealt;
   mill_columns *columns = NULL;
   char size[32];
-  MILL_TRY(MILL_ALLOC(n_rank, &rows));
-  MILL_TRY(MILL_ALLOC(inputs->n_file, &n_row));
+  const double rate = rate_of(plan);
+  const mill_work_plan work = {.n_file = inputs->n_file,
+                               .file = inputs->file,
+                               .n_exposure = inputs->n_exposure,
+                               .rate = rate > 0 ? rate : mill_usual_gpu_rate(),
+                               .n_held = plan->n_held};
   MILL_TRY(MILL_ALLOC(1, &columns));
   MILL_TRY(mill_columns_fits(plan->lib, columns));
-  for (int i = 0; i < inputs->n_file; i++)
-    n_row[i] = inputs->file[i].n_row;
-  const int64_t n_block = mill_plan_deal(inputs->n_file, n_row, MILL_WORK_ROWS, n_rank, rows);
-  least = most = rows[0];
-  for (int r = 1; r < n_rank; r++) {
-    least = rows[r] < least ? rows[r] : least;
-    most = rows[r] > most ? rows[r] : most;
-  }
+  MILL_TRY(mill_work_schedule(&work, n_rank, &schedule));
+  mill_schedule_sums(schedule, &dealt);
   fputs("plan         nothing is written\n", out);
   print_inputs(inputs, sum, out);
-  fprintf(out,
-          "work         %lld blocks of up to %d rows of a file; %d %s, %lld to %lld rows each\n",
-          (long long)n_block, MILL_WORK_ROWS, n_rank, n_rank == 1 ? "rank" : "ranks",
-          (long long)least, (long long)most);
-  if (n_block < n_rank)
-    fprintf(out, "             %lld of the ranks would have nothing to do\n",
-            (long long)(n_rank - n_block));
+  print_work(&dealt, n_rank, out);
   fprintf(out, "ranks        %d %s each, %s\n", plan->n_thread,
           plan->n_thread == 1 ? "thread" : "threads", plan->backend);
   const int64_t n_done = print_existing(plan, out);
-  print_time(plan, n_rank, most, n_done, out);
+  print_time(plan, n_rank, &dealt, n_done, out);
   fprintf(out, "result       %s, about %s\n", plan->options->output,
           size_text(result_bytes(inputs, columns, sum->n_exposure), size));
   if (plan->options->models)
@@ -205,9 +199,8 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
   if (fflush(out) != 0 || ferror(out))
     MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the plan: %s", strerror(errno));
 done:
+  mill_schedule_free(schedule);
   mill_free(columns);
-  mill_free(n_row);
-  mill_free(rows);
   return err;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/hdf5_probe.h"
 #include "jobs/status_file.h"
 #include "jobs/status_result.h"
 #include "kernels/error.h"
@@ -183,6 +184,7 @@ static int look(status_job *job)
   MILL_TRY(mill_status_read(job->status, &job->has_doc, &job->text, &job->doc));
   /* the lock before the result: a run that ends in between shows as finished */
   mill_lock_look(job->output, &job->lock);
+  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, job->output));
   MILL_TRY(mill_result_look(job->output, &job->has_result, &job->result));
   job->state = find_state(job);
 done:

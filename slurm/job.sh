@@ -211,6 +211,8 @@ job_main() { # COMMAND...: run it, try again what may help, requeue, or end with
       3) job_say "done, but some input was unreadable" ;;
       2 | 4) job_say "ended with status $job_status; the lines above say why" ;;
       *)
+        # the program looks for the first of these files itself, and more often
+        [[ -n $job_asked ]] || ! job_stop_file >/dev/null || job_asked='file'
         # asked before it could listen, it dies of the signal: nothing is lost
         if [[ $job_asked == limit || (-z $job_asked && $job_status == 75) ]]; then
           job_requeue

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import socket
 
 from base import *  # noqa: F403
@@ -11,6 +12,30 @@ from base import *  # noqa: F403
 def limit_files(n_byte):
     """For a child: no file larger than that, as on a full disk."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_byte, n_byte))
+
+
+# Two GPUs, as NVIDIA's management library tells of them; the second has a broken memory.
+DRIVER = r"""
+#include <stdio.h>
+#include <string.h>
+typedef struct { char legacy[16]; unsigned number[5]; char bus[32]; } pci_info;
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *n) { *n = 2; return 0; }
+int nvmlSystemGetDriverVersion(char *text, unsigned n) { snprintf(text, n, "570.1"); return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, unsigned long *device) { *device = i + 1; return 0; }
+int nvmlDeviceGetName(unsigned long device, char *text, unsigned n)
+{ snprintf(text, n, "Make-believe %lu", device); return 0; }
+int nvmlDeviceGetPciInfo_v3(unsigned long device, pci_info *pci)
+{ memset(pci, 0, sizeof *pci); snprintf(pci->bus, 32, "00000000:%02lX:00.0", device); return 0; }
+int nvmlDeviceGetMemoryInfo(unsigned long device, unsigned long long *memory)
+{ memory[0] = 80000000000; memory[2] = device == 1 ? 20000000000 : 50000000000;
+  memory[1] = memory[0] - memory[2]; return 0; }
+int nvmlDeviceGetUtilizationRates(unsigned long device, unsigned *percent)
+{ percent[0] = percent[1] = 7; return 0; }
+int nvmlDeviceGetEccMode(unsigned long device, int *now, int *later) { *now = *later = 1; return 0; }
+int nvmlDeviceGetTotalEccErrors(unsigned long device, int type, int counter, unsigned long long *n)
+{ *n = device == 2 && type == 1 && counter == 0 ? 3 : 0; return 0; }
+"""
 
 
 class Doctor(ProgramTest):
@@ -82,6 +107,23 @@ class Doctor(ProgramTest):
         self.assertIn("File too large", found["output.write_rate"]["fix"])
         self.assertEqual(found["output.collective_write"]["level"], "ok")
         self.assertEqual([n for n in os.listdir(TMP) if "doctor" in n], [])
+
+    def test_gpus_that_only_the_driver_knows(self):
+        cc = shutil.which("cc")
+        if not cc:
+            self.skipTest("no C compiler")
+        os.mkdir(tmp("driver"))
+        subprocess.run([cc, "-shared", "-fPIC", "-x", "c", "-", "-o",
+                        tmp("driver/libnvidia-ml.so.1")], input=DRIVER, text=True, check=True)
+        found = self.ask("--quick", "--backend", "cpu",
+                         env=dict(ENVIRONMENT, LD_LIBRARY_PATH=tmp("driver")))
+        self.assertEqual((found["gpu.driver"]["value"], found["gpu.count"]["value"]), ("570.1", 2))
+        self.assertEqual(found["gpu.0"]["value"],
+                         "Make-believe 1, 80 GB (20 in use), ECC on, 00000000:01:00.0")
+        self.assertEqual(found["gpu.0"]["level"], "ok")
+        self.assertIn("3 errors of its memory", found["gpu.1"]["fix"])
+        # and this program has no use for them
+        self.assertEqual(found["cuda.devices"]["level"], "warning")
 
     def test_a_launcher_of_another_mpi(self):
         found = self.ask("--quick", status=70, env=dict(ENVIRONMENT, SLURM_STEP_NUM_TASKS="4"))

@@ -47,8 +47,7 @@ class Plan(EndToEnd):
         self.assertAlmostEqual(float(re.search(r"([0-9.]+) MB", plan["inputs"])[1]), size / 1e6,
                                delta=0.51)
         self.assertEqual(plan["rows"], "45 in the files, 10 selected, 10 exposures")
-        self.assertEqual(plan["work"], "2 blocks of up to 128 rows of a file; 1 rank, 10 to 10 rows "
-                                       "each")
+        self.assertEqual(plan["work"], "dealt out to 1 rank in 1 chunk, about 10 rows each rank")
         self.assertIn("10 rows", plan["time"])
         self.fit("plan.h5", *args)
         self.assertEqual(len(read(self.path)["STATUS"]), 10)
@@ -69,15 +68,24 @@ class Plan(EndToEnd):
             f.writelines(tmp(f"many/{i}.fits") + "\n" for i in range(60))
         args = ["--catalog", tmp("many.txt"), "--threads", 2]
         plan = self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5)
-        # 60 blocks of 3 rows, dealt out to 7: four ranks have 9, three have 8
-        self.assertEqual(plan["work"], "60 blocks of up to 128 rows of a file; 7 ranks, 24 to 27 "
-                                       "rows each")
-        self.assertIn("about 11s for 180 rows: 7 ranks of 2.5 stars/s (as given)", plan["time"])
+        # few rows: each rank begins with about its even share, as its slots would hold it at once
+        n_chunk = int(re.fullmatch(r"dealt out to 7 ranks in (\d+) chunks, about 26 rows each rank",
+                                   plan["work"])[1])
+        self.assertTrue(7 <= n_chunk <= 14, n_chunk)
+        # 180 rows / (7 ranks of 2.5 a second), and opening 60 files
+        self.assertIn("about 10s for 180 rows: 7 ranks of 2.5 stars/s (as given)", plan["time"])
         self.assertIn("2 threads each", plan["ranks"])
         # by two ranks, each of which has indexed its share
         same = self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5, ranks=2)
         self.assertEqual(same, plan)
-        self.assertIn("2 ranks, 90 to 90 rows each", self.plan("many.h5", *args, ranks=2)["work"])
+        self.assertRegex(self.plan("many.h5", *args, ranks=2)["work"],
+                         r"^dealt out to 2 ranks in \d chunks, about 90 rows each rank$")
+        # more ranks than can have work
+        work = self.plan("many.h5", *args, "--ranks", 500, "--rate", 2.5)["work"]
+        n_chunk, n_idle = map(int, re.search(r"in (\d+) chunks; (\d+) of the ranks would have "
+                                             "nothing to do", work).groups())
+        self.assertEqual(n_chunk + n_idle, 500)
+        self.assertLessEqual(n_chunk, 60)
 
     def test_unreadable_input_is_counted(self):
         with open(tmp("bad.fits"), "w") as f:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -191,6 +192,43 @@ class Status(EndToEnd):
         # the same command, with the slots that fit, goes on from there
         self.fit("fail.h5", "--threads", 1, "--slots", 1, stars())
         self.assertEqual(self.ask_json(self.path, status=FINISHED)["remaining"], 0)
+
+    def test_ranks_that_fail_alike(self):
+        # one of them speaks; the other one's word is for those who want all details
+        done = subprocess.run(
+            [MPIRUN, "-n", "2", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
+             *command("fit", "--library", library(), "--output", tmp("alike.h5"), "--threads", 1,
+                      "--slots", 1000000, "--log-level", "debug", stars())],
+            env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
+        first = re.findall(r"rank (\d) ERROR fit\.c:\d+  this rank fails \(", done.stderr)
+        later = re.findall(r"rank (\d) DEBUG fit\.c:\d+  this rank fails too \(", done.stderr)
+        self.assertGreaterEqual(len(first), 1, done.stderr)
+        self.assertEqual(sorted(first + later), ["0", "1"])
+        errors = [r["error"] for r in status_of(tmp("alike.h5"))["ranks"]]
+        self.assertTrue(all("no memory" in e for e in errors), errors)
+
+    def test_many_unreadable_files_are_no_flood(self):
+        n = 250
+        names = []
+        for i in range(n):
+            names.append(tmp("bad-%03d.fits" % i))
+            with open(names[-1], "w", encoding="utf-8") as f:
+                f.write("no spectrum\n")
+        with open(tmp("bad.txt"), "w", encoding="utf-8") as f:
+            f.write("".join(name + "\n" for name in names + [cut("good.fits", [0])]))
+        for ranks, shown in ((0, 100), (2, 50)):
+            done = self.fit("flood.h5", "--overwrite", "--threads", 1, "--catalog", tmp("bad.txt"),
+                            ranks=ranks, status=3)
+            self.assertEqual(len(re.findall("bad-...[.]fits", done.stderr)), shown * max(ranks, 1))
+            left_out = re.findall(r"ERROR inputs\.c:\d+  (\d+) more lines like", done.stderr)
+            self.assertEqual(sum(map(int, left_out)), n - shown * max(ranks, 1))
+            # all of them are in the result
+            errors = read(self.path, "catalog/files")["ERROR"]
+            self.assertEqual([e != b"" for e in errors], [True] * n + [False])
+            self.assertIn("unreadable   250 of 251 files", done.stdout)
+            self.assertEqual(status_of(self.path)["files_unreadable"], n)
 
     def test_names_of_any_bytes(self):
         folder = os.fsencode(tmp("any"))

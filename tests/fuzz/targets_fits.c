@@ -81,6 +81,29 @@ static int read_rows(mill_spectra *spectra, const mill_file_index *index)
   return accepted;
 }
 
+/* One way to read the file; format NULL: whichever it is of. */
+static int run_once(const char *path, const mill_spectra_settings *settings,
+                    const mill_format *format)
+{
+  mill_spectra *spectra;
+  mill_file_index index;
+  int accepted = FUZZ_REFUSED;
+  int err = format ? mill_spectra_open_as(path, settings, &format, 1, &spectra)
+                   : mill_spectra_open(path, settings, &spectra);
+  fuzz_check_code("open", err, of_a_file);
+  if (err != MILL_OK)
+    return accepted;
+  (void)mill_spectra_frame(spectra);
+  err = mill_spectra_index(spectra, &settings->config->select, &index);
+  fuzz_check_code("index", err, of_a_file);
+  if (err == MILL_OK && read_rows(spectra, &index))
+    accepted = FUZZ_ACCEPTED;
+  if (err == MILL_OK)
+    mill_file_index_clear(&index);
+  mill_spectra_close(spectra);
+  return accepted;
+}
+
 static int run_format(const mill_format *format, const uint8_t *bytes, size_t n)
 {
   static mill_library lib;
@@ -98,26 +121,18 @@ static int run_format(const mill_format *format, const uint8_t *bytes, size_t n)
   settings.limits = limits;
   for (int i = 0; i < N_ARM; i++)
     settings.arm_wanted[i] = 1;
-  mill_log_open(0, mill_log_level_from_name("error"), NULL);
+  mill_log_open(0, 1, mill_log_level_from_name("error"), NULL);
   const char *path = fuzz_file(bytes, n);
   mill_error_clear();
   for (int exposures = MILL_EXPOSURES_COADD; exposures <= MILL_EXPOSURES_JOINT; exposures++) {
-    mill_spectra *spectra;
-    mill_file_index index;
     config.exposures = exposures;
-    int err = mill_spectra_open_as(path, &settings, &format, 1, &spectra);
-    fuzz_check_code("open", err, of_a_file);
-    if (err != MILL_OK)
-      continue;
-    (void)mill_spectra_frame(spectra);
-    err = mill_spectra_index(spectra, &config.select, &index);
-    fuzz_check_code("index", err, of_a_file);
-    if (err == MILL_OK && read_rows(spectra, &index))
+    if (run_once(path, &settings, format) == FUZZ_ACCEPTED)
       accepted = FUZZ_ACCEPTED;
-    if (err == MILL_OK)
-      mill_file_index_clear(&index);
-    mill_spectra_close(spectra);
   }
+  /* pixels are read only where there is a line-spread function, or none is asked for */
+  config.format[0] = '\0';
+  config.lsf = MILL_LSF_OFF;
+  (void)run_once(path, &settings, NULL);
   mill_config_clear(&config);
   return accepted;
 }

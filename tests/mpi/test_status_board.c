@@ -354,8 +354,8 @@ int main(void)
   }
   MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, mpi.comm);
   snprintf(path, sizeof path, "%s/status.json", folder);
-  strcpy(file[0].path, "first.fits");
-  strcpy(file[1].path, "second \"one\".fits");
+  file[0].path = "first.fits";
+  file[1].path = "second \"one\".fits";
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   if (mpi.rank == 0) {
     unlink(path);

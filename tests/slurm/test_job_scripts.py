@@ -24,6 +24,7 @@ shift $((n < $# ? n : $# - 1))
 status=$1
 trap 'echo got USR1 >>"$RECORD/signals"; [ -n "$FAKE_DEAF" ] || exit "$status"' USR1
 : >"$RECORD/ready"
+[ -z "$FAKE_MAKES" ] || : >"$FAKE_MAKES"
 [ -z "$FAKE_LONG" ] || while :; do sleep 0.05; done
 exit "$status"
 ''',
@@ -48,7 +49,7 @@ class JobScripts(ProgramTest):
         variables = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}
         variables.update(
             PATH=tmp("bin") + ":" + os.environ["PATH"], RECORD=self.record, FAKE_STATUS="0",
-            FAKE_STATE="RUNNING", FAKE_LONG="", FAKE_DEAF="", SLURM_JOB_ID="12",
+            FAKE_STATE="RUNNING", FAKE_LONG="", FAKE_DEAF="", FAKE_MAKES="", SLURM_JOB_ID="12",
             STARMILL_SLURM=SLURM, STARMILL_SITE=tmp("site.conf"))
         variables.update(environment)
         return subprocess.Popen(
@@ -162,6 +163,12 @@ class JobScripts(ProgramTest):
                 self.assertIn(name, self.text)
                 self.assertEqual(self.noted("signals"), "got USR1\n")
                 self.assertEqual(self.noted("scontrol"), "")
+
+    def test_stop_file_that_the_program_sees_first(self):
+        # it ends by itself with 75: that is no reason to come back
+        self.assertEqual(self.run_script(FAKE_STATUS="75", FAKE_MAKES="out.h5.stop"), 75)
+        self.assertIn("submit the same again", self.text)
+        self.assertEqual(self.noted("scontrol"), "")
 
     def test_stop_file_before_the_start(self):
         out = tmp("stopped.h5")
