@@ -118,13 +118,18 @@ static int is_stale(const holder *who, const holder *me, double age_s)
 {
   char state = 0;
   unsigned long long start = 0;
+  struct timespec up = {0};
   const int has_beat = who->start != 0; /* written by a version that touches its lock */
   if (strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart)
     return 1;
   if (strcmp(who->host, me->host) != 0 || who->pid <= 0)
     return has_beat && age_s > MILL_LOCK_DEAD_S;
-  if (both_known_and_differ(who->boot, me->boot))
-    return 1; /* the machine was started again since */
+  if (both_known_and_differ(who->boot, me->boot)) {
+    /* the machine was started again since, unless another one has its name: a lock that was
+       touched since this start is not of an earlier one */
+    clock_gettime(CLOCK_BOOTTIME, &up);
+    return age_s > (double)up.tv_sec || (has_beat && age_s > MILL_LOCK_DEAD_S);
+  }
   if (both_known_and_differ(who->pids, me->pids))
     return has_beat && age_s > MILL_LOCK_DEAD_S;
   if (kill((pid_t)who->pid, 0) != 0 && errno == ESRCH)
@@ -140,7 +145,7 @@ static int is_stale(const holder *who, const holder *me, double age_s)
 static double now_s(void)
 {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(CLOCK_BOOTTIME, &t); /* goes on while the machine is suspended */
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -237,17 +242,16 @@ done:
 
 /* The lock with its text under a name of its own, which is then linked to the right one: a lock
    is never there without its text, whenever its maker is killed.  Gives what it became. */
-static int write_draft(const char *draft, const holder *me, struct stat *status)
+static int write_draft(const char *draft, const holder *me, char *text, struct stat *status)
 {
   int err = MILL_OK, failed = 0;
-  char text[1024];
   const int fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd < 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s cannot be created: %s: create the folder or make it writable, or choose another "
               "output",
               draft, strerror(errno));
-  snprintf(text, sizeof text,
+  snprintf(text, MILL_LOCK_BYTES,
            "host %s\npid %ld\njob %s\nrestart %d\nstart %llu\nboot %s\npids %s\n", me->host,
            me->pid, me->job, me->restart, me->start, me->boot, me->pids);
   if (write_all(fd, text) != 0 || fstat(fd, status) != 0)
@@ -268,7 +272,8 @@ static int take_name(const char *draft, const char *path, int *taken)
 {
   int err = MILL_OK;
   *taken = link(draft, path) == 0;
-  if (*taken || errno == EEXIST)
+  /* without its draft: whoever has just taken the lock has cleared it away */
+  if (*taken || errno == EEXIST || errno == ENOENT)
     goto done;
   if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK)
     MILL_FAIL(MILL_ERR_OUTPUT,
@@ -290,7 +295,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
 {
   int err = MILL_OK;
   int taken = 0;
-  char path[MILL_MAX_PATH], draft[MILL_MAX_PATH] = "";
+  char path[MILL_MAX_PATH], draft[MILL_MAX_PATH] = "", text[MILL_LOCK_BYTES] = "";
   struct stat status;
   holder me;
   self(&me);
@@ -302,7 +307,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
     int removed;
     /* whoever has the lock may clear drafts away, so there is a new one for every try */
     own_name(output, "lock", &me, draft);
-    MILL_TRY(write_draft(draft, &me, &status));
+    MILL_TRY(write_draft(draft, &me, text, &status));
     MILL_TRY(take_name(draft, path, &taken));
     if (!taken)
       MILL_TRY(examine(path, output, &me, mtime_s(&status), &removed));
@@ -310,8 +315,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
   if (!taken)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: other jobs keep taking the lock of this output", path);
   memcpy(lock->path, path, sizeof path);
-  lock->device = status.st_dev;
-  lock->inode = status.st_ino;
+  memcpy(lock->text, text, sizeof text);
   lock->touched_s = now_s();
 done:
   if (draft[0])
@@ -319,16 +323,29 @@ done:
   return err;
 }
 
+/* 1 ours, 0 another's, -1 not to be seen.  Numbers of files come again, and not all file systems
+   keep them. */
+static int is_ours(const mill_lock *lock)
+{
+  char text[MILL_LOCK_BYTES] = "";
+  const int fd = open(lock->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0)
+    return -1;
+  const ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n < 0)
+    return -1;
+  return strcmp(text, lock->text) == 0;
+}
+
 int mill_lock_keep(mill_lock *lock)
 {
   int err = MILL_OK;
-  struct stat status;
   if (!lock->path[0] || (!lock->is_lost && now_s() - lock->touched_s < MILL_LOCK_BEAT_S))
     goto done;
   lock->touched_s = now_s();
   /* one that was taken away by hand, or cannot be seen now, is nobody else's */
-  if (lstat(lock->path, &status) == 0 &&
-      (status.st_ino != lock->inode || status.st_dev != lock->device))
+  if (is_ours(lock) == 0)
     lock->is_lost = 1;
   if (lock->is_lost)
     MILL_FAIL(MILL_ERR_OUTPUT,
@@ -343,9 +360,7 @@ done:
 
 void mill_lock_release(mill_lock *lock)
 {
-  struct stat status;
-  if (lock->path[0] && lstat(lock->path, &status) == 0 && status.st_dev == lock->device &&
-      status.st_ino == lock->inode)
+  if (lock->path[0] && is_ours(lock) == 1)
     unlink(lock->path);
   lock->path[0] = '\0';
 }

@@ -16,14 +16,18 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-enum { MILL_MAX_PATH = 4096, MILL_LOCK_BEAT_S = 30, MILL_LOCK_DEAD_S = 1800 };
+enum {
+  MILL_MAX_PATH = 4096,
+  MILL_LOCK_BYTES = 1024,
+  MILL_LOCK_BEAT_S = 30,
+  MILL_LOCK_DEAD_S = 1800
+};
 
 typedef struct mill_lock {
-  char path[MILL_MAX_PATH]; /**< of the lock file; empty: not held */
-  dev_t device;
-  ino_t inode;
-  double touched_s; /**< monotonic clock */
-  int is_lost;      /**< another job has it by now */
+  char path[MILL_MAX_PATH];   /**< of the lock file; empty: not held */
+  char text[MILL_LOCK_BYTES]; /**< what the file says while it is ours */
+  double touched_s;           /**< clock of the machine, suspended or not */
+  int is_lost;                /**< another job has it by now */
 } mill_lock;
 
 /** Take the lock of an output; *lock must be zeroed.  One process calls it.

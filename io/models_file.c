@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "io/hdf5_probe.h"
-#include "io/hdf5_probe.h"
 #include "io/hdf5_util.h"
 #include "io/lock_file.h"
 #include "io/parallel_hdf5.h"
@@ -266,7 +265,6 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
   }
   if (!S_ISREG(status.st_mode))
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no regular file: give another --models", path);
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, path));
   MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, path));
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   if (H5Fis_hdf5(path) <= 0)

@@ -394,11 +394,13 @@ static struct timespec time_at(double s)
 /* Show other hosts that the job is alive; a lock that was lost is told before the next write. */
 static void keep_locks(mill_result_file *file)
 {
-  if (pthread_mutex_trylock(&file->hdf5) != 0)
-    return; /* the models are just being opened */
+  const int watch = mill_watch_begin(0, "%s: touching its lock", file->path);
   (void)mill_lock_keep(&file->lock);
-  (void)mill_models_keep(file->models);
-  pthread_mutex_unlock(&file->hdf5);
+  if (pthread_mutex_trylock(&file->hdf5) == 0) { /* else the models are just being opened */
+    (void)mill_models_keep(file->models);
+    pthread_mutex_unlock(&file->hdf5);
+  }
+  mill_watch_end(watch);
 }
 
 /* Wait until a single rank wants an epoch: nobody else is to be heard. */
@@ -655,8 +657,9 @@ done:
   return err;
 }
 
-/* Collective: make the file and give it its name. */
-static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure)
+/* Collective: make the file and give it its name.  watch: of the watchdog, for all of it. */
+static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure,
+                  int watch)
 {
   int err = MILL_OK;
   char path[MILL_MAX_PATH] = "", job[96];
@@ -670,7 +673,8 @@ static int create(mill_result_file *file, const mill_run_info *info, const int64
   MILL_MPI(MPI_Bcast(path, sizeof path, MPI_CHAR, 0, mpi->comm));
   err = mill_ph5_open(path, H5F_ACC_RDWR, mpi->comm, &file->file);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  err = mill_result_layout_catalog(file->file, path, info, mpi, first_exposure, file->n_exposure);
+  err = mill_result_layout_catalog(file->file, path, info, mpi, first_exposure, file->n_exposure,
+                                   watch);
   MILL_TRY(mill_mpi_agree(mpi, err));
   err = mill_ph5_close(path, &file->file);
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -841,7 +845,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
     goto done;
   }
   if (found == MILL_FOUND_NOTHING)
-    MILL_TRY(create(file, info, first_exposure));
+    MILL_TRY(create(file, info, first_exposure, watch));
   mill_watch_again(watch);
   err = open_columns(file);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
@@ -903,7 +907,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   if (err == MILL_OK && info.n_done > 0 && file->mpi.rank == 0)
     err = mill_result_layout_check_modelled(file->file, file->path, path);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  MILL_TRY(mill_models_open(path, overwrite, &info, &file->mpi, &file->models));
+  /* the models of a result that is continued belong to it, whatever was to be overwritten */
+  MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
 done:
   pthread_mutex_unlock(&file->hdf5);
   mill_watch_end(watch);
@@ -1140,9 +1145,11 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   if (file->err != MILL_OK) /* the first failure is the one to tell */
     mill_error_set(file->err, __FILE__, __LINE__, "%s", file->message);
   err = mill_mpi_agree(&file->mpi, err == MILL_OK ? failed : err);
+  set_busy(file, 1); /* each of these steps may take long */
   /* models are on disk before their rows are declared finished */
   if (err == MILL_OK)
     err = finish(file, &counts);
+  set_busy(file, 1);
   for (int i = 0; i < file->columns.n_column; i++)
     H5Dclose(file->dataset[i]);
   /* the first failure is the one to tell */

@@ -12,7 +12,9 @@
 #include "io/lock_file.h"
 #include "io/parallel_hdf5.h"
 #include "kernels/error.h"
+#include "src/stop_signal.h"
 #include "src/version.h"
+#include "src/watchdog.h"
 
 #define FORMAT_NAME "starmill result"
 enum { BLOCK_ROWS = 65536 };
@@ -273,8 +275,7 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
                             "time spent by all runs that closed the file"));
   MILL_TRY(mill_ph5_dataset(file, path, "provenance/N_RUN", H5T_STD_I32LE, 1, 1, 1, NULL, "",
                             "runs that closed the file"));
-  MILL_TRY(mill_ph5_dataset(file, path, "provenance/UNMODELLED", H5T_STD_U8LE, 1, 1, 1, NULL, "",
-                            "1 when rows were fitted by a run without --models"));
+  MILL_TRY(mill_result_layout_create_unmodelled(file, path));
   MILL_TRY(mill_ph5_dataset(file, path, "provenance/FINISHED", H5T_STD_U8LE, 1, 1, 1, NULL, "",
                             "1 when every row is done"));
 done:
@@ -372,7 +373,7 @@ static int end_of_group(const mill_run_info *info, int first)
   return end;
 }
 
-static int fill_group(const mill_run_info *info, int first, group *g)
+static int fill_group(const mill_run_info *info, int first, int watch, group *g)
 {
   int err = MILL_OK;
   const int end = end_of_group(info, first);
@@ -387,9 +388,15 @@ static int fill_group(const mill_run_info *info, int first, group *g)
       continue;
     memset(&g->index[i], 0, sizeof g->index[i]);
     g->is_loaded[i] = 1;
+    if (mill_stop_reason() != MILL_STOP_NONE)
+      MILL_FAIL(MILL_ERR_STOPPED, "stopped while the output was made: nothing was fitted; the same "
+                                  "command starts again");
     MILL_TRY(info->load(info->load_context, first + i, &g->index[i]));
+    mill_watch_again(watch);
     if (g->index[i].n_row != from->n_row || g->index[i].n_exposure != from->n_exposure)
-      MILL_FAIL(MILL_ERR_INPUT, "%s changed while the job was starting: start it again",
+      MILL_FAIL(MILL_ERR_STOPPED,
+                "%s changed while the job was starting: the same command starts "
+                "again",
                 info->file[first + i].path);
   }
   for (int i = 0; i < end - first; i++) {
@@ -485,7 +492,7 @@ static int write_group(hid_t file, const char *path, const mill_run_info *info,
 
 int mill_result_layout_catalog(hid_t file, const char *path, const mill_run_info *info,
                                const mill_mpi *mpi, const int64_t *first_exposure,
-                               int64_t n_exposure)
+                               int64_t n_exposure, int watch)
 {
   int err = MILL_OK, failed = MILL_OK;
   mill_columns columns;
@@ -497,13 +504,14 @@ int mill_result_layout_catalog(hid_t file, const char *path, const mill_run_info
   for (int i = 0, first = info->file_start; i < n_most; i++) {
     group g = {0};
     if (first < info->file_end && failed == MILL_OK) {
-      err = fill_group(info, first, &g);
+      err = fill_group(info, first, watch, &g);
       failed = failed == MILL_OK ? err : failed;
       first = g.end;
     }
     err = write_group(file, path, info, &columns, &g, first_exposure, n_exposure);
     failed = failed == MILL_OK ? err : failed;
     clear_group(&g);
+    mill_watch_again(watch); /* writing is collective: all ranks have come so far */
   }
   err = failed;
 done:
@@ -522,20 +530,32 @@ done:
   return err;
 }
 
+int mill_result_layout_create_unmodelled(hid_t file, const char *path)
+{
+  return mill_ph5_dataset(file, path, "provenance/UNMODELLED", H5T_STD_U8LE, 1, 1, 1, NULL, "",
+                          "1 when rows were fitted by a run without --models");
+}
+
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path)
 {
   const uint8_t yes = 1;
+  /* a result of an older program has no such mark, which counts as one */
+  if (H5Lexists(file, "provenance/UNMODELLED", H5P_DEFAULT) <= 0)
+    return MILL_OK;
   return mill_ph5_write_whole(file, path, "provenance/UNMODELLED", H5T_NATIVE_UINT8, &yes);
 }
 
 int mill_result_layout_check_modelled(hid_t file, const char *path, const char *models)
 {
   int err = MILL_OK;
-  uint8_t unmodelled = 0;
+  uint8_t unmodelled = 1;
   hid_t dataset = H5I_INVALID_HID;
-  MILL_TRY(
-      mill_ph5_open_dataset(file, path, "provenance/UNMODELLED", H5T_STD_U8LE, 1, 1, 1, &dataset));
-  if (H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, &unmodelled) < 0)
+  const int is_there = H5Lexists(file, "provenance/UNMODELLED", H5P_DEFAULT) > 0;
+  if (is_there)
+    MILL_TRY(mill_ph5_open_dataset(file, path, "provenance/UNMODELLED", H5T_STD_U8LE, 1, 1, 1,
+                                   &dataset));
+  if (is_there &&
+      H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, &unmodelled) < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: is damaged, /provenance/UNMODELLED cannot be read: %s", path,
               mill_h5_reason());
   if (unmodelled)

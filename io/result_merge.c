@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "io/hdf5_probe.h"
-#include "io/hdf5_probe.h"
 #include "io/hdf5_util.h"
 #include "io/lock_file.h"
 #include "io/parallel_hdf5.h"
@@ -50,13 +49,20 @@ typedef struct merge_part {
   int64_t n[N_UNIT], start[N_UNIT]; /* start: in the whole */
 } merge_part;
 
+/* An input of a part, as it was then. */
+typedef struct merge_input {
+  char *path; /* owned */
+  int64_t size;
+  double mtime;
+} merge_input;
+
 typedef struct merge_job {
   const char *output, *command;
   int n_part, n_dataset;
   merge_part *part;
   merge_dataset dataset[MAX_DATASET];
   int64_t n[N_UNIT], n_byte; /* of the whole */
-  char **input;              /* [n[FILES]] paths of the inputs of the parts seen so far */
+  merge_input *input;        /* [n[FILES]] of the parts seen so far */
   size_t cap_input;
   /* provenance */
   char *identity, hash[80], device[256];
@@ -252,6 +258,10 @@ static int check_identity(merge_job *job, const merge_part *part, hid_t file)
       mill_ph5_read_attr_text(file, part->path, "provenance", "LIBRARY_HASH", hash, sizeof hash));
   MILL_TRY(
       mill_ph5_read_attr_text(file, part->path, "provenance", "DEVICE", device, sizeof device));
+  if (job->n_part > 1 && strstr(identity, "join_by_name: true"))
+    REFUSE("%s was made with join_by_name: an object with spectra in several parts would have "
+           "several rows; fit all inputs in one run",
+           part->path);
   if (part == job->part) {
     job->identity = identity;
     identity = NULL;
@@ -327,11 +337,27 @@ done:
   return err;
 }
 
-/* Remember the paths of a part's inputs. */
+/* A column of all inputs of a part. */
+static int read_files(const merge_part *part, hid_t file, const char *name, hid_t type, void *value)
+{
+  int err = MILL_OK;
+  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
+  if (dataset < 0 ||
+      (part->n[FILES] > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) < 0))
+    DAMAGED(part, name);
+done:
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+/* Remember a part's inputs. */
 static int note_inputs(merge_job *job, const merge_part *part, hid_t file)
 {
   int err = MILL_OK;
   char *packed = NULL;
+  int64_t *size = NULL;
+  double *mtime = NULL;
   hid_t type = H5I_INVALID_HID;
   const int64_t n_file = part->n[FILES];
   const hid_t dataset = H5Dopen2(file, "catalog/files/PATH", H5P_DEFAULT);
@@ -343,20 +369,27 @@ static int note_inputs(merge_job *job, const merge_part *part, hid_t file)
     DAMAGED(part, "catalog/files/PATH");
   if ((size_t)(job->n[FILES] + n_file) > job->cap_input) {
     const size_t cap = 2 * (size_t)(job->n[FILES] + n_file);
-    char **more = realloc(job->input, cap * sizeof *more);
+    merge_input *more = realloc(job->input, cap * sizeof *more);
     if (!more)
       MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
     job->input = more;
     job->cap_input = cap;
   }
+  MILL_TRY(MILL_ALLOC(n_file, &size));
+  MILL_TRY(MILL_ALLOC(n_file, &mtime));
+  /* note_group has seen that both have a row for each input */
+  MILL_TRY(read_files(part, file, "catalog/files/SIZE", H5T_NATIVE_INT64, size));
+  MILL_TRY(read_files(part, file, "catalog/files/MTIME", H5T_NATIVE_DOUBLE, mtime));
   for (int64_t i = 0; i < n_file; i++) {
     char *name = strndup(packed + (size_t)i * n_byte, n_byte);
     if (!name)
       MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
-    job->input[job->n[FILES]++] = name;
+    job->input[job->n[FILES]++] = (merge_input){name, size[i], mtime[i]};
   }
 done:
   mill_free(packed);
+  mill_free(size);
+  mill_free(mtime);
   if (type >= 0)
     H5Tclose(type);
   if (dataset >= 0)
@@ -372,7 +405,6 @@ static int look_at_part(merge_job *job, merge_part *part)
   struct stat status;
   if (stat(part->path, &status) != 0)
     REFUSE("%s: %s", part->path, strerror(errno));
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, part->path));
   MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, part->path));
   MILL_TRY(mill_ph5_open(part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
   MILL_TRY(check_format(part, file));
@@ -399,19 +431,46 @@ done:
   return err;
 }
 
-static int compare_names(const void *a, const void *b)
+static const char *last_name(const char *path)
 {
-  return strcmp(*(char *const *)a, *(char *const *)b);
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* By what stays when a file is named by another path. */
+static int compare_inputs(const void *a, const void *b)
+{
+  const merge_input *x = a, *y = b;
+  const int by_name = strcmp(last_name(x->path), last_name(y->path));
+  if (by_name != 0)
+    return by_name;
+  if (x->size != y->size)
+    return x->size < y->size ? -1 : 1;
+  if (x->mtime != y->mtime)
+    return x->mtime < y->mtime ? -1 : 1;
+  return strcmp(x->path, y->path);
+}
+
+/* One file, as far as can be told: relative paths may have been of different folders. */
+static int is_same_input(const merge_input *x, const merge_input *y)
+{
+  struct stat here, there;
+  if (strcmp(last_name(x->path), last_name(y->path)) != 0 || x->size != y->size ||
+      x->mtime != y->mtime)
+    return 0;
+  if (strcmp(x->path, y->path) != 0 && stat(x->path, &here) == 0 && stat(y->path, &there) == 0)
+    return here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+  return 1;
 }
 
 /* The same input in two parts would give its stars twice. */
 static int refuse_duplicates(merge_job *job)
 {
   int err = MILL_OK;
-  qsort(job->input, (size_t)job->n[FILES], sizeof *job->input, compare_names);
+  qsort(job->input, (size_t)job->n[FILES], sizeof *job->input, compare_inputs);
   for (int64_t i = 1; i < job->n[FILES]; i++)
-    if (strcmp(job->input[i - 1], job->input[i]) == 0)
-      REFUSE("%s is an input of two of the parts, or a part is named twice", job->input[i]);
+    if (is_same_input(&job->input[i - 1], &job->input[i]))
+      REFUSE("%s is an input of two of the parts, or a part is named twice", job->input[i].path);
 done:
   return err;
 }
@@ -560,6 +619,9 @@ static int create_provenance(const merge_job *job, const char *path, hid_t first
               {"provenance/FINISHED", H5T_NATIVE_UINT8, &finished}};
   for (size_t i = 0; i < sizeof item / sizeof item[0]; i++)
     MILL_TRY(put_provenance(job, path, first, file, item[i].name, item[i].type, item[i].value));
+  /* models are not merged */
+  MILL_TRY(mill_result_layout_create_unmodelled(file, path));
+  MILL_TRY(mill_result_layout_mark_unmodelled(file, path));
 done:
   if (to >= 0)
     H5Gclose(to);
@@ -653,20 +715,25 @@ done:
 }
 
 static int copy_part(const merge_job *job, const merge_part *part, const char *path, hid_t to,
-                     char *block)
+                     mill_lock *lock, char *block)
 {
   int err = MILL_OK;
   hid_t from = H5I_INVALID_HID;
   MILL_TRY(mill_ph5_open(part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &from));
-  for (int i = 0; i < job->n_dataset; i++)
+  MILL_TRY(check_format(part, from));
+  for (int i = 0; i < job->n_dataset; i++) {
+    MILL_TRY(mill_lock_keep(lock));
     MILL_TRY(copy_rows(job, part, &job->dataset[i], path, from, to, block));
+  }
+  /* a run that fits its failed rows again takes the mark away first */
+  MILL_TRY(check_format(part, from));
 done:
   if (from >= 0)
     H5Fclose(from);
   return err;
 }
 
-static int write_whole(const merge_job *job, const char *path)
+static int write_whole(const merge_job *job, mill_lock *lock, const char *path)
 {
   int err = MILL_OK;
   hid_t file = H5I_INVALID_HID;
@@ -680,8 +747,9 @@ static int write_whole(const merge_job *job, const char *path)
   MILL_TRY(mill_ph5_create(path, job->n_byte, &file));
   MILL_TRY(create_whole(job, path, file));
   for (int i = 0; i < job->n_part; i++)
-    MILL_TRY(copy_part(job, &job->part[i], path, file, block));
+    MILL_TRY(copy_part(job, &job->part[i], path, file, lock, block));
   MILL_TRY(mill_ph5_close(path, &file));
+  MILL_TRY(mill_lock_keep(lock));
   MILL_TRY(mill_ph5_rename(path, job->output));
 done:
   if (file >= 0)
@@ -727,13 +795,14 @@ static int merge(merge_job *job, int overwrite)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the provenance");
   MILL_TRY(refuse_duplicates(job));
   MILL_TRY(mill_lock_take(job->output, &lock));
+  MILL_TRY(check_output(job, overwrite)); /* another job may have made it meanwhile */
   mill_lock_remove_leftovers(&lock, job->output);
   mill_lock_job(name, sizeof name);
   if (snprintf(path, sizeof path, "%s.tmp-%s", job->output, name) >= (int)sizeof path) {
     path[0] = '\0';
     REFUSE("the path of the output is too long: %zu bytes", strlen(job->output));
   }
-  MILL_TRY(write_whole(job, path));
+  MILL_TRY(write_whole(job, &lock, path));
 done:
   if (err != MILL_OK && path[0])
     unlink(path);
@@ -764,7 +833,7 @@ done:
     free(job->command_text);
     free(job->frame_text);
     for (int64_t i = 0; i < job->n[FILES]; i++)
-      free(job->input[i]);
+      free(job->input[i].path);
     free(job->input);
     for (int i = 0; i < job->n_dataset; i++)
       H5Tclose(job->dataset[i].type);

@@ -1158,6 +1158,9 @@ done:
     /* the message of the failure must survive the call */
     char message[1024];
     snprintf(message, sizeof message, "%s", mill_error_message());
+    /* when all ranks come here together, one of them need tell the others */
+    if (job->mpi.size > 1 && hear_lower_rank(job))
+      return err;
     if (mill_mpi_stop_others(&job->mpi) == MILL_OK && err != MILL_OK)
       mill_error_set(err, __FILE__, __LINE__, "%s", message);
   }
@@ -1295,13 +1298,14 @@ static int run(fit_job *job, int *exit_status)
     goto done;
   }
   memset(&before, 0, sizeof before);
-  if (job->mpi.rank == 0 && !job->options.overwrite &&
-      mill_h5_probe(MILL_PROBE_RESULT, job->options.output) == MILL_OK)
-    (void)mill_result_look(job->options.output, &found,
-                           &before); /* opening it says what is wrong */
-  const double open_s = mill_wall_s();
+  if (job->mpi.rank == 0) {
+    const int watch = mill_watch_begin(0, "%s: looking at it", job->options.output);
+    if (mill_h5_probe(MILL_PROBE_RESULT, job->options.output) == MILL_OK)
+      (void)mill_result_look(job->options.output, &found,
+                             &before); /* opening it says what is wrong */
+    mill_watch_end(watch);
+  }
   MILL_TRY(open_result(job, &outcome));
-  mill_stop_watch_write(job->stop, mill_wall_s() - open_s);
   if (outcome != MILL_OPEN_CONTINUE)
     memset(&before, 0, sizeof before);
   mill_inputs_drop_index(&job->inputs);
@@ -1457,7 +1461,7 @@ int mill_job_fit(int argc, char **argv)
   mill_fit_options_clear(&options);
   if (err == MILL_ERR_MPI && mpi.size > 1)
     MPI_Abort(MPI_COMM_WORLD, exit_status);
-  if (err == MILL_ERR_OUTPUT)
+  if (err != MILL_OK && err != MILL_ERR_MPI)
     leave_if_broken(&mpi, exit_status);
   mill_mpi_end(&mpi);
   return exit_status;

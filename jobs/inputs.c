@@ -380,8 +380,11 @@ static int cut_files(const mill_mpi *mpi, const name_list *names, file_facts *fa
   int rank = 1;
   for (int r = 0; r <= mpi->size; r++)
     start[r] = (int)(names->n * r / mpi->size);
-  for (int i = start[mpi->rank]; i < start[mpi->rank + 1]; i++)
+  for (int i = start[mpi->rank]; i < start[mpi->rank + 1]; i++) {
+    const int watch = mill_watch_begin(0, "%s: looking at the file", names->name[i]);
     look_at_file(names->name[i], &facts[i]);
+    mill_watch_end(watch);
+  }
   MILL_TRY(gather_facts(mpi, start, facts));
   for (int64_t i = 0; i < names->n; i++)
     all += cost_of_file(names->name[i], &facts[i]);
@@ -664,9 +667,16 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index)
   MILL_TRY(mill_spectra_index(spectra, &inputs->settings.config->select, index));
   if (index->n_row != file->n_row || index->file_size != file->size ||
       index->file_mtime != file->mtime)
-    MILL_FAIL(MILL_ERR_INPUT, "%s changed while the job was starting: start it again", file->path);
+    MILL_FAIL(MILL_ERR_INPUT, "%s changed while the job was starting", file->path);
 done:
   mill_spectra_close(spectra);
+  /* its rows are counted already: the next start counts anew, without it if need be */
+  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
+    char message[1024];
+    snprintf(message, sizeof message, "%s", mill_error_message());
+    err = mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__,
+                         "%s; it could be read before: the same command starts again", message);
+  }
   if (err != MILL_OK)
     mill_file_index_clear(index);
   return err;

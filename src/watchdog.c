@@ -23,6 +23,7 @@ static const double BOUND_S = 600.0, TICK_S = 1.0;
 /* Something that has been announced. */
 typedef struct slot {
   int used;
+  int64_t number; /* in the order in which they began */
   double age_s, extra_s;
   char what[TEXT];
 } slot;
@@ -32,6 +33,7 @@ static pthread_cond_t changed;
 static slot slots[N_SLOT];
 static struct {
   int is_on, ends;
+  int64_t n_begun;
   double bound_s;
   MPI_Comm comm;
   pthread_t thread;
@@ -95,13 +97,23 @@ static void end_job(const char *what, double bound_s)
   _exit(mill_error_exit_status(MILL_ERR_INTERNAL));
 }
 
-/* Under the mutex: let time pass for all; the first that takes too long, or NULL. */
-static const slot *pass(double step_s)
+/* Under the mutex: let time pass for all; what takes too long, or NULL.  Of a step and the one
+ * that it is a part of, which are late within a tick of each other, the part says more. */
+static const slot *pass(double step_s, double tick_s)
 {
-  for (int i = 0; i < N_SLOT; i++)
-    if (slots[i].used && (slots[i].age_s += step_s) > dog.bound_s + slots[i].extra_s)
-      return &slots[i];
-  return NULL;
+  const slot *last = NULL;
+  int is_late = 0;
+  for (int i = 0; i < N_SLOT; i++) {
+    if (!slots[i].used)
+      continue;
+    slots[i].age_s += step_s;
+    const double over_s = slots[i].age_s - dog.bound_s - slots[i].extra_s;
+    is_late |= over_s > 0;
+    if (over_s > -tick_s && (!last || slots[i].age_s < last->age_s ||
+                             (slots[i].age_s == last->age_s && slots[i].number > last->number)))
+      last = &slots[i];
+  }
+  return is_late ? last : NULL;
 }
 
 static void *watch(void *unused)
@@ -117,7 +129,7 @@ static void *watch(void *unused)
     pthread_cond_timedwait(&changed, &mutex, &until);
     const double s = now_s();
     /* a longer time than was asked for: the process was stopped, or the machine is overloaded */
-    const slot *late = pass(fmin(s - last_s, 2 * tick_s));
+    const slot *late = pass(fmin(s - last_s, 2 * tick_s), tick_s);
     last_s = s;
     if (late && !dog.ends) {
       const slot copy = *late;
@@ -208,6 +220,7 @@ int mill_watch_begin(double extra_s, const char *what, ...)
     va_end(args);
     slots[token].age_s = 0;
     slots[token].extra_s = extra_s;
+    slots[token].number = dog.n_begun++;
     slots[token].used = 1;
   }
   pthread_mutex_unlock(&mutex);

@@ -356,7 +356,7 @@ class Submitted(Jobs):
             self.assertEqual(differing(read(tmp("task.parts/part-%04d.h5" % i)),
                                        {k: v[rows] for k, v in whole.items()}), [])
 
-    def some_rows(self, path, limit_s=60):
+    def some_rows(self, path, limit_s=240):
         """Wait until some rows of a result are done, and not all."""
         end = time.time() + limit_s
         while not (os.path.exists(path) and (read(path)["STATUS"] == FITTED).any()):
