@@ -70,7 +70,8 @@ def fit(args, catalog, n_rank, name):
     for end in ["", ".lock", ".status.json"]:
         if os.path.exists(out + end):
             os.unlink(out + end)
-    command = [args.mpirun, "-n", str(n_rank), "--bind-to", "none", args.starmill, "fit",
+    # a rank's reading and writing threads on its own core too: one rank alone would have two
+    command = [args.mpirun, "-n", str(n_rank), "--bind-to", args.bind_to, args.starmill, "fit",
                "--library", args.library, "--output", out, "--threads", "1", "--catalog", catalog]
     if args.config:
         command += ["--config", args.config]
@@ -100,6 +101,7 @@ def main():
     parser.add_argument("--stars", type=int, default=4000)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--bind-to", default="core", help="of Open MPI's mpirun (core, none)")
     parser.add_argument("--gzip", action="store_true", help="compress all files")
     parser.add_argument("--json")
     args = parser.parse_args()
