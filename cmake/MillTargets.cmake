@@ -3,14 +3,26 @@
 add_library(mill_options INTERFACE)
 target_include_directories(mill_options INTERFACE "${PROJECT_SOURCE_DIR}")
 target_compile_options(mill_options INTERFACE
-  "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wstrict-prototypes>"
+  # -Wformat=2: no text from a file may ever be a format
+  "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wstrict-prototypes;-Wformat=2>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow>")
 if(MILL_WERROR)
   target_compile_options(mill_options INTERFACE
     "$<$<COMPILE_LANGUAGE:C>:-Werror>"
     "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
 endif()
-if(MILL_SANITIZE)
+if(MILL_FUZZ)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "MILL_FUZZ=ON needs clang with libFuzzer: add -DCMAKE_C_COMPILER=clang "
+                        "(on Debian and Ubuntu: apt-get install clang libclang-rt-14-dev libomp-dev)")
+  endif()
+  # what a file says must not be converted to an integer that cannot hold it either
+  set(sanitize -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
+      -fno-omit-frame-pointer)
+  target_compile_options(mill_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:C>:${sanitize};-fsanitize=fuzzer-no-link>")
+  target_link_options(mill_options INTERFACE ${sanitize})
+elseif(MILL_SANITIZE)
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_compile_options(mill_options INTERFACE "$<$<COMPILE_LANGUAGE:C>:${sanitize}>")
   target_link_options(mill_options INTERFACE ${sanitize})

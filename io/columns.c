@@ -112,12 +112,22 @@ static size_t type_size(int type)
   }
 }
 
+/* The pattern with name in place of its %s, if it has one. */
+static void fill_in(const char *pattern, const char *name, char *out, size_t size)
+{
+  const char *at = strstr(pattern, "%s");
+  if (at)
+    snprintf(out, size, "%.*s%s%s", (int)(at - pattern), pattern, name, at + 2);
+  else
+    snprintf(out, size, "%s", pattern);
+}
+
 static void add(mill_columns *columns, const line *from, const char *name, const char *unit,
                 const char *of, size_t i_value, int n_par)
 {
   mill_column *c = &columns->column[columns->n_column++];
-  snprintf(c->name, sizeof c->name, from->name, name);
-  snprintf(c->unit, sizeof c->unit, from->unit, unit);
+  fill_in(from->name, name, c->name, sizeof c->name);
+  fill_in(from->unit, unit, c->unit, sizeof c->unit);
   snprintf(c->of, sizeof c->of, "%s", of);
   c->text = from->text;
   c->type = from->type;
@@ -248,11 +258,7 @@ int mill_columns_is_whole(const mill_columns *columns, const char *row)
 
 void mill_column_description(const mill_column *column, char *out, size_t size)
 {
-  const char *at = strstr(column->text, "%s");
-  if (at)
-    snprintf(out, size, "%.*s%s%s", (int)(at - column->text), column->text, column->of, at + 2);
-  else
-    snprintf(out, size, "%s", column->text);
+  fill_in(column->text, column->of, out, size);
 }
 
 void mill_column_type_name(const mill_column *column, char *out, size_t size)

@@ -15,7 +15,7 @@
 #include "src/log.h"
 
 enum {
-  MAX_PIX = 1 << 24,      /* of one spectrum: DESI has 2881 */
+  MAX_PIX = 1 << 19,      /* of one spectrum: DESI has 2881 */
   CONVERT_BYTES = 1 << 22 /* buffer for images that are not stored as we keep them */
 };
 

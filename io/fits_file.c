@@ -70,6 +70,19 @@ done:
   return err;
 }
 
+int mill_fits_file_check_rows(const mill_fits_file *file)
+{
+  int err = MILL_OK;
+  for (int i = 0; i < file->guard->n_hdu; i++) {
+    const mill_fits_hdu *hdu = &file->guard->hdu[i];
+    if (hdu->kind == MILL_FITS_TABLE && hdu->axis[1] > MILL_FITS_MAX_ROWS)
+      MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) has %lld rows, more than %d; divide the file",
+                file->guard->path, i + 1, hdu->name, (long long)hdu->axis[1], MILL_FITS_MAX_ROWS);
+  }
+done:
+  return err;
+}
+
 int mill_fits_file_move(mill_fits_file *file, int i_hdu)
 {
   int status = 0;
@@ -250,6 +263,10 @@ int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, cha
   if (type != TSTRING || repeat != width)
     MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): column %s must hold one string a row",
               file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name);
+  if (width > MILL_FITS_MAX_TEXT)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): column %s has texts of %lld bytes, more than %d",
+              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name, (long long)width,
+              MILL_FITS_MAX_TEXT);
   *stride = (size_t)width + 1;
   MILL_TRY(MILL_ALLOC((size_t)n_row * *stride, text));
   MILL_TRY(MILL_ALLOC(n_row, &row));

@@ -9,6 +9,11 @@
 
 #include "io/fits_guard.h"
 
+enum {
+  MILL_FITS_MAX_ROWS = 1 << 22, /**< of a table in a file of many: DESI's have some thousands */
+  MILL_FITS_MAX_TEXT = 1024     /**< bytes of one text of a column */
+};
+
 /** One open file.  One thread at a time; several files may be open at once. */
 typedef struct mill_fits_file {
   mill_fits_guard *guard;
@@ -24,6 +29,10 @@ void mill_fits_file_close(mill_fits_file *file);
 /** Index of the HDU of that EXTNAME (upper case), -1 when there is none.
  *  MILL_ERR_INPUT when two have the name. */
 int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu);
+
+/** Refuse a table of more than MILL_FITS_MAX_ROWS rows: a file full of holes may have any number
+ *  and costs whoever made it nothing, but memory here.  MILL_ERR_INPUT. */
+int mill_fits_file_check_rows(const mill_fits_file *file);
 
 /** Make it the current HDU. MILL_ERR_INPUT. */
 int mill_fits_file_move(mill_fits_file *file, int i_hdu);

@@ -23,7 +23,10 @@ enum {
   MAX_CARD = 100000, /* of one header: DESI's have some hundreds */
   MAX_HDU = 10000,
   MAX_FIELD = 999, /* the FITS standard's limit */
-  IO_BYTES = 1 << 18
+  IO_BYTES = 1 << 18,
+  /* bytes of pixels that a byte of a tile may stand for: deflate packs 1032 into one at most, and
+   * integers of 4 bytes stand for floats of 8 */
+  MAX_PACKING = 2100
 };
 
 /* ---- cards ------------------------------------------------------------ */
@@ -70,11 +73,12 @@ static const char *parse_string(const char *text, const char *end, char *value)
   return NULL;
 }
 
-/* Is keyword PREFIX followed by a number from 1?  Returns the number or 0. */
+/* Is keyword PREFIX followed by a number from 1?  Returns the number or 0.  TFORM01 is TFORM1, as
+ * it is for CFITSIO. */
 static int numbered(const char *keyword, const char *prefix)
 {
   const size_t n = strlen(prefix);
-  if (strncmp(keyword, prefix, n) != 0 || keyword[n] < '1' || keyword[n] > '9')
+  if (strncmp(keyword, prefix, n) != 0)
     return 0;
   int number = 0;
   for (const char *p = keyword + n; *p; p++) {
@@ -87,8 +91,8 @@ static int numbered(const char *keyword, const char *prefix)
 
 static int any_of(const char *keyword, const char *const *list)
 {
-  for (; *list; list++)
-    if (strcmp(keyword, *list) == 0 || numbered(keyword, *list))
+  for (; *list; list++) /* of most cards no list has even the first letter */
+    if (**list == *keyword && (strcmp(keyword, *list) == 0 || numbered(keyword, *list)))
       return 1;
   return 0;
 }
@@ -99,9 +103,11 @@ static const char *const string_keywords[] = {"XTENSION", "EXTNAME", "TTYPE",   
                                               "TUNIT",    "TDISP",   "TDIM",     "ZCMPTYPE",
                                               "ZQUANTIZ", "ZNAME",   "ZTENSION", NULL};
 static const char *const integer_keywords[] = {
-    "BITPIX",  "NAXIS", "PCOUNT",  "GCOUNT", "TFIELDS", "THEAP",    "TBCOL",  "ZBITPIX", "ZNAXIS",
-    "ZPCOUNT", "ZTILE", "ZGCOUNT", "TNULL",  "BLANK",   "EXTLEVEL", "EXTVER", NULL};
-static const char *const real_keywords[] = {"BSCALE", "BZERO", "TSCAL", "TZERO", NULL};
+    "BITPIX",   "NAXIS",  "PCOUNT",  "GCOUNT",   "TFIELDS", "THEAP", "TBCOL",
+    "ZBITPIX",  "ZNAXIS", "ZPCOUNT", "ZTILE",    "ZGCOUNT", "TNULL", "BLANK",
+    "EXTLEVEL", "EXTVER", "ZBLANK",  "ZDITHER0", NULL};
+static const char *const real_keywords[] = {"BSCALE", "BZERO", "TSCAL", "TZERO",
+                                            "ZSCALE", "ZZERO", NULL};
 static const char *const logical_keywords[] = {"SIMPLE", "EXTEND",  "GROUPS",
                                                "ZIMAGE", "ZSIMPLE", NULL};
 
@@ -134,20 +140,20 @@ static int parse_real(const char *text, double *out)
 static int check_printable(const place *at, const char *text, int i_card)
 {
   int err = MILL_OK;
+  int n_bad = 0;
   for (int i = 0; i < CARD; i++)
-    if (text[i] < ' ' || text[i] > '~')
-      FAIL_HDU(at, "card %d of the header holds a byte that is not printable text; " CUT,
-               i_card + 1);
+    n_bad += text[i] < ' ' || text[i] > '~';
+  if (n_bad > 0)
+    FAIL_HDU(at, "card %d of the header holds a byte that is not printable text; " CUT, i_card + 1);
 done:
   return err;
 }
 
-/* Check one card and take it apart. */
+/* Check one card, of printable text, and take it apart. */
 static int parse_card(const place *at, const char *text, int i_card, card *out)
 {
   int err = MILL_OK;
   memset(out, 0, sizeof *out);
-  MILL_TRY(check_printable(at, text, i_card));
   int n = 0;
   while (n < 8 && text[n] != ' ')
     n++;
@@ -364,6 +370,10 @@ typedef struct table_walk {
   int64_t row_bytes;
   char have_form[MAX_FIELD + 1];
   int64_t heap_start;
+  int64_t image_limit; /* bytes that a compressed image may have */
+  int have_heap, have_z_bitpix, have_z_n_axis, have_z_type;
+  int have_z_axis[MILL_FITS_MAX_AXIS + 1], have_z_tile[MILL_FITS_MAX_AXIS + 1];
+  int have_z_name[4], have_z_value[4];
   int z_image, n_block, byte_pix;
   char z_type[MILL_FITS_MAX_VALUE], z_name[4][MILL_FITS_MAX_VALUE];
   int64_t z_value[4]; /* of ZVALn, by n */
@@ -390,24 +400,42 @@ static int walk_table_card(const place *at, const card *c, table_walk *t)
   const int i_tile = numbered(c->keyword, "ZTILE");
   const int i_name = numbered(c->keyword, "ZNAME");
   const int i_value = numbered(c->keyword, "ZVAL");
-  if (i_axis > 0 && i_axis <= MILL_FITS_MAX_AXIS)
+  int *have = NULL;
+  if (i_axis > 0 && i_axis <= MILL_FITS_MAX_AXIS) {
     t->z_axis[i_axis] = value;
-  else if (i_tile > 0 && i_tile <= MILL_FITS_MAX_AXIS)
+    have = &t->have_z_axis[i_axis];
+  } else if (i_tile > 0 && i_tile <= MILL_FITS_MAX_AXIS) {
     t->z_tile[i_tile] = value < 0 ? 0 : value;
-  else if (strcmp(c->keyword, "ZNAXIS") == 0)
+    have = &t->have_z_tile[i_tile];
+  } else if (strcmp(c->keyword, "ZNAXIS") == 0) {
     t->z_n_axis = value;
-  else if (strcmp(c->keyword, "ZBITPIX") == 0)
+    have = &t->have_z_n_axis;
+  } else if (strcmp(c->keyword, "ZBITPIX") == 0) {
     t->z_bitpix = value;
-  else if (strcmp(c->keyword, "THEAP") == 0 && is_integer)
+    have = &t->have_z_bitpix;
+  } else if (strcmp(c->keyword, "THEAP") == 0 && is_integer) {
     t->heap_start = value;
-  else if (strcmp(c->keyword, "ZCMPTYPE") == 0)
+    have = &t->have_heap;
+  } else if (strcmp(c->keyword, "ZCMPTYPE") == 0) {
     memcpy(t->z_type, c->value, sizeof t->z_type);
-  else if (i_name > 0 && i_name < 4)
+    have = &t->have_z_type;
+  } else if (i_name > 0 && i_name < 4) {
     memcpy(t->z_name[i_name], c->value, sizeof t->z_name[0]);
-  else if (i_value > 0 && i_value < 4)
-    t->z_value[i_value] = value;
-  else if (strcmp(c->keyword, "ZIMAGE") == 0)
+    have = &t->have_z_name[i_name];
+  } else if (i_value > 0 && i_value < 4) {
+    t->z_value[i_value] = is_integer ? value : -1;
+    have = &t->have_z_value[i_value];
+  } else if (strcmp(c->keyword, "ZIMAGE") == 0) {
     t->z_image = c->value[0] == 'T';
+  } else if (strcmp(c->keyword, "ZDITHER0") == 0 && (value < 1 || value > 10000)) {
+    /* CFITSIO takes it as the place in a table of random numbers */
+    FAIL_HDU(at, "ZDITHER0 = '%s', expected 1 to 10000; " CUT, c->value);
+  }
+  /* CFITSIO takes the first of some keywords and the last of others */
+  if (have && *have)
+    FAIL_HDU(at, "%s stands twice; " CUT, c->keyword);
+  if (have)
+    *have = 1;
 done:
   return err;
 }
@@ -429,16 +457,15 @@ static int take_compressed(const place *at, table_walk *t, mill_fits_hdu *hdu)
     FAIL_HDU(at, "tiles compressed by '%s', only RICE_1, GZIP_1 and GZIP_2 are read; funpack it",
              t->z_type);
   if (is_rice(t)) {
-    t->n_block = 32; /* the standard's defaults */
-    t->byte_pix = 4;
-    for (int i = 1; i < 4; i++) {
-      const int is_size = strcmp(t->z_name[i], "BLOCKSIZE") == 0;
-      if (!is_size && strcmp(t->z_name[i], "BYTEPIX") != 0)
-        continue;
-      if (t->z_value[i] < 1 || t->z_value[i] > 32)
-        FAIL_HDU(at, "%s = %lld of RICE compression; " CUT, t->z_name[i], (long long)t->z_value[i]);
-      *(is_size ? &t->n_block : &t->byte_pix) = (int)t->z_value[i];
-    }
+    /* CFITSIO goes by their places, not by their names */
+    static const char *const name[] = {"BLOCKSIZE", "BYTEPIX"};
+    for (int i = 1; i <= 2; i++)
+      if ((t->have_z_value[i] || i == 1) &&
+          (strcmp(t->z_name[i], name[i - 1]) != 0 || t->z_value[i] < 1 || t->z_value[i] > 32))
+        FAIL_HDU(at, "parameter %d of RICE compression is %s = %lld; " CUT, i, t->z_name[i],
+                 (long long)t->z_value[i]);
+    t->n_block = (int)t->z_value[1];
+    t->byte_pix = t->have_z_value[2] ? (int)t->z_value[2] : 4;
     if (t->byte_pix != (t->z_bitpix < 0 ? 4 : t->z_bitpix / 8) || t->byte_pix > 4)
       FAIL_HDU(at, "RICE compression of BYTEPIX %d for ZBITPIX %lld; " CUT, t->byte_pix,
                (long long)t->z_bitpix);
@@ -462,6 +489,12 @@ static int take_compressed(const place *at, table_walk *t, mill_fits_hdu *hdu)
         __builtin_mul_overflow(n_pix, axis, &n_pix) || n_pix > INT64_MAX / 8)
       FAIL_HDU(at, "the compressed image is impossibly large; %s", CUT);
   }
+  const int64_t image_bytes = n_pix * (llabs(t->z_bitpix) / 8);
+  if (image_bytes > t->image_limit)
+    FAIL_HDU(at,
+             "the compressed image unpacks to %lld MiB, more than the limit of %lld MiB; raise "
+             "gzip_limit_mib, or funpack it",
+             (long long)(image_bytes >> 20), (long long)(t->image_limit >> 20));
   if (n_tile != n_row)
     FAIL_HDU(at, "%lld compressed tiles instead of %lld; " CUT, (long long)n_row,
              (long long)n_tile);
@@ -570,7 +603,9 @@ static int check_tiles(const place *at, const header *h, const mill_fits_guard *
   if (i_data < 0 || (is_rice(t) && i_rice < 0))
     FAIL_HDU(at, "no column of compressed tiles; %s", CUT);
   MILL_TRY(MILL_ALLOC(row_bytes, &row));
+  int64_t all_bytes = 0;
   for (int64_t i_row = 0; i_row < n_row; i_row++) {
+    int64_t packed_bytes = 0;
     if (read_at(guard->fd, row, (size_t)row_bytes, table->data_start + i_row * row_bytes) !=
         row_bytes)
       FAIL_HDU(at, "row %lld cannot be read; " CUT, (long long)i_row + 1);
@@ -584,6 +619,7 @@ static int check_tiles(const place *at, const header *h, const mill_fits_guard *
           value[0] * (uint64_t)element[i] > (uint64_t)heap_bytes - value[1])
         FAIL_HDU(at, "tile %lld points outside the compressed data; " CUT, (long long)i_row + 1);
       const int64_t n_bytes = (int64_t)value[0];
+      packed_bytes += n_bytes * element[i];
       if (i != i_rice || n_bytes == 0)
         continue;
       if (n_bytes > tile_capacity) {
@@ -597,6 +633,11 @@ static int check_tiles(const place *at, const header *h, const mill_fits_guard *
         FAIL_HDU(at, "the compressed data of tile %lld are damaged; fetch the file again",
                  (long long)i_row + 1);
     }
+    /* neither a tile of pixels that nothing stands for, nor one that is all of them */
+    const int64_t tile_bytes = tile_pixels(image, t, i_row) * (llabs(t->z_bitpix) / 8);
+    all_bytes += packed_bytes;
+    if (tile_bytes / MAX_PACKING > packed_bytes || all_bytes > heap_bytes)
+      FAIL_HDU(at, "tile %lld has too few bytes for its pixels; " CUT, (long long)i_row + 1);
   }
 done:
   mill_free(row);
@@ -604,8 +645,10 @@ done:
   return err;
 }
 
-/* Walk one HDU from start; *next is where the following one begins. */
-static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t size, int64_t *next)
+/* Walk one HDU from start; *next is where the following one begins.  image_limit: bytes that a
+ * compressed image may unpack to. */
+static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t size,
+                    int64_t image_limit, int64_t *next)
 {
   int err = MILL_OK;
   mill_fits_hdu *hdu = &guard->hdu[i_hdu];
@@ -647,6 +690,9 @@ static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t si
     if (__builtin_mul_overflow(n_element, hdu->axis[i], &n_element))
       FAIL_HDU(&at, "its axes multiply to more than a file can hold; %s", CUT);
   }
+  /* rows without a byte may be as many as one likes, and readers keep something for each */
+  if ((binary_table || ascii_table) && hdu->axis[0] == 0 && hdu->axis[1] > 0)
+    FAIL_HDU(&at, "its %lld rows have no bytes; " CUT, (long long)hdu->axis[1]);
   hdu->bitpix = (int)bitpix;
   hdu->n_axis = (int)n_axis;
   if (i_hdu > 0) {
@@ -668,6 +714,7 @@ static int walk_hdu(mill_fits_guard *guard, int i_hdu, int64_t start, int64_t si
   *next = hdu->data_start + (hdu->data_bytes + BLOCK - 1) / BLOCK * BLOCK;
 
   t->n_field = binary_table ? (int)n_field : 0;
+  t->image_limit = image_limit;
   t->heap_start = binary_table ? hdu->axis[0] * hdu->axis[1] : 0;
   const int64_t heap_min = t->heap_start;
   for (int i = 0; i <= MILL_FITS_MAX_AXIS; i++)
@@ -714,7 +761,7 @@ done:
   return err;
 }
 
-static int walk_file(mill_fits_guard *guard)
+static int walk_file(mill_fits_guard *guard, int64_t image_limit)
 {
   int err = MILL_OK;
   struct stat st;
@@ -741,7 +788,7 @@ static int walk_file(mill_fits_guard *guard)
       guard->hdu = grown;
     }
     memset(&guard->hdu[guard->n_hdu], 0, sizeof *guard->hdu);
-    MILL_TRY(walk_hdu(guard, guard->n_hdu, start, size, &start));
+    MILL_TRY(walk_hdu(guard, guard->n_hdu, start, size, image_limit, &start));
     guard->n_hdu++;
   }
 done:
@@ -836,6 +883,12 @@ done:
   return err;
 }
 
+static int64_t limit_bytes(const mill_open_limits *limits)
+{
+  const double limit_mib = limits ? limits->gzip_limit_mib : MILL_GZIP_LIMIT_MIB;
+  return limit_mib > 0.0 ? (int64_t)fmin(limit_mib * 1048576.0, 0x1p62) : 0;
+}
+
 /* Replace guard->fd by an unnamed file with the unpacked bytes. */
 static int unpack(mill_fits_guard *guard, const mill_open_limits *limits)
 {
@@ -844,8 +897,7 @@ static int unpack(mill_fits_guard *guard, const mill_open_limits *limits)
   char *name = NULL;
   z_stream z = {0};
   unpacker u = {.path = guard->path, .in = guard->fd, .out = -1};
-  const double limit_mib = limits ? limits->gzip_limit_mib : MILL_GZIP_LIMIT_MIB;
-  u.limit = limit_mib > 0.0 ? (int64_t)fmin(limit_mib * 1048576.0, 0x1p62) : 0;
+  u.limit = limit_bytes(limits);
   const char *folder = limits ? limits->scratch : NULL;
   if (!folder || !*folder)
     folder = getenv("TMPDIR");
@@ -907,9 +959,15 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
   guard->file_size = (int64_t)st.st_size;
   guard->file_mtime = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
   unsigned char magic[2];
-  if (read_at(guard->fd, (char *)magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b)
+  const ssize_t n_magic = read_at(guard->fd, (char *)magic, 2, 0);
+  if (n_magic < 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s; check the file system", path,
+              strerror(errno));
+  if (n_magic == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
     MILL_TRY(unpack(guard, limits));
-  MILL_TRY(walk_file(guard));
+    guard->is_unpacked = 1;
+  }
+  MILL_TRY(walk_file(guard, limit_bytes(limits)));
   *out = guard;
   guard = NULL;
 done:

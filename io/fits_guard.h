@@ -14,7 +14,8 @@
 
 #include <stdint.h>
 
-/** Limits for opening: the largest unpacked .gz and where it is unpacked. */
+/** Limits for opening: the largest unpacked .gz, or image of compressed tiles, and where a .gz
+ *  is unpacked. */
 typedef struct mill_open_limits {
   double gzip_limit_mib;
   const char *scratch; /**< NULL or empty: TMPDIR or /tmp */
@@ -42,7 +43,8 @@ typedef struct mill_fits_hdu {
 
 typedef struct mill_fits_guard {
   char path[MILL_FITS_MAX_PATH];
-  int fd; /**< the plain (or unpacked) file, open for reading */
+  int fd;          /**< the plain (or unpacked) file, open for reading */
+  int is_unpacked; /**< fd is a copy */
   int n_hdu;
   mill_fits_hdu *hdu; /**< [n_hdu], hdu[0] is the primary, owned */
   int64_t file_size;  /**< of the file at path, packed or not */

@@ -197,6 +197,40 @@ done:
   return err;
 }
 
+/* Rows may share their wavelengths in the heap, but not their fluxes: a few bytes would be any
+ * number of pixels. */
+static int check_heap(generic *g)
+{
+  int err = MILL_OK;
+  const vector *flux = &g->vector[FLUX];
+  LONGLONG *length = NULL, *start = NULL;
+  int64_t left = g->heap_bytes / flux->n_byte;
+  int status = 0;
+  if (!flux->variable || g->n_row == 0)
+    goto done;
+  MILL_TRY(MILL_ALLOC(g->n_row, &length));
+  MILL_TRY(MILL_ALLOC(g->n_row, &start));
+  if (fits_read_descriptsll(g->file->fptr, flux->number, 1, g->n_row, length, start, &status)) {
+    err = mill_fits_file_error(g->file, g->i_hdu, "column FLUX cannot be read", status);
+    goto done;
+  }
+  for (int64_t i = 0; i < g->n_row; i++) {
+    /* what no row can have is refused with its row */
+    if (length[i] < 0 || length[i] > g->heap_bytes / flux->n_byte)
+      continue;
+    left -= length[i];
+    if (left < 0)
+      FAIL_TABLE(g,
+                 "by row %lld (counted from 0) column FLUX has more values than its table holds; "
+                 "fetch or make the file again",
+                 (long long)i);
+  }
+done:
+  mill_free(length);
+  mill_free(start);
+  return err;
+}
+
 /* Columns that must be there, and lengths that must agree before any row is looked at. */
 static int find_vectors(generic *g)
 {
@@ -507,6 +541,7 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
   g->n_row = file->guard->hdu[g->i_hdu].axis[1];
   MILL_TRY(measure_heap(g));
   MILL_TRY(find_vectors(g));
+  MILL_TRY(check_heap(g));
   MILL_TRY(find_wavelengths(g));
   MILL_TRY(read_conventions(g, settings->config->medium));
   MILL_TRY(mill_fits_column_text(file, g->i_hdu, "NAME", &g->name, &g->name_stride, NULL));

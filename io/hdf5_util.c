@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +12,10 @@
 #include "kernels/common.h"
 #include "kernels/error.h"
 
-enum { MAX_DIM = MILL_MAX_GRID_AXIS + 1 }; /* the coefficients of a grid have the most */
+enum {
+  MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* the coefficients of a grid have the most */
+  MAX_PACKING = 1032                /* bytes that deflate can pack into one */
+};
 
 static herr_t take_innermost(unsigned n, const H5E_error2_t *entry, void *context)
 {
@@ -275,12 +279,43 @@ done:
   return err;
 }
 
+/* A few bytes can claim any shape, and a dataset of chunks that were never written has it; what
+ * is to be allocated for it must have stood in the file. */
+static int check_size(const mill_h5_file *file, const char *name, hid_t dataset, int n_dim,
+                      const size_t *dim)
+{
+  int err = MILL_OK;
+  hsize_t file_bytes = 0;
+  const hid_t type = H5Dget_type(dataset);
+  if (type < 0 || H5Fget_filesize(file->id, &file_bytes) < 0)
+    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+  size_t n_byte = H5Tget_size(type);
+  for (int i = 0; i < n_dim; i++)
+    if (__builtin_mul_overflow(n_byte, dim[i], &n_byte))
+      n_byte = SIZE_MAX;
+  /* a zero along any dimension makes it empty, whatever overflowed before */
+  for (int i = 0; i < n_dim; i++)
+    if (dim[i] == 0)
+      n_byte = 0;
+  if (n_byte / MAX_PACKING > file_bytes)
+    MILL_FAIL(
+        file->code,
+        "%s: dataset /%s is said to have %zu bytes, more than the file's %llu can hold; it is "
+        "damaged or was never written",
+        file->path, name, n_byte, (unsigned long long)file_bytes);
+done:
+  if (type >= 0)
+    H5Tclose(type);
+  return err;
+}
+
 int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t *dim)
 {
   int err = MILL_OK;
   hid_t dataset = H5I_INVALID_HID;
   MILL_TRY(open_dataset(file, name, &dataset));
   MILL_TRY(dataset_shape(file, name, dataset, n_dim, dim));
+  MILL_TRY(check_size(file, name, dataset, n_dim, dim));
 done:
   if (dataset >= 0)
     H5Dclose(dataset);
@@ -308,7 +343,7 @@ int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int
   if (H5Tget_class(type) != wanted)
     MILL_FAIL(file->code, "%s: dataset /%s does not hold %s", file->path, name,
               wanted == H5T_FLOAT ? "floating-point numbers" : "integers");
-  if (wanted == H5T_FLOAT && H5Tget_size(type) > H5Tget_size(mem_type))
+  if (H5Tget_size(type) > (wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER))
     MILL_FAIL(file->code, "%s: dataset /%s holds %zu-byte numbers, expected %zu bytes", file->path,
               name, H5Tget_size(type), H5Tget_size(mem_type));
   if (n == 0)
@@ -365,7 +400,7 @@ int mill_h5_read_attr_int(const mill_h5_file *file, const char *object, const ch
   long long value = 0;
   MILL_TRY(open_attr(file, object, name, &attr, &type));
   const H5T_class_t found = H5Tget_class(type);
-  if (found != H5T_INTEGER && found != H5T_ENUM)
+  if ((found != H5T_INTEGER && found != H5T_ENUM) || H5Tget_size(type) > MILL_H5_MAX_NUMBER)
     MILL_FAIL(file->code, "%s: attribute %s of %s is not an integer", file->path, name, object);
   if (H5Aread(attr, H5T_NATIVE_LLONG, &value) < 0)
     MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,
@@ -389,7 +424,7 @@ int mill_h5_read_attr_double(const mill_h5_file *file, const char *object, const
   hid_t attr, type;
   MILL_TRY(open_attr(file, object, name, &attr, &type));
   const H5T_class_t found = H5Tget_class(type);
-  if (found != H5T_FLOAT && found != H5T_INTEGER)
+  if ((found != H5T_FLOAT && found != H5T_INTEGER) || H5Tget_size(type) > MILL_H5_MAX_NUMBER)
     MILL_FAIL(file->code, "%s: attribute %s of %s is not a number", file->path, name, object);
   if (H5Aread(attr, H5T_NATIVE_DOUBLE, out) < 0)
     MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,

@@ -17,6 +17,8 @@ typedef struct mill_h5_file {
   const char *path; /**< for messages, borrowed */
 } mill_h5_file;
 
+enum { MILL_H5_MAX_NUMBER = 16 /**< bytes; damaged ones of gigabytes would be converted */ };
+
 /** The innermost reason of the last HDF5 failure of this thread; call it before
  *  any other HDF5 function. */
 const char *mill_h5_reason(void);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/hdf5_probe.h"
 #include "io/hdf5_util.h"
 #include "io/lock_file.h"
 #include "io/parallel_hdf5.h"
@@ -93,7 +94,7 @@ done:
     if (err == MILL_OK)
       err = mill_ph5_close(path, &file);
     else
-      H5Fclose(file);
+      mill_ph5_drop(&file, 1);
   }
   return err;
 }
@@ -264,6 +265,7 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
   }
   if (!S_ISREG(status.st_mode))
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no regular file: give another --models", path);
+  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, path));
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   if (H5Fis_hdf5(path) <= 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no HDF5 file: " WHAT_TO_DO, path);
@@ -383,7 +385,7 @@ done:
   if (err != MILL_OK) {
     if (mpi->rank == 0 && temporary[0])
       unlink(temporary);
-    mill_models_close(models);
+    (void)mill_models_close(models, mpi->size);
   }
   return err;
 }
@@ -444,7 +446,12 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
   return failed;
 }
 
-int mill_models_close(mill_models_file *models)
+int mill_models_keep(mill_models_file *models)
+{
+  return models ? mill_lock_keep(&models->lock) : MILL_OK;
+}
+
+int mill_models_close(mill_models_file *models, int n_drop)
 {
   int err = MILL_OK;
   if (!models)
@@ -455,7 +462,10 @@ int mill_models_close(mill_models_file *models)
     if (models->wave[a] >= 0)
       H5Dclose(models->wave[a]);
   }
-  err = mill_ph5_close(models->path, &models->file);
+  if (n_drop > 0)
+    mill_ph5_drop(&models->file, n_drop);
+  else
+    err = mill_ph5_close(models->path, &models->file);
   mill_lock_release(&models->lock);
   mill_free(models);
   return err;

@@ -53,7 +53,11 @@ int64_t mill_models_n_row(const mill_models_file *models);
 /** Do the rows of the arm have wavelengths of their own? */
 int mill_models_has_own_waves(const mill_models_file *models, int arm);
 
-/** Collective: flush, close, release its lock.  NULL is fine. */
-int mill_models_close(mill_models_file *models);
+/** Touch its lock now and then, as mill_lock_keep does; one thread at a time.  NULL is fine. */
+int mill_models_keep(mill_models_file *models);
+
+/** Collective: flush, close, release its lock; n_drop: ranks, where writing has failed and it is
+ *  given up (mill_ph5_drop), else 0.  NULL is fine. */
+int mill_models_close(mill_models_file *models, int n_drop);
 
 #endif

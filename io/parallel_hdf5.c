@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,10 +16,20 @@
 #include "kernels/error.h"
 #include "src/mpi_context.h"
 
+/* neither HDF5 nor MPI-IO passes the reason on */
+#define MAKE_ROOM                                                                                  \
+  "; if the disk is full or a quota is used up, make room, then the same command continues"
 #define FAIL_WRITE(what)                                                                           \
-  MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, what, mill_h5_reason())
+  MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MAKE_ROOM, path, what, mill_h5_reason())
 #define FAIL_READ(what)                                                                            \
   MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", path, what, mill_h5_reason())
+
+static int is_broken;
+
+int mill_ph5_is_broken(void)
+{
+  return is_broken;
+}
 
 hid_t mill_ph5_file_type(int column_type)
 {
@@ -66,6 +77,18 @@ done:
   return err;
 }
 
+/* Another name of the file where its own has a colon: ROMIO takes what stands before one for the
+ * name of a file system.  *fd keeps it good, the caller closes it; -1: the path itself will do. */
+static const char *plain_name(const char *path, unsigned flags, char name[64], int *fd)
+{
+  const int mode = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;
+  *fd = strchr(path, ':') ? open(path, mode | O_CLOEXEC) : -1;
+  if (*fd < 0)
+    return path;
+  snprintf(name, 64, "/proc/self/fd/%d", *fd);
+  return name;
+}
+
 /* A full disk, an exhausted quota or a file size limit, found before HDF5 writes:
    HDF5 cannot close a file whose metadata do not fit. */
 static int check_room(const char *path, int64_t n_byte)
@@ -94,14 +117,18 @@ done:
 int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file)
 {
   int err = MILL_OK;
+  int fd = -1;
+  char name[64];
   hid_t access = H5I_INVALID_HID;
   *file = H5I_INVALID_HID;
   MILL_TRY(check_room(path, n_byte));
   MILL_TRY(access_list(MPI_COMM_SELF, path, &access));
-  *file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  *file = H5Fcreate(plain_name(path, H5F_ACC_RDWR, name, &fd), H5F_ACC_TRUNC, H5P_DEFAULT, access);
   if (*file < 0)
     FAIL_WRITE("the file");
 done:
+  if (fd >= 0)
+    close(fd);
   if (access >= 0)
     H5Pclose(access);
   return err;
@@ -110,14 +137,18 @@ done:
 int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
 {
   int err = MILL_OK;
+  int fd = -1;
+  char name[64];
   hid_t access = H5I_INVALID_HID;
   *file = H5I_INVALID_HID;
   MILL_TRY(access_list(comm, path, &access));
-  *file = H5Fopen(path, flags, access);
+  *file = H5Fopen(plain_name(path, flags, name, &fd), flags, access);
   if (*file < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
               mill_h5_reason());
 done:
+  if (fd >= 0)
+    close(fd);
   if (access >= 0)
     H5Pclose(access);
   return err;
@@ -131,12 +162,22 @@ int mill_ph5_close(const char *path, hid_t *file)
   const hid_t id = *file;
   *file = H5I_INVALID_HID;
   if (H5Fflush(id, H5F_SCOPE_GLOBAL) < 0)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be flushed to disk: %s",
-                         path, mill_h5_reason());
-  if (H5Fclose(id) < 0 && err == MILL_OK)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be closed: %s", path,
-                         mill_h5_reason());
+    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
+                         "%s: cannot be flushed to disk: %s" MAKE_ROOM, path, mill_h5_reason());
+  if (H5Fclose(id) < 0) {
+    is_broken = 1;
+    if (err == MILL_OK)
+      err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
+                           "%s: cannot be closed: %s" MAKE_ROOM, path, mill_h5_reason());
+  }
   return err;
+}
+
+void mill_ph5_drop(hid_t *file, int n_rank)
+{
+  if (*file >= 0 && (n_rank > 1 || H5Fclose(*file) < 0))
+    is_broken = 1;
+  *file = H5I_INVALID_HID;
 }
 
 int mill_ph5_rename(const char *from, const char *to)

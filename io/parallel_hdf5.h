@@ -30,6 +30,15 @@ int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file);
 /** Flush to disk and close; the first failure counts.  *file becomes invalid. */
 int mill_ph5_close(const char *path, hid_t *file);
 
+/** Give up a file whose writing has failed already; n_rank: that have it open.  Of several a
+ *  close may never return, for a rank whose part of it fails leaves the others waiting, so then
+ *  it stays open. */
+void mill_ph5_drop(hid_t *file, int n_rank);
+
+/** 1 when a file could not be closed in this process.  HDF5 tries again when MPI is finalized,
+ *  which 1.10 does not survive: the program must leave without that. */
+int mill_ph5_is_broken(void);
+
 /** Reach the disk, then take the final name. */
 int mill_ph5_rename(const char *from, const char *to);
 

@@ -32,6 +32,7 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
   sort_key *key = NULL;
   int i_hdu, has_subtype;
   MILL_TRY(mill_fits_file_open(path, limits, &file));
+  MILL_TRY(mill_fits_file_check_rows(file));
   MILL_TRY(mill_fits_file_find(file, "REDSHIFTS", &i_hdu));
   if (i_hdu < 0)
     MILL_TRY(mill_fits_file_find(file, "ZBEST", &i_hdu));

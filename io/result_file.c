@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "io/columns.h"
+#include "io/hdf5_probe.h"
 #include "io/hdf5_util.h"
 #include "io/lock_file.h"
 #include "io/models_file.h"
@@ -21,6 +22,7 @@
 #include "src/clock.h"
 #include "src/log.h"
 #include "src/mpi_context.h"
+#include "src/watchdog.h"
 
 enum {
   EPOCH_ROWS = 4096,    /* a rank asks for a write when so many rows wait: collective
@@ -31,9 +33,11 @@ enum {
   READ_ROWS = 8192,     /* block of rows looked at when a file is continued */
   POLL_FIRST_US = 500,  /* between looks at MPI: soon after something has changed, */
   POLL_MOST_US = 16000, /* then ever later up to this */
-  WATCHDOG_S = 600,     /* a collective call that lasts longer will never return */
   TAG_WANT = 1
 };
+
+/* A row takes a kilobyte or less, and no file system writes slower than 10 MB/s for long */
+static const double ROW_S = 1e-4;
 
 /* What fits hand over between two epochs; the I/O thread swaps two of these */
 typedef struct queue {
@@ -61,7 +65,7 @@ struct mill_result_file {
   int64_t n_row, n_exposure;
   mill_models_file *models;
   mill_lock lock; /* rank 0 */
-  double start_s, write_interval_s, watchdog_s;
+  double start_s, write_interval_s;
   _Atomic int64_t n_done; /* of all ranks, written */
 
   /* under mutex */
@@ -77,17 +81,16 @@ struct mill_result_file {
   char message[1024];
 
   pthread_mutex_t hdf5; /* HDF5 is not thread-safe */
-  pthread_t io_thread, watchdog_thread;
-  int has_io_thread, has_watchdog;
+  pthread_t io_thread;
+  int has_io_thread;
   /* of the I/O thread */
   int64_t epoch, n_want_sent, n_want_taken;
   int announced_closing;
   double io_cpu_s; /* set at its end */
-
-  _Atomic int64_t busy_since_ms; /* a collective call is under way; 0: none */
-  pthread_mutex_t watchdog_mutex;
-  pthread_cond_t watchdog_cond;
-  int watchdog_ends;
+  double write_s;
+  int has_marked;           /* that rows come without models */
+  int watch;                /* token of the collective call under way; -1: none */
+  _Atomic double longest_s; /* of the writes so far */
 };
 
 static double now_s(void)
@@ -97,33 +100,17 @@ static double now_s(void)
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* A collective call that does not return ends the job (src/watchdog.h). */
 static void set_busy(mill_result_file *file, int busy)
 {
-  atomic_store(&file->busy_since_ms, busy ? (int64_t)(now_s() * 1e3) : 0);
-}
-
-/* ---- watchdog ---- */
-
-static void *watch(void *context)
-{
-  mill_result_file *file = context;
-  pthread_mutex_lock(&file->watchdog_mutex);
-  while (!file->watchdog_ends) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += 1;
-    pthread_cond_timedwait(&file->watchdog_cond, &file->watchdog_mutex, &until);
-    const int64_t since_ms = atomic_load(&file->busy_since_ms);
-    if (since_ms == 0 || now_s() - (double)since_ms * 1e-3 < file->watchdog_s)
-      continue;
-    mill_log_error(
-        "%s: a collective write has not returned for %.0f s (another rank is gone, or the "
-        "file system hangs): the job is aborted; the same command continues it",
-        file->path, file->watchdog_s);
-    MPI_Abort(file->io.comm, mill_error_exit_status(MILL_ERR_OUTPUT));
+  if (!busy) {
+    mill_watch_end(file->watch);
+    file->watch = -1;
+  } else if (file->watch < 0) {
+    file->watch = mill_watch_begin(0, "%s: a collective write", file->path);
+  } else {
+    mill_watch_again(file->watch);
   }
-  pthread_mutex_unlock(&file->watchdog_mutex);
-  return NULL;
 }
 
 /* ---- what has to be fitted ---- */
@@ -281,6 +268,13 @@ static int write_queue(mill_result_file *file, queue *q)
   size_t widest = 8;
   for (int i = 0; i < columns->n_column; i++)
     widest = columns->column[i].n_byte > widest ? columns->column[i].n_byte : widest;
+  err = mill_lock_keep(&file->lock);
+  if (err == MILL_OK)
+    err = mill_models_keep(file->models);
+  if (err == MILL_OK && !file->models && !file->has_marked && file->io.rank == 0)
+    err = mill_result_layout_mark_unmodelled(file->file, file->path);
+  MILL_TRY(mill_mpi_agree(&file->io, err));
+  file->has_marked = 1;
   if (file->models) {
     err = mill_models_write(file->models, q->item, q->n_item, q->pool);
     MILL_TRY(mill_mpi_agree(&file->io, err));
@@ -315,6 +309,7 @@ static int write_queue(mill_result_file *file, queue *q)
     err = write_column(file, i, order, n, q->row, value, c->vector ? &vector : &scalar);
     mill_ph5_unselect(&vector);
     MILL_TRY(mill_mpi_agree(&file->io, failed == MILL_OK ? err : failed));
+    set_busy(file, 1); /* slow is not the same as never */
   }
   err = write_column(file, columns->i_crc, order, n, q->row, value, &scalar);
   MILL_TRY(mill_mpi_agree(&file->io, err));
@@ -358,11 +353,16 @@ static int run_epoch(mill_result_file *file, int *ends)
   file->announced_closing = is_closing;
   MILL_MPI(MPI_Allreduce(mine, all, N_COUNT, MPI_INT64_T, MPI_SUM, file->io.comm));
   if ((all[N_ROW] > 0 || all[N_ITEM] > 0) && file->err == MILL_OK) {
+    const double start_s = now_s();
     pthread_mutex_lock(&file->hdf5);
     mill_range_begin(MILL_RANGE_WRITE);
     err = write_queue(file, q);
     mill_range_end();
     pthread_mutex_unlock(&file->hdf5);
+    const double spent_s = now_s() - start_s;
+    file->write_s += spent_s;
+    if (spent_s > atomic_load(&file->longest_s))
+      atomic_store(&file->longest_s, spent_s);
     if (err == MILL_OK)
       atomic_fetch_add(&file->n_done, all[N_ROW]);
     else if (err != MILL_ERR_MPI)
@@ -394,17 +394,35 @@ static struct timespec time_at(double s)
   return (struct timespec){.tv_sec = whole, .tv_nsec = (long)((s - (double)whole) * 1e9)};
 }
 
+/* Show other hosts that the job is alive; a lock that was lost is told before the next write. */
+static void keep_locks(mill_result_file *file)
+{
+  const int watch = mill_watch_begin(0, "%s: touching its lock", file->path);
+  (void)mill_lock_keep(&file->lock);
+  if (pthread_mutex_trylock(&file->hdf5) == 0) { /* else the models are just being opened */
+    (void)mill_models_keep(file->models);
+    pthread_mutex_unlock(&file->hdf5);
+  }
+  mill_watch_end(watch);
+}
+
 /* Wait until a single rank wants an epoch: nobody else is to be heard. */
 static void await_own_epoch(mill_result_file *file)
 {
   pthread_mutex_lock(&file->mutex);
   while (!wants_epoch(file)) {
     const queue *q = file->filling;
-    if (q->n_row > 0 || q->n_item > 0) {
-      const struct timespec until = time_at(q->first_s + file->write_interval_s);
-      pthread_cond_timedwait(&file->work, &file->mutex, &until);
-    } else {
-      pthread_cond_wait(&file->work, &file->mutex);
+    const double beat_s = now_s() + MILL_LOCK_BEAT_S;
+    double until_s = beat_s;
+    if ((q->n_row > 0 || q->n_item > 0) && q->first_s + file->write_interval_s < beat_s)
+      until_s = q->first_s + file->write_interval_s;
+    const struct timespec until = time_at(until_s);
+    pthread_cond_timedwait(&file->work, &file->mutex, &until);
+    if (now_s() >= beat_s) {
+      /* files are not touched under the mutex: it would hold up the fits */
+      pthread_mutex_unlock(&file->mutex);
+      keep_locks(file);
+      pthread_mutex_lock(&file->mutex);
     }
   }
   pthread_mutex_unlock(&file->mutex);
@@ -473,6 +491,8 @@ static int await_epoch(mill_result_file *file)
     if (wants && !has_wanted)
       us = POLL_FIRST_US;
     has_wanted |= wants;
+    if (is_root)
+      keep_locks(file);
     nap(file, has_wanted, &us);
   }
   /* eight bytes: MPI buffers them, or rank 0 takes them in the next wait or at the end */
@@ -587,6 +607,22 @@ done:
   return err;
 }
 
+/* Rank 0: does --overwrite find what an earlier start of this very job has begun?  A requeued
+   script that has the option would else begin anew for ever. */
+static int is_own_work(const mill_result_file *file, const mill_run_info *info)
+{
+  char job[96], made_by[96] = "";
+  int found = MILL_FOUND_NOTHING;
+  mill_result_summary summary;
+  if (mill_lock_restart() == 0 || mill_h5_probe(MILL_PROBE_RESULT, file->path) != MILL_OK ||
+      mill_result_layout_inspect(file->path, info, &file->columns, &found, &summary) != MILL_OK ||
+      found == MILL_FOUND_NOTHING ||
+      mill_result_layout_job(file->path, made_by, sizeof made_by) != MILL_OK)
+    return 0;
+  mill_lock_job(job, sizeof job);
+  return strcmp(job, made_by) == 0;
+}
+
 /* Rank 0: see what is there and take the lock, unless nothing is to be done. */
 static int claim(mill_result_file *file, const mill_run_info *info, int overwrite, int retry_failed,
                  int *found)
@@ -594,6 +630,14 @@ static int claim(mill_result_file *file, const mill_run_info *info, int overwrit
   int err = MILL_OK;
   mill_result_summary summary;
   *found = MILL_FOUND_NOTHING;
+  if (overwrite && is_own_work(file, info)) {
+    mill_log_info("%s: an earlier start of this Slurm job has begun it: it is continued, "
+                  "--overwrite has been done",
+                  file->path);
+    overwrite = 0;
+  } else if (!overwrite) {
+    MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, file->path));
+  }
   for (int locked = 0; locked < 2; locked++) {
     /* looked at again under the lock: another job may have worked on it meanwhile */
     if (!overwrite) {
@@ -617,8 +661,9 @@ done:
   return err;
 }
 
-/* Collective: make the file and give it its name. */
-static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure)
+/* Collective: make the file and give it its name.  watch: of the watchdog, for all of it. */
+static int create(mill_result_file *file, const mill_run_info *info, const int64_t *first_exposure,
+                  int watch)
 {
   int err = MILL_OK;
   char path[MILL_MAX_PATH] = "", job[96];
@@ -632,15 +677,15 @@ static int create(mill_result_file *file, const mill_run_info *info, const int64
   MILL_MPI(MPI_Bcast(path, sizeof path, MPI_CHAR, 0, mpi->comm));
   err = mill_ph5_open(path, H5F_ACC_RDWR, mpi->comm, &file->file);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  err = mill_result_layout_catalog(file->file, path, info, first_exposure, file->n_exposure);
+  err = mill_result_layout_catalog(file->file, path, info, mpi, first_exposure, file->n_exposure,
+                                   watch);
   MILL_TRY(mill_mpi_agree(mpi, err));
   err = mill_ph5_close(path, &file->file);
   MILL_TRY(mill_mpi_agree(mpi, err));
   err = mpi->rank == 0 ? mill_ph5_rename(path, file->path) : MILL_OK;
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
-  if (file->file >= 0)
-    mill_ph5_close(path, &file->file);
+  mill_ph5_drop(&file->file, file->mpi.size);
   if (err != MILL_OK && mpi->rank == 0 && path[0])
     unlink(path);
   return err;
@@ -679,12 +724,8 @@ done:
 /* Collective: all ranks have their threads or none. */
 static int start_threads(mill_result_file *file)
 {
-  int err = start_thread(&file->watchdog_thread, watch, file);
-  file->has_watchdog = err == MILL_OK;
-  if (err == MILL_OK) {
-    err = start_thread(&file->io_thread, write_epochs, file);
-    file->has_io_thread = err == MILL_OK;
-  }
+  int err = start_thread(&file->io_thread, write_epochs, file);
+  file->has_io_thread = err == MILL_OK;
   err = mill_mpi_agree(&file->mpi, err);
   pthread_mutex_lock(&file->mutex);
   file->may_start = err == MILL_OK ? 1 : -1;
@@ -711,13 +752,7 @@ static void destroy(mill_result_file *file)
 {
   if (!file)
     return;
-  if (file->has_watchdog) {
-    pthread_mutex_lock(&file->watchdog_mutex);
-    file->watchdog_ends = 1;
-    pthread_cond_signal(&file->watchdog_cond);
-    pthread_mutex_unlock(&file->watchdog_mutex);
-    pthread_join(file->watchdog_thread, NULL);
-  }
+  mill_watch_end(file->watch);
   for (int i = 0; i < 2; i++) {
     free(file->both[i].row);
     free(file->both[i].at);
@@ -727,10 +762,8 @@ static void destroy(mill_result_file *file)
   mill_lock_release(&file->lock);
   pthread_mutex_destroy(&file->mutex);
   pthread_mutex_destroy(&file->hdf5);
-  pthread_mutex_destroy(&file->watchdog_mutex);
   pthread_cond_destroy(&file->room);
   pthread_cond_destroy(&file->work);
-  pthread_cond_destroy(&file->watchdog_cond);
   if (file->mpi.comm != MPI_COMM_NULL)
     MPI_Comm_free(&file->mpi.comm);
   if (file->io.comm != MPI_COMM_NULL)
@@ -744,7 +777,6 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
 {
   int err = MILL_OK;
   int level = MPI_THREAD_SINGLE;
-  const char *bound = getenv("STARMILL_WATCHDOG_S");
   mill_result_file *file = NULL;
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &file));
@@ -756,15 +788,14 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   file->writing = &file->both[1];
   file->start_s = now_s();
   file->write_interval_s = info->write_interval_s;
-  file->watchdog_s = bound && atof(bound) > 0 ? atof(bound) : WATCHDOG_S;
+  file->watch = -1;
   file->n_row = info->n_row;
   file->n_label = info->lib->n_label;
   file->n_arm = info->lib->n_arm;
   for (int a = 0; a < file->n_arm; a++)
     memcpy(file->arm_name[a], info->lib->arm[a].name, MILL_MAX_NAME);
   if (pthread_mutex_init(&file->mutex, NULL) != 0 || pthread_mutex_init(&file->hdf5, NULL) != 0 ||
-      pthread_mutex_init(&file->watchdog_mutex, NULL) != 0 || init_monotonic(&file->room) != 0 ||
-      init_monotonic(&file->work) != 0 || init_monotonic(&file->watchdog_cond) != 0) {
+      init_monotonic(&file->room) != 0 || init_monotonic(&file->work) != 0) {
     mill_free(file);
     file = NULL;
     MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the I/O thread");
@@ -791,6 +822,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   mill_result_file *file = NULL;
   mill_mpi outer = {.comm = comm, .stop_comm = MPI_COMM_NULL};
   int64_t *first_exposure = NULL;
+  int watch = -1;
   const uint8_t not_finished = 0;
   int found = MILL_FOUND_NOTHING;
   *out = NULL;
@@ -802,8 +834,10 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
     err = MILL_ALLOC(info->n_file, &first_exposure);
   MILL_TRY(mill_mpi_agree(&outer, err));
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
+  watch = mill_watch_begin(2 * ROW_S * (double)info->n_row, "%s: opening the output", path);
   err = outer.rank == 0 ? claim(file, info, overwrite, retry_failed, &found) : MILL_OK;
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
+  mill_watch_again(watch);
   MILL_MPI(MPI_Bcast(&found, 1, MPI_INT, 0, file->mpi.comm));
   if (found == MILL_FOUND_FINISHED) {
     MILL_MPI(MPI_Bcast(&file->found, sizeof file->found, MPI_BYTE, 0, file->mpi.comm));
@@ -815,7 +849,8 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
     goto done;
   }
   if (found == MILL_FOUND_NOTHING)
-    MILL_TRY(create(file, info, first_exposure));
+    MILL_TRY(create(file, info, first_exposure, watch));
+  mill_watch_again(watch);
   err = open_columns(file);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   if (found == MILL_FOUND_NOTHING) {
@@ -834,13 +869,13 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   *out = file;
   file = NULL;
 done:
+  mill_watch_end(watch);
   mill_free(first_exposure);
   if (file) {
     for (int i = 0; i < MILL_MAX_COLUMN; i++)
       if (file->dataset[i] >= 0)
         H5Dclose(file->dataset[i]);
-    if (file->file >= 0)
-      mill_ph5_close(file->path, &file->file);
+    mill_ph5_drop(&file->file, file->mpi.size);
     destroy(file);
   }
   return err;
@@ -850,6 +885,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
                             const double *const *wave_aa, const int *n_pix)
 {
   int err = MILL_OK;
+  int watch = -1;
+  double n_byte = 0;
   char run_id[MILL_RUN_ID_SIZE] = "";
   mill_models_info info;
   memset(&info, 0, sizeof info);
@@ -864,15 +901,21 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
     info.arm_name[a] = file->arm_name[a];
     info.wave_aa[a] = wave_aa[a];
     info.n_pix[a] = n_pix[a];
+    n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure;
   }
+  watch = mill_watch_begin(1e-7 * n_byte, "%s: opening the models", path);
   /* the I/O thread has nothing to write yet: epochs begin after the first put */
   pthread_mutex_lock(&file->hdf5);
   err = mill_ph5_read_attr_text(file->file, file->path, "provenance", "RUN_ID", run_id,
                                 sizeof run_id);
+  if (err == MILL_OK && info.n_done > 0 && file->mpi.rank == 0)
+    err = mill_result_layout_check_modelled(file->file, file->path, path);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  MILL_TRY(mill_models_open(path, overwrite, &info, &file->mpi, &file->models));
+  /* the models of a result that is continued belong to it, whatever was to be overwritten */
+  MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
 done:
   pthread_mutex_unlock(&file->hdf5);
+  mill_watch_end(watch);
   return err;
 }
 
@@ -888,6 +931,14 @@ int mill_result_wanted(const mill_result_file *file, int64_t row)
   const int wanted = bit(file->wanted, row);
   pthread_mutex_unlock(mutex);
   return wanted;
+}
+
+void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits)
+{
+  pthread_mutex_t *mutex = (pthread_mutex_t *)&file->mutex;
+  pthread_mutex_lock(mutex);
+  memcpy(bits, file->wanted, (size_t)file->n_row / 8 + 1);
+  pthread_mutex_unlock(mutex);
 }
 
 /* Room for n_need elements of size bytes; memory grows to what one epoch needs. */
@@ -998,6 +1049,11 @@ int64_t mill_result_n_done(const mill_result_file *file)
   return atomic_load(&file->n_done);
 }
 
+double mill_result_longest_write_s(const mill_result_file *file)
+{
+  return atomic_load(&file->longest_s);
+}
+
 /* ---- close ---- */
 
 /* Rank 0, the rows being on disk: say what this run did; FINISHED is the caller's. */
@@ -1089,19 +1145,28 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   set_busy(file, 1);
   err = file->err == MILL_OK ? MILL_OK
                              : mill_error_set(file->err, __FILE__, __LINE__, "%s", file->message);
-  failed = mill_models_close(file->models);
+  failed = mill_models_close(file->models, file->err != MILL_OK ? file->mpi.size : 0);
+  if (file->err != MILL_OK) /* the first failure is the one to tell */
+    mill_error_set(file->err, __FILE__, __LINE__, "%s", file->message);
   err = mill_mpi_agree(&file->mpi, err == MILL_OK ? failed : err);
+  set_busy(file, 1); /* each of these steps may take long */
   /* models are on disk before their rows are declared finished */
   if (err == MILL_OK)
     err = finish(file, &counts);
+  set_busy(file, 1);
   for (int i = 0; i < file->columns.n_column; i++)
     H5Dclose(file->dataset[i]);
-  failed = mill_ph5_close(file->path, &file->file);
-  err = mill_mpi_agree(&file->mpi, err == MILL_OK ? failed : err);
+  /* the first failure is the one to tell */
+  if (err == MILL_OK)
+    err = mill_ph5_close(file->path, &file->file);
+  else
+    mill_ph5_drop(&file->file, file->mpi.size);
+  err = mill_mpi_agree(&file->mpi, err);
   set_busy(file, 0);
 done:
   counts.wall_s = now_s() - file->start_s;
   counts.io_cpu_s = file->io_cpu_s;
+  counts.write_s = file->write_s;
   if (summary)
     *summary = counts;
   destroy(file);

@@ -16,11 +16,11 @@ typedef struct mill_result_file mill_result_file;
 
 /** One input file of the catalog, the same on every rank. */
 typedef struct mill_input_file {
-  char path[1024];
+  const char *path;
   int64_t size;
   double mtime;
   int64_t row_start, n_row; /**< rows of /fits */
-  char error[256];          /**< why it could not be indexed; empty: it could */
+  const char *error;        /**< why it could not be indexed; empty: it could */
   char format[16];          /**< of io/spectra.h; empty: not known */
   char frame[16];           /**< of its wavelengths: barycentric, ... */
 } mill_input_file;
@@ -39,6 +39,10 @@ typedef struct mill_run_info {
   /** this rank's share of /catalog: the files [file_start, file_end) with one index each */
   int file_start, file_end;
   const mill_file_index *index; /**< [file_end - file_start] */
+  /** Bring the rows of a file whose index has counts but no lists (row NULL), into an index
+   *  that the caller clears; NULL: every index has its lists.  MILL_ERR_INPUT. */
+  int (*load)(void *context, int i_file, mill_file_index *index);
+  void *load_context;
   double write_interval_s;
 } mill_run_info;
 
@@ -46,7 +50,8 @@ enum mill_open_outcome { MILL_OPEN_NEW, MILL_OPEN_CONTINUE, MILL_OPEN_FINISHED }
 
 /** Collective.  Create the file (temporary name, flushed, renamed), or continue
  *  an unfinished one of the same identity, or find it finished (nothing is
- *  touched).  Another identity or a foreign file is refused unless overwrite.
+ *  touched).  Another identity or a foreign file is refused unless overwrite; what an earlier
+ *  start of the same requeued Slurm job has made is continued also with overwrite.
  *  Takes the lock file.  Starts this rank's I/O thread.
  *  MILL_ERR_OUTPUT on every rank alike. */
 int mill_result_open(const char *path, int overwrite, int retry_failed, const mill_run_info *info,
@@ -54,6 +59,9 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
 
 /** Has the row to be fitted?  (Not done before, CRC whole.) Thread-safe. */
 int mill_result_wanted(const mill_result_file *file, int64_t row);
+
+/** The same of all rows, one bit each, the lowest bit first; bits [n_row / 8 + 1]. */
+void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
 
 /** Hand a finished row to the I/O thread (copied); any thread, not collective.
  *  A failure of an earlier write is returned here. */
@@ -78,6 +86,7 @@ typedef struct mill_result_summary {
   int64_t n_warned;
   double wall_s;
   double io_cpu_s; /**< CPU seconds of this rank's I/O thread */
+  double write_s;  /**< wall seconds of it in writing, with waiting for other ranks there */
 } mill_result_summary;
 
 /** Collective.  Write what is queued, mark the file finished when every row is
@@ -86,5 +95,8 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary);
 
 /** Rows finished on all ranks, as of the last write epoch; rank 0's progress. */
 int64_t mill_result_n_done(const mill_result_file *file);
+
+/** Seconds that the longest write epoch has taken so far; any thread. */
+double mill_result_longest_write_s(const mill_result_file *file);
 
 #endif

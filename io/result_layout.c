@@ -12,7 +12,9 @@
 #include "io/lock_file.h"
 #include "io/parallel_hdf5.h"
 #include "kernels/error.h"
+#include "src/stop_signal.h"
 #include "src/version.h"
+#include "src/watchdog.h"
 
 #define FORMAT_NAME "starmill result"
 enum { BLOCK_ROWS = 65536 };
@@ -88,21 +90,43 @@ done:
   return err;
 }
 
-/* a text column of /catalog/files from a field of mill_input_file */
+/* a text of mill_input_file, for a column of /catalog/files */
+typedef const char *(*file_text)(const mill_input_file *file);
+
+static const char *text_path(const mill_input_file *file)
+{
+  return file->path;
+}
+
+static const char *text_error(const mill_input_file *file)
+{
+  return or_empty(file->error);
+}
+
+static const char *text_format(const mill_input_file *file)
+{
+  return file->format;
+}
+
+static const char *text_frame(const mill_input_file *file)
+{
+  return file->frame;
+}
+
 static int write_file_text(hid_t group, const char *path, const mill_run_info *info,
-                           const char *name, size_t field, const char *description)
+                           const char *name, file_text text_of, const char *description)
 {
   int err = MILL_OK;
   char *packed = NULL;
   hid_t type = H5I_INVALID_HID;
   size_t n_byte = 1;
   for (int i = 0; i < info->n_file; i++) {
-    const size_t n = strlen((const char *)&info->file[i] + field);
+    const size_t n = strlen(text_of(&info->file[i]));
     n_byte = n > n_byte ? n : n_byte;
   }
   MILL_TRY(mill_alloc_bytes((size_t)info->n_file, n_byte, (void **)&packed));
   for (int i = 0; i < info->n_file; i++) {
-    const char *text = (const char *)&info->file[i] + field;
+    const char *text = text_of(&info->file[i]);
     memcpy(packed + (size_t)i * n_byte, text, strlen(text));
   }
   type = mill_ph5_text_type(n_byte);
@@ -161,8 +185,7 @@ static int create_catalog(hid_t file, const char *path, const mill_run_info *inf
                             &none32, "", "exposure, -1 when the file has none"));
   MILL_TRY(mill_ph5_dataset(group, path, "exposures/FILE", H5T_STD_I32LE, 1, n_exposure, 1, &none32,
                             "", "index into /catalog/files"));
-  MILL_TRY(write_file_text(group, path, info, "files/PATH", offsetof(mill_input_file, path),
-                           "input file as given"));
+  MILL_TRY(write_file_text(group, path, info, "files/PATH", text_path, "input file as given"));
   MILL_TRY(write_file_number(group, path, info, "files/SIZE", H5T_STD_I64LE,
                              offsetof(mill_input_file, size), "byte", "size"));
   MILL_TRY(write_file_number(group, path, info, "files/MTIME", H5T_IEEE_F64LE,
@@ -172,11 +195,11 @@ static int create_catalog(hid_t file, const char *path, const mill_run_info *inf
                              offsetof(mill_input_file, row_start), "", "first row of the file"));
   MILL_TRY(write_file_number(group, path, info, "files/N_ROW", H5T_STD_I64LE,
                              offsetof(mill_input_file, n_row), "", "rows of the file"));
-  MILL_TRY(write_file_text(group, path, info, "files/ERROR", offsetof(mill_input_file, error),
+  MILL_TRY(write_file_text(group, path, info, "files/ERROR", text_error,
                            "why it could not be read, empty when it could"));
-  MILL_TRY(write_file_text(group, path, info, "files/FORMAT", offsetof(mill_input_file, format),
+  MILL_TRY(write_file_text(group, path, info, "files/FORMAT", text_format,
                            "format of the file, empty when it could not be read"));
-  MILL_TRY(write_file_text(group, path, info, "files/FRAME", offsetof(mill_input_file, frame),
+  MILL_TRY(write_file_text(group, path, info, "files/FRAME", text_frame,
                            "frame of its wavelengths, and so of the velocities"));
 done:
   if (group >= 0)
@@ -207,7 +230,7 @@ done:
 static int create_provenance(hid_t file, const char *path, const mill_run_info *info, int n_rank)
 {
   int err = MILL_OK;
-  char now[MILL_TIME_SIZE], host[256] = "", run_id[MILL_RUN_ID_SIZE] = "";
+  char now[MILL_TIME_SIZE], host[256] = "", run_id[MILL_RUN_ID_SIZE] = "", job[96];
   unsigned char random[16];
   const int64_t rank64 = n_rank, thread64 = info->n_thread;
   const char *const at = "provenance";
@@ -228,6 +251,8 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
   MILL_TRY(mill_ph5_attr_text(file, path, at, "DEVICE", or_empty(info->device)));
   MILL_TRY(mill_ph5_attr_text(file, path, at, "HOST", host));
   MILL_TRY(mill_ph5_attr_text(file, path, at, "RUN_ID", run_id));
+  mill_lock_job(job, sizeof job);
+  MILL_TRY(mill_ph5_attr_text(file, path, at, "JOB", job));
   MILL_TRY(mill_ph5_attr_int64(file, path, at, "N_RANK", &rank64, 0));
   MILL_TRY(mill_ph5_attr_int64(file, path, at, "N_THREAD", &thread64, 0));
   MILL_TRY(mill_ph5_text(file, path, "provenance/IDENTITY", or_empty(info->identity),
@@ -250,6 +275,7 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
                             "time spent by all runs that closed the file"));
   MILL_TRY(mill_ph5_dataset(file, path, "provenance/N_RUN", H5T_STD_I32LE, 1, 1, 1, NULL, "",
                             "runs that closed the file"));
+  MILL_TRY(mill_result_layout_create_unmodelled(file, path));
   MILL_TRY(mill_ph5_dataset(file, path, "provenance/FINISHED", H5T_STD_U8LE, 1, 1, 1, NULL, "",
                             "1 when every row is done"));
 done:
@@ -288,7 +314,7 @@ done:
     if (err == MILL_OK)
       err = mill_ph5_close(path, &file);
     else
-      H5Fclose(file);
+      mill_ph5_drop(&file, 1);
   }
   return err;
 }
@@ -312,13 +338,85 @@ done:
   return err;
 }
 
-/* One column of this rank's share, packed.  first: of the share's files. */
-static void take_column(const mill_run_info *info, const mill_column *column,
-                        const int64_t *first_exposure, char *packed)
+/* Files of this rank's share whose rows are written together. */
+typedef struct group {
+  int first, end;         /* files of the catalog */
+  mill_file_index *index; /* [end - first] */
+  int *is_loaded;         /* [end - first] by info->load: to be cleared */
+  int64_t n_row, n_exp;   /* 0 after a failure: the rank then joins with nothing */
+  char *packed;
+} group;
+
+static void clear_group(group *g)
 {
-  char *to = packed;
-  for (int i = info->file_start; i < info->file_end; i++) {
-    const mill_file_index *index = &info->index[i - info->file_start];
+  for (int i = 0; i < g->end - g->first && g->index; i++)
+    if (g->is_loaded[i])
+      mill_file_index_clear(&g->index[i]);
+  mill_free(g->index);
+  mill_free(g->is_loaded);
+  mill_free(g->packed);
+  memset(g, 0, sizeof *g);
+}
+
+/* Which files follow the one at first: as many as have not too many rows. */
+static int end_of_group(const mill_run_info *info, int first)
+{
+  int64_t n = 0;
+  int end = first;
+  while (end < info->file_end) {
+    const mill_file_index *index = &info->index[end - info->file_start];
+    n += index->n_row > index->n_exposure ? index->n_row : index->n_exposure;
+    if (end > first && n > BLOCK_ROWS)
+      break;
+    end++;
+  }
+  return end;
+}
+
+static int fill_group(const mill_run_info *info, int first, int watch, group *g)
+{
+  int err = MILL_OK;
+  const int end = end_of_group(info, first);
+  MILL_TRY(MILL_ALLOC(end - first, &g->index));
+  MILL_TRY(MILL_ALLOC(end - first, &g->is_loaded));
+  g->first = first;
+  g->end = end;
+  for (int i = 0; i < end - first; i++) {
+    const mill_file_index *from = &info->index[first + i - info->file_start];
+    g->index[i] = *from;
+    if (from->row || from->n_row == 0 || !info->load)
+      continue;
+    memset(&g->index[i], 0, sizeof g->index[i]);
+    g->is_loaded[i] = 1;
+    if (mill_stop_reason() != MILL_STOP_NONE)
+      MILL_FAIL(MILL_ERR_STOPPED, "stopped while the output was made: nothing was fitted; the same "
+                                  "command starts again");
+    MILL_TRY(info->load(info->load_context, first + i, &g->index[i]));
+    mill_watch_again(watch);
+    if (g->index[i].n_row != from->n_row || g->index[i].n_exposure != from->n_exposure)
+      MILL_FAIL(MILL_ERR_STOPPED,
+                "%s changed while the job was starting: the same command starts "
+                "again",
+                info->file[first + i].path);
+  }
+  for (int i = 0; i < end - first; i++) {
+    g->n_row += g->index[i].n_row;
+    g->n_exp += g->index[i].n_exposure;
+  }
+  MILL_TRY(mill_alloc_bytes((size_t)(g->n_row > g->n_exp ? g->n_row : g->n_exp), 64,
+                            (void **)&g->packed));
+done:
+  if (err != MILL_OK)
+    g->n_row = g->n_exp = 0;
+  return err;
+}
+
+/* One column of a group's rows, packed. */
+static void take_column(const group *g, const mill_column *column, const int64_t *first_exposure)
+{
+  char *to = g->packed;
+  for (int i = g->first; i < g->end && g->n_row > 0; i++) {
+    const mill_file_index *index = &g->index[i - g->first];
     for (int64_t k = 0; k < index->n_row; k++, to += column->n_byte) {
       if (column->source == MILL_FROM_FILE) {
         const int32_t i_file = i;
@@ -338,69 +436,136 @@ static void take_column(const mill_run_info *info, const mill_column *column,
   }
 }
 
-int mill_result_layout_catalog(hid_t file, const char *path, const mill_run_info *info,
-                               const int64_t *first_exposure, int64_t n_exposure)
+static void take_exposures(const group *g, size_t n_byte, int what)
+{
+  char *to = g->packed;
+  for (int i = g->first; i < g->end && g->n_exp > 0; i++) {
+    const mill_file_index *index = &g->index[i - g->first];
+    for (int64_t k = 0; k < index->n_exposure; k++, to += n_byte) {
+      const int32_t i_file = index->exposure_file ? index->exposure_file[k] : i;
+      const void *from = what == 0   ? (const void *)&index->exposure_row[k]
+                         : what == 1 ? (const void *)&index->exposure_id[k]
+                                     : (const void *)&i_file;
+      memcpy(to, from, n_byte);
+    }
+  }
+}
+
+/* Collective.  A failure of one dataset must not keep this rank from the collective calls that
+   the others make, so the first one is kept and told at the end. */
+static int write_group(hid_t file, const char *path, const mill_run_info *info,
+                       const mill_columns *columns, const group *g, const int64_t *first_exposure,
+                       int64_t n_exposure)
 {
   int err = MILL_OK, failed = MILL_OK;
-  mill_columns columns;
-  char *packed = NULL;
-  int64_t n_row = 0, n_exp = 0;
-  const int has_file = info->file_end > info->file_start;
-  const int64_t start = has_file ? info->file[info->file_start].row_start : 0;
-  const int64_t start_exp = has_file ? first_exposure[info->file_start] : 0;
-  mill_columns_catalog(&columns);
-  for (int i = 0; i < info->file_end - info->file_start; i++) {
-    n_row += info->index[i].n_row;
-    n_exp += info->index[i].n_exposure;
-  }
-  MILL_TRY(mill_alloc_bytes((size_t)(n_row > n_exp ? n_row : n_exp), 64, (void **)&packed));
-  /* a failure of one dataset must not keep this rank from the collective calls
-     that the others make, so the first one is kept and told at the end */
-  for (int i = 0; i < columns.n_column; i++) {
-    const mill_column *c = &columns.column[i];
+  const int64_t start = g->n_row > 0 ? info->file[g->first].row_start : 0;
+  const int64_t start_exp = g->n_exp > 0 ? first_exposure[g->first] : 0;
+  const struct {
+    const char *name;
+    hid_t type;
+    size_t n_byte;
+  } list[] = {{"catalog/exposures/FITS_ROW", H5T_STD_I64LE, sizeof(int64_t)},
+              {"catalog/exposures/EXPID", H5T_STD_I32LE, sizeof(int32_t)},
+              {"catalog/exposures/FILE", H5T_STD_I32LE, sizeof(int32_t)}};
+  for (int i = 0; i < columns->n_column; i++) {
+    const mill_column *c = &columns->column[i];
     char name[64];
     const hid_t type = c->type == MILL_TYPE_TEXT ? mill_ph5_text_type((size_t)c->n_value)
                                                  : H5Tcopy(mill_ph5_file_type(c->type));
     snprintf(name, sizeof name, "catalog/%s", c->name);
-    take_column(info, c, first_exposure, packed);
-    err = write_share(file, path, name, type, info->n_row, start, n_row, packed);
-    if (i == columns.i_target && err == MILL_OK)
-      err = write_share(file, path, "fits/TARGETID", type, info->n_row, start, n_row, packed);
+    take_column(g, c, first_exposure);
+    err = write_share(file, path, name, type, info->n_row, start, g->n_row, g->packed);
+    failed = failed == MILL_OK ? err : failed;
+    if (i == columns->i_target)
+      err = write_share(file, path, "fits/TARGETID", type, info->n_row, start, g->n_row, g->packed);
     failed = failed == MILL_OK ? err : failed;
     H5Tclose(type);
   }
-  char *to = packed;
-  for (int i = 0; i < info->file_end - info->file_start; i++) {
-    if (info->index[i].n_exposure == 0) /* an unreadable file has no list either */
-      continue;
-    memcpy(to, info->index[i].exposure_row, sizeof(int64_t) * (size_t)info->index[i].n_exposure);
-    to += sizeof(int64_t) * (size_t)info->index[i].n_exposure;
+  for (int what = 0; what < 3; what++) {
+    take_exposures(g, list[what].n_byte, what);
+    err = write_share(file, path, list[what].name, list[what].type, n_exposure, start_exp, g->n_exp,
+                      g->packed);
+    failed = failed == MILL_OK ? err : failed;
   }
-  err = write_share(file, path, "catalog/exposures/FITS_ROW", H5T_STD_I64LE, n_exposure, start_exp,
-                    n_exp, packed);
-  failed = failed == MILL_OK ? err : failed;
-  to = packed;
-  for (int i = 0; i < info->file_end - info->file_start; i++) {
-    if (info->index[i].n_exposure == 0)
-      continue;
-    memcpy(to, info->index[i].exposure_id, sizeof(int32_t) * (size_t)info->index[i].n_exposure);
-    to += sizeof(int32_t) * (size_t)info->index[i].n_exposure;
-  }
-  err = write_share(file, path, "catalog/exposures/EXPID", H5T_STD_I32LE, n_exposure, start_exp,
-                    n_exp, packed);
-  failed = failed == MILL_OK ? err : failed;
-  to = packed;
-  for (int i = 0; i < info->file_end - info->file_start; i++)
-    for (int64_t k = 0; k < info->index[i].n_exposure; k++, to += sizeof(int32_t)) {
-      const int32_t i_file =
-          info->index[i].exposure_file ? info->index[i].exposure_file[k] : info->file_start + i;
-      memcpy(to, &i_file, sizeof i_file);
+  return failed;
+}
+
+int mill_result_layout_catalog(hid_t file, const char *path, const mill_run_info *info,
+                               const mill_mpi *mpi, const int64_t *first_exposure,
+                               int64_t n_exposure, int watch)
+{
+  int err = MILL_OK, failed = MILL_OK;
+  mill_columns columns;
+  int n_group = 0, n_most = 0;
+  mill_columns_catalog(&columns);
+  for (int first = info->file_start; first < info->file_end; first = end_of_group(info, first))
+    n_group++;
+  MILL_MPI(MPI_Allreduce(&n_group, &n_most, 1, MPI_INT, MPI_MAX, mpi->comm));
+  for (int i = 0, first = info->file_start; i < n_most; i++) {
+    group g = {0};
+    if (first < info->file_end && failed == MILL_OK) {
+      err = fill_group(info, first, watch, &g);
+      failed = failed == MILL_OK ? err : failed;
+      first = g.end;
     }
-  err = write_share(file, path, "catalog/exposures/FILE", H5T_STD_I32LE, n_exposure, start_exp,
-                    n_exp, packed);
-  err = failed == MILL_OK ? err : failed;
+    err = write_group(file, path, info, &columns, &g, first_exposure, n_exposure);
+    failed = failed == MILL_OK ? err : failed;
+    clear_group(&g);
+    mill_watch_again(watch); /* writing is collective: all ranks have come so far */
+  }
+  err = failed;
 done:
-  mill_free(packed);
+  return err;
+}
+
+int mill_result_layout_job(const char *path, char *out, size_t size)
+{
+  int err = MILL_OK;
+  hid_t file = H5I_INVALID_HID;
+  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
+  MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "JOB", out, size));
+done:
+  if (file >= 0)
+    H5Fclose(file);
+  return err;
+}
+
+int mill_result_layout_create_unmodelled(hid_t file, const char *path)
+{
+  return mill_ph5_dataset(file, path, "provenance/UNMODELLED", H5T_STD_U8LE, 1, 1, 1, NULL, "",
+                          "1 when rows were fitted by a run without --models");
+}
+
+int mill_result_layout_mark_unmodelled(hid_t file, const char *path)
+{
+  const uint8_t yes = 1;
+  /* a result of an older program has no such mark, which counts as one */
+  if (H5Lexists(file, "provenance/UNMODELLED", H5P_DEFAULT) <= 0)
+    return MILL_OK;
+  return mill_ph5_write_whole(file, path, "provenance/UNMODELLED", H5T_NATIVE_UINT8, &yes);
+}
+
+int mill_result_layout_check_modelled(hid_t file, const char *path, const char *models)
+{
+  int err = MILL_OK;
+  uint8_t unmodelled = 1;
+  hid_t dataset = H5I_INVALID_HID;
+  const int is_there = H5Lexists(file, "provenance/UNMODELLED", H5P_DEFAULT) > 0;
+  if (is_there)
+    MILL_TRY(mill_ph5_open_dataset(file, path, "provenance/UNMODELLED", H5T_STD_U8LE, 1, 1, 1,
+                                   &dataset));
+  if (is_there &&
+      H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, &unmodelled) < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: is damaged, /provenance/UNMODELLED cannot be read: %s", path,
+              mill_h5_reason());
+  if (unmodelled)
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "%s: rows of %s were fitted by a run without --models and their models would be "
+              "missing: continue without --models, or start anew with --overwrite",
+              models, path);
+done:
+  if (dataset >= 0)
+    H5Dclose(dataset);
   return err;
 }
 
@@ -535,8 +700,7 @@ done:
   return err;
 }
 
-/* The line of the settings that differs first, "is" being this run's */
-static void first_difference(const char *was, const char *is, char *out, size_t size)
+void mill_result_layout_difference(const char *was, const char *is, char *out, size_t size)
 {
   for (;;) {
     const size_t n_was = strcspn(was, "\n"), n_is = strcspn(is, "\n");
@@ -559,7 +723,8 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "LIBRARY_HASH", hash, sizeof hash));
   MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", device, sizeof device));
   if (strcmp(identity, or_empty(info->identity)) != 0) {
-    first_difference(identity, or_empty(info->identity), difference, sizeof difference);
+    mill_result_layout_difference(identity, or_empty(info->identity), difference,
+                                  sizeof difference);
     REFUSE("%s exists and was made with other settings (%s): " WHAT_TO_DO, path, difference);
   }
   if (strcmp(hash, info->lib->hash) != 0)

@@ -101,14 +101,21 @@ done:
   return err;
 }
 
+/* CFITSIO 4.2 writes beyond a buffer of its own when a long value is no integer, but not when it
+ * is no number. */
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found)
 {
   int err = MILL_OK;
-  int value = 0;
-  MILL_TRY(read_key(file, i_hdu, key, TINT, "an integer of 32 bits", &value, found));
+  double value = 0.0;
+  MILL_TRY(read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, found));
+  /* written so that NaN fails */
+  if (!(value >= (double)INT32_MIN && value <= (double)INT32_MAX))
+    MILL_FAIL(MILL_ERR_INPUT,
+              HDU_FORMAT "keyword %s must hold an integer of 32 bits, not %g; fetch the file again",
+              HDU_VALUES(file, i_hdu), key, value);
   if (*found)
-    *out = value;
+    *out = (int32_t)value;
 done:
   return err;
 }

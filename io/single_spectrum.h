@@ -5,7 +5,7 @@
 
 #include "io/spectra.h"
 
-enum { MILL_SINGLE_MAX_PIX = 1 << 24 /**< of one spectrum: SDSS has some 4600 */ };
+enum { MILL_SINGLE_MAX_PIX = 1 << 19 /**< of one spectrum: SDSS has some 4600 */ };
 
 /** Pixels of one spectrum.  Zero it before the first use; the memory is kept
  *  from one spectrum to the next. */

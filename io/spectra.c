@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "kernels/doppler.h"
 #include "kernels/error.h"
+#include "src/watchdog.h"
 
 enum {
   MAX_PIECE = 2 * MILL_MAX_ARM, /* runs of pixels of one channel, each for one arm */
@@ -50,6 +52,17 @@ void mill_read_batch_clear(mill_read_batch *batch)
   mill_free(batch->segment);
   mill_free(batch->wave);
   memset(batch, 0, sizeof *batch);
+}
+
+size_t mill_read_batch_bytes(const mill_read_batch *batch)
+{
+  size_t n = 0;
+  for (int i = 0; batch->store && i < batch->store->n_chunk; i++)
+    n += batch->store->chunk[i].size;
+  if (batch->store)
+    n += (size_t)batch->store->cap_segment * sizeof *batch->segment +
+         (size_t)batch->store->cap_wave * sizeof *batch->wave;
+  return n;
 }
 
 /* Room for one more element of an array that moves as it grows. */
@@ -443,11 +456,12 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
 static int keep(mill_spectra *spectra, const void *from, size_t first, size_t n, const void **out)
 {
   int err = MILL_OK;
-  const char *at = (const char *)from + 4 * first;
+  const char *at;
   void *copy = NULL;
   *out = NULL;
   if (!from)
     goto done;
+  at = (const char *)from + 4 * first;
   if (is_inside(spectra->batch->store, from)) {
     *out = at;
     goto done;
@@ -624,15 +638,40 @@ done:
   return err;
 }
 
+/* Pixels of two versions of a file must not end up in one star.  Of a file that was replaced or
+   removed the old one stays open, and a packed one was unpacked at once. */
+static int check_unchanged(const mill_fits_guard *guard)
+{
+  int err = MILL_OK;
+  struct stat now;
+  if (guard->is_unpacked)
+    goto done;
+  if (fstat(guard->fd, &now) != 0 || (int64_t)now.st_size != guard->file_size ||
+      (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec != guard->file_mtime)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s changed while it was being read: run the fit again when it is complete",
+              guard->path);
+done:
+  return err;
+}
+
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n, mill_read_batch *batch)
 {
-  return read_batch(spectra, exposure, n, 0, batch);
+  const int watch = mill_watch_begin(0, "%s: reading spectra", spectra->fits->guard->path);
+  int err = read_batch(spectra, exposure, n, 0, batch);
+  if (err == MILL_OK)
+    err = check_unchanged(spectra->fits->guard);
+  mill_watch_end(watch);
+  return err;
 }
 
 int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
                        mill_read_batch *batch)
 {
-  return read_batch(spectra, exposure, n, 1, batch);
+  const int watch = mill_watch_begin(0, "%s: reading wavelengths", spectra->fits->guard->path);
+  const int err = read_batch(spectra, exposure, n, 1, batch);
+  mill_watch_end(watch);
+  return err;
 }
 
 /* ---- files ---------------------------------------------------------------- */
@@ -675,16 +714,19 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
 {
   int err = MILL_OK;
   mill_spectra *spectra = NULL;
+  const int watch = mill_watch_begin(0, "%s: opening the file", path);
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &spectra));
   spectra->settings = *settings;
   set_rules(spectra);
   MILL_TRY(mill_fits_file_open(path, &settings->limits, &spectra->fits));
+  MILL_TRY(mill_fits_file_check_rows(spectra->fits));
   MILL_TRY(find_format(spectra, formats, n_format));
   MILL_TRY(spectra->format->open(spectra->fits, &spectra->settings, &spectra->state));
   *out = spectra;
   spectra = NULL;
 done:
+  mill_watch_end(watch);
   mill_spectra_close(spectra);
   return err;
 }
@@ -726,10 +768,12 @@ int mill_spectra_frame(const mill_spectra *spectra)
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
+  const int watch = mill_watch_begin(0, "%s: reading the table", spectra->fits->guard->path);
   memset(index, 0, sizeof *index);
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
 done:
+  mill_watch_end(watch);
   return err;
 }

@@ -85,6 +85,9 @@ typedef struct mill_read_batch {
 
 void mill_read_batch_clear(mill_read_batch *batch); /* NULL is fine */
 
+/** Bytes of memory behind it. */
+size_t mill_read_batch_bytes(const mill_read_batch *batch);
+
 typedef struct mill_spectra mill_spectra;
 
 /** What opening needs; borrowed until close. */

@@ -9,10 +9,12 @@
 
 #include "io/catalog_list.h"
 #include "io/columns.h"
+#include "io/hdf5_probe.h"
 #include "io/library_file.h"
 #include "jobs/bench_device.h"
 #include "jobs/bench_options.h"
 #include "jobs/bench_report.h"
+#include "jobs/bench_schedule.h"
 #include "kernels/error.h"
 #include "src/stop_signal.h"
 
@@ -193,8 +195,10 @@ done:
 static int bench_rates(bench_job *job)
 {
   int err = MILL_OK;
-  if (job->options.fit.library)
+  if (job->options.fit.library) {
+    MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->options.fit.library));
     MILL_TRY(mill_library_read(job->options.fit.library, &job->lib));
+  }
   MILL_TRY(measure_rates(job, DEFAULT_ROWS));
 done:
   return err;
@@ -203,6 +207,12 @@ done:
 static int start(bench_job *job, int argc, char **argv)
 {
   int err = MILL_OK;
+  if (argc > 1 && strcmp(argv[1], "schedule") == 0) {
+    if (job->mpi.rank == 0)
+      err = mill_bench_schedule(argc - 1, argv + 1);
+    MILL_TRY(mill_mpi_agree(&job->mpi, err));
+    goto done;
+  }
   MILL_TRY(mill_fit_command(argc, argv, &job->command));
   MILL_TRY(mill_bench_options_parse(argc, argv, &job->options));
   if (job->options.task == MILL_BENCH_HELP) {

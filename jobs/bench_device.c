@@ -8,6 +8,7 @@
 #include "jobs/bench_batch.h"
 #include "jobs/bench_report.h"
 #include "jobs/crossover.h"
+#include "jobs/fit.h"
 #include "kernels/backend.h"
 #include "kernels/error.h"
 #include "src/clock.h"
@@ -21,8 +22,6 @@
 enum {
   MAX_POINT = 32,
   DISTINCT_STARS = 256, /* of the inputs, then again from the first */
-  CPU_SLOTS = 64,
-  CPU_THREAD_SLOTS = 32,
   ONCE_S = 5 /* a batch that takes longer is not repeated */
 };
 
@@ -52,9 +51,9 @@ static void find_cpu(bench_device *job)
   job->cpu.backend = mill_backend_cpu(NULL);
   if (!job->cpu.backend)
     snprintf(job->cpu.reason, sizeof job->cpu.reason, "no CPU backend runs on this machine");
-  job->cpu.n_slot = job->n_thread == 1 ? CPU_THREAD_SLOTS : CPU_SLOTS;
-  if (job->config.n_slot > 0)
-    job->cpu.n_slot = job->config.n_slot;
+  job->cpu.n_slot = job->config.n_slot;
+  if (job->cpu.n_slot == 0 && job->cpu.backend)
+    job->cpu.n_slot = mill_fit_default_slots(job->cpu.backend, job->n_thread);
 }
 
 static void find_gpu(bench_device *job)
@@ -70,7 +69,7 @@ static void find_gpu(bench_device *job)
 #endif
   job->gpu.n_slot = job->config.n_slot;
   if (job->gpu.n_slot == 0 && job->gpu.backend)
-    job->gpu.n_slot = job->gpu.backend->default_slot;
+    job->gpu.n_slot = mill_fit_default_slots(job->gpu.backend, job->n_thread);
 }
 
 static int read_stars(bench_device *job, int n_input, const char *const *input)

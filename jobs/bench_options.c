@@ -51,6 +51,7 @@ void mill_bench_options_print_help(FILE *out)
           "       starmill bench rates [--library LIB.h5] [--json FILE] [INPUT.fits...]\n"
           "       starmill bench crossover --library LIB.h5 [options] INPUT.fits...\n"
           "       starmill bench slots --library LIB.h5 [options] INPUT.fits...\n"
+          "       starmill bench schedule [--help]\n"
           "\n"
           "Measure on one rank.  'fit' fits the inputs as `starmill fit` does, with the result in\n"
           "a temporary file, and prints the rate, the time of a star by stage, the evaluations by\n"
@@ -59,7 +60,8 @@ void mill_bench_options_print_help(FILE *out)
           "from the page cache.  docs/performance.md says how to read the table.  'crossover'\n"
           "repeats the first 256 stars of the inputs in memory and fits batches of 1, 4, 16, ...\n"
           "of them on the CPU and on the GPU: from where on the GPU is faster.  'slots' fits them\n"
-          "with more and more slots on one backend.\n"
+          "with more and more slots on one backend.  'schedule' has options of its own: how evenly\n"
+          "the ranks of a run would be busy.\n"
           "\n"
           "  --library FILE         template library (or template_lib of the configuration)\n"
           "  --config FILE          YAML configuration\n"
@@ -113,8 +115,8 @@ static int set_task(const char *text, mill_bench_options *options)
     options->task = MILL_BENCH_SLOTS;
   else
     MILL_FAIL(MILL_ERR_USAGE,
-              "bench measures 'fit', 'rates', 'crossover' or 'slots', not '%s'; see starmill bench "
-              "--help",
+              "bench measures 'fit', 'rates', 'crossover', 'slots' or 'schedule', not '%s'; see "
+              "starmill bench --help",
               text);
 done:
   return err;
@@ -211,7 +213,8 @@ int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
   }
   if (optind == argc)
     MILL_FAIL(MILL_ERR_USAGE,
-              "bench measures 'fit', 'rates', 'crossover' or 'slots'; see starmill bench --help");
+              "bench measures 'fit', 'rates', 'crossover', 'slots' or 'schedule'; see starmill bench "
+              "--help");
   MILL_TRY(set_task(argv[optind], options));
   options->fit.input = argv + optind + 1;
   options->fit.n_input = argc - optind - 1;

@@ -4,19 +4,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/hdf5_probe.h"
 #include "io/library_file.h"
+#include "io/parallel_hdf5.h"
 #include "io/result_file.h"
 #include "io/start_table.h"
 #include "jobs/backend_choice.h"
+#include "jobs/balance.h"
 #include "jobs/inputs.h"
 #include "jobs/options.h"
+#include "jobs/plan.h"
 #include "jobs/reader.h"
+#include "jobs/status_board.h"
+#include "jobs/status_file.h"
+#include "jobs/status_result.h"
+#include "jobs/stop_watch.h"
+#include "jobs/work.h"
 #include "kernels/backend.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_probe.h"
 #endif
 #include "kernels/error.h"
 #include "src/clock.h"
@@ -26,8 +37,10 @@
 #include "src/pipeline.h"
 #include "src/progress.h"
 #include "src/stop_signal.h"
+#include "src/watchdog.h"
+#include "src/usual_rate.h"
 
-enum { DEFAULT_SLOTS = 64, THREAD_SLOTS = 32, EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
+enum { MANY_SLOTS = 64, THREAD_SLOTS = 32, EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
 
 /* A segment of a star under way, as far as its model needs it. */
 typedef struct flight_segment {
@@ -48,6 +61,14 @@ typedef struct recent_set {
   int n_pix, id;
 } recent_set;
 
+/* When a star was taken, by its row; another that falls on its place forgets it. */
+typedef struct star_start {
+  int64_t row;
+  double s;
+} star_start;
+
+enum { N_STAR_START = 1 << 14 };
+
 typedef struct fit_job {
   mill_mpi mpi;
   mill_fit_options options; /* a copy of the caller's, which owns what it points to */
@@ -62,6 +83,15 @@ typedef struct fit_job {
   int n_thread;
   mill_result_file *result;
   const char *command;
+  mill_running running;
+  char status_path[MILL_STATUS_PATH];
+  char stop_file[MILL_STATUS_PATH + 8];
+  mill_stop_watch *stop;
+  star_start *star_start; /* [N_STAR_START] */
+  int watch;              /* token of the round of fits under way; -1: none */
+  mill_board *board;      /* while there is something to fit */
+  mill_work *work;        /* the same */
+  mill_balance balance;
   /* while fitting */
   mill_fit_settings fit; /* of the pipeline */
   mill_pipeline *pipeline;
@@ -81,7 +111,7 @@ typedef struct fit_job {
   double *model_wave;
   int n_model;
   mill_progress progress;
-  int64_t n_put, n_failed;
+  int64_t n_put;
 } fit_job;
 
 /* ---- set-up ---- */
@@ -129,6 +159,7 @@ static int load_config(void *context)
   if (options->config)
     MILL_TRY(mill_config_read(&job->config, options->config));
   MILL_TRY(mill_fit_options_apply(options, &job->config));
+  MILL_TRY(mill_fit_options_running(options, &job->running));
   MILL_TRY(mill_config_check(&job->config));
   if (options->print_config)
     goto done;
@@ -137,6 +168,15 @@ static int load_config(void *context)
   if (job->config.template_lib[0] == '\0')
     MILL_FAIL(MILL_ERR_USAGE,
               "no library: give --library FILE or template_lib in the configuration");
+  if (options->status)
+    snprintf(job->status_path, sizeof job->status_path, "%s", options->status);
+  else
+    MILL_TRY(mill_status_path(options->output, job->status_path));
+  const char *stop_file = job->running.stop_file;
+  if (snprintf(job->stop_file, sizeof job->stop_file, "%s%s",
+               stop_file ? stop_file : options->output,
+               stop_file ? "" : ".stop") >= (int)sizeof job->stop_file)
+    MILL_FAIL(MILL_ERR_USAGE, "the path of the stop file is too long");
 done:
   return err;
 }
@@ -145,6 +185,9 @@ static int load_library(void *context)
 {
   fit_job *job = context;
   int err = MILL_OK;
+  const int watch = mill_watch_begin(0, "%s: reading the library", job->config.template_lib);
+  if (job->mpi.rank == 0)
+    MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->config.template_lib));
   MILL_TRY(mill_library_read(job->config.template_lib, &job->lib));
   MILL_TRY(mill_config_bind(&job->config, &job->lib));
   for (int a = 0; a < job->lib.n_arm; a++)
@@ -157,6 +200,7 @@ static int load_library(void *context)
     job->arm_wanted[arm] = 1;
   }
 done:
+  mill_watch_end(watch);
   return err;
 }
 
@@ -167,10 +211,14 @@ static int load_start(void *context)
   mill_config *config = &job->config;
   const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
   if (!config->start[0])
-    goto done;
+    return MILL_OK;
+  const int watch = mill_watch_begin(0, "%s: reading the table to start from", config->start);
+  if (job->mpi.rank == 0)
+    MILL_TRY(mill_h5_probe(MILL_PROBE_TABLE, config->start));
   MILL_TRY(mill_start_table_read(config->start, &job->lib, &config->fit, &limits, &job->start));
   snprintf(config->start_hash, sizeof config->start_hash, "%s", mill_start_table_hash(job->start));
 done:
+  mill_watch_end(watch);
   return err;
 }
 
@@ -213,6 +261,8 @@ static int check_outputs(const fit_job *job)
 {
   int err = MILL_OK;
   const mill_fit_options *options = &job->options;
+  if (job->running.status_interval_s > 0)
+    MILL_TRY(mill_board_check_path(options->status ? options->status : job->status_path));
   MILL_TRY(check_output(options->output, "output"));
   if (same_file(options->output, job->lib.path))
     MILL_FAIL(MILL_ERR_USAGE, "--output %s is the library: choose another name", options->output);
@@ -229,12 +279,33 @@ done:
   return err;
 }
 
-static int find_backend(fit_job *job)
+int mill_fit_default_slots(const mill_backend *backend, int n_thread)
+{
+  if (backend->default_slot > 0)
+    return backend->default_slot;
+  /* one thread is busy with half of them: its first star comes earlier, and less memory has
+   * to be had */
+  return strncmp(backend->name, "cpu", 3) == 0 && n_thread == 1 ? THREAD_SLOTS : MANY_SLOTS;
+}
+
+static int slots_of(const fit_job *job)
+{
+  return job->config.n_slot > 0 ? job->config.n_slot
+                                : mill_fit_default_slots(job->backend, job->n_thread);
+}
+
+/* Rows that this rank takes before it has finished any. */
+static int64_t held_rows(const fit_job *job)
+{
+  return slots_of(job) + (int64_t)MILL_READER_BATCHES * MILL_BATCH_EXPOSURES;
+}
+
+int mill_fit_find_backend(const char *choice, const mill_backend **backend)
 {
   int err = MILL_OK;
-  if (strcmp(job->config.backend, "cuda") == 0) {
+  if (strcmp(choice, "cuda") == 0) {
 #ifdef MILL_HAVE_CUDA
-    job->backend = mill_backend_cuda(&err);
+    *backend = mill_backend_cuda(&err);
     goto done;
 #else
     MILL_FAIL(MILL_ERR_CONFIG,
@@ -243,8 +314,8 @@ static int find_backend(fit_job *job)
 #endif
   }
   /* auto too: from how many stars on a GPU is faster has not been measured yet */
-  job->backend = mill_backend_cpu(NULL);
-  if (!job->backend)
+  *backend = mill_backend_cpu(NULL);
+  if (!*backend)
     MILL_FAIL(MILL_ERR_BACKEND, "no CPU backend runs on this machine");
 done:
   return err;
@@ -260,7 +331,7 @@ static int agree_backend(fit_job *job)
   char mine[SIZE] = "", *all = NULL;
   const char *oldest = NULL;
 
-  err = find_backend(job);
+  err = mill_fit_find_backend(job->config.backend, &job->backend);
   if (err == MILL_OK)
     err = MILL_ALLOC((size_t)job->mpi.size * SIZE, &all);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
@@ -291,13 +362,44 @@ done:
   return err;
 }
 
+/* From now on the job hears of reasons to stop, and of what does not return. */
+static int start_watching(fit_job *job)
+{
+  int err = mill_watchdog_start(job->mpi.comm);
+  const int is_fit = !job->costs && !job->options.plan;
+  if (err == MILL_OK && is_fit && job->mpi.rank == 0)
+    err = mill_stop_file_absent(job->stop_file);
+  if (err == MILL_OK)
+    err = mill_stop_watch_start(&job->mpi, is_fit ? job->stop_file : NULL,
+                                job->running.time_limit_s, job->start_wall_s, &job->stop);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(N_STAR_START, &job->star_start);
+  return mill_mpi_agree(&job->mpi, err);
+}
+
+/* Between the steps before the first fit.  Collective. */
+static int agree_to_go_on(fit_job *job, const char *step)
+{
+  int err = MILL_OK;
+  char why[MILL_STATUS_PATH + 64];
+  if (mill_stop_reason() != MILL_STOP_NONE) {
+    mill_stop_watch_text(job->stop, why, sizeof why);
+    err = mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__,
+                         "stopped %s (%s): nothing was fitted; the same command starts again", step,
+                         why);
+  }
+  return mill_mpi_agree(&job->mpi, err);
+}
+
 static int set_up(fit_job *job)
 {
   int err = mill_stop_signal_catch();
   if (err == MILL_OK)
-    err = mill_log_open(job->mpi.rank, mill_log_level_from_name(job->config.log_level),
-                        job->options.log);
+    err =
+        mill_log_open(job->mpi.rank, job->mpi.size, mill_log_level_from_name(job->config.log_level),
+                      job->options.plan ? NULL : job->options.log);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(start_watching(job));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_start, job));
   if (job->mpi.rank == 0)
@@ -378,23 +480,42 @@ done:
   return err;
 }
 
+/* What the table to start from has of a row, or that the row has no key to find it by. */
+enum { NO_KEY = MILL_START_NOT_FINITE + 1, N_COUNT };
+
+/* The rows of a file of this rank's share, by what the table has of them. */
+static int count_starts_of(const fit_job *job, int f, int64_t *n)
+{
+  int err = MILL_OK;
+  mill_file_index loaded = {0};
+  const mill_file_index *index = &job->inputs.index[f - job->inputs.file_start];
+  const double *theta;
+  if (!index->row && index->n_row > 0) {
+    MILL_TRY(mill_inputs_load((void *)&job->inputs, f, &loaded));
+    index = &loaded;
+  }
+  for (int64_t i = 0; i < index->n_row; i++) {
+    const mill_catalog_row *row = &index->row[i];
+    if (row->target_id == -1 && !row->object[0])
+      n[NO_KEY]++;
+    else
+      n[mill_start_table_find(job->start, row->target_id, row->object, &theta)]++;
+  }
+done:
+  mill_file_index_clear(&loaded);
+  return err;
+}
+
 /* Say how many rows the table to start from has, so that no star is guessed unnoticed.
  * A table without any is the wrong one. Collective. */
 static int count_starts(fit_job *job)
 {
   int err = MILL_OK;
-  enum { NO_KEY = MILL_START_NOT_FINITE + 1, N_COUNT };
   int64_t mine[N_COUNT] = {0}, n[N_COUNT] = {0};
   const char *path = job->config.start;
-  const double *theta;
-  for (int f = 0; f < job->inputs.file_end - job->inputs.file_start; f++)
-    for (int64_t i = 0; i < job->inputs.index[f].n_row; i++) {
-      const mill_catalog_row *row = &job->inputs.index[f].row[i];
-      if (row->target_id == -1 && !row->object[0])
-        mine[NO_KEY]++;
-      else
-        mine[mill_start_table_find(job->start, row->target_id, row->object, &theta)]++;
-    }
+  for (int f = job->inputs.file_start; f < job->inputs.file_end && err == MILL_OK; f++)
+    err = count_starts_of(job, f, mine);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, job->mpi.comm));
   const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n[NO_KEY];
   if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && n[NO_KEY] == n_guessed)
@@ -455,6 +576,8 @@ static int open_result(fit_job *job, int *outcome)
       .file_start = job->inputs.file_start,
       .file_end = job->inputs.file_end,
       .index = job->inputs.index,
+      .load = mill_inputs_load,
+      .load_context = &job->inputs,
       .write_interval_s = job->config.write_interval_s,
   };
   MILL_TRY(mill_result_open(job->options.output, job->options.overwrite, job->options.retry_failed,
@@ -463,6 +586,87 @@ done:
   free(config);
   free(identity);
   return err;
+}
+
+/* Deal out the rows. Collective. */
+static int open_work(fit_job *job)
+{
+  int err = MILL_OK;
+  const int is_cpu = strncmp(job->backend->name, "cpu", 3) == 0;
+  const mill_work_plan plan = {
+      .n_file = job->inputs.n_file,
+      .file = job->inputs.file,
+      .n_exposure = job->inputs.n_exposure,
+      .result = job->result,
+      .n_row_limit = job->costs ? job->costs->n_row_limit : 0,
+      .rate = is_cpu ? job->n_thread * mill_usual_core_rate(job->config.fit.optimizer)
+                     : mill_usual_gpu_rate(),
+      .n_held = held_rows(job),
+      .n_ahead = (int64_t)MILL_READER_BATCHES * MILL_BATCH_EXPOSURES,
+  };
+  mill_work_stats stats;
+  MILL_TRY(mill_work_open(&job->mpi, &plan, &job->work));
+  mill_work_get_stats(job->work, &stats);
+  if (job->mpi.rank == 0 && job->mpi.size > 1)
+    mill_log_debug("%lld rows are dealt out in %lld chunks, the least of %.0f rows",
+                   (long long)stats.sum.n_row, (long long)stats.sum.n_chunk, stats.sum.least_cost);
+done:
+  return err;
+}
+
+/* How the work was shared, of all ranks. Collective, after the file is closed. */
+static int gather_balance(fit_job *job, double write_s, mill_balance_all *all)
+{
+  int err = MILL_OK;
+  mill_balance *b = &job->balance;
+  mill_work_stats stats;
+  mill_work_get_stats(job->work, &stats);
+  b->n_row = (double)job->n_put;
+  b->n_chunk = (double)stats.n_taken;
+  b->draw_wait_s = stats.wait_s;
+  b->write_s = write_s;
+  mill_log_debug(
+      "fitted %lld rows of %lld chunks in %.3f s; files opened %.0f times; waited %.3f s "
+      "for spectra, %.3f s for the I/O thread, which wrote for %.3f s; the reader "
+      "waited %.3f s for work; requests of other ranks answered: %lld",
+      (long long)job->n_put, (long long)stats.n_taken, b->end_s, b->n_opened, b->read_wait_s,
+      b->put_wait_s, b->write_s, b->draw_wait_s, (long long)stats.n_answered);
+  MILL_TRY(mill_balance_gather(&job->mpi, b, all));
+  if (job->mpi.rank == 0)
+    mill_log_debug("idle tail %.2f %%: %d ranks fitted for %.3f to %.3f s", 100.0 * all->idle_tail,
+                   all->n_rank, all->least_end_s, all->most_end_s);
+done:
+  return err;
+}
+
+/* Collective. before: what the result file had, if it is continued. */
+static int open_board(fit_job *job, const mill_result_peek *before)
+{
+  mill_board_plan plan = {
+      .path = job->costs ? NULL : job->status_path,
+      .interval_s = job->running.status_interval_s,
+      .output = job->options.output,
+      .models = job->options.models,
+      .command = job->command,
+      .backend = job->backend->name,
+      .n_thread = job->n_thread,
+      .n_slot = slots_of(job),
+      .n_row = job->inputs.n_row,
+      .n_file = job->inputs.n_file,
+      .n_unreadable = job->inputs.n_unreadable,
+      .file = job->inputs.file,
+  };
+  int64_t n_base = 0;
+  for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
+    if (s == MILL_STATUS_FITTED || !job->options.retry_failed)
+      n_base += plan.base[s] = before->n_status[s];
+  /* rows that were not whole are fitted again */
+  plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(job->result);
+#ifdef MILL_HAVE_CUDA
+  if (strncmp(job->backend->name, "cuda", 4) == 0)
+    mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
+#endif
+  return mill_board_open(&job->mpi, &plan, &job->board);
 }
 
 /* ---- fitting ---- */
@@ -526,7 +730,7 @@ static int put_unfitted(fit_job *job, int64_t row, int status)
   mill_fit_result_init(&result, &job->lib, row, status);
   MILL_TRY(mill_result_put(job->result, &result));
   job->n_put++;
-  job->n_failed++;
+  mill_board_finished(job->board, status);
 done:
   return err;
 }
@@ -691,6 +895,7 @@ static int take_row(fit_job *job, mill_star *star, int *is_star)
   const mill_reader_row *row = &batch->row[job->i_row];
   left_out left;
   *is_star = 0;
+  mill_board_took(job->board, batch->i_file);
   if (batch->error[0] != '\0') {
     if (job->i_row == 0)
       mill_log_error("%s (%d %s marked UNREADABLE)", batch->error, batch->n_row,
@@ -715,35 +920,64 @@ done:
   return err;
 }
 
+/* Bytes by purpose, once a batch: they grow while the first stars come. */
+static void note_memory(fit_job *job)
+{
+  mill_pipeline_bytes bytes;
+  size_t n_batch = sizeof *job->batch;
+  mill_pipeline_memory(job->pipeline, &bytes);
+  mill_board_memory(job->board, MILL_MEMORY_EMULATOR, bytes.model);
+  mill_board_memory(job->board, MILL_MEMORY_SLOTS, bytes.slots);
+  mill_board_memory(job->board, MILL_MEMORY_WAVELENGTHS, bytes.wavesets);
+  if (!job->batch)
+    return;
+  n_batch += (size_t)job->batch->cap_segment * sizeof *job->batch->segment;
+  for (int p = 0; p < job->batch->n_part; p++)
+    n_batch += mill_read_batch_bytes(&job->batch->part[p]);
+  mill_board_memory(job->board, MILL_MEMORY_READER, MILL_READER_BATCHES * n_batch);
+}
+
+/* No star takes long, so something hangs when none is taken or finished for long. */
+static void watch_fits(fit_job *job)
+{
+  job->watch = mill_watch_begin(0, "rank %d: fitting", job->mpi.rank);
+}
+
 static int next_star(void *context, mill_star *star)
 {
   fit_job *job = context;
   int err = MILL_OK;
   int is_star = 0;
   const double start_s = job->costs ? mill_thread_cpu_s() : 0.0;
+  mill_watch_end(job->watch); /* the reader has a watch of its own */
   while (!is_star) {
-    if (mill_stop_signal_seen() || (job->mpi.size > 1 && mill_mpi_stop_asked(&job->mpi))) {
-      if (mill_stop_signal_seen())
-        mill_log_info("signal %d: the stars under way are finished and written, then the job stops",
-                      mill_stop_signal_seen());
-      else
-        mill_log_info("another rank stops, so this one does");
+    if (mill_stop_reason() != MILL_STOP_NONE) {
+      char why[MILL_STATUS_PATH + 64];
+      mill_stop_watch_text(job->stop, why, sizeof why);
+      MILL_LOG(job->mpi.rank == 0 ? MILL_LOG_INFO : MILL_LOG_DEBUG,
+               "%s: the stars under way are finished and written, then the job stops", why);
       break;
     }
     if (!job->batch || job->i_row == job->batch->n_row) {
       forget_wavesets(job);
       mill_reader_release(job->reader, job->batch);
       job->batch = NULL;
+      const double wait_s = mill_wall_s();
       MILL_TRY(mill_reader_next(job->reader, &job->batch));
+      job->balance.read_wait_s += mill_wall_s() - wait_s;
       job->i_row = 0;
       if (!job->batch)
         break;
+      note_memory(job);
     }
     MILL_TRY(take_row(job, star, &is_star));
   }
 done:
   if (job->costs)
     job->costs->load_s += mill_thread_cpu_s() - start_s;
+  if (err == MILL_OK && is_star)
+    job->star_start[star->row % N_STAR_START] = (star_start){star->row, mill_wall_s()};
+  watch_fits(job);
   return err == MILL_OK ? is_star : -err;
 }
 
@@ -812,16 +1046,24 @@ static int take_result(void *context, const mill_fit_result *result, const float
 {
   fit_job *job = context;
   int err = MILL_OK;
+  const star_start *begun = &job->star_start[result->row % N_STAR_START];
+  mill_watch_end(job->watch); /* and so has the I/O thread */
+  if (begun->row == result->row && begun->s > 0)
+    mill_stop_watch_star(job->stop, mill_wall_s() - begun->s);
+  mill_stop_watch_write(job->stop, mill_result_longest_write_s(job->result));
   const double start_s = job->costs ? mill_thread_cpu_s() : 0.0;
   if (result->warn & MILL_WARN_NONFINITE)
     name_nonfinite(job, result);
   /* the models go first: a row marked done must be whole */
+  const double wait_s = mill_wall_s();
   if (job->options.models)
     MILL_TRY(put_models(job, result->row, model));
   MILL_TRY(mill_result_put(job->result, result));
+  job->balance.put_wait_s += mill_wall_s() - wait_s;
   job->n_put++;
-  job->n_failed += result->status != MILL_STATUS_FITTED;
-  mill_progress_update(&job->progress, mill_result_n_done(job->result), job->n_failed);
+  mill_board_finished(job->board, result->status);
+  mill_progress_update(&job->progress, mill_result_n_done(job->result),
+                       mill_board_n_failed(job->board));
 done:
   if (job->costs) {
     mill_fit_costs *costs = job->costs;
@@ -832,19 +1074,8 @@ done:
       costs->first_wall_s = mill_wall_s() - job->start_wall_s;
     costs->put_s += mill_thread_cpu_s() - start_s;
   }
+  watch_fits(job);
   return err;
-}
-
-/* One thread of the CPU is busy with half of the slots: its first star comes earlier, and less
- * memory has to be had. */
-static int choose_slots(const fit_job *job)
-{
-  const int is_cpu = strncmp(job->backend->name, "cpu", 3) == 0;
-  if (job->config.n_slot > 0)
-    return job->config.n_slot;
-  if (job->backend->default_slot > 0)
-    return job->backend->default_slot;
-  return is_cpu && job->n_thread == 1 ? THREAD_SLOTS : DEFAULT_SLOTS;
 }
 
 /* What the parts of a run know at its end. */
@@ -860,12 +1091,44 @@ static void collect_costs(fit_job *job, int n_slot)
   costs->load_s += mill_pipeline_load_s(job->pipeline);
 }
 
+/* Has another rank asked to stop?  Waits 20 ms for every lower rank, at most one second: when
+ * all fail alike, the lowest is heard by the others before they speak. */
+static int hear_lower_rank(fit_job *job)
+{
+  const struct timespec ms = {.tv_nsec = 1000000};
+  const double end_s = mill_wall_s() + 0.02 * (job->mpi.rank < 50 ? job->mpi.rank : 50);
+  while (!mill_mpi_stop_asked(&job->mpi)) {
+    if (mill_wall_s() >= end_s)
+      return 0;
+    nanosleep(&ms, NULL);
+  }
+  return 1;
+}
+
+/* A failure is told now, by the rank that has it first: the others may take long to come to
+ * their ends.  Writing fails on all ranks together, so there one speaks for all, at the end. */
+static void tell_failure(fit_job *job, int err)
+{
+  char message[1024], place[128];
+  snprintf(message, sizeof message, "%s", mill_error_message());
+  snprintf(place, sizeof place, "%s", mill_error_place());
+  mill_board_failed(job->board, err, message);
+  if (job->mpi.size > 1 && err != MILL_ERR_OUTPUT) {
+    if (hear_lower_rank(job))
+      mill_log_debug("this rank fails too (%s): %s", place, message);
+    else
+      mill_log_error("this rank fails (%s), all others stop: %s", place, message);
+    (void)mill_mpi_stop_others(&job->mpi); /* an MPI that fails here does so again at the end */
+  }
+  mill_error_set(err, __FILE__, __LINE__, "%s", message);
+}
+
 /* This rank's share of the rows.  Not collective: a failure here reaches the
  * other ranks as a request to stop. */
 static int fit_share(fit_job *job)
 {
   int err = MILL_OK;
-  const int n_slot = choose_slots(job);
+  const int n_slot = slots_of(job);
   mill_reader_plan plan = {
       .lib = &job->lib,
       .config = &job->config,
@@ -874,10 +1137,7 @@ static int fit_share(fit_job *job)
       .file = job->inputs.file,
       .exposure_start = job->inputs.exposure_start,
       .join = job->inputs.join,
-      .result = job->result,
-      .n_row_limit = job->costs ? job->costs->n_row_limit : 0,
-      .rank = job->mpi.rank,
-      .size = job->mpi.size,
+      .work = job->work,
   };
   memcpy(plan.arm_wanted, job->arm_wanted, sizeof plan.arm_wanted);
   job->i_file = -1;
@@ -887,18 +1147,29 @@ static int fit_share(fit_job *job)
   job->fit.resolution =
       mill_config_lsf(&job->config) == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   const double start_s = mill_thread_cpu_s();
+  job->watch = mill_watch_begin(0, "rank %d: preparing templates", job->mpi.rank);
   MILL_TRY(mill_pipeline_create(&job->lib, &job->fit, job->backend, n_slot, job->n_thread,
                                 job->options.models != NULL, &job->pipeline));
   if (job->costs)
     job->costs->model_s = mill_thread_cpu_s() - start_s;
+  mill_board_stage(job->board, MILL_RANK_FITTING);
   MILL_TRY(mill_pipeline_run(job->pipeline, next_star, job, take_result, job));
   if (job->costs)
     collect_costs(job, n_slot);
+  note_memory(job);
 done:
+  mill_board_stage(job->board, MILL_RANK_WAITING);
+  job->balance.end_s = mill_wall_s() - job->balance.start_s;
+  mill_watch_end(job->watch);
+  job->watch = -1;
+  if (err != MILL_OK)
+    tell_failure(job, err);
   mill_reader_release(job->reader, job->batch);
   job->batch = NULL;
   if (job->costs && job->reader)
     job->costs->read_s = mill_reader_cpu_s(job->reader);
+  if (job->reader)
+    job->balance.n_opened = (double)mill_reader_n_opened(job->reader);
   mill_reader_stop(job->reader);
   job->reader = NULL;
   forget_wavesets(job);
@@ -909,6 +1180,9 @@ done:
     /* the message of the failure must survive the call */
     char message[1024];
     snprintf(message, sizeof message, "%s", mill_error_message());
+    /* when all ranks come here together, one of them need tell the others */
+    if (job->mpi.size > 1 && hear_lower_rank(job))
+      return err;
     if (mill_mpi_stop_others(&job->mpi) == MILL_OK && err != MILL_OK)
       mill_error_set(err, __FILE__, __LINE__, "%s", message);
   }
@@ -918,7 +1192,7 @@ done:
 /* ---- the end ---- */
 
 static void print_summary(const fit_job *job, const mill_result_summary *summary, int outcome,
-                          int64_t n_put, double wall_s)
+                          int64_t n_put, double wall_s, const mill_balance_all *balance)
 {
   static const struct {
     int status;
@@ -944,6 +1218,8 @@ static void print_summary(const fit_job *job, const mill_result_summary *summary
   }
   if (n_left > 0)
     printf("left         %lld; give the same command again to continue\n", (long long)n_left);
+  if (n_left > 0 && mill_stop_reason() == MILL_STOP_FILE)
+    printf("             but first remove the stop file %s\n", job->stop_file);
   if (job->inputs.n_unreadable > 0)
     printf("unreadable   %d of %d files, listed with the reason in /catalog/files\n",
            job->inputs.n_unreadable, job->inputs.n_file);
@@ -952,28 +1228,75 @@ static void print_summary(const fit_job *job, const mill_result_summary *summary
            wall_s > 0 ? (double)n_put / wall_s : 0.0, job->mpi.size,
            job->mpi.size == 1 ? "rank" : "ranks", job->n_thread,
            job->n_thread == 1 ? "thread" : "threads", job->backend->name);
+  if (job->work)
+    mill_balance_print(balance, stdout);
   printf("result       %s\n", job->options.output);
   if (job->options.models && outcome != MILL_OPEN_FINISHED)
     printf("models       %s\n", job->options.models);
+  if (job->board) {
+    int n_rank = 0;
+    const mill_rank_state *rank = mill_board_ranks(job->board, &n_rank);
+    mill_status_print_memory(n_rank, rank, strncmp(job->backend->name, "cuda", 4) == 0, stdout);
+  }
   fflush(stdout);
+}
+
+/* The last status, once it is known how the run ended. */
+static void end_board(fit_job *job, int code, int exit_status, int is_settled,
+                      const mill_result_summary *summary)
+{
+  char message[1024];
+  snprintf(message, sizeof message, "%s", mill_error_message());
+  const mill_board_end end = {
+      .code = code,
+      .exit_status = code == MILL_OK ? exit_status : mill_error_exit_status(code),
+      .message = message,
+      .summary = code == MILL_OK ? summary : NULL,
+  };
+  mill_board_free(job->board, is_settled ? &end : NULL);
+  job->board = NULL;
+  if (code != MILL_OK)
+    mill_error_set(code, __FILE__, __LINE__, "%s", message);
+}
+
+/* After a failure too: MPI must not end with a message under way.  Collective. */
+static int settle_stop(fit_job *job, int err)
+{
+  char message[1024];
+  snprintf(message, sizeof message, "%s", mill_error_message());
+  mill_stop_watch_end(job->stop);
+  job->stop = NULL;
+  if (err != MILL_ERR_MPI) {
+    const int settled = mill_mpi_stop_settle(&job->mpi);
+    if (err == MILL_OK)
+      return settled;
+  }
+  if (err != MILL_OK)
+    mill_error_set(err, __FILE__, __LINE__, "%s", message);
+  return err;
 }
 
 static int run(fit_job *job, int *exit_status)
 {
   int err = MILL_OK, close_err = MILL_OK;
-  int outcome = MILL_OPEN_NEW;
+  int outcome = MILL_OPEN_NEW, found = 0, is_settled = 0;
+  mill_result_peek before;
   int64_t n_put = 0;
   double start_s = 0, cpu_s = mill_process_cpu_s();
   mill_fit_costs unwanted = {0}, *costs = job->costs ? job->costs : &unwanted;
   mill_result_summary summary;
+  mill_balance_all balance;
   memset(&summary, 0, sizeof summary);
+  memset(&balance, 0, sizeof balance);
 
   MILL_TRY(set_up(job));
+  MILL_TRY(agree_to_go_on(job, "at the start"));
   costs->library_s = lap_s(&cpu_s);
   start_s = MPI_Wtime();
   MILL_TRY(mill_inputs_index(&job->mpi, &job->options, &job->config, &job->lib, job->arm_wanted,
                              &job->inputs));
   costs->index_s = lap_s(&cpu_s);
+  MILL_TRY(agree_to_go_on(job, "while indexing"));
   MILL_TRY(settle_backend(job));
   MILL_TRY(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
   if (job->mpi.rank == 0 && job->inputs.n_row == 0)
@@ -984,7 +1307,30 @@ static int run(fit_job *job, int *exit_status)
                            "no row of the inputs");
   if (job->start)
     MILL_TRY(mill_mpi_agree(&job->mpi, count_starts(job)));
+  if (job->options.plan) {
+    const mill_plan plan = {.options = &job->options,
+                            .config = &job->config,
+                            .lib = &job->lib,
+                            .inputs = &job->inputs,
+                            .running = job->running,
+                            .backend = job->backend->name,
+                            .n_thread = job->n_thread,
+                            .n_held = held_rows(job)};
+    MILL_TRY(mill_plan_print(&job->mpi, &plan, stdout));
+    *exit_status = job->inputs.n_unreadable > 0 ? EXIT_UNREADABLE : 0;
+    goto done;
+  }
+  memset(&before, 0, sizeof before);
+  if (job->mpi.rank == 0) {
+    const int watch = mill_watch_begin(0, "%s: looking at it", job->options.output);
+    if (mill_h5_probe(MILL_PROBE_RESULT, job->options.output) == MILL_OK)
+      (void)mill_result_look(job->options.output, &found,
+                             &before); /* opening it says what is wrong */
+    mill_watch_end(watch);
+  }
   MILL_TRY(open_result(job, &outcome));
+  if (outcome != MILL_OPEN_CONTINUE)
+    memset(&before, 0, sizeof before);
   mill_inputs_drop_index(&job->inputs);
   costs->create_s = lap_s(&cpu_s);
   if (outcome == MILL_OPEN_FINISHED && job->mpi.rank == 0 && job->options.models &&
@@ -992,10 +1338,14 @@ static int run(fit_job *job, int *exit_status)
     mill_log_warning("%s is not written: %s was finished without models; --overwrite fits anew",
                      job->options.models, job->options.output);
   if (outcome != MILL_OPEN_FINISHED) {
-    if (job->options.models)
+    err = open_board(job, &before);
+    if (err == MILL_OK && job->options.models)
       err = mill_mpi_agree(&job->mpi, open_models(job));
+    if (err == MILL_OK)
+      err = open_work(job);
     if (err == MILL_OK) {
-      mill_progress_start(&job->progress, job->inputs.n_row,
+      job->balance.start_s = mill_wall_s();
+      mill_progress_start(&job->progress, job->inputs.n_row, mill_result_n_done(job->result),
                           job->options.quiet || job->mpi.rank != 0);
       err = fit_share(job);
       mill_progress_end(&job->progress);
@@ -1010,20 +1360,28 @@ static int run(fit_job *job, int *exit_status)
   if (err == MILL_OK)
     err = close_err;
   err = mill_mpi_agree(&job->mpi, err);
-  /* after a failure too: MPI must not end with a message under way */
   if (err != MILL_ERR_MPI) {
-    const int settled = mill_mpi_stop_settle(&job->mpi);
+    const int settled = mill_work_settle(job->work);
+    err = err == MILL_OK ? settled : err;
+  }
+  if (err != MILL_ERR_MPI) {
+    const int settled = mill_board_settle(job->board);
+    is_settled = settled == MILL_OK;
     err = err == MILL_OK ? settled : err;
   }
   MILL_TRY(err);
   MILL_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
+  if (job->work)
+    MILL_TRY(gather_balance(job, summary.write_s, &balance));
   if (job->mpi.rank == 0 && !job->options.quiet)
-    print_summary(job, &summary, outcome, n_put, MPI_Wtime() - start_s);
+    print_summary(job, &summary, outcome, n_put, MPI_Wtime() - start_s, &balance);
   if (summary.n_status[MILL_STATUS_NOT_DONE] > 0)
     *exit_status = EXIT_STOPPED;
   else if (job->inputs.n_unreadable > 0 || summary.n_status[MILL_STATUS_UNREADABLE] > 0)
     *exit_status = EXIT_UNREADABLE;
 done:
+  err = settle_stop(job, err);
+  end_board(job, err, *exit_status, is_settled, &summary);
   return err;
 }
 
@@ -1037,6 +1395,7 @@ int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *com
   job.mpi = *mpi;
   job.options = *options;
   job.command = command;
+  job.watch = -1;
   job.start_wall_s = mill_wall_s();
   if (costs) {
     *costs = (mill_fit_costs){.n_row_limit = costs->n_row_limit};
@@ -1052,11 +1411,14 @@ int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *com
   }
   MILL_TRY(run(&job, exit_status));
 done:
+  mill_work_free(job.work);
   mill_log_close();
   mill_inputs_clear(&job.inputs);
   mill_start_table_free(job.start);
   mill_library_clear(&job.lib);
   mill_config_clear(&job.config);
+  mill_watchdog_stop();
+  mill_free(job.star_start);
   mill_free(job.segment);
   for (int i = 0; i < job.n_flight; i++)
     clear_flight(&job.flight[i]);
@@ -1088,13 +1450,29 @@ done:
   return err;
 }
 
+/* HDF5 does not survive the end of MPI with a file that cannot be closed, for the disk is full:
+ * then every rank leaves without it.  All ranks have come here with the same failure. */
+static void leave_if_broken(const mill_mpi *mpi, int exit_status)
+{
+  int broken = mill_ph5_is_broken();
+  if (MPI_Allreduce(MPI_IN_PLACE, &broken, 1, MPI_INT, MPI_MAX, mpi->comm) == MPI_SUCCESS &&
+      !broken)
+    return;
+  fflush(NULL);
+  _exit(exit_status);
+}
+
 int mill_job_fit(int argc, char **argv)
 {
   int exit_status = 0;
   mill_mpi mpi;
   mill_fit_options options;
   memset(&options, 0, sizeof options);
-  int err = mill_mpi_start(&mpi);
+  /* signals that come while MPI and the library are loaded stop in good order as well */
+  int err = mill_stop_signal_catch();
+  mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL};
+  if (err == MILL_OK)
+    err = mill_mpi_start(&mpi);
   if (err == MILL_OK)
     err = start(&mpi, argc, argv, &options, &exit_status);
   if (err != MILL_OK) {
@@ -1106,6 +1484,8 @@ int mill_job_fit(int argc, char **argv)
   mill_fit_options_clear(&options);
   if (err == MILL_ERR_MPI && mpi.size > 1)
     MPI_Abort(MPI_COMM_WORLD, exit_status);
+  if (err != MILL_OK && err != MILL_ERR_MPI)
+    leave_if_broken(&mpi, exit_status);
   mill_mpi_end(&mpi);
   return exit_status;
 }

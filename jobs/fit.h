@@ -3,6 +3,7 @@
 #define MILL_FIT_JOB_H
 
 #include "jobs/options.h"
+#include "kernels/backend.h"
 #include "src/bench_floor.h"
 #include "src/mpi_context.h"
 
@@ -49,6 +50,13 @@ typedef struct mill_fit_costs {
  *  Collective over mpi.  The codes of kernels/error.h; the caller prints the message. */
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
                  mill_fit_costs *costs, int *exit_status);
+
+/** Stars at once where the configuration leaves it open. */
+int mill_fit_default_slots(const mill_backend *backend, int n_thread);
+
+/** The backend that a run takes for this choice (backend of the configuration).
+ *  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
+int mill_fit_find_backend(const char *choice, const mill_backend **backend);
 
 /** The command line as the user may paste it again: argv after the program's name.
  *  *out is to be freed with free.  MILL_ERR_MEMORY. */

@@ -11,13 +11,21 @@
 #include "io/spectra.h"
 #include "kernels/error.h"
 #include "src/log.h"
+#include "src/stop_signal.h"
+#include "src/watchdog.h"
 
-/* What a rank finds out about a file. */
+enum { MAX_PATH = 1024, MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
+
+/* What a rank finds out about a file; sent as it is. */
 typedef struct file_facts {
-  mill_input_file file;
-  int64_t n_exposure;
-  int on_disk; /* the next two are known */
+  int64_t size;
+  double mtime;
+  int64_t n_row, n_exposure;
   uint64_t device, inode;
+  int32_t on_disk; /* the two before are known */
+  int32_t n_error; /* bytes of its error, with the final zero; 0: none */
+  char format[sizeof((mill_input_file *)0)->format];
+  char frame[sizeof((mill_input_file *)0)->frame];
 } file_facts;
 
 /* Names of all inputs, one after the other, each with its final zero. */
@@ -46,9 +54,9 @@ static int collect_names(const mill_fit_options *options, name_list *names)
   for (int64_t i = 0; i < names->n; i++) {
     const char *name = i < options->n_input ? options->input[i] : listed[i - options->n_input];
     const size_t n = strlen(name);
-    if (n == 0 || n >= sizeof((mill_input_file *)0)->path)
-      MILL_FAIL(MILL_ERR_USAGE, "input %lld has a path of %zu bytes; 1 to %zu are possible",
-                (long long)i + 1, n, sizeof((mill_input_file *)0)->path - 1);
+    if (n == 0 || n >= MAX_PATH)
+      MILL_FAIL(MILL_ERR_USAGE, "input %lld has a path of %zu bytes; 1 to %d are possible",
+                (long long)i + 1, n, MAX_PATH - 1);
     names->n_byte += (int64_t)n + 1;
   }
   if (names->n_byte > INT_MAX)
@@ -115,6 +123,10 @@ typedef struct index_job {
   mill_spectra_settings settings;
   int want_models;
   mill_inputs *inputs;
+  int64_t n_held; /* bytes of the indexes */
+  int keeps_all;  /* of them, as rows of several files are joined */
+  char *error;    /* [n_error] of this rank's files, one after the other, owned */
+  size_t n_error, n_error_room;
   mill_read_batch batch;
   arm_layout layout[MILL_MAX_ARM];
 } index_job;
@@ -195,45 +207,83 @@ done:
   return err;
 }
 
+/* What indexing a file takes, relative to others. */
+static double cost_of_file(const char *name, const file_facts *facts)
+{
+  const size_t n = strlen(name);
+  const int is_packed = n > 3 && strcmp(name + n - 3, ".gz") == 0;
+  return 1.0 + (is_packed && facts->size > 0 ? (double)facts->size / CUT_BYTES : 0.0);
+}
+
+/* Keep a file's error for the other ranks. */
+static int add_error(index_job *job, const char *text, file_facts *facts)
+{
+  int err = MILL_OK;
+  const size_t length = strnlen(text, MAX_ERROR - 1);
+  if (job->n_error + length + 1 > job->n_error_room) {
+    const size_t n_room = 2 * job->n_error_room + 4096;
+    char *more = NULL;
+    MILL_TRY(MILL_ALLOC(n_room, &more));
+    if (job->n_error > 0)
+      memcpy(more, job->error, job->n_error);
+    mill_free(job->error);
+    job->error = more;
+    job->n_error_room = n_room;
+  }
+  memcpy(job->error + job->n_error, text, length);
+  job->error[job->n_error + length] = '\0';
+  job->n_error += length + 1;
+  facts->n_error = (int32_t)(length + 1);
+done:
+  return err;
+}
+
+/* Rows beyond the limit are read again when they are needed. */
+static void hold_rows(index_job *job, mill_file_index *index)
+{
+  const int64_t n_byte =
+      index->n_row * (int64_t)sizeof *index->row +
+      index->n_exposure * (int64_t)(sizeof *index->exposure_row + sizeof *index->exposure_id);
+  if (job->keeps_all || job->n_held + n_byte <= MILL_INDEX_BYTES) {
+    job->n_held += n_byte;
+    return;
+  }
+  const mill_file_index counts = *index;
+  mill_file_index_clear(index);
+  index->n_row = counts.n_row;
+  index->n_exposure = counts.n_exposure;
+  index->n_fits_row = counts.n_fits_row;
+  index->file_size = counts.file_size;
+  index->file_mtime = counts.file_mtime;
+}
+
 static int index_file(index_job *job, const char *path, int i_file, file_facts *facts)
 {
   int err = MILL_OK;
   mill_file_index *index = &job->inputs->index[i_file - job->inputs->file_start];
   mill_spectra *spectra = NULL;
-  struct stat status;
 
-  snprintf(facts->file.path, sizeof facts->file.path, "%s", path);
-  facts->file.size = -1;
-  facts->file.mtime = 0;
-  if (stat(path, &status) == 0) {
-    facts->on_disk = 1;
-    facts->device = (uint64_t)status.st_dev;
-    facts->inode = (uint64_t)status.st_ino;
-    facts->file.size = (int64_t)status.st_size;
-    facts->file.mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
-  }
   err = mill_spectra_open(path, &job->settings, &spectra);
   if (err == MILL_OK)
     err = mill_spectra_index(spectra, &job->settings.config->select, index);
   if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
     mill_log_error("%s", mill_error_message());
-    snprintf(facts->file.error, sizeof facts->file.error, "%s", mill_error_message());
     mill_file_index_clear(index);
-    err = MILL_OK;
+    err = add_error(job, mill_error_message(), facts);
     goto done;
   }
   MILL_TRY(err);
-  facts->file.size = index->file_size;
-  facts->file.mtime = index->file_mtime;
-  facts->file.n_row = index->n_row;
-  snprintf(facts->file.format, sizeof facts->file.format, "%s", mill_spectra_format_name(spectra));
-  snprintf(facts->file.frame, sizeof facts->file.frame, "%s",
-           mill_frame_name(mill_spectra_frame(spectra)));
+  facts->size = index->file_size;
+  facts->mtime = index->file_mtime;
+  facts->n_row = index->n_row;
+  snprintf(facts->format, sizeof facts->format, "%s", mill_spectra_format_name(spectra));
+  snprintf(facts->frame, sizeof facts->frame, "%s", mill_frame_name(mill_spectra_frame(spectra)));
   facts->n_exposure = index->n_exposure;
-  mill_log_debug("%s (%s): %lld of %lld rows selected", path, facts->file.format,
+  mill_log_debug("%s (%s): %lld of %lld rows selected", path, facts->format,
                  (long long)index->n_row, (long long)index->n_fits_row);
   if (job->want_models && index->n_row > 0)
     MILL_TRY(learn_layout(job, spectra, index, i_file));
+  hold_rows(job, index);
 done:
   mill_spectra_close(spectra);
   return err;
@@ -244,25 +294,42 @@ static int index_share(index_job *job, const name_list *names, file_facts *facts
   int err = MILL_OK;
   const mill_inputs *inputs = job->inputs;
   MILL_TRY(MILL_ALLOC(inputs->file_end - inputs->file_start, &job->inputs->index));
-  for (int i = inputs->file_start; i < inputs->file_end; i++)
-    MILL_TRY(index_file(job, names->name[i], i, &facts[i]));
+  for (int i = inputs->file_start; i < inputs->file_end; i++) {
+    if (mill_stop_reason() != MILL_STOP_NONE)
+      MILL_FAIL(MILL_ERR_STOPPED,
+                "stopped while indexing: nothing was fitted; the same command starts again");
+    const int watch = mill_watch_begin(0, "%s: indexing it", names->name[i]);
+    err = index_file(job, names->name[i], i, &facts[i]);
+    mill_watch_end(watch);
+    MILL_TRY(err);
+  }
 done:
   return err;
 }
 
-static int gather_facts(const mill_mpi *mpi, int n_file, file_facts *facts)
+static void look_at_file(const char *path, file_facts *facts)
+{
+  struct stat status;
+  facts->size = -1;
+  facts->mtime = 0;
+  if (stat(path, &status) != 0)
+    return;
+  facts->on_disk = 1;
+  facts->device = (uint64_t)status.st_dev;
+  facts->inode = (uint64_t)status.st_ino;
+  facts->size = (int64_t)status.st_size;
+  facts->mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
+}
+
+/* Everybody's facts; start [size + 1]: the first file of each rank. */
+static int gather_facts(const mill_mpi *mpi, const int *start, file_facts *facts)
 {
   int err = MILL_OK;
-  int *count = NULL, *start = NULL;
+  int *count = NULL;
   MPI_Datatype type = MPI_DATATYPE_NULL;
-  err = MILL_ALLOC(mpi->size, &count);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size, &start);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  for (int rank = 0; rank < mpi->size; rank++) {
-    start[rank] = (int)((int64_t)n_file * rank / mpi->size);
-    count[rank] = (int)((int64_t)n_file * (rank + 1) / mpi->size) - start[rank];
-  }
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(mpi->size, &count)));
+  for (int rank = 0; rank < mpi->size; rank++)
+    count[rank] = start[rank + 1] - start[rank];
   MILL_MPI(MPI_Type_contiguous((int)sizeof(file_facts), MPI_BYTE, &type));
   MILL_MPI(MPI_Type_commit(&type));
   MILL_MPI(
@@ -271,37 +338,103 @@ done:
   if (type != MPI_DATATYPE_NULL)
     MPI_Type_free(&type);
   mill_free(count);
+  return err;
+}
+
+/* The errors of all files, one after the other, on every rank. */
+static int gather_errors(const mill_mpi *mpi, const index_job *job, char **all)
+{
+  int err = MILL_OK;
+  int *count = NULL, *start = NULL;
+  int64_t n_all = 0;
+  int n = 0;
+  if (job->n_error > INT_MAX)
+    err = mill_error_set(MILL_ERR_RANGE, __FILE__, __LINE__, "too many files cannot be read");
+  n = (int)job->n_error;
+  if (err == MILL_OK)
+    err = MILL_ALLOC(mpi->size, &count);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(mpi->size, &start);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Allgather(&n, 1, MPI_INT, count, 1, MPI_INT, mpi->comm));
+  for (int rank = 0; rank < mpi->size; rank++) {
+    start[rank] = (int)n_all;
+    n_all += count[rank];
+    if (n_all > INT_MAX)
+      MILL_FAIL(MILL_ERR_RANGE, "too many files cannot be read"); /* on every rank */
+  }
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(n_all, all)));
+  MILL_MPI(MPI_Allgatherv(job->error, n, MPI_CHAR, *all, count, start, MPI_CHAR, mpi->comm));
+done:
+  mill_free(count);
   mill_free(start);
   return err;
 }
 
-static int compare_identity(const void *a, const void *b, void *all)
+/* Cut the list of files so that every rank has about as much to read: packed files are read
+ * whole, others as headers and tables.  Collective; start [size + 1]. */
+static int cut_files(const mill_mpi *mpi, const name_list *names, file_facts *facts, int *start)
 {
-  const file_facts *x = (const file_facts *)all + *(const int *)a;
-  const file_facts *y = (const file_facts *)all + *(const int *)b;
+  int err = MILL_OK;
+  double all = 0, so_far = 0;
+  int rank = 1;
+  for (int r = 0; r <= mpi->size; r++)
+    start[r] = (int)(names->n * r / mpi->size);
+  for (int i = start[mpi->rank]; i < start[mpi->rank + 1]; i++) {
+    const int watch = mill_watch_begin(0, "%s: looking at the file", names->name[i]);
+    look_at_file(names->name[i], &facts[i]);
+    mill_watch_end(watch);
+  }
+  MILL_TRY(gather_facts(mpi, start, facts));
+  for (int64_t i = 0; i < names->n; i++)
+    all += cost_of_file(names->name[i], &facts[i]);
+  for (int r = 1; r <= mpi->size; r++)
+    start[r] = (int)names->n;
+  for (int64_t i = 0; i < names->n; i++) {
+    /* a file belongs to the rank in whose part its middle lies */
+    const double cost = cost_of_file(names->name[i], &facts[i]);
+    for (; rank < mpi->size && so_far + 0.5 * cost > all * rank / mpi->size; rank++)
+      start[rank] = (int)i;
+    so_far += cost;
+  }
+done:
+  return err;
+}
+
+/* What qsort_r's comparison looks at. */
+typedef struct identities {
+  const file_facts *facts;
+  const char *const *name;
+} identities;
+
+static int compare_identity(const void *a, const void *b, void *context)
+{
+  const identities *all = context;
+  const file_facts *x = &all->facts[*(const int *)a], *y = &all->facts[*(const int *)b];
   if (x->on_disk != y->on_disk)
     return x->on_disk - y->on_disk;
   if (!x->on_disk)
-    return strcmp(x->file.path, y->file.path);
+    return strcmp(all->name[*(const int *)a], all->name[*(const int *)b]);
   if (x->device != y->device)
     return x->device < y->device ? -1 : 1;
   return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
 /* The same file twice would give its stars twice, unnoticed. */
-static int refuse_duplicates(file_facts *facts, int n_file)
+static int refuse_duplicates(const name_list *names, const file_facts *facts)
 {
   int err = MILL_OK;
   int *order = NULL;
+  identities all = {facts, names->name};
+  const int n_file = (int)names->n;
   MILL_TRY(MILL_ALLOC(n_file, &order));
   for (int i = 0; i < n_file; i++)
     order[i] = i;
-  qsort_r(order, (size_t)n_file, sizeof *order, compare_identity, facts);
+  qsort_r(order, (size_t)n_file, sizeof *order, compare_identity, &all);
   for (int i = 1; i < n_file; i++)
-    if (compare_identity(&order[i - 1], &order[i], facts) == 0)
+    if (compare_identity(&order[i - 1], &order[i], &all) == 0)
       MILL_FAIL(MILL_ERR_USAGE, "inputs %d (%s) and %d (%s) are the same file: name it once",
-                order[i - 1] + 1, facts[order[i - 1]].file.path, order[i] + 1,
-                facts[order[i]].file.path);
+                order[i - 1] + 1, names->name[order[i - 1]], order[i] + 1, names->name[order[i]]);
 done:
   mill_free(order);
   return err;
@@ -331,26 +464,28 @@ static int is_solar(const char *frame)
 
 /* One velocity for spectra in frames that move against each other, by up to 30 km/s, would be
  * wrong in all of them. */
-static int refuse_mixed_frames(const file_facts *facts, const mill_join *join)
+static int refuse_mixed_frames(const name_list *names, const file_facts *facts,
+                               const mill_join *join)
 {
   int err = MILL_OK;
   for (int64_t row = 0; row < join->row_start[join->n_file]; row++)
     for (int64_t k = join->part_start[row] + 1; k < join->part_start[row + 1]; k++) {
-      const mill_input_file *first = &facts[join->part[join->part_start[row]].file].file;
-      const mill_input_file *other = &facts[join->part[k].file].file;
+      const int i_first = join->part[join->part_start[row]].file, i_other = join->part[k].file;
+      const file_facts *first = &facts[i_first], *other = &facts[i_other];
       if (strcmp(first->frame, other->frame) != 0 &&
           !(is_solar(first->frame) && is_solar(other->frame)))
         MILL_FAIL(MILL_ERR_CONFIG,
                   "join_by_name: %s (frame %s) and %s (frame %s) have spectra of one object, whose "
                   "velocities are not in one frame: fit these files one by one, or bring them "
                   "into one frame",
-                  first->path, first->frame, other->path, other->frame);
+                  names->name[i_first], first->frame, names->name[i_other], other->frame);
     }
 done:
   return err;
 }
 
-static int join_rows(const mill_mpi *mpi, file_facts *facts, mill_inputs *inputs)
+static int join_rows(const mill_mpi *mpi, const name_list *names, file_facts *facts,
+                     mill_inputs *inputs)
 {
   int err = MILL_OK;
   int64_t *n_row = NULL, *n_exposure = NULL, n_before = 0, n_after = 0;
@@ -360,11 +495,11 @@ static int join_rows(const mill_mpi *mpi, file_facts *facts, mill_inputs *inputs
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(mill_join_make(mpi, inputs->n_file, inputs->file_start, inputs->file_end, inputs->index,
                           n_row, n_exposure, &inputs->join));
-  MILL_TRY(refuse_mixed_frames(facts, inputs->join)); /* every rank has all of both */
+  MILL_TRY(refuse_mixed_frames(names, facts, inputs->join)); /* every rank has all of both */
   for (int i = 0; i < inputs->n_file; i++) {
-    n_before += facts[i].file.n_row;
+    n_before += facts[i].n_row;
     n_after += n_row[i];
-    facts[i].file.n_row = n_row[i];
+    facts[i].n_row = n_row[i];
     facts[i].n_exposure = n_exposure[i];
   }
   if (mpi->rank == 0)
@@ -376,22 +511,35 @@ done:
   return err;
 }
 
-static int build_table(file_facts *facts, const mill_fit_options *options, mill_inputs *inputs)
+static int build_table(const name_list *names, const file_facts *facts,
+                       const mill_fit_options *options, mill_inputs *inputs)
 {
   int err = MILL_OK;
   int64_t n_exposure = 0;
-  MILL_TRY(refuse_duplicates(facts, inputs->n_file));
+  const char *error = inputs->error_text;
+  MILL_TRY(refuse_duplicates(names, facts));
   MILL_TRY(refuse_output_as_input(facts, inputs->n_file, options->output));
   MILL_TRY(refuse_output_as_input(facts, inputs->n_file, options->models));
   MILL_TRY(MILL_ALLOC(inputs->n_file, &inputs->file));
   MILL_TRY(MILL_ALLOC(inputs->n_file, &inputs->exposure_start));
+  MILL_TRY(MILL_ALLOC(inputs->n_file, &inputs->n_exposure));
   for (int i = 0; i < inputs->n_file; i++) {
-    inputs->file[i] = facts[i].file;
-    inputs->file[i].row_start = inputs->n_row;
+    const file_facts *from = &facts[i];
+    mill_input_file *file = &inputs->file[i];
+    *file = (mill_input_file){.path = names->name[i],
+                              .size = from->size,
+                              .mtime = from->mtime,
+                              .row_start = inputs->n_row,
+                              .n_row = from->n_row,
+                              .error = from->n_error > 0 ? error : ""};
+    memcpy(file->format, from->format, sizeof file->format);
+    memcpy(file->frame, from->frame, sizeof file->frame);
+    error += from->n_error;
     inputs->exposure_start[i] = n_exposure;
-    inputs->n_row += facts[i].file.n_row;
-    n_exposure += facts[i].n_exposure;
-    inputs->n_unreadable += facts[i].file.error[0] != '\0';
+    inputs->n_exposure[i] = from->n_exposure;
+    inputs->n_row += from->n_row;
+    n_exposure += from->n_exposure;
+    inputs->n_unreadable += from->n_error > 0;
   }
 done:
   return err;
@@ -460,6 +608,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
   int err = MILL_OK;
   name_list names = {0};
   file_facts *facts = NULL;
+  int *start = NULL;
   index_job job;
 
   memset(inputs, 0, sizeof *inputs);
@@ -469,21 +618,28 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
   job.settings.limits = (mill_open_limits){config->gzip_limit_mib, config->scratch};
   memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
   job.want_models = options->models != NULL;
+  job.keeps_all = config->join_by_name;
   job.inputs = inputs;
   for (int a = 0; a < MILL_MAX_ARM; a++)
     job.layout[a].first_file = INT_MAX;
   MILL_TRY(share_names(mpi, options, &names));
   inputs->n_file = (int)names.n;
-  inputs->file_start = (int)(names.n * mpi->rank / mpi->size);
-  inputs->file_end = (int)(names.n * (mpi->rank + 1) / mpi->size);
   err = MILL_ALLOC(names.n, &facts);
   if (err == MILL_OK)
-    err = index_share(&job, &names, facts);
+    err = MILL_ALLOC(mpi->size + 1, &start);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(gather_facts(mpi, inputs->n_file, facts));
+  MILL_TRY(cut_files(mpi, &names, facts, start));
+  inputs->file_start = start[mpi->rank];
+  inputs->file_end = start[mpi->rank + 1];
+  MILL_TRY(mill_mpi_agree(mpi, index_share(&job, &names, facts)));
+  MILL_TRY(gather_facts(mpi, start, facts));
+  MILL_TRY(gather_errors(mpi, &job, &inputs->error_text));
   if (config->join_by_name)
-    MILL_TRY(join_rows(mpi, facts, inputs));
-  MILL_TRY(mill_mpi_agree(mpi, build_table(facts, options, inputs)));
+    MILL_TRY(join_rows(mpi, &names, facts, inputs));
+  MILL_TRY(mill_mpi_agree(mpi, build_table(&names, facts, options, inputs)));
+  inputs->settings = job.settings;
+  inputs->path_text = names.text;
+  names.text = NULL;
   if (mpi->rank == 0)
     log_frames(inputs);
   if (job.want_models)
@@ -492,9 +648,37 @@ done:
   mill_read_batch_clear(&job.batch);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     mill_free(job.layout[a].wave_aa);
+  mill_free(job.error);
+  mill_free(start);
   mill_free(facts);
   mill_free(names.text);
-  mill_free(names.name);
+  mill_free((void *)names.name);
+  return err;
+}
+
+int mill_inputs_load(void *context, int i_file, mill_file_index *index)
+{
+  int err = MILL_OK;
+  mill_inputs *inputs = context;
+  mill_spectra *spectra = NULL;
+  const mill_input_file *file = &inputs->file[i_file];
+  memset(index, 0, sizeof *index);
+  MILL_TRY(mill_spectra_open(file->path, &inputs->settings, &spectra));
+  MILL_TRY(mill_spectra_index(spectra, &inputs->settings.config->select, index));
+  if (index->n_row != file->n_row || index->file_size != file->size ||
+      index->file_mtime != file->mtime)
+    MILL_FAIL(MILL_ERR_INPUT, "%s changed while the job was starting", file->path);
+done:
+  mill_spectra_close(spectra);
+  /* its rows are counted already: the next start counts anew, without it if need be */
+  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
+    char message[1024];
+    snprintf(message, sizeof message, "%s", mill_error_message());
+    err = mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__,
+                         "%s; it could be read before: the same command starts again", message);
+  }
+  if (err != MILL_OK)
+    mill_file_index_clear(index);
   return err;
 }
 
@@ -515,6 +699,9 @@ void mill_inputs_clear(mill_inputs *inputs)
   mill_join_free(inputs->join);
   mill_free(inputs->file);
   mill_free(inputs->exposure_start);
+  mill_free(inputs->n_exposure);
+  mill_free(inputs->path_text);
+  mill_free(inputs->error_text);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     mill_free(inputs->wave_aa[a]);
   memset(inputs, 0, sizeof *inputs);

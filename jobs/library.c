@@ -10,6 +10,7 @@
 
 #include <mpi.h>
 
+#include "io/hdf5_probe.h"
 #include "io/library_file.h"
 #include "jobs/library_spectra.h"
 #include "jobs/option_value.h"
@@ -363,6 +364,7 @@ static int run_info(int argc, char **argv)
   if (argc != 2)
     MILL_FAIL(MILL_ERR_USAGE, "library info takes one library, not %d", argc - 1);
   MILL_TRY(MILL_ALLOC(1, &lib));
+  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, argv[1]));
   MILL_TRY(mill_library_read(argv[1], lib));
   MILL_TRY(mill_library_print(lib, stdout));
 done:

@@ -3,10 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/hdf5_probe.h"
 #include "jobs/bench.h"
+#include "jobs/doctor.h"
 #include "jobs/fit.h"
 #include "jobs/library.h"
+#include "jobs/merge.h"
 #include "jobs/simulate.h"
+#include "jobs/status.h"
 #include "jobs/version.h"
 #include "kernels/error.h"
 #include "kernels/nvtx.h"
@@ -37,6 +41,9 @@ static const job_entry job[] = {
     {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit},
     {"library", "make, import and inspect template libraries", run_library},
     {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate},
+    {"status", "say how a fit is going, or how it ended", mill_job_status},
+    {"merge", "join the results of a survey's parts to one", mill_job_merge},
+    {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor},
     {"bench", "measure rate, evaluations and time of a fit by stage", mill_job_bench},
 };
 
@@ -79,6 +86,7 @@ static int help(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+  mill_h5_probe_main(argc, argv);
   /* a file at the limit on sizes is a failed write with a message, not a silent death */
   signal(SIGXFSZ, SIG_IGN);
   mill_nvtx_start();

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "io/catalog_list.h"
 #include "jobs/option_value.h"
@@ -42,7 +43,14 @@ enum option_id {
   OPT_EXPOSURES,
   OPT_LSF,
   OPT_RESOLVING_POWER,
-  OPT_MEDIUM
+  OPT_MEDIUM,
+  OPT_STATUS,
+  OPT_STATUS_INTERVAL,
+  OPT_PLAN,
+  OPT_RANKS,
+  OPT_RATE,
+  OPT_TIME_LIMIT,
+  OPT_STOP_FILE
 };
 
 static const struct option long_option[] = {
@@ -78,6 +86,13 @@ static const struct option long_option[] = {
     {"lsf", required_argument, NULL, OPT_LSF},
     {"resolving-power", required_argument, NULL, OPT_RESOLVING_POWER},
     {"medium", required_argument, NULL, OPT_MEDIUM},
+    {"status", required_argument, NULL, OPT_STATUS},
+    {"status-interval", required_argument, NULL, OPT_STATUS_INTERVAL},
+    {"plan", no_argument, NULL, OPT_PLAN},
+    {"ranks", required_argument, NULL, OPT_RANKS},
+    {"rate", required_argument, NULL, OPT_RATE},
+    {"time-limit", required_argument, NULL, OPT_TIME_LIMIT},
+    {"stop-file", required_argument, NULL, OPT_STOP_FILE},
     {NULL, 0, NULL, 0}};
 
 void mill_fit_options_print_help(FILE *out)
@@ -132,9 +147,21 @@ void mill_fit_options_print_help(FILE *out)
       "  --quiet                no progress and no summary\n"
       "  --log FILE             write the log there instead of to standard error\n"
       "  --log-level LEVEL      error, warning, info or debug\n"
+      "  --status FILE          status file for `starmill status` (default: OUT.h5.status.json)\n"
+      "  --status-interval S    seconds between two writes of it (default 5); 0: no status file\n"
+      "  --time-limit T         stop in good order before T is over, counted from the start: 3600\n"
+      "                         (seconds), 45m, 7.5h, 7:30:00; auto: the end of the Slurm job\n"
+      "  --stop-file FILE       stop in good order when this file appears (default: OUT.h5.stop)\n"
       "  --help                 this text\n"
       "\n"
-      "SIGTERM, SIGINT and SIGUSR1 finish the stars under way, write them and stop.\n"
+      "planning\n"
+      "  --plan                 say what would be done: files, rows, work of the ranks, time,\n"
+      "                         sizes of files; nothing is written\n"
+      "  --ranks N              of the planned run (default: those that make the plan)\n"
+      "  --rate R               stars per second of one rank, as measured by starmill bench\n"
+      "\n"
+      "SIGTERM, SIGINT and SIGUSR1 finish the stars under way, write them and stop; a second one\n"
+      "stops at once.\n"
       "Exit status: 0 done, 2 usage, configuration or library, 3 done but some input was\n"
       "unreadable, 4 output or disk, 70 internal error, 75 stopped in good order.\n",
       out);
@@ -316,6 +343,27 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
     case OPT_MEDIUM:
       options->medium = optarg;
       break;
+    case OPT_STATUS:
+      options->status = optarg;
+      break;
+    case OPT_STATUS_INTERVAL:
+      options->status_interval = optarg;
+      break;
+    case OPT_PLAN:
+      options->plan = 1;
+      break;
+    case OPT_RANKS:
+      options->ranks = optarg;
+      break;
+    case OPT_RATE:
+      options->rate = optarg;
+      break;
+    case OPT_TIME_LIMIT:
+      options->time_limit = optarg;
+      break;
+    case OPT_STOP_FILE:
+      options->stop_file = optarg;
+      break;
     case ':':
       MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill fit --help",
                 argv[optind - 1]);
@@ -394,6 +442,64 @@ static int apply_objtype(const char *text, mill_selection *select)
     item += n;
     if (*item == '\0')
       break;
+  }
+done:
+  return err;
+}
+
+/* What is left of the Slurm job. */
+static int left_of_job(double *seconds)
+{
+  int err = MILL_OK;
+  const char *text = getenv("SLURM_JOB_END_TIME");
+  long long end_s = 0;
+  if (!text)
+    MILL_FAIL(MILL_ERR_USAGE,
+              "--time-limit auto needs SLURM_JOB_END_TIME, which is not set: this is no Slurm job, "
+              "or an older Slurm; give a time");
+  char *end = NULL;
+  end_s = strtoll(text, &end, 10);
+  if (end == text || *end != '\0' || end_s <= 0)
+    MILL_FAIL(
+        MILL_ERR_USAGE,
+        "--time-limit auto: SLURM_JOB_END_TIME is '%.40s' and no time since 1970; give a time",
+        text);
+  *seconds = difftime((time_t)end_s, time(NULL));
+  /* over already: stop before the first star */
+  if (*seconds < 1)
+    *seconds = 1;
+done:
+  return err;
+}
+
+int mill_fit_options_running(const mill_fit_options *options, mill_running *running)
+{
+  int err = MILL_OK;
+  *running = (mill_running){.status_interval_s = 5.0};
+  if (!options->plan && (options->ranks || options->rate))
+    MILL_FAIL(MILL_ERR_USAGE, "--%s belongs to --plan", options->ranks ? "ranks" : "rate");
+  if (options->status && !options->status[0])
+    MILL_FAIL(MILL_ERR_USAGE, "--status takes the name of a file");
+  if (options->status_interval) {
+    MILL_TRY(parse_real("status-interval", options->status_interval, &running->status_interval_s));
+    if (running->status_interval_s < 0 || running->status_interval_s > 86400 ||
+        (running->status_interval_s > 0 && running->status_interval_s < 0.05))
+      MILL_FAIL(MILL_ERR_USAGE, "--status-interval takes 0 or 0.05 to 86400 s, not %s",
+                options->status_interval);
+  }
+  if (options->time_limit && strcmp(options->time_limit, "auto") == 0)
+    MILL_TRY(left_of_job(&running->time_limit_s));
+  else if (options->time_limit)
+    MILL_TRY(mill_option_duration("time-limit", options->time_limit, &running->time_limit_s));
+  running->stop_file = options->stop_file;
+  if (options->stop_file && !options->stop_file[0])
+    MILL_FAIL(MILL_ERR_USAGE, "--stop-file takes the name of a file");
+  if (options->ranks)
+    MILL_TRY(mill_option_count("ranks", options->ranks, 1, 1 << 24, &running->n_rank));
+  if (options->rate) {
+    MILL_TRY(parse_real("rate", options->rate, &running->rate));
+    if (running->rate <= 0)
+      MILL_FAIL(MILL_ERR_USAGE, "--rate takes stars per second, not %s", options->rate);
   }
 done:
   return err;

@@ -8,6 +8,7 @@
 #include "kernels/error.h"
 #include "kernels/nvtx.h"
 #include "src/clock.h"
+#include "src/watchdog.h"
 
 enum { MAX_SOURCE = 4 }; /* files open at once, where rows come from several */
 
@@ -37,6 +38,7 @@ struct mill_reader {
   mill_batch *idle[MILL_READER_BATCHES];
   int n_idle;
   int stop, ended;
+  int64_t n_opened;
   double cpu_s; /* of the thread, once it has ended */
   int failure;  /* of the thread, with its message */
   char message[1024];
@@ -45,7 +47,7 @@ struct mill_reader {
   int n_source;
   source source[MAX_SOURCE];
   int64_t n_asked;
-  int64_t wanted[MILL_WORK_ROWS];
+  int64_t wanted[MILL_BATCH_ROWS];
   /* of the batch under way, grown as needed */
   int64_t *exposure; /* asked of one file, as its format numbers them */
   size_t cap_exposure;
@@ -78,7 +80,7 @@ done:
  * reader: the source's error says why. */
 static int get_source(mill_reader *reader, int i, source **out)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, watch = -1;
   const mill_reader_plan *plan = &reader->plan;
   const mill_input_file *entry = &plan->file[i];
   source *s = &reader->source[0];
@@ -96,6 +98,10 @@ static int get_source(mill_reader *reader, int i, source **out)
   close_source(s);
   s->i_file = i;
   s->last_used = reader->n_asked;
+  pthread_mutex_lock(&reader->mutex);
+  reader->n_opened++;
+  pthread_mutex_unlock(&reader->mutex);
+  watch = mill_watch_begin(0, "%s: opening it", entry->path);
   err = mill_spectra_open(entry->path, &reader->settings, &s->spectra);
   if (err == MILL_OK)
     err = mill_spectra_index(s->spectra, &plan->config->select, &s->index);
@@ -112,6 +118,7 @@ static int get_source(mill_reader *reader, int i, source **out)
   if (err == MILL_OK)
     *out = s;
 done:
+  mill_watch_end(watch);
   return err;
 }
 
@@ -214,7 +221,7 @@ done:
 static int read_part(mill_reader *reader, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int err = MILL_OK;
-  int n = 0, n_asked = 0;
+  int n = 0, n_asked = 0, watch = -1;
   source *s = NULL;
   MILL_TRY(get_source(reader, reader->part_file[p], &s));
   if (!s->spectra)
@@ -235,8 +242,10 @@ static int read_part(mill_reader *reader, mill_batch *batch, int i, const int64_
       n += n_exposure;
     }
   }
+  watch = mill_watch_begin(0, "%s: reading it", reader->plan.file[s->i_file].path);
   MILL_TRY(mill_spectra_read(s->spectra, reader->exposure, n_asked, &batch->part[p]));
 done:
+  mill_watch_end(watch);
   return err;
 }
 
@@ -372,21 +381,11 @@ static int rows_of_batch(const mill_reader *reader, const source *s, const int64
   return i;
 }
 
-/* Rows [first, end) of file i are one work block. */
-static int read_work_block(mill_reader *reader, int i, int64_t first, int64_t end, int *stopped)
+/* Hand over the first n_wanted rows of the list. */
+static int read_wanted(mill_reader *reader, int i, int n_wanted, int *stopped)
 {
   int err = MILL_OK;
-  int n_wanted = 0;
   source *s = NULL;
-  *stopped = 0;
-  const int64_t limit = reader->plan.n_row_limit - reader->plan.file[i].row_start;
-  if (reader->plan.n_row_limit > 0 && end > limit)
-    end = limit;
-  for (int64_t row = first; row < end; row++)
-    if (mill_result_wanted(reader->plan.result, reader->plan.file[i].row_start + row))
-      reader->wanted[n_wanted++] = row;
-  if (n_wanted == 0)
-    goto done;
   for (int at = 0, n = 0; at < n_wanted && !*stopped; at += n) {
     int retry = 0;
     MILL_TRY(get_source(reader, i, &s));
@@ -402,20 +401,42 @@ done:
   return err;
 }
 
+static int read_piece(mill_reader *reader, const mill_schedule_piece *piece, int *stopped)
+{
+  int err = MILL_OK;
+  int n_wanted = 0;
+  const int64_t row_start = reader->plan.file[piece->file].row_start;
+  for (int64_t row = piece->first; row < piece->end && !*stopped; row++) {
+    if (mill_work_wanted(reader->plan.work, row_start + row))
+      reader->wanted[n_wanted++] = row;
+    if (n_wanted == MILL_BATCH_ROWS || row + 1 == piece->end) {
+      MILL_TRY(read_wanted(reader, piece->file, n_wanted, stopped));
+      n_wanted = 0;
+    }
+  }
+done:
+  return err;
+}
+
+static int is_stopped(void *context)
+{
+  mill_reader *reader = context;
+  pthread_mutex_lock(&reader->mutex);
+  const int stop = reader->stop;
+  pthread_mutex_unlock(&reader->mutex);
+  return stop;
+}
+
 static int read_all(mill_reader *reader)
 {
   int err = MILL_OK;
-  int stopped = 0;
-  int64_t i_block = 0;
-  for (int i = 0; i < reader->plan.n_file && !stopped; i++) {
-    const int64_t n_row = reader->plan.file[i].n_row;
-    const int64_t n_block = (n_row + MILL_WORK_ROWS - 1) / MILL_WORK_ROWS;
-    /* blocks of a file are alike: of 200 rows each, 128 and 72 would always go to the same two
-     * ranks */
-    for (int64_t k = 0; k < n_block && !stopped; k++, i_block++)
-      if (i_block % reader->plan.size == reader->plan.rank)
-        MILL_TRY(
-            read_work_block(reader, i, n_row * k / n_block, n_row * (k + 1) / n_block, &stopped));
+  int stopped = 0, there = 0;
+  mill_schedule_piece piece;
+  while (!stopped) {
+    MILL_TRY(mill_work_next(reader->plan.work, is_stopped, reader, &piece, &there));
+    if (!there)
+      break;
+    MILL_TRY(read_piece(reader, &piece, &stopped));
   }
 done:
   return err;
@@ -485,6 +506,14 @@ int mill_reader_next(mill_reader *reader, mill_batch **out)
   }
   pthread_mutex_unlock(&reader->mutex);
   return err;
+}
+
+int64_t mill_reader_n_opened(mill_reader *reader)
+{
+  pthread_mutex_lock(&reader->mutex);
+  const int64_t n = reader->n_opened;
+  pthread_mutex_unlock(&reader->mutex);
+  return n;
 }
 
 double mill_reader_cpu_s(mill_reader *reader)

@@ -1,12 +1,9 @@
 /** The reader of a rank: a thread that brings its stars' pixels from disk.
  *
- *  The catalog is cut into work blocks of up to MILL_WORK_ROWS neighbouring rows
- *  of one file, each file into as few as possible of about equal size, counted
- *  through all files; block b belongs to rank b % size.
- *  The thread walks this rank's blocks and hands over their wanted rows in
- *  batches of a bounded size.  A fixed number of batches circulates, so the
- *  memory does not depend on the catalog: it is MILL_READER_BATCHES times the
- *  larger of MILL_BATCH_EXPOSURES exposures and the most exposures fitted jointly.
+ *  The thread draws pieces of the catalog (jobs/work.h), the next one when it has read
+ *  the last, and hands over their wanted rows in batches of a bounded size.  A fixed number of
+ * batches circulates, so the memory does not depend on the catalog: it is MILL_READER_BATCHES times
+ * the larger of MILL_BATCH_EXPOSURES exposures and the most exposures fitted jointly.
  */
 #ifndef MILL_READER_H
 #define MILL_READER_H
@@ -14,9 +11,10 @@
 #include "io/result_file.h"
 #include "io/spectra.h"
 #include "jobs/join.h"
+#include "jobs/work.h"
 
 enum {
-  MILL_WORK_ROWS = 128,      /**< rows of a work block */
+  MILL_BATCH_ROWS = 128,     /**< rows of a batch at most */
   MILL_BATCH_EXPOSURES = 16, /**< exposures of a batch, unless one row has more */
   MILL_READER_BATCHES = 3    /**< one being fitted from, two ahead */
 };
@@ -44,7 +42,7 @@ typedef struct mill_reader_row {
 typedef struct mill_batch {
   int i_file; /**< of the catalog */
   int n_row;
-  mill_reader_row row[MILL_WORK_ROWS];
+  mill_reader_row row[MILL_BATCH_ROWS];
   char error[512]; /**< not empty: these rows are unreadable, and why */
   int n_exposure;
   mill_batch_segment *segment; /**< [n_segment] of all rows, owned */
@@ -60,12 +58,10 @@ typedef struct mill_reader_plan {
   int arm_wanted[MILL_MAX_ARM];
   mill_open_limits limits;
   int n_file;
-  const mill_input_file *file;    /**< [n_file] */
-  const int64_t *exposure_start;  /**< [n_file] first model row of each file */
-  const mill_join *join;          /**< NULL: no rows were joined */
-  const mill_result_file *result; /**< which rows are wanted */
-  int64_t n_row_limit;            /**< only rows of /fits below it; 0: all */
-  int rank, size;
+  const mill_input_file *file;   /**< [n_file] */
+  const int64_t *exposure_start; /**< [n_file] first model row of each file */
+  const mill_join *join;         /**< NULL: no rows were joined */
+  mill_work *work;               /**< which rows; the thread's own until mill_reader_stop */
 } mill_reader_plan;
 
 typedef struct mill_reader mill_reader;
@@ -76,6 +72,9 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out);
 /** Wait for the next batch; *out NULL at the end.  A failure of the thread
  *  itself (not of a file) is returned here with its message. */
 int mill_reader_next(mill_reader *reader, mill_batch **out);
+
+/** How often the thread has opened a file so far. */
+int64_t mill_reader_n_opened(mill_reader *reader);
 
 /** CPU seconds that the thread has used so far. */
 double mill_reader_cpu_s(mill_reader *reader);

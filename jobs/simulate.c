@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "io/desi_write.h"
+#include "io/hdf5_probe.h"
 #include "io/library_file.h"
 #include "io/lock_file.h"
 #include "jobs/simulate_options.h"
@@ -169,7 +170,12 @@ static mill_truth_shape truth_shape(const simulate_job *job, const char *history
 static int load_library(void *context)
 {
   simulate_job *job = context;
-  return mill_library_read(job->options.library, &job->lib);
+  int err = MILL_OK;
+  if (job->mpi.rank == 0)
+    MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->options.library));
+  MILL_TRY(mill_library_read(job->options.library, &job->lib));
+done:
+  return err;
 }
 
 /* Names, labels and wavelengths; no file is touched. */
@@ -560,7 +566,7 @@ static int set_up(simulate_job *job)
 {
   int err = mill_stop_signal_catch();
   if (err == MILL_OK)
-    err = mill_log_open(job->mpi.rank, MILL_LOG_INFO, NULL);
+    err = mill_log_open(job->mpi.rank, job->mpi.size, MILL_LOG_INFO, NULL);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   if (job->options.mock.source == MILL_MOCK_EMULATOR)
     MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
@@ -900,7 +906,7 @@ static int make_files(simulate_job *job)
     mill_log_info("%d templates are prepared", job->options.mock.n_template);
   MILL_TRY(make_survey(job));
   /* rank 0 shows its own part, which stands for all */
-  mill_progress_start(&job->progress, job->n_row_mine, job->options.quiet || job->mpi.rank != 0);
+  mill_progress_start(&job->progress, job->n_row_mine, 0, job->options.quiet || job->mpi.rank != 0);
   err = write_share(job, &n_file_done);
   mill_progress_end(&job->progress);
   if (err != MILL_ERR_MPI) {

@@ -2,11 +2,15 @@
 
 #include "src/mpi_context.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { TAG_STOP = 1, MESSAGE_BYTES = 1024 };
+
+/* of told_stop and n_heard, which any thread may change */
+static pthread_mutex_t stop_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line)
 {
@@ -112,7 +116,8 @@ done:
 int mill_mpi_stop_others(mill_mpi *mpi)
 {
   int err = MILL_OK;
-  if (mpi->told_stop)
+  pthread_mutex_lock(&stop_mutex);
+  if (mpi->told_stop || mpi->n_heard > 0) /* who asked this rank has asked all */
     goto done;
   mpi->told_stop = 1;
   for (int rank = 0; rank < mpi->size; rank++) {
@@ -124,6 +129,7 @@ int mill_mpi_stop_others(mill_mpi *mpi)
     MILL_MPI(MPI_Request_free(&request));
   }
 done:
+  pthread_mutex_unlock(&stop_mutex);
   return err;
 }
 
@@ -131,8 +137,11 @@ int mill_mpi_stop_asked(mill_mpi *mpi)
 {
   int err = MILL_OK;
   int there = 0;
-  if (mpi->n_heard > 0)
-    return 1;
+  pthread_mutex_lock(&stop_mutex);
+  if (mpi->n_heard > 0) {
+    there = 1;
+    goto done;
+  }
   MILL_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_STOP, mpi->stop_comm, &there, MPI_STATUS_IGNORE));
   if (there) {
     MILL_MPI(
@@ -140,6 +149,7 @@ int mill_mpi_stop_asked(mill_mpi *mpi)
     mpi->n_heard++;
   }
 done:
+  pthread_mutex_unlock(&stop_mutex);
   return err != MILL_OK || there;
 }
 

@@ -45,10 +45,11 @@ int mill_mpi_agree(const mill_mpi *mpi, int code);
 int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context);
 
 /** Ask all other ranks to take no more work (a signal or a failure here).  Not
- *  collective, returns at once, does nothing the second time. */
+ *  collective, any thread, returns at once, does nothing the second time or when this rank has
+ *  been asked, for all others were asked then. */
 int mill_mpi_stop_others(mill_mpi *mpi);
 
-/** Has another rank asked this one to stop?  Not collective.  1, 0; a failing
+/** Has another rank asked this one to stop?  Not collective, any thread.  1, 0; a failing
  *  MPI counts as a request. */
 int mill_mpi_stop_asked(mill_mpi *mpi);
 

@@ -72,6 +72,7 @@ struct mill_pipeline {
   size_t cap_lsf;
   void **owned; /**< device memory of the model */
   int n_owned, cap_owned;
+  size_t owned_bytes;
   /* model download */
   float *model_flux;
   size_t cap_model_flux;
@@ -96,6 +97,7 @@ static int own(mill_pipeline *p, size_t bytes, const void *from, void **out)
   }
   MILL_TRY(p->backend->alloc(p->device, bytes, out));
   p->owned[p->n_owned++] = *out;
+  p->owned_bytes += bytes;
   if (from)
     MILL_TRY(p->backend->upload(p->device, *out, from, bytes));
 done:
@@ -954,6 +956,16 @@ void mill_pipeline_timing(const mill_pipeline *p, mill_timing *total)
   memset(total, 0, sizeof *total);
   if (p->backend->timing)
     p->backend->timing(p->device, total);
+}
+
+void mill_pipeline_memory(const mill_pipeline *p, mill_pipeline_bytes *bytes)
+{
+  mill_waveset_stats sets;
+  mill_waveset_cache_stats(p->waveset, &sets);
+  *bytes = (mill_pipeline_bytes){.model = p->owned_bytes, .wavesets = sets.bytes};
+  for (int i = 0; i < p->n_slot; i++)
+    bytes->slots += sizeof(mill_slot) + p->slot[i].cap_arena +
+                    (size_t)p->slot[i].cap_segment * sizeof(mill_segment);
 }
 
 double mill_pipeline_load_s(const mill_pipeline *p)

@@ -81,6 +81,13 @@ int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *so
  *  a backend that does not count (CUDA).  Not while mill_pipeline_run is under way. */
 void mill_pipeline_timing(const mill_pipeline *pipeline, mill_timing *total);
 
+/** Bytes of the backend's memory: the model (emulator, hulls), the slots with their stars, and
+ *  the sets of wavelengths.  From the thread that runs the pipeline. */
+typedef struct mill_pipeline_bytes {
+  size_t model, slots, wavesets;
+} mill_pipeline_bytes;
+void mill_pipeline_memory(const mill_pipeline *pipeline, mill_pipeline_bytes *bytes);
+
 /** CPU seconds that copying stars into slots has taken. */
 double mill_pipeline_load_s(const mill_pipeline *pipeline);
 

@@ -16,10 +16,11 @@ static double now_s(void)
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void mill_progress_start(mill_progress *progress, int64_t n_total, int quiet)
+void mill_progress_start(mill_progress *progress, int64_t n_total, int64_t n_done, int quiet)
 {
   progress->active = !quiet && isatty(STDERR_FILENO);
   progress->n_total = n_total;
+  progress->n_first = n_done;
   progress->start_s = now_s();
   progress->last_s = -INFINITY; /* the first update draws */
 }
@@ -36,7 +37,7 @@ void mill_progress_update(mill_progress *progress, int64_t n_done, int64_t n_fai
   progress->last_s = now;
   const double passed_s = now - progress->start_s;
   /* over the whole run: the fits of a block end in bursts */
-  const double rate = passed_s > 0.0 ? (double)n_done / passed_s : 0.0;
+  const double rate = passed_s > 0.0 ? (double)(n_done - progress->n_first) / passed_s : 0.0;
   mill_progress_eta(n_left > 0 ? (double)n_left / rate : 0.0, eta, sizeof eta);
   const double percent =
       progress->n_total > 0 ? 100.0 * (double)n_done / (double)progress->n_total : 100.0;

@@ -11,12 +11,13 @@
 
 typedef struct mill_progress {
   int active;
-  int64_t n_total;
+  int64_t n_total, n_first;
   double start_s, last_s; /**< monotonic clock; last_s: of the last drawing */
 } mill_progress;
 
-void mill_progress_start(mill_progress *progress, int64_t n_total, int quiet);
-/** n_done of n_total, n_failed of them without a fit, since mill_progress_start. */
+/** n_done of n_total are done already, which counts nothing for the rate. */
+void mill_progress_start(mill_progress *progress, int64_t n_total, int64_t n_done, int quiet);
+/** n_done of n_total, n_failed of them without a fit. */
 void mill_progress_update(mill_progress *progress, int64_t n_done, int64_t n_failed);
 /** Ends the line. */
 void mill_progress_end(mill_progress *progress);

@@ -2,15 +2,41 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "kernels/error.h"
 
-static volatile sig_atomic_t seen;
+/* lock-free, so that the handler may use them whatever thread it runs in */
+static _Atomic int seen, reason;
+static _Atomic int64_t first_ms;
 
+static int64_t now_ms(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1000 * (int64_t)t.tv_sec + t.tv_nsec / 1000000;
+}
+
+/* Only what is allowed in a signal handler. */
 static void note(int number)
 {
-  seen = number;
+  static const char message[] =
+      "starmill: stopped at once by a second signal; the same command continues\n";
+  const int saved = errno;
+  int none = 0;
+  if (atomic_compare_exchange_strong(&seen, &none, number)) {
+    atomic_store(&first_ms, now_ms());
+    mill_stop_note(MILL_STOP_SIGNAL);
+  } else if (atomic_load(&first_ms) != 0 && now_ms() - atomic_load(&first_ms) >= 1000) {
+    const ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
+    (void)ignored;
+    _exit(128 + number);
+  }
+  errno = saved;
 }
 
 int mill_stop_signal_catch(void)
@@ -30,5 +56,16 @@ done:
 
 int mill_stop_signal_seen(void)
 {
-  return (int)seen;
+  return atomic_load(&seen);
+}
+
+void mill_stop_note(int why)
+{
+  int none = MILL_STOP_NONE;
+  atomic_compare_exchange_strong(&reason, &none, why);
+}
+
+int mill_stop_reason(void)
+{
+  return atomic_load_explicit(&reason, memory_order_relaxed);
 }

@@ -1,12 +1,30 @@
-/** SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) ask a job to
- *  stop in good order: they are noted here and looked at between pieces of work. */
+/** Why a job is to stop in good order, noted here and looked at between pieces of work.
+ *
+ *  SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) are such reasons; others
+ *  note theirs.  A second signal, a second or more after the first, ends the process at once, with
+ *  status 128 + its number: launchers often pass one wish on twice.
+ */
 #ifndef MILL_STOP_SIGNAL_H
 #define MILL_STOP_SIGNAL_H
+
+enum mill_stop_reason {
+  MILL_STOP_NONE,
+  MILL_STOP_SIGNAL, /**< of this process */
+  MILL_STOP_FILE,   /**< a stop file */
+  MILL_STOP_LIMIT,  /**< the time limit */
+  MILL_STOP_OTHER   /**< another rank asked */
+};
 
 /** From now on note these signals instead of dying of them.  MILL_ERR_INTERNAL. */
 int mill_stop_signal_catch(void);
 
-/** Number of the last one noted, 0: none yet. */
+/** Number of the first one noted, 0: none yet. */
 int mill_stop_signal_seen(void);
+
+/** Note a reason; the first counts.  Any thread. */
+void mill_stop_note(int reason);
+
+/** The first reason noted, signals included: enum mill_stop_reason.  Costs nothing. */
+int mill_stop_reason(void);
 
 #endif

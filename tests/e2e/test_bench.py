@@ -430,6 +430,56 @@ class Device(ProgramTest):
         self.assertRegex(done.stderr, "was begun on a GPU|begun on another device")
 
 
+class Schedule(ProgramTest):
+    """The code that deals out rows, in a simulated run; tests/src/test_schedule.c has the rest."""
+
+    def table(self, *args):
+        done = starmill("bench", "schedule", *args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
+        names = [name.strip() for name in lines[0].strip("|").split("|")]
+        return [dict(zip(names, map(float, line.strip("|").split("|")))) for line in lines[2:]]
+
+    def test_ranks_end_together(self):
+        rows = self.table("--ranks", "2,64,1024", "--rows", "1000,5000", "--gzip", 0)
+        self.assertEqual([(r["rows a rank"], r["ranks"]) for r in rows],
+                         [(n, p) for n in (1000, 5000) for p in (2, 64, 1024)])
+        for r in rows:
+            self.assertLessEqual(r["idle tail, %"], 2.0, r)
+            self.assertGreaterEqual(r["efficiency, %"], 97.0, r)
+            # a run of 1000 rows takes as long as the rate says
+            self.assertAlmostEqual(r["s"] * 127, r["rows a rank"], delta=0.03 * r["rows a rank"])
+        self.assertEqual(self.table("--ranks", "8", "--rows", "300"),
+                         self.table("--ranks", "8", "--rows", "300"))
+
+    def test_costs_of_rows_from_a_file(self):
+        path = tmp("costs.txt")
+        with open(path, "w") as f:
+            f.write("# seconds\n" + "0.001\n" * 99 + "2.0\n")  # one in a hundred is most of all
+        args = ["--ranks", "16", "--rows", "300", "--gzip", 0, "--spread", 0]
+        even, hard = self.table(*args)[0], self.table(*args, "--costs", path)[0]
+        self.assertGreater(hard["idle tail, %"], 3 * even["idle tail, %"])
+
+    def test_mistakes(self):
+        bad = tmp("bad-costs.txt")
+        with open(bad, "w") as f:
+            f.write("1\n-1\n")
+        for args, parts in (
+            (["--ranks", "0"], ["--ranks", "'0'"]),
+            (["--rows", ""], ["--rows"]),
+            (["--rate", "fast"], ["--rate", "'fast'"]),
+            (["--device", "tpu"], ["--device", "'tpu'"]),
+            (["--costs", tmp("no-costs.txt")], ["no-costs.txt"]),
+            (["--costs", bad], ["bad-costs.txt", "number 2"]),
+            (["--ranks", "65536", "--rows", "100000"], ["too many"]),
+            (["surplus"], ["'surplus'"]),
+            (["--bogus"], ["unknown", "--bogus"]),
+        ):
+            self.assertOneLine(starmill("bench", "schedule", *args), "starmill bench: ", *parts,
+                               status=2)
+        self.assertIn("--per-file", starmill("bench", "schedule", "--help").stdout)
+
+
 class Usage(ProgramTest):
     def test_help(self):
         done = starmill("bench", "--help")
@@ -444,7 +494,7 @@ class Usage(ProgramTest):
         fit = ["fit", "--library", made["library"]]
         here = [made["file"]]
         for args, parts, status in (
-            ([], ["'fit', 'rates', 'crossover' or 'slots'"], 2),
+            ([], ["'fit', 'rates', 'crossover', 'slots' or 'schedule'"], 2),
             (["fits"], ["'fits'"], 2),
             (fit, ["no input"], 2),
             (["fit"] + here, ["no library"], 2),

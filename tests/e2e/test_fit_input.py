@@ -46,6 +46,20 @@ class BadFiles(EndToEnd):
             pyfits.HDUList([h.copy() for h in hdus[:n]]).writeto(tmp(f"few{n}.fits"))
         return tmp(f"few{n}.fits")
 
+    def long_text(self):
+        """A LAMOST file whose OBSID is a text: CFITSIO aborts when asked for the integer."""
+        wave = np.linspace(4000.0, 9000.0, 100)
+        values = {"FLUX": wave, "IVAR": wave, "WAVELENGTH": wave, "ANDMASK": 0 * wave,
+                  "ORMASK": 0 * wave}
+        table = pyfits.BinTableHDU.from_columns(
+            [pyfits.Column(k, "100E", array=[v]) for k, v in values.items()], name="COADD")
+        primary = pyfits.PrimaryHDU()
+        primary.header["TELESCOP"] = "LAMOST"
+        primary.header["HELIO"] = True
+        primary.header["OBSID"] = "x" * 60
+        pyfits.HDUList([primary, table]).writeto(tmp("long-text.fits"))
+        return tmp("long-text.fits")
+
     def bad_files(self):
         """Path and what must be said about it, of every kind of bad file."""
         whole = content(self.good)
@@ -70,6 +84,7 @@ class BadFiles(EndToEnd):
             (self.few_hdus(2), ["arms"]),
             (self.few_hdus(11), ["has no HDU R_IVAR"]),
             (write("abort.fits", abort), ["HDU 2"]),
+            (self.long_text(), ["keyword OBSID must hold an integer"]),
             *((without(hdu), [hdu]) for hdu in ("FIBERMAP", "B_FLUX", "R_IVAR", "Z_WAVELENGTH")),
             *((narrow(hdu), [hdu]) for hdu in ("B_FLUX", "R_MASK", "Z_RESOLUTION")),
             *((short(hdu), [hdu]) for hdu in ("B_IVAR", "R_FLUX")),

@@ -13,7 +13,8 @@ INFO_GIVEN_START = 64  # as kernels/result.h has it
 
 # a second of fitting or more for each rank: not over by the time that the first rows have been
 # written (0.1 s) and seen
-N_STAR = {"nelder-mead": 24, "hybrid": 100, "levenberg-marquardt": 60}
+N_MANY = 200  # of nelder-mead
+N_STAR = {"nelder-mead": 24, "hybrid": 200, "levenberg-marquardt": 60}
 
 
 class Stop(EndToEnd):
@@ -89,6 +90,123 @@ class Stop(EndToEnd):
         table = read(self.path)
         np.testing.assert_array_equal(table["FIT_INFO"] & INFO_GIVEN_START > 0, done)
         self.assertTrue((table["STATUS"] == FITTED).all())
+
+
+
+class Asked(EndToEnd):
+    """Other ways to ask for a stop in good order, and the moments at which that may come."""
+
+    @classmethod
+    def setUpClass(cls):
+        with open(tmp("asked.yaml"), "w") as f:
+            f.write("write_interval: 0.1\n")
+        cls.few = cut("few.fits", range(N_STAR["nelder-mead"]))
+        cls.many = cut("many.fits", range(N_MANY))  # some ten seconds
+
+    def line(self, path, *options, ranks=0, faults=None, stars=None):
+        """A run, of the few stars unless told; faults: of tests/faults/fault_shim.c."""
+        launch = [MPIRUN, "-n", str(ranks)] if ranks else []
+        if faults:
+            launch += ["env", "LD_PRELOAD=" + os.environ["FAULT_SHIM"], "FAULTS=" + faults]
+        return [*launch, STARMILL, "fit", "--library", library(), "--output", path, "--config",
+                tmp("asked.yaml"), "--optimizer", "nelder-mead", "--threads", "1", "--slots", "1",
+                *options, stars or self.few]
+
+    def start(self, path, *options, watchdog="600", **how):
+        environment = dict(ENVIRONMENT, STARMILL_WATCHDOG_S=watchdog)
+        return subprocess.Popen(self.line(path, *options, **how), env=environment, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def wait(self, process, until):
+        limit = time.time() + 100
+        while not until():
+            self.assertLess(time.time(), limit)
+            self.assertIsNone(process.poll(), "it ended too early")
+            time.sleep(0.02)
+
+    def end(self, process, status, *says):
+        out, errors = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, status, out + errors)
+        for text in says:
+            self.assertIn(text, out + errors)
+
+    def has_rows(self, path):
+        return lambda: os.path.exists(path) and (read(path)["STATUS"] == FITTED).any()
+
+    def test_stop_file(self):
+        path, stop = tmp("file.h5"), tmp("file.h5.stop")
+        process = self.start(path, ranks=2, stars=self.many)
+        self.wait(process, self.has_rows(path))
+        open(stop, "w").close()
+        self.end(process, 75, f"stop file {stop}", f"remove the stop file {stop}")
+        done = (read(path)["STATUS"] == FITTED).sum()
+        self.assertLess(done, N_MANY)
+        # it is the user's: it stays, and the next start says so instead of stopping at once
+        again = subprocess.run(self.line(path, stars=self.many), env=ENVIRONMENT, timeout=100,
+                               capture_output=True, text=True)
+        self.assertOneLine(again, "not started", stop, "remove it", status=75)
+        os.remove(stop)
+
+    def test_stop_file_of_another_name(self):
+        path, stop = tmp("named.h5"), tmp("halt")
+        process = self.start(path, "--stop-file", stop, stars=self.many)
+        self.wait(process, self.has_rows(path))
+        open(stop, "w").close()
+        self.end(process, 75, stop)
+
+    def test_time_limit(self):
+        # one second is less than it takes to end: nothing is begun
+        path = tmp("limit.h5")
+        self.end(self.start(path, "--time-limit", "1"), 75, "--time-limit", "starts again")
+        self.assertFalse(os.path.exists(path))
+        # less than the work takes; a very slow machine does not even begin
+        process = self.start(path, "--time-limit", "0:00:07", stars=self.many)
+        out, errors = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 75, out + errors)
+        self.assertIn("--time-limit", errors)
+        self.assertTrue("continue" in out or "starts again" in errors, out + errors)
+
+    def test_time_limit_of_the_slurm_job(self):
+        run = subprocess.run(self.line(tmp("auto.h5"), "--time-limit", "auto"), env=dict(
+            ENVIRONMENT, SLURM_JOB_END_TIME=str(int(time.time()) + 2)), capture_output=True,
+            text=True, timeout=100)
+        self.assertEqual(run.returncode, 75, run.stderr)
+        self.assertIn("--time-limit", run.stderr)
+        run = subprocess.run(self.line(tmp("auto.h5"), "--time-limit", "auto"), timeout=100, env={
+            k: v for k, v in ENVIRONMENT.items() if k != "SLURM_JOB_END_TIME"},
+            capture_output=True, text=True)
+        self.assertOneLine(run, "SLURM_JOB_END_TIME", "give a time", status=2)
+
+    def test_signal_while_indexing(self):
+        # each file takes a second to open: the signal is heard between two of them
+        files = [shutil.copy(self.few, tmp(f"slow{i}.fits")) for i in range(20)]
+        path = tmp("indexing.h5")
+        process = self.start(path, *files, faults=f"slow=1000:open:{TMP}/slow:1:0")
+        time.sleep(2.5)
+        process.send_signal(signal.SIGTERM)
+        self.end(process, 75, "the same command starts again")
+        self.assertFalse(os.path.exists(path))
+        for name in files:
+            os.remove(name)
+
+    def test_second_signal_stops_at_once(self):
+        # also where a write never returns
+        path = tmp("twice.h5")
+        process = self.start(path, faults=f"hang:write:{os.path.basename(path)}$:30:0")
+        self.wait(process, lambda: os.path.exists(path))
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)  # launchers pass one wish on twice
+        time.sleep(1.2)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        self.end(process, 128 + signal.SIGTERM, "stopped at once by a second signal")
+        table = read(path)
+        self.assertTrue((table["STATUS"] == 0).any())
+        again = subprocess.run(self.line(path), env=ENVIRONMENT, capture_output=True, text=True,
+                               timeout=100)
+        self.assertEqual(again.returncode, 0, again.stderr)
 
 
 if __name__ == "__main__":

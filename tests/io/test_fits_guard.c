@@ -175,6 +175,7 @@ static void test_refuses_malformed_cards(void **state)
   expect_card_error(1, 9, "TFORM1  = 'J'", "columns are 7 bytes wide, its rows 11");
   expect_card_error(1, 9, "TFORM1  = '3PE(5)'", "no column format");
   expect_card_error(1, 9, "TFORM2  = '3A'", "TFORM2 stands twice");
+  expect_card_error(1, 12, "TFORM01 = '3A'", "TFORM01 stands twice"); /* CFITSIO's TFORM1 */
   expect_card_error(1, 9, "COMMENT no format here", "TFORM1 is missing");
   expect_card_error(1, 7, "TFIELDS = 1000", "TFIELDS = '1000' is out of range");
   expect_card_error(1, 7, "TFIELDS = 2x", "must be an integer");
@@ -209,6 +210,150 @@ static void test_refuses_malformed_cards(void **state)
   expect_card_error(0, 3, "UNDEFIN =", NULL);
   expect_card_error(0, 3, "        a blank keyword", NULL);
   expect_card_error(1, 8, "TTYPE1  = 'TARGETID' / comment", NULL);
+}
+
+/* Nothing in the file bounds how many of them there are. */
+static void test_refuses_rows_without_bytes(void **state)
+{
+  (void)state;
+  fits_maker m = {0};
+  maker_primary(&m);
+  maker_begin(&m);
+  maker_card(&m, "XTENSION= 'BINTABLE'");
+  maker_card(&m, "BITPIX  =                    8");
+  maker_card(&m, "NAXIS   =                    2");
+  maker_card(&m, "NAXIS1  =                    0");
+  maker_card(&m, "NAXIS2  =  1000000000000000000");
+  maker_card(&m, "PCOUNT  =                    0");
+  maker_card(&m, "GCOUNT  =                    1");
+  maker_card(&m, "TFIELDS =                    1");
+  maker_card(&m, "TTYPE1  = 'OBJTYPE'");
+  maker_card(&m, "TFORM1  = '0A'");
+  maker_card(&m, "EXTNAME = 'FIBERMAP'");
+  maker_end(&m);
+  maker_save(&m, path);
+  maker_clear(&m);
+  expect_error(MILL_ERR_INPUT, "HDU 2 (FIBERMAP): its 1000000000000000000 rows have no bytes");
+}
+
+static void test_refuses_a_second_place_of_the_heap(void **state)
+{
+  (void)state;
+  fits_maker m = {0};
+  static const int64_t id[2] = {11, 12};
+  maker_primary(&m);
+  maker_table(&m, "T", 2, 1, (const maker_column[]){{"TARGETID", "K", id}});
+  for (int i = 0; i < 2; i++) {
+    unsigned char *end = m.bytes + m.data_start[1] - 2880 + 80 * (11 + (size_t)i);
+    memset(end, ' ', 160);
+    memcpy(end, "THEAP   = 16", 12);
+    memcpy(end + 80, "END", 3);
+    maker_save(&m, path);
+    if (i == 0) {
+      mill_fits_guard *guard;
+      assert_int_equal(mill_fits_guard_open(path, NULL, &guard), MILL_OK);
+      mill_fits_guard_close(guard);
+    } else {
+      expect_error(MILL_ERR_INPUT, "HDU 2 (T): THEAP stands twice");
+    }
+  }
+  maker_clear(&m);
+}
+
+/* ---- compressed images ---- */
+
+enum { TILE_PIX = 3000, N_TILE = 2 };
+
+/* Zeros, one tile a row, so that a tile has few bytes. */
+static void save_compressed(int compression, int bitpix)
+{
+  static const int zero[TILE_PIX * N_TILE];
+  fitsfile *fptr;
+  int status = 0;
+  long axis[2] = {TILE_PIX, N_TILE}, first[2] = {1, 1};
+  unlink(path);
+  fits_create_diskfile(&fptr, path, &status);
+  fits_create_img(fptr, BYTE_IMG, 0, NULL, &status);
+  fits_set_compression_type(fptr, compression, &status);
+  fits_create_img(fptr, bitpix, 2, axis, &status);
+  fits_update_key(fptr, TSTRING, "EXTNAME", (char[]){"B_MASK"}, NULL, &status);
+  fits_write_pix(fptr, TINT, first, TILE_PIX * N_TILE, (void *)(uintptr_t)zero, &status);
+  fits_close_file(fptr, &status);
+  assert_int_equal(status, 0);
+}
+
+/* The card of that keyword replaced; a NULL card: only the file as it is. */
+static void expect_compressed(const char *keyword, const char *card, const char *part)
+{
+  static unsigned char bytes[1 << 16];
+  FILE *stream = fopen(path, "rb");
+  assert_non_null(stream);
+  const size_t n = fread(bytes, 1, sizeof bytes, stream);
+  fclose(stream);
+  size_t at = 0;
+  char text[81];
+  while (card && at < n && memcmp(bytes + at, keyword, strlen(keyword)) != 0)
+    at += 80;
+  assert_true(at < n);
+  if (card) {
+    snprintf(text, sizeof text, "%-80s", card);
+    memcpy(bytes + at, text, 80);
+    maker_save_bytes(path, bytes, n);
+  }
+  if (part)
+    expect_error(MILL_ERR_INPUT, part);
+  mill_fits_guard *guard;
+  if (!part && mill_fits_guard_open(path, NULL, &guard) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  if (!part)
+    mill_fits_guard_close(guard);
+}
+
+static void expect_damaged(int compression, int bitpix, const char *keyword, const char *card,
+                           const char *part)
+{
+  save_compressed(compression, bitpix);
+  expect_compressed(NULL, NULL, NULL);
+  expect_compressed(keyword, card, part);
+}
+
+static void test_refuses_malformed_compression(void **state)
+{
+  (void)state;
+  expect_damaged(RICE_1, LONG_IMG, "ZNAME1  ", "ZNAME1  = 'OTHER'", "parameter 1 of RICE");
+  expect_damaged(RICE_1, LONG_IMG, "ZVAL1   ", "ZVAL1   = 0", "BLOCKSIZE = 0");
+  expect_damaged(RICE_1, LONG_IMG, "ZVAL1   ", "ZVAL1   = 'a text of more than thirty characters'",
+                 "parameter 1 of RICE");
+  expect_damaged(RICE_1, LONG_IMG, "ZVAL1   ", "COMMENT gone", "parameter 1 of RICE");
+  expect_damaged(RICE_1, LONG_IMG, "ZVAL2   ", "ZVAL2   = 8", "BYTEPIX 8 for ZBITPIX 32");
+  expect_damaged(RICE_1, LONG_IMG, "ZVAL2   ", "COMMENT gone", NULL); /* 4 */
+  expect_damaged(RICE_1, LONG_IMG, "ZNAME2  ", "ZNAXIS1 = 3000", "ZNAXIS1 stands twice");
+  expect_damaged(RICE_1, LONG_IMG, "ZNAME2  ", "ZTILE1  = 3000", "ZTILE1 stands twice");
+  expect_damaged(RICE_1, LONG_IMG, "ZNAME2  ", "ZBITPIX = 32", "ZBITPIX stands twice");
+  expect_damaged(RICE_1, LONG_IMG, "EXTNAME ", "ZDITHER0= 0", "ZDITHER0 = '0', expected 1 to");
+  expect_damaged(RICE_1, LONG_IMG, "EXTNAME ", "ZDITHER0= 'x'", "ZDITHER0) must be an integer");
+  expect_damaged(RICE_1, LONG_IMG, "EXTNAME ", "ZDITHER0= 1", NULL);
+  expect_damaged(GZIP_1, LONG_IMG, "ZCMPTYPE", "ZCMPTYPE= 'HCOMPRESS_1'", "only RICE_1, GZIP_1");
+  expect_damaged(GZIP_1, LONG_IMG, "ZNAXIS2 ", "ZNAXIS2 = 3", "2 compressed tiles instead of 3");
+}
+
+static void test_bounds_compressed_images(void **state)
+{
+  (void)state;
+  save_compressed(GZIP_1, LONG_IMG);
+  mill_fits_guard *guard;
+  mill_open_limits limits = {0.02, folder}; /* the image has 0.023 MiB */
+  assert_int_equal(mill_fits_guard_open(path, &limits, &guard), MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), "HDU 2 (B_MASK): the compressed image unpacks to"));
+  assert_non_null(strstr(mill_error_message(), "gzip_limit_mib"));
+  limits.gzip_limit_mib = 0.03;
+  assert_int_equal(mill_fits_guard_open(path, &limits, &guard), MILL_OK);
+  mill_fits_guard_close(guard);
+  /* a tile of 800 MB for some fifty bytes of the file */
+  expect_compressed("ZTILE1  ", "ZTILE1  = 200000000", "in tiles of");
+  save_compressed(GZIP_1, LONG_IMG);
+  expect_compressed("ZTILE1  ", "ZTILE1  = 200000000", "in tiles of");
+  expect_compressed("ZNAXIS1 ", "ZNAXIS1 = 200000000", "tile 1 has too few bytes");
 }
 
 static void test_refuses_bytes_after_the_last_hdu(void **state)
@@ -371,6 +516,12 @@ int main(void)
                                       remove_folder),
       cmocka_unit_test_setup_teardown(test_refuses_every_cut, make_folder, remove_folder),
       cmocka_unit_test_setup_teardown(test_refuses_malformed_cards, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(test_refuses_rows_without_bytes, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(test_refuses_a_second_place_of_the_heap, make_folder,
+                                      remove_folder),
+      cmocka_unit_test_setup_teardown(test_refuses_malformed_compression, make_folder,
+                                      remove_folder),
+      cmocka_unit_test_setup_teardown(test_bounds_compressed_images, make_folder, remove_folder),
       cmocka_unit_test_setup_teardown(test_refuses_bytes_after_the_last_hdu, make_folder,
                                       remove_folder),
       cmocka_unit_test_setup_teardown(test_brackets_in_a_path_mean_nothing, make_folder,

@@ -19,6 +19,7 @@ typedef struct layout {
   column column[MAX_COLUMN];
   const char *key[4]; /* cards of SPECTRA */
   int32_t heap_shift; /* added to where vectors of variable length lie */
+  const char *shared; /* a column of variable length whose rows are all the first one */
   const char *extname;
 } layout;
 
@@ -106,9 +107,11 @@ static void put_table(fits_maker *m, const layout *t)
 {
   fits_maker heap = {0};
   size_t row_bytes = 0, heap_bytes = 0, at[MAX_COLUMN] = {0};
+  int32_t start = 0;
   for (int i = 0; i < t->n_column; i++) {
     row_bytes += field_bytes(&t->column[i]);
-    for (int k = 0; t->column[i].length && k < N_ROW; k++)
+    const int n_row = t->shared && strcmp(t->shared, t->column[i].name) == 0 ? 1 : N_ROW;
+    for (int k = 0; t->column[i].length && k < n_row; k++)
       heap_bytes += (size_t)t->column[i].length[k] * element_bytes(t->column[i].form);
   }
   maker_begin(m);
@@ -138,8 +141,14 @@ static void put_table(fits_maker *m, const layout *t)
         maker_values(m, (const char *)c->values + (size_t)row * n * size, n, size);
         continue;
       }
-      const int32_t place[2] = {c->length[row], (int32_t)heap.n + t->heap_shift};
+      const int is_shared = t->shared && strcmp(t->shared, c->name) == 0;
+      if (is_shared && row == 0)
+        start = (int32_t)heap.n;
+      const int32_t place[2] = {c->length[row],
+                                (is_shared ? start : (int32_t)heap.n) + t->heap_shift};
       maker_values(m, place, 2, 4);
+      if (is_shared && row > 0)
+        continue;
       maker_values(&heap, (const char *)c->values + at[i] * size, (size_t)c->length[row], size);
       at[i] += (size_t)c->length[row];
     }
@@ -682,6 +691,23 @@ static void test_a_bad_row_is_alone(void **state)
   refuse_row(&t, 1, "LSF_SIGMA");
 }
 
+static void test_rows_may_share_wavelengths_but_not_fluxes(void **state)
+{
+  static const int length[N_ROW] = {4, 4, 4};
+  (void)state;
+  layout t = usual();
+  *find(&t, "WAVELENGTH") = (column){"WAVELENGTH", "1PD(4)", "Angstrom", wave, length};
+  t.shared = "WAVELENGTH";
+  opened o = open_all(&t);
+  assert_int_equal(o.index.n_row, N_ROW);
+  close_all(&o);
+  /* as many pixels as one likes for the bytes of one spectrum */
+  t = usual();
+  *find(&t, "FLUX") = (column){"FLUX", "1PE(4)", NULL, flux, length};
+  t.shared = "FLUX";
+  refuse(&t, "by row 1 (counted from 0) column FLUX has more values", "HDU 2 (SPECTRA)");
+}
+
 static void test_vectors_outside_the_file(void **state)
 {
   static const int length[N_ROW] = {4, 4, 4};
@@ -745,6 +771,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
   const struct CMUnitTest tests[] = {TEST(test_values_arrive_bit_for_bit),
+                                     TEST(test_rows_may_share_wavelengths_but_not_fluxes),
                                      TEST(test_what_is_not_there_is_missing),
                                      TEST(test_vectors_of_variable_length),
                                      TEST(test_units_are_converted),

@@ -154,6 +154,12 @@ static void test_refuses_malformed_images(void **state)
   strcpy(one.config.format, "lamost");
   refuses(&(lamost_options){.image = 1, .n_row = 4}, "neither a table COADD nor", "5 rows");
   refuses(&(lamost_options){.image = 1, .n_pix = 1}, "HDU 1", "1 pixels a row");
+  /* CFITSIO 4.2 aborts when it is asked for the integer in these */
+  refuses(
+      &(lamost_options){.no_cards = 1, .card = "FIBERID = 'a text of more than thirty characters'"},
+      "HDU 1: keyword FIBERID must hold an integer of 32 bits", "");
+  refuses(&(lamost_options){.no_cards = 1, .card = "FIBERID = 2147483648"},
+          "HDU 1: keyword FIBERID must hold an integer of 32 bits, not 2.14748e+09", "");
   refuses(&(lamost_options){.image = 1, .wave = {[2] = NAN}}, "HDU 1: row 3 (WAVELENGTH)",
           "pixel 2 is nan");
   refuses(&(lamost_options){.image = 1, .mask = 0.5f}, "HDU 1: row 4 (ANDMASK)", "pixel 2 is 0.5");

@@ -981,7 +981,7 @@ static void test_library_refuses_wrong_grids(void **state)
   }
   const hsize_t good[5] = {4, 5, 6, 7, 9}, huge[5] = {256, 256, 256, 256, 1024};
   const hsize_t chunk[5] = {1, 1, 1, 1, 1024}, knots[1] = {9}, two[2] = {8, 1};
-  /* four tebibytes that take no room in the file */
+  /* sixteen tebibytes that take no room in the file */
   hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
   assert_true(H5Pset_chunk(creation, 5, chunk) >= 0);
   file = start_broken_grid(path);
@@ -993,7 +993,7 @@ static void test_library_refuses_wrong_grids(void **state)
   H5Dclose(dataset);
   H5Sclose(space);
   H5Pclose(creation);
-  end_broken(file, path, "more than 268435456 numbers");
+  end_broken(file, path, "is said to have 17592186044416 bytes, more than the file's");
   file = start_broken_grid(path);
   set_dataset(file, COEF, H5T_NATIVE_DOUBLE, 5, good, H5P_DEFAULT, 1);
   end_broken(file, path, "holds 8-byte numbers, expected 4");

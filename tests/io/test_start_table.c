@@ -250,6 +250,20 @@ static void put(hid_t file, const char *name, hid_t type, const void *values, hs
   H5Sclose(space);
 }
 
+/* A column of rows that take no room in the file. */
+static void put_empty(hid_t file, const char *name, hsize_t n)
+{
+  const hsize_t chunk = 1;
+  const hid_t space = H5Screate_simple(1, &n, NULL), creation = H5Pcreate(H5P_DATASET_CREATE);
+  assert_true(H5Pset_chunk(creation, 1, &chunk) >= 0);
+  const hid_t set =
+      H5Dcreate2(file, name, H5T_NATIVE_INT64, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  assert_true(set >= 0);
+  H5Dclose(set);
+  H5Pclose(creation);
+  H5Sclose(space);
+}
+
 /* A result file as far as it concerns: without the dataset `left_out` (NULL: none). */
 static void save_result(const char *left_out)
 {
@@ -322,7 +336,13 @@ static void test_bad_hdf5_files(void **state)
   assert_refused(&lib, &set, "/fits/TARGETID");
   save_result("fits/ALPHAFE");
   assert_refused(&lib, &set, "/fits/ALPHAFE");
-  const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  /* some 100 GB, were they believed */
+  save_result("fits/TARGETID");
+  hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  put_empty(file, "fits/TARGETID", 2000000000);
+  H5Fclose(file);
+  assert_refused(&lib, &set, "/fits/TARGETID is said to have 16000000000 bytes");
+  file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   H5Fclose(file);
   assert_refused(&lib, &set, "no group /fits");
   maker_save_bytes(path, "\x89HDF\r\n\x1a\n and no more", 20);

@@ -5,9 +5,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "jobs/option_value.h"
 #include "jobs/options.h"
+#include "jobs/stop_watch.h"
 #include "kernels/error.h"
 #include "tests/mill_test.h"
 
@@ -189,6 +193,135 @@ static void test_bad_values_are_named(void **state)
   }
 }
 
+static void test_running_options(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *words, *part; /* part of the message; NULL: it is right */
+    double interval_s;
+    int n_rank;
+    double rate;
+  } c[] = {
+      {"a.fits", NULL, 5.0, 0, 0.0},
+      {"--status-interval 0 a.fits", NULL, 0.0, 0, 0.0},
+      {"--status s.json --status-interval 0.5", NULL, 0.5, 0, 0.0},
+      {"--plan", NULL, 5.0, 0, 0.0},
+      {"--plan --ranks 1024 --rate 9.5e3", NULL, 5.0, 1024, 9500.0},
+      {"--ranks 4", "--ranks belongs to --plan", 0, 0, 0},
+      {"--rate 4", "--rate belongs to --plan", 0, 0, 0},
+      {"--plan --ranks 0", "--ranks", 0, 0, 0},
+      {"--plan --rate 0", "--rate", 0, 0, 0},
+      {"--plan --rate fast", "fast", 0, 0, 0},
+      {"--status-interval -1", "--status-interval", 0, 0, 0},
+      {"--status-interval 0.001", "0.001", 0, 0, 0},
+      {"--status-interval soon", "soon", 0, 0, 0},
+      {"--status-interval nan", "nan", 0, 0, 0},
+  };
+  for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+    call one;
+    mill_running running;
+    assert_int_equal(parse(&one, c[i].words), MILL_OK);
+    const int err = mill_fit_options_running(&one.options, &running);
+    if (c[i].part) {
+      if (err != MILL_ERR_USAGE || !strstr(mill_error_message(), c[i].part))
+        fail_msg("%s: code %d, '%s'", c[i].words, err, mill_error_message());
+    } else {
+      assert_int_equal(err, MILL_OK);
+      assert_true(running.status_interval_s == c[i].interval_s);
+      assert_int_equal(running.n_rank, c[i].n_rank);
+      assert_true(running.rate == c[i].rate);
+    }
+    mill_fit_options_clear(&one.options);
+  }
+}
+
+static void test_durations(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    double s; /* 0: refused */
+  } c[] = {
+      {"3600", 3600},
+      {"90s", 90},
+      {"45m", 2700},
+      {"7.5h", 27000},
+      {"2d", 172800},
+      {".5", 0.5},
+      {"1e3", 0},
+      {"7:30:00", 27000},
+      {"120:00:01", 432001},
+      {"1-12:00:00", 129600},
+      {"0-0:0:5", 5},
+      {"", 0},
+      {"0", 0},
+      {"-5", 0},
+      {"5 m", 0},
+      {"45min", 0},
+      {"nan", 0},
+      {"inf", 0},
+      {"7:30", 0},
+      {"7:60:00", 0},
+      {"7:30:61", 0},
+      {"1-2-3", 0},
+      {"::", 0},
+      {"7:30:00x", 0},
+      {"12d5h", 0},
+      {"99999d", 0},
+      {"7:30:00 ", 0},
+      {"0x10", 0},
+      {"1--2:03:04", 0},
+      {"soon", 0},
+  };
+  for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+    double s = -1;
+    const int err = mill_option_duration("time-limit", c[i].text, &s);
+    if (c[i].s > 0) {
+      if (err != MILL_OK || s != c[i].s)
+        fail_msg("'%s': code %d, %g s", c[i].text, err, s);
+    } else if (err != MILL_ERR_USAGE || !strstr(mill_error_message(), "--time-limit") || s != -1) {
+      fail_msg("'%s': code %d, '%s'", c[i].text, err, mill_error_message());
+    }
+  }
+}
+
+static void test_time_limit(void **state)
+{
+  (void)state;
+  call one;
+  mill_running running;
+  char text[32];
+  assert_int_equal(parse(&one, "--time-limit 45m --stop-file halt"), MILL_OK);
+  assert_int_equal(mill_fit_options_running(&one.options, &running), MILL_OK);
+  assert_true(running.time_limit_s == 2700);
+  assert_string_equal(running.stop_file, "halt");
+  mill_fit_options_clear(&one.options);
+  unsetenv("SLURM_JOB_END_TIME");
+  assert_int_equal(parse(&one, "--time-limit auto"), MILL_OK);
+  assert_int_equal(mill_fit_options_running(&one.options, &running), MILL_ERR_USAGE);
+  assert_non_null(strstr(mill_error_message(), "SLURM_JOB_END_TIME"));
+  setenv("SLURM_JOB_END_TIME", "tomorrow", 1);
+  assert_int_equal(mill_fit_options_running(&one.options, &running), MILL_ERR_USAGE);
+  snprintf(text, sizeof text, "%lld", (long long)time(NULL) + 500);
+  setenv("SLURM_JOB_END_TIME", text, 1);
+  assert_int_equal(mill_fit_options_running(&one.options, &running), MILL_OK);
+  assert_true(running.time_limit_s > 400 && running.time_limit_s <= 500);
+  /* over already: as little as there can be */
+  setenv("SLURM_JOB_END_TIME", "1000000000", 1);
+  assert_int_equal(mill_fit_options_running(&one.options, &running), MILL_OK);
+  assert_true(running.time_limit_s == 1);
+  unsetenv("SLURM_JOB_END_TIME");
+  mill_fit_options_clear(&one.options);
+}
+
+static void test_margin_of_the_time_limit(void **state)
+{
+  (void)state;
+  assert_true(mill_stop_margin(0, 0) == 7);
+  assert_true(mill_stop_margin(0.5, 0) == 3);
+  assert_true(mill_stop_margin(10, 4) == 34);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -198,6 +331,10 @@ int main(void)
       cmocka_unit_test(test_exposures_by_either_name),
       cmocka_unit_test(test_target_ids_replace_those_of_the_configuration),
       cmocka_unit_test(test_bad_values_are_named),
+      cmocka_unit_test(test_running_options),
+      cmocka_unit_test(test_durations),
+      cmocka_unit_test(test_time_limit),
+      cmocka_unit_test(test_margin_of_the_time_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,7 @@ typedef struct survey {
   mill_library lib;
   mill_columns columns;
   mill_input_file file[FIXTURE_MAX_FILE];
+  char file_path[FIXTURE_MAX_FILE][64];
   mill_file_index index[FIXTURE_MAX_FILE]; /* of all files, on every rank */
   mill_run_info info;
 } survey;
@@ -67,7 +68,9 @@ static inline void survey_make(survey *s, int n_file, const int *n_row)
   for (int f = 0; f < n_file; f++) {
     mill_input_file *file = &s->file[f];
     mill_file_index *index = &s->index[f];
-    snprintf(file->path, sizeof file->path, "/data/coadd-%d.fits", f);
+    snprintf(s->file_path[f], sizeof s->file_path[f], "/data/coadd-%d.fits", f);
+    file->path = s->file_path[f];
+    file->error = "";
     file->size = 1000 + f;
     file->mtime = 1.7e9 + 0.125 * f;
     file->row_start = at;

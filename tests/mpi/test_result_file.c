@@ -145,7 +145,7 @@ static void test_empty_catalog_is_finished_at_once(void **state)
   for (int n_file = 0; n_file < 2; n_file++) {
     survey_make(&s, n_file, (const int[]){0});
     if (n_file)
-      snprintf(s.file[0].error, sizeof s.file[0].error, "cut");
+      s.file[0].error = "cut";
     const char *path = in_dir(n_file ? "empty1.h5" : "empty0.h5");
     mill_result_file *file = open_new(&s, path);
     assert_int_equal(mill_result_n_done(file), 0);
@@ -164,6 +164,73 @@ static void test_empty_catalog_is_finished_at_once(void **state)
     }
     survey_free(&s);
   }
+}
+
+/* A file's rows, read again. */
+typedef struct again {
+  const survey *s;
+  int n_loaded, fails;
+} again;
+
+static int load_again(void *context, int i_file, mill_file_index *index)
+{
+  int err = MILL_OK;
+  again *a = context;
+  const mill_file_index *from = &a->s->index[i_file];
+  a->n_loaded++;
+  memset(index, 0, sizeof *index);
+  if (a->fails)
+    MILL_FAIL(MILL_ERR_INPUT, "%s has vanished", a->s->file[i_file].path);
+  MILL_TRY(MILL_ALLOC(from->n_row, &index->row));
+  MILL_TRY(MILL_ALLOC(from->n_exposure, &index->exposure_row));
+  MILL_TRY(MILL_ALLOC(from->n_exposure, &index->exposure_id));
+  memcpy(index->row, from->row, (size_t)from->n_row * sizeof *from->row);
+  memcpy(index->exposure_row, from->exposure_row,
+         (size_t)from->n_exposure * sizeof *from->exposure_row);
+  memcpy(index->exposure_id, from->exposure_id,
+         (size_t)from->n_exposure * sizeof *from->exposure_id);
+  index->n_row = from->n_row;
+  index->n_exposure = from->n_exposure;
+done:
+  return err;
+}
+
+/* A large catalog is written in several pieces, and rows that were not kept are read again. */
+static void test_catalog_in_pieces(void **state)
+{
+  (void)state;
+  survey s;
+  mill_file_index share[FIXTURE_MAX_FILE];
+  mill_result_file *file = NULL;
+  int outcome = -1;
+  again a = {.s = &s};
+  survey_make(&s, 4, (const int[]){40000, 3, 30000, 20});
+  memcpy(share, s.info.index, (size_t)(s.info.file_end - s.info.file_start) * sizeof *share);
+  for (int i = 0; i < s.info.file_end - s.info.file_start; i++)
+    if ((s.info.file_start + i) % 2 == 0) {
+      share[i].row = NULL;
+      share[i].exposure_row = NULL;
+      share[i].exposure_id = NULL;
+    }
+  s.info.index = share;
+  s.info.load = load_again;
+  s.info.load_context = &a;
+  assert_int_equal(
+      mill_result_open(in_dir("pieces.h5"), 0, 0, &s.info, MPI_COMM_WORLD, &file, &outcome),
+      MILL_OK);
+  close_all(file, NULL);
+  int n_loaded = 0;
+  MPI_Allreduce(&a.n_loaded, &n_loaded, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  assert_int_equal(n_loaded, 2);
+  if (test_rank == 0)
+    check_catalog(&s, in_dir("pieces.h5"));
+  /* one that cannot be read again ends the start on every rank, with its name */
+  a.fails = 1;
+  assert_int_equal(
+      mill_result_open(in_dir("vanished.h5"), 0, 0, &s.info, MPI_COMM_WORLD, &file, &outcome),
+      MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), "has vanished"));
+  survey_free(&s);
 }
 
 /* One rank produces more than the queue holds while the others have nothing and no
@@ -465,6 +532,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_rows_come_back_bit_for_bit),
       cmocka_unit_test(test_more_ranks_than_rows),
       cmocka_unit_test(test_empty_catalog_is_finished_at_once),
+      cmocka_unit_test(test_catalog_in_pieces),
       cmocka_unit_test(test_idle_ranks_join_a_busy_one),
       cmocka_unit_test(test_stopped_run_is_not_finished),
       cmocka_unit_test(test_models),

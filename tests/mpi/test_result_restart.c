@@ -326,9 +326,9 @@ static void test_other_identity_is_refused(void **state)
   s.file[0].size++;
   refuses(&s, path, "coadd-0.fits: its size has changed");
   s.file[0].size--;
-  strcat(s.file[0].path, ".gz");
+  strcat(s.file_path[0], ".gz");
   refuses(&s, path, "other inputs");
-  s.file[0].path[strlen(s.file[0].path) - 3] = '\0';
+  s.file_path[0][strlen(s.file_path[0]) - 3] = '\0';
   survey_free(&s);
   survey_make(&s, 3, (const int[]){200, N_ROW - 200, 0});
   refuses(&s, path, "2 files, now 3");
@@ -468,6 +468,77 @@ static void test_models_belong_to_one_result(void **state)
   survey_free(&s);
 }
 
+/* A requeued script that has --overwrite goes on with what its first start has begun. */
+static void test_overwrite_of_a_requeued_job_is_done_once(void **state)
+{
+  (void)state;
+  survey s;
+  mill_result_file *file;
+  int outcome;
+  const char *path = in_dir("requeued.h5");
+  make(&s, path, N_ROW); /* of an older job */
+  setenv("SLURM_JOB_ID", "4711", 1);
+  setenv("SLURM_RESTART_COUNT", "0", 1);
+  assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
+  assert_int_equal(outcome, MILL_OPEN_NEW);
+  put_share(&s, file, 100);
+  close_all(file, NULL);
+  setenv("SLURM_RESTART_COUNT", "1", 1);
+  assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
+  assert_int_equal(outcome, MILL_OPEN_CONTINUE);
+  assert_int_equal(mill_result_n_done(file), 100);
+  put_share(&s, file, N_ROW);
+  close_all(file, NULL);
+  setenv("SLURM_RESTART_COUNT", "2", 1);
+  assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
+  assert_int_equal(outcome, MILL_OPEN_FINISHED);
+  close_all(file, NULL);
+  /* with other settings it is another run */
+  s.info.identity = "npoly: 12\n";
+  assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
+  assert_int_equal(outcome, MILL_OPEN_NEW);
+  close_all(file, NULL);
+  /* and so is one of another job */
+  setenv("SLURM_JOB_ID", "4712", 1);
+  assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
+  assert_int_equal(outcome, MILL_OPEN_NEW);
+  close_all(file, NULL);
+  unsetenv("SLURM_JOB_ID");
+  unsetenv("SLURM_RESTART_COUNT");
+  survey_free(&s);
+}
+
+/* Continued without models, a run cannot go back to them: they would have gaps. */
+static void test_models_without_gaps(void **state)
+{
+  (void)state;
+  survey s;
+  const double wave[2] = {4000, 4001};
+  const double *const wave_aa[3] = {wave, NULL, NULL};
+  const int n_pix[3] = {2, 0, 0};
+  survey_make(&s, 2, (const int[]){200, N_ROW - 200});
+  mill_result_file *file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_NEW);
+  assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix), MILL_OK);
+  put_share(&s, file, 10);
+  close_all(file, NULL);
+  /* nothing was fitted meanwhile: no gap */
+  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  close_all(file, NULL);
+  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix), MILL_OK);
+  close_all(file, NULL);
+  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  put_share(&s, file, 20);
+  close_all(file, NULL);
+  file = open_as(&s, in_dir("gap.h5"), 0, MILL_OPEN_CONTINUE);
+  assert_int_equal(mill_result_open_models(file, in_dir("gap-m.h5"), 0, wave_aa, n_pix),
+                   MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "without --models"));
+  assert_non_null(strstr(mill_error_message(), "gap-m.h5"));
+  close_all(file, NULL);
+  survey_free(&s);
+}
+
 int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
@@ -480,6 +551,8 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_foreign_files_are_refused_and_overwritten_on_demand),
       cmocka_unit_test(test_failed_overwrite_keeps_the_old_file),
       cmocka_unit_test(test_models_belong_to_one_result),
+      cmocka_unit_test(test_overwrite_of_a_requeued_job_is_done_once),
+      cmocka_unit_test(test_models_without_gaps),
   };
   if (fixture_start(&argc, &argv) != 0)
     return 1;

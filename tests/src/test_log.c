@@ -87,7 +87,7 @@ static void assert_matches(const char *text, const char *pattern)
 static void test_line_in_a_file(void **state)
 {
   (void)state;
-  assert_int_equal(mill_log_open(3, MILL_LOG_INFO, log_path), MILL_OK);
+  assert_int_equal(mill_log_open(3, 1, MILL_LOG_INFO, log_path), MILL_OK);
   mill_log_info("%d stars", 12);
   const int line = __LINE__ - 1;
   mill_log_close();
@@ -103,7 +103,7 @@ static void test_lines_are_appended(void **state)
 {
   (void)state;
   for (int i = 0; i < 2; i++) {
-    assert_int_equal(mill_log_open(0, MILL_LOG_INFO, log_path), MILL_OK);
+    assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
     mill_log_info("run %d", i);
     mill_log_close();
   }
@@ -116,7 +116,7 @@ static void test_lines_are_appended(void **state)
 static void test_error_also_reaches_standard_error(void **state)
 {
   (void)state;
-  assert_int_equal(mill_log_open(1, MILL_LOG_ERROR, log_path), MILL_OK);
+  assert_int_equal(mill_log_open(1, 1, MILL_LOG_ERROR, log_path), MILL_OK);
   mill_log_warning("not asked for");
   mill_log_error("lost");
   char *text = contents(log_path), *err = contents(err_path);
@@ -129,7 +129,7 @@ static void test_error_also_reaches_standard_error(void **state)
 static void test_without_a_file_lines_go_to_standard_error(void **state)
 {
   (void)state;
-  assert_int_equal(mill_log_open(0, MILL_LOG_WARNING, NULL), MILL_OK);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_WARNING, NULL), MILL_OK);
   mill_log_warning("careful");
   mill_log_error("lost");
   char *err = contents(err_path);
@@ -143,7 +143,7 @@ static void test_levels(void **state)
   (void)state;
   for (int level = MILL_LOG_ERROR; level <= MILL_LOG_DEBUG; level++) {
     unlink(log_path);
-    assert_int_equal(mill_log_open(0, level, log_path), MILL_OK);
+    assert_int_equal(mill_log_open(0, 1, level, log_path), MILL_OK);
     for (int i = MILL_LOG_ERROR; i <= MILL_LOG_DEBUG; i++)
       MILL_LOG(i, "level%d", i);
     mill_log_close();
@@ -168,7 +168,7 @@ static void test_one_line_a_message(void **state)
   char longest[9000];
   memset(longest, 'x', sizeof longest - 1);
   longest[sizeof longest - 1] = '\0';
-  assert_int_equal(mill_log_open(0, MILL_LOG_INFO, log_path), MILL_OK);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
   mill_log_info("two\nlines\r\x1b[2J");
   mill_log_info("%s", longest);
   char *text = contents(log_path);
@@ -182,7 +182,7 @@ static void test_one_line_a_message(void **state)
 static void test_errno_is_kept(void **state)
 {
   (void)state;
-  assert_int_equal(mill_log_open(0, MILL_LOG_INFO, "/dev/full"), MILL_OK);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, "/dev/full"), MILL_OK);
   errno = ENOENT;
   mill_log_info("kept");
   assert_int_equal(errno, ENOENT);
@@ -191,10 +191,14 @@ static void test_errno_is_kept(void **state)
 static void test_full_disk_sends_lines_to_standard_error(void **state)
 {
   (void)state;
-  assert_int_equal(mill_log_open(0, MILL_LOG_INFO, "/dev/full"), MILL_OK);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, "/dev/full"), MILL_OK);
   mill_log_info("not lost");
+  mill_log_info("nor this");
   char *err = contents(err_path);
-  assert_matches(err, TIME "rank 0 INFO  test_log\\.c:[0-9]+  not lost\n$");
+  const char *line = strchr(err, '\n') + 1;
+  assert_matches(line, TIME "rank 0 INFO  test_log\\.c:[0-9]+  not lost\n20.*  nor this\n$");
+  *strchr(err, '\n') = '\0'; /* the reason, once */
+  assert_matches(err, "log cannot be written: No space left on device");
   free(err);
 }
 
@@ -203,13 +207,91 @@ static void test_log_that_cannot_be_opened(void **state)
   (void)state;
   char path[160];
   snprintf(path, sizeof path, "%s/nowhere/run.log", folder);
-  assert_int_equal(mill_log_open(0, MILL_LOG_INFO, log_path), MILL_OK);
-  assert_int_equal(mill_log_open(0, MILL_LOG_INFO, path), MILL_ERR_OUTPUT);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, path), MILL_ERR_OUTPUT);
   assert_non_null(strstr(mill_error_message(), path));
-  assert_int_equal(mill_log_open(0, MILL_LOG_INFO, folder), MILL_ERR_OUTPUT);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, folder), MILL_ERR_OUTPUT);
   mill_log_info("the old log stays");
   char *text = contents(log_path);
   assert_non_null(strstr(text, "the old log stays\n"));
+  free(text);
+}
+
+/* How often a pattern is in a text, line by line. */
+static int n_line_with(const char *text, const char *part)
+{
+  int n = 0;
+  for (const char *at = strstr(text, part); at; at = strstr(at + 1, part))
+    n++;
+  return n;
+}
+
+static void complain(int n, const char *what)
+{
+  for (int i = 0; i < n; i++)
+    mill_log_error("%s %d", what, i);
+}
+
+static void test_a_flood_is_counted(void **state)
+{
+  (void)state;
+  enum { N = 10000, N_RANK = 10, SHOWN = MILL_LOG_LINES / N_RANK };
+  assert_int_equal(mill_log_open(2, N_RANK, MILL_LOG_INFO, log_path), MILL_OK);
+  complain(N, "unreadable");
+  mill_log_error("of another place");
+  for (int i = 0; i < 2 * MILL_LOG_LINES; i++)
+    mill_log_info("news %d", i); /* that is no complaint */
+  mill_log_close();
+  char *text = contents(log_path), *err = contents(err_path), count[64];
+  assert_int_equal(n_line_with(text, "unreadable "), SHOWN);
+  assert_non_null(strstr(text, "unreadable 9 [more like this are only counted]\n"));
+  snprintf(count, sizeof count, "  %d more lines like this were left out", N - SHOWN);
+  assert_int_equal(n_line_with(text, count), 1);
+  assert_matches(err, "Z rank 2 ERROR test_log\\.c:[0-9]+  9990 more lines like this were");
+  assert_int_equal(n_line_with(text, "left out"), 1);
+  assert_int_equal(n_line_with(text, "of another place"), 1);
+  assert_int_equal(n_line_with(text, "news "), 2 * MILL_LOG_LINES);
+  free(text);
+  free(err);
+}
+
+static void test_a_new_log_counts_anew(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    unlink(log_path);
+    assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
+    complain(MILL_LOG_LINES + i, "unreadable");
+    mill_log_close();
+    char *text = contents(log_path);
+    assert_int_equal(n_line_with(text, "unreadable "), MILL_LOG_LINES);
+    assert_int_equal(n_line_with(text, "1 more line like this was left out"), i);
+    free(text);
+  }
+}
+
+static void test_of_very_many_ranks_each_has_its_first_line(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_log_open(1023, 1024, MILL_LOG_INFO, log_path), MILL_OK);
+  complain(3, "fails");
+  mill_log_close();
+  char *text = contents(log_path);
+  assert_non_null(strstr(text, "  fails 0\n"));
+  assert_int_equal(n_line_with(text, "fails "), 1);
+  assert_int_equal(n_line_with(text, "2 more lines like this were left out"), 1);
+  free(text);
+}
+
+static void test_level_debug_shows_a_flood(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_DEBUG, log_path), MILL_OK);
+  complain(3 * MILL_LOG_LINES, "unreadable");
+  mill_log_close();
+  char *text = contents(log_path);
+  assert_int_equal(n_line_with(text, "unreadable "), 3 * MILL_LOG_LINES);
+  assert_null(strstr(text, "left out"));
   free(text);
 }
 
@@ -227,7 +309,7 @@ static void test_lines_of_threads_do_not_mix(void **state)
   (void)state;
   pthread_t thread[N_THREAD];
   int number[N_THREAD], next[N_THREAD] = {0};
-  assert_int_equal(mill_log_open(0, MILL_LOG_INFO, log_path), MILL_OK);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
   for (int i = 0; i < N_THREAD; i++) {
     number[i] = i;
     assert_int_equal(pthread_create(&thread[i], NULL, write_lines, &number[i]), 0);
@@ -252,7 +334,7 @@ static void test_lines_of_threads_do_not_mix(void **state)
 static void test_log_line_clears_the_status_line(void **state)
 {
   (void)state;
-  assert_int_equal(mill_log_open(0, MILL_LOG_INFO, NULL), MILL_OK);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, NULL), MILL_OK);
   mill_log_status("1/2");
   mill_log_info("between");
   mill_log_status(NULL); /* nothing stands: no newline */
@@ -277,6 +359,10 @@ int main(void)
       LOG_TEST(test_errno_is_kept),
       LOG_TEST(test_full_disk_sends_lines_to_standard_error),
       LOG_TEST(test_log_that_cannot_be_opened),
+      LOG_TEST(test_a_flood_is_counted),
+      LOG_TEST(test_a_new_log_counts_anew),
+      LOG_TEST(test_of_very_many_ranks_each_has_its_first_line),
+      LOG_TEST(test_level_debug_shows_a_flood),
       LOG_TEST(test_lines_of_threads_do_not_mix),
       LOG_TEST(test_log_line_clears_the_status_line),
   };

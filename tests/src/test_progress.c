@@ -67,7 +67,7 @@ static void run(int terminal, int quiet, int64_t n_total, char *out, size_t size
   assert_true(saved >= 0);
   assert_true(dup2(to, STDERR_FILENO) >= 0);
   mill_progress progress;
-  mill_progress_start(&progress, n_total, quiet);
+  mill_progress_start(&progress, n_total, 0, quiet);
   if (n_total > 0) {
     mill_progress_update(&progress, 1, 0);
     mill_progress_update(&progress, 2, 0); /* too soon to be drawn */
@@ -107,6 +107,28 @@ static void test_terminal_shows_done_rate_and_time_left(void **state)
   assert_string_equal(end, "\n"); /* one, at the end */
 }
 
+/* A continued run: what earlier ones did took no time of this one, so before its first
+ * row the rate is nothing and the time left is not known. */
+static void test_rows_of_earlier_runs_are_no_rate(void **state)
+{
+  (void)state;
+  mill_progress progress;
+  int ends[2];
+  char out[512] = "";
+  assert_int_equal(openpty(&ends[0], &ends[1], NULL, NULL, NULL), 0);
+  const int saved = dup(STDERR_FILENO);
+  assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+  mill_progress_start(&progress, 400, 398, 0);
+  mill_progress_update(&progress, 398, 0);
+  mill_progress_end(&progress);
+  assert_true(dup2(saved, STDERR_FILENO) >= 0);
+  assert_true(read(ends[0], out, sizeof out - 1) > 0);
+  close(saved);
+  close(ends[0]);
+  close(ends[1]);
+  assert_non_null(strstr(out, "398/400 (99.5 %)  0 failed  0.00/s  ? left"));
+}
+
 static void test_nothing_without_a_terminal_or_when_quiet(void **state)
 {
   (void)state;
@@ -131,6 +153,7 @@ int main(void)
       cmocka_unit_test(test_eta),
       cmocka_unit_test(test_eta_stays_in_its_buffer),
       cmocka_unit_test(test_terminal_shows_done_rate_and_time_left),
+      cmocka_unit_test(test_rows_of_earlier_runs_are_no_rate),
       cmocka_unit_test(test_nothing_without_a_terminal_or_when_quiet),
       cmocka_unit_test(test_no_line_no_newline),
   };

@@ -1,0 +1,8 @@
+/** The job `starmill doctor`: is this machine ready for a fit, how fast is it, what to fix. */
+#ifndef MILL_DOCTOR_H
+#define MILL_DOCTOR_H
+
+/** argv[0] is the job's name.  Returns the exit status of the program. */
+int mill_job_doctor(int argc, char **argv);
+
+#endif

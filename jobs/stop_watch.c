@@ -1,0 +1,224 @@
+#define _GNU_SOURCE /* pthread_timedjoin_np */
+
+#include "jobs/stop_watch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/error.h"
+#include "src/clock.h"
+#include "src/log.h"
+#include "src/stop_signal.h"
+
+enum { TICK_MS = 200, MAX_PATH = 4096, LAST_WAIT_S = 5 };
+/* All ranks may be told alike, by the launcher or the clock: then one message from rank 0 spares
+   those of the others. */
+static const double OTHERS_WAIT_S = 1.0;
+
+struct mill_stop_watch {
+  mill_mpi *mpi;
+  char file[MAX_PATH]; /* empty: none, or not this rank's task */
+  double limit_s, start_s;
+  _Atomic double star_s, write_s;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  int ends;
+  pthread_t thread;
+};
+
+static void keep_largest(_Atomic double *largest, double s)
+{
+  double old = atomic_load(largest);
+  while (s > old && !atomic_compare_exchange_weak(largest, &old, s))
+    ;
+}
+
+void mill_stop_watch_star(mill_stop_watch *watch, double s)
+{
+  if (watch)
+    keep_largest(&watch->star_s, s);
+}
+
+void mill_stop_watch_write(mill_stop_watch *watch, double s)
+{
+  if (watch)
+    keep_largest(&watch->write_s, s);
+}
+
+double mill_stop_margin(double star_s, double write_s)
+{
+  return 2.0 * (star_s > 0 ? star_s : 2.5) + 3.0 * write_s + 2.0;
+}
+
+static double left_s(const mill_stop_watch *watch)
+{
+  return watch->limit_s - (mill_wall_s() - watch->start_s);
+}
+
+static double margin_s(const mill_stop_watch *watch)
+{
+  return mill_stop_margin(atomic_load(&watch->star_s), atomic_load(&watch->write_s));
+}
+
+static int is_there(const char *file)
+{
+  struct stat status;
+  return lstat(file, &status) == 0;
+}
+
+int mill_stop_file_absent(const char *file)
+{
+  int err = MILL_OK;
+  if (is_there(file))
+    MILL_FAIL(MILL_ERR_STOPPED,
+              "not started: the stop file %s is there; remove it and give the same command", file);
+done:
+  return err;
+}
+
+void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
+{
+  switch (mill_stop_reason()) {
+  case MILL_STOP_SIGNAL:
+    snprintf(out, size, "signal %d", mill_stop_signal_seen());
+    break;
+  case MILL_STOP_FILE:
+    snprintf(out, size, "stop file %s", watch ? watch->file : "");
+    break;
+  case MILL_STOP_LIMIT:
+    snprintf(out, size, "--time-limit: %.0f s are left, and to end takes up to %.0f s",
+             watch ? left_s(watch) : 0.0, watch ? margin_s(watch) : 0.0);
+    break;
+  default:
+    snprintf(out, size, "another rank stops");
+  }
+}
+
+/* Sleep for a tick; 0 when the watch ends. */
+static int await_tick(mill_stop_watch *watch)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += TICK_MS * 1000000L;
+  until.tv_sec += until.tv_nsec / 1000000000L;
+  until.tv_nsec %= 1000000000L;
+  pthread_mutex_lock(&watch->mutex);
+  while (!watch->ends &&
+         pthread_cond_timedwait(&watch->changed, &watch->mutex, &until) != ETIMEDOUT)
+    ;
+  const int goes_on = !watch->ends;
+  pthread_mutex_unlock(&watch->mutex);
+  return goes_on;
+}
+
+/* Look once; the mutex keeps mpi alive meanwhile, but not while the file system is asked. */
+static int look(mill_stop_watch *watch, double *next_file_s, double *first_s)
+{
+  int goes_on = 1, found = 0;
+  const double now_s = mill_wall_s();
+  if (watch->file[0] && now_s >= *next_file_s && mill_stop_reason() == MILL_STOP_NONE) {
+    *next_file_s = now_s + MILL_STOP_FILE_S;
+    found = is_there(watch->file);
+  }
+  pthread_mutex_lock(&watch->mutex);
+  if (watch->ends)
+    goto done;
+  if (found)
+    mill_stop_note(MILL_STOP_FILE);
+  if (watch->limit_s > 0 && left_s(watch) <= margin_s(watch))
+    mill_stop_note(MILL_STOP_LIMIT);
+  if (watch->mpi->size > 1 && mill_mpi_stop_asked(watch->mpi))
+    mill_stop_note(MILL_STOP_OTHER);
+  if (mill_stop_reason() == MILL_STOP_NONE)
+    goto done;
+  if (*first_s < 0)
+    *first_s = now_s;
+  if (watch->mpi->rank == 0 || now_s - *first_s >= OTHERS_WAIT_S) {
+    if (mill_mpi_stop_others(watch->mpi) != MILL_OK)
+      mill_log_warning("the other ranks cannot be asked to stop: %s", mill_error_message());
+    goes_on = 0;
+  }
+done:
+  goes_on = goes_on && !watch->ends;
+  pthread_mutex_unlock(&watch->mutex);
+  return goes_on;
+}
+
+static void *watch_out(void *context)
+{
+  mill_stop_watch *watch = context;
+  double next_file_s = 0, first_s = -1;
+  while (look(watch, &next_file_s, &first_s) && await_tick(watch))
+    ;
+  return NULL;
+}
+
+static int init_monotonic(pthread_cond_t *cond)
+{
+  pthread_condattr_t attr;
+  int rc = pthread_condattr_init(&attr);
+  if (rc == 0)
+    rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  if (rc == 0)
+    rc = pthread_cond_init(cond, &attr);
+  pthread_condattr_destroy(&attr);
+  return rc;
+}
+
+int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, double start_s,
+                          mill_stop_watch **out)
+{
+  int err = MILL_OK;
+  mill_stop_watch *watch = NULL;
+  sigset_t all, before;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &watch));
+  watch->mpi = mpi;
+  watch->limit_s = limit_s;
+  watch->start_s = start_s;
+  if (file && mpi->rank == 0)
+    snprintf(watch->file, sizeof watch->file, "%s", file);
+  if (pthread_mutex_init(&watch->mutex, NULL) != 0 || init_monotonic(&watch->changed) != 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the thread that looks for reasons to stop");
+  /* signals belong to the job's main thread */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int rc = pthread_create(&watch->thread, NULL, watch_out, watch);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (rc != 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "no thread to look for reasons to stop: %s", strerror(rc));
+  *out = watch;
+  watch = NULL;
+done:
+  mill_free(watch);
+  return err;
+}
+
+void mill_stop_watch_end(mill_stop_watch *watch)
+{
+  struct timespec until;
+  if (!watch)
+    return;
+  pthread_mutex_lock(&watch->mutex);
+  watch->ends = 1;
+  pthread_cond_signal(&watch->changed);
+  pthread_mutex_unlock(&watch->mutex);
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += LAST_WAIT_S;
+  if (pthread_timedjoin_np(watch->thread, NULL, &until) != 0) {
+    /* it hangs in the file system, and keeps its memory */
+    mill_log_warning("%s: the file system has not answered for %d s", watch->file, LAST_WAIT_S);
+    pthread_detach(watch->thread);
+    return;
+  }
+  pthread_mutex_destroy(&watch->mutex);
+  pthread_cond_destroy(&watch->changed);
+  mill_free(watch);
+}

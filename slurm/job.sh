@@ -1,0 +1,268 @@
+# shellcheck shell=bash
+# What the job scripts share; needs bash 4.3.  Read after the site file;
+# starmill-submit copies both into the script that it fills in.
+#
+# A fit stops in good order before the time limit (SIGUSR1 to the batch shell, see
+# #SBATCH --signal), is put back into the queue, and the same command continues it.
+# A stop file, OUT.h5.stop, stops it for good.  Nothing here ever gives --overwrite.
+
+# --- defaults of the site's settings ----------------------------------------
+[[ ${SITE_SBATCH+x} ]] || SITE_SBATCH=()
+[[ ${SITE_SBATCH_GPU+x} ]] || SITE_SBATCH_GPU=()
+[[ ${SITE_SBATCH_ONE_GPU+x} ]] || SITE_SBATCH_ONE_GPU=()
+[[ ${SITE_SBATCH_CPU+x} ]] || SITE_SBATCH_CPU=()
+[[ ${SITE_SBATCH_SHORT+x} ]] || SITE_SBATCH_SHORT=()
+: "${SITE_GPUS_PER_NODE:=4}"
+: "${SITE_GPU_TYPE:=}"
+: "${SITE_CPUS_PER_NODE:=64}"
+: "${SITE_CPU_NODE_CPUS:=64}"
+: "${SITE_CPU_NODE_RANKS:=4}"
+: "${SITE_PROGRAM:=starmill}"
+[[ ${SITE_LAUNCHER+x} ]] || SITE_LAUNCHER=(srun --kill-on-bad-exit=1)
+: "${SITE_GPU_BACKEND:=cuda}"
+[[ ${SITE_NSYS+x} ]] || SITE_NSYS=(nsys profile '--trace=cuda,nvtx,mpi,osrt' --sample=none)
+: "${SITE_WARN_S:=300}"
+: "${SITE_MAX_REQUEUES:=100}"
+: "${SITE_RETRIES:=1}"
+: "${SITE_POLL_S:=10}"
+: "${SITE_MAX_MINUTES:=1440}"
+: "${SITE_MAX_NODES:=64}"
+: "${SITE_TARGET_MINUTES:=60}"
+: "${SITE_RATE_GPU:=1000}"
+: "${SITE_RATE_CPU:=25}"
+: "${SITE_START_S:=120}"
+
+# --- state ------------------------------------------------------------------
+job_arguments=()  # of starmill fit
+job_output=       # its --output
+job_stop_files=() # any of them stops the job
+job_can_requeue=1
+job_is_part=0     # a task of a job array
+job_asked=        # why the ranks were asked to stop: limit, term or file
+job_late=0        # they were asked and have not stopped in time
+job_interrupted=0 # a trap ran while the script waited
+job_pid=          # of the launcher
+job_status=0      # of the launcher
+job_helpers=()    # background shells that only send signals
+
+job_say() {
+  printf '%s job %s start %s: %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "${SLURM_JOB_ID:--}" \
+    "${SLURM_RESTART_COUNT:-0}" "$*" >&2
+}
+
+job_refuse() {
+  job_say "$*"
+  exit 2
+}
+
+# --- what is to be run ------------------------------------------------------
+job_read_arguments() { # BACKEND ARGUMENTS...: of starmill fit, as the script was given them
+  local backend=$1 has_backend=0 previous='' argument
+  shift
+  job_arguments=("$@")
+  for argument; do
+    case $argument in
+      --ov*) # starmill takes shortened options
+        job_refuse "$argument has no place in a job that is requeued: every start would begin" \
+          "anew; remove the old output by hand" ;;
+      --output=*) job_output=${argument#*=} ;;
+      --backend | --backend=*) has_backend=1 ;;
+    esac
+    [[ $previous != --output ]] || job_output=$argument
+    previous=$argument
+  done
+  [[ -n $job_output ]] || job_refuse "no output: give --output OUT.h5, the option in full"
+  ((has_backend)) || job_arguments=(--backend "$backend" "${job_arguments[@]}")
+  job_stop_files+=("$job_output.stop")
+  if ((job_is_part)); then # one for all parts as well
+    case $job_output in
+      */*) job_stop_files+=("${job_output%/*}/stop") ;;
+      *) job_stop_files+=(stop) ;;
+    esac
+  fi
+}
+
+job_set_up() { # the site's modules; its functions need not be as strict as this script
+  local status=0
+  if declare -F site_setup >/dev/null; then
+    set +eu
+    site_setup
+    status=$?
+    set -eu
+    ((status == 0)) || job_refuse "site_setup of the site file ended with status $status"
+  fi
+  command -v -- "$SITE_PROGRAM" >/dev/null ||
+    job_refuse "no program $SITE_PROGRAM: set SITE_PROGRAM in the site file"
+  # srun does not take it over from sbatch since Slurm 22.05
+  [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+}
+
+job_stop_file() { # prints the stop file that is there
+  local file
+  for file in "${job_stop_files[@]}"; do
+    if [[ -e $file ]]; then
+      printf '%s' "$file"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# --- running it -------------------------------------------------------------
+job_ask() { # WHY: ask the ranks to stop in good order
+  job_interrupted=1
+  # the stop file is a wish that outlives the limit; a second signal would not be gentle
+  if [[ -n $job_asked ]]; then
+    [[ $1 != file ]] || job_asked='file'
+    return 0
+  fi
+  job_asked=$1
+  case $1 in
+    limit) job_say "SIGUSR1, the warning before the time limit: the ranks are asked to stop" ;;
+    term) job_say "SIGTERM: the ranks are asked to stop" ;;
+    file) job_say "stop file $(job_stop_file || :): the ranks are asked to stop" ;;
+  esac
+  [[ -z $job_pid ]] || kill -USR1 "$job_pid" 2>/dev/null || :
+  # Slurm kills at the limit, and then the job would not come back
+  (
+    sleep "$((SITE_WARN_S * 3 / 4))"
+    kill -ALRM "$$"
+  ) &
+  job_helpers+=("$!")
+}
+
+job_watch() { # look for a stop file until there is one
+  while sleep "$SITE_POLL_S"; do
+    if job_stop_file >/dev/null; then
+      kill -USR2 "$$"
+      return
+    fi
+  done
+}
+
+job_run() { # COMMAND...: run it to its end, or until it is late to stop; sets job_status
+  "$@" &
+  job_pid=$!
+  # asked between the trap and here
+  [[ -z $job_asked ]] || kill -USR1 "$job_pid" 2>/dev/null || :
+  job_watch &
+  job_helpers+=("$!")
+  while :; do
+    job_interrupted=0
+    job_status=0
+    wait "$job_pid" || job_status=$?
+    ((job_interrupted && !job_late)) || break
+  done
+  kill "${job_helpers[@]}" 2>/dev/null || :
+  job_helpers=()
+}
+
+job_requeue() { # and never come back
+  local state='' i id=$SLURM_JOB_ID
+  # the plain number of an array's last task is that of the whole array
+  [[ -z ${SLURM_ARRAY_TASK_ID:-} ]] || id=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+  if ((!job_can_requeue)); then
+    job_say "stopped in good order; submit the same again to continue"
+    exit 75
+  fi
+  if ((${SLURM_RESTART_COUNT:-0} >= SITE_MAX_REQUEUES)); then
+    job_say "not requeued: that happened $SLURM_RESTART_COUNT times already" \
+      "(SITE_MAX_REQUEUES); submit the same again to continue"
+    exit 75
+  fi
+  for ((i = 0; i < 6; i++)); do
+    ((i == 0)) || sleep 10 # the controller may be busy
+    state=$(squeue --noheader --jobs="$id" --format=%T) || continue
+    # a cancelled job is completing: requeueing would bring it back to life
+    if [[ $state != RUNNING ]]; then
+      job_say "not requeued: the job's state is ${state:-unknown}"
+      exit 75
+    fi
+    job_say "requeued; the same command continues"
+    trap '' USR1 USR2 ALRM
+    trap - TERM # die of it at once
+    if scontrol requeue "$id"; then
+      sleep 300 # Slurm ends this script
+    fi
+  done
+  job_say "scontrol requeue failed; submit the same again to continue"
+  exit 75
+}
+
+job_main() { # COMMAND...: run it, try again what may help, requeue, or end with its status
+  local file tries=0
+  if file=$(job_stop_file); then
+    job_say "not started: there is a stop file, $file; remove it and submit the same again"
+    exit 75
+  fi
+  trap 'job_ask limit' USR1
+  trap 'job_ask term' TERM
+  trap 'job_ask file' USR2
+  trap 'job_late=1' ALRM
+  while :; do
+    job_say "$(printf '%q ' "$@")"
+    job_run "$@"
+    if ((job_late)) && [[ $job_asked == limit ]]; then
+      job_say "the ranks have not stopped in time; what they have written is kept"
+      job_requeue
+    fi
+    case $job_status in
+      0) job_say "done" ;;
+      3) job_say "done, but some input was unreadable" ;;
+      2 | 4) job_say "ended with status $job_status; the lines above say why" ;;
+      *)
+        # the program looks for the first of these files itself, and more often
+        [[ -n $job_asked ]] || ! job_stop_file >/dev/null || job_asked='file'
+        # asked before it could listen, it dies of the signal: nothing is lost
+        if [[ $job_asked == limit || (-z $job_asked && $job_status == 75) ]]; then
+          job_requeue
+        elif [[ -n $job_asked ]]; then
+          job_say "stopped; submit the same again to continue"
+          exit 75
+        elif ((tries < SITE_RETRIES)); then
+          tries=$((tries + 1))
+          job_say "ended with status $job_status; new try $tries of $SITE_RETRIES"
+          continue
+        fi
+        job_say "ended with status $job_status"
+        ;;
+    esac
+    exit "$job_status"
+  done
+}
+
+# --- the jobs ---------------------------------------------------------------
+job_fit() { # gpu|cpu ARGUMENTS...: starmill fit with a rank per task
+  local backend=cpu
+  [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
+  shift
+  job_read_arguments "$backend" "$@"
+  job_set_up
+  job_main "${SITE_LAUNCHER[@]}" "$SITE_PROGRAM" fit "${job_arguments[@]}"
+}
+
+job_part() { # gpu|cpu ARGUMENTS...: the same with this task's number, four digits, for {part}
+  local kind=$1 mark='{part}' part argument arguments=()
+  shift
+  [[ -n ${SLURM_ARRAY_TASK_ID:-} ]] || job_refuse "this is a job array: sbatch --array=0-N"
+  printf -v part '%04d' "$SLURM_ARRAY_TASK_ID"
+  for argument; do
+    arguments+=("${argument//"$mark"/$part}")
+  done
+  job_is_part=1
+  job_fit "$kind" "${arguments[@]}"
+}
+
+job_profile() { # gpu|cpu ARGUMENTS...: the same under nsys, once
+  local backend=cpu
+  [[ $1 == cpu ]] || backend=$SITE_GPU_BACKEND
+  shift
+  job_read_arguments "$backend" "$@"
+  job_set_up
+  job_can_requeue=0
+  SITE_RETRIES=0
+  # %q{...} is nsys's; a % of the path must not be
+  job_main "${SITE_LAUNCHER[@]}" "${SITE_NSYS[@]}" \
+    --output="${job_output//%/%%}.rank%q{SLURM_PROCID}" \
+    "$SITE_PROGRAM" fit "${job_arguments[@]}"
+}

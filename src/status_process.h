@@ -1,0 +1,28 @@
+/** What a process knows of itself and of others on its machine, for status and doctor. */
+#ifndef MILL_STATUS_PROCESS_H
+#define MILL_STATUS_PROCESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Bytes of this process in memory now and at most so far; 0 where the system does not say. */
+void mill_process_memory(int64_t *resident, int64_t *peak);
+
+/** Bytes of memory of this machine, those that are free for programs, and the limit that the
+ *  group of this process has (of a batch system or container; 0: none). */
+void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit);
+
+/** Host name into out [size], "unknown" when there is none. */
+void mill_host_name(char *out, size_t size);
+
+/** Is a process of this machine alive?  One that has ended but was not waited for is not. */
+int mill_process_alive(int64_t pid);
+
+/** Seconds since 1970-01-01 UTC, and as text "2026-11-21T05:36:05Z", which can be read back
+ *  (NaN when it is no such text). */
+double mill_unix_s(void);
+enum { MILL_UTC_SIZE = 24 };
+void mill_utc_text(double unix_s, char out[MILL_UTC_SIZE]);
+double mill_utc_read(const char *text);
+
+#endif

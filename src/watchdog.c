@@ -1,0 +1,246 @@
+#define _GNU_SOURCE /* pthread_timedjoin_np */
+
+#include "src/watchdog.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/error.h"
+#include "src/log.h"
+
+enum { N_SLOT = 32, TEXT = 1300, LOG_WAIT_S = 5, ABORT_WAIT_S = 20 };
+static const double BOUND_S = 600.0, TICK_S = 1.0;
+
+/* Something that has been announced. */
+typedef struct slot {
+  int used;
+  int64_t number; /* in the order in which they began */
+  double age_s, extra_s;
+  char what[TEXT];
+} slot;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static slot slots[N_SLOT];
+static struct {
+  int is_on, ends;
+  int64_t n_begun;
+  double bound_s;
+  MPI_Comm comm;
+  pthread_t thread;
+} dog;
+/* of the end */
+static char last_words[TEXT + 200];
+static _Atomic int is_logged;
+
+static double now_s(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *say(void *unused)
+{
+  (void)unused;
+  mill_log_error("%s", last_words);
+  atomic_store(&is_logged, 1);
+  return NULL;
+}
+
+static void *say_plainly(void *unused)
+{
+  (void)unused;
+  dprintf(STDERR_FILENO, "starmill: %s\n", last_words);
+  return NULL;
+}
+
+static void *abort_all(void *unused)
+{
+  (void)unused;
+  MPI_Abort(dog.comm, mill_error_exit_status(MILL_ERR_INTERNAL));
+  return NULL;
+}
+
+/* Whatever it does may hang as well, so it is done beside, and waited for so long at most. */
+static void try_for(void *(*what)(void *), int seconds)
+{
+  pthread_t thread;
+  struct timespec until;
+  if (pthread_create(&thread, NULL, what, NULL) != 0)
+    return;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += seconds;
+  if (pthread_timedjoin_np(thread, NULL, &until) != 0)
+    pthread_detach(thread);
+}
+
+static void end_job(const char *what, double bound_s)
+{
+  snprintf(last_words, sizeof last_words,
+           "%s has not returned for %.0f s (a rank is gone, or a file system or device hangs): "
+           "the job is aborted; the same command continues it",
+           what, bound_s);
+  try_for(say, LOG_WAIT_S);
+  if (!atomic_load(&is_logged))
+    try_for(say_plainly, 1);
+  try_for(abort_all, ABORT_WAIT_S);
+  _exit(mill_error_exit_status(MILL_ERR_INTERNAL));
+}
+
+/* Under the mutex: let time pass for all; what takes too long, or NULL.  Of a step and the one
+ * that it is a part of, which are late within a tick of each other, the part says more. */
+static const slot *pass(double step_s, double tick_s)
+{
+  const slot *last = NULL;
+  int is_late = 0;
+  for (int i = 0; i < N_SLOT; i++) {
+    if (!slots[i].used)
+      continue;
+    slots[i].age_s += step_s;
+    const double over_s = slots[i].age_s - dog.bound_s - slots[i].extra_s;
+    is_late |= over_s > 0;
+    if (over_s > -tick_s && (!last || slots[i].age_s < last->age_s ||
+                             (slots[i].age_s == last->age_s && slots[i].number > last->number)))
+      last = &slots[i];
+  }
+  return is_late ? last : NULL;
+}
+
+static void *watch(void *unused)
+{
+  (void)unused;
+  const double tick_s = fmin(TICK_S, dog.bound_s / 4);
+  double last_s = now_s();
+  pthread_mutex_lock(&mutex);
+  while (!dog.ends) {
+    const double until_s = now_s() + tick_s;
+    struct timespec until = {.tv_sec = (time_t)until_s};
+    until.tv_nsec = (long)(1e9 * (until_s - (double)until.tv_sec));
+    pthread_cond_timedwait(&changed, &mutex, &until);
+    const double s = now_s();
+    /* a longer time than was asked for: the process was stopped, or the machine is overloaded */
+    const slot *late = pass(fmin(s - last_s, 2 * tick_s), tick_s);
+    last_s = s;
+    if (late && !dog.ends) {
+      const slot copy = *late;
+      pthread_mutex_unlock(&mutex);
+      end_job(copy.what, dog.bound_s + copy.extra_s);
+    }
+  }
+  pthread_mutex_unlock(&mutex);
+  return NULL;
+}
+
+static int init_monotonic(pthread_cond_t *cond)
+{
+  pthread_condattr_t attr;
+  int rc = pthread_condattr_init(&attr);
+  if (rc == 0)
+    rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  if (rc == 0)
+    rc = pthread_cond_init(cond, &attr);
+  pthread_condattr_destroy(&attr);
+  return rc;
+}
+
+int mill_watchdog_start(MPI_Comm comm)
+{
+  int err = MILL_OK;
+  sigset_t all, before;
+  const char *text = getenv("STARMILL_WATCHDOG_S");
+  char *end = NULL;
+  if (dog.is_on)
+    goto done;
+  dog.bound_s = BOUND_S;
+  if (text) {
+    dog.bound_s = strtod(text, &end);
+    if (end == text || *end != '\0' || !(dog.bound_s > 0) || !isfinite(dog.bound_s))
+      MILL_FAIL(MILL_ERR_USAGE,
+                "the environment variable STARMILL_WATCHDOG_S takes seconds above 0, not '%s'",
+                text);
+  }
+  dog.comm = comm;
+  dog.ends = 0;
+  memset(slots, 0, sizeof slots);
+  if (init_monotonic(&changed) != 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "no condition variable for the watchdog");
+  /* the process's signals belong to its main thread */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int rc = pthread_create(&dog.thread, NULL, watch, NULL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (rc != 0) {
+    pthread_cond_destroy(&changed);
+    MILL_FAIL(MILL_ERR_INTERNAL, "no thread for the watchdog: %s", strerror(rc));
+  }
+  pthread_mutex_lock(&mutex);
+  dog.is_on = 1;
+  pthread_mutex_unlock(&mutex);
+done:
+  return err;
+}
+
+void mill_watchdog_stop(void)
+{
+  pthread_mutex_lock(&mutex);
+  const int was_on = dog.is_on;
+  dog.is_on = 0;
+  dog.ends = 1;
+  memset(slots, 0, sizeof slots);
+  if (was_on)
+    pthread_cond_signal(&changed);
+  pthread_mutex_unlock(&mutex);
+  if (!was_on)
+    return;
+  pthread_join(dog.thread, NULL);
+  pthread_cond_destroy(&changed);
+}
+
+int mill_watch_begin(double extra_s, const char *what, ...)
+{
+  int token = -1;
+  pthread_mutex_lock(&mutex);
+  for (int i = 0; i < N_SLOT && dog.is_on && token < 0; i++)
+    if (!slots[i].used)
+      token = i;
+  if (token >= 0) {
+    va_list args;
+    va_start(args, what);
+    vsnprintf(slots[token].what, sizeof slots[token].what, what, args);
+    va_end(args);
+    slots[token].age_s = 0;
+    slots[token].extra_s = extra_s;
+    slots[token].number = dog.n_begun++;
+    slots[token].used = 1;
+  }
+  pthread_mutex_unlock(&mutex);
+  return token;
+}
+
+void mill_watch_again(int token)
+{
+  if (token < 0)
+    return;
+  pthread_mutex_lock(&mutex);
+  slots[token].age_s = 0;
+  pthread_mutex_unlock(&mutex);
+}
+
+void mill_watch_end(int token)
+{
+  if (token < 0)
+    return;
+  pthread_mutex_lock(&mutex);
+  slots[token].used = 0;
+  pthread_mutex_unlock(&mutex);
+}

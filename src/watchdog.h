@@ -1,0 +1,34 @@
+/** Ends a job in which something that must return does not.
+ *
+ *  What may hang (a file system, a collective call, a device) is announced before and taken
+ *  back after; a thread looks on.  When something takes longer than its bound, the reason goes
+ *  to the log and to standard error and the whole job is aborted with the status of an internal
+ *  error, for the same command continues it; neither a log that hangs as well nor an MPI that
+ *  does not abort can keep the process.
+ *
+ *  Only time in which this process ran counts: a job that was suspended is not ended on waking.
+ */
+#ifndef MILL_WATCHDOG_H
+#define MILL_WATCHDOG_H
+
+#include <mpi.h>
+
+/** Start the thread; comm: the ranks to be aborted.  The bound is 600 s, or the environment
+ *  variable STARMILL_WATCHDOG_S.  Announcements before are not watched.
+ *  MILL_ERR_INTERNAL; MILL_ERR_USAGE when the variable is no positive number. */
+int mill_watchdog_start(MPI_Comm comm);
+
+/** Stop looking; not started is fine. */
+void mill_watchdog_stop(void);
+
+/** From now on until mill_watch_end it must not take longer than the bound and extra_s more.
+ *  what: as a subject for "... has not returned"; longer texts are cut.  Any thread.  Costs less
+ *  than a microsecond beside the text.  Gives a token; -1 (nothing is watched) is fine for
+ *  mill_watch_end and mill_watch_again. */
+int mill_watch_begin(double extra_s, const char *what, ...) __attribute__((format(printf, 2, 3)));
+
+/** It goes on: its time begins anew. */
+void mill_watch_again(int token);
+void mill_watch_end(int token);
+
+#endif

@@ -1,0 +1,370 @@
+"""Faults of disks, files and processes, each with what the program must make of it.
+
+For test_fit_faults.py, which runs every case once, and tests/campaigns/faults, which repeats them
+with other numbers of ranks.  A case is a function of a Site and a number of ranks (0: without
+mpirun); it raises Failed.  Faults are injected by the shim (tests/faults/fault_shim.c).
+"""
+
+import glob
+import signal
+import time
+
+from base import *  # noqa: F403
+from kill_runs import Failed, kill_all, rows_not_whole
+
+SHIM = os.environ.get("FAULT_SHIM", "")
+
+
+class Hang(Failed):
+    """A run did not come to its end."""
+
+
+class Outcome:
+    """How a run ended."""
+
+    def __init__(self, case, path, status, out, errors):
+        self.case, self.path, self.status, self.out, self.errors = case, path, status, out, errors
+
+    def fail(self, text):
+        raise Failed(f"{self.case}: {text}\nstatus {self.status}\n{self.out}\n{self.errors}")
+
+    def ends(self, *statuses, says=(), says_not=()):
+        """The run ended with one of these statuses and said each of these texts."""
+        if self.status not in statuses:
+            self.fail(f"status {self.status} instead of {statuses}")
+        for text in says:
+            if text not in self.errors:
+                self.fail(f"nothing says '{text}'")
+        for text in says_not:
+            if text in self.errors:
+                self.fail(f"something says '{text}'")
+        return self
+
+    def leaves(self, *ends):
+        """Of the output's files those with these ends are there, and no other."""
+        there = {n[len(self.path):] for n in glob.glob(glob.escape(self.path) + "*")}
+        there -= {".status.json", ".status.json.tmp"}
+        if there != set(ends):
+            self.fail(f"left are {sorted(there)}")
+        return self
+
+
+class Site:
+    """A folder with a library, inputs and the result that an undisturbed run gives."""
+
+    def __init__(self, lib, first, second, folder, bound=60):
+        self.lib, self.first, self.second = lib, first, second
+        self.folder, self.bound, self.n = folder, bound, 0
+        self.config = os.path.join(folder, "faults.yaml")
+        with open(self.config, "w") as f:
+            f.write("write_interval: 0.1\n")
+        self.reference = os.path.join(folder, "reference.h5")
+        started = time.time()
+        self.run("reference", 0, path=self.reference, models=True).ends(0)
+        # no single step takes as long as a whole run, however slow the machine is
+        seconds = time.time() - started
+        self.watchdog, self.bound = max(1.5, 1.5 * seconds), max(bound, 30 * seconds)
+        self.fits, self.catalog = read(self.reference), read(self.reference, "catalog")
+
+    @staticmethod
+    def remove(path):
+        for name in glob.glob(glob.escape(path) + "*"):
+            os.remove(name)
+
+    def remove_all(self):
+        """All that cases have left but the reference."""
+        for name in glob.glob(os.path.join(glob.escape(self.folder), "*-*.h5*")):
+            os.remove(name)
+
+    def copy(self, name):
+        """Copies of the inputs that a case may damage."""
+        copies = [os.path.join(self.folder, f"{name}-{i}.fits") for i in (1, 2)]
+        for source, target in zip((self.first, self.second), copies):
+            shutil.copy(source, target)
+        return copies
+
+    def run(self, case, ranks, faults="", options=(), path=None, inputs=None, models=False,
+            watchdog=None, prefix=(), during=None):
+        """Run a fit with faults to its end; during(process) may meddle."""
+        if path is None:
+            self.n += 1
+            path = os.path.join(self.folder, f"{case}-{self.n}.h5")
+        environment = dict(ENVIRONMENT)
+        if watchdog:
+            environment["STARMILL_WATCHDOG_S"] = str(watchdog)
+        launch = [MPIRUN, "-n", str(ranks)] if ranks else []
+        shim = ["env", f"LD_PRELOAD={SHIM}", f"FAULTS={faults}"] if faults else []
+        line = [*prefix, *launch, *shim, STARMILL, "fit", "--library", self.lib, "--output", path,
+                "--config", self.config, "--threads", "1", "--optimizer", "levenberg-marquardt",
+                *(["--models", path + ".models"] if models else []), *options,
+                *(inputs or [self.first, self.second])]
+        process = subprocess.Popen(line, env=environment, stdin=subprocess.DEVNULL, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            if during:
+                during(process)
+            out, errors = process.communicate(timeout=self.bound)
+        except subprocess.TimeoutExpired:
+            kill_all(process)
+            raise Hang(f"{case}, {ranks} ranks, {faults}: does not end") from None
+        return Outcome(case, path, process.returncode, out, errors)
+
+    def continues(self, outcome, ranks, status=0, **how):
+        """What is there is whole, and the same command ends as an undisturbed run does."""
+        if os.path.exists(outcome.path):
+            fits = read(outcome.path)
+            if rows_not_whole(fits):
+                outcome.fail(f"rows {rows_not_whole(fits)} are not whole")
+            done = fits["STATUS"] == FITTED
+            for name, values in self.fits.items():
+                if values[done].tobytes() != fits[name][done].tobytes():
+                    outcome.fail(f"{name} of a done row differs")
+        again = self.run(outcome.case, ranks, path=outcome.path, **how)
+        again.ends(status)
+        if differing(read(again.path), self.fits) or differing(read(again.path, "catalog"),
+                                                               self.catalog):
+            again.fail("the end is not that of an undisturbed run")
+        return again
+
+
+# ---- the output: no room -------------------------------------------------------------------
+
+
+# Where a run leaves nothing there is nothing to continue.
+
+
+def case_no_room_to_create(site, ranks):
+    site.run("create", ranks, "ENOSPC:alloc:.h5.tmp-:1:0").ends(
+        4, says=["No space left on device", "make room"]).leaves()
+
+
+def case_no_room_to_fill(site, ranks):
+    # a file system that cannot allocate: the first write fails, or one in the middle
+    for first in (1, 60):
+        site.run("fill", ranks,
+                 f"EOPNOTSUPP:alloc:.h5.tmp-:1:0;ENOSPC:write:.h5.tmp-:{first}:0").ends(
+                     4, says=["make room"]).leaves()
+
+
+def case_no_room_for_lock(site, ranks):
+    site.run("lock", ranks, "ENOSPC:write:.tmp-lock:1:0").ends(
+        4, says=["No space left on device", "make room"]).leaves()
+
+
+def case_no_room_in_the_middle(site, ranks):
+    # files are allocated as a whole, but quotas and copy-on-write know better
+    outcome = site.run("middle", ranks, "ENOSPC:write:.h5$:5:0")
+    outcome.ends(4, says=["cannot write", "make room"]).leaves("")
+    site.continues(outcome, ranks)
+
+
+def case_no_room_at_close(site, ranks):
+    # the marks of the end, which rank 0 writes last: from one of its last writes on
+    counts = os.path.join(site.folder, "counts.txt")
+    if os.path.exists(counts):
+        os.remove(counts)
+    clean = site.run("counted", ranks, "count:write:.h5$:1:0:0",
+                     prefix=["env", f"FAULTS_COUNT={counts}"]).ends(0)
+    n_write = max(int(line.split()[2]) for line in content(counts, "r").splitlines())
+    site.remove(clean.path)
+    for back in (0, 3):
+        outcome = site.run("close", ranks, f"ENOSPC:write:.h5$:{max(n_write - back, 1)}:0",
+                           watchdog=2 * site.watchdog)
+        if outcome.status == 0:
+            continue  # this time it took fewer writes
+        if outcome.status == 70 and ranks > 1:
+            # HDF5 leaves the other ranks waiting when one cannot write its part of the close
+            outcome.ends(70, says=["a collective write has not returned"])
+        else:
+            outcome.ends(4, says=["make room"]).leaves("")
+        site.continues(outcome, ranks)
+        site.remove(outcome.path)
+
+
+def case_disk_fails_at_flush(site, ranks):
+    site.run("flush", ranks, "EIO:sync:.h5.tmp-pid:1:0:0").ends(4, says=["disk"]).leaves()
+
+
+def case_no_name(site, ranks):
+    site.run("rename", ranks, "EIO:rename:.h5$:1:0:0").ends(
+        4, says=["cannot be renamed", "Input/output error"]).leaves()
+
+
+def case_no_room_for_models(site, ranks):
+    outcome = site.run("models", ranks, "ENOSPC:alloc:.models.tmp:1:0", models=True)
+    outcome.ends(4, says=["models", "make room"]).leaves("")
+    site.continues(outcome, ranks, models=True)
+    outcome = site.run("models", ranks, "ENOSPC:write:.models$:2:0", models=True)
+    outcome.ends(4, says=["models", "make room"]).leaves("", ".models")
+    site.continues(outcome, ranks, models=True)
+
+
+def case_no_room_for_log(site, ranks):
+    log = os.path.join(site.folder, "full.log")
+    outcome = site.run("log", ranks, "ENOSPC:write:full.log:1:0", options=["--log", log])
+    outcome.ends(0, says=["the frame of the wavelengths"])  # lines go to standard error instead
+    if outcome.errors.count("No space left on device") > max(ranks, 1):
+        outcome.fail("it is said more than once")
+
+
+def case_no_room_for_status(site, ranks):
+    outcome = site.run("status", ranks, "ENOSPC:write:.status.json:1:0",
+                       options=["--status-interval", "0.1"])
+    outcome.ends(0, says=["the status is not written", "No space left on device"])
+    if outcome.errors.count("the status is not written") != 1:
+        outcome.fail("it is said more than once")
+
+
+def case_read_only(site, ranks):
+    site.run("readonly", ranks, "EROFS:open:.tmp-:1:0").ends(
+        4, says=["Read-only file system", "choose another output"]).leaves()
+
+
+def case_full_file_system(site, ranks):
+    """A real one, where this user may make one of its own; else nothing is tried."""
+    folder = os.path.join(site.folder, "small")
+    os.makedirs(folder, exist_ok=True)
+    unshare = ["unshare", "--mount", "--map-root-user", "sh", "-c",
+               'mount -t tmpfs -o size=48k none "$0" && exec "$@"', folder]
+    if not shutil.which("unshare") or subprocess.run([*unshare, "true"], check=False,
+                                                     capture_output=True).returncode != 0:
+        print("SKIPPED: no file system of 48 kB may be mounted here")
+        return
+    path = os.path.join(folder, "full.h5")
+    site.run("full", ranks, path=path, prefix=unshare).ends(4, says=["No space left", "make room"])
+
+
+# ---- the output: slow, or silent -----------------------------------------------------------
+
+
+def case_slow_file_system(site, ranks):
+    # slow is not the same as never
+    outcome = site.run("slow", ranks, "slow=50:write:.h5$:1:0", watchdog=site.watchdog)
+    outcome.ends(0, says_not=["has not returned"])
+    if differing(read(outcome.path), site.fits):
+        outcome.fail("the result differs")
+
+
+def case_write_never_returns(site, ranks):
+    site.continues(
+        site.run("hang", ranks, "hang:write:.h5$:4:1:0", watchdog=site.watchdog)
+        .ends(70, says=["a collective write has not returned", "the same command continues"]),
+        ranks)
+
+
+def case_creation_never_returns(site, ranks):
+    site.continues(
+        site.run("hangnew", ranks, "hang:write:.h5.tmp-pid:3:1:0", watchdog=site.watchdog)
+        .ends(70, says=["opening the output has not returned"]), ranks)
+
+
+def case_log_never_returns(site, ranks):
+    log = os.path.join(site.folder, "hang.log")
+    site.continues(
+        site.run("hanglog", ranks, "hang:write:hang.log:1:1", options=["--log", log],
+                 watchdog=site.watchdog).ends(70, says=["has not returned"]), ranks)
+
+
+def case_suspended_for_longer_than_the_watchdog(site, ranks):
+    def wake(process):
+        # all of it was stopped by the fault, and sleeps over its own bound
+        time.sleep(2.5 * site.watchdog)
+        os.kill(process.pid, signal.SIGCONT)
+    outcome = site.run("asleep", 0, "stop:write:.h5$:3:1", watchdog=site.watchdog, during=wake)
+    outcome.ends(0, says_not=["has not returned"])
+
+
+# ---- processes -------------------------------------------------------------------------------
+
+
+def case_rank_dies(site, ranks):
+    for what, first in (("kill", 3), ("abort", 20)):
+        outcome = site.run("dies", max(ranks, 1),
+                           f"{what}:write:.h5$:{first}:1:{max(ranks - 1, 0)}")
+        if outcome.status == 0:
+            # the last rank had nothing to write any more
+            continue
+        site.continues(outcome, ranks)
+
+
+def case_rank_dies_while_reading(site, ranks):
+    last = max(ranks - 1, 0)
+    site.continues(site.run("diesreading", max(ranks, 1),
+                            f"kill:read:{os.path.basename(site.first)}:3:1:{last};"
+                            f"kill:read:{os.path.basename(site.second)}:3:1:{last}"), ranks)
+
+
+# ---- inputs ----------------------------------------------------------------------------------
+
+
+def check_second_is_lost(site, outcome, *parts):
+    """Rows of the second input are UNREADABLE, those of the first as ever, and it is told."""
+    outcome.ends(3, says=parts)
+    fits = read(outcome.path)
+    lost = site.catalog["FILE"] == 1
+    if not (fits["STATUS"][lost] == UNREADABLE).all():
+        outcome.fail(f"STATUS {fits['STATUS']}")
+    for name, values in site.fits.items():
+        if values[~lost].tobytes() != fits[name][~lost].tobytes():
+            outcome.fail(f"{name} of the other input differs")
+
+
+def retry(site, outcome, ranks, inputs):
+    """With the input as it was --retry-failed brings what an undisturbed run has."""
+    again = site.run(outcome.case, ranks, path=outcome.path, inputs=inputs,
+                     options=["--retry-failed"]).ends(0)
+    if differing(read(again.path), site.fits):
+        again.fail("the rows tried again differ from an undisturbed run's")
+
+
+def case_input_vanishes(site, ranks):
+    # indexing sees it, the reader does not: from the open after the first of each rank on
+    inputs = site.copy("vanish")
+    outcome = site.run("vanish", ranks, "ENOENT:open:vanish-2.fits:2:0" if ranks < 2 else
+                       "ENOENT:open:vanish-2.fits:1:0:0;ENOENT:open:vanish-2.fits:2:0:1;"
+                       "ENOENT:open:vanish-2.fits:1:0:2", inputs=inputs)
+    check_second_is_lost(site, outcome, "vanish-2.fits", "No such file")
+    retry(site, outcome, ranks, inputs)
+
+
+def case_input_cannot_be_read(site, ranks):
+    inputs = site.copy("eio")
+    outcome = site.run("eio", ranks, "EIO:read:eio-2.fits:1:0", inputs=inputs)
+    outcome.ends(3, says=["eio-2.fits", "Input/output error"])
+
+
+def case_input_changes_while_read(site, ranks):
+    # once opened by the reader: its header is as it was, its time is not
+    inputs = site.copy("touch")
+    n = 45 if ranks < 2 else 5
+    outcome = site.run("touch", ranks, f"touch:read:touch-2.fits:{n}:1", inputs=inputs)
+    outcome.ends(3, says=["touch-2.fits", "changed while"])
+    fits = read(outcome.path)
+    lost = fits["STATUS"] == UNREADABLE
+    if not lost.any() or (site.catalog["FILE"][lost] == 0).any():
+        outcome.fail(f"STATUS {fits['STATUS']}")
+
+
+def case_input_is_cut_while_read(site, ranks):
+    inputs = site.copy("cut")
+    outcome = site.run("cut", ranks, "cut:read:cut-2.fits:45:1", inputs=inputs)
+    outcome.ends(3, says=["cut-2.fits"])
+    fits = read(outcome.path)
+    if (fits["STATUS"][site.catalog["FILE"] == 0] != FITTED).any():
+        outcome.fail(f"STATUS {fits['STATUS']}")
+
+
+def case_input_never_answers(site, ranks):
+    name = os.path.basename(site.second)
+    for call, first, where in (("open", 1, "opening the file"), ("read", 3, "has not returned")):
+        site.continues(
+            site.run("silent", ranks, f"hang:{call}:{name}:{first}:1", watchdog=site.watchdog)
+            .ends(70, says=[where, name]), ranks)
+
+
+def case_library_never_answers(site, ranks):
+    site.run("library", ranks, f"hang:open:{os.path.basename(site.lib)}:1:1:0",
+             watchdog=site.watchdog).ends(70, says=["reading the library has not returned"]).leaves()
+
+
+CASES = {k[len("case_"):]: v for k, v in list(globals().items()) if k.startswith("case_")}

@@ -1,0 +1,226 @@
+"""Runs that are killed at random moments, what they leave, and whether they can be continued.
+
+For test_fit_kill.py and tests/campaigns/kill.  A run is killed either at a random time (SIGKILL
+to all its processes at once) or at a random call on its files (by the fault shim: SIGKILL to one
+rank in the middle of creating, writing or closing; the launcher ends the others).
+"""
+
+import glob
+import random
+import signal
+import time
+import zlib
+
+from base import *  # noqa: F403
+
+SHIM = os.environ.get("FAULT_SHIM", "")
+
+
+def crc_columns():
+    """Columns of /fits that a CRC covers, in their order: as docs/formats.md has them."""
+    with open(os.path.join(SOURCE, "docs", "formats.md"), encoding="utf-8") as f:
+        lines = f.read().split("/fits", 1)[1].splitlines()
+    names = []
+    for line in lines:
+        cells = [c.strip() for c in line.split("|")]
+        if len(cells) < 7:
+            if names:
+                break
+            continue
+        if cells[1] == "CRC":
+            break
+        if cells[1] == "TARGETID" or names:
+            names.append(cells[1])
+    return names
+
+
+CRC_COLUMNS = crc_columns()
+
+
+def rows_not_whole(fits):
+    """Done rows whose CRC is not that of their values, computed here."""
+    assert set(CRC_COLUMNS) | {"CRC", "STATUS"} == set(fits), set(CRC_COLUMNS) ^ set(fits)
+    bad = []
+    for row in np.flatnonzero(fits["STATUS"]):
+        crc = 0
+        for name in CRC_COLUMNS:
+            values = fits[name]
+            crc = zlib.crc32(values[row].astype(values.dtype.newbyteorder("<")).tobytes(), crc)
+        if crc != fits["CRC"][row]:
+            bad.append(int(row))
+    return bad
+
+
+def descendants(pid):
+    """Processes that a process has started, and theirs."""
+    found = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as f:
+                for child in f.read().split():
+                    found += [int(child), *descendants(int(child))]
+    except OSError:
+        pass  # ended meanwhile
+    return found
+
+
+def kill_all(process):
+    """SIGKILL to a process and all that it has started, at once."""
+    pids = descendants(process.pid)
+    for pid in [process.pid, *pids]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.communicate()
+
+
+class Failed(Exception):
+    """A promise was broken."""
+
+
+class Campaign:
+    """inputs and options of one fit, its uninterrupted result, and what is counted."""
+
+    def __init__(self, lib, inputs, options, folder, seed=1, bound=300, most_ranks=4):
+        self.lib, self.inputs, self.options = lib, list(inputs), list(options)
+        self.folder, self.bound, self.most_ranks = folder, bound, most_ranks
+        self.random = random.Random(seed)
+        self.count = {k: 0 for k in ("kills", "at_time", "at_call", "too_late", "no_file",
+                                     "part_done", "all_done", "rows", "models")}
+        self.reference = self.path("reference")
+        started = time.time()
+        done = self.fit(self.reference, 1, models=True)
+        self.seconds = time.time() - started
+        if done.returncode != 0:
+            raise Failed(done.stderr)
+        self.fits, self.catalog = read(self.reference), read(self.reference, "catalog")
+        self.models = self.read_models(self.reference)
+        self.calls = self.count_calls() if SHIM else 0
+
+    def path(self, name):
+        return os.path.join(self.folder, name + ".h5")
+
+    def arguments(self, path, models):
+        return ["fit", "--library", self.lib, "--output", path, *self.options,
+                *(["--models", path + ".models"] if models else []), *self.inputs]
+
+    def line(self, path, ranks, models, faults=None):
+        if not faults:
+            return command(*self.arguments(path, models), ranks=ranks)
+        launch = [MPIRUN, "-n", str(ranks)] if ranks else []
+        return [*launch, "env", f"LD_PRELOAD={SHIM}", f"FAULTS={faults}", STARMILL,
+                *self.arguments(path, models)]
+
+    def fit(self, path, ranks, models):
+        return subprocess.run(self.line(path, ranks, models), env=ENVIRONMENT, text=True,
+                              timeout=self.bound, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+
+    def count_calls(self):
+        """Calls on the files of a run: those of the killed ones are drawn from them."""
+        path, counts = self.path("calls"), os.path.join(self.folder, "calls.txt")
+        subprocess.run(self.line(path, 0, True, "count:any:calls.h5:1:0"), check=True,
+                       env=dict(ENVIRONMENT, FAULTS_COUNT=counts), timeout=self.bound,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.remove(path)
+        return max(int(line.split()[2]) for line in content(counts, "r").splitlines())
+
+    @staticmethod
+    def read_models(path):
+        found = {}
+        if os.path.exists(path + ".models"):
+            with h5py.File(path + ".models", "r") as f:
+                f["models"].visititems(
+                    lambda k, v: found.update({k: v[...]} if isinstance(v, h5py.Dataset) else {}))
+        return found
+
+    @staticmethod
+    def remove(path):
+        for name in glob.glob(glob.escape(path) + "*"):
+            os.remove(name)
+
+    @staticmethod
+    def is_finished(path):
+        if not os.path.exists(path):
+            return False
+        with h5py.File(path, "r") as f:
+            return bool(f["provenance/FINISHED"][0])
+
+    def killed(self, path, ranks, models):
+        """Start a run and kill it; False when it was over before."""
+        at_call = bool(SHIM) and self.random.random() < 0.5
+        self.count["at_call" if at_call else "at_time"] += 1
+        if at_call:
+            # creation and closing are the first and the last of the calls
+            call = self.random.randrange(1, self.calls + 1)
+            rank = self.random.randrange(max(ranks, 1))
+            faults = f"kill:any:{os.path.basename(path)}:{call}:1:{rank}"
+            wait = self.bound
+        else:
+            faults, wait = None, self.random.uniform(0, 1.1 * self.seconds)
+        process = subprocess.Popen(self.line(path, ranks, models, faults), env=ENVIRONMENT,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        try:
+            # by itself after the kill of one rank, or because it is done
+            process.communicate(timeout=wait)
+            return process.returncode != 0
+        except subprocess.TimeoutExpired:
+            if at_call:
+                kill_all(process)
+                raise Failed(f"{faults}, {ranks} ranks: does not end") from None
+            kill_all(process)
+            return True
+
+    def check(self, path):
+        """What a kill has left: no file, or one that opens, all of whose done rows are whole."""
+        if not os.path.exists(path):
+            self.count["no_file"] += 1
+            return
+        fits, catalog = read(path), read(path, "catalog")
+        bad = rows_not_whole(fits)
+        done = fits["STATUS"] != 0
+        for name, values in self.fits.items():
+            if values[done].tobytes() != fits[name][done].tobytes():
+                raise Failed(f"{path}: {name} of a done row differs")
+        if bad or differing(catalog, self.catalog):
+            raise Failed(f"{path}: rows {bad} are not whole, or /catalog differs")
+        self.count["rows"] += int(done.sum())
+        self.count["all_done" if done.all() else "part_done"] += 1
+
+    def kill_once(self, name):
+        """One life: killed once or several times, continued to its end, compared."""
+        path = self.path(name)
+        models = self.random.random() < 0.3
+        while True:
+            ranks = self.random.randrange(self.most_ranks + 1)
+            if self.killed(path, ranks, models):
+                self.count["kills"] += 1
+            else:
+                self.count["too_late"] += 1
+            self.check(path)
+            if self.random.random() < 0.4:
+                break
+        # a finished file is not touched any more, and with it the lock of a run that was killed
+        # between marking it finished and the end
+        was_finished = self.is_finished(path)
+        started = time.time()
+        done = self.fit(path, self.random.randrange(self.most_ranks + 1), models)
+        if not was_finished:  # the machine may be busy with other things for a while
+            self.seconds += 0.3 * (time.time() - started - self.seconds)
+        if done.returncode != 0:
+            raise Failed(f"{path}: not continued, status {done.returncode}:\n{done.stderr}")
+        if differing(read(path), self.fits) or differing(read(path, "catalog"), self.catalog):
+            raise Failed(f"{path}: the end differs from that of an uninterrupted run")
+        if models:
+            self.count["models"] += 1
+            if differing(self.read_models(path), self.models):
+                raise Failed(f"{path}: the models differ from those of an uninterrupted run")
+        left = [n for n in glob.glob(glob.escape(path) + "*")
+                if n not in (path, path + ".models", path + ".status.json")
+                and not (was_finished and n in (path + ".lock", path + ".models.lock",
+                                                path + ".status.json.tmp"))]
+        if left:
+            raise Failed(f"left over: {left}")
+        self.remove(path)

@@ -1,0 +1,306 @@
+"""Files and names made to do harm: each costs its own rows, and a name is only ever a name."""
+
+import functools
+import gzip
+import os
+import struct
+
+from common import *  # noqa: F403
+
+BLOCK, CARD = 2880, 80
+ROWS = [3, 100]
+
+# what CFITSIO, a shell or printf would make more of
+NAMES = ["a[1].fits", "b[FIBERMAP][col X=1].fits", "c(d).fits", "!e.fits", "f|g.fits", "h.fits+1",
+         "%s%n%n%100000d.fits", "$(touch i).fits", "`touch j`.fits", "k l;touch m.fits", "n'o\".fits",
+         "stdin", "p*?.fits", "file:q.fits", "nfs:r.fits", "~.fits", "s\\n.fits"]
+# the same as lines that name no file
+NOT_THERE = ["{good}[1]", "{good}[FIBERMAP]", "{good}(copy.fits)", "{good}+1", "!{good}",
+             "file://{good}", "http://localhost/x.fits", "ftp://localhost/x.fits", "root://x/y",
+             "shmem://h1", "mem://", "stdin://", "-", "|touch pwned", "$(touch pwned)",
+             "`touch pwned`", "{good};touch pwned", "gzip://{good}", "{good}*", "~/x.fits"]
+
+
+def write(name, content_bytes):
+    path = tmp(name)
+    with open(path, "wb") as f:
+        f.write(content_bytes)
+    return path
+
+
+@functools.cache
+def good():
+    """A file in order and the rows that it must give, whatever is fitted beside it."""
+    path = cut("good.fits", ROWS)
+    done = starmill("fit", "--library", library(), "--output", tmp("good.h5"), path)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+    return path, read(tmp("good.h5"))
+
+
+def with_card(whole, hdu, keyword, value):
+    """The file's bytes with another value of a card of the HDU of that EXTNAME."""
+    end = 0 if not hdu else whole.index(b"EXTNAME = '%-8s'" % hdu.encode())
+    start = whole.rfind(b"XTENSION=", 0, end) if hdu else 0
+    at = whole.index(b"%-8s= " % keyword.encode(), start)
+    assert (at - start) % CARD == 0 and at - start < 400 * CARD
+    out = bytearray(whole)
+    out[at : at + CARD] = b"%-80s" % (b"%-8s= %20s" % (keyword.encode(), value.encode()))[:CARD]
+    assert len(out) == len(whole)
+    return bytes(out)
+
+
+class HostileFiles(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        cls.good, cls.expected = good()
+        cls.whole = content(cls.good)
+
+    def kinds(self):
+        """Name and bytes of hostile files; every one must be refused."""
+        w = self.whole
+        cards = [
+            ("", "NAXIS", "999"), ("", "BITPIX", "2147483647"), ("", "NAXIS", "-1"),
+            ("FIBERMAP", "NAXIS2", "9223372036854775807"), ("FIBERMAP", "NAXIS2", "-1"),
+            ("FIBERMAP", "NAXIS1", "0"), ("FIBERMAP", "PCOUNT", "-2880"),
+            ("FIBERMAP", "PCOUNT", "9223372036854775807"), ("FIBERMAP", "GCOUNT", "2"),
+            ("FIBERMAP", "TFIELDS", "2000000000"), ("FIBERMAP", "TFIELDS", "0"),
+            ("FIBERMAP", "TFORM1", "'1000000000E'"), ("FIBERMAP", "TFORM1", "'99999999999999K'"),
+            ("FIBERMAP", "TFORM1", "'1PE(9999999999)'"), ("FIBERMAP", "TFORM1", "'%n%n%s'"),
+            ("FIBERMAP", "TTYPE1", "12345"), ("FIBERMAP", "TTYPE1", "'" + 70 * "x"),
+            ("FIBERMAP", "XTENSION", "'BINTABLE%s%n'"),
+            ("B_FLUX", "NAXIS1", "1000000000000"), ("B_FLUX", "NAXIS2", "4294967297"),
+            ("B_FLUX", "BITPIX", "-64"), ("B_FLUX", "BITPIX", "7"), ("B_FLUX", "PCOUNT", "1"),
+            ("R_RESOLUTION", "NAXIS2", "1000000"), ("Z_MASK", "NAXIS", "0"),
+            ("Z_WAVELENGTH", "NAXIS1", "4611686018427387904"),
+        ]
+        out = [(f"{hdu or 'PRIMARY'}-{keyword}-{i}.fits", with_card(w, hdu, keyword, value))
+               for i, (hdu, keyword, value) in enumerate(cards)]
+        control = bytearray(w)
+        control[2 * CARD + 40] = 0x1B
+        tiny = b"%-80s" % b"SIMPLE  =                    T"
+        header = w[:BLOCK]
+        bomb = gzip.compress(header + bytes(64 << 20), 9)
+        out += [
+            ("escape.fits", bytes(control)),
+            ("one-card.fits", tiny),
+            ("no-end.fits", tiny + b"%-80s" % b"BITPIX  =                    8" * 70000),
+            ("many-hdus.fits", header * 20000),
+            ("zeros.fits", bytes(BLOCK * 10)),
+            ("simple-then-zeros.fits", header + bytes(BLOCK * 10)),
+            ("garbage-after.fits", w + b"x" * BLOCK),
+            ("bomb.fits.gz", bomb),
+            ("bomb-in-plain-name.fits", bomb),
+            ("bomb-of-members.fits.gz", bomb * 3),
+            ("twice.fits.gz", gzip.compress(gzip.compress(w, 1), 1)),
+            ("tail.fits.gz", gzip.compress(w, 1) + b"garbage"),
+            ("crc.fits.gz", gzip.compress(w, 1)[:-8] + bytes(4) + struct.pack("<I", len(w))),
+            ("not-deflate.fits.gz", b"\x1f\x8b\x08" + bytes(100)),
+            ("compress.fits.Z", b"\x1f\x9d\x90" + bytes(1000)),
+            ("zip.fits", b"PK\x03\x04" + bytes(1000)),
+            ("hdf5.fits", content(library())[:100000]),
+        ]
+        return out
+
+    def holes(self):
+        """Files of 600 GB that take no room: rows, and texts, for which there is no memory."""
+        at = self.whole.index(b"EXTNAME = 'FIBERMAP'")
+        end = at + self.whole[at:].index(b"END" + 77 * b" ")
+        head = self.whole[: (end // BLOCK + 1) * BLOCK]
+        with pyfits.open(self.good) as hdus:
+            row = hdus["FIBERMAP"].header["NAXIS1"]
+            names = hdus["FIBERMAP"].columns.names
+            wide = names.index("OBJTYPE") + 1
+            old = hdus["FIBERMAP"].columns["OBJTYPE"].format
+            place = hdus["FIBERMAP"].fileinfo()
+            rest = self.whole[place["datLoc"] + place["datSpan"] :]
+        n_row, n_text = 5 * 10**9, 2 * 10**9
+        text_row = row - int(old[:-1]) + n_text
+        text = with_card(with_card(head, "FIBERMAP", f"TFORM{wide}", f"'{n_text}A'"), "FIBERMAP",
+                         "NAXIS1", str(text_row))
+        for name, header, size in (
+            ("rows.fits", with_card(head, "FIBERMAP", "NAXIS2", str(n_row)), n_row * row),
+            ("text.fits", text, text_row * len(ROWS)),
+        ):
+            path = write(name, header)
+            size += len(header)
+            with open(path, "r+b") as f:
+                f.seek(size + -size % BLOCK)
+                f.write(rest)
+            yield path
+
+    def assertGood(self, table, *starts):
+        """The two rows of the good file, bit for bit, begin at each of these rows."""
+        for start in starts:
+            for name, values in self.expected.items():
+                found = table[name][start : start + len(ROWS)]
+                self.assertEqual(found.tobytes(), values.tobytes(), f"{name} from row {start}")
+
+    def test_each_kind_costs_itself(self):
+        bad = [write(name, kind) for name, kind in self.kinds()]
+        os.symlink(tmp("loop.fits"), tmp("loop.fits"))
+        bad += [tmp("loop.fits"), "/dev/zero", "/dev/null", "/proc/self/mem", tmp("good.fits/x")]
+        bad += self.holes()
+        half = len(bad) // 2
+        copies = [write(f"good{i}.fits", self.whole) for i in range(2)]
+        inputs = [self.good, *bad[:half], copies[0], *bad[half:], copies[1]]
+        with open(tmp("hostile.txt"), "w") as f:
+            f.write("\n".join(inputs) + "\n")
+        with open(tmp("small.yaml"), "w") as f:
+            f.write("gzip_limit_mib: 8\n")
+        done = self.fit("hostile.h5", "--config", tmp("small.yaml"), "--catalog",
+                        tmp("hostile.txt"), ranks=2, status=3)
+        self.assertIn(f"{len(bad)} of {len(inputs)} files", done.stdout)
+        table = read(self.path)
+        self.assertEqual(len(table["STATUS"]), 3 * len(ROWS))
+        self.assertGood(table, 0, 2, 4)
+        with h5py.File(self.path) as f:
+            error = dict(zip((p.decode() for p in f["catalog/files/PATH"][...]),
+                             (e.decode() for e in f["catalog/files/ERROR"][...])))
+        self.assertEqual({p for p, e in error.items() if e}, set(bad))
+        self.assertIn("5000000000 rows", error[tmp("rows.fits")])
+        self.assertIn("2000000000 bytes", error[tmp("text.fits")])
+
+    def test_cut_at_every_block(self):
+        """Refused, or read as the arms before the cut where nothing tells that there were more."""
+        whole = content(cut("one.fits", ROWS[:1]))
+        with pyfits.open(tmp("one.fits")) as hdus:
+            ends = {h.fileinfo()["datLoc"] + h.fileinfo()["datSpan"] for h in hdus}
+        os.makedirs(tmp("cut"))
+        sizes = range(BLOCK, len(whole), BLOCK)
+        cuts = [write(f"cut/{size:07d}.fits", whole[:size]) for size in sizes]
+        done = self.fit("cut.h5", self.good, *cuts, write("last.fits", self.whole), status=3)
+        with h5py.File(self.path) as f:
+            files = f["catalog/files"]
+            read_whole = [not e for e in files["ERROR"][...]]
+            n_row = list(files["N_ROW"][...])
+        self.assertEqual(read_whole[0] and read_whole[-1], True)
+        for size, is_read in zip(sizes, read_whole[1:-1]):
+            self.assertTrue(not is_read or size in ends, f"cut at {size} was not noticed")
+        self.assertGreater(len(cuts) - 6, sum(read_whole), done.stdout)
+        table = read(self.path)
+        self.assertGood(table, 0, len(table["STATUS"]) - len(ROWS))
+        self.assertEqual(sum(n_row), len(table["STATUS"]))
+
+
+class OnlyNames(EndToEnd):
+    """No character of a path means anything, whatever the path is for."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tmp("names")
+        os.makedirs(cls.folder)
+        cls.good, cls.expected = good()
+
+    def run_here(self, *args, status=0):
+        """Run in the folder of the names, where nothing but the outputs may appear."""
+        before = set(os.listdir(self.folder))
+        done = starmill("fit", *args, cwd=self.folder)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done, set(os.listdir(self.folder)) - before
+
+    def test_inputs(self):
+        for name in NAMES:
+            with open(os.path.join(self.folder, name), "wb") as f:
+                f.write(content(self.good))
+        with open(os.path.join(self.folder, "list"), "w") as f:
+            f.write("\n".join(NAMES) + "\n")
+        out = tmp("inputs.h5")
+        for how in (["--catalog", "list"], NAMES):
+            _, made = self.run_here("--library", library(), "--output", out, "--overwrite", *how)
+            self.assertEqual(made, set())
+            table = read(out)
+            for name, values in self.expected.items():
+                self.assertEqual(table[name].tobytes(), len(NAMES) * values.tobytes(), name)
+
+    def test_names_of_nothing(self):
+        lines = [line.format(good=self.good) for line in NOT_THERE]
+        with open(tmp("nothing.txt"), "w") as f:
+            f.write("\n".join([*lines, self.good]) + "\n")
+        done, made = self.run_here("--library", library(), "--output", tmp("nothing.h5"),
+                                   "--catalog", tmp("nothing.txt"), status=3)
+        self.assertEqual(made, set())
+        self.assertIn(f"{len(lines)} of {len(lines) + 1} files", done.stdout)
+        self.assertEqual(differing(read(tmp("nothing.h5")), self.expected), [])
+
+    def test_library_output_models_and_start(self):
+        for name in "%s[1](2)!%%s%%n|$(touch x).h5", "ufs:%s:12.h5", "-%s+1.h5":
+            lib, out, models, log, start = (name % kind for kind in "lomgs")
+            with open(os.path.join(self.folder, lib), "wb") as f:
+                f.write(content(library()))
+            with pyfits.open(data("sim/truth-dev.fits")) as hdus:
+                hdus[1].data = hdus[1].data[ROWS]
+                hdus.writeto(os.path.join(self.folder, start))
+            mine = {out, models, log, out + ".status.json"}
+            _, made = self.run_here(f"--library={lib}", f"--output={out}", f"--models={models}",
+                                    f"--log={log}", self.good)
+            self.assertLessEqual({out, models}, made)
+            self.assertLessEqual(made, mine)
+            self.assertEqual(differing(read(os.path.join(self.folder, out)), self.expected), [])
+            # once more: it is found finished under its name
+            done, made = self.run_here(f"--library={lib}", f"--output={out}", self.good)
+            self.assertIn("finished already", done.stdout)
+            self.assertLessEqual(made, mine)
+            # tables to start from, FITS and HDF5
+            for table in (start, out):
+                self.run_here(f"--library={lib}", "--output", tmp("started.h5"), "--overwrite",
+                              f"--start={table}", self.good)
+                self.assertEqual(list(read(tmp("started.h5"))["STATUS"]), [FITTED] * 2)
+
+
+def how_many(usual):
+    """Damaged files of a test; a campaign wants more."""
+    return int(os.environ.get("MILL_DAMAGED_FILES", usual))
+
+
+class DamagedHdf5(EndToEnd):
+    """HDF5 dies of some damage; the program must not.  tests/io/test_hdf5_probe.c has more."""
+
+    def damaged(self, whole, name, n):
+        """Paths of copies, each with its own damage, mostly where the structure is."""
+        rng = np.random.default_rng(20261121)
+        for i in range(n):
+            b = bytearray(whole)
+            for _ in range(rng.integers(1, 4)):
+                at = int(rng.integers(len(b)) if i % 4 == 0 else rng.integers(min(len(b), 8192)))
+                size = int(rng.choice([1, 8, 64, 512]))
+                size = min(size, len(b) - at)
+                b[at : at + size] = bytes(size) if rng.integers(2) else rng.bytes(size)
+            yield write(name, bytes(b[: int(rng.integers(1, len(b)))] if i % 8 == 7 else b))
+
+    def assertEnds(self, paths, call, *status):
+        """The call ends with one of these for all files, and with a reason where it is not 0."""
+        found = {}
+        for path in paths:
+            done = starmill(*call, timeout=120)
+            self.assertIn(done.returncode, status, done.stdout + done.stderr)
+            if done.returncode != 0:
+                self.assertRegex(done.stdout + done.stderr, ".*/damaged")
+            kind = "died" if "a process that read it" in done.stderr else done.returncode
+            found[kind] = found.get(kind, 0) + 1
+        print(call[0], found, file=sys.stderr)
+        return found
+
+    def test_library(self):
+        path = tmp("damaged-lib.h5")
+        found = self.assertEnds(self.damaged(content(library()), path, how_many(6)),
+                                ["library", "info", path], 0, 2)
+        self.assertIn(2, found)
+
+    def test_output(self):
+        stars = cut("stars.fits", ROWS)
+        out = tmp("damaged.h5")
+        fit = ["fit", "--library", library(), "--output", out, stars]
+        self.assertEqual(starmill(*fit).returncode, 0)
+        whole = content(out)
+        found = self.assertEnds(self.damaged(whole, out, how_many(4)), fit, 0, 4)
+        self.assertIn(4, found)
+        self.assertEqual(starmill(*fit, "--overwrite").returncode, 0)
+        write(out, whole)
+        found = self.assertEnds(self.damaged(whole, out, how_many(12)), ["status", out],
+                                0, 4, 75)
+        self.assertIn(4, found)
+
+
+if __name__ == "__main__":
+    main()

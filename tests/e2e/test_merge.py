@@ -1,0 +1,144 @@
+"""`starmill merge`: the results of a survey's parts become the one of a single run, bit for bit."""
+
+import re
+import resource
+
+from base import *  # noqa: F403
+
+LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
+FILES = [os.path.join(SURVEY, "coadd-mock-%05d.fits" % i) for i in range(4)]
+# the third is cut, and has a longer path than the others
+FILES.insert(2, os.path.join(SURVEY, "coadd-that-cannot-be-read.fits"))
+
+
+def setUpModule():
+    for args in (("library", "demo", "--coarse", "--held-out", 0, "--threads", 2, "--output",
+                  LIBRARY),
+                 ("simulate", "--output", SURVEY, "--stars", 16, "--per-file", 4, "--templates", 8,
+                  "--seed", 3, "--sn", "20,60", "--quiet")):
+        done = starmill(*args)
+        if done.returncode != 0:
+            raise RuntimeError(done.stdout + done.stderr)
+    with open(FILES[2], "wb") as f:
+        f.write(content(FILES[0])[:2000])
+
+
+class Merge(ProgramTest):
+    def part(self, name, files, *options, status=0):
+        self.fit(name, "--threads", 1, "--slots", 2, *options, *files, status=status, lib=LIBRARY)
+        return self.path
+
+    def merge(self, out, *parts, options=(), status=0):
+        done = starmill("merge", "--output", tmp(out), *options, *parts)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done
+
+    def assertRefused(self, *parts, says, status=2, options=()):
+        done = self.merge("refused.h5", *parts, options=options, status=status)
+        self.assertOneLine(done, "starmill merge: ", *says, status=status)
+        self.assertEqual([n for n in os.listdir(TMP) if n.startswith("refused")], [])
+
+    def test_as_one_run(self):
+        whole = self.part("whole.h5", FILES, status=3)
+        parts = [self.part("a.h5", FILES[:1]), self.part("b.h5", FILES[1:4], status=3),
+                 self.part("c.h5", FILES[4:])]
+        done = self.merge("all.h5", *parts)
+        self.assertIn("rows         16\n", done.stdout)
+        groups = ("fits", "catalog", "catalog/exposures", "catalog/files")
+        with h5py.File(whole, "r") as one, h5py.File(tmp("all.h5"), "r") as all_parts:
+            self.assertEqual((read(whole)["STATUS"] == FITTED).sum(), 16)
+            for group in groups:
+                self.assertEqual(differing(read(whole, group), read(tmp("all.h5"), group)), [])
+                self.assertEqual(sorted(one[group]), sorted(all_parts[group]))
+                for name, column in one[group].items():
+                    other = all_parts[group][name]
+                    self.assertEqual(sorted(column.attrs), sorted(other.attrs), name)
+                    for key in column.attrs:
+                        np.testing.assert_array_equal(column.attrs[key], other.attrs[key])
+                    if isinstance(column, h5py.Dataset):
+                        self.assertEqual(column.dtype, other.dtype)
+                        np.testing.assert_array_equal(column.fillvalue, other.fillvalue)
+                        self.assertIsNone(other.chunks)
+            said = {k: v[()] for k, v in all_parts["provenance"].items()}
+            run_ids = {one["provenance"].attrs["RUN_ID"],
+                       all_parts["provenance"].attrs["RUN_ID"]}
+            self.assertEqual(len(run_ids), 2)
+            for name in ("IDENTITY", "CONFIG", "FRAMES"):
+                self.assertEqual(said[name], one["provenance"][name][()], name)
+            commands = said["COMMAND"].decode().split("\n")
+            self.assertRegex(commands[0], "^starmill merge ")
+            self.assertEqual(len(commands), 4)
+            self.assertTrue(all(re.match("starmill fit ", c) for c in commands[1:]))
+            self.assertEqual(said["N_RUN"].tolist(), [3])
+        # it is the finished result of the fit of all inputs
+        before = content(tmp("all.h5"))
+        done = self.fit("all.h5", "--threads", 1, *FILES, status=3, lib=LIBRARY)
+        self.assertIn("finished already", done.stdout)
+        self.assertEqual(content(tmp("all.h5")), before)
+        done = starmill("status", tmp("all.h5"))
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+        # an output that is there is kept, unless it is to be replaced
+        done = self.merge("all.h5", *parts[:2], status=2)
+        self.assertOneLine(done, tmp("all.h5"), "--overwrite", status=2)
+        self.assertEqual(content(tmp("all.h5")), before)
+        self.merge("all.h5", *reversed(parts), options=["--overwrite", "--quiet"])
+        np.testing.assert_array_equal(
+            read(tmp("all.h5"))["VRAD"],
+            np.concatenate([read(part)["VRAD"] for part in reversed(parts)]))
+        # one of the parts is never written to
+        before = content(parts[0])
+        done = starmill("merge", "--overwrite", "--output", parts[0], *parts)
+        self.assertOneLine(done, parts[0], "is a part", status=2)
+        self.assertEqual(content(parts[0]), before)
+
+    def test_refused(self):
+        one = self.part("one.h5", FILES[:1])
+        self.assertRefused(one, one, says=[FILES[0], "two of the parts"])
+        self.assertRefused(one, tmp("absent.h5"), says=[tmp("absent.h5"), "No such file"])
+        self.assertRefused(one, FILES[0], says=[FILES[0]], status=4)
+        self.assertRefused(one, LIBRARY, says=[LIBRARY, "no result of starmill"])
+        self.assertRefused(says=["no parts"])
+        self.assertRefused(one, says=["--wrong"], options=["--wrong"])
+        other = self.part("other.h5", FILES[1:2], "--npoly", 8)
+        self.assertRefused(one, other, says=[one, other, "different settings", "npoly"])
+        shutil.copy(one, tmp("unfinished.h5"))
+        with h5py.File(tmp("unfinished.h5"), "r+") as f:
+            f["provenance/FINISHED"][...] = 0
+        self.assertRefused(tmp("unfinished.h5"), says=["is not finished"])
+        shutil.copy(one, tmp("less.h5"))
+        with h5py.File(tmp("less.h5"), "r+") as f:
+            del f["fits/VRAD"]
+        self.assertRefused(one, tmp("less.h5"), says=[tmp("less.h5"), "columns"])
+        with open(tmp("cut.h5"), "wb") as f:
+            f.write(content(one)[:20000])
+        self.assertRefused(one, tmp("cut.h5"), says=[tmp("cut.h5"), "damaged"], status=4)
+
+    def test_a_full_disk(self):
+        one, big, n_row = self.part("full.h5", FILES[:1]), tmp("big.h5"), 120000
+        with h5py.File(one, "r") as few, h5py.File(big, "w") as many:
+            few.copy("provenance", many)
+            few.copy("catalog", many)
+            many.attrs.update(few.attrs)
+            for group in ("fits", "catalog"):
+                for name, column in few[group].items():
+                    if isinstance(column, h5py.Dataset):
+                        many.pop(group + "/" + name, None)
+                        rows = np.resize(column[...], (n_row, *column.shape[1:]))
+                        many.create_dataset(group + "/" + name, data=rows, dtype=column.dtype)
+
+        def limit():  # less than the whole, more than MPI needs
+            resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 20, 32 << 20))
+
+        done = subprocess.run(command("merge", "--output", tmp("none.h5"), big), env=ENVIRONMENT,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+                              preexec_fn=limit)
+        self.assertOneLine(done, tmp("none.h5"), "File too large", status=4)
+        self.assertEqual([n for n in os.listdir(TMP) if n.startswith("none")], [])
+        self.assertIn("rows         %d\n" % n_row, self.merge("room.h5", big).stdout)
+        self.assertEqual(differing(read(big), read(tmp("room.h5"))), [])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""`starmill fit --plan` says what the run then does, and writes nothing."""
+
+import os
+import re
+
+from common import *  # noqa: F403
+
+UNIT = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+
+
+def entries(folder):
+    """Names, sizes and times of the files of a folder; MPI has folders of its own there."""
+    return sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns)
+                  for e in os.scandir(folder) if e.is_file())
+
+
+class Plan(EndToEnd):
+    def plan(self, out, *args, status=0, ranks=0):
+        """The lines of a plan by their first word; nothing below the folder has changed."""
+        library()
+        before = entries(TMP)
+        done = self.fit(out, "--plan", *args, status=status, ranks=ranks)
+        self.assertEqual(entries(TMP), before)
+        return dict(re.findall(r"(?m)^(\w+) +(\S.*)$", done.stdout))
+
+    def assertSize(self, line, path):
+        """The size in a line of the plan is that of the file to a twentieth, or 8 kB."""
+        number, unit = re.search(r"about ([0-9.]+) (\w+)$", line).groups()
+        size = os.path.getsize(path)
+        self.assertLess(abs(float(number) * UNIT[unit] - size), max(size / 20, 8000),
+                        f"{line} for {size} bytes")
+
+    def test_what_is_planned_is_done(self):
+        # two files, of which a target list takes some rows
+        files = [cut("a.fits", range(0, 30)), cut("b.fits", range(30, 45))]
+        with pyfits.open(files[0]) as a, pyfits.open(files[1]) as b:
+            ids = list(a["FIBERMAP"].data["TARGETID"][:7]) + list(b["FIBERMAP"].data["TARGETID"][:3])
+        with open(tmp("ids.txt"), "w") as f:
+            f.writelines(f"{i}\n" for i in ids)
+        with open(tmp("files.txt"), "w") as f:
+            f.writelines(p + "\n" for p in files)
+        args = ["--catalog", tmp("files.txt"), "--targetid-file", tmp("ids.txt"), "--models",
+                tmp("models.h5"), "--log", tmp("plan.log")]
+        plan = self.plan("plan.h5", *args)
+        size = sum(os.path.getsize(p) for p in files)
+        self.assertRegex(plan["inputs"], r"^2 files, ")
+        self.assertAlmostEqual(float(re.search(r"([0-9.]+) MB", plan["inputs"])[1]), size / 1e6,
+                               delta=0.51)
+        self.assertEqual(plan["rows"], "45 in the files, 10 selected, 10 exposures")
+        self.assertEqual(plan["work"], "dealt out to 1 rank in 1 chunk, about 10 rows each rank")
+        self.assertIn("10 rows", plan["time"])
+        self.fit("plan.h5", *args)
+        self.assertEqual(len(read(self.path)["STATUS"]), 10)
+        self.assertSize(plan["result"], self.path)
+        self.assertSize(plan["models"], tmp("models.h5"))
+        again = self.plan("plan.h5", *args)
+        self.assertIn("10 of 10 rows done", again["existing"])
+        self.assertIn("0 rows", again["time"])
+        self.assertIn("replaced", self.plan("plan.h5", *args, "--overwrite")["existing"])
+
+    def test_many_files_for_many_ranks(self):
+        star = content(cut("many.fits", [0, 1, 2]))
+        os.mkdir(tmp("many"))
+        for i in range(60):
+            with open(tmp(f"many/{i}.fits"), "wb") as f:
+                f.write(star)
+        with open(tmp("many.txt"), "w") as f:
+            f.writelines(tmp(f"many/{i}.fits") + "\n" for i in range(60))
+        args = ["--catalog", tmp("many.txt"), "--threads", 2]
+        plan = self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5)
+        # few rows: each rank begins with about its even share, as its slots would hold it at once
+        n_chunk = int(re.fullmatch(r"dealt out to 7 ranks in (\d+) chunks, about 26 rows each rank",
+                                   plan["work"])[1])
+        self.assertTrue(7 <= n_chunk <= 14, n_chunk)
+        # 180 rows / (7 ranks of 2.5 a second), and opening 60 files
+        self.assertIn("about 10s for 180 rows: 7 ranks of 2.5 stars/s (as given)", plan["time"])
+        self.assertIn("2 threads each", plan["ranks"])
+        # by two ranks, each of which has indexed its share
+        same = self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5, ranks=2)
+        self.assertEqual(same, plan)
+        self.assertRegex(self.plan("many.h5", *args, ranks=2)["work"],
+                         r"^dealt out to 2 ranks in \d chunks, about 90 rows each rank$")
+        # more ranks than can have work
+        work = self.plan("many.h5", *args, "--ranks", 500, "--rate", 2.5)["work"]
+        n_chunk, n_idle = map(int, re.search(r"in (\d+) chunks; (\d+) of the ranks would have "
+                                             "nothing to do", work).groups())
+        self.assertEqual(n_chunk + n_idle, 500)
+        self.assertLessEqual(n_chunk, 60)
+
+    def test_unreadable_input_is_counted(self):
+        with open(tmp("bad.fits"), "w") as f:
+            f.write("no FITS")
+        plan = self.plan("bad.h5", tmp("bad.fits"), cut("good.fits", [3]), status=3)
+        self.assertIn("2 files", plan["inputs"])
+        self.assertIn("1 cannot be read", plan["inputs"])
+        self.assertTrue(plan["rows"].startswith("1 in the files, 1 selected"))
+
+    def test_options_that_belong_to_a_plan(self):
+        star = cut("alone.fits", [0])
+        self.assertOneLine(self.fit("alone.h5", "--ranks", 4, star, status=2), "--plan", status=2)
+        self.assertFalse(os.path.exists(tmp("alone.h5")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""What `starmill status` and the status file say of runs that go, end, stop, fail and die."""
+
+import json
+import os
+import re
+import signal
+import time
+
+from common import *  # noqa: F403
+
+FINISHED, RUNNING, NONE, FAILED, INCOMPLETE = 0, 10, 11, 12, 75
+SLOW = ("--optimizer", "nelder-mead", "--threads", 1, "--slots", 1)
+_stars = []
+
+
+def stars():
+    """Fourteen stars, made once."""
+    if not _stars:
+        _stars.append(cut("stars.fits", range(14)))
+    return _stars[0]
+
+
+def status_of(path):
+    """The status file beside a result, as another program's JSON reader has it; None: none."""
+    try:
+        with open(path + ".status.json", "rb") as f:
+            return json.loads(f.read().decode())
+    except FileNotFoundError:
+        return None
+
+
+class Status(EndToEnd):
+    def ask(self, path, *args, status):
+        done = starmill("status", path, *args)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout
+
+    def ask_json(self, path, *args, status):
+        answer = json.loads(self.ask(path, "--json", *args, status=status))
+        self.assertEqual(answer["exit_status"], status)
+        return answer
+
+    def start(self, out, *args, ranks=0, interval=0.1, **how):
+        """A slow fit in the background; returns it once its status file is there."""
+        self.path = tmp(out)
+        how.setdefault("env", ENVIRONMENT)
+        process = subprocess.Popen(
+            command("fit", "--library", library(), "--output", self.path, "--status-interval",
+                    interval, *SLOW, *args, stars(), ranks=ranks),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
+        self.wait(lambda: status_of(self.path) is not None, process)
+        return process
+
+    def wait(self, condition, process=None, limit=100):
+        end = time.time() + limit
+        while not condition():
+            self.assertLess(time.time(), end, "too long")
+            if process:
+                self.assertIsNone(process.poll(), "ended early")
+            time.sleep(0.02)
+
+    def end(self, process, status):
+        out, errors = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, status, out + errors)
+        return out, errors
+
+    def test_nothing_there(self):
+        self.assertIn("neither a result nor a status", self.ask(tmp("absent.h5"), status=NONE))
+        self.assertEqual(self.ask_json(tmp("absent.h5"), status=NONE)["state"], "none")
+
+    def test_wrong_use_and_foreign_files(self):
+        self.assertOneLine(starmill("status"), "name one result file", status=2)
+        self.assertOneLine(starmill("status", "a.h5", "b.h5"), "not 2", status=2)
+        self.assertOneLine(starmill("status", "--jsno", "a.h5"), "--jsno", status=2)
+        self.assertOneLine(starmill("status", library()), "no result of starmill", status=4)
+        self.assertOneLine(starmill("status", stars()), stars(), status=4)
+        with open(tmp("foreign.h5.status.json"), "w") as f:
+            f.write("{}")
+        self.assertOneLine(starmill("status", tmp("foreign.h5")), "no status file", status=4)
+        with open(tmp("cut.h5.status.json"), "w") as f:
+            f.write('{\n  "format": "starmill status",\n  "ranks": [')
+        self.assertOneLine(starmill("status", tmp("cut.h5")), "damaged", status=4)
+        self.assertEqual(starmill("status", "--help").returncode, 0)
+
+    def test_a_run_of_two_ranks_from_its_start_to_its_end(self):
+        process = self.start("run.h5", ranks=2)
+        self.wait(lambda: status_of(self.path)["done"] > 0, process)
+        answer = self.ask_json(self.path, status=RUNNING)
+        run = answer["run"]
+        self.assertEqual((answer["state"], run["state"]), ("running", "running"))
+        self.assertEqual(answer["rows"], 14)
+        self.assertEqual(run["done"] + run["remaining"], 14)
+        self.assertEqual([r["rank"] for r in run["ranks"]], [0, 1])
+        for rank in run["ranks"]:
+            # a process that has the library in memory, and no more than this machine has
+            self.assertGreater(rank["resident_bytes"], 10 << 20)
+            self.assertLess(rank["peak_bytes"], 8 << 30)
+            self.assertIsNone(rank["gpu"])
+        self.assertEqual(sum(r["done"] for r in run["ranks"]), run["done"])
+        text = self.ask(self.path, status=RUNNING)
+        self.assertIn(f"{self.path}: running", text)
+        self.assertRegex(text, r"(?m)^rate +[0-9.]+ rows/s, about \w+ left$")
+        self.assertIn("rank 1", text)
+        out, _ = self.end(process, 0)
+        self.assertRegex(out, r"(?m)^memory +peak \d+ MiB \(rank [01]; least \d+, rank [01]; ")
+        self.assertRegex(out, r"(?m)^  rank 1 +peak \d+ MiB$")
+        run = status_of(self.path)
+        self.assertEqual((run["state"], run["exit_status"], run["error"]), ("finished", 0, None))
+        self.assertEqual((run["done"], run["fitted"], run["remaining"]), (14, 14, 0))
+        self.assertEqual({r["stage"] for r in run["ranks"]}, {"ended"})
+        self.assertEqual(self.ask_json(self.path, status=FINISHED)["fitted"], 14)
+        # the result file alone says the same
+        os.unlink(self.path + ".status.json")
+        answer = self.ask_json(self.path, status=FINISHED)
+        self.assertEqual((answer["fitted"], answer["remaining"], answer["run"]), (14, 0, None))
+        self.assertIn("14 of 14 done", self.ask(self.path, status=FINISHED))
+
+    def test_a_rank_that_hangs_stops_no_status(self):
+        process = self.start("hang.h5", ranks=2)
+        self.wait(lambda: all(r["pid"] > 0 for r in status_of(self.path)["ranks"]), process)
+        pid = status_of(self.path)["ranks"][1]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(1.2)  # what was on its way arrives, and times have whole seconds
+            before = status_of(self.path)
+            self.wait(lambda: status_of(self.path)["elapsed_s"] > before["elapsed_s"] + 2.5, process)
+            after = status_of(self.path)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual(after["ranks"][1]["last_heard"], before["ranks"][1]["last_heard"])
+        self.assertGreater(after["updated"], before["updated"])
+        self.end(process, 0)
+        self.assertEqual(status_of(self.path)["fitted"], 14)
+
+    def test_stopped_and_continued(self):
+        process = self.start("stop.h5", "--minsn", 30)
+        self.wait(lambda: status_of(self.path)["done"] > 2, process)
+        process.send_signal(signal.SIGTERM)
+        self.end(process, 75)
+        part = read(self.path)["STATUS"]
+        answer = self.ask_json(self.path, status=INCOMPLETE)
+        self.assertEqual((answer["state"], answer["run"]["state"]), ("stopped", "stopped"))
+        self.assertEqual(answer["remaining"], int((part == 0).sum()))
+        process = self.start("stop.h5", "--minsn", 30)
+        self.end(process, 0)
+        run, table = status_of(self.path), read(self.path)["STATUS"]
+        self.assertEqual(run["done_in_this_run"], int((part == 0).sum()))
+        self.assertEqual(run["fitted"], int((table == FITTED).sum()))
+        self.assertEqual(run["failed_by_reason"].get("LOW_SN", 0), int((table == LOW_SN).sum()))
+        self.assertGreater(run["failed"], 0)
+        # a run that finds all done touches nothing
+        before = content(self.path + ".status.json")
+        self.fit("stop.h5", "--minsn", 30, *SLOW, stars())
+        self.assertEqual(content(self.path + ".status.json"), before)
+
+    def test_killed(self):
+        process = self.start("kill.h5")
+        self.wait(lambda: status_of(self.path)["done"] > 0, process)
+        process.kill()
+        process.communicate(timeout=100)
+        self.assertEqual(status_of(self.path)["state"], "running")
+        self.assertEqual(self.ask_json(self.path, status=INCOMPLETE)["state"], "died")
+        os.unlink(self.path + ".status.json")
+        self.assertEqual(self.ask_json(self.path, status=INCOMPLETE)["state"], "incomplete")
+
+    def test_the_first_error_of_a_rank_is_told_and_kept(self):
+        # rank 1 gets no memory for its million slots; rank 0 is at its stars meanwhile
+        self.path = tmp("fail.h5")
+        common_part = ["fit", "--library", library(), "--output", self.path, "--threads", 1,
+                       "--status-interval", 0.1, "--log", tmp("fail.log")]
+        done = subprocess.run(
+            [MPIRUN, "-n", "1", *command(*common_part, "--slots", 1, stars()), ":",
+             "-n", "1", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
+             *command(*common_part, "--slots", 1000000, stars())],
+            env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
+        line = r"(?m)^20\S+Z rank 1 ERROR fit\.c:\d+  this rank fails \(\S+:\d+\), .*no memory for"
+        self.assertRegex(done.stderr, line)
+        self.assertRegex(content(tmp("fail.log"), "r"), line)
+        self.assertIn("starmill fit: no memory", done.stderr)
+        run = status_of(self.path)
+        self.assertEqual((run["state"], run["exit_status"]), ("failed", 70))
+        self.assertEqual(run["error"]["rank"], 1)
+        self.assertIn("no memory", run["error"]["message"])
+        self.assertEqual(run["ranks"][1]["stage"], "failed")
+        self.assertEqual(self.ask_json(self.path, status=FAILED)["state"], "failed")
+        self.assertIn("first error  rank 1: no memory", self.ask(self.path, status=FAILED))
+        # the same command, with the slots that fit, goes on from there
+        self.fit("fail.h5", "--threads", 1, "--slots", 1, stars())
+        self.assertEqual(self.ask_json(self.path, status=FINISHED)["remaining"], 0)
+
+    def test_ranks_that_fail_alike(self):
+        # one of them speaks; the other one's word is for those who want all details
+        done = subprocess.run(
+            [MPIRUN, "-n", "2", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
+             *command("fit", "--library", library(), "--output", tmp("alike.h5"), "--threads", 1,
+                      "--slots", 1000000, "--log-level", "debug", stars())],
+            env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
+        first = re.findall(r"rank (\d) ERROR fit\.c:\d+  this rank fails \(", done.stderr)
+        later = re.findall(r"rank (\d) DEBUG fit\.c:\d+  this rank fails too \(", done.stderr)
+        self.assertGreaterEqual(len(first), 1, done.stderr)
+        self.assertEqual(sorted(first + later), ["0", "1"])
+        errors = [r["error"] for r in status_of(tmp("alike.h5"))["ranks"]]
+        self.assertTrue(all("no memory" in e for e in errors), errors)
+
+    def test_many_unreadable_files_are_no_flood(self):
+        n = 250
+        names = []
+        for i in range(n):
+            names.append(tmp("bad-%03d.fits" % i))
+            with open(names[-1], "w", encoding="utf-8") as f:
+                f.write("no spectrum\n")
+        with open(tmp("bad.txt"), "w", encoding="utf-8") as f:
+            f.write("".join(name + "\n" for name in names + [cut("good.fits", [0])]))
+        for ranks, shown in ((0, 100), (2, 50)):
+            # not standard error, where mpirun may mix the lines of two ranks
+            log = tmp("flood-%d.log" % ranks)
+            done = self.fit("flood.h5", "--overwrite", "--threads", 1, "--catalog", tmp("bad.txt"),
+                            "--log", log, ranks=ranks, status=3)
+            lines = content(log, "r")
+            self.assertEqual(len(re.findall("bad-...[.]fits", lines)), shown * max(ranks, 1))
+            left_out = re.findall(r"ERROR inputs\.c:\d+  (\d+) more lines like", lines)
+            self.assertEqual(sum(map(int, left_out)), n - shown * max(ranks, 1))
+            # all of them are in the result
+            errors = read(self.path, "catalog/files")["ERROR"]
+            self.assertEqual([e != b"" for e in errors], [True] * n + [False])
+            self.assertIn("unreadable   250 of 251 files", done.stdout)
+            self.assertEqual(status_of(self.path)["files_unreadable"], n)
+
+    def test_names_of_any_bytes(self):
+        folder = os.fsencode(tmp("any"))
+        os.mkdir(folder)
+        star = folder + b'/star "\\\xff\xc3\xa9\n%s.fits'
+        os.rename(cut("any.fits", [0]), star)
+        out = folder + b'/out "\\\xff\xc3\xa9\n%n.h5'
+        argv = [STARMILL, "fit", "--library", library(), "--output", out, star]
+        done = subprocess.run(argv, env=ENVIRONMENT, capture_output=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out + b".status.json", "rb") as f:
+            run = json.loads(f.read().decode("utf-8"))
+        shown = os.fsdecode(folder) + '/out "\\\ufffd\xe9\n%n.h5'
+        self.assertEqual(run["output"], shown)
+        self.assertEqual(run["ranks"][0]["file"], os.fsdecode(folder) + '/star "\\\ufffd\xe9\n%s.fits')
+        done = subprocess.run([STARMILL, "status", "--json", out], env=ENVIRONMENT,
+                              capture_output=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, FINISHED, done.stderr)
+        self.assertEqual(json.loads(done.stdout.decode("utf-8"))["output"], shown)
+
+    def test_options_of_the_status_file(self):
+        star = cut("one.fits", [0])
+        self.fit("none.h5", "--status-interval", 0, star)
+        self.assertIsNone(status_of(self.path))
+        self.fit("else.h5", "--status", tmp("elsewhere.json"), star)
+        self.assertIsNone(status_of(self.path))
+        with open(tmp("elsewhere.json")) as f:
+            self.assertEqual(json.load(f)["output"], self.path)
+        self.assertIn("elsewhere.json", self.ask(self.path, "--status", tmp("elsewhere.json"),
+                                                 status=FINISHED))
+        # nothing else is replaced, whatever it is
+        before = content(star)
+        done = self.fit("refused.h5", "--status", star, star, status=2)
+        self.assertOneLine(done, "starmill fit: ", star, "no status file", status=2)
+        self.assertEqual(content(star), before)
+        self.assertFalse(os.path.exists(self.path))
+        # a status that cannot be written stops nothing
+        done = self.fit("lost.h5", "--status", tmp("nowhere/status.json"), star)
+        self.assertOneLine(done, "WARN", "the status is not written", status=0)
+
+    def test_a_full_disk_for_the_status_stops_nothing(self):
+        # /dev/full takes no byte; a rename onto it is refused first, so a link stands there
+        star = cut("full.fits", [0])
+        os.symlink("/dev/full", tmp("full.h5.status.json.tmp"))
+        done = self.fit("full.h5", star)
+        self.assertOneLine(done, "WARN", "the status is not written", status=0)
+        self.assertEqual(read(self.path)["STATUS"][0], FITTED)
+
+
+if __name__ == "__main__":
+    main()

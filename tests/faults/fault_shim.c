@@ -1,0 +1,267 @@
+/* Faults of file systems and processes for tests, loaded by LD_PRELOAD.
+ *
+ * FAULTS="WHAT:CALL:PATH:FIRST:COUNT[:RANK];..." does WHAT in the calls CALL on files whose path
+ * holds PATH (or ends so, with a $ at its end), COUNT times (0: always) from call number FIRST
+ * (from 1) on, in the rank RANK alone.
+ *
+ *   WHAT   ENOSPC, EIO, EROFS, ENOENT, EACCES, EOPNOTSUPP   the call fails so
+ *          slow=MS   takes so much longer        hang        never returns
+ *          kill, abort, stop   the process gets SIGKILL, aborts, or is suspended
+ *          count               nothing
+ *          touch, cut          the file itself changes: its time, or all but 5000 bytes are lost
+ *   CALL   open, read, write, sync, alloc, rename, link or any
+ *
+ * FAULTS_COUNT=FILE: at its end the process appends to FILE, for every fault, how many calls
+ * there were.
+ */
+#define _GNU_SOURCE
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_FAULT = 16, TEXT = 256 };
+
+typedef struct fault {
+  char what[TEXT], call[16], path[TEXT];
+  int at_end, rank;
+  long first, count, ms;
+  _Atomic long n;
+} fault;
+
+static fault faults[MAX_FAULT];
+static int n_fault;
+
+static int rank_of_process(void)
+{
+  static const char *const name[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                     "SLURM_PROCID"};
+  for (size_t i = 0; i < sizeof name / sizeof name[0]; i++)
+    if (getenv(name[i]))
+      return atoi(getenv(name[i]));
+  return 0;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+  const char *text = getenv("FAULTS");
+  while (text && *text && n_fault < MAX_FAULT) {
+    fault *f = &faults[n_fault];
+    char item[2 * TEXT];
+    const size_t n = strcspn(text, ";");
+    snprintf(item, sizeof item, "%.*s", (int)n, text);
+    f->rank = -1;
+    if (sscanf(item, "%255[^:]:%15[^:]:%255[^:]:%ld:%ld:%d", f->what, f->call, f->path, &f->first,
+               &f->count, &f->rank) < 5) {
+      fprintf(stderr, "fault_shim: cannot read '%s'\n", item);
+      abort();
+    }
+    const size_t n_path = strlen(f->path);
+    if (f->path[n_path - 1] == '$') {
+      f->path[n_path - 1] = '\0';
+      f->at_end = 1;
+    }
+    if (strncmp(f->what, "slow=", 5) == 0)
+      f->ms = atol(f->what + 5);
+    if (f->rank < 0 || f->rank == rank_of_process())
+      n_fault++;
+    text += n + (text[n] == ';');
+  }
+}
+
+__attribute__((destructor)) static void end(void)
+{
+  const char *path = getenv("FAULTS_COUNT");
+  const int n = n_fault;
+  n_fault = 0;
+  FILE *out = path ? fopen(path, "a") : NULL;
+  for (int i = 0; out && i < n; i++)
+    fprintf(out, "%s %s %ld\n", faults[i].call, faults[i].path, (long)faults[i].n);
+  if (out)
+    fclose(out);
+}
+
+static int matches(const fault *f, const char *path)
+{
+  const size_t n = strlen(path), n_part = strlen(f->path);
+  if (!f->at_end)
+    return strstr(path, f->path) != NULL;
+  return n >= n_part && strcmp(path + n - n_part, f->path) == 0;
+}
+
+static int number_of(const char *name)
+{
+  static const struct {
+    const char *name;
+    int number;
+  } known[] = {{"ENOSPC", ENOSPC}, {"EIO", EIO},       {"EROFS", EROFS},
+               {"ENOENT", ENOENT}, {"EACCES", EACCES}, {"EOPNOTSUPP", EOPNOTSUPP}};
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    if (strcmp(known[i].name, name) == 0)
+      return known[i].number;
+  fprintf(stderr, "fault_shim: no fault '%s'\n", name);
+  abort();
+}
+
+static void change(const char *what, const char *path)
+{
+  const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1700000000}};
+  if ((strcmp(what, "touch") == 0 ? utimensat(AT_FDCWD, path, times, 0) : truncate(path, 5000)) !=
+      0)
+    abort();
+}
+
+/* Does the fault what it says; 1 when the call is to fail, with errno. */
+static int happens(const fault *f, const char *path)
+{
+  if (strcmp(f->what, "count") == 0)
+    return 0;
+  if (f->ms > 0) {
+    const struct timespec t = {f->ms / 1000, f->ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+  } else if (strcmp(f->what, "hang") == 0) {
+    for (;;)
+      pause();
+  } else if (strcmp(f->what, "kill") == 0) {
+    kill(getpid(), SIGKILL);
+  } else if (strcmp(f->what, "abort") == 0) {
+    abort();
+  } else if (strcmp(f->what, "stop") == 0) {
+    kill(getpid(), SIGSTOP);
+  } else if (strcmp(f->what, "touch") == 0 || strcmp(f->what, "cut") == 0) {
+    change(f->what, path);
+  } else {
+    errno = number_of(f->what);
+    return 1;
+  }
+  return 0;
+}
+
+static int fails(const char *call, const char *path)
+{
+  int failed = 0;
+  for (int i = 0; i < n_fault; i++) {
+    fault *f = &faults[i];
+    if ((strcmp(f->call, call) != 0 && strcmp(f->call, "any") != 0) || !matches(f, path))
+      continue;
+    const long n = ++f->n;
+    if (n >= f->first && (f->count == 0 || n < f->first + f->count))
+      failed |= happens(f, path);
+  }
+  return failed;
+}
+
+static int fails_fd(const char *call, int fd)
+{
+  char link[64], path[PATH_MAX];
+  if (n_fault == 0)
+    return 0;
+  const int saved = errno;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t n = readlink(link, path, sizeof path - 1);
+  errno = saved;
+  if (n <= 0)
+    return 0;
+  path[n] = '\0';
+  return fails(call, path);
+}
+
+#define NEXT(type, name, ...)                                                                      \
+  static type (*next)(__VA_ARGS__);                                                                \
+  if (!next)                                                                                       \
+  next = (type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, name)
+
+#define ON_FD(call, type, name, parameters, arguments, ...)                                        \
+  type name parameters                                                                             \
+  {                                                                                                \
+    NEXT(type, #name, __VA_ARGS__);                                                                \
+    return fails_fd(call, fd) ? (type)-1 : next arguments;                                         \
+  }
+
+ON_FD("read", ssize_t, read, (int fd, void *b, size_t n), (fd, b, n), int, void *, size_t)
+ON_FD("read", ssize_t, pread, (int fd, void *b, size_t n, off_t o), (fd, b, n, o), int, void *,
+      size_t, off_t)
+ON_FD("read", ssize_t, pread64, (int fd, void *b, size_t n, off64_t o), (fd, b, n, o), int, void *,
+      size_t, off64_t)
+ON_FD("read", ssize_t, preadv, (int fd, const struct iovec *v, int n, off_t o), (fd, v, n, o), int,
+      const struct iovec *, int, off_t)
+ON_FD("read", ssize_t, preadv64, (int fd, const struct iovec *v, int n, off64_t o), (fd, v, n, o),
+      int, const struct iovec *, int, off64_t)
+ON_FD("write", ssize_t, write, (int fd, const void *b, size_t n), (fd, b, n), int, const void *,
+      size_t)
+ON_FD("write", ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o), int,
+      const void *, size_t, off_t)
+ON_FD("write", ssize_t, pwrite64, (int fd, const void *b, size_t n, off64_t o), (fd, b, n, o), int,
+      const void *, size_t, off64_t)
+ON_FD("write", ssize_t, writev, (int fd, const struct iovec *v, int n), (fd, v, n), int,
+      const struct iovec *, int)
+ON_FD("write", ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o), (fd, v, n, o),
+      int, const struct iovec *, int, off_t)
+ON_FD("write", ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off64_t o), (fd, v, n, o),
+      int, const struct iovec *, int, off64_t)
+ON_FD("sync", int, fsync, (int fd), (fd), int)
+ON_FD("sync", int, fdatasync, (int fd), (fd), int)
+ON_FD("alloc", int, ftruncate, (int fd, off_t n), (fd, n), int, off_t)
+ON_FD("alloc", int, ftruncate64, (int fd, off64_t n), (fd, n), int, off64_t)
+ON_FD("alloc", int, fallocate, (int fd, int m, off_t o, off_t n), (fd, m, o, n), int, int, off_t,
+      off_t)
+ON_FD("alloc", int, fallocate64, (int fd, int m, off64_t o, off64_t n), (fd, m, o, n), int, int,
+      off64_t, off64_t)
+
+/* These two give their error back. */
+int posix_fallocate(int fd, off_t o, off_t n)
+{
+  NEXT(int, "posix_fallocate", int, off_t, off_t);
+  return fails_fd("alloc", fd) ? errno : next(fd, o, n);
+}
+
+int posix_fallocate64(int fd, off64_t o, off64_t n)
+{
+  NEXT(int, "posix_fallocate64", int, off64_t, off64_t);
+  return fails_fd("alloc", fd) ? errno : next(fd, o, n);
+}
+
+#define OPEN(name)                                                                                 \
+  int name(const char *path, int flags, ...)                                                       \
+  {                                                                                                \
+    NEXT(int, #name, const char *, int, ...);                                                      \
+    va_list args;                                                                                  \
+    va_start(args, flags);                                                                         \
+    const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;                  \
+    va_end(args);                                                                                  \
+    return n_fault > 0 && fails("open", path) ? -1 : next(path, flags, mode);                      \
+  }
+OPEN(open)
+OPEN(open64)
+
+#define FOPEN(name)                                                                                \
+  FILE *name(const char *path, const char *mode)                                                   \
+  {                                                                                                \
+    NEXT(FILE *, #name, const char *, const char *);                                               \
+    return n_fault > 0 && fails("open", path) ? NULL : next(path, mode);                           \
+  }
+FOPEN(fopen)
+FOPEN(fopen64)
+
+int rename(const char *from, const char *to)
+{
+  NEXT(int, "rename", const char *, const char *);
+  return n_fault > 0 && fails("rename", to) ? -1 : next(from, to);
+}
+
+int link(const char *from, const char *to)
+{
+  NEXT(int, "link", const char *, const char *);
+  return n_fault > 0 && fails("link", to) ? -1 : next(from, to);
+}

@@ -1,0 +1,85 @@
+#define _GNU_SOURCE /* mkostemp */
+
+#include "tests/fuzz/targets.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/error.h"
+
+const fuzz_target fuzz_targets[] = {
+    {"desi", fuzz_desi, 1},         {"sdss", fuzz_sdss, 1},       {"lamost", fuzz_lamost, 1},
+    {"weave", fuzz_weave, 1},       {"generic", fuzz_generic, 1}, {"redrock", fuzz_redrock, 1},
+    {"labelled", fuzz_labelled, 1}, {"start", fuzz_start, 1},     {"library", fuzz_library, 0},
+    {"values", fuzz_values, 0},     {"config", fuzz_config, 0},   {"catalog", fuzz_catalog, 0},
+};
+const int fuzz_n_target = sizeof fuzz_targets / sizeof *fuzz_targets;
+
+const fuzz_target *fuzz_find(const char *name)
+{
+  for (int i = 0; i < fuzz_n_target; i++)
+    if (strcmp(fuzz_targets[i].name, name) == 0)
+      return &fuzz_targets[i];
+  return NULL;
+}
+
+/* What the harness itself cannot do is no finding. */
+static void give_up(const char *what)
+{
+  perror(what);
+  _exit(99);
+}
+
+const char *fuzz_scratch(void)
+{
+  const char *folder = getenv("TMPDIR");
+  if (access("/dev/shm", W_OK) == 0)
+    return "/dev/shm";
+  return folder && *folder ? folder : "/tmp";
+}
+
+static char file_path[4096];
+
+static void remove_file(void)
+{
+  unlink(file_path);
+}
+
+/* HDF5 wants a file with a name, so none made by memfd_create */
+const char *fuzz_file(const uint8_t *bytes, size_t n)
+{
+  static int fd = -1;
+  if (fd < 0) {
+    snprintf(file_path, sizeof file_path, "%s/starmill-fuzz-XXXXXX", fuzz_scratch());
+    fd = mkostemp(file_path, O_CLOEXEC);
+    if (fd < 0 || atexit(remove_file) != 0)
+      give_up(file_path);
+  }
+  if (ftruncate(fd, 0) != 0)
+    give_up("ftruncate");
+  for (size_t at = 0; at < n;) {
+    const ssize_t put = pwrite(fd, bytes + at, n - at, (off_t)at);
+    if (put <= 0)
+      give_up("pwrite");
+    at += (size_t)put;
+  }
+  return file_path;
+}
+
+void fuzz_check_code(const char *what, int code, const int *allowed)
+{
+  if (code == MILL_OK)
+    return;
+  for (; *allowed >= 0; allowed++)
+    if (code == *allowed) {
+      if (!mill_error_message()[0])
+        break;
+      return;
+    }
+  fprintf(stderr, "%s: code %d (%s), which no file may cause: '%s'\n", what, code,
+          mill_error_text(code), mill_error_message());
+  abort();
+}

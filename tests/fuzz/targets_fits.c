@@ -1,0 +1,200 @@
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "io/labelled_spectra.h"
+#include "io/redrock.h"
+#include "io/spectra.h"
+#include "kernels/error.h"
+#include "src/log.h"
+#include "tests/fuzz/targets.h"
+
+enum { N_ARM = 3, BATCH_EXPOSURES = 16, MAX_EXPOSURES = 4096 };
+
+/* A file costs its own rows, so it may fail in these ways and in no other. */
+static const int of_a_file[] = {MILL_ERR_INPUT, MILL_ERR_RANGE, -1};
+
+static mill_open_limits limits = {.gzip_limit_mib = 4};
+
+/* Arms that take whole channels, cut others by wavelength, and want a line-spread function
+ * or not. */
+static void make_library(mill_library *lib)
+{
+  static const char *const name[N_ARM] = {"b", "r", "blue"};
+  static const double first_aa[N_ARM] = {3500.0, 5700.0, 3600.0};
+  memset(lib, 0, sizeof *lib);
+  lib->n_arm = N_ARM;
+  for (int i = 0; i < N_ARM; i++) {
+    mill_arm *arm = &lib->arm[i];
+    strcpy(arm->name, name[i]);
+    arm->n_pix = 30000;
+    arm->ln_wave0 = log(first_aa[i]);
+    arm->ln_step = 1.5e-5;
+    arm->template_sigma_aa = i == 1 ? -1.0 : 0.0;
+  }
+}
+
+/* Every value that a run would look at, so that memory that is not there shows. */
+static double touch(const mill_read_batch *batch)
+{
+  double sum = 0.0;
+  for (int i = 0; i < batch->n_segment; i++) {
+    const mill_read_segment *s = &batch->segment[i];
+    if (s->use != MILL_SEGMENT_FIT)
+      continue;
+    for (int k = 0; k < s->n_pix; k++) {
+      sum += (double)s->flux[k] + (double)s->ivar[k] + batch->wave[s->wave].wave_aa[k];
+      sum += (s->mask ? s->mask[k] : 0) + (s->sigma_aa ? (double)s->sigma_aa[k] : 0.0);
+    }
+    for (int k = 0; s->resolution && k < s->n_pix * s->n_diag; k++)
+      sum += (double)s->resolution[k];
+  }
+  return sum;
+}
+
+/* As jobs/reader.c: batches, and one by one what a batch cannot have. */
+static int read_rows(mill_spectra *spectra, const mill_file_index *index)
+{
+  static volatile double sink;
+  mill_read_batch batch;
+  int accepted = index->n_exposure > 0;
+  const int64_t end = index->n_exposure < MAX_EXPOSURES ? index->n_exposure : MAX_EXPOSURES;
+  memset(&batch, 0, sizeof batch);
+  for (int64_t at = 0; at < end; at += BATCH_EXPOSURES) {
+    const int n = (int)(end - at < BATCH_EXPOSURES ? end - at : BATCH_EXPOSURES);
+    int err = mill_spectra_read(spectra, index->exposure_row + at, n, &batch);
+    fuzz_check_code("read", err, of_a_file);
+    if (err == MILL_OK)
+      sink = touch(&batch);
+    for (int i = 0; err != MILL_OK && i < n; i++) {
+      accepted = 0;
+      const int one = mill_spectra_read(spectra, index->exposure_row + at + i, 1, &batch);
+      fuzz_check_code("read of one", one, of_a_file);
+      if (one == MILL_OK)
+        sink = touch(&batch);
+    }
+    err = mill_spectra_waves(spectra, index->exposure_row + at, n, &batch);
+    fuzz_check_code("wavelengths", err, of_a_file);
+  }
+  (void)sink;
+  mill_read_batch_clear(&batch);
+  return accepted;
+}
+
+/* One way to read the file; format NULL: whichever it is of. */
+static int run_once(const char *path, const mill_spectra_settings *settings,
+                    const mill_format *format)
+{
+  mill_spectra *spectra;
+  mill_file_index index;
+  int accepted = FUZZ_REFUSED;
+  int err = format ? mill_spectra_open_as(path, settings, &format, 1, &spectra)
+                   : mill_spectra_open(path, settings, &spectra);
+  fuzz_check_code("open", err, of_a_file);
+  if (err != MILL_OK)
+    return accepted;
+  (void)mill_spectra_frame(spectra);
+  err = mill_spectra_index(spectra, &settings->config->select, &index);
+  fuzz_check_code("index", err, of_a_file);
+  if (err == MILL_OK && read_rows(spectra, &index))
+    accepted = FUZZ_ACCEPTED;
+  if (err == MILL_OK)
+    mill_file_index_clear(&index);
+  mill_spectra_close(spectra);
+  return accepted;
+}
+
+static int run_format(const mill_format *format, const uint8_t *bytes, size_t n)
+{
+  static mill_library lib;
+  mill_config config;
+  mill_spectra_settings settings;
+  int accepted = FUZZ_REFUSED;
+  make_library(&lib);
+  mill_config_default(&config);
+  config.fit.n_cont = 1; /* two pixels are a spectrum here */
+  strcpy(config.format, format->name);
+  memset(&settings, 0, sizeof settings);
+  settings.lib = &lib;
+  settings.config = &config;
+  limits.scratch = fuzz_scratch();
+  settings.limits = limits;
+  for (int i = 0; i < N_ARM; i++)
+    settings.arm_wanted[i] = 1;
+  mill_log_open(0, 1, mill_log_level_from_name("error"), NULL);
+  const char *path = fuzz_file(bytes, n);
+  mill_error_clear();
+  for (int exposures = MILL_EXPOSURES_COADD; exposures <= MILL_EXPOSURES_JOINT; exposures++) {
+    config.exposures = exposures;
+    if (run_once(path, &settings, format) == FUZZ_ACCEPTED)
+      accepted = FUZZ_ACCEPTED;
+  }
+  /* pixels are read only where there is a line-spread function, or none is asked for */
+  config.format[0] = '\0';
+  config.lsf = MILL_LSF_OFF;
+  (void)run_once(path, &settings, NULL);
+  mill_config_clear(&config);
+  return accepted;
+}
+
+int fuzz_desi(const uint8_t *bytes, size_t n)
+{
+  return run_format(&mill_format_desi, bytes, n);
+}
+
+int fuzz_sdss(const uint8_t *bytes, size_t n)
+{
+  return run_format(&mill_format_sdss, bytes, n);
+}
+
+int fuzz_lamost(const uint8_t *bytes, size_t n)
+{
+  return run_format(&mill_format_lamost, bytes, n);
+}
+
+int fuzz_weave(const uint8_t *bytes, size_t n)
+{
+  return run_format(&mill_format_weave, bytes, n);
+}
+
+int fuzz_generic(const uint8_t *bytes, size_t n)
+{
+  return run_format(&mill_format_generic, bytes, n);
+}
+
+int fuzz_redrock(const uint8_t *bytes, size_t n)
+{
+  mill_redrock redrock;
+  memset(&redrock, 0, sizeof redrock);
+  limits.scratch = fuzz_scratch();
+  mill_error_clear();
+  const int err = mill_redrock_read(fuzz_file(bytes, n), &limits, &redrock);
+  fuzz_check_code("redrock", err, of_a_file);
+  if (err != MILL_OK)
+    return FUZZ_REFUSED;
+  (void)mill_redrock_find(&redrock, 10);
+  mill_redrock_clear(&redrock);
+  return FUZZ_ACCEPTED;
+}
+
+int fuzz_labelled(const uint8_t *bytes, size_t n)
+{
+  static const char *const column[3] = {"TEFF", "LOGG", "FEH"};
+  mill_labelled_request request;
+  mill_labelled_spectra spectra;
+  mill_labelled_origin origin;
+  memset(&request, 0, sizeof request);
+  memset(&spectra, 0, sizeof spectra);
+  request.n_label = 3;
+  for (int i = 0; i < request.n_label; i++)
+    strcpy(request.column[i], column[i]);
+  limits.scratch = fuzz_scratch();
+  request.limits = limits;
+  mill_error_clear();
+  const int err = mill_labelled_spectra_read(fuzz_file(bytes, n), &request, &spectra, &origin);
+  fuzz_check_code("labelled spectra", err, of_a_file);
+  if (err != MILL_OK)
+    return FUZZ_REFUSED;
+  mill_labelled_spectra_clear(&spectra);
+  return FUZZ_ACCEPTED;
+}

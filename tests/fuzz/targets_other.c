@@ -1,0 +1,133 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/catalog_list.h"
+#include "io/fits_guard.h"
+#include "io/library_file.h"
+#include "io/start_table.h"
+#include "kernels/error.h"
+#include "src/config.h"
+#include "tests/fuzz/targets.h"
+
+static void name_label(mill_library *lib, const char *name, const char *column)
+{
+  mill_label *label = &lib->label[lib->n_label++];
+  strcpy(label->name, name);
+  strcpy(label->column, column);
+}
+
+int fuzz_start(const uint8_t *bytes, size_t n)
+{
+  static const int allowed[] = {MILL_ERR_CONFIG, -1};
+  static mill_open_limits limits = {.gzip_limit_mib = 4};
+  static mill_library lib;
+  static mill_fit_settings set;
+  mill_start_table *table;
+  const double *theta;
+  memset(&lib, 0, sizeof lib);
+  limits.scratch = fuzz_scratch();
+  name_label(&lib, "teff", "TEFF");
+  name_label(&lib, "alpha", "ALPHAFE");
+  mill_error_clear();
+  const int err = mill_start_table_read(fuzz_file(bytes, n), &lib, &set, &limits, &table);
+  fuzz_check_code("start table", err, allowed);
+  if (err != MILL_OK)
+    return FUZZ_REFUSED;
+  (void)mill_start_table_find(table, 39, "", &theta);
+  (void)mill_start_table_find(table, -1, "star", &theta);
+  mill_start_table_free(table);
+  return FUZZ_ACCEPTED;
+}
+
+int fuzz_read_library(const char *path)
+{
+  static const int allowed[] = {MILL_ERR_LIBRARY, -1};
+  static mill_library lib;
+  memset(&lib, 0, sizeof lib);
+  mill_error_clear();
+  const int err = mill_library_read(path, &lib);
+  fuzz_check_code("library", err, allowed);
+  if (err != MILL_OK)
+    return FUZZ_REFUSED;
+  mill_library_clear(&lib);
+  return FUZZ_ACCEPTED;
+}
+
+int fuzz_library(const uint8_t *bytes, size_t n)
+{
+  return fuzz_read_library(fuzz_file(bytes, n));
+}
+
+/* What was accepted must come back from its own text. */
+int fuzz_config(const uint8_t *bytes, size_t n)
+{
+  static const int allowed[] = {MILL_ERR_CONFIG, -1};
+  mill_config config, again;
+  char *text = NULL, *text_again = NULL;
+  size_t n_text = 0, n_again = 0;
+  mill_config_default(&config);
+  mill_error_clear();
+  const int err = mill_config_read(&config, fuzz_file(bytes, n));
+  fuzz_check_code("configuration", err, allowed);
+  if (err != MILL_OK) {
+    mill_config_clear(&config);
+    return FUZZ_REFUSED;
+  }
+  FILE *out = open_memstream(&text, &n_text);
+  fuzz_check_code("printing", out ? mill_config_print(&config, out) : MILL_ERR_MEMORY,
+                  (const int[]){-1});
+  fclose(out);
+  mill_config_default(&again);
+  fuzz_check_code("reading what was printed",
+                  mill_config_read(&again, fuzz_file((const uint8_t *)text, n_text)),
+                  (const int[]){-1});
+  out = open_memstream(&text_again, &n_again);
+  fuzz_check_code("printing again", out ? mill_config_print(&again, out) : MILL_ERR_MEMORY,
+                  (const int[]){-1});
+  fclose(out);
+  if (n_text != n_again || memcmp(text, text_again, n_text) != 0) {
+    fprintf(stderr, "the configuration changes when it is printed and read:\n%s\n%s\n", text,
+            text_again);
+    abort();
+  }
+  free(text);
+  free(text_again);
+  if (!config.start[0]) { /* else whoever reads that table makes its hash known */
+    fuzz_check_code("identity", mill_config_identity(&config, &text), (const int[]){-1});
+    free(text);
+  }
+  mill_config_clear(&config);
+  mill_config_clear(&again);
+  return FUZZ_ACCEPTED;
+}
+
+int fuzz_catalog(const uint8_t *bytes, size_t n)
+{
+  static const int allowed[] = {MILL_ERR_USAGE, MILL_ERR_INPUT, -1};
+  char **paths;
+  int64_t *ids;
+  size_t n_path, n_id;
+  int accepted = FUZZ_REFUSED;
+  const char *path = fuzz_file(bytes, n);
+  mill_error_clear();
+  int err = mill_catalog_list_read(path, &paths, &n_path);
+  fuzz_check_code("catalog", err, allowed);
+  if (err == MILL_OK) {
+    for (size_t i = 0; i < n_path; i++)
+      if (strlen(paths[i]) >= MILL_FITS_MAX_PATH || strchr(paths[i], '\n'))
+        abort();
+    mill_catalog_list_free(paths, n_path);
+    accepted = FUZZ_ACCEPTED;
+  }
+  err = mill_target_id_file_read(path, &ids, &n_id);
+  fuzz_check_code("list of TARGETIDs", err, allowed);
+  if (err == MILL_OK) {
+    for (size_t i = 1; i < n_id; i++)
+      if (ids[i] <= ids[i - 1])
+        abort();
+    mill_free(ids);
+    accepted = FUZZ_ACCEPTED;
+  }
+  return accepted;
+}

@@ -1,0 +1,369 @@
+/* The ranks' notes reach the status file while they work, and nobody waits for anybody. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "jobs/status_board.h"
+#include "jobs/status_file.h"
+#include "kernels/error.h"
+#include "src/clock.h"
+#include "src/status_process.h"
+#include "tests/mill_test.h"
+
+static mill_mpi mpi;
+static char folder[256], path[512];
+static mill_input_file file[2];
+
+static mill_board_plan plan_of(const char *status, double interval_s)
+{
+  mill_board_plan plan = {
+      .path = status,
+      .interval_s = interval_s,
+      .output = "out\"\xff.h5",
+      .command = "starmill fit",
+      .backend = "cpu test",
+      .n_thread = 1,
+      .n_slot = 2,
+      .n_row = 1000,
+      .n_file = 2,
+      .file = file,
+  };
+  plan.base[MILL_STATUS_FITTED] = 100;
+  plan.base[MILL_STATUS_LOW_SN] = 7;
+  return plan;
+}
+
+/* Rank 0: the status as it is now; free with mill_json_free. */
+static mill_json_doc *read_status(void)
+{
+  int found = 0;
+  char *text = NULL;
+  mill_json_doc *doc = NULL;
+  if (mill_status_read(path, &found, &text, &doc) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  free(text);
+  return doc;
+}
+
+static int64_t number(const mill_json_doc *doc, const char *key)
+{
+  return mill_json_get_integer(doc, mill_json_member(doc, mill_json_root(doc), key), -1);
+}
+
+static const char *word(const mill_json_doc *doc, int node, const char *key)
+{
+  return mill_json_get_text(doc, mill_json_member(doc, node, key), "");
+}
+
+/* Rank 0: wait until the file says so. */
+static void await_number(const char *key, int64_t value)
+{
+  const double start_s = mill_wall_s();
+  for (;;) {
+    mill_json_doc *doc = read_status();
+    const int64_t found = doc ? number(doc, key) : -1;
+    mill_json_free(doc);
+    if (found == value)
+      return;
+    if (mill_wall_s() - start_s > 60)
+      fail_msg("%s is %lld, not %lld", key, (long long)found, (long long)value);
+    usleep(20000);
+  }
+}
+
+static void test_counts_of_all_ranks_arrive_while_they_work(void **state)
+{
+  (void)state;
+  mill_board *board = NULL;
+  const mill_board_plan plan = plan_of(path, 0.05);
+  const int size = mpi.size, rank = mpi.rank;
+  unlink(path);
+  MPI_Barrier(mpi.comm);
+  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
+  mill_board_stage(board, MILL_RANK_FITTING);
+  mill_board_took(board, rank % 2);
+  for (int i = 0; i < 10 * (rank + 1); i++)
+    mill_board_finished(board, MILL_STATUS_FITTED);
+  mill_board_finished(board, MILL_STATUS_FIT_FAILED);
+  mill_board_memory(board, MILL_MEMORY_SLOTS, 5000);
+  mill_board_memory(board, MILL_MEMORY_SLOTS, 400); /* the most counts */
+  const int64_t here = 10 * (size * (size + 1) / 2) + size;
+  if (rank == 0) {
+    await_number("done_in_this_run", here);
+    mill_json_doc *doc = read_status();
+    const int root = mill_json_root(doc);
+    assert_string_equal(word(doc, root, "state"), "running");
+    assert_string_equal(word(doc, root, "output"), "out\"\xef\xbf\xbd.h5");
+    assert_int_equal(number(doc, "rows"), 1000);
+    assert_int_equal(number(doc, "done"), 107 + here);
+    assert_int_equal(number(doc, "failed"), 7 + size);
+    assert_int_equal(number(doc, "remaining"), 1000 - 107 - here);
+    const int reason = mill_json_member(doc, root, "failed_by_reason");
+    assert_int_equal(mill_json_get_integer(doc, mill_json_member(doc, reason, "LOW_SN"), -1), 7);
+    assert_int_equal(mill_json_get_integer(doc, mill_json_member(doc, reason, "FIT_FAILED"), -1),
+                     size);
+    const int ranks = mill_json_member(doc, root, "ranks");
+    assert_int_equal(mill_json_n_item(doc, ranks), size);
+    for (int r = 0; r < size; r++) {
+      const int node = mill_json_item(doc, ranks, r);
+      const int memory = mill_json_member(doc, node, "memory_bytes");
+      assert_string_equal(word(doc, node, "stage"), "fitting");
+      assert_string_equal(word(doc, node, "file"), file[r % 2].path);
+      assert_int_equal(mill_json_get_integer(doc, mill_json_member(doc, memory, "slots"), -1),
+                       5000);
+      assert_true(mill_json_get_integer(doc, mill_json_member(doc, node, "resident_bytes"), 0) >
+                  1 << 20);
+    }
+    assert_int_equal(mill_board_n_failed(board), 7 + size);
+    mill_json_free(doc);
+  }
+  MPI_Barrier(mpi.comm); /* the others work on until now */
+  assert_int_equal(mill_board_settle(board), MILL_OK);
+  const mill_board_end end = {.exit_status = 75};
+  mill_board_free(board, &end);
+  if (rank == 0) {
+    mill_json_doc *doc = read_status();
+    const int root = mill_json_root(doc);
+    assert_string_equal(word(doc, root, "state"), "stopped");
+    assert_int_equal(number(doc, "exit_status"), 75);
+    assert_int_equal(number(doc, "done"), 107 + here);
+    const int last = mill_json_item(doc, mill_json_member(doc, root, "ranks"), size - 1);
+    assert_string_equal(word(doc, last, "stage"), "ended");
+    mill_json_free(doc);
+  }
+}
+
+/* The others are busy for long, and yet the error is there at once. */
+static void test_failure_of_one_rank_shows_before_the_others_end(void **state)
+{
+  (void)state;
+  mill_board *board = NULL;
+  const mill_board_plan plan = plan_of(path, 0.05);
+  const int last = mpi.size - 1;
+  int seen = 0;
+  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
+  mill_board_stage(board, MILL_RANK_FITTING);
+  if (mpi.rank == last)
+    mill_board_failed(board, MILL_ERR_MEMORY, "no memory for \"x\"");
+  if (mpi.rank == 0) {
+    const double start_s = mill_wall_s();
+    while (!seen && mill_wall_s() - start_s < 60) {
+      mill_json_doc *doc = read_status();
+      const int error = doc ? mill_json_member(doc, mill_json_root(doc), "error") : 0;
+      seen = doc && strcmp(word(doc, error, "message"), "no memory for \"x\"") == 0 &&
+             mill_json_get_integer(doc, mill_json_member(doc, error, "rank"), -1) == last;
+      mill_json_free(doc);
+      usleep(20000);
+    }
+    assert_true(seen);
+  }
+  MPI_Barrier(mpi.comm); /* the others work on until now */
+  assert_int_equal(mill_board_settle(board), MILL_OK);
+  const mill_board_end end = {
+      .code = MILL_ERR_MEMORY, .exit_status = 70, .message = "what all agree on"};
+  mill_board_free(board, &end);
+  if (mpi.rank == 0) {
+    mill_json_doc *doc = read_status();
+    assert_string_equal(word(doc, mill_json_root(doc), "state"), "failed");
+    assert_int_equal(number(doc, "exit_status"), 70);
+    /* the first error, not only the last word */
+    assert_string_equal(word(doc, mill_json_member(doc, mill_json_root(doc), "error"), "message"),
+                        "no memory for \"x\"");
+    mill_json_free(doc);
+  }
+}
+
+static _Atomic int readers_end;
+static _Atomic int n_read, n_bad;
+
+static void *read_all_the_time(void *context)
+{
+  (void)context;
+  while (!readers_end) {
+    int found = 0;
+    char *text = NULL;
+    mill_json_doc *doc = NULL;
+    if (mill_status_read(path, &found, &text, &doc) != MILL_OK ||
+        (found && number(doc, "rows") != 1000))
+      n_bad++;
+    n_read += found;
+    mill_json_free(doc);
+    free(text);
+  }
+  return NULL;
+}
+
+static void test_a_reader_always_finds_a_whole_file(void **state)
+{
+  (void)state;
+  mill_board *board = NULL;
+  pthread_t thread;
+  const mill_board_plan plan = plan_of(path, 0.05);
+  readers_end = n_read = n_bad = 0;
+  if (mpi.rank == 0)
+    assert_int_equal(pthread_create(&thread, NULL, read_all_the_time, NULL), 0);
+  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
+  const double start_s = mill_wall_s();
+  while (mill_wall_s() - start_s < 1.0) {
+    mill_board_finished(board, MILL_STATUS_FITTED);
+    usleep(100);
+    mill_board_failed(board, MILL_ERR_MEMORY, "again"); /* makes it write at once */
+  }
+  assert_int_equal(mill_board_settle(board), MILL_OK);
+  const mill_board_end end = {0};
+  mill_board_free(board, &end);
+  if (mpi.rank == 0) {
+    readers_end = 1;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(n_bad, 0);
+    assert_true(n_read > 10);
+  }
+}
+
+static void test_a_status_that_cannot_be_written_stops_nothing(void **state)
+{
+  (void)state;
+  char nowhere[600];
+  mill_board *board = NULL;
+  snprintf(nowhere, sizeof nowhere, "%s/nowhere/status.json", folder);
+  const mill_board_plan plan = plan_of(nowhere, 0.05);
+  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
+  usleep(200000);
+  mill_board_finished(board, MILL_STATUS_FITTED);
+  assert_int_equal(mill_board_settle(board), MILL_OK);
+  if (mpi.rank == 0) {
+    int n_rank = 0;
+    const mill_rank_state *rank = mill_board_ranks(board, &n_rank);
+    assert_int_equal(n_rank, mpi.size);
+    for (int r = 0; r < n_rank; r++) {
+      assert_int_equal(rank[r].rank, r);
+      assert_int_equal(rank[r].n_status[MILL_STATUS_FITTED], 1);
+      assert_true(rank[r].peak >= rank[r].resident && rank[r].resident > 0);
+    }
+  }
+  const mill_board_end end = {0};
+  mill_board_free(board, &end);
+}
+
+static void test_without_a_file_the_ranks_are_known_at_the_end(void **state)
+{
+  (void)state;
+  mill_board *board = NULL;
+  const mill_board_plan plan = plan_of(NULL, 5.0);
+  assert_int_equal(mill_board_open(&mpi, &plan, &board), MILL_OK);
+  mill_board_memory(board, MILL_MEMORY_READER, (size_t)1000 + (size_t)mpi.rank);
+  assert_int_equal(mill_board_settle(board), MILL_OK);
+  if (mpi.rank == 0) {
+    int n_rank = 0;
+    const mill_rank_state *rank = mill_board_ranks(board, &n_rank);
+    assert_int_equal(rank[n_rank - 1].bytes[MILL_MEMORY_READER], 1000 + n_rank - 1);
+  }
+  const mill_board_end end = {0};
+  mill_board_free(board, &end);
+  mill_board_free(NULL, &end);
+  mill_board_took(NULL, 0);
+  mill_board_finished(NULL, MILL_STATUS_FITTED);
+}
+
+static void test_only_a_status_file_is_replaced(void **state)
+{
+  (void)state;
+  char other[600];
+  if (mpi.rank != 0)
+    return;
+  assert_int_equal(mill_board_check_path(path), MILL_OK); /* of the tests before */
+  snprintf(other, sizeof other, "%s/other", folder);
+  assert_int_equal(mill_board_check_path(other), MILL_OK); /* not there */
+  FILE *out = fopen(other, "w");
+  assert_non_null(out);
+  assert_true(fputs("{\n  \"format\": \"a thesis\"}\n", out) >= 0);
+  assert_int_equal(fclose(out), 0);
+  assert_int_equal(mill_board_check_path(other), MILL_ERR_USAGE);
+  assert_non_null(strstr(mill_error_message(), other));
+  assert_int_equal(mill_board_check_path(folder), MILL_ERR_USAGE);
+  unlink(other);
+}
+
+static void test_age_and_process_tell_whether_it_runs(void **state)
+{
+  (void)state;
+  if (mpi.rank != 0)
+    return;
+  char here[64], now[MILL_UTC_SIZE], then[MILL_UTC_SIZE], text[512];
+  mill_host_name(here, sizeof here);
+  mill_utc_text(mill_unix_s(), now);
+  mill_utc_text(mill_unix_s() - 3600, then);
+  const struct {
+    const char *host, *updated;
+    int64_t pid;
+    double interval_s;
+    int alive;
+  } c[] = {
+      {here, now, (int64_t)getpid(), 5, 1},
+      {here, now, 0, 5, 0},
+      {here, then, (int64_t)getpid(), 5, 0}, /* the number may be another's by now */
+      {here, then, (int64_t)getpid(), 600, 1},
+      {"elsewhere", now, 0, 5, 1},
+      {"elsewhere", then, 0, 5, 0},
+      {"elsewhere", "?", 0, 5, 0},
+  };
+  for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+    mill_json_doc *doc = NULL;
+    double age_s = -1;
+    snprintf(text, sizeof text,
+             "{\"host\": \"%s\", \"pid\": %lld, \"updated\": \"%s\", \"interval_s\": %g}",
+             c[i].host, (long long)c[i].pid, c[i].updated, c[i].interval_s);
+    assert_int_equal(mill_json_read(text, strlen(text), &doc), MILL_OK);
+    if (mill_status_alive(doc, &age_s) != c[i].alive)
+      fail_msg("case %zu", i);
+    assert_true(age_s >= 0);
+    mill_json_free(doc);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_counts_of_all_ranks_arrive_while_they_work),
+      cmocka_unit_test(test_failure_of_one_rank_shows_before_the_others_end),
+      cmocka_unit_test(test_a_reader_always_finds_a_whole_file),
+      cmocka_unit_test(test_a_status_that_cannot_be_written_stops_nothing),
+      cmocka_unit_test(test_without_a_file_the_ranks_are_known_at_the_end),
+      cmocka_unit_test(test_only_a_status_file_is_replaced),
+      cmocka_unit_test(test_age_and_process_tell_whether_it_runs),
+  };
+  if (mill_mpi_start(&mpi) != MILL_OK) {
+    fprintf(stderr, "%s\n", mill_error_message());
+    return 1;
+  }
+  if (mpi.rank == 0) {
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/starmill-board.XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(folder))
+      MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, mpi.comm);
+  snprintf(path, sizeof path, "%s/status.json", folder);
+  file[0].path = "first.fits";
+  file[1].path = "second \"one\".fits";
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  if (mpi.rank == 0) {
+    unlink(path);
+    rmdir(folder);
+  }
+  /* a rank with a failed test must not leave the others waiting */
+  if (failed)
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  mill_mpi_end(&mpi);
+  return 0;
+}

@@ -1,0 +1,52 @@
+"""A small survey and its library, which the tests of Slurm jobs fit."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+
+from base import *  # noqa: E402, F403
+from base import STARMILL, content, starmill, tmp  # noqa: E402
+
+SLURM = os.path.join(os.environ.get("MILL_SOURCE_DIR", os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "..")), "slurm")
+SUBMIT = os.path.join(SLURM, "starmill-submit")
+PER_FILE = 12
+
+
+def make_library(path):
+    done = starmill("library", "demo", "--coarse", "--held-out", 0, "--threads", 2,
+                    "--output", path)
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout + done.stderr)
+
+
+def make_survey(folder, n_file):
+    """Folder with n_file files of PER_FILE stars and catalog.txt."""
+    done = starmill("simulate", "--output", folder, "--stars", PER_FILE * n_file,
+                    "--per-file", PER_FILE, "--templates", 24, "--seed", 3, "--sn", "20,60",
+                    "--quiet")
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout + done.stderr)
+
+
+def write_script(name, text):
+    """An executable file in the temporary folder."""
+    path = tmp(name)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    os.chmod(path, 0o755)
+    return path
+
+
+def write_text(name, text):
+    path = tmp(name)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    return path
+
+
+__all__ = [
+    "PER_FILE", "SLURM", "STARMILL", "SUBMIT", "content", "make_library", "make_survey",
+    "write_script", "write_text",
+]  # fmt: skip

@@ -1,0 +1,314 @@
+"""starmill-submit without Slurm: rows are counted, nodes and time chosen, scripts filled in."""
+
+import gzip
+import importlib.machinery
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+from survey import *
+from base import *
+
+loader = importlib.machinery.SourceFileLoader("starmill_submit", SUBMIT)
+submit = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+sys.dont_write_bytecode = True
+loader.exec_module(submit)
+
+SITE = """
+SITE_SBATCH=(--account=m1 "--comment=two words")
+SITE_SBATCH_GPU=(--constraint=gpu) SITE_SBATCH_CPU=(--constraint=cpu)
+SITE_SBATCH_ONE_GPU=(--qos=shared) SITE_SBATCH_SHORT=(--qos=preempt)
+SITE_GPUS_PER_NODE=2 SITE_GPU_TYPE=a100 SITE_CPUS_PER_NODE=24
+SITE_CPU_NODE_CPUS=32 SITE_CPU_NODE_RANKS=8
+SITE_RATE_GPU=100 SITE_RATE_CPU=1 SITE_START_S=0 SITE_WARN_S=60
+SITE_MAX_MINUTES=600 SITE_MAX_NODES=50 SITE_TARGET_MINUTES=10
+"""
+
+
+def fits_file(name, hdus):
+    path = tmp(name)
+    pyfits.HDUList([pyfits.PrimaryHDU(), *hdus]).writeto(path, overwrite=True)
+    return path
+
+
+def table(n, name):
+    return pyfits.BinTableHDU.from_columns(
+        [pyfits.Column("TARGETID", "K", array=np.arange(n))], name=name)
+
+
+def image(name):
+    return pyfits.ImageHDU(np.zeros((7, 1000), np.float32), name=name)
+
+
+class Submit(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(dir=TMP)
+        self.site = self.write("site.conf", SITE)
+        self.write("lib.h5", "")
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+    def call(self, *args, status=0, **environment):
+        """Run it in the folder; self.said is its standard error."""
+        done = subprocess.run(
+            [sys.executable, "-B", SUBMIT, "--site", self.site, *(str(a) for a in args)],
+            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=dict(os.environ, **environment), check=False)
+        self.said = done.stderr
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout
+
+    def dry(self, kind, *options, fit=(), out="out.h5", rows=1000):
+        if rows:
+            options += ("--rows", rows)
+        return self.call("--dry-run", *options, kind, "--library", "lib.h5", "--output", out,
+                         *fit, *(() if "--catalog" in fit else ("x.fits",)))
+
+    def asked(self, text):
+        """The #SBATCH lines as {name: value}, none of them twice."""
+        lines = re.findall(r"^#SBATCH --([a-z-]+)(?:=(.*))?$", text.split("\nset -e")[0], re.M)
+        self.assertEqual(len(lines), len(dict(lines)), lines)
+        return dict(lines)
+
+    def assertRefused(self, *args, says):
+        self.call(*args, status=2)
+        self.assertIn(says, self.said)
+
+    # --- what is asked for ---------------------------------------------------
+
+    def test_one_gpu(self):
+        ask = self.asked(self.dry("gpu", rows=30000))  # 300 s of work
+        want = {
+            "nodes": "1", "ntasks-per-node": "1", "cpus-per-task": "12", "gpus-per-node": "a100:1",
+            "account": "m1", "comment": '"two words"', "constraint": "gpu", "qos": "shared",
+            "signal": "B:USR1@60", "open-mode": "append", "requeue": "",
+            # 1.5 x 300 s, the warning, and 2 min
+            "time": "11", "output": os.path.join(self.folder, "out.h5.log"),
+            "job-name": "starmill-gpu",
+        }
+        self.assertEqual(ask, want)
+
+    def test_kinds(self):
+        node = self.asked(self.dry("node"))
+        self.assertEqual([node[k] for k in ("ntasks-per-node", "gpus-per-node", "cpus-per-task")],
+                         ["2", "a100:2", "12"])
+        self.assertNotIn("qos", node)
+        self.assertIn("exclusive", node)
+        cpu = self.asked(self.dry("cpu"))
+        self.assertEqual([cpu[k] for k in ("ntasks-per-node", "cpus-per-task", "constraint")],
+                         ["8", "4", "cpu"])
+        self.assertNotIn("gpus-per-node", cpu)
+        requeue = self.asked(self.dry("requeue"))
+        self.assertEqual([requeue["qos"], requeue["time-min"]], ["preempt", requeue["time"]])
+        profile = self.asked(self.dry("profile"))
+        self.assertIn("no-requeue", profile)
+        self.assertNotIn("requeue", profile)
+
+    def test_nodes_by_the_work(self):
+        # 10 min at 200 stars/s a node are 120,000 stars
+        for rows, nodes in ((100000, "1"), (120001, "2"), (1200000, "10"), (10**9, "50")):
+            self.assertEqual(self.asked(self.dry("nodes", rows=rows))["nodes"], nodes)
+        self.assertIn("requeued until it is done", self.said)
+        self.assertEqual(self.asked(self.dry("nodes", "--nodes", 7))["nodes"], "7")
+        self.assertEqual(self.asked(self.dry("nodes", "--minutes", 5, rows=120000))["nodes"], "2")
+        self.assertEqual(self.asked(self.dry("nodes", "--rate", 50, rows=120000))["nodes"], "2")
+        self.assertEqual(self.asked(self.dry("cpu", rows=40000))["nodes"], "3")
+        for rows, kind in ((60000, "gpu"), (60001, "node"), (120001, "nodes")):
+            self.assertEqual(self.asked(self.dry("auto", rows=rows))["job-name"],
+                             "starmill-" + kind)
+
+    def test_time_limit(self):
+        self.assertEqual(self.asked(self.dry("gpu", "--time", 5))["time"], "5")
+        self.assertEqual(self.asked(self.dry("gpu", rows=10**8))["time"], "600")
+        # short work too must be further from the limit than the warning
+        self.assertGreaterEqual(int(self.asked(self.dry("gpu", rows=1))["time"]), 3)
+        self.assertRefused("--time", 1, "--rows", 1, "gpu", "--output", "o.h5", "a.fits",
+                           says="ends before SITE_WARN_S")
+
+    def test_options_of_sbatch(self):
+        ask = self.asked(self.dry("gpu", "--sbatch=--qos=debug", "--sbatch=--exclusive",
+                                  "--log", "a%j.log"))
+        self.assertEqual([ask["qos"], ask["exclusive"], ask["output"]], ["debug", "", "a%j.log"])
+        self.assertRefused("--sbatch=-A x", "gpu", "--output", "o.h5", "a.fits", says="--name")
+        ask = self.asked(self.dry("gpu", out="100%.h5"))
+        self.assertEqual(ask["output"], os.path.join(self.folder, "100%%.h5.log"))
+
+    # --- counting ------------------------------------------------------------
+
+    def test_rows_are_counted(self):
+        files = {
+            fits_file("desi.fits", [table(11, "FIBERMAP"), image("B_FLUX")]): 11,
+            fits_file("late.fits", [image("B_FLUX"), image("B_IVAR"), table(5, "FIBERMAP")]): 5,
+            fits_file("weave.fit", [image("BLUE_DATA"), table(3, "FIBTABLE")]): 3,
+            fits_file("generic.fits", [table(8, "SPECTRA")]): 8,
+            # a spectrum a file: the rows of its tables are pixels
+            fits_file("sdss.fits", [table(4000, "COADD"), table(1, "SPECOBJ")]): 1,
+        }
+        for path, n in files.items():
+            self.assertEqual(submit.count_rows(path), n, path)
+            with open(path, "rb") as plain, gzip.open(path + ".gz", "wb") as packed:
+                shutil.copyfileobj(plain, packed)
+            self.assertEqual(submit.count_rows(path + ".gz"), n, path)
+        # comments, blank lines, Windows ends, relative to the list's folder
+        os.makedirs(os.path.join(self.folder, "lists"))
+        names = [os.path.relpath(p, os.path.join(self.folder, "lists")) for p in files]
+        self.write("lists/all.txt", "# all\n\n" + "\r\n".join(names) + "\n")
+        self.dry("gpu", fit=("--catalog", "lists/all.txt"), rows=0)
+        self.assertIn("28 rows in 5 files;", self.said)
+        self.dry("gpu", "--count", 1, fit=("--catalog", "lists/all.txt", "--quiet", list(files)[1]),
+                 rows=0)
+        self.assertIn("30 rows in 6 files, counted in 1 of them", self.said)
+
+    def test_bad_files(self):
+        good = fits_file("good.fits", [table(11, "FIBERMAP")])
+        whole = content(good)
+        bad = {
+            "cut.fits": whole[:2880 + 1000],
+            "short.fits": content(fits_file("tall.fits", [image("B_FLUX"), table(2, "FIBERMAP")]))
+            [:2880 * 3],
+            "text.fits": b"hello" * 1000,
+            "negative.fits": whole.replace(b"NAXIS2  =                   11",
+                                           b"NAXIS2  =                  -11"),
+            "words.fits": whole.replace(b"NAXIS2  =                   11",
+                                        b"NAXIS2  =           $(reboot)"),
+            "cut.fits.gz": gzip.compress(whole)[:100],
+            "endless.fits": b"COMMENT".ljust(80) * 100000,
+        }
+        names = []
+        for name, data in bad.items():
+            with open(os.path.join(self.folder, name), "wb") as f:
+                f.write(data)
+            names.append(name)
+        self.write("bad.txt", "\n".join(names + ["absent.fits", good]) + "\n")
+        self.dry("gpu", fit=("--catalog", "bad.txt"), rows=0)
+        self.assertIn("11 rows in 9 files;", self.said)
+        self.assertEqual(self.said.count("cannot be counted"), 5)  # the first ones are enough
+        self.write("bad.txt", "absent.fits\n")
+        self.assertRefused("gpu", "--output", "o.h5", "--catalog", "bad.txt", says="no file's rows")
+
+    def test_flags_are_those_of_the_program(self):
+        """Which options take a value is as `starmill fit --help` has it."""
+        text = starmill("fit", "--help").stdout
+        options = re.findall(r"^  --([a-z-]+)( [A-Z])?", text, re.M)
+        self.assertGreater(len(options), 25)
+        self.assertEqual({name for name, value in options if not value}, submit.FLAGS)
+
+    # --- arrays --------------------------------------------------------------
+
+    def test_cut(self):
+        for weights, n, ends in (
+                ([1] * 8, 3, [3, 5, 8]), ([5, 1, 1, 1, 1, 1], 2, [1, 6]), ([0, 0, 0], 3, [1, 2, 3]),
+                ([1, 1, 1, 9], 2, [3, 4]), ([1], 1, [1]), ([9, 1, 1], 3, [1, 2, 3])):
+            self.assertEqual(submit.cut(weights, n), ends, (weights, n))
+        rng = np.random.default_rng(1)
+        for _ in range(200):
+            weights = list(rng.integers(0, 50, rng.integers(1, 60)))
+            n = int(rng.integers(1, len(weights) + 1))
+            ends = submit.cut(weights, n)
+            self.assertEqual(len(ends), n)
+            self.assertEqual(ends[-1], len(weights))
+            self.assertTrue(all(a < b for a, b in zip([0] + ends, ends)))
+
+    def array(self, *options, status=0, fit=()):
+        return self.call(
+            *options, "--rows", 80, "array", "--library", "lib.h5", "--output", "out.h5",
+            "--catalog=list.txt", *fit, status=status, PATH=self.bin + ":" + os.environ["PATH"])
+
+    def test_parts(self):
+        names = ["f%d.fits" % i for i in range(8)]
+        self.write("list.txt", "\n".join(names) + "\n")
+        self.bin = os.path.join(self.folder, "bin")
+        os.mkdir(self.bin)
+        self.write("bin/sbatch", '#!/bin/sh\necho "sbatch $*"\n')
+        os.chmod(os.path.join(self.bin, "sbatch"), 0o755)
+        folder = os.path.join(self.folder, "out.parts")
+        text = self.array("--parts", 3, "--at-once", 2, "--dry-run", fit=("--models", "m.h5"))
+        self.assertFalse(os.path.exists(folder))
+        self.assertEqual(self.asked(text)["array"], "0-2%2")
+        self.assertEqual(self.asked(text)["output"], folder + "/part-%4a.log")
+        for name in ("part-{part}.txt", "part-{part}.h5", "part-{part}.models.h5"):
+            self.assertIn(shlex.quote(os.path.join(folder, name)), text)
+        self.assertNotIn("list.txt", text.rpartition("set --")[2])
+
+        out = self.array("--parts", 3)
+        self.assertEqual(out, "sbatch %s\n" % os.path.join(self.folder, "out.h5.sbatch"))
+        parts = [content(os.path.join(folder, "part-%04d.txt" % i), "r") for i in range(3)]
+        self.assertEqual("".join(parts).split(), [os.path.join(self.folder, n) for n in names])
+        self.array("--parts", 3)  # to continue
+        self.array("--parts", 4, status=2)
+        self.assertIn("another cut", self.said)
+        self.array("--parts", 9, status=2)
+        self.array(status=2, fit=("--join-by-name",))
+        self.array(status=2, fit=("more.fits",))
+        open(os.path.join(folder, "stop"), "w").close()
+        self.array("--parts", 3, status=2)
+        self.assertIn("remove it first", self.said)
+
+    # --- the script ----------------------------------------------------------
+
+    def test_script_stands_alone(self):
+        """Nothing is read from slurm/ by a job, and its arguments are one word each."""
+        nasty = ["--log=a b", "$(touch pwned)", "; touch pwned", "it's", "x\n#SBATCH --hold", "*"]
+        text = self.dry("node", fit=nasty)
+        self.assertNotIn("STARMILL_SLURM", text)
+        self.assertIn("job_main()", text)
+        self.assertIn("SITE_SBATCH_GPU=(--constraint=gpu)", text)
+        self.assertNotIn("hold", self.asked(text))
+        front, mark, back = text.rpartition("\njob_fit gpu \"$@\"\n")
+        self.assertEqual(back, "")
+        shown = subprocess.run(["bash", "-c", front + "\nprintf '%s\\0' \"$PWD\" \"$@\""],
+                               stdout=subprocess.PIPE, text=True, check=True, cwd="/").stdout
+        self.assertEqual(shown.split("\0")[:-1], [
+            self.folder, "--library", "lib.h5", "--output", "out.h5", *nasty, "x.fits"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["lib.h5", "site.conf"])
+
+    def test_refused(self):
+        for args, says in (
+                (("gpu", "--output", "o.h5", "--overwrite", "a.fits"), "no place"),
+                (("gpu", "--output", "o.h5", "--overw", "a.fits"), "no place"),
+                (("gpu", "a.fits"), "--output"),
+                (("gpu", "--output", "no/o.h5", "a.fits"), "create it first"),
+                (("gpu", "--output", "a\nb.h5", "a.fits"), "control characters"),
+                (("gpu", "--output", "o.h5"), "no input"),
+                (("gpu", "--output", "o.h5", "--catalog", "none.txt"), "no such file"),
+                (("gpu", "--output", "o.h5", "--library"), "needs a value"),
+                (("--nodes", 2, "gpu", "--output", "o.h5", "a.fits"), "--nodes goes with"),
+                (("--parts", 2, "gpu", "--output", "o.h5", "a.fits"), "--parts goes with"),
+                (("--rows", 0, "gpu", "--output", "o.h5", "a.fits"), "positive"),
+                (("other", "--output", "o.h5"), "invalid choice")):
+            with self.subTest(args=args):
+                if "--rows" not in args:
+                    args = ("--rows", 5) + args
+                self.assertRefused(*args, says=says)
+        open(os.path.join(self.folder, "o.h5.stop"), "w").close()
+        self.assertRefused("--rows", 5, "gpu", "--output", "o.h5", "a.fits", says="remove it")
+
+    def test_bad_site_files(self):
+        for text, says in (
+                ("SITE_WARN_S=soon", "not a number"), ("SITE_MAX_NODES=-1", "makes no sense"),
+                ("SITE_SBATCH=(-A m1)", "of the form"), ("if", "bash cannot read it"),
+                ("exit 3", "status 3"), ("SITE_GPUS_PER_NODE=0", "take the kind cpu")):
+            with self.subTest(text=text):
+                self.site = self.write("bad.conf", text + "\n")
+                self.assertRefused("--rows", 5, "gpu", "--output", "o.h5", "a.fits", says=says)
+        self.site = os.path.join(self.folder, "absent.conf")
+        self.assertRefused("--rows", 5, "gpu", "--output", "o.h5", "a.fits", says="cannot be read")
+
+    def test_no_slurm(self):
+        path = os.path.join(self.folder, "bin")
+        os.mkdir(path)
+        os.symlink(shutil.which("bash"), os.path.join(path, "bash"))
+        self.call("--rows", 5, "gpu", "--output", "o.h5", "a.fits", status=2, PATH=path)
+        self.assertIn("there is no sbatch here", self.said)
+
+
+if __name__ == "__main__":
+    main()
