@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "kernels/error.h"
+#include "src/status_process.h"
 
 enum { MAX_HOST = 256, MAX_JOB = 64, MAX_ID = 64 };
 
@@ -49,36 +50,16 @@ int mill_lock_restart(void)
   return restart ? atoi(restart) : 0;
 }
 
-/* State and start of a process of this machine; 0 when /proc does not say. */
-static int look_at_process(long pid, char *state, unsigned long long *start)
-{
-  char path[64], text[1024];
-  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-  FILE *file = fopen(path, "re");
-  if (!file)
-    return 0;
-  const size_t n = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  text[n] = '\0';
-  /* "pid (name) state ...", and the name may hold anything; the start is the 22nd value */
-  const char *after = strrchr(text, ')');
-  return after && sscanf(after + 1,
-                         " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-                         "%*s %llu",
-                         state, start) == 2;
-}
-
 static void self(holder *me)
 {
   char state = 0;
   memset(me, 0, sizeof *me);
-  if (gethostname(me->host, sizeof me->host - 1) != 0 || !me->host[0])
-    snprintf(me->host, sizeof me->host, "unknown");
+  mill_host_name(me->host, sizeof me->host);
   me->pid = (long)getpid();
   const char *job = getenv("SLURM_JOB_ID");
   snprintf(me->job, sizeof me->job, "%s", is_job_id(job) ? job : "-");
   me->restart = mill_lock_restart();
-  if (!look_at_process(me->pid, &state, &me->start))
+  if (!mill_process_look(me->pid, &state, &me->start))
     me->start = 0;
   FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
   if (!file || fscanf(file, "%63s", me->boot) != 1)
@@ -134,7 +115,7 @@ static int is_stale(const holder *who, const holder *me, double age_s)
     return has_beat && age_s > MILL_LOCK_DEAD_S;
   if (kill((pid_t)who->pid, 0) != 0 && errno == ESRCH)
     return 1;
-  if (!look_at_process(who->pid, &state, &start))
+  if (!mill_process_look(who->pid, &state, &start))
     return 0;
   /* A killed process whose parent has not asked for its end yet has a number still, but does
      nothing any more: a restart at once after a kill meets such ones.  And a number may have

@@ -2,12 +2,10 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "io/columns.h"
@@ -22,6 +20,7 @@
 #include "src/clock.h"
 #include "src/log.h"
 #include "src/mpi_context.h"
+#include "src/thread.h"
 #include "src/watchdog.h"
 
 enum {
@@ -92,13 +91,6 @@ struct mill_result_file {
   int watch;                /* token of the collective call under way; -1: none */
   _Atomic double longest_s; /* of the writes so far */
 };
-
-static double now_s(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* A collective call that does not return ends the job (src/watchdog.h). */
 static void set_busy(mill_result_file *file, int busy)
@@ -353,13 +345,13 @@ static int run_epoch(mill_result_file *file, int *ends)
   file->announced_closing = is_closing;
   MILL_MPI(MPI_Allreduce(mine, all, N_COUNT, MPI_INT64_T, MPI_SUM, file->io.comm));
   if ((all[N_ROW] > 0 || all[N_ITEM] > 0) && file->err == MILL_OK) {
-    const double start_s = now_s();
+    const double start_s = mill_wall_s();
     pthread_mutex_lock(&file->hdf5);
     mill_range_begin(MILL_RANGE_WRITE);
     err = write_queue(file, q);
     mill_range_end();
     pthread_mutex_unlock(&file->hdf5);
-    const double spent_s = now_s() - start_s;
+    const double spent_s = mill_wall_s() - start_s;
     file->write_s += spent_s;
     if (spent_s > atomic_load(&file->longest_s))
       atomic_store(&file->longest_s, spent_s);
@@ -384,14 +376,8 @@ static int wants_epoch(const mill_result_file *file)
   const queue *q = file->filling;
   const int has_work = q->n_row > 0 || q->n_item > 0;
   return q->n_row >= EPOCH_ROWS || q->n_pix >= EPOCH_PIX || file->n_waiting > 0 ||
-         (has_work && now_s() - q->first_s >= file->write_interval_s) ||
+         (has_work && mill_wall_s() - q->first_s >= file->write_interval_s) ||
          (file->is_closing && (has_work || !file->announced_closing));
-}
-
-static struct timespec time_at(double s)
-{
-  const time_t whole = (time_t)s;
-  return (struct timespec){.tv_sec = whole, .tv_nsec = (long)((s - (double)whole) * 1e9)};
 }
 
 /* Show other hosts that the job is alive; a lock that was lost is told before the next write. */
@@ -412,13 +398,13 @@ static void await_own_epoch(mill_result_file *file)
   pthread_mutex_lock(&file->mutex);
   while (!wants_epoch(file)) {
     const queue *q = file->filling;
-    const double beat_s = now_s() + MILL_LOCK_BEAT_S;
+    const double beat_s = mill_wall_s() + MILL_LOCK_BEAT_S;
     double until_s = beat_s;
     if ((q->n_row > 0 || q->n_item > 0) && q->first_s + file->write_interval_s < beat_s)
       until_s = q->first_s + file->write_interval_s;
-    const struct timespec until = time_at(until_s);
+    const struct timespec until = mill_cond_time(until_s);
     pthread_cond_timedwait(&file->work, &file->mutex, &until);
-    if (now_s() >= beat_s) {
+    if (mill_wall_s() >= beat_s) {
       /* files are not touched under the mutex: it would hold up the fits */
       pthread_mutex_unlock(&file->mutex);
       keep_locks(file);
@@ -432,7 +418,7 @@ static void await_own_epoch(mill_result_file *file)
    want an epoch is woken when it does. */
 static void nap(mill_result_file *file, int has_wanted, long *us)
 {
-  const struct timespec until = time_at(now_s() + 1e-6 * (double)*us);
+  const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);
   pthread_mutex_lock(&file->mutex);
   if (has_wanted || !wants_epoch(file))
     pthread_cond_timedwait(&file->work, &file->mutex, &until);
@@ -706,26 +692,15 @@ done:
   return err;
 }
 
-/* Threads do not take the process's signals: those belong to the job's main thread. */
-static int start_thread(pthread_t *thread, void *(*run)(void *), mill_result_file *file)
-{
-  int err = MILL_OK;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int rc = pthread_create(thread, NULL, run, file);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no thread for writing: %s", strerror(rc));
-done:
-  return err;
-}
-
 /* Collective: all ranks have their threads or none. */
 static int start_threads(mill_result_file *file)
 {
-  int err = start_thread(&file->io_thread, write_epochs, file);
-  file->has_io_thread = err == MILL_OK;
+  int err = MILL_OK;
+  const int rc = mill_thread_start(&file->io_thread, write_epochs, file);
+  file->has_io_thread = rc == 0;
+  if (rc != 0)
+    err = mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__, "no thread for writing: %s",
+                         strerror(rc));
   err = mill_mpi_agree(&file->mpi, err);
   pthread_mutex_lock(&file->mutex);
   file->may_start = err == MILL_OK ? 1 : -1;
@@ -734,18 +709,6 @@ static int start_threads(mill_result_file *file)
   if (err != MILL_OK && file->has_io_thread)
     pthread_join(file->io_thread, NULL);
   return err;
-}
-
-static int init_monotonic(pthread_cond_t *cond)
-{
-  pthread_condattr_t attr;
-  int rc = pthread_condattr_init(&attr);
-  if (rc == 0)
-    rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-  if (rc == 0)
-    rc = pthread_cond_init(cond, &attr);
-  pthread_condattr_destroy(&attr);
-  return rc;
 }
 
 static void destroy(mill_result_file *file)
@@ -786,7 +749,7 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
     file->dataset[i] = H5I_INVALID_HID;
   file->filling = &file->both[0];
   file->writing = &file->both[1];
-  file->start_s = now_s();
+  file->start_s = mill_wall_s();
   file->write_interval_s = info->write_interval_s;
   file->watch = -1;
   file->n_row = info->n_row;
@@ -795,7 +758,7 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   for (int a = 0; a < file->n_arm; a++)
     memcpy(file->arm_name[a], info->lib->arm[a].name, MILL_MAX_NAME);
   if (pthread_mutex_init(&file->mutex, NULL) != 0 || pthread_mutex_init(&file->hdf5, NULL) != 0 ||
-      init_monotonic(&file->room) != 0 || init_monotonic(&file->work) != 0) {
+      mill_cond_init(&file->room) != 0 || mill_cond_init(&file->work) != 0) {
     mill_free(file);
     file = NULL;
     MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the I/O thread");
@@ -995,7 +958,7 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   MILL_TRY(grow((void **)&q->row, &n_room, q->n_row + 1, file->columns.row_size));
   MILL_TRY(grow((void **)&q->at, &q->n_row_room, q->n_row + 1, sizeof *q->at));
   if (q->n_row == 0 && q->n_item == 0)
-    q->first_s = now_s();
+    q->first_s = mill_wall_s();
   char *row = q->row + (size_t)q->n_row * file->columns.row_size;
   memset(row, 0, file->columns.row_size);
   mill_columns_pack(&file->columns, result, row);
@@ -1030,7 +993,7 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
   q->n_pix_room = (size_t)n_room;
   MILL_TRY(grow((void **)&q->item, &q->n_item_room, q->n_item + 1, sizeof *q->item));
   if (q->n_row == 0 && q->n_item == 0)
-    q->first_s = now_s();
+    q->first_s = mill_wall_s();
   memcpy(q->pool + q->n_pix, flux, (size_t)n_pix * sizeof *flux);
   q->item[q->n_item++] = (mill_model_item){.row = model_row, .at = q->n_pix, .arm = arm};
   q->n_pix += (size_t)n_pix;
@@ -1077,7 +1040,7 @@ static int write_end(mill_result_file *file)
   MILL_TRY(
       mill_ph5_read(dataset, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, &rows, &wall_s));
   n_run++;
-  wall_s += now_s() - file->start_s;
+  wall_s += mill_wall_s() - file->start_s;
   MILL_TRY(
       mill_ph5_write_whole(file->file, file->path, "provenance/N_RUN", H5T_NATIVE_INT32, &n_run));
   MILL_TRY(mill_ph5_write_whole(file->file, file->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE,
@@ -1164,7 +1127,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   err = mill_mpi_agree(&file->mpi, err);
   set_busy(file, 0);
 done:
-  counts.wall_s = now_s() - file->start_s;
+  counts.wall_s = mill_wall_s() - file->start_s;
   counts.io_cpu_s = file->io_cpu_s;
   counts.write_s = file->write_s;
   if (summary)

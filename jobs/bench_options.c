@@ -1,6 +1,5 @@
 #include "jobs/bench_options.h"
 
-#include <getopt.h>
 #include <limits.h>
 #include <string.h>
 
@@ -8,7 +7,7 @@
 #include "kernels/error.h"
 
 enum option_id {
-  OPT_HELP = 256,
+  OPT_HELP = MILL_OPTION_FIRST,
   OPT_LIBRARY,
   OPT_CONFIG,
   OPT_CATALOG,
@@ -187,23 +186,13 @@ int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
   options->n_most = DEFAULT_MOST;
   options->limit_s = DEFAULT_LIMIT_S;
   options->fit.quiet = 1;
-  opterr = 0;
-  optind = 0;
-  for (;;) {
-    optopt = 0;
-    const int id = getopt_long(argc, argv, ":", long_option, NULL);
+  mill_option_begin();
+  for (int id;;) {
+    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill bench", &id));
     if (id == -1)
       break;
     if (id == OPT_HELP)
       help = 1;
-    else if (id == ':')
-      MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill bench --help",
-                argv[optind - 1]);
-    else if (id == '?' && optopt > 0 && optopt < OPT_HELP)
-      MILL_FAIL(MILL_ERR_USAGE, "unknown option -%c; see starmill bench --help", optopt);
-    else if (id == '?')
-      MILL_FAIL(MILL_ERR_USAGE, "%s option %s; see starmill bench --help",
-                optopt ? "wrongly used" : "unknown", argv[optind - 1]);
     else
       MILL_TRY(parse_value(id, options));
   }

@@ -1,7 +1,6 @@
 #include "jobs/bench_schedule.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +45,7 @@ typedef struct settings {
 } settings;
 
 enum option_id {
-  OPT_HELP = 256,
+  OPT_HELP = MILL_OPTION_FIRST,
   OPT_RANKS,
   OPT_ROWS,
   OPT_DEVICE,
@@ -191,19 +190,11 @@ done:
 static int parse(int argc, char **argv, settings *set)
 {
   int err = MILL_OK;
-  opterr = 0;
-  optind = 0;
-  for (;;) {
-    optopt = 0;
-    const int id = getopt_long(argc, argv, ":", long_option, NULL);
+  mill_option_begin();
+  for (int id;;) {
+    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill bench schedule", &id));
     if (id == -1)
       break;
-    if (id == ':')
-      MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill bench schedule --help",
-                argv[optind - 1]);
-    if (id == '?')
-      MILL_FAIL(MILL_ERR_USAGE, "unknown option %s; see starmill bench schedule --help",
-                argv[optind - 1]);
     MILL_TRY(parse_value(id, set));
   }
   if (optind < argc)

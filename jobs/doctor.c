@@ -3,7 +3,6 @@
 #include "jobs/doctor.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
@@ -67,7 +66,15 @@ static void print_help(FILE *out)
       DEFAULT_LIMIT_S);
 }
 
-enum { OPT_HELP = 256, OPT_OUTPUT, OPT_LIBRARY, OPT_BACKEND, OPT_QUICK, OPT_JSON, OPT_LIMIT };
+enum {
+  OPT_HELP = MILL_OPTION_FIRST,
+  OPT_OUTPUT,
+  OPT_LIBRARY,
+  OPT_BACKEND,
+  OPT_QUICK,
+  OPT_JSON,
+  OPT_LIMIT
+};
 
 static int parse(int argc, char **argv, doctor_job *job)
 {
@@ -83,11 +90,9 @@ static int parse(int argc, char **argv, doctor_job *job)
   job->output = ".";
   job->backend = "auto";
   job->limit_s = DEFAULT_LIMIT_S;
-  opterr = 0;
-  optind = 0;
-  for (;;) {
-    optopt = 0;
-    const int id = getopt_long(argc, argv, ":", long_option, NULL);
+  mill_option_begin();
+  for (int id;;) {
+    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill doctor", &id));
     if (id == -1)
       break;
     switch (id) {
@@ -114,14 +119,6 @@ static int parse(int argc, char **argv, doctor_job *job)
     case OPT_LIMIT:
       MILL_TRY(mill_option_count("limit", optarg, 1, 86400, &job->limit_s));
       break;
-    case ':':
-      MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill doctor --help",
-                argv[optind - 1]);
-    default:
-      if (optopt > 0 && optopt < OPT_HELP)
-        MILL_FAIL(MILL_ERR_USAGE, "unknown option -%c; see starmill doctor --help", optopt);
-      MILL_FAIL(MILL_ERR_USAGE, "%s option %s; see starmill doctor --help",
-                optopt ? "wrongly used" : "unknown", argv[optind - 1]);
     }
   }
   if (optind < argc)

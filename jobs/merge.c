@@ -1,13 +1,13 @@
 #include "jobs/merge.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/result_merge.h"
 #include "jobs/fit.h"
+#include "jobs/option_value.h"
 #include "kernels/error.h"
 #include "src/mpi_context.h"
 
@@ -36,7 +36,7 @@ static void print_help(FILE *out)
         out);
 }
 
-enum { OPT_HELP = 256, OPT_OUTPUT, OPT_OVERWRITE, OPT_QUIET };
+enum { OPT_HELP = MILL_OPTION_FIRST, OPT_OUTPUT, OPT_OVERWRITE, OPT_QUIET };
 
 static int parse(int argc, char **argv, merge_options *options)
 {
@@ -46,11 +46,9 @@ static int parse(int argc, char **argv, merge_options *options)
                                               {"quiet", no_argument, NULL, OPT_QUIET},
                                               {NULL, 0, NULL, 0}};
   int err = MILL_OK;
-  opterr = 0;
-  optind = 0;
-  for (;;) {
-    optopt = 0;
-    const int id = getopt_long(argc, argv, ":", long_option, NULL);
+  mill_option_begin();
+  for (int id;;) {
+    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill merge", &id));
     if (id == -1)
       break;
     if (id == OPT_HELP)
@@ -61,14 +59,6 @@ static int parse(int argc, char **argv, merge_options *options)
       options->overwrite = 1;
     else if (id == OPT_QUIET)
       options->quiet = 1;
-    else if (id == ':')
-      MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill merge --help",
-                argv[optind - 1]);
-    else if (optopt > 0 && optopt < OPT_HELP)
-      MILL_FAIL(MILL_ERR_USAGE, "unknown option -%c; see starmill merge --help", optopt);
-    else
-      MILL_FAIL(MILL_ERR_USAGE, "%s option %s; see starmill merge --help",
-                optopt ? "wrongly used" : "unknown", argv[optind - 1]);
   }
   if (options->help)
     goto done;

@@ -8,6 +8,31 @@
 
 #include "kernels/error.h"
 
+void mill_option_begin(void)
+{
+  opterr = 0;
+  optind = 0; /* glibc: begin anew */
+}
+
+int mill_option_next(int argc, char **argv, const struct option *known, const char *command,
+                     int *id)
+{
+  int err = MILL_OK;
+  optopt = 0;
+  *id = getopt_long(argc, argv, ":", known, NULL);
+  if (*id == ':')
+    MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see %s --help", argv[optind - 1], command);
+  if (*id != '?')
+    goto done;
+  /* getopt names short options only by their letter */
+  if (optopt > 0 && optopt < MILL_OPTION_FIRST)
+    MILL_FAIL(MILL_ERR_USAGE, "unknown option -%c; see %s --help", optopt, command);
+  MILL_FAIL(MILL_ERR_USAGE, "%s option %s; see %s --help", optopt ? "wrongly used" : "unknown",
+            argv[optind - 1], command);
+done:
+  return err;
+}
+
 int mill_option_integer(const char *option, const char *text, long long min, long long max,
                         long long *value)
 {

@@ -1,7 +1,6 @@
 #include "jobs/options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "kernels/error.h"
 
 enum option_id {
-  OPT_HELP = 256,
+  OPT_HELP = MILL_OPTION_FIRST,
   OPT_PRINT_CONFIG,
   OPT_OVERWRITE,
   OPT_RETRY_FAILED,
@@ -239,11 +238,9 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
 {
   int err = MILL_OK;
   memset(options, 0, sizeof *options);
-  opterr = 0;
-  optind = 0; /* begin anew, also after a call that failed half-way */
-  for (;;) {
-    optopt = 0;
-    const int id = getopt_long(argc, argv, ":", long_option, NULL);
+  mill_option_begin();
+  for (int id;;) {
+    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill fit", &id));
     if (id == -1)
       break;
     switch (id) {
@@ -364,15 +361,6 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
     case OPT_STOP_FILE:
       options->stop_file = optarg;
       break;
-    case ':':
-      MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill fit --help",
-                argv[optind - 1]);
-    default:
-      /* getopt names short options only by their letter */
-      if (optopt > 0 && optopt < OPT_HELP)
-        MILL_FAIL(MILL_ERR_USAGE, "unknown option -%c; see starmill fit --help", optopt);
-      MILL_FAIL(MILL_ERR_USAGE, "%s option %s; see starmill fit --help",
-                optopt ? "wrongly used" : "unknown", argv[optind - 1]);
     }
   }
   options->input = argv + optind;

@@ -8,6 +8,7 @@
 #include "kernels/error.h"
 #include "kernels/nvtx.h"
 #include "src/clock.h"
+#include "src/thread.h"
 #include "src/watchdog.h"
 
 enum { MAX_SOURCE = 4 }; /* files open at once, where rows come from several */
@@ -480,7 +481,7 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
     MILL_TRY(MILL_ALLOC(1, &reader->idle[i]));
     reader->n_idle++;
   }
-  if (pthread_create(&reader->thread, NULL, reader_main, reader) != 0)
+  if (mill_thread_start(&reader->thread, reader_main, reader) != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the reader thread: is the limit on processes low?");
   reader->started = 1;
   *out = reader;

@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +9,7 @@
 #include "kernels/error.h"
 
 enum option_id {
-  OPT_HELP = 256,
+  OPT_HELP = MILL_OPTION_FIRST,
   OPT_PLAN,
   OPT_OVERWRITE,
   OPT_REDROCK,
@@ -271,23 +270,11 @@ int mill_simulate_options_parse(int argc, char **argv, mill_simulate_options *op
   options->mock.seed = DEFAULT_SEED;
   options->mock.n_star = DEFAULT_STARS;
   options->per_file = DEFAULT_PER_FILE;
-  opterr = 0;
-  optind = 0; /* begin anew, also after a call that failed half-way */
-  for (;;) {
-    optopt = 0;
-    const int id = getopt_long(argc, argv, ":", long_option, NULL);
+  mill_option_begin();
+  for (int id;;) {
+    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill simulate", &id));
     if (id == -1)
       break;
-    if (id == ':')
-      MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill simulate --help",
-                argv[optind - 1]);
-    if (id == '?') {
-      /* getopt names short options only by their letter */
-      if (optopt > 0 && optopt < OPT_HELP)
-        MILL_FAIL(MILL_ERR_USAGE, "unknown option -%c; see starmill simulate --help", optopt);
-      MILL_FAIL(MILL_ERR_USAGE, "%s option %s; see starmill simulate --help",
-                optopt ? "wrongly used" : "unknown", argv[optind - 1]);
-    }
     MILL_TRY(take_option(id, optarg, options));
   }
   if (optind < argc)

@@ -1,13 +1,13 @@
 #include "jobs/status.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/hdf5_probe.h"
+#include "jobs/option_value.h"
 #include "jobs/status_file.h"
 #include "jobs/status_result.h"
 #include "kernels/error.h"
@@ -72,7 +72,7 @@ static void print_help(FILE *out)
         out);
 }
 
-enum { OPT_HELP = 256, OPT_JSON, OPT_RANKS, OPT_STATUS };
+enum { OPT_HELP = MILL_OPTION_FIRST, OPT_JSON, OPT_RANKS, OPT_STATUS };
 
 static int parse(int argc, char **argv, status_job *job)
 {
@@ -82,11 +82,9 @@ static int parse(int argc, char **argv, status_job *job)
                                               {"status", required_argument, NULL, OPT_STATUS},
                                               {NULL, 0, NULL, 0}};
   int err = MILL_OK;
-  opterr = 0;
-  optind = 0;
-  for (;;) {
-    optopt = 0;
-    const int id = getopt_long(argc, argv, ":", long_option, NULL);
+  mill_option_begin();
+  for (int id;;) {
+    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill status", &id));
     if (id == -1)
       break;
     if (id == OPT_HELP)
@@ -97,14 +95,6 @@ static int parse(int argc, char **argv, status_job *job)
       job->all_ranks = 1;
     else if (id == OPT_STATUS)
       job->status = optarg;
-    else if (id == ':')
-      MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see starmill status --help",
-                argv[optind - 1]);
-    else if (optopt > 0 && optopt < OPT_HELP)
-      MILL_FAIL(MILL_ERR_USAGE, "unknown option -%c; see starmill status --help", optopt);
-    else
-      MILL_FAIL(MILL_ERR_USAGE, "%s option %s; see starmill status --help",
-                optopt ? "wrongly used" : "unknown", argv[optind - 1]);
   }
   if (job->help)
     goto done;

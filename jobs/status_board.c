@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* pthread_timedjoin_np, open_memstream */
+#define _GNU_SOURCE /* open_memstream */
 
 #include "jobs/status_board.h"
 
@@ -20,6 +20,7 @@
 #include "src/log.h"
 #include "src/status_gpu.h"
 #include "src/status_process.h"
+#include "src/thread.h"
 
 enum {
   TAG_STATE = 1,
@@ -296,13 +297,7 @@ done:
 /* Sleep until the next turn; 0 when there is none. */
 static int await_turn(mill_board *board)
 {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  const double whole_s = floor(board->plan.interval_s);
-  until.tv_sec += (time_t)whole_s;
-  until.tv_nsec += (long)(1e9 * (board->plan.interval_s - whole_s));
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
+  const struct timespec until = mill_cond_time(mill_wall_s() + board->plan.interval_s);
   pthread_mutex_lock(&board->mutex);
   while (!board->ends && !board->hurry &&
          pthread_cond_timedwait(&board->changed, &board->mutex, &until) != ETIMEDOUT)
@@ -331,23 +326,12 @@ done:
   return NULL;
 }
 
-static int init_monotonic(pthread_cond_t *cond)
-{
-  pthread_condattr_t attr;
-  if (pthread_condattr_init(&attr) != 0)
-    return -1;
-  const int failed =
-      pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) != 0 || pthread_cond_init(cond, &attr) != 0;
-  pthread_condattr_destroy(&attr);
-  return failed ? -1 : 0;
-}
-
 static int start_thread(mill_board *board)
 {
   int err = MILL_OK;
   if (board->plan.interval_s <= 0 || !board->plan.path)
     goto done;
-  if (pthread_create(&board->thread, NULL, keep_status, board) != 0)
+  if (mill_thread_start(&board->thread, keep_status, board) != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the status thread: is the limit on processes low?");
   board->has_thread = 1;
 done:
@@ -356,19 +340,15 @@ done:
 
 static void stop_thread(mill_board *board)
 {
-  struct timespec until;
   if (!board->has_thread)
     return;
   pthread_mutex_lock(&board->mutex);
   board->ends = 1;
   pthread_cond_signal(&board->changed);
   pthread_mutex_unlock(&board->mutex);
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += LAST_WAIT_S;
-  if (pthread_timedjoin_np(board->thread, NULL, &until) != 0) {
+  if (!mill_thread_join_within(board->thread, LAST_WAIT_S)) {
     mill_log_warning("%s: the file system has not answered for %d s: the status is given up",
                      board->path, LAST_WAIT_S);
-    pthread_detach(board->thread);
     board->is_lost = 1;
   }
   board->has_thread = 0;
@@ -418,7 +398,7 @@ static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **o
   atomic_store(&board->sign_s, board->start_unix_s);
   if (plan->path)
     snprintf(board->path, sizeof board->path, "%s", plan->path);
-  if (pthread_mutex_init(&board->mutex, NULL) != 0 || init_monotonic(&board->changed) != 0)
+  if (pthread_mutex_init(&board->mutex, NULL) != 0 || mill_cond_init(&board->changed) != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the status");
   MILL_TRY(MILL_ALLOC(mpi->rank == 0 ? mpi->size : 1, &board->rank));
   for (int r = 0; mpi->rank == 0 && r < mpi->size; r++) {

@@ -1,21 +1,17 @@
-#define _GNU_SOURCE /* pthread_timedjoin_np */
-
 #include "jobs/stop_watch.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "kernels/error.h"
 #include "src/clock.h"
 #include "src/log.h"
 #include "src/stop_signal.h"
+#include "src/thread.h"
 
 enum { TICK_MS = 200, MAX_PATH = 4096, LAST_WAIT_S = 5 };
 /* All ranks may be told alike, by the launcher or the clock: then one message from rank 0 spares
@@ -104,11 +100,7 @@ void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
 /* Sleep for a tick; 0 when the watch ends. */
 static int await_tick(mill_stop_watch *watch)
 {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += TICK_MS * 1000000L;
-  until.tv_sec += until.tv_nsec / 1000000000L;
-  until.tv_nsec %= 1000000000L;
+  const struct timespec until = mill_cond_time(mill_wall_s() + 1e-3 * TICK_MS);
   pthread_mutex_lock(&watch->mutex);
   while (!watch->ends &&
          pthread_cond_timedwait(&watch->changed, &watch->mutex, &until) != ETIMEDOUT)
@@ -160,24 +152,11 @@ static void *watch_out(void *context)
   return NULL;
 }
 
-static int init_monotonic(pthread_cond_t *cond)
-{
-  pthread_condattr_t attr;
-  int rc = pthread_condattr_init(&attr);
-  if (rc == 0)
-    rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-  if (rc == 0)
-    rc = pthread_cond_init(cond, &attr);
-  pthread_condattr_destroy(&attr);
-  return rc;
-}
-
 int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, double start_s,
                           mill_stop_watch **out)
 {
   int err = MILL_OK;
   mill_stop_watch *watch = NULL;
-  sigset_t all, before;
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &watch));
   watch->mpi = mpi;
@@ -185,13 +164,9 @@ int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, doubl
   watch->start_s = start_s;
   if (file && mpi->rank == 0)
     snprintf(watch->file, sizeof watch->file, "%s", file);
-  if (pthread_mutex_init(&watch->mutex, NULL) != 0 || init_monotonic(&watch->changed) != 0)
+  if (pthread_mutex_init(&watch->mutex, NULL) != 0 || mill_cond_init(&watch->changed) != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the thread that looks for reasons to stop");
-  /* signals belong to the job's main thread */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int rc = pthread_create(&watch->thread, NULL, watch_out, watch);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  const int rc = mill_thread_start(&watch->thread, watch_out, watch);
   if (rc != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "no thread to look for reasons to stop: %s", strerror(rc));
   *out = watch;
@@ -203,19 +178,15 @@ done:
 
 void mill_stop_watch_end(mill_stop_watch *watch)
 {
-  struct timespec until;
   if (!watch)
     return;
   pthread_mutex_lock(&watch->mutex);
   watch->ends = 1;
   pthread_cond_signal(&watch->changed);
   pthread_mutex_unlock(&watch->mutex);
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += LAST_WAIT_S;
-  if (pthread_timedjoin_np(watch->thread, NULL, &until) != 0) {
+  if (!mill_thread_join_within(watch->thread, LAST_WAIT_S)) {
     /* it hangs in the file system, and keeps its memory */
     mill_log_warning("%s: the file system has not answered for %d s", watch->file, LAST_WAIT_S);
-    pthread_detach(watch->thread);
     return;
   }
   pthread_mutex_destroy(&watch->mutex);

@@ -3,13 +3,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cblas.h>
 #include <lapacke.h>
 
 #include "kernels/error.h"
 #include "kernels/hull.h"
+#include "src/clock.h"
 #include "src/guess_table.h"
 #include "src/library_make.h"
 #include "src/line_model.h"
@@ -85,17 +85,10 @@ typedef struct stages {
   double start_s;
 } stages;
 
-static double now_s(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void stages_begin(stages *stage, FILE *out)
 {
   stage->out = out;
-  stage->start_s = now_s();
+  stage->start_s = mill_wall_s();
 }
 
 /* A line for what comes next, with the time since the beginning. */
@@ -103,7 +96,7 @@ static void stages_say(const stages *stage, const char *text)
 {
   if (!stage->out)
     return;
-  fprintf(stage->out, "%6.1f s  %s\n", now_s() - stage->start_s, text);
+  fprintf(stage->out, "%6.1f s  %s\n", mill_wall_s() - stage->start_s, text);
   fflush(stage->out);
 }
 

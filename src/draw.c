@@ -1,12 +1,12 @@
 #include "src/draw.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
 
 #include "src/clock.h"
 #include "src/log.h"
+#include "src/thread.h"
 #include "src/watchdog.h"
 
 enum {
@@ -82,17 +82,11 @@ done:
   return NULL;
 }
 
-/* Signals belong to the job's main thread. */
 static int start_thread(mill_draw *draw)
 {
   int err = MILL_OK;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int rc = pthread_create(&draw->thread, NULL, answer_all, draw);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  draw->has_thread = rc == 0;
-  if (rc != 0)
+  draw->has_thread = mill_thread_start(&draw->thread, answer_all, draw) == 0;
+  if (!draw->has_thread)
     MILL_FAIL(MILL_ERR_INTERNAL,
               "cannot start the thread that hands out work: is the limit on processes low?");
 done:

@@ -2,26 +2,19 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "src/clock.h"
 #include "src/log.h"
 
 #define REDRAW_S 0.5
-
-static double now_s(void)
-{
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 void mill_progress_start(mill_progress *progress, int64_t n_total, int64_t n_done, int quiet)
 {
   progress->active = !quiet && isatty(STDERR_FILENO);
   progress->n_total = n_total;
   progress->n_first = n_done;
-  progress->start_s = now_s();
+  progress->start_s = mill_wall_s();
   progress->last_s = -INFINITY; /* the first update draws */
 }
 
@@ -30,7 +23,7 @@ void mill_progress_update(mill_progress *progress, int64_t n_done, int64_t n_fai
   char eta[16], text[128];
   if (!progress->active)
     return;
-  const double now = now_s();
+  const double now = mill_wall_s();
   const int64_t n_left = progress->n_total - n_done;
   if (now - progress->last_s < REDRAW_S && n_left > 0)
     return;

@@ -88,21 +88,31 @@ void mill_host_name(char *out, size_t size)
   out[size - 1] = '\0';
 }
 
-int mill_process_alive(int64_t pid)
+int mill_process_look(int64_t pid, char *state, unsigned long long *start)
 {
-  char path[64], text[512];
-  if (pid <= 0 || (kill((pid_t)pid, 0) != 0 && errno == ESRCH))
-    return 0;
+  char path[64], text[1024];
   snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
   FILE *file = fopen(path, "re");
   if (!file)
-    return 1;
+    return 0;
   const size_t n = fread(text, 1, sizeof text - 1, file);
   fclose(file);
   text[n] = '\0';
-  /* "pid (name) state ...", and the name may hold anything */
-  const char *state = strrchr(text, ')');
-  return !(state && state[1] == ' ' && (state[2] == 'Z' || state[2] == 'X'));
+  /* "pid (name) state ...", and the name may hold anything; the start is the 22nd value */
+  const char *after = strrchr(text, ')');
+  return after && sscanf(after + 1,
+                         " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                         "%*s %llu",
+                         state, start) == 2;
+}
+
+int mill_process_alive(int64_t pid)
+{
+  char state = 0;
+  unsigned long long start = 0;
+  if (pid <= 0 || (kill((pid_t)pid, 0) != 0 && errno == ESRCH))
+    return 0;
+  return !mill_process_look(pid, &state, &start) || (state != 'Z' && state != 'X');
 }
 
 double mill_unix_s(void)

@@ -1,21 +1,18 @@
-#define _GNU_SOURCE /* pthread_timedjoin_np */
-
 #include "src/watchdog.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/error.h"
+#include "src/clock.h"
 #include "src/log.h"
+#include "src/thread.h"
 
 enum { N_SLOT = 32, TEXT = 1300, LOG_WAIT_S = 5, ABORT_WAIT_S = 20 };
 static const double BOUND_S = 600.0, TICK_S = 1.0;
@@ -41,13 +38,6 @@ static struct {
 /* of the end */
 static char last_words[TEXT + 200];
 static _Atomic int is_logged;
-
-static double now_s(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void *say(void *unused)
 {
@@ -75,13 +65,8 @@ static void *abort_all(void *unused)
 static void try_for(void *(*what)(void *), int seconds)
 {
   pthread_t thread;
-  struct timespec until;
-  if (pthread_create(&thread, NULL, what, NULL) != 0)
-    return;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += seconds;
-  if (pthread_timedjoin_np(thread, NULL, &until) != 0)
-    pthread_detach(thread);
+  if (pthread_create(&thread, NULL, what, NULL) == 0)
+    (void)mill_thread_join_within(thread, seconds);
 }
 
 static void end_job(const char *what, double bound_s)
@@ -120,14 +105,12 @@ static void *watch(void *unused)
 {
   (void)unused;
   const double tick_s = fmin(TICK_S, dog.bound_s / 4);
-  double last_s = now_s();
+  double last_s = mill_wall_s();
   pthread_mutex_lock(&mutex);
   while (!dog.ends) {
-    const double until_s = now_s() + tick_s;
-    struct timespec until = {.tv_sec = (time_t)until_s};
-    until.tv_nsec = (long)(1e9 * (until_s - (double)until.tv_sec));
+    const struct timespec until = mill_cond_time(mill_wall_s() + tick_s);
     pthread_cond_timedwait(&changed, &mutex, &until);
-    const double s = now_s();
+    const double s = mill_wall_s();
     /* a longer time than was asked for: the process was stopped, or the machine is overloaded */
     const slot *late = pass(fmin(s - last_s, 2 * tick_s), tick_s);
     last_s = s;
@@ -141,22 +124,9 @@ static void *watch(void *unused)
   return NULL;
 }
 
-static int init_monotonic(pthread_cond_t *cond)
-{
-  pthread_condattr_t attr;
-  int rc = pthread_condattr_init(&attr);
-  if (rc == 0)
-    rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-  if (rc == 0)
-    rc = pthread_cond_init(cond, &attr);
-  pthread_condattr_destroy(&attr);
-  return rc;
-}
-
 int mill_watchdog_start(MPI_Comm comm)
 {
   int err = MILL_OK;
-  sigset_t all, before;
   const char *text = getenv("STARMILL_WATCHDOG_S");
   char *end = NULL;
   if (dog.is_on)
@@ -172,13 +142,9 @@ int mill_watchdog_start(MPI_Comm comm)
   dog.comm = comm;
   dog.ends = 0;
   memset(slots, 0, sizeof slots);
-  if (init_monotonic(&changed) != 0)
+  if (mill_cond_init(&changed) != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "no condition variable for the watchdog");
-  /* the process's signals belong to its main thread */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int rc = pthread_create(&dog.thread, NULL, watch, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  const int rc = mill_thread_start(&dog.thread, watch, NULL);
   if (rc != 0) {
     pthread_cond_destroy(&changed);
     MILL_FAIL(MILL_ERR_INTERNAL, "no thread for the watchdog: %s", strerror(rc));

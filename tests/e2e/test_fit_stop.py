@@ -189,6 +189,32 @@ class Asked(EndToEnd):
         for name in files:
             os.remove(name)
 
+    def test_requeued_job_with_overwrite_keeps_its_models(self):
+        def models(path):
+            found = {}
+            with h5py.File(path, "r") as f:
+                f.visititems(lambda name, item: found.update({name: item[()].tobytes()})
+                             if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
+            return found
+        path, whole = tmp("own.h5"), tmp("undisturbed.h5")
+        options = ("--overwrite", "--models", tmp("own-models.h5"))
+        job = dict(ENVIRONMENT, SLURM_JOB_ID="4711")
+        process = subprocess.Popen(self.line(path, *options), text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=dict(job, SLURM_RESTART_COUNT="0"))
+        self.wait(process, self.has_rows(path))
+        process.send_signal(signal.SIGUSR1)
+        self.end(process, 75, "continue")
+        again = subprocess.run(self.line(path, *options), capture_output=True, text=True,
+                               timeout=100, env=dict(job, SLURM_RESTART_COUNT="1"))
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("an earlier start of this Slurm job", again.stderr)
+        done = starmill(*self.line(whole, "--models", tmp("whole-models.h5"))[1:])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(differing(read(path), read(whole)), [])
+        have, want = models(tmp("own-models.h5")), models(tmp("whole-models.h5"))
+        self.assertEqual(sorted(have), sorted(want))
+        self.assertEqual([name for name in want if have[name] != want[name]], [])
+
     def test_second_signal_stops_at_once(self):
         # also where a write never returns
         path = tmp("twice.h5")

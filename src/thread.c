@@ -1,0 +1,45 @@
+#define _GNU_SOURCE /* pthread_timedjoin_np */
+
+#include "src/thread.h"
+
+#include <signal.h>
+
+int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
+{
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int rc = pthread_create(thread, NULL, run, context);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return rc;
+}
+
+int mill_thread_join_within(pthread_t thread, int seconds)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until); /* of pthread_timedjoin_np */
+  until.tv_sec += seconds;
+  if (pthread_timedjoin_np(thread, NULL, &until) == 0)
+    return 1;
+  pthread_detach(thread);
+  return 0;
+}
+
+int mill_cond_init(pthread_cond_t *cond)
+{
+  pthread_condattr_t attr;
+  int rc = pthread_condattr_init(&attr);
+  if (rc != 0)
+    return rc;
+  rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  if (rc == 0)
+    rc = pthread_cond_init(cond, &attr);
+  pthread_condattr_destroy(&attr);
+  return rc;
+}
+
+struct timespec mill_cond_time(double wall_s)
+{
+  const time_t whole = (time_t)wall_s;
+  return (struct timespec){.tv_sec = whole, .tv_nsec = (long)(1e9 * (wall_s - (double)whole))};
+}

@@ -1,0 +1,23 @@
+/** Threads beside the main one, and waiting with a limit by the clock of mill_wall_s. */
+#ifndef MILL_THREAD_H
+#define MILL_THREAD_H
+
+#include <pthread.h>
+#include <time.h>
+
+/** Start a thread that takes no signals: those belong to the job's main thread.
+ *  0, or the number that pthread_create gives (see strerror). */
+int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
+
+/** Wait for the end of a thread, for so long at most.  1: it has ended; 0: it has not, and is
+ *  left to itself (detached), so what it uses must stay. */
+int mill_thread_join_within(pthread_t thread, int seconds);
+
+/** A condition whose waits end by the clock of mill_wall_s, which nobody sets.
+ *  0, or the number of the error. */
+int mill_cond_init(pthread_cond_t *cond);
+
+/** That moment of mill_wall_s, for pthread_cond_timedwait on such a condition. */
+struct timespec mill_cond_time(double wall_s);
+
+#endif
