@@ -4,10 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/hdf5_probe.h"
 #include "io/parallel_hdf5.h"
 #include "jobs/bench_report.h"
-#include "jobs/crossover.h"
 #include "src/log.h"
+#include "src/watchdog.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_facts.h"
@@ -17,17 +18,18 @@ enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN };
 
 #ifdef MILL_HAVE_CUDA
 
-/* Which ranks of this node have the GPU of this one.  Collective over the node. */
-static int share(MPI_Comm node, const mill_gpu_facts *mine, mill_gpu_place *place, int *i_share)
+/* Which ranks of this node have the GPU of this one.  Collective. */
+static int share(const mill_mpi *mpi, MPI_Comm node, const mill_gpu_facts *mine,
+                 mill_gpu_place *place, int *i_share)
 {
   int err = MILL_OK, rank = 0, size = 0;
   mill_gpu_facts *all = NULL;
   MILL_MPI(MPI_Comm_rank(node, &rank));
   MILL_MPI(MPI_Comm_size(node, &size));
-  MILL_TRY(MILL_ALLOC(size, &all));
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(size, &all)));
   MILL_MPI(
       MPI_Allgather(mine, (int)sizeof *mine, MPI_BYTE, all, (int)sizeof *mine, MPI_BYTE, node));
-  err = mill_gpu_share(size, all, rank, &place->n_sharing, i_share);
+  err = mill_mpi_agree(mpi, mill_gpu_share(size, all, rank, &place->n_sharing, i_share));
 done:
   mill_free(all);
   return err;
@@ -48,7 +50,25 @@ done:
   return err;
 }
 
-int mill_backend_place(const mill_mpi *mpi)
+/* Results are the same bit for bit only on GPUs of one kind. */
+static int same_kind(const mill_mpi *mpi, const mill_gpu_facts *mine)
+{
+  int err = MILL_OK;
+  char name[64] = "", first[sizeof name];
+  mill_gpu_backend_name(mine, name, sizeof name);
+  memcpy(first, name, sizeof first);
+  MILL_MPI(MPI_Bcast(first, (int)sizeof first, MPI_CHAR, 0, mpi->comm));
+  if (strcmp(name, first) != 0)
+    err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
+                         "rank 0 has the GPU '%s', rank %d '%s', and their results would differ in "
+                         "the last digits: use GPUs of one kind",
+                         first, mpi->rank, name);
+  err = mill_mpi_agree(mpi, err);
+done:
+  return err;
+}
+
+static int place_ranks(const mill_mpi *mpi)
 {
   int err = MILL_OK, i_share = 0, most = 0, driver = 0;
   MPI_Comm node = MPI_COMM_NULL;
@@ -59,7 +79,8 @@ int mill_backend_place(const mill_mpi *mpi)
   MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
   MILL_MPI(MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN));
   MILL_TRY(mill_mpi_agree(mpi, choose(node, &mine, &place.gpu, &driver)));
-  MILL_TRY(mill_mpi_agree(mpi, share(node, &mine, &place, &i_share)));
+  MILL_TRY(same_kind(mpi, &mine));
+  MILL_TRY(share(mpi, node, &mine, &place, &i_share));
   MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, mine.name, &free_bytes)));
   /* all ranks have their contexts, and nothing else yet: what is free now can be divided */
   err = mill_gpu_try(place.gpu, mine.name, &free_bytes);
@@ -72,9 +93,7 @@ int mill_backend_place(const mill_mpi *mpi)
                  (double)place.bytes / 1073741824.0);
   MILL_MPI(MPI_Allreduce(&place.n_sharing, &most, 1, MPI_INT, MPI_MAX, mpi->comm));
   if (most > 1 && mpi->rank == 0)
-    mill_log_info("up to %d ranks share a GPU and divide its memory; one rank a GPU has less to do "
-                  "with the others",
-                  most);
+    mill_log_info("up to %d ranks share a GPU: they divide its memory and take turns on it", most);
   if (driver < MILL_GPU_GRAPH_DRIVER && mpi->rank == 0)
     mill_log_info(
         "the NVIDIA driver is for CUDA %d.%d: rounds are launched one by one, as from 12.4 "
@@ -86,46 +105,110 @@ done:
   return err;
 }
 
-/* The name under which the crossover of this rank's first GPU is kept; empty without one. */
-static void name_gpu(char *name, size_t size)
+/* Give every rank its GPU, and see that the backend takes it. */
+static int take_gpus(const mill_mpi *mpi)
 {
+  int err = MILL_OK;
+  MILL_TRY(place_ranks(mpi));
+  mill_backend_cuda(&err);
+  err = mill_mpi_agree(mpi, err);
+done:
+  return err;
+}
+
+static void leave_gpus(void)
+{
+  mill_gpu_release();
+}
+
+int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char *why, size_t size)
+{
+  int err = MILL_OK, gpu = -1;
+  char path[MILL_CROSSOVER_PATH], name[sizeof line->gpu], cpu[sizeof line->cpu];
   mill_gpu_node facts;
   mill_gpu_facts *all = NULL;
-  int gpu = -1;
-  name[0] = '\0';
-  if (mill_gpu_look(&facts, &all) == MILL_OK && mill_gpu_choose(&facts, 0, &gpu) == MILL_OK)
-    mill_gpu_backend_name(&all[gpu], name, size);
-  else
-    mill_log_debug("backend auto: %s", mill_error_message());
+  memset(line, 0, sizeof *line);
+  *found = 0;
+  if (mill_crossover_path(path) != MILL_OK || access(path, F_OK) != 0) {
+    snprintf(why, size, "no crossover has been measured here (starmill bench crossover --keep)");
+    goto done;
+  }
+  if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
+    snprintf(why, size, "there is no GPU for it (%s)", mill_error_message());
+    goto done;
+  }
+  mill_gpu_backend_name(&all[gpu], name, sizeof name);
+  mill_bench_cpu_model(cpu, sizeof cpu);
+  MILL_TRY(mill_crossover_find(path, name, cpu, n_thread, line, found));
+  if (!*found) {
+    memcpy(line->gpu, name, sizeof name);
+    snprintf(why, size,
+             "%s has no crossover of %s beside %d threads of %s (starmill bench crossover --keep)",
+             path, name, n_thread, cpu);
+  }
+done:
   mill_free(all);
+  return err;
+}
+
+#else
+
+static int place_ranks(const mill_mpi *mpi)
+{
+  (void)mpi;
+  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
+                        "this program was built without CUDA: build it where nvcc is found");
+}
+
+static int take_gpus(const mill_mpi *mpi)
+{
+  return place_ranks(mpi);
+}
+
+static void leave_gpus(void)
+{
+}
+
+int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char *why, size_t size)
+{
+  (void)n_thread;
+  memset(line, 0, sizeof *line);
+  *found = 0;
+  snprintf(why, size, "this program was built without CUDA");
+  return MILL_OK;
+}
+
+#endif
+
+/* The message of a failure with more to it. */
+static int tell(int err, const char *before, const char *after)
+{
+  char message[1024];
+  snprintf(message, sizeof message, "%s", mill_error_message());
+  return mill_error_set(err, __FILE__, __LINE__, "%s%s%s", before, message, after);
+}
+
+int mill_backend_place(const mill_mpi *mpi)
+{
+  const int err = place_ranks(mpi);
+  if (err == MILL_OK || err == MILL_ERR_MPI)
+    return err;
+  return tell(err, "backend cuda: ", "; or use --backend cpu");
 }
 
 /* Has the measured crossover been reached?  On rank 0; what cannot be read is as not measured. */
 static int is_worth_it(const mill_mpi *mpi, int64_t n_row, int n_thread)
 {
-  char path[MILL_CROSSOVER_PATH], gpu[64], cpu[128];
   mill_crossover line;
+  char why[1536];
   int found = 0;
   const int64_t n_each = n_row / mpi->size;
-  if (mill_crossover_path(path) != MILL_OK || access(path, F_OK) != 0) {
-    mill_log_debug("backend auto: the CPU, as no crossover has been measured here (starmill bench "
-                   "crossover --keep)");
-    return 0;
-  }
-  name_gpu(gpu, sizeof gpu);
-  if (!gpu[0]) {
-    mill_log_debug("backend auto: the CPU, as there is no GPU");
-    return 0;
-  }
-  mill_bench_cpu_model(cpu, sizeof cpu);
-  if (mill_crossover_find(path, gpu, cpu, n_thread, &line, &found) != MILL_OK) {
+  if (mill_backend_crossover(n_thread, &line, &found, why, sizeof why) != MILL_OK) {
     mill_log_warning("backend auto: the CPU: %s", mill_error_message());
     return 0;
   }
   if (!found) {
-    mill_log_info("backend auto: the CPU, as %s has no crossover of %s beside %d threads of %s "
-                  "(starmill bench crossover --keep)",
-                  path, gpu, n_thread, cpu);
+    MILL_LOG(line.gpu[0] ? MILL_LOG_INFO : MILL_LOG_DEBUG, "backend auto: the CPU, as %s", why);
     return 0;
   }
   const int wants = mill_crossover_wants_gpu(&line, n_each);
@@ -136,40 +219,23 @@ static int is_worth_it(const mill_mpi *mpi, int64_t n_row, int n_thread)
   return wants;
 }
 
-#else
-
-int mill_backend_place(const mill_mpi *mpi)
-{
-  (void)mpi;
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                        "backend cuda: this program was built without CUDA; use cpu or auto, "
-                        "or build it where nvcc is found");
-}
-
-static int is_worth_it(const mill_mpi *mpi, int64_t n_row, int n_thread)
-{
-  (void)mpi;
-  (void)n_row;
-  (void)n_thread;
-  mill_log_debug("backend auto: the CPU, as this program was built without CUDA");
-  return 0;
-}
-
-#endif
-
 /* The backend of a result file that is to be continued; opening it will say what is wrong. */
 static int wish_of_file(const char *path, int *wish)
 {
+  int err = MILL_OK;
   char device[256] = "";
   hid_t file = H5I_INVALID_HID;
   if (!path || access(path, R_OK) != 0)
     return 0;
+  const int watch = mill_watch_begin(0, "%s: looking for its backend", path);
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  if (H5Fis_hdf5(path) <= 0 || mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
-    return 0;
-  const int err =
-      mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", device, sizeof device);
-  (void)mill_ph5_close(path, &file);
+  err = mill_h5_probe(MILL_PROBE_RESULT, path);
+  if (err == MILL_OK && H5Fis_hdf5(path) > 0 &&
+      mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) == MILL_OK) {
+    err = mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", device, sizeof device);
+    (void)mill_ph5_close(path, &file);
+  }
+  mill_watch_end(watch);
   if (err != MILL_OK || !device[0])
     return 0;
   *wish = strncmp(device, "cuda", 4) == 0 ? WISH_GPU_AGAIN : WISH_CPU;
@@ -177,35 +243,56 @@ static int wish_of_file(const char *path, int *wish)
   return 1;
 }
 
+/* What is wanted of this machine, the same on all ranks.  Collective. */
+static int agree_wish(const mill_mpi *mpi, const char *output, int overwrite, int64_t n_row,
+                      int n_thread, int *wish)
+{
+  int err = MILL_OK;
+  *wish = WISH_CPU;
+  if (mpi->rank == 0 && (overwrite || !wish_of_file(output, wish)))
+    *wish = is_worth_it(mpi, n_row, n_thread) ? WISH_GPU : WISH_CPU;
+  MILL_MPI(MPI_Bcast(wish, 1, MPI_INT, 0, mpi->comm));
+done:
+  return err;
+}
+
+int mill_backend_wish(const mill_mpi *mpi, const char *output, int overwrite, int64_t n_row,
+                      int n_thread, const char **choice)
+{
+  int wish = WISH_CPU;
+  const int err = agree_wish(mpi, output, overwrite, n_row, n_thread, &wish);
+  *choice = wish == WISH_CPU ? "cpu" : "cuda";
+  return err;
+}
+
 int mill_backend_settle(const mill_mpi *mpi, const char *output, int overwrite, int64_t n_row,
                         int n_thread, const char **choice)
 {
   int err = MILL_OK, wish = WISH_CPU;
   *choice = "cpu";
-  if (mpi->rank == 0 && (overwrite || !wish_of_file(output, &wish)))
-    wish = is_worth_it(mpi, n_row, n_thread) ? WISH_GPU : WISH_CPU;
-  MILL_MPI(MPI_Bcast(&wish, 1, MPI_INT, 0, mpi->comm));
+  MILL_TRY(agree_wish(mpi, output, overwrite, n_row, n_thread, &wish));
   if (wish == WISH_CPU)
     goto done;
-  err = mill_backend_place(mpi);
-#ifdef MILL_HAVE_CUDA
+  err = take_gpus(mpi);
   if (err == MILL_OK) {
-    mill_backend_cuda(&err);
-    err = mill_mpi_agree(mpi, err);
-  }
-#endif
-  if (err == MILL_OK)
     *choice = "cuda";
-  else if (err != MILL_ERR_MPI && wish == WISH_GPU) {
+    goto done;
+  }
+  if (err == MILL_ERR_MPI)
+    goto done;
+  leave_gpus();
+  if (wish == WISH_GPU) {
     if (mpi->rank == 0)
       mill_log_warning("backend auto: the CPU for the whole run: %s", mill_error_message());
     err = MILL_OK;
-  } else if (err != MILL_ERR_MPI) {
-    char message[512];
-    snprintf(message, sizeof message, "%s", mill_error_message());
-    mill_error_set(err, __FILE__, __LINE__,
-                   "%s was begun on a GPU, so it needs one again (--overwrite begins anew): %s",
-                   output, message);
+  } else {
+    char before[512];
+    snprintf(before, sizeof before,
+             "%.300s was begun on a GPU, and is continued on one of that kind only (--overwrite "
+             "begins anew): ",
+             output);
+    /* where there is none, this is the wrong machine for that file */
+    err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");
   }
 done:
   return err;

@@ -2,15 +2,24 @@
 #ifndef MILL_BACKEND_CHOICE_H
 #define MILL_BACKEND_CHOICE_H
 
+#include "jobs/crossover.h"
 #include "src/mpi_context.h"
 
 /** Give every rank a GPU of its node, or a part of one, and make sure that it can be used; the
  *  CUDA backend then takes it (kernels/cuda/device_choice.h).  When ranks share GPUs this is
  *  logged once.
  *
- *  Collective; the same code on every rank: MILL_ERR_CONFIG, MILL_ERR_BACKEND or
- *  MILL_ERR_MEMORY with the message of a rank that has none, MILL_ERR_MPI. */
+ *  Collective; the same code on every rank: MILL_ERR_CONFIG, MILL_ERR_BACKEND (also where GPUs
+ *  are of different kinds) or MILL_ERR_MEMORY with the message of a rank that has none,
+ *  MILL_ERR_MPI. */
 int mill_backend_place(const mill_mpi *mpi);
+
+/** The crossover that was measured here for this process's first GPU beside n_thread threads.
+ *
+ *  found  out: 0: there is none, and why [size] says so; line->gpu is then the GPU that was
+ *         looked for, empty where there is none or no file
+ *  Makes no context.  MILL_ERR_CONFIG where the file cannot be read. */
+int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char *why, size_t size);
 
 /** What `auto` is: "cuda" where the crossover that was measured for this GPU, CPU and number of
  *  threads (jobs/crossover.h) is reached by the rows of a rank and every rank gets a GPU, else
@@ -18,9 +27,15 @@ int mill_backend_place(const mill_mpi *mpi);
  *
  *  output     the result file, which may exist; NULL or overwrite: begun anew
  *  n_row      rows of the run
- *  choice     out: "cpu" or "cuda"; after "cuda" every rank has its GPU
- *  Collective; MILL_ERR_MPI, and what continuing on a GPU that is not there gives. */
+ *  choice     out: "cpu" or "cuda"; after "cuda" every rank has its GPU, after "cpu" none holds
+ *             any memory of one
+ *  Collective; MILL_ERR_MPI, and where a result that was begun on a GPU finds none
+ *  MILL_ERR_OUTPUT, MILL_ERR_BACKEND or MILL_ERR_MEMORY. */
 int mill_backend_settle(const mill_mpi *mpi, const char *output, int overwrite, int64_t n_row,
                         int n_thread, const char **choice);
+
+/** The same without any GPU being taken or tried, for a plan: what the run would want. */
+int mill_backend_wish(const mill_mpi *mpi, const char *output, int overwrite, int64_t n_row,
+                      int n_thread, const char **choice);
 
 #endif

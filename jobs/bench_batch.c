@@ -237,6 +237,7 @@ int mill_bench_batch_run(const mill_bench_plan *plan, const mill_bench_stars *st
   MILL_TRY(mill_pipeline_run(pipeline, next_star, &run, take_row, &run));
   out->run_s = mill_wall_s() - start_s - out->open_s;
   out->load_s = mill_pipeline_load_s(pipeline);
+  out->n_slot = mill_pipeline_slots(pipeline);
   mill_pipeline_timing(pipeline, &out->timing);
   if (mill_stop_signal_seen())
     MILL_FAIL(MILL_ERR_STOPPED, "signal %d: stopped; nothing is kept", mill_stop_signal_seen());

@@ -42,6 +42,7 @@ typedef struct mill_bench_plan {
 
 typedef struct mill_bench_batch {
   int64_t n_star;
+  int n_slot;    /**< at the end: fewer than planned where memory was full */
   double open_s; /**< wall: device, emulator, templates of the guess, wavelength sets */
   double run_s;  /**< wall: from the first star to the last row */
   double load_s; /**< CPU: stars copied towards their slots, a part of run_s or beside it */
@@ -52,7 +53,7 @@ typedef struct mill_bench_batch {
 } mill_bench_batch;
 
 /** Fit n_star stars, those of memory one after the other, again and again.  MILL_ERR_STOPPED
- *  after a signal. */
+ *  after a signal; MILL_ERR_MEMORY where the slots, or one star in them, do not fit. */
 int mill_bench_batch_run(const mill_bench_plan *plan, const mill_bench_stars *stars, int64_t n_star,
                          mill_bench_batch *out);
 

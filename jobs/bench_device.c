@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/library_file.h"
+#include "jobs/backend_choice.h"
 #include "jobs/bench_batch.h"
 #include "jobs/bench_report.h"
 #include "jobs/crossover.h"
@@ -15,14 +16,13 @@
 #include "src/stop_signal.h"
 #include "src/version.h"
 #ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_facts.h"
 #endif
 
 enum {
   MAX_POINT = 32,
   DISTINCT_STARS = 256, /* of the inputs, then again from the first */
-  ONCE_S = 5 /* a batch that takes longer is not repeated */
+  ONCE_S = 5            /* a batch that takes longer is not repeated */
 };
 
 /* A backend that is measured. */
@@ -31,6 +31,7 @@ typedef struct device {
   char reason[512];
   double start_s; /* wall: the first use of it in a process */
   int n_slot;     /* the most */
+  int is_full;    /* a batch did not fit into its memory, so no larger one is tried */
 } device;
 
 typedef struct bench_device {
@@ -56,17 +57,15 @@ static void find_cpu(bench_device *job)
     job->cpu.n_slot = mill_fit_default_slots(job->cpu.backend, job->n_thread);
 }
 
-static void find_gpu(bench_device *job)
+/* The GPU that a fit takes. */
+static void find_gpu(bench_device *job, const mill_mpi *mpi)
 {
-#ifdef MILL_HAVE_CUDA
   const double start_s = mill_wall_s();
-  job->gpu.backend = mill_backend_cuda(NULL);
+  if (mill_backend_place(mpi) == MILL_OK)
+    (void)mill_fit_find_backend("cuda", &job->gpu.backend);
   job->gpu.start_s = mill_wall_s() - start_s;
   if (!job->gpu.backend)
     snprintf(job->gpu.reason, sizeof job->gpu.reason, "%s", mill_error_message());
-#else
-  snprintf(job->gpu.reason, sizeof job->gpu.reason, "this program was built without CUDA");
-#endif
   job->gpu.n_slot = job->config.n_slot;
   if (job->gpu.n_slot == 0 && job->gpu.backend)
     job->gpu.n_slot = mill_fit_default_slots(job->gpu.backend, job->n_thread);
@@ -102,11 +101,13 @@ done:
 static int set_up(bench_device *job, const mill_mpi *mpi, int n_input, const char *const *input)
 {
   int err = MILL_OK;
-  const mill_fit_options *fit = &job->options->fit;
+  mill_fit_options fit = job->options->fit;
+  if (job->options->n_optimizer > 0)
+    fit.optimizer = job->options->optimizer[0];
   mill_config_default(&job->config);
-  if (fit->config)
-    MILL_TRY(mill_config_read(&job->config, fit->config));
-  MILL_TRY(mill_fit_options_apply(fit, &job->config));
+  if (fit.config)
+    MILL_TRY(mill_config_read(&job->config, fit.config));
+  MILL_TRY(mill_fit_options_apply(&fit, &job->config));
   MILL_TRY(mill_config_check(&job->config));
   if (job->config.template_lib[0] == '\0')
     MILL_FAIL(MILL_ERR_USAGE,
@@ -118,8 +119,6 @@ static int set_up(bench_device *job, const mill_mpi *mpi, int n_input, const cha
   job->n_thread = job->config.n_thread;
   if (job->n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(mpi, &job->n_thread));
-  find_cpu(job);
-  find_gpu(job);
   mill_bench_describe(&job->report);
 done:
   return err;
@@ -166,20 +165,57 @@ static int run_batch(const bench_device *job, const device *d, int64_t n_star,
   return mill_bench_batch_run(&plan, &job->stars, n_star, batch);
 }
 
+/* What both tables have first; the last member is a list. */
+static int open_json(const bench_device *job, const char *command, FILE **out)
+{
+  int err = MILL_OK;
+  *out = fopen(job->options->json, "w");
+  if (!*out)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options->json,
+              strerror(errno));
+  fputs("{\n  ", *out);
+  mill_bench_json_text(*out, "revision", mill_version_revision(), ",\n  ");
+  mill_bench_json_text(*out, "date", job->report.date, ",\n  ");
+  mill_bench_json_text(*out, "command", command, ",\n  ");
+  mill_bench_json_text(*out, "cpu", job->report.cpu, ",\n  ");
+  fprintf(*out, "\"threads\": %d,\n  ", job->n_thread);
+done:
+  return err;
+}
+
+static int close_json(const bench_device *job, FILE *out)
+{
+  int err = MILL_OK;
+  fputs("]\n}\n", out);
+  const int failed = ferror(out);
+  if (fclose(out) != 0 || failed)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full",
+              job->options->json);
+done:
+  return err;
+}
+
 /* ---- crossover ---- */
 
-/* The shortest of several times, or -1 when it would take longer than the limit.  *rate of
- * the batch before, stars/s; 0: none. */
-static int time_batch(const bench_device *job, const device *d, int64_t n_star, double *rate,
+/* The shortest of several times, or -1 when it would take longer than the limit or there is no
+ * memory for it.  *rate of the batch before, stars/s; 0: none. */
+static int time_batch(const bench_device *job, device *d, int64_t n_star, double *rate,
                       int64_t *n_differ, double *best_s)
 {
   int err = MILL_OK;
   mill_bench_batch batch;
   *best_s = -1.0;
-  if (!d->backend || (*rate > 0.0 && (double)n_star / *rate > job->options->limit_s))
+  if (!d->backend || d->is_full || (*rate > 0.0 && (double)n_star / *rate > job->options->limit_s))
     goto done;
   for (int i = 0; i < job->options->n_repeat; i++) {
-    MILL_TRY(run_batch(job, d, n_star, &batch));
+    err = run_batch(job, d, n_star, &batch);
+    if (err == MILL_ERR_MEMORY) {
+      d->is_full = 1;
+      *best_s = -1.0;
+      err = MILL_OK;
+      goto done;
+    }
+    MILL_TRY(err);
     *n_differ += batch.n_differ;
     const double spent_s = d->start_s + batch.open_s + batch.run_s;
     if (*best_s < 0.0 || spent_s < *best_s) {
@@ -209,11 +245,16 @@ static void print_rate(int64_t n_star, double s)
     printf(" |");
 }
 
-static void print_point(const mill_crossover_point *p, const char *no_gpu)
+static const char *why_not(const device *d)
+{
+  return !d->backend ? "SKIPPED" : d->is_full ? "no memory" : "not run";
+}
+
+static void print_point(const bench_device *job, const mill_crossover_point *p)
 {
   printf("| %lld |", (long long)p->n_star);
-  print_seconds(p->cpu_s, "not run");
-  print_seconds(p->gpu_s, no_gpu);
+  print_seconds(p->cpu_s, why_not(&job->cpu));
+  print_seconds(p->gpu_s, why_not(&job->gpu));
   if (p->cpu_s > 0.0 && p->gpu_s > 0.0)
     printf(" %.2f |", p->cpu_s / p->gpu_s);
   else
@@ -223,23 +264,16 @@ static void print_point(const mill_crossover_point *p, const char *no_gpu)
   printf("\n");
 }
 
-static int write_json(const bench_device *job, int n, const mill_crossover_point *point,
-                      int64_t from, const char *command)
+static int write_crossover_json(const bench_device *job, int n, const mill_crossover_point *point,
+                                int64_t from, const char *command)
 {
   int err = MILL_OK;
-  const char *path = job->options->json;
-  FILE *out = fopen(path, "w");
-  if (!out)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", path, strerror(errno));
-  fputs("{\n  ", out);
-  mill_bench_json_text(out, "revision", mill_version_revision(), ",\n  ");
-  mill_bench_json_text(out, "date", job->report.date, ",\n  ");
-  mill_bench_json_text(out, "command", command, ",\n  ");
-  mill_bench_json_text(out, "cpu", job->report.cpu, ",\n  ");
+  FILE *out = NULL;
+  MILL_TRY(open_json(job, command, &out));
   mill_bench_json_text(out, "gpu", job->gpu.backend ? job->gpu.backend->name : "", ",\n  ");
   mill_bench_json_text(out, "no_gpu", job->gpu.reason, ",\n  ");
-  fprintf(out, "\"threads\": %d, \"gpu_start_s\": %.9g, \"crossover\": %lld,\n  \"batches\": [",
-          job->n_thread, job->gpu.start_s, (long long)from);
+  fprintf(out, "\"gpu_start_s\": %.9g, \"crossover\": %lld,\n  \"batches\": [", job->gpu.start_s,
+          (long long)from);
   for (int i = 0; i < n; i++) {
     fprintf(out, "%s\n    {\"stars\": %lld, \"cpu_s\": ", i ? "," : "", (long long)point[i].n_star);
     fprintf(out, point[i].cpu_s < 0.0 ? "null" : "%.9g", point[i].cpu_s);
@@ -247,10 +281,7 @@ static int write_json(const bench_device *job, int n, const mill_crossover_point
     fprintf(out, point[i].gpu_s < 0.0 ? "null" : "%.9g", point[i].gpu_s);
     fputs("}", out);
   }
-  fputs("]\n}\n", out);
-  const int failed = ferror(out);
-  if (fclose(out) != 0 || failed)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full", path);
+  err = close_json(job, out);
 done:
   return err;
 }
@@ -301,7 +332,7 @@ static int measure_crossover(bench_device *job, const char *command)
     MILL_TRY(time_batch(job, &job->cpu, n_star, &cpu_rate, &n_differ, &p->cpu_s));
     MILL_TRY(time_batch(job, &job->gpu, n_star, &gpu_rate, &n_differ, &p->gpu_s));
     n++;
-    print_point(p, job->gpu.backend ? "not run" : "SKIPPED");
+    print_point(job, p);
     MILL_TRY(flush(stdout));
   }
   const int64_t from = mill_crossover_of(n, point);
@@ -319,7 +350,7 @@ static int measure_crossover(bench_device *job, const char *command)
   if (job->options->keep)
     MILL_TRY(keep(job, from));
   if (job->options->json)
-    MILL_TRY(write_json(job, n, point, from, command));
+    MILL_TRY(write_crossover_json(job, n, point, from, command));
   MILL_TRY(flush(stdout));
 done:
   return err;
@@ -333,6 +364,8 @@ int mill_bench_crossover(const mill_mpi *mpi, const mill_bench_options *options,
   memset(&job, 0, sizeof job);
   job.options = options;
   MILL_TRY(set_up(&job, mpi, n_input, input));
+  find_cpu(&job);
+  find_gpu(&job, mpi);
   if (!job.cpu.backend)
     MILL_FAIL(MILL_ERR_BACKEND, "%s", job.cpu.reason);
   MILL_TRY(measure_crossover(&job, command));
@@ -380,16 +413,79 @@ done:
   return err;
 }
 
-static int measure_slots(bench_device *job, device *d, int is_gpu, const char *command)
+/* A line of the table. */
+typedef struct slots_row {
+  int asked, by_traffic;
+  double start_s, floor_s; /* the floor is of a star */
+  mill_bench_batch batch;
+} slots_row;
+
+static int write_slots_json(const bench_device *job, const device *d, int n, const slots_row *row,
+                            const char *command)
 {
   int err = MILL_OK;
+  FILE *out = NULL;
+  MILL_TRY(open_json(job, command, &out));
+  mill_bench_json_text(out, "backend", d->backend ? d->backend->name : "", ",\n  ");
+  mill_bench_json_text(out, "no_backend", d->reason, ",\n  ");
+  fputs("\"rows\": [", out);
+  for (int i = 0; i < n; i++) {
+    const mill_bench_batch *b = &row[i].batch;
+    fprintf(out,
+            "%s\n    {\"slots\": %d, \"slots_asked\": %d, \"stars\": %lld, \"start_s\": %.9g, "
+            "\"run_s\": %.9g, \"load_s\": %.9g, \"evaluations\": %lld, \"jacobians\": %lld, "
+            "\"floor_s_a_star\": %.9g}",
+            i ? "," : "", b->n_slot, row[i].asked, (long long)b->n_star, row[i].start_s, b->run_s,
+            b->load_s, (long long)b->n_eval, (long long)b->n_jac, row[i].floor_s);
+  }
+  err = close_json(job, out);
+done:
+  return err;
+}
+
+static void print_slots_row(const slots_row *row)
+{
+  const mill_bench_batch *b = &row->batch;
+  const double n = (double)b->n_star;
+  if (b->n_slot < row->asked)
+    printf("| %d of %d |", b->n_slot, row->asked);
+  else
+    printf("| %d |", b->n_slot);
+  printf(" %lld | %.3f | %.3f | %.1f | %.3f | %.2f | %.2f | %.2f | %s | %.1f |\n",
+         (long long)b->n_star, row->start_s, b->run_s, n / b->run_s, b->load_s,
+         (double)b->n_eval / n, (double)b->n_jac / n, 1e6 * row->floor_s,
+         row->by_traffic ? "bytes" : "arithmetic", b->run_s / n / row->floor_s);
+}
+
+/* With so many slots.  MILL_ERR_MEMORY where they do not fit. */
+static int measure_row(const bench_device *job, const device *d, const mill_bench_rates *rates,
+                       slots_row *row)
+{
+  int err = MILL_OK;
+  const int64_t n_star = job->options->n_star > 0 ? job->options->n_star : (int64_t)8 * row->asked;
+  mill_bench_plan plan = {.lib = &job->lib,
+                          .set = &job->set,
+                          .backend = d->backend,
+                          .n_slot = row->asked,
+                          .n_thread = job->n_thread};
+  MILL_TRY(mill_bench_batch_run(&plan, &job->stars, n_star, &row->batch));
+  plan.n_slot = row->batch.n_slot;
+  row->start_s = d->start_s + row->batch.open_s;
+  row->floor_s = mill_bench_batch_floor_s(&plan, &row->batch, rates, &row->by_traffic);
+done:
+  return err;
+}
+
+static int measure_slots(bench_device *job, device *d, int is_gpu, const char *command)
+{
+  int err = MILL_OK, n = 0;
   const int fixed = job->config.n_slot;
   const int first = fixed > 0 ? fixed : is_gpu ? 256 : 8;
   const int last = fixed > 0 ? fixed : is_gpu ? 16384 : 128;
   double rate = 0.0, bytes = 0.0;
   int64_t n_differ = 0;
   mill_bench_rates rates;
-  mill_bench_batch batch;
+  slots_row row[MAX_POINT];
   print_head(job, command);
   printf("Backend %s, %d %s.\n", d->backend->name, job->n_thread,
          job->n_thread == 1 ? "thread" : "threads");
@@ -397,31 +493,33 @@ static int measure_slots(bench_device *job, device *d, int is_gpu, const char *c
   printf("\n| slots | stars | start, s | run, s | stars/s | loading, CPU s | evaluations a star | "
          "of them Jacobians | floor, us a star | bound by | time/floor |\n"
          "|---|---|---|---|---|---|---|---|---|---|---|\n");
-  for (int n_slot = first; n_slot <= last; n_slot *= 2) {
+  for (int n_slot = first; n_slot <= last && n < MAX_POINT; n_slot *= 2) {
     const int64_t n_star = job->options->n_star > 0 ? job->options->n_star : (int64_t)8 * n_slot;
-    int by_traffic = 0;
+    slots_row *r = &row[n];
+    r->asked = n_slot;
     if (rate > 0.0 && (double)n_star / rate > job->options->limit_s) {
       printf("\nNo more: %d slots would take over %.0f s.\n", n_slot, job->options->limit_s);
       break;
     }
-    const mill_bench_plan plan = {.lib = &job->lib,
-                                  .set = &job->set,
-                                  .backend = d->backend,
-                                  .n_slot = n_slot,
-                                  .n_thread = job->n_thread};
-    MILL_TRY(mill_bench_batch_run(&plan, &job->stars, n_star, &batch));
-    const double n = (double)n_star;
-    const double floor_s = mill_bench_batch_floor_s(&plan, &batch, &rates, &by_traffic);
-    rate = n / batch.run_s;
-    n_differ += batch.n_differ;
+    err = measure_row(job, d, &rates, r);
+    if (err == MILL_ERR_MEMORY && n > 0) {
+      err = MILL_OK;
+      printf("\nNo more: there is no memory for %d slots.\n", n_slot);
+      break;
+    }
+    MILL_TRY(err);
+    n++;
+    rate = (double)n_star / r->batch.run_s;
+    n_differ += r->batch.n_differ;
     bytes = 0.0;
     for (int a = 0; a < job->lib.n_arm; a++)
-      bytes += (double)batch.shape.arm[a].raw_bytes / (double)batch.shape.n_star;
-    printf("| %d | %lld | %.3f | %.3f | %.1f | %.3f | %.2f | %.2f | %.2f | %s | %.1f |\n", n_slot,
-           (long long)n_star, d->start_s + batch.open_s, batch.run_s, rate, batch.load_s,
-           (double)batch.n_eval / n, (double)batch.n_jac / n, 1e6 * floor_s,
-           by_traffic ? "bytes" : "arithmetic", batch.run_s / n / floor_s);
+      bytes += (double)r->batch.shape.arm[a].raw_bytes / (double)r->batch.shape.n_star;
+    print_slots_row(r);
     MILL_TRY(flush(stdout));
+    if (r->batch.n_slot < n_slot) {
+      printf("\nNo more: memory is full.\n");
+      break;
+    }
   }
   printf(
       "\nThe floor is of arithmetic and memory on the device; reading, and bringing the %.0f kB of "
@@ -431,6 +529,8 @@ static int measure_slots(bench_device *job, device *d, int is_gpu, const char *c
     MILL_FAIL(MILL_ERR_INTERNAL,
               "%lld rows differ from those of the same stars in other slots: please report it",
               (long long)n_differ);
+  if (job->options->json)
+    MILL_TRY(write_slots_json(job, d, n, row, command));
   MILL_TRY(flush(stdout));
 done:
   return err;
@@ -445,9 +545,15 @@ int mill_bench_slots(const mill_mpi *mpi, const mill_bench_options *options, con
   job.options = options;
   MILL_TRY(set_up(&job, mpi, n_input, input));
   const int is_gpu = strcmp(job.config.backend, "cuda") == 0;
+  if (is_gpu)
+    find_gpu(&job, mpi);
+  else
+    find_cpu(&job);
   device *d = is_gpu ? &job.gpu : &job.cpu;
   if (is_gpu && !d->backend) {
     printf("SKIPPED: %s.\n", d->reason);
+    if (options->json)
+      MILL_TRY(write_slots_json(&job, d, 0, NULL, command));
     MILL_TRY(flush(stdout));
     goto done;
   }

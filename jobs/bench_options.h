@@ -21,7 +21,7 @@ typedef struct mill_bench_options {
   int task; /**< enum mill_bench_task */
   /** The fit: library, config, catalog, backend, threads, slots, input; quiet is set. */
   mill_fit_options fit;
-  int n_optimizer; /**< 0: that of the configuration */
+  int n_optimizer; /**< 0: that of the configuration; more than one only of fit */
   const char *optimizer[MILL_BENCH_N_OPTIMIZER];
   const char *output; /**< folder of the temporary result; NULL: $TMPDIR, else /tmp */
   const char *json;   /**< NULL: none */
@@ -33,7 +33,7 @@ typedef struct mill_bench_options {
 } mill_bench_options;
 
 /** Parse and check argv, argv[0] being the job's name; argv is permuted.
- *  MILL_ERR_USAGE names the option and what it takes. */
+ *  MILL_ERR_USAGE names the option and what it takes, or the task that has no use for it. */
 int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options);
 
 void mill_bench_options_print_help(FILE *out);

@@ -155,6 +155,11 @@ int mill_crossover_keep(const char *path, const mill_crossover *line)
     close(descriptor);
     MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
   }
+  /* as any new file; mkstemp's is for its owner only */
+  const mode_t mask = umask(0);
+  umask(mask);
+  if (fchmod(descriptor, 0666 & ~mask) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
   fputs(first_line, out);
   print_line(out, line);
   in = fopen(path, "r");

@@ -12,6 +12,7 @@
 
 #include "io/hdf5_probe.h"
 #include "io/library_file.h"
+#include "jobs/backend_choice.h"
 #include "jobs/doctor_findings.h"
 #include "jobs/doctor_output.h"
 #include "jobs/fit.h"
@@ -19,8 +20,8 @@
 #include "jobs/version.h"
 #include "kernels/error.h"
 #ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_probe.h"
+#include "kernels/cuda/device_facts.h"
 #endif
 #include "src/bench_rates.h"
 #include "src/mpi_context.h"
@@ -38,6 +39,8 @@ typedef struct doctor_job {
   int help, json, quick, limit_s;
   const char *output, *library, *backend;
   int n_thread, n_core, n_host, n_most; /* ranks of the host that has most */
+  int gpu_err;                          /* of giving every rank a GPU */
+  char gpu_message[1024];               /* of that failure */
   mill_library lib;
   mill_findings findings;
 } doctor_job;
@@ -302,12 +305,45 @@ static void find_driver(doctor_job *job)
 }
 
 #ifdef MILL_HAVE_CUDA
+static void find_device(doctor_job *job, int i)
+{
+  mill_findings *f = &job->findings;
+  mill_cuda_device d;
+  double to = 0, from = 0, on = 0;
+  char key[64];
+  snprintf(key, sizeof key, "cuda.%d", i);
+  if (mill_cuda_probe_device(i, &d) != MILL_OK) {
+    mill_finding_text(f, key, "fails");
+    if (strcmp(job->backend, "cuda") == 0)
+      mill_finding_fail(f, EXIT_BROKEN, "%s", mill_error_message());
+    else
+      mill_finding_warn(f, "%s", mill_error_message());
+    return;
+  }
+  mill_finding_text(f, key,
+                    "%s, compute capability %d.%d, %d processors, %.0f GB (%.0f free), ECC %s, %s",
+                    d.name, d.major, d.minor, d.n_processor, 1e-9 * (double)d.total,
+                    1e-9 * (double)d.free, d.ecc ? "on" : "off", d.bus_id);
+  if (job->quick)
+    return;
+  if (mill_cuda_probe_rates(i, &to, &from, &on) != MILL_OK) {
+    snprintf(key, sizeof key, "cuda.%d_rates", i);
+    mill_finding_text(f, key, "not measured");
+    mill_finding_warn(f, "%s", mill_error_message());
+    return;
+  }
+  snprintf(key, sizeof key, "cuda.%d_host_to_device", i);
+  mill_finding_number(f, key, to, "GB/s");
+  snprintf(key, sizeof key, "cuda.%d_device_to_host", i);
+  mill_finding_number(f, key, from, "GB/s");
+  snprintf(key, sizeof key, "cuda.%d_on_device", i);
+  mill_finding_number(f, key, on, "GB/s, read and written");
+}
+
 static void find_devices(doctor_job *job)
 {
   mill_findings *f = &job->findings;
   int driver = 0, runtime = 0, n = 0;
-  char key[64];
-  const int is_wanted = strcmp(job->backend, "cuda") == 0;
   if (mill_cuda_probe(&driver, &runtime, &n) != MILL_OK) {
     mill_finding_text(f, "cuda.devices", "none: %s", mill_error_message());
     if (mill_gpu_count() > 0)
@@ -321,45 +357,20 @@ static void find_devices(doctor_job *job)
                     driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
   mill_finding_number(f, "cuda.devices", n, "");
   for (int i = 0; i < n; i++) {
-    mill_cuda_device d;
-    double to = 0, from = 0, on = 0;
-    snprintf(key, sizeof key, "cuda.%d", i);
-    if (mill_cuda_probe_device(i, &d) != MILL_OK) {
-      mill_finding_text(f, key, "fails");
-      if (is_wanted)
-        mill_finding_fail(f, EXIT_BROKEN, "%s", mill_error_message());
-      else
-        mill_finding_warn(f, "%s", mill_error_message());
-      continue;
-    }
-    mill_finding_text(
-        f, key, "%s, compute capability %d.%d, %d processors, %.0f GB (%.0f free), ECC %s, %s",
-        d.name, d.major, d.minor, d.n_processor, 1e-9 * (double)d.total, 1e-9 * (double)d.free,
-        d.ecc ? "on" : "off", d.bus_id);
-    if (job->quick)
-      continue;
-    if (mill_cuda_probe_rates(i, &to, &from, &on) != MILL_OK) {
-      snprintf(key, sizeof key, "cuda.%d_rates", i);
-      mill_finding_text(f, key, "not measured");
-      mill_finding_warn(f, "%s", mill_error_message());
-      continue;
-    }
-    snprintf(key, sizeof key, "cuda.%d_host_to_device", i);
-    mill_finding_number(f, key, to, "GB/s");
-    snprintf(key, sizeof key, "cuda.%d_device_to_host", i);
-    mill_finding_number(f, key, from, "GB/s");
-    snprintf(key, sizeof key, "cuda.%d_on_device", i);
-    mill_finding_number(f, key, on, "GB/s, read and written");
+    find_device(job, i);
+    mill_gpu_release(); /* its rank may want it for itself */
   }
 }
-/* A rank's GPU, as a fit would choose it. */
+
+/* A rank's GPU, as a fit chooses it. */
 typedef struct rank_gpu {
-  char host[64], bus[32]; /* bus empty: it finds none */
+  char host[64], bus[32];
+  int n_seen;
 } rank_gpu;
 
 static int compare_gpus(const void *a, const void *b)
 {
-  return memcmp(a, b, sizeof(rank_gpu));
+  return memcmp(a, b, offsetof(rank_gpu, n_seen));
 }
 
 static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
@@ -369,24 +380,29 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
   int n_without = 0, first_without = -1, n_gpu = 0;
   char host[64] = "";
   for (int r = n_rank - 1; r >= 0; r--)
-    if (!all[r].bus[0]) {
+    if (all[r].n_seen == 0) {
       n_without++;
       first_without = r;
       memcpy(host, all[r].host, sizeof host);
     }
-  qsort(all, (size_t)n_rank, sizeof *all, compare_gpus);
-  for (int r = 0; r < n_rank; r++)
-    n_gpu += all[r].bus[0] && (r == 0 || compare_gpus(&all[r], &all[r - 1]) != 0);
   if (n_without == n_rank)
     return;
+  if (job->gpu_err != MILL_OK) {
+    mill_finding_text(f, "cuda.gpus_of_ranks", "a fit takes none");
+    if (n_without > 0)
+      mill_finding_warn(f,
+                        "%d of %d ranks find no GPU, first rank %d on %s: ask for a GPU for each "
+                        "rank on every node",
+                        n_without, n_rank, first_without, host);
+    else
+      mill_finding_warn(f, "%s", job->gpu_message);
+    return;
+  }
+  qsort(all, (size_t)n_rank, sizeof *all, compare_gpus);
+  for (int r = 0; r < n_rank; r++)
+    n_gpu += r == 0 || compare_gpus(&all[r], &all[r - 1]) != 0;
   mill_finding_number(f, "cuda.gpus_of_ranks", n_gpu, "different ones");
-  if (n_without > 0)
-    mill_finding_warn(
-        f,
-        "%d of %d ranks find no GPU, first rank %d on %s: ask for a GPU for each rank "
-        "on every node",
-        n_without, n_rank, first_without, host);
-  else if (n_gpu < n_rank)
+  if (n_gpu < n_rank)
     mill_finding_warn(f,
                       "%d ranks share %d %s, and each needs its memory: start one rank for each "
                       "GPU, and see that the launcher lets each find its own",
@@ -396,12 +412,20 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
 /* Collective; findings on rank 0. */
 static int find_gpus_of_ranks(doctor_job *job)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, driver = 0, runtime = 0;
   rank_gpu mine, *all = NULL;
   memset(&mine, 0, sizeof mine);
+  if (strcmp(job->backend, "cpu") == 0)
+    goto done;
   mill_host_name(mine.host, sizeof mine.host);
-  if (strcmp(job->backend, "cpu") != 0 && mill_backend_cuda(NULL))
+  if (mill_cuda_probe(&driver, &runtime, &mine.n_seen) != MILL_OK)
+    mine.n_seen = 0;
+  job->gpu_err = mill_backend_place(&job->mpi);
+  MILL_TRY(job->gpu_err == MILL_ERR_MPI ? MILL_ERR_MPI : MILL_OK);
+  if (job->gpu_err == MILL_OK)
     mill_cuda_probe_bus(mine.bus, sizeof mine.bus);
+  else
+    snprintf(job->gpu_message, sizeof job->gpu_message, "%s", mill_error_message());
   MILL_TRY(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->mpi.size, &all)));
   MILL_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, 0,
                       job->mpi.comm));
@@ -459,16 +483,42 @@ done:
   return err;
 }
 
+/* From how many rows on auto takes the GPU. */
+static void find_crossover(doctor_job *job)
+{
+  mill_findings *f = &job->findings;
+  mill_crossover line;
+  char why[1536];
+  int found = 0;
+  if (mill_backend_crossover(job->n_thread, &line, &found, why, sizeof why) != MILL_OK) {
+    mill_finding_text(f, "fit.crossover", "unreadable: the CPU");
+    mill_finding_warn(f, "%s", mill_error_message());
+  } else if (!found)
+    mill_finding_text(f, "fit.crossover", "none, so the CPU: %s", why);
+  else if (line.n_star > 0)
+    mill_finding_text(f, "fit.crossover", "%s from %lld rows a rank on (measured %.10s)", line.gpu,
+                      (long long)line.n_star, line.date);
+  else
+    mill_finding_text(f, "fit.crossover", "the CPU for any number of rows (measured %.10s)",
+                      line.date);
+}
+
 static void find_choice(doctor_job *job)
 {
   mill_findings *f = &job->findings;
   const mill_backend *backend = NULL;
-  const int err = mill_fit_find_backend(job->backend, &backend);
+  int err = MILL_OK;
+  if (strcmp(job->backend, "cuda") == 0 && job->gpu_err != MILL_OK)
+    err = mill_error_set(job->gpu_err, __FILE__, __LINE__, "%s", job->gpu_message);
+  else
+    err = mill_fit_find_backend(job->backend, &backend);
   if (err != MILL_OK) {
     mill_finding_text(f, "fit.backend", "none");
     mill_finding_fail(f, mill_error_exit_status(err), "%s", mill_error_message());
     return;
   }
+  if (strcmp(job->backend, "auto") == 0)
+    find_crossover(job);
   mill_finding_text(f, "fit.backend", "%s (asked for: %s)", backend->name, job->backend);
   mill_finding_number(f, "fit.slots", mill_fit_default_slots(backend, job->n_thread),
                       "stars at once, a rank");

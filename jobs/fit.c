@@ -25,6 +25,7 @@
 #include "jobs/stop_watch.h"
 #include "jobs/work.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/device_choice.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_probe.h"
@@ -313,7 +314,7 @@ int mill_fit_find_backend(const char *choice, const mill_backend **backend)
               "or build it where nvcc is found");
 #endif
   }
-  /* auto too: from how many stars on a GPU is faster has not been measured yet */
+  /* auto too, until a run settles it by the number of its rows */
   *backend = mill_backend_cpu(NULL);
   if (!*backend)
     MILL_FAIL(MILL_ERR_BACKEND, "no CPU backend runs on this machine");
@@ -327,10 +328,15 @@ static int agree_backend(fit_job *job)
 {
   int err = MILL_OK;
   static const char prefix[] = "cpu ";
+  static const mill_backend any_gpu = {.name = "cuda", .default_slot = MILL_GPU_SLOTS};
   enum { SIZE = 64 };
   char mine[SIZE] = "", *all = NULL;
   const char *oldest = NULL;
 
+  if (job->options.plan && strcmp(job->config.backend, "cuda") == 0) {
+    job->backend = &any_gpu; /* a plan needs none */
+    goto done;
+  }
   err = mill_fit_find_backend(job->config.backend, &job->backend);
   if (err == MILL_OK)
     err = MILL_ALLOC((size_t)job->mpi.size * SIZE, &all);
@@ -405,7 +411,7 @@ static int set_up(fit_job *job)
   if (job->mpi.rank == 0)
     err = check_outputs(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  if (strcmp(job->config.backend, "cuda") == 0)
+  if (strcmp(job->config.backend, "cuda") == 0 && !job->options.plan)
     MILL_TRY(mill_backend_place(&job->mpi));
   /* auto depends on the number of rows */
   if (strcmp(job->config.backend, "auto") != 0)
@@ -424,8 +430,9 @@ static int settle_backend(fit_job *job)
   const char *choice = NULL;
   if (strcmp(job->config.backend, "auto") != 0)
     goto done;
-  MILL_TRY(mill_backend_settle(&job->mpi, job->options.output, job->options.overwrite,
-                               job->inputs.n_row, job->n_thread, &choice));
+  MILL_TRY((job->options.plan ? mill_backend_wish : mill_backend_settle)(
+      &job->mpi, job->options.output, job->options.overwrite, job->inputs.n_row, job->n_thread,
+      &choice));
   snprintf(job->config.backend, sizeof job->config.backend, "%s", choice);
   MILL_TRY(agree_backend(job));
 done:

@@ -49,6 +49,9 @@ typedef struct mill_backend {
   int (*collect)(mill_device *device, int *index, mill_fit_result *result, int *n_finished);
   /** Wait for everything that was asked for. */
   int (*wait)(mill_device *device);
+  /** What the log should say about the device since it was opened; NULL: nothing.  No such
+   *  function: never anything.  Valid until the next bind. */
+  const char *(*remark)(mill_device *device);
   /** Add to *total what this device has spent since it was opened; NULL: not counted. */
   void (*timing)(mill_device *device, mill_timing *total);
 } mill_backend;

@@ -282,8 +282,16 @@ MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_mode
      * gather them one by one */
     MILL_REAL value[2 * MILL_PAIR_CHUNK], curve[2 * MILL_PAIR_CHUNK];
     for (int i = 0; i < len; i++) {
+#if defined(__CUDACC__)
+      /* of a copy whose alignment it does not see nvcc makes loads of single bytes */
+      value[2 * i] = y[index[i]];
+      value[2 * i + 1] = y[index[i] + 1];
+      curve[2 * i] = bend[index[i]];
+      curve[2 * i + 1] = bend[index[i] + 1];
+#else
       memcpy(value + 2 * i, y + index[i], 2 * sizeof(MILL_REAL));
       memcpy(curve + 2 * i, bend + index[i], 2 * sizeof(MILL_REAL));
+#endif
     }
     MILL_SIMD
     for (int i = 0; i < len; i++) {

@@ -1,6 +1,7 @@
 #include "src/pipeline.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/error.h"
@@ -29,21 +30,31 @@ enum {
 /** Slots get their first memory in pieces of about so many bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
 
+/** Arrays in device memory begin at multiples of this. */
+#define ARRAY_BYTES 64
+
+/** Device memory of a slot. */
+typedef struct slot_memory {
+  char *at;
+  size_t cap;
+  int is_own; /**< 0: it is a part of a piece that the pipeline owns */
+} slot_memory;
+
+enum { SEGMENTS, ARRAYS, N_SLOT_MEMORY };
+
 /** A slot as the host knows it. */
 typedef struct slot_entry {
-  mill_slot *device;       /**< owned */
-  mill_segment *segment;   /**< host mirror [cap_segment], owned */
-  mill_segment *d_segment; /**< device [cap_segment], owned */
-  int *waveset;            /**< ids of the sets that the slot holds [cap_segment], owned */
+  mill_slot *device;
+  slot_memory memory[N_SLOT_MEMORY]; /**< its mill_segment, and all pixel arrays */
+  mill_segment *segment;             /**< host mirror [cap_segment], owned */
+  int *waveset;                      /**< ids of the sets that it holds [cap_segment], owned */
   int n_waveset;
   int *n_diag; /**< of the rows that each segment will have [cap_segment], owned */
   int cap_segment;
-  char *arena; /**< device memory of all pixel arrays */
-  size_t cap_arena;
-  int owns_arena; /**< 0: it is a part of a piece that the pipeline owns */
-  int active;     /**< holds a star */
-  int fresh;      /**< that has not been started */
-  int finished;   /**< whose row waits to be handed over */
+  size_t model_bytes; /**< of all segments' models together */
+  int active;         /**< holds a star */
+  int fresh;          /**< that has not been started */
+  int finished;       /**< whose row waits to be handed over */
 } slot_entry;
 
 struct mill_pipeline {
@@ -55,6 +66,7 @@ struct mill_pipeline {
   int n_slot, want_models;
   int n_usable;      /**< slots that may take a star: n_slot, less when memory is full */
   int is_bound;      /**< the backend knows the model as it is */
+  int has_remarked;  /**< the log has the backend's remark */
   int is_under_way;  /**< rounds are */
   mill_slot **bound; /**< [n_slot] device memory of all slots */
   mill_slot host;    /**< last downloaded or to be uploaded */
@@ -70,12 +82,13 @@ struct mill_pipeline {
   mill_guess_table guess;
   float *lsf_aa; /**< of the star that is being loaded, all segments */
   size_t cap_lsf;
-  void **owned; /**< device memory of the model */
+  void **owned; /**< device memory of the model and of the slots */
   int n_owned, cap_owned;
-  size_t owned_bytes;
+  int n_fixed;        /**< the first ones of them; slots share the others */
+  size_t owned_bytes; /**< of the model only */
   /* model download */
   float *model_flux;
-  size_t cap_model_flux;
+  size_t cap_model_bytes;
   const float **model_row;
   int cap_model_row;
   double load_s; /* CPU seconds of copying stars into slots */
@@ -97,9 +110,10 @@ static int own(mill_pipeline *p, size_t bytes, const void *from, void **out)
   }
   MILL_TRY(p->backend->alloc(p->device, bytes, out));
   p->owned[p->n_owned++] = *out;
-  p->owned_bytes += bytes;
-  if (from)
+  if (from) {
+    p->owned_bytes += bytes;
     MILL_TRY(p->backend->upload(p->device, *out, from, bytes));
+  }
 done:
   return err;
 }
@@ -269,12 +283,20 @@ done:
   return err;
 }
 
+/** Bytes up to where the next array may begin. */
+static size_t array_bytes(size_t bytes)
+{
+  return (bytes + ARRAY_BYTES - 1) / ARRAY_BYTES * ARRAY_BYTES;
+}
+
 int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
                          mill_pipeline **out)
 {
   int err = MILL_OK;
   mill_pipeline *p = NULL;
+  void *memory = NULL;
+  const size_t slot_bytes = array_bytes(sizeof(mill_slot));
   *out = NULL;
   MILL_TRY(check_settings(lib, settings));
   if (n_slot < 1)
@@ -294,12 +316,12 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   MILL_TRY(MILL_ALLOC(n_slot, &p->done));
   MILL_TRY(MILL_ALLOC(n_slot, &p->row));
   MILL_TRY(mill_alloc_bytes((size_t)n_slot, sizeof *p->bound, (void **)&p->bound));
+  MILL_TRY(own(p, (size_t)n_slot * slot_bytes, NULL, &memory));
   for (int i = 0; i < n_slot; i++) {
-    void *memory = NULL;
-    MILL_TRY(backend->alloc(p->device, sizeof(mill_slot), &memory));
-    p->slot[i].device = memory;
-    p->bound[i] = memory;
+    p->slot[i].device = (mill_slot *)(void *)((char *)memory + (size_t)i * slot_bytes);
+    p->bound[i] = p->slot[i].device;
   }
+  p->n_fixed = p->n_owned;
   *out = p;
   p = NULL;
 done:
@@ -313,16 +335,23 @@ static void release(mill_pipeline *p, void *memory)
     p->backend->release(p->device, memory);
 }
 
+/** Give memory back that is not a part of a piece. */
+static void drop_own(mill_pipeline *p, slot_memory *memory)
+{
+  if (!memory->is_own)
+    return;
+  release(p, memory->at);
+  *memory = (slot_memory){0};
+}
+
 void mill_pipeline_destroy(mill_pipeline *p)
 {
   if (!p)
     return;
   if (p->device) {
     for (int i = 0; p->slot && i < p->n_slot; i++) {
-      release(p, p->slot[i].device);
-      release(p, p->slot[i].d_segment);
-      if (p->slot[i].owns_arena)
-        release(p, p->slot[i].arena);
+      for (int k = 0; k < N_SLOT_MEMORY; k++)
+        drop_own(p, &p->slot[i].memory[k]);
       mill_free(p->slot[i].segment);
       mill_free(p->slot[i].waveset);
       mill_free(p->slot[i].n_diag);
@@ -385,7 +414,7 @@ void mill_pipeline_waveset_stats(const mill_pipeline *p, mill_waveset_stats *sta
 static size_t take(size_t *at, size_t bytes)
 {
   const size_t here = *at;
-  *at += (bytes + 63) / 64 * 64;
+  *at += array_bytes(bytes);
   return here;
 }
 
@@ -450,11 +479,42 @@ static void plan_sigma(const mill_pipeline *p, const mill_raw_segment *raw, cons
     *info |= MILL_INFO_LSF_NARROW;
 }
 
+/** At least n_byte bytes of a slot's memory.  Slots that have none yet get theirs together: large
+ *  blocks lie in large pages.  What a slot has stays its own where there is no memory for more. */
+static int reserve_memory(mill_pipeline *p, slot_entry *e, int which, size_t n_byte)
+{
+  int err = MILL_OK;
+  void *memory = NULL;
+  slot_memory *mine = &e->memory[which];
+  n_byte = array_bytes(n_byte);
+  if (n_byte <= mine->cap)
+    goto done;
+  if (mine->at) {
+    MILL_TRY(p->backend->alloc(p->device, n_byte, &memory));
+    drop_own(p, mine);
+    *mine = (slot_memory){memory, n_byte, 1};
+    goto done;
+  }
+  size_t n = 1;
+  const slot_entry *end = p->slot + p->n_slot;
+  while (e + n < end && !e[n].memory[which].at && (n + 1) * n_byte <= SLAB_BYTES)
+    n++;
+  for (;; n /= 2) { /* less where there is no memory for so many */
+    err = own(p, n * n_byte, NULL, &memory);
+    if (err != MILL_ERR_MEMORY || n == 1)
+      break;
+  }
+  MILL_TRY(err);
+  for (size_t i = 0; i < n; i++)
+    e[i].memory[which] = (slot_memory){(char *)memory + i * n_byte, n_byte, 0};
+done:
+  return err;
+}
+
 /** Room for the segments of a star in a slot, and for its line-spread functions. */
 static int reserve_segments(mill_pipeline *p, slot_entry *e, const mill_star *star)
 {
   int err = MILL_OK;
-  void *memory = NULL;
   size_t n_lsf = 0;
   for (int i = 0; i < star->n_segment; i++)
     n_lsf += star->segment[i].sigma_aa ? (size_t)star->segment[i].n_pix : 0;
@@ -465,6 +525,7 @@ static int reserve_segments(mill_pipeline *p, slot_entry *e, const mill_star *st
     MILL_TRY(MILL_ALLOC(n_lsf, &p->lsf_aa));
     p->cap_lsf = n_lsf;
   }
+  MILL_TRY(reserve_memory(p, e, SEGMENTS, (size_t)star->n_segment * sizeof(mill_segment)));
   if (star->n_segment <= e->cap_segment)
     goto done;
   mill_free(e->segment);
@@ -473,14 +534,10 @@ static int reserve_segments(mill_pipeline *p, slot_entry *e, const mill_star *st
   e->segment = NULL;
   e->waveset = NULL;
   e->n_diag = NULL;
-  release(p, e->d_segment);
-  e->d_segment = NULL;
   e->cap_segment = 0;
   MILL_TRY(MILL_ALLOC(star->n_segment, &e->segment));
   MILL_TRY(MILL_ALLOC(star->n_segment, &e->waveset));
   MILL_TRY(MILL_ALLOC(star->n_segment, &e->n_diag));
-  MILL_TRY(p->backend->alloc(p->device, (size_t)star->n_segment * sizeof(mill_segment), &memory));
-  e->d_segment = memory;
   e->cap_segment = star->n_segment;
 done:
   return err;
@@ -508,42 +565,6 @@ done:
   return err;
 }
 
-/** Memory for the arrays of a star.  Slots that have none yet get theirs together: large
- *  blocks lie in large pages. */
-static int reserve_arena(mill_pipeline *p, slot_entry *e, size_t n_byte)
-{
-  int err = MILL_OK;
-  void *memory = NULL;
-  if (e->arena) {
-    if (e->owns_arena)
-      release(p, e->arena);
-    e->arena = NULL;
-    e->cap_arena = 0;
-    e->owns_arena = 0;
-    MILL_TRY(p->backend->alloc(p->device, n_byte, &memory));
-    e->arena = memory;
-    e->cap_arena = n_byte;
-    e->owns_arena = 1;
-    goto done;
-  }
-  size_t n = 1;
-  const slot_entry *end = p->slot + p->n_slot;
-  while (e + n < end && !e[n].arena && (n + 1) * n_byte <= SLAB_BYTES)
-    n++;
-  for (;; n /= 2) { /* less where there is no memory for so many */
-    err = own(p, n * n_byte, NULL, &memory);
-    if (err != MILL_ERR_MEMORY || n == 1)
-      break;
-  }
-  MILL_TRY(err);
-  for (size_t i = 0; i < n; i++) {
-    e[i].arena = (char *)memory + i * n_byte;
-    e[i].cap_arena = n_byte;
-  }
-done:
-  return err;
-}
-
 /** Copy a star into a slot, which then holds its wavelength sets. */
 static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
 {
@@ -555,10 +576,12 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
   MILL_TRY(plan_star(p, e, star, &info));
   /* first pass measures, second places */
   int max_bin = 1;
-  size_t n_raw = 0;
+  size_t n_raw = 0, n_model = 0;
+  char *arena = NULL;
   for (int pass = 0; pass < 2; pass++) {
-    /* what is uploaded lies together, before the rest, and so goes as one copy */
-    size_t up = 0, at = n_raw;
+    /* what is uploaded lies together, before the rest, and so goes as one copy; so do the models,
+     * which come back as one */
+    size_t up = 0, back = n_raw, at = n_raw + n_model;
     const float *planned = p->lsf_aa;
     for (int i = 0; i < star->n_segment; i++) {
       const mill_raw_segment *raw = &star->segment[i];
@@ -573,7 +596,7 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
       const size_t lsf = take(&up, sigma ? n * 4 : 0);
       const size_t d = take(&at, n * 4), is = take(&at, n * 4), good = take(&at, n);
       const size_t base = take(&at, n * 8);
-      const size_t scratch = take(&at, n * 4), model = take(&at, p->want_models ? n * 4 : 0);
+      const size_t scratch = take(&at, n * 4), model = take(&back, p->want_models ? n * 4 : 0);
       if (pass == 0)
         continue;
       mill_segment *s = &e->segment[i];
@@ -582,16 +605,16 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
       s->n_pix = raw->n_pix;
       s->n_diag = (int)nd;
       s->ws = ws.device;
-      s->raw_flux = (float *)(void *)(e->arena + flux);
-      s->raw_ivar = (float *)(void *)(e->arena + ivar);
-      s->raw_mask = (int32_t *)(void *)(e->arena + mask);
-      s->d = (float *)(void *)(e->arena + d);
-      s->is = (float *)(void *)(e->arena + is);
-      s->good = (unsigned char *)(e->arena + good);
-      s->base = (double *)(void *)(e->arena + base);
-      s->scratch = (float *)(void *)(e->arena + scratch);
+      s->raw_flux = (float *)(void *)(arena + flux);
+      s->raw_ivar = (float *)(void *)(arena + ivar);
+      s->raw_mask = (int32_t *)(void *)(arena + mask);
+      s->d = (float *)(void *)(arena + d);
+      s->is = (float *)(void *)(arena + is);
+      s->good = (unsigned char *)(arena + good);
+      s->base = (double *)(void *)(arena + base);
+      s->scratch = (float *)(void *)(arena + scratch);
       if (p->want_models)
-        s->model = (float *)(void *)(e->arena + model);
+        s->model = (float *)(void *)(arena + model);
       MILL_TRY(be->upload(p->device, s->raw_flux, raw->flux, n * 4));
       MILL_TRY(be->upload(p->device, s->raw_ivar, raw->ivar, n * 4));
       if (raw->mask)
@@ -599,15 +622,15 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
       else
         MILL_TRY(be->zero(p->device, s->raw_mask, n * 4));
       if (nd > 0)
-        s->res = (float *)(void *)(e->arena + res);
+        s->res = (float *)(void *)(arena + res);
       if (matrix) {
-        s->raw_res = (float *)(void *)(e->arena + raw_res);
+        s->raw_res = (float *)(void *)(arena + raw_res);
         MILL_TRY(be->upload(p->device, s->raw_res, raw->resolution, nd * n * 4));
         if (p->lib->arm[raw->arm].template_sigma_aa > 0.0)
           MILL_TRY(mill_waveset_cache_deconv(p->waveset, raw->waveset, raw->n_diag, &s->deconv));
       }
       if (sigma) {
-        s->lsf_aa = (float *)(void *)(e->arena + lsf);
+        s->lsf_aa = (float *)(void *)(arena + lsf);
         MILL_TRY(be->upload(p->device, s->lsf_aa, planned, n * 4));
         planned += n;
       }
@@ -617,16 +640,20 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
     const size_t guess = take(&at, chisq);
     if (pass == 0) {
       n_raw = up;
-      if (up + at > e->cap_arena)
-        MILL_TRY(reserve_arena(p, e, up + at));
+      n_model = e->model_bytes = back;
+      MILL_TRY(reserve_memory(p, e, ARRAYS, up + back + at));
+      arena = e->memory[ARRAYS].at;
+      /* not all of it will be written: arms may be dropped */
+      if (n_model > 0)
+        MILL_TRY(be->zero(p->device, arena + n_raw, n_model));
       continue;
     }
     memset(&p->host, 0, UPLOAD_BYTES);
     p->host.n_segment = star->n_segment;
-    p->host.segment = e->d_segment;
-    p->host.bin_wn = (float *)(void *)(e->arena + wn);
-    p->host.bin_w = (float *)(void *)(e->arena + w);
-    p->host.guess_chisq = (double *)(void *)(e->arena + guess);
+    p->host.segment = (mill_segment *)(void *)e->memory[SEGMENTS].at;
+    p->host.bin_wn = (float *)(void *)(arena + wn);
+    p->host.bin_w = (float *)(void *)(arena + w);
+    p->host.guess_chisq = (double *)(void *)(arena + guess);
     if (star->start) {
       p->host.has_given = 1;
       memcpy(p->host.given, star->start, (size_t)m->n_par * sizeof *star->start);
@@ -634,7 +661,7 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
     mill_fit_result_init(&p->host.result, p->lib, star->row, MILL_STATUS_NOT_DONE);
     p->host.result.info |= info;
   }
-  MILL_TRY(be->upload(p->device, e->d_segment, e->segment,
+  MILL_TRY(be->upload(p->device, e->memory[SEGMENTS].at, e->segment,
                       (size_t)star->n_segment * sizeof(mill_segment)));
   MILL_TRY(be->upload(p->device, e->device, &p->host, UPLOAD_BYTES));
   for (int i = 0; i < star->n_segment; i++) {
@@ -664,17 +691,15 @@ static int fetch_models(mill_pipeline *p, const slot_entry *e)
 {
   int err = MILL_OK;
   const int n_segment = e->n_waveset;
-  size_t n = 0;
-  MILL_TRY(p->backend->download(p->device, e->segment, e->d_segment,
+  const mill_segment *first = &e->segment[0];
+  MILL_TRY(p->backend->download(p->device, e->segment, e->memory[SEGMENTS].at,
                                 (size_t)n_segment * sizeof(mill_segment)));
-  for (int i = 0; i < n_segment; i++)
-    n += (size_t)e->segment[i].n_pix;
-  if (n > p->cap_model_flux) {
+  if (e->model_bytes > p->cap_model_bytes) {
     mill_free(p->model_flux);
     p->model_flux = NULL;
-    p->cap_model_flux = 0;
-    MILL_TRY(MILL_ALLOC(n, &p->model_flux));
-    p->cap_model_flux = n;
+    p->cap_model_bytes = 0;
+    MILL_TRY(MILL_ALLOC(e->model_bytes / sizeof *p->model_flux, &p->model_flux));
+    p->cap_model_bytes = e->model_bytes;
   }
   if (n_segment > p->cap_model_row) {
     mill_free((void *)p->model_row);
@@ -683,16 +708,13 @@ static int fetch_models(mill_pipeline *p, const slot_entry *e)
     MILL_TRY(mill_alloc_bytes((size_t)n_segment, sizeof *p->model_row, (void **)&p->model_row));
     p->cap_model_row = n_segment;
   }
-  float *at = p->model_flux;
+  MILL_TRY(p->backend->download(p->device, p->model_flux, first->model, e->model_bytes));
   for (int i = 0; i < n_segment; i++) {
     const mill_segment *s = &e->segment[i];
+    float *at = p->model_flux + (s->model - first->model);
     p->model_row[i] = at;
-    if (s->used)
-      MILL_TRY(p->backend->download(p->device, at, s->model, (size_t)s->n_pix * sizeof *at));
-    else
-      for (int k = 0; k < s->n_pix; k++)
-        at[k] = NAN;
-    at += s->n_pix;
+    for (int k = 0; k < s->n_pix && !s->used; k++)
+      at[k] = NAN;
   }
 done:
   return err;
@@ -707,6 +729,10 @@ static int bind_slots(mill_pipeline *p)
   MILL_TRY(p->backend->upload(p->device, p->d_model, &p->model, sizeof p->model));
   MILL_TRY(p->backend->bind(p->device, &p->model, p->d_model, p->bound, p->n_slot));
   p->is_bound = 1;
+  const char *remark = p->backend->remark ? p->backend->remark(p->device) : NULL;
+  if (remark && !p->has_remarked)
+    mill_log_warning("%s: %s", p->backend->name, remark);
+  p->has_remarked = remark != NULL;
 done:
   return err;
 }
@@ -767,16 +793,41 @@ static int fewer_slots(mill_pipeline *p)
   p->n_usable = n_busy / 2 > 1 ? n_busy / 2 : 1;
   mill_log_warning("memory of %s is full with %d stars: going on with %d slots", p->backend->name,
                    n_busy, p->n_usable);
-  for (int i = 0; i < p->n_slot; i++) {
-    slot_entry *e = &p->slot[i];
-    if (e->active || !e->owns_arena)
-      continue;
-    release(p, e->arena);
-    e->arena = NULL;
-    e->cap_arena = 0;
-    e->owns_arena = 0;
-  }
+  for (int i = 0; i < p->n_slot; i++)
+    if (!p->slot[i].active)
+      drop_own(p, &p->slot[i].memory[ARRAYS]);
 done:
+  return err;
+}
+
+/** Give back the memory of all slots, none of which holds a star; 0: there is none. */
+static int drop_all(mill_pipeline *p)
+{
+  int n = 0;
+  for (int i = 0; i < p->n_slot; i++)
+    for (int k = 0; k < N_SLOT_MEMORY; k++) {
+      n += k == ARRAYS && p->slot[i].memory[k].at;
+      drop_own(p, &p->slot[i].memory[k]);
+      p->slot[i].memory[k] = (slot_memory){0};
+    }
+  while (p->n_owned > p->n_fixed)
+    release(p, p->owned[--p->n_owned]);
+  return n > 0;
+}
+
+/** There is no memory for a star in slot e: take the free slot with the most, or, where no slot
+ *  has a star, all that they have kept. */
+static int load_elsewhere(mill_pipeline *p, slot_entry *e, const mill_star *star, int n_busy)
+{
+  int err = MILL_ERR_MEMORY;
+  slot_entry *best = e;
+  for (int i = 0; i < p->n_slot; i++)
+    if (!p->slot[i].active && p->slot[i].memory[ARRAYS].cap > best->memory[ARRAYS].cap)
+      best = &p->slot[i];
+  if (best != e)
+    err = load_slot(p, best, star);
+  if (err == MILL_ERR_MEMORY && n_busy == 0 && drop_all(p))
+    err = load_slot(p, e, star);
   return err;
 }
 
@@ -828,6 +879,8 @@ static int fill(mill_pipeline *p, star_stream *from, int n_most)
     const double before_s = mill_thread_cpu_s();
     mill_range_begin(MILL_RANGE_UPLOAD);
     err = load_slot(p, e, &star);
+    if (err == MILL_ERR_MEMORY)
+      err = load_elsewhere(p, e, &star, n_busy);
     mill_range_end();
     p->load_s += mill_thread_cpu_s() - before_s;
     p->is_waiting = err == MILL_ERR_MEMORY;
@@ -920,6 +973,8 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
   /* where host and device work at the same time, a part of the slots is filled at a time */
   const int share = p->n_slot / SLOT_SHARE > 1 ? p->n_slot / SLOT_SHARE : 1;
   const int n_most = be->overlaps ? share : p->n_slot;
+  char message[1024];
+  p->n_usable = p->n_slot; /* other stars may take less memory */
   p->n_done = 0;
   p->is_waiting = 0;
   p->is_under_way = 0;
@@ -945,9 +1000,13 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
     }
   }
 done:
+  /* what follows may fail too, for the same reason; the first failure counts */
+  snprintf(message, sizeof message, "%s", mill_error_message());
   deliver_last(p, sink, sink_context);
   for (int i = 0; i < p->n_slot; i++)
     free_slot(p, &p->slot[i]);
+  if (err && strcmp(message, mill_error_message()) != 0)
+    mill_error_set(err, __FILE__, __LINE__, "%s", message);
   return err;
 }
 
@@ -963,9 +1022,15 @@ void mill_pipeline_memory(const mill_pipeline *p, mill_pipeline_bytes *bytes)
   mill_waveset_stats sets;
   mill_waveset_cache_stats(p->waveset, &sets);
   *bytes = (mill_pipeline_bytes){.model = p->owned_bytes, .wavesets = sets.bytes};
+  bytes->slots = (size_t)p->n_slot * array_bytes(sizeof(mill_slot));
   for (int i = 0; i < p->n_slot; i++)
-    bytes->slots += sizeof(mill_slot) + p->slot[i].cap_arena +
-                    (size_t)p->slot[i].cap_segment * sizeof(mill_segment);
+    for (int k = 0; k < N_SLOT_MEMORY; k++)
+      bytes->slots += p->slot[i].memory[k].cap;
+}
+
+int mill_pipeline_slots(const mill_pipeline *p)
+{
+  return p->n_usable;
 }
 
 double mill_pipeline_load_s(const mill_pipeline *p)

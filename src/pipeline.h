@@ -88,6 +88,9 @@ typedef struct mill_pipeline_bytes {
 } mill_pipeline_bytes;
 void mill_pipeline_memory(const mill_pipeline *pipeline, mill_pipeline_bytes *bytes);
 
+/** Slots that take stars: as many as were asked for, fewer since memory was full. */
+int mill_pipeline_slots(const mill_pipeline *pipeline);
+
 /** CPU seconds that copying stars into slots has taken. */
 double mill_pipeline_load_s(const mill_pipeline *pipeline);
 

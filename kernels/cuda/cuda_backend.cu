@@ -4,6 +4,8 @@
  *    where the driver can do that, else launch by launch.
  *  - Uploads are collected in pinned memory and go on a second stream, rows and models come
  *    back on a third, so neither waits for rounds under way.
+ *  - What CUDA itself takes of the memory is taken before stars get any: kernels are loaded
+ *    when the device is opened, and rounds over nothing follow every binding.
  *  - A star's result does not depend on the batch: every output of a product is one sum in a
  *    fixed order, and the threads of a block add up in a fixed order. */
 #include <stdio.h>
@@ -13,25 +15,33 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/device_choice.h"
+#include "kernels/cuda/device_facts.h"
 #include "kernels/cuda/rounds.h"
 #include "kernels/error.h"
 #include "kernels/nvtx.h"
 
 static const size_t STAGE_BYTES = (size_t)8 << 20;
+/** Buffer of what comes back: the models of a star, several times. */
+static const size_t BACK_BYTES = (size_t)1 << 20;
 static const size_t ALIGN_BYTES = 256;
 /** Arrays of a star begin at multiples of this (src/pipeline.c): what lies between them is
  *  nobody's, so they are copied as one piece. */
 static const size_t ARRAY_BYTES = 64;
+/** Pieces from so many bytes on are refused where they would leave less than RESERVE_BYTES of
+ *  the GPU's memory, or than a part of it: CUDA itself may want more when kernels run. */
+static const size_t LARGE_BYTES = (size_t)64 << 10;
+static const size_t RESERVE_BYTES = (size_t)512 << 20;
 /** Memory of a star of a DESI-like survey with its work space, generously. */
 static const size_t SLOT_BYTES = (size_t)3 << 20;
 
 enum {
   N_STAGE = 4, /**< buffers of uploads, filled in turn */
   MIN_SLOT = 64,
-  MAX_SLOT = 4096,  /**< by default; more hardly fill a GPU better */
+  MAX_SLOT = MILL_GPU_SLOTS,
   PLAIN_ROUNDS = 4, /**< without a graph: rounds before the host looks */
-  GRAPH_DRIVER = 12040
+  GRAPH_DRIVER = 12040,
+  RESERVE_PART = 16,
+  REMARK_BYTES = 1024
 };
 
 /** What the work space of a lane is made for. */
@@ -60,6 +70,7 @@ struct mill_device {
   size_t staged;    /**< bytes in stage[i_stage] */
   char *pending_to; /**< where the last n_pending of them go; the copy waits for more */
   size_t n_pending;
+  char *back;       /**< pinned [BACK_BYTES]; downloads pass through it */
   mill_model model; /**< host copy */
   int n_slot;
   char *book;  /**< device memory of lists and rows, owned */
@@ -76,6 +87,7 @@ struct mill_device {
   int is_busy;  /**< rounds are under way */
   void **grave; /**< to be freed when no rounds are */
   int n_grave, cap_grave;
+  char remark[REMARK_BYTES]; /**< for the log; empty: nothing */
 #if CUDART_VERSION >= 12040
   cudaGraph_t graph;
   cudaGraphExec_t exec;
@@ -109,6 +121,11 @@ static int explain(cudaError_t status, const char **advice)
   case cudaErrorDevicesUnavailable:
     *advice = "another program has the GPU for itself: ask for one of your own, or use "
               "--backend cpu";
+    return MILL_ERR_BACKEND;
+  case cudaErrorSystemNotReady:
+  case cudaErrorSystemDriverMismatch:
+    *advice = "the driver or fabric manager of this node is not ready: tell its administrator, or "
+              "use --backend cpu";
     return MILL_ERR_BACKEND;
   case cudaErrorECCUncorrectable:
     *advice = "the GPU's memory is faulty: tell its administrator; rows written so far are good";
@@ -250,16 +267,49 @@ done:
   return err;
 }
 
+/** What was uploaded so far comes before the work on a stream that follows. */
+static int after_uploads(mill_device *d, cudaStream_t stream)
+{
+  int err = MILL_OK;
+  MILL_TRY(flush(d));
+  TRY_CUDA(cudaEventRecord(d->uploaded, d->up));
+  TRY_CUDA(cudaStreamWaitEvent(stream, d->uploaded, 0));
+done:
+  return err;
+}
+
 static int cuda_download(mill_device *d, void *to, const void *from, size_t bytes)
 {
   int err = MILL_OK;
+  char *dest = (char *)to;
+  const char *source = (const char *)from;
   TRY_CUDA(cudaSetDevice(d->id));
-  MILL_TRY(flush(d));
-  if (bytes > 0)
-    TRY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->down));
-  TRY_CUDA(cudaStreamSynchronize(d->down));
+  MILL_TRY(after_uploads(d, d->down));
+  while (bytes > 0) {
+    const size_t n = bytes < BACK_BYTES ? bytes : BACK_BYTES;
+    TRY_CUDA(cudaMemcpyAsync(d->back, source, n, cudaMemcpyDeviceToHost, d->down));
+    TRY_CUDA(cudaStreamSynchronize(d->down));
+    memcpy(dest, d->back, n);
+    dest += n;
+    source += n;
+    bytes -= n;
+  }
 done:
   return err;
+}
+
+/** cudaErrorMemoryAllocation where a piece would take what CUDA itself may want. */
+static cudaError_t leave_reserve(size_t bytes)
+{
+  size_t n_free = 0, n_total = 0;
+  if (bytes < LARGE_BYTES)
+    return cudaSuccess;
+  const cudaError_t status = cudaMemGetInfo(&n_free, &n_total);
+  const size_t part = n_total / RESERVE_PART;
+  const size_t reserve = part < RESERVE_BYTES ? part : RESERVE_BYTES;
+  if (status != cudaSuccess || (bytes <= n_free && reserve <= n_free - bytes))
+    return status;
+  return cudaErrorMemoryAllocation;
 }
 
 static int cuda_alloc(mill_device *d, size_t bytes, void **out)
@@ -267,8 +317,11 @@ static int cuda_alloc(mill_device *d, size_t bytes, void **out)
   int err = MILL_OK;
   *out = NULL;
   TRY_CUDA(cudaSetDevice(d->id));
-  /* a valid pointer for nothing, as on the CPU */
-  TRY_CUDA_AT("memory for a star", cudaMalloc(out, bytes > 0 ? bytes : 1));
+  /* longer, so that no piece begins within ARRAY_BYTES of another's end: what is uploaded to
+   * both must not become one copy, which CUDA refuses */
+  bytes += ARRAY_BYTES;
+  TRY_CUDA_AT("memory for a star", leave_reserve(bytes));
+  TRY_CUDA_AT("memory for a star", cudaMalloc(out, bytes));
 done:
   if (err)
     *out = NULL;
@@ -278,6 +331,9 @@ done:
 /** Free what was released while rounds were under way. */
 static void bury(mill_device *d)
 {
+  /* copies to it may be under way; a failure comes back with the next call */
+  if (d->n_grave > 0)
+    (void)cudaStreamSynchronize(d->up);
   for (int i = 0; i < d->n_grave; i++)
     (void)cudaFree(d->grave[i]);
   d->n_grave = 0;
@@ -302,30 +358,67 @@ static void cuda_release(mill_device *d, void *memory)
     }
   }
   /* cudaFree waits for the device, which would keep the host from filling slots */
-  if (d->is_busy && d->n_grave < d->cap_grave)
+  if (d->is_busy && d->n_grave < d->cap_grave) {
     d->grave[d->n_grave++] = memory;
-  else
+  } else {
+    (void)cudaStreamSynchronize(d->up);
     (void)cudaFree(memory);
+  }
 }
 
 /* ---- opening ---- */
+
+/** Look for this build's code for every kernel, which also loads it: later there may be no memory
+ *  for it, and nothing may be loaded while a graph is captured. */
+static int load_kernels(void)
+{
+  int err = MILL_OK;
+  const void *const kernel[] = {
+    (const void *)star_start,
+    (const void *)loop_begin,
+    (const void *)round_list,
+    (const void *)pass_begin,
+    (const void *)round_begin,
+    (const void *)front,
+    (const void *)activate,
+    (const void *)last_input,
+    (const void *)answer_arm<0>,
+    (const void *)answer_arm<1>,
+    (const void *)round_digest,
+    (const void *)round_end,
+#if CUDART_VERSION >= 12040
+    (const void *)round_end_graph,
+#endif
+    (const void *)find_nan<float>,
+    (const void *)find_nan<double>,
+    (const void *)product<float>,
+    (const void *)product<double>,
+    (const void *)product_tf32,
+  };
+  cudaFuncAttributes attributes;
+  for (size_t i = 0; i < sizeof kernel / sizeof kernel[0]; i++)
+    TRY_CUDA_AT("looking for code for this GPU", cudaFuncGetAttributes(&attributes, kernel[i]));
+done:
+  return err;
+}
 
 /** The GPU of this rank, made the current one of this thread. */
 static int choose_device(int *id)
 {
   int err = MILL_OK;
-  int n = 0;
   mill_gpu_place place;
-  cudaFuncAttributes attributes;
-  TRY_CUDA_AT("looking for a GPU", cudaGetDeviceCount(&n));
-  TRY_CUDA_AT("looking for a GPU", n < 1 ? cudaErrorNoDevice : cudaSuccess);
-  mill_gpu_assigned(&place);
-  *id = place.gpu < n ? place.gpu : 0;
+  mill_gpu_node node;
+  mill_gpu_facts *all = NULL;
+  if (!mill_gpu_assigned(&place)) {
+    MILL_TRY(mill_gpu_look(&node, &all));
+    MILL_TRY(mill_gpu_choose(&node, 0, &place.gpu));
+  }
+  *id = place.gpu;
   TRY_CUDA(cudaSetDevice(*id));
   TRY_CUDA(cudaFree(NULL)); /* makes the context, where a busy GPU shows */
-  TRY_CUDA_AT("looking for code for this GPU",
-              cudaFuncGetAttributes(&attributes, (const void *)round_digest));
+  MILL_TRY(load_kernels());
 done:
+  mill_free(all);
   return err;
 }
 
@@ -414,6 +507,8 @@ static void cuda_close(mill_device *d)
     if (d->stage_free[i])
       (void)cudaEventDestroy(d->stage_free[i]);
   }
+  if (d->back)
+    (void)cudaFreeHost(d->back);
   if (d->uploaded)
     (void)cudaEventDestroy(d->uploaded);
   if (d->ended)
@@ -440,6 +535,9 @@ static int cuda_open(int n_thread, mill_device **out)
   int err = MILL_OK;
   mill_device *d = NULL;
   cudaDeviceProp prop;
+  /* whoever waits for rounds or for a buffer sleeps: its core has readers to run.  Waking up
+   * takes tens of microseconds, rounds between two waits take milliseconds. */
+  const unsigned waited_for = cudaEventDisableTiming | cudaEventBlockingSync;
   (void)n_thread; /* of the CPU */
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &d));
@@ -450,10 +548,11 @@ static int cuda_open(int n_thread, mill_device **out)
   TRY_CUDA(cudaStreamCreateWithFlags(&d->up, cudaStreamNonBlocking));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->down, cudaStreamNonBlocking));
   TRY_CUDA(cudaEventCreateWithFlags(&d->uploaded, cudaEventDisableTiming));
-  TRY_CUDA(cudaEventCreateWithFlags(&d->ended, cudaEventDisableTiming));
+  TRY_CUDA(cudaEventCreateWithFlags(&d->ended, waited_for));
+  MILL_TRY(pin(&d->back, BACK_BYTES));
   for (int i = 0; i < N_STAGE; i++) {
     MILL_TRY(pin(&d->stage[i], STAGE_BYTES));
-    TRY_CUDA(cudaEventCreateWithFlags(&d->stage_free[i], cudaEventDisableTiming));
+    TRY_CUDA(cudaEventCreateWithFlags(&d->stage_free[i], waited_for));
   }
   *out = d;
   d = NULL;
@@ -559,6 +658,19 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *arena, mill_wor
   return at;
 }
 
+/** The GPU's free memory that this process may have. */
+static int free_bytes(size_t *n_free)
+{
+  int err = MILL_OK;
+  mill_gpu_place place;
+  size_t n_total = 0;
+  TRY_CUDA(cudaMemGetInfo(n_free, &n_total));
+  if (mill_gpu_assigned(&place) && place.bytes > 0 && place.bytes < *n_free)
+    *n_free = place.bytes;
+done:
+  return err;
+}
+
 /** Make the work space fit the model: a lane for every slot, or a half, a quarter ... of
  *  that where it would take more than half of the free memory, as stars need some too; a
  *  round then takes several passes. */
@@ -567,7 +679,7 @@ static int reserve_lanes(mill_device *d)
   int err = MILL_OK;
   mill_work *work = NULL;
   void *memory = NULL;
-  size_t n_free = 0, n_total = 0;
+  size_t n_free = 0, n_most = 0;
   work_shape shape = shape_of(&d->model, d->n_slot);
   cudaError_t status = cudaSuccess;
   if (d->arena && d->shape.n_lane <= d->n_slot) {
@@ -577,13 +689,17 @@ static int reserve_lanes(mill_device *d)
     shape.n_lane = d->n_slot;
   }
   if (d->arena) {
+    /* stars have the rest of the memory by now: as much again as before is no more */
+    n_most = lay_out(d, &d->shape, NULL, NULL);
     memory = d->arena;
     d->arena = NULL;
     TRY_CUDA(cudaFree(memory));
     memory = NULL;
   }
-  TRY_CUDA(cudaMemGetInfo(&n_free, &n_total));
-  while (shape.n_lane > 1 && lay_out(d, &shape, NULL, NULL) > n_free / 2)
+  MILL_TRY(free_bytes(&n_free));
+  if (n_most < n_free / 2)
+    n_most = n_free / 2;
+  while (shape.n_lane > 1 && lay_out(d, &shape, NULL, NULL) > n_most)
     shape.n_lane /= 2;
   for (;;) {
     status = cudaMalloc(&memory, lay_out(d, &shape, NULL, NULL));
@@ -637,22 +753,6 @@ static int reserve_book(mill_device *d, int n_slot)
 done:
   if (err)
     free_book(d);
-  return err;
-}
-
-static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
-                     mill_slot *const *slot, int n_slot)
-{
-  int err = MILL_OK;
-  TRY_CUDA(cudaSetDevice(d->id));
-  d->model = *model;
-  drop_graph(d);
-  MILL_TRY(reserve_book(d, n_slot));
-  MILL_TRY(reserve_lanes(d));
-  MILL_TRY(cuda_upload(d, (void *)(uintptr_t)d->view.slot, slot, (size_t)n_slot * sizeof *slot));
-  d->view.m = d_model;
-  d->view.n_slot = n_slot;
-done:
   return err;
 }
 
@@ -788,6 +888,7 @@ static int build_graph(mill_device *d)
   cudaGraphNode_t node = NULL;
   cudaGraphNodeParams params = {};
   cudaError_t status = cudaSuccess;
+  int half_captured = 0;
   TRY_CUDA(cudaGraphCreate(&d->graph, 0));
   TRY_CUDA(cudaGraphConditionalHandleCreate(&d->go_on, d->graph, 1, cudaGraphCondAssignDefault));
   memset((void *)&params, 0, sizeof params);
@@ -801,6 +902,7 @@ static int build_graph(mill_device *d)
   TRY_CUDA(cudaGraphAddNode(&node, d->graph, NULL, 0, &params));
 #endif
   body = params.conditional.phGraph_out[0];
+  half_captured = 1;
   TRY_CUDA(cudaStreamBeginCaptureToGraph(d->stream, body, NULL, NULL, 0,
                                          cudaStreamCaptureModeThreadLocal));
   err = one_round(d, d->n_slot);
@@ -811,8 +913,13 @@ static int build_graph(mill_device *d)
   status = cudaStreamEndCapture(d->stream, &captured);
   MILL_TRY(err);
   TRY_CUDA_AT("capturing a round", status);
+  half_captured = 0;
   TRY_CUDA(cudaGraphInstantiate(&d->exec, d->graph, 0));
 done:
+  /* left alone: to destroy a graph has ended in a segmentation fault where the capture of a
+   * conditional node's body had failed (github.com/NVIDIA/cuda-python, issue 2918) */
+  if (half_captured)
+    d->graph = NULL;
   if (err)
     drop_graph(d);
   return err;
@@ -835,15 +942,87 @@ done:
   return err;
 }
 
-/** What was uploaded so far comes before the work that follows. */
-static int after_uploads(mill_device *d)
+/** The rounds that loop_begin has described, of n_listed slots. */
+static int launch_rounds(mill_device *d, int n_listed, int max_round)
 {
   int err = MILL_OK;
-  MILL_TRY(flush(d));
-  TRY_CUDA(cudaEventRecord(d->uploaded, d->up));
-  TRY_CUDA(cudaStreamWaitEvent(d->stream, d->uploaded, 0));
+  d->n_listed = n_listed;
+#if CUDART_VERSION >= 12040
+  if (d->options.graph) {
+    mill_range_begin(MILL_RANGE_ROUND);
+    const cudaError_t status = cudaGraphLaunch(d->exec, d->stream);
+    mill_range_end();
+    TRY_CUDA_AT("launching the rounds", status);
+    goto done;
+  }
+#endif
+  MILL_TRY(plain_rounds(d, max_round));
 done:
   return err;
+}
+
+#if CUDART_VERSION >= 12040
+/** Make the graph and run it over nothing.  Where CUDA fails at that and nothing else is wrong,
+ *  rounds are launched one by one from now on. */
+static int try_graph(mill_device *d)
+{
+  const char *why;
+  int n_why, err = build_graph(d);
+  if (err == MILL_OK)
+    err = launch_rounds(d, d->n_slot, 1);
+  if (err == MILL_OK || cudaStreamSynchronize(d->stream) != cudaSuccess)
+    goto done;
+  /* what failed, without the advice for a failure that ends the run */
+  why = mill_error_message();
+  n_why = (int)strcspn(why, ";");
+  snprintf(d->remark, sizeof d->remark, "rounds are launched one by one, without a graph: %.*s",
+           n_why < REMARK_BYTES / 2 ? n_why : REMARK_BYTES / 2, why);
+  drop_graph(d);
+  d->options.graph = 0;
+  err = MILL_OK;
+done:
+  return err;
+}
+#endif
+
+/** A round over nothing, whose kernels get all the memory that they want beside ours: code,
+ *  graphs, the threads' own.  Stars may take the rest. */
+static int rehearse(mill_device *d)
+{
+  int err = MILL_OK;
+  MILL_TRY(after_uploads(d, d->stream));
+  MILL_TRY(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, 0, 0, 1));
+#if CUDART_VERSION >= 12040
+  if (d->options.graph)
+    MILL_TRY(try_graph(d));
+#endif
+  if (!d->options.graph)
+    MILL_TRY(launch_rounds(d, d->n_slot, 1));
+  TRY_CUDA_AT("a round over nothing", cudaStreamSynchronize(d->stream));
+done:
+  return err;
+}
+
+static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
+                     mill_slot *const *slot, int n_slot)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaSetDevice(d->id));
+  d->model = *model;
+  drop_graph(d);
+  MILL_TRY(reserve_book(d, n_slot));
+  MILL_TRY(reserve_lanes(d));
+  MILL_TRY(cuda_upload(d, (void *)(uintptr_t)d->view.slot, slot, (size_t)n_slot * sizeof *slot));
+  d->view.m = d_model;
+  d->view.n_slot = n_slot;
+  MILL_TRY(rehearse(d));
+done:
+  return err;
+}
+
+static const char *cuda_remark(mill_device *d)
+{
+  return d->remark[0] ? d->remark : NULL;
 }
 
 /** A list of slots to the device.  The pinned one is free: nothing is under way. */
@@ -861,7 +1040,7 @@ static int cuda_start(mill_device *d, const int *index, int n)
 {
   int err = MILL_OK;
   TRY_CUDA(cudaSetDevice(d->id));
-  MILL_TRY(after_uploads(d));
+  MILL_TRY(after_uploads(d, d->stream));
   MILL_TRY(send_list(d, index, n, d->h_fresh, d->view.fresh));
   /* rows of an earlier start that nobody collected */
   TRY_CUDA(cudaMemsetAsync(&d->view.state->n_finished, 0, sizeof(int), d->stream));
@@ -881,26 +1060,12 @@ static int cuda_advance(mill_device *d, const int *index, int n, int n_want, int
 {
   int err = MILL_OK;
   TRY_CUDA(cudaSetDevice(d->id));
-  d->n_listed = n;
   d->is_busy = 1;
-  MILL_TRY(after_uploads(d));
+  MILL_TRY(after_uploads(d, d->stream));
   MILL_TRY(send_list(d, index, n, d->h_listed, d->view.listed));
   MILL_TRY(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, n, n_want,
                   max_round));
-#if CUDART_VERSION >= 12040
-  if (d->options.graph && !d->exec)
-    MILL_TRY(build_graph(d));
-  if (d->options.graph) {
-    mill_range_begin(MILL_RANGE_ROUND);
-    const cudaError_t status = cudaGraphLaunch(d->exec, d->stream);
-    mill_range_end();
-    TRY_CUDA_AT("launching the rounds", status);
-  } else {
-    MILL_TRY(plain_rounds(d, max_round));
-  }
-#else
-  MILL_TRY(plain_rounds(d, max_round));
-#endif
+  MILL_TRY(launch_rounds(d, n, max_round));
   TRY_CUDA(cudaMemcpyAsync(d->h_state, d->view.state, sizeof *d->h_state, cudaMemcpyDeviceToHost,
                            d->stream));
   TRY_CUDA(cudaEventRecord(d->ended, d->stream));
@@ -955,11 +1120,8 @@ done:
 static int default_slots(int *n_slot)
 {
   int err = MILL_OK;
-  mill_gpu_place place;
-  size_t n_free = 0, n_total = 0;
-  TRY_CUDA(cudaMemGetInfo(&n_free, &n_total));
-  if (mill_gpu_assigned(&place) && place.bytes > 0 && place.bytes < n_free)
-    n_free = place.bytes;
+  size_t n_free = 0;
+  MILL_TRY(free_bytes(&n_free));
   *n_slot = MAX_SLOT;
   if (n_free / SLOT_BYTES < MAX_SLOT)
     *n_slot = n_free / SLOT_BYTES < MIN_SLOT ? (int)MIN_SLOT : (int)(n_free / SLOT_BYTES);
@@ -1004,6 +1166,7 @@ const mill_backend *mill_backend_cuda(int *out)
   table.advance = cuda_advance;
   table.collect = cuda_collect;
   table.wait = cuda_wait;
+  table.remark = cuda_remark;
   table.timing = NULL; /* kernels run one after the other: a profiler tells more */
 done:
   if (out)

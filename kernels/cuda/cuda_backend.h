@@ -11,7 +11,8 @@ MILL_EXTERN_C_BEGIN
 
 /** The backend for this rank's GPU, its name "cuda <GPU> sm_<xy>".
  *
- *  The GPU is the one that mill_gpu_assign named (kernels/cuda/device_choice.h), else the first.
+ *  The GPU is the one that mill_gpu_assign named (kernels/cuda/device_choice.h), else the first
+ *  that this build has code for and that admits programs.
  *
  *  NULL when there is none that can run this build; mill_error_message() then says
  *  why, and *err (may be NULL) is MILL_ERR_CONFIG where no driver, no GPU or no code

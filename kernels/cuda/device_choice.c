@@ -9,21 +9,26 @@
 
 enum { MAX_ARCHITECTURES = 256 };
 
-/* "86-real", "90a-virtual", "80": number, whether it is for this one only, which code. */
-static int read_architecture(const char *word, int *number, int *is_specific, int *real,
-                             int *virtual_)
+/* "86-real", "90a-virtual", "80": number, letter behind it ('\0': none), which code. */
+static int read_architecture(const char *word, int *number, char *letter, int *real, int *virtual_)
 {
   char *end = NULL;
   const long n = strtol(word, &end, 10);
   if (end == word || n < 10 || n > 9999)
     return 0;
   *number = (int)n;
-  *is_specific = isalpha((unsigned char)*end) != 0; /* 90a, 100f */
-  while (isalpha((unsigned char)*end))
-    end++;
+  *letter = isalpha((unsigned char)*end) ? *end++ : '\0';
   *real = *end == '\0' || strcmp(end, "-real") == 0;
   *virtual_ = *end == '\0' || strcmp(end, "-virtual") == 0;
   return *real || *virtual_;
+}
+
+/* 90a is for 9.0 alone, 100f for 10.0 and later minor versions, 80's PTX for all later ones. */
+static int is_for(int number, char letter, int capability)
+{
+  if (letter == 'a')
+    return number == capability;
+  return number <= capability && (letter != 'f' || number / 10 == capability / 10);
 }
 
 int mill_gpu_has_code(const char *architectures, int major, int minor, int may_translate)
@@ -34,10 +39,11 @@ int mill_gpu_has_code(const char *architectures, int major, int minor, int may_t
     return 1; /* the runtime tells */
   snprintf(text, sizeof text, "%s", architectures);
   for (char *word = strtok_r(text, "; ,", &rest); word; word = strtok_r(NULL, "; ,", &rest)) {
-    int number, is_specific, real, virtual_;
-    if (!read_architecture(word, &number, &is_specific, &real, &virtual_))
+    int number, real, virtual_;
+    char letter;
+    if (!read_architecture(word, &number, &letter, &real, &virtual_))
       return 1; /* native, all, all-major: the runtime tells */
-    if (is_specific ? number == capability : number <= capability) {
+    if (is_for(number, letter, capability)) {
       if (real && number / 10 == major)
         return 1;
       if (virtual_ && may_translate)
@@ -52,12 +58,11 @@ static int check_driver(const mill_gpu_node *node)
   int err = MILL_OK;
   const int needed = node->runtime / 1000 * 1000; /* minor versions go together */
   if (node->driver == 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "no NVIDIA driver on this machine: use --backend cpu, or ask for a "
-                               "node with a GPU");
+    MILL_FAIL(MILL_ERR_CONFIG, "no NVIDIA driver on this machine: ask for a node with a GPU");
   if (node->driver < needed)
     MILL_FAIL(MILL_ERR_CONFIG,
               "the NVIDIA driver is for CUDA %d.%d, this build needs one for %d.%d: have it "
-              "updated, build with an older CUDA (12.4 at least), or use --backend cpu",
+              "updated, or build with an older CUDA (12.4 at least)",
               node->driver / 1000, node->driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
 done:
   return err;
@@ -71,7 +76,7 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
   MILL_TRY(check_driver(node));
   if (node->n_gpu < 1)
     MILL_FAIL(MILL_ERR_CONFIG, "this process sees no GPU: ask the scheduler for one (and see "
-                               "CUDA_VISIBLE_DEVICES), or use --backend cpu");
+                               "CUDA_VISIBLE_DEVICES)");
   const int may_translate = node->driver >= node->runtime;
   for (int pass = 0; pass < 2; pass++) {
     int i_fit = 0;
@@ -98,19 +103,19 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
   if (barred >= 0)
     MILL_FAIL(MILL_ERR_BACKEND,
               "the GPU %s admits no programs (compute mode prohibited): have it changed by its "
-              "administrator, or use --backend cpu",
+              "administrator",
               node->gpu[barred].name);
   const mill_gpu_facts *g = &node->gpu[unfit];
   if (mill_gpu_has_code(node->architectures, g->major, g->minor, 1))
     MILL_FAIL(MILL_ERR_CONFIG,
               "the GPU %s (sm_%d%d) would need this build's PTX translated, for which the driver "
               "(CUDA %d.%d) is older than the build (%d.%d): build with MILL_CUDA_ARCHITECTURES "
-              "%d%d, have the driver updated, or use --backend cpu",
+              "%d%d, or have the driver updated",
               g->name, g->major, g->minor, node->driver / 1000, node->driver % 1000 / 10,
               node->runtime / 1000, node->runtime % 1000 / 10, g->major, g->minor);
   MILL_FAIL(MILL_ERR_CONFIG,
             "this build (architectures %s) has no code for the GPU %s (sm_%d%d): build with "
-            "MILL_CUDA_ARCHITECTURES %d%d, or use --backend cpu",
+            "MILL_CUDA_ARCHITECTURES %d%d",
             node->architectures, g->name, g->major, g->minor, g->major, g->minor);
 done:
   return err;
@@ -150,11 +155,10 @@ int mill_gpu_memory(const char *name, size_t free_bytes, int n_sharing, size_t *
     if (n_sharing > 1)
       snprintf(share, sizeof share, " for the %d ranks that share it", n_sharing);
     MILL_FAIL(MILL_ERR_MEMORY,
-              "the GPU %s has %.1f GiB free%s; a rank needs %.1f at least: free it from other "
-              "programs%s, or use --backend cpu",
-              name, (double)free_bytes / 1073741824.0, share,
-              (double)MILL_GPU_MIN_BYTES / 1073741824.0,
-              n_sharing > 1 ? ", start fewer ranks" : "");
+              "the GPU %s has %zu MiB free%s; a rank needs %zu at least: free it from other "
+              "programs%s",
+              name, free_bytes >> 20, share, MILL_GPU_MIN_BYTES >> 20,
+              n_sharing > 1 ? ", or start fewer ranks" : "");
   }
 done:
   return err;
@@ -165,12 +169,13 @@ static int is_assigned;
 
 void mill_gpu_assign(const mill_gpu_place *place)
 {
-  assigned = *place;
-  is_assigned = 1;
+  is_assigned = place != NULL;
+  if (place)
+    assigned = *place;
 }
 
 int mill_gpu_assigned(mill_gpu_place *place)
 {
-  *place = is_assigned ? assigned : (mill_gpu_place){.n_sharing = 1};
+  *place = is_assigned ? assigned : (mill_gpu_place){.gpu = -1, .n_sharing = 1};
   return is_assigned;
 }

@@ -3,7 +3,8 @@
  *  Plain decisions over tables, without a call of CUDA, so that they are tested without a GPU;
  *  kernels/cuda/device_facts.h fills the tables.  Failures are MILL_ERR_CONFIG where what is
  *  here does not suit this build, MILL_ERR_BACKEND where a GPU is there but cannot be had, and
- *  MILL_ERR_MEMORY where its memory is taken; the message says what to do.
+ *  MILL_ERR_MEMORY where its memory is taken; the message says what to do about the GPU.  Whether
+ *  the CPU would do instead, the caller knows.
  */
 #ifndef MILL_DEVICE_CHOICE_H
 #define MILL_DEVICE_CHOICE_H
@@ -16,6 +17,7 @@ enum {
   /** As CUDA counts versions, 12.4: with an older driver, which must be of the build's major
    *  version, rounds are launched one by one instead of by a graph that goes on by itself. */
   MILL_GPU_GRAPH_DRIVER = 12040,
+  MILL_GPU_SLOTS = 4096, /**< by default, where memory allows; more hardly fill a GPU better */
   MILL_GPU_UUID_BYTES = 16
 };
 
@@ -42,7 +44,8 @@ typedef struct mill_gpu_node {
 
 /** Has a build for these architectures code for this compute capability?  Machine code runs on
  *  the same major and the same or a later minor version; PTX on any later one, when the driver
- *  can translate it.  Words it does not know (native, all) count as code. */
+ *  can translate it.  Both for 90a run on 9.0 alone, for 100f on 10.0 and later 10.x.  Words it
+ *  does not know (native, all) count as code. */
 int mill_gpu_has_code(const char *architectures, int major, int minor, int may_translate);
 
 /** The GPU of the rank that is the local_rank-th of its node: of those that this build runs on
@@ -71,9 +74,10 @@ typedef struct mill_gpu_place {
   size_t bytes;  /**< of its memory for this process; 0: all that is free */
 } mill_gpu_place;
 
-/** Tell the CUDA backend, once and before it is asked for, which GPU to take. */
+/** Tell the CUDA backend, before it is asked for, which GPU to take; NULL: none any more. */
 void mill_gpu_assign(const mill_gpu_place *place);
-/** 1 and the place, or 0 where none was assigned: the first GPU then, all of it. */
+/** 1 and the place; 0 where none was assigned: the GPU that mill_gpu_choose gives the first rank
+ *  is to be taken then, all of it (gpu is -1). */
 int mill_gpu_assigned(mill_gpu_place *place);
 
 MILL_EXTERN_C_END

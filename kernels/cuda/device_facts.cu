@@ -5,14 +5,12 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/cuda_probe.h"
 #include "kernels/error.h"
 
 #ifndef MILL_CUDA_ARCHITECTURES
 #error "MILL_CUDA_ARCHITECTURES must name the architectures of this build (kernels/CMakeLists.txt)"
 #endif
-
-enum { N_COPY = 8 };
-static const size_t COPY_BYTES = (size_t)256 << 20;
 
 static int is_absent(cudaError_t status)
 {
@@ -20,19 +18,19 @@ static int is_absent(cudaError_t status)
          status == cudaErrorStubLibrary;
 }
 
-static int failed(cudaError_t status, const char *what, int line)
+static int failed(cudaError_t status, int line)
 {
   (void)cudaGetLastError();
   const int code = status == cudaErrorMemoryAllocation ? MILL_ERR_MEMORY : MILL_ERR_BACKEND;
-  return mill_error_set(code, __FILE__, line, "%s: %s (%s)", what, cudaGetErrorString(status),
-                        cudaGetErrorName(status));
+  return mill_error_set(code, __FILE__, line, "looking for a GPU: %s (%s); see nvidia-smi",
+                        cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
 #define TRY_CUDA(call)                                                                             \
   do {                                                                                             \
     const cudaError_t status_ = (call);                                                            \
     if (status_ != cudaSuccess) {                                                                  \
-      err = failed(status_, #call, __LINE__);                                                      \
+      err = failed(status_, __LINE__);                                                             \
       goto done;                                                                                   \
     }                                                                                              \
   } while (0)
@@ -65,10 +63,9 @@ int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu)
   *gpu = NULL;
   node->architectures = MILL_CUDA_ARCHITECTURES;
   TRY_CUDA(cudaRuntimeGetVersion(&node->runtime));
-  TRY_CUDA(cudaDriverGetVersion(&node->driver));
-  if (node->driver == 0)
-    goto done;
-  status = cudaGetDeviceCount(&n);
+  status = cudaDriverGetVersion(&node->driver);
+  if (status == cudaSuccess && node->driver > 0)
+    status = cudaGetDeviceCount(&n);
   if (is_absent(status)) {
     (void)cudaGetLastError();
     goto done;
@@ -102,43 +99,21 @@ int mill_gpu_try(int gpu, const char *name, size_t *free_bytes)
   if (status == cudaErrorDevicesUnavailable)
     MILL_FAIL(MILL_ERR_BACKEND,
               "the GPU %s is busy: another program has it for itself (exclusive mode); ask for one "
-              "of your own, or use --backend cpu",
+              "of your own",
               name);
   if (status == cudaErrorMemoryAllocation)
-    MILL_FAIL(MILL_ERR_MEMORY,
-              "the GPU %s has no memory left for another program: free it, or use --backend cpu",
-              name);
-  MILL_FAIL(MILL_ERR_BACKEND,
-            "the GPU %s cannot be used: %s (%s); see nvidia-smi, or use --backend cpu", name,
+    MILL_FAIL(MILL_ERR_MEMORY, "the GPU %s has no memory left for another program: free it", name);
+  MILL_FAIL(MILL_ERR_BACKEND, "the GPU %s cannot be used: %s (%s); see nvidia-smi", name,
             cudaGetErrorString(status), cudaGetErrorName(status));
 done:
   return err;
 }
 
-/** The best rate of copying a buffer, in bytes of it a second. */
-static int measure_copy(void *to, const void *from, cudaMemcpyKind kind, double *rate)
+void mill_gpu_release(void)
 {
-  int err = MILL_OK;
-  cudaEvent_t start = NULL, end = NULL;
-  float ms = 0;
-  *rate = 0;
-  TRY_CUDA(cudaEventCreate(&start));
-  TRY_CUDA(cudaEventCreate(&end));
-  for (int i = 0; i < N_COPY; i++) {
-    TRY_CUDA(cudaEventRecord(start));
-    TRY_CUDA(cudaMemcpyAsync(to, from, COPY_BYTES, kind, 0));
-    TRY_CUDA(cudaEventRecord(end));
-    TRY_CUDA(cudaEventSynchronize(end));
-    TRY_CUDA(cudaEventElapsedTime(&ms, start, end));
-    if (ms > 0 && (double)COPY_BYTES / (1e-3 * ms) > *rate)
-      *rate = (double)COPY_BYTES / (1e-3 * ms);
-  }
-done:
-  if (start)
-    (void)cudaEventDestroy(start);
-  if (end)
-    (void)cudaEventDestroy(end);
-  return err;
+  (void)cudaDeviceReset();
+  (void)cudaGetLastError();
+  mill_gpu_assign(NULL);
 }
 
 /** Lanes of a multiprocessor for fused multiply-adds in float32 and in float64 (CUDA C++
@@ -157,7 +132,7 @@ int mill_gpu_measure(int gpu, mill_gpu_rates *rates)
 {
   int err = MILL_OK;
   int major = 0, minor = 0, clock_khz = 0, f32 = 0, f64 = 0;
-  void *host = NULL, *a = NULL, *b = NULL;
+  double from_device = 0.0;
   memset(rates, 0, sizeof *rates);
   TRY_CUDA(cudaSetDevice(gpu));
   TRY_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu));
@@ -167,20 +142,7 @@ int mill_gpu_measure(int gpu, mill_gpu_rates *rates)
   lanes_of(major, minor, &f32, &f64);
   rates->f32_gflop_s = 2e-6 * clock_khz * rates->n_processor * f32;
   rates->f64_gflop_s = 2e-6 * clock_khz * rates->n_processor * f64;
-  TRY_CUDA(cudaMallocHost(&host, COPY_BYTES));
-  memset(host, 1, COPY_BYTES);
-  TRY_CUDA(cudaMalloc(&a, COPY_BYTES));
-  TRY_CUDA(cudaMalloc(&b, COPY_BYTES));
-  MILL_TRY(measure_copy(a, host, cudaMemcpyHostToDevice, &rates->upload_gbyte_s));
-  MILL_TRY(measure_copy(b, a, cudaMemcpyDeviceToDevice, &rates->copy_gbyte_s));
-  rates->upload_gbyte_s *= 1e-9;
-  rates->copy_gbyte_s *= 2e-9;
+  MILL_TRY(mill_cuda_probe_rates(gpu, &rates->upload_gbyte_s, &from_device, &rates->copy_gbyte_s));
 done:
-  if (host)
-    (void)cudaFreeHost(host);
-  if (a)
-    (void)cudaFree(a);
-  if (b)
-    (void)cudaFree(b);
   return err;
 }

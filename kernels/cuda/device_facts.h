@@ -18,6 +18,10 @@ int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu);
  *  is busy (exclusive mode) or fails, MILL_ERR_MEMORY where not even a context fits. */
 int mill_gpu_try(int gpu, const char *name, size_t *free_bytes);
 
+/** Give up the context of the GPU that was tried last, with all memory there, and its assignment;
+ *  none is fine.  Nothing of the CUDA backend may be in use. */
+void mill_gpu_release(void);
+
 /** What a GPU can do at most, in 1e9 operations or bytes a second. */
 typedef struct mill_gpu_rates {
   double f32_gflop_s, f64_gflop_s; /**< multiprocessors x lanes x 2 x highest clock */
@@ -26,7 +30,7 @@ typedef struct mill_gpu_rates {
   int n_processor;
 } mill_gpu_rates;
 
-/** MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+/** MILL_ERR_MEMORY, MILL_ERR_BACKEND, MILL_ERR_CONFIG (no GPU). */
 int mill_gpu_measure(int gpu, mill_gpu_rates *rates);
 
 MILL_EXTERN_C_END

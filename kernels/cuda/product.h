@@ -173,10 +173,11 @@ static __device__ __forceinline__ void mma_tf32(const unsigned *a, const unsigne
 #endif
 }
 
-/** x = high + low, both TF32; what is left is 2^-22 of x. */
+/** x = high + low, both TF32; what is left is 2^-22 of x.  The 13 bits that TF32 lacks are
+ *  nobody's promise, and must be 0 where a number of TF32 is used as one of float32. */
 static __device__ __forceinline__ void split_tf32(float x, unsigned *high, unsigned *low)
 {
-  *high = to_tf32(x);
+  *high = to_tf32(x) & 0xffffe000u;
   *low = to_tf32(x - __uint_as_float(*high));
 }
 

@@ -1,8 +1,8 @@
 /* The CUDA backend against the CPU's, on stars made from a small made-up library.
  *
  * Skipped, with the reason, without a GPU or in a build without CUDA.  Built once more over an
- * emulated GPU (tests/cuda_emulation/), with fewer stars, and there with too little memory
- * and with failures too. */
+ * emulated GPU (tests/cuda_emulation/), with fewer stars, and there with too little memory,
+ * with neighbours in memory and with failures too. */
 #include "tests/mill_test.h"
 
 #include <stdlib.h>
@@ -520,25 +520,100 @@ static void test_an_old_driver_has_no_graph(void **state)
   assert_int_equal(mill_emulation_count().n_graph, before);
 }
 
+/** Fit again with a pipeline that is there; the slots that it used at the end. */
+static int slots_of_run(mill_pipeline *p)
+{
+  data.next = 0;
+  must(mill_pipeline_run(p, next_star, &data, take_row, &data));
+  assert_memory_equal(data.result, by_graph.result, (size_t)n_fit * sizeof *data.result);
+  return mill_pipeline_slots(p);
+}
+
 static void test_short_memory_changes_nothing(void **state)
 {
   (void)state;
   /* room for a part of what stars and their work space want */
   mill_pipeline *p = pipeline(&data, cuda, N_STAR);
   const size_t fixed = mill_emulation_count().n_byte_now;
-  mill_pipeline_destroy(p);
-  p = pipeline(&data, cuda, N_STAR);
-  data.next = 0;
-  must(mill_pipeline_run(p, next_star, &data, take_row, &data));
+  assert_int_equal(slots_of_run(p), N_STAR);
   const size_t all = mill_emulation_count().n_byte_now;
   mill_pipeline_destroy(p);
-  const long n_refused = mill_emulation_count().n_refused;
-  for (int share = 3; share >= 1; share -= 2) {
-    mill_emulation_memory(fixed + (all - fixed) * (size_t)share / 4);
-    expect(&by_graph, N_STAR);
+  int n_slot = N_STAR;
+  for (size_t share = 16; share > 0 && n_slot == N_STAR; share--) {
+    /* kernels want some too, more than a star, and must have it before stars */
+    const size_t launch = (all - fixed) / 16, bytes = fixed + launch + (all - fixed) * share / 64;
+    mill_emulation_launch_memory(launch);
+    mill_emulation_memory(bytes + bytes / 15); /* of which 1 / 16 is left alone */
+    p = pipeline(&data, cuda, N_STAR);
+    n_slot = slots_of_run(p);
+    /* more memory, another run: all slots again */
+    mill_emulation_memory(4 * all);
+    if (n_slot < N_STAR)
+      assert_int_equal(slots_of_run(p), N_STAR);
+    mill_pipeline_destroy(p);
+    mill_emulation_reset();
   }
-  mill_emulation_reset();
-  assert_true(mill_emulation_count().n_refused > n_refused);
+  assert_true(n_slot < N_STAR);
+}
+
+static void test_neighbours_in_memory_are_copied_one_by_one(void **state)
+{
+  (void)state;
+  mill_emulation_adjacent(1);
+  expect(&by_graph, N_STAR);
+  mill_emulation_adjacent(0);
+}
+
+static void test_without_a_graph_rounds_go_on_one_by_one(void **state)
+{
+  (void)state;
+  static const char *const call[] = {
+      "cudaGraphCreate",      "cudaGraphAddNode",     "cudaStreamBeginCaptureToGraph",
+      "cudaStreamEndCapture", "cudaGraphInstantiate", "cudaGraphLaunch"};
+  const int n = n_fit;
+  n_fit = 2;
+  for (size_t i = 0; i < sizeof call / sizeof call[0]; i++) {
+    const long before = mill_emulation_count().n_graph;
+    mill_emulation_fail_graph(call[i]);
+    expect(&by_graph, N_STAR);
+    assert_int_equal(mill_emulation_count().n_graph, before);
+    mill_emulation_reset();
+  }
+  n_fit = n;
+}
+
+static void test_copies_keep_their_order(void **state)
+{
+  (void)state;
+  enum { N_TIME = 20, N_BYTE = (5 << 20) / 2 + 17 };
+  static unsigned char sent[N_BYTE], got[N_BYTE];
+  mill_device *device = NULL;
+  void *memory = NULL;
+  must(cuda->open(1, &device));
+  must(cuda->alloc(device, N_BYTE, &memory));
+  for (int i = 0; i < N_TIME; i++) {
+    memset(sent, i, N_BYTE);
+    must(cuda->upload(device, memory, sent, N_BYTE));
+    must(cuda->download(device, got, memory, N_BYTE));
+    assert_memory_equal(got, sent, N_BYTE);
+  }
+  cuda->release(device, memory);
+  cuda->close(device);
+}
+
+static void test_a_node_that_is_not_ready_is_told(void **state)
+{
+  (void)state;
+  enum { NOT_READY = 802, DRIVER_MISMATCH = 803 };
+  for (int error = NOT_READY; error <= DRIVER_MISMATCH; error++) {
+    mill_pipeline *p = pipeline(&data, cuda, 2);
+    data.next = 0;
+    mill_emulation_fail(0, error);
+    assert_int_equal(mill_pipeline_run(p, next_star, &data, take_row, &data), MILL_ERR_BACKEND);
+    assert_non_null(strstr(mill_error_message(), "fabric manager of this node is not ready"));
+    mill_pipeline_destroy(p);
+    mill_emulation_reset();
+  }
 }
 
 static void test_a_failure_hands_over_what_has_finished(void **state)
@@ -601,6 +676,10 @@ int main(void)
       cmocka_unit_test(test_the_host_waits_for_rounds_only),
       cmocka_unit_test(test_an_old_driver_has_no_graph),
       cmocka_unit_test(test_short_memory_changes_nothing),
+      cmocka_unit_test(test_neighbours_in_memory_are_copied_one_by_one),
+      cmocka_unit_test(test_without_a_graph_rounds_go_on_one_by_one),
+      cmocka_unit_test(test_copies_keep_their_order),
+      cmocka_unit_test(test_a_node_that_is_not_ready_is_told),
       cmocka_unit_test(test_a_failure_hands_over_what_has_finished),
 #endif
       cmocka_unit_test(test_tensor_cores_keep_float32),

@@ -36,7 +36,12 @@ static void test_code(void **state)
       {"75-real 80-real", 9, 0, 1, 0},
       {"75", 12, 0, 1, 1},
       {"90a-real", 9, 0, 0, 1},
-      {"90a", 10, 0, 1, 0}, /* for this one only, its PTX too */
+      {"90a", 10, 0, 1, 0},  /* for this one only, its PTX too */
+      {"100f", 10, 3, 0, 1}, /* for its family */
+      {"100f-real", 10, 0, 0, 1},
+      {"103f", 10, 0, 1, 0},
+      {"100f", 12, 0, 1, 0},
+      {"100a", 10, 3, 1, 0},
       {"native", 7, 0, 0, 1},
       {"all-major", 9, 0, 0, 1},
       {"100-real", 10, 3, 0, 1},
@@ -89,7 +94,7 @@ static const choice_row choices[] = {
      0,
      MILL_ERR_CONFIG,
      -1,
-     {"no NVIDIA driver", "--backend cpu"}},
+     {"no NVIDIA driver", "a node with a GPU"}},
     {"no GPU",
      13000,
      13000,
@@ -225,19 +230,34 @@ static void test_memory(void **state)
   assert_int_equal(mill_gpu_memory("G", 140 * gib, 4, &bytes), MILL_OK);
   assert_int_equal(bytes, 35 * gib);
   assert_int_equal(mill_gpu_memory("G", gib - 1, 1, &bytes), MILL_ERR_MEMORY);
-  assert_non_null(strstr(mill_error_message(), "the GPU G has 1.0 GiB free; a rank"));
+  assert_non_null(
+      strstr(mill_error_message(), "the GPU G has 1023 MiB free; a rank needs 1024 at least"));
   assert_int_equal(mill_gpu_memory("G", 3 * gib, 4, &bytes), MILL_ERR_MEMORY);
-  assert_non_null(strstr(mill_error_message(), "3.0 GiB free for the 4 ranks that share it"));
+  assert_non_null(strstr(mill_error_message(), "3072 MiB free for the 4 ranks that share it"));
   assert_non_null(strstr(mill_error_message(), "fewer ranks"));
+}
+
+static void test_assignment(void **state)
+{
+  (void)state;
+  mill_gpu_place place = {.gpu = 5};
+  const mill_gpu_place second = {.gpu = 1, .n_sharing = 3, .bytes = 7};
+  assert_int_equal(mill_gpu_assigned(&place), 0);
+  assert_int_equal(place.gpu, -1);
+  mill_gpu_assign(&second);
+  assert_int_equal(mill_gpu_assigned(&place), 1);
+  assert_memory_equal(&place, &second, sizeof place);
+  mill_gpu_assign(NULL);
+  assert_int_equal(mill_gpu_assigned(&place), 0);
+  assert_int_equal(place.bytes, 0);
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_code),
-      cmocka_unit_test(test_choice),
-      cmocka_unit_test(test_share),
-      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_code),       cmocka_unit_test(test_choice),
+      cmocka_unit_test(test_share),      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_assignment),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

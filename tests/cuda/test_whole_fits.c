@@ -79,11 +79,13 @@ static mill_fit_result *fit_all(const mill_backend *backend, int n_slot)
   return result;
 }
 
-/* In units of the CPU's error; a parameter without one must be the same on both, and NaN on
- * one of them is no agreement. */
+/* In units of the CPU's error; NaN on one of them is no agreement.  A parameter without an error
+ * stands at a limit or where it began, but passes through a transformation whose exp, log and
+ * fused products differ between the two in the last bits. */
 static double deviation(double a, double b, double sigma)
 {
-  const double off = sigma > 0.0 ? fabs(a - b) / sigma : a == b ? 0.0 : INFINITY;
+  const int is_same = fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
+  const double off = sigma > 0.0 ? fabs(a - b) / sigma : is_same ? 0.0 : INFINITY;
   if (!(sigma > 0.0) && isnan(a) && isnan(b))
     return 0.0;
   return isnan(off) ? INFINITY : off;

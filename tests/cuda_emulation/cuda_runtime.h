@@ -12,7 +12,8 @@
  *     early into a pinned buffer, gets other results.
  *   - Device memory is out of the host's reach while no work is done, full of NaN when it
  *     is new, and ends before a page that nobody may touch.
- *   - Memory can be short and a launch can fail (emulation.h).
+ *   - Memory can be short or without gaps, a launch can want some, a launch and calls that
+ *     make a graph can fail (emulation.h).
  *
  *  Not shown: races between the blocks of a grid or between streams within one operation,
  *  accesses that are misaligned or that only a GPU's address spaces forbid. */
@@ -120,7 +121,10 @@ enum cudaError_t {
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
   cudaErrorLaunchFailure = 719,
-  cudaErrorNotSupported = 801
+  cudaErrorNotSupported = 801,
+  cudaErrorSystemNotReady = 802,
+  cudaErrorSystemDriverMismatch = 803,
+  cudaErrorStreamCaptureInvalidated = 901
 };
 const char *cudaGetErrorString(cudaError_t);
 const char *cudaGetErrorName(cudaError_t);
@@ -135,7 +139,7 @@ typedef struct mill_emu_node *cudaGraphNode_t;
 typedef unsigned long long cudaGraphConditionalHandle;
 
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
-enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+enum { cudaStreamNonBlocking = 1, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum { cudaGraphCondAssignDefault = 1 };
 enum cudaGraphNodeType { cudaGraphNodeTypeConditional = 13 };

@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "kernels/cuda/device_facts.h"
+#include "kernels/error.h"
 #include "tests/cuda_emulation/cuda_runtime.h"
 #include "tests/cuda_emulation/emulation.h"
 
@@ -187,6 +189,8 @@ cudaError_t sticky = cudaSuccess, last_error = cudaSuccess;
 long fail_after = -1;
 cudaError_t fail_with = cudaSuccess;
 size_t memory_limit = (size_t)1 << 30;
+size_t launch_wants = 0, launch_has = 0;
+const char *graph_call_that_fails = NULL;
 int driver_version = 13000;
 
 cudaError_t done(cudaError_t status)
@@ -227,15 +231,45 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()> &thread)
 struct piece {
   char *page; /* first of its pages; a page that nobody may touch follows them */
   size_t page_bytes, bytes;
+  bool is_mapped; /* by itself; else it lies in the pool with others */
 };
 std::map<char *, piece> device_memory;
+
+const size_t DEVICE_ALIGN = 256, POOL_BYTES = (size_t)4 << 30;
+bool adjacent = false;
+char *pool = NULL; /* what pieces leave is not given to others */
+size_t pool_at = 0;
 std::map<char *, size_t> pinned;
 
 void reach(bool device)
 {
+  if (pool_at > 0)
+    mprotect(pool, pool_at, device ? PROT_READ | PROT_WRITE : PROT_NONE);
   for (auto &entry : device_memory)
-    mprotect(entry.second.page, entry.second.page_bytes,
-             device ? PROT_READ | PROT_WRITE : PROT_NONE);
+    if (entry.second.is_mapped)
+      mprotect(entry.second.page, entry.second.page_bytes,
+               device ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+/** Right after the last piece. */
+char *take_from_pool(size_t bytes)
+{
+  if (!pool) {
+    void *all =
+        mmap(NULL, POOL_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED)
+      stop("no memory for a pool");
+    pool = (char *)all;
+  }
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), first = pool_at / page * page;
+  char *begin = pool + pool_at;
+  pool_at += bytes;
+  if (pool_at > POOL_BYTES)
+    stop("the pool is used up");
+  mprotect(pool + first, pool_at - first, PROT_READ | PROT_WRITE);
+  memset(begin, 0xff, bytes);
+  mprotect(pool + first, pool_at - first, PROT_NONE);
+  return begin;
 }
 
 bool on_device(const void *at, size_t bytes)
@@ -270,6 +304,7 @@ struct mill_emu_event {
 };
 
 struct mill_emu_graph {
+  bool is_broken; /* its capture failed */
   std::vector<operation> work;
   std::vector<mill_emu_graph *> inner;
   std::vector<std::pair<size_t, unsigned>> first; /* of its conditions, at every launch */
@@ -288,6 +323,7 @@ namespace
 {
 
 std::set<mill_emu_stream *> streams;
+std::set<mill_emu_graph *> graphs;
 std::vector<unsigned> conditions;
 
 cudaError_t enqueue(cudaStream_t stream, operation op)
@@ -346,6 +382,21 @@ void mill_emulation_memory(size_t bytes)
   memory_limit = bytes;
 }
 
+void mill_emulation_adjacent(int on)
+{
+  adjacent = on != 0;
+}
+
+void mill_emulation_launch_memory(size_t bytes)
+{
+  launch_wants = bytes;
+}
+
+void mill_emulation_fail_graph(const char *call)
+{
+  graph_call_that_fails = call;
+}
+
 void mill_emulation_fail(long n_more, int error)
 {
   fail_after = n_more;
@@ -362,6 +413,9 @@ void mill_emulation_reset(void)
   fail_after = -1;
   sticky = last_error = cudaSuccess;
   memory_limit = (size_t)1 << 30;
+  counts.n_byte_now -= launch_has;
+  launch_wants = launch_has = 0;
+  graph_call_that_fails = NULL;
   driver_version = 13000;
 }
 
@@ -400,6 +454,11 @@ cudaError_t mill_emu_launch(const cudaLaunchConfig_t *config, std::function<void
   const dim3 grid = config->gridDim, block = config->blockDim;
   if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.y > 65535 || block.x > MAX_THREAD)
     return done(cudaErrorInvalidValue);
+  if (counts.n_byte_now + launch_wants > memory_limit)
+    return done(cudaErrorMemoryAllocation);
+  counts.n_byte_now += launch_wants;
+  launch_has += launch_wants;
+  launch_wants = 0;
   return enqueue(config->stream, {nullptr, [=] { run_grid(grid, block, thread); }});
 }
 
@@ -446,6 +505,21 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int)
   return cudaSuccess;
 }
 
+/* kernels/cuda/device_facts.cu asks CUDA for more than is emulated */
+int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu)
+{
+  int err = MILL_OK;
+  memset(node, 0, sizeof *node);
+  MILL_TRY(MILL_ALLOC(1, gpu));
+  (*gpu)->major = 9;
+  node->driver = node->runtime = CUDART_VERSION;
+  node->architectures = "90";
+  node->n_gpu = 1;
+  node->gpu = *gpu;
+done:
+  return err;
+}
+
 cudaError_t cudaDriverGetVersion(int *version)
 {
   *version = driver_version;
@@ -467,21 +541,26 @@ cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_total)
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE), align = 256;
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   if (bytes < 1 || counts.n_byte_now + bytes > memory_limit) {
     counts.n_refused++;
     return done(cudaErrorMemoryAllocation);
   }
-  const size_t room = (bytes + align - 1) / align * align;
+  const size_t room = (bytes + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
   const size_t n = (room + page - 1) / page * page;
-  char *at = (char *)mmap(NULL, n + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == (char *)MAP_FAILED)
-    return done(cudaErrorMemoryAllocation);
-  char *begin = at + (n - room); /* what is beyond the end is beyond reach */
-  mprotect(at, n, PROT_READ | PROT_WRITE);
-  memset(at, 0xff, n); /* NaN in every type */
-  mprotect(at, n, PROT_NONE);
-  device_memory[begin] = {at, n, bytes};
+  char *at = NULL, *begin;
+  if (adjacent) {
+    begin = take_from_pool(room);
+  } else {
+    at = (char *)mmap(NULL, n + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == (char *)MAP_FAILED)
+      return done(cudaErrorMemoryAllocation);
+    begin = at + (n - room); /* what is beyond the end is beyond reach */
+    mprotect(at, n, PROT_READ | PROT_WRITE);
+    memset(at, 0xff, n); /* NaN in every type */
+    mprotect(at, n, PROT_NONE);
+  }
+  device_memory[begin] = {at, n, bytes, !adjacent};
   counts.n_byte_now += bytes;
   if (counts.n_byte_now > counts.n_byte_most)
     counts.n_byte_most = counts.n_byte_now;
@@ -499,7 +578,8 @@ cudaError_t cudaFree(void *memory)
   if (entry == device_memory.end())
     stop("memory freed that is not the device's");
   counts.n_byte_now -= entry->second.bytes;
-  munmap(entry->second.page, entry->second.page_bytes + (size_t)sysconf(_SC_PAGESIZE));
+  if (entry->second.is_mapped)
+    munmap(entry->second.page, entry->second.page_bytes + (size_t)sysconf(_SC_PAGESIZE));
   device_memory.erase(entry);
   return done(cudaSuccess);
 }
@@ -611,16 +691,38 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 
 /* ---- graphs ---- */
 
+namespace
+{
+
+/** Is this the call that is to fail?  Once. */
+bool fails(const char *call)
+{
+  if (!graph_call_that_fails || strcmp(graph_call_that_fails, call) != 0)
+    return false;
+  graph_call_that_fails = NULL;
+  return true;
+}
+
+} // namespace
+
 cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned)
 {
+  if (fails("cudaGraphCreate"))
+    return done(cudaErrorMemoryAllocation);
   *graph = new mill_emu_graph();
+  graphs.insert(*graph);
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
-  for (mill_emu_graph *inner : graph->inner)
-    (void)cudaGraphDestroy(inner);
+  if (graphs.erase(graph) == 0)
+    stop("a graph destroyed that is none");
+  for (mill_emu_graph *inner : graph->inner) {
+    if (inner->is_broken)
+      stop("a graph destroyed whose capture had failed");
+    delete inner;
+  }
   delete graph;
   return cudaSuccess;
 }
@@ -645,6 +747,8 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t graph, const cud
   if (params->type != cudaGraphNodeTypeConditional ||
       params->conditional.type != cudaGraphCondTypeWhile)
     stop("a kind of graph node that is not emulated");
+  if (fails("cudaGraphAddNode"))
+    return done(cudaErrorNotSupported);
   static cudaGraph_t out[1];
   mill_emu_graph *inner = new mill_emu_graph();
   const size_t handle = (size_t)params->conditional.handle;
@@ -664,6 +768,8 @@ cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph
                                           const cudaGraphNode_t *, const cudaGraphEdgeData *,
                                           size_t, cudaStreamCaptureMode)
 {
+  if (fails("cudaStreamBeginCaptureToGraph"))
+    return done(cudaErrorNotSupported);
   stream->capture = graph;
   return cudaSuccess;
 }
@@ -672,11 +778,17 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
   *graph = stream->capture;
   stream->capture = NULL;
+  if (fails("cudaStreamEndCapture")) {
+    (*graph)->is_broken = true;
+    return done(cudaErrorStreamCaptureInvalidated);
+  }
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
+  if (fails("cudaGraphInstantiate"))
+    return done(cudaErrorMemoryAllocation);
   *exec = new mill_emu_exec{graph};
   return cudaSuccess;
 }
@@ -690,6 +802,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
   mill_emu_graph *graph = exec->graph;
+  if (fails("cudaGraphLaunch"))
+    return done(cudaErrorMemoryAllocation);
   counts.n_graph++;
   return enqueue(stream, {nullptr, [=] {
                             for (const auto &first : graph->first)

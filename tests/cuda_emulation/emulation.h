@@ -14,6 +14,18 @@ void mill_emulation_seed(unsigned seed);
 /** Device memory in all, bytes (1 GiB when never called). */
 void mill_emulation_memory(size_t bytes);
 
+/** Not 0: new pieces of device memory follow one another, as a GPU's often do, in the place of
+ *  ending before a page that nobody may touch.  A copy still has to stay within its piece. */
+void mill_emulation_adjacent(int on);
+
+/** Device memory that CUDA itself takes at the first launch from now on, bytes; a launch fails
+ *  where there is none. */
+void mill_emulation_launch_memory(size_t bytes);
+
+/** The next call of this name ("cudaGraphInstantiate") fails; of those that make or launch a
+ *  graph.  NULL: none. */
+void mill_emulation_fail_graph(const char *call);
+
 /** Kernel number n_more from now (0: the next one that is run) fails with a CUDA error of
  *  this number, as does every call after it until mill_emulation_reset; n_more < 0: none. */
 void mill_emulation_fail(long n_more, int error);
@@ -21,7 +33,7 @@ void mill_emulation_fail(long n_more, int error);
 /** What cudaDriverGetVersion says, 13000 when never called. */
 void mill_emulation_driver(int version);
 
-/** Forget a failure, the limit of memory and the driver's version. */
+/** Forget failures, the limit of memory, what launches want of it, and the driver's version. */
 void mill_emulation_reset(void);
 
 /** Since the program began. */

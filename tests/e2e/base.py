@@ -5,6 +5,7 @@ not there.  Everything is written below one temporary folder.
 """
 
 import atexit
+import glob
 import os
 import shutil
 import subprocess
@@ -86,6 +87,19 @@ def starmill(*args, ranks=0, cwd=None, timeout=240):
         text=True,
         check=False,
     )
+
+
+def coarse_survey(n_star):
+    """A small library and a file of n_star stars made with it: their paths."""
+    library, survey = tmp("library.h5"), tmp("survey")
+    for args in (["library", "demo", "--coarse", "--held-out", 0, "--output", library],
+                 ["simulate", "--stars", n_star, "--source", "emulator", "--library", library,
+                  "--pathological", 0, "--quiet", "--output", survey]):
+        done = starmill(*args)
+        if done.returncode != 0:
+            raise RuntimeError(done.stdout + done.stderr)
+    (path,) = glob.glob(os.path.join(survey, "**", "coadd*.fits*"), recursive=True)
+    return library, path
 
 
 def read(path, group="fits"):

@@ -23,15 +23,7 @@ made = {}
 
 
 def setUpModule():
-    made["library"] = tmp("library.h5")
-    survey = tmp("survey")
-    for args in (["library", "demo", "--coarse", "--held-out", 0, "--output", made["library"]],
-                 ["simulate", "--stars", N_STAR, "--source", "emulator", "--library",
-                  made["library"], "--pathological", 0, "--quiet", "--output", survey]):
-        done = starmill(*args)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout + done.stderr)
-    (made["file"],) = glob.glob(os.path.join(survey, "**", "coadd*.fits*"), recursive=True)
+    made["library"], made["file"] = coarse_survey(N_STAR)
     made["folder"] = tmp("results")
     os.mkdir(made["folder"])
     made["json"] = tmp("bench.json")
@@ -363,6 +355,7 @@ class Device(ProgramTest):
         self.assertEqual([b["stars"] for b in report["batches"]], [1, 4, 16])
         rows = [[cell.strip() for cell in line.split("|")[1:-1]]
                 for line in done.stdout.splitlines() if re.match(r"\| \d", line)]
+        self.assertEqual(len(rows), 3)
         for row, batch in zip(rows, report["batches"]):
             self.assertEqual(row[0], str(batch["stars"]))
             self.assertGreater(batch["cpu_s"], 0)
@@ -378,8 +371,9 @@ class Device(ProgramTest):
         self.assertFalse(os.path.exists(kept), "nothing was measured, so nothing is kept")
 
     def test_slots(self):
+        path = tmp("slots.json")
         done = starmill("bench", "slots", "--library", made["library"], "--backend", "cpu",
-                        "--threads", 1, "--slots", 4, "--stars", 9, made["file"])
+                        "--threads", 1, "--slots", 4, "--stars", 9, "--json", path, made["file"])
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         (row,) = [[cell.strip() for cell in line.split("|")[1:-1]]
                   for line in done.stdout.splitlines() if re.match(r"\| \d", line)]
@@ -390,17 +384,41 @@ class Device(ProgramTest):
         self.assertAlmostEqual(float(row[10]) * rate * float(row[8]) / 1e6, 1, delta=0.02)
         # 6 different stars, of which the first three come twice
         table = self.evaluations()
-        self.assertAlmostEqual(float(row[6]), (table.sum() + table[:3].sum()) / 9, delta=0.006)
+        n_eval = table.sum() + table[:3].sum()
+        self.assertAlmostEqual(float(row[6]), n_eval / 9, delta=0.006)
+        report = json.loads(content(path))
+        self.assertTrue(report["backend"].startswith("cpu "), report["backend"])
+        (kept,) = report["rows"]
+        self.assertEqual((kept["slots"], kept["slots_asked"], kept["stars"], kept["evaluations"]),
+                         (4, 4, 9, n_eval))
+        self.assertAlmostEqual(kept["run_s"], run_s, delta=6e-4)
+        self.assertAlmostEqual(1e6 * kept["floor_s_a_star"], float(row[8]), delta=6e-3)
 
-    def evaluations(self):
-        self.fit("evaluations.h5", "--quiet", made["file"], lib=made["library"])
+    def test_slots_with_another_optimizer(self):
+        path = tmp("slots-simplex.json")
+        done = starmill("bench", "slots", "--library", made["library"], "--threads", 1, "--slots",
+                        2, "--stars", N_STAR, "--optimizer", "nelder-mead", "--json", path,
+                        made["file"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        (row,) = json.loads(content(path))["rows"]
+        self.assertEqual(row["evaluations"],
+                         self.evaluations("--optimizer", "nelder-mead").sum())
+        self.assertNotEqual(row["evaluations"], self.evaluations().sum())
+
+    def evaluations(self, *args):
+        self.fit("evaluations.h5", "--quiet", "--overwrite", *args, made["file"],
+                 lib=made["library"])
         return read(self.path)["NEVAL"]
 
-    def test_no_gpu_is_said(self):
+    def gpu(self):
+        """What bench says of the GPU: a table, or SKIPPED and why."""
         done = starmill("bench", "slots", "--library", made["library"], "--backend", "cuda",
                         "--stars", 2, "--slots", 2, made["file"])
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertRegex(done.stdout, r"SKIPPED: .+|\| 2 \| 2 \|")
+        return done.stdout
+
+    def test_no_gpu_is_said(self):
+        self.assertRegex(self.gpu(), r"SKIPPED: .+|\| 2 \| 2 \|")
 
     def test_auto_says_what_it_takes_and_continues_on_it(self):
         args = ["--log-level", "debug", "--quiet", made["file"]]
@@ -426,9 +444,27 @@ class Device(ProgramTest):
             f["provenance/FINISHED"][...] = 0
             f["provenance"].attrs["DEVICE"] = np.bytes_("cuda NVIDIA Nothing sm_99")
         done = run()
-        self.assertIn(done.returncode, (2, 4, 70), done.stderr)
-        self.assertIn(path, done.stderr)
-        self.assertRegex(done.stderr, "was begun on a GPU|begun on another device")
+        # with a GPU here, it is one of another kind
+        self.assertOneLine(done, path, "overwrite", "was begun on a GPU" if "SKIPPED" in self.gpu()
+                           else "was begun on another device", status=4)
+        self.assertNotIn("--backend cpu", done.stderr)
+        # a plan needs no GPU
+        for args in ([], ["--backend", "cuda"]):
+            plan = subprocess.run(words + ["--plan", *args], env=environment, timeout=240,
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual(plan.returncode, 0, plan.stderr)
+            self.assertRegex(plan.stdout, r"(?m)^ranks +.* cuda$")
+            self.assertRegex(plan.stdout, r"(?m)^time +not known for cuda")
+
+    def test_a_damaged_result_is_left_to_its_reader(self):
+        path = tmp("damaged.h5")
+        words = ["fit", "--library", made["library"], "--output", path, "--quiet", made["file"]]
+        self.assertEqual(starmill(*words).returncode, 0)
+        with open(path, "r+b") as f:
+            f.truncate(3000)
+        done = starmill(*words)
+        self.assertOneLine(done, path, "damaged", status=4)
 
 
 class Schedule(ProgramTest):
@@ -512,6 +548,16 @@ class Usage(ProgramTest):
             (["slots", "--limit", "soon"] + here, ["--limit", "soon"], 2),
             (["slots"] + here, ["no library"], 2),
             (["rates", tmp("none.fits")], [tmp("none.fits")], 3),
+            (fit + ["--keep"] + here, ["--keep", "'fit'"], 2),
+            (fit + ["--most", "4"] + here, ["--most", "'fit'"], 2),
+            (fit + ["--limit", "4"] + here, ["--limit", "'fit'"], 2),
+            (["rates", "--stars", "4"] + here, ["--stars", "'rates'"], 2),
+            (["crossover", "--backend", "cpu"] + here, ["--backend", "'crossover'"], 2),
+            (["crossover", "--stars", "4"] + here, ["--stars", "'crossover'"], 2),
+            (["crossover", "--output", TMP] + here, ["--output", "'crossover'"], 2),
+            (["crossover", "--optimizer", "all"] + here, ["--optimizer all", "'crossover'"], 2),
+            (["slots", "--repeat", "2"] + here, ["--repeat", "'slots'"], 2),
+            (["--keep", "slots"] + here, ["--keep", "'slots'"], 2),
         ):
             self.assertOneLine(starmill("bench", *args), "starmill bench: ", *parts, status=status)
 

@@ -70,6 +70,7 @@ class Doctor(ProgramTest):
         self.assertIn("yes", found["ranks.threads_of_mpi"]["value"])
         self.assertTrue(found["fit.backend"]["value"].startswith("cpu x86-64-v")
                         or found["fit.backend"]["value"].startswith("cuda "))
+        self.assertRegex(found["fit.crossover"]["value"], "^none, so the CPU: .|measured 2")
         # a rate is a positive number; no machine that runs this test is slower or faster
         for key, least, most in (("rates.products_float32", 0.1, 1e4),
                                  ("rates.products_float64", 0.05, 1e4),

@@ -108,7 +108,12 @@ static void test_file(void **state)
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
   assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480", 16), 1024);
   assert_int_equal(found_at(path, "cuda Tesla T4 sm_75", "AMD EPYC 7763", 2), 0);
+  /* others may read it, as far as the user lets them */
+  const mode_t mask = umask(027);
+  assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
+  umask(mask);
   assert_int_equal(stat(path, &status), 0);
+  assert_int_equal(status.st_mode & 0777, 0640);
 
   FILE *file = fopen(path, "w");
   assert_non_null(file);

@@ -1,7 +1,6 @@
 """The NVTX ranges of a short run on the CPU, as tests/nvtx/injection.c records them."""
 
 import collections
-import glob
 import os
 import sys
 
@@ -23,15 +22,7 @@ made = {}
 
 
 def setUpModule():
-    made["library"] = tmp("library.h5")
-    survey = tmp("survey")
-    for args in (["library", "demo", "--coarse", "--held-out", 0, "--output", made["library"]],
-                 ["simulate", "--stars", N_STAR, "--source", "emulator", "--library",
-                  made["library"], "--pathological", 0, "--quiet", "--output", survey]):
-        done = starmill(*args)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout + done.stderr)
-    (made["file"],) = glob.glob(os.path.join(survey, "**", "coadd*.fits*"), recursive=True)
+    made["library"], made["file"] = coarse_survey(N_STAR)
 
 
 class Ranges(ProgramTest):

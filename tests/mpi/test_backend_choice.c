@@ -1,0 +1,390 @@
+/* Which backend the ranks of a run take, over make-believe GPUs: every rank has its own, and one
+ * of them goes wrong.  All ranks must come to the same end, and none must wait for ever. */
+#include "tests/mill_test.h"
+
+#include <string.h>
+
+/* as in a build with CUDA, whose calls are replaced below */
+#ifndef MILL_HAVE_CUDA
+#define MILL_HAVE_CUDA
+#endif
+#include "jobs/backend_choice.c"
+
+static const mill_gpu_facts h200 = {"NVIDIA H200", "", 9, 0, MILL_GPU_SHARED};
+static const mill_gpu_facts a100 = {"NVIDIA A100", "", 8, 0, MILL_GPU_SHARED};
+
+enum { N_GPU = 4, N_THREAD = 2, FROM = 100 };
+#define GIB ((size_t)1 << 30)
+
+static mill_mpi mpi;
+static char result[512], kept[512];
+
+/* This rank's machine. */
+static struct {
+  int driver, n_gpu, try_code, backend_code;
+  mill_gpu_facts gpu[N_GPU];
+  size_t free_bytes;
+  int n_tried, n_released; /* what was done there */
+} machine;
+
+/* ---- in the place of CUDA ---- */
+
+int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu)
+{
+  int err = MILL_OK;
+  memset(node, 0, sizeof *node);
+  MILL_TRY(MILL_ALLOC(N_GPU, gpu));
+  memcpy(*gpu, machine.gpu, sizeof machine.gpu);
+  *node = (mill_gpu_node){machine.driver, 13000, "80-real 90-real", machine.n_gpu, *gpu};
+done:
+  return err;
+}
+
+int mill_gpu_try(int gpu, const char *name, size_t *free_bytes)
+{
+  assert_in_range(gpu, 0, machine.n_gpu - 1);
+  assert_string_equal(name, machine.gpu[gpu].name);
+  machine.n_tried++;
+  *free_bytes = machine.free_bytes;
+  return machine.try_code == MILL_OK
+             ? MILL_OK
+             : mill_error_set(machine.try_code, __FILE__, __LINE__, "the GPU %s is busy", name);
+}
+
+void mill_gpu_release(void)
+{
+  machine.n_released++;
+  mill_gpu_assign(NULL);
+}
+
+const mill_backend *mill_backend_cuda(int *err)
+{
+  static const mill_backend backend = {.name = "cuda"};
+  mill_gpu_place place;
+  assert_true(mill_gpu_assigned(&place));
+  *err = machine.backend_code == MILL_OK
+             ? MILL_OK
+             : mill_error_set(machine.backend_code, __FILE__, __LINE__, "it does not start");
+  return *err == MILL_OK ? &backend : NULL;
+}
+
+/* ---- machines ---- */
+
+/* Every rank sees one GPU for each rank, all of one kind. */
+static void good_machine(void)
+{
+  memset(&machine, 0, sizeof machine);
+  machine.driver = 13000;
+  machine.n_gpu = mpi.size;
+  machine.free_bytes = 140 * GIB;
+  for (int i = 0; i < N_GPU; i++) {
+    machine.gpu[i] = h200;
+    machine.gpu[i].uuid[0] = (unsigned char)(1 + i);
+  }
+  mill_gpu_assign(NULL);
+}
+
+static void no_gpu(void)
+{
+  machine.n_gpu = 0;
+}
+static void no_driver(void)
+{
+  machine.driver = 0;
+  machine.n_gpu = 0;
+}
+static void busy(void)
+{
+  machine.try_code = MILL_ERR_BACKEND;
+}
+static void short_of_memory(void)
+{
+  machine.free_bytes = GIB / 2;
+}
+static void other_kind(void)
+{
+  for (int i = 0; i < N_GPU; i++) {
+    machine.gpu[i] = a100;
+    machine.gpu[i].uuid[0] = (unsigned char)(1 + i);
+  }
+}
+static void does_not_start(void)
+{
+  machine.backend_code = MILL_ERR_BACKEND;
+}
+
+/* What goes wrong on the last rank. */
+static const struct fault {
+  const char *what;
+  void (*make)(void);
+  int code, least; /* with so many ranks it shows */
+  int is_late;     /* after the ranks have been placed */
+  const char *message;
+} fault[] = {
+    {"no GPU", no_gpu, MILL_ERR_CONFIG, 1, 0, "this process sees no GPU"},
+    {"no driver", no_driver, MILL_ERR_CONFIG, 1, 0, "no NVIDIA driver"},
+    {"busy", busy, MILL_ERR_BACKEND, 1, 0, "is busy"},
+    {"memory", short_of_memory, MILL_ERR_MEMORY, 1, 0, "512 MiB free; a rank needs 1024"},
+    {"two kinds", other_kind, MILL_ERR_BACKEND, 2, 0, "GPUs of one kind"},
+    {"no start", does_not_start, MILL_ERR_BACKEND, 1, 1, "it does not start"},
+};
+enum { N_FAULT = sizeof fault / sizeof fault[0] };
+
+static void faulty_machine(const struct fault *f)
+{
+  good_machine();
+  if (mpi.rank == mpi.size - 1)
+    f->make();
+  mill_error_clear();
+}
+
+static void assert_message(const char *part, int is_there)
+{
+  if ((strstr(mill_error_message(), part) != NULL) != is_there)
+    fail_msg("'%s' %s in '%s'", part, is_there ? "is not" : "is", mill_error_message());
+}
+
+/* ---- backend cuda ---- */
+
+static void test_each_rank_has_its_gpu(void **state)
+{
+  (void)state;
+  mill_gpu_place place;
+  good_machine();
+  assert_int_equal(mill_backend_place(&mpi), MILL_OK);
+  assert_true(mill_gpu_assigned(&place));
+  assert_int_equal(place.gpu, mpi.rank);
+  assert_int_equal(place.n_sharing, 1);
+  assert_int_equal(place.bytes, 140 * GIB);
+}
+
+static void test_ranks_share_one_gpu(void **state)
+{
+  (void)state;
+  mill_gpu_place place;
+  good_machine();
+  machine.n_gpu = 1;
+  assert_int_equal(mill_backend_place(&mpi), MILL_OK);
+  assert_true(mill_gpu_assigned(&place));
+  assert_int_equal(place.gpu, 0);
+  assert_int_equal(place.n_sharing, mpi.size);
+  assert_int_equal(place.bytes, 140 * GIB / (size_t)mpi.size);
+  /* too little for all of them together */
+  good_machine();
+  machine.n_gpu = 1;
+  machine.free_bytes = (size_t)mpi.size * GIB - 1;
+  assert_int_equal(mill_backend_place(&mpi), MILL_ERR_MEMORY);
+}
+
+static void test_exclusive_gpu_is_not_shared(void **state)
+{
+  (void)state;
+  good_machine();
+  machine.n_gpu = 1;
+  machine.gpu[0].mode = MILL_GPU_EXCLUSIVE;
+  if (mpi.size == 1) {
+    assert_int_equal(mill_backend_place(&mpi), MILL_OK);
+    return;
+  }
+  assert_int_equal(mill_backend_place(&mpi), MILL_ERR_BACKEND);
+  assert_message("exclusive", 1);
+  assert_int_equal(machine.n_tried, 0);
+}
+
+static void test_a_rank_without_ends_all(void **state)
+{
+  (void)state;
+  for (int i = 0; i < N_FAULT; i++) {
+    mill_gpu_place place;
+    if (fault[i].is_late)
+      continue;
+    faulty_machine(&fault[i]);
+    const int code = mill_backend_place(&mpi);
+    const int expected = mpi.size >= fault[i].least ? fault[i].code : MILL_OK;
+    if (code != expected)
+      fail_msg("%s: code %d: %s", fault[i].what, code, mill_error_message());
+    assert_int_equal(mill_gpu_assigned(&place), code == MILL_OK);
+    if (code != MILL_OK) {
+      assert_message(fault[i].message, 1);
+      assert_message("--backend cpu", 1);
+    }
+  }
+}
+
+/* ---- backend auto ---- */
+
+static const char *settled(const char *output, int overwrite, int64_t n_row, int *code)
+{
+  const char *choice = NULL;
+  *code = mill_backend_settle(&mpi, output, overwrite, n_row, N_THREAD, &choice);
+  return choice;
+}
+
+static void test_auto_takes_gpus_for_many_rows(void **state)
+{
+  (void)state;
+  int code = -1;
+  mill_gpu_place place;
+  const int64_t n_enough = (int64_t)FROM * mpi.size;
+  good_machine();
+  assert_string_equal(settled(NULL, 0, n_enough, &code), "cuda");
+  assert_int_equal(code, MILL_OK);
+  assert_true(mill_gpu_assigned(&place));
+  assert_int_equal(place.gpu, mpi.rank);
+  good_machine();
+  assert_string_equal(settled(NULL, 0, n_enough - 1, &code), "cpu");
+  assert_int_equal(code, MILL_OK);
+  assert_int_equal(machine.n_tried, 0);
+}
+
+static void test_auto_takes_the_cpu_when_one_rank_has_no_gpu(void **state)
+{
+  (void)state;
+  for (int i = 0; i < N_FAULT; i++) {
+    int code = -1;
+    mill_gpu_place place;
+    faulty_machine(&fault[i]);
+    const char *choice = settled(NULL, 0, (int64_t)FROM * mpi.size, &code);
+    /* alone, another kind is one whose crossover was not measured */
+    if (code != MILL_OK || strcmp(choice, "cpu") != 0)
+      fail_msg("%s: %s, code %d: %s", fault[i].what, choice, code, mill_error_message());
+    assert_false(mill_gpu_assigned(&place));
+    if (mpi.size > 1)
+      assert_int_equal(machine.n_released, 1);
+  }
+  int code = -1;
+  good_machine();
+  machine.n_gpu = 1;
+  machine.gpu[0].mode = MILL_GPU_EXCLUSIVE;
+  assert_string_equal(settled(NULL, 0, (int64_t)FROM * mpi.size, &code),
+                      mpi.size == 1 ? "cuda" : "cpu");
+  assert_int_equal(code, MILL_OK);
+}
+
+static void test_a_result_begun_on_a_gpu(void **state)
+{
+  (void)state;
+  int code = -1;
+  const char *choice = NULL;
+  good_machine();
+  assert_string_equal(settled(result, 0, 1, &code), "cuda");
+  assert_int_equal(code, MILL_OK);
+  good_machine();
+  assert_string_equal(settled(result, 1, 1, &code), "cpu"); /* --overwrite */
+  assert_int_equal(code, MILL_OK);
+  for (int i = 0; i < N_FAULT; i++) {
+    faulty_machine(&fault[i]);
+    settled(result, 0, 1, &code);
+    if (mpi.size < fault[i].least) {
+      assert_int_equal(code, MILL_OK);
+      continue;
+    }
+    /* a machine without GPUs is the wrong one for that file; a GPU that fails has failed */
+    const int expected = fault[i].code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : fault[i].code;
+    if (code != expected)
+      fail_msg("%s: code %d: %s", fault[i].what, code, mill_error_message());
+    assert_message(fault[i].message, 1);
+    assert_message(result, 1);
+    assert_message("--overwrite", 1);
+    assert_message("--backend cpu", 0);
+  }
+  /* a plan needs no GPU, and takes none */
+  for (int is_new = 0; is_new < 2; is_new++) {
+    faulty_machine(&fault[2]);
+    assert_int_equal(
+        mill_backend_wish(&mpi, result, is_new, (int64_t)FROM * mpi.size, N_THREAD, &choice),
+        MILL_OK);
+    assert_string_equal(choice, "cuda");
+    assert_int_equal(machine.n_tried, 0);
+  }
+}
+
+static void test_crossover_and_why_there_is_none(void **state)
+{
+  (void)state;
+  char why[1536] = "";
+  mill_crossover line;
+  int found = -1;
+  good_machine();
+  assert_int_equal(mill_backend_crossover(N_THREAD, &line, &found, why, sizeof why), MILL_OK);
+  assert_int_equal(found, 1);
+  assert_int_equal(line.n_star, FROM);
+  assert_int_equal(mill_backend_crossover(N_THREAD + 1, &line, &found, why, sizeof why), MILL_OK);
+  assert_int_equal(found, 0);
+  assert_string_equal(line.gpu, "cuda NVIDIA H200 sm_90");
+  assert_non_null(strstr(why, kept));
+  no_gpu();
+  assert_int_equal(mill_backend_crossover(N_THREAD, &line, &found, why, sizeof why), MILL_OK);
+  assert_int_equal(found, 0);
+  assert_string_equal(line.gpu, "");
+  assert_non_null(strstr(why, "sees no GPU"));
+  setenv("STARMILL_CROSSOVER", "/nowhere/crossover", 1);
+  assert_int_equal(mill_backend_crossover(N_THREAD, &line, &found, why, sizeof why), MILL_OK);
+  assert_int_equal(found, 0);
+  assert_non_null(strstr(why, "no crossover has been measured"));
+  setenv("STARMILL_CROSSOVER", kept, 1);
+}
+
+/* ---- files ---- */
+
+/* A crossover of the H200, and a result that was begun on one; by rank 0. */
+static int make_files(void)
+{
+  int err = MILL_OK;
+  hid_t file = H5I_INVALID_HID;
+  mill_crossover line = {.n_star = FROM, .n_thread = N_THREAD, .date = "2026-11-21T18:00:00Z"};
+  mill_gpu_backend_name(&h200, line.gpu, sizeof line.gpu);
+  mill_bench_cpu_model(line.cpu, sizeof line.cpu);
+  MILL_TRY(mill_crossover_keep(kept, &line));
+  file = H5Fcreate(result, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  MILL_TRY(mill_ph5_group(file, result, "provenance"));
+  MILL_TRY(mill_ph5_attr_text(file, result, "provenance", "DEVICE", line.gpu));
+  if (H5Fclose(file) < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be closed", result);
+done:
+  return err;
+}
+
+static int set_up(void **state)
+{
+  (void)state;
+  const char *folder = getenv("TMPDIR");
+  snprintf(kept, sizeof kept, "%s/choice.crossover", folder && *folder ? folder : "/tmp");
+  snprintf(result, sizeof result, "%s/choice.h5", folder && *folder ? folder : "/tmp");
+  setenv("STARMILL_CROSSOVER", kept, 1);
+  const int err = mill_mpi_agree(&mpi, mpi.rank == 0 ? make_files() : MILL_OK);
+  if (err != MILL_OK)
+    fprintf(stderr, "%s\n", mill_error_message());
+  return err;
+}
+
+static int clean_up(void **state)
+{
+  (void)state;
+  MPI_Barrier(mpi.comm);
+  return mpi.rank == 0 ? unlink(kept) | unlink(result) : 0;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_each_rank_has_its_gpu),
+      cmocka_unit_test(test_ranks_share_one_gpu),
+      cmocka_unit_test(test_exclusive_gpu_is_not_shared),
+      cmocka_unit_test(test_a_rank_without_ends_all),
+      cmocka_unit_test(test_auto_takes_gpus_for_many_rows),
+      cmocka_unit_test(test_auto_takes_the_cpu_when_one_rank_has_no_gpu),
+      cmocka_unit_test(test_a_result_begun_on_a_gpu),
+      cmocka_unit_test(test_crossover_and_why_there_is_none),
+  };
+  if (mill_mpi_start(&mpi) != MILL_OK) {
+    fprintf(stderr, "%s\n", mill_error_message());
+    return 1;
+  }
+  const int failed = cmocka_run_group_tests(tests, set_up, clean_up);
+  /* a rank with a failed test must not leave the others waiting */
+  if (failed)
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  mill_mpi_end(&mpi);
+  return 0;
+}
