@@ -14,6 +14,7 @@ enum option_id {
   OPT_OPTIMIZER,
   OPT_BACKEND,
   OPT_THREADS,
+  OPT_READERS,
   OPT_SLOTS,
   OPT_STARS,
   OPT_REPEAT,
@@ -33,6 +34,7 @@ static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP
                                             {"optimizer", required_argument, NULL, OPT_OPTIMIZER},
                                             {"backend", required_argument, NULL, OPT_BACKEND},
                                             {"threads", required_argument, NULL, OPT_THREADS},
+                                            {"readers", required_argument, NULL, OPT_READERS},
                                             {"slots", required_argument, NULL, OPT_SLOTS},
                                             {"stars", required_argument, NULL, OPT_STARS},
                                             {"repeat", required_argument, NULL, OPT_REPEAT},
@@ -50,6 +52,7 @@ void mill_bench_options_print_help(FILE *out)
           "       starmill bench rates [--library LIB.h5] [--json FILE] [INPUT.fits...]\n"
           "       starmill bench crossover --library LIB.h5 [options] INPUT.fits...\n"
           "       starmill bench slots --library LIB.h5 [options] INPUT.fits...\n"
+          "       starmill bench read --library LIB.h5 [options] INPUT.fits...\n"
           "       starmill bench schedule [--help]\n"
           "\n"
           "Measure on one rank.  'fit' fits the inputs as `starmill fit` does, with the result in\n"
@@ -59,7 +62,8 @@ void mill_bench_options_print_help(FILE *out)
           "from the page cache.  docs/performance.md says how to read the table.  'crossover'\n"
           "repeats the first 256 stars of the inputs in memory and fits batches of 1, 4, 16, ...\n"
           "of them on the CPU and on the GPU: from where on the GPU is faster.  'slots' fits them\n"
-          "with more and more slots on one backend.  'schedule' has options of its own: how evenly\n"
+          "with more and more slots on one backend.  'read' reads the inputs with 1, 2, 4, ... threads\n"
+          "and fits nothing.  'schedule' has options of its own: how evenly\n"
           "the ranks of a run would be busy.\n"
           "\n"
           "  --library FILE         template library (or template_lib of the configuration)\n"
@@ -69,6 +73,8 @@ void mill_bench_options_print_help(FILE *out)
           "                         (default: that of the configuration)\n"
           "  --backend NAME         auto, cpu or cuda\n"
           "  --threads N            threads; 0: the cores that the process may use\n"
+          "  --readers N            threads that read spectra, at most 16; 0: the default\n"
+          "                         (read: as many as cores)\n"
           "  --slots N              stars at once; 0: the default\n"
           "  --stars N              fit only the first N rows (default: all)\n"
           "  --repeat N             runs of each optimizer, taken in turns; the table is that of\n"
@@ -112,9 +118,11 @@ static int set_task(const char *text, mill_bench_options *options)
     options->task = MILL_BENCH_CROSSOVER;
   else if (strcmp(text, "slots") == 0)
     options->task = MILL_BENCH_SLOTS;
+  else if (strcmp(text, "read") == 0)
+    options->task = MILL_BENCH_READING;
   else
     MILL_FAIL(MILL_ERR_USAGE,
-              "bench measures 'fit', 'rates', 'crossover', 'slots' or 'schedule', not '%s'; see "
+              "bench measures 'fit', 'rates', 'crossover', 'slots', 'read' or 'schedule', not '%s'; see "
               "starmill bench --help",
               text);
 done:
@@ -140,6 +148,9 @@ static int parse_value(int id, mill_bench_options *options)
     break;
   case OPT_THREADS:
     options->fit.threads = optarg;
+    break;
+  case OPT_READERS:
+    options->fit.readers = optarg;
     break;
   case OPT_SLOTS:
     options->fit.slots = optarg;

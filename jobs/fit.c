@@ -190,15 +190,7 @@ static int load_library(void *context)
     MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->config.template_lib));
   MILL_TRY(mill_library_read(job->config.template_lib, &job->lib));
   MILL_TRY(mill_config_bind(&job->config, &job->lib));
-  for (int a = 0; a < job->lib.n_arm; a++)
-    job->arm_wanted[a] = job->config.n_arm == 0;
-  for (int i = 0; i < job->config.n_arm; i++) {
-    const int arm = mill_library_find_arm(&job->lib, job->config.arm[i].arm);
-    if (arm < 0)
-      MILL_FAIL(MILL_ERR_CONFIG, "the library %s has no arm '%s'", job->lib.path,
-                job->config.arm[i].arm);
-    job->arm_wanted[arm] = 1;
-  }
+  MILL_TRY(mill_config_arms(&job->config, &job->lib, job->arm_wanted));
 done:
   mill_watch_end(watch);
   return err;

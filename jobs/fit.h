@@ -54,7 +54,7 @@ int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *com
 /** Stars at once where the configuration leaves it open. */
 int mill_fit_default_slots(const mill_backend *backend, int n_thread);
 
-/** Threads that read spectra where the configuration leaves it open: a star takes some 0.3 ms of
+/** Threads that read spectra where the configuration leaves it open: a star takes 0.08 to 0.3 ms of
  *  a core to read, and a GPU's stars are wanted faster than one core reads them. */
 int mill_fit_default_readers(const mill_backend *backend, int n_thread);
 enum { MILL_FIT_MOST_READERS = 8 /**< by default */ };

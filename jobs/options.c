@@ -144,7 +144,7 @@ void mill_fit_options_print_help(FILE *out)
       "running\n"
       "  --backend NAME         auto, cpu or cuda\n"
       "  --threads N            threads per rank; 0: the cores that the rank may use\n"
-      "  --readers N            of them, threads that read spectra, at most 16; 0: the default\n"
+      "  --readers N            threads beside them that read spectra, at most 16; 0: the default\n"
       "  --slots N              stars at once per rank; 0: the default\n"
       "  --quiet                no progress and no summary\n"
       "  --log FILE             write the log there instead of to standard error\n"

@@ -1428,6 +1428,21 @@ done:
   return err;
 }
 
+int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted)
+{
+  int err = MILL_OK;
+  for (int a = 0; a < lib->n_arm; a++)
+    wanted[a] = config->n_arm == 0;
+  for (int i = 0; i < config->n_arm; i++) {
+    const int arm = mill_library_find_arm(lib, config->arm[i].arm);
+    if (arm < 0)
+      MILL_FAIL(MILL_ERR_CONFIG, "the library %s has no arm '%s'", lib->path, config->arm[i].arm);
+    wanted[arm] = 1;
+  }
+done:
+  return err;
+}
+
 /* ---- printing ---- */
 
 static void print_ranges(const mill_config *config, FILE *out)

@@ -107,6 +107,10 @@ int mill_config_check(const mill_config *config);
  *  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib);
 
+/** wanted [lib->n_arm]: 1 for each arm of the library that is to be fitted.  MILL_ERR_CONFIG when
+ *  the library lacks one that is named. */
+int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted);
+
 /** Index into config->arm of the library's arm of that name, -1 when it is not there. */
 int mill_config_find_arm(const mill_config *config, const char *arm);
 
