@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,9 @@
 #include <unistd.h>
 
 #include "kernels/error.h"
+#include "src/clock.h"
 #include "src/status_process.h"
+#include "src/thread.h"
 
 enum { MAX_HOST = 256, MAX_JOB = 64, MAX_ID = 64 };
 
@@ -337,6 +340,67 @@ int mill_lock_keep(mill_lock *lock)
   (void)utimensat(AT_FDCWD, lock->path, NULL, AT_SYMLINK_NOFOLLOW);
 done:
   return err;
+}
+
+struct mill_lock_keeper {
+  mill_lock *lock;
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  int ends; /* guarded by mutex */
+};
+
+static void *keep_touching(void *argument)
+{
+  mill_lock_keeper *keeper = argument;
+  pthread_mutex_lock(&keeper->mutex);
+  while (!keeper->ends) {
+    pthread_mutex_unlock(&keeper->mutex);
+    (void)mill_lock_keep(keeper->lock); /* a lock that is lost stays so, for its owner to see */
+    const struct timespec until = mill_cond_time(mill_wall_s() + MILL_LOCK_BEAT_S);
+    pthread_mutex_lock(&keeper->mutex);
+    while (!keeper->ends &&
+           pthread_cond_timedwait(&keeper->changed, &keeper->mutex, &until) != ETIMEDOUT)
+      ;
+  }
+  pthread_mutex_unlock(&keeper->mutex);
+  return NULL;
+}
+
+int mill_lock_keeper_start(mill_lock *lock, mill_lock_keeper **out)
+{
+  int err = MILL_OK, rc;
+  mill_lock_keeper *keeper = NULL;
+  *out = NULL;
+  if (!lock->path[0])
+    goto done;
+  MILL_TRY(MILL_ALLOC(1, &keeper));
+  keeper->lock = lock;
+  pthread_mutex_init(&keeper->mutex, NULL);
+  rc = mill_cond_init(&keeper->changed);
+  if (rc == 0)
+    rc = mill_thread_start(&keeper->thread, keep_touching, keeper);
+  if (rc != 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "no thread that keeps %s: %s", lock->path, strerror(rc));
+  *out = keeper;
+  keeper = NULL;
+done:
+  mill_free(keeper);
+  return err;
+}
+
+void mill_lock_keeper_stop(mill_lock_keeper *keeper)
+{
+  if (!keeper)
+    return;
+  pthread_mutex_lock(&keeper->mutex);
+  keeper->ends = 1;
+  pthread_cond_signal(&keeper->changed);
+  pthread_mutex_unlock(&keeper->mutex);
+  pthread_join(keeper->thread, NULL);
+  pthread_mutex_destroy(&keeper->mutex);
+  pthread_cond_destroy(&keeper->changed);
+  mill_free(keeper);
 }
 
 void mill_lock_release(mill_lock *lock)

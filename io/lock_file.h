@@ -39,6 +39,17 @@ int mill_lock_take(const char *output, mill_lock *lock);
  *  written any more.  A lock not held is fine. */
 int mill_lock_keep(mill_lock *lock);
 
+/** Touches a lock in a thread of its own while its owner is busy for long, as when a large output
+ *  is made. */
+typedef struct mill_lock_keeper mill_lock_keeper;
+
+/** Begin; until the end nobody else may use *lock, which is borrowed.  *out is NULL for a lock
+ *  that is not held.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
+int mill_lock_keeper_start(mill_lock *lock, mill_lock_keeper **out);
+
+/** End; whether another job has the lock by now, mill_lock_keep tells.  NULL is fine. */
+void mill_lock_keeper_stop(mill_lock_keeper *keeper);
+
 /** Remove the lock file if it is still ours; a lock not held is fine. */
 void mill_lock_release(mill_lock *lock);
 

@@ -329,6 +329,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   int found = 0;
   char temporary[MILL_MAX_PATH] = "", job[96];
   mill_models_file *models = NULL;
+  mill_lock_keeper *keeper = NULL;
   *out = NULL;
   err = MILL_ALLOC(1, &models);
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -344,6 +345,8 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   if (mpi->rank == 0 && err == MILL_OK) {
     snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128, path, job);
     err = mill_lock_take(path, &models->lock);
+    if (err == MILL_OK)
+      err = mill_lock_keeper_start(&models->lock, &keeper); /* it may take long */
     if (err == MILL_OK && !overwrite)
       err = inspect(path, info, &found);
     if (err == MILL_OK)
@@ -382,6 +385,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   MILL_TRY(mill_mpi_agree(mpi, err));
   *out = models;
 done:
+  mill_lock_keeper_stop(keeper);
   if (err != MILL_OK) {
     if (mpi->rank == 0 && temporary[0])
       unlink(temporary);

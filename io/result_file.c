@@ -784,6 +784,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   int err = MILL_OK;
   mill_result_file *file = NULL;
   mill_mpi outer = {.comm = comm, .stop_comm = MPI_COMM_NULL};
+  mill_lock_keeper *keeper = NULL;
   int64_t *first_exposure = NULL;
   int watch = -1;
   const uint8_t not_finished = 0;
@@ -811,6 +812,8 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
     file = NULL;
     goto done;
   }
+  /* a large file takes a while, and to other hosts the lock must not look left behind */
+  MILL_TRY(mill_mpi_agree(&file->mpi, mill_lock_keeper_start(&file->lock, &keeper)));
   if (found == MILL_FOUND_NOTHING)
     MILL_TRY(create(file, info, first_exposure, watch));
   mill_watch_again(watch);
@@ -828,10 +831,14 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
     MILL_TRY(mill_mpi_agree(&file->mpi, err));
     MILL_TRY(learn_wanted(file, retry_failed));
   }
+  mill_lock_keeper_stop(keeper);
+  keeper = NULL;
+  MILL_TRY(mill_mpi_agree(&file->mpi, mill_lock_keep(&file->lock)));
   MILL_TRY(start_threads(file));
   *out = file;
   file = NULL;
 done:
+  mill_lock_keeper_stop(keeper);
   mill_watch_end(watch);
   mill_free(first_exposure);
   if (file) {

@@ -54,6 +54,9 @@ typedef struct merge_input {
   char *path; /* owned */
   int64_t size;
   double mtime;
+  int is_there; /* now, with the size that it had: then device and number tell it from others */
+  dev_t dev;
+  ino_t ino;
 } merge_input;
 
 typedef struct merge_job {
@@ -384,7 +387,7 @@ static int note_inputs(merge_job *job, const merge_part *part, hid_t file)
     char *name = strndup(packed + (size_t)i * n_byte, n_byte);
     if (!name)
       MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
-    job->input[job->n[FILES]++] = (merge_input){name, size[i], mtime[i]};
+    job->input[job->n[FILES]++] = (merge_input){.path = name, .size = size[i], .mtime = mtime[i]};
   }
 done:
   mill_free(packed);
@@ -448,25 +451,36 @@ static int compare_inputs(const void *a, const void *b)
     return x->size < y->size ? -1 : 1;
   if (x->mtime != y->mtime)
     return x->mtime < y->mtime ? -1 : 1;
-  return strcmp(x->path, y->path);
+  if (x->is_there != y->is_there)
+    return x->is_there - y->is_there;
+  if (x->dev != y->dev)
+    return x->dev < y->dev ? -1 : 1;
+  return (x->ino > y->ino) - (x->ino < y->ino);
 }
 
-/* One file, as far as can be told: relative paths may have been of different folders. */
+/* One file, as far as can be told: relative paths may have been of different folders.  In the
+ * order of compare_inputs neighbours are the most alike. */
 static int is_same_input(const merge_input *x, const merge_input *y)
 {
-  struct stat here, there;
   if (strcmp(last_name(x->path), last_name(y->path)) != 0 || x->size != y->size ||
       x->mtime != y->mtime)
     return 0;
-  if (strcmp(x->path, y->path) != 0 && stat(x->path, &here) == 0 && stat(y->path, &there) == 0)
-    return here.st_dev == there.st_dev && here.st_ino == there.st_ino;
-  return 1;
+  return !x->is_there || !y->is_there || (x->dev == y->dev && x->ino == y->ino);
 }
 
 /* The same input in two parts would give its stars twice. */
 static int refuse_duplicates(merge_job *job)
 {
   int err = MILL_OK;
+  for (int64_t i = 0; i < job->n[FILES]; i++) {
+    merge_input *input = &job->input[i];
+    struct stat now;
+    input->is_there = stat(input->path, &now) == 0 && now.st_size == input->size;
+    if (input->is_there) {
+      input->dev = now.st_dev;
+      input->ino = now.st_ino;
+    }
+  }
   qsort(job->input, (size_t)job->n[FILES], sizeof *job->input, compare_inputs);
   for (int64_t i = 1; i < job->n[FILES]; i++)
     if (is_same_input(&job->input[i - 1], &job->input[i]))

@@ -1,5 +1,6 @@
 #include "io/spectra.h"
 
+#include <fitsio.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -729,6 +730,11 @@ done:
   mill_watch_end(watch);
   mill_spectra_close(spectra);
   return err;
+}
+
+int mill_spectra_threads(void)
+{
+  return fits_is_reentrant() != 0;
 }
 
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out)

@@ -98,7 +98,11 @@ typedef struct mill_spectra_settings {
   mill_open_limits limits;
 } mill_spectra_settings;
 
-/** Open, check and recognise.  One thread at a time; several files may be open.
+/** May several threads read, each files of its own?  As CFITSIO was built. */
+int mill_spectra_threads(void);
+
+/** Open, check and recognise.  A file belongs to one thread at a time, and several may be open,
+ *  in several threads if mill_spectra_threads().
  *  MILL_ERR_INPUT names file, HDU and what to do (a file of no known format: which
  *  ones there are, and that --format forces one); MILL_ERR_OUTPUT as mill_desi_open. */
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out);

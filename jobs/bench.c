@@ -13,6 +13,7 @@
 #include "io/library_file.h"
 #include "jobs/bench_device.h"
 #include "jobs/bench_options.h"
+#include "jobs/bench_read.h"
 #include "jobs/bench_report.h"
 #include "jobs/bench_schedule.h"
 #include "kernels/error.h"
@@ -224,6 +225,10 @@ static int start(bench_job *job, int argc, char **argv)
     MILL_FAIL(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
               job->mpi.size);
   MILL_TRY(list_inputs(job));
+  if (job->options.task == MILL_BENCH_READING) {
+    MILL_TRY(mill_bench_read(&job->mpi, &job->options, job->command));
+    goto done;
+  }
   if (job->options.task == MILL_BENCH_CROSSOVER || job->options.task == MILL_BENCH_SLOTS) {
     MILL_TRY((job->options.task == MILL_BENCH_CROSSOVER ? mill_bench_crossover : mill_bench_slots)(
         &job->mpi, &job->options, job->command, job->n_input, job->input));

@@ -2,9 +2,33 @@
 
 #include <string.h>
 
+#include "io/hdf5_probe.h"
+#include "io/library_file.h"
 #include "kernels/error.h"
 #include "src/clock.h"
 #include "src/stop_signal.h"
+
+int mill_bench_open(const mill_bench_options *options, mill_config *config, mill_library *lib)
+{
+  int err = MILL_OK;
+  mill_fit_options fit = options->fit;
+  if (options->n_optimizer > 0)
+    fit.optimizer = options->optimizer[0];
+  mill_config_default(config);
+  if (fit.config)
+    MILL_TRY(mill_config_read(config, fit.config));
+  MILL_TRY(mill_fit_options_apply(&fit, config));
+  MILL_TRY(mill_config_check(config));
+  if (config->template_lib[0] == '\0')
+    MILL_FAIL(MILL_ERR_USAGE,
+              "no library: give --library FILE or template_lib in the configuration");
+  MILL_TRY(mill_stop_signal_catch());
+  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, config->template_lib));
+  MILL_TRY(mill_library_read(config->template_lib, lib));
+  MILL_TRY(mill_config_bind(config, lib));
+done:
+  return err;
+}
 
 /* ---- stars ---- */
 

@@ -7,8 +7,14 @@
 #define MILL_BENCH_BATCH_H
 
 #include "io/spectra.h"
+#include "jobs/bench_options.h"
 #include "src/bench_floor.h"
 #include "src/pipeline.h"
+
+/** The configuration and the library that the command line names, bound to each other, both
+ *  cleared by the caller also after a failure; signals are caught from then on.  MILL_ERR_USAGE,
+ *  MILL_ERR_CONFIG, MILL_ERR_LIBRARY. */
+int mill_bench_open(const mill_bench_options *options, mill_config *config, mill_library *lib);
 
 /** Stars read from files, with all memory behind them. */
 typedef struct mill_bench_stars {

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/library_file.h"
 #include "jobs/backend_choice.h"
 #include "jobs/bench_batch.h"
 #include "jobs/bench_report.h"
@@ -13,7 +12,6 @@
 #include "kernels/backend.h"
 #include "kernels/error.h"
 #include "src/clock.h"
-#include "src/stop_signal.h"
 #include "src/version.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/device_facts.h"
@@ -79,15 +77,7 @@ static int read_stars(bench_device *job, int n_input, const char *const *input)
       .config = &job->config,
       .limits = {job->config.gzip_limit_mib, job->config.scratch},
   };
-  for (int a = 0; a < job->lib.n_arm; a++)
-    settings.arm_wanted[a] = job->config.n_arm == 0;
-  for (int i = 0; i < job->config.n_arm; i++) {
-    const int arm = mill_library_find_arm(&job->lib, job->config.arm[i].arm);
-    if (arm < 0)
-      MILL_FAIL(MILL_ERR_CONFIG, "the library %s has no arm '%s'", job->lib.path,
-                job->config.arm[i].arm);
-    settings.arm_wanted[arm] = 1;
-  }
+  MILL_TRY(mill_config_arms(&job->config, &job->lib, settings.arm_wanted));
   MILL_TRY(mill_bench_stars_read(&settings, n_input, input, DISTINCT_STARS, &job->stars));
   job->set = job->config.fit;
   if (job->config.wave_mask_auto && !job->stars.is_desi)
@@ -101,20 +91,7 @@ done:
 static int set_up(bench_device *job, const mill_mpi *mpi, int n_input, const char *const *input)
 {
   int err = MILL_OK;
-  mill_fit_options fit = job->options->fit;
-  if (job->options->n_optimizer > 0)
-    fit.optimizer = job->options->optimizer[0];
-  mill_config_default(&job->config);
-  if (fit.config)
-    MILL_TRY(mill_config_read(&job->config, fit.config));
-  MILL_TRY(mill_fit_options_apply(&fit, &job->config));
-  MILL_TRY(mill_config_check(&job->config));
-  if (job->config.template_lib[0] == '\0')
-    MILL_FAIL(MILL_ERR_USAGE,
-              "no library: give --library FILE or template_lib in the configuration");
-  MILL_TRY(mill_stop_signal_catch());
-  MILL_TRY(mill_library_read(job->config.template_lib, &job->lib));
-  MILL_TRY(mill_config_bind(&job->config, &job->lib));
+  MILL_TRY(mill_bench_open(job->options, &job->config, &job->lib));
   MILL_TRY(read_stars(job, n_input, input));
   job->n_thread = job->config.n_thread;
   if (job->n_thread == 0)
@@ -143,10 +120,7 @@ done:
 static void print_head(const bench_device *job, const char *command)
 {
   const mill_bench_stars *stars = &job->stars;
-  printf("Measured on %.10s with starmill %s, revision %s (%s), on %s, %d cores.\n",
-         job->report.date, mill_version(), mill_version_revision(), mill_version_compiler(),
-         job->report.cpu, job->report.n_core);
-  printf("\n```\n%s\n```\n\n", command);
+  mill_bench_print_head(&job->report, command, stdout);
   printf("%d %s of the inputs in memory, repeated; no files are read or written.\n", stars->n_star,
          stars->n_star == 1 ? "star" : "stars");
 }

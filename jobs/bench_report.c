@@ -209,15 +209,20 @@ static void print_overview(FILE *out, const mill_bench_report *report)
   }
 }
 
-int mill_bench_print(const mill_bench_report *report, FILE *out)
+void mill_bench_print_head(const mill_bench_report *report, const char *command, FILE *out)
 {
-  int err = MILL_OK;
   fprintf(out, "Measured on %.10s with starmill %s, revision %s (%s), on %s, %d cores",
           report->date, mill_version(), mill_version_revision(), mill_version_compiler(),
           report->cpu, report->n_core);
   if (report->backend)
     fprintf(out, ", backend %s", report->backend);
-  fprintf(out, ".\n\n```\n%s\n```\n\n", report->command);
+  fprintf(out, ".\n\n```\n%s\n```\n\n", command);
+}
+
+int mill_bench_print(const mill_bench_report *report, FILE *out)
+{
+  int err = MILL_OK;
+  mill_bench_print_head(report, report->command, out);
   print_rates(out, &report->rates);
   if (report->n_series > 0) {
     const mill_fit_costs *c = &report->series[0].run[0].costs;

@@ -43,6 +43,9 @@ void mill_bench_cpu_model(char *out, size_t size);
 /** Fill date, cpu and n_core. */
 void mill_bench_describe(mill_bench_report *report);
 
+/** Print when, with what and where, and the command line. */
+void mill_bench_print_head(const mill_bench_report *report, const char *command, FILE *out);
+
 /** MILL_ERR_OUTPUT when the stream does not take it. */
 int mill_bench_print(const mill_bench_report *report, FILE *out);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jobs/fit.h"
 #include "jobs/option_value.h"
 #include "jobs/reader.h"
 #include "kernels/error.h"
@@ -326,7 +327,7 @@ static int simulate(const settings *set, int n_rank, int rows)
   mill_schedule_outcome outcome;
   mill_schedule_sum sum;
   mill_random random;
-  const int64_t n_ahead = (int64_t)MILL_READER_BATCHES * MILL_BATCH_EXPOSURES;
+  const int64_t n_ahead = mill_reader_rows_ahead(set->is_gpu ? MILL_FIT_MOST_READERS : 1);
   MILL_TRY(make_catalog(set, (int64_t)n_rank * rows, &c));
   MILL_TRY(MILL_ALLOC(n_rank, &speed));
   mill_random_begin(&random, set->seed, (uint64_t)n_rank, 3);

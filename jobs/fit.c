@@ -81,7 +81,7 @@ typedef struct fit_job {
   mill_start_table *start; /* NULL: none was given */
   const mill_backend *backend;
   int arm_wanted[MILL_MAX_ARM];
-  int n_thread;
+  int n_thread, n_reader;
   mill_result_file *result;
   const char *command;
   mill_running running;
@@ -191,15 +191,7 @@ static int load_library(void *context)
     MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->config.template_lib));
   MILL_TRY(mill_library_read(job->config.template_lib, &job->lib));
   MILL_TRY(mill_config_bind(&job->config, &job->lib));
-  for (int a = 0; a < job->lib.n_arm; a++)
-    job->arm_wanted[a] = job->config.n_arm == 0;
-  for (int i = 0; i < job->config.n_arm; i++) {
-    const int arm = mill_library_find_arm(&job->lib, job->config.arm[i].arm);
-    if (arm < 0)
-      MILL_FAIL(MILL_ERR_CONFIG, "the library %s has no arm '%s'", job->lib.path,
-                job->config.arm[i].arm);
-    job->arm_wanted[arm] = 1;
-  }
+  MILL_TRY(mill_config_arms(&job->config, &job->lib, job->arm_wanted));
 done:
   mill_watch_end(watch);
   return err;
@@ -289,6 +281,14 @@ int mill_fit_default_slots(const mill_backend *backend, int n_thread)
   return strncmp(backend->name, "cpu", 3) == 0 && n_thread == 1 ? THREAD_SLOTS : MANY_SLOTS;
 }
 
+int mill_fit_default_readers(const mill_backend *backend, int n_thread)
+{
+  /* on the CPU a star is fitted in some 20 times the time in which it is read */
+  const int n = strncmp(backend->name, "cpu", 3) == 0 ? (n_thread + 15) / 16 : n_thread / 2;
+  const int most = mill_spectra_threads() ? MILL_FIT_MOST_READERS : 1;
+  return n < 1 ? 1 : n > most ? most : n;
+}
+
 static int slots_of(const fit_job *job)
 {
   return job->config.n_slot > 0 ? job->config.n_slot
@@ -298,7 +298,7 @@ static int slots_of(const fit_job *job)
 /* Rows that this rank takes before it has finished any. */
 static int64_t held_rows(const fit_job *job)
 {
-  return slots_of(job) + (int64_t)MILL_READER_BATCHES * MILL_BATCH_EXPOSURES;
+  return slots_of(job) + mill_reader_rows_ahead(job->n_reader);
 }
 
 int mill_fit_find_backend(const char *choice, const mill_backend **backend)
@@ -435,6 +435,20 @@ static int settle_backend(fit_job *job)
       &choice));
   snprintf(job->config.backend, sizeof job->config.backend, "%s", choice);
   MILL_TRY(agree_backend(job));
+done:
+  return err;
+}
+
+static int choose_readers(fit_job *job)
+{
+  int err = MILL_OK;
+  job->n_reader = job->config.n_reader > 0 ? job->config.n_reader
+                                           : mill_fit_default_readers(job->backend, job->n_thread);
+  if (job->n_reader > 1 && !mill_spectra_threads())
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "readers: %d, but this CFITSIO was built without threads (--enable-reentrant): "
+              "take 1",
+              job->n_reader);
 done:
   return err;
 }
@@ -609,7 +623,7 @@ static int open_work(fit_job *job)
       .rate = is_cpu ? job->n_thread * mill_usual_core_rate(job->config.fit.optimizer)
                      : mill_usual_gpu_rate(),
       .n_held = held_rows(job),
-      .n_ahead = (int64_t)MILL_READER_BATCHES * MILL_BATCH_EXPOSURES,
+      .n_ahead = mill_reader_rows_ahead(job->n_reader),
   };
   mill_work_stats stats;
   MILL_TRY(mill_work_open(&job->mpi, &plan, &job->work));
@@ -941,7 +955,7 @@ static void note_memory(fit_job *job)
   n_batch += (size_t)job->batch->cap_segment * sizeof *job->batch->segment;
   for (int p = 0; p < job->batch->n_part; p++)
     n_batch += mill_read_batch_bytes(&job->batch->part[p]);
-  mill_board_memory(job->board, MILL_MEMORY_READER, MILL_READER_BATCHES * n_batch);
+  mill_board_memory(job->board, MILL_MEMORY_READER, mill_reader_batches(job->n_reader) * n_batch);
 }
 
 /* No star takes long, so something hangs when none is taken or finished for long. */
@@ -1145,6 +1159,7 @@ static int fit_share(fit_job *job)
       .exposure_start = job->inputs.exposure_start,
       .join = job->inputs.join,
       .work = job->work,
+      .n_thread = job->n_reader,
   };
   memcpy(plan.arm_wanted, job->arm_wanted, sizeof plan.arm_wanted);
   job->i_file = -1;
@@ -1305,6 +1320,7 @@ static int run(fit_job *job, int *exit_status)
   costs->index_s = lap_s(&cpu_s);
   MILL_TRY(agree_to_go_on(job, "while indexing"));
   MILL_TRY(settle_backend(job));
+  MILL_TRY(choose_readers(job));
   MILL_TRY(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
   if (job->mpi.rank == 0 && job->inputs.n_row == 0)
     mill_log_warning("no star to fit: %s; the result is an empty table",

@@ -28,6 +28,7 @@ enum option_id {
   OPT_LOG_LEVEL,
   OPT_BACKEND,
   OPT_THREADS,
+  OPT_READERS,
   OPT_SLOTS,
   OPT_TARGETID,
   OPT_TARGETID_FILE,
@@ -70,6 +71,7 @@ static const struct option long_option[] = {
     {"log-level", required_argument, NULL, OPT_LOG_LEVEL},
     {"backend", required_argument, NULL, OPT_BACKEND},
     {"threads", required_argument, NULL, OPT_THREADS},
+    {"readers", required_argument, NULL, OPT_READERS},
     {"slots", required_argument, NULL, OPT_SLOTS},
     {"targetid", required_argument, NULL, OPT_TARGETID},
     {"targetid-file", required_argument, NULL, OPT_TARGETID_FILE},
@@ -142,6 +144,7 @@ void mill_fit_options_print_help(FILE *out)
       "running\n"
       "  --backend NAME         auto, cpu or cuda\n"
       "  --threads N            threads per rank; 0: the cores that the rank may use\n"
+      "  --readers N            threads beside them that read spectra, at most 16; 0: the default\n"
       "  --slots N              stars at once per rank; 0: the default\n"
       "  --quiet                no progress and no summary\n"
       "  --log FILE             write the log there instead of to standard error\n"
@@ -294,6 +297,9 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
       break;
     case OPT_THREADS:
       options->threads = optarg;
+      break;
+    case OPT_READERS:
+      options->readers = optarg;
       break;
     case OPT_SLOTS:
       options->slots = optarg;
@@ -530,6 +536,10 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
   if (options->threads) {
     MILL_TRY(mill_option_integer("threads", options->threads, 0, 4096, &n));
     config->n_thread = (int)n;
+  }
+  if (options->readers) {
+    MILL_TRY(mill_option_integer("readers", options->readers, 0, 16, &n));
+    config->n_reader = (int)n;
   }
   if (options->slots) {
     MILL_TRY(mill_option_integer("slots", options->slots, 0, 1 << 20, &n));

@@ -11,7 +11,7 @@ typedef struct mill_fit_options {
   int help, print_config, overwrite, retry_failed, quiet, redrock, joint_exposures;
   int join_by_name, plan;
   const char *library, *output, *config, *catalog, *models, *log, *log_level, *backend;
-  const char *threads, *slots, *target_id_file, *min_sn, *objtype, *npoly;
+  const char *threads, *readers, *slots, *target_id_file, *min_sn, *objtype, *npoly;
   const char *optimizer, *precision, *resolution;
   const char *format, *exposures, *lsf, *resolving_power, *medium, *start;
   const char *status;                         /**< path of the status file */

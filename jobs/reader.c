@@ -11,7 +11,10 @@
 #include "src/thread.h"
 #include "src/watchdog.h"
 
-enum { MAX_SOURCE = 4 }; /* files open at once, where rows come from several */
+enum {
+  MAX_SOURCE = 4, /* files that a thread has open at once, where rows come from several */
+  MAX_BATCHES = MILL_READER_MAX_THREADS + MILL_READER_AHEAD
+};
 
 /* An input file that is open, or could not be opened. */
 typedef struct source {
@@ -27,24 +30,11 @@ typedef struct place {
   int part, at; /* of the batch; among the exposures asked for there */
 } place;
 
-struct mill_reader {
-  mill_reader_plan plan;
+/* One of the threads, and what no other touches. */
+typedef struct worker {
+  mill_reader *reader;
   pthread_t thread;
   int started;
-  /* guarded by mutex */
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  mill_batch *ready[MILL_READER_BATCHES]; /* oldest first */
-  int n_ready;
-  mill_batch *idle[MILL_READER_BATCHES];
-  int n_idle;
-  int stop, ended;
-  int64_t n_opened;
-  double cpu_s; /* of the thread, once it has ended */
-  int failure;  /* of the thread, with its message */
-  char message[1024];
-  /* the thread's own */
-  mill_spectra_settings settings;
   int n_source;
   source source[MAX_SOURCE];
   int64_t n_asked;
@@ -56,6 +46,30 @@ struct mill_reader {
   size_t cap_place;
   int *part_file, *cursor; /* by part: its file, the next of its segments */
   size_t cap_part_file, cap_cursor;
+  /* guarded by the reader's mutex */
+  int ended;
+  double cpu_s; /* once it has ended */
+} worker;
+
+struct mill_reader {
+  mill_reader_plan plan;
+  mill_spectra_settings settings;
+  int n_worker;
+  worker *worker; /* [n_worker] */
+  /* guarded by deal: pieces are drawn by one thread at a time */
+  pthread_mutex_t deal;
+  mill_schedule_piece piece; /* rows that no thread has taken yet */
+  /* guarded by mutex */
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  mill_batch *ready[MAX_BATCHES]; /* oldest first */
+  int n_ready;
+  mill_batch *idle[MAX_BATCHES];
+  int n_idle;
+  int stop, n_running;
+  int64_t n_opened;
+  int failure; /* of the first thread that failed, with its message */
+  char message[1024];
 };
 
 static void close_source(source *s)
@@ -79,26 +93,27 @@ done:
 
 /* Open file i, or find it open.  A file that cannot be used is no failure of the
  * reader: the source's error says why. */
-static int get_source(mill_reader *reader, int i, source **out)
+static int get_source(worker *w, int i, source **out)
 {
   int err = MILL_OK, watch = -1;
+  mill_reader *reader = w->reader;
   const mill_reader_plan *plan = &reader->plan;
   const mill_input_file *entry = &plan->file[i];
-  source *s = &reader->source[0];
+  source *s = &w->source[0];
   *out = NULL;
-  reader->n_asked++;
-  for (int k = 0; k < reader->n_source; k++) {
-    if (reader->source[k].i_file == i) {
-      *out = &reader->source[k];
-      (*out)->last_used = reader->n_asked;
+  w->n_asked++;
+  for (int k = 0; k < w->n_source; k++) {
+    if (w->source[k].i_file == i) {
+      *out = &w->source[k];
+      (*out)->last_used = w->n_asked;
       goto done;
     }
-    if (reader->source[k].last_used < s->last_used)
-      s = &reader->source[k];
+    if (w->source[k].last_used < s->last_used)
+      s = &w->source[k];
   }
   close_source(s);
   s->i_file = i;
-  s->last_used = reader->n_asked;
+  s->last_used = w->n_asked;
   pthread_mutex_lock(&reader->mutex);
   reader->n_opened++;
   pthread_mutex_unlock(&reader->mutex);
@@ -187,11 +202,11 @@ static int count_exposures(const mill_reader *reader, const source *s, int64_t r
 }
 
 /* Which part of the batch has the spectra of a file. */
-static int find_part(mill_reader *reader, mill_batch *batch, int i_file, int *i_part)
+static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
 {
   int err = MILL_OK;
   for (*i_part = 0; *i_part < batch->n_part; (*i_part)++)
-    if (reader->part_file[*i_part] == i_file)
+    if (w->part_file[*i_part] == i_file)
       goto done;
   if (batch->n_part == batch->cap_part) {
     const int cap = 2 * batch->cap_part + 1;
@@ -203,28 +218,29 @@ static int find_part(mill_reader *reader, mill_batch *batch, int i_file, int *i_
     batch->part = more;
     batch->cap_part = cap;
   }
-  if ((size_t)batch->n_part >= reader->cap_part_file) {
+  if ((size_t)batch->n_part >= w->cap_part_file) {
     int *more = NULL;
     MILL_TRY(MILL_ALLOC(2 * batch->n_part + 4, &more));
     if (batch->n_part > 0)
-      memcpy(more, reader->part_file, (size_t)batch->n_part * sizeof *more);
-    mill_free(reader->part_file);
-    reader->part_file = more;
-    reader->cap_part_file = 2 * (size_t)batch->n_part + 4;
+      memcpy(more, w->part_file, (size_t)batch->n_part * sizeof *more);
+    mill_free(w->part_file);
+    w->part_file = more;
+    w->cap_part_file = 2 * (size_t)batch->n_part + 4;
   }
-  reader->part_file[batch->n_part++] = i_file;
+  w->part_file[batch->n_part++] = i_file;
 done:
   return err;
 }
 
 /* Read what part p of the batch holds of the rows wanted of file i; place says where each
  * exposure went. */
-static int read_part(mill_reader *reader, mill_batch *batch, int i, const int64_t *wanted, int p)
+static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int err = MILL_OK;
   int n = 0, n_asked = 0, watch = -1;
+  mill_reader *reader = w->reader;
   source *s = NULL;
-  MILL_TRY(get_source(reader, reader->part_file[p], &s));
+  MILL_TRY(get_source(w, w->part_file[p], &s));
   if (!s->spectra)
     MILL_FAIL(MILL_ERR_INPUT, "%s", s->error);
   for (int k = 0; k < batch->n_row; k++) {
@@ -233,25 +249,25 @@ static int read_part(mill_reader *reader, mill_batch *batch, int i, const int64_
     int64_t n_part;
     parts_of(reader, i, wanted[k], &part, &n_part, &alone);
     for (int64_t q = 0; q < n_part; q++) {
-      const int here = part[q].file == reader->part_file[p];
+      const int here = part[q].file == w->part_file[p];
       const mill_catalog_row *row = here ? &s->index.row[part[q].row] : NULL;
       const int n_exposure = here ? row->n_exposure : part[q].n_exposure;
       for (int e = 0; e < n_exposure && here; e++) {
-        reader->place[n + e] = (place){p, n_asked};
-        reader->exposure[n_asked++] = s->index.exposure_row[row->first_exposure + e];
+        w->place[n + e] = (place){p, n_asked};
+        w->exposure[n_asked++] = s->index.exposure_row[row->first_exposure + e];
       }
       n += n_exposure;
     }
   }
   watch = mill_watch_begin(0, "%s: reading it", reader->plan.file[s->i_file].path);
-  MILL_TRY(mill_spectra_read(s->spectra, reader->exposure, n_asked, &batch->part[p]));
+  MILL_TRY(mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]));
 done:
   mill_watch_end(watch);
   return err;
 }
 
 /* The segments of all parts, row after row. */
-static int collect_segments(mill_reader *reader, mill_batch *batch)
+static int collect_segments(worker *w, mill_batch *batch)
 {
   int err = MILL_OK;
   int n_segment = 0, e = 0;
@@ -264,22 +280,22 @@ static int collect_segments(mill_reader *reader, mill_batch *batch)
     MILL_TRY(MILL_ALLOC(n_segment, &batch->segment));
     batch->cap_segment = n_segment;
   }
-  MILL_TRY(grow((size_t)batch->n_part, sizeof(int), &reader->cap_cursor, (void **)&reader->cursor));
+  MILL_TRY(grow((size_t)batch->n_part, sizeof(int), &w->cap_cursor, (void **)&w->cursor));
   for (int p = 0; p < batch->n_part; p++)
-    reader->cursor[p] = 0;
+    w->cursor[p] = 0;
   batch->n_segment = 0;
   for (int k = 0; k < batch->n_row; k++) {
     mill_reader_row *row = &batch->row[k];
     row->first_segment = batch->n_segment;
     for (int i = 0; i < row->n_exposure; i++, e++) {
-      const place at = reader->place[e];
+      const place at = w->place[e];
       const mill_read_batch *part = &batch->part[at.part];
-      for (int *c = &reader->cursor[at.part];
+      for (int *c = &w->cursor[at.part];
            *c < part->n_segment && part->segment[*c].exposure == at.at; (*c)++) {
         mill_batch_segment *to = &batch->segment[batch->n_segment++];
         to->read = part->segment[*c];
         to->wave_aa = to->read.wave >= 0 ? part->wave[to->read.wave].wave_aa : NULL;
-        to->i_file = reader->part_file[at.part];
+        to->i_file = w->part_file[at.part];
         to->read.exposure = i;
         to->read.wave = -1;
       }
@@ -292,10 +308,11 @@ done:
 
 /* Fill a batch with n wanted rows of file i.  MILL_ERR_INPUT or MILL_ERR_RANGE: their
  * spectra cannot be had. */
-static int fill_batch(mill_reader *reader, int i, const source *s, const int64_t *wanted, int n,
+static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, int n,
                       mill_batch *batch)
 {
   int err = MILL_OK;
+  const mill_reader *reader = w->reader;
   batch->i_file = i;
   batch->error[0] = '\0';
   batch->n_part = batch->n_segment = batch->n_exposure = 0;
@@ -318,25 +335,24 @@ static int fill_batch(mill_reader *reader, int i, const source *s, const int64_t
     row->target_id = s->index.row[part[0].row].target_id;
     memcpy(row->object, s->index.row[part[0].row].object, sizeof row->object);
     for (int64_t q = 0; q < n_part; q++)
-      MILL_TRY(find_part(reader, batch, part[q].file, &i_part));
+      MILL_TRY(find_part(w, batch, part[q].file, &i_part));
   }
   const size_t n_exposure = (size_t)batch->n_exposure;
-  MILL_TRY(grow(n_exposure, sizeof *reader->exposure, &reader->cap_exposure,
-                (void **)&reader->exposure));
-  MILL_TRY(grow(n_exposure, sizeof *reader->place, &reader->cap_place, (void **)&reader->place));
+  MILL_TRY(grow(n_exposure, sizeof *w->exposure, &w->cap_exposure, (void **)&w->exposure));
+  MILL_TRY(grow(n_exposure, sizeof *w->place, &w->cap_place, (void **)&w->place));
   for (int p = 0; p < batch->n_part; p++)
-    MILL_TRY(read_part(reader, batch, i, wanted, p));
-  MILL_TRY(collect_segments(reader, batch));
+    MILL_TRY(read_part(w, batch, i, wanted, p));
+  MILL_TRY(collect_segments(w, batch));
 done:
   return err;
 }
 
 /* Hand over n wanted rows of file i in one batch.  When their pixels cannot be read and
  * there are several, *retry says so and nothing is handed over. */
-static int read_batch(mill_reader *reader, int i, const int64_t *wanted, int n, int *retry,
-                      int *stopped)
+static int read_batch(worker *w, int i, const int64_t *wanted, int n, int *retry, int *stopped)
 {
   int err = MILL_OK;
+  mill_reader *reader = w->reader;
   source *s = NULL;
   mill_batch *batch = take_idle(reader);
   *retry = 0;
@@ -344,11 +360,11 @@ static int read_batch(mill_reader *reader, int i, const int64_t *wanted, int n, 
   if (!batch)
     goto done;
   mill_range_begin(MILL_RANGE_READ);
-  err = get_source(reader, i, &s);
+  err = get_source(w, i, &s);
   if (err == MILL_OK) {
     /* without its file no row is any better than the others */
     const int is_lost = s->spectra == NULL;
-    err = fill_batch(reader, i, s, wanted, n, batch);
+    err = fill_batch(w, i, s, wanted, n, batch);
     if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
       *retry = n > 1 && !is_lost;
       snprintf(batch->error, sizeof batch->error, "%s", mill_error_message());
@@ -357,9 +373,7 @@ static int read_batch(mill_reader *reader, int i, const int64_t *wanted, int n, 
   }
   mill_range_end();
   if (err != MILL_OK || *retry) {
-    pthread_mutex_lock(&reader->mutex);
-    reader->idle[reader->n_idle++] = batch;
-    pthread_mutex_unlock(&reader->mutex);
+    mill_reader_release(reader, batch);
     goto done;
   }
   hand_over(reader, batch);
@@ -383,35 +397,36 @@ static int rows_of_batch(const mill_reader *reader, const source *s, const int64
 }
 
 /* Hand over the first n_wanted rows of the list. */
-static int read_wanted(mill_reader *reader, int i, int n_wanted, int *stopped)
+static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
 {
   int err = MILL_OK;
   source *s = NULL;
   for (int at = 0, n = 0; at < n_wanted && !*stopped; at += n) {
     int retry = 0;
-    MILL_TRY(get_source(reader, i, &s));
-    n = rows_of_batch(reader, s, reader->wanted + at, n_wanted - at);
-    MILL_TRY(read_batch(reader, i, reader->wanted + at, n, &retry, stopped));
+    MILL_TRY(get_source(w, i, &s));
+    n = rows_of_batch(w->reader, s, w->wanted + at, n_wanted - at);
+    MILL_TRY(read_batch(w, i, w->wanted + at, n, &retry, stopped));
     /* one bad row must not cost its neighbours */
     for (int k = 0; retry && k < n && !*stopped; k++) {
       int ignored = 0;
-      MILL_TRY(read_batch(reader, i, reader->wanted + at + k, 1, &ignored, stopped));
+      MILL_TRY(read_batch(w, i, w->wanted + at + k, 1, &ignored, stopped));
     }
   }
 done:
   return err;
 }
 
-static int read_piece(mill_reader *reader, const mill_schedule_piece *piece, int *stopped)
+static int read_share(worker *w, const mill_schedule_piece *share, int *stopped)
 {
   int err = MILL_OK;
   int n_wanted = 0;
-  const int64_t row_start = reader->plan.file[piece->file].row_start;
-  for (int64_t row = piece->first; row < piece->end && !*stopped; row++) {
-    if (mill_work_wanted(reader->plan.work, row_start + row))
-      reader->wanted[n_wanted++] = row;
-    if (n_wanted == MILL_BATCH_ROWS || row + 1 == piece->end) {
-      MILL_TRY(read_wanted(reader, piece->file, n_wanted, stopped));
+  const mill_reader_plan *plan = &w->reader->plan;
+  const int64_t row_start = plan->file[share->file].row_start;
+  for (int64_t row = share->first; row < share->end && !*stopped; row++) {
+    if (mill_work_wanted(plan->work, row_start + row))
+      w->wanted[n_wanted++] = row;
+    if (n_wanted == MILL_BATCH_ROWS || row + 1 == share->end) {
+      MILL_TRY(read_wanted(w, share->file, n_wanted, stopped));
       n_wanted = 0;
     }
   }
@@ -428,37 +443,81 @@ static int is_stopped(void *context)
   return stop;
 }
 
-static int read_all(mill_reader *reader)
+/* The next rows for a thread.  Several threads share the rows of a file, and each opens it; one
+ * that has to be unpacked first is left to one thread, and the others go on with what follows. */
+static int take_share(mill_reader *reader, mill_schedule_piece *share, int *there)
+{
+  int err = MILL_OK;
+  mill_schedule_piece *piece = &reader->piece;
+  pthread_mutex_lock(&reader->deal);
+  *there = piece->first < piece->end;
+  if (!*there)
+    MILL_TRY(mill_work_next(reader->plan.work, is_stopped, reader, piece, there));
+  if (*there) {
+    *share = *piece;
+    if (reader->n_worker > 1 && share->end - share->first > MILL_READER_SHARE &&
+        !mill_work_is_compressed(reader->plan.file[piece->file].path))
+      share->end = share->first + MILL_READER_SHARE;
+    piece->first = share->end;
+  }
+done:
+  pthread_mutex_unlock(&reader->deal);
+  return err;
+}
+
+static int read_all(worker *w)
 {
   int err = MILL_OK;
   int stopped = 0, there = 0;
-  mill_schedule_piece piece;
+  mill_schedule_piece share = {0};
   while (!stopped) {
-    MILL_TRY(mill_work_next(reader->plan.work, is_stopped, reader, &piece, &there));
+    MILL_TRY(take_share(w->reader, &share, &there));
     if (!there)
       break;
-    MILL_TRY(read_piece(reader, &piece, &stopped));
+    MILL_TRY(read_share(w, &share, &stopped));
   }
 done:
   return err;
 }
 
-static void *reader_main(void *argument)
+static void *worker_main(void *argument)
 {
-  mill_reader *reader = argument;
+  worker *w = argument;
+  mill_reader *reader = w->reader;
   mill_nvtx_name_thread("reader");
-  const int err = read_all(reader);
-  for (int k = 0; k < reader->n_source; k++)
-    close_source(&reader->source[k]);
+  const int err = read_all(w);
+  for (int k = 0; k < w->n_source; k++)
+    close_source(&w->source[k]);
   pthread_mutex_lock(&reader->mutex);
-  reader->failure = err;
-  if (err != MILL_OK)
+  if (err != MILL_OK && reader->failure == MILL_OK) {
+    reader->failure = err;
     snprintf(reader->message, sizeof reader->message, "%s", mill_error_message());
-  reader->cpu_s = mill_thread_cpu_s();
-  reader->ended = 1;
+    reader->stop = 1; /* the other threads */
+  }
+  w->cpu_s = mill_thread_cpu_s();
+  w->ended = 1;
+  reader->n_running--;
   pthread_cond_broadcast(&reader->changed);
   pthread_mutex_unlock(&reader->mutex);
   return NULL;
+}
+
+static int start_worker(mill_reader *reader, worker *w)
+{
+  int err = MILL_OK;
+  w->reader = reader;
+  w->n_source = reader->plan.join ? MAX_SOURCE : 1;
+  for (int k = 0; k < w->n_source; k++)
+    w->source[k].i_file = -1;
+  pthread_mutex_lock(&reader->mutex);
+  const int rc = mill_thread_start(&w->thread, worker_main, w);
+  w->started = rc == 0;
+  reader->n_running += w->started;
+  pthread_mutex_unlock(&reader->mutex);
+  if (rc != 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start a reader thread: is the limit on processes low?");
+done:
+  return err;
 }
 
 int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
@@ -466,24 +525,25 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
   int err = MILL_OK;
   mill_reader *reader = NULL;
   *out = NULL;
+  if (plan->n_thread < 1 || plan->n_thread > MILL_READER_MAX_THREADS)
+    MILL_FAIL(MILL_ERR_INTERNAL, "%d reader threads", plan->n_thread);
   MILL_TRY(MILL_ALLOC(1, &reader));
   reader->plan = *plan;
   reader->settings.lib = plan->lib;
   reader->settings.config = plan->config;
   reader->settings.limits = plan->limits;
   memcpy(reader->settings.arm_wanted, plan->arm_wanted, sizeof plan->arm_wanted);
-  reader->n_source = plan->join ? MAX_SOURCE : 1;
-  for (int k = 0; k < reader->n_source; k++)
-    reader->source[k].i_file = -1;
+  pthread_mutex_init(&reader->deal, NULL);
   pthread_mutex_init(&reader->mutex, NULL);
   pthread_cond_init(&reader->changed, NULL);
-  for (int i = 0; i < MILL_READER_BATCHES; i++) {
+  MILL_TRY(MILL_ALLOC(plan->n_thread, &reader->worker));
+  reader->n_worker = plan->n_thread;
+  for (int i = 0; i < mill_reader_batches(plan->n_thread); i++) {
     MILL_TRY(MILL_ALLOC(1, &reader->idle[i]));
     reader->n_idle++;
   }
-  if (mill_thread_start(&reader->thread, reader_main, reader) != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the reader thread: is the limit on processes low?");
-  reader->started = 1;
+  for (int i = 0; i < reader->n_worker; i++)
+    MILL_TRY(start_worker(reader, &reader->worker[i]));
   *out = reader;
   reader = NULL;
 done:
@@ -496,7 +556,7 @@ int mill_reader_next(mill_reader *reader, mill_batch **out)
   int err = MILL_OK;
   *out = NULL;
   pthread_mutex_lock(&reader->mutex);
-  while (reader->n_ready == 0 && !reader->ended)
+  while (reader->n_ready == 0 && reader->n_running > 0)
     pthread_cond_wait(&reader->changed, &reader->mutex);
   if (reader->n_ready > 0) {
     *out = reader->ready[0];
@@ -519,14 +579,19 @@ int64_t mill_reader_n_opened(mill_reader *reader)
 
 double mill_reader_cpu_s(mill_reader *reader)
 {
-  clockid_t clock;
-  struct timespec t = {0};
+  double cpu_s = 0.0;
   pthread_mutex_lock(&reader->mutex);
-  double cpu_s = reader->cpu_s;
-  /* a thread that has not ended cannot end without the mutex */
-  if (!reader->ended && pthread_getcpuclockid(reader->thread, &clock) == 0 &&
-      clock_gettime(clock, &t) == 0)
-    cpu_s = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  for (int i = 0; i < reader->n_worker; i++) {
+    const worker *w = &reader->worker[i];
+    clockid_t clock;
+    struct timespec t = {0};
+    /* a thread that has not ended cannot end without the mutex */
+    if (w->started && !w->ended && pthread_getcpuclockid(w->thread, &clock) == 0 &&
+        clock_gettime(clock, &t) == 0)
+      cpu_s += (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    else
+      cpu_s += w->cpu_s;
+  }
   pthread_mutex_unlock(&reader->mutex);
   return cpu_s;
 }
@@ -554,21 +619,25 @@ void mill_reader_stop(mill_reader *reader)
 {
   if (!reader)
     return;
-  if (reader->started) {
-    pthread_mutex_lock(&reader->mutex);
-    reader->stop = 1;
-    pthread_cond_broadcast(&reader->changed);
-    pthread_mutex_unlock(&reader->mutex);
-    pthread_join(reader->thread, NULL);
+  pthread_mutex_lock(&reader->mutex);
+  reader->stop = 1;
+  pthread_cond_broadcast(&reader->changed);
+  pthread_mutex_unlock(&reader->mutex);
+  for (int i = 0; i < reader->n_worker; i++) {
+    worker *w = &reader->worker[i];
+    if (w->started)
+      pthread_join(w->thread, NULL);
+    mill_free(w->exposure);
+    mill_free(w->place);
+    mill_free(w->part_file);
+    mill_free(w->cursor);
   }
   while (reader->n_ready > 0)
     free_batch(reader->ready[--reader->n_ready]);
   while (reader->n_idle > 0)
     free_batch(reader->idle[--reader->n_idle]);
-  mill_free(reader->exposure);
-  mill_free(reader->place);
-  mill_free(reader->part_file);
-  mill_free(reader->cursor);
+  mill_free(reader->worker);
+  pthread_mutex_destroy(&reader->deal);
   pthread_mutex_destroy(&reader->mutex);
   pthread_cond_destroy(&reader->changed);
   mill_free(reader);

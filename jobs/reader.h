@@ -1,9 +1,13 @@
-/** The reader of a rank: a thread that brings its stars' pixels from disk.
+/** The reader of a rank: threads that bring its stars' pixels from disk.
  *
- *  The thread draws pieces of the catalog (jobs/work.h), the next one when it has read
- *  the last, and hands over their wanted rows in batches of a bounded size.  A fixed number of
- * batches circulates, so the memory does not depend on the catalog: it is MILL_READER_BATCHES times
- * the larger of MILL_BATCH_EXPOSURES exposures and the most exposures fitted jointly.
+ *  They draw pieces of the catalog (jobs/work.h), the next one when the last has been taken, and
+ *  hand over their wanted rows in batches of a bounded size.  Several threads read shares of the
+ *  same file, which each of them opens; a compressed file is unpacked and read by one of them,
+ *  while the others go on.  So with several threads the batches come in any order.
+ *
+ *  A fixed number of batches circulates, so the memory does not depend on the catalog: it is
+ *  mill_reader_batches() times the larger of MILL_BATCH_EXPOSURES exposures and the most exposures
+ *  fitted jointly.
  */
 #ifndef MILL_READER_H
 #define MILL_READER_H
@@ -16,8 +20,24 @@
 enum {
   MILL_BATCH_ROWS = 128,     /**< rows of a batch at most */
   MILL_BATCH_EXPOSURES = 16, /**< exposures of a batch, unless one row has more */
-  MILL_READER_BATCHES = 3    /**< one being fitted from, two ahead */
+  MILL_READER_AHEAD = 2,     /**< batches beside those that the threads fill: one being fitted
+                              *   from, one ready */
+  MILL_READER_MAX_THREADS = 16,
+  MILL_READER_SHARE = 64 /**< rows of a file that one of several threads takes at a time */
 };
+
+/** Batches that circulate with so many threads. */
+static inline int mill_reader_batches(int n_thread)
+{
+  return n_thread + MILL_READER_AHEAD;
+}
+
+/** Rows that so many threads have taken at most before any is fitted, of one exposure each. */
+static inline int64_t mill_reader_rows_ahead(int n_thread)
+{
+  const int64_t n_filled = (int64_t)mill_reader_batches(n_thread) * MILL_BATCH_EXPOSURES;
+  return n_thread == 1 ? n_filled : n_filled + (int64_t)n_thread * MILL_READER_SHARE;
+}
 
 /** A piece of a row's spectra. */
 typedef struct mill_batch_segment {
@@ -61,28 +81,29 @@ typedef struct mill_reader_plan {
   const mill_input_file *file;   /**< [n_file] */
   const int64_t *exposure_start; /**< [n_file] first model row of each file */
   const mill_join *join;         /**< NULL: no rows were joined */
-  mill_work *work;               /**< which rows; the thread's own until mill_reader_stop */
+  mill_work *work;               /**< which rows; the reader's own until mill_reader_stop */
+  int n_thread; /**< 1 to MILL_READER_MAX_THREADS; 1 unless mill_spectra_threads() */
 } mill_reader_plan;
 
 typedef struct mill_reader mill_reader;
 
-/** Start the thread.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
+/** Start the threads.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_reader_start(const mill_reader_plan *plan, mill_reader **out);
 
-/** Wait for the next batch; *out NULL at the end.  A failure of the thread
- *  itself (not of a file) is returned here with its message. */
+/** Wait for the next batch; *out NULL at the end.  A failure of a thread
+ *  itself (not of a file) is returned here with its message, after the batches that were ready. */
 int mill_reader_next(mill_reader *reader, mill_batch **out);
 
-/** How often the thread has opened a file so far. */
+/** How often the threads have opened a file so far. */
 int64_t mill_reader_n_opened(mill_reader *reader);
 
-/** CPU seconds that the thread has used so far. */
+/** CPU seconds that the threads have used so far. */
 double mill_reader_cpu_s(mill_reader *reader);
 
 /** Give a batch back for reuse; its pixels are gone. NULL is fine. */
 void mill_reader_release(mill_reader *reader, mill_batch *batch);
 
-/** Stop the thread, at once even when batches are left, and free everything.
+/** Stop the threads, at once even when batches are left, and free everything.
  *  NULL is fine. */
 void mill_reader_stop(mill_reader *reader);
 

@@ -175,6 +175,7 @@ static const key keys[] = {
     CHOICE("join_by_name", ID_WHEN_SET, join_by_name, words_flag),
     {"joint_exposures", KEY_OTHER, ID_ONLY, 0, 0, 0, 0, NULL, read_joint, print_joint},
     COUNT("threads", ID_NO, n_thread, 0, 4096),
+    COUNT("readers", ID_NO, n_reader, 0, 16),
     COUNT("slots", ID_NO, n_slot, 0, 1000000),
     REAL("write_interval", ID_NO, write_interval_s, 0.1, 86400),
     REAL("gzip_limit_mib", ID_NO, gzip_limit_mib, 0, 1e9),
@@ -1423,6 +1424,21 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
   memcpy(config->fit.prior_mean, mean, sizeof mean);
   memcpy(config->fit.prior_sigma, sigma, sizeof sigma);
   config->fit.min_sn = config->select.min_sn;
+done:
+  return err;
+}
+
+int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted)
+{
+  int err = MILL_OK;
+  for (int a = 0; a < lib->n_arm; a++)
+    wanted[a] = config->n_arm == 0;
+  for (int i = 0; i < config->n_arm; i++) {
+    const int arm = mill_library_find_arm(lib, config->arm[i].arm);
+    if (arm < 0)
+      MILL_FAIL(MILL_ERR_CONFIG, "the library %s has no arm '%s'", lib->path, config->arm[i].arm);
+    wanted[arm] = 1;
+  }
 done:
   return err;
 }

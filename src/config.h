@@ -77,6 +77,7 @@ typedef struct mill_config {
   int wave_mask_auto;     /**< 1: fit.wave_mask is the default, which is for DESI files alone */
   /* operation: may differ between runs that continue one another */
   int n_thread; /**< per rank; 0: the cores the rank may use */
+  int n_reader; /**< threads per rank that read spectra; 0: the default */
   int n_slot;   /**< stars at once per rank; 0: the default */
   double write_interval_s;
   double gzip_limit_mib; /**< largest unpacked size of a .gz input */
@@ -105,6 +106,10 @@ int mill_config_check(const mill_config *config);
  *  vsini and the library's labels.  config->fit is untouched on failure.
  *  MILL_ERR_CONFIG. */
 int mill_config_bind(mill_config *config, const mill_library *lib);
+
+/** wanted [lib->n_arm]: 1 for each arm of the library that is to be fitted.  MILL_ERR_CONFIG when
+ *  the library lacks one that is named. */
+int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted);
 
 /** Index into config->arm of the library's arm of that name, -1 when it is not there. */
 int mill_config_find_arm(const mill_config *config, const char *arm);

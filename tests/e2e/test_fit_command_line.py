@@ -20,7 +20,7 @@ class Help(EndToEnd):
             self.assertEqual(done.returncode, 0, done.stderr)
             for option in (
                 "--library --output --config --print-config --catalog --backend --overwrite "
-                "--retry-failed --models --threads --slots --targetid --targetid-file --minsn "
+                "--retry-failed --models --threads --readers --slots --targetid --targetid-file --minsn "
                 "--objtype --redrock --joint-exposures --npoly --optimizer --precision "
                 "--resolution-matrix --quiet --log --log-level"
             ).split():
@@ -55,6 +55,7 @@ class Usage(EndToEnd):
             (["--threads", "many"], ["--threads", "many"]),
             (["--threads", "-1"], ["--threads", "-1"]),
             (["--slots", "1e3"], ["--slots", "1e3"]),
+            (["--readers", "17"], ["--readers", "17"]),
             (["--npoly", "0"], ["--npoly", "0"]),
             (["--minsn", "nan"], ["--minsn", "nan"]),
             (["--minsn", "5x"], ["--minsn", "5x"]),

@@ -1,5 +1,9 @@
 """The same stars give the same rows, bit for bit, however the work is shared out."""
 
+import gzip
+import os
+import shutil
+
 from common import *  # noqa: F403
 
 
@@ -37,9 +41,31 @@ class SameResult(EndToEnd):
         self.assertEqual(int((fits["STATUS"] == NO_ARM).sum()), 294)
         # equal spectra, equal rows, whoever fitted them
         self.assertEqual(len({v.tobytes() for v in fits["VRAD"][fits["STATUS"] == FITTED]}), 1)
-        for ranks in (2, 3):
-            self.fit(f"large{ranks}.h5", path, ranks=ranks)
-            self.assertEqual(differing(read(self.path), fits), [])
+        for ranks, readers in ((2, 1), (3, 1), (1, 5), (2, 3)):
+            with self.subTest(ranks=ranks, readers=readers):
+                self.fit(f"large{ranks}-{readers}.h5", "--readers", readers, path, ranks=ranks)
+                self.assertEqual(differing(read(self.path), fits), [])
+
+    def test_several_readers_of_many_files(self):
+        # plain and compressed, one of them damaged, one cut in a data unit, and joined rows
+        inputs = [cut(f"many{i}.fits", range(10 * i, 10 * i + n))
+                  for i, n in enumerate((3, 1, 70, 2, 5))]
+        for at in (1, 2):
+            with open(inputs[at], "rb") as f, gzip.open(inputs[at] + ".gz", "wb", 1) as g:
+                shutil.copyfileobj(f, g)
+            inputs[at] += ".gz"
+        with open(inputs[3], "r+b") as f:
+            f.truncate(os.path.getsize(inputs[3]) // 2)
+        for name, more in (("plain", []), ("joined", ["--join-by-name"])):
+            self.fit(f"{name}.h5", "--readers", 1, *more, *inputs, status=3)
+            fits, catalog = read(self.path), read(self.path, "catalog")
+            self.assertGreater(int((fits["STATUS"] == FITTED).sum()), 50)
+            for ranks, readers in ((1, 4), (2, 16)):
+                with self.subTest(name=name, ranks=ranks, readers=readers):
+                    out = f"{name}{ranks}-{readers}.h5"
+                    self.fit(out, "--readers", readers, *more, *inputs, ranks=ranks, status=3)
+                    self.assertEqual(differing(read(self.path), fits), [])
+                    self.assertEqual(differing(read(self.path, "catalog"), catalog), [])
 
 
 if __name__ == "__main__":

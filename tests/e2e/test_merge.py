@@ -114,6 +114,26 @@ class Merge(ProgramTest):
             f.write(content(one)[:20000])
         self.assertRefused(one, tmp("cut.h5"), says=[tmp("cut.h5"), "damaged"], status=4)
 
+    def test_the_same_input_by_other_names(self):
+        # three files of one name, size and time, of which the first and the last are one
+        def place(folder, make):
+            os.mkdir(tmp(folder))
+            path = os.path.join(tmp(folder), "coadd.fits")
+            make(path)
+            return path
+        first = place("d1", lambda path: shutil.copy2(FILES[0], path))
+        second = place("d2", lambda path: shutil.copy2(FILES[1], path))
+        third = place("d3", lambda path: os.symlink(first, path))
+        at = os.stat(first)
+        os.utime(second, ns=(at.st_atime_ns, at.st_mtime_ns))
+        self.assertEqual(os.stat(second).st_size, at.st_size)
+        parts = [self.part(f"named{i}.h5", [path]) for i, path in enumerate((first, second, third))]
+        self.assertRefused(*parts, says=["coadd.fits", "two of the parts"])
+        self.merge("two.h5", *parts[:2])
+        # without the files nobody can tell: then they are taken for one
+        shutil.rmtree(tmp("d2"))
+        self.assertRefused(*parts[:2], says=["coadd.fits", "two of the parts"])
+
     def test_a_full_disk(self):
         one, big, n_row = self.part("full.h5", FILES[:1]), tmp("big.h5"), 120000
         with h5py.File(one, "r") as few, h5py.File(big, "w") as many:

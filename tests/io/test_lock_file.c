@@ -243,6 +243,43 @@ static void test_holder_keeps_it_and_hears_of_its_loss(void **state)
   assert_int_equal(unlink(lock_path), 0);
 }
 
+/* While its owner makes a large file, a thread shows that it is alive, and leaves to it what it
+ * finds out. */
+static void test_keeper_touches_it_for_its_owner(void **state)
+{
+  (void)state;
+  mill_lock lock = {0};
+  mill_lock_keeper *keeper = NULL;
+  struct stat status = {0};
+  char text[1024];
+  const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+  assert_int_equal(mill_lock_keeper_start(&lock, &keeper), MILL_OK); /* none held */
+  assert_null(keeper);
+  mill_lock_keeper_stop(keeper);
+  assert_int_equal(mill_lock_take(output, &lock), MILL_OK);
+  assert_int_equal(utimensat(AT_FDCWD, lock_path, old, 0), 0);
+  lock.touched_s -= 2 * MILL_LOCK_BEAT_S;
+  assert_int_equal(mill_lock_keeper_start(&lock, &keeper), MILL_OK);
+  for (int i = 0; i < 3000 && status.st_mtime < 1000000; i++) {
+    assert_int_equal(usleep(10000), 0);
+    assert_int_equal(stat(lock_path, &status), 0);
+  }
+  mill_lock_keeper_stop(keeper);
+  assert_true(status.st_mtime > 1000000);
+  assert_int_equal(mill_lock_keep(&lock), MILL_OK);
+  assert_int_equal(unlink(lock_path), 0);
+  own_lock_but("start", "1", text);
+  write_lock(text, 0);
+  lock.touched_s -= 2 * MILL_LOCK_BEAT_S;
+  assert_int_equal(mill_lock_keeper_start(&lock, &keeper), MILL_OK);
+  for (int i = 0; i < 100; i++)
+    assert_int_equal(usleep(1000), 0); /* it may have looked by now, or else the owner does */
+  mill_lock_keeper_stop(keeper);
+  assert_int_equal(mill_lock_keep(&lock), MILL_ERR_OUTPUT);
+  mill_lock_release(&lock);
+  assert_int_equal(unlink(lock_path), 0);
+}
+
 static void test_strange_lock_is_left_alone(void **state)
 {
   (void)state;
@@ -265,6 +302,7 @@ int main(void)
       cmocka_unit_test(test_other_hosts_show_life),
       cmocka_unit_test(test_lock_without_text),
       cmocka_unit_test(test_holder_keeps_it_and_hears_of_its_loss),
+      cmocka_unit_test(test_keeper_touches_it_for_its_owner),
       cmocka_unit_test(test_strange_lock_is_left_alone),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -14,6 +14,7 @@
 enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };
 
 static int rank, size;
+static int n_thread; /* that read, of each rank */
 static char folder[256];
 
 /* Two files of the test data as a run sees them. */
@@ -96,7 +97,7 @@ static int open_catalog(catalog *c, const char *name)
       .index = c->index + start,
       .write_interval_s = 0.1,
   };
-  snprintf(path, sizeof path, "%s/%s", folder, name);
+  snprintf(path, sizeof path, "%s/%d-%s", folder, n_thread, name);
   if (mill_result_open(path, 0, 0, &info, MPI_COMM_WORLD, &c->result, &outcome) != MILL_OK)
     fail_msg("%s", mill_error_message());
   c->mpi = (mill_mpi){.comm = MPI_COMM_WORLD, .rank = rank, .size = size};
@@ -116,7 +117,8 @@ static int open_catalog(catalog *c, const char *name)
                                .n_file = N_FILE,
                                .file = c->file,
                                .exposure_start = c->exposure_start,
-                               .work = c->work};
+                               .work = c->work,
+                               .n_thread = n_thread};
   return 1;
 }
 
@@ -283,14 +285,42 @@ static void test_reader_can_be_stopped_at_any_time(void **state)
   close_catalog(&c);
 }
 
-int main(void)
+/* A failure of one thread ends all, and is told with its message. */
+static void test_threads_that_fail(void **state)
+{
+  (void)state;
+  static catalog c;
+  mill_reader *reader = NULL;
+  mill_batch *batch = NULL;
+  int err;
+  if (!open_catalog(&c, "fail.h5"))
+    skip();
+  /* not the file's fault: the folder where it would be unpacked is missing */
+  c.plan.limits.scratch = "/nonexistent/scratch";
+  assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
+  while ((err = mill_reader_next(reader, &batch)) == MILL_OK && batch)
+    fail_msg("row %lld was read", (long long)batch->row[0].row);
+  assert_int_equal(err, MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "/nonexistent/scratch"));
+  mill_reader_stop(reader);
+  close_catalog(&c);
+}
+
+static int run_all(int n)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_row_comes_once_with_its_pixels),
       cmocka_unit_test(test_file_that_changed_costs_its_rows),
       cmocka_unit_test(test_rows_that_are_done_are_passed_over),
       cmocka_unit_test(test_reader_can_be_stopped_at_any_time),
+      cmocka_unit_test(test_threads_that_fail),
   };
+  n_thread = n;
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
   int provided = 0;
   MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -302,7 +332,7 @@ int main(void)
       MPI_Abort(MPI_COMM_WORLD, 1);
   }
   MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, MPI_COMM_WORLD);
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  const int failed = run_all(1) + run_all(3);
   /* a rank with a failed test must not leave the others waiting */
   if (failed)
     MPI_Abort(MPI_COMM_WORLD, 1);

@@ -122,7 +122,7 @@ static void test_defaults(void **state)
   assert_close(config.resolving_power, 0.0, 0.0);
   assert_int_equal(config.medium, MILL_MEDIUM_AUTO);
   assert_int_equal(config.n_fixed + config.n_prior + config.n_arm, 0);
-  assert_int_equal(config.n_thread + config.n_slot, 0);
+  assert_int_equal(config.n_thread + config.n_reader + config.n_slot, 0);
   assert_close(config.write_interval_s, 5.0, 0.0);
   assert_close(config.gzip_limit_mib, 4096.0, 0.0);
   assert_string_equal(config.backend, "auto");
@@ -201,7 +201,7 @@ static void test_example_and_documentation_have_every_key(void **state)
         fail_msg("%s lacks %s", files[i], line);
       n_key++;
     }
-    assert_int_equal(n_key, 45);
+    assert_int_equal(n_key, 46);
     free(text);
     free(keys);
   }
@@ -228,7 +228,7 @@ static void test_every_key_is_read(void **state)
             "priors:\n  - param: teff\n    mean: 5000\n    sigma: 100\n"
             "minsn: -2.5\nobjtypes: TGT\ntargetid: [7, -3, 39627000000000001, 7]\n"
             "fiberstatus_allowed_bits: [0, 63]\nredrock: on\nredrock_file: r.fits\n"
-            "redrock_max_vel: 600\nthreads: 2\nslots: 7\n"
+            "redrock_max_vel: 600\nthreads: 2\nreaders: 3\nslots: 7\n"
             "write_interval: 0.5\ngzip_limit_mib: 10\nscratch: /s\nbackend: cpu\n"
             "log_level: debug\n");
   assert_string_equal(config.template_lib, "a b: #c.h5");
@@ -289,6 +289,7 @@ static void test_every_key_is_read(void **state)
   assert_string_equal(config.select.redrock_file, "r.fits");
   assert_close(config.select.redrock_max_vel_km_s, 600.0, 0.0);
   assert_int_equal(config.n_thread, 2);
+  assert_int_equal(config.n_reader, 3);
   assert_int_equal(config.n_slot, 7);
   assert_close(config.write_interval_s, 0.5, 0.0);
   assert_close(config.gzip_limit_mib, 10.0, 0.0);
@@ -439,6 +440,7 @@ static const struct {
     {"arms: [1, 2, 3, 4, 5, 6, 7, 8, 9]", 1, "arms", "at most 8"},
     {"threads: -1", 1, "threads", "out of range"},
     {"slots: -1", 1, "slots", "out of range"},
+    {"readers: 17", 1, "readers", "out of range"},
     {"write_interval: 0", 1, "write_interval", "out of range"},
     {"gzip_limit_mib: -1", 1, "gzip_limit_mib", "out of range"},
     {"backend: gpu", 1, "backend", "auto, cpu or cuda expected"},
@@ -707,6 +709,7 @@ static void random_config(mill_config *config)
     choice->resolving_power = random_int(0, 1) ? random_real(0, 1e7) : 0.0;
   }
   config->n_thread = random_int(0, 4096);
+  config->n_reader = random_int(0, 16);
   config->n_slot = random_int(0, 1000000);
   config->write_interval_s = random_real(0.1, 86400);
   config->gzip_limit_mib = random_real(0, 1e9);
@@ -778,7 +781,7 @@ static void test_identity_ignores_operation_and_order(void **state)
 {
   (void)state;
   static const char *const same[][2] = {
-      {"", "threads: 3\nslots: 5\nwrite_interval: 9\ngzip_limit_mib: 3\nscratch: /x\n"
+      {"", "threads: 3\nreaders: 2\nslots: 5\nwrite_interval: 9\ngzip_limit_mib: 3\nscratch: /x\n"
            "backend: cpu\nlog_level: debug\ntemplate_lib: a.h5\n"},
       {"arms: [b, r]\n", "arms: [r, b]\n"},
       {"arms: [{name: b}]\n", "arms: b\n"},

@@ -1,0 +1,12 @@
+/** `starmill bench read`: how fast the threads of a rank bring spectra from the page cache. */
+#ifndef MILL_BENCH_READ_H
+#define MILL_BENCH_READ_H
+
+#include "jobs/bench_options.h"
+#include "src/mpi_context.h"
+
+/** Measure and print a line for 1, 2, 4, ... reader threads, as Markdown, as soon as it is known.
+ *  The reader is that of a fit, and its batches are given back at once.  One rank. */
+int mill_bench_read(const mill_mpi *mpi, const mill_bench_options *options, const char *command);
+
+#endif
