@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -538,6 +539,26 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
   return 1;
 }
 
+/* Unpack a gzip stream without keeping it; 1 when it ends, within most bytes.  CFITSIO 4.2 asks
+ * for more and more memory, without end, for one that is cut. */
+static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
+{
+  unsigned char out[1 << 14];
+  z_stream z = {.next_in = bytes, .avail_in = (uInt)n_bytes};
+  int status = Z_OK;
+  int64_t n_out = 0;
+  if (n_bytes > UINT_MAX || inflateInit2(&z, 15 + 16) != Z_OK)
+    return 0;
+  while (status == Z_OK && n_out <= most) {
+    z.next_out = out;
+    z.avail_out = sizeof out;
+    status = inflate(&z, Z_NO_FLUSH);
+    n_out += (int64_t)(sizeof out - z.avail_out);
+  }
+  inflateEnd(&z);
+  return status == Z_STREAM_END && n_out <= most;
+}
+
 /* Pixels of a tile, fewer at the far edges of the image. */
 static int64_t tile_pixels(const mill_fits_hdu *image, const table_walk *t, int64_t i_tile)
 {
@@ -552,7 +573,7 @@ static int64_t tile_pixels(const mill_fits_hdu *image, const table_walk *t, int6
 }
 
 /* No tile may lie outside the heap, where CFITSIO would take another HDU's
- * bytes, and no Rice stream may run out of its own. */
+ * bytes, and no stream may run out of its own. */
 static int check_tiles(const place *at, const header *h, const mill_fits_guard *guard,
                        const mill_fits_hdu *table, const mill_fits_hdu *image, const table_walk *t)
 {
@@ -562,7 +583,7 @@ static int check_tiles(const place *at, const header *h, const mill_fits_guard *
   char *row = NULL;
   unsigned char *tile = NULL;
   int64_t tile_capacity = 0;
-  int i_data = -1;
+  int i_data = -1, i_gzip = -1; /* fields of streams; gzip where Rice or quantizing would lose */
   int64_t offset[MAX_FIELD];
   int element[MAX_FIELD], wide[MAX_FIELD], n = 0;
   int64_t width[MAX_FIELD];
@@ -577,13 +598,18 @@ static int check_tiles(const place *at, const header *h, const mill_fits_guard *
         FAIL_HDU(at, "two columns of compressed tiles; %s", CUT);
       i_data = i_type - 1;
     }
+    if (i_type > 0 && i_type <= t->n_field && strcasecmp(c.value, "GZIP_COMPRESSED_DATA") == 0) {
+      if (i_gzip >= 0)
+        FAIL_HDU(at, "two columns of tiles compressed by gzip; %s", CUT);
+      i_gzip = i_type - 1;
+    }
     if (i_form > 0 && i_form <= t->n_field) {
       memcpy(form[i_form - 1], c.value, sizeof c.value);
       width[i_form - 1] = field_bytes(c.value);
     }
   }
   int64_t at_byte = 0;
-  int i_rice = -1;                       /* which of the descriptors is the Rice streams' */
+  int i_rice = -1, is_gzip[MAX_FIELD];   /* which of the descriptors are those of streams */
   for (int i = 0; i < t->n_field; i++) { /* each has its TFORM: checked before */
     const char *p = form[i] + strspn(form[i], " 0123456789");
     if ((*p == 'P' || *p == 'Q') && width[i] > 0) {
@@ -594,6 +620,7 @@ static int check_tiles(const place *at, const header *h, const mill_fits_guard *
           FAIL_HDU(at, "TFORM%d = '%s' for RICE streams; " CUT, i + 1, form[i]);
         i_rice = n;
       }
+      is_gzip[n] = i == i_gzip || (i == i_data && !is_rice(t));
       offset[n] = at_byte;
       wide[n] = *p == 'Q';
       element[n++] = bytes[strchr(codes, p[1]) - codes];
@@ -618,10 +645,11 @@ static int check_tiles(const place *at, const header *h, const mill_fits_guard *
           value[1] > (uint64_t)heap_bytes ||
           value[0] * (uint64_t)element[i] > (uint64_t)heap_bytes - value[1])
         FAIL_HDU(at, "tile %lld points outside the compressed data; " CUT, (long long)i_row + 1);
-      const int64_t n_bytes = (int64_t)value[0];
-      packed_bytes += n_bytes * element[i];
-      if (i != i_rice || n_bytes == 0)
+      const int64_t n_bytes = (int64_t)value[0] * element[i];
+      packed_bytes += n_bytes;
+      if ((i != i_rice && !is_gzip[i]) || n_bytes == 0)
         continue;
+      const int64_t n_pix = tile_pixels(image, t, i_row);
       if (n_bytes > tile_capacity) {
         mill_free(tile);
         tile_capacity = 2 * n_bytes;
@@ -629,7 +657,7 @@ static int check_tiles(const place *at, const header *h, const mill_fits_guard *
       }
       if (read_at(guard->fd, (char *)tile, (size_t)n_bytes,
                   table->data_start + t->heap_start + (int64_t)value[1]) != n_bytes ||
-          !good_rice(tile, n_bytes, tile_pixels(image, t, i_row), t))
+          !(i == i_rice ? good_rice(tile, n_bytes, n_pix, t) : good_gzip(tile, n_bytes, 8 * n_pix)))
         FAIL_HDU(at, "the compressed data of tile %lld are damaged; fetch the file again",
                  (long long)i_row + 1);
     }

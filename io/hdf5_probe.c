@@ -183,16 +183,25 @@ static herr_t read_link(hid_t group, const char *name, const H5L_info_t *info, v
   return 0;
 }
 
+/* Did it fail for want of memory?  The reader would get all of the machine's. */
+static int wants_memory(const char *path)
+{
+  const char *message = mill_error_message();
+  const size_t n = strlen(path);
+  return strstr(message + (strncmp(message, path, n) == 0 ? n : 0), "alloc") != NULL;
+}
+
 /* What HDF5 finds wrong by itself its reader finds again and says in its own words; but whoever
  * continues a result must not write through it into other files. */
 static int read_everything(enum mill_probe_kind kind, const char *path)
 {
   int err = MILL_OK;
   mill_h5_file file = {.id = H5I_INVALID_HID};
-  if (mill_h5_open(path, kind_of[kind].code, &file) != MILL_OK)
-    return MILL_OK;
+  const int opened = mill_h5_open(path, kind_of[kind].code, &file);
+  if (opened != MILL_OK)
+    return wants_memory(path) ? opened : MILL_OK;
   const int scanned = mill_h5_scan(&file);
-  if (kind == MILL_PROBE_RESULT)
+  if (kind == MILL_PROBE_RESULT || (scanned != MILL_OK && wants_memory(path)))
     err = scanned;
   read_object(file.id);
   (void)H5Lvisit(file.id, H5_INDEX_NAME, H5_ITER_INC, read_link, NULL);

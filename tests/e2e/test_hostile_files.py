@@ -3,7 +3,9 @@
 import functools
 import gzip
 import os
+import resource
 import struct
+import subprocess
 
 from common import *  # noqa: F403
 
@@ -48,6 +50,23 @@ def with_card(whole, hdu, keyword, value):
     out[at : at + CARD] = b"%-80s" % (b"%-8s= %20s" % (keyword.encode(), value.encode()))[:CARD]
     assert len(out) == len(whole)
     return bytes(out)
+
+
+class HungryLibrary(ProgramTest):
+    def test_a_header_that_asks_for_all_memory(self):
+        # HDF5 believes the size of a chunk of an object's header, here 23 GB, and fills it
+        packed = os.path.join(SOURCE, "tests/fuzz/corpus/probe/library-chunk_of_23_GB.gz")
+        with gzip.open(packed) as f:
+            path = write("hungry.h5", f.read())
+
+        def not_all_of_this_machine():
+            resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+
+        done = subprocess.run([STARMILL, "library", "info", path], capture_output=True, text=True,
+                              preexec_fn=not_all_of_this_machine, timeout=240)
+        # the last words are the child's, that tried it with little memory
+        self.assertOneLine(done, path, "memory allocation failed", "make or fetch it again",
+                           status=2)
 
 
 class HostileFiles(EndToEnd):
