@@ -405,6 +405,26 @@ class Device(ProgramTest):
                          self.evaluations("--optimizer", "nelder-mead").sum())
         self.assertNotEqual(row["evaluations"], self.evaluations().sum())
 
+    def test_reading(self):
+        done = starmill("bench", "read", "--library", made["library"], "--readers", 3, "--repeat", 1,
+                        made["file"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = [[float(cell) for cell in line.split("|")[1:-1]]
+                for line in done.stdout.splitlines() if re.match(r"\| \d", line)]
+        self.assertEqual([row[:2] for row in rows], [[n, N_STAR] for n in (1, 2, 3)])
+        with pyfits.open(made["file"]) as hdus:
+            n_byte = sum(hdus[arm + part].data.nbytes for arm in ("B_", "R_", "Z_")
+                         for part in ("FLUX", "IVAR", "MASK", "RESOLUTION"))
+        for n_reader, n_row, wall_s, rate, mbyte_s, cpu_ms in rows:
+            self.assertGreater(cpu_ms, 0)
+            if wall_s >= 0.02:  # printed with three digits
+                self.assertAlmostEqual(rate * wall_s / n_row, 1, delta=0.06)
+            # MB/s and rows/s are printed as whole numbers
+            self.assertAlmostEqual(mbyte_s / rate / (1e-6 * n_byte / n_row), 1, delta=0.05)
+        done = starmill("bench", "read", "--library", made["library"], "--stars", 2, "--readers", 1,
+                        "--repeat", 1, made["file"])
+        self.assertEqual(re.findall(r"^\| (\d+) \| (\d+) ", done.stdout, re.M), [("1", "2")])
+
     def evaluations(self, *args):
         self.fit("evaluations.h5", "--quiet", "--overwrite", *args, made["file"],
                  lib=made["library"])
@@ -531,7 +551,7 @@ class Usage(ProgramTest):
         fit = ["fit", "--library", made["library"]]
         here = [made["file"]]
         for args, parts, status in (
-            ([], ["'fit', 'rates', 'crossover', 'slots' or 'schedule'"], 2),
+            ([], ["'fit', 'rates', 'crossover', 'slots', 'read' or 'schedule'"], 2),
             (["fits"], ["'fits'"], 2),
             (fit, ["no input"], 2),
             (["fit"] + here, ["no library"], 2),
@@ -557,6 +577,7 @@ class Usage(ProgramTest):
             (["crossover", "--output", TMP] + here, ["--output", "'crossover'"], 2),
             (["crossover", "--optimizer", "all"] + here, ["--optimizer all", "'crossover'"], 2),
             (["slots", "--repeat", "2"] + here, ["--repeat", "'slots'"], 2),
+            (["read", "--slots", "2"] + here, ["--slots", "'read'"], 2),
             (["--keep", "slots"] + here, ["--keep", "'slots'"], 2),
         ):
             self.assertOneLine(starmill("bench", *args), "starmill bench: ", *parts, status=status)
