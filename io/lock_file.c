@@ -353,17 +353,9 @@ struct mill_lock_keeper {
 static void *keep_touching(void *argument)
 {
   mill_lock_keeper *keeper = argument;
-  pthread_mutex_lock(&keeper->mutex);
-  while (!keeper->ends) {
-    pthread_mutex_unlock(&keeper->mutex);
+  do
     (void)mill_lock_keep(keeper->lock); /* a lock that is lost stays so, for its owner to see */
-    const struct timespec until = mill_cond_time(mill_wall_s() + MILL_LOCK_BEAT_S);
-    pthread_mutex_lock(&keeper->mutex);
-    while (!keeper->ends &&
-           pthread_cond_timedwait(&keeper->changed, &keeper->mutex, &until) != ETIMEDOUT)
-      ;
-  }
-  pthread_mutex_unlock(&keeper->mutex);
+  while (mill_cond_nap(&keeper->changed, &keeper->mutex, &keeper->ends, MILL_LOCK_BEAT_S));
   return NULL;
 }
 

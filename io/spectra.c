@@ -732,6 +732,22 @@ done:
   return err;
 }
 
+mill_raw_segment mill_read_segment_raw(const mill_read_segment *segment, int waveset, int exposure)
+{
+  return (mill_raw_segment){
+      .arm = segment->arm,
+      .waveset = waveset,
+      .exposure = exposure,
+      .n_pix = segment->n_pix,
+      .n_diag = segment->n_diag,
+      .flux = segment->flux,
+      .ivar = segment->ivar,
+      .mask = segment->mask,
+      .resolution = segment->resolution,
+      .sigma_aa = segment->sigma_aa,
+  };
+}
+
 int mill_spectra_threads(void)
 {
   return fits_is_reentrant() != 0;

@@ -21,6 +21,7 @@
 
 #include "io/desi.h"
 #include "io/fits_file.h"
+#include "kernels/star.h"
 #include "src/config.h"
 
 /** Frame of the wavelengths of a file, for the log and the provenance. */
@@ -69,6 +70,10 @@ typedef struct mill_read_segment {
   const float *resolution;  /**< [n_diag][n_pix], NULL: none */
   const float *sigma_aa;    /**< [n_pix], NULL: none */
 } mill_read_segment;
+
+/** A segment that can be fitted as the pipeline takes it, with the id of its wavelengths and its
+ *  exposure among those of its star; borrows the pixels. */
+mill_raw_segment mill_read_segment_raw(const mill_read_segment *segment, int waveset, int exposure);
 
 typedef struct mill_read_wave {
   int arm, n_pix;

@@ -4,11 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5_probe.h"
-#include "io/parallel_hdf5.h"
 #include "jobs/bench_report.h"
 #include "src/log.h"
-#include "src/watchdog.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_facts.h"
@@ -219,58 +216,43 @@ static int is_worth_it(const mill_mpi *mpi, int64_t n_row, int n_thread)
   return wants;
 }
 
-/* The backend of a result file that is to be continued; opening it will say what is wrong. */
-static int wish_of_file(const char *path, int *wish)
+/* The backend of a result that is continued.  On rank 0. */
+static int wish_of_result(const char *output, const char *device)
 {
-  int err = MILL_OK;
-  char device[256] = "";
-  hid_t file = H5I_INVALID_HID;
-  if (!path || access(path, R_OK) != 0)
-    return 0;
-  const int watch = mill_watch_begin(0, "%s: looking for its backend", path);
-  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-  err = mill_h5_probe(MILL_PROBE_RESULT, path);
-  if (err == MILL_OK && H5Fis_hdf5(path) > 0 &&
-      mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) == MILL_OK) {
-    err = mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", device, sizeof device);
-    (void)mill_ph5_close(path, &file);
-  }
-  mill_watch_end(watch);
-  if (err != MILL_OK || !device[0])
-    return 0;
-  *wish = strncmp(device, "cuda", 4) == 0 ? WISH_GPU_AGAIN : WISH_CPU;
-  mill_log_debug("backend auto: as %s was begun (%s)", path, device);
-  return 1;
+  mill_log_debug("backend auto: as %s was begun (%s)", output, device);
+  return strncmp(device, "cuda", 4) == 0 ? WISH_GPU_AGAIN : WISH_CPU;
 }
 
 /* What is wanted of this machine, the same on all ranks.  Collective. */
-static int agree_wish(const mill_mpi *mpi, const char *output, int overwrite, int64_t n_row,
+static int agree_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
                       int n_thread, int *wish)
 {
   int err = MILL_OK;
   *wish = WISH_CPU;
-  if (mpi->rank == 0 && (overwrite || !wish_of_file(output, wish)))
+  if (mpi->rank == 0 && device && device[0])
+    *wish = wish_of_result(output, device);
+  else if (mpi->rank == 0)
     *wish = is_worth_it(mpi, n_row, n_thread) ? WISH_GPU : WISH_CPU;
   MILL_MPI(MPI_Bcast(wish, 1, MPI_INT, 0, mpi->comm));
 done:
   return err;
 }
 
-int mill_backend_wish(const mill_mpi *mpi, const char *output, int overwrite, int64_t n_row,
+int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
                       int n_thread, const char **choice)
 {
   int wish = WISH_CPU;
-  const int err = agree_wish(mpi, output, overwrite, n_row, n_thread, &wish);
+  const int err = agree_wish(mpi, output, device, n_row, n_thread, &wish);
   *choice = wish == WISH_CPU ? "cpu" : "cuda";
   return err;
 }
 
-int mill_backend_settle(const mill_mpi *mpi, const char *output, int overwrite, int64_t n_row,
+int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
                         int n_thread, const char **choice)
 {
   int err = MILL_OK, wish = WISH_CPU;
   *choice = "cpu";
-  MILL_TRY(agree_wish(mpi, output, overwrite, n_row, n_thread, &wish));
+  MILL_TRY(agree_wish(mpi, output, device, n_row, n_thread, &wish));
   if (wish == WISH_CPU)
     goto done;
   err = take_gpus(mpi);

@@ -79,18 +79,8 @@ static int take_file(mill_spectra *spectra, const mill_file_index *index, int n_
       const mill_read_segment *s = &batch->segment[i];
       if (s->use != MILL_SEGMENT_FIT)
         continue;
-      stars->segment[*n_segment + star->n_segment++] = (mill_raw_segment){
-          .arm = s->arm,
-          .waveset = stars->n_wave + s->wave,
-          .exposure = s->exposure - first,
-          .n_pix = s->n_pix,
-          .n_diag = s->n_diag,
-          .flux = s->flux,
-          .ivar = s->ivar,
-          .mask = s->mask,
-          .resolution = s->resolution,
-          .sigma_aa = s->sigma_aa,
-      };
+      stars->segment[*n_segment + star->n_segment++] =
+          mill_read_segment_raw(s, stars->n_wave + s->wave, s->exposure - first);
     }
     if (star->n_segment == 0)
       continue;

@@ -1,6 +1,7 @@
 #include "jobs/bench_device.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/error.h"
 #include "src/clock.h"
+#include "src/status_json.h"
 #include "src/version.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/device_facts.h"
@@ -108,15 +110,6 @@ static void tear_down(bench_device *job)
   mill_config_clear(&job->config);
 }
 
-static int flush(FILE *out)
-{
-  int err = MILL_OK;
-  if (fflush(out) != 0 || ferror(out))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the table: %s", strerror(errno));
-done:
-  return err;
-}
-
 static void print_head(const bench_device *job, const char *command)
 {
   const mill_bench_stars *stars = &job->stars;
@@ -125,44 +118,53 @@ static void print_head(const bench_device *job, const char *command)
          stars->n_star == 1 ? "star" : "stars");
 }
 
-/* Fit so many stars with as many slots as the device has, or as there are stars. */
-static int run_batch(const bench_device *job, const device *d, int64_t n_star,
-                     mill_bench_batch *batch)
+static mill_bench_plan plan_of(const bench_device *job, const device *d, int n_slot)
 {
-  const mill_bench_plan plan = {
-      .lib = &job->lib,
-      .set = &job->set,
-      .backend = d->backend,
-      .n_slot = n_star < d->n_slot ? (int)n_star : d->n_slot,
-      .n_thread = job->n_thread,
-  };
-  return mill_bench_batch_run(&plan, &job->stars, n_star, batch);
+  return (mill_bench_plan){.lib = &job->lib,
+                           .set = &job->set,
+                           .backend = d->backend,
+                           .n_slot = n_slot,
+                           .n_thread = job->n_thread};
 }
 
-/* What both tables have first; the last member is a list. */
-static int open_json(const bench_device *job, const char *command, FILE **out)
+/* The same star has the same row in every slot. */
+static int check_same(int64_t n_differ)
 {
   int err = MILL_OK;
-  *out = fopen(job->options->json, "w");
-  if (!*out)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options->json,
-              strerror(errno));
-  fputs("{\n  ", *out);
-  mill_bench_json_text(*out, "revision", mill_version_revision(), ",\n  ");
-  mill_bench_json_text(*out, "date", job->report.date, ",\n  ");
-  mill_bench_json_text(*out, "command", command, ",\n  ");
-  mill_bench_json_text(*out, "cpu", job->report.cpu, ",\n  ");
-  fprintf(*out, "\"threads\": %d,\n  ", job->n_thread);
+  if (n_differ > 0)
+    MILL_FAIL(MILL_ERR_INTERNAL,
+              "%lld rows differ from those of the same stars in other slots: please report it",
+              (long long)n_differ);
 done:
   return err;
 }
 
-static int close_json(const bench_device *job, FILE *out)
+/* What both tables have first; the last member is a list, which is left open. */
+static int open_json(const bench_device *job, const char *command, mill_json *json)
 {
   int err = MILL_OK;
-  fputs("]\n}\n", out);
-  const int failed = ferror(out);
-  if (fclose(out) != 0 || failed)
+  memset(json, 0, sizeof *json);
+  json->out = fopen(job->options->json, "w");
+  if (!json->out)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options->json,
+              strerror(errno));
+  mill_json_open(json, NULL, '{');
+  mill_json_text(json, "revision", mill_version_revision());
+  mill_json_text(json, "date", job->report.date);
+  mill_json_text(json, "command", command);
+  mill_json_text(json, "cpu", job->report.cpu);
+  mill_json_integer(json, "threads", job->n_thread);
+done:
+  return err;
+}
+
+static int close_json(const bench_device *job, mill_json *json)
+{
+  int err = MILL_OK;
+  mill_json_close(json);
+  mill_json_close(json);
+  const int failed = ferror(json->out);
+  if (fclose(json->out) != 0 || failed)
     MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full",
               job->options->json);
 done:
@@ -181,8 +183,10 @@ static int time_batch(const bench_device *job, device *d, int64_t n_star, double
   *best_s = -1.0;
   if (!d->backend || d->is_full || (*rate > 0.0 && (double)n_star / *rate > job->options->limit_s))
     goto done;
+  /* as many slots as the device has, or as there are stars */
+  const mill_bench_plan plan = plan_of(job, d, n_star < d->n_slot ? (int)n_star : d->n_slot);
   for (int i = 0; i < job->options->n_repeat; i++) {
-    err = run_batch(job, d, n_star, &batch);
+    err = mill_bench_batch_run(&plan, &job->stars, n_star, &batch);
     if (err == MILL_ERR_MEMORY) {
       d->is_full = 1;
       *best_s = -1.0;
@@ -242,20 +246,21 @@ static int write_crossover_json(const bench_device *job, int n, const mill_cross
                                 int64_t from, const char *command)
 {
   int err = MILL_OK;
-  FILE *out = NULL;
-  MILL_TRY(open_json(job, command, &out));
-  mill_bench_json_text(out, "gpu", job->gpu.backend ? job->gpu.backend->name : "", ",\n  ");
-  mill_bench_json_text(out, "no_gpu", job->gpu.reason, ",\n  ");
-  fprintf(out, "\"gpu_start_s\": %.9g, \"crossover\": %lld,\n  \"batches\": [", job->gpu.start_s,
-          (long long)from);
+  mill_json json;
+  MILL_TRY(open_json(job, command, &json));
+  mill_json_text(&json, "gpu", job->gpu.backend ? job->gpu.backend->name : "");
+  mill_json_text(&json, "no_gpu", job->gpu.reason);
+  mill_json_real(&json, "gpu_start_s", job->gpu.start_s);
+  mill_json_integer(&json, "crossover", from);
+  mill_json_open(&json, "batches", '[');
   for (int i = 0; i < n; i++) {
-    fprintf(out, "%s\n    {\"stars\": %lld, \"cpu_s\": ", i ? "," : "", (long long)point[i].n_star);
-    fprintf(out, point[i].cpu_s < 0.0 ? "null" : "%.9g", point[i].cpu_s);
-    fputs(", \"gpu_s\": ", out);
-    fprintf(out, point[i].gpu_s < 0.0 ? "null" : "%.9g", point[i].gpu_s);
-    fputs("}", out);
+    mill_json_open(&json, NULL, '{');
+    mill_json_integer(&json, "stars", point[i].n_star);
+    mill_json_real(&json, "cpu_s", point[i].cpu_s < 0.0 ? (double)NAN : point[i].cpu_s);
+    mill_json_real(&json, "gpu_s", point[i].gpu_s < 0.0 ? (double)NAN : point[i].gpu_s);
+    mill_json_close(&json);
   }
-  err = close_json(job, out);
+  err = close_json(job, &json);
 done:
   return err;
 }
@@ -307,7 +312,7 @@ static int measure_crossover(bench_device *job, const char *command)
     MILL_TRY(time_batch(job, &job->gpu, n_star, &gpu_rate, &n_differ, &p->gpu_s));
     n++;
     print_point(job, p);
-    MILL_TRY(flush(stdout));
+    MILL_TRY(mill_bench_flush(stdout));
   }
   const int64_t from = mill_crossover_of(n, point);
   if (!job->gpu.backend)
@@ -317,15 +322,12 @@ static int measure_crossover(bench_device *job, const char *command)
            (long long)from);
   else
     printf("\nauto takes the CPU: the GPU was not faster in the largest batch of both.\n");
-  if (n_differ > 0)
-    MILL_FAIL(MILL_ERR_INTERNAL,
-              "%lld rows differ from those of the same stars in other slots: please report it",
-              (long long)n_differ);
+  MILL_TRY(check_same(n_differ));
   if (job->options->keep)
     MILL_TRY(keep(job, from));
   if (job->options->json)
     MILL_TRY(write_crossover_json(job, n, point, from, command));
-  MILL_TRY(flush(stdout));
+  MILL_TRY(mill_bench_flush(stdout));
 done:
   return err;
 }
@@ -398,21 +400,26 @@ static int write_slots_json(const bench_device *job, const device *d, int n, con
                             const char *command)
 {
   int err = MILL_OK;
-  FILE *out = NULL;
-  MILL_TRY(open_json(job, command, &out));
-  mill_bench_json_text(out, "backend", d->backend ? d->backend->name : "", ",\n  ");
-  mill_bench_json_text(out, "no_backend", d->reason, ",\n  ");
-  fputs("\"rows\": [", out);
+  mill_json json;
+  MILL_TRY(open_json(job, command, &json));
+  mill_json_text(&json, "backend", d->backend ? d->backend->name : "");
+  mill_json_text(&json, "no_backend", d->reason);
+  mill_json_open(&json, "rows", '[');
   for (int i = 0; i < n; i++) {
     const mill_bench_batch *b = &row[i].batch;
-    fprintf(out,
-            "%s\n    {\"slots\": %d, \"slots_asked\": %d, \"stars\": %lld, \"start_s\": %.9g, "
-            "\"run_s\": %.9g, \"load_s\": %.9g, \"evaluations\": %lld, \"jacobians\": %lld, "
-            "\"floor_s_a_star\": %.9g}",
-            i ? "," : "", b->n_slot, row[i].asked, (long long)b->n_star, row[i].start_s, b->run_s,
-            b->load_s, (long long)b->n_eval, (long long)b->n_jac, row[i].floor_s);
+    mill_json_open(&json, NULL, '{');
+    mill_json_integer(&json, "slots", b->n_slot);
+    mill_json_integer(&json, "slots_asked", row[i].asked);
+    mill_json_integer(&json, "stars", b->n_star);
+    mill_json_real(&json, "start_s", row[i].start_s);
+    mill_json_real(&json, "run_s", b->run_s);
+    mill_json_real(&json, "load_s", b->load_s);
+    mill_json_integer(&json, "evaluations", b->n_eval);
+    mill_json_integer(&json, "jacobians", b->n_jac);
+    mill_json_real(&json, "floor_s_a_star", row[i].floor_s);
+    mill_json_close(&json);
   }
-  err = close_json(job, out);
+  err = close_json(job, &json);
 done:
   return err;
 }
@@ -431,17 +438,12 @@ static void print_slots_row(const slots_row *row)
          row->by_traffic ? "bytes" : "arithmetic", b->run_s / n / row->floor_s);
 }
 
-/* With so many slots.  MILL_ERR_MEMORY where they do not fit. */
+/* So many stars with the slots that are asked for.  MILL_ERR_MEMORY where they do not fit. */
 static int measure_row(const bench_device *job, const device *d, const mill_bench_rates *rates,
-                       slots_row *row)
+                       int64_t n_star, slots_row *row)
 {
   int err = MILL_OK;
-  const int64_t n_star = job->options->n_star > 0 ? job->options->n_star : (int64_t)8 * row->asked;
-  mill_bench_plan plan = {.lib = &job->lib,
-                          .set = &job->set,
-                          .backend = d->backend,
-                          .n_slot = row->asked,
-                          .n_thread = job->n_thread};
+  mill_bench_plan plan = plan_of(job, d, row->asked);
   MILL_TRY(mill_bench_batch_run(&plan, &job->stars, n_star, &row->batch));
   plan.n_slot = row->batch.n_slot;
   row->start_s = d->start_s + row->batch.open_s;
@@ -475,7 +477,7 @@ static int measure_slots(bench_device *job, device *d, int is_gpu, const char *c
       printf("\nNo more: %d slots would take over %.0f s.\n", n_slot, job->options->limit_s);
       break;
     }
-    err = measure_row(job, d, &rates, r);
+    err = measure_row(job, d, &rates, n_star, r);
     if (err == MILL_ERR_MEMORY && n > 0) {
       err = MILL_OK;
       printf("\nNo more: there is no memory for %d slots.\n", n_slot);
@@ -489,7 +491,7 @@ static int measure_slots(bench_device *job, device *d, int is_gpu, const char *c
     for (int a = 0; a < job->lib.n_arm; a++)
       bytes += (double)r->batch.shape.arm[a].raw_bytes / (double)r->batch.shape.n_star;
     print_slots_row(r);
-    MILL_TRY(flush(stdout));
+    MILL_TRY(mill_bench_flush(stdout));
     if (r->batch.n_slot < n_slot) {
       printf("\nNo more: memory is full.\n");
       break;
@@ -499,13 +501,10 @@ static int measure_slots(bench_device *job, device *d, int is_gpu, const char *c
       "\nThe floor is of arithmetic and memory on the device; reading, and bringing the %.0f kB of "
       "a star there, are beside it.\n",
       1e-3 * bytes);
-  if (n_differ > 0)
-    MILL_FAIL(MILL_ERR_INTERNAL,
-              "%lld rows differ from those of the same stars in other slots: please report it",
-              (long long)n_differ);
+  MILL_TRY(check_same(n_differ));
   if (job->options->json)
     MILL_TRY(write_slots_json(job, d, n, row, command));
-  MILL_TRY(flush(stdout));
+  MILL_TRY(mill_bench_flush(stdout));
 done:
   return err;
 }
@@ -528,7 +527,7 @@ int mill_bench_slots(const mill_mpi *mpi, const mill_bench_options *options, con
     printf("SKIPPED: %s.\n", d->reason);
     if (options->json)
       MILL_TRY(write_slots_json(&job, d, 0, NULL, command));
-    MILL_TRY(flush(stdout));
+    MILL_TRY(mill_bench_flush(stdout));
     goto done;
   }
   if (!d->backend)

@@ -1,6 +1,5 @@
 #include "jobs/bench_read.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +18,6 @@ typedef struct bench_read {
   const mill_bench_options *options;
   mill_config config;
   mill_library lib;
-  int arm_wanted[MILL_MAX_ARM];
   mill_inputs inputs;
   double index_s;
 } bench_read;
@@ -32,11 +30,11 @@ typedef struct pass {
 
 static int set_up(bench_read *job)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, arm_wanted[MILL_MAX_ARM] = {0};
   MILL_TRY(mill_bench_open(job->options, &job->config, &job->lib));
-  MILL_TRY(mill_config_arms(&job->config, &job->lib, job->arm_wanted));
+  MILL_TRY(mill_config_arms(&job->config, &job->lib, arm_wanted));
   const double start_s = mill_wall_s();
-  MILL_TRY(mill_inputs_index(job->mpi, &job->options->fit, &job->config, &job->lib, job->arm_wanted,
+  MILL_TRY(mill_inputs_index(job->mpi, &job->options->fit, &job->config, &job->lib, arm_wanted,
                              &job->inputs));
   job->index_s = mill_wall_s() - start_s;
   mill_inputs_drop_index(&job->inputs);
@@ -78,10 +76,8 @@ static int read_once(const bench_read *job, int n_thread, pass *p)
   };
   memset(p, 0, sizeof *p);
   MILL_TRY(mill_work_open(job->mpi, &plan, &work));
-  mill_reader_plan reading = {
-      .lib = &job->lib,
-      .config = &job->config,
-      .limits = {job->config.gzip_limit_mib, job->config.scratch},
+  const mill_reader_plan reading = {
+      .settings = job->inputs.settings,
       .n_file = job->inputs.n_file,
       .file = job->inputs.file,
       .exposure_start = job->inputs.exposure_start,
@@ -89,7 +85,6 @@ static int read_once(const bench_read *job, int n_thread, pass *p)
       .work = work,
       .n_thread = n_thread,
   };
-  memcpy(reading.arm_wanted, job->arm_wanted, sizeof reading.arm_wanted);
   const double start_s = mill_wall_s();
   MILL_TRY(mill_reader_start(&reading, &reader));
   for (;;) {
@@ -126,14 +121,10 @@ done:
 
 static int print_line(int n_thread, const pass *p)
 {
-  int err = MILL_OK;
   const double n = (double)p->n_row;
   printf("| %d | %.0f | %.3f | %.0f | %.0f | %.3f |\n", n_thread, n, p->wall_s, n / p->wall_s,
          1e-6 * (double)p->n_byte / p->wall_s, 1e3 * p->cpu_s / n);
-  if (fflush(stdout) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the table: %s", strerror(errno));
-done:
-  return err;
+  return mill_bench_flush(stdout);
 }
 
 static int print_all(const bench_read *job, const char *command)

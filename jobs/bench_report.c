@@ -219,9 +219,17 @@ void mill_bench_print_head(const mill_bench_report *report, const char *command,
   fprintf(out, ".\n\n```\n%s\n```\n\n", command);
 }
 
-int mill_bench_print(const mill_bench_report *report, FILE *out)
+int mill_bench_flush(FILE *out)
 {
   int err = MILL_OK;
+  if (fflush(out) != 0 || ferror(out))
+    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the table: %s", strerror(errno));
+done:
+  return err;
+}
+
+int mill_bench_print(const mill_bench_report *report, FILE *out)
+{
   mill_bench_print_head(report, report->command, out);
   print_rates(out, &report->rates);
   if (report->n_series > 0) {
@@ -233,10 +241,7 @@ int mill_bench_print(const mill_bench_report *report, FILE *out)
     for (int i = 0; i < report->n_series; i++)
       print_stages(out, &report->series[i], &report->rates);
   }
-  if (fflush(out) != 0 || ferror(out))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the table: %s", strerror(errno));
-done:
-  return err;
+  return mill_bench_flush(out);
 }
 
 /* ---- JSON ---- */
@@ -256,7 +261,7 @@ static void json_text(FILE *out, const char *text)
   fputc('"', out);
 }
 
-void mill_bench_json_text(FILE *out, const char *key, const char *text, const char *end)
+static void json_key_text(FILE *out, const char *key, const char *text, const char *end)
 {
   fprintf(out, "\"%s\": ", key);
   json_text(out, text);
@@ -323,7 +328,7 @@ static void json_stages(FILE *out, const mill_bench_series *series, const mill_b
     const int phase = phase_of(s);
     const mill_bench_work *w = &series->work[s];
     fprintf(out, "%s\n        {", s ? "," : "");
-    mill_bench_json_text(out, "name", stage_name[s], ", ");
+    json_key_text(out, "name", stage_name[s], ", ");
     json_key_number(out, "cpu_s", run->stage_s[s], ", ");
     if (phase >= 0) {
       json_key_number(out, "emulator_s", t->emulate_s[phase], ", ");
@@ -345,7 +350,7 @@ static void json_series(FILE *out, const mill_bench_series *series, const mill_b
   const mill_bench_run *run = &series->run[series->median];
   const mill_fit_costs *c = &run->costs;
   fputs("\n    {\n      ", out);
-  mill_bench_json_text(out, "optimizer", series->optimizer, ",\n      ");
+  json_key_text(out, "optimizer", series->optimizer, ",\n      ");
   fprintf(out,
           "\"stars\": %lld, \"fitted\": %lld, \"evaluations\": %lld, \"jacobians\": %lld, "
           "\"velocities\": %lld,\n      ",
@@ -377,7 +382,7 @@ static void json_series(FILE *out, const mill_bench_series *series, const mill_b
 static void json_settings(FILE *out, const mill_fit_costs *c)
 {
   fputs("  \"settings\": {", out);
-  mill_bench_json_text(out, "library", c->library, ", ");
+  json_key_text(out, "library", c->library, ", ");
   fprintf(out,
           "\"threads\": %d, \"slots\": %d, \"n_cont\": %d, \"wide\": %s, \"min_vel\": %.17g, "
           "\"max_vel\": %.17g, \"guess_vel_step\": %.17g, \"rotation_kernel\": \"%s\"},\n",
@@ -394,17 +399,17 @@ int mill_bench_write_json(const mill_bench_report *report, const char *path)
   if (!out)
     MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", path, strerror(errno));
   fputs("{\n  ", out);
-  mill_bench_json_text(out, "version", mill_version(), ", ");
-  mill_bench_json_text(out, "revision", mill_version_revision(), ", ");
-  mill_bench_json_text(out, "compiler", mill_version_compiler(), ",\n  ");
-  mill_bench_json_text(out, "date", report->date, ", ");
-  mill_bench_json_text(out, "command", report->command, ",\n  ");
-  mill_bench_json_text(out, "cpu", report->cpu, ", ");
+  json_key_text(out, "version", mill_version(), ", ");
+  json_key_text(out, "revision", mill_version_revision(), ", ");
+  json_key_text(out, "compiler", mill_version_compiler(), ",\n  ");
+  json_key_text(out, "date", report->date, ", ");
+  json_key_text(out, "command", report->command, ",\n  ");
+  json_key_text(out, "cpu", report->cpu, ", ");
   fprintf(out, "\"cores\": %d, \"l2_bytes\": %zu, \"l3_bytes\": %zu,\n", report->n_core,
           report->rates.l2_bytes, report->rates.l3_bytes);
   if (report->backend) {
     fputs("  ", out);
-    mill_bench_json_text(out, "backend", report->backend, ",\n");
+    json_key_text(out, "backend", report->backend, ",\n");
   }
   if (report->n_series > 0)
     json_settings(out, &report->series[0].run[0].costs);

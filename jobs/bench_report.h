@@ -46,11 +46,11 @@ void mill_bench_describe(mill_bench_report *report);
 /** Print when, with what and where, and the command line. */
 void mill_bench_print_head(const mill_bench_report *report, const char *command, FILE *out);
 
+/** Lines are to be seen as they are made.  MILL_ERR_OUTPUT when the stream does not take them. */
+int mill_bench_flush(FILE *out);
+
 /** MILL_ERR_OUTPUT when the stream does not take it. */
 int mill_bench_print(const mill_bench_report *report, FILE *out);
-
-/** A key and its text with quotes in JSON, then end. */
-void mill_bench_json_text(FILE *out, const char *key, const char *text, const char *end);
 
 /** Write the JSON file.  MILL_ERR_OUTPUT names it. */
 int mill_bench_write_json(const mill_bench_report *report, const char *path);

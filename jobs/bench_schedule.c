@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jobs/bench_report.h"
 #include "jobs/fit.h"
 #include "jobs/option_value.h"
 #include "jobs/reader.h"
@@ -402,8 +403,7 @@ int mill_bench_schedule(int argc, char **argv)
                   set.n_rank[i], set.rows[k]);
       MILL_TRY(simulate(&set, set.n_rank[i], set.rows[k]));
     }
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the table: %s", strerror(errno));
+  MILL_TRY(mill_bench_flush(stdout));
 done:
   free(set.cost);
   return err;

@@ -80,6 +80,7 @@ typedef struct fit_job {
   mill_inputs inputs;
   mill_start_table *start; /* NULL: none was given */
   const mill_backend *backend;
+  mill_existing existing; /* on rank 0; once it is open: only where it is continued */
   int arm_wanted[MILL_MAX_ARM];
   int n_thread, n_reader;
   mill_result_file *result;
@@ -423,6 +424,13 @@ done:
   return err;
 }
 
+/* The device of the result that is continued, on rank 0; NULL: it is begun anew. */
+static const char *begun_on(const fit_job *job)
+{
+  const mill_existing *existing = &job->existing;
+  return existing->found && !job->options.overwrite ? existing->peek.device : NULL;
+}
+
 /* auto becomes what this run takes, also in the configuration that the result file keeps. */
 static int settle_backend(fit_job *job)
 {
@@ -431,8 +439,7 @@ static int settle_backend(fit_job *job)
   if (strcmp(job->config.backend, "auto") != 0)
     goto done;
   MILL_TRY((job->options.plan ? mill_backend_wish : mill_backend_settle)(
-      &job->mpi, job->options.output, job->options.overwrite, job->inputs.n_row, job->n_thread,
-      &choice));
+      &job->mpi, job->options.output, begun_on(job), job->inputs.n_row, job->n_thread, &choice));
   snprintf(job->config.backend, sizeof job->config.backend, "%s", choice);
   MILL_TRY(agree_backend(job));
 done:
@@ -660,8 +667,8 @@ done:
   return err;
 }
 
-/* Collective. before: what the result file had, if it is continued. */
-static int open_board(fit_job *job, const mill_result_peek *before)
+/* Collective. */
+static int open_board(fit_job *job)
 {
   mill_board_plan plan = {
       .path = job->costs ? NULL : job->status_path,
@@ -680,7 +687,7 @@ static int open_board(fit_job *job, const mill_result_peek *before)
   int64_t n_base = 0;
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
     if (s == MILL_STATUS_FITTED || !job->options.retry_failed)
-      n_base += plan.base[s] = before->n_status[s];
+      n_base += plan.base[s] = job->existing.peek.n_status[s];
   /* rows that were not whole are fitted again */
   plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(job->result);
 #ifdef MILL_HAVE_CUDA
@@ -882,18 +889,7 @@ static int make_star(fit_job *job, const mill_reader_row *row, mill_star *star, 
       continue;
     }
     MILL_TRY(code);
-    job->segment[n++] = (mill_raw_segment){
-        .arm = s->arm,
-        .waveset = waveset,
-        .exposure = s->exposure,
-        .n_pix = s->n_pix,
-        .n_diag = s->n_diag,
-        .flux = s->flux,
-        .ivar = s->ivar,
-        .mask = s->mask,
-        .resolution = s->resolution,
-        .sigma_aa = s->sigma_aa,
-    };
+    job->segment[n++] = mill_read_segment_raw(s, waveset, s->exposure);
     job->n_held = n;
   }
   *star = (mill_star){.row = row->row, .n_segment = n, .segment = job->segment};
@@ -1150,10 +1146,8 @@ static int fit_share(fit_job *job)
 {
   int err = MILL_OK;
   const int n_slot = slots_of(job);
-  mill_reader_plan plan = {
-      .lib = &job->lib,
-      .config = &job->config,
-      .limits = {job->config.gzip_limit_mib, job->config.scratch},
+  const mill_reader_plan plan = {
+      .settings = job->inputs.settings,
       .n_file = job->inputs.n_file,
       .file = job->inputs.file,
       .exposure_start = job->inputs.exposure_start,
@@ -1161,7 +1155,6 @@ static int fit_share(fit_job *job)
       .work = job->work,
       .n_thread = job->n_reader,
   };
-  memcpy(plan.arm_wanted, job->arm_wanted, sizeof plan.arm_wanted);
   job->i_file = -1;
   MILL_TRY(mill_reader_start(&plan, &job->reader));
   /* spectra come with the line-spread function that is to be used, or none */
@@ -1301,8 +1294,7 @@ static int settle_stop(fit_job *job, int err)
 static int run(fit_job *job, int *exit_status)
 {
   int err = MILL_OK, close_err = MILL_OK;
-  int outcome = MILL_OPEN_NEW, found = 0, is_settled = 0;
-  mill_result_peek before;
+  int outcome = MILL_OPEN_NEW, is_settled = 0;
   int64_t n_put = 0;
   double start_s = 0, cpu_s = mill_process_cpu_s();
   mill_fit_costs unwanted = {0}, *costs = job->costs ? job->costs : &unwanted;
@@ -1319,6 +1311,8 @@ static int run(fit_job *job, int *exit_status)
                              &job->inputs));
   costs->index_s = lap_s(&cpu_s);
   MILL_TRY(agree_to_go_on(job, "while indexing"));
+  if (job->mpi.rank == 0) /* opening it says what is wrong with it */
+    mill_result_find(job->options.output, &job->existing);
   MILL_TRY(settle_backend(job));
   MILL_TRY(choose_readers(job));
   MILL_TRY(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
@@ -1335,6 +1329,7 @@ static int run(fit_job *job, int *exit_status)
                             .config = &job->config,
                             .lib = &job->lib,
                             .inputs = &job->inputs,
+                            .existing = &job->existing,
                             .running = job->running,
                             .backend = job->backend->name,
                             .n_thread = job->n_thread,
@@ -1343,17 +1338,9 @@ static int run(fit_job *job, int *exit_status)
     *exit_status = job->inputs.n_unreadable > 0 ? EXIT_UNREADABLE : 0;
     goto done;
   }
-  memset(&before, 0, sizeof before);
-  if (job->mpi.rank == 0) {
-    const int watch = mill_watch_begin(0, "%s: looking at it", job->options.output);
-    if (mill_h5_probe(MILL_PROBE_RESULT, job->options.output) == MILL_OK)
-      (void)mill_result_look(job->options.output, &found,
-                             &before); /* opening it says what is wrong */
-    mill_watch_end(watch);
-  }
   MILL_TRY(open_result(job, &outcome));
   if (outcome != MILL_OPEN_CONTINUE)
-    memset(&before, 0, sizeof before);
+    memset(&job->existing, 0, sizeof job->existing);
   mill_inputs_drop_index(&job->inputs);
   costs->create_s = lap_s(&cpu_s);
   if (outcome == MILL_OPEN_FINISHED && job->mpi.rank == 0 && job->options.models &&
@@ -1361,7 +1348,7 @@ static int run(fit_job *job, int *exit_status)
     mill_log_warning("%s is not written: %s was finished without models; --overwrite fits anew",
                      job->options.models, job->options.output);
   if (outcome != MILL_OPEN_FINISHED) {
-    err = open_board(job, &before);
+    err = open_board(job);
     if (err == MILL_OK && job->options.models)
       err = mill_mpi_agree(&job->mpi, open_models(job));
     if (err == MILL_OK)

@@ -9,6 +9,7 @@
 
 #include "io/catalog_list.h"
 #include "io/spectra.h"
+#include "jobs/work.h"
 #include "kernels/error.h"
 #include "src/log.h"
 #include "src/stop_signal.h"
@@ -210,9 +211,8 @@ done:
 /* What indexing a file takes, relative to others. */
 static double cost_of_file(const char *name, const file_facts *facts)
 {
-  const size_t n = strlen(name);
-  const int is_packed = n > 3 && strcmp(name + n - 3, ".gz") == 0;
-  return 1.0 + (is_packed && facts->size > 0 ? (double)facts->size / CUT_BYTES : 0.0);
+  return 1.0 +
+         (mill_work_is_compressed(name) && facts->size > 0 ? (double)facts->size / CUT_BYTES : 0.0);
 }
 
 /* Keep a file's error for the other ranks. */

@@ -538,7 +538,7 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
     config->n_thread = (int)n;
   }
   if (options->readers) {
-    MILL_TRY(mill_option_integer("readers", options->readers, 0, 16, &n));
+    MILL_TRY(mill_option_integer("readers", options->readers, 0, MILL_MAX_READER, &n));
     config->n_reader = (int)n;
   }
   if (options->slots) {

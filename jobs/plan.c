@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "io/columns.h"
-#include "io/hdf5_probe.h"
-#include "jobs/status_result.h"
 #include "jobs/work.h"
 #include "kernels/error.h"
 #include "src/progress.h"
@@ -91,18 +89,16 @@ static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)
 /* What lies at the output already: rows that would not be fitted again. */
 static int64_t print_existing(const mill_plan *plan, FILE *out)
 {
-  mill_result_peek peek;
-  int found = 0;
   const char *path = plan->options->output;
-  if (mill_h5_probe(MILL_PROBE_RESULT, path) != MILL_OK ||
-      mill_result_look(path, &found, &peek) != MILL_OK) {
+  const mill_result_peek *peek = &plan->existing->peek;
+  if (plan->existing->error[0]) {
     fprintf(out, "existing     %s: a run would refuse it, or replace it with --overwrite\n",
-            mill_error_message());
+            plan->existing->error);
     return 0;
   }
-  if (!found)
+  if (!plan->existing->found)
     return 0;
-  const int64_t n_left = peek.n_status[MILL_STATUS_NOT_DONE];
+  const int64_t n_left = peek->n_status[MILL_STATUS_NOT_DONE];
   if (plan->options->overwrite) {
     fprintf(out, "existing     %s is replaced (--overwrite)\n", path);
     return 0;
@@ -110,10 +106,10 @@ static int64_t print_existing(const mill_plan *plan, FILE *out)
   fprintf(out,
           "existing     %s has %lld of %lld rows done; a run of the same settings and inputs "
           "continues it\n",
-          path, (long long)(peek.n_row - n_left), (long long)peek.n_row);
-  if (peek.n_row != plan->inputs->n_row)
+          path, (long long)(peek->n_row - n_left), (long long)peek->n_row);
+  if (peek->n_row != plan->inputs->n_row)
     return 0;
-  return plan->options->retry_failed ? peek.n_status[MILL_STATUS_FITTED] : peek.n_row - n_left;
+  return plan->options->retry_failed ? peek->n_status[MILL_STATUS_FITTED] : peek->n_row - n_left;
 }
 
 /* Stars a second of a rank, as given or as usual; 0: not known. */

@@ -6,6 +6,7 @@
 
 #include "jobs/inputs.h"
 #include "jobs/options.h"
+#include "jobs/status_result.h"
 #include "kernels/library.h"
 #include "src/mpi_context.h"
 
@@ -13,7 +14,8 @@ typedef struct mill_plan {
   const mill_fit_options *options;
   const mill_config *config;
   const mill_library *lib;
-  const mill_inputs *inputs; /**< with their index */
+  const mill_inputs *inputs;     /**< with their index */
+  const mill_existing *existing; /**< at the output, as rank 0 has found it */
   mill_running running;
   const char *backend;
   int n_thread;   /**< of a rank */

@@ -53,7 +53,6 @@ typedef struct worker {
 
 struct mill_reader {
   mill_reader_plan plan;
-  mill_spectra_settings settings;
   int n_worker;
   worker *worker; /* [n_worker] */
   /* guarded by deal: pieces are drawn by one thread at a time */
@@ -118,9 +117,9 @@ static int get_source(worker *w, int i, source **out)
   reader->n_opened++;
   pthread_mutex_unlock(&reader->mutex);
   watch = mill_watch_begin(0, "%s: opening it", entry->path);
-  err = mill_spectra_open(entry->path, &reader->settings, &s->spectra);
+  err = mill_spectra_open(entry->path, &plan->settings, &s->spectra);
   if (err == MILL_OK)
-    err = mill_spectra_index(s->spectra, &plan->config->select, &s->index);
+    err = mill_spectra_index(s->spectra, &plan->settings.config->select, &s->index);
   if (err == MILL_OK)
     err =
         check_unchanged(entry, plan->join ? plan->join->n_row_before[i] : entry->n_row, &s->index);
@@ -529,10 +528,6 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
     MILL_FAIL(MILL_ERR_INTERNAL, "%d reader threads", plan->n_thread);
   MILL_TRY(MILL_ALLOC(1, &reader));
   reader->plan = *plan;
-  reader->settings.lib = plan->lib;
-  reader->settings.config = plan->config;
-  reader->settings.limits = plan->limits;
-  memcpy(reader->settings.arm_wanted, plan->arm_wanted, sizeof plan->arm_wanted);
   pthread_mutex_init(&reader->deal, NULL);
   pthread_mutex_init(&reader->mutex, NULL);
   pthread_cond_init(&reader->changed, NULL);

@@ -22,7 +22,7 @@ enum {
   MILL_BATCH_EXPOSURES = 16, /**< exposures of a batch, unless one row has more */
   MILL_READER_AHEAD = 2,     /**< batches beside those that the threads fill: one being fitted
                               *   from, one ready */
-  MILL_READER_MAX_THREADS = 16,
+  MILL_READER_MAX_THREADS = MILL_MAX_READER,
   MILL_READER_SHARE = 64 /**< rows of a file that one of several threads takes at a time */
 };
 
@@ -73,10 +73,7 @@ typedef struct mill_batch {
 
 /** What to read; everything is borrowed until mill_reader_stop. */
 typedef struct mill_reader_plan {
-  const mill_library *lib;
-  const mill_config *config; /**< bound to lib */
-  int arm_wanted[MILL_MAX_ARM];
-  mill_open_limits limits;
+  mill_spectra_settings settings; /**< with which the files were indexed */
   int n_file;
   const mill_input_file *file;   /**< [n_file] */
   const int64_t *exposure_start; /**< [n_file] first model row of each file */

@@ -5,12 +5,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "io/hdf5_probe.h"
 #include "io/hdf5_util.h"
 #include "io/lock_file.h"
 #include "io/parallel_hdf5.h"
 #include "io/result_layout.h"
 #include "kernels/error.h"
 #include "src/status_process.h"
+#include "src/watchdog.h"
 
 #define FORMAT_NAME "starmill result"
 
@@ -75,6 +77,20 @@ int mill_result_look(const char *path, int *found, mill_result_peek *peek)
 done:
   mill_h5_close(&file);
   return err;
+}
+
+void mill_result_find(const char *path, mill_existing *existing)
+{
+  memset(existing, 0, sizeof *existing);
+  const int watch = mill_watch_begin(0, "%s: looking at it", path);
+  int err = mill_h5_probe(MILL_PROBE_RESULT, path);
+  if (err == MILL_OK)
+    err = mill_result_look(path, &existing->found, &existing->peek);
+  mill_watch_end(watch);
+  if (err != MILL_OK) {
+    existing->found = 0;
+    snprintf(existing->error, sizeof existing->error, "%s", mill_error_message());
+  }
 }
 
 void mill_lock_look(const char *output, mill_lock_holder *holder)

@@ -18,6 +18,16 @@ typedef struct mill_result_peek {
  *  *found 0: there is none.  MILL_ERR_OUTPUT when it is something else or damaged. */
 int mill_result_look(const char *path, int *found, mill_result_peek *peek);
 
+/** What lies at the output of a run. */
+typedef struct mill_existing {
+  int found;        /**< a result, and peek is about it */
+  char error[1024]; /**< why what lies there cannot be continued; empty: nothing against it */
+  mill_result_peek peek;
+} mill_existing;
+
+/** Look there, where a damaged file cannot end the program; the watchdog knows of it. */
+void mill_result_find(const char *path, mill_existing *existing);
+
 /** Who holds the lock of an output. */
 typedef struct mill_lock_holder {
   int is_locked;

@@ -1,6 +1,5 @@
 #include "jobs/stop_watch.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -97,19 +96,6 @@ void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
   }
 }
 
-/* Sleep for a tick; 0 when the watch ends. */
-static int await_tick(mill_stop_watch *watch)
-{
-  const struct timespec until = mill_cond_time(mill_wall_s() + 1e-3 * TICK_MS);
-  pthread_mutex_lock(&watch->mutex);
-  while (!watch->ends &&
-         pthread_cond_timedwait(&watch->changed, &watch->mutex, &until) != ETIMEDOUT)
-    ;
-  const int goes_on = !watch->ends;
-  pthread_mutex_unlock(&watch->mutex);
-  return goes_on;
-}
-
 /* Look once; the mutex keeps mpi alive meanwhile, but not while the file system is asked. */
 static int look(mill_stop_watch *watch, double *next_file_s, double *first_s)
 {
@@ -147,7 +133,8 @@ static void *watch_out(void *context)
 {
   mill_stop_watch *watch = context;
   double next_file_s = 0, first_s = -1;
-  while (look(watch, &next_file_s, &first_s) && await_tick(watch))
+  while (look(watch, &next_file_s, &first_s) &&
+         mill_cond_nap(&watch->changed, &watch->mutex, &watch->ends, 1e-3 * TICK_MS))
     ;
   return NULL;
 }

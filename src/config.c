@@ -175,7 +175,7 @@ static const key keys[] = {
     CHOICE("join_by_name", ID_WHEN_SET, join_by_name, words_flag),
     {"joint_exposures", KEY_OTHER, ID_ONLY, 0, 0, 0, 0, NULL, read_joint, print_joint},
     COUNT("threads", ID_NO, n_thread, 0, 4096),
-    COUNT("readers", ID_NO, n_reader, 0, 16),
+    COUNT("readers", ID_NO, n_reader, 0, MILL_MAX_READER),
     COUNT("slots", ID_NO, n_slot, 0, 1000000),
     REAL("write_interval", ID_NO, write_interval_s, 0.1, 86400),
     REAL("gzip_limit_mib", ID_NO, gzip_limit_mib, 0, 1e9),

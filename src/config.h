@@ -13,6 +13,9 @@
 #include "kernels/library.h"
 #include "kernels/settings.h"
 
+/** Threads of a rank that read spectra, at most. */
+enum { MILL_MAX_READER = 16 };
+
 /** Which rows of the input become rows of the result. */
 typedef struct mill_selection {
   int64_t *target_id; /**< [n_target_id], sorted; NULL and 0: all, owned (mill_free) */
@@ -77,7 +80,7 @@ typedef struct mill_config {
   int wave_mask_auto;     /**< 1: fit.wave_mask is the default, which is for DESI files alone */
   /* operation: may differ between runs that continue one another */
   int n_thread; /**< per rank; 0: the cores the rank may use */
-  int n_reader; /**< threads per rank that read spectra; 0: the default */
+  int n_reader; /**< threads per rank that read spectra, at most MILL_MAX_READER; 0: the default */
   int n_slot;   /**< stars at once per rank; 0: the default */
   double write_interval_s;
   double gzip_limit_mib; /**< largest unpacked size of a .gz input */

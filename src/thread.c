@@ -2,7 +2,10 @@
 
 #include "src/thread.h"
 
+#include <errno.h>
 #include <signal.h>
+
+#include "src/clock.h"
 
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
 {
@@ -42,4 +45,15 @@ struct timespec mill_cond_time(double wall_s)
 {
   const time_t whole = (time_t)wall_s;
   return (struct timespec){.tv_sec = whole, .tv_nsec = (long)(1e9 * (wall_s - (double)whole))};
+}
+
+int mill_cond_nap(pthread_cond_t *cond, pthread_mutex_t *mutex, const int *ends, double s)
+{
+  const struct timespec until = mill_cond_time(mill_wall_s() + s);
+  pthread_mutex_lock(mutex);
+  while (!*ends && pthread_cond_timedwait(cond, mutex, &until) != ETIMEDOUT)
+    ;
+  const int goes_on = !*ends;
+  pthread_mutex_unlock(mutex);
+  return goes_on;
 }

@@ -20,4 +20,8 @@ int mill_cond_init(pthread_cond_t *cond);
 /** That moment of mill_wall_s, for pthread_cond_timedwait on such a condition. */
 struct timespec mill_cond_time(double wall_s);
 
+/** Sleep for so long at most, or until *ends, which the mutex guards and the condition tells of.
+ *  Takes the mutex itself.  0 when *ends. */
+int mill_cond_nap(pthread_cond_t *cond, pthread_mutex_t *mutex, const int *ends, double s);
+
 #endif

@@ -17,7 +17,8 @@ enum { N_GPU = 4, N_THREAD = 2, FROM = 100 };
 #define GIB ((size_t)1 << 30)
 
 static mill_mpi mpi;
-static char result[512], kept[512];
+static const char result[] = "choice.h5", begun_on[] = "cuda NVIDIA H200 sm_90";
+static char kept[512];
 
 /* This rank's machine. */
 static struct {
@@ -213,10 +214,10 @@ static void test_a_rank_without_ends_all(void **state)
 
 /* ---- backend auto ---- */
 
-static const char *settled(const char *output, int overwrite, int64_t n_row, int *code)
+static const char *settled(const char *device, int64_t n_row, int *code)
 {
   const char *choice = NULL;
-  *code = mill_backend_settle(&mpi, output, overwrite, n_row, N_THREAD, &choice);
+  *code = mill_backend_settle(&mpi, result, device, n_row, N_THREAD, &choice);
   return choice;
 }
 
@@ -227,12 +228,12 @@ static void test_auto_takes_gpus_for_many_rows(void **state)
   mill_gpu_place place;
   const int64_t n_enough = (int64_t)FROM * mpi.size;
   good_machine();
-  assert_string_equal(settled(NULL, 0, n_enough, &code), "cuda");
+  assert_string_equal(settled(NULL, n_enough, &code), "cuda");
   assert_int_equal(code, MILL_OK);
   assert_true(mill_gpu_assigned(&place));
   assert_int_equal(place.gpu, mpi.rank);
   good_machine();
-  assert_string_equal(settled(NULL, 0, n_enough - 1, &code), "cpu");
+  assert_string_equal(settled(NULL, n_enough - 1, &code), "cpu");
   assert_int_equal(code, MILL_OK);
   assert_int_equal(machine.n_tried, 0);
 }
@@ -244,7 +245,7 @@ static void test_auto_takes_the_cpu_when_one_rank_has_no_gpu(void **state)
     int code = -1;
     mill_gpu_place place;
     faulty_machine(&fault[i]);
-    const char *choice = settled(NULL, 0, (int64_t)FROM * mpi.size, &code);
+    const char *choice = settled(NULL, (int64_t)FROM * mpi.size, &code);
     /* alone, another kind is one whose crossover was not measured */
     if (code != MILL_OK || strcmp(choice, "cpu") != 0)
       fail_msg("%s: %s, code %d: %s", fault[i].what, choice, code, mill_error_message());
@@ -256,7 +257,7 @@ static void test_auto_takes_the_cpu_when_one_rank_has_no_gpu(void **state)
   good_machine();
   machine.n_gpu = 1;
   machine.gpu[0].mode = MILL_GPU_EXCLUSIVE;
-  assert_string_equal(settled(NULL, 0, (int64_t)FROM * mpi.size, &code),
+  assert_string_equal(settled(NULL, (int64_t)FROM * mpi.size, &code),
                       mpi.size == 1 ? "cuda" : "cpu");
   assert_int_equal(code, MILL_OK);
 }
@@ -267,14 +268,14 @@ static void test_a_result_begun_on_a_gpu(void **state)
   int code = -1;
   const char *choice = NULL;
   good_machine();
-  assert_string_equal(settled(result, 0, 1, &code), "cuda");
+  assert_string_equal(settled(begun_on, 1, &code), "cuda");
   assert_int_equal(code, MILL_OK);
   good_machine();
-  assert_string_equal(settled(result, 1, 1, &code), "cpu"); /* --overwrite */
+  assert_string_equal(settled(NULL, 1, &code), "cpu"); /* --overwrite */
   assert_int_equal(code, MILL_OK);
   for (int i = 0; i < N_FAULT; i++) {
     faulty_machine(&fault[i]);
-    settled(result, 0, 1, &code);
+    settled(begun_on, 1, &code);
     if (mpi.size < fault[i].least) {
       assert_int_equal(code, MILL_OK);
       continue;
@@ -291,9 +292,9 @@ static void test_a_result_begun_on_a_gpu(void **state)
   /* a plan needs no GPU, and takes none */
   for (int is_new = 0; is_new < 2; is_new++) {
     faulty_machine(&fault[2]);
-    assert_int_equal(
-        mill_backend_wish(&mpi, result, is_new, (int64_t)FROM * mpi.size, N_THREAD, &choice),
-        MILL_OK);
+    assert_int_equal(mill_backend_wish(&mpi, result, is_new ? NULL : begun_on,
+                                       (int64_t)FROM * mpi.size, N_THREAD, &choice),
+                     MILL_OK);
     assert_string_equal(choice, "cuda");
     assert_int_equal(machine.n_tried, 0);
   }
@@ -327,22 +328,13 @@ static void test_crossover_and_why_there_is_none(void **state)
 
 /* ---- files ---- */
 
-/* A crossover of the H200, and a result that was begun on one; by rank 0. */
-static int make_files(void)
+/* A crossover of the H200; by rank 0. */
+static int make_crossover(void)
 {
-  int err = MILL_OK;
-  hid_t file = H5I_INVALID_HID;
   mill_crossover line = {.n_star = FROM, .n_thread = N_THREAD, .date = "2026-11-21T18:00:00Z"};
   mill_gpu_backend_name(&h200, line.gpu, sizeof line.gpu);
   mill_bench_cpu_model(line.cpu, sizeof line.cpu);
-  MILL_TRY(mill_crossover_keep(kept, &line));
-  file = H5Fcreate(result, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  MILL_TRY(mill_ph5_group(file, result, "provenance"));
-  MILL_TRY(mill_ph5_attr_text(file, result, "provenance", "DEVICE", line.gpu));
-  if (H5Fclose(file) < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be closed", result);
-done:
-  return err;
+  return mill_crossover_keep(kept, &line);
 }
 
 static int set_up(void **state)
@@ -350,9 +342,8 @@ static int set_up(void **state)
   (void)state;
   const char *folder = getenv("TMPDIR");
   snprintf(kept, sizeof kept, "%s/choice.crossover", folder && *folder ? folder : "/tmp");
-  snprintf(result, sizeof result, "%s/choice.h5", folder && *folder ? folder : "/tmp");
   setenv("STARMILL_CROSSOVER", kept, 1);
-  const int err = mill_mpi_agree(&mpi, mpi.rank == 0 ? make_files() : MILL_OK);
+  const int err = mill_mpi_agree(&mpi, mpi.rank == 0 ? make_crossover() : MILL_OK);
   if (err != MILL_OK)
     fprintf(stderr, "%s\n", mill_error_message());
   return err;
@@ -362,7 +353,7 @@ static int clean_up(void **state)
 {
   (void)state;
   MPI_Barrier(mpi.comm);
-  return mpi.rank == 0 ? unlink(kept) | unlink(result) : 0;
+  return mpi.rank == 0 ? unlink(kept) : 0;
 }
 
 int main(void)

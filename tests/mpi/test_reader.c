@@ -110,10 +110,10 @@ static int open_catalog(catalog *c, const char *name)
                                .n_ahead = 32};
   if (mill_work_open(&c->mpi, &work, &c->work) != MILL_OK)
     fail_msg("%s", mill_error_message());
-  c->plan = (mill_reader_plan){.lib = &c->lib,
-                               .config = &c->config,
-                               .arm_wanted = {1, 1, 1},
-                               .limits = {4096, ""},
+  c->plan = (mill_reader_plan){.settings = {.lib = &c->lib,
+                                            .config = &c->config,
+                                            .arm_wanted = {1, 1, 1},
+                                            .limits = {4096, ""}},
                                .n_file = N_FILE,
                                .file = c->file,
                                .exposure_start = c->exposure_start,
@@ -296,7 +296,7 @@ static void test_threads_that_fail(void **state)
   if (!open_catalog(&c, "fail.h5"))
     skip();
   /* not the file's fault: the folder where it would be unpacked is missing */
-  c.plan.limits.scratch = "/nonexistent/scratch";
+  c.plan.settings.limits.scratch = "/nonexistent/scratch";
   assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
   while ((err = mill_reader_next(reader, &batch)) == MILL_OK && batch)
     fail_msg("row %lld was read", (long long)batch->row[0].row);
