@@ -51,33 +51,32 @@ static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP
 static const struct {
   const char *name;
   int task;
-} task_of[] = {{"fit", MILL_BENCH_FIT},
-               {"rates", MILL_BENCH_RATES},
-               {"crossover", MILL_BENCH_CROSSOVER},
-               {"slots", MILL_BENCH_SLOTS},
-               {"read", MILL_BENCH_READING}};
+} task_of[] = {
+    {"fit", MILL_BENCH_FIT},     {"rates", MILL_BENCH_RATES},  {"crossover", MILL_BENCH_CROSSOVER},
+    {"slots", MILL_BENCH_SLOTS}, {"read", MILL_BENCH_READING}, {"host", MILL_BENCH_HOST}};
 
 enum {
   FIT = 1 << MILL_BENCH_FIT,
   RATES = 1 << MILL_BENCH_RATES,
   CROSSOVER = 1 << MILL_BENCH_CROSSOVER,
   SLOTS = 1 << MILL_BENCH_SLOTS,
-  READING = 1 << MILL_BENCH_READING
+  READING = 1 << MILL_BENCH_READING,
+  HOST = 1 << MILL_BENCH_HOST
 };
 
 /* The tasks that an option means something to. */
 static const int takers[OPT_END - OPT_HELP] = {
-    [OPT_LIBRARY - OPT_HELP] = FIT | RATES | CROSSOVER | SLOTS | READING,
-    [OPT_CONFIG - OPT_HELP] = FIT | CROSSOVER | SLOTS | READING,
-    [OPT_CATALOG - OPT_HELP] = FIT | RATES | CROSSOVER | SLOTS | READING,
+    [OPT_LIBRARY - OPT_HELP] = FIT | RATES | CROSSOVER | SLOTS | READING | HOST,
+    [OPT_CONFIG - OPT_HELP] = FIT | CROSSOVER | SLOTS | READING | HOST,
+    [OPT_CATALOG - OPT_HELP] = FIT | RATES | CROSSOVER | SLOTS | READING | HOST,
     [OPT_OPTIMIZER - OPT_HELP] = FIT | CROSSOVER | SLOTS,
     [OPT_BACKEND - OPT_HELP] = FIT | SLOTS,
-    [OPT_THREADS - OPT_HELP] = FIT | CROSSOVER | SLOTS,
-    [OPT_READERS - OPT_HELP] = FIT | READING,
-    [OPT_SLOTS - OPT_HELP] = FIT | CROSSOVER | SLOTS,
-    [OPT_STARS - OPT_HELP] = FIT | SLOTS | READING,
-    [OPT_REPEAT - OPT_HELP] = FIT | CROSSOVER | READING,
-    [OPT_OUTPUT - OPT_HELP] = FIT,
+    [OPT_THREADS - OPT_HELP] = FIT | CROSSOVER | SLOTS | HOST,
+    [OPT_READERS - OPT_HELP] = FIT | READING | HOST,
+    [OPT_SLOTS - OPT_HELP] = FIT | CROSSOVER | SLOTS | HOST,
+    [OPT_STARS - OPT_HELP] = FIT | SLOTS | READING | HOST,
+    [OPT_REPEAT - OPT_HELP] = FIT | CROSSOVER | READING | HOST,
+    [OPT_OUTPUT - OPT_HELP] = FIT | HOST,
     [OPT_JSON - OPT_HELP] = FIT | RATES | CROSSOVER | SLOTS,
     [OPT_MOST - OPT_HELP] = CROSSOVER,
     [OPT_LIMIT - OPT_HELP] = CROSSOVER | SLOTS,
@@ -93,6 +92,7 @@ void mill_bench_options_print_help(FILE *out)
       "       starmill bench crossover --library LIB.h5 [options] INPUT.fits...\n"
       "       starmill bench slots --library LIB.h5 [options] INPUT.fits...\n"
       "       starmill bench read --library LIB.h5 [options] INPUT.fits...\n"
+      "       starmill bench host --library LIB.h5 [options] INPUT.fits...\n"
       "       starmill bench schedule [--help]\n"
       "\n"
       "Measure on one rank.  'fit' fits the inputs as `starmill fit` does, with the result in\n"
@@ -103,8 +103,9 @@ void mill_bench_options_print_help(FILE *out)
       "repeats the first 256 stars of the inputs in memory and fits batches of 1, 4, 16, ...\n"
       "of them on the CPU and on the GPU: from where on the GPU is faster.  'slots' fits them\n"
       "with more and more slots on one backend.  'read' reads the inputs with 1, 2, 4, ...\n"
-      "threads and fits nothing.  'schedule' has options of its own: how evenly the ranks of a\n"
-      "run would be busy.\n"
+      "threads and fits nothing.  'host' runs `starmill fit` with a device that is done at once:\n"
+      "what the host can bring to a GPU, and where its time goes.  'schedule' has options of its\n"
+      "own: how evenly the ranks of a run would be busy.\n"
       "\n"
       "  --library FILE         template library (or template_lib of the configuration)\n"
       "  --config FILE          YAML configuration\n"
@@ -113,15 +114,15 @@ void mill_bench_options_print_help(FILE *out)
       "                         (default: that of the configuration)\n"
       "  --backend NAME         fit, slots: auto, cpu or cuda\n"
       "  --threads N            threads; 0: the cores that the process may use\n"
-      "  --readers N            threads that read spectra, at most 16; 0: the default (read:\n"
-      "                         the number of cores)\n"
+      "  --readers N            threads that read spectra, at most 16; 0: the default (read,\n"
+      "                         host: the number of cores)\n"
       "  --slots N              stars at once; 0: the default\n"
-      "  --stars N              fit, read: the first N rows only (default: all); slots: so many\n"
-      "                         each time (default: eight times the slots)\n"
+      "  --stars N              fit, read, host: the first N rows only (default: all); slots: so\n"
+      "                         many each time (default: eight times the slots)\n"
       "  --repeat N             fit: runs of each optimizer, taken in turns; the table is that\n"
-      "                         of the run with the median CPU time; crossover, read: the\n"
-      "                         shortest of so many counts (default %d)\n"
-      "  --output DIR           fit: folder for the temporary result (default: $TMPDIR, or\n"
+      "                         of the run with the median CPU time; crossover, read,\n"
+      "                         host: the shortest of so many counts (default %d)\n"
+      "  --output DIR           fit, host: folder for the temporary result (default: $TMPDIR, or\n"
       "                         /tmp)\n"
       "  --json FILE            write everything that was measured there too\n"
       "  --most N               crossover: the largest batch (default %d)\n"
@@ -158,11 +159,11 @@ static int set_task(const char *text, mill_bench_options *options)
       options->task = task_of[i].task;
       goto done;
     }
-  MILL_FAIL(
-      MILL_ERR_USAGE,
-      "bench measures 'fit', 'rates', 'crossover', 'slots', 'read' or 'schedule', not '%s'; see "
-      "starmill bench --help",
-      text);
+  MILL_FAIL(MILL_ERR_USAGE,
+            "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host' or 'schedule', "
+            "not '%s'; see "
+            "starmill bench --help",
+            text);
 done:
   return err;
 }
@@ -266,9 +267,10 @@ int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
     goto done;
   }
   if (optind == argc)
-    MILL_FAIL(MILL_ERR_USAGE, "bench measures 'fit', 'rates', 'crossover', 'slots', 'read' or "
-                              "'schedule'; see starmill bench "
-                              "--help");
+    MILL_FAIL(MILL_ERR_USAGE,
+              "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host' or "
+              "'schedule'; see starmill bench "
+              "--help");
   MILL_TRY(set_task(argv[optind], options));
   MILL_TRY(check_takers(argv[optind], is_given, options));
   options->fit.input = argv + optind + 1;

@@ -127,28 +127,40 @@ static int print_line(int n_thread, const pass *p)
   return mill_bench_flush(stdout);
 }
 
-static int print_all(const bench_read *job, const char *command)
+int mill_bench_reader_counts(const mill_mpi *mpi, int most, int *count, int *n_count)
 {
-  int err = MILL_OK, n_core = 0;
-  mill_bench_report report;
-  pass p;
-  memset(&report, 0, sizeof report);
-  mill_bench_describe(&report);
-  MILL_TRY(mill_mpi_share_of_cores(job->mpi, &n_core));
-  int most = job->config.n_reader > 0 ? job->config.n_reader : n_core;
+  int err = MILL_OK;
+  *n_count = 0;
+  if (most == 0)
+    MILL_TRY(mill_mpi_share_of_cores(mpi, &most));
   if (most > MILL_READER_MAX_THREADS)
     most = MILL_READER_MAX_THREADS;
   if (!mill_spectra_threads())
     most = 1;
+  for (int n = 1; n < most; n *= 2)
+    count[(*n_count)++] = n;
+  count[(*n_count)++] = most;
+done:
+  return err;
+}
+
+static int print_all(const bench_read *job, const char *command)
+{
+  int err = MILL_OK, count[MILL_BENCH_READER_COUNTS], n_count = 0;
+  mill_bench_report report;
+  pass p;
+  memset(&report, 0, sizeof report);
+  mill_bench_describe(&report);
+  MILL_TRY(mill_bench_reader_counts(job->mpi, job->config.n_reader, count, &n_count));
   mill_bench_print_head(&report, command, stdout);
   printf("%lld rows in %d files, indexed in %.3f s; nothing is fitted.\n\n",
          (long long)job->inputs.n_row, job->inputs.n_file, job->index_s);
   printf("| reader threads | rows | s | rows/s | MB/s of pixels | CPU ms a row |\n");
   printf("|---:|---:|---:|---:|---:|---:|\n");
-  MILL_TRY(read_once(job, most, &p)); /* into the page cache */
-  for (int n = 1; n <= most; n = n == most || 2 * n < most ? 2 * n : most) {
-    MILL_TRY(measure(job, n, &p));
-    MILL_TRY(print_line(n, &p));
+  MILL_TRY(read_once(job, count[n_count - 1], &p)); /* into the page cache */
+  for (int i = 0; i < n_count; i++) {
+    MILL_TRY(measure(job, count[i], &p));
+    MILL_TRY(print_line(count[i], &p));
   }
   if (p.n_unreadable > 0)
     printf("\nOf the rows %lld could not be read.\n", (long long)p.n_unreadable);

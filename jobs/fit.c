@@ -334,6 +334,10 @@ static int agree_backend(fit_job *job)
   char mine[SIZE] = "", *all = NULL;
   const char *oldest = NULL;
 
+  if (job->costs && job->costs->instead) {
+    job->backend = job->costs->instead;
+    goto done;
+  }
   if (job->options.plan && strcmp(job->config.backend, "cuda") == 0) {
     job->backend = &any_gpu; /* a plan needs none */
     goto done;
@@ -897,7 +901,7 @@ static int make_star(fit_job *job, const mill_reader_row *row, mill_star *star, 
     mill_start_table_find(job->start, row->target_id, row->object, &star->start);
   if (job->options.models && n > 0)
     MILL_TRY(remember_flight(job, row, star, wave_aa));
-  if (job->costs && n > 0)
+  if (job->costs && !job->costs->instead && n > 0)
     mill_bench_shape_add(&job->costs->shape, &job->lib, &job->fit, star, wave_aa);
 done:
   mill_free(wave_aa);
@@ -992,6 +996,8 @@ static int next_star(void *context, mill_star *star)
 done:
   if (job->costs)
     job->costs->load_s += mill_thread_cpu_s() - start_s;
+  if (job->costs)
+    job->costs->n_taken += err == MILL_OK && is_star;
   if (err == MILL_OK && is_star)
     job->star_start[star->row % N_STAR_START] = (star_start){star->row, mill_wall_s()};
   watch_fits(job);
@@ -1084,7 +1090,8 @@ static int take_result(void *context, const mill_fit_result *result, const float
 done:
   if (job->costs) {
     mill_fit_costs *costs = job->costs;
-    mill_bench_shape_add_result(&costs->shape, &job->lib, &job->fit, result);
+    if (!costs->instead)
+      mill_bench_shape_add_result(&costs->shape, &job->lib, &job->fit, result);
     costs->n_eval += result->n_eval;
     costs->n_jac += result->n_jac;
     if (costs->first_wall_s == 0.0)
@@ -1168,9 +1175,13 @@ static int fit_share(fit_job *job)
   if (job->costs)
     job->costs->model_s = mill_thread_cpu_s() - start_s;
   mill_board_stage(job->board, MILL_RANK_FITTING);
+  const double run_s = mill_wall_s(), main_s = mill_thread_cpu_s();
   MILL_TRY(mill_pipeline_run(job->pipeline, next_star, job, take_result, job));
-  if (job->costs)
+  if (job->costs) {
+    job->costs->run_wall_s = mill_wall_s() - run_s;
+    job->costs->main_s = mill_thread_cpu_s() - main_s;
     collect_costs(job, n_slot);
+  }
   note_memory(job);
 done:
   mill_board_stage(job->board, MILL_RANK_WAITING);
@@ -1408,7 +1419,8 @@ int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *com
   job.watch = -1;
   job.start_wall_s = mill_wall_s();
   if (costs) {
-    *costs = (mill_fit_costs){.n_row_limit = costs->n_row_limit};
+    *costs =
+        (mill_fit_costs){.n_row_limit = costs->n_row_limit, .instead = costs->instead};
     job.costs = costs;
   }
   mill_config_default(&job.config);

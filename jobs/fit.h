@@ -13,6 +13,8 @@ int mill_job_fit(int argc, char **argv);
 /** What a run costs on this rank, for `starmill bench`.  CPU seconds unless called wall. */
 typedef struct mill_fit_costs {
   int64_t n_row_limit; /**< in: fit only the first rows of the catalog; 0: all */
+  /** in: takes the place of the backend that is configured, and shapes are not counted; NULL */
+  const mill_backend *instead;
 
   /* what ran */
   char library[1024]; /**< its path */
@@ -30,10 +32,13 @@ typedef struct mill_fit_costs {
   double first_wall_s; /**< from the call to the first finished star; 0: there was none */
 
   /* work on stars */
-  double read_s; /**< reader thread */
-  double load_s; /**< stars from the reader into slots */
-  double put_s;  /**< handing over results */
-  double io_s;   /**< I/O thread */
+  int64_t n_taken;   /**< rows that became stars */
+  double read_s;     /**< reader threads */
+  double load_s;     /**< stars from the reader into slots */
+  double put_s;      /**< handing over results */
+  double main_s;     /**< the main thread, with both, from the first star to the last row */
+  double run_wall_s; /**< the same */
+  double io_s;       /**< I/O thread */
   mill_timing timing;
   mill_bench_shape shape;
   int64_t n_eval, n_jac; /**< as the results of all stars have them */

@@ -15,12 +15,20 @@ MILL_EXTERN_C_BEGIN
 /** An opened device with its work space. */
 typedef struct mill_device mill_device;
 
+/** A piece of the host's memory that goes to the device. */
+typedef struct mill_upload {
+  void *to;         /**< the device's memory */
+  const void *from; /**< NULL: zeros go there */
+  size_t bytes;
+} mill_upload;
+
 /** Every function returns MILL_OK or a code with a message.  Pointers to data
  *  are the backend's own memory; structures hold such pointers too.
  *
  *  start and advance only ask for work where overlaps is set: until collect or wait
  *  returns, the slots that they name and the model belong to the device.  Meanwhile
- *  the host may fill and read other slots.  Copies are done in the order in which they
+ *  the host may fill and read other slots.  What an upload reads may be changed once it has
+ *  returned.  Copies are done in the order in which they
  *  were asked for, and before a start or an advance that comes after them. */
 typedef struct mill_backend {
   const char *name;
@@ -31,6 +39,8 @@ typedef struct mill_backend {
   int (*alloc)(mill_device *device, size_t bytes, void **out); /**< not zeroed */
   void (*release)(mill_device *device, void *memory);
   int (*upload)(mill_device *device, void *to, const void *from, size_t bytes);
+  /** Several pieces, of which the device may copy some side by side. */
+  int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);
   /** The model and all slots, before the first start and whenever the model has changed;

@@ -30,6 +30,10 @@ enum {
 /** Slots get their first memory in pieces of about so many bytes. */
 #define SLAB_BYTES ((size_t)32 << 20)
 
+/** What is uploaded with a segment at most (flux, inverse variance, mask, resolution or sigma),
+ *  and with a star beside that. */
+enum { SEGMENT_PIECES = 4, STAR_PIECES = 2 };
+
 /** Arrays in device memory begin at multiples of this. */
 #define ARRAY_BYTES 64
 
@@ -82,6 +86,8 @@ struct mill_pipeline {
   mill_guess_table guess;
   float *lsf_aa; /**< of the star that is being loaded, all segments */
   size_t cap_lsf;
+  mill_upload *piece; /**< of the star that is being loaded [cap_piece], owned */
+  int n_piece, cap_piece;
   void **owned; /**< device memory of the model and of the slots */
   int n_owned, cap_owned;
   int n_fixed;        /**< the first ones of them; slots share the others */
@@ -368,6 +374,7 @@ void mill_pipeline_destroy(mill_pipeline *p)
   mill_free(p->row);
   mill_free((void *)p->bound);
   mill_free(p->lsf_aa);
+  mill_free(p->piece);
   mill_free(p->owned);
   mill_free(p->model_flux);
   mill_free((void *)p->model_row);
@@ -511,11 +518,26 @@ done:
   return err;
 }
 
-/** Room for the segments of a star in a slot, and for its line-spread functions. */
+/** Something that goes to the device with the star that is being loaded. */
+static void add_piece(mill_pipeline *p, void *to, const void *from, size_t bytes)
+{
+  p->piece[p->n_piece++] = (mill_upload){to, from, bytes};
+}
+
+/** Room for the segments of a star in a slot, for its line-spread functions and for the list of
+ *  what is uploaded. */
 static int reserve_segments(mill_pipeline *p, slot_entry *e, const mill_star *star)
 {
   int err = MILL_OK;
   size_t n_lsf = 0;
+  const int n_piece = SEGMENT_PIECES * star->n_segment + STAR_PIECES;
+  if (n_piece > p->cap_piece) {
+    mill_free(p->piece);
+    p->piece = NULL;
+    p->cap_piece = 0;
+    MILL_TRY(MILL_ALLOC(n_piece, &p->piece));
+    p->cap_piece = n_piece;
+  }
   for (int i = 0; i < star->n_segment; i++)
     n_lsf += star->segment[i].sigma_aa ? (size_t)star->segment[i].n_pix : 0;
   if (n_lsf > p->cap_lsf) {
@@ -574,6 +596,7 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
   int info = 0;
   MILL_TRY(reserve_segments(p, e, star));
   MILL_TRY(plan_star(p, e, star, &info));
+  p->n_piece = 0;
   /* first pass measures, second places */
   int max_bin = 1;
   size_t n_raw = 0, n_model = 0;
@@ -615,23 +638,20 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
       s->scratch = (float *)(void *)(arena + scratch);
       if (p->want_models)
         s->model = (float *)(void *)(arena + model);
-      MILL_TRY(be->upload(p->device, s->raw_flux, raw->flux, n * 4));
-      MILL_TRY(be->upload(p->device, s->raw_ivar, raw->ivar, n * 4));
-      if (raw->mask)
-        MILL_TRY(be->upload(p->device, s->raw_mask, raw->mask, n * 4));
-      else
-        MILL_TRY(be->zero(p->device, s->raw_mask, n * 4));
+      add_piece(p, s->raw_flux, raw->flux, n * 4);
+      add_piece(p, s->raw_ivar, raw->ivar, n * 4);
+      add_piece(p, s->raw_mask, raw->mask, n * 4); /* none: zeros */
       if (nd > 0)
         s->res = (float *)(void *)(arena + res);
       if (matrix) {
         s->raw_res = (float *)(void *)(arena + raw_res);
-        MILL_TRY(be->upload(p->device, s->raw_res, raw->resolution, nd * n * 4));
+        add_piece(p, s->raw_res, raw->resolution, nd * n * 4);
         if (p->lib->arm[raw->arm].template_sigma_aa > 0.0)
           MILL_TRY(mill_waveset_cache_deconv(p->waveset, raw->waveset, raw->n_diag, &s->deconv));
       }
       if (sigma) {
         s->lsf_aa = (float *)(void *)(arena + lsf);
-        MILL_TRY(be->upload(p->device, s->lsf_aa, planned, n * 4));
+        add_piece(p, s->lsf_aa, planned, n * 4);
         planned += n;
       }
     }
@@ -661,9 +681,9 @@ static int load_slot(mill_pipeline *p, slot_entry *e, const mill_star *star)
     mill_fit_result_init(&p->host.result, p->lib, star->row, MILL_STATUS_NOT_DONE);
     p->host.result.info |= info;
   }
-  MILL_TRY(be->upload(p->device, e->memory[SEGMENTS].at, e->segment,
-                      (size_t)star->n_segment * sizeof(mill_segment)));
-  MILL_TRY(be->upload(p->device, e->device, &p->host, UPLOAD_BYTES));
+  add_piece(p, e->memory[SEGMENTS].at, e->segment, (size_t)star->n_segment * sizeof(mill_segment));
+  add_piece(p, e->device, &p->host, UPLOAD_BYTES);
+  MILL_TRY(be->upload_all(p->device, p->piece, p->n_piece));
   for (int i = 0; i < star->n_segment; i++) {
     e->waveset[i] = star->segment[i].waveset;
     mill_waveset_cache_hold(p->waveset, e->waveset[i]);

@@ -16,6 +16,7 @@
 #include "kernels/error.h"
 #include "kernels/fit.h"
 #include "kernels/guess.h"
+#include "kernels/host_copy.h"
 #include "kernels/nvtx.h"
 #include "kernels/pixel.h"
 #include "kernels/prepare.h"
@@ -453,6 +454,13 @@ static int cpu_copy(mill_device *d, void *to, const void *from, size_t bytes)
   return MILL_OK;
 }
 
+static int cpu_upload_all(mill_device *device, const mill_upload *piece, int n)
+{
+  (void)device;
+  mill_host_copy(1, piece, n);
+  return MILL_OK;
+}
+
 static int cpu_zero(mill_device *d, void *to, size_t bytes)
 {
   (void)d;
@@ -673,6 +681,7 @@ const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
     .alloc = cpu_alloc,
     .release = cpu_release,
     .upload = cpu_copy,
+    .upload_all = cpu_upload_all,
     .zero = cpu_zero,
     .download = cpu_copy,
     .bind = cpu_bind,

@@ -18,9 +18,9 @@
 #include "kernels/cuda/device_facts.h"
 #include "kernels/cuda/rounds.h"
 #include "kernels/error.h"
+#include "kernels/host_copy.h"
 #include "kernels/nvtx.h"
 
-static const size_t STAGE_BYTES = (size_t)8 << 20;
 /** Buffer of what comes back: the models of a star, several times. */
 static const size_t BACK_BYTES = (size_t)1 << 20;
 static const size_t ALIGN_BYTES = 256;
@@ -35,7 +35,7 @@ static const size_t RESERVE_BYTES = (size_t)512 << 20;
 static const size_t SLOT_BYTES = (size_t)3 << 20;
 
 enum {
-  N_STAGE = 4, /**< buffers of uploads, filled in turn */
+  MAX_COPY = 64,
   MIN_SLOT = 64,
   MAX_SLOT = MILL_GPU_SLOTS,
   PLAIN_ROUNDS = 4, /**< without a graph: rounds before the host looks */
@@ -64,10 +64,13 @@ struct mill_device {
   cudaStream_t stream; /**< rounds */
   cudaStream_t up, down;
   cudaEvent_t uploaded, ended;
-  char *stage[N_STAGE]; /**< pinned; uploads are collected here */
-  cudaEvent_t stage_free[N_STAGE];
+  char *stage[MILL_N_STAGE]; /**< pinned; uploads are collected here */
+  cudaEvent_t stage_free[MILL_N_STAGE];
   int i_stage;
-  size_t staged;    /**< bytes in stage[i_stage] */
+  size_t staged; /**< bytes in stage[i_stage] */
+  int n_copier;
+  mill_upload copy[MAX_COPY]; /**< into stage[i_stage], still to be done */
+  int n_copy;
   char *pending_to; /**< where the last n_pending of them go; the copy waits for more */
   size_t n_pending;
   char *back;       /**< pinned [BACK_BYTES]; downloads pass through it */
@@ -189,12 +192,20 @@ template <typename type> static type *take(char *arena, size_t *at, size_t n)
   return here;
 }
 
+/** Fill the buffer of uploads with what it is to have. */
+static void fill_stage(mill_device *d)
+{
+  mill_host_copy(d->n_copier, d->copy, d->n_copy);
+  d->n_copy = 0;
+}
+
 /** Send off the copy that waits. */
 static int flush(mill_device *d)
 {
   int err = MILL_OK;
   if (d->n_pending == 0)
     goto done;
+  fill_stage(d);
   TRY_CUDA(cudaMemcpyAsync(d->pending_to, d->stage[d->i_stage] + d->staged - d->n_pending,
                            d->n_pending, cudaMemcpyHostToDevice, d->up));
   d->n_pending = 0;
@@ -209,7 +220,7 @@ static int next_stage(mill_device *d)
   int err = MILL_OK;
   MILL_TRY(flush(d));
   TRY_CUDA(cudaEventRecord(d->stage_free[d->i_stage], d->up));
-  d->i_stage = (d->i_stage + 1) % N_STAGE;
+  d->i_stage = (d->i_stage + 1) % MILL_N_STAGE;
   TRY_CUDA(cudaEventSynchronize(d->stage_free[d->i_stage]));
   d->staged = 0;
 done:
@@ -222,38 +233,59 @@ static int follows(const mill_device *d, const char *to, size_t *gap)
   const uintptr_t end = (uintptr_t)d->pending_to + d->n_pending, begin = (uintptr_t)to;
   *gap = begin - end;
   return d->n_pending > 0 && begin >= end && *gap < ARRAY_BYTES && begin % ARRAY_BYTES == 0 &&
-         d->staged + *gap < STAGE_BYTES;
+         d->staged + *gap < MILL_STAGE_BYTES;
 }
 
-static int cuda_upload(mill_device *d, void *to, const void *from, size_t bytes)
+/** Give a piece its place in the buffers. */
+static int stage_piece(mill_device *d, const mill_upload *piece)
 {
   int err = MILL_OK;
-  char *dest = (char *)to;
-  const char *source = (const char *)from;
-  TRY_CUDA(cudaSetDevice(d->id));
-  while (bytes > 0) {
+  char *dest = (char *)piece->to;
+  const char *source = (const char *)piece->from;
+  for (size_t left = piece->bytes; left > 0;) {
     size_t gap;
     if (follows(d, dest, &gap)) {
       d->staged += gap;
       d->n_pending += gap;
     } else {
       MILL_TRY(flush(d));
-      if (d->staged >= STAGE_BYTES)
+      if (d->staged >= MILL_STAGE_BYTES)
         MILL_TRY(next_stage(d));
       d->pending_to = dest;
     }
-    const size_t room = STAGE_BYTES - d->staged, n = bytes < room ? bytes : room;
-    memcpy(d->stage[d->i_stage] + d->staged, source, n);
+    const size_t room = MILL_STAGE_BYTES - d->staged, n = left < room ? left : room;
+    if (d->n_copy == MAX_COPY)
+      fill_stage(d);
+    d->copy[d->n_copy++] = (mill_upload){d->stage[d->i_stage] + d->staged, source, n};
     d->staged += n;
     d->n_pending += n;
     dest += n;
-    source += n;
-    bytes -= n;
-    if (d->staged >= STAGE_BYTES)
+    if (source)
+      source += n;
+    left -= n;
+    if (d->staged >= MILL_STAGE_BYTES)
       MILL_TRY(next_stage(d));
   }
 done:
   return err;
+}
+
+static int cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaSetDevice(d->id));
+  for (int i = 0; i < n; i++)
+    MILL_TRY(stage_piece(d, &piece[i]));
+done:
+  /* what is read may be changed from now on */
+  fill_stage(d);
+  return err;
+}
+
+static int cuda_upload(mill_device *d, void *to, const void *from, size_t bytes)
+{
+  const mill_upload piece = {to, from, bytes};
+  return cuda_upload_all(d, &piece, 1);
 }
 
 static int cuda_zero(mill_device *d, void *to, size_t bytes)
@@ -501,7 +533,7 @@ static void cuda_close(mill_device *d)
   free_book(d);
   if (d->arena)
     (void)cudaFree(d->arena);
-  for (int i = 0; i < N_STAGE; i++) {
+  for (int i = 0; i < MILL_N_STAGE; i++) {
     if (d->stage[i])
       (void)cudaFreeHost(d->stage[i]);
     if (d->stage_free[i])
@@ -538,9 +570,9 @@ static int cuda_open(int n_thread, mill_device **out)
   /* whoever waits for rounds or for a buffer sleeps: its core has readers to run.  Waking up
    * takes tens of microseconds, rounds between two waits take milliseconds. */
   const unsigned waited_for = cudaEventDisableTiming | cudaEventBlockingSync;
-  (void)n_thread; /* of the CPU */
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &d));
+  MILL_TRY(mill_host_copiers(n_thread, &d->n_copier));
   MILL_TRY(choose_device(&d->id));
   TRY_CUDA(cudaGetDeviceProperties(&prop, d->id));
   MILL_TRY(read_options(prop.major, &d->options));
@@ -550,8 +582,8 @@ static int cuda_open(int n_thread, mill_device **out)
   TRY_CUDA(cudaEventCreateWithFlags(&d->uploaded, cudaEventDisableTiming));
   TRY_CUDA(cudaEventCreateWithFlags(&d->ended, waited_for));
   MILL_TRY(pin(&d->back, BACK_BYTES));
-  for (int i = 0; i < N_STAGE; i++) {
-    MILL_TRY(pin(&d->stage[i], STAGE_BYTES));
+  for (int i = 0; i < MILL_N_STAGE; i++) {
+    MILL_TRY(pin(&d->stage[i], MILL_STAGE_BYTES));
     TRY_CUDA(cudaEventCreateWithFlags(&d->stage_free[i], waited_for));
   }
   *out = d;
@@ -1159,6 +1191,7 @@ const mill_backend *mill_backend_cuda(int *out)
   table.alloc = cuda_alloc;
   table.release = cuda_release;
   table.upload = cuda_upload;
+  table.upload_all = cuda_upload_all;
   table.zero = cuda_zero;
   table.download = cuda_download;
   table.bind = cuda_bind;

@@ -467,6 +467,57 @@ static void test_debug_mode_equals_the_graph(void **state)
   switch_to("MILL_CUDA_DEBUG", NULL);
 }
 
+/* Pieces of one memory, some far apart, some of zeros, in more than one buffer; what was sent is
+ * written over at once. */
+static void upload_pieces(int n_piece, size_t step, size_t bytes)
+{
+  enum { N_BYTE = 7 << 20 };
+  static unsigned char sent[N_BYTE], got[N_BYTE], expected[N_BYTE];
+  static mill_upload piece[N_BYTE / 64];
+  mill_device *device = NULL;
+  void *memory = NULL;
+  assert_true(n_piece * step <= N_BYTE);
+  must(cuda->open(1, &device));
+  must(cuda->alloc(device, N_BYTE, &memory));
+  memset(expected, 0x5a, N_BYTE);
+  must(cuda->upload(device, memory, expected, N_BYTE));
+  for (size_t i = 0; i < N_BYTE; i++)
+    sent[i] = (unsigned char)(i * 2654435761u >> 11);
+  for (size_t i = 0; i < (size_t)n_piece; i++) {
+    const int is_zero = i % 5 == 4;
+    piece[i] = (mill_upload){(char *)memory + i * step, is_zero ? NULL : sent + i * step, bytes};
+    if (is_zero)
+      memset(expected + i * step, 0, bytes);
+    else
+      memcpy(expected + i * step, sent + i * step, bytes);
+  }
+  must(cuda->upload_all(device, piece, n_piece));
+  memset(sent, 0xff, N_BYTE);
+  must(cuda->download(device, got, memory, N_BYTE));
+  /* pieces that nearly meet go as one, and what lies between them is nobody's */
+  for (size_t i = 0; i < (size_t)n_piece; i++)
+    assert_memory_equal(got + i * step, expected + i * step, bytes);
+  if (step >= bytes + 64)
+    assert_memory_equal(got, expected, N_BYTE);
+  cuda->release(device, memory);
+  cuda->close(device);
+}
+
+static void test_pieces_come_as_they_were_when_sent(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  for (int n_copier = 1; n_copier <= 3; n_copier += 2) {
+    switch_to("MILL_CUDA_COPIERS", n_copier == 1 ? "1" : "3");
+    upload_pieces(1, 7 << 20, 7 << 20);        /* over all buffers */
+    upload_pieces(7, 1 << 20, 1 << 20);        /* one after the other */
+    upload_pieces(1000, 7104, 7100);           /* more than are copied at a time */
+    upload_pieces(100, 65536, 64 << 8);        /* apart */
+    upload_pieces(3, 2 << 20, (2 << 20) - 63); /* ends just before a buffer does */
+  }
+  switch_to("MILL_CUDA_COPIERS", NULL);
+}
+
 static void test_unknown_switches_are_refused(void **state)
 {
   (void)state;
@@ -475,6 +526,10 @@ static void test_unknown_switches_are_refused(void **state)
   switch_to("MILL_CUDA_LAST_LAYER", "fast");
   assert_int_equal(cuda->open(1, &device), MILL_ERR_CONFIG);
   switch_to("MILL_CUDA_LAST_LAYER", NULL);
+  assert_null(device);
+  switch_to("MILL_CUDA_COPIERS", "0");
+  assert_int_equal(cuda->open(1, &device), MILL_ERR_CONFIG);
+  switch_to("MILL_CUDA_COPIERS", NULL);
   assert_null(device);
 }
 
@@ -671,6 +726,7 @@ int main(void)
       cmocka_unit_test(test_result_does_not_depend_on_the_batch),
       cmocka_unit_test(test_rounds_one_by_one_equal_the_graph),
       cmocka_unit_test(test_debug_mode_equals_the_graph),
+      cmocka_unit_test(test_pieces_come_as_they_were_when_sent),
       cmocka_unit_test(test_unknown_switches_are_refused),
 #ifdef MILL_CUDA_EMULATION
       cmocka_unit_test(test_the_host_waits_for_rounds_only),

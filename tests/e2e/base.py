@@ -74,11 +74,11 @@ def command(*args, ranks=0):
     return launch + [STARMILL] + [str(a) for a in args]
 
 
-def starmill(*args, ranks=0, cwd=None, timeout=240):
-    """Run the program to its end; .returncode, .stdout and .stderr are text."""
+def starmill(*args, ranks=0, cwd=None, timeout=240, env=None):
+    """Run the program to its end; .returncode, .stdout and .stderr are text.  env: more of it."""
     return subprocess.run(
         command(*args, ranks=ranks),
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, **(env or {})},
         cwd=cwd,
         timeout=timeout,
         stdin=subprocess.DEVNULL,

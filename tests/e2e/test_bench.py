@@ -425,6 +425,30 @@ class Device(ProgramTest):
                         "--repeat", 1, made["file"])
         self.assertEqual(re.findall(r"^\| (\d+) \| (\d+) ", done.stdout, re.M), [("1", "2")])
 
+    def test_host(self):
+        """A device that is done at once: all rows come, and nothing stays behind."""
+        folder = tmp("host")
+        os.mkdir(folder)
+        command_line = ("bench", "host", "--library", made["library"], "--readers", 3, "--repeat", 1,
+                        "--slots", 2, "--output", folder, made["file"])
+        done = starmill(*command_line)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("1 thread copies stars", done.stdout)
+        rows = [[float(cell) for cell in line.split("|")[1:-1]]
+                for line in done.stdout.splitlines() if re.match(r"\| \d", line)]
+        self.assertEqual([row[:2] for row in rows], [[n, N_STAR] for n in (1, 2, 3)])
+        for _, n_star, wall_s, rate, main, load, put, rest, read_us, _ in rows:
+            if wall_s >= 0.02:  # printed with three digits
+                self.assertAlmostEqual(rate * wall_s / n_star, 1, delta=0.06)
+            self.assertAlmostEqual(load + put + rest, main, delta=0.21)
+            self.assertGreater(load, 0)
+            self.assertGreater(read_us, 0)
+        self.assertEqual(os.listdir(folder), [])
+        done = starmill(*command_line, env={"MILL_CUDA_COPIERS": "3"})
+        self.assertIn("3 threads copy stars", done.stdout)
+        self.assertOneLine(starmill(*command_line, env={"MILL_CUDA_COPIERS": "0"}),
+                           "MILL_CUDA_COPIERS", status=2)
+
     def evaluations(self, *args):
         self.fit("evaluations.h5", "--quiet", "--overwrite", *args, made["file"],
                  lib=made["library"])
@@ -551,7 +575,7 @@ class Usage(ProgramTest):
         fit = ["fit", "--library", made["library"]]
         here = [made["file"]]
         for args, parts, status in (
-            ([], ["'fit', 'rates', 'crossover', 'slots', 'read' or 'schedule'"], 2),
+            ([], ["'fit', 'rates', 'crossover', 'slots', 'read', 'host' or 'schedule'"], 2),
             (["fits"], ["'fits'"], 2),
             (fit, ["no input"], 2),
             (["fit"] + here, ["no library"], 2),
@@ -578,6 +602,7 @@ class Usage(ProgramTest):
             (["crossover", "--optimizer", "all"] + here, ["--optimizer all", "'crossover'"], 2),
             (["slots", "--repeat", "2"] + here, ["--repeat", "'slots'"], 2),
             (["read", "--slots", "2"] + here, ["--slots", "'read'"], 2),
+            (["host", "--backend", "cpu"] + here, ["--backend", "'host'"], 2),
             (["--keep", "slots"] + here, ["--keep", "'slots'"], 2),
         ):
             self.assertOneLine(starmill("bench", *args), "starmill bench: ", *parts, status=status)
