@@ -1,35 +1,37 @@
 /* Included by kernels/pixel.h once per type of template; no include guard. */
 
-/** Emulator output without its means to templates, rows [n_row][pitch]: row 0 the
- *  value y, rows 1.. its tangents y'.  log flux: t = exp(clip(y)) - 1, T' =
- *  (1 + t) (y' + its mean), both in units of exp(mean[0]); plain flux: t = y,
- *  T' = y' + its mean. */
-MILL_BLOCK_FN void MILL_T(mill_block_flux)(mill_block *b, const mill_model_arm *arm, int n_row,
-                                           int pitch, const double *mean, MILL_REAL *grid)
+/** Emulator output without its mean, y, to a template, in place.  log flux: t = exp(clip(y)) - 1
+ *  in units of exp(mean); plain flux: t = y. */
+MILL_BLOCK_FN void MILL_T(mill_block_flux)(mill_block *b, const mill_model_arm *arm, double mean,
+                                           MILL_REAL *row)
 {
+  if (!arm->log_flux)
+    return;
+  /* the clip of the emulator files, exp(clip(y, -300, 300)) */
+  const MILL_REAL lo = (MILL_REAL)(-300.0 - mean), hi = (MILL_REAL)(300.0 - mean);
+  MILL_FOR_SIMD(b, i, arm->n_pix)
+  {
+    const MILL_REAL y = row[i];
+    row[i] = MILL_EXPM1(y < lo ? lo : (y > hi ? hi : y));
+  }
+  MILL_BARRIER(b);
+}
+
+/** The same for one of its tangents y' without its mean: log flux T' = (1 + t) (y' + mean), plain
+ *  flux T' = y' + mean. */
+MILL_BLOCK_FN void MILL_T(mill_block_flux_tangent)(mill_block *b, const mill_model_arm *arm,
+                                                   double mean, const MILL_REAL *t, MILL_REAL *row)
+{
+  const MILL_REAL add = (MILL_REAL)mean;
   if (arm->log_flux) {
-    /* the clip of the emulator files, exp(clip(y, -300, 300)) */
-    const MILL_REAL lo = (MILL_REAL)(-300.0 - mean[0]), hi = (MILL_REAL)(300.0 - mean[0]);
     MILL_FOR_SIMD(b, i, arm->n_pix)
     {
-      const MILL_REAL y = grid[i];
-      grid[i] = MILL_EXPM1(y < lo ? lo : (y > hi ? hi : y));
+      row[i] = (row[i] + add) * ((MILL_REAL)1 + t[i]);
     }
-    MILL_BARRIER(b);
-  }
-  for (int r = 1; r < n_row; r++) {
-    MILL_REAL *row = grid + (size_t)r * (size_t)pitch;
-    const MILL_REAL add = (MILL_REAL)mean[r];
-    if (arm->log_flux) {
-      MILL_FOR_SIMD(b, i, arm->n_pix)
-      {
-        row[i] = (row[i] + add) * ((MILL_REAL)1 + grid[i]);
-      }
-    } else {
-      MILL_FOR_SIMD(b, i, arm->n_pix)
-      {
-        row[i] += add;
-      }
+  } else {
+    MILL_FOR_SIMD(b, i, arm->n_pix)
+    {
+      row[i] += add;
     }
   }
   MILL_BARRIER(b);
@@ -403,34 +405,23 @@ MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment 
   MILL_BARRIER(b);
 }
 
-/** Rotate a group of rows and make their spline coefficients.
+/** One row of a template rotated, and its spline coefficients: the value (0), d/d(v sin i) (1),
+ *  the tangent of label r - 2.
  *
- *  In: work->grid rows 0 (value) and 1 .. n_label (label tangents) as flux.
- *  Out: work->rotated and work->bend.  With want_slope the rows become value,
- *  d/d(v sin i), tangents, that is 2 + n_label rows; else one row. */
-MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *m,
-                                               const mill_model_arm *arm, double vsini_km_s,
-                                               int want_slope, mill_work *work)
+ *  In: work->grid, the value as flux and the tangents as the emulator gives them, each of which
+ *  this makes flux when its row is asked for, once; the kernel of half width half in work. */
+MILL_BLOCK_FN void MILL_T(mill_block_template_row)(mill_block *b, const mill_model *m,
+                                                   const mill_model_arm *arm, int r, int half,
+                                                   mill_work *work, MILL_REAL *rotated,
+                                                   MILL_REAL *bend)
 {
-  const int n = arm->n_pix, pitch = m->max_pix_pad;
-  MILL_REAL *grid = (MILL_REAL *)work->grid;
-  MILL_REAL *rotated = (MILL_REAL *)work->rotated;
-  MILL_REAL *bend = (MILL_REAL *)work->bend;
-  const int half =
-      MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm, vsini_km_s, want_slope, work);
-  MILL_T(mill_block_convolve)(b, n, half, work->kernel, grid, rotated);
-  int n_row = 1;
-  if (want_slope) {
-    MILL_T(mill_block_convolve)(b, n, half, work->kernel_slope, grid, rotated + pitch);
-    for (int l = 0; l < m->n_label; l++)
-      MILL_T(mill_block_convolve)
-    (b, n, half, work->kernel, grid + (size_t)(1 + l) * (size_t)pitch,
-     rotated + (size_t)(2 + l) * (size_t)pitch);
-    n_row = 2 + m->n_label;
-  }
-  for (int r = 0; r < n_row; r++)
-    MILL_T(mill_block_spline)
-  (b, arm, rotated + (size_t)r * (size_t)pitch, bend + (size_t)r * (size_t)pitch);
+  MILL_REAL *value = (MILL_REAL *)work->grid;
+  MILL_REAL *row = r < 2 ? value : value + (size_t)(r - 1) * (size_t)m->max_pix_pad;
+  if (r >= 2)
+    MILL_T(mill_block_flux_tangent)(b, arm, work->mean[r - 1], value, row);
+  MILL_T(mill_block_convolve)
+  (b, arm->n_pix, half, r == 1 ? work->kernel_slope : work->kernel, row, rotated);
+  MILL_T(mill_block_spline)(b, arm, rotated, bend);
 }
 
 /** Normal matrix of S = P T / sigma, its factor and the projected data.
@@ -526,33 +517,37 @@ MILL_BLOCK_FN double MILL_T(mill_block_value)(mill_block *b, const mill_model *m
                                     MILL_LN_SCALE(arm, work), work);
 }
 
-/** F, gradient and curvature of one segment, added to eval.
+/** Row r of a rotated template (mill_block_template_row) at the located pixels of a segment, into
+ *  its place among work->pixel: value, then d/d(parameter) in order, velocity first. */
+MILL_BLOCK_FN void MILL_T(mill_block_pixel_row)(mill_block *b, const mill_model *m,
+                                                const mill_segment *s, double vel_km_s, int r,
+                                                const MILL_REAL *rotated, const MILL_REAL *bend,
+                                                mill_work *work)
+{
+  MILL_REAL *pixel = (MILL_REAL *)work->pixel;
+  const size_t pitch = (size_t)m->max_seg_pix;
+  /* the value makes two rows */
+  MILL_T(mill_block_interpolate)
+  (b, &m->arm[s->arm], s->n_pix, rotated, bend, work,
+   r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch, r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,
+   r == 0 ? pixel + pitch : (MILL_REAL *)NULL);
+}
+
+/** F, gradient and curvature of one segment from its rows in work->pixel, added to eval.
  *
  *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
  *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
  *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
  *  gradient only. */
 MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *m,
-                                               const mill_segment *s, double vel_km_s,
-                                               mill_work *work, mill_eval *eval)
+                                               const mill_segment *s, mill_work *work,
+                                               mill_eval *eval)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
-  const int n = s->n_pix, nk = m->set.n_cont, np = m->n_par;
-  const int pitch = m->max_seg_pix, grid_pitch = m->max_pix_pad;
-  const int n_row = np + 1; /* value, then d/d(parameter) in order */
-  MILL_REAL *pixel = (MILL_REAL *)work->pixel, *smooth = (MILL_REAL *)work->smooth;
-  const MILL_REAL *rotated = (const MILL_REAL *)work->rotated;
-  const MILL_REAL *bend = (const MILL_REAL *)work->bend;
+  const int nk = m->set.n_cont, np = m->n_par, pitch = m->max_seg_pix;
+  MILL_REAL *smooth = (MILL_REAL *)work->smooth;
 
-  MILL_T(mill_block_locate)(b, arm, s->ws, vel_km_s, work);
-  MILL_T(mill_block_interpolate)
-  (b, arm, n, rotated, bend, work, pixel, mill_doppler_ln_slope(vel_km_s), pixel + pitch);
-  /* rotated rows are value, v sin i, labels: one less than here, without velocity */
-  for (int r = 1; r < n_row - 1; r++)
-    MILL_T(mill_block_interpolate)
-  (b, arm, n, rotated + (size_t)r * (size_t)grid_pitch, bend + (size_t)r * (size_t)grid_pitch, work,
-   pixel + (size_t)(r + 1) * (size_t)pitch, 0.0, (MILL_REAL *)NULL);
-  MILL_T(mill_block_resolve)(b, s, n_row, pitch, pixel, smooth);
+  MILL_T(mill_block_resolve)(b, s, np + 1, pitch, (const MILL_REAL *)work->pixel, smooth);
 
   const double f = MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
                                               MILL_LN_SCALE(arm, work), work);
@@ -578,7 +573,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
                     work->solve + MILL_MAX_CONT * (MILL_MAX_PAR + 2), poly, slope);
   mill_jacobian_sums(nk, np, s, smooth, pitch, level, poly, slope, work->sums);
 #else
-  const int n_sum = n_pair + np;
+  const int n = s->n_pix, n_sum = n_pair + np;
   const mill_vec_f64 zero = {0};
   mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
   for (int q = 0; q < n_sum; q++)
@@ -762,6 +757,37 @@ MILL_BLOCK_FN void MILL_T(mill_block_final)(mill_block *b, const mill_model *m,
   MILL_BARRIER(b);
 }
 
+/** F, gradient and curvature of an arm.  A row of the template is made, rotated and brought to the
+ *  pixels before the next one, so that it is still in the cache; only where several segments
+ *  share the arm, all rows are kept for those after the first. */
+MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_model *m,
+                                                   mill_slot *slot, int i_arm, mill_work *work)
+{
+  const mill_model_arm *arm = &m->arm[i_arm];
+  const double vel = slot->theta[MILL_PAR_VRAD];
+  const int half = MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm,
+                                                      slot->theta[MILL_PAR_VSINI], 1, work);
+  int n_used = 0, n_done = 0;
+  for (int i = 0; i < slot->n_segment; i++)
+    n_used += slot->segment[i].used && slot->segment[i].arm == i_arm;
+  const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    if (s->arm != i_arm || !s->used)
+      continue;
+    MILL_T(mill_block_locate)(b, arm, s->ws, vel, work);
+    for (int r = 0; r < 2 + m->n_label; r++) {
+      MILL_REAL *rotated = (MILL_REAL *)work->rotated + (size_t)r * pitch;
+      MILL_REAL *bend = (MILL_REAL *)work->bend + (size_t)r * pitch;
+      if (n_done == 0)
+        MILL_T(mill_block_template_row)(b, m, arm, r, half, work, rotated, bend);
+      MILL_T(mill_block_pixel_row)(b, m, s, vel, r, rotated, bend, work);
+    }
+    MILL_T(mill_block_jacobian)(b, m, s, work, &slot->eval);
+    n_done++;
+  }
+}
+
 /** Answer a slot's request as far as one arm is concerned.
  *
  *  In: work->grid, the emulator's output for the slot's labels (one row, or one
@@ -770,18 +796,21 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mi
                                           int i_arm, mill_work *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
-  const int jacobian = slot->request == MILL_REQ_JACOBIAN;
   const double vel = slot->theta[MILL_PAR_VRAD];
-  MILL_T(mill_block_flux)
-  (b, arm, jacobian ? 1 + m->n_label : 1, m->max_pix_pad, work->mean, (MILL_REAL *)work->grid);
-  MILL_T(mill_block_template)(b, m, arm, slot->theta[MILL_PAR_VSINI], jacobian, work);
+  MILL_T(mill_block_flux)(b, arm, work->mean[0], (MILL_REAL *)work->grid);
+  if (slot->request == MILL_REQ_JACOBIAN) {
+    MILL_T(mill_block_arm_jacobian)(b, m, slot, i_arm, work);
+    return;
+  }
+  const int half = MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm,
+                                                      slot->theta[MILL_PAR_VSINI], 0, work);
+  MILL_T(mill_block_template_row)
+  (b, m, arm, 0, half, work, (MILL_REAL *)work->rotated, (MILL_REAL *)work->bend);
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
     const mill_segment *s = &slot->segment[i_seg];
     if (s->arm != i_arm || !s->used)
       continue;
-    if (jacobian) {
-      MILL_T(mill_block_jacobian)(b, m, s, vel, work, &slot->eval);
-    } else if (slot->request == MILL_REQ_FINAL) {
+    if (slot->request == MILL_REQ_FINAL) {
       MILL_T(mill_block_final)(b, m, s, vel, work, &slot->eval);
     } else if (slot->request == MILL_REQ_VALUE) {
       const double f = MILL_T(mill_block_value)(b, m, s, vel, work);

@@ -81,8 +81,7 @@ static const harmless allowed[] = {
     {"mill_block_arm", 1, 2, serial},
     {"mill_block_final", 1, 1, next}, /* in the sums of mill_block_project */
     {"mill_block_final", 2, 2, serial},
-    {"mill_block_flux", 1, 1, own},
-    {"mill_block_flux", 2, 2, next},      /* mill_block_rotation_kernel */
+    {"mill_block_flux", 1, 1, next},      /* mill_block_rotation_kernel */
     {"mill_block_flux_level", 1, 3, own}, /* a median counts its thread's own pixels */
     {"mill_block_guess", 1, 1, next},     /* in the sums of mill_block_project */
     {"mill_block_guess", 2, 2, serial},
@@ -94,7 +93,6 @@ static const harmless allowed[] = {
     {"mill_block_prepare_lsf", 3, 3, next},        /* in mill_block_prepare */
     {"mill_block_prepare_resolution", 2, 2, next}, /* in the medians */
     {"mill_block_project", 2, 2, next},            /* in the sums of whoever comes next */
-    {"mill_block_spline", 3, 3, next},             /* mill_block_locate: see pairs */
     {NULL, 0, 0, NULL},
 };
 
@@ -104,7 +102,6 @@ static const struct {
   int ordinal[2];
 } pairs[] = {
     {{"mill_block_prepare", "mill_block_guess"}, {3, 1}},
-    {{"mill_block_spline", "mill_block_locate"}, {3, 1}},
 };
 
 static int by_place(const void *a, const void *b)

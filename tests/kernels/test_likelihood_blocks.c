@@ -167,7 +167,8 @@ static void test_residuals_count_good_pixels(void **state)
   assert_true(negative > 1000);
 }
 
-/** Template rows in work as mill_block_template leaves them: random, smooth enough. */
+/** Template rows as mill_block_template_row leaves them, one after the other: random, smooth
+ *  enough. */
 static void make_rows(int n_label)
 {
   const mill_model_arm *arm = &b.model.arm[0];
@@ -183,6 +184,16 @@ static void make_rows(int n_label)
     }
     mill_block_spline_f64(&b.block, arm, row, b.bend + r * BENCH_PIX);
   }
+}
+
+/** The Jacobian of the rows in work. */
+static void jacobian(double vel, mill_eval *eval)
+{
+  mill_block_locate_f64(&b.block, &b.model.arm[0], b.s.ws, vel, &b.work);
+  for (int r = 0; r < b.model.n_par; r++)
+    mill_block_pixel_row_f64(&b.block, &b.model, &b.s, vel, r, b.rotated + r * BENCH_PIX,
+                             b.bend + r * BENCH_PIX, &b.work);
+  mill_block_jacobian_f64(&b.block, &b.model, &b.s, &b.work, eval);
 }
 
 static void test_derivatives_match_differences_of_the_value(void **state)
@@ -204,7 +215,7 @@ static void test_derivatives_match_differences_of_the_value(void **state)
       static mill_eval eval, twice;
       memset(&eval, 0, sizeof eval);
       const double vel = 33.3;
-      mill_block_jacobian_f64(&b.block, &b.model, &b.s, vel, &b.work, &eval);
+      jacobian(vel, &eval);
       assert_close(eval.f, mill_block_value_f64(&b.block, &b.model, &b.s, vel, &b.work),
                    1e-12 * b.s.dd);
       static double saved[BENCH_PIX];
@@ -234,7 +245,7 @@ static void test_derivatives_match_differences_of_the_value(void **state)
       }
       /* segments add up */
       twice = eval;
-      mill_block_jacobian_f64(&b.block, &b.model, &b.s, vel, &b.work, &twice);
+      jacobian(vel, &twice);
       assert_close(twice.f, 2 * eval.f, 1e-12 * fabs(eval.f));
       for (int j = 0; j < np; j++) {
         assert_close(twice.grad[j], 2 * eval.grad[j], 1e-12 * fabs(eval.grad[j]));
@@ -256,7 +267,7 @@ static void test_infinite_value_adds_no_derivatives(void **state)
     b.is[i] = 0;
   static mill_eval eval;
   memset(&eval, 0, sizeof eval);
-  mill_block_jacobian_f64(&b.block, &b.model, &b.s, 0, &b.work, &eval);
+  jacobian(0, &eval);
   assert_true(eval.f == (double)INFINITY);
   for (int j = 0; j < 4; j++)
     assert_close(eval.grad[j], 0, 0);

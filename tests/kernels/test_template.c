@@ -45,6 +45,13 @@ static void test_expm1f_clips_its_argument(void **state)
   assert_true(isnan(mill_expm1f(NAN)));
 }
 
+/** A row and a tangent of it, in place. */
+static void make_flux(const double *mean)
+{
+  mill_block_flux_f64(&b.block, &b.model.arm[0], mean[0], b.grid);
+  mill_block_flux_tangent_f64(&b.block, &b.model.arm[0], mean[1], b.grid, b.grid + BENCH_PIX);
+}
+
 static void test_log_flux_and_its_tangents(void **state)
 {
   (void)state;
@@ -60,8 +67,9 @@ static void test_log_flux_and_its_tangents(void **state)
     narrow[BENCH_PIX + i] = (float)(b.grid[BENCH_PIX + i] = dy[i] = test_library_random(&random));
   }
   b.grid[7] = y[7] = 400; /* clipped: exp(300) in all */
-  mill_block_flux_f64(&b.block, &b.model.arm[0], 2, BENCH_PIX, mean, b.grid);
-  mill_block_flux_f32(&b.block, &b.model.arm[0], 2, BENCH_PIX, mean, narrow);
+  make_flux(mean);
+  mill_block_flux_f32(&b.block, &b.model.arm[0], mean[0], narrow);
+  mill_block_flux_tangent_f32(&b.block, &b.model.arm[0], mean[1], narrow, narrow + BENCH_PIX);
   for (int i = 0; i < N; i++) {
     const double level = exp(fmin(y[i] + mean[0], 300) - mean[0]);
     assert_close(b.grid[i], level - 1, 1e-13 * level);
@@ -83,7 +91,7 @@ static void test_plain_flux_is_kept(void **state)
     b.grid[i] = i - 1;
     b.grid[BENCH_PIX + i] = 2 * i;
   }
-  mill_block_flux_f64(&b.block, &b.model.arm[0], 2, BENCH_PIX, mean, b.grid);
+  make_flux(mean);
   for (int i = 0; i < 3; i++) {
     assert_close(b.grid[i], i - 1, 0);
     assert_close(b.grid[BENCH_PIX + i], 2 * i + 0.25, 0);
@@ -157,6 +165,17 @@ static void test_rotation_kernel_per_km_s(void **state)
   }
 }
 
+/** The first rows of a template, one after the other, of plain flux whose means are 0. */
+static void make_template(block_bench *at, double vsini, int n_row)
+{
+  const mill_model_arm *arm = &at->model.arm[0];
+  const int half = mill_block_rotation_kernel_f64(&at->block, at->model.set.rotation, arm, vsini,
+                                                  n_row > 1, &at->work);
+  for (int r = 0; r < n_row; r++)
+    mill_block_template_row_f64(&at->block, &at->model, arm, r, half, &at->work,
+                                at->rotated + r * BENCH_PIX, at->bend + r * BENCH_PIX);
+}
+
 static void compare_template_rows(int kind, double vsini)
 {
   enum { N = 300 };
@@ -175,11 +194,9 @@ static void compare_template_rows(int kind, double vsini)
   const double h = 1e-3, u = mill_vsini_inner(kind, vsini);
   static double grid[BENCH_ROW * BENCH_PIX];
   memcpy(grid, b.grid, sizeof grid);
-  mill_block_template_f64(&b.block, &b.model, &b.model.arm[0], vsini, 1, &b.work);
-  mill_block_template_f64(&up.block, &up.model, &up.model.arm[0], mill_vsini_outer(kind, u + h), 0,
-                          &up.work);
-  mill_block_template_f64(&down.block, &down.model, &down.model.arm[0],
-                          mill_vsini_outer(kind, u - h), 0, &down.work);
+  make_template(&b, vsini, 4);
+  make_template(&up, mill_vsini_outer(kind, u + h), 1);
+  make_template(&down, mill_vsini_outer(kind, u - h), 1);
   double kernel[32];
   const int half = mill_rotation_half_width(kind, vsini / (MILL_C_KM_S * 8e-5));
   for (int k = 0; k <= half; k++) {
