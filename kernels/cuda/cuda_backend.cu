@@ -41,21 +41,29 @@ enum {
   PLAIN_ROUNDS = 4, /**< without a graph: rounds before the host looks */
   GRAPH_DRIVER = 12040,
   RESERVE_PART = 16,
-  REMARK_BYTES = 1024
+  REMARK_BYTES = 1024,
+  /** Jacobians of a star that are coarse where MILL_CUDA_LAST_LAYER asks for it: with a third one
+   *  a star takes half as many evaluations again (docs/gpu.md). */
+  N_EARLY = 2
 };
+
+/** Kernels of the last layer. */
+enum last_layer { LAYER_FFMA, LAYER_TF32X3, LAYER_TF32_EARLY, N_LAST_LAYER };
+static const char *const last_layer_name[N_LAST_LAYER] = {"ffma", "tf32x3", "tf32early"};
 
 /** What the work space of a lane is made for. */
 struct work_shape {
   int n_lane, n_par, n_label, max_pix_pad, max_seg_pix;
   int pitch; /**< of a row of hidden layers */
   int wide;  /**< float64 templates */
+  int n_early;
 };
 
 /** Switches of the environment (docs/gpu.md). */
 struct cuda_options {
-  int graph;  /**< MILL_CUDA_GRAPH */
-  int debug;  /**< MILL_CUDA_DEBUG */
-  int tensor; /**< MILL_CUDA_LAST_LAYER */
+  int graph;      /**< MILL_CUDA_GRAPH */
+  int debug;      /**< MILL_CUDA_DEBUG */
+  int last_layer; /**< MILL_CUDA_LAST_LAYER: enum last_layer */
 };
 
 struct mill_device {
@@ -425,7 +433,8 @@ static int load_kernels(void)
     (const void *)find_nan<double>,
     (const void *)product<float>,
     (const void *)product<double>,
-    (const void *)product_tf32,
+    (const void *)product_tf32<1>,
+    (const void *)product_tf32<3>,
   };
   cudaFuncAttributes attributes;
   for (size_t i = 0; i < sizeof kernel / sizeof kernel[0]; i++)
@@ -454,17 +463,28 @@ done:
   return err;
 }
 
-/** A switch of the environment that has one of two words; the first one is the default. */
-static int read_switch(const char *name, const char *first, const char *second, int *is_second)
+/** A switch of the environment that has one of some words; the first one is the default. */
+static int read_switch(const char *name, int n_word, const char *const *word, int *choice)
 {
   int err = MILL_OK;
   const char *text = getenv(name);
-  *is_second = 0;
-  if (!text || !*text || strcmp(text, first) == 0)
+  char words[128] = "";
+  *choice = 0;
+  if (!text || !*text)
     goto done;
-  if (strcmp(text, second) != 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s is %s or %s, not '%s'", name, first, second, text);
-  *is_second = 1;
+  for (int i = 0; i < n_word; i++) {
+    if (strcmp(text, word[i]) == 0) {
+      *choice = i;
+      goto done;
+    }
+    const size_t n = strlen(words);
+    snprintf(words + n, sizeof words - n, "%s%s",
+             i == 0           ? ""
+             : i < n_word - 1 ? ", "
+                              : " or ",
+             word[i]);
+  }
+  MILL_FAIL(MILL_ERR_CONFIG, "%s is %s, not '%s'", name, words, text);
 done:
   return err;
 }
@@ -472,13 +492,16 @@ done:
 static int read_options(int major, cuda_options *options)
 {
   int err = MILL_OK;
+  static const char *const on_off[] = {"1", "0"}, *const off_on[] = {"0", "1"};
   int no_graph, driver = 0;
-  MILL_TRY(read_switch("MILL_CUDA_GRAPH", "1", "0", &no_graph));
-  MILL_TRY(read_switch("MILL_CUDA_DEBUG", "0", "1", &options->debug));
-  MILL_TRY(read_switch("MILL_CUDA_LAST_LAYER", "ffma", "tf32x3", &options->tensor));
-  if (options->tensor && major < 8)
+  MILL_TRY(read_switch("MILL_CUDA_GRAPH", 2, on_off, &no_graph));
+  MILL_TRY(read_switch("MILL_CUDA_DEBUG", 2, off_on, &options->debug));
+  MILL_TRY(
+      read_switch("MILL_CUDA_LAST_LAYER", N_LAST_LAYER, last_layer_name, &options->last_layer));
+  if (options->last_layer != LAYER_FFMA && major < 8)
     MILL_FAIL(MILL_ERR_CONFIG,
-              "MILL_CUDA_LAST_LAYER=tf32x3: this GPU's tensor cores have no TF32; take ffma");
+              "MILL_CUDA_LAST_LAYER=%s: this GPU's tensor cores have no TF32; take ffma",
+              last_layer_name[options->last_layer]);
   TRY_CUDA(cudaDriverGetVersion(&driver));
   /* ranges of a profiler and the checks of debug mode stand between launches */
   options->graph = !no_graph && !options->debug && !mill_nvtx_listens && driver >= GRAPH_DRIVER &&
@@ -595,7 +618,7 @@ done:
 
 /* ---- work space ---- */
 
-static work_shape shape_of(const mill_model *m, int n_lane)
+static work_shape shape_of(const mill_device *d, const mill_model *m, int n_lane)
 {
   work_shape s;
   memset(&s, 0, sizeof s);
@@ -605,6 +628,7 @@ static work_shape shape_of(const mill_model *m, int n_lane)
   s.max_pix_pad = m->max_pix_pad;
   s.max_seg_pix = m->max_seg_pix;
   s.wide = m->set.precision == MILL_FLOAT64;
+  s.n_early = !s.wide && d->options.last_layer == LAYER_TF32_EARLY ? N_EARLY : 0;
   s.pitch = MILL_COLUMN_PAD; /* an emulator without hidden layers has its labels there */
   for (int a = 0; a < m->n_arm; a++) {
     for (int l = 0; l < m->arm[a].n_layer - 1; l++)
@@ -639,6 +663,9 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *arena, mill_wor
   mill_work *d_work = take<mill_work>(arena, &at, n);
   int *row_count = take<int>(arena, &at, MILL_MAX_ARM);
   int *row_list = take<int>(arena, &at, MILL_MAX_ARM * n * n_row);
+  int *fine_count = take<int>(arena, &at, MILL_MAX_ARM);
+  int *coarse_count = take<int>(arena, &at, MILL_MAX_ARM);
+  int *part_list = take<int>(arena, &at, s->n_early > 0 ? MILL_MAX_ARM * n * n_row : 0);
   double *input = take<double>(arena, &at, n * n_row * MILL_MAX_LABEL);
   double *hidden0 = take<double>(arena, &at, n * n_row * (size_t)s->pitch);
   double *hidden1 = take<double>(arena, &at, n * n_row * (size_t)s->pitch);
@@ -663,6 +690,10 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *arena, mill_wor
   v->row_count = row_count;
   v->row_list = row_list;
   v->row_pitch = n * n_row;
+  v->n_early = s->n_early;
+  v->fine_count = fine_count;
+  v->coarse_count = coarse_count;
+  v->part_list = part_list;
   v->input.base = input;
   v->input.row = MILL_MAX_LABEL;
   v->input.lane = n_row * v->input.row;
@@ -712,7 +743,7 @@ static int reserve_lanes(mill_device *d)
   mill_work *work = NULL;
   void *memory = NULL;
   size_t n_free = 0, n_most = 0;
-  work_shape shape = shape_of(&d->model, d->n_slot);
+  work_shape shape = shape_of(d, &d->model, d->n_slot);
   cudaError_t status = cudaSuccess;
   if (d->arena && d->shape.n_lane <= d->n_slot) {
     shape.n_lane = d->shape.n_lane;
@@ -816,22 +847,52 @@ done:
   return err;
 }
 
+/** All rows of an arm. */
+static row_batch all_rows(const device_view *v, int arm)
+{
+  return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch, 1};
+}
+
+/** A layer of so many rows at most. */
 template <typename real>
-static int layer(mill_device *d, unsigned n, int arm, const mill_layer *l,
+static int layer(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
                  const row_layout<real> *in, const row_layout<real> *out)
 {
-  const device_view *v = &d->view;
-  const size_t n_row = (size_t)n * (size_t)v->n_row;
   const row_layout<const real> from = {in->base, in->lane, in->row};
-  const row_batch batch = {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch};
-  const real *weight = (const real *)l->weight, *bias = (const real *)l->bias;
-  const unsigned n_x = (unsigned)((n_row + TILE - 1) / TILE), n_y = (unsigned)(l->n_out_pad / TILE);
-  if constexpr (sizeof(real) == sizeof(float))
-    if (d->options.tensor)
-      return launch(d, "kernel product_tf32", n_x, n_y, MMA_THREADS, product_tf32, batch, l->n_in,
-                    weight, bias, from, *out);
-  return launch(d, "kernel product", n_x, n_y, TILE_THREADS, product<real>, batch, l->n_in, weight,
-                bias, from, *out);
+  return launch(d, "kernel product", (unsigned)((n_most + TILE - 1) / TILE),
+                (unsigned)(l->n_out_pad / TILE), TILE_THREADS, product<real>, batch, l->n_in,
+                (const real *)l->weight, (const real *)l->bias, from, *out);
+}
+
+/** The same by tensor cores. */
+template <int n_product>
+static int tensor_layer(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
+                        const row_layout<float> *in, const row_layout<float> *out)
+{
+  const row_layout<const float> from = {in->base, in->lane, in->row};
+  return launch(d, "kernel product_tf32", (unsigned)((n_most + TILE - 1) / TILE),
+                (unsigned)(l->n_out_pad / TILE), MMA_THREADS, product_tf32<n_product>, batch,
+                l->n_in, (const float *)l->weight, (const float *)l->bias, from, *out);
+}
+
+/** The last layer of an arm in float32. */
+static int last_layer_f32(mill_device *d, size_t n_most, int arm, const mill_layer *l,
+                          const row_layout<float> *out)
+{
+  int err = MILL_OK;
+  const device_view *v = &d->view;
+  const row_layout<float> *in = &v->narrow;
+  if (d->options.last_layer == LAYER_FFMA)
+    return layer<float>(d, n_most, all_rows(v, arm), l, in, out);
+  if (d->options.last_layer == LAYER_TF32X3)
+    return tensor_layer<3>(d, n_most, all_rows(v, arm), l, in, out);
+  int *const list = v->part_list + (size_t)arm * v->row_pitch;
+  const row_batch fine = {v->n_row, v->fine_count + arm, list, 1};
+  const row_batch coarse = {v->n_row, v->coarse_count + arm, list + v->row_pitch - 1, -1};
+  MILL_TRY(tensor_layer<3>(d, n_most, fine, l, in, out));
+  MILL_TRY(tensor_layer<1>(d, n_most, coarse, l, in, out));
+done:
+  return err;
 }
 
 /** One arm's templates for all lanes that want it, into their work->grid and mean.
@@ -844,7 +905,8 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   const mill_model_arm *arm = &d->model.arm[i_arm];
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
   const row_layout<double> *in = &d->view.input, *out = NULL;
-  const size_t pitch = (size_t)d->model.max_pix_pad;
+  const size_t pitch = (size_t)d->model.max_pix_pad, n_most = (size_t)n * (size_t)d->view.n_row;
+  const row_batch rows = all_rows(&d->view, i_arm);
   if (arm->kind != MILL_EMULATOR_MLP) {
     out = &d->view.hidden[0];
     MILL_TRY(launch(d, "kernel front", n, 1, STAR_THREADS, front, d->view, first, i_arm, *out));
@@ -852,7 +914,7 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   }
   for (int l = 0; l < arm->n_layer - 1; l++) {
     out = &d->view.hidden[l % 2];
-    MILL_TRY(layer<double>(d, n, i_arm, &arm->layer[l], in, out));
+    MILL_TRY(layer<double>(d, n_most, rows, &arm->layer[l], in, out));
     MILL_TRY(launch(d, "kernel activate", n, 1, STAR_THREADS, activate, d->view, first, i_arm,
                     arm->layer[l].n_out, *out));
     in = out;
@@ -861,10 +923,10 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
                   last->n_in, !d->shape.wide, *in));
   if (d->shape.wide) {
     const row_layout<double> grid = {(double *)d->d_grid, d->grid_lane, pitch};
-    MILL_TRY(layer<double>(d, n, i_arm, last, in, &grid));
+    MILL_TRY(layer<double>(d, n_most, rows, last, in, &grid));
   } else {
     const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
-    MILL_TRY(layer<float>(d, n, i_arm, last, &d->view.narrow, &grid));
+    MILL_TRY(last_layer_f32(d, n_most, i_arm, last, &grid));
   }
   if (d->options.debug)
     MILL_TRY(search_nan(d, first, n, i_arm));
@@ -1181,8 +1243,10 @@ const mill_backend *mill_backend_cuda(int *out)
   facts.minor = prop.minor;
   mill_gpu_backend_name(&facts, name, sizeof name);
   /* other sums than those of the other kernel: not to be mixed in one file */
-  if (options.tensor)
-    strncat(name, " tf32x3", sizeof name - strlen(name) - 1);
+  if (options.last_layer != LAYER_FFMA) {
+    strncat(name, " ", sizeof name - strlen(name) - 1);
+    strncat(name, last_layer_name[options.last_layer], sizeof name - strlen(name) - 1);
+  }
   MILL_TRY(default_slots(&table.default_slot));
   table.name = name;
   table.overlaps = 1;

@@ -38,7 +38,8 @@ template <typename real> struct row_layout {
 struct row_batch {
   int n_row;        /**< rows that a lane may have: entry = lane * n_row + row */
   const int *count; /**< entries */
-  const int *list;
+  const int *list;  /**< the first of them; the others follow it, or with step -1 precede it */
+  int step;
 };
 
 /** Where the rows of a tile come from and go to. */
@@ -54,7 +55,7 @@ static __device__ inline void find_rows(tile_rows *rows, const row_batch &batch,
 {
   const int r = (int)threadIdx.x;
   if (r < TILE && r < n_left) {
-    const int entry = batch.list[first + r];
+    const int entry = batch.list[(ptrdiff_t)batch.step * (first + r)];
     const size_t lane = (size_t)(entry / batch.n_row), t = (size_t)(entry % batch.n_row);
     rows->from[r] = lane * in.lane + t * in.row;
     rows->to[r] = lane * out.lane + t * out.row + (size_t)column;
@@ -181,9 +182,10 @@ static __device__ __forceinline__ void split_tf32(float x, unsigned *high, unsig
   *low = to_tf32(x - __uint_as_float(*high));
 }
 
-/** The last layer in float32 by tensor cores: each number as the sum of two of TF32, and of
- *  the four products all but the smallest.  Blocks of K_BLOCK inputs are added up outside
- *  the tensor cores, which do not round to nearest. */
+/** The last layer in float32 by tensor cores.  n_product 3: each number as the sum of two of TF32,
+ *  and of the four products all but the smallest; 1: of the larger halves only.  Blocks of
+ *  K_BLOCK inputs are added up outside the tensor cores, which do not round to nearest. */
+template <int n_product>
 static __global__ void __launch_bounds__(MMA_THREADS)
     product_tf32(row_batch batch, int n_in, const float *weight, const float *bias,
                  row_layout<const float> in, row_layout<float> out)
@@ -236,8 +238,10 @@ static __global__ void __launch_bounds__(MMA_THREADS)
                      &b_low[q]);
 #pragma unroll
         for (int i = 0; i < WARP_M; i++) {
-          mma_tf32(a_low[i], b_high, acc[i][j]);
-          mma_tf32(a_high[i], b_low, acc[i][j]);
+          if (n_product > 1) {
+            mma_tf32(a_low[i], b_high, acc[i][j]);
+            mma_tf32(a_high[i], b_low, acc[i][j]);
+          }
           mma_tf32(a_high[i], b_high, acc[i][j]);
         }
       }

@@ -48,6 +48,12 @@ struct device_view {
   int *row_count;          /**< [MILL_MAX_ARM] rows of a pass */
   int *row_list;           /**< [MILL_MAX_ARM][row_pitch] lane * n_row + row */
   size_t row_pitch;
+  /** Jacobians of a star of which the last layer may be coarse: its first n_early evaluations. */
+  int n_early;
+  int *fine_count, *coarse_count; /**< [MILL_MAX_ARM] where n_early > 0 */
+  /** [MILL_MAX_ARM][row_pitch] where n_early > 0: the same rows as in row_list, the fine ones from
+   *  the first element on, the coarse ones from the last one backwards. */
+  int *part_list;
   row_layout<double> input;     /**< mapped labels, [n_lane][n_row][MILL_MAX_LABEL] */
   row_layout<double> hidden[2]; /**< [n_lane][n_row][pitch] */
   row_layout<float> narrow;     /**< the last layer's input in float32 */
@@ -196,7 +202,27 @@ static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
 static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view v)
 {
   if (threadIdx.x < MILL_MAX_ARM)
-    v.row_count[threadIdx.x] = 0;
+    v.row_count[threadIdx.x] = v.fine_count[threadIdx.x] = v.coarse_count[threadIdx.x] = 0;
+}
+
+/** Far from the solution a step need not be exact: the next one starts from where it ends.  A
+ *  simplex compares values and never gets a coarse one. */
+static __device__ inline int is_early(const device_view &v, const mill_slot *slot)
+{
+  return slot->request == MILL_REQ_JACOBIAN && slot->result.n_eval < v.n_early;
+}
+
+/** Enter rows 0 .. n_tan of a lane into the lists of an arm for its last layer. */
+static __device__ inline void enter_part(const device_view &v, int arm, int lane, int n_tan,
+                                         int is_coarse)
+{
+  int *list = v.part_list + (size_t)arm * v.row_pitch;
+  if (is_coarse)
+    list += v.row_pitch - 1;
+  const int step = is_coarse ? -1 : 1;
+  const int at = atomicAdd(is_coarse ? &v.coarse_count[arm] : &v.fine_count[arm], 1 + n_tan);
+  for (int t = 0; t <= n_tan; t++)
+    list[(ptrdiff_t)step * (at + t)] = lane * v.n_row + t;
 }
 
 /** Clear the answer, write the emulator's input rows and enter them into the lists
@@ -233,6 +259,8 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
     const int at = atomicAdd(&v.row_count[a], 1 + n_tan);
     for (int t = 0; t <= n_tan; t++)
       v.row_list[(size_t)a * v.row_pitch + (size_t)(at + t)] = (int)blockIdx.x * v.n_row + t;
+    if (v.n_early > 0)
+      enter_part(v, a, (int)blockIdx.x, n_tan, is_early(v, slot));
   }
 }
 

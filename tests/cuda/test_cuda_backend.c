@@ -546,6 +546,42 @@ static void test_tensor_cores_keep_float32(void **state)
   switch_to("MILL_CUDA_LAST_LAYER", NULL);
 }
 
+/** Jacobians of the first steps in TF32: other templates on the way, the same fits at its end. */
+static void test_coarse_first_steps_end_at_the_same_fits(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  survey *s = &data;
+  static mill_fit_result exact[N_STAR];
+  static fitted once;
+  s->config.fit.precision = MILL_FLOAT32;
+  switch_to("MILL_CUDA_LAST_LAYER", "tf32x3");
+  fit(s, cuda, N_STAR);
+  memcpy(exact, s->result, sizeof exact);
+  switch_to("MILL_CUDA_LAST_LAYER", "tf32early");
+  fit(s, cuda, N_STAR);
+  keep(&once);
+  int n_other = 0;
+  for (int i = 0; i < n_fit; i++) {
+    const mill_fit_result *a = &exact[i], *b = &s->result[i];
+    assert_int_equal(a->status, b->status);
+    if (a->status != MILL_STATUS_FITTED || a->warn & MILL_WARN_OUTLIER)
+      continue;
+    n_other += memcmp(a, b, sizeof *a) != 0;
+    /* as CPU and GPU may differ */
+    assert_close(b->m2ll, a->m2ll, 5e-3);
+    assert_close(b->vrad_km_s, a->vrad_km_s, 0.05 * a->vrad_err_km_s);
+    for (int l = 0; l < N_LABEL; l++)
+      if (a->label_err[l] > 0.0)
+        assert_close(b->label[l], a->label[l], 0.05 * a->label_err[l]);
+  }
+  /* it was another arithmetic, and the batch does not matter for it either */
+  assert_true(n_other > 0);
+  for (int n_slot = 1; n_slot < N_STAR; n_slot += 6)
+    expect(&once, n_slot);
+  switch_to("MILL_CUDA_LAST_LAYER", NULL);
+}
+
 #ifdef MILL_CUDA_EMULATION
 static void test_the_host_waits_for_rounds_only(void **state)
 {
@@ -739,6 +775,7 @@ int main(void)
       cmocka_unit_test(test_a_failure_hands_over_what_has_finished),
 #endif
       cmocka_unit_test(test_tensor_cores_keep_float32),
+      cmocka_unit_test(test_coarse_first_steps_end_at_the_same_fits),
       cmocka_unit_test(test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch),
   };
   return cmocka_run_group_tests(tests, set_up, clean_up);
