@@ -91,8 +91,8 @@ static void copy_pieces(mill_device *d)
 
 static int is_slot(const mill_device *d, const void *to)
 {
-  const char *first = (const char *)d->slot[0], *last = (const char *)d->slot[d->n_slot - 1];
-  return (const char *)to >= first && (const char *)to <= last;
+  const uintptr_t first = (uintptr_t)d->slot[0], last = (uintptr_t)d->slot[d->n_slot - 1];
+  return (uintptr_t)to >= first && (uintptr_t)to <= last;
 }
 
 static int host_upload_all(mill_device *d, const mill_upload *piece, int n)

@@ -161,6 +161,8 @@ static int load_config(void *context)
   if (options->config)
     MILL_TRY(mill_config_read(&job->config, options->config));
   MILL_TRY(mill_fit_options_apply(options, &job->config));
+  if (job->costs && job->costs->instead) /* no GPU is looked for */
+    snprintf(job->config.backend, sizeof job->config.backend, "cpu");
   MILL_TRY(mill_fit_options_running(options, &job->running));
   MILL_TRY(mill_config_check(&job->config));
   if (options->print_config)
@@ -431,8 +433,9 @@ done:
 /* The device of the result that is continued, on rank 0; NULL: it is begun anew. */
 static const char *begun_on(const fit_job *job)
 {
-  const mill_existing *existing = &job->existing;
-  return existing->found && !job->options.overwrite ? existing->peek.device : NULL;
+  /* known also where other attributes of the file are not */
+  const char *device = job->existing.peek.device;
+  return device[0] && !job->options.overwrite ? device : NULL;
 }
 
 /* auto becomes what this run takes, also in the configuration that the result file keeps. */
@@ -1113,6 +1116,7 @@ static void collect_costs(fit_job *job, int n_slot)
   costs->set = job->fit;
   mill_pipeline_timing(job->pipeline, &costs->timing);
   costs->load_s += mill_pipeline_load_s(job->pipeline);
+  costs->load_wall_s = mill_pipeline_load_wall_s(job->pipeline);
 }
 
 /* Has another rank asked to stop?  Waits 20 ms for every lower rank, at most one second: when
@@ -1419,8 +1423,7 @@ int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *com
   job.watch = -1;
   job.start_wall_s = mill_wall_s();
   if (costs) {
-    *costs =
-        (mill_fit_costs){.n_row_limit = costs->n_row_limit, .instead = costs->instead};
+    *costs = (mill_fit_costs){.n_row_limit = costs->n_row_limit, .instead = costs->instead};
     job.costs = costs;
   }
   mill_config_default(&job.config);

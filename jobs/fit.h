@@ -32,13 +32,14 @@ typedef struct mill_fit_costs {
   double first_wall_s; /**< from the call to the first finished star; 0: there was none */
 
   /* work on stars */
-  int64_t n_taken;   /**< rows that became stars */
-  double read_s;     /**< reader threads */
-  double load_s;     /**< stars from the reader into slots */
-  double put_s;      /**< handing over results */
-  double main_s;     /**< the main thread, with both, from the first star to the last row */
-  double run_wall_s; /**< the same */
-  double io_s;       /**< I/O thread */
+  int64_t n_taken;    /**< rows that became stars */
+  double read_s;      /**< reader threads */
+  double load_s;      /**< stars from the reader into slots */
+  double load_wall_s; /**< of it the copies, by the clock */
+  double put_s;       /**< handing over results */
+  double main_s;      /**< the main thread, with both, from the first star to the last row */
+  double run_wall_s;  /**< the same */
+  double io_s;        /**< I/O thread */
   mill_timing timing;
   mill_bench_shape shape;
   int64_t n_eval, n_jac; /**< as the results of all stars have them */

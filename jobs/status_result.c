@@ -60,6 +60,9 @@ int mill_result_look(const char *path, int *found, mill_result_peek *peek)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s was written by a newer starmill (format %d, this program knows %d)", path,
               version, MILL_RESULT_FORMAT);
+  /* first: it decides where the result can be continued */
+  MILL_TRY(
+      mill_h5_read_attr_text(&file, "provenance", "DEVICE", peek->device, sizeof peek->device));
   MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
   peek->n_row = (int64_t)n_row;
   MILL_TRY(mill_result_layout_count(file.id, path, peek->n_row, 0, peek->n_row, &summary));
@@ -70,8 +73,6 @@ int mill_result_look(const char *path, int *found, mill_result_peek *peek)
   MILL_TRY(mill_h5_read(&file, "provenance/WALL_S", H5T_NATIVE_DOUBLE, 1, &one, &peek->wall_s));
   MILL_TRY(read_time(&file, "provenance/START_TIME", peek->start));
   MILL_TRY(read_time(&file, "provenance/END_TIME", peek->end));
-  MILL_TRY(
-      mill_h5_read_attr_text(&file, "provenance", "DEVICE", peek->device, sizeof peek->device));
   MILL_TRY(mill_h5_read_attr_text(&file, "provenance", "HOST", peek->host, sizeof peek->host));
   *found = 1;
 done:

@@ -20,7 +20,7 @@ int mill_result_look(const char *path, int *found, mill_result_peek *peek);
 
 /** What lies at the output of a run. */
 typedef struct mill_existing {
-  int found;        /**< a result, and peek is about it */
+  int found;        /**< a result, and peek is about it; else of peek at most the device */
   char error[1024]; /**< why what lies there cannot be continued; empty: nothing against it */
   mill_result_peek peek;
 } mill_existing;

@@ -97,7 +97,7 @@ struct mill_pipeline {
   size_t cap_model_bytes;
   const float **model_row;
   int cap_model_row;
-  double load_s; /* CPU seconds of copying stars into slots */
+  double load_s, load_wall_s; /**< CPU and wall seconds of copying stars into slots */
 };
 
 /** Device memory that lives as long as the pipeline. */
@@ -896,13 +896,14 @@ static int fill(mill_pipeline *p, star_stream *from, int n_most)
     /* work space first: stars take what is left of the memory */
     if (!p->is_under_way)
       MILL_TRY(bind_slots(p));
-    const double before_s = mill_thread_cpu_s();
+    const double before_s = mill_thread_cpu_s(), before_wall_s = mill_wall_s();
     mill_range_begin(MILL_RANGE_UPLOAD);
     err = load_slot(p, e, &star);
     if (err == MILL_ERR_MEMORY)
       err = load_elsewhere(p, e, &star, n_busy);
     mill_range_end();
     p->load_s += mill_thread_cpu_s() - before_s;
+    p->load_wall_s += mill_wall_s() - before_wall_s;
     p->is_waiting = err == MILL_ERR_MEMORY;
     if (p->is_waiting) {
       p->waiting = star;
@@ -1056,4 +1057,9 @@ int mill_pipeline_slots(const mill_pipeline *p)
 double mill_pipeline_load_s(const mill_pipeline *p)
 {
   return p->load_s;
+}
+
+double mill_pipeline_load_wall_s(const mill_pipeline *p)
+{
+  return p->load_wall_s;
 }

@@ -94,4 +94,7 @@ int mill_pipeline_slots(const mill_pipeline *pipeline);
 /** CPU seconds that copying stars into slots has taken. */
 double mill_pipeline_load_s(const mill_pipeline *pipeline);
 
+/** The same by the clock, with waiting for other threads that copy and for buffers. */
+double mill_pipeline_load_wall_s(const mill_pipeline *pipeline);
+
 #endif

@@ -1230,13 +1230,14 @@ const mill_backend *mill_backend_cuda(int *out)
   /* shorter than what jobs compare between ranks */
   static char name[60];
   static mill_backend table;
-  int err = MILL_OK, id = 0;
+  int err = MILL_OK, id = 0, n_copier = 0;
   cudaDeviceProp prop;
   mill_gpu_facts facts;
   cuda_options options;
   MILL_TRY(choose_device(&id));
   TRY_CUDA(cudaGetDeviceProperties(&prop, id));
   MILL_TRY(read_options(prop.major, &options));
+  MILL_TRY(mill_host_copiers(1, &n_copier)); /* before any output is made */
   memset(&facts, 0, sizeof facts);
   memcpy(facts.name, prop.name, sizeof facts.name - 1);
   facts.major = prop.major;

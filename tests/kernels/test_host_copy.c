@@ -1,5 +1,5 @@
-/* Copies by several threads: every byte comes once, whatever the sizes, the number of pieces and
- * the number of threads; the reference is memcpy, piece by piece. */
+/* Copies by several threads: every byte comes, and no other, whatever the sizes, the number of
+ * pieces and the number of threads; the reference is memcpy, piece by piece. */
 #include "tests/mill_test.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void copy_and_compare(int n_copier, int n, const size_t *bytes)
     fail_msg("%d pieces by %d threads differ", n, n_copier);
 }
 
-static void test_every_byte_comes_once(void **state)
+static void test_every_byte_comes(void **state)
 {
   (void)state;
   static const size_t one[] = {MAX_BYTES}, few[] = {1, 0, 7, 0};
@@ -83,7 +83,7 @@ static void test_number_of_threads(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_byte_comes_once),
+      cmocka_unit_test(test_every_byte_comes),
       cmocka_unit_test(test_number_of_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
