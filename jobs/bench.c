@@ -102,24 +102,34 @@ done:
 
 /* ---- fit ---- */
 
-static int run_once(bench_job *job, mill_bench_series *series, int i_run)
+/* Run a fit of which nothing is kept but its costs. */
+static int run_fit(bench_job *job, mill_fit_options fit, mill_fit_costs *costs)
 {
   int err = MILL_OK, status = 0;
   char output[sizeof job->folder + 16];
-  mill_bench_run *run = &series->run[i_run];
-  mill_fit_options fit = job->options.fit;
   snprintf(output, sizeof output, "%s/result.h5", job->folder);
   fit.output = output;
-  fit.optimizer = job->options.n_optimizer > 0 ? series->optimizer : NULL;
-  run->costs.n_row_limit = job->options.n_star;
-  err = mill_fit_run(&job->mpi, &fit, job->command, &run->costs, &status);
+  costs->n_row_limit = job->options.n_star;
+  err = mill_fit_run(&job->mpi, &fit, job->command, costs, &status);
   empty_folder(job);
   MILL_TRY(err);
   if (mill_stop_signal_seen())
     MILL_FAIL(MILL_ERR_STOPPED, "signal %d: stopped; nothing is kept", mill_stop_signal_seen());
-  /* rows beyond --stars are left over on purpose */
   if (status == EXIT_UNREADABLE)
     job->exit_status = status;
+  else if (status != 0 && job->options.n_star == 0) /* rows beyond --stars are left on purpose */
+    MILL_FAIL(MILL_ERR_INTERNAL, "rows are left: please report it");
+done:
+  return err;
+}
+
+static int run_once(bench_job *job, mill_bench_series *series, int i_run)
+{
+  int err = MILL_OK;
+  mill_bench_run *run = &series->run[i_run];
+  mill_fit_options fit = job->options.fit;
+  fit.optimizer = job->options.n_optimizer > 0 ? series->optimizer : NULL;
+  MILL_TRY(run_fit(job, fit, &run->costs));
   if (run->costs.shape.n_star == 0)
     MILL_FAIL(MILL_ERR_USAGE, "no star was fitted, so there is nothing to measure");
   mill_bench_split(run);
@@ -199,28 +209,16 @@ done:
 /* ---- host ---- */
 
 /* The run that took the shortest time of so many. */
-static int run_host(bench_job *job, int n_reader, mill_fit_costs *best, int n_repeat)
+static int run_host(bench_job *job, int n_reader, int n_repeat, mill_fit_costs *best)
 {
-  int err = MILL_OK, status = 0;
-  mill_fit_costs costs;
-  char output[sizeof job->folder + 16], readers[16];
+  int err = MILL_OK;
+  char readers[16];
   mill_fit_options fit = job->options.fit;
-  snprintf(output, sizeof output, "%s/result.h5", job->folder);
   snprintf(readers, sizeof readers, "%d", n_reader);
-  fit.output = output;
   fit.readers = readers;
   for (int r = 0; r < n_repeat; r++) {
-    costs =
-        (mill_fit_costs){.n_row_limit = job->options.n_star, .instead = mill_bench_host_backend()};
-    err = mill_fit_run(&job->mpi, &fit, job->command, &costs, &status);
-    empty_folder(job);
-    MILL_TRY(err);
-    if (mill_stop_signal_seen())
-      MILL_FAIL(MILL_ERR_STOPPED, "signal %d: stopped; nothing is kept", mill_stop_signal_seen());
-    if (status == EXIT_UNREADABLE)
-      job->exit_status = status;
-    else if (status != 0 && job->options.n_star == 0)
-      MILL_FAIL(MILL_ERR_INTERNAL, "rows are left: please report it");
+    mill_fit_costs costs = {.instead = mill_bench_host_backend()};
+    MILL_TRY(run_fit(job, fit, &costs));
     if (costs.n_taken == 0)
       MILL_FAIL(MILL_ERR_USAGE, "no star was taken, so there is nothing to measure");
     if (r == 0 || costs.run_wall_s < best->run_wall_s)
@@ -250,7 +248,7 @@ static int bench_host(bench_job *job)
   MILL_TRY(mill_bench_open(&job->options, &config, &job->lib));
   MILL_TRY(mill_bench_reader_counts(&job->mpi, config.n_reader, count, &n_count));
   MILL_TRY(make_folder(job));
-  MILL_TRY(run_host(job, count[n_count - 1], &best, 1)); /* into the page cache */
+  MILL_TRY(run_host(job, count[n_count - 1], 1, &best)); /* into the page cache */
   MILL_TRY(mill_host_copiers(best.n_thread, &n_copier));
   mill_bench_describe(&job->report);
   mill_bench_print_head(&job->report, job->command, stdout);
@@ -263,7 +261,7 @@ static int bench_host(bench_job *job)
          "writer, us a star |\n"
          "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
   for (int i = 0; i < n_count; i++) {
-    MILL_TRY(run_host(job, count[i], &best, job->options.n_repeat));
+    MILL_TRY(run_host(job, count[i], job->options.n_repeat, &best));
     MILL_TRY(print_host(count[i], &best));
   }
 done:
