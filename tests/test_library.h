@@ -124,6 +124,44 @@ done:
   return err;
 }
 
+/** Give the networks more neurons, of sizes that no tile divides; what the last of them add to the
+ *  templates is a hundredth of what the others do. */
+static inline int test_library_widen(uint64_t seed, mill_library *lib)
+{
+  int err = MILL_OK;
+  enum { N_FIRST = 45, N_LAST = 71 };
+  uint64_t state = seed;
+  for (int a = 0; a < lib->n_arm; a++) {
+    mill_emulator *net = &lib->arm[a].emulator;
+    const int width[] = {net->n_in[0], N_FIRST, N_LAST, lib->arm[a].n_pix};
+    for (int k = 0; k < net->n_layer; k++) {
+      const int n_in = width[k], n_out = width[k + 1], last = k == net->n_layer - 1;
+      const double scale = last ? 1e-3 : 1.5 / sqrt(n_in);
+      float *weight = NULL, *bias = NULL;
+      MILL_TRY(MILL_ALLOC(n_in * n_out, &weight));
+      MILL_TRY(MILL_ALLOC(n_out, &bias));
+      for (int i = 0; i < n_out; i++) {
+        const int old = i < net->n_out[k];
+        bias[i] = old ? net->bias[k][i] : (float)(0.5 * test_library_random(&state));
+        for (int j = 0; j < n_in; j++)
+          weight[i * n_in + j] = old && j < net->n_in[k]
+                                     ? net->weight[k][i * net->n_in[k] + j]
+                                     : (float)(scale * test_library_random(&state));
+      }
+      mill_free(net->weight[k]);
+      mill_free(net->bias[k]);
+      net->weight[k] = weight;
+      net->bias[k] = bias;
+    }
+    for (int k = 0; k < net->n_layer; k++) {
+      net->n_in[k] = width[k];
+      net->n_out[k] = width[k + 1];
+    }
+  }
+done:
+  return err;
+}
+
 /* What the hidden layers of arm make of mapped labels x, out [1024]. */
 static inline void test_library_hidden(const mill_emulator *net, const double *x, double *out)
 {

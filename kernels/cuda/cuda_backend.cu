@@ -431,8 +431,8 @@ static int load_kernels(void)
 #endif
     (const void *)find_nan<float>,
     (const void *)find_nan<double>,
-    (const void *)product<float>,
-    (const void *)product<double>,
+    (const void *)product_f32,
+    (const void *)product_f64,
     (const void *)product_tf32<1>,
     (const void *)product_tf32<3>,
   };
@@ -853,26 +853,25 @@ static row_batch all_rows(const device_view *v, int arm)
   return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch, 1};
 }
 
-/** A layer of so many rows at most. */
+/** A layer of so many rows at most, by a kernel of so many threads. */
 template <typename real>
 static int layer(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
-                 const row_layout<real> *in, const row_layout<real> *out)
+                 const row_layout<real> *in, const row_layout<real> *out, int n_thread,
+                 const char *name,
+                 void (*kernel)(row_batch, int, const real *, const real *, row_layout<const real>,
+                                row_layout<real>))
 {
   const row_layout<const real> from = {in->base, in->lane, in->row};
-  return launch(d, "kernel product", (unsigned)((n_most + TILE - 1) / TILE),
-                (unsigned)(l->n_out_pad / TILE), TILE_THREADS, product<real>, batch, l->n_in,
-                (const real *)l->weight, (const real *)l->bias, from, *out);
+  return launch(d, name, (unsigned)((n_most + TILE - 1) / TILE), (unsigned)(l->n_out_pad / TILE),
+                n_thread, kernel, batch, l->n_in, (const real *)l->weight, (const real *)l->bias,
+                from, *out);
 }
 
-/** The same by tensor cores. */
-template <int n_product>
-static int tensor_layer(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
-                        const row_layout<float> *in, const row_layout<float> *out)
+static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
+                     const row_layout<double> *in, const row_layout<double> *out)
 {
-  const row_layout<const float> from = {in->base, in->lane, in->row};
-  return launch(d, "kernel product_tf32", (unsigned)((n_most + TILE - 1) / TILE),
-                (unsigned)(l->n_out_pad / TILE), MMA_THREADS, product_tf32<n_product>, batch,
-                l->n_in, (const float *)l->weight, (const float *)l->bias, from, *out);
+  return layer<double>(d, n_most, batch, l, in, out, F64_THREADS, "kernel product_f64",
+                       product_f64);
 }
 
 /** The last layer of an arm in float32. */
@@ -883,14 +882,18 @@ static int last_layer_f32(mill_device *d, size_t n_most, int arm, const mill_lay
   const device_view *v = &d->view;
   const row_layout<float> *in = &v->narrow;
   if (d->options.last_layer == LAYER_FFMA)
-    return layer<float>(d, n_most, all_rows(v, arm), l, in, out);
+    return layer<float>(d, n_most, all_rows(v, arm), l, in, out, F32_THREADS, "kernel product_f32",
+                        product_f32);
   if (d->options.last_layer == LAYER_TF32X3)
-    return tensor_layer<3>(d, n_most, all_rows(v, arm), l, in, out);
+    return layer<float>(d, n_most, all_rows(v, arm), l, in, out, MMA_THREADS, "kernel product_tf32",
+                        product_tf32<3>);
   int *const list = v->part_list + (size_t)arm * v->row_pitch;
   const row_batch fine = {v->n_row, v->fine_count + arm, list, 1};
   const row_batch coarse = {v->n_row, v->coarse_count + arm, list + v->row_pitch - 1, -1};
-  MILL_TRY(tensor_layer<3>(d, n_most, fine, l, in, out));
-  MILL_TRY(tensor_layer<1>(d, n_most, coarse, l, in, out));
+  MILL_TRY(layer<float>(d, n_most, fine, l, in, out, MMA_THREADS, "kernel product_tf32",
+                        product_tf32<3>));
+  MILL_TRY(layer<float>(d, n_most, coarse, l, in, out, MMA_THREADS, "kernel product_tf32, coarse",
+                        product_tf32<1>));
 done:
   return err;
 }
@@ -914,7 +917,7 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   }
   for (int l = 0; l < arm->n_layer - 1; l++) {
     out = &d->view.hidden[l % 2];
-    MILL_TRY(layer<double>(d, n_most, rows, &arm->layer[l], in, out));
+    MILL_TRY(layer_f64(d, n_most, rows, &arm->layer[l], in, out));
     MILL_TRY(launch(d, "kernel activate", n, 1, STAR_THREADS, activate, d->view, first, i_arm,
                     arm->layer[l].n_out, *out));
     in = out;
@@ -923,7 +926,7 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
                   last->n_in, !d->shape.wide, *in));
   if (d->shape.wide) {
     const row_layout<double> grid = {(double *)d->d_grid, d->grid_lane, pitch};
-    MILL_TRY(layer<double>(d, n_most, rows, last, in, &grid));
+    MILL_TRY(layer_f64(d, n_most, rows, last, in, &grid));
   } else {
     const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
     MILL_TRY(last_layer_f32(d, n_most, i_arm, last, &grid));

@@ -9,11 +9,17 @@
 #include "kernels/slot.h"
 
 enum {
-  TILE = 64,      /**< rows and columns of a block of a product */
-  TILE_SIDE = 16, /**< threads along either, of the kernel without tensor cores */
-  TILE_THREADS = TILE_SIDE * TILE_SIDE,
-  PER_THREAD = TILE / TILE_SIDE,
+  TILE = 64,    /**< rows and columns of a block of a product */
   K_BLOCK = 32, /**< inputs summed before they are added to the total */
+  /* of the kernels without tensor cores: threads along rows and columns, which each make as many
+   * outputs as keep arithmetic and not shared memory busy */
+  F64_SIDE = 16,
+  F64_THREADS = F64_SIDE * F64_SIDE,
+  F64_EACH = TILE / F64_SIDE,
+  F32_SIDE = 8,
+  F32_THREADS = F32_SIDE * F32_SIDE,
+  F32_EACH = TILE / F32_SIDE,
+  F32_PANEL = MILL_PANEL_BYTES / (int)sizeof(float),
   /* of the kernel with tensor cores */
   MMA_THREADS = 128,
   MMA_M = 16,
@@ -64,72 +70,185 @@ static __device__ inline void find_rows(tile_rows *rows, const row_batch &batch,
   __syncthreads();
 }
 
-/** One layer: out = W in (+ bias for values, not tangents), fused multiply-adds in turn. */
-template <typename real>
-static __global__ void __launch_bounds__(TILE_THREADS)
-    product(row_batch batch, int n_in, const real *weight, const real *bias,
-            row_layout<const real> in, row_layout<real> out)
+/** A layer in float64: out = W in (+ bias for values, not tangents), fused multiply-adds in turn.
+ */
+static __global__ void __launch_bounds__(F64_THREADS)
+    product_f64(row_batch batch, int n_in, const double *weight, const double *bias,
+                row_layout<const double> in, row_layout<double> out)
 {
-  const int panel = MILL_PANEL_BYTES / (int)sizeof(real);
-  __shared__ real h[K_BLOCK][TILE + 1], w[K_BLOCK][TILE];
+  const int panel = MILL_PANEL_BYTES / (int)sizeof(double);
+  __shared__ double h[K_BLOCK][TILE + 1], w[K_BLOCK][TILE];
   __shared__ tile_rows rows;
   const int first = (int)blockIdx.x * TILE, column = (int)blockIdx.y * TILE;
   const int n_left = *batch.count - first;
   if (n_left <= 0)
     return; /* the grid is made for the most rows possible */
   const int thread = (int)threadIdx.x;
-  const int tx = thread % TILE_SIDE, ty = thread / TILE_SIDE;
-  find_rows<real>(&rows, batch, first, n_left, column, in, out);
+  const int tx = thread % F64_SIDE, ty = thread / F64_SIDE;
+  find_rows<double>(&rows, batch, first, n_left, column, in, out);
 
-  real total[PER_THREAD][PER_THREAD];
+  double total[F64_EACH][F64_EACH];
   for (int k0 = 0; k0 < n_in; k0 += K_BLOCK) {
-    for (int e = thread; e < TILE * K_BLOCK; e += TILE_THREADS) {
+    for (int e = thread; e < TILE * K_BLOCK; e += F64_THREADS) {
       const int k = e % K_BLOCK, r = e / K_BLOCK;
-      h[k][r] = r < n_left && k0 + k < n_in ? in.base[rows.from[r] + (size_t)(k0 + k)] : (real)0;
+      h[k][r] = r < n_left && k0 + k < n_in ? in.base[rows.from[r] + (size_t)(k0 + k)] : 0.0;
     }
-    for (int e = thread; e < TILE * K_BLOCK; e += TILE_THREADS) {
+    for (int e = thread; e < TILE * K_BLOCK; e += F64_THREADS) {
       const int c = e % TILE, k = e / TILE;
-      w[k][c] = k0 + k < n_in ? weight[mill_weight_at(n_in, panel, k0 + k, column + c)] : (real)0;
+      w[k][c] = k0 + k < n_in ? weight[mill_weight_at(n_in, panel, k0 + k, column + c)] : 0.0;
     }
     __syncthreads();
-    real acc[PER_THREAD][PER_THREAD];
+    double acc[F64_EACH][F64_EACH];
 #pragma unroll
-    for (int i = 0; i < PER_THREAD; i++)
+    for (int i = 0; i < F64_EACH; i++)
 #pragma unroll
-      for (int j = 0; j < PER_THREAD; j++)
-        acc[i][j] = (real)0;
+      for (int j = 0; j < F64_EACH; j++)
+        acc[i][j] = 0.0;
         /* inputs past the last one are zeros, which leave a sum as it is */
 #pragma unroll 8
     for (int k = 0; k < K_BLOCK; k++)
 #pragma unroll
-      for (int i = 0; i < PER_THREAD; i++)
+      for (int i = 0; i < F64_EACH; i++)
 #pragma unroll
-        for (int j = 0; j < PER_THREAD; j++)
-          acc[i][j] += h[k][ty * PER_THREAD + i] * w[k][tx + TILE_SIDE * j];
+        for (int j = 0; j < F64_EACH; j++)
+          acc[i][j] += h[k][ty * F64_EACH + i] * w[k][tx + F64_SIDE * j];
 #pragma unroll
-    for (int i = 0; i < PER_THREAD; i++)
+    for (int i = 0; i < F64_EACH; i++)
 #pragma unroll
-      for (int j = 0; j < PER_THREAD; j++) {
-        const int r = ty * PER_THREAD + i;
+      for (int j = 0; j < F64_EACH; j++) {
+        const int r = ty * F64_EACH + i;
         if (k0 > 0)
           total[i][j] += acc[i][j];
         else if (r < n_left && rows.is_value[r])
-          total[i][j] = acc[i][j] + bias[column + tx + TILE_SIDE * j];
+          total[i][j] = acc[i][j] + bias[column + tx + F64_SIDE * j];
         else
           total[i][j] = acc[i][j];
       }
     __syncthreads();
   }
 #pragma unroll
-  for (int i = 0; i < PER_THREAD; i++) {
-    const int r = ty * PER_THREAD + i;
+  for (int i = 0; i < F64_EACH; i++) {
+    const int r = ty * F64_EACH + i;
     if (r >= n_left)
       continue;
 #pragma unroll
-    for (int j = 0; j < PER_THREAD; j++)
-      out.base[rows.to[r] + (size_t)(tx + TILE_SIDE * j)] = total[i][j];
+    for (int j = 0; j < F64_EACH; j++)
+      out.base[rows.to[r] + (size_t)(tx + F64_SIDE * j)] = total[i][j];
   }
 }
+
+/** Where four rows that begin at 4 quad lie in the inputs k of product_f32: other quads change
+ *  places from one group of four inputs to the next, so that threads which write neighbouring
+ *  inputs meet different banks. */
+static __device__ __forceinline__ int quad_at(int quad, int k)
+{
+  return (quad ^ (k / 4 % 8)) * 4;
+}
+
+static __device__ __forceinline__ void get_quad(const float *at, float *to)
+{
+  const float4 v = *(const float4 *)(const void *)at;
+  to[0] = v.x;
+  to[1] = v.y;
+  to[2] = v.z;
+  to[3] = v.w;
+}
+
+/** A layer in float32, the same sums.  A thread makes eight rows by twice four columns: 64
+ *  multiply-adds for every four loads of four numbers from shared memory, which would bound it
+ *  with fewer.  Rows of inputs and outputs begin at multiples of 16 bytes. */
+static __global__ void __launch_bounds__(F32_THREADS)
+    product_f32(row_batch batch, int n_in, const float *weight, const float *bias,
+                row_layout<const float> in, row_layout<float> out)
+{
+  __shared__ __align__(16) float h[K_BLOCK][TILE], w[K_BLOCK][TILE];
+  __shared__ tile_rows rows;
+  const int first = (int)blockIdx.x * TILE, column = (int)blockIdx.y * TILE;
+  const int n_left = *batch.count - first;
+  if (n_left <= 0)
+    return; /* the grid is made for the most rows possible */
+  const int thread = (int)threadIdx.x;
+  const int tx = thread % F32_SIDE, ty = thread / F32_SIDE;
+  find_rows<float>(&rows, batch, first, n_left, column, in, out);
+
+  float total[F32_EACH][F32_EACH];
+  for (int k0 = 0; k0 < n_in; k0 += K_BLOCK) {
+#pragma unroll
+    for (int e = thread; e < TILE * K_BLOCK / 4; e += F32_THREADS) {
+      const int k = e % (K_BLOCK / 4) * 4, r = e / (K_BLOCK / 4);
+      float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+      if (r < n_left) {
+        const float *from = in.base + rows.from[r] + (size_t)(k0 + k);
+        if (k0 + k + 4 <= n_in)
+          get_quad(from, x);
+        else
+#pragma unroll
+          for (int q = 0; q < 4; q++)
+            x[q] = k0 + k + q < n_in ? from[q] : 0.0f;
+      }
+#pragma unroll
+      for (int q = 0; q < 4; q++)
+        h[k + q][quad_at(r / 4, k) + r % 4] = x[q];
+    }
+#pragma unroll
+    for (int e = thread; e < TILE * K_BLOCK / 4; e += F32_THREADS) {
+      /* a panel's columns of one input after the other lie side by side */
+      const int c = e % (F32_PANEL / 4) * 4, k = e / (F32_PANEL / 4) % K_BLOCK;
+      const int panel = e / (F32_PANEL / 4 * K_BLOCK) * F32_PANEL;
+      float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+      if (k0 + k < n_in)
+        get_quad(weight + mill_weight_at(n_in, F32_PANEL, k0 + k, column + panel + c), x);
+      *(float4 *)(void *)&w[k][panel + c] = make_float4(x[0], x[1], x[2], x[3]);
+    }
+    __syncthreads();
+    float acc[F32_EACH][F32_EACH];
+#pragma unroll
+    for (int i = 0; i < F32_EACH; i++)
+#pragma unroll
+      for (int j = 0; j < F32_EACH; j++)
+        acc[i][j] = 0.0f;
+        /* inputs past the last one are zeros, which leave a sum as it is */
+#pragma unroll 4
+    for (int k = 0; k < K_BLOCK; k++) {
+      float a[F32_EACH], b[F32_EACH];
+      get_quad(&h[k][quad_at(2 * ty, k)], a);
+      get_quad(&h[k][quad_at(2 * ty + 1, k)], a + 4);
+      get_quad(&w[k][4 * tx], b);
+      get_quad(&w[k][TILE / 2 + 4 * tx], b + 4);
+#pragma unroll
+      for (int i = 0; i < F32_EACH; i++)
+#pragma unroll
+        for (int j = 0; j < F32_EACH; j++)
+          acc[i][j] += a[i] * b[j];
+    }
+#pragma unroll
+    for (int i = 0; i < F32_EACH; i++)
+#pragma unroll
+      for (int j = 0; j < F32_EACH; j++) {
+        const int r = ty * F32_EACH + i, c = j / 4 * (TILE / 2) + 4 * tx + j % 4;
+        if (k0 > 0)
+          total[i][j] += acc[i][j];
+        else if (r < n_left && rows.is_value[r])
+          total[i][j] = acc[i][j] + bias[column + c];
+        else
+          total[i][j] = acc[i][j];
+      }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < F32_EACH; i++) {
+    const int r = ty * F32_EACH + i;
+    if (r >= n_left)
+      continue;
+    float *to = out.base + rows.to[r] + (size_t)(4 * tx);
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+      *(float4 *)(void *)(to + half * (TILE / 2)) =
+          make_float4(total[i][4 * half], total[i][4 * half + 1], total[i][4 * half + 2],
+                      total[i][4 * half + 3]);
+  }
+}
+static_assert(F32_PANEL * 2 == TILE, "product_f32 takes two panels of weights");
 
 /** The bits of x rounded to TF32 (10 bits of fraction, ties away from zero). */
 static __device__ __forceinline__ unsigned to_tf32(float x)

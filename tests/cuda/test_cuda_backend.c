@@ -741,6 +741,26 @@ static void test_a_failure_hands_over_what_has_finished(void **state)
 }
 #endif
 
+/** Layers of several blocks of inputs and tiles of outputs, none of them full. */
+static void test_wide_layers_equal_the_cpu(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  static const char *const layer[] = {"ffma", "tf32x3"};
+  const mill_library narrow = data.lib;
+  memset(&data.lib, 0, sizeof data.lib);
+  must(test_library_make(N_LABEL, N_ARM, SEED, &data.lib));
+  must(test_library_widen(SEED, &data.lib));
+  compare_answers(MILL_FLOAT64, 1e-6);
+  for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
+    switch_to("MILL_CUDA_LAST_LAYER", layer[i]);
+    compare_answers(MILL_FLOAT32, 1e-3);
+  }
+  switch_to("MILL_CUDA_LAST_LAYER", NULL);
+  mill_library_clear(&data.lib);
+  data.lib = narrow;
+}
+
 /* The last one: it leaves splines and radial functions in the place of the networks, which the
  * stars' templates are close to. */
 static void test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch(void **state)
@@ -776,6 +796,7 @@ int main(void)
 #endif
       cmocka_unit_test(test_tensor_cores_keep_float32),
       cmocka_unit_test(test_coarse_first_steps_end_at_the_same_fits),
+      cmocka_unit_test(test_wide_layers_equal_the_cpu),
       cmocka_unit_test(test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch),
   };
   return cmocka_run_group_tests(tests, set_up, clean_up);

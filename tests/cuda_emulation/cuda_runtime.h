@@ -36,6 +36,16 @@
 #define __shared__      static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+
+struct __align__(16) float4
+{
+  float x, y, z, w;
+};
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+  return {x, y, z, w};
+}
 
 struct dim3 {
   unsigned x, y, z;
