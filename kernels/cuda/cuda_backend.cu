@@ -639,6 +639,8 @@ static work_shape shape_of(const mill_device *d, const mill_model *m, int n_lane
     if (m->arm[a].kind == MILL_EMULATOR_RBF && m->arm[a].rbf.n_out > s.pitch)
       s.pitch = m->arm[a].rbf.n_out;
   }
+  /* fronts have outputs as they are, and rows begin at multiples of 16 bytes (product_f32) */
+  s.pitch = (s.pitch + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
   return s;
 }
 

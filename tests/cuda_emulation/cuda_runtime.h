@@ -14,9 +14,10 @@
  *     is new, and ends before a page that nobody may touch.
  *   - Memory can be short or without gaps, a launch can want some, a launch and calls that
  *     make a graph can fail (emulation.h).
+ *   - An access that is not aligned to its type ends the program.
  *
  *  Not shown: races between the blocks of a grid or between streams within one operation,
- *  accesses that are misaligned or that only a GPU's address spaces forbid. */
+ *  accesses that only a GPU's address spaces forbid. */
 #ifndef MILL_CUDA_EMULATION_RUNTIME_H
 #define MILL_CUDA_EMULATION_RUNTIME_H
 
