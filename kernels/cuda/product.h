@@ -48,6 +48,11 @@ struct row_batch {
   int step;
 };
 
+/* a thread finds each row of a tile */
+static_assert((int)F32_THREADS >= (int)TILE && (int)F64_THREADS >= (int)TILE &&
+                  (int)MMA_THREADS >= (int)TILE,
+              "find_rows");
+
 /** Where the rows of a tile come from and go to. */
 struct tile_rows {
   size_t from[TILE], to[TILE];

@@ -206,10 +206,11 @@ static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view 
 }
 
 /** Far from the solution a step need not be exact: the next one starts from where it ends.  A
- *  simplex compares values and never gets a coarse one. */
+ *  simplex compares values and never gets a coarse one, and a star that was given its start may
+ *  be at the solution already. */
 static __device__ inline int is_early(const device_view &v, const mill_slot *slot)
 {
-  return slot->request == MILL_REQ_JACOBIAN && slot->result.n_eval < v.n_early;
+  return slot->request == MILL_REQ_JACOBIAN && slot->result.n_eval < v.n_early && !slot->has_given;
 }
 
 /** Enter rows 0 .. n_tan of a lane into the lists of an arm for its last layer. */
