@@ -229,7 +229,7 @@ static int agree_wish(const mill_mpi *mpi, const char *output, const char *devic
 {
   int err = MILL_OK;
   *wish = WISH_CPU;
-  if (mpi->rank == 0 && device && device[0])
+  if (mpi->rank == 0 && device)
     *wish = wish_of_result(output, device);
   else if (mpi->rank == 0)
     *wish = is_worth_it(mpi, n_row, n_thread) ? WISH_GPU : WISH_CPU;

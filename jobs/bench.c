@@ -245,7 +245,7 @@ static int bench_host(bench_job *job)
   mill_fit_costs best = {0};
   mill_config config;
   memset(&config, 0, sizeof config);
-  MILL_TRY(mill_bench_open(&job->options, &config, &job->lib));
+  MILL_TRY(mill_bench_configure(&job->options, &config));
   MILL_TRY(mill_bench_reader_counts(&job->mpi, config.n_reader, count, &n_count));
   MILL_TRY(make_folder(job));
   MILL_TRY(run_host(job, count[n_count - 1], 1, &best)); /* into the page cache */

@@ -8,7 +8,7 @@
 #include "src/clock.h"
 #include "src/stop_signal.h"
 
-int mill_bench_open(const mill_bench_options *options, mill_config *config, mill_library *lib)
+int mill_bench_configure(const mill_bench_options *options, mill_config *config)
 {
   int err = MILL_OK;
   mill_fit_options fit = options->fit;
@@ -19,6 +19,14 @@ int mill_bench_open(const mill_bench_options *options, mill_config *config, mill
     MILL_TRY(mill_config_read(config, fit.config));
   MILL_TRY(mill_fit_options_apply(&fit, config));
   MILL_TRY(mill_config_check(config));
+done:
+  return err;
+}
+
+int mill_bench_open(const mill_bench_options *options, mill_config *config, mill_library *lib)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_bench_configure(options, config));
   if (config->template_lib[0] == '\0')
     MILL_FAIL(MILL_ERR_USAGE,
               "no library: give --library FILE or template_lib in the configuration");

@@ -11,6 +11,10 @@
 #include "src/bench_floor.h"
 #include "src/pipeline.h"
 
+/** The configuration that the command line names, cleared by the caller also after a failure.
+ *  MILL_ERR_USAGE, MILL_ERR_CONFIG. */
+int mill_bench_configure(const mill_bench_options *options, mill_config *config);
+
 /** The configuration and the library that the command line names, bound to each other, both
  *  cleared by the caller also after a failure; signals are caught from then on.  MILL_ERR_USAGE,
  *  MILL_ERR_CONFIG, MILL_ERR_LIBRARY. */

@@ -133,8 +133,8 @@ int mill_bench_reader_counts(const mill_mpi *mpi, int most, int *count, int *n_c
   *n_count = 0;
   if (most == 0)
     MILL_TRY(mill_mpi_share_of_cores(mpi, &most));
-  if (most > MILL_READER_MAX_THREADS)
-    most = MILL_READER_MAX_THREADS;
+  if (most > MILL_MAX_READER)
+    most = MILL_MAX_READER;
   if (!mill_spectra_threads())
     most = 1;
   for (int n = 1; n < most; n *= 2)

@@ -13,7 +13,7 @@
 
 enum {
   MAX_SOURCE = 4, /* files that a thread has open at once, where rows come from several */
-  MAX_BATCHES = MILL_READER_MAX_THREADS + MILL_READER_AHEAD
+  MAX_BATCHES = MILL_MAX_READER + MILL_READER_AHEAD
 };
 
 /* An input file that is open, or could not be opened. */
@@ -524,7 +524,7 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
   int err = MILL_OK;
   mill_reader *reader = NULL;
   *out = NULL;
-  if (plan->n_thread < 1 || plan->n_thread > MILL_READER_MAX_THREADS)
+  if (plan->n_thread < 1 || plan->n_thread > MILL_MAX_READER)
     MILL_FAIL(MILL_ERR_INTERNAL, "%d reader threads", plan->n_thread);
   MILL_TRY(MILL_ALLOC(1, &reader));
   reader->plan = *plan;

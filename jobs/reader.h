@@ -22,8 +22,7 @@ enum {
   MILL_BATCH_EXPOSURES = 16, /**< exposures of a batch, unless one row has more */
   MILL_READER_AHEAD = 2,     /**< batches beside those that the threads fill: one being fitted
                               *   from, one ready */
-  MILL_READER_MAX_THREADS = MILL_MAX_READER,
-  MILL_READER_SHARE = 64 /**< rows of a file that one of several threads takes at a time */
+  MILL_READER_SHARE = 64     /**< rows of a file that one of several threads takes at a time */
 };
 
 /** Batches that circulate with so many threads. */
@@ -79,7 +78,7 @@ typedef struct mill_reader_plan {
   const int64_t *exposure_start; /**< [n_file] first model row of each file */
   const mill_join *join;         /**< NULL: no rows were joined */
   mill_work *work;               /**< which rows; the reader's own until mill_reader_stop */
-  int n_thread; /**< 1 to MILL_READER_MAX_THREADS; 1 unless mill_spectra_threads() */
+  int n_thread;                  /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
 } mill_reader_plan;
 
 typedef struct mill_reader mill_reader;
