@@ -27,6 +27,7 @@ struct mill_models_file {
   int n_arm, n_pix[MILL_MAX_ARM];
   int64_t n_row;
   mill_lock lock; /**< rank 0 */
+  int held;       /**< rank 0: descriptor of the same file; -1 */
 };
 
 int mill_models_n_pix(const mill_models_file *models, int arm)
@@ -334,6 +335,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   err = MILL_ALLOC(1, &models);
   MILL_TRY(mill_mpi_agree(mpi, err));
   models->file = H5I_INVALID_HID;
+  models->held = -1;
   for (int a = 0; a < MILL_MAX_ARM; a++)
     models->flux[a] = models->wave[a] = H5I_INVALID_HID;
   models->n_arm = info->n_arm;
@@ -368,6 +370,8 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
     temporary[0] = '\0';
   }
   err = mill_ph5_open(path, H5F_ACC_RDWR, mpi->comm, &models->file);
+  if (err == MILL_OK && mpi->rank == 0)
+    err = mill_ph5_hold(path, &models->held);
   for (int a = 0; a < info->n_arm && err == MILL_OK; a++) {
     if (info->n_pix[a] == 0)
       continue;
@@ -452,7 +456,12 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
 
 int mill_models_keep(mill_models_file *models)
 {
-  return models ? mill_lock_keep(&models->lock) : MILL_OK;
+  int err = MILL_OK;
+  if (models)
+    err = mill_lock_keep(&models->lock);
+  if (models && err == MILL_OK)
+    err = mill_ph5_still_there(models->path, models->held);
+  return err;
 }
 
 int mill_models_close(mill_models_file *models, int n_drop)
@@ -470,6 +479,10 @@ int mill_models_close(mill_models_file *models, int n_drop)
     mill_ph5_drop(&models->file, n_drop);
   else
     err = mill_ph5_close(models->path, &models->file);
+  if (err == MILL_OK && n_drop == 0)
+    err = mill_ph5_still_there(models->path, models->held);
+  if (models->held >= 0)
+    close(models->held);
   mill_lock_release(&models->lock);
   mill_free(models);
   return err;

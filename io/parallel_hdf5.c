@@ -77,12 +77,16 @@ done:
   return err;
 }
 
-/* Another name of the file where its own has a colon: ROMIO takes what stands before one for the
- * name of a file system.  *fd keeps it good, the caller closes it; -1: the path itself will do. */
-static const char *plain_name(const char *path, unsigned flags, char name[64], int *fd)
+/* The name under which MPI opens a file: that of a descriptor, which the caller closes.
+ *
+ * MPI libraries make files and semaphores of their own named after the file's name: Open MPI a
+ * data and a metadata file for every rank (component individual of sharedfp), which it does
+ * without where they cannot be made, as here.  And ROMIO takes what stands before a colon for the
+ * name of a file system.  Where the file cannot be opened (*fd is -1) HDF5 says why. */
+static const char *name_for_mpi(const char *path, unsigned flags, char name[64], int *fd)
 {
   const int mode = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;
-  *fd = strchr(path, ':') ? open(path, mode | O_CLOEXEC) : -1;
+  *fd = open(path, mode | O_CLOEXEC);
   if (*fd < 0)
     return path;
   snprintf(name, 64, "/proc/self/fd/%d", *fd);
@@ -123,7 +127,8 @@ int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file)
   *file = H5I_INVALID_HID;
   MILL_TRY(check_room(path, n_byte));
   MILL_TRY(access_list(MPI_COMM_SELF, path, &access));
-  *file = H5Fcreate(plain_name(path, H5F_ACC_RDWR, name, &fd), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  *file =
+      H5Fcreate(name_for_mpi(path, H5F_ACC_RDWR, name, &fd), H5F_ACC_TRUNC, H5P_DEFAULT, access);
   if (*file < 0)
     FAIL_WRITE("the file");
 done:
@@ -142,7 +147,7 @@ int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
   hid_t access = H5I_INVALID_HID;
   *file = H5I_INVALID_HID;
   MILL_TRY(access_list(comm, path, &access));
-  *file = H5Fopen(plain_name(path, flags, name, &fd), flags, access);
+  *file = H5Fopen(name_for_mpi(path, flags, name, &fd), flags, access);
   if (*file < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
               mill_h5_reason());
@@ -151,6 +156,39 @@ done:
     close(fd);
   if (access >= 0)
     H5Pclose(access);
+  return err;
+}
+
+int mill_ph5_hold(const char *path, int *fd)
+{
+  int err = MILL_OK;
+  *fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (*fd < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be opened: %s", path, strerror(errno));
+done:
+  return err;
+}
+
+int mill_ph5_still_there(const char *path, int fd)
+{
+  int err = MILL_OK;
+  char link[64], now[MILL_MAX_PATH] = "";
+  struct stat held, named;
+  if (fd < 0 || (fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
+                 held.st_ino == named.st_ino))
+    goto done;
+  if (fstat(fd, &held) == 0 && held.st_nlink == 0)
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "%s was removed while this job wrote it, and what it held is lost: the same command "
+              "begins again",
+              path);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t n = readlink(link, now, sizeof now - 1);
+  MILL_FAIL(MILL_ERR_OUTPUT,
+            "%s was moved while this job wrote it%s%s: what is done is there; move it back, and "
+            "the same command continues it",
+            path, n > 0 ? " and is now " : "", n > 0 ? now : "");
+done:
   return err;
 }
 

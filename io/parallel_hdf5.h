@@ -27,6 +27,14 @@ int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file);
  *  H5F_ACC_RDONLY or H5F_ACC_RDWR.  Collective over comm, the outcome may differ. */
 int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file);
 
+/** Hold the file at path, to see later whether the path still names it.  *fd is the caller's to
+ *  close. */
+int mill_ph5_hold(const char *path, int *fd);
+
+/** Does the path still name the file that is held?  fd -1: nothing is held, which is fine.
+ *  MILL_ERR_OUTPUT says whether the file was removed or where it is now. */
+int mill_ph5_still_there(const char *path, int fd);
+
 /** Flush to disk and close; the first failure counts.  *file becomes invalid. */
 int mill_ph5_close(const char *path, hid_t *file);
 

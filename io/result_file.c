@@ -60,6 +60,7 @@ struct mill_result_file {
   int is_finished; /* found finished: nothing is open */
   mill_result_summary found;
   hid_t file;
+  int held; /* rank 0: descriptor of the same file; -1 */
   hid_t dataset[MILL_MAX_COLUMN];
   int64_t n_row, n_exposure;
   mill_models_file *models;
@@ -99,7 +100,7 @@ static void set_busy(mill_result_file *file, int busy)
     mill_watch_end(file->watch);
     file->watch = -1;
   } else if (file->watch < 0) {
-    file->watch = mill_watch_begin(0, "%s: a collective write", file->path);
+    file->watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: a collective write", file->path);
   } else {
     mill_watch_again(file->watch);
   }
@@ -262,6 +263,8 @@ static int write_queue(mill_result_file *file, queue *q)
     widest = columns->column[i].n_byte > widest ? columns->column[i].n_byte : widest;
   err = mill_lock_keep(&file->lock);
   if (err == MILL_OK)
+    err = mill_ph5_still_there(file->path, file->held);
+  if (err == MILL_OK)
     err = mill_models_keep(file->models);
   if (err == MILL_OK && !file->models && !file->has_marked && file->io.rank == 0)
     err = mill_result_layout_mark_unmodelled(file->file, file->path);
@@ -383,7 +386,7 @@ static int wants_epoch(const mill_result_file *file)
 /* Show other hosts that the job is alive; a lock that was lost is told before the next write. */
 static void keep_locks(mill_result_file *file)
 {
-  const int watch = mill_watch_begin(0, "%s: touching its lock", file->path);
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: touching its lock", file->path);
   (void)mill_lock_keep(&file->lock);
   if (pthread_mutex_trylock(&file->hdf5) == 0) { /* else the models are just being opened */
     (void)mill_models_keep(file->models);
@@ -681,6 +684,8 @@ static int open_columns(mill_result_file *file)
 {
   int err = MILL_OK;
   MILL_TRY(mill_ph5_open(file->path, H5F_ACC_RDWR, file->mpi.comm, &file->file));
+  if (file->mpi.rank == 0)
+    MILL_TRY(mill_ph5_hold(file->path, &file->held));
   for (int i = 0; i < file->columns.n_column; i++) {
     const mill_column *c = &file->columns.column[i];
     char name[64];
@@ -723,6 +728,8 @@ static void destroy(mill_result_file *file)
     free(file->both[i].pool);
   }
   mill_lock_release(&file->lock);
+  if (file->held >= 0)
+    close(file->held);
   pthread_mutex_destroy(&file->mutex);
   pthread_mutex_destroy(&file->hdf5);
   pthread_cond_destroy(&file->room);
@@ -745,6 +752,7 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   MILL_TRY(MILL_ALLOC(1, &file));
   file->mpi.comm = file->io.comm = MPI_COMM_NULL;
   file->file = H5I_INVALID_HID;
+  file->held = -1;
   for (int i = 0; i < MILL_MAX_COLUMN; i++)
     file->dataset[i] = H5I_INVALID_HID;
   file->filling = &file->both[0];
@@ -798,7 +806,8 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
     err = MILL_ALLOC(info->n_file, &first_exposure);
   MILL_TRY(mill_mpi_agree(&outer, err));
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
-  watch = mill_watch_begin(2 * ROW_S * (double)info->n_row, "%s: opening the output", path);
+  watch = mill_watch_begin(MILL_WATCH_START, 2 * ROW_S * (double)info->n_row,
+                           "%s: opening the output", path);
   err = outer.rank == 0 ? claim(file, info, overwrite, retry_failed, &found) : MILL_OK;
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   mill_watch_again(watch);
@@ -873,7 +882,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
     info.n_pix[a] = n_pix[a];
     n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure;
   }
-  watch = mill_watch_begin(1e-7 * n_byte, "%s: opening the models", path);
+  watch = mill_watch_begin(MILL_WATCH_START, 1e-7 * n_byte, "%s: opening the models", path);
   /* the I/O thread has nothing to write yet: epochs begin after the first put */
   pthread_mutex_lock(&file->hdf5);
   err = mill_ph5_read_attr_text(file->file, file->path, "provenance", "RUN_ID", run_id,
@@ -1131,6 +1140,8 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
     err = mill_ph5_close(file->path, &file->file);
   else
     mill_ph5_drop(&file->file, file->mpi.size);
+  if (err == MILL_OK)
+    err = mill_ph5_still_there(file->path, file->held);
   err = mill_mpi_agree(&file->mpi, err);
   set_busy(file, 0);
 done:

@@ -65,6 +65,17 @@ done:
 #define WRITE_MEANINGS(dataset, values, list)                                                      \
   MILL_TRY(write_meanings(file, path, dataset, values, list, (int)(sizeof list / sizeof list[0])))
 
+/* A large file takes minutes; between two of its columns a wish to stop is heard. */
+static int go_on(void)
+{
+  int err = MILL_OK;
+  if (mill_stop_reason() != MILL_STOP_NONE)
+    MILL_FAIL(MILL_ERR_STOPPED, "stopped while the output was made: nothing was fitted; the same "
+                                "command starts again");
+done:
+  return err;
+}
+
 static int create_fits(hid_t file, const char *path, const mill_run_info *info,
                        const mill_columns *columns)
 {
@@ -77,8 +88,10 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
   group = H5Gopen2(file, "fits", H5P_DEFAULT);
   if (group < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write /fits: %s", path, mill_h5_reason());
-  for (int i = 0; i < columns->n_column; i++)
+  for (int i = 0; i < columns->n_column; i++) {
+    MILL_TRY(go_on());
     MILL_TRY(mill_ph5_column(group, path, &columns->column[i], info->n_row));
+  }
   MILL_TRY(
       mill_ph5_attr_texts(file, path, "fits/COVAR", "ORDER", parameter, info->lib->n_label + 2));
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
@@ -175,8 +188,10 @@ static int create_catalog(hid_t file, const char *path, const mill_run_info *inf
   group = H5Gopen2(file, "catalog", H5P_DEFAULT);
   if (group < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write /catalog: %s", path, mill_h5_reason());
-  for (int i = 0; i < columns.n_column; i++)
+  for (int i = 0; i < columns.n_column; i++) {
+    MILL_TRY(go_on());
     MILL_TRY(mill_ph5_column(group, path, &columns.column[i], info->n_row));
+  }
   MILL_TRY(mill_ph5_dataset(group, path, "exposures/FITS_ROW", H5T_STD_I64LE, 1, n_exposure, 1,
                             &none64, "",
                             "the format's number of the exposure in its file; DESI: 0-based row of "
@@ -388,9 +403,7 @@ static int fill_group(const mill_run_info *info, int first, int watch, group *g)
       continue;
     memset(&g->index[i], 0, sizeof g->index[i]);
     g->is_loaded[i] = 1;
-    if (mill_stop_reason() != MILL_STOP_NONE)
-      MILL_FAIL(MILL_ERR_STOPPED, "stopped while the output was made: nothing was fitted; the same "
-                                  "command starts again");
+    MILL_TRY(go_on());
     MILL_TRY(info->load(info->load_context, first + i, &g->index[i]));
     mill_watch_again(watch);
     if (g->index[i].n_row != from->n_row || g->index[i].n_exposure != from->n_exposure)

@@ -658,7 +658,8 @@ done:
 
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n, mill_read_batch *batch)
 {
-  const int watch = mill_watch_begin(0, "%s: reading spectra", spectra->fits->guard->path);
+  const int watch =
+      mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading spectra", spectra->fits->guard->path);
   int err = read_batch(spectra, exposure, n, 0, batch);
   if (err == MILL_OK)
     err = check_unchanged(spectra->fits->guard);
@@ -669,7 +670,8 @@ int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n, mil
 int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
                        mill_read_batch *batch)
 {
-  const int watch = mill_watch_begin(0, "%s: reading wavelengths", spectra->fits->guard->path);
+  const int watch =
+      mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading wavelengths", spectra->fits->guard->path);
   const int err = read_batch(spectra, exposure, n, 1, batch);
   mill_watch_end(watch);
   return err;
@@ -715,7 +717,7 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
 {
   int err = MILL_OK;
   mill_spectra *spectra = NULL;
-  const int watch = mill_watch_begin(0, "%s: opening the file", path);
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening the file", path);
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &spectra));
   spectra->settings = *settings;
@@ -790,7 +792,8 @@ int mill_spectra_frame(const mill_spectra *spectra)
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
-  const int watch = mill_watch_begin(0, "%s: reading the table", spectra->fits->guard->path);
+  const int watch =
+      mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading the table", spectra->fits->guard->path);
   memset(index, 0, sizeof *index);
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;

@@ -243,6 +243,20 @@ done:
   return err;
 }
 
+/* What can make the opening of a file wait for another job (src/mpi_context.h). */
+static void report_file_pointers(mill_findings *f)
+{
+  int may_wait = 0;
+  const char *chosen = mill_mpi_file_pointers(&may_wait);
+  mill_finding_text(f, "ranks.shared_file_pointers", "%s%s",
+                    chosen[0] ? "OMPI_MCA_sharedfp=" : "none until they are used", chosen);
+  if (may_wait)
+    mill_finding_warn(f,
+                      "OMPI_MCA_sharedfp=%s lets the opening of a file wait for what a killed job "
+                      "has left on this node: unset it",
+                      chosen);
+}
+
 static void report_ranks(doctor_job *job)
 {
   mill_findings *f = &job->findings;
@@ -255,6 +269,7 @@ static void report_ranks(doctor_job *job)
   } else {
     mill_finding_text(f, "ranks.threads_of_mpi", "yes, MPI_THREAD_MULTIPLE");
   }
+  report_file_pointers(f);
   mill_finding_number(f, "ranks.hosts", job->n_host, "");
   mill_finding_number(f, "ranks.on_one_host", job->n_most, "at most");
   if (job->n_most > n_core)

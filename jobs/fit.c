@@ -189,7 +189,8 @@ static int load_library(void *context)
 {
   fit_job *job = context;
   int err = MILL_OK;
-  const int watch = mill_watch_begin(0, "%s: reading the library", job->config.template_lib);
+  const int watch =
+      mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the library", job->config.template_lib);
   if (job->mpi.rank == 0)
     MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->config.template_lib));
   MILL_TRY(mill_library_read(job->config.template_lib, &job->lib));
@@ -208,7 +209,8 @@ static int load_start(void *context)
   const mill_open_limits limits = {config->gzip_limit_mib, config->scratch};
   if (!config->start[0])
     return MILL_OK;
-  const int watch = mill_watch_begin(0, "%s: reading the table to start from", config->start);
+  const int watch =
+      mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the table to start from", config->start);
   if (job->mpi.rank == 0)
     MILL_TRY(mill_h5_probe(MILL_PROBE_TABLE, config->start));
   MILL_TRY(mill_start_table_read(config->start, &job->lib, &config->fit, &limits, &job->start));
@@ -375,12 +377,12 @@ done:
   return err;
 }
 
-/* From now on the job hears of reasons to stop, and of what does not return. */
+/* From now on the job hears of reasons to stop. */
 static int start_watching(fit_job *job)
 {
-  int err = mill_watchdog_start(job->mpi.comm);
+  int err = MILL_OK;
   const int is_fit = !job->costs && !job->options.plan;
-  if (err == MILL_OK && is_fit && job->mpi.rank == 0)
+  if (is_fit && job->mpi.rank == 0)
     err = mill_stop_file_absent(job->stop_file);
   if (err == MILL_OK)
     err = mill_stop_watch_start(&job->mpi, is_fit ? job->stop_file : NULL,
@@ -404,6 +406,16 @@ static int agree_to_go_on(fit_job *job, const char *step)
   return mill_mpi_agree(&job->mpi, err);
 }
 
+static void warn_of_file_pointers(const fit_job *job)
+{
+  int may_wait = 0;
+  const char *chosen = mill_mpi_file_pointers(&may_wait);
+  if (may_wait && job->mpi.rank == 0)
+    mill_log_warning("OMPI_MCA_sharedfp=%s lets the opening of the output wait for what a killed "
+                     "job has left on this node: unset it",
+                     chosen);
+}
+
 static int set_up(fit_job *job)
 {
   int err = mill_stop_signal_catch();
@@ -413,6 +425,7 @@ static int set_up(fit_job *job)
                       job->options.plan ? NULL : job->options.log);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_TRY(start_watching(job));
+  warn_of_file_pointers(job);
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_start, job));
   if (job->mpi.rank == 0)
@@ -964,7 +977,7 @@ static void note_memory(fit_job *job)
 /* No star takes long, so something hangs when none is taken or finished for long. */
 static void watch_fits(fit_job *job)
 {
-  job->watch = mill_watch_begin(0, "rank %d: fitting", job->mpi.rank);
+  job->watch = mill_watch_begin(MILL_WATCH_WORK, 0, "rank %d: fitting", job->mpi.rank);
 }
 
 static int next_star(void *context, mill_star *star)
@@ -1173,7 +1186,7 @@ static int fit_share(fit_job *job)
   job->fit.resolution =
       mill_config_lsf(&job->config) == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   const double start_s = mill_thread_cpu_s();
-  job->watch = mill_watch_begin(0, "rank %d: preparing templates", job->mpi.rank);
+  job->watch = mill_watch_begin(MILL_WATCH_WORK, 0, "rank %d: preparing templates", job->mpi.rank);
   MILL_TRY(mill_pipeline_create(&job->lib, &job->fit, job->backend, n_slot, job->n_thread,
                                 job->options.models != NULL, &job->pipeline));
   if (job->costs)
@@ -1442,7 +1455,6 @@ done:
   mill_start_table_free(job.start);
   mill_library_clear(&job.lib);
   mill_config_clear(&job.config);
-  mill_watchdog_stop();
   mill_free(job.star_start);
   mill_free(job.segment);
   for (int i = 0; i < job.n_flight; i++)

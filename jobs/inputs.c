@@ -298,7 +298,7 @@ static int index_share(index_job *job, const name_list *names, file_facts *facts
     if (mill_stop_reason() != MILL_STOP_NONE)
       MILL_FAIL(MILL_ERR_STOPPED,
                 "stopped while indexing: nothing was fitted; the same command starts again");
-    const int watch = mill_watch_begin(0, "%s: indexing it", names->name[i]);
+    const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: indexing it", names->name[i]);
     err = index_file(job, names->name[i], i, &facts[i]);
     mill_watch_end(watch);
     MILL_TRY(err);
@@ -381,7 +381,8 @@ static int cut_files(const mill_mpi *mpi, const name_list *names, file_facts *fa
   for (int r = 0; r <= mpi->size; r++)
     start[r] = (int)(names->n * r / mpi->size);
   for (int i = start[mpi->rank]; i < start[mpi->rank + 1]; i++) {
-    const int watch = mill_watch_begin(0, "%s: looking at the file", names->name[i]);
+    const int watch =
+        mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at the file", names->name[i]);
     look_at_file(names->name[i], &facts[i]);
     mill_watch_end(watch);
   }

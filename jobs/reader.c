@@ -116,7 +116,7 @@ static int get_source(worker *w, int i, source **out)
   pthread_mutex_lock(&reader->mutex);
   reader->n_opened++;
   pthread_mutex_unlock(&reader->mutex);
-  watch = mill_watch_begin(0, "%s: opening it", entry->path);
+  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
   err = mill_spectra_open(entry->path, &plan->settings, &s->spectra);
   if (err == MILL_OK)
     err = mill_spectra_index(s->spectra, &plan->settings.config->select, &s->index);
@@ -258,7 +258,7 @@ static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted,
       n += n_exposure;
     }
   }
-  watch = mill_watch_begin(0, "%s: reading it", reader->plan.file[s->i_file].path);
+  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading it", reader->plan.file[s->i_file].path);
   MILL_TRY(mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]));
 done:
   mill_watch_end(watch);

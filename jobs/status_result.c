@@ -83,7 +83,7 @@ done:
 void mill_result_find(const char *path, mill_existing *existing)
 {
   memset(existing, 0, sizeof *existing);
-  const int watch = mill_watch_begin(0, "%s: looking at it", path);
+  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at it", path);
   int err = mill_h5_probe(MILL_PROBE_RESULT, path);
   if (err == MILL_OK)
     err = mill_result_look(path, &existing->found, &existing->peek);

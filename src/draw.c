@@ -154,7 +154,8 @@ int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *contex
     *number = atomic_fetch_add(&draw->next, 1);
     goto done;
   }
-  watch = mill_watch_begin(0, "rank 0's answer to a request for work of rank %d", draw->mpi.rank);
+  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "rank 0's answer to a request for work of rank %d",
+                           draw->mpi.rank);
   for (;;) {
     MILL_TRY(ask(draw, &arrived));
     if (arrived)
@@ -188,7 +189,7 @@ static void end_thread(mill_draw *draw)
 int mill_draw_settle(mill_draw *draw)
 {
   int err = MILL_OK;
-  const int watch = mill_watch_begin(0, "the end of handing out work");
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "the end of handing out work");
   if (draw->has_asked) {
     MILL_MPI(MPI_Wait(&draw->answer, MPI_STATUS_IGNORE));
     MILL_MPI(MPI_Wait(&draw->ask, MPI_STATUS_IGNORE));

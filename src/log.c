@@ -68,7 +68,7 @@ static void write_stderr(const char *text, size_t n)
 static int write_file(const char *text, size_t n)
 {
   char note[256];
-  const int watch = mill_watch_begin(0, "writing the log");
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "writing the log");
   const int failed = write_all(state.file, text, n) != 0 ? errno : 0;
   mill_watch_end(watch);
   if (failed && !state.has_complained) {

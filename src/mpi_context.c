@@ -1,11 +1,14 @@
-#define _GNU_SOURCE /* sched_getaffinity, CPU_SET */
+#define _GNU_SOURCE /* sched_getaffinity, CPU_SET, setenv */
 
 #include "src/mpi_context.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "src/watchdog.h"
 
 enum { TAG_STOP = 1, MESSAGE_BYTES = 1024 };
 
@@ -23,11 +26,48 @@ int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line)
   return mill_error_set(MILL_ERR_MPI, file, line, "%.*s: %s", n_name, call, text);
 }
 
+/* Open MPI sets up shared file pointers, which HDF5 never uses, in every MPI_File_open.  Of the
+ * components that do it, sm waits for a named semaphore of the node that belongs to all users,
+ * is named after the file alone and outlives a killed job; lockedfile waits for locks of the file
+ * system.  What is left ("individual") waits for nothing.  Other MPI libraries make them when
+ * they are first used. */
+#ifdef OPEN_MPI
+static const char file_pointers[] = "OMPI_MCA_sharedfp";
+#endif
+
+static int choose_file_pointers(void)
+{
+  int err = MILL_OK;
+#ifdef OPEN_MPI
+  if (setenv(file_pointers, "^sm,lockedfile", 0) != 0)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for an environment variable");
+done:
+#endif
+  return err;
+}
+
+const char *mill_mpi_file_pointers(int *may_wait)
+{
+  *may_wait = 0;
+#ifdef OPEN_MPI
+  const char *chosen = getenv(file_pointers);
+  const int is_without = chosen && chosen[0] == '^';
+  *may_wait = !chosen || (strstr(chosen, "sm") != NULL) != is_without ||
+              (strstr(chosen, "lockedfile") != NULL) != is_without;
+  return chosen ? chosen : "";
+#else
+  return "";
+#endif
+}
+
 int mill_mpi_start(mill_mpi *mpi)
 {
   int err = MILL_OK;
   int provided = MPI_THREAD_SINGLE;
+  const int watch_err = mill_watchdog_start(); /* told once MPI knows the rank */
+  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
   *mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  MILL_TRY(choose_file_pointers());
   MILL_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
   MILL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm));
   MILL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->stop_comm));
@@ -41,12 +81,15 @@ int mill_mpi_start(mill_mpi *mpi)
               "this MPI does not grant MPI_THREAD_MULTIPLE (it gives level %d): use an MPI library "
               "built with full thread support",
               provided);
+  MILL_TRY(watch_err);
 done:
+  mill_watch_end(watch);
   return err;
 }
 
 void mill_mpi_end(mill_mpi *mpi)
 {
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "MPI_Finalize");
   if (mpi->comm != MPI_COMM_NULL)
     MPI_Comm_free(&mpi->comm);
   if (mpi->stop_comm != MPI_COMM_NULL)
@@ -56,6 +99,8 @@ void mill_mpi_end(mill_mpi *mpi)
   MPI_Finalized(&ended);
   if (started && !ended)
     MPI_Finalize();
+  mill_watch_end(watch);
+  mill_watchdog_stop();
 }
 
 /* what is left of a run after a stop or an unreadable input is whole, so any
@@ -85,6 +130,7 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
     char message[MESSAGE_BYTES];
   } outcome;
   memset(&outcome, 0, sizeof outcome);
+  const int watch = mill_watch_begin(MILL_WATCH_RANKS, 0, "what the other ranks have come to");
   MILL_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
   if (worst.severity == 0)
     goto done;
@@ -97,6 +143,7 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
     mill_error_set(outcome.code, __FILE__, __LINE__, "%s", outcome.message);
   err = outcome.code;
 done:
+  mill_watch_end(watch);
   return err;
 }
 

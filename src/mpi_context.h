@@ -24,12 +24,19 @@ typedef struct mill_mpi {
   int n_heard;   /**< requests taken from others */
 } mill_mpi;
 
-/** Initialise MPI with full thread support.  Collective over MPI_COMM_WORLD.
+/** Initialise MPI with full thread support, and start the watchdog (src/watchdog.h).
+ *  Collective over MPI_COMM_WORLD.
+ *  Of Open MPI's shared file pointers those that can wait for what another job has left are put
+ *  out of use, unless the environment variable OMPI_MCA_sharedfp has a value.
  *  MILL_ERR_MPI, also when MPI does not grant MPI_THREAD_MULTIPLE: MPI is then
  *  initialised and mill_mpi_end must still be called. */
 int mill_mpi_start(mill_mpi *mpi);
 
-/** Finalize MPI.  Collective; every rank must have left every other call. */
+/** What OMPI_MCA_sharedfp holds; empty: another MPI library, or nothing.  *may_wait: with it an
+ *  open of a file may wait for what another job has left. */
+const char *mill_mpi_file_pointers(int *may_wait);
+
+/** Finalize MPI and stop the watchdog.  Collective; every rank must have left every other call. */
 void mill_mpi_end(mill_mpi *mpi);
 
 /** The worst of all ranks' codes, with its message, on every rank.

@@ -12,6 +12,7 @@
 
 /* lock-free, so that the handler may use them whatever thread it runs in */
 static _Atomic int seen, reason;
+static _Atomic int is_catching;
 static _Atomic int64_t first_ms;
 
 static int64_t now_ms(void)
@@ -21,7 +22,7 @@ static int64_t now_ms(void)
   return 1000 * (int64_t)t.tv_sec + t.tv_nsec / 1000000;
 }
 
-/* Only what is allowed in a signal handler. */
+/* Only what a signal handler may do. */
 static void note(int number)
 {
   static const char message[] =
@@ -50,8 +51,24 @@ int mill_stop_signal_catch(void)
   if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0 ||
       sigaction(SIGUSR1, &action, NULL) != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "cannot catch signals: %s", strerror(errno));
+  atomic_store(&is_catching, 1);
 done:
   return err;
+}
+
+void mill_stop_signal_take_waiting(void)
+{
+  static const struct timespec at_once = {0};
+  sigset_t set;
+  if (!atomic_load(&is_catching))
+    return;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGUSR1);
+  const int number = sigtimedwait(&set, NULL, &at_once);
+  if (number > 0)
+    note(number);
 }
 
 int mill_stop_signal_seen(void)

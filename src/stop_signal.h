@@ -18,6 +18,11 @@ enum mill_stop_reason {
 /** From now on note these signals instead of dying of them.  MILL_ERR_INTERNAL. */
 int mill_stop_signal_catch(void);
 
+/** Note a signal that waits because the main thread cannot run its handler: a call to a file
+ *  system that does not answer may hold a thread where no signal reaches it.  From a thread that
+ *  blocks these signals. */
+void mill_stop_signal_take_waiting(void);
+
 /** Number of the first one noted, 0: none yet. */
 int mill_stop_signal_seen(void);
 

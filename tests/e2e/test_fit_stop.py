@@ -3,6 +3,7 @@
 What comes out at the end is what an uninterrupted run gives, bit for bit.
 """
 
+import glob
 import os
 import signal
 import time
@@ -188,6 +189,33 @@ class Asked(EndToEnd):
         self.assertFalse(os.path.exists(path))
         for name in files:
             os.remove(name)
+
+    def assertStopsIn(self, fault, status, *says, ranks=0, number=signal.SIGTERM, path=None):
+        """A fit that hangs before its first star ends within seconds of a signal, and continues."""
+        path = path or tmp(f"hangs-{fault.split(':')[1]}-{ranks}-{number}.h5")
+        process = self.start(path, faults=fault.replace("OUT", os.path.basename(path)), ranks=ranks)
+        self.wait(process, lambda: glob.glob(glob.escape(path) + "*.lock"))
+        time.sleep(1)
+        sent = time.time()
+        process.send_signal(number)
+        self.end(process, status, *says)
+        self.assertLess(time.time() - sent, 25)  # 5 s, and a busy machine
+        again = subprocess.run(self.line(path), env=ENVIRONMENT, capture_output=True, text=True,
+                               timeout=100)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(sorted(glob.glob(glob.escape(path) + "*")), [path, path + ".status.json"])
+
+    def test_signal_while_the_output_is_opened(self):
+        says = "opening the output has not returned", "the same command continues"
+        # the first open makes room for it, the second is for HDF5
+        self.assertStopsIn("hang:open:OUT.tmp-pid:2:1", 75, "stopped by signal 15", *says)
+        self.assertStopsIn("hang:sync:OUT.tmp-pid:1:1", 75, *says, number=signal.SIGINT)
+        # a call that holds its thread where no signal reaches it
+        self.assertStopsIn("deaf:rename:OUT$:1:1", 75, "stopped by signal 15", *says)
+
+    def test_signal_while_one_of_several_ranks_opens_the_output(self):
+        self.assertStopsIn("hang:open:OUT$:1:1:1", 75, "opening the output has not returned",
+                           ranks=2, number=signal.SIGUSR1)
 
     def test_requeued_job_with_overwrite_keeps_its_models(self):
         def models(path):

@@ -6,6 +6,7 @@
  *
  *   WHAT   ENOSPC, EIO, EROFS, ENOENT, EACCES, EOPNOTSUPP   the call fails so
  *          slow=MS   takes so much longer        hang        never returns
+ *          deaf                never returns, and no signal reaches its thread
  *          kill, abort, stop   the process gets SIGKILL, aborts, or is suspended
  *          count               nothing
  *          touch, cut          the file itself changes: its time, or all but 5000 bytes are lost
@@ -130,7 +131,11 @@ static int happens(const fault *f, const char *path)
   if (f->ms > 0) {
     const struct timespec t = {f->ms / 1000, f->ms % 1000 * 1000000};
     nanosleep(&t, NULL);
-  } else if (strcmp(f->what, "hang") == 0) {
+  } else if (strcmp(f->what, "hang") == 0 || strcmp(f->what, "deaf") == 0) {
+    sigset_t all;
+    sigfillset(&all);
+    if (f->what[0] == 'd')
+      pthread_sigmask(SIG_BLOCK, &all, NULL);
     for (;;)
       pause();
   } else if (strcmp(f->what, "kill") == 0) {

@@ -1,0 +1,153 @@
+"""The place of the output: nothing that another run has left there or in the node's shared memory
+stops a fit, and a result that is not there at the end is no success.
+"""
+
+import ctypes
+import random
+import signal
+import time
+
+from common import *  # noqa: F403
+
+N_KILL = 50
+
+
+def stale_semaphore(name):
+    """A semaphore at 0, as a process that is killed in MPI_File_open leaves one."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.sem_open.restype = ctypes.c_void_p
+    if not libc.sem_open(name.encode(), os.O_CREAT, 0o600, 0):
+        raise OSError(ctypes.get_errno(), name)
+    return "/dev/shm/sem." + name[1:]
+
+
+class Neighbours(EndToEnd):
+    """What other runs have left, or do at the same time."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.few = cut("few.fits", range(4))
+
+    def line(self, path):
+        return ["fit", "--library", library(), "--output", path, "--threads", 1, "--optimizer",
+                "levenberg-marquardt", self.few]
+
+    def test_stale_semaphore_of_the_same_name(self):
+        for ranks in 0, 2:
+            path = tmp(f"stale-{os.getpid()}-{ranks}.h5")
+            left = [stale_semaphore("/OMPIO_" + os.path.basename(path) + end)
+                    for end in ("", f".tmp-pid{os.getpid()}")]
+            try:
+                done = starmill(*self.line(path), ranks=ranks, timeout=60)
+            finally:
+                for name in left:
+                    os.remove(name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # nothing of MPI's own beside the output
+            self.assertEqual(sorted(glob.glob(glob.escape(path) + "*")),
+                             [path, path + ".status.json"])
+
+    def test_same_name_in_two_folders_at_once(self):
+        runs = []
+        for folder in "one", "two":
+            os.mkdir(tmp(folder))
+            runs.append(subprocess.Popen(command(*self.line(tmp(f"{folder}/twin.h5")), ranks=2),
+                                         env=ENVIRONMENT, stdout=subprocess.PIPE,
+                                         stderr=subprocess.STDOUT, text=True))
+        for run in runs:
+            out, _ = run.communicate(timeout=100)
+            self.assertEqual(run.returncode, 0, out)
+        one, two = read(tmp("one/twin.h5")), read(tmp("two/twin.h5"))
+        self.assertEqual(differing(one, two), [])
+
+    def test_killed_while_it_starts(self):
+        path = tmp("start.h5")
+        seed = os.getpid()
+        print("seed", seed)
+        draw = random.Random(seed)
+        for _ in range(N_KILL):
+            run = subprocess.Popen(command(*self.line(path)), env=ENVIRONMENT,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(draw.uniform(0, 1))
+            run.send_signal(signal.SIGKILL)
+            run.wait()
+        done = starmill(*self.line(path), timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue((read(path)["STATUS"] == FITTED).all())
+        self.assertEqual(sorted(glob.glob(glob.escape(path) + "*")), [path, path + ".status.json"])
+
+    def test_doctor_names_the_shared_file_pointers(self):
+        for value, warns in ((None, False), ("sm", True), ("^lockedfile", True),
+                             ("individual", False)):
+            more = {"OMPI_MCA_sharedfp": value} if value else {}
+            done = starmill("doctor", "--quick", "--output", TMP, env=more)
+            if "Open MPI" not in done.stdout:
+                self.skipTest("not Open MPI")
+            self.assertIn(f"OMPI_MCA_sharedfp={value or '^sm,lockedfile'}", done.stdout)
+            self.assertEqual("unset it" in done.stdout, warns, done.stdout)
+
+
+class Moved(EndToEnd):
+    """A result that is removed, moved or replaced while it is written is told of."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.stars = cut("stars.fits", range(100))
+        with open(tmp("moved.yaml"), "w") as f:
+            f.write("write_interval: 0.1\n")
+
+    def disturbed(self, name, disturb, *says, interval="0.1"):
+        """Run, disturb(folder) once the first rows are there: status 4 and one line that says so."""
+        folder = tmp(name)
+        os.mkdir(folder)
+        path, models = os.path.join(folder, "out.h5"), os.path.join(folder, "models.h5")
+        with open(tmp("moved.yaml"), "w") as f:
+            f.write(f"write_interval: {interval}\n")
+        run = subprocess.Popen(
+            command("fit", "--library", library(), "--output", path, "--models", models, "--threads",
+                    1, "--slots", 1, "--optimizer", "nelder-mead", "--config", tmp("moved.yaml"),
+                    self.stars),
+            env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        limit = time.time() + 100
+        while not (os.path.exists(path) and os.path.exists(models)):
+            self.assertLess(time.time(), limit)
+            time.sleep(0.02)
+        time.sleep(0.5)
+        disturb(folder)
+        out, errors = run.communicate(timeout=100)
+        self.assertEqual(run.returncode, 4, out + errors)
+        self.assertNotIn("result ", out)
+        for text in says:
+            self.assertIn(text, errors)
+        return path
+
+    def test_removed(self):
+        self.disturbed("removed", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed")
+
+    def test_removed_before_the_first_rows_are_written(self):
+        # seen at the end, too
+        self.disturbed("late", lambda f: os.remove(f + "/out.h5"), "out.h5 was removed",
+                       interval="600")
+
+    def test_models_removed(self):
+        self.disturbed("models", lambda f: os.remove(f + "/models.h5"), "models.h5 was removed")
+
+    def test_replaced(self):
+        def replace(folder):
+            shutil.copy(self.stars, folder + "/other")
+            os.replace(folder + "/other", folder + "/out.h5")
+        self.disturbed("replaced", replace, "out.h5 was removed")
+
+    def test_folder_moved_and_back(self):
+        path = self.disturbed("here", lambda f: os.rename(f, f + "-moved"), "is now ",
+                              "here-moved/out.h5", "move it back")
+        os.rename(tmp("here-moved"), tmp("here"))
+        again = starmill("fit", "--library", library(), "--output", path, "--models",
+                         tmp("here/models.h5"), "--optimizer", "nelder-mead", "--config",
+                         tmp("moved.yaml"), self.stars)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertTrue((read(path)["STATUS"] == FITTED).all())
+
+
+if __name__ == "__main__":
+    main()
