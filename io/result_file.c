@@ -720,7 +720,7 @@ static void destroy(mill_result_file *file)
 {
   if (!file)
     return;
-  mill_watch_end(file->watch);
+  set_busy(file, 1); /* removing the lock may take long as well */
   for (int i = 0; i < 2; i++) {
     free(file->both[i].row);
     free(file->both[i].at);
@@ -730,6 +730,7 @@ static void destroy(mill_result_file *file)
   mill_lock_release(&file->lock);
   if (file->held >= 0)
     close(file->held);
+  set_busy(file, 0);
   pthread_mutex_destroy(&file->mutex);
   pthread_mutex_destroy(&file->hdf5);
   pthread_cond_destroy(&file->room);
@@ -1143,7 +1144,6 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   if (err == MILL_OK)
     err = mill_ph5_still_there(file->path, file->held);
   err = mill_mpi_agree(&file->mpi, err);
-  set_busy(file, 0);
 done:
   counts.wall_s = mill_wall_s() - file->start_s;
   counts.io_cpu_s = file->io_cpu_s;

@@ -156,6 +156,8 @@ static int load_config(void *context)
   fit_job *job = context;
   int err = MILL_OK;
   const mill_fit_options *options = &job->options;
+  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: reading it",
+                                     options->config ? options->config : "what the options name");
   mill_config_clear(&job->config);
   mill_config_default(&job->config);
   if (options->config)
@@ -182,6 +184,7 @@ static int load_config(void *context)
                stop_file ? "" : ".stop") >= (int)sizeof job->stop_file)
     MILL_FAIL(MILL_ERR_USAGE, "the path of the stop file is too long");
 done:
+  mill_watch_end(watch);
   return err;
 }
 

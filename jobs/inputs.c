@@ -42,6 +42,8 @@ static int collect_names(const mill_fit_options *options, name_list *names)
   int err = MILL_OK;
   char **listed = NULL;
   size_t n_listed = 0;
+  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the catalog",
+                                     options->catalog ? options->catalog : "");
   if (options->catalog)
     MILL_TRY(mill_catalog_list_read(options->catalog, &listed, &n_listed));
   names->n = options->n_input + (int64_t)n_listed;
@@ -72,6 +74,7 @@ static int collect_names(const mill_fit_options *options, name_list *names)
     at += n;
   }
 done:
+  mill_watch_end(watch);
   mill_catalog_list_free(listed, n_listed);
   return err;
 }

@@ -11,6 +11,7 @@
 #include "src/log.h"
 #include "src/stop_signal.h"
 #include "src/thread.h"
+#include "src/watchdog.h"
 
 enum { TICK_MS = 200, MAX_PATH = 4096, LAST_WAIT_S = 5 };
 /* All ranks may be told alike, by the launcher or the clock: then one message from rank 0 spares
@@ -71,7 +72,10 @@ static int is_there(const char *file)
 int mill_stop_file_absent(const char *file)
 {
   int err = MILL_OK;
-  if (is_there(file))
+  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking for it", file);
+  const int found = is_there(file);
+  mill_watch_end(watch);
+  if (found)
     MILL_FAIL(MILL_ERR_STOPPED,
               "not started: the stop file %s is there; remove it and give the same command", file);
 done:
