@@ -77,12 +77,13 @@ done:
   return err;
 }
 
-/* Another name of the file where its own has a colon: ROMIO takes what stands before one for the
- * name of a file system.  *fd keeps it good, the caller closes it; -1: the path itself will do. */
+/* Another name of the file where MPI does not take its own: before a colon ROMIO sees the name of
+ * a file system, and Open MPI opens no name of one character.  *fd keeps it good, the caller
+ * closes it; -1: the path itself will do. */
 static const char *plain_name(const char *path, unsigned flags, char name[64], int *fd)
 {
   const int mode = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;
-  *fd = strchr(path, ':') ? open(path, mode | O_CLOEXEC) : -1;
+  *fd = strchr(path, ':') || strlen(path) == 1 ? open(path, mode | O_CLOEXEC) : -1;
   if (*fd < 0)
     return path;
   snprintf(name, 64, "/proc/self/fd/%d", *fd);

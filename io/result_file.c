@@ -18,6 +18,7 @@
 #include "kernels/error.h"
 #include "kernels/nvtx.h"
 #include "src/clock.h"
+#include "src/file_roles.h"
 #include "src/log.h"
 #include "src/mpi_context.h"
 #include "src/thread.h"
@@ -789,10 +790,13 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   int watch = -1;
   const uint8_t not_finished = 0;
   int found = MILL_FOUND_NOTHING;
+  char end[MILL_MAX_PATH] = "";
   *out = NULL;
   *outcome = MILL_OPEN_NEW;
   MILL_MPI(MPI_Comm_rank(comm, &outer.rank));
   MILL_MPI(MPI_Comm_size(comm, &outer.size));
+  MILL_TRY(mill_resolve_links_for_all(&outer, path, end, sizeof end));
+  path = end;
   err = prepare(path, info, comm, &file);
   if (err == MILL_OK)
     err = MILL_ALLOC(info->n_file, &first_exposure);
