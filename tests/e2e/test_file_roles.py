@@ -3,9 +3,9 @@
 import os
 import shutil
 
-from base import *  # noqa: F403  (every test script is made of these)
+from common import *  # noqa: F403  (every test script is made of these)
 
-LIBRARY, SURVEY = coarse_survey(6)
+LIBRARY, SURVEY = library(), cut("coadd-mock.fits", [3, 60])
 
 
 def fit(*args, **how):
@@ -44,7 +44,7 @@ class OneFile(ProgramTest):
             f.write("1\n")
         redrock = os.path.join(os.path.dirname(SURVEY),
                                os.path.basename(SURVEY).replace("coadd-", "redrock-"))
-        shutil.copy(LIBRARY, redrock)  # no good one; it is kept all the same
+        shutil.copy(SURVEY, redrock)  # no good one; it is kept all the same
         os.link(SURVEY, tmp("hard.fits"))
         kept = [(path, content(path)) for path in (SURVEY, LIBRARY, lists, config, ids, redrock)]
         try:
