@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "io/fits_file.h"
 #include "kernels/error.h"
+#include "src/regular_file.h"
 
 typedef struct line_reader {
   const char *path;
@@ -20,16 +20,8 @@ typedef struct line_reader {
 
 static int open_lines(line_reader *lines, const char *path)
 {
-  int err = MILL_OK;
-  struct stat st;
   lines->path = path;
-  if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-    MILL_FAIL(MILL_ERR_USAGE, "%s: is a folder; give a file with one entry a line", path);
-  lines->stream = fopen(path, "re");
-  if (!lines->stream)
-    MILL_FAIL(MILL_ERR_USAGE, "%s: cannot be opened: %s; check the path", path, strerror(errno));
-done:
-  return err;
+  return mill_regular_stream(path, "a file with one entry a line", MILL_ERR_USAGE, &lines->stream);
 }
 
 static void close_lines(line_reader *lines)
@@ -186,9 +178,8 @@ int mill_target_id_file_read(const char *path, int64_t **ids, size_t *n)
   *ids = NULL;
   *n = 0;
   unsigned char first[6] = "";
-  FILE *stream = fopen(path, "re");
-  if (!stream)
-    MILL_FAIL(MILL_ERR_USAGE, "%s: cannot be opened: %s; check the path", path, strerror(errno));
+  FILE *stream = NULL;
+  MILL_TRY(mill_regular_stream(path, "a text or FITS file of TARGETIDs", MILL_ERR_USAGE, &stream));
   const size_t n_first = fread(first, 1, sizeof first, stream);
   fclose(stream);
   const int is_fits = (n_first >= 2 && first[0] == 0x1f && first[1] == 0x8b) ||

@@ -17,6 +17,7 @@
 #include <zlib.h>
 
 #include "kernels/error.h"
+#include "src/regular_file.h"
 
 enum {
   BLOCK = 2880,
@@ -975,16 +976,10 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
               MILL_FITS_MAX_PATH - 1);
   MILL_TRY(MILL_ALLOC(1, &guard));
   strcpy(guard->path, path);
-  /* without O_NONBLOCK a pipe without a writer would wait for ever */
-  guard->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (guard->fd < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be opened: %s; check the path", path, strerror(errno));
+  MILL_TRY(mill_regular_open(path, "a FITS file", MILL_ERR_INPUT, &guard->fd));
   struct stat st;
   if (fstat(guard->fd, &st) != 0)
     MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be examined: %s", path, strerror(errno));
-  if (!S_ISREG(st.st_mode))
-    MILL_FAIL(MILL_ERR_INPUT, "%s: is %s, not a file; give the path of a FITS file", path,
-              S_ISDIR(st.st_mode) ? "a folder" : "a pipe or device");
   guard->file_size = (int64_t)st.st_size;
   guard->file_mtime = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
   unsigned char magic[2];

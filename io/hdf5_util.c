@@ -11,6 +11,7 @@
 
 #include "kernels/common.h"
 #include "kernels/error.h"
+#include "src/regular_file.h"
 
 enum {
   MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* the coefficients of a grid have the most */
@@ -50,15 +51,10 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file)
   file->code = code;
   file->path = path;
   be_quiet();
-  /* a pipe would block in open() without O_NONBLOCK */
-  fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0)
-    MILL_FAIL(code, "%s: cannot be opened: %s", path, strerror(errno));
+  MILL_TRY(mill_regular_open(path, "an HDF5 file", code, &fd));
   struct stat status;
   if (fstat(fd, &status) != 0)
     MILL_FAIL(code, "%s: cannot be examined: %s", path, strerror(errno));
-  if (!S_ISREG(status.st_mode))
-    MILL_FAIL(code, "%s: is not a regular file", path);
   if (status.st_size == 0)
     MILL_FAIL(code, "%s: is empty", path);
   if (H5Fis_hdf5(path) <= 0)

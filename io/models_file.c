@@ -13,6 +13,7 @@
 #include "io/parallel_hdf5.h"
 #include "io/result_layout.h"
 #include "kernels/error.h"
+#include "src/file_roles.h"
 
 #define FORMAT_NAME "starmill models"
 enum { BLOCK_ROWS = 65536 };
@@ -328,10 +329,12 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
 {
   int err = MILL_OK;
   int found = 0;
-  char temporary[MILL_MAX_PATH] = "", job[96];
+  char temporary[MILL_MAX_PATH] = "", end[MILL_MAX_PATH] = "", job[96];
   mill_models_file *models = NULL;
   mill_lock_keeper *keeper = NULL;
   *out = NULL;
+  MILL_TRY(mill_resolve_links_for_all(mpi, path, end, sizeof end));
+  path = end;
   err = MILL_ALLOC(1, &models);
   MILL_TRY(mill_mpi_agree(mpi, err));
   models->file = H5I_INVALID_HID;

@@ -81,8 +81,9 @@ done:
  *
  * MPI libraries make files and semaphores of their own named after the file's name: Open MPI a
  * data and a metadata file for every rank (component individual of sharedfp), which it does
- * without where they cannot be made, as here.  And ROMIO takes what stands before a colon for the
- * name of a file system.  Where the file cannot be opened (*fd is -1) HDF5 says why. */
+ * without where they cannot be made, as here.  ROMIO takes what stands before a colon for the
+ * name of a file system, and Open MPI opens no name of one character.  Where the file cannot be
+ * opened (*fd is -1) HDF5 says why. */
 static const char *name_for_mpi(const char *path, unsigned flags, char name[64], int *fd)
 {
   const int mode = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;

@@ -95,11 +95,20 @@ const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t targ
   return low < redrock->n && redrock->row[low].target_id == target_id ? &redrock->row[low] : NULL;
 }
 
+static const char *const beside_prefix[] = {"redrock-", "zbest-"};
+
+int mill_redrock_is_name(const char *name)
+{
+  for (int i = 0; i < 2; i++)
+    if (strncmp(name, beside_prefix[i], strlen(beside_prefix[i])) == 0)
+      return 1;
+  return 0;
+}
+
 int mill_redrock_beside(const char *path, char *out, size_t size)
 {
   int err = MILL_OK;
   static const char *const from[] = {"coadd-", "spectra-"};
-  static const char *const to[] = {"redrock-", "zbest-"};
   static const char *const end[] = {"", ".gz"};
   const char *slash = strrchr(path, '/');
   const char *name = slash ? slash + 1 : path;
@@ -112,8 +121,8 @@ int mill_redrock_beside(const char *path, char *out, size_t size)
     if (rest > 3 && strcmp(name + n + rest - 3, ".gz") == 0)
       rest -= 3;
     for (int j = 0; j < 4; j++) {
-      const int length = snprintf(out, size, "%.*s%s%.*s%s", (int)(name - path), path, to[j / 2],
-                                  (int)rest, name + n, end[j % 2]);
+      const int length = snprintf(out, size, "%.*s%s%.*s%s", (int)(name - path), path,
+                                  beside_prefix[j / 2], (int)rest, name + n, end[j % 2]);
       if (length < 0 || (size_t)length >= size) {
         out[0] = '\0';
         MILL_FAIL(MILL_ERR_INPUT, "%.100s...: the path of its redrock file is too long", path);

@@ -30,6 +30,9 @@ void mill_redrock_clear(mill_redrock *redrock);
 /** NULL when the target is not in the file. */
 const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t target_id);
 
+/** May the file of this name be one that mill_redrock_beside finds? */
+int mill_redrock_is_name(const char *name);
+
 /** The file beside path: coadd-X.fits or spectra-X.fits gives redrock-X.fits,
  *  then redrock-X.fits.gz, then the same with zbest-; whether path ends in .gz
  *  does not matter.  out [size] is empty when no such file exists.

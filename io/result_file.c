@@ -15,9 +15,11 @@
 #include "io/models_file.h"
 #include "io/parallel_hdf5.h"
 #include "io/result_layout.h"
+#include "io/result_repair.h"
 #include "kernels/error.h"
 #include "kernels/nvtx.h"
 #include "src/clock.h"
+#include "src/file_roles.h"
 #include "src/log.h"
 #include "src/mpi_context.h"
 #include "src/thread.h"
@@ -604,7 +606,8 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info)
   int found = MILL_FOUND_NOTHING;
   mill_result_summary summary;
   if (mill_lock_restart() == 0 || mill_h5_probe(MILL_PROBE_RESULT, file->path) != MILL_OK ||
-      mill_result_layout_inspect(file->path, info, &file->columns, &found, &summary) != MILL_OK ||
+      mill_result_layout_inspect(file->path, info, 0, &file->columns, &found, &summary) !=
+          MILL_OK ||
       found == MILL_FOUND_NOTHING ||
       mill_result_layout_job(file->path, made_by, sizeof made_by) != MILL_OK)
     return 0;
@@ -630,7 +633,8 @@ static int claim(mill_result_file *file, const mill_run_info *info, int overwrit
   for (int locked = 0; locked < 2; locked++) {
     /* looked at again under the lock: another job may have worked on it meanwhile */
     if (!overwrite) {
-      MILL_TRY(mill_result_layout_inspect(file->path, info, &file->columns, found, &summary));
+      MILL_TRY(mill_result_layout_inspect(file->path, info, retry_failed, &file->columns, found,
+                                          &summary));
       const int64_t n_failed = info->n_row - summary.n_status[MILL_STATUS_NOT_DONE] -
                                summary.n_status[MILL_STATUS_FITTED];
       if (*found == MILL_FOUND_FINISHED && retry_failed && n_failed > 0)
@@ -798,10 +802,13 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   int watch = -1;
   const uint8_t not_finished = 0;
   int found = MILL_FOUND_NOTHING;
+  char end[MILL_MAX_PATH] = "";
   *out = NULL;
   *outcome = MILL_OPEN_NEW;
   MILL_MPI(MPI_Comm_rank(comm, &outer.rank));
   MILL_MPI(MPI_Comm_size(comm, &outer.size));
+  MILL_TRY(mill_resolve_links_for_all(&outer, path, end, sizeof end));
+  path = end;
   err = prepare(path, info, comm, &file);
   if (err == MILL_OK)
     err = MILL_ALLOC(info->n_file, &first_exposure);
@@ -838,6 +845,9 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
     err = outer.rank == 0 ? mill_ph5_write_whole(file->file, file->path, "provenance/FINISHED",
                                                  H5T_NATIVE_UINT8, &not_finished)
                           : MILL_OK;
+    /* before the first of their rows is fitted: done rows are of the files that are recorded */
+    if (err == MILL_OK && outer.rank == 0 && retry_failed)
+      err = mill_result_note_repaired(file->file, file->path, info);
     MILL_TRY(mill_mpi_agree(&file->mpi, err));
     MILL_TRY(learn_wanted(file, retry_failed));
   }

@@ -29,8 +29,9 @@ enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED
 
 /** Look at what is at path, read-only.  One rank alone.  MILL_ERR_OUTPUT when it is
  *  no result of this very run, and says in what it differs.  A finished file
- *  also fills summary. */
-int mill_result_layout_inspect(const char *path, const mill_run_info *info,
+ *  also fills summary.  retry_failed: input files of which no row is fitted may have changed
+ *  in size and time; a result with such ones counts as unfinished. */
+int mill_result_layout_inspect(const char *path, const mill_run_info *info, int retry_failed,
                                const mill_columns *columns, int *found,
                                mill_result_summary *summary);
 

@@ -14,6 +14,8 @@
 #include "io/parallel_hdf5.h"
 #include "io/result_layout.h"
 #include "kernels/error.h"
+#include "src/file_roles.h"
+#include "src/regular_file.h"
 
 enum { BLOCK_BYTES = 4 << 20, MAX_DATASET = 256 };
 
@@ -60,7 +62,8 @@ typedef struct merge_input {
 } merge_input;
 
 typedef struct merge_job {
-  const char *output, *command;
+  char output[MILL_MAX_PATH]; /* links followed */
+  const char *command;
   int n_part, n_dataset;
   merge_part *part;
   merge_dataset dataset[MAX_DATASET];
@@ -403,10 +406,11 @@ done:
 static int look_at_part(merge_job *job, merge_part *part)
 {
   int err = MILL_OK;
-  int n_found = 0;
+  int n_found = 0, fd = -1;
   hid_t file = H5I_INVALID_HID;
   struct stat status;
-  if (stat(part->path, &status) != 0)
+  MILL_TRY(mill_regular_open(part->path, "a result of starmill fit", MILL_ERR_USAGE, &fd));
+  if (fstat(fd, &status) != 0)
     REFUSE("%s: %s", part->path, strerror(errno));
   MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, part->path));
   MILL_TRY(mill_ph5_open(part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
@@ -429,6 +433,8 @@ static int look_at_part(merge_job *job, merge_part *part)
   if (job->n[FILES] > INT32_MAX)
     REFUSE("more than %d inputs", INT32_MAX);
 done:
+  if (fd >= 0)
+    close(fd);
   if (file >= 0)
     H5Fclose(file);
   return err;
@@ -772,19 +778,27 @@ done:
   return err;
 }
 
-/* The output is no part, and nothing that must not be replaced. */
+/* The output is no part. */
+static int check_roles(const merge_job *job)
+{
+  int err = MILL_OK;
+  mill_file_roles roles = {0};
+  MILL_TRY(mill_file_roles_write(&roles, "--output", job->output));
+  for (int i = 0; i < job->n_part; i++)
+    MILL_TRY(mill_file_roles_read(&roles, "the part", job->part[i].path));
+done:
+  return err;
+}
+
+/* The output is nothing that must not be replaced. */
 static int check_output(const merge_job *job, int overwrite)
 {
   int err = MILL_OK;
-  struct stat here, there;
+  struct stat here;
   if (stat(job->output, &here) != 0)
     goto done; /* what else is wrong shows when it is created */
   if (!S_ISREG(here.st_mode))
     REFUSE("%s exists and is no regular file: give another --output", job->output);
-  for (int i = 0; i < job->n_part; i++)
-    if (stat(job->part[i].path, &there) == 0 && there.st_dev == here.st_dev &&
-        there.st_ino == here.st_ino)
-      REFUSE("%s is a part and cannot be the output", job->output);
   if (!overwrite)
     REFUSE("%s exists: give another --output, or --overwrite to replace it", job->output);
 done:
@@ -802,6 +816,7 @@ static int merge(merge_job *job, int overwrite)
   if (!job->commands || !job->frames)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the provenance");
   fputs(job->command, job->commands);
+  MILL_TRY(check_roles(job));
   MILL_TRY(check_output(job, overwrite));
   for (int i = 0; i < job->n_part; i++)
     MILL_TRY(look_at_part(job, &job->part[i]));
@@ -830,7 +845,7 @@ int mill_result_merge(const char *output, int overwrite, const char *command, in
   int err = MILL_OK;
   merge_job *job = NULL;
   MILL_TRY(MILL_ALLOC(1, &job));
-  job->output = output;
+  MILL_TRY(mill_resolve_links(output, job->output, sizeof job->output));
   job->command = command;
   job->n_part = n_part;
   MILL_TRY(MILL_ALLOC(n_part, &job->part));

@@ -1,6 +1,5 @@
 #include "io/start_table.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "io/hdf5_util.h"
 #include "io/sha256.h"
 #include "kernels/error.h"
+#include "src/regular_file.h"
 
 enum { OBJECT_SIZE = sizeof((mill_catalog_row *)0)->object, N_KEY_NAME = 2 };
 static const char *const key_name[N_KEY_NAME] = {"TARGETID", "OBJECT"};
@@ -362,10 +362,9 @@ static int starts_as_hdf5(const char *path, int *is_hdf5)
   int err = MILL_OK;
   static const unsigned char signature[4] = {0x89, 'H', 'D', 'F'};
   unsigned char first[4] = "";
-  FILE *stream = fopen(path, "re");
-  if (!stream)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: cannot be opened: %s; check the path given as start", path,
-              strerror(errno));
+  FILE *stream = NULL;
+  MILL_TRY(mill_regular_stream(path, "a FITS table or a result to start from", MILL_ERR_CONFIG,
+                               &stream));
   const size_t n = fread(first, 1, sizeof first, stream);
   fclose(stream);
   *is_hdf5 = n == sizeof first && memcmp(first, signature, sizeof first) == 0;

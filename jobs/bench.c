@@ -20,6 +20,7 @@
 #include "jobs/bench_schedule.h"
 #include "kernels/error.h"
 #include "kernels/host_copy.h"
+#include "src/file_roles.h"
 #include "src/stop_signal.h"
 
 enum { EXIT_UNREADABLE = 3, DEFAULT_ROWS = 64 };
@@ -54,6 +55,33 @@ static int list_inputs(bench_job *job)
   for (size_t i = 0; i < job->n_listed; i++)
     job->input[job->n_input++] = job->listed[i];
 done:
+  return err;
+}
+
+/* What is measured is not lost, and nothing else for it. */
+static int check_roles(const bench_job *job)
+{
+  int err = MILL_OK;
+  const mill_fit_options *fit = &job->options.fit;
+  mill_config config;
+  mill_file_roles roles = {0};
+  memset(&config, 0, sizeof config);
+  MILL_TRY(mill_file_roles_write(&roles, "--json", job->options.json));
+  if (roles.n == 0)
+    goto done;
+  mill_config_default(&config);
+  if (fit->config)
+    MILL_TRY(mill_config_read(&config, fit->config));
+  MILL_TRY(mill_file_roles_read(&roles, "the library",
+                                fit->library ? fit->library : config.template_lib));
+  MILL_TRY(mill_file_roles_read(&roles, "--config", fit->config));
+  MILL_TRY(mill_file_roles_read(&roles, "--catalog", fit->catalog));
+  MILL_TRY(mill_file_roles_read(&roles, "the table to start from", config.start));
+  MILL_TRY(mill_file_roles_read(&roles, "the redrock file", config.select.redrock_file));
+  for (int i = 0; i < job->n_input; i++)
+    MILL_TRY(mill_file_roles_read(&roles, "the input", job->input[i]));
+done:
+  mill_config_clear(&config);
   return err;
 }
 
@@ -301,6 +329,7 @@ static int start(bench_job *job, int argc, char **argv)
     MILL_FAIL(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
               job->mpi.size);
   MILL_TRY(list_inputs(job));
+  MILL_TRY(check_roles(job));
   if (job->options.task == MILL_BENCH_READING) {
     MILL_TRY(mill_bench_read(&job->mpi, &job->options, job->command));
     goto done;

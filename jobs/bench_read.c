@@ -35,7 +35,7 @@ static int set_up(bench_read *job)
   MILL_TRY(mill_config_arms(&job->config, &job->lib, arm_wanted));
   const double start_s = mill_wall_s();
   MILL_TRY(mill_inputs_index(job->mpi, &job->options->fit, &job->config, &job->lib, arm_wanted,
-                             &job->inputs));
+                             NULL, &job->inputs));
   job->index_s = mill_wall_s() - start_s;
   mill_inputs_drop_index(&job->inputs);
   if (job->inputs.n_row == 0)

@@ -13,6 +13,7 @@
 #include "kernels/error.h"
 #include "kernels/settings.h"
 #include "src/random.h"
+#include "src/regular_file.h"
 #include "src/schedule_model.h"
 #include "src/usual_rate.h"
 
@@ -228,9 +229,8 @@ static int read_costs(const char *path, settings *set)
   char line[256];
   int64_t n_room = 0;
   double value;
-  FILE *file = fopen(path, "re");
-  if (!file)
-    MILL_FAIL(MILL_ERR_USAGE, "--costs %s cannot be read: %s", path, strerror(errno));
+  FILE *file = NULL;
+  MILL_TRY(mill_regular_stream(path, "a file with one number a line", MILL_ERR_USAGE, &file));
   while (fgets(line, sizeof line, file)) {
     if (line[0] == '#' || line[strspn(line, " \t\r\n")] == '\0')
       continue;

@@ -33,10 +33,12 @@
 #include "kernels/error.h"
 #include "src/clock.h"
 #include "src/config.h"
+#include "src/file_roles.h"
 #include "src/log.h"
 #include "src/mpi_context.h"
 #include "src/pipeline.h"
 #include "src/progress.h"
+#include "src/regular_file.h"
 #include "src/stop_signal.h"
 #include "src/watchdog.h"
 #include "src/usual_rate.h"
@@ -88,6 +90,7 @@ typedef struct fit_job {
   mill_running running;
   char status_path[MILL_STATUS_PATH];
   char stop_file[MILL_STATUS_PATH + 8];
+  mill_file_roles roles; /* rank 0 */
   mill_stop_watch *stop;
   star_start *star_start; /* [N_STAR_START] */
   int watch;              /* token of the round of fits under way; -1: none */
@@ -250,33 +253,52 @@ done:
   return err;
 }
 
-static int same_file(const char *a, const char *b)
-{
-  struct stat x, y;
-  if (strcmp(a, b) == 0)
-    return 1;
-  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-static int check_outputs(const fit_job *job)
+/* No file has two roles.  The inputs of a catalog, of which there may be very many, are compared
+ * when all ranks have looked at theirs (mill_inputs_index): until then only the log is written
+ * and the stop file looked for, which are no files of data. */
+static int check_roles(fit_job *job)
 {
   int err = MILL_OK;
   const mill_fit_options *options = &job->options;
+  mill_file_roles *roles = &job->roles;
+  MILL_TRY(mill_file_roles_write(roles, "--output", options->output));
+  MILL_TRY(mill_file_roles_write(roles, "--models", options->models));
+  MILL_TRY(mill_file_roles_write(roles, "--log", options->log));
   if (job->running.status_interval_s > 0)
-    MILL_TRY(mill_board_check_path(options->status ? options->status : job->status_path));
-  MILL_TRY(check_output(options->output, "output"));
-  if (same_file(options->output, job->lib.path))
-    MILL_FAIL(MILL_ERR_USAGE, "--output %s is the library: choose another name", options->output);
-  if (job->start && same_file(options->output, job->config.start))
-    MILL_FAIL(MILL_ERR_USAGE, "--output %s is the table to start from: choose another name",
-              options->output);
-  if (!options->models)
-    goto done;
-  MILL_TRY(check_output(options->models, "models"));
-  if (same_file(options->models, job->lib.path) || same_file(options->models, options->output))
-    MILL_FAIL(MILL_ERR_USAGE, "--models %s is another file of this run: choose another name",
-              options->models);
+    MILL_TRY(mill_file_roles_write(roles, options->status ? "--status" : "the status file",
+                                   job->status_path));
+  MILL_TRY(mill_file_roles_write(roles, options->stop_file ? "--stop-file" : "the stop file",
+                                 job->stop_file));
+  MILL_TRY(mill_refuse_data(job->stop_file, options->stop_file ? "--stop-file" : "the stop file"));
+  if (options->log)
+    MILL_TRY(mill_refuse_data(options->log, "--log"));
+  MILL_TRY(mill_file_roles_read(roles, "the library", job->config.template_lib));
+  MILL_TRY(mill_file_roles_read(roles, "--config", options->config));
+  MILL_TRY(mill_file_roles_read(roles, "--catalog", options->catalog));
+  MILL_TRY(mill_file_roles_read(roles, "--targetid-file", options->target_id_file));
+  MILL_TRY(mill_file_roles_read(roles, "the table to start from", job->config.start));
+  MILL_TRY(mill_file_roles_read(roles, "the redrock file", job->config.select.redrock_file));
+  for (int i = 0; i < options->n_input; i++)
+    MILL_TRY(mill_file_roles_read(roles, "the input", options->input[i]));
 done:
+  return err;
+}
+
+/* Rank 0, before anything is opened or made. */
+static int check_outputs(fit_job *job)
+{
+  int err = MILL_OK;
+  const mill_fit_options *options = &job->options;
+  const int watch =
+      mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at what is there", options->output);
+  MILL_TRY(check_roles(job));
+  if (job->running.status_interval_s > 0)
+    MILL_TRY(mill_board_check_path(job->status_path));
+  MILL_TRY(check_output(options->output, "output"));
+  if (options->models)
+    MILL_TRY(check_output(options->models, "models"));
+done:
+  mill_watch_end(watch);
   return err;
 }
 
@@ -422,18 +444,16 @@ static void warn_of_file_pointers(const fit_job *job)
 static int set_up(fit_job *job)
 {
   int err = mill_stop_signal_catch();
-  if (err == MILL_OK)
-    err =
-        mill_log_open(job->mpi.rank, job->mpi.size, mill_log_level_from_name(job->config.log_level),
+  if (err == MILL_OK && job->mpi.rank == 0)
+    err = check_outputs(job);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  err = mill_log_open(job->mpi.rank, job->mpi.size, mill_log_level_from_name(job->config.log_level),
                       job->options.plan ? NULL : job->options.log);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_TRY(start_watching(job));
   warn_of_file_pointers(job);
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_start, job));
-  if (job->mpi.rank == 0)
-    err = check_outputs(job);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
   if (strcmp(job->config.backend, "cuda") == 0 && !job->options.plan)
     MILL_TRY(mill_backend_place(&job->mpi));
   /* auto depends on the number of rows */
@@ -1339,7 +1359,7 @@ static int run(fit_job *job, int *exit_status)
   costs->library_s = lap_s(&cpu_s);
   start_s = MPI_Wtime();
   MILL_TRY(mill_inputs_index(&job->mpi, &job->options, &job->config, &job->lib, job->arm_wanted,
-                             &job->inputs));
+                             &job->roles, &job->inputs));
   costs->index_s = lap_s(&cpu_s);
   MILL_TRY(agree_to_go_on(job, "while indexing"));
   if (job->mpi.rank == 0) /* opening it says what is wrong with it */

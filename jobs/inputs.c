@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "io/catalog_list.h"
+#include "io/redrock.h"
 #include "io/spectra.h"
 #include "jobs/work.h"
 #include "kernels/error.h"
@@ -444,17 +445,22 @@ done:
   return err;
 }
 
-/* --overwrite must not destroy what the run reads. */
-static int refuse_output_as_input(const file_facts *facts, int n_file, const char *output)
+/* A run must not destroy what it reads. */
+static int refuse_written_inputs(const name_list *names, const file_facts *facts,
+                                 const mill_file_roles *roles)
 {
-  int err = MILL_OK;
-  struct stat status;
-  if (!output || stat(output, &status) != 0)
-    goto done;
-  for (int i = 0; i < n_file; i++)
-    if (facts[i].on_disk && facts[i].device == (uint64_t)status.st_dev &&
-        facts[i].inode == (uint64_t)status.st_ino)
-      MILL_FAIL(MILL_ERR_USAGE, "%s is an input and cannot be an output", output);
+  int err = MILL_OK, may_be_redrock = 0;
+  char beside[MILL_FITS_MAX_PATH];
+  for (int i = 0; i < roles->n; i++)
+    may_be_redrock |= mill_redrock_is_name(roles->written[i].identity.name);
+  for (int64_t i = 0; i < names->n; i++) {
+    const char *name = names->name[i];
+    MILL_TRY(mill_file_roles_read_known(roles, "the input", name, facts[i].on_disk, facts[i].device,
+                                        facts[i].inode));
+    if (!may_be_redrock || mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
+      continue; /* a path that is too long costs the file, later */
+    MILL_TRY(mill_file_roles_read(roles, "the redrock file", beside));
+  }
 done:
   return err;
 }
@@ -516,14 +522,14 @@ done:
 }
 
 static int build_table(const name_list *names, const file_facts *facts,
-                       const mill_fit_options *options, mill_inputs *inputs)
+                       const mill_file_roles *roles, mill_inputs *inputs)
 {
   int err = MILL_OK;
   int64_t n_exposure = 0;
   const char *error = inputs->error_text;
   MILL_TRY(refuse_duplicates(names, facts));
-  MILL_TRY(refuse_output_as_input(facts, inputs->n_file, options->output));
-  MILL_TRY(refuse_output_as_input(facts, inputs->n_file, options->models));
+  if (roles)
+    MILL_TRY(refuse_written_inputs(names, facts, roles));
   MILL_TRY(MILL_ALLOC(inputs->n_file, &inputs->file));
   MILL_TRY(MILL_ALLOC(inputs->n_file, &inputs->exposure_start));
   MILL_TRY(MILL_ALLOC(inputs->n_file, &inputs->n_exposure));
@@ -607,7 +613,7 @@ static void log_frames(const mill_inputs *inputs)
 
 int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
                       const mill_config *config, const mill_library *lib, const int *arm_wanted,
-                      mill_inputs *inputs)
+                      const mill_file_roles *roles, mill_inputs *inputs)
 {
   int err = MILL_OK;
   name_list names = {0};
@@ -640,7 +646,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
   MILL_TRY(gather_errors(mpi, &job, &inputs->error_text));
   if (config->join_by_name)
     MILL_TRY(join_rows(mpi, &names, facts, inputs));
-  MILL_TRY(mill_mpi_agree(mpi, build_table(&names, facts, options, inputs)));
+  MILL_TRY(mill_mpi_agree(mpi, build_table(&names, facts, roles, inputs)));
   inputs->settings = job.settings;
   inputs->path_text = names.text;
   names.text = NULL;

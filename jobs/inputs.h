@@ -7,6 +7,7 @@
 #include "io/spectra.h"
 #include "jobs/join.h"
 #include "jobs/options.h"
+#include "src/file_roles.h"
 #include "src/mpi_context.h"
 
 enum {
@@ -42,12 +43,12 @@ typedef struct mill_inputs {
  *  rank.  Files come in
  *  the order of the command line, then of the catalog file, which rank 0 reads.  A file
  *  that cannot be read is no failure: its entry says why, and the rank that
- *  found out logs it.  MILL_ERR_USAGE when there is no input, when the catalog
- *  file cannot be read, when an input is named twice or would be overwritten by
- *  an output. */
+ *  found out logs it.  roles: what rank 0 writes, NULL: nothing; the other ranks' are
+ *  empty.  MILL_ERR_USAGE when there is no input, when the catalog file cannot be read,
+ *  when an input is named twice, or when it or the redrock file beside it is written. */
 int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
                       const mill_config *config, const mill_library *lib, const int *arm_wanted,
-                      mill_inputs *inputs);
+                      const mill_file_roles *roles, mill_inputs *inputs);
 
 /** Read the rows of a file again into an index that the caller clears; context: the inputs.
  *  For mill_run_info.  Not collective.  MILL_ERR_INPUT, also when the file has changed. */

@@ -16,6 +16,7 @@
 #include "jobs/option_value.h"
 #include "kernels/error.h"
 #include "src/demo_library.h"
+#include "src/file_roles.h"
 #include "src/mpi_context.h"
 
 static const char usage[] =
@@ -146,22 +147,12 @@ done:
   return err;
 }
 
-/* Overwriting an input would destroy what cannot be made again. */
-static int refuse_same_file(const char *output, const char *input)
-{
-  int err = MILL_OK;
-  struct stat a, b;
-  if (stat(output, &a) == 0 && stat(input, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-    MILL_FAIL(MILL_ERR_USAGE, "--output %s is one of the emulator files", output);
-done:
-  return err;
-}
-
 static int run_import(int argc, char **argv)
 {
   int err = MILL_OK;
   mill_library *lib = NULL;
   struct stat status;
+  mill_file_roles roles = {0};
   import_options options = {.template_sigma_aa = NAN, .n_guess = 50};
   MILL_TRY(parse_import(argc, argv, &options));
   if (options.help) {
@@ -179,8 +170,10 @@ static int run_import(int argc, char **argv)
   if (options.n_arm_name && options.n_arm_name != n_path)
     MILL_FAIL(MILL_ERR_USAGE, "--arm-names gives %d names for %d files", options.n_arm_name,
               n_path);
+  /* overwriting an input would destroy what cannot be made again */
+  MILL_TRY(mill_file_roles_write(&roles, "--output", options.output));
   for (int i = 0; i < n_path; i++)
-    MILL_TRY(refuse_same_file(options.output, path[i]));
+    MILL_TRY(mill_file_roles_read(&roles, "the emulator", path[i]));
   /* before the work; mill_library_write looks again */
   if (!options.overwrite && stat(options.output, &status) == 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", options.output);
@@ -315,6 +308,7 @@ static int run_demo(int argc, char **argv)
   int err = MILL_OK;
   mill_library *lib = NULL;
   mill_demo_error error;
+  mill_file_roles roles = {0};
   demo_options options = {0};
   mill_demo_settings_init(&options.settings);
   options.settings.n_thread = 0;
@@ -326,6 +320,7 @@ static int run_demo(int argc, char **argv)
   }
   if (!options.output)
     MILL_FAIL(MILL_ERR_USAGE, "library demo needs --output LIB.h5");
+  MILL_TRY(mill_file_roles_write(&roles, "--output", options.output));
   MILL_TRY(check_output(options.output, options.overwrite));
   if (options.settings.n_thread == 0) {
     /* other ranks only wait, their cores count as this one's */

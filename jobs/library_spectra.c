@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <mpi.h>
 
@@ -15,6 +15,7 @@
 #include "io/library_file.h"
 #include "jobs/option_value.h"
 #include "kernels/error.h"
+#include "src/file_roles.h"
 #include "src/mpi_context.h"
 #include "src/spectra_library.h"
 
@@ -522,13 +523,11 @@ static void print_report(const options *o, const mill_library *lib,
 static int check_output(const options *o, const char *input)
 {
   int err = MILL_OK;
-  struct stat a, b;
-  if (stat(o->output, &a) == 0) {
-    if (stat(input, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-      MILL_FAIL(MILL_ERR_USAGE, "--output %s is the file of spectra", o->output);
-    if (!o->overwrite)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
-  }
+  mill_file_roles roles = {0};
+  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_TRY(mill_file_roles_read(&roles, "the file of spectra", input));
+  if (!o->overwrite && access(o->output, F_OK) == 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
 done:
   return err;
 }

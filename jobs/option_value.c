@@ -22,6 +22,10 @@ int mill_option_next(int argc, char **argv, const struct option *known, const ch
   *id = getopt_long(argc, argv, ":", known, NULL);
   if (*id == ':')
     MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value; see %s --help", argv[optind - 1], command);
+  /* a variable of a script that is not set: it names no file and is no value */
+  if (*id >= MILL_OPTION_FIRST && optarg && !*optarg)
+    MILL_FAIL(MILL_ERR_USAGE, "option %s needs a value, not an empty text; see %s --help",
+              optarg == argv[optind - 1] ? argv[optind - 2] : argv[optind - 1], command);
   if (*id != '?')
     goto done;
   /* getopt names short options only by their letter */

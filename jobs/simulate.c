@@ -21,6 +21,7 @@
 #include "src/mock_survey.h"
 #include "src/mpi_context.h"
 #include "src/progress.h"
+#include "src/regular_file.h"
 #include "src/stop_signal.h"
 #include "src/version.h"
 
@@ -280,6 +281,46 @@ done:
   return err;
 }
 
+/* Is the file at path of starmill simulate, by the history in its first header? */
+static int check_own(const char *path)
+{
+  int err = MILL_OK, fd = -1;
+  char head[4 * 2880 + 1];
+  MILL_TRY(mill_regular_open(path, "a file of a mock survey", MILL_ERR_OUTPUT, &fd));
+  const ssize_t n = read(fd, head, sizeof head - 1);
+  head[n > 0 ? n : 0] = '\0';
+  const char *history = strstr(head, "HISTORY starmill ");
+  if (!history || !strstr(history, " simulate: a mock survey"))
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "%s is there and not of starmill simulate: choose another folder, or move it away",
+              path);
+done:
+  if (fd >= 0)
+    close(fd);
+  return err;
+}
+
+/* Before --overwrite removes a survey: others have files of such names too. */
+static int refuse_foreign(const simulate_job *job)
+{
+  int err = MILL_OK;
+  char path[MILL_MAX_PATH];
+  const struct dirent *entry;
+  DIR *dir = opendir(job->options.output);
+  while (dir && (entry = readdir(dir)) != NULL) {
+    const int kind = entry_kind(job, entry->d_name);
+    if ((kind != ENTRY_EXPECTED && kind != ENTRY_UNEXPECTED) ||
+        strcmp(entry->d_name, "catalog.txt") == 0) /* see check_catalog */
+      continue;
+    survey_path(job, entry->d_name, path, sizeof path);
+    MILL_TRY(check_own(path));
+  }
+done:
+  if (dir)
+    closedir(dir);
+  return err;
+}
+
 /* Walk the folder; remove_leftovers and remove_survey want the lock. */
 static int walk_folder(const simulate_job *job, int remove_leftovers, int remove_survey)
 {
@@ -492,6 +533,8 @@ static int claim_folder(simulate_job *job, int is_new)
   MILL_TRY(make_folder(job, is_new));
   survey_path(job, "truth.fits", path, sizeof path);
   MILL_TRY(mill_lock_take(path, &job->lock));
+  if (job->options.overwrite)
+    MILL_TRY(refuse_foreign(job));
   /* the truth first: where it lies, the survey is complete */
   if (job->options.overwrite && unlink(path) != 0 && errno != ENOENT)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be removed: %s", path, strerror(errno));

@@ -11,6 +11,7 @@
 #include "io/parallel_hdf5.h"
 #include "io/result_layout.h"
 #include "kernels/error.h"
+#include "src/file_roles.h"
 #include "src/status_process.h"
 #include "src/watchdog.h"
 
@@ -96,11 +97,12 @@ void mill_result_find(const char *path, mill_existing *existing)
 
 void mill_lock_look(const char *output, mill_lock_holder *holder)
 {
-  char path[MILL_MAX_PATH], here[64], text[1024];
+  char path[MILL_MAX_PATH], end[MILL_MAX_PATH - 8], here[64], text[1024];
   long long pid = 0;
   memset(holder, 0, sizeof *holder);
-  if (snprintf(path, sizeof path, "%s.lock", output) >= (int)sizeof path)
+  if (mill_resolve_links(output, end, sizeof end) != MILL_OK)
     return;
+  snprintf(path, sizeof path, "%s.lock", end);
   FILE *file = fopen(path, "re");
   if (!file) {
     holder->is_locked = errno != ENOENT && errno != ENOTDIR;

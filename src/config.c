@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <yaml.h>
 
 #include "kernels/error.h"
+#include "src/regular_file.h"
 
 /* The YAML is loaded by libyaml as a tree whose nodes carry their lines, and
  * one table of keys drives reading, checking and printing.  libcyaml's schemas
@@ -1187,16 +1187,11 @@ static int read_file(const char *path, unsigned char **text, size_t *n_text)
 {
   int err = MILL_OK;
   unsigned char *buffer = NULL;
-  struct stat status;
-  FILE *file = fopen(path, "rb");
+  FILE *file = NULL;
   *text = NULL;
-  if (!file)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: cannot open the configuration: %s; check its path", path,
-              strerror(errno));
-  if (fstat(fileno(file), &status) == 0 && S_ISDIR(status.st_mode))
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: a folder; give the path of a configuration file", path);
+  MILL_TRY(mill_regular_stream(path, "a configuration file", MILL_ERR_CONFIG, &file));
   size_t n = 0, size = 65536;
-  for (;;) { /* by what comes, not by the size of the file: it may be a pipe */
+  for (;;) { /* by what comes: the file may grow meanwhile */
     unsigned char *larger = realloc(buffer, size);
     if (!larger)
       MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory for %zu bytes", path, size);

@@ -153,7 +153,7 @@ class LibraryTest(unittest.TestCase):
         self.refused(2, "--arm-names b,,r", *new, "--arm-names", "b,,r", self.a)
         self.refused(2, "--guess-templates takes an integer from 1 to 10000, not '0'", *new,
                      "--guess-templates", "0", self.a)
-        self.refused(2, "one of the emulator files", "import", "--output", self.a, "--overwrite",
+        self.refused(2, "are one file", "import", "--output", self.a, "--overwrite",
                      self.a)
         self.refused(2, "takes one library", "info")
         self.refused(2, "--all", "info", "--all", self.a)

@@ -252,7 +252,7 @@ class LibrarySpectra(ProgramTest):
         path = write("keep.fits")
         before = content(path)
         done = starmill("library", "spectra", "--output", path, "--overwrite", *GIVEN, path)
-        self.assertOneLine(done, "is the file of spectra", status=2)
+        self.assertOneLine(done, "--output", "the file of spectra " + path, status=2)
         self.assertEqual(content(path), before)
         self.assertEqual(build("keep.h5", path, *GIVEN).returncode, 0)
         done = starmill("library", "spectra", "--output", tmp("keep.h5"), *GIVEN, path)

@@ -89,7 +89,7 @@ class Merge(ProgramTest):
         # one of the parts is never written to
         before = content(parts[0])
         done = starmill("merge", "--overwrite", "--output", parts[0], *parts)
-        self.assertOneLine(done, parts[0], "is a part", status=2)
+        self.assertOneLine(done, "--output", "the part " + parts[0], status=2)
         self.assertEqual(content(parts[0]), before)
 
     def test_refused(self):

@@ -455,6 +455,20 @@ class Refusals(Simulate):
         self.assertEqual(os.listdir(tmp("work")), ["catalog.txt"])
         self.assertEqual(content(own), b"/data/coadd-1.fits\n")
 
+    def test_files_of_others_are_not_removed(self):
+        self.make("mixed", "--stars", 2, "--per-file", 1, "--templates", 1)
+        for name in ("truth.fits", "coadd-mock-00001.fits"):
+            with self.subTest(name=name):
+                path = os.path.join(tmp("mixed"), name)
+                own = content(path)
+                pyfits.HDUList([pyfits.PrimaryHDU(np.arange(4))]).writeto(path, overwrite=True)
+                before = digests("mixed")
+                done = simulate("mixed", "--stars", 2, "--overwrite", ranks=2)
+                self.assertOneLine(done, path, "not of starmill simulate", status=4)
+                self.assertEqual(digests("mixed"), before)
+                with open(path, "wb") as f:
+                    f.write(own)
+
     def test_no_room(self):
         done = simulate("vast", "--stars", 1000000000, "--per-file", 100000)
         self.assertOneLine(done, tmp("vast"), "445", "GB", "make room", status=4)

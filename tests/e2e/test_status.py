@@ -263,10 +263,13 @@ class Status(EndToEnd):
         self.assertIn("elsewhere.json", self.ask(self.path, "--status", tmp("elsewhere.json"),
                                                  status=FINISHED))
         # nothing else is replaced, whatever it is
-        before = content(star)
-        done = self.fit("refused.h5", "--status", star, star, status=2)
-        self.assertOneLine(done, "starmill fit: ", star, "no status file", status=2)
-        self.assertEqual(content(star), before)
+        other = tmp("other.fits")
+        shutil.copy(star, other)
+        for path, says in ((star, "are one file"), (other, "no status file")):
+            before = content(path)
+            done = self.fit("refused.h5", "--status", path, star, status=2)
+            self.assertOneLine(done, "starmill fit: ", path, says, status=2)
+            self.assertEqual(content(path), before)
         self.assertFalse(os.path.exists(self.path))
         # a status that cannot be written stops nothing
         done = self.fit("lost.h5", "--status", tmp("nowhere/status.json"), star)

@@ -665,7 +665,7 @@ static void test_library_refuses_foreign_files(void **state)
   (void)state;
   const char *path = in_folder("foreign.h5");
   expect_refused(in_folder("missing.h5"), "No such file");
-  expect_refused(folder, "not a regular file");
+  expect_refused(folder, "is a folder");
   FILE *f = fopen(path, "w");
   assert_non_null(f);
   fclose(f);

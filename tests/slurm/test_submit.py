@@ -252,6 +252,17 @@ class Submit(unittest.TestCase):
         self.array("--parts", 3, status=2)
         self.assertIn("remove it first", self.said)
 
+    def test_the_mark_of_parts_is_not_for_the_output(self):
+        """The job would look for the lists in other folders than they are written to."""
+        self.write("list.txt", "a.fits\nb.fits\n")
+        self.bin = self.folder
+        os.mkdir(os.path.join(self.folder, "d-{part}"))
+        for output in ("d-{part}/out.h5", "out-{part}.h5"):
+            self.array("--parts", 2, status=2, fit=("--output", output))
+            self.assertIn("{part} has no place", self.said)
+        self.assertEqual(sorted(os.listdir(self.folder)),
+                         ["d-{part}", "lib.h5", "list.txt", "site.conf"])
+
     # --- the script ----------------------------------------------------------
 
     def test_script_stands_alone(self):

@@ -1,0 +1,22 @@
+/** Opening what a user names as a file to be read.
+ *
+ *  A pipe without a writer would wait for ever, a folder or a device gives nothing to read, and a
+ *  file is often read more than once: so only regular files are taken, everywhere.
+ */
+#ifndef MILL_REGULAR_FILE_H
+#define MILL_REGULAR_FILE_H
+
+#include <stdio.h>
+
+/** Open path for reading; what: "a configuration file", for the message.  *fd is -1 on failure.
+ *  Fails with code; the message names the path, what it is instead, and what to give. */
+int mill_regular_open(const char *path, const char *what, int code, int *fd);
+
+/** The same as a stream for the caller to close; NULL on failure.  Also MILL_ERR_MEMORY. */
+int mill_regular_stream(const char *path, const char *what, int code, FILE **stream);
+
+/** Is there something at path that begins as FITS, gzip or HDF5, where data never belong (a log, a
+ *  stop file)?  MILL_ERR_USAGE then; option: "--log", for the message.  Nothing there is fine. */
+int mill_refuse_data(const char *path, const char *option);
+
+#endif

@@ -1,0 +1,140 @@
+"""No command writes over a file of its own, waits for a pipe, or shares an output by two names."""
+
+import os
+import shutil
+
+from common import *  # noqa: F403  (every test script is made of these)
+
+LIBRARY, SURVEY = library(), cut("coadd-mock.fits", [3, 60])
+
+
+def fit(*args, **how):
+    return starmill("fit", "--quiet", "--library", LIBRARY, *args, timeout=60, **how)
+
+
+class OneFile(ProgramTest):
+    def assertKept(self, done, *parts, kept=()):
+        self.assertOneLine(done, *parts, status=2)
+        for path, before in kept:
+            self.assertEqual(content(path), before, path)
+
+    def test_written_names_differ(self):
+        out = tmp("written.h5")
+        done = fit("--output", out, SURVEY)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        kept = [(out, content(out))]
+        os.symlink(out, tmp("written-link.h5"))
+        for option, path in (("--status", out), ("--stop-file", out), ("--log", out),
+                             ("--models", tmp("written-link.h5")), ("--log", out + ".lock")):
+            with self.subTest(option=option, path=path):
+                self.assertKept(fit("--output", out, option, path, SURVEY), option, "--output",
+                                kept=kept)
+        self.assertKept(fit("--output", tmp("new.h5"), "--status", tmp("new.h5"), SURVEY),
+                        "--status", "--output")
+        self.assertFalse(os.path.exists(tmp("new.h5")))
+
+    def test_what_is_read_is_not_written(self):
+        lists, config = tmp("list.txt"), tmp("run.yaml")
+        with open(lists, "w") as f:
+            f.write(SURVEY + "\n")
+        with open(config, "w") as f:
+            f.write("npoly: 10\n")
+        ids = tmp("ids.txt")
+        with open(ids, "w") as f:
+            f.write("1\n")
+        redrock = os.path.join(os.path.dirname(SURVEY),
+                               os.path.basename(SURVEY).replace("coadd-", "redrock-"))
+        shutil.copy(SURVEY, redrock)  # no good one; it is kept all the same
+        os.link(SURVEY, tmp("hard.fits"))
+        kept = [(path, content(path)) for path in (SURVEY, LIBRARY, lists, config, ids, redrock)]
+        try:
+            for option, path in (
+                ("--output", SURVEY), ("--output", redrock), ("--models", tmp("hard.fits")),
+                ("--log", SURVEY), ("--log", lists), ("--log", redrock), ("--log", config),
+                ("--status", SURVEY), ("--status", ids), ("--stop-file", SURVEY),
+                ("--stop-file", LIBRARY), ("--models", LIBRARY),
+            ):
+                with self.subTest(option=option, path=path):
+                    out = [] if option == "--output" else ["--output", tmp("none.h5")]
+                    done = fit(*out, "--overwrite", option, path, "--catalog", lists,
+                               "--config", config, "--targetid-file", ids)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn(path, done.stderr)
+                    for name, before in kept:
+                        self.assertEqual(content(name), before, name)
+        finally:
+            os.unlink(redrock)
+        self.assertFalse(os.path.exists(tmp("none.h5")))
+
+    def test_other_jobs(self):
+        emulator, spectra = tmp("emulator.h5"), tmp("bench.fits")
+        shutil.copy(LIBRARY, emulator)
+        shutil.copy(SURVEY, spectra)
+        kept = [(path, content(path)) for path in (emulator, spectra)]
+        bench = ["bench", "fit", "--library", emulator, "--repeat", 1, spectra, "--json"]
+        self.assertKept(starmill(*bench, spectra), "--json", "the input", kept=kept)
+        self.assertKept(starmill(*bench, emulator), "--json", "the library", kept=kept)
+        self.assertKept(starmill("library", "import", "--overwrite", "--output", emulator, emulator),
+                        "--output", "the emulator", kept=kept)
+        self.assertKept(starmill("merge", "--overwrite", "--output", emulator, emulator),
+                        "--output", "the part", kept=kept)
+
+
+class Names(ProgramTest):
+    def test_empty_ones(self):
+        for option in ("output", "models", "catalog", "start"):
+            done = fit("--output", tmp("empty.h5"), "--" + option, "", SURVEY)
+            self.assertOneLine(done, "--" + option, "empty", status=2)
+        for args in (("library", "import", "--output", "", LIBRARY), ("merge", "--output=", LIBRARY),
+                     ("library", "demo", "--coarse", "--output", "")):
+            self.assertOneLine(starmill(*args), "--output", "empty", status=2)
+
+    def test_one_character(self):
+        done = fit("--output", "x", "--models", "y", SURVEY, cwd=TMP)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue((read(tmp("x"))["STATUS"] == FITTED).all())
+        done = fit("--output", "x", "--models", "y", SURVEY, cwd=TMP, ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = starmill("merge", "--output", "z", "x", cwd=TMP)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Pipes(ProgramTest):
+    def test_none_is_waited_for(self):
+        pipe, out = tmp("pipe"), tmp("pipe.h5")
+        os.mkfifo(pipe)
+        for option in ("--catalog", "--config", "--start", "--targetid-file", "--library"):
+            with self.subTest(option=option):
+                self.assertOneLine(fit("--output", out, option, pipe, SURVEY), pipe,
+                                   "pipe or device", status=2)
+        self.assertOneLine(starmill("merge", "--output", out, pipe, timeout=60), pipe,
+                           "pipe or device", status=2)
+        self.assertEqual(fit("--output", out, pipe).returncode, 3)
+
+
+class Lock(ProgramTest):
+    def test_links_to_the_output_share_its_lock(self):
+        """A run by one name keeps others from the file by any; the link stays a link."""
+        for option in ("output", "models"):
+            with self.subTest(option=option):
+                real, name = tmp(option + "-real.h5"), tmp(option + "-link.h5")
+                os.symlink(os.path.basename(real), name)
+                both = {"output": tmp("locked.h5"), "models": tmp("locked.models.h5"), option: name}
+                args = [x for k, v in both.items() for x in ("--" + k, v)]
+                # a holder that lives: this process
+                with open(real + ".lock", "w") as f:
+                    f.write(f"host {os.uname().nodename}\npid {os.getpid()}\njob -\nrestart 0\n")
+                done = fit(*args, SURVEY)
+                self.assertOneLine(done, real, "is being written", status=4)
+                os.unlink(real + ".lock")
+                done = fit("--overwrite", *args, SURVEY)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertTrue(os.path.islink(name))
+                self.assertFalse(os.path.islink(real))
+                self.assertFalse(os.path.exists(real + ".lock"))
+                self.assertEqual(starmill("status", tmp("locked.h5")).returncode,
+                                 0 if option == "models" else 11)
+
+
+if __name__ == "__main__":
+    main()
