@@ -23,6 +23,10 @@ typedef struct mill_input_file {
   const char *error;        /**< why it could not be indexed; empty: it could */
   char format[16];          /**< of io/spectra.h; empty: not known */
   char frame[16];           /**< of its wavelengths: barycentric, ... */
+  int64_t rows_hash;        /**< of its rows before joining (mill_file_index) */
+  const char *redrock;      /**< file by which they were selected; empty: none */
+  int64_t redrock_size;
+  double redrock_mtime;
 } mill_input_file;
 
 /** Everything that describes a run; equal on every rank except index. */

@@ -15,6 +15,7 @@
 #include "io/start_table.h"
 #include "jobs/backend_choice.h"
 #include "jobs/balance.h"
+#include "jobs/fit_same.h"
 #include "jobs/inputs.h"
 #include "jobs/options.h"
 #include "jobs/plan.h"
@@ -415,6 +416,7 @@ static int set_up(fit_job *job)
   MILL_TRY(start_watching(job));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_start, job));
+  MILL_TRY(mill_fit_same_settings(&job->mpi, &job->config, &job->lib));
   if (job->mpi.rank == 0)
     err = check_outputs(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
@@ -1462,8 +1464,11 @@ static int start(mill_mpi *mpi, int argc, char **argv, mill_fit_options *options
 {
   int err = MILL_OK;
   char *command = NULL;
-  MILL_TRY(mill_fit_command(argc, argv, &command));
-  MILL_TRY(mill_fit_options_parse(argc, argv, options));
+  err = mill_fit_command(argc, argv, &command);
+  if (err == MILL_OK)
+    err = mill_fit_options_parse(argc, argv, options);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_fit_same_options(mpi, options));
   if (options->help) {
     if (mpi->rank == 0)
       mill_fit_options_print_help(stdout);
