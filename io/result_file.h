@@ -80,7 +80,8 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
 /** Collective, before the first put: also write best-fit models to path.
  *  n_pix per arm, 0 for arms that no file has; wave_aa [n_pix[arm]] per arm, NULL where
  *  each row brings its own and n_pix is that of the longest; one model row per exposure of
- *  each fits row, in catalog order. */
+ *  each fits row, in catalog order.  Rows of an earlier run whose models are not whole are wanted
+ *  again (a full read of the models, shared by the ranks). */
 int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
                             const double *const *wave_aa, const int *n_pix);
 

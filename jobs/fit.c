@@ -1365,9 +1365,11 @@ static int run(fit_job *job, int *exit_status)
     mill_log_warning("%s is not written: %s was finished without models; --overwrite fits anew",
                      job->options.models, job->options.output);
   if (outcome != MILL_OPEN_FINISHED) {
-    err = open_board(job);
-    if (err == MILL_OK && job->options.models)
+    /* first the models: rows without them are not done */
+    if (job->options.models)
       err = mill_mpi_agree(&job->mpi, open_models(job));
+    if (err == MILL_OK)
+      err = open_board(job);
     if (err == MILL_OK)
       err = open_work(job);
     if (err == MILL_OK) {
