@@ -42,6 +42,7 @@
 #include "src/watchdog.h"
 #include "src/usual_rate.h"
 
+enum { LEAST_BYTES = 128 << 20 /* of address space at the start */ };
 enum { MANY_SLOTS = 64, THREAD_SLOTS = 32, EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
 
 /* A segment of a star under way, as far as its model needs it. */
@@ -405,9 +406,23 @@ static int agree_to_go_on(fit_job *job, const char *step)
   return mill_mpi_agree(&job->mpi, err);
 }
 
+/* MPI, OpenMP and HDF5 need memory too, and do not say so where there is none. */
+static int check_memory(void)
+{
+  int err = MILL_OK;
+  if (mill_memory_room(1, LEAST_BYTES) == 0)
+    MILL_FAIL(MILL_ERR_MEMORY,
+              "no memory to begin with: a rank needs %d MiB more than it has now%s",
+              LEAST_BYTES >> 20, mill_memory_limit());
+done:
+  return err;
+}
+
 static int set_up(fit_job *job)
 {
   int err = mill_stop_signal_catch();
+  if (err == MILL_OK)
+    err = check_memory();
   if (err == MILL_OK)
     err =
         mill_log_open(job->mpi.rank, job->mpi.size, mill_log_level_from_name(job->config.log_level),

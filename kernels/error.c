@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#if defined(__linux__)
 #include <sys/mman.h>
-#endif
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 1 << 21 };
 
@@ -84,6 +82,26 @@ const char *mill_memory_limit(void)
     snprintf(text, sizeof text, "; the limit on address space (ulimit -v) is %llu MiB",
              (unsigned long long)limit.rlim_cur >> 20);
   return text;
+}
+
+int mill_memory_room(int n, size_t n_byte)
+{
+  int n_map = 0;
+  void *last = NULL; /* each block begins with the address of the one before */
+  for (; n_map < n; n_map++) {
+    void *map = mmap(NULL, n_byte, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+      break;
+    *(void **)map = last;
+    last = map;
+  }
+  while (last) {
+    void *before = *(void **)last;
+    munmap(last, n_byte);
+    last = before;
+  }
+  return n_map;
 }
 
 int mill_alloc_raw(size_t n, size_t size, void **out)

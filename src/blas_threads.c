@@ -17,8 +17,6 @@ void mill_blas_end(int n_before)
 #else
 
 #include <cblas.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "kernels/error.h"
 
@@ -26,28 +24,16 @@ void mill_blas_end(int n_before)
 #define BUFFER_BYTES ((size_t)129 << 20)
 enum { WARM_UP = 128 };
 
-/* Is there room for so many buffers? */
-static int has_room(int n)
+static int check_room(int n)
 {
-  int err = MILL_OK, n_map = 0;
-  void **map = NULL;
-  MILL_TRY(MILL_ALLOC(n, &map));
-  for (; n_map < n; n_map++) {
-    map[n_map] = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map[n_map] == MAP_FAILED)
-      break;
-  }
-  if (n_map == n)
-    goto done;
-  MILL_FAIL(MILL_ERR_MEMORY,
-            "no memory for linear algebra: OpenBLAS needs %d times %zu MiB, and there is room for "
-            "%d of them%s: allow more, or take fewer threads",
-            n, BUFFER_BYTES >> 20, n_map, mill_memory_limit());
+  int err = MILL_OK;
+  const int n_room = mill_memory_room(n, BUFFER_BYTES);
+  if (n_room < n)
+    MILL_FAIL(MILL_ERR_MEMORY,
+              "no memory for linear algebra: OpenBLAS needs %d times %zu MiB, and there is room "
+              "for %d of them%s: allow more, or take fewer threads",
+              n, BUFFER_BYTES >> 20, n_room, mill_memory_limit());
 done:
-  for (int i = 0; i < n_map; i++)
-    munmap(map[i], BUFFER_BYTES);
-  mill_free(map);
   return err;
 }
 
@@ -62,7 +48,7 @@ int mill_blas_begin(int n_thread, int *n_before)
   if (n_thread <= n_warm)
     goto done;
   MILL_TRY(MILL_ALLOC((2 + n_thread) * n * n, &a));
-  MILL_TRY(has_room(n_thread - n_warm));
+  MILL_TRY(check_room(n_thread - n_warm));
   /* at once, before something else takes the room */
 #pragma omp parallel for num_threads(n_thread) schedule(static, 1)
   for (int i = 0; i < n_thread; i++)

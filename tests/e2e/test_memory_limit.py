@@ -1,7 +1,6 @@
 """A limit on address space (ulimit -v, a batch system's) ends a run with a message, or not at all.
 
-OpenBLAS asks for its 128 MiB a thread again and again for ever: a fit must not need them, and what
-does must have asked before.
+OpenBLAS asks for its 128 MiB a thread again and again for ever, so a fit must not need them.
 """
 
 import resource
@@ -25,7 +24,7 @@ class Limit(EndToEnd):
     def test_fit_works_or_says_why(self):
         stars = cut("limit.fits", [3, 60])
         statuses = []
-        for n_mib in (300, 400, 450, 500, 550, 600, 700):
+        for n_mib in (340, 400, 420, 450, 550, 700):
             path = tmp(f"limit{n_mib}.h5")
             done = self.run_within(n_mib, "fit", "--library", library(), "--threads", 1, "--output",
                                    path, stars)
@@ -34,16 +33,6 @@ class Limit(EndToEnd):
                 self.assertEqual(list(read(path)["STATUS"]), [FITTED] * 2)
         self.assertEqual(statuses[0], 70)
         self.assertEqual(statuses[-1], 0)
-
-    def test_linear_algebra_works_or_says_why(self):
-        statuses, n_told = [], 0
-        for n_mib in (250, 350, 450, 500):
-            done = self.run_within(n_mib, "library", "demo", "--coarse", "--held-out", 0, "--threads",
-                                   1, "--output", tmp(f"demo{n_mib}.h5"))
-            statuses.append(done.returncode)
-            n_told += "OpenBLAS needs" in done.stderr and f"is {n_mib} MiB" in done.stderr
-        self.assertIn(70, statuses)
-        self.assertGreater(n_told, 0, statuses)
 
 
 if __name__ == "__main__":
