@@ -193,6 +193,11 @@ int mill_columns_fits(const mill_library *lib, mill_columns *columns)
   columns->i_crc = find(columns, "CRC");
   columns->i_status = find(columns, "STATUS");
   columns->i_warn = find(columns, "RVS_WARN");
+  for (int i = 0; i < columns->n_column; i++)
+    for (int a = 0; a < lib->n_arm; a++)
+      if (columns->column[i].source == MILL_FROM_RESULT &&
+          columns->column[i].field == offsetof(mill_fit_result, n_pix[a]))
+        columns->i_n_pix[a] = i;
 done:
   return err;
 }

@@ -58,6 +58,7 @@ typedef struct mill_columns {
   mill_column column[MILL_MAX_COLUMN];
   size_t row_size;                       /**< bytes of a packed row */
   int i_target, i_crc, i_status, i_warn; /**< columns with a role of their own */
+  int i_n_pix[MILL_MAX_ARM];             /**< good pixels, by arm; of /fits only */
 } mill_columns;
 
 /** Columns of /fits.  MILL_ERR_LIBRARY when two of them would share a name. */

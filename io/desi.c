@@ -522,8 +522,9 @@ done:
 
 /* The redrock file named, else the one beside the input.  When nothing is
  * selected by it, one beside that is missing is nothing to speak of, and a bad
- * one costs only its columns. */
-static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock)
+ * one costs only its columns.  One that rows are selected by is noted in the index. */
+static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock,
+                        mill_file_index *index)
 {
   int err = MILL_OK;
   char beside[MILL_FITS_MAX_PATH];
@@ -540,6 +541,13 @@ static int read_redrock(mill_desi_file *file, const mill_selection *select, mill
   if (!*path)
     goto done;
   err = mill_redrock_read(path, &file->limits, redrock);
+  if (err == MILL_OK && select->redrock) {
+    const size_t n = strlen(path) + 1;
+    MILL_TRY(MILL_ALLOC(n, &index->redrock));
+    memcpy(index->redrock, path, n);
+    index->redrock_size = redrock->file_size;
+    index->redrock_mtime = redrock->file_mtime;
+  }
   if (err == MILL_ERR_INPUT && !select->redrock && !*select->redrock_file) {
     mill_log_warning("%s; Z, SPECTYPE and SUBTYPE stay empty", mill_error_message());
     err = MILL_OK;
@@ -635,7 +643,7 @@ int mill_desi_index(mill_desi_file *file, const mill_selection *select, int join
   memset(index, 0, sizeof *index);
   MILL_TRY(read_fibermap(file, select, &map));
   MILL_TRY(fill_exp_id(file, &map));
-  MILL_TRY(read_redrock(file, select, &redrock));
+  MILL_TRY(read_redrock(file, select, &redrock, index));
   MILL_TRY(MILL_ALLOC(file->n_spec, &kept));
   int64_t n_kept = 0;
   for (int64_t i = 0; i < file->n_spec; i++) {
@@ -670,6 +678,7 @@ void mill_file_index_clear(mill_file_index *index)
   mill_free(index->exposure_row);
   mill_free(index->exposure_id);
   mill_free(index->exposure_file);
+  mill_free(index->redrock);
   memset(index, 0, sizeof *index);
 }
 

@@ -34,6 +34,11 @@ typedef struct mill_file_index {
   int64_t n_fits_row;     /**< rows of FIBERMAP before selection */
   int64_t file_size;
   double file_mtime;
+  int64_t rows_hash; /**< of what tells the rows from others (mill_spectra_index) */
+  /** the redrock file by which rows were selected: its path, owned, NULL: none */
+  char *redrock;
+  int64_t redrock_size;
+  double redrock_mtime;
 } mill_file_index;
 
 void mill_file_index_clear(mill_file_index *index);

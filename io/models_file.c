@@ -14,9 +14,13 @@
 #include "io/result_layout.h"
 #include "kernels/error.h"
 #include "src/file_roles.h"
+#include "src/watchdog.h"
 
 #define FORMAT_NAME "starmill models"
-enum { BLOCK_ROWS = 65536 };
+enum {
+  BLOCK_ROWS = 65536,
+  MODEL_ROWS = 256 /* looked at together: some MB of an arm */
+};
 
 struct mill_models_file {
   char path[MILL_MAX_PATH];
@@ -455,6 +459,167 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
     i += n_arm;
   }
   return failed;
+}
+
+int mill_models_sync(mill_models_file *models)
+{
+  int err = MILL_OK;
+  if (H5Fflush(models->file, H5F_SCOPE_LOCAL) < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be brought to the disk: %s", models->path,
+              mill_h5_reason());
+done:
+  return err;
+}
+
+/* ---- what is there of an earlier run ---- */
+
+/* Some rows whose model rows follow one another, and their models in one arm. */
+typedef struct look {
+  int64_t n_row, first, n_model;
+  int64_t *first_exposure, *n_good; /* [n_row] */
+  int32_t *n_exposure, *status;     /* [n_row] */
+  char *is_missing;                 /* [n_row] */
+  float *flux;                      /* [n_model][n_pix], grown as needed */
+  double *wave;
+  size_t n_flux, n_wave; /* values that there is room for */
+} look;
+
+static void clear_look(look *l)
+{
+  mill_free(l->first_exposure);
+  mill_free(l->n_good);
+  mill_free(l->n_exposure);
+  mill_free(l->status);
+  mill_free(l->is_missing);
+  mill_free(l->flux);
+  mill_free(l->wave);
+}
+
+/* The rows of an arm's dataset. */
+static int read_models(const mill_models_file *models, hid_t dataset, const char *name, hid_t type,
+                       size_t size, int n_pix, const look *l, void **values, size_t *n_room)
+{
+  int err = MILL_OK;
+  const size_t n = (size_t)l->n_model * (size_t)n_pix;
+  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
+  if (n > *n_room) {
+    mill_free(*values);
+    *values = NULL;
+    *n_room = 0;
+    MILL_TRY(mill_alloc_raw(n, size, values));
+    *n_room = n;
+  }
+  MILL_TRY(
+      mill_ph5_select_range(models->path, 2, models->n_row, n_pix, l->first, l->n_model, &rows));
+  MILL_TRY(mill_ph5_read(dataset, models->path, name, type, &rows, *values));
+done:
+  mill_ph5_unselect(&rows);
+  return err;
+}
+
+/* Is a model there (1), not there (0), or cut (-1)? */
+static int state_of_model(int n_pix, const float *flux, const double *wave)
+{
+  int n_flux = 0, n_expected = 0;
+  for (int i = 0; i < n_pix; i++) {
+    const int is_there = !isnan(flux[i]), is_expected = wave ? !isnan(wave[i]) : 1;
+    n_flux += is_there;
+    n_expected += is_expected;
+    if (wave && is_there != is_expected)
+      return -1;
+  }
+  return n_flux == 0 ? 0 : n_flux == n_expected ? 1 : -1;
+}
+
+static int look_at_arm(const mill_models_file *models, int arm, look *l)
+{
+  int err = MILL_OK;
+  const int n_pix = models->n_pix[arm];
+  const int has_waves = models->own_waves[arm];
+  MILL_TRY(read_models(models, models->flux[arm], models->name[arm], H5T_NATIVE_FLOAT,
+                       sizeof *l->flux, n_pix, l, (void **)&l->flux, &l->n_flux));
+  if (has_waves)
+    MILL_TRY(read_models(models, models->wave[arm], models->wave_name[arm], H5T_NATIVE_DOUBLE,
+                         sizeof *l->wave, n_pix, l, (void **)&l->wave, &l->n_wave));
+  for (int64_t i = 0; i < l->n_row; i++) {
+    int64_t n_there = 0, n_cut = 0;
+    for (int32_t e = 0; e < l->n_exposure[i]; e++) {
+      const size_t at = (size_t)(l->first_exposure[i] + e - l->first) * (size_t)n_pix;
+      const int state = state_of_model(n_pix, l->flux + at, has_waves ? l->wave + at : NULL);
+      n_there += state == 1;
+      n_cut += state < 0;
+    }
+    if (l->status[i] == MILL_STATUS_FITTED && (n_cut > 0 || (l->n_good[i] > 0 && n_there == 0)))
+      l->is_missing[i] = 1;
+  }
+done:
+  return err;
+}
+
+/* How many rows from start on have exposures that follow one another, MODEL_ROWS or one row's. */
+static int plan_look(const mill_models_info *info, int64_t start, int64_t n, look *l)
+{
+  int err = MILL_OK;
+  MILL_TRY(read_catalog(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, l->n_exposure));
+  MILL_TRY(
+      read_catalog(info, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, start, n, l->first_exposure));
+  MILL_TRY(read_catalog(info, "fits/STATUS", H5T_STD_I32LE, start, n, l->status));
+  l->first = l->first_exposure[0];
+  l->n_model = 0;
+  for (l->n_row = 0; l->n_row < n; l->n_row++) {
+    const int64_t i = l->n_row, first = l->first_exposure[i], n_exp = l->n_exposure[i];
+    if (n_exp < 0 || first < 0 || first > info->n_exposure - n_exp)
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s: is damaged, row %lld has exposures that are not there",
+                info->result_path, (long long)(start + i));
+    if (i > 0 && (first != l->first + l->n_model || l->n_model + n_exp > MODEL_ROWS))
+      break;
+    l->n_model += n_exp;
+    l->is_missing[i] = 0;
+  }
+done:
+  return err;
+}
+
+int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
+                             int64_t lo, int64_t hi, int watch, int64_t **row, int64_t *n)
+{
+  int err = MILL_OK;
+  int64_t n_room = 0;
+  look l = {0};
+  *row = NULL;
+  *n = 0;
+  MILL_TRY(MILL_ALLOC(MODEL_ROWS, &l.first_exposure));
+  MILL_TRY(MILL_ALLOC(MODEL_ROWS, &l.n_good));
+  MILL_TRY(MILL_ALLOC(MODEL_ROWS, &l.n_exposure));
+  MILL_TRY(MILL_ALLOC(MODEL_ROWS, &l.status));
+  MILL_TRY(MILL_ALLOC(MODEL_ROWS, &l.is_missing));
+  for (int64_t at = lo; at < hi; at += l.n_row) {
+    MILL_TRY(plan_look(info, at, hi - at < MODEL_ROWS ? hi - at : MODEL_ROWS, &l));
+    for (int a = 0; a < info->n_arm; a++) {
+      const mill_column *good = &info->columns->column[info->columns->i_n_pix[a]];
+      char name[sizeof good->name + 8];
+      if (models->n_pix[a] == 0)
+        continue;
+      snprintf(name, sizeof name, "fits/%s", good->name);
+      MILL_TRY(read_catalog(info, name, H5T_STD_I64LE, at, l.n_row, l.n_good));
+      MILL_TRY(look_at_arm(models, a, &l));
+    }
+    for (int64_t i = 0; i < l.n_row; i++) {
+      if (!l.is_missing[i])
+        continue;
+      if (*n == n_room) {
+        int64_t *more = realloc(*row, sizeof *more * (size_t)(n_room = 2 * n_room + 64));
+        if (!more)
+          MILL_FAIL(MILL_ERR_MEMORY, "no memory for a list of %lld rows", (long long)n_room);
+        *row = more;
+      }
+      (*row)[(*n)++] = at + i;
+    }
+    mill_watch_again(watch);
+  }
+done:
+  clear_look(&l);
+  return err;
 }
 
 int mill_models_keep(mill_models_file *models)

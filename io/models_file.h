@@ -9,6 +9,7 @@
 #include <hdf5.h>
 #include <stdint.h>
 
+#include "io/columns.h"
 #include "kernels/common.h"
 #include "src/mpi_context.h"
 
@@ -21,6 +22,7 @@ typedef struct mill_models_info {
   const char *run_id; /**< of the result file */
   hid_t result;       /**< the open result file, whose /catalog is read */
   const char *result_path;
+  const mill_columns *columns;       /**< of /fits */
   int64_t n_row, n_exposure, n_done; /**< rows, model rows, rows already fitted */
   int n_arm;
   const char *arm_name[MILL_MAX_ARM];
@@ -45,6 +47,21 @@ typedef struct mill_model_item {
  *  the same calls, with items or without. */
 int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n,
                       const float *pool);
+
+/** Collective: what was written is on the disk, so that rows may be called done. */
+int mill_models_sync(mill_models_file *models);
+
+/** Which of the rows [lo, hi) of /fits are fitted but lack a model, or have one in part?
+ *
+ *  A common arm's model is finite in all its pixels or in none; one with wavelengths of its own is
+ *  finite where these are.  An arm that was fitted (NPIX) has one in some exposure.
+ *
+ *  row    [n]  out  ascending, to be freed with free, also after a failure
+ *  watch       in   token of src/watchdog.h, told of every piece
+ *
+ *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
+                             int64_t lo, int64_t hi, int watch, int64_t **row, int64_t *n);
 
 /** Pixels of an arm; 0 when it is not written. */
 int mill_models_n_pix(const mill_models_file *models, int arm);

@@ -38,6 +38,8 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
     MILL_TRY(mill_fits_file_find(file, "ZBEST", &i_hdu));
   if (i_hdu < 0)
     MILL_FAIL(MILL_ERR_INPUT, "%s: has no HDU REDSHIFTS or ZBEST; give a redrock file", path);
+  out->file_size = file->guard->file_size;
+  out->file_mtime = file->guard->file_mtime;
   const int64_t n_row =
       file->guard->hdu[i_hdu].kind == MILL_FITS_TABLE ? file->guard->hdu[i_hdu].axis[1] : 0;
   MILL_TRY(MILL_ALLOC(n_row, &target_id));

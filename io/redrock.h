@@ -17,6 +17,8 @@ typedef struct mill_redshift {
 typedef struct mill_redrock {
   size_t n;
   mill_redshift *row; /**< [n], by TARGETID, owned */
+  int64_t file_size;  /**< bytes */
+  double file_mtime;  /**< s since 1970-01-01 UTC */
 } mill_redrock;
 
 /** Read TARGETID, Z, SPECTYPE and SUBTYPE (optional) of HDU REDSHIFTS, else

@@ -176,20 +176,16 @@ done:
   return err;
 }
 
-/* Collective: every rank examines its part, then all know all. */
-static int learn_wanted(mill_result_file *file, int retry_failed)
+/* Collective: rows that this rank found wanted, though their STATUS says that they are done, are
+   not done any more; then all know of all.  code: of the finding. */
+static int reset_rows(mill_result_file *file, int code, const int64_t *reset, int64_t n_reset)
 {
-  int err = MILL_OK;
-  /* parts begin at whole bytes of the bit field, so that they can be put together */
+  int err = code;
   const int64_t n_byte = (file->n_row + 7) / 8;
-  const int64_t lo = n_byte * file->mpi.rank / file->mpi.size * 8;
-  int64_t hi = n_byte * (file->mpi.rank + 1) / file->mpi.size * 8;
-  int64_t *reset = NULL, n_reset = 0, n_wanted = 0;
+  int64_t n_wanted = 0;
   int32_t *zero = NULL;
   mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
   const mill_column *status = &file->columns.column[file->columns.i_status];
-  hi = hi < file->n_row ? hi : file->n_row;
-  err = examine_rows(file, retry_failed, lo, hi, &reset, &n_reset);
   if (err == MILL_OK)
     err = MILL_ALLOC(n_reset, &zero);
   if (err == MILL_OK)
@@ -208,6 +204,42 @@ static int learn_wanted(mill_result_file *file, int retry_failed)
 done:
   mill_ph5_unselect(&rows);
   mill_free(zero);
+  return err;
+}
+
+/* Collective: every rank examines its part, then all know all. */
+static int learn_wanted(mill_result_file *file, int retry_failed)
+{
+  int err = MILL_OK;
+  /* parts begin at whole bytes of the bit field, so that they can be put together */
+  const int64_t n_byte = (file->n_row + 7) / 8;
+  const int64_t lo = n_byte * file->mpi.rank / file->mpi.size * 8;
+  int64_t hi = n_byte * (file->mpi.rank + 1) / file->mpi.size * 8;
+  int64_t *reset = NULL, n_reset = 0;
+  hi = hi < file->n_row ? hi : file->n_row;
+  err = examine_rows(file, retry_failed, lo, hi, &reset, &n_reset);
+  err = reset_rows(file, err, reset, n_reset);
+  free(reset);
+  return err;
+}
+
+/* Collective: rows whose models did not reach the disk, or were lost there, are fitted again. */
+static int learn_unmodelled(mill_result_file *file, const mill_models_info *info, int watch)
+{
+  int err = MILL_OK;
+  int64_t *reset = NULL, n_reset = 0, n_all = 0;
+  const int64_t lo = file->n_row * file->mpi.rank / file->mpi.size;
+  const int64_t hi = file->n_row * (file->mpi.rank + 1) / file->mpi.size;
+  err = mill_models_find_missing(file->models, info, lo, hi, watch, &reset, &n_reset);
+  for (int64_t i = 0; i < n_reset && err == MILL_OK; i++)
+    set_bit(file->wanted, reset[i], 1);
+  MILL_TRY(reset_rows(file, err, reset, n_reset));
+  MILL_MPI(MPI_Allreduce(&n_reset, &n_all, 1, MPI_INT64_T, MPI_SUM, file->mpi.comm));
+  if (n_all > 0 && file->mpi.rank == 0)
+    mill_log_warning("%s: %lld rows are fitted again, for their models are not whole in the "
+                     "models file",
+                     file->path, (long long)n_all);
+done:
   free(reset);
   return err;
 }
@@ -274,6 +306,10 @@ static int write_queue(mill_result_file *file, queue *q)
   file->has_marked = 1;
   if (file->models) {
     err = mill_models_write(file->models, q->item, q->n_item, q->pool);
+    MILL_TRY(mill_mpi_agree(&file->io, err));
+    set_busy(file, 1);
+    /* a row that is lost in a power cut is known by its CRC; of a model nobody could tell */
+    err = mill_models_sync(file->models);
     MILL_TRY(mill_mpi_agree(&file->io, err));
   }
   err = MILL_ALLOC(2 * n, &order);
@@ -883,6 +919,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   info.run_id = run_id;
   info.result = file->file;
   info.result_path = file->path;
+  info.columns = &file->columns;
   info.n_row = file->n_row;
   info.n_exposure = file->n_exposure;
   info.n_done = atomic_load(&file->n_done);
@@ -903,6 +940,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   /* the models of a result that is continued belong to it, whatever was to be overwritten */
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));
+  if (info.n_done > 0)
+    MILL_TRY(learn_unmodelled(file, &info, watch));
 done:
   pthread_mutex_unlock(&file->hdf5);
   mill_watch_end(watch);

@@ -23,6 +23,10 @@ typedef struct mill_input_file {
   const char *error;        /**< why it could not be indexed; empty: it could */
   char format[16];          /**< of io/spectra.h; empty: not known */
   char frame[16];           /**< of its wavelengths: barycentric, ... */
+  int64_t rows_hash;        /**< of its rows before joining (mill_file_index) */
+  const char *redrock;      /**< file by which they were selected; empty: none */
+  int64_t redrock_size;
+  double redrock_mtime;
 } mill_input_file;
 
 /** Everything that describes a run; equal on every rank except index. */
@@ -76,7 +80,8 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
 /** Collective, before the first put: also write best-fit models to path.
  *  n_pix per arm, 0 for arms that no file has; wave_aa [n_pix[arm]] per arm, NULL where
  *  each row brings its own and n_pix is that of the longest; one model row per exposure of
- *  each fits row, in catalog order. */
+ *  each fits row, in catalog order.  Rows of an earlier run whose models are not whole are wanted
+ *  again (a full read of the models, shared by the ranks). */
 int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
                             const double *const *wave_aa, const int *n_pix);
 

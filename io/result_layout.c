@@ -13,6 +13,7 @@
 #include "io/parallel_hdf5.h"
 #include "io/result_repair.h"
 #include "kernels/error.h"
+#include "src/same_on_ranks.h"
 #include "src/stop_signal.h"
 #include "src/version.h"
 #include "src/watchdog.h"
@@ -117,6 +118,11 @@ static const char *text_error(const mill_input_file *file)
   return or_empty(file->error);
 }
 
+static const char *text_redrock(const mill_input_file *file)
+{
+  return or_empty(file->redrock);
+}
+
 static const char *text_format(const mill_input_file *file)
 {
   return file->format;
@@ -156,19 +162,50 @@ done:
   return err;
 }
 
-/* an eight-byte number of mill_input_file */
+/* an eight-byte number of mill_input_file, for a column of /catalog/files */
+typedef struct file_number {
+  const char *name;
+  int type; /* enum mill_column_type */
+  size_t field;
+  const char *unit, *description;
+  const char *changed; /* what a difference means to a run that continues; NULL: it is not asked */
+} file_number;
+
+#define FIELD(member) offsetof(mill_input_file, member)
+#define I64           MILL_TYPE_I64
+#define F64           MILL_TYPE_F64
+#define SINCE_1970    "time of last change, since 1970-01-01 UTC"
+
+static const file_number file_numbers[] = {
+    {"catalog/files/SIZE", I64, FIELD(size), "byte", "size", "its size has changed"},
+    {"catalog/files/MTIME", F64, FIELD(mtime), "s", SINCE_1970, "its time of change differs"},
+    {"catalog/files/REDROCK_SIZE", I64, FIELD(redrock_size), "byte", "size of REDROCK",
+     "the size of its redrock file has changed"},
+    {"catalog/files/REDROCK_MTIME", F64, FIELD(redrock_mtime), "s", SINCE_1970 " of REDROCK",
+     "the time of change of its redrock file differs"},
+    {"catalog/files/ROW_START", I64, FIELD(row_start), "", "first row of the file", NULL},
+    {"catalog/files/N_ROW", I64, FIELD(n_row), "", "rows of the file",
+     "its selected rows have changed"},
+    {"catalog/files/ROWS_HASH", I64, FIELD(rows_hash), "",
+     "of the keys of its rows, before joining: targets, names, exposures, their order",
+     "its selected rows have changed"},
+};
+#undef I64
+#undef F64
+
 static int write_file_number(hid_t group, const char *path, const mill_run_info *info,
-                             const char *name, hid_t type, size_t field, const char *unit,
-                             const char *description)
+                             const file_number *number)
 {
   int err = MILL_OK;
   char *packed = NULL;
+  const char *name = number->name + strlen("catalog/");
   MILL_TRY(mill_alloc_bytes((size_t)info->n_file, 8, (void **)&packed));
   for (int i = 0; i < info->n_file; i++)
-    memcpy(packed + 8 * (size_t)i, (const char *)&info->file[i] + field, 8);
-  MILL_TRY(mill_ph5_dataset(group, path, name, type, 1, info->n_file, 1, NULL, unit, description));
+    memcpy(packed + 8 * (size_t)i, (const char *)&info->file[i] + number->field, 8);
+  MILL_TRY(mill_ph5_dataset(group, path, name, mill_ph5_file_type(number->type), 1, info->n_file, 1,
+                            NULL, number->unit, number->description));
   if (info->n_file > 0)
-    MILL_TRY(mill_ph5_write_whole(group, path, name, type, packed));
+    MILL_TRY(mill_ph5_write_whole(group, path, name, mill_ph5_file_type(number->type), packed));
 done:
   mill_free(packed);
   return err;
@@ -202,15 +239,10 @@ static int create_catalog(hid_t file, const char *path, const mill_run_info *inf
   MILL_TRY(mill_ph5_dataset(group, path, "exposures/FILE", H5T_STD_I32LE, 1, n_exposure, 1, &none32,
                             "", "index into /catalog/files"));
   MILL_TRY(write_file_text(group, path, info, "files/PATH", text_path, "input file as given"));
-  MILL_TRY(write_file_number(group, path, info, "files/SIZE", H5T_STD_I64LE,
-                             offsetof(mill_input_file, size), "byte", "size"));
-  MILL_TRY(write_file_number(group, path, info, "files/MTIME", H5T_IEEE_F64LE,
-                             offsetof(mill_input_file, mtime), "s",
-                             "time of last change, since 1970-01-01 UTC"));
-  MILL_TRY(write_file_number(group, path, info, "files/ROW_START", H5T_STD_I64LE,
-                             offsetof(mill_input_file, row_start), "", "first row of the file"));
-  MILL_TRY(write_file_number(group, path, info, "files/N_ROW", H5T_STD_I64LE,
-                             offsetof(mill_input_file, n_row), "", "rows of the file"));
+  for (size_t k = 0; k < sizeof file_numbers / sizeof file_numbers[0]; k++)
+    MILL_TRY(write_file_number(group, path, info, &file_numbers[k]));
+  MILL_TRY(write_file_text(group, path, info, "files/REDROCK", text_redrock,
+                           "redrock file by which its rows were selected, empty when by none"));
   MILL_TRY(write_file_text(group, path, info, "files/ERROR", text_error,
                            "why it could not be read, empty when it could"));
   MILL_TRY(write_file_text(group, path, info, "files/FORMAT", text_format,
@@ -636,74 +668,47 @@ static int check_format(hid_t file, const char *path)
     REFUSE("%s was written by a newer starmill (format %lld, this program knows %d): continue with "
            "that version, " WHAT_TO_DO,
            path, (long long)version, MILL_RESULT_FORMAT);
+  if (version < MILL_RESULT_FORMAT)
+    REFUSE("%s was written by an older starmill (format %lld, this program continues %d only): "
+           "continue with that version, " WHAT_TO_DO,
+           path, (long long)version, MILL_RESULT_FORMAT);
 done:
   return err;
 }
 
-/* The inputs that the file was made from against those of this run */
-static int check_inputs(hid_t file, const char *path, const mill_run_info *info)
+/* A text of the inputs that the file was made from, against those of this run. */
+static int check_file_text(hid_t file, const char *path, const mill_run_info *info,
+                           const char *name, const char *what, file_text text_of)
 {
   int err = MILL_OK;
   hid_t dataset = H5I_INVALID_HID, space = H5I_INVALID_HID, type = H5I_INVALID_HID;
   char *text = NULL;
-  int64_t *number = NULL;
-  double *mtime = NULL;
   hsize_t n_file = 0;
-  dataset = H5Dopen2(file, "catalog/files/PATH", H5P_DEFAULT);
+  dataset = H5Dopen2(file, name, H5P_DEFAULT);
   if (dataset < 0)
-    REFUSE("%s: is damaged, /catalog/files/PATH cannot be read: " WHAT_TO_DO, path);
+    REFUSE("%s: is damaged, /%s cannot be read: " WHAT_TO_DO, path, name);
   space = H5Dget_space(dataset);
   type = H5Dget_type(dataset);
   if (space < 0 || type < 0 || H5Sget_simple_extent_ndims(space) != 1 ||
       H5Sget_simple_extent_dims(space, &n_file, NULL) != 1 || H5Tget_class(type) != H5T_STRING ||
       H5Tis_variable_str(type) != 0)
-    REFUSE("%s: is damaged, /catalog/files/PATH cannot be read: " WHAT_TO_DO, path);
+    REFUSE("%s: is damaged, /%s cannot be read: " WHAT_TO_DO, path, name);
   if (n_file != (hsize_t)info->n_file)
     REFUSE("%s exists and was made from other inputs (%lld files, now %d): " WHAT_TO_DO, path,
            (long long)n_file, info->n_file);
   const size_t n_byte = H5Tget_size(type);
   MILL_TRY(mill_alloc_bytes((size_t)n_file, n_byte, (void **)&text));
-  MILL_TRY(MILL_ALLOC(n_file, &number));
-  MILL_TRY(MILL_ALLOC(n_file, &mtime));
   if (n_file > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
-    REFUSE("%s: is damaged, /catalog/files/PATH cannot be read: " WHAT_TO_DO, path);
+    REFUSE("%s: is damaged, /%s cannot be read: " WHAT_TO_DO, path, name);
   for (int i = 0; i < info->n_file; i++) {
-    const char *stored = text + (size_t)i * n_byte;
+    const char *stored = text + (size_t)i * n_byte, *now = text_of(&info->file[i]);
     const size_t n = strnlen(stored, n_byte);
-    if (n != strlen(info->file[i].path) || memcmp(stored, info->file[i].path, n) != 0)
-      REFUSE("%s exists and was made from other inputs (%.*s, now %s): " WHAT_TO_DO, path, (int)n,
-             stored, info->file[i].path);
+    if (n != strlen(now) || memcmp(stored, now, n) != 0)
+      REFUSE("%s exists and was made from other inputs (%s%s%s%.*s, now %s): " WHAT_TO_DO, path,
+             what ? info->file[i].path : "", what ? what : "", n > 0 ? "" : "none", (int)n, stored,
+             now[0] ? now : "none");
   }
-  const struct {
-    const char *name, *what;
-    size_t field;
-  } check[] = {
-      {"catalog/files/SIZE", "size has changed", offsetof(mill_input_file, size)},
-      {"catalog/files/N_ROW", "selected rows have changed", offsetof(mill_input_file, n_row)}};
-  for (size_t k = 0; k < 2; k++) {
-    H5Dclose(dataset);
-    MILL_TRY(mill_ph5_open_dataset(file, path, check[k].name, H5T_STD_I64LE, 1, info->n_file, 1,
-                                   &dataset));
-    if (n_file > 0 && H5Dread(dataset, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, number) < 0)
-      REFUSE("%s: is damaged, /%s cannot be read: " WHAT_TO_DO, path, check[k].name);
-    for (int i = 0; i < info->n_file; i++)
-      if (memcmp(&number[i], (const char *)&info->file[i] + check[k].field, sizeof number[i]) != 0)
-        REFUSE("%s exists and was made from other inputs (%s: its %s): " WHAT_TO_DO, path,
-               info->file[i].path, check[k].what);
-  }
-  H5Dclose(dataset);
-  MILL_TRY(mill_ph5_open_dataset(file, path, "catalog/files/MTIME", H5T_IEEE_F64LE, 1, info->n_file,
-                                 1, &dataset));
-  if (n_file > 0 && H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, mtime) < 0)
-    REFUSE("%s: is damaged, /catalog/files/MTIME cannot be read: " WHAT_TO_DO, path);
-  for (int i = 0; i < info->n_file; i++)
-    if (mtime[i] != info->file[i].mtime)
-      REFUSE(
-          "%s exists and was made from other inputs (%s: its time of change differs): " WHAT_TO_DO,
-          path, info->file[i].path);
 done:
-  mill_free(mtime);
-  mill_free(number);
   mill_free(text);
   if (type >= 0)
     H5Tclose(type);
@@ -714,18 +719,54 @@ done:
   return err;
 }
 
+/* The same of an eight-byte number. */
+static int check_file_number(hid_t file, const char *path, const mill_run_info *info,
+                             const file_number *number)
+{
+  int err = MILL_OK;
+  hid_t dataset = H5I_INVALID_HID;
+  char *stored = NULL;
+  MILL_TRY(mill_alloc_bytes((size_t)info->n_file, 8, (void **)&stored));
+  MILL_TRY(mill_ph5_open_dataset(file, path, number->name, mill_ph5_file_type(number->type), 1,
+                                 info->n_file, 1, &dataset));
+  if (info->n_file > 0 &&
+      H5Dread(dataset, mill_ph5_file_type(number->type), H5S_ALL, H5S_ALL, H5P_DEFAULT, stored) < 0)
+    REFUSE("%s: is damaged, /%s cannot be read: " WHAT_TO_DO, path, number->name);
+  for (int i = 0; i < info->n_file; i++) {
+    const mill_input_file *now = &info->file[i];
+    const int by_redrock = or_empty(now->redrock)[0] != '\0';
+    if (memcmp(stored + 8 * (size_t)i, (const char *)now + number->field, 8) != 0)
+      REFUSE("%s exists and was made from other inputs (%s%s%s: %s): " WHAT_TO_DO, path, now->path,
+             by_redrock ? ", rows selected by " : "", or_empty(now->redrock), number->changed);
+  }
+done:
+  mill_free(stored);
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+/* The inputs that the file was made from against those of this run: first the files, then what
+   was selected in them, so that the message names the cause. */
+static int check_inputs(hid_t file, const char *path, const mill_run_info *info)
+{
+  int err = MILL_OK;
+  MILL_TRY(check_file_text(file, path, info, "catalog/files/PATH", NULL, text_path));
+  MILL_TRY(check_file_text(file, path, info, "catalog/files/REDROCK", ": its redrock file was ",
+                           text_redrock));
+  for (size_t k = 0; k < sizeof file_numbers / sizeof file_numbers[0]; k++)
+    if (file_numbers[k].changed)
+      MILL_TRY(check_file_number(file, path, info, &file_numbers[k]));
+done:
+  return err;
+}
+
 void mill_result_layout_difference(const char *was, const char *is, char *out, size_t size)
 {
-  for (;;) {
-    const size_t n_was = strcspn(was, "\n"), n_is = strcspn(is, "\n");
-    if (n_was != n_is || memcmp(was, is, n_was) != 0 || (!was[n_was] && !is[n_is])) {
-      snprintf(out, size, "\"%.*s\", now \"%.*s\"", (int)(n_was < 100 ? n_was : 100), was,
-               (int)(n_is < 100 ? n_is : 100), is);
-      return;
-    }
-    was += n_was + (was[n_was] != '\0');
-    is += n_is + (is[n_is] != '\0');
-  }
+  size_t n_was, n_is;
+  mill_first_difference(&was, &n_was, &is, &n_is);
+  snprintf(out, size, "\"%.*s\", now \"%.*s\"", (int)(n_was < 100 ? n_was : 100), was,
+           (int)(n_is < 100 ? n_is : 100), is);
 }
 
 static int check_identity(hid_t file, const char *path, const mill_run_info *info)

@@ -9,7 +9,7 @@
 #include "io/result_file.h"
 #include "src/mpi_context.h"
 
-enum { MILL_RESULT_FORMAT = 1, MILL_RUN_ID_SIZE = 33, MILL_TIME_SIZE = 21 };
+enum { MILL_RESULT_FORMAT = 2, MILL_RUN_ID_SIZE = 33, MILL_TIME_SIZE = 21 };
 
 /** Create the whole file with all space allocated, rows missing, /catalog/files
  *  and /provenance written.  One rank alone. */

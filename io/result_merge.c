@@ -246,6 +246,10 @@ static int check_format(const merge_part *part, hid_t file)
   if (version > MILL_RESULT_FORMAT)
     REFUSE("%s was written by a newer starmill (format %lld, this program knows %d)", part->path,
            (long long)version, MILL_RESULT_FORMAT);
+  if (version < MILL_RESULT_FORMAT)
+    REFUSE("%s was written by an older starmill (format %lld, this program merges %d only): merge "
+           "it with that version, or fit it anew",
+           part->path, (long long)version, MILL_RESULT_FORMAT);
   MILL_TRY(read_one(part, file, "provenance/FINISHED", H5T_NATIVE_UINT8, &finished));
   if (!finished)
     REFUSE("%s is not finished: give its command again (starmill status %s says how far it is)",

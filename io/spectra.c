@@ -3,10 +3,12 @@
 #include <fitsio.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "io/sha256.h"
 #include "kernels/doppler.h"
 #include "kernels/error.h"
 #include "src/watchdog.h"
@@ -789,6 +791,30 @@ int mill_spectra_frame(const mill_spectra *spectra)
   return spectra->format->frame(spectra->state);
 }
 
+/* The same for the same rows of the same exposures in the same order, and under the names by which
+   they may be joined.  A row's place in its file is not enough: another file has it too. */
+static int64_t hash_rows(const mill_file_index *index)
+{
+  mill_sha256 sha;
+  char hex[65];
+  mill_sha256_init(&sha);
+  for (int64_t i = 0; i < index->n_row; i++) {
+    const mill_catalog_row *row = &index->row[i];
+    char object[sizeof row->object] = ""; /* what follows the end of a text is no content */
+    memcpy(object, row->object, strnlen(row->object, sizeof object));
+    mill_sha256_update(&sha, &row->target_id, sizeof row->target_id);
+    mill_sha256_update(&sha, &row->n_exposure, sizeof row->n_exposure);
+    mill_sha256_update(&sha, object, sizeof object);
+    for (int64_t k = row->first_exposure; k < row->first_exposure + row->n_exposure; k++) {
+      mill_sha256_update(&sha, &index->exposure_row[k], sizeof *index->exposure_row);
+      mill_sha256_update(&sha, &index->exposure_id[k], sizeof *index->exposure_id);
+    }
+  }
+  mill_sha256_final(&sha, hex);
+  hex[16] = '\0';
+  return (int64_t)strtoull(hex, NULL, 16);
+}
+
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
@@ -798,6 +824,7 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
+  index->rows_hash = hash_rows(index);
 done:
   mill_watch_end(watch);
   return err;

@@ -15,6 +15,7 @@
 #include "io/start_table.h"
 #include "jobs/backend_choice.h"
 #include "jobs/balance.h"
+#include "jobs/fit_same.h"
 #include "jobs/inputs.h"
 #include "jobs/options.h"
 #include "jobs/plan.h"
@@ -43,6 +44,7 @@
 #include "src/watchdog.h"
 #include "src/usual_rate.h"
 
+enum { LEAST_BYTES = 128 << 20 /* of address space at the start */ };
 enum { MANY_SLOTS = 64, THREAD_SLOTS = 32, EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
 
 /* A segment of a star under way, as far as its model needs it. */
@@ -441,9 +443,23 @@ static void warn_of_file_pointers(const fit_job *job)
                      chosen);
 }
 
+/* MPI, OpenMP and HDF5 need memory too, and do not say so where there is none. */
+static int check_memory(void)
+{
+  int err = MILL_OK;
+  if (mill_memory_room(1, LEAST_BYTES) == 0)
+    MILL_FAIL(MILL_ERR_MEMORY,
+              "no memory to begin with: a rank needs %d MiB more than it has now%s",
+              LEAST_BYTES >> 20, mill_memory_limit());
+done:
+  return err;
+}
+
 static int set_up(fit_job *job)
 {
   int err = mill_stop_signal_catch();
+  if (err == MILL_OK)
+    err = check_memory();
   if (err == MILL_OK && job->mpi.rank == 0)
     err = check_outputs(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
@@ -454,6 +470,7 @@ static int set_up(fit_job *job)
   warn_of_file_pointers(job);
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_start, job));
+  MILL_TRY(mill_fit_same_settings(&job->mpi, &job->config, &job->lib));
   if (strcmp(job->config.backend, "cuda") == 0 && !job->options.plan)
     MILL_TRY(mill_backend_place(&job->mpi));
   /* auto depends on the number of rows */
@@ -1399,9 +1416,11 @@ static int run(fit_job *job, int *exit_status)
     mill_log_warning("%s is not written: %s was finished without models; --overwrite fits anew",
                      job->options.models, job->options.output);
   if (outcome != MILL_OPEN_FINISHED) {
-    err = open_board(job);
-    if (err == MILL_OK && job->options.models)
+    /* first the models: rows without them are not done */
+    if (job->options.models)
       err = mill_mpi_agree(&job->mpi, open_models(job));
+    if (err == MILL_OK)
+      err = open_board(job);
     if (err == MILL_OK)
       err = open_work(job);
     if (err == MILL_OK) {
@@ -1497,8 +1516,11 @@ static int start(mill_mpi *mpi, int argc, char **argv, mill_fit_options *options
 {
   int err = MILL_OK;
   char *command = NULL;
-  MILL_TRY(mill_fit_command(argc, argv, &command));
-  MILL_TRY(mill_fit_options_parse(argc, argv, options));
+  err = mill_fit_command(argc, argv, &command);
+  if (err == MILL_OK)
+    err = mill_fit_options_parse(argc, argv, options);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_fit_same_options(mpi, options));
   if (options->help) {
     if (mpi->rank == 0)
       mill_fit_options_print_help(stdout);

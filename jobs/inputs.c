@@ -24,8 +24,12 @@ typedef struct file_facts {
   double mtime;
   int64_t n_row, n_exposure;
   uint64_t device, inode;
-  int32_t on_disk; /* the two before are known */
-  int32_t n_error; /* bytes of its error, with the final zero; 0: none */
+  int64_t rows_hash;
+  int64_t redrock_size;
+  double redrock_mtime;
+  int32_t on_disk;   /* device and inode are known */
+  int32_t n_error;   /* bytes of its error, with the final zero; 0: none */
+  int32_t n_redrock; /* the same of the path of its redrock file */
   char format[sizeof((mill_input_file *)0)->format];
   char frame[sizeof((mill_input_file *)0)->frame];
 } file_facts;
@@ -130,8 +134,8 @@ typedef struct index_job {
   mill_inputs *inputs;
   int64_t n_held; /* bytes of the indexes */
   int keeps_all;  /* of them, as rows of several files are joined */
-  char *error;    /* [n_error] of this rank's files, one after the other, owned */
-  size_t n_error, n_error_room;
+  char *text;     /* [n_text] of this rank's files, each error, redrock file, owned */
+  size_t n_text, n_text_room;
   mill_read_batch batch;
   arm_layout layout[MILL_MAX_ARM];
 } index_job;
@@ -219,25 +223,26 @@ static double cost_of_file(const char *name, const file_facts *facts)
          (mill_work_is_compressed(name) && facts->size > 0 ? (double)facts->size / CUT_BYTES : 0.0);
 }
 
-/* Keep a file's error for the other ranks. */
-static int add_error(index_job *job, const char *text, file_facts *facts)
+/* Keep a text of a file, its error or the path of its redrock file, for the other ranks; at most
+   most bytes of it. */
+static int add_text(index_job *job, const char *text, size_t most, int32_t *n_byte)
 {
   int err = MILL_OK;
-  const size_t length = strnlen(text, MAX_ERROR - 1);
-  if (job->n_error + length + 1 > job->n_error_room) {
-    const size_t n_room = 2 * job->n_error_room + 4096;
+  const size_t length = strnlen(text, most - 1);
+  if (job->n_text + length + 1 > job->n_text_room) {
+    const size_t n_room = 2 * job->n_text_room + 4096;
     char *more = NULL;
     MILL_TRY(MILL_ALLOC(n_room, &more));
-    if (job->n_error > 0)
-      memcpy(more, job->error, job->n_error);
-    mill_free(job->error);
-    job->error = more;
-    job->n_error_room = n_room;
+    if (job->n_text > 0)
+      memcpy(more, job->text, job->n_text);
+    mill_free(job->text);
+    job->text = more;
+    job->n_text_room = n_room;
   }
-  memcpy(job->error + job->n_error, text, length);
-  job->error[job->n_error + length] = '\0';
-  job->n_error += length + 1;
-  facts->n_error = (int32_t)(length + 1);
+  memcpy(job->text + job->n_text, text, length);
+  job->text[job->n_text + length] = '\0';
+  job->n_text += length + 1;
+  *n_byte = (int32_t)(length + 1);
 done:
   return err;
 }
@@ -259,6 +264,7 @@ static void hold_rows(index_job *job, mill_file_index *index)
   index->n_fits_row = counts.n_fits_row;
   index->file_size = counts.file_size;
   index->file_mtime = counts.file_mtime;
+  index->rows_hash = counts.rows_hash;
 }
 
 static int index_file(index_job *job, const char *path, int i_file, file_facts *facts)
@@ -273,13 +279,18 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
   if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
     mill_log_error("%s", mill_error_message());
     mill_file_index_clear(index);
-    err = add_error(job, mill_error_message(), facts);
+    err = add_text(job, mill_error_message(), MAX_ERROR, &facts->n_error);
     goto done;
   }
   MILL_TRY(err);
   facts->size = index->file_size;
   facts->mtime = index->file_mtime;
   facts->n_row = index->n_row;
+  facts->rows_hash = index->rows_hash;
+  facts->redrock_size = index->redrock_size;
+  facts->redrock_mtime = index->redrock_mtime;
+  if (index->redrock)
+    MILL_TRY(add_text(job, index->redrock, MILL_FITS_MAX_PATH, &facts->n_redrock));
   snprintf(facts->format, sizeof facts->format, "%s", mill_spectra_format_name(spectra));
   snprintf(facts->frame, sizeof facts->frame, "%s", mill_frame_name(mill_spectra_frame(spectra)));
   facts->n_exposure = index->n_exposure;
@@ -345,16 +356,17 @@ done:
   return err;
 }
 
-/* The errors of all files, one after the other, on every rank. */
-static int gather_errors(const mill_mpi *mpi, const index_job *job, char **all)
+/* The texts of all files, one after the other, on every rank. */
+static int gather_texts(const mill_mpi *mpi, const index_job *job, char **all)
 {
   int err = MILL_OK;
   int *count = NULL, *start = NULL;
   int64_t n_all = 0;
   int n = 0;
-  if (job->n_error > INT_MAX)
-    err = mill_error_set(MILL_ERR_RANGE, __FILE__, __LINE__, "too many files cannot be read");
-  n = (int)job->n_error;
+  if (job->n_text > INT_MAX)
+    err = mill_error_set(MILL_ERR_RANGE, __FILE__, __LINE__,
+                         "errors and redrock files of the inputs are too long for one run");
+  n = (int)job->n_text;
   if (err == MILL_OK)
     err = MILL_ALLOC(mpi->size, &count);
   if (err == MILL_OK)
@@ -365,10 +377,11 @@ static int gather_errors(const mill_mpi *mpi, const index_job *job, char **all)
     start[rank] = (int)n_all;
     n_all += count[rank];
     if (n_all > INT_MAX)
-      MILL_FAIL(MILL_ERR_RANGE, "too many files cannot be read"); /* on every rank */
+      MILL_FAIL(MILL_ERR_RANGE, /* on every rank */
+                "errors and redrock files of the inputs are too long for one run");
   }
   MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(n_all, all)));
-  MILL_MPI(MPI_Allgatherv(job->error, n, MPI_CHAR, *all, count, start, MPI_CHAR, mpi->comm));
+  MILL_MPI(MPI_Allgatherv(job->text, n, MPI_CHAR, *all, count, start, MPI_CHAR, mpi->comm));
 done:
   mill_free(count);
   mill_free(start);
@@ -526,7 +539,7 @@ static int build_table(const name_list *names, const file_facts *facts,
 {
   int err = MILL_OK;
   int64_t n_exposure = 0;
-  const char *error = inputs->error_text;
+  const char *text = inputs->file_text;
   MILL_TRY(refuse_duplicates(names, facts));
   if (roles)
     MILL_TRY(refuse_written_inputs(names, facts, roles));
@@ -541,10 +554,14 @@ static int build_table(const name_list *names, const file_facts *facts,
                               .mtime = from->mtime,
                               .row_start = inputs->n_row,
                               .n_row = from->n_row,
-                              .error = from->n_error > 0 ? error : ""};
+                              .error = from->n_error > 0 ? text : "",
+                              .rows_hash = from->rows_hash,
+                              .redrock = from->n_redrock > 0 ? text + from->n_error : "",
+                              .redrock_size = from->redrock_size,
+                              .redrock_mtime = from->redrock_mtime};
     memcpy(file->format, from->format, sizeof file->format);
     memcpy(file->frame, from->frame, sizeof file->frame);
-    error += from->n_error;
+    text += from->n_error + from->n_redrock;
     inputs->exposure_start[i] = n_exposure;
     inputs->n_exposure[i] = from->n_exposure;
     inputs->n_row += from->n_row;
@@ -643,7 +660,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
   inputs->file_end = start[mpi->rank + 1];
   MILL_TRY(mill_mpi_agree(mpi, index_share(&job, &names, facts)));
   MILL_TRY(gather_facts(mpi, start, facts));
-  MILL_TRY(gather_errors(mpi, &job, &inputs->error_text));
+  MILL_TRY(gather_texts(mpi, &job, &inputs->file_text));
   if (config->join_by_name)
     MILL_TRY(join_rows(mpi, &names, facts, inputs));
   MILL_TRY(mill_mpi_agree(mpi, build_table(&names, facts, roles, inputs)));
@@ -658,7 +675,7 @@ done:
   mill_read_batch_clear(&job.batch);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     mill_free(job.layout[a].wave_aa);
-  mill_free(job.error);
+  mill_free(job.text);
   mill_free(start);
   mill_free(facts);
   mill_free(names.text);
@@ -676,8 +693,9 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index)
   MILL_TRY(mill_spectra_open(file->path, &inputs->settings, &spectra));
   MILL_TRY(mill_spectra_index(spectra, &inputs->settings.config->select, index));
   if (index->n_row != file->n_row || index->file_size != file->size ||
-      index->file_mtime != file->mtime)
-    MILL_FAIL(MILL_ERR_INPUT, "%s changed while the job was starting", file->path);
+      index->file_mtime != file->mtime || index->rows_hash != file->rows_hash)
+    MILL_FAIL(MILL_ERR_INPUT, "%s%s%s changed while the job was starting", file->path,
+              index->redrock ? ", or its redrock file " : "", index->redrock ? index->redrock : "");
 done:
   mill_spectra_close(spectra);
   /* its rows are counted already: the next start counts anew, without it if need be */
@@ -711,7 +729,7 @@ void mill_inputs_clear(mill_inputs *inputs)
   mill_free(inputs->exposure_start);
   mill_free(inputs->n_exposure);
   mill_free(inputs->path_text);
-  mill_free(inputs->error_text);
+  mill_free(inputs->file_text);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     mill_free(inputs->wave_aa[a]);
   memset(inputs, 0, sizeof *inputs);

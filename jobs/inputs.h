@@ -27,7 +27,7 @@ typedef struct mill_inputs {
   int n_unreadable;               /**< files with an error */
   int file_start, file_end;       /**< this rank's share */
   mill_file_index *index;         /**< [file_end - file_start], owned */
-  char *path_text, *error_text;   /**< of all files, owned */
+  char *path_text, *file_text;    /**< of all files, owned: paths; errors and redrock files */
   mill_spectra_settings settings; /**< with which they were indexed; borrows lib and config */
   mill_join *join;                /**< rows of several files that became one, owned; NULL: none */
   /** per arm of the library, only when models were asked for: pixels of the exposure that

@@ -79,13 +79,20 @@ static void close_source(source *s)
   s->i_file = -1;
 }
 
-/* The rows of /fits were counted from what the file held at indexing. */
+/* The rows of /fits are those that the file, and the redrock file beside it, gave at indexing. */
 static int check_unchanged(const mill_input_file *then, int64_t n_row, const mill_file_index *now)
 {
   int err = MILL_OK;
-  if (n_row != now->n_row || then->size != now->file_size || then->mtime != now->file_mtime)
-    MILL_FAIL(MILL_ERR_INPUT, "%s changed while the job was running: run it again on the new file",
-              then->path);
+  if (n_row == now->n_row && then->size == now->file_size && then->mtime == now->file_mtime &&
+      then->rows_hash == now->rows_hash)
+    goto done;
+  if (now->redrock && then->size == now->file_size && then->mtime == now->file_mtime)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: its redrock file %s changed while the job was running and selects other rows: "
+              "run it again on the new file",
+              then->path, now->redrock);
+  MILL_FAIL(MILL_ERR_INPUT, "%s changed while the job was running: run it again on the new file",
+            then->path);
 done:
   return err;
 }
@@ -514,7 +521,9 @@ static int start_worker(mill_reader *reader, worker *w)
   reader->n_running += w->started;
   pthread_mutex_unlock(&reader->mutex);
   if (rc != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start a reader thread: is the limit on processes low?");
+    MILL_FAIL(MILL_ERR_INTERNAL,
+              "cannot start a reader thread: is the limit on processes (ulimit -u) "
+              "or on address space (ulimit -v) low?");
 done:
   return err;
 }

@@ -332,7 +332,9 @@ static int start_thread(mill_board *board)
   if (board->plan.interval_s <= 0 || !board->plan.path)
     goto done;
   if (mill_thread_start(&board->thread, keep_status, board) != 0)
-    MILL_FAIL(MILL_ERR_INTERNAL, "cannot start the status thread: is the limit on processes low?");
+    MILL_FAIL(MILL_ERR_INTERNAL,
+              "cannot start the status thread: is the limit on processes (ulimit -u) "
+              "or on address space (ulimit -v) low?");
   board->has_thread = 1;
 done:
   return err;

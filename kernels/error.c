@@ -5,9 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__linux__)
+#include <sys/resource.h>
 #include <sys/mman.h>
-#endif
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 1 << 21 };
 
@@ -74,6 +73,37 @@ static int round_up(size_t n, size_t size, size_t *bytes)
   return MILL_OK;
 }
 
+const char *mill_memory_limit(void)
+{
+  static _Thread_local char text[64];
+  struct rlimit limit;
+  text[0] = '\0';
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    snprintf(text, sizeof text, "; the limit on address space (ulimit -v) is %llu MiB",
+             (unsigned long long)limit.rlim_cur >> 20);
+  return text;
+}
+
+int mill_memory_room(int n, size_t n_byte)
+{
+  int n_map = 0;
+  void *last = NULL; /* each block begins with the address of the one before */
+  for (; n_map < n; n_map++) {
+    void *map = mmap(NULL, n_byte, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+      break;
+    *(void **)map = last;
+    last = map;
+  }
+  while (last) {
+    void *before = *(void **)last;
+    munmap(last, n_byte);
+    last = before;
+  }
+  return n_map;
+}
+
 int mill_alloc_raw(size_t n, size_t size, void **out)
 {
   size_t bytes = 0;
@@ -86,7 +116,8 @@ int mill_alloc_raw(size_t n, size_t size, void **out)
                 ? aligned_alloc(CACHE_LINE, bytes)
                 : aligned_alloc(HUGE_PAGE, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
   if (!p)
-    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for %zu bytes", bytes);
+    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for %zu bytes%s", bytes,
+                          mill_memory_limit());
 #if defined(__linux__)
   /* a page of 4 kB costs as much to get as to fill; where large ones are not to be had,
    * small ones do */

@@ -63,6 +63,14 @@ int mill_alloc_bytes(size_t n, size_t size, void **out);
 int mill_alloc_raw(size_t n, size_t size, void **out);
 void mill_free(void *p);
 
+/** "; the limit on address space (ulimit -v) is 600 MiB", or nothing where there is none: for the
+ *  end of a message about memory.  Until the next call in this thread. */
+const char *mill_memory_limit(void);
+
+/** How many of n blocks of n_byte there is address space for, now; none is kept.  For libraries
+ *  that do not survive without memory. */
+int mill_memory_room(int n, size_t n_byte);
+
 #define MILL_ALLOC(n, out) mill_alloc_bytes((size_t)(n), sizeof(**(out)), (void **)(out))
 
 #define MILL_FAIL(code, ...)                                                                       \

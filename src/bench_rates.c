@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "kernels/error.h"
+#include "src/blas_threads.h"
 #include "src/clock.h"
 
 enum { SQUARE_F32 = 1536, SQUARE_F64 = 1024, N_TRY = 8, READ_BLOCK = 256 << 10, READ_TRY = 5 };
@@ -149,10 +150,8 @@ static size_t cache_size(int name)
 int mill_bench_rates_measure(const mill_library *lib, int n_row, mill_bench_rates *rates)
 {
   int err = MILL_OK;
-#ifdef MILL_HAVE_OPENBLAS
-  const int n_blas = openblas_get_num_threads();
-  openblas_set_num_threads(1);
-#endif
+  int n_blas = 0;
+  MILL_TRY(mill_blas_begin(1, &n_blas));
   rates->l2_bytes = cache_size(_SC_LEVEL2_CACHE_SIZE);
   rates->l3_bytes = cache_size(_SC_LEVEL3_CACHE_SIZE);
   /* both buffers within half of the cache; outside it well beyond it */
@@ -169,9 +168,7 @@ int mill_bench_rates_measure(const mill_library *lib, int n_row, mill_bench_rate
   MILL_TRY(measure_copy(rates->copy_cache_bytes, &rates->copy_cache_gbyte_s));
   MILL_TRY(measure_copy(rates->copy_memory_bytes, &rates->copy_memory_gbyte_s));
 done:
-#ifdef MILL_HAVE_OPENBLAS
-  openblas_set_num_threads(n_blas);
-#endif
+  mill_blas_end(n_blas);
   return err;
 }
 

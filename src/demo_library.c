@@ -9,6 +9,7 @@
 
 #include "kernels/error.h"
 #include "kernels/hull.h"
+#include "src/blas_threads.h"
 #include "src/clock.h"
 #include "src/guess_table.h"
 #include "src/library_make.h"
@@ -708,19 +709,14 @@ static int build_emulators(const mill_demo_settings *settings, node_grid *grid, 
   const int n_component = settings->n_component ? settings->n_component
                           : settings->coarse    ? DEFAULT_COMPONENT_COARSE
                                                 : DEFAULT_COMPONENT;
-#ifdef MILL_HAVE_OPENBLAS
-  /* its own threads would share sums out by their number */
-  const int n_blas = openblas_get_num_threads();
-  openblas_set_num_threads(1);
-#endif
+  int n_blas = 0;
+  MILL_TRY(mill_blas_begin(settings->n_thread, &n_blas));
   for (int a = 0, p = 0; a < lib->n_arm; p += lib->arm[a++].n_pix) {
     arm_matrix m = {grid->n_all, lib->arm[a].n_pix, grid->n_pix, grid->spectrum + p};
     MILL_TRY(build_emulator(settings->n_thread, n_component, grid, &m, &lib->arm[a].emulator));
   }
 done:
-#ifdef MILL_HAVE_OPENBLAS
-  openblas_set_num_threads(n_blas);
-#endif
+  mill_blas_end(n_blas);
   return err;
 }
 

@@ -88,7 +88,8 @@ static int start_thread(mill_draw *draw)
   draw->has_thread = mill_thread_start(&draw->thread, answer_all, draw) == 0;
   if (!draw->has_thread)
     MILL_FAIL(MILL_ERR_INTERNAL,
-              "cannot start the thread that hands out work: is the limit on processes low?");
+              "cannot start the thread that hands out work: is the limit on processes (ulimit -u) "
+              "or on address space (ulimit -v) low?");
 done:
   return err;
 }

@@ -10,6 +10,7 @@
 #include "kernels/error.h"
 #include "kernels/hull.h"
 #include "kernels/rbf.h"
+#include "src/blas_threads.h"
 #include "src/library_make.h"
 #include "src/random.h"
 #include "src/rbf.h"
@@ -1127,18 +1128,13 @@ int mill_spectra_library_build(const mill_spectra_library_settings *settings,
                                mill_spectra_report *report)
 {
   int err = MILL_OK;
+  int n_blas = 0;
   work w = {0};
   memset(report, 0, sizeof *report);
-#ifdef MILL_HAVE_OPENBLAS
-  /* its own threads would share sums out by their number */
-  const int n_blas = openblas_get_num_threads();
-  openblas_set_num_threads(1);
-#endif
+  MILL_TRY(mill_blas_begin(settings->n_thread, &n_blas));
   MILL_TRY(build(settings, spectra, lib, report, &w));
 done:
-#ifdef MILL_HAVE_OPENBLAS
-  openblas_set_num_threads(n_blas);
-#endif
+  mill_blas_end(n_blas);
   work_clear(&w);
   if (err != MILL_OK) {
     mill_library_clear(lib);

@@ -1,6 +1,5 @@
 #include "src/waveset_cache.h"
 
-#include <lapacke.h>
 #include <math.h>
 #include <string.h>
 
@@ -402,33 +401,65 @@ done:
   return err;
 }
 
+/** Inverse of a [n][n], which is destroyed, by elimination with pivots of columns.  Not by LAPACK:
+ *  OpenBLAS would take 128 MiB for so small a matrix, for ever where there are none. */
+static int invert(int n, double *a, double *inverse)
+{
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+      inverse[i * n + j] = i == j;
+  for (int k = 0; k < n; k++) {
+    int pivot = k;
+    for (int i = k + 1; i < n; i++)
+      if (fabs(a[i * n + k]) > fabs(a[pivot * n + k]))
+        pivot = i;
+    if (!(fabs(a[pivot * n + k]) > 0))
+      return 0;
+    const double scale = 1 / a[pivot * n + k];
+    for (int j = 0; j < n; j++) {
+      const double x = a[pivot * n + j], y = inverse[pivot * n + j];
+      a[pivot * n + j] = a[k * n + j];
+      inverse[pivot * n + j] = inverse[k * n + j];
+      a[k * n + j] = x * scale;
+      inverse[k * n + j] = y * scale;
+    }
+    for (int i = 0; i < n; i++) {
+      const double factor = a[i * n + k];
+      for (int j = 0; j < n && i != k; j++) {
+        a[i * n + j] -= factor * a[k * n + j];
+        inverse[i * n + j] -= factor * inverse[k * n + j];
+      }
+    }
+  }
+  return 1;
+}
+
 /** Inverse of the Gaussian that the template carries, on n_diag pixels:
  *  G_ij = exp(-(i-j)^2 / 2 s^2) / (s sqrt(2 pi)), s in pixels (docs/numerics.md). */
 int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, const double **out)
 {
   int err = MILL_OK;
   entry *e = &c->entry[id];
-  double *g = NULL;
+  double *g = NULL, *inverse = NULL;
   void *memory = NULL;
-  lapack_int pivot[MILL_MAX_DIAG];
   if (e->deconv[n_diag])
     goto done;
   const double sigma_pix = c->lib->arm[e->arm].template_sigma_aa / (e->wave_aa[1] - e->wave_aa[0]);
   MILL_TRY(MILL_ALLOC(n_diag * n_diag, &g));
+  MILL_TRY(MILL_ALLOC(n_diag * n_diag, &inverse));
   for (int i = 0; i < n_diag; i++)
     for (int j = 0; j < n_diag; j++) {
       const double u = (double)(i - j) / sigma_pix;
       g[i * n_diag + j] = exp(-0.5 * u * u) / (sigma_pix * sqrt(2.0 * 3.14159265358979323846));
     }
-  if (LAPACKE_dgetrf(LAPACK_ROW_MAJOR, n_diag, n_diag, g, n_diag, pivot) != 0 ||
-      LAPACKE_dgetri(LAPACK_ROW_MAJOR, n_diag, g, n_diag, pivot) != 0)
+  if (!invert(n_diag, g, inverse))
     MILL_FAIL(MILL_ERR_RANGE,
               "the template's resolution (sigma %g pixels) cannot be taken out of a matrix of %d "
               "diagonals",
               sigma_pix, n_diag);
   const size_t bytes = (size_t)n_diag * (size_t)n_diag * sizeof *g;
   MILL_TRY(c->backend->alloc(c->device, bytes, &memory));
-  MILL_TRY(c->backend->upload(c->device, memory, g, bytes));
+  MILL_TRY(c->backend->upload(c->device, memory, inverse, bytes));
   e->deconv[n_diag] = memory;
   memory = NULL;
   e->bytes += bytes;
@@ -437,6 +468,7 @@ done:
   *out = e->deconv[n_diag];
   if (memory)
     c->backend->release(c->device, memory);
+  mill_free(inverse);
   mill_free(g);
   return err;
 }

@@ -326,6 +326,15 @@ static void test_other_identity_is_refused(void **state)
   s.file[0].size++;
   refuses(&s, path, "coadd-0.fits: its size has changed");
   s.file[0].size--;
+  s.file[1].rows_hash++;
+  refuses(&s, path, "coadd-1.fits: its selected rows have changed");
+  s.file[1].redrock_size++; /* the cause comes before what follows from it */
+  refuses(&s, path, "coadd-1.fits: the size of its redrock file has changed");
+  s.file[1].redrock = "redrock-1.fits";
+  refuses(&s, path, "coadd-1.fits: its redrock file was none, now redrock-1.fits");
+  s.file[1].redrock = NULL;
+  s.file[1].redrock_size--;
+  s.file[1].rows_hash--;
   strcat(s.file_path[0], ".gz");
   refuses(&s, path, "other inputs");
   s.file_path[0][strlen(s.file_path[0]) - 3] = '\0';
@@ -346,13 +355,14 @@ static void test_other_identity_is_refused(void **state)
 static void test_foreign_files_are_refused_and_overwritten_on_demand(void **state)
 {
   (void)state;
-  static const char *const why[] = {"no HDF5 file", "no HDF5 file", "damaged or truncated",
-                                    "no result of starmill", "newer starmill"};
+  static const char *const why[] = {"no HDF5 file",         "no HDF5 file",
+                                    "damaged or truncated", "no result of starmill",
+                                    "newer starmill",       "older starmill"};
   survey s;
   char path[1024];
   snprintf(path, sizeof path, "%s/foreign.h5", test_dir);
   make(&s, in_dir("good.h5"), 10);
-  for (int k = 0; k < 5; k++) {
+  for (int k = 0; k < 6; k++) {
     if (test_rank == 0) {
       long n;
       char *bytes = slurp(in_dir("good.h5"), &n);
@@ -364,11 +374,11 @@ static void test_foreign_files_are_refused_and_overwritten_on_demand(void **stat
         spill(path, bytes, n / 2);
       if (k == 3)
         H5Fclose(H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
-      if (k == 4) {
+      if (k >= 4) {
         spill(path, bytes, n);
         const hid_t file = open_plain(path, H5F_ACC_RDWR);
         const hid_t attr = H5Aopen_by_name(file, "/", "FORMAT_VERSION", H5P_DEFAULT, H5P_DEFAULT);
-        const int64_t version = 99;
+        const int64_t version = k == 4 ? 99 : 1;
         assert_true(H5Awrite(attr, H5T_NATIVE_INT64, &version) >= 0);
         H5Aclose(attr);
         H5Fclose(file);
