@@ -44,10 +44,12 @@ static const char *const words_backend[] = {"auto", "cpu", "cuda", NULL};
 static const char *const words_log[] = {"error", "warning", "info", "debug", NULL};
 
 enum {
-  MAX_LINE_ITEM = 64,             /* list items whose lines are remembered for messages */
-  MAX_OBJTYPE = 8,                /* as mill_selection.objtype */
-  MAX_MASK_BIT = 64,              /* of mill_selection.fiberstatus_allowed */
-  MAX_FILE_BYTES = 256 * 1048576, /* a longer file is no configuration */
+  MAX_LINE_ITEM = 64,            /* list items whose lines are remembered for messages */
+  MAX_OBJTYPE = 8,               /* as mill_selection.objtype */
+  MAX_MASK_BIT = 64,             /* of mill_selection.fiberstatus_allowed */
+  MAX_FILE_BYTES = 16 * 1048576, /* a longer file is no configuration, even with many targetid */
+  MAX_DEPTH = 16,                /* of lists and mappings within each other: 3 are needed */
+  MAX_ANCHOR = 64,
 };
 
 #define MAX_VEL   299792.0 /* km/s: the whole number below the speed of light */
@@ -1207,8 +1209,10 @@ static int read_file(const char *path, unsigned char **text, size_t *n_text)
     if (n < size)
       break;
     if (size >= MAX_FILE_BYTES)
-      MILL_FAIL(MILL_ERR_CONFIG, "%s: more than %d MiB; give a configuration file", path,
-                MAX_FILE_BYTES / 1048576);
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s: more than %d MiB; give a configuration file (and long lists of targets by "
+                "--targetid-file)",
+                path, MAX_FILE_BYTES / 1048576);
     size *= 2;
   }
   *text = buffer;
@@ -1242,6 +1246,43 @@ static int yaml_failure(const yaml_parser_t *parser, const char *path, const uns
                         parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
+/* The time of libyaml grows with the square of nested brackets and of anchors, so neither may be
+ * more than a configuration needs.  What is no YAML is left to those who read it. */
+static int check_nesting(const char *path, const unsigned char *text, size_t n_text)
+{
+  int err = MILL_OK, depth = 0, n_anchor = 0, more = 1;
+  yaml_parser_t parser;
+  if (!yaml_parser_initialize(&parser))
+    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "%s: no memory to read it", path);
+  yaml_parser_set_input_string(&parser, text, n_text);
+  yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+  while (more) {
+    yaml_event_t event;
+    if (!yaml_parser_parse(&parser, &event))
+      break;
+    const int type = event.type;
+    const size_t line = event.start_mark.line + 1;
+    n_anchor += (type == YAML_SCALAR_EVENT && event.data.scalar.anchor) ||
+                (type == YAML_SEQUENCE_START_EVENT && event.data.sequence_start.anchor) ||
+                (type == YAML_MAPPING_START_EVENT && event.data.mapping_start.anchor);
+    depth += (type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT) -
+             (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT);
+    more = type != YAML_STREAM_END_EVENT;
+    yaml_event_delete(&event);
+    if (depth > MAX_DEPTH)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s:%zu: lists or mappings within each other %d deep, and no key needs more than "
+                "%d; give a configuration file",
+                path, line, depth, MAX_DEPTH);
+    if (n_anchor > MAX_ANCHOR)
+      MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: more than %d anchors (&); write the values themselves",
+                path, line, MAX_ANCHOR);
+  }
+done:
+  yaml_parser_delete(&parser);
+  return err;
+}
+
 int mill_config_read(mill_config *config, const char *path)
 {
   int err = MILL_OK, line = 0, have_parser = 0, have_document = 0, have_second = 0;
@@ -1251,6 +1292,7 @@ int mill_config_read(mill_config *config, const char *path)
   yaml_document_t document, second;
   mill_config *read = NULL; /* config is only touched when all is well */
   MILL_TRY(read_file(path, &text, &n_text));
+  MILL_TRY(check_nesting(path, text, n_text));
   MILL_TRY(MILL_ALLOC(1, &read));
   memcpy(read, config, sizeof *read);
   if (!yaml_parser_initialize(&parser))

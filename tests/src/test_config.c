@@ -483,6 +483,39 @@ static void test_refusals_name_file_line_and_key(void **state)
   mill_config_clear(&before);
 }
 
+/* The time of libyaml grows with their square: 200 kB of brackets took a minute. */
+static void test_what_would_take_long_is_refused_at_once(void **state)
+{
+  (void)state;
+  enum { N = 200000, LARGE = (16 << 20) + 1 };
+  static char text[LARGE + 1];
+  mill_config config;
+  mill_config_default(&config);
+  static const char *const open[] = {"[", "{a: ", "[[", "- "};
+  for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
+    size_t n = (size_t)sprintf(text, "npoly: 5\n%s", i == 3 ? "" : "arms: ");
+    while (n < N)
+      n += (size_t)sprintf(text + n, "%s", open[i]);
+    assert_int_equal(read_text(&config, text), MILL_ERR_CONFIG);
+    if (i < 3) { /* the last one is no YAML after the first line */
+      assert_non_null(strstr(mill_error_message(), ":2: "));
+      assert_non_null(strstr(mill_error_message(), "no key needs more than 16"));
+    }
+  }
+  size_t n = (size_t)sprintf(text, "objtypes: [");
+  for (int i = 0; n < N; i++)
+    n += (size_t)sprintf(text + n, "%s&a%d X", i ? ",\n" : "", i);
+  strcpy(text + n, "]\n");
+  assert_int_equal(read_text(&config, text), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), ":65: more than 64 anchors"));
+  memset(text, '#', LARGE);
+  write_bytes(text, LARGE);
+  assert_int_equal(mill_config_read(&config, path), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), "more than 16 MiB"));
+  /* what a configuration needs */
+  must_read(&config, "&a npoly: &b 5\narms: [{name: r, min: 5000}]\nwave_mask: [[4000, 4100]]\n");
+}
+
 static void test_binary_file_is_refused(void **state)
 {
   (void)state;
@@ -1056,6 +1089,7 @@ int main(void)
       cmocka_unit_test(test_example_and_documentation_have_every_key),
       cmocka_unit_test(test_every_key_is_read),
       cmocka_unit_test(test_refusals_name_file_line_and_key),
+      cmocka_unit_test(test_what_would_take_long_is_refused_at_once),
       cmocka_unit_test(test_binary_file_is_refused),
       cmocka_unit_test(test_files_that_cannot_be_read),
       cmocka_unit_test(test_check_finds_values_set_elsewhere),
