@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/error.h"
+#include "src/log.h"
 
 int mill_fits_file_error(const mill_fits_file *file, int i_hdu, const char *what, int status)
 {
@@ -355,4 +356,13 @@ done:
     *text = NULL;
   }
   return err;
+}
+
+void mill_fits_text_copy(const char *path, const char *name, const char *text, char *out,
+                         size_t size)
+{
+  if (strlen(text) >= size)
+    mill_log_warning("%s: %s '%.100s' is cut to the %zu bytes that there is room for", path, name,
+                     text, size - 1);
+  snprintf(out, size, "%s", text);
 }

@@ -68,4 +68,9 @@ int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, d
 int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
                           size_t *stride, int *found);
 
+/** Copy text, of a column or keyword of that name, into out [size].  One that is longer is cut,
+ *  with a warning that names file and column; the log counts how many there are. */
+void mill_fits_text_copy(const char *path, const char *name, const char *text, char *out,
+                         size_t size);
+
 #endif

@@ -169,6 +169,21 @@ class BadFiles(EndToEnd):
         self.assertEqual(found["NPIX_B"][0], 0)
         self.assertEqual(differing(last(found), last(self.expected)), [])
 
+    def test_texts_of_the_catalog(self):
+        names = ["GAIA-DR3", "a reference catalog of ours"]
+
+        def rename(hdus):
+            table = hdus["FIBERMAP"].data
+            columns = [c for c in table.columns if c.name != "REF_CAT"]
+            columns.append(pyfits.Column("REF_CAT", "27A", array=names))
+            hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
+        done = self.fit("texts.h5", cut("texts.fits", [3, 100], rename))
+        with h5py.File(self.path) as h5:
+            kept = [text.decode() for text in h5["catalog/REF_CAT"][:]]
+        self.assertEqual(kept, [name[:15] for name in names])
+        self.assertRegex(done.stderr, f"texts.fits: REF_CAT '{names[1]}' is cut")
+        self.assertNotIn(names[0], done.stderr)
+
     def test_all_files_are_bad(self):
         done = self.fit("none.h5", tmp("x.fits"), tmp("y.fits"), ranks=3, status=3)
         self.assertIn("2 of 2 files", done.stdout)
