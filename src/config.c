@@ -10,6 +10,7 @@
 #include <yaml.h>
 
 #include "kernels/error.h"
+#include "src/guess_table.h"
 
 /* The YAML is loaded by libyaml as a tree whose nodes carry their lines, and
  * one table of keys drives reading, checking and printing.  libcyaml's schemas
@@ -55,6 +56,10 @@ enum {
 #define MAX_VEL   299792.0 /* km/s: the whole number below the speed of light */
 #define MAX_VSINI 1000.0   /* km/s: beyond the break-up of any star */
 #define MAX_POWER 1e7      /* resolving power: beyond any spectrograph of stars */
+/* of the initial guess: memory of a rank; products for a star, of which a core does about 2e10 in
+ * a second */
+#define MAX_GUESS_BYTES    4e9
+#define MAX_GUESS_MULTIPLY 2e11
 
 /* What reading knows of where it is. */
 typedef struct reader {
@@ -156,7 +161,7 @@ static const key keys[] = {
     CHOICE("precision", ID_YES, fit.precision, words_precision),
     CHOICE("rotation_kernel", ID_YES, fit.rotation, words_rotation),
     CHOICE("optimizer", ID_YES, fit.optimizer, words_optimizer),
-    REAL("guess_vel_step", ID_YES, fit.guess_vel_step_km_s, 0.1, 1000),
+    REAL("guess_vel_step", ID_YES, fit.guess_vel_step_km_s, 1, 1000),
     REAL("second_start_sn", ID_YES, fit.second_start_sn, 0, 1e6),
     COUNT("n_simplex_round", ID_YES, fit.n_simplex_round, 0, 100000),
     COUNT("max_eval", ID_YES, fit.max_eval, 1, 10000000),
@@ -1420,6 +1425,24 @@ done:
   return err;
 }
 
+/* A step far below a pixel finds nothing more, and its cost grows with the square. */
+static int check_guess(const mill_config *config, const mill_library *lib)
+{
+  int err = MILL_OK;
+  char a[32];
+  const mill_guess_cost cost = mill_guess_cost_of(lib, &config->fit);
+  if (cost.bytes > MAX_GUESS_BYTES || cost.n_multiply > MAX_GUESS_MULTIPLY)
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "guess_vel_step: %s would cost %.1f GB a rank and %.2g products a star (%d templates, "
+        "%.0f velocities, %.0f bins), more than %.1f GB or %.2g; give a larger step, or min_vel "
+        "and max_vel nearer to 0",
+        real_text(config->fit.guess_vel_step_km_s, a), 1e-9 * cost.bytes, cost.n_multiply,
+        cost.n_templ, cost.n_vel, cost.n_bin, 1e-9 * MAX_GUESS_BYTES, MAX_GUESS_MULTIPLY);
+done:
+  return err;
+}
+
 int mill_config_bind(mill_config *config, const mill_library *lib)
 {
   int err = MILL_OK, i_par = 0;
@@ -1436,6 +1459,7 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
       MILL_FAIL(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s", config->arm[i].arm, names);
     }
   MILL_TRY(bind_lsf(config, lib));
+  MILL_TRY(check_guess(config, lib));
   for (int i = 0; i < config->n_fixed; i++) {
     const mill_named_value *item = &config->fixed[i];
     MILL_TRY(find_parameter(lib, "fix_param", item->name, &i_par));

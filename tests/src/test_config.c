@@ -677,7 +677,7 @@ static void random_config(mill_config *config)
   fit->precision = random_int(0, 1);
   fit->rotation = random_int(0, 1);
   fit->optimizer = random_int(0, 2);
-  fit->guess_vel_step_km_s = random_real(0.1, 1000);
+  fit->guess_vel_step_km_s = random_real(1, 1000);
   fit->second_start_sn = fabs(random_finite());
   if (fit->second_start_sn > 1e6)
     fit->second_start_sn = 5e-324; /* the smallest there is */
@@ -1062,10 +1062,19 @@ static void test_bind_refuses_what_the_library_lacks(void **state)
       {"fix_param: [{param: vrad, value: 0}, {param: vsini, value: 0}, {param: teff, value: 5000}, "
        "{param: logg, value: 0}, {param: feh, value: 0}]",
        "fix_param: all 5", "at least one"},
+      /* 100 templates, 2003 velocities, 1e6 bins of each arm */
+      {"guess_vel_step: 1", "guess_vel_step: 1 would cost", "4e+11 products a star"},
+      {"guess_vel_step: 2\nmin_vel: -200000", "guess_vel_step: 2", "larger step"},
   };
   mill_library lib;
   make_library(&lib);
   lib.arm[1].template_sigma_aa = -1.0;
+  lib.n_guess = 50;
+  lib.n_guess_vsini = 2;
+  for (int a = 0; a < 2; a++) {
+    lib.arm[a].n_pix = 100001;
+    lib.arm[a].ln_step = 10.0 / MILL_C_KM_S;
+  }
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     mill_config config, before;
     mill_config_default(&config);
