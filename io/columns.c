@@ -149,7 +149,7 @@ static int find(const mill_columns *columns, const char *name)
   return -1;
 }
 
-int mill_columns_fits(const mill_library *lib, mill_columns *columns)
+int mill_columns_fits(const mill_library *lib, const char *where, mill_columns *columns)
 {
   int err = MILL_OK;
   memset(columns, 0, sizeof *columns);
@@ -178,13 +178,13 @@ int mill_columns_fits(const mill_library *lib, mill_columns *columns)
         if (find(columns, added) != columns->n_column - 1)
           MILL_FAIL(
               MILL_ERR_LIBRARY,
-              "library %s: two columns of the result would be named %s; rename the label or arm "
-              "%s in the library",
-              lib->path, added, of);
+              "%s: two columns of the result would be named %s; give the label or arm %s another "
+              "name (arms: --arm-names of library import)",
+              where, added, of);
         if (strchr(added, '/') || !added[0] || added[0] == '.')
           MILL_FAIL(MILL_ERR_LIBRARY,
-                    "library %s: \"%s\" cannot name a column; rename the label or arm %s",
-                    lib->path, added, of);
+                    "%s: \"%s\" cannot name a column; give the label or arm %s another name", where,
+                    added, of);
       }
     }
     i = j;

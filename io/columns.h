@@ -61,8 +61,9 @@ typedef struct mill_columns {
   int i_n_pix[MILL_MAX_ARM];             /**< good pixels, by arm; of /fits only */
 } mill_columns;
 
-/** Columns of /fits.  MILL_ERR_LIBRARY when two of them would share a name. */
-int mill_columns_fits(const mill_library *lib, mill_columns *columns);
+/** Columns of /fits.  where: of the library, for messages.  MILL_ERR_LIBRARY when two of them
+ *  would share a name, or one cannot name a column. */
+int mill_columns_fits(const mill_library *lib, const char *where, mill_columns *columns);
 
 /** Columns of /catalog. */
 void mill_columns_catalog(mill_columns *columns);

@@ -610,8 +610,8 @@ done:
   return err;
 }
 
-static void fill_row(const fibermap *map, const mill_redrock *redrock, const int64_t *exposure_row,
-                     mill_catalog_row *row)
+static void fill_row(const char *path, const fibermap *map, const mill_redrock *redrock,
+                     const int64_t *exposure_row, mill_catalog_row *row)
 {
   const int64_t i = exposure_row[row->first_exposure];
   row->fits_row = i;
@@ -622,8 +622,8 @@ static void fill_row(const fibermap *map, const mill_redrock *redrock, const int
   row->exp_id = row->n_exposure == 1 ? map->exp_id[i] : -1;
   row->ref_id = map->ref_id[i];
   if (map->ref_cat)
-    snprintf(row->ref_cat, sizeof row->ref_cat, "%s",
-             map->ref_cat + (size_t)i * map->ref_cat_stride);
+    mill_fits_text_copy(path, "REF_CAT", map->ref_cat + (size_t)i * map->ref_cat_stride,
+                        row->ref_cat, sizeof row->ref_cat);
   row->z = NAN;
   const mill_redshift *match = mill_redrock_find(redrock, row->target_id);
   if (match) {
@@ -657,7 +657,7 @@ int mill_desi_index(mill_desi_file *file, const mill_selection *select, int join
   /* a coadd has one row a target already */
   MILL_TRY(group_rows(&map, kept, n_kept, joint && map.has_exp_id, index));
   for (int64_t i = 0; i < index->n_row; i++)
-    fill_row(&map, &redrock, index->exposure_row, &index->row[i]);
+    fill_row(file->fits->guard->path, &map, &redrock, index->exposure_row, &index->row[i]);
   index->n_fits_row = file->n_spec;
   index->file_size = file->fits->guard->file_size;
   index->file_mtime = file->fits->guard->file_mtime;

@@ -14,7 +14,7 @@ typedef struct mill_catalog_row {
   double target_ra, target_dec;
   int32_t fiber, exp_id;
   int64_t ref_id;
-  char ref_cat[4];
+  char ref_cat[16];
   double z; /**< redrock, NaN when there is none */
   char spectype[8], subtype[24];
   char object[32];        /**< name; empty for DESI */

@@ -2,11 +2,14 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/error.h"
+#include "src/log.h"
 
 int mill_fits_file_error(const mill_fits_file *file, int i_hdu, const char *what, int status)
 {
@@ -225,11 +228,75 @@ done:
   return err;
 }
 
+/* Scale and offset of a column of integers, exactly: CFITSIO would apply them as doubles, to which
+ * neighbouring integers of 64 bits are one. */
+static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char *name,
+                        double scaling[2], __int128 *offset)
+{
+  int err = MILL_OK;
+  static const char *const word[2] = {"TSCAL", "TZERO"};
+  char key[16], text[FLEN_VALUE] = "", comment[FLEN_COMMENT];
+  scaling[0] = 1.0;
+  scaling[1] = 0.0;
+  *offset = 0;
+  for (int i = 0; i < 2; i++) {
+    int status = 0;
+    snprintf(key, sizeof key, "%s%d", word[i], number);
+    fits_read_keyword(file->fptr, key, text, comment, &status);
+    fits_clear_errmsg();
+    if (status == KEY_NO_EXIST)
+      continue;
+    /* the guard has seen that it is a number; FITS allows D for E */
+    for (char *p = text; *p; p++)
+      *p = *p == 'D' || *p == 'd' ? 'E' : *p;
+    scaling[i] = status == 0 ? strtod(text, NULL) : NAN;
+  }
+  if (scaling[0] != 1.0 || scaling[1] != floor(scaling[1]) || !(fabs(scaling[1]) <= 0x1p64))
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: HDU %d (%s): column %s has TSCAL %g and TZERO %g; integers need TSCAL 1 and a "
+              "whole TZERO to be read exactly: write them unscaled",
+              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name, scaling[0],
+              scaling[1]);
+  *offset = (__int128)scaling[1];
+  if (scaling[1] != 0.0 && strspn(text, "+-0123456789") == strlen(text)) {
+    const char *digit = text + strspn(text, "+-");
+    for (*offset = 0; *digit; digit++)
+      *offset = 10 * *offset + (*digit - '0');
+    *offset *= text[0] == '-' ? -1 : 1;
+  }
+done:
+  return err;
+}
+
 int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
                            int *found)
 {
   static_assert(sizeof(LONGLONG) == sizeof(int64_t), "CFITSIO's LONGLONG has 64 bits");
-  return read_number(file, i_hdu, name, TLONGLONG, out, found);
+  int err = MILL_OK;
+  int number, type = 0, status = 0;
+  LONGLONG repeat = 0, width = 0;
+  double scaling[2];
+  __int128 offset = 0;
+  MILL_TRY(find_column(file, i_hdu, name, found == NULL, &number, &type, &repeat, &width));
+  if (number > 0)
+    MILL_TRY(read_scaling(file, i_hdu, number, name, scaling, &offset));
+  if (offset != 0)
+    fits_set_tscale(file->fptr, number, 1.0, 0.0, &status);
+  err = read_number(file, i_hdu, name, TLONGLONG, out, found);
+  if (offset != 0)
+    fits_set_tscale(file->fptr, number, scaling[0], scaling[1], &status);
+  MILL_TRY(err);
+  for (int64_t i = 0; offset != 0 && i < file->guard->hdu[i_hdu].axis[1]; i++) {
+    const __int128 value = out[i] + offset;
+    if (value < INT64_MIN || value > INT64_MAX)
+      MILL_FAIL(MILL_ERR_INPUT,
+                "%s: HDU %d (%s): column %s, row %lld (counted from 0): the integer is beyond the "
+                "signed ones of 64 bits, which is all that a result can hold",
+                file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name, (long long)i);
+    out[i] = (int64_t)value;
+  }
+done:
+  return err;
 }
 
 int mill_fits_column_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out,
@@ -289,4 +356,13 @@ done:
     *text = NULL;
   }
   return err;
+}
+
+void mill_fits_text_copy(const char *path, const char *name, const char *text, char *out,
+                         size_t size)
+{
+  if (strlen(text) >= size)
+    mill_log_warning("%s: %s '%.100s' is cut to the %zu bytes that there is room for", path, name,
+                     text, size - 1);
+  snprintf(out, size, "%s", text);
 }

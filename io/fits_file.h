@@ -52,7 +52,10 @@ int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, i
  *  out   [rows]  in/out  untouched when the column is missing
  *  found          out    may be NULL: then the column must be there
  *
- *  MILL_ERR_INPUT names file, HDU and column: missing, wrong type or shape. */
+ *  Integers of 64 bits are exact, also with TZERO (unsigned ones have it), which must be whole.
+ *
+ *  MILL_ERR_INPUT names file, HDU and column: missing, wrong type or shape; of 64 bits also a
+ *  TSCAL other than 1, or a value beyond int64_t. */
 int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
                            int *found);
 int mill_fits_column_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out,
@@ -64,5 +67,10 @@ int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, d
  *  *text is NULL when the column is missing; free with mill_free. */
 int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
                           size_t *stride, int *found);
+
+/** Copy text, of a column or keyword of that name, into out [size].  One that is longer is cut,
+ *  with a warning that names file and column; the log counts how many there are. */
+void mill_fits_text_copy(const char *path, const char *name, const char *text, char *out,
+                         size_t size);
 
 #endif

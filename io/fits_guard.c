@@ -1,5 +1,3 @@
-#define _GNU_SOURCE /* mkostemp */
-
 #include "io/fits_guard.h"
 
 #include <ctype.h>
@@ -16,6 +14,7 @@
 
 #include <zlib.h>
 
+#include "io/gunzip.h"
 #include "kernels/error.h"
 #include "src/regular_file.h"
 
@@ -825,143 +824,10 @@ done:
   return err;
 }
 
-/* ---- gzip ------------------------------------------------------------- */
-
-typedef struct unpacker {
-  const char *path, *scratch;
-  int in, out;
-  int64_t limit, written;
-  unsigned char *in_buffer, *out_buffer; /* [IO_BYTES] */
-} unpacker;
-
-static int write_out(unpacker *u, size_t n)
-{
-  int err = MILL_OK;
-  u->written += (int64_t)n;
-  if (u->written > u->limit)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: unpacks to more than the limit of %lld MiB; gunzip it, or raise gzip_limit_mib",
-              u->path, (long long)(u->limit >> 20));
-  for (size_t done_bytes = 0; done_bytes < n;) {
-    const ssize_t put = write(u->out, u->out_buffer + done_bytes, n - done_bytes);
-    if (put < 0 && errno == EINTR)
-      continue;
-    if (put <= 0)
-      MILL_FAIL(MILL_ERR_OUTPUT,
-                "scratch folder %s cannot take the unpacked %s: %s; make room, or set scratch (or "
-                "TMPDIR) to another folder, or gunzip the input",
-                u->scratch, u->path, put < 0 ? strerror(errno) : "nothing written");
-    done_bytes += (size_t)put;
-  }
-done:
-  return err;
-}
-
-/* The next input bytes into z; 0 bytes at the end of the file. */
-static int refill(unpacker *u, z_stream *z)
-{
-  int err = MILL_OK;
-  ssize_t got;
-  do
-    got = read(u->in, u->in_buffer, IO_BYTES);
-  while (got < 0 && errno == EINTR);
-  if (got < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s", u->path, strerror(errno));
-  z->next_in = u->in_buffer;
-  z->avail_in = (uInt)got;
-done:
-  return err;
-}
-
-/* All gzip members of the input, one after another, as gunzip does. */
-static int inflate_members(unpacker *u, z_stream *z)
-{
-  int err = MILL_OK;
-  for (;;) {
-    if (z->avail_in == 0) {
-      MILL_TRY(refill(u, z));
-      if (z->avail_in == 0)
-        MILL_FAIL(MILL_ERR_INPUT, "%s: the gzip stream ends too early; " CUT, u->path);
-    }
-    z->next_out = u->out_buffer;
-    z->avail_out = IO_BYTES;
-    const int status = inflate(z, Z_NO_FLUSH);
-    if (status == Z_MEM_ERROR)
-      MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to unpack it", u->path);
-    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: the gzip stream is damaged (%s); fetch it again", u->path,
-                z->msg ? z->msg : "no reason given");
-    MILL_TRY(write_out(u, IO_BYTES - z->avail_out));
-    if (status != Z_STREAM_END)
-      continue;
-    /* zeros pad the last member (tapes); anything else must be a new member */
-    do {
-      while (z->avail_in > 0 && *z->next_in == 0) {
-        z->next_in++;
-        z->avail_in--;
-      }
-      if (z->avail_in > 0)
-        break;
-      MILL_TRY(refill(u, z));
-    } while (z->avail_in > 0);
-    if (z->avail_in == 0)
-      break;
-    if (inflateReset(z) != Z_OK)
-      MILL_FAIL(MILL_ERR_INTERNAL, "%s: zlib cannot start the next member", u->path);
-  }
-done:
-  return err;
-}
-
 static int64_t limit_bytes(const mill_open_limits *limits)
 {
   const double limit_mib = limits ? limits->gzip_limit_mib : MILL_GZIP_LIMIT_MIB;
   return limit_mib > 0.0 ? (int64_t)fmin(limit_mib * 1048576.0, 0x1p62) : 0;
-}
-
-/* Replace guard->fd by an unnamed file with the unpacked bytes. */
-static int unpack(mill_fits_guard *guard, const mill_open_limits *limits)
-{
-  int err = MILL_OK;
-  int started = 0;
-  char *name = NULL;
-  z_stream z = {0};
-  unpacker u = {.path = guard->path, .in = guard->fd, .out = -1};
-  u.limit = limit_bytes(limits);
-  const char *folder = limits ? limits->scratch : NULL;
-  if (!folder || !*folder)
-    folder = getenv("TMPDIR");
-  if (!folder || !*folder)
-    folder = "/tmp";
-  u.scratch = folder;
-  MILL_TRY(MILL_ALLOC(IO_BYTES, &u.in_buffer));
-  MILL_TRY(MILL_ALLOC(IO_BYTES, &u.out_buffer));
-  const size_t name_bytes = strlen(folder) + 32;
-  MILL_TRY(MILL_ALLOC(name_bytes, &name));
-  snprintf(name, name_bytes, "%s/starmill-XXXXXX", folder);
-  u.out = mkostemp(name, O_CLOEXEC);
-  if (u.out < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "scratch folder %s cannot be written (%s), so %s cannot be unpacked; set scratch or "
-              "TMPDIR to a folder that can, or gunzip the input",
-              folder, strerror(errno), guard->path);
-  unlink(name);
-  if (inflateInit2(&z, 15 + 16) != Z_OK)
-    MILL_FAIL(MILL_ERR_MEMORY, "%s: zlib has no memory to unpack it", guard->path);
-  started = 1;
-  MILL_TRY(inflate_members(&u, &z));
-  close(guard->fd);
-  guard->fd = u.out;
-  u.out = -1;
-done:
-  if (started)
-    inflateEnd(&z);
-  if (u.out >= 0)
-    close(u.out);
-  mill_free(u.in_buffer);
-  mill_free(u.out_buffer);
-  mill_free(name);
-  return err;
 }
 
 /* ---- the file --------------------------------------------------------- */
@@ -970,6 +836,7 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
 {
   int err = MILL_OK;
   mill_fits_guard *guard = NULL;
+  const int64_t limit = limit_bytes(limits);
   *out = NULL;
   if (strlen(path) >= MILL_FITS_MAX_PATH)
     MILL_FAIL(MILL_ERR_INPUT, "%.100s...: the path is longer than %d bytes", path,
@@ -988,10 +855,13 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
     MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s; check the file system", path,
               strerror(errno));
   if (n_magic == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
-    MILL_TRY(unpack(guard, limits));
+    MILL_TRY(
+        mill_gunzip(path, guard->fd, limit, limits ? limits->scratch : NULL, &guard->unpacked));
+    close(guard->fd);
+    guard->fd = guard->unpacked.fd;
     guard->is_unpacked = 1;
   }
-  MILL_TRY(walk_file(guard, limit_bytes(limits)));
+  MILL_TRY(walk_file(guard, limit));
   *out = guard;
   guard = NULL;
 done:
@@ -1003,7 +873,9 @@ void mill_fits_guard_close(mill_fits_guard *guard)
 {
   if (!guard)
     return;
-  if (guard->fd >= 0)
+  if (guard->is_unpacked)
+    mill_gunzip_close(&guard->unpacked);
+  else if (guard->fd >= 0)
     close(guard->fd);
   free(guard->hdu);
   mill_free(guard);

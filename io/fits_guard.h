@@ -14,6 +14,8 @@
 
 #include <stdint.h>
 
+#include "io/gunzip.h"
+
 /** Limits for opening: the largest unpacked .gz, or image of compressed tiles, and where a .gz
  *  is unpacked. */
 typedef struct mill_open_limits {
@@ -44,7 +46,8 @@ typedef struct mill_fits_hdu {
 typedef struct mill_fits_guard {
   char path[MILL_FITS_MAX_PATH];
   int fd;          /**< the plain (or unpacked) file, open for reading */
-  int is_unpacked; /**< fd is a copy */
+  int is_unpacked; /**< fd is that of unpacked, which owns it */
+  mill_gunzipped unpacked;
   int n_hdu;
   mill_fits_hdu *hdu; /**< [n_hdu], hdu[0] is the primary, owned */
   int64_t file_size;  /**< of the file at path, packed or not */
@@ -56,8 +59,8 @@ typedef struct mill_fits_guard {
  *
  *  limits may be NULL: MILL_GZIP_LIMIT_MIB, TMPDIR or /tmp.  *out is NULL on failure.
  *  MILL_ERR_INPUT names file, HDU and card and says what to do;
- *  MILL_ERR_OUTPUT when the scratch folder cannot take the unpacked file.
- *  Not collective; thread-safe. */
+ *  MILL_ERR_OUTPUT when the scratch folder cannot be written; MILL_ERR_STOPPED and more as
+ *  mill_gunzip.  Not collective; thread-safe; closed by the thread that opened. */
 int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_fits_guard **out);
 
 /** NULL is fine. */

@@ -120,23 +120,33 @@ static int get_frame(const void *state)
 
 /* ---- index ------------------------------------------------------------ */
 
-/* Name of the star: its designation, so that several visits have one name. */
+/* Name of the star: its designation, so that several visits have one name.  Cut names would make
+ * two stars one. */
 static int read_name(lamost *l, char *out, size_t size)
 {
   int err = MILL_OK;
   int found;
-  MILL_TRY(mill_single_key_text(l->file, 0, "DESIG", out, size, &found));
-  if (found && *out)
-    goto done;
+  char text[MILL_FITS_MAX_VALUE];
+  const char *name = text;
+  MILL_TRY(mill_single_key_text(l->file, 0, "DESIG", text, sizeof text, &found));
+  if (found && *text)
+    goto have;
   if (l->exposure_id >= 0) {
     snprintf(out, size, "%d", l->exposure_id);
     goto done;
   }
-  MILL_TRY(mill_single_key_text(l->file, 0, "FILENAME", out, size, &found));
-  if (!found || !*out) {
+  MILL_TRY(mill_single_key_text(l->file, 0, "FILENAME", text, sizeof text, &found));
+  if (!found || !*text) {
     const char *slash = strrchr(l->file->guard->path, '/');
-    snprintf(out, size, "%.*s", (int)size - 1, slash ? slash + 1 : l->file->guard->path);
+    name = slash ? slash + 1 : l->file->guard->path;
   }
+have:
+  if (strlen(name) >= size)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: the star's name '%s' (DESIG, else FILENAME, else the file's) is longer than %zu "
+              "bytes; give it a shorter one by DESIG",
+              l->file->guard->path, name, size - 1);
+  strcpy(out, name);
 done:
   return err;
 }

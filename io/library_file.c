@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/columns.h"
 #include "io/hdf5_util.h"
 #include "io/sha256.h"
 #include "kernels/error.h"
@@ -396,6 +397,13 @@ static int check_arms(const mill_library *lib, const char *where)
     if (!isfinite(arm->template_sigma_aa))
       MILL_FAIL(MILL_ERR_LIBRARY, "%s: the template sigma of arm %s is not finite", where,
                 arm->name);
+    const double width_aa = arm->wave_aa[arm->n_pix - 1] - arm->wave_aa[0];
+    if (arm->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
+      MILL_FAIL(MILL_ERR_LIBRARY,
+                "%s: the templates of arm %s have a sigma of %g A, which is no resolution for its "
+                "%.6g A; give it in Angstrom, at most %.3g",
+                where, arm->name, arm->template_sigma_aa, width_aa,
+                MILL_MAX_SIGMA_WIDTH * width_aa);
     MILL_TRY(check_emulator(lib, arm, where));
   }
 done:
@@ -436,12 +444,15 @@ done:
 int mill_library_check(const mill_library *lib, const char *where)
 {
   int err = MILL_OK;
+  mill_columns columns;
   if (!is_printable(lib->name))
     MILL_FAIL(MILL_ERR_LIBRARY, "%s: the library's name has unprintable characters", where);
   MILL_TRY(check_labels(lib, where));
   MILL_TRY(check_hulls(lib, where));
   MILL_TRY(check_arms(lib, where));
   MILL_TRY(check_guess(lib, where));
+  /* else a fit would be the first to refuse it */
+  MILL_TRY(mill_columns_fits(lib, where, &columns));
 done:
   return err;
 }

@@ -60,9 +60,11 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
     const size_t place = (size_t)key[i].place;
     row->target_id = key[i].target_id;
     row->z = z[place];
-    snprintf(row->spectype, sizeof row->spectype, "%s", spectype + place * spectype_stride);
+    mill_fits_text_copy(path, "SPECTYPE", spectype + place * spectype_stride, row->spectype,
+                        sizeof row->spectype);
     if (has_subtype)
-      snprintf(row->subtype, sizeof row->subtype, "%s", subtype + place * subtype_stride);
+      mill_fits_text_copy(path, "SUBTYPE", subtype + place * subtype_stride, row->subtype,
+                          sizeof row->subtype);
   }
 done:
   mill_free(target_id);

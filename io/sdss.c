@@ -226,7 +226,7 @@ static int read_text(sdss *s, const char *name, const char *other, char *out, si
   MILL_TRY(mill_fits_column_text(s->file, s->i_object, name, &text, &stride, &found));
   if (!found && other)
     MILL_TRY(mill_fits_column_text(s->file, s->i_object, other, &text, &stride, &found));
-  snprintf(out, size, "%s", found ? text : "");
+  mill_fits_text_copy(s->file->guard->path, name, found ? text : "", out, size);
 done:
   mill_free(text);
   return err;

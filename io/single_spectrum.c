@@ -84,7 +84,7 @@ int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char 
   char value[FLEN_VALUE] = "";
   MILL_TRY(read_key(file, i_hdu, key, TSTRING, "text", value, found));
   if (*found)
-    snprintf(out, size, "%s", value);
+    mill_fits_text_copy(file->guard->path, key, value, out, size);
 done:
   return err;
 }

@@ -192,7 +192,7 @@ static int count_floors(bench_job *job)
   int err = MILL_OK;
   mill_columns *columns = NULL;
   MILL_TRY(MILL_ALLOC(1, &columns));
-  MILL_TRY(mill_columns_fits(&job->lib, columns));
+  MILL_TRY(mill_columns_fits(&job->lib, job->lib.path, columns));
   for (int i = 0; i < job->n_series; i++) {
     mill_bench_series *series = &job->series[i];
     series->median = median_run(series);

@@ -14,6 +14,7 @@
 #include "kernels/error.h"
 #include "src/clock.h"
 #include "src/status_json.h"
+#include "src/thread.h"
 #include "src/version.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/device_facts.h"
@@ -96,6 +97,7 @@ static int set_up(bench_device *job, const mill_mpi *mpi, int n_input, const cha
   MILL_TRY(mill_bench_open(job->options, &job->config, &job->lib));
   MILL_TRY(read_stars(job, n_input, input));
   job->n_thread = job->config.n_thread;
+  MILL_TRY(mill_thread_check_number(job->n_thread));
   if (job->n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(mpi, &job->n_thread));
   mill_bench_describe(&job->report);
@@ -469,6 +471,12 @@ static int measure_slots(bench_device *job, device *d, int is_gpu, const char *c
   printf("\n| slots | stars | start, s | run, s | stars/s | loading, CPU s | evaluations a star | "
          "of them Jacobians | floor, us a star | bound by | time/floor |\n"
          "|---|---|---|---|---|---|---|---|---|---|---|\n");
+  /* the limit holds for the first row too: so many stars may take for ever */
+  if (job->options->n_star > (int64_t)8 * first) {
+    row[0].asked = first;
+    MILL_TRY(measure_row(job, d, &rates, (int64_t)8 * first, &row[0]));
+    rate = 8.0 * first / row[0].batch.run_s;
+  }
   for (int n_slot = first; n_slot <= last && n < MAX_POINT; n_slot *= 2) {
     const int64_t n_star = job->options->n_star > 0 ? job->options->n_star : (int64_t)8 * n_slot;
     slots_row *r = &row[n];

@@ -41,6 +41,7 @@
 #include "src/progress.h"
 #include "src/regular_file.h"
 #include "src/stop_signal.h"
+#include "src/thread.h"
 #include "src/watchdog.h"
 #include "src/usual_rate.h"
 
@@ -477,6 +478,7 @@ static int set_up(fit_job *job)
   if (strcmp(job->config.backend, "auto") != 0)
     MILL_TRY(agree_backend(job));
   job->n_thread = job->config.n_thread;
+  MILL_TRY(mill_mpi_agree(&job->mpi, mill_thread_check_number(job->n_thread)));
   if (job->n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->n_thread));
 done:

@@ -18,6 +18,7 @@
 #include "src/demo_library.h"
 #include "src/file_roles.h"
 #include "src/mpi_context.h"
+#include "src/thread.h"
 
 static const char usage[] =
     "usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
@@ -233,6 +234,7 @@ static int parse_demo(int argc, char **argv, demo_options *options)
       break;
     case 't':
       MILL_TRY(mill_option_count("threads", optarg, 1, 4096, &settings->n_thread));
+      MILL_TRY(mill_thread_check_number(settings->n_thread));
       break;
     case 'n':
       MILL_TRY(

@@ -18,6 +18,7 @@
 #include "src/file_roles.h"
 #include "src/mpi_context.h"
 #include "src/spectra_library.h"
+#include "src/thread.h"
 
 #define FWHM_PER_SIGMA 2.3548200450309493
 
@@ -299,6 +300,7 @@ static int parse_one(int c, options *o)
     break;
   case OPT_THREADS:
     MILL_TRY(mill_option_count("threads", optarg, 1, 4096, &o->n_thread));
+    MILL_TRY(mill_thread_check_number(o->n_thread));
     break;
   default: /* -h */
     o->help = 1;
@@ -431,6 +433,15 @@ static int choose_resolution(const options *o, const char *path, const mill_labe
               "--resolving-power R, or --at-instrument-resolution",
               path);
   }
+  /* mill_library_check would say so after the work */
+  const double width_aa =
+      fmin(set->max_aa, in->wave_aa[in->n_pix - 1]) - fmax(set->min_aa, in->wave_aa[0]);
+  if (set->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
+    MILL_FAIL(
+        MILL_ERR_USAGE,
+        "%s: a resolution of sigma %g A (%s) is none for spectra of %.6g A; at most %.3g A are "
+        "possible",
+        path, set->template_sigma_aa, text, width_aa, MILL_MAX_SIGMA_WIDTH * width_aa);
 done:
   return err;
 }

@@ -97,6 +97,21 @@ done:
   return err;
 }
 
+/* Of this thread, all open files but one; how many they were.  Unpacked ones may have filled the
+ * scratch folder. */
+static int close_others(worker *w, const source *keep)
+{
+  int n = 0;
+  for (int k = 0; k < w->n_source; k++) {
+    source *s = &w->source[k];
+    if (s == keep || !s->spectra)
+      continue;
+    close_source(s);
+    n++;
+  }
+  return n;
+}
+
 /* Open file i, or find it open.  A file that cannot be used is no failure of the
  * reader: the source's error says why. */
 static int get_source(worker *w, int i, source **out)
@@ -125,6 +140,8 @@ static int get_source(worker *w, int i, source **out)
   pthread_mutex_unlock(&reader->mutex);
   watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
   err = mill_spectra_open(entry->path, &plan->settings, &s->spectra);
+  if (err == MILL_ERR_INPUT && mill_work_is_compressed(entry->path) && close_others(w, s) > 0)
+    err = mill_spectra_open(entry->path, &plan->settings, &s->spectra);
   if (err == MILL_OK)
     err = mill_spectra_index(s->spectra, &plan->settings.config->select, &s->index);
   if (err == MILL_OK)
@@ -495,7 +512,8 @@ static void *worker_main(void *argument)
   for (int k = 0; k < w->n_source; k++)
     close_source(&w->source[k]);
   pthread_mutex_lock(&reader->mutex);
-  if (err != MILL_OK && reader->failure == MILL_OK) {
+  /* whoever takes the batches sees by himself that the job is to stop */
+  if (err != MILL_OK && err != MILL_ERR_STOPPED && reader->failure == MILL_OK) {
     reader->failure = err;
     snprintf(reader->message, sizeof reader->message, "%s", mill_error_message());
     reader->stop = 1; /* the other threads */

@@ -7,6 +7,7 @@
 
 #include "jobs/option_value.h"
 #include "kernels/error.h"
+#include "src/thread.h"
 
 enum option_id {
   OPT_HELP = MILL_OPTION_FIRST,
@@ -253,6 +254,7 @@ static int take_option(int id, const char *text, mill_simulate_options *options)
     break;
   case OPT_THREADS:
     MILL_TRY(mill_option_integer("threads", text, 0, 4096, &n));
+    MILL_TRY(mill_thread_check_number((int)n));
     options->n_thread = (int)n;
     break;
   default:

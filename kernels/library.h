@@ -95,6 +95,9 @@ typedef struct mill_emulator {
   mill_rbf rbf;                  /**< of MILL_EMULATOR_RBF only */
 } mill_emulator;
 
+/** Beyond that, as a part of the width of its arm, a sigma is a slip of the pen. */
+#define MILL_MAX_SIGMA_WIDTH 0.1
+
 /** One arm (setup) of the spectrograph. */
 typedef struct mill_arm {
   char name[MILL_MAX_NAME];  /**< short, lower case: b, r, z; its upper case suffixes columns */
@@ -105,7 +108,8 @@ typedef struct mill_arm {
   double *wave_aa; /**< [n_pix] vacuum A, owned */
   /** Gaussian sigma in A that the templates already carry, to be taken out of
    *  a resolution matrix; negative: templates are at the instrument's own
-   *  resolution and no resolution matrix applies. */
+   *  resolution and no resolution matrix applies.  At most MILL_MAX_SIGMA_WIDTH of the arm's
+   *  width. */
   double template_sigma_aa;
   mill_emulator emulator;
   /* where it came from; printed and kept, no part of the hash; may be empty */

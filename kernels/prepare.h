@@ -100,12 +100,46 @@ MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
   return 0.5 * ((double)low + (double)high);
 }
 
+/** A row of the resolution matrix that has no numbers: the pixel alone.  The pixel is not good,
+ *  but its template must be finite; its sum counts nowhere. */
+MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
+{
+  for (int k = 0; k < s->n_diag; k++)
+    s->res[(size_t)k * s->n_pix + i] = k == s->n_diag / 2 ? 1.0f : 0.0f;
+  s->base[i] = 1.0;
+  s->scratch[i] = NAN;
+}
+
+/** Weights of row i, by an edge, that sum to mult without those off the arm. */
+MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  double sum = 0.0;
+  for (int k = 0; k < nd; k++) {
+    const int j = i - h + k;
+    if (j >= 0 && j < n)
+      sum += (double)s->res[(size_t)k * n + i];
+  }
+  const double factor = mult / (sum != 0.0 ? sum : 1.0);
+  double base = 0.0;
+  for (int k = 0; k < nd; k++) {
+    const int j = i - h + k;
+    const size_t at = (size_t)k * n + i;
+    s->res[at] = j >= 0 && j < n ? (float)(factor * (double)s->res[at]) : 0.0f;
+    base += (double)s->res[at];
+  }
+  s->base[i] = base;
+}
+
 /** Resolution matrix: diagonals as stored (offsets +h..-h, scipy dia layout) to
- *  row form, the template's own resolution taken out, edge rows rescaled. */
+ *  row form, the template's own resolution taken out, edge rows rescaled.
+ *  Sets good: 0 where an element of the pixel's row is not finite, which then is that of the
+ *  pixel alone. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
   const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const double most = 1e300; /* a sum of floats that is finite is below */
   MILL_FOR(b, c, n_chunk)
   {
     const int first = c * MILL_CHUNK;
@@ -162,35 +196,26 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
         base[i] += (double)narrow;
       }
     }
-    MILL_SIMD
+    int n_lost = 0;
+    MILL_SIMD_SUM(n_lost)
     for (int i = 0; i < len; i++) {
       s->scratch[first + i] = (float)sum[i];
       s->base[first + i] = base[i];
+      s->good[first + i] = (unsigned char)(fabs(base[i]) <= most);
+      n_lost += !(fabs(base[i]) <= most);
     }
+    for (int i = first; n_lost > 0 && i < first + len; i++)
+      if (!s->good[i])
+        mill_lose_row(s, i);
   }
   MILL_BARRIER(b);
-  /* every row counts, also where the file has zeros */
+  /* every row with numbers counts, also where the file has zeros */
   double mult = mill_block_median(b, n, s->scratch);
-  if (!(mult != 0.0))
+  if (!isfinite(mult) || mult == 0.0)
     mult = 1.0;
   MILL_FOR(b, e, 2 * h < n ? 2 * h : n)
   {
-    const int i = e < h || n <= 2 * h ? e : n - 2 * h + e;
-    double sum = 0.0;
-    for (int k = 0; k < nd; k++) {
-      const int j = i - h + k;
-      if (j >= 0 && j < n)
-        sum += (double)s->res[(size_t)k * n + i];
-    }
-    const double factor = mult / (sum != 0.0 ? sum : 1.0);
-    double base = 0.0;
-    for (int k = 0; k < nd; k++) {
-      const int j = i - h + k;
-      const size_t at = (size_t)k * n + i;
-      s->res[at] = j >= 0 && j < n ? (float)(factor * (double)s->res[at]) : 0.0f;
-      base += (double)s->res[at];
-    }
-    s->base[i] = base;
+    mill_rescale_row(s, e < h || n <= 2 * h ? e : n - 2 * h + e, mult);
   }
   MILL_BARRIER(b);
 }
@@ -382,18 +407,20 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   return (int)mill_block_sum(b, (double)part);
 }
 
-/** Set good; returns the number of good pixels and the median of their sigma. */
+/** Set good, of those pixels that mill_block_prepare_resolution left where there is a matrix;
+ *  returns the number of good pixels and the median of their sigma. */
 MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segment *s,
                                   double *median_sigma)
 {
-  const int n = s->n_pix, edge = s->raw_res ? m->set.edge_pix : 0;
+  const int n = s->n_pix, has_no_rows = s->raw_res == NULL;
+  const int edge = has_no_rows ? 0 : m->set.edge_pix;
   const uint32_t ignore = m->set.mask_ignore;
   const float *lsf_aa = s->lsf_aa;
   int part = 0;
   MILL_FOR_SIMD(b, i, n)
   {
-    const int good =
-        mill_pixel_usable(s, ignore, i) & !s->ws->masked[i] & (i >= edge) & (i < n - edge);
+    const int good = (s->good[i] | has_no_rows) & mill_pixel_usable(s, ignore, i) &
+                     !s->ws->masked[i] & (i >= edge) & (i < n - edge);
     s->good[i] = (unsigned char)good;
   }
   if (lsf_aa) {

@@ -9,6 +9,7 @@
 #include <yaml.h>
 
 #include "kernels/error.h"
+#include "src/guess_table.h"
 #include "src/regular_file.h"
 
 /* The YAML is loaded by libyaml as a tree whose nodes carry their lines, and
@@ -44,15 +45,21 @@ static const char *const words_backend[] = {"auto", "cpu", "cuda", NULL};
 static const char *const words_log[] = {"error", "warning", "info", "debug", NULL};
 
 enum {
-  MAX_LINE_ITEM = 64,             /* list items whose lines are remembered for messages */
-  MAX_OBJTYPE = 8,                /* as mill_selection.objtype */
-  MAX_MASK_BIT = 64,              /* of mill_selection.fiberstatus_allowed */
-  MAX_FILE_BYTES = 256 * 1048576, /* a longer file is no configuration */
+  MAX_LINE_ITEM = 64,            /* list items whose lines are remembered for messages */
+  MAX_OBJTYPE = 8,               /* as mill_selection.objtype */
+  MAX_MASK_BIT = 64,             /* of mill_selection.fiberstatus_allowed */
+  MAX_FILE_BYTES = 16 * 1048576, /* a longer file is no configuration, even with many targetid */
+  MAX_DEPTH = 16,                /* of lists and mappings within each other: 3 are needed */
+  MAX_ANCHOR = 64,
 };
 
 #define MAX_VEL   299792.0 /* km/s: the whole number below the speed of light */
 #define MAX_VSINI 1000.0   /* km/s: beyond the break-up of any star */
 #define MAX_POWER 1e7      /* resolving power: beyond any spectrograph of stars */
+/* of the initial guess: memory of a rank; products for a star, of which a core does about 2e10 in
+ * a second */
+#define MAX_GUESS_BYTES    4e9
+#define MAX_GUESS_MULTIPLY 2e11
 
 /* What reading knows of where it is. */
 typedef struct reader {
@@ -154,7 +161,7 @@ static const key keys[] = {
     CHOICE("precision", ID_YES, fit.precision, words_precision),
     CHOICE("rotation_kernel", ID_YES, fit.rotation, words_rotation),
     CHOICE("optimizer", ID_YES, fit.optimizer, words_optimizer),
-    REAL("guess_vel_step", ID_YES, fit.guess_vel_step_km_s, 0.1, 1000),
+    REAL("guess_vel_step", ID_YES, fit.guess_vel_step_km_s, 1, 1000),
     REAL("second_start_sn", ID_YES, fit.second_start_sn, 0, 1e6),
     COUNT("n_simplex_round", ID_YES, fit.n_simplex_round, 0, 100000),
     COUNT("max_eval", ID_YES, fit.max_eval, 1, 10000000),
@@ -1202,8 +1209,10 @@ static int read_file(const char *path, unsigned char **text, size_t *n_text)
     if (n < size)
       break;
     if (size >= MAX_FILE_BYTES)
-      MILL_FAIL(MILL_ERR_CONFIG, "%s: more than %d MiB; give a configuration file", path,
-                MAX_FILE_BYTES / 1048576);
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s: more than %d MiB; give a configuration file (and long lists of targets by "
+                "--targetid-file)",
+                path, MAX_FILE_BYTES / 1048576);
     size *= 2;
   }
   *text = buffer;
@@ -1237,6 +1246,43 @@ static int yaml_failure(const yaml_parser_t *parser, const char *path, const uns
                         parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
+/* The time of libyaml grows with the square of nested brackets and of anchors, so neither may be
+ * more than a configuration needs.  What is no YAML is left to those who read it. */
+static int check_nesting(const char *path, const unsigned char *text, size_t n_text)
+{
+  int err = MILL_OK, depth = 0, n_anchor = 0, more = 1;
+  yaml_parser_t parser;
+  if (!yaml_parser_initialize(&parser))
+    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "%s: no memory to read it", path);
+  yaml_parser_set_input_string(&parser, text, n_text);
+  yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+  while (more) {
+    yaml_event_t event;
+    if (!yaml_parser_parse(&parser, &event))
+      break;
+    const int type = event.type;
+    const size_t line = event.start_mark.line + 1;
+    n_anchor += (type == YAML_SCALAR_EVENT && event.data.scalar.anchor) ||
+                (type == YAML_SEQUENCE_START_EVENT && event.data.sequence_start.anchor) ||
+                (type == YAML_MAPPING_START_EVENT && event.data.mapping_start.anchor);
+    depth += (type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT) -
+             (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT);
+    more = type != YAML_STREAM_END_EVENT;
+    yaml_event_delete(&event);
+    if (depth > MAX_DEPTH)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s:%zu: lists or mappings within each other %d deep, and no key needs more than "
+                "%d; give a configuration file",
+                path, line, depth, MAX_DEPTH);
+    if (n_anchor > MAX_ANCHOR)
+      MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: more than %d anchors (&); write the values themselves",
+                path, line, MAX_ANCHOR);
+  }
+done:
+  yaml_parser_delete(&parser);
+  return err;
+}
+
 int mill_config_read(mill_config *config, const char *path)
 {
   int err = MILL_OK, line = 0, have_parser = 0, have_document = 0, have_second = 0;
@@ -1246,6 +1292,7 @@ int mill_config_read(mill_config *config, const char *path)
   yaml_document_t document, second;
   mill_config *read = NULL; /* config is only touched when all is well */
   MILL_TRY(read_file(path, &text, &n_text));
+  MILL_TRY(check_nesting(path, text, n_text));
   MILL_TRY(MILL_ALLOC(1, &read));
   memcpy(read, config, sizeof *read);
   if (!yaml_parser_initialize(&parser))
@@ -1373,6 +1420,24 @@ done:
   return err;
 }
 
+/* A step far below a pixel finds nothing more, and its cost grows with the square. */
+static int check_guess(const mill_config *config, const mill_library *lib)
+{
+  int err = MILL_OK;
+  char a[32];
+  const mill_guess_cost cost = mill_guess_cost_of(lib, &config->fit);
+  if (cost.bytes > MAX_GUESS_BYTES || cost.n_multiply > MAX_GUESS_MULTIPLY)
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "guess_vel_step: %s would cost %.1f GB a rank and %.2g products a star (%d templates, "
+        "%.0f velocities, %.0f bins), more than %.1f GB or %.2g; give a larger step, or min_vel "
+        "and max_vel nearer to 0",
+        real_text(config->fit.guess_vel_step_km_s, a), 1e-9 * cost.bytes, cost.n_multiply,
+        cost.n_templ, cost.n_vel, cost.n_bin, 1e-9 * MAX_GUESS_BYTES, MAX_GUESS_MULTIPLY);
+done:
+  return err;
+}
+
 int mill_config_bind(mill_config *config, const mill_library *lib)
 {
   int err = MILL_OK, i_par = 0;
@@ -1389,6 +1454,7 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
       MILL_FAIL(MILL_ERR_CONFIG, "arms: no arm %s; the library has %s", config->arm[i].arm, names);
     }
   MILL_TRY(bind_lsf(config, lib));
+  MILL_TRY(check_guess(config, lib));
   for (int i = 0; i < config->n_fixed; i++) {
     const mill_named_value *item = &config->fixed[i];
     MILL_TRY(find_parameter(lib, "fix_param", item->name, &i_par));

@@ -223,8 +223,7 @@ static int bin_templates(const mill_library *lib, int i_arm, const lanes *flux, 
     rotate_and_bin(&task);
     for (int q = 0; q < MILL_HALF_LANE && g * MILL_HALF_LANE + q < lib->n_guess; q++) {
       const int t = (g * MILL_HALF_LANE + q) * n_rotation + v;
-      double *mean = bins->mean +
-                     (size_t)(t / MILL_HALF_LANE) * (size_t)n_bin * MILL_HALF_LANE +
+      double *mean = bins->mean + (size_t)(t / MILL_HALF_LANE) * (size_t)n_bin * MILL_HALF_LANE +
                      t % MILL_HALF_LANE;
       for (int b = 0; b < n_bin; b++)
         if (bins->count[b] > 0)
@@ -236,6 +235,23 @@ static int bin_templates(const mill_library *lib, int i_arm, const lanes *flux, 
     MILL_FAIL(failed, "no memory for %d bins of the initial guess", n_bin);
 done:
   return err;
+}
+
+mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set)
+{
+  const double ln_step = set->guess_vel_step_km_s / MILL_C_KM_S;
+  const double fastest = fmax(fabs(set->min_vel_km_s), fabs(set->max_vel_km_s));
+  mill_guess_cost cost = {.n_templ = lib->n_guess * lib->n_guess_vsini,
+                          .n_vel = 2.0 * ceil(atanh(fastest / MILL_C_KM_S) / ln_step) + 1.0};
+  for (int a = 0; a < lib->n_arm; a++) {
+    const double n_bin = (lib->arm[a].n_pix - 1) * lib->arm[a].ln_step / ln_step + 1.0;
+    cost.n_bin += n_bin;
+    /* the table, and the bins of one set of wavelengths */
+    cost.bytes += cost.n_templ *
+                  (n_bin * (double)sizeof(double) + (n_bin + cost.n_vel) * (double)sizeof(float));
+  }
+  cost.n_multiply = cost.n_templ * cost.n_vel * cost.n_bin;
+  return cost;
 }
 
 int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set, int n_thread,

@@ -36,6 +36,16 @@ typedef struct mill_guess_table {
   mill_guess_arm arm[MILL_MAX_ARM];
 } mill_guess_table;
 
+/** What the guess costs with a step of velocity. */
+typedef struct mill_guess_cost {
+  int n_templ;
+  double n_vel, n_bin;      /**< velocities; bins of all arms */
+  double bytes, n_multiply; /**< memory of the bins of a rank; products for one star */
+} mill_guess_cost;
+
+/** Arithmetic only; for a star with one spectrum in every arm. */
+mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set);
+
 /** Emulate, rotate and bin the guess's templates; bins of guess_vel_step up to the
  *  larger of |min_vel|, |max_vel|.  n_thread OpenMP threads, whose number changes nothing. */
 int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *set, int n_thread,

@@ -322,7 +322,11 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   MILL_TRY(MILL_ALLOC(n_slot, &p->done));
   MILL_TRY(MILL_ALLOC(n_slot, &p->row));
   MILL_TRY(mill_alloc_bytes((size_t)n_slot, sizeof *p->bound, (void **)&p->bound));
-  MILL_TRY(own(p, (size_t)n_slot * slot_bytes, NULL, &memory));
+  err = own(p, (size_t)n_slot * slot_bytes, NULL, &memory);
+  if (err == MILL_ERR_MEMORY)
+    MILL_FAIL(err, "slots: no memory for %d of them, %.1f GB before a star has come; give fewer",
+              n_slot, 1e-9 * (double)n_slot * (double)slot_bytes);
+  MILL_TRY(err);
   for (int i = 0; i < n_slot; i++) {
     p->slot[i].device = (mill_slot *)(void *)((char *)memory + (size_t)i * slot_bytes);
     p->bound[i] = p->slot[i].device;

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include "kernels/error.h"
 #include "src/clock.h"
 
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
@@ -15,6 +17,21 @@ int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
   const int rc = pthread_create(thread, NULL, run, context);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return rc;
+}
+
+int mill_thread_check_number(int n_thread)
+{
+  int err = MILL_OK;
+  const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
+  const long most = n_core > 16 ? 4 * n_core : 64;
+  if (n_thread > most)
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "threads: %d are too many for a machine with %ld cores; give at most %ld, or 0 for the "
+        "cores that the rank may use",
+        n_thread, n_core, most);
+done:
+  return err;
 }
 
 int mill_thread_join_within(pthread_t thread, int seconds)

@@ -9,6 +9,10 @@
  *  0, or the number that pthread_create gives (see strerror). */
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context);
 
+/** MILL_ERR_CONFIG when a rank asks for more threads than this machine can be meant by: above 64
+ *  and above four for each of its cores.  They would take gigabytes and hours before they fit. */
+int mill_thread_check_number(int n_thread);
+
 /** Wait for the end of a thread, for so long at most.  1: it has ended; 0: it has not, and is
  *  left to itself (detached), so what it uses must stay. */
 int mill_thread_join_within(pthread_t thread, int seconds);

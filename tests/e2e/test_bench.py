@@ -394,6 +394,12 @@ class Device(ProgramTest):
         self.assertAlmostEqual(kept["run_s"], run_s, delta=6e-4)
         self.assertAlmostEqual(1e6 * kept["floor_s_a_star"], float(row[8]), delta=6e-3)
 
+    def test_slots_with_a_number_of_stars_without_end(self):
+        done = starmill("bench", "slots", "--library", made["library"], "--threads", 1, "--slots",
+                        2, "--stars", 99999999999, "--limit", 5, made["file"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("2 slots would take over 5 s", done.stdout)
+
     def test_slots_with_another_optimizer(self):
         path = tmp("slots-simplex.json")
         done = starmill("bench", "slots", "--library", made["library"], "--threads", 1, "--slots",

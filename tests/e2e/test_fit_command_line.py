@@ -54,6 +54,7 @@ class Usage(EndToEnd):
             (["--quiet=3"], ["--quiet"]),
             (["--threads", "many"], ["--threads", "many"]),
             (["--threads", "-1"], ["--threads", "-1"]),
+            (["--threads", "4096"], ["threads: 4096", f"{os.cpu_count()} cores"]),
             (["--slots", "1e3"], ["--slots", "1e3"]),
             (["--readers", "17"], ["--readers", "17"]),
             (["--npoly", "0"], ["--npoly", "0"]),

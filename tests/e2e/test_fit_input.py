@@ -136,6 +136,54 @@ class BadFiles(EndToEnd):
         self.assertOneLine(done, "big.fits.gz", "gzip_limit_mib", status=3)
         self.assertEqual(differing(read(self.path), self.expected), [])
 
+    def test_resolution_that_is_not_finite_costs_pixels(self):
+        def last(table):
+            return {name: values[1:] for name, values in table.items()}
+
+        def spoil(*places):
+            def edit(hdus):
+                for arm, index in places:
+                    hdus[f"{arm}_RESOLUTION"].data[index] = np.nan
+            return edit
+        # stored by diagonals: element (5, j) is of row j, element (3, j) of row j - 2
+        some = cut("some.fits", [3, 100], spoil(("B", (0, 5, 700)), ("Z", (0, 3, 900))))
+        no_ivar = cut("no-ivar.fits", [3, 100])
+        with pyfits.open(no_ivar, "update") as hdus:
+            hdus["B_IVAR"].data[0, 700] = hdus["Z_IVAR"].data[0, 898] = 0
+        self.fit("no-ivar.h5", no_ivar)
+        expected = read(self.path)
+        self.fit("some.h5", some)
+        found = read(self.path)
+        self.assertEqual(list(found["STATUS"]), [FITTED] * 2)
+        self.assertEqual(differing(last(found), last(self.expected)), [])
+        for column in ("NPIX_B", "NPIX_R", "NPIX_Z"):
+            self.assertEqual(list(found[column]), list(expected[column]), column)
+        # not the same bits: the flux of such a pixel is not interpolated
+        for column in ("VRAD", "TEFF", "LOGG", "FEH"):
+            step = abs(found[column] - expected[column]) / expected[column + "_ERR"]
+            self.assertLess(step[0], 0.05, column)
+        # an arm without a single row of numbers has no good pixel
+        done = self.fit("arm.h5", cut("arm.fits", [3, 100], spoil(("B", 0))))
+        found = read(self.path)
+        self.assertEqual(list(found["STATUS"]), [FITTED] * 2, done.stderr)
+        self.assertEqual(found["NPIX_B"][0], 0)
+        self.assertEqual(differing(last(found), last(self.expected)), [])
+
+    def test_texts_of_the_catalog(self):
+        names = ["GAIA-DR3", "a reference catalog of ours"]
+
+        def rename(hdus):
+            table = hdus["FIBERMAP"].data
+            columns = [c for c in table.columns if c.name != "REF_CAT"]
+            columns.append(pyfits.Column("REF_CAT", "27A", array=names))
+            hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
+        done = self.fit("texts.h5", cut("texts.fits", [3, 100], rename))
+        with h5py.File(self.path) as h5:
+            kept = [text.decode() for text in h5["catalog/REF_CAT"][:]]
+        self.assertEqual(kept, [name[:15] for name in names])
+        self.assertRegex(done.stderr, f"texts.fits: REF_CAT '{names[1]}' is cut")
+        self.assertNotIn(names[0], done.stderr)
+
     def test_all_files_are_bad(self):
         done = self.fit("none.h5", tmp("x.fits"), tmp("y.fits"), ranks=3, status=3)
         self.assertIn("2 of 2 files", done.stdout)

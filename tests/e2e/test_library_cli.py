@@ -147,6 +147,13 @@ class LibraryTest(unittest.TestCase):
         self.refused(2, "--output needs a value", "import", self.a, "--output")
         self.refused(2, "--template-sigma -1", *new, "--template-sigma", "-1", self.a)
         self.refused(2, "--template-sigma nan", *new, "--template-sigma", "nan", self.a)
+        for sigma in ("1e300", "20"):  # Angstrom, of arms 25 wide
+            self.refused(2, f"sigma of {float(sigma):g} A", *new, "--template-sigma", sigma, self.a)
+        for name in ("tot", "c_b"):  # c_b: CHISQ_C_B is that of arm b already
+            other = ["b"] if name == "c_b" else ["r"]
+            self.refused(2, f"arm {name} another name", *new, "--at-instrument-resolution",
+                         "--arm-names", ",".join(other + [name]), self.a, self.b)
+        self.refused(2, "threads: 4096", "demo", "--output", lib, "--threads", "4096")
         self.refused(2, "exclude each other", *new, "--template-sigma", "1",
                      "--at-instrument-resolution", self.a)
         self.refused(2, "2 names for 1 files", *new, "--arm-names", "b,r", self.a)

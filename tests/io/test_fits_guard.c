@@ -455,6 +455,63 @@ static void test_reads_gzip_by_content(void **state)
   maker_clear(&m);
 }
 
+/* Two rows of a table with one column of integers, with cards added to its header. */
+static int read_scaled(const char *form, const void *values, const char *cards, int64_t id[2])
+{
+  fits_maker m = {0};
+  maker_primary(&m);
+  maker_table(&m, "T", 2, 1, (const maker_column[]){{"TARGETID", form, values}});
+  /* over the END of the header and what follows */
+  char *end = (char *)m.bytes + m.hdu_start[1];
+  while (memcmp(end, "END     ", 8) != 0)
+    end += 80;
+  for (; *cards; cards += strcspn(cards, "\n") + 1, end += 80) {
+    const size_t n = strcspn(cards, "\n");
+    memset(end, ' ', 80);
+    memcpy(end, cards, n);
+  }
+  memset(end, ' ', 80);
+  memcpy(end, "END", 3);
+  maker_save_bytes(path, m.bytes, m.n);
+  maker_clear(&m);
+  mill_fits_file *file = NULL;
+  assert_int_equal(mill_fits_file_open(path, NULL, &file), MILL_OK);
+  const int err = mill_fits_column_int64(file, 1, "TARGETID", id, NULL);
+  mill_fits_file_close(file);
+  return err;
+}
+
+static void test_scaled_integers_are_read_exactly(void **state)
+{
+  (void)state;
+  const int64_t large[2] = {(INT64_C(1) << 60) + 1, (INT64_C(1) << 60) + 2};
+  const int64_t stored[2] = {large[0] - INT64_MAX - 1, large[1] - INT64_MAX - 1};
+  const int32_t word[2] = {INT32_MIN, INT32_MAX};
+  int64_t id[2];
+  assert_int_equal(read_scaled("K", large, "", id), MILL_OK);
+  assert_true(id[0] == large[0] && id[1] == large[1]);
+  /* unsigned ones of 64 bits, in the ways that programs write the offset */
+  static const char *const unsigned64[] = {"TSCAL1  = 1.0\nTZERO1  = 9223372036854775808\n",
+                                           "TSCAL1  = 1\nTZERO1  = 9.223372036854775808D18\n",
+                                           "TZERO1  = 9.2233720368547758E+18\n"};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(read_scaled("K", stored, unsigned64[i], id), MILL_OK);
+    assert_true(id[0] == large[0] && id[1] == large[1]);
+  }
+  assert_int_equal(read_scaled("K", large, "TZERO1  = -9007199254740993\n", id), MILL_OK);
+  assert_true(id[1] == large[1] - INT64_C(9007199254740993));
+  assert_int_equal(read_scaled("J", word, "TZERO1  = 2147483648\n", id), MILL_OK);
+  assert_true(id[0] == 0 && id[1] == UINT32_MAX);
+  /* what cannot be had exactly */
+  assert_int_equal(read_scaled("K", large, unsigned64[0], id), MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), "column TARGETID, row 0"));
+  static const char *const bad[] = {"TSCAL1  = 2\n", "TZERO1  = 0.5\n", "TZERO1  = 1E40\n"};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(read_scaled("K", large, bad[i], id), MILL_ERR_INPUT);
+    assert_non_null(strstr(mill_error_message(), "column TARGETID has TSCAL"));
+  }
+}
+
 static void test_bounds_what_gzip_unpacks_to(void **state)
 {
   (void)state;
@@ -496,8 +553,12 @@ static void test_names_a_bad_scratch_folder(void **state)
   const int err = mill_fits_guard_open(path, &limits, &guard);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
   signal(SIGXFSZ, SIG_DFL);
-  assert_int_equal(err, MILL_ERR_OUTPUT);
-  assert_non_null(strstr(mill_error_message(), "cannot take the unpacked"));
+  char needs[64];
+  snprintf(needs, sizeof needs, "needs %.1f MiB unpacked", (double)m.n / 1048576.0);
+  assert_int_equal(err, MILL_ERR_INPUT); /* it costs this file only */
+  assert_non_null(strstr(mill_error_message(), path));
+  assert_non_null(strstr(mill_error_message(), needs));
+  assert_non_null(strstr(mill_error_message(), "set scratch"));
   assert_non_null(strstr(mill_error_message(), folder));
   assert_int_equal(count_entries(folder), 1);
 
@@ -527,6 +588,8 @@ int main(void)
       cmocka_unit_test_setup_teardown(test_brackets_in_a_path_mean_nothing, make_folder,
                                       remove_folder),
       cmocka_unit_test_setup_teardown(test_reads_gzip_by_content, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(test_scaled_integers_are_read_exactly, make_folder,
+                                      remove_folder),
       cmocka_unit_test_setup_teardown(test_bounds_what_gzip_unpacks_to, make_folder, remove_folder),
       cmocka_unit_test_setup_teardown(test_names_a_bad_scratch_folder, make_folder, remove_folder),
   };

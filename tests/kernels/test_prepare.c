@@ -413,6 +413,60 @@ static void test_resolution_without_a_width_is_only_turned_into_rows(void **stat
     assert_close(base[i], 0, 0);
 }
 
+/* A pixel whose row has an element that is no number is as if it were in wave_mask; elements off
+ * the arm are no part of a row. */
+static void test_a_row_that_is_not_finite_costs_its_pixel(void **state)
+{
+  (void)state;
+  bench b;
+  static float raw[3 * N], res[3 * N], whole[3 * N];
+  double base[N];
+  bench_init(&b, SEED);
+  for (int i = 0; i < 3 * N; i++)
+    raw[i] = i / N == 1 ? 0.6f : 0.2f;
+  b.s.raw_res = raw;
+  b.s.res = res;
+  b.s.n_diag = 3;
+  check(&b);
+  memcpy(whole, res, sizeof whole);
+  memcpy(base, b.base, sizeof base);
+  /* rows 0 (by an edge), 20, 21 and 40; diagonal 0 of the file is the last weight of a row */
+  const int lost[] = {0, 20, 21, 40};
+  raw[1 * N + 0] = NAN;
+  raw[0 * N + 21] = INFINITY;
+  raw[1 * N + 21] = -INFINITY;
+  raw[2 * N + 39] = NAN;
+  raw[2 * N + N - 1] = NAN; /* off the arm */
+  for (size_t k = 0; k < sizeof lost / sizeof *lost; k++)
+    b.masked[lost[k]] = 1;
+  check(&b);
+  assert_int_equal(b.s.n_good, N - 10 - 3);
+  memset(b.masked, 0, sizeof b.masked);
+  mill_block_prepare(&block, &b.model, &b.s);
+  assert_true(b.s.used);
+  assert_int_equal(b.s.n_good, N - 10 - 3);
+  for (int i = 0; i < N; i++) {
+    int is_lost = 0;
+    for (size_t k = 0; k < sizeof lost / sizeof *lost; k++)
+      is_lost |= lost[k] == i;
+    assert_int_equal(b.good[i], !is_lost && i >= 5 && i < N - 5);
+    assert_true(isfinite(b.base[i]));
+    for (int k = 0; k < 3; k++) {
+      assert_true(isfinite(res[k * N + i]));
+      if (!is_lost)
+        assert_close((double)res[k * N + i], (double)whole[k * N + i], 0);
+    }
+    if (!is_lost)
+      assert_close(b.base[i], base[i], 0);
+  }
+  for (int i = 0; i < 3 * N; i++)
+    raw[i] = NAN;
+  mill_block_prepare(&block, &b.model, &b.s);
+  assert_int_equal(b.s.n_good, 0);
+  for (int i = 0; i < 3 * N; i++)
+    assert_true(isfinite(res[i]));
+}
+
 static void test_edge_pixels_are_bad_with_a_resolution_matrix(void **state)
 {
   (void)state;
@@ -579,6 +633,7 @@ int main(void)
       cmocka_unit_test(test_small_and_negative_fluxes),
       cmocka_unit_test(test_resolution_matrix_matches_scipy),
       cmocka_unit_test(test_resolution_without_a_width_is_only_turned_into_rows),
+      cmocka_unit_test(test_a_row_that_is_not_finite_costs_its_pixel),
       cmocka_unit_test(test_edge_pixels_are_bad_with_a_resolution_matrix),
       cmocka_unit_test(test_lsf_rows_act_as_a_gaussian),
       cmocka_unit_test(test_lsf_rows_have_no_step),

@@ -483,6 +483,39 @@ static void test_refusals_name_file_line_and_key(void **state)
   mill_config_clear(&before);
 }
 
+/* The time of libyaml grows with their square: 200 kB of brackets took a minute. */
+static void test_what_would_take_long_is_refused_at_once(void **state)
+{
+  (void)state;
+  enum { N = 200000, LARGE = (16 << 20) + 1 };
+  static char text[LARGE + 1];
+  mill_config config;
+  mill_config_default(&config);
+  static const char *const open[] = {"[", "{a: ", "[[", "- "};
+  for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
+    size_t n = (size_t)sprintf(text, "npoly: 5\n%s", i == 3 ? "" : "arms: ");
+    while (n < N)
+      n += (size_t)sprintf(text + n, "%s", open[i]);
+    assert_int_equal(read_text(&config, text), MILL_ERR_CONFIG);
+    if (i < 3) { /* the last one is no YAML after the first line */
+      assert_non_null(strstr(mill_error_message(), ":2: "));
+      assert_non_null(strstr(mill_error_message(), "no key needs more than 16"));
+    }
+  }
+  size_t n = (size_t)sprintf(text, "objtypes: [");
+  for (int i = 0; n < N; i++)
+    n += (size_t)sprintf(text + n, "%s&a%d X", i ? ",\n" : "", i);
+  strcpy(text + n, "]\n");
+  assert_int_equal(read_text(&config, text), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), ":65: more than 64 anchors"));
+  memset(text, '#', LARGE);
+  write_bytes(text, LARGE);
+  assert_int_equal(mill_config_read(&config, path), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), "more than 16 MiB"));
+  /* what a configuration needs */
+  must_read(&config, "&a npoly: &b 5\narms: [{name: r, min: 5000}]\nwave_mask: [[4000, 4100]]\n");
+}
+
 static void test_binary_file_is_refused(void **state)
 {
   (void)state;
@@ -644,7 +677,7 @@ static void random_config(mill_config *config)
   fit->precision = random_int(0, 1);
   fit->rotation = random_int(0, 1);
   fit->optimizer = random_int(0, 2);
-  fit->guess_vel_step_km_s = random_real(0.1, 1000);
+  fit->guess_vel_step_km_s = random_real(1, 1000);
   fit->second_start_sn = fabs(random_finite());
   if (fit->second_start_sn > 1e6)
     fit->second_start_sn = 5e-324; /* the smallest there is */
@@ -1029,10 +1062,19 @@ static void test_bind_refuses_what_the_library_lacks(void **state)
       {"fix_param: [{param: vrad, value: 0}, {param: vsini, value: 0}, {param: teff, value: 5000}, "
        "{param: logg, value: 0}, {param: feh, value: 0}]",
        "fix_param: all 5", "at least one"},
+      /* 100 templates, 2003 velocities, 1e6 bins of each arm */
+      {"guess_vel_step: 1", "guess_vel_step: 1 would cost", "4e+11 products a star"},
+      {"guess_vel_step: 2\nmin_vel: -200000", "guess_vel_step: 2", "larger step"},
   };
   mill_library lib;
   make_library(&lib);
   lib.arm[1].template_sigma_aa = -1.0;
+  lib.n_guess = 50;
+  lib.n_guess_vsini = 2;
+  for (int a = 0; a < 2; a++) {
+    lib.arm[a].n_pix = 100001;
+    lib.arm[a].ln_step = 10.0 / MILL_C_KM_S;
+  }
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     mill_config config, before;
     mill_config_default(&config);
@@ -1056,6 +1098,7 @@ int main(void)
       cmocka_unit_test(test_example_and_documentation_have_every_key),
       cmocka_unit_test(test_every_key_is_read),
       cmocka_unit_test(test_refusals_name_file_line_and_key),
+      cmocka_unit_test(test_what_would_take_long_is_refused_at_once),
       cmocka_unit_test(test_binary_file_is_refused),
       cmocka_unit_test(test_files_that_cannot_be_read),
       cmocka_unit_test(test_check_finds_values_set_elsewhere),
