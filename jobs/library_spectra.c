@@ -436,7 +436,7 @@ static int choose_resolution(const options *o, const char *path, const mill_labe
   /* mill_library_check would say so after the work */
   const double width_aa =
       fmin(set->max_aa, in->wave_aa[in->n_pix - 1]) - fmax(set->min_aa, in->wave_aa[0]);
-  if (set->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
+  if (width_aa > 0 && set->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
     MILL_FAIL(
         MILL_ERR_USAGE,
         "%s: a resolution of sigma %g A (%s) is none for spectra of %.6g A; at most %.3g A are "

@@ -96,7 +96,7 @@ typedef struct mill_emulator {
 } mill_emulator;
 
 /** Beyond that, as a part of the width of its arm, a sigma is a slip of the pen. */
-#define MILL_MAX_SIGMA_WIDTH 0.1
+#define MILL_MAX_SIGMA_WIDTH 0.25
 
 /** One arm (setup) of the spectrograph. */
 typedef struct mill_arm {

@@ -224,6 +224,7 @@ class LibrarySpectra(ProgramTest):
             (("--sigma", 1, path), 3, ("air or vacuum", "--medium air or --medium vacuum")),
             (("--sigma", 1, vague), 3, ("air or vacuum", "--medium air or --medium vacuum")),
             (("--medium", "vacuum", path), 2, ("does not say its resolution", "--fwhm")),
+            (("--medium", "vacuum", "--fwhm", 1e300, path), 2, ("--fwhm 1e+300 A", "is none for")),
             ((*GIVEN, "--labels", "teff=TEFF,alpha=ALPHA", path), 3, ("column ALPHA", "--labels")),
             ((*GIVEN, "--range", "7000,8000", path), 3, ("0 pixels between 7000 and 8000",)),
             ((*GIVEN, "--keep", "alpha=0:1", path), 2, ("alpha", "none of the labels")),
