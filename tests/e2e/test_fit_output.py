@@ -92,7 +92,7 @@ class Moved(EndToEnd):
 
     @classmethod
     def setUpClass(cls):
-        cls.stars = cut("stars.fits", range(100))
+        cls.stars = cut("stars.fits", range(30))  # some seconds
         with open(tmp("moved.yaml"), "w") as f:
             f.write("write_interval: 0.1\n")
 

@@ -102,6 +102,7 @@ class Asked(EndToEnd):
         with open(tmp("asked.yaml"), "w") as f:
             f.write("write_interval: 0.1\n")
         cls.few = cut("few.fits", range(N_STAR["nelder-mead"]))
+        cls.two = cut("two.fits", range(2))
         cls.many = cut("many.fits", range(N_MANY))  # some ten seconds
 
     def line(self, path, *options, ranks=0, faults=None, stars=None):
@@ -190,32 +191,33 @@ class Asked(EndToEnd):
         for name in files:
             os.remove(name)
 
-    def assertStopsIn(self, fault, status, *says, ranks=0, number=signal.SIGTERM, path=None):
-        """A fit that hangs before its first star ends within seconds of a signal, and continues."""
-        path = path or tmp(f"hangs-{fault.split(':')[1]}-{ranks}-{number}.h5")
-        process = self.start(path, faults=fault.replace("OUT", os.path.basename(path)), ranks=ranks)
-        self.wait(process, lambda: glob.glob(glob.escape(path) + "*.lock"))
-        time.sleep(1)
-        sent = time.time()
-        process.send_signal(number)
-        self.end(process, status, *says)
-        self.assertLess(time.time() - sent, 25)  # 5 s, and a busy machine
-        again = subprocess.run(self.line(path), env=ENVIRONMENT, capture_output=True, text=True,
-                               timeout=100)
-        self.assertEqual(again.returncode, 0, again.stderr)
-        self.assertEqual(sorted(glob.glob(glob.escape(path) + "*")), [path, path + ".status.json"])
-
     def test_signal_while_the_output_is_opened(self):
-        says = "opening the output has not returned", "the same command continues"
-        # the first open makes room for it, the second is for HDF5
-        self.assertStopsIn("hang:open:OUT.tmp-pid:2:1", 75, "stopped by signal 15", *says)
-        self.assertStopsIn("hang:sync:OUT.tmp-pid:1:1", 75, *says, number=signal.SIGINT)
-        # a call that holds its thread where no signal reaches it
-        self.assertStopsIn("deaf:rename:OUT$:1:1", 75, "stopped by signal 15", *says)
-
-    def test_signal_while_one_of_several_ranks_opens_the_output(self):
-        self.assertStopsIn("hang:open:OUT$:1:1:1", 75, "opening the output has not returned",
-                           ranks=2, number=signal.SIGUSR1)
+        # the first open makes room for the file, the second is for HDF5
+        cases = [("open", "hang:open:OUT.tmp-pid:2:1", 0, signal.SIGTERM, "signal 15"),
+                 ("sync", "hang:sync:OUT.tmp-pid:1:1", 0, signal.SIGINT, "signal 2"),
+                 # a call that holds its thread where no signal reaches it
+                 ("deaf", "deaf:rename:OUT$:1:1", 0, signal.SIGTERM, "signal 15"),
+                 ("rank", "hang:open:OUT$:1:1:1", 2, signal.SIGUSR1, "stopped")]
+        paths = [tmp(f"hangs-{name}.h5") for name, *_ in cases]
+        runs = [self.start(path, faults=fault.replace("OUT", os.path.basename(path)), ranks=ranks,
+                           stars=self.two)
+                for path, (_, fault, ranks, *_) in zip(paths, cases)]
+        for path, run in zip(paths, runs):
+            self.wait(run, lambda: os.path.exists(path + ".lock"))
+        time.sleep(2)
+        sent = time.time()
+        for run, (*_, number, _) in zip(runs, cases):
+            run.send_signal(number)
+        for run, (*_, says) in zip(runs, cases):
+            self.end(run, 75, says, "opening the output has not returned",
+                     "the same command continues")
+        self.assertLess(time.time() - sent, 25)  # 5 s, and a busy machine
+        for path in paths:
+            again = subprocess.run(self.line(path, stars=self.two), env=ENVIRONMENT,
+                                   capture_output=True, text=True, timeout=100)
+            self.assertEqual(again.returncode, 0, again.stderr)
+            self.assertEqual(sorted(glob.glob(glob.escape(path) + "*")),
+                             [path, path + ".status.json"])
 
     def test_requeued_job_with_overwrite_keeps_its_models(self):
         def models(path):
