@@ -34,6 +34,14 @@ enum {
   MAX_ATTRIBUTE = 1 << 20, /* bytes; HDF5 itself takes 64 kB unless told otherwise */
   MAX_MESSAGE = 1024
 };
+/* the shadow of the address sanitizer is larger than any limit */
+#if defined(__SANITIZE_ADDRESS__)
+enum { LIMITS_MEMORY = 0 };
+#elif defined(__has_feature)
+enum { LIMITS_MEMORY = !__has_feature(address_sanitizer) };
+#else
+enum { LIMITS_MEMORY = 1 };
+#endif
 static const rlim_t memory_bytes = (rlim_t)512 << 20;
 
 static const struct {
@@ -249,15 +257,10 @@ static void limit_myself(const char *path)
   lower_limit(RLIMIT_CORE, 0, 0);
   lower_limit(RLIMIT_FSIZE, 0, 0);
   lower_limit(RLIMIT_CPU, cpu_s, cpu_s + 5); /* at the first SIGXCPU, which says why */
-#if !defined(__SANITIZE_ADDRESS__)           /* whose shadow is larger than any limit */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  return;
-#endif
-#endif
-  const rlim_t n_memory = own_memory() + memory_bytes + MEMORY_FACTOR * n_byte;
-  lower_limit(RLIMIT_AS, n_memory, n_memory);
-#endif
+  if (LIMITS_MEMORY) {
+    const rlim_t n_memory = own_memory() + memory_bytes + MEMORY_FACTOR * n_byte;
+    lower_limit(RLIMIT_AS, n_memory, n_memory);
+  }
 }
 
 static int find_kind(const char *name)
