@@ -624,12 +624,12 @@ done:
 
 int mill_models_keep(mill_models_file *models)
 {
-  int err = MILL_OK;
-  if (models)
-    err = mill_lock_keep(&models->lock);
-  if (models && err == MILL_OK)
-    err = mill_ph5_still_there(models->path, models->held);
-  return err;
+  return models ? mill_lock_keep(&models->lock) : MILL_OK;
+}
+
+int mill_models_still_there(const mill_models_file *models)
+{
+  return models ? mill_ph5_still_there(models->path, models->held) : MILL_OK;
 }
 
 int mill_models_close(mill_models_file *models, int n_drop)
@@ -648,7 +648,7 @@ int mill_models_close(mill_models_file *models, int n_drop)
   else
     err = mill_ph5_close(models->path, &models->file);
   if (err == MILL_OK && n_drop == 0)
-    err = mill_ph5_still_there(models->path, models->held);
+    err = mill_models_still_there(models);
   if (models->held >= 0)
     close(models->held);
   mill_lock_release(&models->lock);

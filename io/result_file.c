@@ -300,6 +300,8 @@ static int write_queue(mill_result_file *file, queue *q)
     err = mill_ph5_still_there(file->path, file->held);
   if (err == MILL_OK)
     err = mill_models_keep(file->models);
+  if (err == MILL_OK)
+    err = mill_models_still_there(file->models);
   if (err == MILL_OK && !file->models && !file->has_marked && file->io.rank == 0)
     err = mill_result_layout_mark_unmodelled(file->file, file->path);
   MILL_TRY(mill_mpi_agree(&file->io, err));
