@@ -3,18 +3,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/hdf5_probe.h"
-#include "jobs/bench.h"
-#include "jobs/doctor.h"
-#include "jobs/fit.h"
-#include "jobs/library.h"
-#include "jobs/merge.h"
-#include "jobs/simulate.h"
-#include "jobs/status.h"
+#include "io/hdf5/hdf5_probe.h"
+#include "jobs/bench/bench.h"
+#include "jobs/doctor/doctor.h"
+#include "jobs/fit/fit.h"
+#include "jobs/library/library.h"
+#include "jobs/merge/merge.h"
+#include "jobs/simulate/simulate.h"
+#include "jobs/status/status.h"
 #include "jobs/version.h"
-#include "kernels/error.h"
-#include "kernels/nvtx.h"
-#include "src/mpi_context.h"
+#include "kernels/base/error.h"
+#include "kernels/base/nvtx.h"
+#include "src/ranks/mpi_context.h"
 
 typedef struct job_entry {
   const char *name, *summary;

@@ -8,8 +8,8 @@
 #include <cblas.h>
 #endif
 
-#include "kernels/error.h"
-#include "src/version.h"
+#include "kernels/base/error.h"
+#include "src/system/version.h"
 
 int mill_version_print(FILE *out)
 {

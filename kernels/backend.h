@@ -1,14 +1,14 @@
 /** A backend: one table of functions, chosen at run time.
  *
- *  The pipeline (src/pipeline.c) is written once over this table.  A backend
+ *  The pipeline (src/pipeline/pipeline.c) is written once over this table.  A backend
  *  owns memory and drives the block functions of kernels/; it knows no files,
  *  ranks or science.
  */
 #ifndef MILL_BACKEND_H
 #define MILL_BACKEND_H
 
-#include "kernels/slot.h"
-#include "kernels/timing.h"
+#include "kernels/star/slot.h"
+#include "kernels/base/timing.h"
 
 MILL_EXTERN_C_BEGIN
 

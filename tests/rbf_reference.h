@@ -1,11 +1,11 @@
-/** Radial functions by their definition.  Shares nothing with kernels/rbf.h. */
+/** Radial functions by their definition.  Shares nothing with kernels/math/rbf.h. */
 #ifndef RBF_REFERENCE_H
 #define RBF_REFERENCE_H
 
 #include <math.h>
 #include <string.h>
 
-#include "kernels/library.h"
+#include "kernels/data/library.h"
 
 /** The monomials of n variables up to a degree, power [..][n], in the order that the library
  *  file's format demands, written out with loops; their number. */

@@ -1,12 +1,12 @@
 /** Splines by their definition: the Cox-de Boor recurrence, function by function, and
- *  sums over a whole grid.  Slow, and shares nothing with kernels/spline_grid.h. */
+ *  sums over a whole grid.  Slow, and shares nothing with kernels/math/spline_grid.h. */
 #ifndef SPLINE_REFERENCE_H
 #define SPLINE_REFERENCE_H
 
 #include <math.h>
 #include <string.h>
 
-#include "kernels/library.h"
+#include "kernels/data/library.h"
 
 /** Function i of degree p at x, the last interval with its end. */
 static inline double ref_bspline(int n_knot, const double *t, int p, int i, double x)

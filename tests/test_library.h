@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/library.h"
-#include "src/rbf.h"
-#include "src/spline_grid.h"
+#include "kernels/base/error.h"
+#include "kernels/data/library.h"
+#include "src/libraries/rbf.h"
+#include "src/libraries/spline_grid.h"
 
 enum { TEST_LIBRARY_MAX_NODE = 8 };
 

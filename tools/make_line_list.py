@@ -1,4 +1,4 @@
-"""Make src/line_list.inc, the line model's list of spectral lines.
+"""Make src/line_model/line_list.inc, the line model's list of spectral lines.
 
 usage: make_line_list.py LINEMAKE_DIR GALAH_FILE CH_FILE BARKLEM_FILE OUTPUT.inc [--lines N]
 
@@ -40,7 +40,7 @@ MIN_WAVE_AA, MAX_WAVE_AA = 3400.0, 10100.0  # vacuum: the range of the line mode
 # Metal lines beyond both ends still reach in with their wings.
 MARGIN_AA = 2.0
 MIN_Z, MAX_Z = 3, 63
-CH = 106  # as MILL_LINE_CH in src/line_list.h
+CH = 106  # as MILL_LINE_CH in src/line_model/line_list.h
 EV_CM = 8065.544  # 1 eV in cm-1
 # wavelength, log gf, J, level, J, level, 106, carbon isotope and label
 CH_ROW = re.compile(
@@ -162,7 +162,7 @@ def vacuum(wave_air_aa):
 
 
 def read_moog(path, low_aa, high_aa):
-    """Air wavelength, species code as in src/line_list.h, excitation, log gf of the rows from
+    """Air wavelength, species code as in src/line_model/line_list.h, excitation, log gf of the rows from
     low_aa up to high_aa."""
     rows = []
     with open(path) as file:
@@ -349,12 +349,12 @@ def unblocked(wave_aa, depth):
     return np.exp(-np.interp(wave_aa, centre, blocked / BLOCK_AA))
 
 
-HEADER = """/* Lines of the line model (src/line_list.h), ascending in wavelength:
+HEADER = """/* Lines of the line model (src/line_model/line_list.h), ascending in wavelength:
  * {{vacuum wavelength / A, species, excitation of the lower level / eV, log gf, log gamma6}}.
  *
  * {n_atom} lines of atoms and {n_ch} of CH.  Made by tools/make_line_list.py, do not edit:
  *   tools/make_line_list.py linemake/mooglists galah_dr3_linelist.h5 chmasseron_corrected.asc.gz
- *     Barklem.dat src/line_list.inc
+ *     Barklem.dat src/line_model/line_list.inc
  *
  * Facts from: R. L. Kurucz's atomic line lists; laboratory log gf gathered by linemake (Placco et
  * al. 2021, RNAAS 5, 92, with references per species); the line list of GALAH DR3 (Buder et al.

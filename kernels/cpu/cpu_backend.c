@@ -10,19 +10,19 @@
 
 #include <omp.h>
 
-#include "kernels/activation.h"
+#include "kernels/math/activation.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/error.h"
-#include "kernels/fit.h"
-#include "kernels/guess.h"
-#include "kernels/host_copy.h"
-#include "kernels/nvtx.h"
-#include "kernels/pixel.h"
-#include "kernels/prepare.h"
-#include "kernels/rbf.h"
-#include "kernels/spline_grid.h"
-#include "kernels/vector.h"
+#include "kernels/base/error.h"
+#include "kernels/star/fit.h"
+#include "kernels/star/guess.h"
+#include "kernels/base/host_copy.h"
+#include "kernels/base/nvtx.h"
+#include "kernels/star/pixel.h"
+#include "kernels/star/prepare.h"
+#include "kernels/math/rbf.h"
+#include "kernels/math/spline_grid.h"
+#include "kernels/math/vector.h"
 
 enum {
   MILL_GROUP = 32,      /**< slots of a group, which share the emulator's weights */

@@ -17,14 +17,14 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_facts.h"
 #include "kernels/cuda/rounds.h"
-#include "kernels/error.h"
-#include "kernels/host_copy.h"
-#include "kernels/nvtx.h"
+#include "kernels/base/error.h"
+#include "kernels/base/host_copy.h"
+#include "kernels/base/nvtx.h"
 
 /** Buffer of what comes back: the models of a star, several times. */
 static const size_t BACK_BYTES = (size_t)1 << 20;
 static const size_t ALIGN_BYTES = 256;
-/** Arrays of a star begin at multiples of this (src/pipeline.c): what lies between them is
+/** Arrays of a star begin at multiples of this (src/pipeline/pipeline.c): what lies between them is
  *  nobody's, so they are copied as one piece. */
 static const size_t ARRAY_BYTES = 64;
 /** Pieces from so many bytes on are refused where they would leave less than RESERVE_BYTES of

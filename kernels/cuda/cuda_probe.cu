@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 #include <string.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 enum { N_TRY = 5 };
 static const size_t COPY_BYTES = (size_t)256 << 20;

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#include "kernels/common.h"
+#include "kernels/base/common.h"
 
 MILL_EXTERN_C_BEGIN
 

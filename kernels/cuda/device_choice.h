@@ -9,7 +9,7 @@
 #ifndef MILL_DEVICE_CHOICE_H
 #define MILL_DEVICE_CHOICE_H
 
-#include "kernels/common.h"
+#include "kernels/base/common.h"
 
 MILL_EXTERN_C_BEGIN
 

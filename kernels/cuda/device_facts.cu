@@ -6,7 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/cuda_probe.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 #ifndef MILL_CUDA_ARCHITECTURES
 #error "MILL_CUDA_ARCHITECTURES must name the architectures of this build (kernels/CMakeLists.txt)"

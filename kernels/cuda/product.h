@@ -6,7 +6,7 @@
 #ifndef MILL_CUDA_PRODUCT_H
 #define MILL_CUDA_PRODUCT_H
 
-#include "kernels/slot.h"
+#include "kernels/star/slot.h"
 
 enum {
   TILE = 64,    /**< rows and columns of a block of a product */

@@ -6,14 +6,14 @@
 #ifndef MILL_CUDA_ROUNDS_H
 #define MILL_CUDA_ROUNDS_H
 
-#include "kernels/activation.h"
+#include "kernels/math/activation.h"
 #include "kernels/cuda/product.h"
-#include "kernels/fit.h"
-#include "kernels/guess.h"
-#include "kernels/pixel.h"
-#include "kernels/prepare.h"
-#include "kernels/rbf.h"
-#include "kernels/spline_grid.h"
+#include "kernels/star/fit.h"
+#include "kernels/star/guess.h"
+#include "kernels/star/pixel.h"
+#include "kernels/star/prepare.h"
+#include "kernels/math/rbf.h"
+#include "kernels/math/spline_grid.h"
 
 enum {
   STAR_THREADS = 128, /**< of the block that works on one star */

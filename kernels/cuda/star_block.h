@@ -1,16 +1,16 @@
 /** Blocks of a star that a GPU works on in another structure than a CPU: sums over pixels
  *  by float64 tensor cores, small matrices by the lanes of a warp.
  *
- *  Included by kernels/pixel.h where CUDA code is compiled.  The mathematics is that of the
+ *  Included by kernels/star/pixel.h where CUDA code is compiled.  The mathematics is that of the
  *  headers above kernels/cuda/; only the order of sums differs. */
 #ifndef MILL_STAR_BLOCK_H
 #define MILL_STAR_BLOCK_H
 
 #include <float.h>
 
-#include "kernels/block.h"
-#include "kernels/gram.h"
-#include "kernels/slot.h"
+#include "kernels/math/block.h"
+#include "kernels/math/gram.h"
+#include "kernels/star/slot.h"
 
 enum {
   MILL_MMA_ROWS = 8,     /**< of a tile of products */

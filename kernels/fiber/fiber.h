@@ -8,7 +8,7 @@
 #ifndef MILL_FIBER_H
 #define MILL_FIBER_H
 
-#include "kernels/block.h"
+#include "kernels/math/block.h"
 
 /** Fibers of every block and the seed of their order; for tests. */
 void mill_fiber_configure(int n_fiber, unsigned seed);

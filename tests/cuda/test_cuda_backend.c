@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "src/config.h"
-#include "src/pipeline.h"
+#include "kernels/base/error.h"
+#include "src/config/config.h"
+#include "src/pipeline/pipeline.h"
 #include "tests/test_library.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "kernels/cuda/device_choice.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 #define DEFAULT_BUILD "80-real;90-real;90-virtual"
 

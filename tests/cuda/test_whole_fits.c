@@ -10,9 +10,9 @@
 
 #include <string.h>
 
-#include "io/library_file.h"
-#include "jobs/bench_batch.h"
-#include "kernels/error.h"
+#include "io/library/library_file.h"
+#include "jobs/bench/bench_batch.h"
+#include "kernels/base/error.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
 #endif

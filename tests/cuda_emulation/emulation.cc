@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/device_facts.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tests/cuda_emulation/cuda_runtime.h"
 #include "tests/cuda_emulation/emulation.h"
 

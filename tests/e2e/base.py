@@ -51,7 +51,7 @@ ENVIRONMENT = dict(
     ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
 )
 
-# as kernels/result.h has them
+# as kernels/data/result.h has them
 FITTED, LOW_SN, NO_ARM, UNREADABLE, NO_RESOLUTION, OUTSIDE, FIT_FAILED = range(1, 8)
 WARN_CHISQ, WARN_VEL_ERR, WARN_BAD_SPECTRUM = 1, 4, 32
 WARN_NEGATIVE, WARN_OUTLIER, WARN_POOR_FIT = 512, 1024, 2048

@@ -533,7 +533,7 @@ class Device(ProgramTest):
 
 
 class Schedule(ProgramTest):
-    """The code that deals out rows, in a simulated run; tests/src/test_schedule.c has the rest."""
+    """The code that deals out rows, in a simulated run; tests/src/ranks/test_schedule.c has the rest."""
 
     def table(self, *args):
         done = starmill("bench", "schedule", *args)

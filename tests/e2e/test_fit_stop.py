@@ -10,7 +10,7 @@ import time
 
 from common import *  # noqa: F403
 
-INFO_GIVEN_START = 64  # as kernels/result.h has it
+INFO_GIVEN_START = 64  # as kernels/data/result.h has it
 
 # a second of fitting or more for each rank: not over by the time that the first rows have been
 # written (0.1 s) and seen

@@ -273,7 +273,7 @@ def how_many(usual):
 
 
 class DamagedHdf5(EndToEnd):
-    """HDF5 dies of some damage; the program must not.  tests/io/test_hdf5_probe.c has more."""
+    """HDF5 dies of some damage; the program must not.  tests/io/hdf5/test_hdf5_probe.c has more."""
 
     def damaged(self, whole, name, n):
         """Paths of copies, each with its own damage, mostly where the structure is."""

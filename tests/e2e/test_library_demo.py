@@ -140,7 +140,7 @@ class DemoLibrary(ProgramTest):
             self.assertTrue((np.diff(size) <= 1e-6 * size[0]).all())
 
     def test_emulated_arms_have_a_level_of_one(self):
-        # Models have exactly that by construction (src/demo_library.h defines it), so the emulator's
+        # Models have exactly that by construction (src/libraries/demo_library.h defines it), so the emulator's
         # level is off by no more than the emulator is: by its typical error for a typical star.
         labels = self.emulators.random_labels(60, seed=11)
         self.assertEqual(len(labels), 60)

@@ -11,7 +11,7 @@ PARAMETERS = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
 SN_BINS = ((10, 20), (20, 40), (40, 100))
 RESOLVED_KM_S = 40  # v sin i of a rotation that DESI's resolution shows at any of these S/N
 OUTLIER = 5
-INFO_GIVEN_START = 64  # kernels/result.h
+INFO_GIVEN_START = 64  # kernels/data/result.h
 
 
 def half_width(x):

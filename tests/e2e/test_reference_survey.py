@@ -5,7 +5,7 @@ from common import *  # noqa: F403
 sys.path.insert(0, os.path.join(SOURCE, "tools"))
 import validate_survey  # noqa: E402
 
-WARN_HULL = 256  # kernels/result.h
+WARN_HULL = 256  # kernels/data/result.h
 
 
 _paths = {}

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kernels/block.h"
+#include "kernels/math/block.h"
 
 static void marked_barrier(mill_block *b, const char *function, int line);
 #undef MILL_BARRIER

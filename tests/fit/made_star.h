@@ -12,13 +12,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/error.h"
-#include "kernels/hull.h"
-#include "kernels/rotation.h"
-#include "src/config.h"
-#include "src/guess_table.h"
-#include "src/pipeline.h"
-#include "tests/kernels/prepare_reference.h"
+#include "kernels/base/error.h"
+#include "kernels/math/hull.h"
+#include "kernels/math/rotation.h"
+#include "src/config/config.h"
+#include "src/pipeline/guess_table.h"
+#include "src/pipeline/pipeline.h"
+#include "tests/kernels/star/prepare_reference.h"
 #include "tests/test_library.h"
 
 enum { MADE_MAX_PIX = 512, MADE_MAX_SEG = 6, MADE_N_DIAG = 11, MADE_GRID = 1024 };

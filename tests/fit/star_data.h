@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "io/desi.h"
-#include "kernels/error.h"
-#include "src/pipeline.h"
+#include "io/surveys/desi.h"
+#include "kernels/base/error.h"
+#include "src/pipeline/pipeline.h"
 
 typedef struct star_data {
   mill_desi_file *file;

@@ -129,7 +129,7 @@ static void test_value_matches_least_squares(void **state)
     }
 }
 
-/* tests/src/test_spline_grid.c compares the emulator that made_template has with the
+/* tests/src/libraries/test_spline_grid.c compares the emulator that made_template has with the
  * definition of splines */
 static void test_value_of_a_grid_emulator(void **state)
 {
@@ -143,8 +143,8 @@ static void test_value_of_a_grid_emulator(void **state)
     }
 }
 
-/* tests/src/test_rbf.c compares the emulator that made_template has with the definition of
- * radial functions */
+/* tests/src/libraries/test_rbf.c compares the emulator that made_template has with the definition
+ * of radial functions */
 static void test_value_of_radial_functions(void **state)
 {
   (void)state;
@@ -188,7 +188,7 @@ static void test_priors_are_added_to_the_value(void **state)
 /* --- gradient --- */
 
 /** theta with parameter j moved by step; v sin i by a step of its inner parameter, with
- *  respect to which the Jacobian is (kernels/rotation.h). */
+ *  respect to which the Jacobian is (kernels/math/rotation.h). */
 static void moved(const double *theta, int j, double step, double *x)
 {
   const int kind = fx.set.rotation;

@@ -1,9 +1,9 @@
 /* -2 ln L against the float64 reference values of the test data. */
 #include "tests/mill_test.h"
 
-#include "io/library_file.h"
-#include "kernels/hull.h"
-#include "src/config.h"
+#include "io/library/library_file.h"
+#include "kernels/math/hull.h"
+#include "src/config/config.h"
 #include "tests/fit/star_data.h"
 
 enum { MAX_POINT = 400, POINTS_PER_STAR = 7 };

@@ -12,8 +12,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "io/library_file.h"
-#include "src/config.h"
+#include "io/library/library_file.h"
+#include "src/config/config.h"
 #include "tests/fit/star_data.h"
 
 enum { N_SURVEY = 200, N_TEST = 20, N_SLOT = 64, MAX_PIX = 8192 };

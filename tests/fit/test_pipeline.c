@@ -408,7 +408,7 @@ static void test_covariance_is_the_inverse_curvature_of_the_likelihood(void **st
     lapack_int pivot[N_PAR];
     if (i < 3)
       assert_int_equal(unresolved, 0);
-    if (covar(r, 1, 1) == 0) /* pinned: its limit is tested in tests/kernels/test_fit.c */
+    if (covar(r, 1, 1) == 0) /* pinned: its limit is tested in tests/kernels/star/test_fit.c */
       continue;
     n_unresolved += unresolved;
     for (int j = 0; j < N_PAR; j++) {

@@ -47,7 +47,7 @@ static int teardown(void **state)
 }
 
 /** A source that asks for the sets of a star when it hands it out, and gives them back
- *  at the next call, as src/pipeline.h says. */
+ *  at the next call, as src/pipeline/pipeline.h says. */
 typedef struct lazy_run {
   mill_pipeline *pipeline;
   const int *order;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 const fuzz_target fuzz_targets[] = {
     {"desi", fuzz_desi, 1},         {"sdss", fuzz_sdss, 1},       {"lamost", fuzz_lamost, 1},

@@ -2,11 +2,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "io/labelled_spectra.h"
-#include "io/redrock.h"
-#include "io/spectra.h"
-#include "kernels/error.h"
-#include "src/log.h"
+#include "io/library/labelled_spectra.h"
+#include "io/surveys/redrock.h"
+#include "io/surveys/spectra.h"
+#include "kernels/base/error.h"
+#include "src/system/log.h"
 #include "tests/fuzz/targets.h"
 
 enum { N_ARM = 3, BATCH_EXPOSURES = 16, MAX_EXPOSURES = 4096 };
@@ -52,7 +52,7 @@ static double touch(const mill_read_batch *batch)
   return sum;
 }
 
-/* As jobs/reader.c: batches, and one by one what a batch cannot have. */
+/* As jobs/fit/reader.c: batches, and one by one what a batch cannot have. */
 static int read_rows(mill_spectra *spectra, const mill_file_index *index)
 {
   static volatile double sink;

@@ -7,8 +7,8 @@
 
 #include <hdf5.h>
 
-#include "io/library_file.h"
-#include "kernels/error.h"
+#include "io/library/library_file.h"
+#include "kernels/base/error.h"
 #include "tests/fuzz/targets.h"
 #include "tests/test_library.h"
 

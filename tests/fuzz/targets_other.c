@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/catalog_list.h"
-#include "io/fits_guard.h"
-#include "io/library_file.h"
-#include "io/start_table.h"
-#include "kernels/error.h"
-#include "src/config.h"
+#include "io/files/catalog_list.h"
+#include "io/fits/fits_guard.h"
+#include "io/library/library_file.h"
+#include "io/files/start_table.h"
+#include "kernels/base/error.h"
+#include "src/config/config.h"
 #include "tests/fuzz/targets.h"
 
 static void name_label(mill_library *lib, const char *name, const char *column)

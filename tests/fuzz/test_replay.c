@@ -8,7 +8,7 @@
 
 #include <zlib.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tests/fuzz/targets.h"
 
 enum { MAX_BYTES = 1 << 20, N_MUTATION = 300 };

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "io/columns.h"
-#include "io/result_file.h"
-#include "kernels/error.h"
+#include "io/result/columns.h"
+#include "io/result/result_file.h"
+#include "kernels/base/error.h"
 
 enum { FIXTURE_MAX_FILE = 4 };
 

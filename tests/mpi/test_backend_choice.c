@@ -8,7 +8,7 @@
 #ifndef MILL_HAVE_CUDA
 #define MILL_HAVE_CUDA
 #endif
-#include "jobs/backend_choice.c"
+#include "jobs/fit/backend_choice.c"
 
 static const mill_gpu_facts h200 = {"NVIDIA H200", "", 9, 0, MILL_GPU_SHARED};
 static const mill_gpu_facts a100 = {"NVIDIA A100", "", 8, 0, MILL_GPU_SHARED};

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "src/draw.h"
+#include "src/ranks/draw.h"
 
 enum { N_NUMBER = 600 };
 

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "jobs/join.h"
-#include "kernels/error.h"
+#include "jobs/fit/join.h"
+#include "kernels/base/error.h"
 #include "tests/mill_test.h"
 
 enum { N_FILE = 4, MAX_ROW = 4 };

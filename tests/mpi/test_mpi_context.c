@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "src/mpi_context.h"
+#include "src/ranks/mpi_context.h"
 #include "tests/mill_test.h"
 
 static mill_mpi mpi;

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "jobs/reader.h"
-#include "kernels/error.h"
+#include "jobs/fit/reader.h"
+#include "kernels/base/error.h"
 #include "tests/mill_test.h"
 
 enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "io/library_file.h"
-#include "jobs/simulate.h"
-#include "kernels/error.h"
+#include "io/library/library_file.h"
+#include "jobs/simulate/simulate.h"
+#include "kernels/base/error.h"
 #include "tests/test_library.h"
 
 static void test_survey_outlives_a_library_that_does_not_do(void **state)

@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "jobs/status_board.h"
-#include "jobs/status_file.h"
-#include "kernels/error.h"
-#include "src/clock.h"
-#include "src/status_process.h"
+#include "jobs/status/status_board.h"
+#include "jobs/status/status_file.h"
+#include "kernels/base/error.h"
+#include "src/system/clock.h"
+#include "src/system/status_process.h"
 #include "tests/mill_test.h"
 
 static mill_mpi mpi;

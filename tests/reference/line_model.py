@@ -1,7 +1,7 @@
 """The line model of docs/line-model.md once more, in NumPy and SciPy and float64.
 
-It was written from that page and from the tables src/line_list.inc and
-src/line_elements.inc alone, without a look at the C code, so that the two can judge
+It was written from that page and from the tables src/line_model/line_list.inc and
+src/line_model/line_elements.inc alone, without a look at the C code, so that the two can judge
 each other.  It takes no short cuts: the Voigt function is SciPy's, equations are solved
 to rounding, and nothing is left out that the page does not leave out.
 

@@ -3,7 +3,7 @@
 
     /usr/bin/python3 tests/reference/make_library_digest.py tests/reference/library_digest.h
 
-tests/io/test_library_file.c and tests/io/test_library_rbf.c build the same libraries.
+tests/io/library/test_library_file.c and tests/io/library/test_library_rbf.c build the same libraries.
 """
 import hashlib
 import struct

@@ -3,7 +3,7 @@
 
     /usr/bin/python3 tests/reference/make_nelder_mead.py tests/reference/nelder_mead.h
 
-tests/kernels/test_nelder_mead.c holds the same functions in C and compares bit for bit.
+tests/kernels/math/test_nelder_mead.c holds the same functions in C and compares bit for bit.
 Hence only + - * / floor and comparisons, in a fixed order, on Python floats (IEEE double,
 nothing fused), and no powers or sums by NumPy. Points are written as hexadecimal floats.
 

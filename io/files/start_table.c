@@ -1,0 +1,470 @@
+#include "io/files/start_table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "io/fits/fits_file.h"
+#include "io/hdf5/hdf5_util.h"
+#include "io/files/sha256.h"
+#include "kernels/base/error.h"
+#include "src/system/regular_file.h"
+
+enum { OBJECT_SIZE = sizeof((mill_catalog_row *)0)->object, N_KEY_NAME = 2 };
+static const char *const key_name[N_KEY_NAME] = {"TARGETID", "OBJECT"};
+
+/* A row under its TARGETID, or under its name. */
+typedef struct id_entry {
+  int64_t id;
+  int64_t row;
+  int not_finite; /* so that the usable row of a star comes first */
+} id_entry;
+
+typedef struct object_entry {
+  char object[OBJECT_SIZE]; /* filled with zeros */
+  int64_t row;
+  int not_finite;
+} object_entry;
+
+struct mill_start_table {
+  int n_par;
+  int64_t n_row, n_repeated;
+  double *theta; /* [n_row][n_par] */
+  id_entry *id;  /* [n_id] sorted */
+  int64_t n_id;
+  object_entry *object; /* [n_object] sorted */
+  int64_t n_object;
+  char hash[65];
+};
+
+/* What both kinds of file fill. */
+typedef struct raw_table {
+  const char *path;
+  const mill_library *lib;
+  const mill_fit_settings *set;
+  int64_t n_row;
+  int64_t *id;           /* [n_row], NULL: the table has none */
+  char *object;          /* row i at object + i * stride, NULL: none */
+  size_t stride;         /* may lack a final zero in HDF5 */
+  double *value;         /* [n_row], of one column */
+  mill_start_table *out; /* its theta is filled */
+} raw_table;
+
+/* The names that a parameter may have in a table; the second is NULL where there is one. */
+static void names_of(const mill_library *lib, int i_par, const char *name[2])
+{
+  name[0] = i_par == MILL_PAR_VRAD ? "VRAD" : i_par == MILL_PAR_VSINI ? "VSINI" : NULL;
+  name[1] = NULL;
+  if (i_par < MILL_PAR_LABEL0)
+    return;
+  const mill_label *label = &lib->label[i_par - MILL_PAR_LABEL0];
+  name[0] = label->column;
+  if (strcasecmp(label->name, label->column) != 0)
+    name[1] = label->name;
+}
+
+static int start_rows(raw_table *raw, int64_t n_row)
+{
+  int err = MILL_OK;
+  const size_t n_par = (size_t)raw->lib->n_label + 2;
+  raw->n_row = n_row;
+  if (n_row == 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: has no rows; give a table of stars as start", raw->path);
+  raw->out->n_row = n_row;
+  raw->out->n_par = (int)n_par;
+  MILL_TRY(mill_alloc_bytes((size_t)n_row * n_par, sizeof(double), (void **)&raw->out->theta));
+  MILL_TRY(MILL_ALLOC(n_row, &raw->value));
+done:
+  return err;
+}
+
+/* Column i_par of theta from raw->value, or from the settings. */
+static void put_values(raw_table *raw, int i_par)
+{
+  const int is_fixed = raw->set->fixed[i_par];
+  for (int64_t i = 0; i < raw->n_row; i++)
+    raw->out->theta[i * raw->out->n_par + i_par] =
+        is_fixed ? raw->set->fixed_value[i_par] : raw->value[i];
+}
+
+/* ---- FITS ---- */
+
+static int has_column(mill_fits_file *file, int i_hdu, const char *name)
+{
+  char template[FLEN_VALUE];
+  int number = 0, status = 0;
+  if (!name || mill_fits_file_move(file, i_hdu) != MILL_OK)
+    return 0;
+  snprintf(template, sizeof template, "%s", name);
+  fits_get_colnum(file->fptr, CASEINSEN, template, &number, &status);
+  if (status != 0)
+    fits_clear_errmsg();
+  return status == 0;
+}
+
+/* What a table lacks, for a message; empty: nothing. */
+static void missing_in_fits(mill_fits_file *file, int i_hdu, const raw_table *raw, char *list,
+                            size_t size)
+{
+  list[0] = '\0';
+  if (!has_column(file, i_hdu, key_name[0]) && !has_column(file, i_hdu, key_name[1]))
+    snprintf(list, size, " %s", key_name[0]);
+  for (int j = 0; j < raw->lib->n_label + 2; j++) {
+    const char *name[2];
+    names_of(raw->lib, j, name);
+    const size_t n = strlen(list);
+    if (!raw->set->fixed[j] && !has_column(file, i_hdu, name[0]) &&
+        !has_column(file, i_hdu, name[1]))
+      snprintf(list + n, size - n, " %s", name[0]);
+  }
+}
+
+static int read_fits(raw_table *raw, const mill_open_limits *limits)
+{
+  int err = MILL_OK;
+  mill_fits_file *file = NULL;
+  int i_hdu = 0, nearest = -1, found = 0;
+  char missing[512] = "", least[512] = "";
+  MILL_TRY(mill_fits_file_open(raw->path, limits, &file));
+  for (; i_hdu < file->guard->n_hdu; i_hdu++) {
+    if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
+      continue;
+    missing_in_fits(file, i_hdu, raw, missing, sizeof missing);
+    if (!missing[0])
+      break;
+    if (nearest < 0 || strlen(missing) < strlen(least)) {
+      nearest = i_hdu;
+      memcpy(least, missing, sizeof least);
+    }
+  }
+  if (i_hdu == file->guard->n_hdu && nearest < 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: has no table to start from", raw->path);
+  if (i_hdu == file->guard->n_hdu)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "%s: no table has all columns to start from; HDU %d (%s) lacks%s (a parameter "
+              "fixed by fix_param needs none)",
+              raw->path, nearest + 1, file->guard->hdu[nearest].name, least);
+  MILL_TRY(start_rows(raw, file->guard->hdu[i_hdu].axis[1]));
+  if (has_column(file, i_hdu, key_name[0])) {
+    MILL_TRY(MILL_ALLOC(raw->n_row, &raw->id));
+    MILL_TRY(mill_fits_column_int64(file, i_hdu, key_name[0], raw->id, NULL));
+  }
+  MILL_TRY(mill_fits_column_text(file, i_hdu, key_name[1], &raw->object, &raw->stride, &found));
+  for (int j = 0; j < raw->out->n_par; j++) {
+    const char *name[2];
+    names_of(raw->lib, j, name);
+    if (!raw->set->fixed[j])
+      MILL_TRY(mill_fits_column_double(
+          file, i_hdu, has_column(file, i_hdu, name[0]) ? name[0] : name[1], raw->value, NULL));
+    put_values(raw, j);
+  }
+done:
+  mill_fits_file_close(file);
+  return err;
+}
+
+/* ---- HDF5 ---- */
+
+/* Path of the dataset of /fits that has one of the names, whatever the case; 0: none has. */
+static int find_dataset(const mill_h5_file *file, hid_t group, const char *const name[2],
+                        char *path, size_t size)
+{
+  H5G_info_t info;
+  if (H5Gget_info(group, &info) < 0)
+    return 0;
+  for (int k = 0; k < 2 && name[k]; k++)
+    for (hsize_t i = 0; i < info.nlinks; i++) {
+      char link[64];
+      const ssize_t n = H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, link,
+                                           sizeof link, H5P_DEFAULT);
+      if (n < 0 || (size_t)n >= sizeof link || strcasecmp(link, name[k]) != 0)
+        continue;
+      snprintf(path, size, "fits/%s", link);
+      return mill_h5_exists(file, path);
+    }
+  return 0;
+}
+
+/* Names of fixed length; a result file always has them, another one need not. */
+static int read_objects(const mill_h5_file *file, raw_table *raw)
+{
+  int err = MILL_OK;
+  static const char name[] = "catalog/OBJECT";
+  hid_t dataset = H5I_INVALID_HID, type = H5I_INVALID_HID;
+  size_t n_row = 0;
+  if (!mill_h5_exists(file, name))
+    goto done;
+  MILL_TRY(mill_h5_shape(file, name, 1, &n_row));
+  dataset = H5Dopen2(file->id, name, H5P_DEFAULT);
+  type = dataset >= 0 ? H5Dget_type(dataset) : H5I_INVALID_HID;
+  if (type < 0 || H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 ||
+      (int64_t)n_row != raw->n_row)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: /%s does not hold one text of fixed length for each row",
+              raw->path, name);
+  raw->stride = H5Tget_size(type);
+  MILL_TRY(mill_alloc_bytes(n_row, raw->stride, (void **)&raw->object));
+  if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, raw->object) < 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: /%s cannot be read: %s", raw->path, name, mill_h5_reason());
+done:
+  if (type >= 0)
+    H5Tclose(type);
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+static int read_hdf5(raw_table *raw)
+{
+  int err = MILL_OK;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  hid_t group = H5I_INVALID_HID;
+  const char *const id_name[2] = {key_name[0], NULL};
+  char path[80];
+  size_t n_row = 0;
+  MILL_TRY(mill_h5_open(raw->path, MILL_ERR_CONFIG, &file));
+  MILL_TRY(mill_h5_scan(&file));
+  group = mill_h5_exists(&file, "fits") ? H5Gopen2(file.id, "fits", H5P_DEFAULT) : -1;
+  if (group < 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "%s: has no group /fits, so it is no result of starmill fit; give one, or a FITS "
+              "table",
+              raw->path);
+  if (!find_dataset(&file, group, id_name, path, sizeof path))
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: has no /fits/%s to start from", raw->path, key_name[0]);
+  MILL_TRY(mill_h5_shape(&file, path, 1, &n_row));
+  MILL_TRY(start_rows(raw, (int64_t)n_row));
+  MILL_TRY(MILL_ALLOC(n_row, &raw->id));
+  MILL_TRY(mill_h5_read(&file, path, H5T_NATIVE_INT64, 1, &n_row, raw->id));
+  MILL_TRY(read_objects(&file, raw));
+  for (int j = 0; j < raw->out->n_par; j++) {
+    const char *name[2];
+    names_of(raw->lib, j, name);
+    if (!raw->set->fixed[j]) {
+      if (!find_dataset(&file, group, name, path, sizeof path))
+        MILL_FAIL(MILL_ERR_CONFIG,
+                  "%s: has no /fits/%s to start from (a parameter fixed by fix_param needs none)",
+                  raw->path, name[0]);
+      MILL_TRY(mill_h5_read(&file, path, H5T_NATIVE_DOUBLE, 1, &n_row, raw->value));
+    }
+    put_values(raw, j);
+  }
+done:
+  if (group >= 0)
+    H5Gclose(group);
+  mill_h5_close(&file);
+  return err;
+}
+
+/* ---- the table ---- */
+
+static int compare_id(const void *a, const void *b)
+{
+  const id_entry *x = a, *y = b;
+  if (x->id != y->id)
+    return x->id < y->id ? -1 : 1;
+  if (x->not_finite != y->not_finite)
+    return x->not_finite - y->not_finite;
+  return (x->row > y->row) - (x->row < y->row);
+}
+
+static int compare_object(const void *a, const void *b)
+{
+  const object_entry *x = a, *y = b;
+  const int by_name = memcmp(x->object, y->object, sizeof x->object);
+  if (by_name != 0)
+    return by_name;
+  if (x->not_finite != y->not_finite)
+    return x->not_finite - y->not_finite;
+  return (x->row > y->row) - (x->row < y->row);
+}
+
+static int is_finite(const mill_start_table *table, int64_t row)
+{
+  for (int j = 0; j < table->n_par; j++)
+    if (!isfinite(table->theta[row * table->n_par + j]))
+      return 0;
+  return 1;
+}
+
+/* As the catalog has it: cut to its length and ended by a zero. */
+static void take_object(const char *text, size_t size, char object[OBJECT_SIZE])
+{
+  const size_t n = strnlen(text, size < OBJECT_SIZE - 1 ? size : OBJECT_SIZE - 1);
+  memset(object, 0, OBJECT_SIZE);
+  memcpy(object, text, n);
+}
+
+/* Rows by their keys.  A row without any is nobody's. */
+static int sort_rows(raw_table *raw)
+{
+  int err = MILL_OK;
+  mill_start_table *t = raw->out;
+  int64_t n_name = 0;
+  for (int64_t i = 0; i < raw->n_row; i++)
+    if (raw->id && raw->id[i] != -1)
+      t->n_id++;
+    else if (raw->object && raw->stride > 0 && raw->object[(size_t)i * raw->stride])
+      n_name++;
+  MILL_TRY(MILL_ALLOC(t->n_id, &t->id));
+  MILL_TRY(MILL_ALLOC(n_name, &t->object));
+  int64_t n_id = 0;
+  for (int64_t i = 0; i < raw->n_row; i++) {
+    const int not_finite = !is_finite(t, i);
+    const char *object =
+        raw->object && raw->stride > 0 ? raw->object + (size_t)i * raw->stride : NULL;
+    if (raw->id && raw->id[i] != -1) {
+      t->id[n_id++] = (id_entry){raw->id[i], i, not_finite};
+    } else if (object && object[0]) {
+      object_entry *entry = &t->object[t->n_object++];
+      take_object(object, raw->stride, entry->object);
+      entry->row = i;
+      entry->not_finite = not_finite;
+    }
+  }
+  qsort(t->id, (size_t)t->n_id, sizeof *t->id, compare_id);
+  qsort(t->object, (size_t)t->n_object, sizeof *t->object, compare_object);
+  for (int64_t i = 1; i < t->n_id; i++)
+    t->n_repeated += t->id[i].id == t->id[i - 1].id;
+  for (int64_t i = 1; i < t->n_object; i++)
+    t->n_repeated += memcmp(t->object[i].object, t->object[i - 1].object, OBJECT_SIZE) == 0;
+done:
+  return err;
+}
+
+/* Keys and values of the rows that can be found, in the order of the keys. */
+static void digest(mill_start_table *t)
+{
+  mill_sha256 sha;
+  const size_t n_byte = (size_t)t->n_par * sizeof(double);
+  mill_sha256_init(&sha);
+  for (int64_t i = 0; i < t->n_id; i++) {
+    if (i > 0 && t->id[i].id == t->id[i - 1].id)
+      continue;
+    mill_sha256_update(&sha, &t->id[i].id, sizeof t->id[i].id);
+    mill_sha256_update(&sha, t->id[i].not_finite ? "n" : "f", 1);
+    if (!t->id[i].not_finite)
+      mill_sha256_update(&sha, t->theta + t->id[i].row * t->n_par, n_byte);
+  }
+  for (int64_t i = 0; i < t->n_object; i++) {
+    if (i > 0 && memcmp(t->object[i].object, t->object[i - 1].object, OBJECT_SIZE) == 0)
+      continue;
+    mill_sha256_update(&sha, t->object[i].object, OBJECT_SIZE);
+    mill_sha256_update(&sha, t->object[i].not_finite ? "n" : "f", 1);
+    if (!t->object[i].not_finite)
+      mill_sha256_update(&sha, t->theta + t->object[i].row * t->n_par, n_byte);
+  }
+  mill_sha256_final(&sha, t->hash);
+}
+
+static int starts_as_hdf5(const char *path, int *is_hdf5)
+{
+  int err = MILL_OK;
+  static const unsigned char signature[4] = {0x89, 'H', 'D', 'F'};
+  unsigned char first[4] = "";
+  FILE *stream = NULL;
+  MILL_TRY(mill_regular_stream(path, "a FITS table or a result to start from", MILL_ERR_CONFIG,
+                               &stream));
+  const size_t n = fread(first, 1, sizeof first, stream);
+  fclose(stream);
+  *is_hdf5 = n == sizeof first && memcmp(first, signature, sizeof first) == 0;
+done:
+  return err;
+}
+
+int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
+                          const mill_open_limits *limits, mill_start_table **out)
+{
+  int err = MILL_OK;
+  int is_hdf5 = 0;
+  raw_table raw = {.path = path, .lib = lib, .set = set};
+  *out = NULL;
+  MILL_TRY(starts_as_hdf5(path, &is_hdf5));
+  MILL_TRY(MILL_ALLOC(1, &raw.out));
+  err = is_hdf5 ? read_hdf5(&raw) : read_fits(&raw, limits);
+  if (err == MILL_ERR_INPUT) {
+    /* spectra that cannot be read leave a run that is done; this leaves none */
+    char message[1024];
+    snprintf(message, sizeof message, "%s", mill_error_message());
+    err = mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "start: %s", message);
+  }
+  MILL_TRY(err);
+  MILL_TRY(sort_rows(&raw));
+  digest(raw.out);
+  *out = raw.out;
+  raw.out = NULL;
+done:
+  mill_start_table_free(raw.out);
+  mill_free(raw.id);
+  mill_free(raw.object);
+  mill_free(raw.value);
+  return err;
+}
+
+void mill_start_table_free(mill_start_table *table)
+{
+  if (!table)
+    return;
+  mill_free(table->theta);
+  mill_free(table->id);
+  mill_free(table->object);
+  mill_free(table);
+}
+
+/* Index of the first entry that is not before the key; entries may be equal to it. */
+static int64_t lower_bound(const mill_start_table *t, int64_t target_id, const char *object)
+{
+  int64_t low = 0, high = object ? t->n_object : t->n_id;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    const int before = object ? memcmp(t->object[middle].object, object, OBJECT_SIZE) < 0
+                              : t->id[middle].id < target_id;
+    if (before)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,
+                                            const char *object, const double **theta)
+{
+  char name[OBJECT_SIZE];
+  int64_t row;
+  int not_finite;
+  *theta = NULL;
+  if (target_id != -1) {
+    const int64_t at = lower_bound(table, target_id, NULL);
+    if (at == table->n_id || table->id[at].id != target_id)
+      return MILL_START_ABSENT;
+    row = table->id[at].row;
+    not_finite = table->id[at].not_finite;
+  } else {
+    take_object(object, OBJECT_SIZE, name);
+    const int64_t at = name[0] ? lower_bound(table, -1, name) : table->n_object;
+    if (at == table->n_object || memcmp(table->object[at].object, name, OBJECT_SIZE) != 0)
+      return MILL_START_ABSENT;
+    row = table->object[at].row;
+    not_finite = table->object[at].not_finite;
+  }
+  if (not_finite)
+    return MILL_START_NOT_FINITE;
+  *theta = table->theta + row * table->n_par;
+  return MILL_START_GIVEN;
+}
+
+int64_t mill_start_table_n_row(const mill_start_table *table)
+{
+  return table->n_row;
+}
+
+int64_t mill_start_table_n_repeated(const mill_start_table *table)
+{
+  return table->n_repeated;
+}
+
+const char *mill_start_table_hash(const mill_start_table *table)
+{
+  return table->hash;
+}

@@ -1,0 +1,49 @@
+/** Where fits start from instead of the guess: a table of parameters by star.
+ *
+ *  A FITS binary table (a truth table of `starmill simulate`, an rvtab) or a result of
+ *  `starmill fit` (HDF5, finished or not).  Stars are told apart by TARGETID, and where
+ *  they have none (-1) by name, column OBJECT.
+ */
+#ifndef MILL_START_TABLE_H
+#define MILL_START_TABLE_H
+
+#include "io/surveys/desi.h"
+#include "kernels/data/library.h"
+#include "kernels/data/settings.h"
+
+typedef struct mill_start_table mill_start_table;
+
+enum mill_start_found {
+  MILL_START_GIVEN,     /**< all parameters are there */
+  MILL_START_ABSENT,    /**< no row of the table is this star's */
+  MILL_START_NOT_FINITE /**< it has rows, but each lacks a finite value */
+};
+
+/** Read a table; some (n_label + 3) * 8 bytes a row are held until it is freed.
+ *
+ *  Columns, of any case: TARGETID or OBJECT or both, VRAD, VSINI, and each label of lib as
+ *  its column of the result file or by its own name.  Of a FITS file the first table with
+ *  all of them is taken.  A parameter that set->fixed fixes needs no column: its value is
+ *  the fixed one.  Of several rows of one star the first that is finite counts.
+ *
+ *  MILL_ERR_CONFIG names the file and what is missing in it; MILL_ERR_MEMORY;
+ *  MILL_ERR_OUTPUT when the scratch folder cannot take an unpacked .gz.  limits may be NULL
+ *  (io/fits/fits_guard.h).  Not collective. */
+int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
+                          const mill_open_limits *limits, mill_start_table **out);
+void mill_start_table_free(mill_start_table *table); /* NULL is fine */
+
+/** Find a star: by target_id unless it is -1, else by object (at most sizeof
+ *  mill_catalog_row.object bytes).  *theta [n_label + 2] is VRAD, VSINI and the labels,
+ *  borrowed from the table; NULL unless MILL_START_GIVEN. */
+enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,
+                                            const char *object, const double **theta);
+
+int64_t mill_start_table_n_row(const mill_start_table *table);
+/** Rows of stars that have an earlier row in the table. */
+int64_t mill_start_table_n_repeated(const mill_start_table *table);
+
+/** SHA-256 of what fits can take from the table, whatever the file around it: 64 digits. */
+const char *mill_start_table_hash(const mill_start_table *table);
+
+#endif

@@ -1,0 +1,368 @@
+#include "io/fits/fits_file.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/error.h"
+#include "src/system/log.h"
+
+int mill_fits_file_error(const mill_fits_file *file, int i_hdu, const char *what, int status)
+{
+  char reason[FLEN_STATUS];
+  fits_get_errstatus(status, reason);
+  fits_clear_errmsg();
+  return mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__,
+                        "%s: HDU %d (%s): %s (CFITSIO %d: %s); the file is damaged: fetch it again",
+                        file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, what, status,
+                        reason);
+}
+
+int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_fits_file **out)
+{
+  int err = MILL_OK;
+  mill_fits_file *file = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &file));
+  MILL_TRY(mill_fits_guard_open(path, limits, &file->guard));
+  /* by descriptor: the file that was checked, even without a name, and no
+   * character of its path means anything */
+  char name[64];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", file->guard->fd);
+  int status = 0;
+  if (fits_open_diskfile(&file->fptr, name, READONLY, &status) != 0) {
+    file->fptr = NULL;
+    err = mill_fits_file_error(file, 0, "cannot be opened", status);
+    goto done;
+  }
+  *out = file;
+  file = NULL;
+done:
+  mill_fits_file_close(file);
+  return err;
+}
+
+void mill_fits_file_close(mill_fits_file *file)
+{
+  if (!file)
+    return;
+  int status = 0;
+  if (file->fptr)
+    fits_close_file(file->fptr, &status);
+  mill_fits_guard_close(file->guard);
+  mill_free(file);
+}
+
+int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu)
+{
+  int err = MILL_OK;
+  *i_hdu = -1;
+  for (int i = 0; i < file->guard->n_hdu; i++) {
+    if (strcmp(file->guard->hdu[i].name, name) != 0)
+      continue;
+    if (*i_hdu >= 0)
+      MILL_FAIL(MILL_ERR_INPUT, "%s: HDUs %d and %d are both named %s; leave one of them",
+                file->guard->path, *i_hdu + 1, i + 1, name);
+    *i_hdu = i;
+  }
+done:
+  return err;
+}
+
+int mill_fits_file_check_rows(const mill_fits_file *file)
+{
+  int err = MILL_OK;
+  for (int i = 0; i < file->guard->n_hdu; i++) {
+    const mill_fits_hdu *hdu = &file->guard->hdu[i];
+    if (hdu->kind == MILL_FITS_TABLE && hdu->axis[1] > MILL_FITS_MAX_ROWS)
+      MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) has %lld rows, more than %d; divide the file",
+                file->guard->path, i + 1, hdu->name, (long long)hdu->axis[1], MILL_FITS_MAX_ROWS);
+  }
+done:
+  return err;
+}
+
+int mill_fits_file_move(mill_fits_file *file, int i_hdu)
+{
+  int status = 0;
+  if (fits_movabs_hdu(file->fptr, i_hdu + 1, NULL, &status) != 0)
+    return mill_fits_file_error(file, i_hdu, "cannot be read", status);
+  return MILL_OK;
+}
+
+enum { PIECE_BYTES = 1 << 18 }; /* read and turned while it is in the cache */
+
+/* Bits of what will be floats or integers. */
+typedef uint32_t __attribute__((may_alias)) stored_word;
+
+static inline __attribute__((always_inline)) void turn_words(size_t n, stored_word *word)
+{
+  for (size_t i = 0; i < n; i++)
+    word[i] = be32toh(word[i]);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void turn_words_avx2(size_t n, stored_word *word)
+{
+  turn_words(n, word);
+}
+#endif
+
+/* From the order of bytes in the file to that of this machine. */
+static void turn(size_t n, stored_word *word)
+{
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) {
+    turn_words_avx2(n, word);
+    return;
+  }
+#endif
+  turn_words(n, word);
+}
+
+int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n, void *out)
+{
+  int err = MILL_OK;
+  const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
+  const int64_t all = hdu->data_bytes / 4;
+  if (hdu->kind != MILL_FITS_IMAGE || hdu->compressed || (hdu->bitpix != 32 && hdu->bitpix != -32))
+    MILL_FAIL(MILL_ERR_INTERNAL, "%s: HDU %d (%s) is no plain image of 32 bits", file->guard->path,
+              i_hdu + 1, hdu->name);
+  if (first < 0 || n < 0 || first > all || n > all - first)
+    MILL_FAIL(MILL_ERR_RANGE, "%s: HDU %d (%s) has %lld elements, not %lld from %lld on",
+              file->guard->path, i_hdu + 1, hdu->name, (long long)all, (long long)n,
+              (long long)first);
+  char *to = out;
+  int64_t offset = hdu->data_start + 4 * first;
+  for (int64_t left = 4 * n; left > 0;) {
+    const size_t wanted = left < PIECE_BYTES ? (size_t)left : (size_t)PIECE_BYTES;
+    size_t got = 0;
+    while (got < wanted) {
+      const ssize_t count =
+          pread(file->guard->fd, to + got, wanted - got, (off_t)(offset + (int64_t)got));
+      if (count < 0 && errno == EINTR)
+        continue;
+      if (count < 0)
+        MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) cannot be read: %s", file->guard->path,
+                  i_hdu + 1, hdu->name, strerror(errno));
+      if (count == 0)
+        MILL_FAIL(MILL_ERR_INPUT,
+                  "%s: HDU %d (%s) ends early: the file became shorter while it was read; fetch it "
+                  "again",
+                  file->guard->path, i_hdu + 1, hdu->name);
+      got += (size_t)count;
+    }
+    turn(wanted / 4, (stored_word *)(void *)to);
+    to += wanted;
+    offset += (int64_t)wanted;
+    left -= (int64_t)wanted;
+  }
+done:
+  return err;
+}
+
+/* Number and type of a column, 0 when it is missing. */
+static int find_column(mill_fits_file *file, int i_hdu, const char *name, int must, int *number,
+                       int *type, LONGLONG *repeat, LONGLONG *width)
+{
+  int err = MILL_OK;
+  int status = 0;
+  char what[128];
+  const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
+  *number = 0;
+  if (hdu->kind != MILL_FITS_TABLE)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) must be a binary table; give a DESI file",
+              file->guard->path, i_hdu + 1, hdu->name);
+  MILL_TRY(mill_fits_file_move(file, i_hdu));
+  char template[FLEN_VALUE];
+  snprintf(template, sizeof template, "%s", name);
+  fits_get_colnum(file->fptr, CASEINSEN, template, number, &status);
+  if (status == COL_NOT_FOUND) {
+    fits_clear_errmsg();
+    *number = 0;
+    if (must)
+      MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) has no column %s, which is needed",
+                file->guard->path, i_hdu + 1, hdu->name, name);
+    goto done;
+  }
+  if (status == 0)
+    fits_get_coltypell(file->fptr, *number, type, repeat, width, &status);
+  if (status != 0) {
+    snprintf(what, sizeof what, "column %s cannot be found", name);
+    err = mill_fits_file_error(file, i_hdu, what, status);
+  }
+done:
+  return err;
+}
+
+static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as, void *out,
+                       int *found)
+{
+  int err = MILL_OK;
+  int number, type = 0, status = 0;
+  LONGLONG repeat = 0, width = 0;
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
+  MILL_TRY(find_column(file, i_hdu, name, found == NULL, &number, &type, &repeat, &width));
+  if (found)
+    *found = number > 0;
+  if (number == 0)
+    goto done;
+  const int is_integer =
+      type == TBYTE || type == TSBYTE || type == TSHORT || type == TLONG || type == TLONGLONG;
+  const int is_real = type == TFLOAT || type == TDOUBLE;
+  if (repeat != 1 || !(is_integer || (is_real && as == TDOUBLE)))
+    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): column %s must hold one %s a row",
+              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name,
+              as == TDOUBLE ? "number" : "integer");
+  /* no value is substituted for nulls, so that NaN stays NaN */
+  if (n_row > 0 && fits_read_col(file->fptr, as, number, 1, 1, n_row, NULL, out, NULL, &status)) {
+    char what[128];
+    snprintf(what, sizeof what, "column %s cannot be read", name);
+    err = mill_fits_file_error(file, i_hdu, what, status);
+  }
+done:
+  return err;
+}
+
+/* Scale and offset of a column of integers, exactly: CFITSIO would apply them as doubles, to which
+ * neighbouring integers of 64 bits are one. */
+static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char *name,
+                        double scaling[2], __int128 *offset)
+{
+  int err = MILL_OK;
+  static const char *const word[2] = {"TSCAL", "TZERO"};
+  char key[16], text[FLEN_VALUE] = "", comment[FLEN_COMMENT];
+  scaling[0] = 1.0;
+  scaling[1] = 0.0;
+  *offset = 0;
+  for (int i = 0; i < 2; i++) {
+    int status = 0;
+    snprintf(key, sizeof key, "%s%d", word[i], number);
+    fits_read_keyword(file->fptr, key, text, comment, &status);
+    fits_clear_errmsg();
+    if (status == KEY_NO_EXIST)
+      continue;
+    /* the guard has seen that it is a number; FITS allows D for E */
+    for (char *p = text; *p; p++)
+      *p = *p == 'D' || *p == 'd' ? 'E' : *p;
+    scaling[i] = status == 0 ? strtod(text, NULL) : NAN;
+  }
+  if (scaling[0] != 1.0 || scaling[1] != floor(scaling[1]) || !(fabs(scaling[1]) <= 0x1p64))
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: HDU %d (%s): column %s has TSCAL %g and TZERO %g; integers need TSCAL 1 and a "
+              "whole TZERO to be read exactly: write them unscaled",
+              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name, scaling[0],
+              scaling[1]);
+  *offset = (__int128)scaling[1];
+  if (scaling[1] != 0.0 && strspn(text, "+-0123456789") == strlen(text)) {
+    const char *digit = text + strspn(text, "+-");
+    for (*offset = 0; *digit; digit++)
+      *offset = 10 * *offset + (*digit - '0');
+    *offset *= text[0] == '-' ? -1 : 1;
+  }
+done:
+  return err;
+}
+
+int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
+                           int *found)
+{
+  static_assert(sizeof(LONGLONG) == sizeof(int64_t), "CFITSIO's LONGLONG has 64 bits");
+  int err = MILL_OK;
+  int number, type = 0, status = 0;
+  LONGLONG repeat = 0, width = 0;
+  double scaling[2];
+  __int128 offset = 0;
+  MILL_TRY(find_column(file, i_hdu, name, found == NULL, &number, &type, &repeat, &width));
+  if (number > 0)
+    MILL_TRY(read_scaling(file, i_hdu, number, name, scaling, &offset));
+  if (offset != 0)
+    fits_set_tscale(file->fptr, number, 1.0, 0.0, &status);
+  err = read_number(file, i_hdu, name, TLONGLONG, out, found);
+  if (offset != 0)
+    fits_set_tscale(file->fptr, number, scaling[0], scaling[1], &status);
+  MILL_TRY(err);
+  for (int64_t i = 0; offset != 0 && i < file->guard->hdu[i_hdu].axis[1]; i++) {
+    const __int128 value = out[i] + offset;
+    if (value < INT64_MIN || value > INT64_MAX)
+      MILL_FAIL(MILL_ERR_INPUT,
+                "%s: HDU %d (%s): column %s, row %lld (counted from 0): the integer is beyond the "
+                "signed ones of 64 bits, which is all that a result can hold",
+                file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name, (long long)i);
+    out[i] = (int64_t)value;
+  }
+done:
+  return err;
+}
+
+int mill_fits_column_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out,
+                           int *found)
+{
+  static_assert(sizeof(int) == sizeof(int32_t), "TINT has 32 bits");
+  return read_number(file, i_hdu, name, TINT, out, found);
+}
+
+int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
+                            int *found)
+{
+  return read_number(file, i_hdu, name, TDOUBLE, out, found);
+}
+
+int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
+                          size_t *stride, int *found)
+{
+  int err = MILL_OK;
+  int number, type = 0, status = 0;
+  LONGLONG repeat = 0, width = 0;
+  char **row = NULL;
+  const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
+  *text = NULL;
+  *stride = 0;
+  MILL_TRY(find_column(file, i_hdu, name, found == NULL, &number, &type, &repeat, &width));
+  if (found)
+    *found = number > 0;
+  if (number == 0)
+    goto done;
+  if (type != TSTRING || repeat != width)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): column %s must hold one string a row",
+              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name);
+  if (width > MILL_FITS_MAX_TEXT)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): column %s has texts of %lld bytes, more than %d",
+              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name, (long long)width,
+              MILL_FITS_MAX_TEXT);
+  *stride = (size_t)width + 1;
+  MILL_TRY(MILL_ALLOC((size_t)n_row * *stride, text));
+  MILL_TRY(MILL_ALLOC(n_row, &row));
+  for (int64_t i = 0; i < n_row; i++)
+    row[i] = *text + (size_t)i * *stride;
+  if (n_row > 0 && width > 0 &&
+      fits_read_col(file->fptr, TSTRING, number, 1, 1, n_row, NULL, row, NULL, &status)) {
+    char what[128];
+    snprintf(what, sizeof what, "column %s cannot be read", name);
+    err = mill_fits_file_error(file, i_hdu, what, status);
+    goto done;
+  }
+  for (int64_t i = 0; i < n_row; i++)
+    for (size_t n = strlen(row[i]); n > 0 && row[i][n - 1] == ' '; n--)
+      row[i][n - 1] = '\0';
+done:
+  mill_free(row);
+  if (err != MILL_OK) {
+    mill_free(*text);
+    *text = NULL;
+  }
+  return err;
+}
+
+void mill_fits_text_copy(const char *path, const char *name, const char *text, char *out,
+                         size_t size)
+{
+  if (strlen(text) >= size)
+    mill_log_warning("%s: %s '%.100s' is cut to the %zu bytes that there is room for", path, name,
+                     text, size - 1);
+  snprintf(out, size, "%s", text);
+}

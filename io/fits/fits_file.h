@@ -1,0 +1,76 @@
+/** CFITSIO over a guarded file: HDUs by name, columns by name. */
+#ifndef MILL_FITS_FILE_H
+#define MILL_FITS_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <fitsio.h>
+
+#include "io/fits/fits_guard.h"
+
+enum {
+  MILL_FITS_MAX_ROWS = 1 << 22, /**< of a table in a file of many: DESI's have some thousands */
+  MILL_FITS_MAX_TEXT = 1024     /**< bytes of one text of a column */
+};
+
+/** One open file.  One thread at a time; several files may be open at once. */
+typedef struct mill_fits_file {
+  mill_fits_guard *guard;
+  fitsfile *fptr;
+} mill_fits_file;
+
+/** As mill_fits_guard_open, then CFITSIO on the very file that was checked. */
+int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_fits_file **out);
+
+/** NULL is fine. */
+void mill_fits_file_close(mill_fits_file *file);
+
+/** Index of the HDU of that EXTNAME (upper case), -1 when there is none.
+ *  MILL_ERR_INPUT when two have the name. */
+int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu);
+
+/** Refuse a table of more than MILL_FITS_MAX_ROWS rows: a file full of holes may have any number
+ *  and costs whoever made it nothing, but memory here.  MILL_ERR_INPUT. */
+int mill_fits_file_check_rows(const mill_fits_file *file);
+
+/** Make it the current HDU. MILL_ERR_INPUT. */
+int mill_fits_file_move(mill_fits_file *file, int i_hdu);
+
+/** MILL_ERR_INPUT with file, HDU, what and CFITSIO's reason. */
+int mill_fits_file_error(const mill_fits_file *file, int i_hdu, const char *what, int status);
+
+/** Read elements [first, first + n) of an uncompressed image of 32-bit numbers, counted
+ *  through all its axes, as they are stored but for the order of bytes: no BSCALE, no BZERO,
+ *  no nulls.  About as fast as copying; CFITSIO looks at every value.
+ *  MILL_ERR_INPUT: the file is shorter than it was, or cannot be read. */
+int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n,
+                         void *out);
+
+/** Read a scalar column of the table i_hdu, all of its rows.
+ *
+ *  out   [rows]  in/out  untouched when the column is missing
+ *  found          out    may be NULL: then the column must be there
+ *
+ *  Integers of 64 bits are exact, also with TZERO (unsigned ones have it), which must be whole.
+ *
+ *  MILL_ERR_INPUT names file, HDU and column: missing, wrong type or shape; of 64 bits also a
+ *  TSCAL other than 1, or a value beyond int64_t. */
+int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t *out,
+                           int *found);
+int mill_fits_column_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t *out,
+                           int *found);
+int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
+                            int *found);
+
+/** Text of a column without trailing blanks: row i at *text + i * *stride.
+ *  *text is NULL when the column is missing; free with mill_free. */
+int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
+                          size_t *stride, int *found);
+
+/** Copy text, of a column or keyword of that name, into out [size].  One that is longer is cut,
+ *  with a warning that names file and column; the log counts how many there are. */
+void mill_fits_text_copy(const char *path, const char *name, const char *text, char *out,
+                         size_t size);
+
+#endif

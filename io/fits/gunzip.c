@@ -1,0 +1,281 @@
+#define _GNU_SOURCE /* mkostemp */
+
+#include "io/fits/gunzip.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <zlib.h>
+
+#include "kernels/base/error.h"
+#include "src/system/clock.h"
+#include "src/system/log.h"
+#include "src/system/stop_signal.h"
+
+enum { IO_BYTES = 1 << 18 };
+/* for room: below the bound of the watchdog, which looks on */
+static const double WAIT_S = 300.0, FIRST_PAUSE_S = 0.1, MAX_PAUSE_S = 5.0;
+
+static _Thread_local int n_held; /* unpacked files of this thread */
+
+typedef struct unpacker {
+  const char *path, *scratch;
+  int in, out;
+  int no_room;   /* errno of the write that failed; what follows is only counted */
+  int64_t limit; /* bytes */
+  int64_t size;  /* unpacked so far, also what could not be written */
+  unsigned char *in_buffer, *out_buffer; /* [IO_BYTES] */
+} unpacker;
+
+static void give_room_back(unpacker *u)
+{
+  if (u->out >= 0)
+    close(u->out);
+  u->out = -1;
+}
+
+static int write_out(unpacker *u, size_t n)
+{
+  int err = MILL_OK;
+  u->size += (int64_t)n;
+  if (u->size > u->limit)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: unpacks to more than the limit of %lld MiB; gunzip it, or raise gzip_limit_mib",
+              u->path, (long long)(u->limit >> 20));
+  for (size_t done_bytes = 0; done_bytes < n && u->no_room == 0;) {
+    const ssize_t put = write(u->out, u->out_buffer + done_bytes, n - done_bytes);
+    if (put < 0 && errno == EINTR)
+      continue;
+    if (put <= 0) {
+      u->no_room = put < 0 ? errno : ENOSPC;
+      give_room_back(u); /* at once: others may need it */
+    } else {
+      done_bytes += (size_t)put;
+    }
+  }
+done:
+  return err;
+}
+
+/* The next input bytes into z; 0 bytes at the end of the file. */
+static int refill(unpacker *u, z_stream *z)
+{
+  int err = MILL_OK;
+  ssize_t got;
+  do
+    got = read(u->in, u->in_buffer, IO_BYTES);
+  while (got < 0 && errno == EINTR);
+  if (got < 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s", u->path, strerror(errno));
+  z->next_in = u->in_buffer;
+  z->avail_in = (uInt)got;
+done:
+  return err;
+}
+
+/* All gzip members of the input, one after another, as gunzip does. */
+static int inflate_members(unpacker *u, z_stream *z)
+{
+  int err = MILL_OK;
+  for (;;) {
+    if (z->avail_in == 0) {
+      MILL_TRY(refill(u, z));
+      if (z->avail_in == 0)
+        MILL_FAIL(MILL_ERR_INPUT,
+                  "%s: the gzip stream ends too early; the file is cut or damaged: fetch it again",
+                  u->path);
+    }
+    z->next_out = u->out_buffer;
+    z->avail_out = IO_BYTES;
+    const int status = inflate(z, Z_NO_FLUSH);
+    if (status == Z_MEM_ERROR)
+      MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to unpack it", u->path);
+    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
+      MILL_FAIL(MILL_ERR_INPUT, "%s: the gzip stream is damaged (%s); fetch it again", u->path,
+                z->msg ? z->msg : "no reason given");
+    MILL_TRY(write_out(u, IO_BYTES - z->avail_out));
+    if (status != Z_STREAM_END)
+      continue;
+    /* zeros pad the last member (tapes); anything else must be a new member */
+    do {
+      while (z->avail_in > 0 && *z->next_in == 0) {
+        z->next_in++;
+        z->avail_in--;
+      }
+      if (z->avail_in > 0)
+        break;
+      MILL_TRY(refill(u, z));
+    } while (z->avail_in > 0);
+    if (z->avail_in == 0)
+      break;
+    if (inflateReset(z) != Z_OK)
+      MILL_FAIL(MILL_ERR_INTERNAL, "%s: zlib cannot start the next member", u->path);
+  }
+done:
+  return err;
+}
+
+static int open_unnamed(unpacker *u)
+{
+  int err = MILL_OK;
+  char *name = NULL;
+  const size_t name_bytes = strlen(u->scratch) + 32;
+  MILL_TRY(MILL_ALLOC(name_bytes, &name));
+  snprintf(name, name_bytes, "%s/starmill-XXXXXX", u->scratch);
+  u->out = mkostemp(name, O_CLOEXEC);
+  if (u->out >= 0)
+    unlink(name);
+  else if (errno == ENOSPC || errno == EDQUOT)
+    u->no_room = errno;
+  else
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "scratch folder %s cannot be written (%s), so %s cannot be unpacked; set scratch or "
+              "TMPDIR to a folder that can, or gunzip the input",
+              u->scratch, strerror(errno), u->path);
+done:
+  mill_free(name);
+  return err;
+}
+
+/* From the beginning to the end; afterwards size is known, and no_room tells whether it is there.
+ */
+static int unpack_once(unpacker *u)
+{
+  int err = MILL_OK, started = 0;
+  z_stream z = {0};
+  u->no_room = 0;
+  u->size = 0;
+  if (lseek(u->in, 0, SEEK_SET) != 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s", u->path, strerror(errno));
+  MILL_TRY(open_unnamed(u));
+  if (inflateInit2(&z, 15 + 16) != Z_OK)
+    MILL_FAIL(MILL_ERR_MEMORY, "%s: zlib has no memory to unpack it", u->path);
+  started = 1;
+  MILL_TRY(inflate_members(u, &z));
+done:
+  if (started)
+    inflateEnd(&z);
+  return err;
+}
+
+/* Bytes that can still be written into the folder, as far as the system says. */
+static double free_bytes(const char *folder)
+{
+  struct statvfs s;
+  return statvfs(folder, &s) == 0 ? (double)s.f_bavail * (double)s.f_frsize : INFINITY;
+}
+
+static int fail_for_room(const unpacker *u)
+{
+  const double mib = 1048576.0, there = free_bytes(u->scratch);
+  char room[64] = "";
+  if (isfinite(there))
+    snprintf(room, sizeof room, ", %.1f MiB are free", there / mib);
+  return mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__,
+                        "%s: needs %.1f MiB unpacked, which the scratch folder %s cannot take (%s%s"
+                        "); make room, set scratch (or TMPDIR) to another folder, or gunzip it",
+                        u->path, (double)u->size / mib, u->scratch, strerror(u->no_room), room);
+}
+
+static void sleep_s(double s)
+{
+  const struct timespec t = {(time_t)s, (long)(1e9 * (s - floor(s)))};
+  nanosleep(&t, NULL);
+}
+
+/* Show others that a file is here, or is about to be.  One of them may have the folder to itself
+ * while it unpacks. */
+static void share_folder(int lock, double end_s)
+{
+  while (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK && n_held == 0 &&
+         mill_wall_s() < end_s && mill_stop_reason() == MILL_STOP_NONE)
+    sleep_s(FIRST_PAUSE_S);
+}
+
+/* Wait until there may be room; then with the lock to itself when nobody else has a file there.
+ * MILL_ERR_INPUT when there will be none. */
+static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
+{
+  int err = MILL_OK;
+  const int can_wait =
+      lock >= 0 && n_held == 0 && (u->no_room == ENOSPC || u->no_room == EDQUOT) && !*is_alone;
+  if (!can_wait)
+    MILL_TRY(fail_for_room(u));
+  flock(lock, LOCK_UN);
+  for (int is_first = 1;; is_first = 0) {
+    if (mill_stop_reason() != MILL_STOP_NONE)
+      MILL_FAIL(MILL_ERR_STOPPED, "%s: stopped while waiting for room in the scratch folder",
+                u->path);
+    *is_alone = flock(lock, LOCK_EX | LOCK_NB) == 0;
+    const int there_is = free_bytes(u->scratch) >= (double)u->size;
+    if (*is_alone && there_is)
+      break;
+    if (*is_alone || mill_wall_s() > end_s)
+      MILL_TRY(fail_for_room(u));
+    if (there_is && !is_first)
+      break;
+    sleep_s(*pause_s);
+    *pause_s = fmin(1.5 * *pause_s, MAX_PAUSE_S);
+  }
+done:
+  return err;
+}
+
+int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mill_gunzipped *out)
+{
+  int err = MILL_OK, is_alone = 0;
+  double pause_s = FIRST_PAUSE_S;
+  const double end_s = mill_wall_s() + WAIT_S;
+  unpacker u = {.path = path, .in = in, .out = -1, .limit = limit};
+  *out = (mill_gunzipped){-1, -1};
+  u.scratch = scratch && *scratch ? scratch : getenv("TMPDIR");
+  if (!u.scratch || !*u.scratch)
+    u.scratch = "/tmp";
+  MILL_TRY(MILL_ALLOC(IO_BYTES, &u.in_buffer));
+  MILL_TRY(MILL_ALLOC(IO_BYTES, &u.out_buffer));
+  /* where the file system has no locks nobody waits */
+  out->lock = open(u.scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  share_folder(out->lock, end_s);
+  MILL_TRY(unpack_once(&u));
+  for (int n_try = 1; u.no_room != 0; n_try++) {
+    MILL_TRY(wait_for_room(&u, out->lock, end_s, &pause_s, &is_alone));
+    if (n_try == 1)
+      mill_log_info("%s: waited for room in the scratch folder %s, which others fill", path,
+                    u.scratch);
+    if (!is_alone)
+      share_folder(out->lock, end_s);
+    MILL_TRY(unpack_once(&u));
+  }
+  share_folder(out->lock, end_s); /* no more to itself */
+  out->fd = u.out;
+  u.out = -1;
+  n_held++;
+done:
+  give_room_back(&u);
+  if (err != MILL_OK && out->lock >= 0) {
+    close(out->lock);
+    out->lock = -1;
+  }
+  mill_free(u.in_buffer);
+  mill_free(u.out_buffer);
+  return err;
+}
+
+void mill_gunzip_close(mill_gunzipped *file)
+{
+  if (file->fd < 0)
+    return;
+  close(file->fd);
+  if (file->lock >= 0)
+    close(file->lock);
+  *file = (mill_gunzipped){-1, -1};
+  n_held--;
+}

@@ -1,0 +1,575 @@
+#include "io/hdf5/hdf5_util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/base/common.h"
+#include "kernels/base/error.h"
+#include "src/system/regular_file.h"
+
+enum {
+  MAX_DIM = MILL_MAX_GRID_AXIS + 1, /* the coefficients of a grid have the most */
+  MAX_PACKING = 1032                /* bytes that deflate can pack into one */
+};
+
+static herr_t take_innermost(unsigned n, const H5E_error2_t *entry, void *context)
+{
+  if (n == 0 && entry->desc)
+    snprintf(context, 256, "%s", entry->desc);
+  return 0;
+}
+
+const char *mill_h5_reason(void)
+{
+  static _Thread_local char reason[256];
+  snprintf(reason, sizeof reason, "HDF5 gives no reason");
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, reason);
+  for (char *c = reason; *c; c++)
+    if ((unsigned char)*c < ' ')
+      *c = ' ';
+  return reason;
+}
+
+/* Our messages carry the reason; the stack that HDF5 prints by itself helps nobody else. */
+static void be_quiet(void)
+{
+  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+}
+
+int mill_h5_open(const char *path, int code, mill_h5_file *file)
+{
+  int err = MILL_OK;
+  int fd = -1;
+  hid_t access = H5I_INVALID_HID;
+  file->id = H5I_INVALID_HID;
+  file->code = code;
+  file->path = path;
+  be_quiet();
+  MILL_TRY(mill_regular_open(path, "an HDF5 file", code, &fd));
+  struct stat status;
+  if (fstat(fd, &status) != 0)
+    MILL_FAIL(code, "%s: cannot be examined: %s", path, strerror(errno));
+  if (status.st_size == 0)
+    MILL_FAIL(code, "%s: is empty", path);
+  if (H5Fis_hdf5(path) <= 0)
+    MILL_FAIL(code, "%s: is not an HDF5 file", path);
+  access = H5Pcreate(H5P_FILE_ACCESS);
+  if (access < 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no property list: %s", mill_h5_reason());
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
+  /* libraries lie on read-only and network file systems that often have no locks */
+  if (H5Pset_file_locking(access, 0, 1) < 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: file locking: %s", mill_h5_reason());
+#endif
+  file->id = H5Fopen(path, H5F_ACC_RDONLY, access);
+  if (file->id < 0)
+    MILL_FAIL(code, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
+              mill_h5_reason());
+done:
+  if (access >= 0)
+    H5Pclose(access);
+  if (fd >= 0)
+    close(fd);
+  return err;
+}
+
+static const char *link_kind(H5L_type_t type)
+{
+  return type == H5L_TYPE_EXTERNAL ? "an external"
+         : type == H5L_TYPE_SOFT   ? "a soft"
+                                   : "an unknown";
+}
+
+/* What a dataset may be made of; nothing of it is read. */
+static int scan_dataset(const mill_h5_file *file, const char *name, hid_t dataset)
+{
+  int err = MILL_OK;
+  const hid_t creation = H5Dget_create_plist(dataset);
+  if (creation < 0)
+    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+  if (H5Pget_external_count(creation) != 0)
+    MILL_FAIL(file->code,
+              "%s: dataset /%s keeps its data in another file, which is refused; copy "
+              "it with h5repack",
+              file->path, name);
+  if (H5Pget_layout(creation) == H5D_VIRTUAL)
+    MILL_FAIL(file->code,
+              "%s: dataset /%s is virtual, made from other files, which is refused; "
+              "copy it with h5repack",
+              file->path, name);
+  const int n_filter = H5Pget_nfilters(creation);
+  if (n_filter < 0)
+    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+  for (int i = 0; i < n_filter; i++) {
+    unsigned flags, config;
+    size_t n_value = 0;
+    const H5Z_filter_t filter =
+        H5Pget_filter2(creation, (unsigned)i, &flags, &n_value, NULL, 0, NULL, &config);
+    if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE &&
+        filter != H5Z_FILTER_FLETCHER32)
+      MILL_FAIL(file->code,
+                "%s: dataset /%s is stored with HDF5 filter %d; only deflate, shuffle "
+                "and fletcher32 are read, copy it with h5repack -f NONE",
+                file->path, name, (int)filter);
+  }
+done:
+  if (creation >= 0)
+    H5Pclose(creation);
+  return err;
+}
+
+typedef struct scan_state {
+  const mill_h5_file *file;
+  int err;
+} scan_state;
+
+static herr_t scan_link(hid_t group, const char *name, const H5L_info_t *info, void *context)
+{
+  scan_state *state = context;
+  const mill_h5_file *file = state->file;
+  int err = MILL_OK;
+  hid_t object = H5I_INVALID_HID;
+  if (info->type != H5L_TYPE_HARD)
+    MILL_FAIL(file->code,
+              "%s: /%s is %s link, which is refused; the file must contain everything "
+              "itself",
+              file->path, name, link_kind(info->type));
+  object = H5Oopen(group, name, H5P_DEFAULT);
+  if (object < 0)
+    MILL_FAIL(file->code, "%s: /%s is damaged: %s", file->path, name, mill_h5_reason());
+  const H5I_type_t type = H5Iget_type(object);
+  if (type == H5I_DATASET)
+    MILL_TRY(scan_dataset(file, name, object));
+  else if (type != H5I_GROUP)
+    MILL_FAIL(file->code, "%s: /%s is neither a group nor a dataset, which is refused", file->path,
+              name);
+done:
+  if (object >= 0)
+    H5Oclose(object);
+  state->err = err;
+  return err == MILL_OK ? 0 : 1;
+}
+
+int mill_h5_scan(const mill_h5_file *file)
+{
+  int err = MILL_OK;
+  scan_state state = {file, MILL_OK};
+  /* Filters are refused below; this keeps HDF5 from loading a plug-in even for one that a
+     damaged header hides.  It fails only where plug-ins are off already. */
+  H5PLset_loading_state(0);
+  const herr_t rc = H5Lvisit(file->id, H5_INDEX_NAME, H5_ITER_NATIVE, scan_link, &state);
+  if (state.err != MILL_OK)
+    return state.err;
+  if (rc < 0)
+    MILL_FAIL(file->code, "%s: its groups are damaged: %s", file->path, mill_h5_reason());
+done:
+  return err;
+}
+
+int mill_h5_create_image(const char *name, int code, mill_h5_file *file)
+{
+  int err = MILL_OK;
+  file->id = H5I_INVALID_HID;
+  file->code = code;
+  file->path = name;
+  be_quiet();
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no file in memory: %s", mill_h5_reason());
+  file->id = H5Fcreate(name, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  if (file->id < 0)
+    MILL_FAIL(code, "%s: cannot be made in memory: %s", name, mill_h5_reason());
+done:
+  if (access >= 0)
+    H5Pclose(access);
+  return err;
+}
+
+int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte)
+{
+  int err = MILL_OK;
+  *image = NULL;
+  *n_byte = 0;
+  if (H5Fflush(file->id, H5F_SCOPE_GLOBAL) < 0)
+    MILL_FAIL(file->code, "%s: cannot be made in memory: %s", file->path, mill_h5_reason());
+  const ssize_t n = H5Fget_file_image(file->id, NULL, 0);
+  if (n <= 0)
+    MILL_FAIL(file->code, "%s: cannot be made in memory: %s", file->path, mill_h5_reason());
+  MILL_TRY(mill_alloc_bytes((size_t)n, 1, image));
+  if (H5Fget_file_image(file->id, *image, (size_t)n) != n) {
+    mill_free(*image);
+    *image = NULL;
+    MILL_FAIL(file->code, "%s: cannot be made in memory: %s", file->path, mill_h5_reason());
+  }
+  *n_byte = (size_t)n;
+done:
+  return err;
+}
+
+void mill_h5_close(mill_h5_file *file)
+{
+  if (file->id >= 0)
+    H5Fclose(file->id);
+  file->id = H5I_INVALID_HID;
+}
+
+int mill_h5_exists(const mill_h5_file *file, const char *name)
+{
+  char part[256];
+  const size_t n = strlen(name);
+  if (n >= sizeof part)
+    return 0;
+  /* H5Lexists wants every group on the way to exist */
+  for (size_t i = 1; i <= n; i++) {
+    if (name[i] != '/' && name[i] != '\0')
+      continue;
+    memcpy(part, name, i);
+    part[i] = '\0';
+    if (H5Lexists(file->id, part, H5P_DEFAULT) <= 0)
+      return 0;
+  }
+  return 1;
+}
+
+static int open_dataset(const mill_h5_file *file, const char *name, hid_t *dataset)
+{
+  int err = MILL_OK;
+  *dataset = H5I_INVALID_HID;
+  if (!mill_h5_exists(file, name))
+    MILL_FAIL(file->code, "%s: dataset /%s is missing", file->path, name);
+  *dataset = H5Dopen2(file->id, name, H5P_DEFAULT);
+  if (*dataset < 0)
+    MILL_FAIL(file->code, "%s: /%s cannot be opened as a dataset: %s", file->path, name,
+              mill_h5_reason());
+done:
+  return err;
+}
+
+static int dataset_shape(const mill_h5_file *file, const char *name, hid_t dataset, int n_dim,
+                         size_t *dim)
+{
+  int err = MILL_OK;
+  hsize_t extent[H5S_MAX_RANK];
+  const hid_t space = H5Dget_space(dataset);
+  if (space < 0)
+    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+  const int n_found = H5Sget_simple_extent_dims(space, extent, NULL);
+  if (n_found != n_dim || n_dim > MAX_DIM)
+    MILL_FAIL(file->code, "%s: dataset /%s has %d dimensions, expected %d", file->path, name,
+              n_found, n_dim);
+  for (int i = 0; i < n_dim; i++) {
+    if (extent[i] > INT_MAX)
+      MILL_FAIL(file->code, "%s: dataset /%s has a dimension of %llu, too large", file->path, name,
+                (unsigned long long)extent[i]);
+    dim[i] = (size_t)extent[i];
+  }
+done:
+  if (space >= 0)
+    H5Sclose(space);
+  return err;
+}
+
+/* A few bytes can claim any shape, and a dataset of chunks that were never written has it; what
+ * is to be allocated for it must have stood in the file. */
+static int check_size(const mill_h5_file *file, const char *name, hid_t dataset, int n_dim,
+                      const size_t *dim)
+{
+  int err = MILL_OK;
+  hsize_t file_bytes = 0;
+  const hid_t type = H5Dget_type(dataset);
+  if (type < 0 || H5Fget_filesize(file->id, &file_bytes) < 0)
+    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+  size_t n_byte = H5Tget_size(type);
+  for (int i = 0; i < n_dim; i++)
+    if (__builtin_mul_overflow(n_byte, dim[i], &n_byte))
+      n_byte = SIZE_MAX;
+  /* a zero along any dimension makes it empty, whatever overflowed before */
+  for (int i = 0; i < n_dim; i++)
+    if (dim[i] == 0)
+      n_byte = 0;
+  if (n_byte / MAX_PACKING > file_bytes)
+    MILL_FAIL(
+        file->code,
+        "%s: dataset /%s is said to have %zu bytes, more than the file's %llu can hold; it is "
+        "damaged or was never written",
+        file->path, name, n_byte, (unsigned long long)file_bytes);
+done:
+  if (type >= 0)
+    H5Tclose(type);
+  return err;
+}
+
+int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t *dim)
+{
+  int err = MILL_OK;
+  hid_t dataset = H5I_INVALID_HID;
+  MILL_TRY(open_dataset(file, name, &dataset));
+  MILL_TRY(dataset_shape(file, name, dataset, n_dim, dim));
+  MILL_TRY(check_size(file, name, dataset, n_dim, dim));
+done:
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int n_dim,
+                 const size_t *dim, void *data)
+{
+  int err = MILL_OK;
+  hid_t dataset = H5I_INVALID_HID, type = H5I_INVALID_HID;
+  size_t found[MAX_DIM] = {0}, n = 1;
+  MILL_TRY(open_dataset(file, name, &dataset));
+  MILL_TRY(dataset_shape(file, name, dataset, n_dim, found));
+  for (int i = 0; i < n_dim; i++) {
+    if (found[i] != dim[i])
+      MILL_FAIL(file->code, "%s: dataset /%s has %zu elements along dimension %d, expected %zu",
+                file->path, name, found[i], i, dim[i]);
+    n *= dim[i];
+  }
+  type = H5Dget_type(dataset);
+  if (type < 0)
+    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+  const H5T_class_t wanted = H5Tget_class(mem_type);
+  if (H5Tget_class(type) != wanted)
+    MILL_FAIL(file->code, "%s: dataset /%s does not hold %s", file->path, name,
+              wanted == H5T_FLOAT ? "floating-point numbers" : "integers");
+  if (H5Tget_size(type) > (wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER))
+    MILL_FAIL(file->code, "%s: dataset /%s holds %zu-byte numbers, expected %zu bytes", file->path,
+              name, H5Tget_size(type), H5Tget_size(mem_type));
+  if (n == 0)
+    goto done;
+  if (H5Dget_storage_size(dataset) == 0)
+    MILL_FAIL(file->code, "%s: dataset /%s was never written", file->path, name);
+  if (H5Dread(dataset, mem_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+    MILL_FAIL(file->code, "%s: dataset /%s cannot be read: %s", file->path, name, mill_h5_reason());
+done:
+  if (type >= 0)
+    H5Tclose(type);
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+int mill_h5_has_attr(const mill_h5_file *file, const char *object, const char *name)
+{
+  return H5Aexists_by_name(file->id, object, name, H5P_DEFAULT) > 0;
+}
+
+/* A scalar attribute and its type; the caller closes both. */
+static int open_attr(const mill_h5_file *file, const char *object, const char *name, hid_t *attr,
+                     hid_t *type)
+{
+  int err = MILL_OK;
+  hid_t space = H5I_INVALID_HID;
+  *attr = *type = H5I_INVALID_HID;
+  if (object[0] != '/' && !mill_h5_exists(file, object))
+    MILL_FAIL(file->code, "%s: group /%s is missing", file->path, object);
+  if (!mill_h5_has_attr(file, object, name))
+    MILL_FAIL(file->code, "%s: attribute %s of %s is missing", file->path, name, object);
+  *attr = H5Aopen_by_name(file->id, object, name, H5P_DEFAULT, H5P_DEFAULT);
+  if (*attr < 0)
+    MILL_FAIL(file->code, "%s: attribute %s of %s cannot be opened: %s", file->path, name, object,
+              mill_h5_reason());
+  *type = H5Aget_type(*attr);
+  space = H5Aget_space(*attr);
+  if (*type < 0 || space < 0)
+    MILL_FAIL(file->code, "%s: attribute %s of %s is damaged: %s", file->path, name, object,
+              mill_h5_reason());
+  if (H5Sget_simple_extent_npoints(space) != 1)
+    MILL_FAIL(file->code, "%s: attribute %s of %s is not a single value", file->path, name, object);
+done:
+  if (space >= 0)
+    H5Sclose(space);
+  return err;
+}
+
+int mill_h5_read_attr_int(const mill_h5_file *file, const char *object, const char *name, int *out)
+{
+  int err = MILL_OK;
+  hid_t attr, type;
+  long long value = 0;
+  MILL_TRY(open_attr(file, object, name, &attr, &type));
+  const H5T_class_t found = H5Tget_class(type);
+  if ((found != H5T_INTEGER && found != H5T_ENUM) || H5Tget_size(type) > MILL_H5_MAX_NUMBER)
+    MILL_FAIL(file->code, "%s: attribute %s of %s is not an integer", file->path, name, object);
+  if (H5Aread(attr, H5T_NATIVE_LLONG, &value) < 0)
+    MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,
+              mill_h5_reason());
+  if (value < INT_MIN || value > INT_MAX)
+    MILL_FAIL(file->code, "%s: attribute %s of %s is %lld, out of range", file->path, name, object,
+              value);
+  *out = (int)value;
+done:
+  if (type >= 0)
+    H5Tclose(type);
+  if (attr >= 0)
+    H5Aclose(attr);
+  return err;
+}
+
+int mill_h5_read_attr_double(const mill_h5_file *file, const char *object, const char *name,
+                             double *out)
+{
+  int err = MILL_OK;
+  hid_t attr, type;
+  MILL_TRY(open_attr(file, object, name, &attr, &type));
+  const H5T_class_t found = H5Tget_class(type);
+  if ((found != H5T_FLOAT && found != H5T_INTEGER) || H5Tget_size(type) > MILL_H5_MAX_NUMBER)
+    MILL_FAIL(file->code, "%s: attribute %s of %s is not a number", file->path, name, object);
+  if (H5Aread(attr, H5T_NATIVE_DOUBLE, out) < 0)
+    MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,
+              mill_h5_reason());
+done:
+  if (type >= 0)
+    H5Tclose(type);
+  if (attr >= 0)
+    H5Aclose(attr);
+  return err;
+}
+
+int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const char *name,
+                           char *out, size_t size)
+{
+  int err = MILL_OK;
+  hid_t attr, type, mem_type = H5I_INVALID_HID;
+  char *variable = NULL, *fixed = NULL;
+  const char *text = "";
+  MILL_TRY(open_attr(file, object, name, &attr, &type));
+  if (H5Tget_class(type) != H5T_STRING)
+    MILL_FAIL(file->code, "%s: attribute %s of %s is not a text", file->path, name, object);
+  if (H5Tis_variable_str(type) > 0) {
+    /* HDF5 does not convert between character sets, so the file's is taken over */
+    mem_type = H5Tcopy(H5T_C_S1);
+    if (mem_type < 0 || H5Tset_size(mem_type, H5T_VARIABLE) < 0 ||
+        H5Tset_cset(mem_type, H5Tget_cset(type)) < 0)
+      MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no text type: %s", mill_h5_reason());
+    if (H5Aread(attr, mem_type, &variable) < 0)
+      MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,
+                mill_h5_reason());
+    text = variable ? variable : "";
+  } else {
+    const size_t n = H5Tget_size(type);
+    if (n > 65536)
+      MILL_FAIL(file->code, "%s: attribute %s of %s has %zu bytes, too long", file->path, name,
+                object, n);
+    MILL_TRY(MILL_ALLOC(n + 1, &fixed));
+    if (H5Aread(attr, type, fixed) < 0)
+      MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,
+                mill_h5_reason());
+    if (H5Tget_strpad(type) == H5T_STR_SPACEPAD)
+      for (size_t i = n; i > 0 && fixed[i - 1] == ' '; i--)
+        fixed[i - 1] = '\0';
+    text = fixed;
+  }
+  if (strlen(text) >= size)
+    MILL_FAIL(file->code, "%s: attribute %s of %s is longer than %zu bytes", file->path, name,
+              object, size - 1);
+  snprintf(out, size, "%s", text);
+done:
+  if (variable)
+    H5free_memory(variable);
+  mill_free(fixed);
+  if (mem_type >= 0)
+    H5Tclose(mem_type);
+  if (type >= 0)
+    H5Tclose(type);
+  if (attr >= 0)
+    H5Aclose(attr);
+  return err;
+}
+
+int mill_h5_write_group(const mill_h5_file *file, const char *name)
+{
+  int err = MILL_OK;
+  const hid_t group = H5Gcreate2(file->id, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  if (group < 0)
+    MILL_FAIL(file->code, "%s: group %s cannot be made: %s", file->path, name, mill_h5_reason());
+  H5Gclose(group);
+done:
+  return err;
+}
+
+int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, hid_t mem_type,
+                  int n_dim, const size_t *dim, const void *data, const char *unit,
+                  const char *description)
+{
+  int err = MILL_OK;
+  hid_t space = H5I_INVALID_HID, creation = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
+  hsize_t extent[MAX_DIM] = {0};
+  for (int i = 0; i < n_dim && i < MAX_DIM; i++)
+    extent[i] = dim[i];
+  space = H5Screate_simple(n_dim, extent, NULL);
+  creation = H5Pcreate(H5P_DATASET_CREATE);
+  /* without times equal libraries make equal files */
+  if (space < 0 || creation < 0 || H5Pset_obj_track_times(creation, 0) < 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no dataspace: %s", mill_h5_reason());
+  dataset = H5Dcreate2(file->id, name, file_type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  if (dataset < 0 || H5Dwrite(dataset, mem_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+    MILL_FAIL(file->code, "%s: dataset %s cannot be written: %s", file->path, name,
+              mill_h5_reason());
+  if (unit)
+    MILL_TRY(mill_h5_write_attr_text(file, name, "unit", unit));
+  MILL_TRY(mill_h5_write_attr_text(file, name, "description", description));
+done:
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  if (creation >= 0)
+    H5Pclose(creation);
+  if (space >= 0)
+    H5Sclose(space);
+  return err;
+}
+
+static int write_attr(const mill_h5_file *file, const char *object, const char *name,
+                      hid_t file_type, hid_t mem_type, const void *value)
+{
+  int err = MILL_OK;
+  hid_t attr = H5I_INVALID_HID;
+  const hid_t space = H5Screate(H5S_SCALAR);
+  if (space < 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no dataspace: %s", mill_h5_reason());
+  attr = H5Acreate_by_name(file->id, object, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT,
+                           H5P_DEFAULT);
+  if (attr < 0 || H5Awrite(attr, mem_type, value) < 0)
+    MILL_FAIL(file->code, "%s: attribute %s of %s cannot be written: %s", file->path, name, object,
+              mill_h5_reason());
+done:
+  if (attr >= 0)
+    H5Aclose(attr);
+  if (space >= 0)
+    H5Sclose(space);
+  return err;
+}
+
+int mill_h5_write_attr_int(const mill_h5_file *file, const char *object, const char *name,
+                           int value)
+{
+  return write_attr(file, object, name, H5T_STD_I32LE, H5T_NATIVE_INT, &value);
+}
+
+int mill_h5_write_attr_double(const mill_h5_file *file, const char *object, const char *name,
+                              double value)
+{
+  return write_attr(file, object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value);
+}
+
+int mill_h5_write_attr_text(const mill_h5_file *file, const char *object, const char *name,
+                            const char *value)
+{
+  int err = MILL_OK;
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  /* an HDF5 text has at least one byte: the empty one is its end alone */
+  if (type < 0 || H5Tset_size(type, strlen(value) + 1) < 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no text type: %s", mill_h5_reason());
+  MILL_TRY(write_attr(file, object, name, type, type, value));
+done:
+  if (type >= 0)
+    H5Tclose(type);
+  return err;
+}

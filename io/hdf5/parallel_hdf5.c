@@ -1,0 +1,655 @@
+#define _GNU_SOURCE /* fallocate */
+
+#include "io/hdf5/parallel_hdf5.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/hdf5/hdf5_util.h"
+#include "io/files/lock_file.h"
+#include "kernels/base/error.h"
+#include "src/ranks/mpi_context.h"
+
+/* neither HDF5 nor MPI-IO passes the reason on */
+#define MAKE_ROOM                                                                                  \
+  "; if the disk is full or a quota is used up, make room, then the same command continues"
+#define FAIL_WRITE(what)                                                                           \
+  MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s" MAKE_ROOM, path, what, mill_h5_reason())
+#define FAIL_READ(what)                                                                            \
+  MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", path, what, mill_h5_reason())
+
+static int is_broken;
+
+int mill_ph5_is_broken(void)
+{
+  return is_broken;
+}
+
+hid_t mill_ph5_file_type(int column_type)
+{
+  switch (column_type) {
+  case MILL_TYPE_F64:
+    return H5T_IEEE_F64LE;
+  case MILL_TYPE_I64:
+    return H5T_STD_I64LE;
+  case MILL_TYPE_I32:
+    return H5T_STD_I32LE;
+  case MILL_TYPE_U32:
+    return H5T_STD_U32LE;
+  default:
+    return H5T_STD_U8LE;
+  }
+}
+
+hid_t mill_ph5_text_type(size_t n_byte)
+{
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  if (type < 0)
+    return type;
+  if (H5Tset_size(type, n_byte > 0 ? n_byte : 1) < 0 || H5Tset_strpad(type, H5T_STR_NULLPAD) < 0 ||
+      H5Tset_cset(type, H5T_CSET_UTF8) < 0) {
+    H5Tclose(type);
+    return H5I_INVALID_HID;
+  }
+  return type;
+}
+
+static int access_list(MPI_Comm comm, const char *path, hid_t *access)
+{
+  int err = MILL_OK;
+  MPI_Info info = MPI_INFO_NULL;
+  H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* our messages carry the reason */
+  MILL_MPI(MPI_Info_create(&info));
+  /* ROMIO would fill the gaps between rows by reading and writing back other ranks' rows */
+  MILL_MPI(MPI_Info_set(info, "romio_ds_write", "disable"));
+  *access = H5Pcreate(H5P_FILE_ACCESS);
+  if (*access < 0 || H5Pset_fapl_mpio(*access, comm, info) < 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "%s: no parallel HDF5: %s", path, mill_h5_reason());
+done:
+  if (info != MPI_INFO_NULL)
+    MPI_Info_free(&info);
+  return err;
+}
+
+/* The name under which MPI opens a file: that of a descriptor, which the caller closes.
+ *
+ * MPI libraries make files and semaphores of their own named after the file's name: Open MPI a
+ * data and a metadata file for every rank (component individual of sharedfp), which it does
+ * without where they cannot be made, as here.  ROMIO takes what stands before a colon for the
+ * name of a file system, and Open MPI opens no name of one character.  Where the file cannot be
+ * opened (*fd is -1) HDF5 says why. */
+static const char *name_for_mpi(const char *path, unsigned flags, char name[64], int *fd)
+{
+  const int mode = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;
+  *fd = open(path, mode | O_CLOEXEC);
+  if (*fd < 0)
+    return path;
+  snprintf(name, 64, "/proc/self/fd/%d", *fd);
+  return name;
+}
+
+/* A full disk, an exhausted quota or a file size limit, found before HDF5 writes:
+   HDF5 cannot close a file whose metadata do not fit. */
+static int check_room(const char *path, int64_t n_byte)
+{
+  int err = MILL_OK;
+  const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "%s cannot be created: %s: create the folder or make it writable, or choose another "
+              "output",
+              path, strerror(errno));
+  int rc;
+  do
+    rc = fallocate(fd, 0, 0, (off_t)n_byte);
+  while (rc != 0 && errno == EINTR);
+  if (rc != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "%s cannot be created: %s: it needs %.1f MB: make room or choose another output",
+              path, strerror(errno), (double)n_byte / 1e6);
+done:
+  if (fd >= 0)
+    close(fd);
+  return err;
+}
+
+int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file)
+{
+  int err = MILL_OK;
+  int fd = -1;
+  char name[64];
+  hid_t access = H5I_INVALID_HID;
+  *file = H5I_INVALID_HID;
+  MILL_TRY(check_room(path, n_byte));
+  MILL_TRY(access_list(MPI_COMM_SELF, path, &access));
+  *file =
+      H5Fcreate(name_for_mpi(path, H5F_ACC_RDWR, name, &fd), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  if (*file < 0)
+    FAIL_WRITE("the file");
+done:
+  if (fd >= 0)
+    close(fd);
+  if (access >= 0)
+    H5Pclose(access);
+  return err;
+}
+
+int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
+{
+  int err = MILL_OK;
+  int fd = -1;
+  char name[64];
+  hid_t access = H5I_INVALID_HID;
+  *file = H5I_INVALID_HID;
+  MILL_TRY(access_list(comm, path, &access));
+  *file = H5Fopen(name_for_mpi(path, flags, name, &fd), flags, access);
+  if (*file < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
+              mill_h5_reason());
+done:
+  if (fd >= 0)
+    close(fd);
+  if (access >= 0)
+    H5Pclose(access);
+  return err;
+}
+
+int mill_ph5_hold(const char *path, int *fd)
+{
+  int err = MILL_OK;
+  *fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (*fd < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be opened: %s", path, strerror(errno));
+done:
+  return err;
+}
+
+int mill_ph5_still_there(const char *path, int fd)
+{
+  int err = MILL_OK;
+  char link[64], now[MILL_MAX_PATH] = "";
+  struct stat held, named;
+  if (fd < 0 || (fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
+                 held.st_ino == named.st_ino))
+    goto done;
+  if (fstat(fd, &held) == 0 && held.st_nlink == 0)
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "%s was removed while this job wrote it, and what it held is lost: the same command "
+              "begins again",
+              path);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t n = readlink(link, now, sizeof now - 1);
+  MILL_FAIL(MILL_ERR_OUTPUT,
+            "%s was moved while this job wrote it%s%s: what is done is there; move it back, and "
+            "the same command continues it",
+            path, n > 0 ? " and is now " : "", n > 0 ? now : "");
+done:
+  return err;
+}
+
+int mill_ph5_close(const char *path, hid_t *file)
+{
+  int err = MILL_OK;
+  if (*file < 0)
+    return MILL_OK;
+  const hid_t id = *file;
+  *file = H5I_INVALID_HID;
+  if (H5Fflush(id, H5F_SCOPE_GLOBAL) < 0)
+    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
+                         "%s: cannot be flushed to disk: %s" MAKE_ROOM, path, mill_h5_reason());
+  if (H5Fclose(id) < 0) {
+    is_broken = 1;
+    if (err == MILL_OK)
+      err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
+                           "%s: cannot be closed: %s" MAKE_ROOM, path, mill_h5_reason());
+  }
+  return err;
+}
+
+void mill_ph5_drop(hid_t *file, int n_rank)
+{
+  if (*file >= 0 && (n_rank > 1 || H5Fclose(*file) < 0))
+    is_broken = 1;
+  *file = H5I_INVALID_HID;
+}
+
+int mill_ph5_rename(const char *from, const char *to)
+{
+  int err = MILL_OK;
+  char folder[MILL_MAX_PATH];
+  int fd = open(from, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || fsync(fd) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written to disk: %s", from, strerror(errno));
+  if (rename(from, to) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", from, to, strerror(errno));
+  close(fd);
+  /* the name itself must survive a crash as well; some file systems have no
+     fsync of folders, which is no failure */
+  snprintf(folder, sizeof folder, "%s", to);
+  fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0 && fsync(fd) != 0 && errno == EIO)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: its folder cannot be written to disk: %s", to, strerror(errno));
+done:
+  if (fd >= 0)
+    close(fd);
+  return err;
+}
+
+int mill_ph5_group(hid_t loc, const char *path, const char *name)
+{
+  int err = MILL_OK;
+  const hid_t group = H5Gcreate2(loc, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  if (group < 0 || H5Gclose(group) < 0)
+    FAIL_WRITE(name);
+done:
+  return err;
+}
+
+static int attribute(hid_t loc, const char *path, const char *object, const char *name, hid_t type,
+                     int n_value, const void *value)
+{
+  int err = MILL_OK;
+  hid_t space = H5I_INVALID_HID, attr = H5I_INVALID_HID;
+  const hsize_t dim = n_value > 0 ? (hsize_t)n_value : 1;
+  space = n_value > 0 ? H5Screate_simple(1, &dim, NULL) : H5Screate(H5S_SCALAR);
+  if (space < 0 || type < 0)
+    FAIL_WRITE(name);
+  attr = H5Acreate_by_name(loc, object, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  if (attr < 0 || H5Awrite(attr, type, value) < 0)
+    FAIL_WRITE(name);
+done:
+  if (attr >= 0)
+    H5Aclose(attr);
+  if (space >= 0)
+    H5Sclose(space);
+  return err;
+}
+
+int mill_ph5_attr_text(hid_t loc, const char *path, const char *object, const char *name,
+                       const char *text)
+{
+  const hid_t type = mill_ph5_text_type(strlen(text));
+  const int err = attribute(loc, path, object, name, type, 0, text);
+  if (type >= 0)
+    H5Tclose(type);
+  return err;
+}
+
+int mill_ph5_attr_texts(hid_t loc, const char *path, const char *object, const char *name,
+                        const char *const *text, int n_text)
+{
+  int err = MILL_OK;
+  char *packed = NULL;
+  hid_t type = H5I_INVALID_HID;
+  size_t n_byte = 1;
+  for (int i = 0; i < n_text; i++)
+    n_byte = strlen(text[i]) > n_byte ? strlen(text[i]) : n_byte;
+  MILL_TRY(mill_alloc_bytes((size_t)n_text, n_byte, (void **)&packed));
+  for (int i = 0; i < n_text; i++)
+    memcpy(packed + (size_t)i * n_byte, text[i], strlen(text[i]));
+  type = mill_ph5_text_type(n_byte);
+  MILL_TRY(attribute(loc, path, object, name, type, n_text, packed));
+done:
+  if (type >= 0)
+    H5Tclose(type);
+  mill_free(packed);
+  return err;
+}
+
+int mill_ph5_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
+                        const int64_t *value, int n_value)
+{
+  return attribute(loc, path, object, name, H5T_STD_I64LE, n_value, value);
+}
+
+int mill_ph5_read_attr_text(hid_t loc, const char *path, const char *object, const char *name,
+                            char *out, size_t size)
+{
+  int err = MILL_OK;
+  hid_t attr = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
+  memset(out, 0, size);
+  attr = H5Aopen_by_name(loc, object, name, H5P_DEFAULT, H5P_DEFAULT);
+  if (attr < 0)
+    FAIL_READ(name);
+  type = H5Aget_type(attr);
+  space = H5Aget_space(attr);
+  if (type < 0 || space < 0)
+    FAIL_READ(name);
+  if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 ||
+      H5Tget_size(type) >= size || H5Sget_simple_extent_npoints(space) != 1)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: attribute %s is not a text of fewer than %zu bytes", path, name,
+              size);
+  if (H5Aread(attr, type, out) < 0)
+    FAIL_READ(name);
+done:
+  if (space >= 0)
+    H5Sclose(space);
+  if (type >= 0)
+    H5Tclose(type);
+  if (attr >= 0)
+    H5Aclose(attr);
+  return err;
+}
+
+int mill_ph5_read_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
+                             int64_t *value)
+{
+  int err = MILL_OK;
+  hid_t attr = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
+  attr = H5Aopen_by_name(loc, object, name, H5P_DEFAULT, H5P_DEFAULT);
+  if (attr < 0)
+    FAIL_READ(name);
+  type = H5Aget_type(attr);
+  space = H5Aget_space(attr);
+  if (type < 0 || space < 0)
+    FAIL_READ(name);
+  if (H5Tget_class(type) != H5T_INTEGER || H5Sget_simple_extent_npoints(space) != 1)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: attribute %s is not one integer", path, name);
+  if (H5Aread(attr, H5T_NATIVE_INT64, value) < 0)
+    FAIL_READ(name);
+done:
+  if (space >= 0)
+    H5Sclose(space);
+  if (type >= 0)
+    H5Tclose(type);
+  if (attr >= 0)
+    H5Aclose(attr);
+  return err;
+}
+
+int mill_ph5_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                     int64_t n_row, int64_t n_value, const void *fill, const char *unit,
+                     const char *description)
+{
+  int err = MILL_OK;
+  const hsize_t dim[2] = {(hsize_t)n_row, (hsize_t)n_value};
+  hid_t space = H5I_INVALID_HID, create = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
+  space = H5Screate_simple(n_dim, dim, NULL);
+  create = H5Pcreate(H5P_DATASET_CREATE);
+  /* no times in the object: equal content gives equal bytes */
+  if (space < 0 || create < 0 || H5Pset_layout(create, H5D_CONTIGUOUS) < 0 ||
+      H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY) < 0 ||
+      H5Pset_fill_time(create, H5D_FILL_TIME_ALLOC) < 0 || H5Pset_obj_track_times(create, 0) < 0 ||
+      (fill && H5Pset_fill_value(create, type, fill) < 0))
+    FAIL_WRITE(name);
+  dataset = H5Dcreate2(loc, name, type, space, H5P_DEFAULT, create, H5P_DEFAULT);
+  if (dataset < 0)
+    FAIL_WRITE(name);
+  if (unit && unit[0])
+    MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "unit", unit));
+  if (description && description[0])
+    MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "description", description));
+done:
+  if (dataset >= 0 && H5Dclose(dataset) < 0 && err == MILL_OK)
+    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot write %s: %s", path, name,
+                         mill_h5_reason());
+  if (create >= 0)
+    H5Pclose(create);
+  if (space >= 0)
+    H5Sclose(space);
+  return err;
+}
+
+int mill_ph5_column(hid_t loc, const char *path, const mill_column *column, int64_t n_row)
+{
+  int err = MILL_OK;
+  char description[256];
+  char fill[256] = "";
+  hid_t type = H5I_INVALID_HID;
+  mill_column_description(column, description, sizeof description);
+  if (column->type == MILL_TYPE_TEXT) {
+    type = mill_ph5_text_type((size_t)column->n_value);
+  } else {
+    const double f64 = column->missing;
+    const int64_t i64 = isnan(f64) ? 0 : (int64_t)f64;
+    const int32_t i32 = (int32_t)i64;
+    type = H5Tcopy(mill_ph5_file_type(column->type));
+    if (column->type == MILL_TYPE_F64)
+      memcpy(fill, &f64, sizeof f64);
+    else if (column->type == MILL_TYPE_I64)
+      memcpy(fill, &i64, sizeof i64);
+    else if (column->type == MILL_TYPE_I32)
+      memcpy(fill, &i32, sizeof i32);
+  }
+  if (type < 0)
+    FAIL_WRITE(column->name);
+  MILL_TRY(mill_ph5_dataset(loc, path, column->name, type, column->vector ? 2 : 1, n_row,
+                            column->n_value, fill, column->unit, description));
+done:
+  if (type >= 0)
+    H5Tclose(type);
+  return err;
+}
+
+int mill_ph5_text(hid_t loc, const char *path, const char *name, const char *text,
+                  const char *description)
+{
+  int err = MILL_OK;
+  hid_t space = H5I_INVALID_HID, dataset = H5I_INVALID_HID, create = H5I_INVALID_HID;
+  const hid_t type = mill_ph5_text_type(strlen(text));
+  space = H5Screate(H5S_SCALAR);
+  create = H5Pcreate(H5P_DATASET_CREATE);
+  if (type < 0 || space < 0 || create < 0 || H5Pset_obj_track_times(create, 0) < 0)
+    FAIL_WRITE(name);
+  dataset = H5Dcreate2(loc, name, type, space, H5P_DEFAULT, create, H5P_DEFAULT);
+  if (dataset < 0 || H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
+    FAIL_WRITE(name);
+  MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "description", description));
+done:
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  if (create >= 0)
+    H5Pclose(create);
+  if (space >= 0)
+    H5Sclose(space);
+  if (type >= 0)
+    H5Tclose(type);
+  return err;
+}
+
+int mill_ph5_read_text(hid_t loc, const char *path, const char *name, char **text)
+{
+  int err = MILL_OK;
+  const size_t max = (size_t)1 << 28;
+  hid_t dataset = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
+  *text = NULL;
+  dataset = H5Dopen2(loc, name, H5P_DEFAULT);
+  if (dataset < 0)
+    FAIL_READ(name);
+  type = H5Dget_type(dataset);
+  space = H5Dget_space(dataset);
+  if (type < 0 || space < 0)
+    FAIL_READ(name);
+  if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 ||
+      H5Sget_simple_extent_npoints(space) != 1 || H5Tget_size(type) > max)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a text", path, name);
+  MILL_TRY(mill_alloc_bytes(H5Tget_size(type) + 1, 1, (void **)text));
+  if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, *text) < 0)
+    FAIL_READ(name);
+done:
+  if (space >= 0)
+    H5Sclose(space);
+  if (type >= 0)
+    H5Tclose(type);
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  if (err != MILL_OK) {
+    mill_free(*text);
+    *text = NULL;
+  }
+  return err;
+}
+
+int mill_ph5_open_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                          int64_t n_row, int64_t n_value, hid_t *dataset)
+{
+  int err = MILL_OK;
+  hid_t space = H5I_INVALID_HID, stored = H5I_INVALID_HID;
+  hsize_t dim[2] = {0, 0};
+  *dataset = H5Dopen2(loc, name, H5P_DEFAULT);
+  if (*dataset < 0)
+    FAIL_READ(name);
+  space = H5Dget_space(*dataset);
+  stored = H5Dget_type(*dataset);
+  if (space < 0 || stored < 0)
+    FAIL_READ(name);
+  if (H5Sget_simple_extent_ndims(space) != n_dim ||
+      H5Sget_simple_extent_dims(space, dim, NULL) != n_dim || dim[0] != (hsize_t)n_row ||
+      (n_dim == 2 && dim[1] != (hsize_t)n_value) || H5Tget_class(stored) != H5Tget_class(type) ||
+      H5Tget_size(stored) != H5Tget_size(type))
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s has another shape or type than this program writes", path,
+              name);
+done:
+  if (stored >= 0)
+    H5Tclose(stored);
+  if (space >= 0)
+    H5Sclose(space);
+  if (err != MILL_OK && *dataset >= 0) {
+    H5Dclose(*dataset);
+    *dataset = H5I_INVALID_HID;
+  }
+  return err;
+}
+
+/* Rows [n] in a space of its own.  HDF5 adds a run to a selection in a time that grows
+   with the selection, so long lists are halved and their halves united: 8000
+   scattered rows take milliseconds instead of a second. */
+static int select_rows(const char *path, int n_dim, const hsize_t *dim, const int64_t *row,
+                       int64_t n, hid_t *space)
+{
+  enum { FEW = 64 };
+  int err = MILL_OK;
+  hid_t low = H5I_INVALID_HID, high = H5I_INVALID_HID;
+  *space = H5I_INVALID_HID;
+  if (n > FEW && row[n - 1] - row[0] != n - 1) {
+    MILL_TRY(select_rows(path, n_dim, dim, row, n / 2, &low));
+    MILL_TRY(select_rows(path, n_dim, dim, row + n / 2, n - n / 2, &high));
+    *space = H5Scombine_select(low, H5S_SELECT_OR, high);
+    if (*space < 0)
+      FAIL_WRITE("rows");
+    goto done;
+  }
+  *space = H5Screate_simple(n_dim, dim, NULL);
+  if (*space < 0 || H5Sselect_none(*space) < 0)
+    FAIL_WRITE("rows");
+  for (int64_t i = 0; i < n;) {
+    int64_t j = i + 1;
+    while (j < n && row[j] == row[i] + (j - i))
+      j++;
+    const hsize_t start[2] = {(hsize_t)row[i], 0}, count[2] = {(hsize_t)(j - i), dim[1]};
+    if (H5Sselect_hyperslab(*space, i == 0 ? H5S_SELECT_SET : H5S_SELECT_OR, start, NULL, count,
+                            NULL) < 0)
+      FAIL_WRITE("rows");
+    i = j;
+  }
+done:
+  if (low >= 0)
+    H5Sclose(low);
+  if (high >= 0)
+    H5Sclose(high);
+  return err;
+}
+
+int mill_ph5_select(const char *path, int n_dim, int64_t n_total, int64_t n_value,
+                    const int64_t *row, int64_t n, mill_ph5_rows *rows)
+{
+  int err = MILL_OK;
+  const hsize_t dim[2] = {(hsize_t)n_total, (hsize_t)n_value};
+  const hsize_t packed[2] = {(hsize_t)n, (hsize_t)n_value};
+  rows->memory = H5I_INVALID_HID;
+  MILL_TRY(select_rows(path, n_dim, dim, row, n, &rows->space));
+  rows->memory = H5Screate_simple(n_dim, packed, NULL);
+  if (rows->memory < 0 || (n == 0 && H5Sselect_none(rows->memory) < 0))
+    FAIL_WRITE("rows");
+done:
+  return err;
+}
+
+int mill_ph5_select_range(const char *path, int n_dim, int64_t n_total, int64_t n_value,
+                          int64_t start, int64_t n, mill_ph5_rows *rows)
+{
+  int err = MILL_OK;
+  const hsize_t from[2] = {(hsize_t)start, 0}, count[2] = {(hsize_t)n, (hsize_t)n_value};
+  MILL_TRY(mill_ph5_select(path, n_dim, n_total, n_value, NULL, 0, rows));
+  if (n > 0) {
+    if (H5Sselect_hyperslab(rows->space, H5S_SELECT_SET, from, NULL, count, NULL) < 0 ||
+        H5Sclose(rows->memory) < 0)
+      FAIL_WRITE("rows");
+    rows->memory = H5Screate_simple(n_dim, count, NULL);
+    if (rows->memory < 0)
+      FAIL_WRITE("rows");
+  }
+done:
+  return err;
+}
+
+void mill_ph5_unselect(mill_ph5_rows *rows)
+{
+  if (rows->space >= 0)
+    H5Sclose(rows->space);
+  if (rows->memory >= 0)
+    H5Sclose(rows->memory);
+  rows->space = rows->memory = H5I_INVALID_HID;
+}
+
+int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type,
+                   const mill_ph5_rows *rows, const void *buffer)
+{
+  int err = MILL_OK;
+  hid_t transfer = H5I_INVALID_HID;
+  /* HDF5 1.10 fails on datasets without storage; so does every rank, so all skip */
+  if (H5Sget_simple_extent_npoints(rows->space) == 0)
+    goto done;
+  transfer = H5Pcreate(H5P_DATASET_XFER);
+#ifdef MPICH
+  /* HDF5 sets file views around a collective write, and a rank whose write failed
+     leaves without the second one: in MPICH's ROMIO, where that is collective, the
+     others then wait for ever.  So the ranks' own parts are written independently. */
+  if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_INDEPENDENT) < 0)
+    FAIL_WRITE(name);
+#else
+  /* one collective call whose ranks write their own rows: where one rank writes for
+     others (collective buffering), Open MPI 4.1 can lose the error of a failed
+     write, and the rows of a rank lie together anyway */
+  if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_COLLECTIVE) < 0 ||
+      H5Pset_dxpl_mpio_collective_opt(transfer, H5FD_MPIO_INDIVIDUAL_IO) < 0)
+    FAIL_WRITE(name);
+#endif
+  if (H5Dwrite(dataset, type, rows->memory, rows->space, transfer, buffer) < 0)
+    FAIL_WRITE(name);
+done:
+  if (transfer >= 0)
+    H5Pclose(transfer);
+  return err;
+}
+
+int mill_ph5_read(hid_t dataset, const char *path, const char *name, hid_t type,
+                  const mill_ph5_rows *rows, void *buffer)
+{
+  int err = MILL_OK;
+  if (H5Sget_simple_extent_npoints(rows->space) == 0)
+    goto done;
+  if (H5Dread(dataset, type, rows->memory, rows->space, H5P_DEFAULT, buffer) < 0)
+    FAIL_READ(name);
+done:
+  return err;
+}
+
+int mill_ph5_write_whole(hid_t loc, const char *path, const char *name, hid_t type,
+                         const void *buffer)
+{
+  int err = MILL_OK;
+  const hid_t dataset = H5Dopen2(loc, name, H5P_DEFAULT);
+  if (dataset < 0 || H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) < 0)
+    FAIL_WRITE(name);
+done:
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}

@@ -1,0 +1,37 @@
+/** Labelled spectra from FITS: an image of spectra on one grid, and a table of labels
+ *  (docs/libraries.md). */
+#ifndef MILL_LABELLED_SPECTRA_H
+#define MILL_LABELLED_SPECTRA_H
+
+#include "io/fits/fits_guard.h"
+#include "src/config/config.h"
+#include "src/libraries/spectra_library.h"
+
+/** What the file does not say, or shall be read otherwise. */
+typedef struct mill_labelled_request {
+  int n_label;
+  char column[MILL_MAX_GRID_AXIS][MILL_MAX_NAME]; /**< of the table, one per label */
+  int medium;                                     /**< enum mill_medium; AUTO: as the header says */
+  int have_wave;     /**< 1: wavelengths from the two below, not from the header */
+  int wave_is_log10; /**< they are log10 of A */
+  double wave_first, wave_step;
+  mill_open_limits limits;
+} mill_labelled_request;
+
+/** What the file says of itself, for people. */
+typedef struct mill_labelled_origin {
+  char wavelengths[160]; /**< how they came about */
+  int is_air;            /**< 1: they were air and have been converted */
+  char medium_key[72];   /**< card that says so; "--medium" when it was asked for */
+  double fwhm_aa;        /**< card FWHM of the image; NaN when there is none */
+} mill_labelled_origin;
+
+/** Read a file: the first image with two axes, [spectrum][pixel], and the first table
+ *  that has the columns and a row for each spectrum.
+ *
+ *  spectra zeroed before; cleared on failure.  Wavelengths come out in vacuum.
+ *  MILL_ERR_INPUT names file, HDU, card or column, and the option that helps. */
+int mill_labelled_spectra_read(const char *path, const mill_labelled_request *request,
+                               mill_labelled_spectra *spectra, mill_labelled_origin *origin);
+
+#endif

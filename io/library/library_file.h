@@ -1,0 +1,47 @@
+/** The library file: HDF5, versioned (docs/formats.md). */
+#ifndef MILL_LIBRARY_FILE_H
+#define MILL_LIBRARY_FILE_H
+
+#include <stdio.h>
+
+#include "kernels/data/library.h"
+
+/** Newest version that this program reads.  It writes 2 where an emulator is a grid or
+ *  radial functions, else 1. */
+enum { MILL_LIBRARY_FORMAT = 2 };
+
+/** Read a library; *lib must be zeroed, and is left cleared on failure.
+ *  Fills lib->hash (digest of the contents, independent of file layout) and
+ *  lib->path.  Refuses external links, external storage and filter plug-ins.
+ *  Not collective: every rank reads the file for itself.
+ *  MILL_ERR_LIBRARY names the file, the dataset and what to do. */
+int mill_library_read(const char *path, mill_library *lib);
+
+/** Write under a temporary name and rename. MILL_ERR_OUTPUT. */
+int mill_library_write(const char *path, const mill_library *lib, int overwrite);
+
+/** template_sigma_aa of imported emulators: sigma given by the user, NAN: decide
+ *  from the emulator's revision (ends in "rm": 0.5 A, else instrument's). */
+int mill_library_import(const char *const *path, int n_path, double template_sigma_aa, int n_guess,
+                        mill_library *lib);
+
+/** As mill_library_import, with the arms' names given: arm_name [n_path], or NULL
+ *  to take what follows the last underscore of each file's `setup`. */
+int mill_library_import_named(const char *const *path, const char *const *arm_name, int n_path,
+                              double template_sigma_aa, int n_guess, mill_library *lib);
+
+/** SHA-256 of the contents that a fit depends on (docs/formats.md), whatever the
+ *  file's path, layout, name or origin. hex: 64 digits and the end. */
+void mill_library_digest(const mill_library *lib, char hex[65]);
+
+/** Is it complete, finite, consistent and within kernels/base/common.h's limits?
+ *  MILL_ERR_LIBRARY; where begins the message (a file's name). */
+int mill_library_check(const mill_library *lib, const char *where);
+
+/** Largest facet value over all hulls at labels [n_label] in their units, 0 inside. */
+double mill_library_hull_distance(const mill_library *lib, const double *label);
+
+/** Print what is inside: labels, ranges, hulls, arms, emulators, guess. */
+int mill_library_print(const mill_library *lib, FILE *out);
+
+#endif

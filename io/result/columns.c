@@ -1,0 +1,301 @@
+#include "io/result/columns.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "kernels/base/error.h"
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "CRC is defined over little-endian values");
+
+enum scope { ONCE, LABEL, ARM };
+
+/* one line of the table; name and unit "%s" stand for the label's or arm's */
+typedef struct line {
+  enum scope scope;
+  const char *name;
+  int type, n_value, source;
+  size_t field;
+  double missing;
+  const char *unit, *text;
+} line;
+
+#define R(member)    MILL_FROM_RESULT, offsetof(mill_fit_result, member)
+#define C(member)    MILL_FROM_CATALOG, offsetof(mill_catalog_row, member)
+#define F64          MILL_TYPE_F64
+#define I64          MILL_TYPE_I64
+#define I32          MILL_TYPE_I32
+#define COVAR_LENGTH (-1)
+#define NO_SN        (-1e9)
+
+/* scope, name, type, values, source and field, missing, unit, description.
+   Lines of one scope that follow each other repeat together: all columns of the
+   first label, then of the second. */
+static const line fits_line[] = {
+    {ONCE, "TARGETID", I64, 1, MILL_FROM_TARGET, 0, -1, "",
+     "target identifier, -1 when there is none"},
+    {ONCE, "VRAD", F64, 1, R(vrad_km_s), NAN, "km/s", "radial velocity, positive when receding"},
+    {ONCE, "VRAD_ERR", F64, 1, R(vrad_err_km_s), NAN, "km/s",
+     "standard deviation of the velocity's likelihood"},
+    {ONCE, "VRAD_SKEW", F64, 1, R(vrad_skew), NAN, "", "skewness of the velocity's likelihood"},
+    {ONCE, "VRAD_KURT", F64, 1, R(vrad_kurt), NAN, "", "kurtosis of the velocity's likelihood"},
+    {ONCE, "VRAD_CCF", F64, 1, R(vrad_guess_km_s), NAN, "km/s", "velocity of the initial guess"},
+    {ONCE, "VSINI", F64, 1, R(vsini_km_s), NAN, "km/s", "projected rotation velocity"},
+    {ONCE, "VSINI_ERR", F64, 1, R(vsini_err_km_s), NAN, "km/s",
+     "error of VSINI; at its limit, where COVAR is zero, a 1-sigma limit"},
+    {LABEL, "%s", F64, 1, R(label), NAN, "%s", "%s of the best fit"},
+    {LABEL, "%s_ERR", F64, 1, R(label_err), NAN, "%s", "error of %s"},
+    {ONCE, "COVAR", F64, COVAR_LENGTH, R(covar), NAN, "product of the parameters' units",
+     "covariance of the parameters named in ORDER, upper triangle row by row; zero where fixed or "
+     "at a limit"},
+    {ONCE, "CHISQ_TOT", F64, 1, R(chisq_tot), NAN, "", "chi-square of all arms over good pixels"},
+    {ONCE, "CHISQ_C_TOT", F64, 1, R(chisq_c_tot), NAN, "",
+     "chi-square of the continuum alone over good pixels"},
+    {ONCE, "NPIX_TOT", I64, 1, R(n_pix_tot), 0, "", "good pixels of all arms"},
+    {ONCE, "M2LL", F64, 1, R(m2ll), NAN, "",
+     "-2 ln L with priors and hull penalty at the solution"},
+    {ONCE, "HULL_DIST", F64, 1, R(hull_dist), NAN, "",
+     "distance outside the library's hulls in mapped labels; 0 inside"},
+    {ARM, "CHISQ_%s", F64, 1, R(chisq), NAN, "", "chi-square of arm %s over good pixels"},
+    {ARM, "CHISQ_C_%s", F64, 1, R(chisq_c), NAN, "", "chi-square of the continuum alone in arm %s"},
+    {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
+    {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
+    {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
+     "likelihood evaluations; a Jacobian and a velocity profile count once each"},
+    {ONCE, "NJAC", I32, 1, R(n_jac), 0, "", "Jacobians among them"},
+    {ONCE, "RVS_WARN", I64, 1, R(warn), 0, "", "warning bits, listed in the attributes"},
+    {ONCE, "FIT_INFO", I32, 1, R(info), 0, "",
+     "bits of facts that are no warnings, listed likewise"},
+    {ONCE, "SUCCESS", MILL_TYPE_U8, 1, MILL_FROM_SUCCESS, 0, 0, "",
+     "1 when STATUS is FITTED and RVS_WARN is 0"},
+    {ONCE, "CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
+     "CRC-32 of the row's values in this order, CRC and STATUS left out"},
+    {ONCE, "STATUS", I32, 1, R(status), 0, "",
+     "0 not done, 1 fitted, else why not; see attributes"},
+};
+
+#define TEXT(member) MILL_TYPE_TEXT, (int)sizeof(((mill_catalog_row *)0)->member), C(member)
+
+static const line catalog_line[] = {
+    {ONCE, "FILE", I32, 1, MILL_FROM_FILE, 0, -1, "", "index into /catalog/files"},
+    {ONCE, "FITS_ROW", I64, 1, C(fits_row), -1, "",
+     "the format's number of the first exposure; DESI: 0-based row of FIBERMAP"},
+    {ONCE, "N_EXPOSURE", I32, 1, C(n_exposure), 0, "", "exposures fitted jointly"},
+    {ONCE, "FIRST_EXPOSURE", I64, 1, MILL_FROM_OFFSET, offsetof(mill_catalog_row, first_exposure),
+     -1, "", "index into /catalog/exposures"},
+    {ONCE, "TARGETID", I64, 1, C(target_id), -1, "", "target identifier"},
+    {ONCE, "TARGET_RA", F64, 1, C(target_ra), NAN, "deg", "right ascension"},
+    {ONCE, "TARGET_DEC", F64, 1, C(target_dec), NAN, "deg", "declination"},
+    {ONCE, "FIBER", I32, 1, C(fiber), -1, "", "fiber"},
+    {ONCE, "EXPID", I32, 1, C(exp_id), -1, "", "exposure"},
+    {ONCE, "REF_ID", I64, 1, C(ref_id), -1, "", "identifier in REF_CAT"},
+    {ONCE, "REF_CAT", TEXT(ref_cat), 0, "", "reference catalog"},
+    {ONCE, "Z", F64, 1, C(z), NAN, "", "redshift of redrock"},
+    {ONCE, "SPECTYPE", TEXT(spectype), 0, "", "spectral type of redrock"},
+    {ONCE, "SUBTYPE", TEXT(subtype), 0, "", "spectral subtype of redrock"},
+    {ONCE, "OBJECT", TEXT(object), 0, "", "name of the object"},
+};
+
+static size_t type_size(int type)
+{
+  switch (type) {
+  case MILL_TYPE_F64:
+  case MILL_TYPE_I64:
+    return 8;
+  case MILL_TYPE_I32:
+  case MILL_TYPE_U32:
+    return 4;
+  default:
+    return 1;
+  }
+}
+
+/* The pattern with name in place of its %s, if it has one. */
+static void fill_in(const char *pattern, const char *name, char *out, size_t size)
+{
+  const char *at = strstr(pattern, "%s");
+  if (at)
+    snprintf(out, size, "%.*s%s%s", (int)(at - pattern), pattern, name, at + 2);
+  else
+    snprintf(out, size, "%s", pattern);
+}
+
+static void add(mill_columns *columns, const line *from, const char *name, const char *unit,
+                const char *of, size_t i_value, int n_par)
+{
+  mill_column *c = &columns->column[columns->n_column++];
+  fill_in(from->name, name, c->name, sizeof c->name);
+  fill_in(from->unit, unit, c->unit, sizeof c->unit);
+  snprintf(c->of, sizeof c->of, "%s", of);
+  c->text = from->text;
+  c->type = from->type;
+  c->vector = from->n_value == COVAR_LENGTH;
+  c->n_value = c->vector ? n_par * (n_par + 1) / 2 : from->n_value;
+  c->source = from->source;
+  c->missing = from->missing;
+  c->n_byte = type_size(c->type) * (size_t)c->n_value;
+  c->field = from->field + i_value * c->n_byte;
+  c->at = columns->row_size;
+  columns->row_size += c->n_byte;
+}
+
+static int find(const mill_columns *columns, const char *name)
+{
+  for (int i = 0; i < columns->n_column; i++)
+    if (strcmp(columns->column[i].name, name) == 0)
+      return i;
+  return -1;
+}
+
+int mill_columns_fits(const mill_library *lib, const char *where, mill_columns *columns)
+{
+  int err = MILL_OK;
+  memset(columns, 0, sizeof *columns);
+  const int n_line = (int)(sizeof fits_line / sizeof fits_line[0]);
+  for (int i = 0; i < n_line;) {
+    int j = i;
+    while (j < n_line && fits_line[j].scope == fits_line[i].scope)
+      j++;
+    const enum scope scope = fits_line[i].scope;
+    const int n = scope == LABEL ? lib->n_label : scope == ARM ? lib->n_arm : 1;
+    for (int k = 0; k < n; k++) {
+      char name[MILL_MAX_NAME] = "";
+      const char *unit = "", *of = "";
+      if (scope == LABEL) {
+        memcpy(name, lib->label[k].column, sizeof name);
+        unit = lib->label[k].unit;
+        of = lib->label[k].name;
+      } else if (scope == ARM) {
+        of = lib->arm[k].name;
+        for (size_t c = 0; c + 1 < sizeof name && of[c]; c++)
+          name[c] = (char)toupper((unsigned char)of[c]);
+      }
+      for (int l = i; l < j; l++) {
+        add(columns, &fits_line[l], name, unit, of, (size_t)k, lib->n_label + 2);
+        const char *added = columns->column[columns->n_column - 1].name;
+        if (find(columns, added) != columns->n_column - 1)
+          MILL_FAIL(
+              MILL_ERR_LIBRARY,
+              "%s: two columns of the result would be named %s; give the label or arm %s another "
+              "name (arms: --arm-names of library import)",
+              where, added, of);
+        if (strchr(added, '/') || !added[0] || added[0] == '.')
+          MILL_FAIL(MILL_ERR_LIBRARY,
+                    "%s: \"%s\" cannot name a column; give the label or arm %s another name", where,
+                    added, of);
+      }
+    }
+    i = j;
+  }
+  columns->i_target = find(columns, "TARGETID");
+  columns->i_crc = find(columns, "CRC");
+  columns->i_status = find(columns, "STATUS");
+  columns->i_warn = find(columns, "RVS_WARN");
+  for (int i = 0; i < columns->n_column; i++)
+    for (int a = 0; a < lib->n_arm; a++)
+      if (columns->column[i].source == MILL_FROM_RESULT &&
+          columns->column[i].field == offsetof(mill_fit_result, n_pix[a]))
+        columns->i_n_pix[a] = i;
+done:
+  return err;
+}
+
+void mill_columns_catalog(mill_columns *columns)
+{
+  memset(columns, 0, sizeof *columns);
+  for (size_t i = 0; i < sizeof catalog_line / sizeof catalog_line[0]; i++)
+    add(columns, &catalog_line[i], "", "", "", 0, 0);
+  columns->i_target = find(columns, "TARGETID");
+  columns->i_crc = columns->i_status = columns->i_warn = -1;
+}
+
+void mill_columns_pack(const mill_columns *columns, const mill_fit_result *result, char *row)
+{
+  for (int i = 0; i < columns->n_column; i++) {
+    const mill_column *c = &columns->column[i];
+    char *to = row + c->at;
+    if (c->source == MILL_FROM_SUCCESS) {
+      *to = result->warn == 0 && result->status == MILL_STATUS_FITTED;
+    } else if (c->source == MILL_FROM_RESULT) {
+      const char *from = (const char *)result + c->field;
+      memcpy(to, from, c->n_byte);
+      for (int k = 0; c->type == MILL_TYPE_F64 && k < c->n_value; k++) {
+        double value;
+        memcpy(&value, from + 8 * k, sizeof value);
+        if (isnan(value)) {
+          value = NAN;
+          memcpy(to + 8 * k, &value, sizeof value);
+        }
+      }
+    }
+  }
+}
+
+uint32_t mill_columns_crc(const mill_columns *columns, const char *row)
+{
+  return (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)row,
+                         (uInt)columns->column[columns->i_crc].at);
+}
+
+void mill_columns_set_crc(const mill_columns *columns, char *row)
+{
+  const uint32_t crc = mill_columns_crc(columns, row);
+  memcpy(row + columns->column[columns->i_crc].at, &crc, sizeof crc);
+}
+
+int32_t mill_columns_status(const mill_columns *columns, const char *row)
+{
+  int32_t status;
+  memcpy(&status, row + columns->column[columns->i_status].at, sizeof status);
+  return status;
+}
+
+int mill_columns_is_whole(const mill_columns *columns, const char *row)
+{
+  const int32_t status = mill_columns_status(columns, row);
+  uint32_t crc;
+  memcpy(&crc, row + columns->column[columns->i_crc].at, sizeof crc);
+  return status > MILL_STATUS_NOT_DONE && status < MILL_N_STATUS &&
+         crc == mill_columns_crc(columns, row);
+}
+
+void mill_column_description(const mill_column *column, char *out, size_t size)
+{
+  fill_in(column->text, column->of, out, size);
+}
+
+void mill_column_type_name(const mill_column *column, char *out, size_t size)
+{
+  static const char *const name[] = {"float64", "int64", "int32", "uint32", "uint8"};
+  if (column->type == MILL_TYPE_TEXT)
+    snprintf(out, size, "text[%d]", column->n_value);
+  else
+    snprintf(out, size, "%s", name[column->type]);
+}
+
+int mill_columns_print_markdown(const mill_columns *columns, FILE *out)
+{
+  int err = MILL_OK;
+  fprintf(out, "| column | type | shape | unit | missing | meaning |\n|---|---|---|---|---|---|\n");
+  for (int i = 0; i < columns->n_column; i++) {
+    const mill_column *c = &columns->column[i];
+    char type[32], text[256], shape[32] = "rows", missing[32];
+    mill_column_type_name(c, type, sizeof type);
+    mill_column_description(c, text, sizeof text);
+    if (c->vector)
+      snprintf(shape, sizeof shape, "rows × %d", c->n_value);
+    if (c->type == MILL_TYPE_TEXT)
+      snprintf(missing, sizeof missing, "empty");
+    else if (isnan(c->missing))
+      snprintf(missing, sizeof missing, "NaN");
+    else
+      snprintf(missing, sizeof missing, "%.0f", c->missing);
+    fprintf(out, "| %s | %s | %s | %s | %s | %s |\n", c->name, type, shape, c->unit, missing, text);
+  }
+  if (ferror(out))
+    MILL_FAIL(MILL_ERR_OUTPUT, "the table of columns could not be printed");
+done:
+  return err;
+}

@@ -1,0 +1,92 @@
+/** The columns of the result file: one table, from which the datasets, their
+ *  attributes, the packing of rows and the tables of docs/formats.md follow.
+ *
+ *  /fits depends on the library (labels and arms), so its table is built at run
+ *  time; /catalog is always the same.
+ */
+#ifndef MILL_COLUMNS_H
+#define MILL_COLUMNS_H
+
+#include <stdio.h>
+
+#include "io/surveys/desi.h"
+#include "kernels/data/library.h"
+#include "kernels/data/result.h"
+
+enum mill_column_type {
+  MILL_TYPE_F64,
+  MILL_TYPE_I64,
+  MILL_TYPE_I32,
+  MILL_TYPE_U32,
+  MILL_TYPE_U8,
+  MILL_TYPE_TEXT /**< fixed length, n_value bytes, padded with zeros, UTF-8 */
+};
+
+/** Where a value comes from. */
+enum mill_column_source {
+  MILL_FROM_RESULT,  /**< a field of mill_fit_result */
+  MILL_FROM_CATALOG, /**< a field of mill_catalog_row */
+  MILL_FROM_FILE,    /**< index of the input file */
+  MILL_FROM_OFFSET,  /**< first_exposure, counted over all files */
+  MILL_FROM_TARGET,  /**< TARGETID, written when the file is created */
+  MILL_FROM_SUCCESS, /**< RVS_WARN = 0 and STATUS = FITTED */
+  MILL_FROM_CRC      /**< CRC-32 of the packed row before it */
+};
+
+typedef struct mill_column {
+  char name[MILL_MAX_NAME + 12];
+  int type;               /**< enum mill_column_type */
+  int n_value;            /**< values per row; bytes of a MILL_TYPE_TEXT */
+  int source;             /**< enum mill_column_source */
+  int vector;             /**< dataset is [n_row][n_value] although n_value may be 1 */
+  size_t field;           /**< offset of the first value in the source's struct */
+  size_t at;              /**< offset in a packed row */
+  size_t n_byte;          /**< in a packed row */
+  double missing;         /**< fill value: of rows that are not done */
+  char unit[48];          /**< empty: none */
+  const char *text;       /**< description, "%s" stands for the label or arm */
+  char of[MILL_MAX_NAME]; /**< that label or arm */
+} mill_column;
+
+enum { MILL_MAX_COLUMN = 48 + 2 * MILL_MAX_LABEL + 4 * MILL_MAX_ARM };
+
+/** A packed row holds the values of all columns without gaps, little-endian, in
+ *  table order: TARGETID first, CRC and STATUS last.  CRC covers the bytes
+ *  before it. */
+typedef struct mill_columns {
+  int n_column;
+  mill_column column[MILL_MAX_COLUMN];
+  size_t row_size;                       /**< bytes of a packed row */
+  int i_target, i_crc, i_status, i_warn; /**< columns with a role of their own */
+  int i_n_pix[MILL_MAX_ARM];             /**< good pixels, by arm; of /fits only */
+} mill_columns;
+
+/** Columns of /fits.  where: of the library, for messages.  MILL_ERR_LIBRARY when two of them
+ *  would share a name, or one cannot name a column. */
+int mill_columns_fits(const mill_library *lib, const char *where, mill_columns *columns);
+
+/** Columns of /catalog. */
+void mill_columns_catalog(mill_columns *columns);
+
+/** Put a result into a packed row [row_size]; TARGETID, CRC are left alone.
+ *  NaNs all get the same bits, so that equal results are equal files. */
+void mill_columns_pack(const mill_columns *columns, const mill_fit_result *result, char *row);
+
+/** CRC-32 (zlib's) of a packed row's bytes before its CRC. */
+uint32_t mill_columns_crc(const mill_columns *columns, const char *row);
+
+/** Store and load what has a role of its own. */
+void mill_columns_set_crc(const mill_columns *columns, char *row);
+int mill_columns_is_whole(const mill_columns *columns, const char *row);
+
+/** STATUS of a packed row and its description with the label or arm filled in. */
+int32_t mill_columns_status(const mill_columns *columns, const char *row);
+void mill_column_description(const mill_column *column, char *out, size_t size);
+
+/** "float64", "int64", ... "text[24]". */
+void mill_column_type_name(const mill_column *column, char *out, size_t size);
+
+/** The table as docs/formats.md has it; tests compare the two. */
+int mill_columns_print_markdown(const mill_columns *columns, FILE *out);
+
+#endif

@@ -1,0 +1,84 @@
+/** The models file: best-fit models beside a result file, one row per exposure.
+ *
+ *  Belongs to exactly one result file (same RUN_ID) and is written by its I/O
+ *  thread; io/result/result_file.h is the way to use it.
+ */
+#ifndef MILL_MODELS_FILE_H
+#define MILL_MODELS_FILE_H
+
+#include <hdf5.h>
+#include <stdint.h>
+
+#include "io/result/columns.h"
+#include "kernels/base/common.h"
+#include "src/ranks/mpi_context.h"
+
+enum { MILL_MODELS_FORMAT = 1 };
+
+typedef struct mill_models_file mill_models_file;
+
+/** What a models file has to fit to. */
+typedef struct mill_models_info {
+  const char *run_id; /**< of the result file */
+  hid_t result;       /**< the open result file, whose /catalog is read */
+  const char *result_path;
+  const mill_columns *columns;       /**< of /fits */
+  int64_t n_row, n_exposure, n_done; /**< rows, model rows, rows already fitted */
+  int n_arm;
+  const char *arm_name[MILL_MAX_ARM];
+  const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix] of all rows, NULL: each has its own */
+  int n_pix[MILL_MAX_ARM];             /**< 0: no file has the arm */
+} mill_models_info;
+
+/** Collective.  Create, or reuse the one of the same run.  MILL_ERR_OUTPUT on
+ *  every rank alike. */
+int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
+                     const mill_mpi *mpi, mill_models_file **out);
+
+/** One model to be written. */
+typedef struct mill_model_item {
+  int64_t row; /**< model row */
+  size_t at;   /**< of its first pixel in the pool; where rows have wavelengths of their
+                    own, these follow, each a double in the room of two pixels */
+  int arm;
+} mill_model_item;
+
+/** Collective: write items [n] (sorted here), pixels in pool.  Every rank makes
+ *  the same calls, with items or without. */
+int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n,
+                      const float *pool);
+
+/** Collective: what was written is on the disk, so that rows may be called done. */
+int mill_models_sync(mill_models_file *models);
+
+/** Which of the rows [lo, hi) of /fits are fitted but lack a model, or have one in part?
+ *
+ *  A common arm's model is finite in all its pixels or in none; one with wavelengths of its own is
+ *  finite where these are.  An arm that was fitted (NPIX) has one in some exposure.
+ *
+ *  row    [n]  out  ascending, to be freed with free, also after a failure
+ *  watch       in   token of src/system/watchdog.h, told of every piece
+ *
+ *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
+                             int64_t lo, int64_t hi, int watch, int64_t **row, int64_t *n);
+
+/** Pixels of an arm; 0 when it is not written. */
+int mill_models_n_pix(const mill_models_file *models, int arm);
+int64_t mill_models_n_row(const mill_models_file *models);
+
+/** Do the rows of the arm have wavelengths of their own? */
+int mill_models_has_own_waves(const mill_models_file *models, int arm);
+
+/** Touch its lock now and then, as mill_lock_keep does; one thread at a time.  NULL is fine. */
+int mill_models_keep(mill_models_file *models);
+
+/** Does its path still name the file (mill_ph5_still_there)?  Asks the file system, so before a
+ *  write and not at every look at MPI.  NULL is fine. */
+int mill_models_still_there(const mill_models_file *models);
+
+/** Collective: flush, close, release its lock; n_drop: ranks, where writing has failed and it is
+ *  given up (mill_ph5_drop), else 0.  NULL is fine. */
+int mill_models_close(mill_models_file *models, int n_drop);
+
+#endif

@@ -1,0 +1,107 @@
+/** The result file: one parallel HDF5 file, written collectively.
+ *
+ *  Columns, types, units and meanings stand in one table (io/result/columns.c); the
+ *  datasets, their attributes and docs/formats.md follow from it.
+ */
+#ifndef MILL_RESULT_FILE_H
+#define MILL_RESULT_FILE_H
+
+#include <mpi.h>
+
+#include "io/surveys/desi.h"
+#include "kernels/data/library.h"
+#include "kernels/data/result.h"
+
+typedef struct mill_result_file mill_result_file;
+
+/** One input file of the catalog, the same on every rank. */
+typedef struct mill_input_file {
+  const char *path;
+  int64_t size;
+  double mtime;
+  int64_t row_start, n_row; /**< rows of /fits */
+  const char *error;        /**< why it could not be indexed; empty: it could */
+  char format[16];          /**< of io/surveys/spectra.h; empty: not known */
+  char frame[16];           /**< of its wavelengths: barycentric, ... */
+  int64_t rows_hash;        /**< of its rows before joining (mill_file_index) */
+  const char *redrock;      /**< file by which they were selected; empty: none */
+  int64_t redrock_size;
+  double redrock_mtime;
+} mill_input_file;
+
+/** Everything that describes a run; equal on every rank except index. */
+typedef struct mill_run_info {
+  const mill_library *lib;
+  const char *identity; /**< text of the science settings (mill_config_identity) */
+  const char *config;   /**< the effective configuration (YAML) */
+  const char *command;  /**< the command line */
+  const char *device;   /**< backend and device type, e.g. "cpu x86-64-v4" */
+  int n_thread;
+  int64_t n_row; /**< rows of /fits, all files */
+  int n_file;
+  const mill_input_file *file; /**< [n_file] */
+  /** this rank's share of /catalog: the files [file_start, file_end) with one index each */
+  int file_start, file_end;
+  const mill_file_index *index; /**< [file_end - file_start] */
+  /** Bring the rows of a file whose index has counts but no lists (row NULL), into an index
+   *  that the caller clears; NULL: every index has its lists.  MILL_ERR_INPUT. */
+  int (*load)(void *context, int i_file, mill_file_index *index);
+  void *load_context;
+  double write_interval_s;
+} mill_run_info;
+
+enum mill_open_outcome { MILL_OPEN_NEW, MILL_OPEN_CONTINUE, MILL_OPEN_FINISHED };
+
+/** Collective.  Create the file (temporary name, flushed, renamed), or continue
+ *  an unfinished one of the same identity, or find it finished (nothing is
+ *  touched).  Another identity or a foreign file is refused unless overwrite; what an earlier
+ *  start of the same requeued Slurm job has made is continued also with overwrite.
+ *  Takes the lock file.  Starts this rank's I/O thread.
+ *  MILL_ERR_OUTPUT on every rank alike. */
+int mill_result_open(const char *path, int overwrite, int retry_failed, const mill_run_info *info,
+                     MPI_Comm comm, mill_result_file **out, int *outcome);
+
+/** Has the row to be fitted?  (Not done before, CRC whole.) Thread-safe. */
+int mill_result_wanted(const mill_result_file *file, int64_t row);
+
+/** The same of all rows, one bit each, the lowest bit first; bits [n_row / 8 + 1]. */
+void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
+
+/** Hand a finished row to the I/O thread (copied); any thread, not collective.
+ *  A failure of an earlier write is returned here. */
+int mill_result_put(mill_result_file *file, const mill_fit_result *result);
+
+/** Hand a best-fit model row to the I/O thread (copied), once for each arm and row.  Only
+ *  after mill_result_open_models. flux [n_pix] of the arm, model_row as catalogued;
+ *  wave_aa [n_pix] where the arm has no common wavelengths, else NULL. */
+int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, const float *flux,
+                          const double *wave_aa, int n_pix);
+
+/** Collective, before the first put: also write best-fit models to path.
+ *  n_pix per arm, 0 for arms that no file has; wave_aa [n_pix[arm]] per arm, NULL where
+ *  each row brings its own and n_pix is that of the longest; one model row per exposure of
+ *  each fits row, in catalog order.  Rows of an earlier run whose models are not whole are wanted
+ *  again (a full read of the models, shared by the ranks). */
+int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
+                            const double *const *wave_aa, const int *n_pix);
+
+/** Counts over all ranks after close: by STATUS. */
+typedef struct mill_result_summary {
+  int64_t n_status[MILL_N_STATUS];
+  int64_t n_warned;
+  double wall_s;
+  double io_cpu_s; /**< CPU seconds of this rank's I/O thread */
+  double write_s;  /**< wall seconds of it in writing, with waiting for other ranks there */
+} mill_result_summary;
+
+/** Collective.  Write what is queued, mark the file finished when every row is
+ *  done, stop the I/O thread, release the lock.  summary may be NULL. */
+int mill_result_close(mill_result_file *file, mill_result_summary *summary);
+
+/** Rows finished on all ranks, as of the last write epoch; rank 0's progress. */
+int64_t mill_result_n_done(const mill_result_file *file);
+
+/** Seconds that the longest write epoch has taken so far; any thread. */
+double mill_result_longest_write_s(const mill_result_file *file);
+
+#endif

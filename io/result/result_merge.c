@@ -1,0 +1,878 @@
+#include "io/result/result_merge.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/hdf5/hdf5_probe.h"
+#include "io/hdf5/hdf5_util.h"
+#include "io/files/lock_file.h"
+#include "io/hdf5/parallel_hdf5.h"
+#include "io/result/result_layout.h"
+#include "kernels/base/error.h"
+#include "src/system/file_roles.h"
+#include "src/system/regular_file.h"
+
+enum { BLOCK_BYTES = 4 << 20, MAX_DATASET = 256 };
+
+/* What the rows of a group are. */
+enum unit { ROWS, EXPOSURES, FILES, N_UNIT };
+static const struct {
+  const char *name;
+  int unit;
+} groups[] = {
+    {"fits", ROWS}, {"catalog", ROWS}, {"catalog/exposures", EXPOSURES}, {"catalog/files", FILES}};
+enum { N_GROUP = sizeof groups / sizeof groups[0] };
+
+/* Numbers of rows, exposures or files in a part, which are others in the whole. */
+static const struct {
+  const char *name;
+  int counts; /* enum unit */
+} shifted[] = {{"catalog/FILE", FILES},
+               {"catalog/FIRST_EXPOSURE", EXPOSURES},
+               {"catalog/exposures/FILE", FILES},
+               {"catalog/files/ROW_START", ROWS}};
+enum { N_SHIFTED = sizeof shifted / sizeof shifted[0] };
+
+/* A dataset that all parts have. */
+typedef struct merge_dataset {
+  char name[128];
+  int unit, n_dim;
+  int64_t n_value;
+  hid_t type; /* in the file; of texts the longest */
+} merge_dataset;
+
+typedef struct merge_part {
+  const char *path;
+  int64_t n[N_UNIT], start[N_UNIT]; /* start: in the whole */
+} merge_part;
+
+/* An input of a part, as it was then. */
+typedef struct merge_input {
+  char *path; /* owned */
+  int64_t size;
+  double mtime;
+  int is_there; /* now, with the size that it had: then device and number tell it from others */
+  dev_t dev;
+  ino_t ino;
+} merge_input;
+
+typedef struct merge_job {
+  char output[MILL_MAX_PATH]; /* links followed */
+  const char *command;
+  int n_part, n_dataset;
+  merge_part *part;
+  merge_dataset dataset[MAX_DATASET];
+  int64_t n[N_UNIT], n_byte; /* of the whole */
+  merge_input *input;        /* [n[FILES]] of the parts seen so far */
+  size_t cap_input;
+  /* provenance */
+  char *identity, hash[80], device[256];
+  FILE *commands, *frames;
+  char *command_text, *frame_text;
+  size_t command_size, frame_size;
+  char start[MILL_TIME_SIZE], end[MILL_TIME_SIZE];
+  double wall_s;
+  int32_t n_run;
+} merge_job;
+
+#define REFUSE(...) MILL_FAIL(MILL_ERR_USAGE, __VA_ARGS__)
+#define DAMAGED(part, what)                                                                        \
+  MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s cannot be read: %s", (part)->path, what,           \
+            mill_h5_reason())
+
+/* ---- looking at the parts ---- */
+
+static int is_text(const merge_dataset *d)
+{
+  return H5Tget_class(d->type) == H5T_STRING;
+}
+
+/* What a dataset of a part is; the type is the caller's to close. */
+static int describe(const merge_part *part, hid_t file, const char *name, int unit,
+                    merge_dataset *d)
+{
+  int err = MILL_OK;
+  hsize_t dim[2] = {0, 1};
+  hid_t space = H5I_INVALID_HID, create = H5I_INVALID_HID;
+  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
+  memset(d, 0, sizeof *d);
+  d->type = H5I_INVALID_HID;
+  if (dataset < 0 || (space = H5Dget_space(dataset)) < 0 || (d->type = H5Dget_type(dataset)) < 0 ||
+      (create = H5Dget_create_plist(dataset)) < 0)
+    DAMAGED(part, name);
+  d->n_dim = H5Sget_simple_extent_ndims(space);
+  if (d->n_dim < 1 || d->n_dim > 2 || H5Sget_simple_extent_dims(space, dim, NULL) != d->n_dim ||
+      H5Tis_variable_str(d->type) > 0 || H5Pget_layout(create) != H5D_CONTIGUOUS ||
+      H5Pget_external_count(create) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", part->path, name);
+  if ((int64_t)dim[0] != part->n[unit])
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s has %llu rows, not %lld", part->path, name,
+              (unsigned long long)dim[0], (long long)part->n[unit]);
+  snprintf(d->name, sizeof d->name, "%s", name);
+  d->unit = unit;
+  d->n_value = (int64_t)dim[1];
+done:
+  if (create >= 0)
+    H5Pclose(create);
+  if (space >= 0)
+    H5Sclose(space);
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+/* A dataset is noted from the first part, and the same in all others but for a text's length. */
+static int note_dataset(merge_job *job, const merge_part *part, const merge_dataset *d)
+{
+  int err = MILL_OK;
+  int i = 0;
+  while (i < job->n_dataset && strcmp(job->dataset[i].name, d->name) != 0)
+    i++;
+  merge_dataset *known = &job->dataset[i];
+  if (i == job->n_dataset) {
+    if (part != job->part || i == MAX_DATASET)
+      REFUSE("%s has a column %s, which %s has not: it was made by another version", part->path,
+             d->name, job->part->path);
+    *known = *d;
+    known->type = H5Tcopy(d->type);
+    job->n_dataset++;
+    if (known->type < 0)
+      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the columns");
+    goto done;
+  }
+  if (d->n_dim != known->n_dim || d->n_value != known->n_value ||
+      H5Tget_class(d->type) != H5Tget_class(known->type))
+    REFUSE("column %s of %s differs from that of %s in kind or size", d->name, part->path,
+           job->part->path);
+  if (d->unit == FILES && is_text(d)) {
+    if (H5Tget_size(d->type) > H5Tget_size(known->type) &&
+        H5Tset_size(known->type, H5Tget_size(d->type)) < 0)
+      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the columns");
+  } else if (H5Tequal(d->type, known->type) <= 0) {
+    REFUSE("column %s of %s differs from that of %s in type", d->name, part->path, job->part->path);
+  }
+done:
+  return err;
+}
+
+/* All datasets of a group; how many there are. */
+static int note_group(merge_job *job, const merge_part *part, hid_t file, int i_group, int *n_found)
+{
+  int err = MILL_OK;
+  H5G_info_t info;
+  hid_t object = H5I_INVALID_HID;
+  merge_dataset d = {.type = H5I_INVALID_HID};
+  const hid_t group = H5Gopen2(file, groups[i_group].name, H5P_DEFAULT);
+  if (group < 0 || H5Gget_info(group, &info) < 0)
+    DAMAGED(part, groups[i_group].name);
+  for (hsize_t i = 0; i < info.nlinks; i++) {
+    char link[64], name[128];
+    const ssize_t n = H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, link,
+                                         sizeof link, H5P_DEFAULT);
+    if (n <= 0 || n >= (ssize_t)sizeof link || (object = H5Oopen(group, link, H5P_DEFAULT)) < 0)
+      DAMAGED(part, groups[i_group].name);
+    const int is_dataset = H5Iget_type(object) == H5I_DATASET;
+    H5Oclose(object);
+    object = H5I_INVALID_HID;
+    if (!is_dataset)
+      continue;
+    snprintf(name, sizeof name, "%s/%s", groups[i_group].name, link);
+    MILL_TRY(describe(part, file, name, groups[i_group].unit, &d));
+    MILL_TRY(note_dataset(job, part, &d));
+    H5Tclose(d.type);
+    d.type = H5I_INVALID_HID;
+    ++*n_found;
+  }
+done:
+  if (d.type >= 0)
+    H5Tclose(d.type);
+  if (group >= 0)
+    H5Gclose(group);
+  return err;
+}
+
+/* Length of a dataset of one axis. */
+static int read_length(const merge_part *part, hid_t file, const char *name, int64_t *n)
+{
+  int err = MILL_OK;
+  hid_t space = H5I_INVALID_HID;
+  hsize_t dim = 0;
+  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
+  if (dataset < 0 || (space = H5Dget_space(dataset)) < 0 ||
+      H5Sget_simple_extent_ndims(space) != 1 || H5Sget_simple_extent_dims(space, &dim, NULL) != 1)
+    DAMAGED(part, name);
+  *n = (int64_t)dim;
+done:
+  if (space >= 0)
+    H5Sclose(space);
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+/* A dataset of one value. */
+static int read_one(const merge_part *part, hid_t file, const char *name, hid_t type, void *value)
+{
+  int err = MILL_OK;
+  hid_t space = H5I_INVALID_HID;
+  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
+  if (dataset < 0 || (space = H5Dget_space(dataset)) < 0 ||
+      H5Sget_simple_extent_npoints(space) != 1 ||
+      H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) < 0)
+    DAMAGED(part, name);
+done:
+  if (space >= 0)
+    H5Sclose(space);
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+static int check_format(const merge_part *part, hid_t file)
+{
+  int err = MILL_OK;
+  char format[64];
+  int64_t version = 0;
+  uint8_t finished = 0;
+  if (mill_ph5_read_attr_text(file, part->path, "/", "FORMAT", format, sizeof format) != MILL_OK ||
+      strcmp(format, "starmill result") != 0 ||
+      mill_ph5_read_attr_int64(file, part->path, "/", "FORMAT_VERSION", &version) != MILL_OK)
+    REFUSE("%s is no result of starmill fit", part->path);
+  if (version > MILL_RESULT_FORMAT)
+    REFUSE("%s was written by a newer starmill (format %lld, this program knows %d)", part->path,
+           (long long)version, MILL_RESULT_FORMAT);
+  if (version < MILL_RESULT_FORMAT)
+    REFUSE("%s was written by an older starmill (format %lld, this program merges %d only): merge "
+           "it with that version, or fit it anew",
+           part->path, (long long)version, MILL_RESULT_FORMAT);
+  MILL_TRY(read_one(part, file, "provenance/FINISHED", H5T_NATIVE_UINT8, &finished));
+  if (!finished)
+    REFUSE("%s is not finished: give its command again (starmill status %s says how far it is)",
+           part->path, part->path);
+done:
+  return err;
+}
+
+/* The same settings, library and kind of device as the first part. */
+static int check_identity(merge_job *job, const merge_part *part, hid_t file)
+{
+  int err = MILL_OK;
+  char *identity = NULL, hash[80], device[256];
+  MILL_TRY(mill_ph5_read_text(file, part->path, "provenance/IDENTITY", &identity));
+  MILL_TRY(
+      mill_ph5_read_attr_text(file, part->path, "provenance", "LIBRARY_HASH", hash, sizeof hash));
+  MILL_TRY(
+      mill_ph5_read_attr_text(file, part->path, "provenance", "DEVICE", device, sizeof device));
+  if (job->n_part > 1 && strstr(identity, "join_by_name: true"))
+    REFUSE("%s was made with join_by_name: an object with spectra in several parts would have "
+           "several rows; fit all inputs in one run",
+           part->path);
+  if (part == job->part) {
+    job->identity = identity;
+    identity = NULL;
+    memcpy(job->hash, hash, sizeof hash);
+    memcpy(job->device, device, sizeof device);
+    goto done;
+  }
+  if (strcmp(identity, job->identity) != 0) {
+    char difference[256];
+    mill_result_layout_difference(identity, job->identity, difference, sizeof difference);
+    REFUSE("%s and %s were made with different settings (%s)", job->part->path, part->path,
+           difference);
+  }
+  if (strcmp(hash, job->hash) != 0)
+    REFUSE("%s and %s were made with different libraries (hashes %.12s and %.12s)", job->part->path,
+           part->path, job->hash, hash);
+  if (strcmp(device, job->device) != 0)
+    REFUSE("%s and %s were made on different devices (%s and %s), whose results differ in the "
+           "last digits",
+           job->part->path, part->path, job->device, device);
+done:
+  mill_free(identity);
+  return err;
+}
+
+/* The lines of a part's FRAMES that are not known yet. */
+static int add_frames(merge_job *job, const char *text)
+{
+  int err = MILL_OK;
+  while (*text) {
+    const size_t n = strcspn(text, "\n");
+    char line[128];
+    snprintf(line, sizeof line, "%.*s\n", n < 100 ? (int)n : 100, text);
+    if (fflush(job->frames) != 0)
+      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the frames");
+    if (!strstr(job->frame_text, line))
+      fputs(line, job->frames);
+    text += n + (text[n] != '\0');
+  }
+done:
+  return err;
+}
+
+static int note_provenance(merge_job *job, const merge_part *part, hid_t file)
+{
+  int err = MILL_OK;
+  char *command = NULL, *frames = NULL, start[MILL_TIME_SIZE] = "", end[MILL_TIME_SIZE] = "";
+  double wall_s = 0;
+  int32_t n_run = 0;
+  const hid_t type = mill_ph5_text_type(MILL_TIME_SIZE - 1);
+  if (type < 0)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
+  MILL_TRY(mill_ph5_read_text(file, part->path, "provenance/COMMAND", &command));
+  MILL_TRY(mill_ph5_read_text(file, part->path, "provenance/FRAMES", &frames));
+  MILL_TRY(read_one(part, file, "provenance/START_TIME", type, start));
+  MILL_TRY(read_one(part, file, "provenance/END_TIME", type, end));
+  MILL_TRY(read_one(part, file, "provenance/WALL_S", H5T_NATIVE_DOUBLE, &wall_s));
+  MILL_TRY(read_one(part, file, "provenance/N_RUN", H5T_NATIVE_INT32, &n_run));
+  fprintf(job->commands, "\n%s", command);
+  MILL_TRY(add_frames(job, frames));
+  /* times of this form sort as texts */
+  if (part == job->part || strcmp(start, job->start) < 0)
+    memcpy(job->start, start, sizeof start);
+  if (strcmp(end, job->end) > 0)
+    memcpy(job->end, end, sizeof end);
+  job->wall_s += wall_s;
+  job->n_run += n_run;
+done:
+  mill_free(command);
+  mill_free(frames);
+  if (type >= 0)
+    H5Tclose(type);
+  return err;
+}
+
+/* A column of all inputs of a part. */
+static int read_files(const merge_part *part, hid_t file, const char *name, hid_t type, void *value)
+{
+  int err = MILL_OK;
+  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
+  if (dataset < 0 ||
+      (part->n[FILES] > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) < 0))
+    DAMAGED(part, name);
+done:
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+/* Remember a part's inputs. */
+static int note_inputs(merge_job *job, const merge_part *part, hid_t file)
+{
+  int err = MILL_OK;
+  char *packed = NULL;
+  int64_t *size = NULL;
+  double *mtime = NULL;
+  hid_t type = H5I_INVALID_HID;
+  const int64_t n_file = part->n[FILES];
+  const hid_t dataset = H5Dopen2(file, "catalog/files/PATH", H5P_DEFAULT);
+  if (dataset < 0 || (type = H5Dget_type(dataset)) < 0 || H5Tget_class(type) != H5T_STRING)
+    DAMAGED(part, "catalog/files/PATH");
+  const size_t n_byte = H5Tget_size(type);
+  MILL_TRY(mill_alloc_bytes((size_t)n_file, n_byte, (void **)&packed));
+  if (n_file > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, packed) < 0)
+    DAMAGED(part, "catalog/files/PATH");
+  if ((size_t)(job->n[FILES] + n_file) > job->cap_input) {
+    const size_t cap = 2 * (size_t)(job->n[FILES] + n_file);
+    merge_input *more = realloc(job->input, cap * sizeof *more);
+    if (!more)
+      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
+    job->input = more;
+    job->cap_input = cap;
+  }
+  MILL_TRY(MILL_ALLOC(n_file, &size));
+  MILL_TRY(MILL_ALLOC(n_file, &mtime));
+  /* note_group has seen that both have a row for each input */
+  MILL_TRY(read_files(part, file, "catalog/files/SIZE", H5T_NATIVE_INT64, size));
+  MILL_TRY(read_files(part, file, "catalog/files/MTIME", H5T_NATIVE_DOUBLE, mtime));
+  for (int64_t i = 0; i < n_file; i++) {
+    char *name = strndup(packed + (size_t)i * n_byte, n_byte);
+    if (!name)
+      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
+    job->input[job->n[FILES]++] = (merge_input){.path = name, .size = size[i], .mtime = mtime[i]};
+  }
+done:
+  mill_free(packed);
+  mill_free(size);
+  mill_free(mtime);
+  if (type >= 0)
+    H5Tclose(type);
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  return err;
+}
+
+static int look_at_part(merge_job *job, merge_part *part)
+{
+  int err = MILL_OK;
+  int n_found = 0, fd = -1;
+  hid_t file = H5I_INVALID_HID;
+  struct stat status;
+  MILL_TRY(mill_regular_open(part->path, "a result of starmill fit", MILL_ERR_USAGE, &fd));
+  if (fstat(fd, &status) != 0)
+    REFUSE("%s: %s", part->path, strerror(errno));
+  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, part->path));
+  MILL_TRY(mill_ph5_open(part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
+  MILL_TRY(check_format(part, file));
+  MILL_TRY(check_identity(job, part, file));
+  MILL_TRY(read_length(part, file, "fits/STATUS", &part->n[ROWS]));
+  MILL_TRY(read_length(part, file, "catalog/exposures/FILE", &part->n[EXPOSURES]));
+  MILL_TRY(read_length(part, file, "catalog/files/SIZE", &part->n[FILES]));
+  memcpy(part->start, job->n, sizeof part->start);
+  for (int g = 0; g < N_GROUP; g++)
+    MILL_TRY(note_group(job, part, file, g, &n_found));
+  if (n_found != job->n_dataset)
+    REFUSE("%s has %d columns and %s %d: they were made by different versions", part->path, n_found,
+           job->part->path, job->n_dataset);
+  MILL_TRY(note_provenance(job, part, file));
+  MILL_TRY(note_inputs(job, part, file)); /* counts them too */
+  job->n[ROWS] += part->n[ROWS];
+  job->n[EXPOSURES] += part->n[EXPOSURES];
+  job->n_byte += (int64_t)status.st_size;
+  if (job->n[FILES] > INT32_MAX)
+    REFUSE("more than %d inputs", INT32_MAX);
+done:
+  if (fd >= 0)
+    close(fd);
+  if (file >= 0)
+    H5Fclose(file);
+  return err;
+}
+
+static const char *last_name(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* By what stays when a file is named by another path. */
+static int compare_inputs(const void *a, const void *b)
+{
+  const merge_input *x = a, *y = b;
+  const int by_name = strcmp(last_name(x->path), last_name(y->path));
+  if (by_name != 0)
+    return by_name;
+  if (x->size != y->size)
+    return x->size < y->size ? -1 : 1;
+  if (x->mtime != y->mtime)
+    return x->mtime < y->mtime ? -1 : 1;
+  if (x->is_there != y->is_there)
+    return x->is_there - y->is_there;
+  if (x->dev != y->dev)
+    return x->dev < y->dev ? -1 : 1;
+  return (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+/* One file, as far as can be told: relative paths may have been of different folders.  In the
+ * order of compare_inputs neighbours are the most alike. */
+static int is_same_input(const merge_input *x, const merge_input *y)
+{
+  if (strcmp(last_name(x->path), last_name(y->path)) != 0 || x->size != y->size ||
+      x->mtime != y->mtime)
+    return 0;
+  return !x->is_there || !y->is_there || (x->dev == y->dev && x->ino == y->ino);
+}
+
+/* The same input in two parts would give its stars twice. */
+static int refuse_duplicates(merge_job *job)
+{
+  int err = MILL_OK;
+  for (int64_t i = 0; i < job->n[FILES]; i++) {
+    merge_input *input = &job->input[i];
+    struct stat now;
+    input->is_there = stat(input->path, &now) == 0 && now.st_size == input->size;
+    if (input->is_there) {
+      input->dev = now.st_dev;
+      input->ino = now.st_ino;
+    }
+  }
+  qsort(job->input, (size_t)job->n[FILES], sizeof *job->input, compare_inputs);
+  for (int64_t i = 1; i < job->n[FILES]; i++)
+    if (is_same_input(&job->input[i - 1], &job->input[i]))
+      REFUSE("%s is an input of two of the parts, or a part is named twice", job->input[i].path);
+done:
+  return err;
+}
+
+/* ---- making the whole ---- */
+
+typedef struct attribute_copy {
+  hid_t to;
+  const char *but; /* not this one */
+} attribute_copy;
+
+static herr_t copy_attribute(hid_t from, const char *name, const H5A_info_t *info, void *context)
+{
+  const attribute_copy *copy = context;
+  herr_t result = -1;
+  void *value = NULL;
+  (void)info;
+  if (copy->but && strcmp(name, copy->but) == 0)
+    return 0;
+  const hid_t attr = H5Aopen(from, name, H5P_DEFAULT);
+  const hid_t type = H5Aget_type(attr), space = H5Aget_space(attr);
+  hid_t made = H5I_INVALID_HID;
+  if (attr < 0 || type < 0 || space < 0 || H5Tdetect_class(type, H5T_VLEN) > 0 ||
+      H5Tis_variable_str(type) > 0)
+    goto done;
+  const hssize_t n = H5Sget_simple_extent_npoints(space);
+  if (n < 0 || mill_alloc_bytes((size_t)n, H5Tget_size(type), &value) != MILL_OK)
+    goto done;
+  made = H5Acreate2(copy->to, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+  if (H5Aread(attr, type, value) >= 0 && made >= 0 && H5Awrite(made, type, value) >= 0)
+    result = 0;
+done:
+  mill_free(value);
+  if (made >= 0)
+    H5Aclose(made);
+  if (space >= 0)
+    H5Sclose(space);
+  if (type >= 0)
+    H5Tclose(type);
+  if (attr >= 0)
+    H5Aclose(attr);
+  return result;
+}
+
+/* A dataset as the first part has it, with its attributes and fill value, but n_row rows and
+ * another type (H5I_INVALID_HID: the same).  *made is the caller's to close. */
+static int create_like(const merge_job *job, const char *path, hid_t first, hid_t file,
+                       const char *name, hid_t type, int64_t n_row, hid_t *made)
+{
+  int err = MILL_OK;
+  hsize_t dim[2] = {0, 0};
+  hid_t own_type = H5I_INVALID_HID, create = H5I_INVALID_HID;
+  hid_t space = H5I_INVALID_HID, whole = H5I_INVALID_HID;
+  const hid_t model = H5Dopen2(first, name, H5P_DEFAULT);
+  *made = H5I_INVALID_HID;
+  if (model < 0 || (own_type = H5Dget_type(model)) < 0 || (space = H5Dget_space(model)) < 0 ||
+      (create = H5Dget_create_plist(model)) < 0)
+    DAMAGED(job->part, name);
+  const int n_dim = H5Sget_simple_extent_ndims(space);
+  if (n_dim < 0 || n_dim > 2 || H5Sget_simple_extent_dims(space, dim, NULL) != n_dim)
+    DAMAGED(job->part, name);
+  dim[0] = (hsize_t)n_row;
+  whole = n_dim == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(n_dim, dim, NULL);
+  *made =
+      H5Dcreate2(file, name, type >= 0 ? type : own_type, whole, H5P_DEFAULT, create, H5P_DEFAULT);
+  attribute_copy copy = {*made, NULL};
+  if (*made < 0 || H5Aiterate2(model, H5_INDEX_NAME, H5_ITER_INC, NULL, copy_attribute, &copy) < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
+done:
+  if (whole >= 0)
+    H5Sclose(whole);
+  if (create >= 0)
+    H5Pclose(create);
+  if (space >= 0)
+    H5Sclose(space);
+  if (own_type >= 0)
+    H5Tclose(own_type);
+  if (model >= 0)
+    H5Dclose(model);
+  return err;
+}
+
+/* A dataset of /provenance with another content; value NULL: that of the first part. */
+static int put_provenance(const merge_job *job, const char *path, hid_t first, hid_t file,
+                          const char *name, hid_t type, const void *value)
+{
+  int err = MILL_OK;
+  char *text = NULL;
+  hid_t text_type = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
+  if (type < 0) { /* a text of any length */
+    if (!value) {
+      MILL_TRY(mill_ph5_read_text(first, job->part->path, name, &text));
+      value = text;
+    }
+    text_type = mill_ph5_text_type(strlen(value));
+    type = text_type;
+    if (type < 0)
+      MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
+  }
+  MILL_TRY(create_like(job, path, first, file, name, text_type, 1, &dataset));
+  if (H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
+done:
+  if (dataset >= 0)
+    H5Dclose(dataset);
+  if (text_type >= 0)
+    H5Tclose(text_type);
+  mill_free(text);
+  return err;
+}
+
+static int create_provenance(const merge_job *job, const char *path, hid_t first, hid_t file)
+{
+  int err = MILL_OK;
+  char run_id[MILL_RUN_ID_SIZE] = "";
+  unsigned char random[16];
+  const uint8_t finished = 1;
+  hid_t from = H5I_INVALID_HID, to = H5I_INVALID_HID;
+  const hid_t time = mill_ph5_text_type(MILL_TIME_SIZE - 1);
+  if (time < 0)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
+  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+    MILL_FAIL(MILL_ERR_INTERNAL, "no random numbers: %s", strerror(errno));
+  for (size_t i = 0; i < sizeof random; i++)
+    snprintf(run_id + 2 * i, 3, "%02x", random[i]);
+  MILL_TRY(mill_ph5_group(file, path, "provenance"));
+  from = H5Gopen2(first, "provenance", H5P_DEFAULT);
+  to = H5Gopen2(file, "provenance", H5P_DEFAULT);
+  attribute_copy copy = {to, "RUN_ID"};
+  if (from < 0 || to < 0 ||
+      H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, NULL, copy_attribute, &copy) < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write /provenance: %s", path, mill_h5_reason());
+  MILL_TRY(mill_ph5_attr_text(file, path, "provenance", "RUN_ID", run_id));
+  const struct {
+    const char *name;
+    hid_t type;
+    const void *value;
+  } item[] = {{"provenance/IDENTITY", H5I_INVALID_HID, NULL},
+              {"provenance/CONFIG", H5I_INVALID_HID, NULL},
+              {"provenance/COMMAND", H5I_INVALID_HID, job->command_text},
+              {"provenance/FRAMES", H5I_INVALID_HID, job->frame_text},
+              {"provenance/START_TIME", time, job->start},
+              {"provenance/END_TIME", time, job->end},
+              {"provenance/WALL_S", H5T_NATIVE_DOUBLE, &job->wall_s},
+              {"provenance/N_RUN", H5T_NATIVE_INT32, &job->n_run},
+              {"provenance/FINISHED", H5T_NATIVE_UINT8, &finished}};
+  for (size_t i = 0; i < sizeof item / sizeof item[0]; i++)
+    MILL_TRY(put_provenance(job, path, first, file, item[i].name, item[i].type, item[i].value));
+  /* models are not merged */
+  MILL_TRY(mill_result_layout_create_unmodelled(file, path));
+  MILL_TRY(mill_result_layout_mark_unmodelled(file, path));
+done:
+  if (to >= 0)
+    H5Gclose(to);
+  if (from >= 0)
+    H5Gclose(from);
+  if (time >= 0)
+    H5Tclose(time);
+  return err;
+}
+
+/* Everything but the rows. */
+static int create_whole(const merge_job *job, const char *path, hid_t file)
+{
+  int err = MILL_OK;
+  const int64_t version = MILL_RESULT_FORMAT;
+  hid_t first = H5I_INVALID_HID, made = H5I_INVALID_HID;
+  MILL_TRY(mill_ph5_open(job->part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &first));
+  MILL_TRY(mill_ph5_attr_text(file, path, "/", "FORMAT", "starmill result"));
+  MILL_TRY(mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
+  for (int g = 0; g < N_GROUP; g++)
+    MILL_TRY(mill_ph5_group(file, path, groups[g].name));
+  for (int i = 0; i < job->n_dataset; i++) {
+    const merge_dataset *d = &job->dataset[i];
+    MILL_TRY(create_like(job, path, first, file, d->name, d->type, job->n[d->unit], &made));
+    H5Dclose(made);
+    made = H5I_INVALID_HID;
+  }
+  MILL_TRY(create_provenance(job, path, first, file));
+done:
+  if (made >= 0)
+    H5Dclose(made);
+  if (first >= 0)
+    H5Fclose(first);
+  return err;
+}
+
+/* Numbers of a part become those of the whole; negative ones mean none. */
+static void shift(void *values, size_t n_byte, int64_t n, int64_t by)
+{
+  for (int64_t i = 0; i < n; i++)
+    if (n_byte == sizeof(int32_t)) {
+      int32_t *v = (int32_t *)values + i;
+      *v += *v >= 0 ? (int32_t)by : 0;
+    } else {
+      int64_t *v = (int64_t *)values + i;
+      *v += *v >= 0 ? by : 0;
+    }
+}
+
+static int copy_rows(const merge_job *job, const merge_part *part, const merge_dataset *d,
+                     const char *path, hid_t from, hid_t to, char *block)
+{
+  int err = MILL_OK;
+  hid_t in = H5I_INVALID_HID, out = H5I_INVALID_HID, type = d->type;
+  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
+  int counts = -1;
+  for (int i = 0; i < N_SHIFTED; i++)
+    if (strcmp(d->name, shifted[i].name) == 0)
+      counts = shifted[i].counts;
+  const size_t n_byte = H5Tget_size(d->type);
+  if (counts >= 0)
+    type = n_byte == sizeof(int32_t) ? H5T_NATIVE_INT32 : H5T_NATIVE_INT64;
+  const int64_t fits = BLOCK_BYTES / (int64_t)(n_byte * (size_t)d->n_value);
+  const int64_t cap = fits < 1 ? 1 : fits;
+  in = H5Dopen2(from, d->name, H5P_DEFAULT);
+  out = H5Dopen2(to, d->name, H5P_DEFAULT);
+  if (in < 0)
+    DAMAGED(part, d->name);
+  if (out < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot open %s: %s", path, d->name, mill_h5_reason());
+  for (int64_t at = 0; at < part->n[d->unit]; at += cap) {
+    const int64_t left = part->n[d->unit] - at, n = left < cap ? left : cap;
+    MILL_TRY(
+        mill_ph5_select_range(part->path, d->n_dim, part->n[d->unit], d->n_value, at, n, &rows));
+    MILL_TRY(mill_ph5_read(in, part->path, d->name, type, &rows, block));
+    mill_ph5_unselect(&rows);
+    if (counts >= 0)
+      shift(block, n_byte, n * d->n_value, part->start[counts]);
+    MILL_TRY(mill_ph5_select_range(path, d->n_dim, job->n[d->unit], d->n_value,
+                                   part->start[d->unit] + at, n, &rows));
+    MILL_TRY(mill_ph5_write(out, path, d->name, type, &rows, block));
+    mill_ph5_unselect(&rows);
+  }
+done:
+  mill_ph5_unselect(&rows);
+  if (out >= 0)
+    H5Dclose(out);
+  if (in >= 0)
+    H5Dclose(in);
+  return err;
+}
+
+static int copy_part(const merge_job *job, const merge_part *part, const char *path, hid_t to,
+                     mill_lock *lock, char *block)
+{
+  int err = MILL_OK;
+  hid_t from = H5I_INVALID_HID;
+  MILL_TRY(mill_ph5_open(part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &from));
+  MILL_TRY(check_format(part, from));
+  for (int i = 0; i < job->n_dataset; i++) {
+    MILL_TRY(mill_lock_keep(lock));
+    MILL_TRY(copy_rows(job, part, &job->dataset[i], path, from, to, block));
+  }
+  /* a run that fits its failed rows again takes the mark away first */
+  MILL_TRY(check_format(part, from));
+done:
+  if (from >= 0)
+    H5Fclose(from);
+  return err;
+}
+
+static int write_whole(const merge_job *job, mill_lock *lock, const char *path)
+{
+  int err = MILL_OK;
+  hid_t file = H5I_INVALID_HID;
+  char *block = NULL;
+  size_t n_byte = BLOCK_BYTES; /* or one row, if that is larger */
+  for (int i = 0; i < job->n_dataset; i++) {
+    const size_t row = H5Tget_size(job->dataset[i].type) * (size_t)job->dataset[i].n_value;
+    n_byte = row > n_byte ? row : n_byte;
+  }
+  MILL_TRY(MILL_ALLOC(n_byte, &block));
+  MILL_TRY(mill_ph5_create(path, job->n_byte, &file));
+  MILL_TRY(create_whole(job, path, file));
+  for (int i = 0; i < job->n_part; i++)
+    MILL_TRY(copy_part(job, &job->part[i], path, file, lock, block));
+  MILL_TRY(mill_ph5_close(path, &file));
+  MILL_TRY(mill_lock_keep(lock));
+  MILL_TRY(mill_ph5_rename(path, job->output));
+done:
+  if (file >= 0)
+    H5Fclose(file);
+  mill_free(block);
+  return err;
+}
+
+/* The output is no part. */
+static int check_roles(const merge_job *job)
+{
+  int err = MILL_OK;
+  mill_file_roles roles = {0};
+  MILL_TRY(mill_file_roles_write(&roles, "--output", job->output));
+  for (int i = 0; i < job->n_part; i++)
+    MILL_TRY(mill_file_roles_read(&roles, "the part", job->part[i].path));
+done:
+  return err;
+}
+
+/* The output is nothing that must not be replaced. */
+static int check_output(const merge_job *job, int overwrite)
+{
+  int err = MILL_OK;
+  struct stat here;
+  if (stat(job->output, &here) != 0)
+    goto done; /* what else is wrong shows when it is created */
+  if (!S_ISREG(here.st_mode))
+    REFUSE("%s exists and is no regular file: give another --output", job->output);
+  if (!overwrite)
+    REFUSE("%s exists: give another --output, or --overwrite to replace it", job->output);
+done:
+  return err;
+}
+
+static int merge(merge_job *job, int overwrite)
+{
+  int err = MILL_OK;
+  mill_lock lock;
+  char path[MILL_MAX_PATH] = "", name[96];
+  memset(&lock, 0, sizeof lock);
+  job->commands = open_memstream(&job->command_text, &job->command_size);
+  job->frames = open_memstream(&job->frame_text, &job->frame_size);
+  if (!job->commands || !job->frames)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the provenance");
+  fputs(job->command, job->commands);
+  MILL_TRY(check_roles(job));
+  MILL_TRY(check_output(job, overwrite));
+  for (int i = 0; i < job->n_part; i++)
+    MILL_TRY(look_at_part(job, &job->part[i]));
+  if (fflush(job->commands) != 0 || fflush(job->frames) != 0)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the provenance");
+  MILL_TRY(refuse_duplicates(job));
+  MILL_TRY(mill_lock_take(job->output, &lock));
+  MILL_TRY(check_output(job, overwrite)); /* another job may have made it meanwhile */
+  mill_lock_remove_leftovers(&lock, job->output);
+  mill_lock_job(name, sizeof name);
+  if (snprintf(path, sizeof path, "%s.tmp-%s", job->output, name) >= (int)sizeof path) {
+    path[0] = '\0';
+    REFUSE("the path of the output is too long: %zu bytes", strlen(job->output));
+  }
+  MILL_TRY(write_whole(job, &lock, path));
+done:
+  if (err != MILL_OK && path[0])
+    unlink(path);
+  mill_lock_release(&lock);
+  return err;
+}
+
+int mill_result_merge(const char *output, int overwrite, const char *command, int n_part,
+                      const char *const *part, int64_t *n_row)
+{
+  int err = MILL_OK;
+  merge_job *job = NULL;
+  MILL_TRY(MILL_ALLOC(1, &job));
+  MILL_TRY(mill_resolve_links(output, job->output, sizeof job->output));
+  job->command = command;
+  job->n_part = n_part;
+  MILL_TRY(MILL_ALLOC(n_part, &job->part));
+  for (int i = 0; i < n_part; i++)
+    job->part[i].path = part[i];
+  MILL_TRY(merge(job, overwrite));
+  *n_row = job->n[ROWS];
+done:
+  if (job) {
+    if (job->commands)
+      fclose(job->commands);
+    if (job->frames)
+      fclose(job->frames);
+    free(job->command_text);
+    free(job->frame_text);
+    for (int64_t i = 0; i < job->n[FILES]; i++)
+      free(job->input[i].path);
+    free(job->input);
+    for (int i = 0; i < job->n_dataset; i++)
+      H5Tclose(job->dataset[i].type);
+    mill_free(job->identity);
+    mill_free(job->part);
+    mill_free(job);
+  }
+  return err;
+}

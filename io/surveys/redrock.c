@@ -1,0 +1,141 @@
+#include "io/surveys/redrock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/fits/fits_file.h"
+#include "kernels/base/error.h"
+
+/* by TARGETID; equal ones stay in file order because qsort gets their place */
+typedef struct sort_key {
+  int64_t target_id, place;
+} sort_key;
+
+static int compare_keys(const void *a, const void *b)
+{
+  const sort_key *x = a, *y = b;
+  if (x->target_id != y->target_id)
+    return x->target_id < y->target_id ? -1 : 1;
+  return (x->place > y->place) - (x->place < y->place);
+}
+
+int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_redrock *out)
+{
+  int err = MILL_OK;
+  mill_fits_file *file = NULL;
+  int64_t *target_id = NULL;
+  double *z = NULL;
+  char *spectype = NULL, *subtype = NULL;
+  size_t spectype_stride, subtype_stride = 0;
+  sort_key *key = NULL;
+  int i_hdu, has_subtype;
+  MILL_TRY(mill_fits_file_open(path, limits, &file));
+  MILL_TRY(mill_fits_file_check_rows(file));
+  MILL_TRY(mill_fits_file_find(file, "REDSHIFTS", &i_hdu));
+  if (i_hdu < 0)
+    MILL_TRY(mill_fits_file_find(file, "ZBEST", &i_hdu));
+  if (i_hdu < 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: has no HDU REDSHIFTS or ZBEST; give a redrock file", path);
+  out->file_size = file->guard->file_size;
+  out->file_mtime = file->guard->file_mtime;
+  const int64_t n_row =
+      file->guard->hdu[i_hdu].kind == MILL_FITS_TABLE ? file->guard->hdu[i_hdu].axis[1] : 0;
+  MILL_TRY(MILL_ALLOC(n_row, &target_id));
+  MILL_TRY(MILL_ALLOC(n_row, &z));
+  MILL_TRY(MILL_ALLOC(n_row, &key));
+  MILL_TRY(MILL_ALLOC(n_row, &out->row));
+  MILL_TRY(mill_fits_column_int64(file, i_hdu, "TARGETID", target_id, NULL));
+  MILL_TRY(mill_fits_column_double(file, i_hdu, "Z", z, NULL));
+  MILL_TRY(mill_fits_column_text(file, i_hdu, "SPECTYPE", &spectype, &spectype_stride, NULL));
+  MILL_TRY(mill_fits_column_text(file, i_hdu, "SUBTYPE", &subtype, &subtype_stride, &has_subtype));
+  for (int64_t i = 0; i < n_row; i++)
+    key[i] = (sort_key){target_id[i], i};
+  qsort(key, (size_t)n_row, sizeof *key, compare_keys);
+  for (int64_t i = 0; i < n_row; i++) {
+    if (out->n > 0 && out->row[out->n - 1].target_id == key[i].target_id)
+      continue;
+    mill_redshift *row = &out->row[out->n++];
+    const size_t place = (size_t)key[i].place;
+    row->target_id = key[i].target_id;
+    row->z = z[place];
+    mill_fits_text_copy(path, "SPECTYPE", spectype + place * spectype_stride, row->spectype,
+                        sizeof row->spectype);
+    if (has_subtype)
+      mill_fits_text_copy(path, "SUBTYPE", subtype + place * subtype_stride, row->subtype,
+                          sizeof row->subtype);
+  }
+done:
+  mill_free(target_id);
+  mill_free(z);
+  mill_free(spectype);
+  mill_free(subtype);
+  mill_free(key);
+  mill_fits_file_close(file);
+  if (err != MILL_OK)
+    mill_redrock_clear(out);
+  return err;
+}
+
+void mill_redrock_clear(mill_redrock *redrock)
+{
+  if (!redrock)
+    return;
+  mill_free(redrock->row);
+  memset(redrock, 0, sizeof *redrock);
+}
+
+const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t target_id)
+{
+  size_t low = 0, high = redrock->n;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (redrock->row[middle].target_id < target_id)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < redrock->n && redrock->row[low].target_id == target_id ? &redrock->row[low] : NULL;
+}
+
+static const char *const beside_prefix[] = {"redrock-", "zbest-"};
+
+int mill_redrock_is_name(const char *name)
+{
+  for (int i = 0; i < 2; i++)
+    if (strncmp(name, beside_prefix[i], strlen(beside_prefix[i])) == 0)
+      return 1;
+  return 0;
+}
+
+int mill_redrock_beside(const char *path, char *out, size_t size)
+{
+  int err = MILL_OK;
+  static const char *const from[] = {"coadd-", "spectra-"};
+  static const char *const end[] = {"", ".gz"};
+  const char *slash = strrchr(path, '/');
+  const char *name = slash ? slash + 1 : path;
+  out[0] = '\0';
+  for (int i = 0; i < 2; i++) {
+    const size_t n = strlen(from[i]);
+    if (strncmp(name, from[i], n) != 0)
+      continue;
+    size_t rest = strlen(name + n);
+    if (rest > 3 && strcmp(name + n + rest - 3, ".gz") == 0)
+      rest -= 3;
+    for (int j = 0; j < 4; j++) {
+      const int length = snprintf(out, size, "%.*s%s%.*s%s", (int)(name - path), path,
+                                  beside_prefix[j / 2], (int)rest, name + n, end[j % 2]);
+      if (length < 0 || (size_t)length >= size) {
+        out[0] = '\0';
+        MILL_FAIL(MILL_ERR_INPUT, "%.100s...: the path of its redrock file is too long", path);
+      }
+      if (access(out, F_OK) == 0)
+        goto done;
+    }
+    out[0] = '\0';
+  }
+done:
+  return err;
+}

@@ -1,0 +1,44 @@
+/** Redshifts of a redrock (or older zbest) file, looked up by TARGETID. */
+#ifndef MILL_REDROCK_H
+#define MILL_REDROCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "io/fits/fits_guard.h"
+
+typedef struct mill_redshift {
+  int64_t target_id;
+  double z;
+  char spectype[8], subtype[24]; /**< empty when the file has none */
+} mill_redshift;
+
+/** Zero it before use. */
+typedef struct mill_redrock {
+  size_t n;
+  mill_redshift *row; /**< [n], by TARGETID, owned */
+  int64_t file_size;  /**< bytes */
+  double file_mtime;  /**< s since 1970-01-01 UTC */
+} mill_redrock;
+
+/** Read TARGETID, Z, SPECTYPE and SUBTYPE (optional) of HDU REDSHIFTS, else
+ *  ZBEST.  Of several rows of one TARGETID the first counts.
+ *  MILL_ERR_INPUT names file, HDU and column. */
+int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_redrock *out);
+
+/** NULL is fine. */
+void mill_redrock_clear(mill_redrock *redrock);
+
+/** NULL when the target is not in the file. */
+const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t target_id);
+
+/** May the file of this name be one that mill_redrock_beside finds? */
+int mill_redrock_is_name(const char *name);
+
+/** The file beside path: coadd-X.fits or spectra-X.fits gives redrock-X.fits,
+ *  then redrock-X.fits.gz, then the same with zbest-; whether path ends in .gz
+ *  does not matter.  out [size] is empty when no such file exists.
+ *  MILL_ERR_INPUT when the path is too long. */
+int mill_redrock_beside(const char *path, char *out, size_t size);
+
+#endif

@@ -1,0 +1,95 @@
+/** Steps that formats with one object a file share (io/surveys/sdss.c, io/surveys/lamost.c):
+ *  keywords, the pixels of one HDU, the rows of the index. */
+#ifndef MILL_SINGLE_SPECTRUM_H
+#define MILL_SINGLE_SPECTRUM_H
+
+#include "io/surveys/spectra.h"
+
+enum { MILL_SINGLE_MAX_PIX = 1 << 19 /**< of one spectrum: SDSS has some 4600 */ };
+
+/** Pixels of one spectrum.  Zero it before the first use; the memory is kept
+ *  from one spectrum to the next. */
+typedef struct mill_single_spectrum {
+  int n_pix, capacity;
+  double *wave_aa;    /**< [n_pix], owned, as all of them */
+  double *number;     /**< [n_pix] a column before it is narrowed */
+  float *flux, *ivar; /**< [n_pix] */
+  float *sigma_aa;    /**< [n_pix] */
+  int32_t *mask;      /**< [n_pix] */
+} mill_single_spectrum;
+
+/** Room for n_pix pixels; what they hold is left open. */
+int mill_single_resize(mill_single_spectrum *spectrum, int n_pix);
+void mill_single_clear(mill_single_spectrum *spectrum); /* NULL is fine */
+
+/** First HDU of that EXTNAME (upper case) that is a table, -1 when there is none. */
+int mill_single_find_table(const mill_fits_guard *guard, const char *name);
+
+/** Value of a keyword of an HDU.  *found is 0, and out untouched, when the
+ *  header has none.  MILL_ERR_INPUT names file, HDU and keyword: wrong type. */
+int mill_single_key_text(mill_fits_file *file, int i_hdu, const char *key, char *out, size_t size,
+                         int *found);
+int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, double *out,
+                           int *found);
+int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
+                          int *found);
+int mill_single_key_logical(mill_fits_file *file, int i_hdu, const char *key, int *out, int *found);
+
+/** Frame of the wavelengths: HELIO says whether they were corrected; without it
+ *  HELIO_RV, the correction that was applied, tells that they were. */
+int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame);
+
+/** 1 in *air when VACUUM is false; both surveys' wavelengths are vacuum by
+ *  definition, so a header without the keyword means vacuum. */
+int mill_single_medium(mill_fits_file *file, int i_hdu, int *air);
+
+/** Check that a table has the columns of a spectrum, all of one length, and give
+ *  the number of pixels: one row a pixel, or one row that holds all of them.  Names
+ *  are matched without regard to case.
+ *
+ *  column [n_column]  the first one sets the number
+ *
+ *  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another length,
+ *  or a number not between 2 and MILL_SINGLE_MAX_PIX. */
+int mill_single_check_columns(mill_fits_file *file, int i_hdu, const char *const *column,
+                              int n_column, int *n_pix);
+
+/** Read the column of all pixels of a table, of any numeric type.
+ *
+ *  out [n_pix]  out  NaN and infinity as stored
+ *
+ *  MILL_ERR_INPUT names file, HDU and column: missing, not numbers, another shape. */
+int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int n_pix, double *out);
+
+/** Check wavelengths: positive, finite, ascending.  MILL_ERR_INPUT names file,
+ *  HDU, what (a column or row), pixel and value. */
+int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *what, int n_pix,
+                           const double *wave_aa);
+
+/** To float32; beyond its range infinite, and so a bad pixel. */
+void mill_single_narrow(const double *value, int n_pix, float *out);
+
+/** To mask bits.  MILL_ERR_INPUT names file, HDU, what, pixel and value when one
+ *  is not an integer of 32 bits (surveys store masks as floats too). */
+int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
+                     int n_pix, int32_t *out);
+
+/** What a file's only object is, for mill_single_index. */
+typedef struct mill_single_object {
+  mill_catalog_row row; /**< all but fits_row, n_exposure, first_exposure, exp_id */
+  char objtype[24];     /**< upper case; empty: the file has none */
+  int n_exposure;
+  const int64_t *exposure;    /**< [n_exposure] the format's numbers, borrowed */
+  const int32_t *exposure_id; /**< [n_exposure] EXPID, -1: none, borrowed */
+  int joint;                  /**< 1: all exposures are one row */
+} mill_single_object;
+
+/** A row of which nothing is known yet: -1, NaN, "". */
+void mill_single_row_init(mill_catalog_row *row);
+
+/** Select by target list, OBJTYPE and class, and make the rows; docs/input.md
+ *  has the rules.  *index is written anew, and left cleared on failure. */
+int mill_single_index(const mill_fits_file *file, const mill_single_object *object,
+                      const mill_selection *select, mill_file_index *index);
+
+#endif

@@ -1,0 +1,831 @@
+#include "io/surveys/spectra.h"
+
+#include <fitsio.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "io/files/sha256.h"
+#include "kernels/math/doppler.h"
+#include "kernels/base/error.h"
+#include "src/system/watchdog.h"
+
+enum {
+  MAX_PIECE = 2 * MILL_MAX_ARM, /* runs of pixels of one channel, each for one arm */
+  MAX_KNOWN = 32,               /* wavelengths kept between reads, by token */
+  FIRST_ITEM = 64,
+  ARENA_ALIGN = 64
+};
+
+#define ARENA_STEP ((size_t)1 << 20)
+#define FWHM_SIGMA 2.3548200450309493 /* FWHM of a Gaussian in sigma: 2 sqrt(2 ln 2) */
+
+/* ---- the memory of a batch ---------------------------------------------- */
+
+typedef struct chunk {
+  char *data;
+  size_t size, used;
+} chunk;
+
+struct mill_read_store {
+  chunk *chunk;
+  int n_chunk, cap_chunk;
+  int cap_segment, cap_wave;
+};
+
+static void free_chunks(struct mill_read_store *store)
+{
+  for (int i = 0; i < store->n_chunk; i++)
+    mill_free(store->chunk[i].data);
+  store->n_chunk = 0;
+}
+
+void mill_read_batch_clear(mill_read_batch *batch)
+{
+  if (!batch)
+    return;
+  if (batch->store) {
+    free_chunks(batch->store);
+    mill_free(batch->store->chunk);
+    mill_free(batch->store);
+  }
+  mill_free(batch->segment);
+  mill_free(batch->wave);
+  memset(batch, 0, sizeof *batch);
+}
+
+size_t mill_read_batch_bytes(const mill_read_batch *batch)
+{
+  size_t n = 0;
+  for (int i = 0; batch->store && i < batch->store->n_chunk; i++)
+    n += batch->store->chunk[i].size;
+  if (batch->store)
+    n += (size_t)batch->store->cap_segment * sizeof *batch->segment +
+         (size_t)batch->store->cap_wave * sizeof *batch->wave;
+  return n;
+}
+
+/* Room for one more element of an array that moves as it grows. */
+static int grow(int n, int *cap, size_t size, void **array)
+{
+  int err = MILL_OK;
+  void *more = NULL;
+  if (n < *cap)
+    goto done;
+  const int bigger = *cap > 0 ? 2 * *cap : FIRST_ITEM;
+  MILL_TRY(mill_alloc_bytes((size_t)bigger, size, &more));
+  if (n > 0)
+    memcpy(more, *array, (size_t)n * size);
+  mill_free(*array);
+  *array = more;
+  *cap = bigger;
+done:
+  return err;
+}
+
+static int add_chunk(struct mill_read_store *store, size_t size)
+{
+  int err = MILL_OK;
+  MILL_TRY(grow(store->n_chunk, &store->cap_chunk, sizeof *store->chunk, (void **)&store->chunk));
+  chunk *c = &store->chunk[store->n_chunk];
+  c->used = 0;
+  c->size = size;
+  MILL_TRY(mill_alloc_raw(size, 1, (void **)&c->data));
+  store->n_chunk++;
+done:
+  return err;
+}
+
+/* Forget what the batch holds.  Several chunks become one that holds as much, so that the
+ * next batch of this size takes no memory anew. */
+static int reset_batch(mill_read_batch *batch)
+{
+  int err = MILL_OK;
+  batch->n_segment = batch->n_wave = 0;
+  if (!batch->store)
+    MILL_TRY(MILL_ALLOC(1, &batch->store));
+  struct mill_read_store *store = batch->store;
+  if (store->n_chunk > 1) {
+    size_t size = 0;
+    for (int i = 0; i < store->n_chunk; i++)
+      size += store->chunk[i].used;
+    free_chunks(store);
+    MILL_TRY(add_chunk(store, size));
+  } else if (store->n_chunk == 1) {
+    store->chunk[0].used = 0;
+  }
+done:
+  return err;
+}
+
+static int take(struct mill_read_store *store, size_t n_byte, void **out)
+{
+  int err = MILL_OK;
+  *out = NULL;
+  if (n_byte > SIZE_MAX / 2)
+    MILL_FAIL(MILL_ERR_MEMORY, "%zu bytes for one batch are too many", n_byte);
+  const size_t size = (n_byte + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+  chunk *c = store->n_chunk > 0 ? &store->chunk[store->n_chunk - 1] : NULL;
+  if (!c || c->size - c->used < size) {
+    /* with room for what comes with the pixels, so that the chunk can stay the only one */
+    MILL_TRY(add_chunk(store, size + ARENA_STEP));
+    c = &store->chunk[store->n_chunk - 1];
+  }
+  *out = c->data + c->used;
+  c->used += size;
+done:
+  return err;
+}
+
+static int is_inside(const struct mill_read_store *store, const void *p)
+{
+  const uintptr_t at = (uintptr_t)p;
+  for (int i = 0; i < store->n_chunk; i++) {
+    const uintptr_t start = (uintptr_t)store->chunk[i].data;
+    if (at >= start && at < start + store->chunk[i].used)
+      return 1;
+  }
+  return 0;
+}
+
+/* ---- which pixels go where ---------------------------------------------- */
+
+/* A run of neighbouring pixels of a channel, for one arm. */
+typedef struct piece {
+  int arm, first, n;
+  int wave;        /* of the batch under way, -1: not there yet */
+  float *sigma_aa; /* by resolving power, in the batch under way; NULL: not there yet */
+} piece;
+
+/* Wavelengths that a channel brought, in vacuum, and how they are cut. */
+typedef struct known_waves {
+  int64_t token;
+  char name[MILL_MAX_NAME];
+  int n_pix, air;
+  double *wave_aa; /* [n_pix], owned */
+  int n_piece;     /* 0: beyond all arms, or of no arm that is wanted */
+  int outside;     /* it is beyond all arms */
+  piece piece[MAX_PIECE];
+} known_waves;
+
+/* An arm of the library as this run uses it. */
+typedef struct arm_rule {
+  int wanted;
+  double usable_min_aa, usable_max_aa; /* the templates' range less the Doppler shift */
+  double min_aa, max_aa;               /* of the configuration */
+  const char *channel;                 /* empty: any */
+  double resolving_power;              /* 0: none */
+  int needs_lsf;
+} arm_rule;
+
+struct mill_spectra {
+  const mill_format *format;
+  void *state;
+  mill_fits_file *fits;
+  mill_spectra_settings settings;
+  arm_rule arm[MILL_MAX_ARM];
+  int lsf, medium, min_pix;
+  known_waves known[MAX_KNOWN];
+  int n_known;
+  known_waves once; /* of a channel without a token */
+  /* the read under way */
+  mill_read_batch *batch;
+  int n_exposure, waves_only;
+};
+
+double mill_air_to_vacuum(double wave_air_aa)
+{
+  if (!(wave_air_aa >= 2000.0))
+    return wave_air_aa;
+  const double s = 1e4 / wave_air_aa, s2 = s * s;
+  const double n = 1.0 + 0.00008336624212083 + 0.02408926869968 / (130.1065924522 - s2) +
+                   0.0001599740894897 / (38.92568793293 - s2);
+  return n * wave_air_aa;
+}
+
+const char *mill_frame_name(int frame)
+{
+  switch (frame) {
+  case MILL_FRAME_BARYCENTRIC:
+    return "barycentric";
+  case MILL_FRAME_HELIOCENTRIC:
+    return "heliocentric";
+  case MILL_FRAME_TOPOCENTRIC:
+    return "topocentric";
+  default:
+    return "unknown";
+  }
+}
+
+static void set_rules(mill_spectra *spectra)
+{
+  const mill_library *lib = spectra->settings.lib;
+  const mill_config *config = spectra->settings.config;
+  spectra->lsf = mill_config_lsf(config);
+  spectra->medium = config->medium;
+  spectra->min_pix = 2 * config->fit.n_cont; /* below it the continuum is not determined */
+  for (int a = 0; a < lib->n_arm; a++) {
+    arm_rule *rule = &spectra->arm[a];
+    const int i = mill_config_find_arm(config, lib->arm[a].name);
+    rule->wanted = spectra->settings.arm_wanted[a];
+    rule->needs_lsf = lib->arm[a].template_sigma_aa >= 0.0 && spectra->lsf != MILL_LSF_OFF;
+    rule->resolving_power = mill_config_resolving_power(config, lib->arm[a].name);
+    rule->channel = i >= 0 ? config->arm[i].channel : "";
+    rule->min_aa = i >= 0 ? config->arm[i].min_aa : 0.0;
+    rule->max_aa = i >= 0 ? config->arm[i].max_aa : INFINITY;
+    /* as src/pipeline/pipeline.c checks it, with a little room for rounding */
+    const double first = exp(lib->arm[a].ln_wave0);
+    const double last =
+        exp(lib->arm[a].ln_wave0 + lib->arm[a].ln_step * (double)(lib->arm[a].n_pix - 1));
+    const double margin = 1e-9;
+    rule->usable_min_aa = first * exp(atanh(config->fit.max_vel_km_s / MILL_C_KM_S)) * (1 + margin);
+    rule->usable_max_aa = last * exp(atanh(config->fit.min_vel_km_s / MILL_C_KM_S)) * (1 - margin);
+  }
+}
+
+/* The arm of a wavelength among those of mask, -1: none.  Where two of them overlap, the
+ * one that begins first has the lower half. */
+static int arm_of(const mill_spectra *spectra, unsigned mask, double wave_aa)
+{
+  int best = -1;
+  double best_min = 0, best_max = 0;
+  for (int a = 0; a < spectra->settings.lib->n_arm; a++) {
+    const arm_rule *rule = &spectra->arm[a];
+    if (!(mask & 1u << a))
+      continue;
+    const double min = fmax(rule->usable_min_aa, rule->min_aa);
+    const double max = fmin(rule->usable_max_aa, rule->max_aa);
+    if (!(wave_aa >= min && wave_aa <= max))
+      continue;
+    if (best >= 0) {
+      const double middle = 0.5 * (fmax(min, best_min) + fmin(max, best_max));
+      const int is_upper = min > best_min || (min == best_min && max > best_max);
+      if (is_upper ? wave_aa < middle : wave_aa >= middle)
+        continue;
+    }
+    best = a;
+    best_min = min;
+    best_max = max;
+  }
+  return best;
+}
+
+static int add_piece(const mill_spectra *spectra, known_waves *known, int arm, int first, int n)
+{
+  int err = MILL_OK;
+  if (n < spectra->min_pix) /* what a cut leaves at an edge */
+    goto done;
+  if (known->n_piece == MAX_PIECE)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: channel %s is cut into more than %d pieces; name fewer arms",
+              spectra->fits->guard->path, known->name, MAX_PIECE);
+  known->piece[known->n_piece++] = (piece){.arm = arm, .first = first, .n = n, .wave = -1};
+done:
+  return err;
+}
+
+/* Give the pixels of a channel to arms. */
+static int cut(const mill_spectra *spectra, known_waves *known)
+{
+  int err = MILL_OK;
+  const mill_library *lib = spectra->settings.lib;
+  const double *wave = known->wave_aa;
+  const int n_pix = known->n_pix;
+  unsigned by_choice = 0, any = 0;
+  int same_name = -1;
+  known->n_piece = known->outside = 0;
+  for (int a = 0; a < lib->n_arm; a++) {
+    const arm_rule *rule = &spectra->arm[a];
+    if (rule->channel[0]) {
+      if (rule->wanted && strcasecmp(rule->channel, known->name) == 0)
+        by_choice |= 1u << a;
+      continue;
+    }
+    if (rule->wanted)
+      any |= 1u << a;
+    /* an arm that is not wanted keeps its channel from the others */
+    if (strcasecmp(lib->arm[a].name, known->name) == 0)
+      same_name = a;
+  }
+  if (!by_choice && same_name >= 0) {
+    const arm_rule *rule = &spectra->arm[same_name];
+    int first = 0, end = n_pix;
+    if (!rule->wanted)
+      goto done;
+    while (first < end && wave[first] < rule->min_aa)
+      first++;
+    while (end > first && wave[end - 1] > rule->max_aa)
+      end--;
+    /* whole: however few they are, the pipeline says what is wrong with them */
+    if (end > first)
+      known->piece[known->n_piece++] =
+          (piece){.arm = same_name, .first = first, .n = end - first, .wave = -1};
+    else
+      known->outside = 1;
+    goto done;
+  }
+  const unsigned mask = by_choice ? by_choice : any;
+  for (int first = 0, end; first < n_pix; first = end) {
+    const int arm = arm_of(spectra, mask, wave[first]);
+    end = first + 1;
+    while (end < n_pix && arm_of(spectra, mask, wave[end]) == arm)
+      end++;
+    if (arm >= 0)
+      MILL_TRY(add_piece(spectra, known, arm, first, end - first));
+  }
+  known->outside = known->n_piece == 0 && mask != 0;
+done:
+  return err;
+}
+
+static int fill_known(const mill_spectra *spectra, const mill_channel *channel, int air,
+                      known_waves *known)
+{
+  int err = MILL_OK;
+  mill_free(known->wave_aa);
+  memset(known, 0, sizeof *known);
+  known->token = channel->wave_token;
+  snprintf(known->name, sizeof known->name, "%s", channel->name);
+  known->air = air;
+  known->n_pix = channel->n_pix;
+  MILL_TRY(MILL_ALLOC(channel->n_pix, &known->wave_aa));
+  for (int i = 0; i < channel->n_pix; i++) {
+    const double wave = channel->wave_aa[i];
+    known->wave_aa[i] = air ? mill_air_to_vacuum(wave) : wave;
+    if (!isfinite(wave) || !(known->wave_aa[i] > (i > 0 ? known->wave_aa[i - 1] : 0.0)))
+      MILL_FAIL(MILL_ERR_INPUT,
+                "%s: channel %s: wavelength %d is %g, but they must be positive and ascending; "
+                "make the file again",
+                spectra->fits->guard->path, channel->name, i, wave);
+  }
+  MILL_TRY(cut(spectra, known));
+done:
+  if (err != MILL_OK) {
+    mill_free(known->wave_aa);
+    memset(known, 0, sizeof *known);
+  }
+  return err;
+}
+
+/* How the channel is cut; equal tokens are asked once. */
+static int know(mill_spectra *spectra, const mill_channel *channel, known_waves **out)
+{
+  int err = MILL_OK;
+  const int air =
+      spectra->medium == MILL_MEDIUM_AIR || (spectra->medium == MILL_MEDIUM_AUTO && channel->air);
+  known_waves *known = &spectra->once;
+  *out = NULL;
+  if (channel->n_pix < 1)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: channel %s has no pixels; make the file again",
+              spectra->fits->guard->path, channel->name);
+  if (channel->wave_token != 0) {
+    for (int i = 0; i < spectra->n_known; i++) {
+      known = &spectra->known[i];
+      if (known->token == channel->wave_token && known->n_pix == channel->n_pix &&
+          known->air == air && strcmp(known->name, channel->name) == 0) {
+        *out = known;
+        goto done;
+      }
+    }
+    if (spectra->n_known == MAX_KNOWN) { /* forgetting costs only time */
+      for (int i = 0; i < MAX_KNOWN; i++)
+        mill_free(spectra->known[i].wave_aa);
+      memset(spectra->known, 0, sizeof spectra->known);
+      spectra->n_known = 0;
+    }
+    known = &spectra->known[spectra->n_known];
+  }
+  MILL_TRY(fill_known(spectra, channel, air, known));
+  if (channel->wave_token != 0)
+    spectra->n_known++;
+  *out = known;
+done:
+  return err;
+}
+
+/* Where the line-spread function of a piece comes from: MILL_LSF_OFF none is needed,
+ * MILL_LSF_AUTO none is there. */
+static int lsf_of(const mill_spectra *spectra, const mill_channel *channel, int arm)
+{
+  const arm_rule *rule = &spectra->arm[arm];
+  const int has_matrix = channel->n_diag > 0, has_sigma = channel->sigma_aa != NULL;
+  const int has_power = rule->resolving_power > 0.0;
+  if (!rule->needs_lsf)
+    return MILL_LSF_OFF;
+  switch (spectra->lsf) {
+  case MILL_LSF_MATRIX:
+    return has_matrix ? MILL_LSF_MATRIX : MILL_LSF_AUTO;
+  case MILL_LSF_SIGMA:
+    return has_sigma ? MILL_LSF_SIGMA : MILL_LSF_AUTO;
+  case MILL_LSF_RESOLVING_POWER:
+    return has_power ? MILL_LSF_RESOLVING_POWER : MILL_LSF_AUTO;
+  default:
+    return has_matrix  ? MILL_LSF_MATRIX
+           : has_sigma ? MILL_LSF_SIGMA
+           : has_power ? MILL_LSF_RESOLVING_POWER
+                       : MILL_LSF_AUTO;
+  }
+}
+
+int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants)
+{
+  int err = MILL_OK;
+  known_waves *known = NULL;
+  *wants = 0;
+  MILL_TRY(know(spectra, channel, &known));
+  if (known->outside)
+    *wants = MILL_WANTS_CHANNEL;
+  for (int i = 0; i < known->n_piece; i++) {
+    const int lsf = lsf_of(spectra, channel, known->piece[i].arm);
+    *wants |= MILL_WANTS_CHANNEL;
+    if (spectra->waves_only || lsf == MILL_LSF_AUTO)
+      continue;
+    *wants |= MILL_WANTS_PIXELS | (lsf == MILL_LSF_MATRIX ? MILL_WANTS_MATRIX : 0);
+  }
+done:
+  return err;
+}
+
+/* ---- filling a batch ----------------------------------------------------- */
+
+int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
+{
+  return take(spectra->batch->store, n_byte, out);
+}
+
+/* n elements of 4 bytes from first on, in the batch's memory. */
+static int keep(mill_spectra *spectra, const void *from, size_t first, size_t n, const void **out)
+{
+  int err = MILL_OK;
+  const char *at;
+  void *copy = NULL;
+  *out = NULL;
+  if (!from)
+    goto done;
+  at = (const char *)from + 4 * first;
+  if (is_inside(spectra->batch->store, from)) {
+    *out = at;
+    goto done;
+  }
+  MILL_TRY(take(spectra->batch->store, 4 * n, &copy));
+  memcpy(copy, at, 4 * n);
+  *out = copy;
+done:
+  return err;
+}
+
+/* Columns [first, first + n) of a matrix by diagonals. */
+static int keep_matrix(mill_spectra *spectra, const mill_channel *channel, const piece *p,
+                       const float **out)
+{
+  int err = MILL_OK;
+  const size_t n = (size_t)p->n, n_pix = (size_t)channel->n_pix, n_diag = (size_t)channel->n_diag;
+  float *copy = NULL;
+  if (p->n == channel->n_pix) {
+    const void *whole = NULL;
+    MILL_TRY(keep(spectra, channel->resolution, 0, n_diag * n, &whole));
+    *out = whole;
+    goto done;
+  }
+  MILL_TRY(take(spectra->batch->store, 4 * n * n_diag, (void **)&copy));
+  for (size_t d = 0; d < n_diag; d++)
+    memcpy(copy + d * n, channel->resolution + d * n_pix + p->first, 4 * n);
+  *out = copy;
+done:
+  return err;
+}
+
+/* The piece's wavelengths in the batch. */
+static int add_wave(mill_spectra *spectra, const known_waves *known, piece *p)
+{
+  int err = MILL_OK;
+  mill_read_batch *batch = spectra->batch;
+  double *copy = NULL;
+  if (p->wave >= 0)
+    goto done;
+  MILL_TRY(
+      grow(batch->n_wave, &batch->store->cap_wave, sizeof *batch->wave, (void **)&batch->wave));
+  MILL_TRY(take(batch->store, (size_t)p->n * sizeof *copy, (void **)&copy));
+  memcpy(copy, known->wave_aa + p->first, (size_t)p->n * sizeof *copy);
+  p->wave = batch->n_wave++;
+  batch->wave[p->wave] = (mill_read_wave){.arm = p->arm, .n_pix = p->n, .wave_aa = copy};
+done:
+  return err;
+}
+
+static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
+{
+  int err = MILL_OK;
+  const double power = spectra->arm[p->arm].resolving_power;
+  float *sigma = NULL;
+  if (p->sigma_aa)
+    goto done;
+  MILL_TRY(take(spectra->batch->store, (size_t)p->n * sizeof *sigma, (void **)&sigma));
+  for (int i = 0; i < p->n; i++)
+    sigma[i] = (float)(known->wave_aa[p->first + i] / (FWHM_SIGMA * power));
+  p->sigma_aa = sigma;
+done:
+  return err;
+}
+
+static int add_segment(mill_spectra *spectra, const mill_read_segment *segment)
+{
+  int err = MILL_OK;
+  mill_read_batch *batch = spectra->batch;
+  MILL_TRY(grow(batch->n_segment, &batch->store->cap_segment, sizeof *batch->segment,
+                (void **)&batch->segment));
+  batch->segment[batch->n_segment++] = *segment;
+done:
+  return err;
+}
+
+static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
+                        const known_waves *known, piece *p, mill_read_segment *s)
+{
+  int err = MILL_OK;
+  const size_t first = (size_t)p->first, n = (size_t)p->n;
+  const int lsf = lsf_of(spectra, channel, p->arm);
+  const void *at = NULL;
+  s->use = lsf == MILL_LSF_AUTO ? MILL_SEGMENT_NO_LSF : MILL_SEGMENT_FIT;
+  if (s->use != MILL_SEGMENT_FIT || spectra->waves_only)
+    goto done;
+  if (!channel->flux || !channel->ivar || (lsf == MILL_LSF_MATRIX && !channel->resolution))
+    MILL_FAIL(MILL_ERR_INTERNAL, "%s: channel %s came without pixels", spectra->fits->guard->path,
+              channel->name);
+  MILL_TRY(keep(spectra, channel->flux, first, n, &at));
+  s->flux = at;
+  MILL_TRY(keep(spectra, channel->ivar, first, n, &at));
+  s->ivar = at;
+  MILL_TRY(keep(spectra, channel->mask, first, n, &at));
+  s->mask = at;
+  if (lsf == MILL_LSF_MATRIX) {
+    s->n_diag = channel->n_diag;
+    MILL_TRY(keep_matrix(spectra, channel, p, &s->resolution));
+  } else if (lsf == MILL_LSF_SIGMA) {
+    MILL_TRY(keep(spectra, channel->sigma_aa, first, n, &at));
+    s->sigma_aa = at;
+  } else if (lsf == MILL_LSF_RESOLVING_POWER) {
+    MILL_TRY(add_sigma(spectra, known, p));
+    s->sigma_aa = p->sigma_aa;
+  }
+done:
+  return err;
+}
+
+int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *channel)
+{
+  int err = MILL_OK;
+  known_waves *known = NULL;
+  if (i_exposure < 0 || i_exposure >= spectra->n_exposure)
+    MILL_FAIL(MILL_ERR_INTERNAL, "exposure %d of %d", i_exposure, spectra->n_exposure);
+  if (channel->n_diag < 0 || channel->n_diag > MILL_MAX_DIAG ||
+      (channel->n_diag > 0 && channel->n_diag % 2 == 0))
+    MILL_FAIL(MILL_ERR_INPUT, "%s: channel %s has %d diagonals, expected an odd number up to %d",
+              spectra->fits->guard->path, channel->name, channel->n_diag, MILL_MAX_DIAG);
+  MILL_TRY(know(spectra, channel, &known));
+  if (known->outside) {
+    const mill_read_segment none = {
+        .use = MILL_SEGMENT_OUTSIDE, .exposure = i_exposure, .arm = -1, .wave = -1};
+    MILL_TRY(add_segment(spectra, &none));
+  }
+  for (int i = 0; i < known->n_piece; i++) {
+    piece *p = &known->piece[i];
+    mill_read_segment segment = {.exposure = i_exposure, .arm = p->arm, .n_pix = p->n};
+    MILL_TRY(add_wave(spectra, known, p));
+    segment.wave = p->wave;
+    MILL_TRY(fill_segment(spectra, channel, known, p, &segment));
+    MILL_TRY(add_segment(spectra, &segment));
+  }
+done:
+  return err;
+}
+
+/* By exposure, then arm, else as they came.  They nearly are already: formats give their
+ * channels exposure by exposure. */
+static void sort_segments(mill_read_batch *batch)
+{
+  for (int i = 1; i < batch->n_segment; i++) {
+    const mill_read_segment s = batch->segment[i];
+    int j = i;
+    for (; j > 0; j--) {
+      const mill_read_segment *before = &batch->segment[j - 1];
+      if (before->exposure < s.exposure || (before->exposure == s.exposure && before->arm <= s.arm))
+        break;
+      batch->segment[j] = *before;
+    }
+    batch->segment[j] = s;
+  }
+}
+
+static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int waves_only,
+                      mill_read_batch *batch)
+{
+  int err = MILL_OK;
+  MILL_TRY(reset_batch(batch));
+  for (int i = 0; i < spectra->n_known; i++)
+    for (int k = 0; k < spectra->known[i].n_piece; k++) {
+      spectra->known[i].piece[k].wave = -1;
+      spectra->known[i].piece[k].sigma_aa = NULL;
+    }
+  spectra->batch = batch;
+  spectra->n_exposure = n;
+  spectra->waves_only = waves_only;
+  MILL_TRY(spectra->format->read(spectra->state, spectra, exposure, n));
+  sort_segments(batch);
+done:
+  spectra->batch = NULL;
+  if (err != MILL_OK)
+    batch->n_segment = batch->n_wave = 0;
+  return err;
+}
+
+/* Pixels of two versions of a file must not end up in one star.  Of a file that was replaced or
+   removed the old one stays open, and a packed one was unpacked at once. */
+static int check_unchanged(const mill_fits_guard *guard)
+{
+  int err = MILL_OK;
+  struct stat now;
+  if (guard->is_unpacked)
+    goto done;
+  if (fstat(guard->fd, &now) != 0 || (int64_t)now.st_size != guard->file_size ||
+      (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec != guard->file_mtime)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s changed while it was being read: run the fit again when it is complete",
+              guard->path);
+done:
+  return err;
+}
+
+int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n, mill_read_batch *batch)
+{
+  const int watch =
+      mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading spectra", spectra->fits->guard->path);
+  int err = read_batch(spectra, exposure, n, 0, batch);
+  if (err == MILL_OK)
+    err = check_unchanged(spectra->fits->guard);
+  mill_watch_end(watch);
+  return err;
+}
+
+int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
+                       mill_read_batch *batch)
+{
+  const int watch =
+      mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading wavelengths", spectra->fits->guard->path);
+  const int err = read_batch(spectra, exposure, n, 1, batch);
+  mill_watch_end(watch);
+  return err;
+}
+
+/* ---- files ---------------------------------------------------------------- */
+
+/* "desi (DESI coadd and spectra files), sdss (...)" */
+static void list_formats(const mill_format *const *formats, int n_format, char *out, size_t size)
+{
+  size_t n = 0;
+  out[0] = '\0';
+  for (int i = 0; i < n_format && n < size; i++)
+    n += (size_t)snprintf(out + n, size - n, "%s%s (%s)", i ? ", " : "", formats[i]->name,
+                          formats[i]->description);
+}
+
+static int find_format(mill_spectra *spectra, const mill_format *const *formats, int n_format)
+{
+  int err = MILL_OK;
+  const char *wanted = spectra->settings.config->format;
+  const int is_forced = wanted[0] != '\0' && strcmp(wanted, "auto") != 0;
+  char names[512];
+  for (int i = 0; i < n_format; i++)
+    if (is_forced ? strcmp(formats[i]->name, wanted) == 0
+                  : formats[i]->recognise(spectra->fits->guard)) {
+      spectra->format = formats[i];
+      goto done;
+    }
+  list_formats(formats, n_format, names, sizeof names);
+  if (is_forced)
+    MILL_FAIL(MILL_ERR_CONFIG, "format: %s is unknown; there are %s", wanted, names);
+  MILL_FAIL(MILL_ERR_INPUT,
+            "%s: is of no known format; there are %s. Give such a file, or say by --format which "
+            "one it is",
+            spectra->fits->guard->path, names);
+done:
+  return err;
+}
+
+int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,
+                         const mill_format *const *formats, int n_format, mill_spectra **out)
+{
+  int err = MILL_OK;
+  mill_spectra *spectra = NULL;
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening the file", path);
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &spectra));
+  spectra->settings = *settings;
+  set_rules(spectra);
+  MILL_TRY(mill_fits_file_open(path, &settings->limits, &spectra->fits));
+  MILL_TRY(mill_fits_file_check_rows(spectra->fits));
+  MILL_TRY(find_format(spectra, formats, n_format));
+  MILL_TRY(spectra->format->open(spectra->fits, &spectra->settings, &spectra->state));
+  *out = spectra;
+  spectra = NULL;
+done:
+  mill_watch_end(watch);
+  mill_spectra_close(spectra);
+  return err;
+}
+
+mill_raw_segment mill_read_segment_raw(const mill_read_segment *segment, int waveset, int exposure)
+{
+  return (mill_raw_segment){
+      .arm = segment->arm,
+      .waveset = waveset,
+      .exposure = exposure,
+      .n_pix = segment->n_pix,
+      .n_diag = segment->n_diag,
+      .flux = segment->flux,
+      .ivar = segment->ivar,
+      .mask = segment->mask,
+      .resolution = segment->resolution,
+      .sigma_aa = segment->sigma_aa,
+  };
+}
+
+int mill_spectra_threads(void)
+{
+  return fits_is_reentrant() != 0;
+}
+
+int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out)
+{
+  /* in the order in which they are asked whether they know a file */
+  static const mill_format *const formats[] = {
+      &mill_format_desi,  &mill_format_sdss,    &mill_format_lamost,
+      &mill_format_weave, &mill_format_generic,
+  };
+  return mill_spectra_open_as(path, settings, formats, (int)(sizeof formats / sizeof formats[0]),
+                              out);
+}
+
+void mill_spectra_close(mill_spectra *spectra)
+{
+  if (!spectra)
+    return;
+  if (spectra->state)
+    spectra->format->close(spectra->state);
+  mill_fits_file_close(spectra->fits);
+  for (int i = 0; i < spectra->n_known; i++)
+    mill_free(spectra->known[i].wave_aa);
+  mill_free(spectra->once.wave_aa);
+  mill_free(spectra);
+}
+
+const char *mill_spectra_format_name(const mill_spectra *spectra)
+{
+  return spectra->format->name;
+}
+
+int mill_spectra_frame(const mill_spectra *spectra)
+{
+  return spectra->format->frame(spectra->state);
+}
+
+/* The same for the same rows of the same exposures in the same order, and under the names by which
+   they may be joined.  A row's place in its file is not enough: another file has it too. */
+static int64_t hash_rows(const mill_file_index *index)
+{
+  mill_sha256 sha;
+  char hex[65];
+  mill_sha256_init(&sha);
+  for (int64_t i = 0; i < index->n_row; i++) {
+    const mill_catalog_row *row = &index->row[i];
+    char object[sizeof row->object] = ""; /* what follows the end of a text is no content */
+    memcpy(object, row->object, strnlen(row->object, sizeof object));
+    mill_sha256_update(&sha, &row->target_id, sizeof row->target_id);
+    mill_sha256_update(&sha, &row->n_exposure, sizeof row->n_exposure);
+    mill_sha256_update(&sha, object, sizeof object);
+    for (int64_t k = row->first_exposure; k < row->first_exposure + row->n_exposure; k++) {
+      mill_sha256_update(&sha, &index->exposure_row[k], sizeof *index->exposure_row);
+      mill_sha256_update(&sha, &index->exposure_id[k], sizeof *index->exposure_id);
+    }
+  }
+  mill_sha256_final(&sha, hex);
+  hex[16] = '\0';
+  return (int64_t)strtoull(hex, NULL, 16);
+}
+
+int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index)
+{
+  int err = MILL_OK;
+  const int watch =
+      mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading the table", spectra->fits->guard->path);
+  memset(index, 0, sizeof *index);
+  MILL_TRY(spectra->format->index(spectra->state, select, index));
+  index->file_size = spectra->fits->guard->file_size;
+  index->file_mtime = spectra->fits->guard->file_mtime;
+  index->rows_hash = hash_rows(index);
+done:
+  mill_watch_end(watch);
+  return err;
+}

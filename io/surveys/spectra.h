@@ -1,0 +1,183 @@
+/** Spectra of any survey behind one interface: formats, channels, arms.
+ *
+ *  A FORMAT (one table of functions per survey: io/surveys/desi.c, io/surveys/sdss.c,
+ * io/surveys/lamost.c, io/surveys/weave.c, io/surveys/generic.c) knows where things are in its
+ * files.  It hands over CHANNELS: one spectrum of one exposure with its own wavelengths, as they
+ * are in the file but for vacuum wavelengths and ivar.  This module recognises the format, gives
+ * each channel to the library's arms and keeps the pixels of a batch.
+ *
+ *  A channel whose name is that of an arm of the library goes to that arm whole.
+ *  Any other channel is cut by wavelength: each pixel goes to the arm whose usable
+ *  range (its templates' range less the Doppler shift at the velocity limits) holds
+ *  it; where two arms overlap the cut is in the middle of the overlap; pixels
+ *  beyond all arms are left out.  `arms` of the configuration may narrow an arm's
+ *  range or name the channels it takes.
+ *
+ *  Velocities are in the frame of the file's wavelengths.  Every format says what
+ *  that is (heliocentric, barycentric, topocentric); nothing is corrected silently.
+ */
+#ifndef MILL_SPECTRA_H
+#define MILL_SPECTRA_H
+
+#include "io/surveys/desi.h"
+#include "io/fits/fits_file.h"
+#include "kernels/data/star.h"
+#include "src/config/config.h"
+
+/** Frame of the wavelengths of a file, for the log and the provenance. */
+enum mill_frame {
+  MILL_FRAME_UNKNOWN,
+  MILL_FRAME_BARYCENTRIC,
+  MILL_FRAME_HELIOCENTRIC,
+  MILL_FRAME_TOPOCENTRIC
+};
+
+/** One spectrum as a format hands it over.  All pointers borrowed for the call.
+ *
+ *  sigma_aa [n_pix]  Gaussian sigma in A of the line-spread function, pixel included;
+ *                    NULL: the format does not know it
+ *  resolution        as mill_raw_segment has it; NULL: none
+ *  wave_token        equal tokens of one open file mean equal wavelengths (0: no promise)
+ */
+typedef struct mill_channel {
+  char name[MILL_MAX_NAME]; /**< lower case: b, r, z, coadd, blue, red */
+  int n_pix, n_diag;
+  const double *wave_aa; /**< [n_pix] ascending; vacuum unless air is set */
+  int air;               /**< 1: air wavelengths, to be converted */
+  const float *flux, *ivar;
+  const int32_t *mask;
+  const float *resolution;
+  const float *sigma_aa;
+  int64_t wave_token;
+} mill_channel;
+
+/** What can be done with a segment. */
+enum mill_segment_use {
+  MILL_SEGMENT_FIT,    /**< fit it */
+  MILL_SEGMENT_NO_LSF, /**< the library needs a line-spread function and none is known */
+  MILL_SEGMENT_OUTSIDE /**< a channel beyond all arms; arm and wave are -1, n_pix is 0 */
+};
+
+/** One piece of a channel, for one arm. */
+typedef struct mill_read_segment {
+  int use;      /**< enum mill_segment_use; other than MILL_SEGMENT_FIT: no pixels */
+  int exposure; /**< index into the request of mill_spectra_read */
+  int arm;      /**< of the library */
+  int wave;     /**< index into the batch's wavelengths; -1: outside */
+  int n_pix, n_diag;
+  const float *flux, *ivar; /**< [n_pix] */
+  const int32_t *mask;      /**< NULL: none */
+  const float *resolution;  /**< [n_diag][n_pix], NULL: none */
+  const float *sigma_aa;    /**< [n_pix], NULL: none */
+} mill_read_segment;
+
+/** A segment that can be fitted as the pipeline takes it, with the id of its wavelengths and its
+ *  exposure among those of its star; borrows the pixels. */
+mill_raw_segment mill_read_segment_raw(const mill_read_segment *segment, int waveset, int exposure);
+
+typedef struct mill_read_wave {
+  int arm, n_pix;
+  const double *wave_aa; /**< [n_pix] vacuum A */
+} mill_read_wave;
+
+/** What a call of mill_spectra_read brings; its memory is reused by the next one. */
+typedef struct mill_read_batch {
+  int n_segment, n_wave;
+  mill_read_segment *segment;    /**< [n_segment], ordered by exposure, then arm */
+  mill_read_wave *wave;          /**< [n_wave] */
+  struct mill_read_store *store; /**< the memory behind all pointers, owned */
+} mill_read_batch;
+
+void mill_read_batch_clear(mill_read_batch *batch); /* NULL is fine */
+
+/** Bytes of memory behind it. */
+size_t mill_read_batch_bytes(const mill_read_batch *batch);
+
+typedef struct mill_spectra mill_spectra;
+
+/** What opening needs; borrowed until close. */
+typedef struct mill_spectra_settings {
+  const mill_library *lib;
+  const mill_config *config; /**< bound to lib; format, exposures, arms, lsf, ... */
+  int arm_wanted[MILL_MAX_ARM];
+  mill_open_limits limits;
+} mill_spectra_settings;
+
+/** May several threads read, each files of its own?  As CFITSIO was built. */
+int mill_spectra_threads(void);
+
+/** Open, check and recognise.  A file belongs to one thread at a time, and several may be open,
+ *  in several threads if mill_spectra_threads().
+ *  MILL_ERR_INPUT names file, HDU and what to do (a file of no known format: which
+ *  ones there are, and that --format forces one); MILL_ERR_OUTPUT as mill_desi_open. */
+int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out);
+void mill_spectra_close(mill_spectra *spectra); /* NULL is fine */
+
+const char *mill_spectra_format_name(const mill_spectra *spectra);
+int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
+
+/** Select rows, as mill_desi_index.  index->exposure_row holds the format's own
+ *  numbers of exposures: a FITS row, an HDU, ... */
+int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index);
+
+/** Read n exposures (numbers from the index).  An arm that an exposure lacks has no
+ *  segment; one with several channels in an arm has several.  MILL_ERR_INPUT. */
+int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n,
+                      mill_read_batch *batch);
+
+/** The same without pixels: segments have wavelengths only. */
+int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
+                       mill_read_batch *batch);
+
+/** "barycentric", "heliocentric", "topocentric" or "unknown". */
+const char *mill_frame_name(int frame);
+
+/* ---- for formats, from within their read --------------------------------------------------- */
+
+/** Give a channel to the batch under way.  Pixels are copied, unless they lie in memory of
+ *  mill_spectra_alloc.  wave_aa must be ascending.  With n_diag > 0 and no resolution the
+ *  channel has a matrix that nobody wanted. */
+int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *channel);
+
+/** Memory of the batch under way, lasting as long as it does, not zeroed, 64-byte aligned. */
+int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out);
+
+enum mill_wants {
+  MILL_WANTS_CHANNEL = 1, /**< some of it concerns this run: add it */
+  MILL_WANTS_PIXELS = 2,  /**< with its pixels */
+  MILL_WANTS_MATRIX = 4   /**< and its resolution matrix */
+};
+
+/** What is wanted of a channel before its pixels are read: name, n_pix, wave_aa, air and
+ *  wave_token are looked at, n_diag > 0 for "has a matrix", and sigma_aa, which must not be
+ *  NULL if the channel has it.  *wants: bits of enum mill_wants.
+ *  A format need not ask: what is not wanted is ignored. */
+int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
+
+/** A format: one constant table. */
+typedef struct mill_format {
+  const char *name;        /**< as --format takes it */
+  const char *description; /**< one line for --help and messages */
+  /** 1 when the checked file looks like this format; headers only. */
+  int (*recognise)(const mill_fits_guard *guard);
+  /** state: the format's own; path for messages.  The file was opened by spectra.c. */
+  int (*open)(mill_fits_file *file, const mill_spectra_settings *settings, void **state);
+  void (*close)(void *state);
+  int (*frame)(const void *state);
+  int (*index)(void *state, const mill_selection *select, mill_file_index *index);
+  /** Calls mill_spectra_add for every channel of the exposures. */
+  int (*read)(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
+} mill_format;
+
+extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost, mill_format_weave,
+    mill_format_generic;
+
+/** As mill_spectra_open, with formats [n_format] instead of all known ones. */
+int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,
+                         const mill_format *const *formats, int n_format, mill_spectra **out);
+
+/** Vacuum from air wavelength, A (Morton 2000, ApJS 130, 403, inverted as VALD does:
+ *  Piskunov's fit); below 2000 A unchanged. */
+double mill_air_to_vacuum(double wave_air_aa);
+
+#endif

@@ -1,0 +1,547 @@
+#include "jobs/bench/bench_device.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "jobs/fit/backend_choice.h"
+#include "jobs/bench/bench_batch.h"
+#include "jobs/bench/bench_report.h"
+#include "jobs/fit/crossover.h"
+#include "jobs/fit/fit.h"
+#include "kernels/backend.h"
+#include "kernels/base/error.h"
+#include "src/system/clock.h"
+#include "src/system/status_json.h"
+#include "src/system/thread.h"
+#include "src/system/version.h"
+#ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/device_facts.h"
+#endif
+
+enum {
+  MAX_POINT = 32,
+  DISTINCT_STARS = 256, /* of the inputs, then again from the first */
+  ONCE_S = 5            /* a batch that takes longer is not repeated */
+};
+
+/* A backend that is measured. */
+typedef struct device {
+  const mill_backend *backend; /* NULL: there is none, and reason says why */
+  char reason[512];
+  double start_s; /* wall: the first use of it in a process */
+  int n_slot;     /* the most */
+  int is_full;    /* a batch did not fit into its memory, so no larger one is tried */
+} device;
+
+typedef struct bench_device {
+  const mill_bench_options *options;
+  mill_config config;
+  mill_library lib;
+  mill_fit_settings set;
+  mill_bench_stars stars;
+  mill_bench_report report; /* date and machine */
+  int n_thread;
+  device cpu, gpu;
+} bench_device;
+
+/* ---- set-up ---- */
+
+static void find_cpu(bench_device *job)
+{
+  job->cpu.backend = mill_backend_cpu(NULL);
+  if (!job->cpu.backend)
+    snprintf(job->cpu.reason, sizeof job->cpu.reason, "no CPU backend runs on this machine");
+  job->cpu.n_slot = job->config.n_slot;
+  if (job->cpu.n_slot == 0 && job->cpu.backend)
+    job->cpu.n_slot = mill_fit_default_slots(job->cpu.backend, job->n_thread);
+}
+
+/* The GPU that a fit takes. */
+static void find_gpu(bench_device *job, const mill_mpi *mpi)
+{
+  const double start_s = mill_wall_s();
+  if (mill_backend_place(mpi) == MILL_OK)
+    (void)mill_fit_find_backend("cuda", &job->gpu.backend);
+  job->gpu.start_s = mill_wall_s() - start_s;
+  if (!job->gpu.backend)
+    snprintf(job->gpu.reason, sizeof job->gpu.reason, "%s", mill_error_message());
+  job->gpu.n_slot = job->config.n_slot;
+  if (job->gpu.n_slot == 0 && job->gpu.backend)
+    job->gpu.n_slot = mill_fit_default_slots(job->gpu.backend, job->n_thread);
+}
+
+static int read_stars(bench_device *job, int n_input, const char *const *input)
+{
+  int err = MILL_OK;
+  mill_spectra_settings settings = {
+      .lib = &job->lib,
+      .config = &job->config,
+      .limits = {job->config.gzip_limit_mib, job->config.scratch},
+  };
+  MILL_TRY(mill_config_arms(&job->config, &job->lib, settings.arm_wanted));
+  MILL_TRY(mill_bench_stars_read(&settings, n_input, input, DISTINCT_STARS, &job->stars));
+  job->set = job->config.fit;
+  if (job->config.wave_mask_auto && !job->stars.is_desi)
+    job->set.n_wave_mask = 0;
+  job->set.resolution =
+      mill_config_lsf(&job->config) == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
+done:
+  return err;
+}
+
+static int set_up(bench_device *job, const mill_mpi *mpi, int n_input, const char *const *input)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_bench_open(job->options, &job->config, &job->lib));
+  MILL_TRY(read_stars(job, n_input, input));
+  job->n_thread = job->config.n_thread;
+  MILL_TRY(mill_thread_check_number(job->n_thread));
+  if (job->n_thread == 0)
+    MILL_TRY(mill_mpi_share_of_cores(mpi, &job->n_thread));
+  mill_bench_describe(&job->report);
+done:
+  return err;
+}
+
+static void tear_down(bench_device *job)
+{
+  mill_bench_stars_clear(&job->stars);
+  mill_library_clear(&job->lib);
+  mill_config_clear(&job->config);
+}
+
+static void print_head(const bench_device *job, const char *command)
+{
+  const mill_bench_stars *stars = &job->stars;
+  mill_bench_print_head(&job->report, command, stdout);
+  printf("%d %s of the inputs in memory, repeated; no files are read or written.\n", stars->n_star,
+         stars->n_star == 1 ? "star" : "stars");
+}
+
+static mill_bench_plan plan_of(const bench_device *job, const device *d, int n_slot)
+{
+  return (mill_bench_plan){.lib = &job->lib,
+                           .set = &job->set,
+                           .backend = d->backend,
+                           .n_slot = n_slot,
+                           .n_thread = job->n_thread};
+}
+
+/* The same star has the same row in every slot. */
+static int check_same(int64_t n_differ)
+{
+  int err = MILL_OK;
+  if (n_differ > 0)
+    MILL_FAIL(MILL_ERR_INTERNAL,
+              "%lld rows differ from those of the same stars in other slots: please report it",
+              (long long)n_differ);
+done:
+  return err;
+}
+
+/* What both tables have first; the last member is a list, which is left open. */
+static int open_json(const bench_device *job, const char *command, mill_json *json)
+{
+  int err = MILL_OK;
+  memset(json, 0, sizeof *json);
+  json->out = fopen(job->options->json, "w");
+  if (!json->out)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options->json,
+              strerror(errno));
+  mill_json_open(json, NULL, '{');
+  mill_json_text(json, "revision", mill_version_revision());
+  mill_json_text(json, "date", job->report.date);
+  mill_json_text(json, "command", command);
+  mill_json_text(json, "cpu", job->report.cpu);
+  mill_json_integer(json, "threads", job->n_thread);
+done:
+  return err;
+}
+
+static int close_json(const bench_device *job, mill_json *json)
+{
+  int err = MILL_OK;
+  mill_json_close(json);
+  mill_json_close(json);
+  const int failed = ferror(json->out);
+  if (fclose(json->out) != 0 || failed)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full",
+              job->options->json);
+done:
+  return err;
+}
+
+/* ---- crossover ---- */
+
+/* The shortest of several times, or -1 when it would take longer than the limit or there is no
+ * memory for it.  *rate of the batch before, stars/s; 0: none. */
+static int time_batch(const bench_device *job, device *d, int64_t n_star, double *rate,
+                      int64_t *n_differ, double *best_s)
+{
+  int err = MILL_OK;
+  mill_bench_batch batch;
+  *best_s = -1.0;
+  if (!d->backend || d->is_full || (*rate > 0.0 && (double)n_star / *rate > job->options->limit_s))
+    goto done;
+  /* as many slots as the device has, or as there are stars */
+  const mill_bench_plan plan = plan_of(job, d, n_star < d->n_slot ? (int)n_star : d->n_slot);
+  for (int i = 0; i < job->options->n_repeat; i++) {
+    err = mill_bench_batch_run(&plan, &job->stars, n_star, &batch);
+    if (err == MILL_ERR_MEMORY) {
+      d->is_full = 1;
+      *best_s = -1.0;
+      err = MILL_OK;
+      goto done;
+    }
+    MILL_TRY(err);
+    *n_differ += batch.n_differ;
+    const double spent_s = d->start_s + batch.open_s + batch.run_s;
+    if (*best_s < 0.0 || spent_s < *best_s) {
+      *best_s = spent_s;
+      *rate = (double)n_star / batch.run_s;
+    }
+    if (spent_s > ONCE_S)
+      break;
+  }
+done:
+  return err;
+}
+
+static void print_seconds(double s, const char *without)
+{
+  if (s >= 0.0)
+    printf(" %.3f |", s);
+  else
+    printf(" %s |", without);
+}
+
+static void print_rate(int64_t n_star, double s)
+{
+  if (s > 0.0)
+    printf(" %.1f |", (double)n_star / s);
+  else
+    printf(" |");
+}
+
+static const char *why_not(const device *d)
+{
+  return !d->backend ? "SKIPPED" : d->is_full ? "no memory" : "not run";
+}
+
+static void print_point(const bench_device *job, const mill_crossover_point *p)
+{
+  printf("| %lld |", (long long)p->n_star);
+  print_seconds(p->cpu_s, why_not(&job->cpu));
+  print_seconds(p->gpu_s, why_not(&job->gpu));
+  if (p->cpu_s > 0.0 && p->gpu_s > 0.0)
+    printf(" %.2f |", p->cpu_s / p->gpu_s);
+  else
+    printf(" |");
+  print_rate(p->n_star, p->cpu_s);
+  print_rate(p->n_star, p->gpu_s);
+  printf("\n");
+}
+
+static int write_crossover_json(const bench_device *job, int n, const mill_crossover_point *point,
+                                int64_t from, const char *command)
+{
+  int err = MILL_OK;
+  mill_json json;
+  MILL_TRY(open_json(job, command, &json));
+  mill_json_text(&json, "gpu", job->gpu.backend ? job->gpu.backend->name : "");
+  mill_json_text(&json, "no_gpu", job->gpu.reason);
+  mill_json_real(&json, "gpu_start_s", job->gpu.start_s);
+  mill_json_integer(&json, "crossover", from);
+  mill_json_open(&json, "batches", '[');
+  for (int i = 0; i < n; i++) {
+    mill_json_open(&json, NULL, '{');
+    mill_json_integer(&json, "stars", point[i].n_star);
+    mill_json_real(&json, "cpu_s", point[i].cpu_s < 0.0 ? (double)NAN : point[i].cpu_s);
+    mill_json_real(&json, "gpu_s", point[i].gpu_s < 0.0 ? (double)NAN : point[i].gpu_s);
+    mill_json_close(&json);
+  }
+  err = close_json(job, &json);
+done:
+  return err;
+}
+
+static int keep(const bench_device *job, int64_t from)
+{
+  int err = MILL_OK;
+  char path[MILL_CROSSOVER_PATH];
+  mill_crossover line = {.n_star = from, .n_thread = job->n_thread};
+  if (!job->gpu.backend) {
+    printf("\nNothing is kept for --backend auto: no GPU was measured.\n");
+    goto done;
+  }
+  MILL_TRY(mill_crossover_path(path));
+  snprintf(line.date, sizeof line.date, "%s", job->report.date);
+  snprintf(line.revision, sizeof line.revision, "%s", mill_version_revision());
+  snprintf(line.gpu, sizeof line.gpu, "%s", job->gpu.backend->name);
+  snprintf(line.cpu, sizeof line.cpu, "%s", job->report.cpu);
+  MILL_TRY(mill_crossover_keep(path, &line));
+  printf("\nKept for --backend auto in %s.\n", path);
+done:
+  return err;
+}
+
+static int measure_crossover(bench_device *job, const char *command)
+{
+  int err = MILL_OK, n = 0;
+  mill_crossover_point point[MAX_POINT];
+  double cpu_rate = 0.0, gpu_rate = 0.0;
+  int64_t n_differ = 0;
+  print_head(job, command);
+  printf("CPU: %s, %d %s, %d slots at most.\n",
+         job->cpu.backend ? job->cpu.backend->name : job->cpu.reason, job->n_thread,
+         job->n_thread == 1 ? "thread" : "threads", job->cpu.n_slot);
+  if (job->gpu.backend)
+    printf("GPU: %s, %d slots at most; its first use takes %.3f s, which every time below has.\n",
+           job->gpu.backend->name, job->gpu.n_slot, job->gpu.start_s);
+  else
+    printf("GPU: SKIPPED: %s.\n", job->gpu.reason);
+  printf("A time is of a whole run from memory, its start included, the shortest of %d (one where "
+         "it takes over %d s); none is begun that would take over %.0f s.\n\n",
+         job->options->n_repeat, ONCE_S, job->options->limit_s);
+  printf("| stars | CPU, s | GPU, s | speed-up | CPU, stars/s | GPU, stars/s |\n"
+         "|---|---|---|---|---|---|\n");
+  for (int64_t n_star = 1; n_star <= job->options->n_most && n < MAX_POINT; n_star *= 4) {
+    mill_crossover_point *p = &point[n];
+    p->n_star = n_star;
+    MILL_TRY(time_batch(job, &job->cpu, n_star, &cpu_rate, &n_differ, &p->cpu_s));
+    MILL_TRY(time_batch(job, &job->gpu, n_star, &gpu_rate, &n_differ, &p->gpu_s));
+    n++;
+    print_point(job, p);
+    MILL_TRY(mill_bench_flush(stdout));
+  }
+  const int64_t from = mill_crossover_of(n, point);
+  if (!job->gpu.backend)
+    printf("\nauto takes the CPU: no GPU was measured.\n");
+  else if (from > 0)
+    printf("\nauto takes the GPU from %lld stars a rank on, below that the CPU.\n",
+           (long long)from);
+  else
+    printf("\nauto takes the CPU: the GPU was not faster in the largest batch of both.\n");
+  MILL_TRY(check_same(n_differ));
+  if (job->options->keep)
+    MILL_TRY(keep(job, from));
+  if (job->options->json)
+    MILL_TRY(write_crossover_json(job, n, point, from, command));
+  MILL_TRY(mill_bench_flush(stdout));
+done:
+  return err;
+}
+
+int mill_bench_crossover(const mill_mpi *mpi, const mill_bench_options *options,
+                         const char *command, int n_input, const char *const *input)
+{
+  int err = MILL_OK;
+  bench_device job;
+  memset(&job, 0, sizeof job);
+  job.options = options;
+  MILL_TRY(set_up(&job, mpi, n_input, input));
+  find_cpu(&job);
+  find_gpu(&job, mpi);
+  if (!job.cpu.backend)
+    MILL_FAIL(MILL_ERR_BACKEND, "%s", job.cpu.reason);
+  MILL_TRY(measure_crossover(&job, command));
+done:
+  tear_down(&job);
+  return err;
+}
+
+/* ---- slots ---- */
+
+/* The rates of the device, for the floor; of a CPU those of all threads. */
+static int measure_rates(const bench_device *job, int is_gpu, mill_bench_rates *rates)
+{
+  int err = MILL_OK;
+  memset(rates, 0, sizeof *rates);
+  if (is_gpu) {
+#ifdef MILL_HAVE_CUDA
+    mill_gpu_place place;
+    mill_gpu_rates gpu;
+    mill_gpu_assigned(&place);
+    MILL_TRY(mill_gpu_measure(place.gpu, &gpu));
+    rates->sgemm_square.gflop_s = gpu.f32_gflop_s;
+    rates->dgemm_square.gflop_s = gpu.f64_gflop_s;
+    rates->copy_memory_gbyte_s = rates->copy_cache_gbyte_s = gpu.copy_gbyte_s;
+    printf(
+        "%d multiprocessors: float32 %.1f and float64 %.1f TFLOP/s at their highest clock without "
+        "tensor cores; copies within its memory %.2f TB/s, bytes read and written; from pinned "
+        "memory of the host %.1f GB/s.\n",
+        gpu.n_processor, 1e-3 * gpu.f32_gflop_s, 1e-3 * gpu.f64_gflop_s, 1e-3 * gpu.copy_gbyte_s,
+        gpu.upload_gbyte_s);
+#endif
+    goto done;
+  }
+  MILL_TRY(mill_bench_rates_measure(&job->lib, job->cpu.n_slot, rates));
+  const double n = job->n_thread;
+  rates->sgemm_square.gflop_s = n * mill_bench_f32_gflop_s(rates);
+  rates->dgemm_square.gflop_s = n * mill_bench_f64_gflop_s(rates);
+  rates->copy_memory_gbyte_s *= n;
+  rates->copy_cache_gbyte_s *= n;
+  printf("Matrix products: float32 %.1f, float64 %.1f GFLOP/s; copies %.1f GB/s in memory, %.1f in "
+         "cache: one core times threads.\n",
+         rates->sgemm_square.gflop_s, rates->dgemm_square.gflop_s, rates->copy_memory_gbyte_s,
+         rates->copy_cache_gbyte_s);
+done:
+  return err;
+}
+
+/* A line of the table. */
+typedef struct slots_row {
+  int asked, by_traffic;
+  double start_s, floor_s; /* the floor is of a star */
+  mill_bench_batch batch;
+} slots_row;
+
+static int write_slots_json(const bench_device *job, const device *d, int n, const slots_row *row,
+                            const char *command)
+{
+  int err = MILL_OK;
+  mill_json json;
+  MILL_TRY(open_json(job, command, &json));
+  mill_json_text(&json, "backend", d->backend ? d->backend->name : "");
+  mill_json_text(&json, "no_backend", d->reason);
+  mill_json_open(&json, "rows", '[');
+  for (int i = 0; i < n; i++) {
+    const mill_bench_batch *b = &row[i].batch;
+    mill_json_open(&json, NULL, '{');
+    mill_json_integer(&json, "slots", b->n_slot);
+    mill_json_integer(&json, "slots_asked", row[i].asked);
+    mill_json_integer(&json, "stars", b->n_star);
+    mill_json_real(&json, "start_s", row[i].start_s);
+    mill_json_real(&json, "run_s", b->run_s);
+    mill_json_real(&json, "load_s", b->load_s);
+    mill_json_integer(&json, "evaluations", b->n_eval);
+    mill_json_integer(&json, "jacobians", b->n_jac);
+    mill_json_real(&json, "floor_s_a_star", row[i].floor_s);
+    mill_json_close(&json);
+  }
+  err = close_json(job, &json);
+done:
+  return err;
+}
+
+static void print_slots_row(const slots_row *row)
+{
+  const mill_bench_batch *b = &row->batch;
+  const double n = (double)b->n_star;
+  if (b->n_slot < row->asked)
+    printf("| %d of %d |", b->n_slot, row->asked);
+  else
+    printf("| %d |", b->n_slot);
+  printf(" %lld | %.3f | %.3f | %.1f | %.3f | %.2f | %.2f | %.2f | %s | %.1f |\n",
+         (long long)b->n_star, row->start_s, b->run_s, n / b->run_s, b->load_s,
+         (double)b->n_eval / n, (double)b->n_jac / n, 1e6 * row->floor_s,
+         row->by_traffic ? "bytes" : "arithmetic", b->run_s / n / row->floor_s);
+}
+
+/* So many stars with the slots that are asked for.  MILL_ERR_MEMORY where they do not fit. */
+static int measure_row(const bench_device *job, const device *d, const mill_bench_rates *rates,
+                       int64_t n_star, slots_row *row)
+{
+  int err = MILL_OK;
+  mill_bench_plan plan = plan_of(job, d, row->asked);
+  MILL_TRY(mill_bench_batch_run(&plan, &job->stars, n_star, &row->batch));
+  plan.n_slot = row->batch.n_slot;
+  row->start_s = d->start_s + row->batch.open_s;
+  row->floor_s = mill_bench_batch_floor_s(&plan, &row->batch, rates, &row->by_traffic);
+done:
+  return err;
+}
+
+static int measure_slots(bench_device *job, device *d, int is_gpu, const char *command)
+{
+  int err = MILL_OK, n = 0;
+  const int fixed = job->config.n_slot;
+  const int first = fixed > 0 ? fixed : is_gpu ? 256 : 8;
+  const int last = fixed > 0 ? fixed : is_gpu ? 16384 : 128;
+  double rate = 0.0, bytes = 0.0;
+  int64_t n_differ = 0;
+  mill_bench_rates rates;
+  slots_row row[MAX_POINT];
+  print_head(job, command);
+  printf("Backend %s, %d %s.\n", d->backend->name, job->n_thread,
+         job->n_thread == 1 ? "thread" : "threads");
+  MILL_TRY(measure_rates(job, is_gpu, &rates));
+  printf("\n| slots | stars | start, s | run, s | stars/s | loading, CPU s | evaluations a star | "
+         "of them Jacobians | floor, us a star | bound by | time/floor |\n"
+         "|---|---|---|---|---|---|---|---|---|---|---|\n");
+  /* the limit holds for the first row too: so many stars may take for ever */
+  if (job->options->n_star > (int64_t)8 * first) {
+    row[0].asked = first;
+    MILL_TRY(measure_row(job, d, &rates, (int64_t)8 * first, &row[0]));
+    rate = 8.0 * first / row[0].batch.run_s;
+  }
+  for (int n_slot = first; n_slot <= last && n < MAX_POINT; n_slot *= 2) {
+    const int64_t n_star = job->options->n_star > 0 ? job->options->n_star : (int64_t)8 * n_slot;
+    slots_row *r = &row[n];
+    r->asked = n_slot;
+    if (rate > 0.0 && (double)n_star / rate > job->options->limit_s) {
+      printf("\nNo more: %d slots would take over %.0f s.\n", n_slot, job->options->limit_s);
+      break;
+    }
+    err = measure_row(job, d, &rates, n_star, r);
+    if (err == MILL_ERR_MEMORY && n > 0) {
+      err = MILL_OK;
+      printf("\nNo more: there is no memory for %d slots.\n", n_slot);
+      break;
+    }
+    MILL_TRY(err);
+    n++;
+    rate = (double)n_star / r->batch.run_s;
+    n_differ += r->batch.n_differ;
+    bytes = 0.0;
+    for (int a = 0; a < job->lib.n_arm; a++)
+      bytes += (double)r->batch.shape.arm[a].raw_bytes / (double)r->batch.shape.n_star;
+    print_slots_row(r);
+    MILL_TRY(mill_bench_flush(stdout));
+    if (r->batch.n_slot < n_slot) {
+      printf("\nNo more: memory is full.\n");
+      break;
+    }
+  }
+  printf(
+      "\nThe floor is of arithmetic and memory on the device; reading, and bringing the %.0f kB of "
+      "a star there, are beside it.\n",
+      1e-3 * bytes);
+  MILL_TRY(check_same(n_differ));
+  if (job->options->json)
+    MILL_TRY(write_slots_json(job, d, n, row, command));
+  MILL_TRY(mill_bench_flush(stdout));
+done:
+  return err;
+}
+
+int mill_bench_slots(const mill_mpi *mpi, const mill_bench_options *options, const char *command,
+                     int n_input, const char *const *input)
+{
+  int err = MILL_OK;
+  bench_device job;
+  memset(&job, 0, sizeof job);
+  job.options = options;
+  MILL_TRY(set_up(&job, mpi, n_input, input));
+  const int is_gpu = strcmp(job.config.backend, "cuda") == 0;
+  if (is_gpu)
+    find_gpu(&job, mpi);
+  else
+    find_cpu(&job);
+  device *d = is_gpu ? &job.gpu : &job.cpu;
+  if (is_gpu && !d->backend) {
+    printf("SKIPPED: %s.\n", d->reason);
+    if (options->json)
+      MILL_TRY(write_slots_json(&job, d, 0, NULL, command));
+    MILL_TRY(mill_bench_flush(stdout));
+    goto done;
+  }
+  if (!d->backend)
+    MILL_FAIL(MILL_ERR_BACKEND, "%s", d->reason);
+  MILL_TRY(measure_slots(&job, d, is_gpu, command));
+done:
+  tear_down(&job);
+  return err;
+}

@@ -1,0 +1,194 @@
+#include "jobs/bench/bench_host.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/host_copy.h"
+
+/* The CUDA backend's buffers, one after the other. */
+#define BUFFER_BYTES ((size_t)MILL_N_STAGE * MILL_STAGE_BYTES)
+
+enum { N_SLOT = 4096, MAX_PIECE = 64 };
+
+struct mill_device {
+  int n_copier;
+  char *buffer;
+  size_t at; /* in the buffer */
+  mill_upload piece[MAX_PIECE];
+  int n_piece;
+  /* of the run */
+  mill_slot *const *slot;
+  int n_slot;
+  int *done; /* [n_slot] */
+  int n_done;
+};
+
+static void host_close(mill_device *d)
+{
+  if (!d)
+    return;
+  mill_free(d->buffer);
+  mill_free(d->done);
+  mill_free(d);
+}
+
+static int host_open(int n_thread, mill_device **out)
+{
+  int err = MILL_OK;
+  mill_device *d = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &d));
+  MILL_TRY(mill_host_copiers(n_thread, &d->n_copier));
+  MILL_TRY(MILL_ALLOC(BUFFER_BYTES, &d->buffer));
+  memset(d->buffer, 1, BUFFER_BYTES); /* pinned memory is there before anything is copied */
+  *out = d;
+  d = NULL;
+done:
+  host_close(d);
+  return err;
+}
+
+/* Memory of the stars, which nobody touches and which so costs nothing. */
+static int host_alloc(mill_device *d, size_t bytes, void **out)
+{
+  int err = MILL_OK;
+  (void)d;
+  *out = malloc(bytes);
+  if (!*out)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for %zu bytes", bytes);
+done:
+  return err;
+}
+
+static void host_release(mill_device *d, void *memory)
+{
+  (void)d;
+  free(memory);
+}
+
+static int host_copy(mill_device *d, void *to, const void *from, size_t bytes)
+{
+  (void)d;
+  if (bytes > 0)
+    memcpy(to, from, bytes);
+  return MILL_OK;
+}
+
+static int host_zero(mill_device *d, void *to, size_t bytes)
+{
+  (void)d;
+  (void)to;
+  (void)bytes;
+  return MILL_OK;
+}
+
+static void copy_pieces(mill_device *d)
+{
+  mill_host_copy(d->n_copier, d->piece, d->n_piece);
+  d->n_piece = 0;
+}
+
+static int is_slot(const mill_device *d, const void *to)
+{
+  const uintptr_t first = (uintptr_t)d->slot[0], last = (uintptr_t)d->slot[d->n_slot - 1];
+  return (uintptr_t)to >= first && (uintptr_t)to <= last;
+}
+
+static int host_upload_all(mill_device *d, const mill_upload *piece, int n)
+{
+  for (int i = 0; i < n; i++) {
+    const char *from = piece[i].from;
+    /* the row of the result is wanted later, pixels are not */
+    if (is_slot(d, piece[i].to))
+      memcpy(piece[i].to, from, piece[i].bytes);
+    for (size_t left = piece[i].bytes; left > 0;) {
+      if (d->at == BUFFER_BYTES || d->n_piece == MAX_PIECE) {
+        copy_pieces(d);
+        d->at = d->at == BUFFER_BYTES ? 0 : d->at;
+      }
+      const size_t room = BUFFER_BYTES - d->at, part = left < room ? left : room;
+      d->piece[d->n_piece++] = (mill_upload){d->buffer + d->at, from, part};
+      d->at += part;
+      from = from ? from + part : NULL;
+      left -= part;
+    }
+  }
+  copy_pieces(d);
+  return MILL_OK;
+}
+
+static int host_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
+                     mill_slot *const *slot, int n_slot)
+{
+  int err = MILL_OK;
+  (void)model;
+  (void)d_model;
+  if (d->n_slot < n_slot) {
+    mill_free(d->done);
+    d->done = NULL;
+    d->n_slot = 0;
+    MILL_TRY(MILL_ALLOC(n_slot, &d->done));
+  }
+  d->slot = slot;
+  d->n_slot = n_slot;
+done:
+  return err;
+}
+
+static int host_start(mill_device *d, const int *index, int n)
+{
+  (void)d;
+  (void)index;
+  (void)n;
+  return MILL_OK;
+}
+
+static int host_advance(mill_device *d, const int *index, int n, int n_want, int max_round)
+{
+  (void)max_round;
+  d->n_done = n_want < n ? n_want : n;
+  memcpy(d->done, index, (size_t)d->n_done * sizeof *index);
+  return MILL_OK;
+}
+
+static int host_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
+{
+  for (int i = 0; i < d->n_done; i++) {
+    index[i] = d->done[i];
+    result[i] = d->slot[d->done[i]]->result;
+    result[i].status = MILL_STATUS_FITTED;
+  }
+  *n_finished = d->n_done;
+  d->n_done = 0;
+  return MILL_OK;
+}
+
+static int host_wait(mill_device *d)
+{
+  (void)d;
+  return MILL_OK;
+}
+
+const mill_backend *mill_bench_host_backend(void)
+{
+  static const mill_backend backend = {
+      .name = "none",
+      .overlaps = 1,
+      .default_slot = N_SLOT,
+      .open = host_open,
+      .close = host_close,
+      .alloc = host_alloc,
+      .release = host_release,
+      .upload = host_copy,
+      .upload_all = host_upload_all,
+      .zero = host_zero,
+      .download = host_copy,
+      .bind = host_bind,
+      .start = host_start,
+      .advance = host_advance,
+      .collect = host_collect,
+      .wait = host_wait,
+  };
+  return &backend;
+}

@@ -1,0 +1,43 @@
+/** Command line of `starmill bench`. */
+#ifndef MILL_BENCH_OPTIONS_H
+#define MILL_BENCH_OPTIONS_H
+
+#include <stdio.h>
+
+#include "jobs/options/options.h"
+
+enum mill_bench_task {
+  MILL_BENCH_HELP,
+  MILL_BENCH_FIT,
+  MILL_BENCH_RATES,
+  MILL_BENCH_CROSSOVER,
+  MILL_BENCH_SLOTS,
+  MILL_BENCH_READING,
+  MILL_BENCH_HOST
+};
+
+enum { MILL_BENCH_N_OPTIMIZER = 3 };
+
+/** What the command line says; texts are borrowed from argv. */
+typedef struct mill_bench_options {
+  int task; /**< enum mill_bench_task */
+  /** The fit: library, config, catalog, backend, threads, slots, input; quiet is set. */
+  mill_fit_options fit;
+  int n_optimizer; /**< 0: that of the configuration; more than one only of fit */
+  const char *optimizer[MILL_BENCH_N_OPTIMIZER];
+  const char *output; /**< folder of the temporary result; NULL: $TMPDIR, else /tmp */
+  const char *json;   /**< NULL: none */
+  int64_t n_star;     /**< rows to fit; 0: all (slots: eight times the slots) */
+  int n_repeat;
+  int64_t n_most; /**< crossover: the largest batch */
+  double limit_s; /**< crossover, slots: nothing is begun that would take longer */
+  int keep;       /**< crossover: for --backend auto */
+} mill_bench_options;
+
+/** Parse and check argv, argv[0] being the job's name; argv is permuted.
+ *  MILL_ERR_USAGE names the option and what it takes, or the task that has no use for it. */
+int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options);
+
+void mill_bench_options_print_help(FILE *out);
+
+#endif

@@ -1,0 +1,619 @@
+#define _GNU_SOURCE /* sched_getaffinity */
+
+#include "jobs/doctor/doctor.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/hdf5/hdf5_probe.h"
+#include "io/library/library_file.h"
+#include "jobs/fit/backend_choice.h"
+#include "jobs/doctor/doctor_findings.h"
+#include "jobs/doctor/doctor_output.h"
+#include "jobs/fit/fit.h"
+#include "jobs/options/option_value.h"
+#include "jobs/version.h"
+#include "kernels/base/error.h"
+#ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/cuda_probe.h"
+#include "kernels/cuda/device_facts.h"
+#endif
+#include "src/floor/bench_rates.h"
+#include "src/ranks/mpi_context.h"
+#include "src/system/status_gpu.h"
+#include "src/system/status_process.h"
+
+enum { EXIT_BROKEN = 70, DEFAULT_LIMIT_S = 120, GEMM_ROWS = 64 };
+/* below these a core or BLAS is far from what any machine of the last decade does */
+static const double SLOW_SGEMM = 10.0, SLOW_COPY = 2.0;
+
+typedef struct doctor_job {
+  mill_mpi mpi;
+  int mpi_err; /* of starting it */
+  char mpi_message[512];
+  int help, json, quick, limit_s;
+  const char *output, *library, *backend;
+  int n_thread, n_core, n_host, n_most; /* ranks of the host that has most */
+  int gpu_err;                          /* of giving every rank a GPU */
+  char gpu_message[1024];               /* of that failure */
+  mill_library lib;
+  mill_findings findings;
+} doctor_job;
+
+static void print_help(FILE *out)
+{
+  fprintf(
+      out,
+      "usage: starmill doctor [--output DIR] [--library LIB.h5] [--backend NAME] [--quick]\n"
+      "                       [--json] [--limit S]\n"
+      "\n"
+      "Look at this machine as a fit would use it: program and libraries, cores and memory,\n"
+      "GPUs, the rates of matrix products and copies, the output folder, and what a fit would\n"
+      "choose.  Run it under mpirun or srun as the fit itself, to check these too.\n"
+      "\n"
+      "  --output DIR     folder to check, where results will be written (default: .)\n"
+      "  --library FILE   a template library, whose products are measured as well\n"
+      "  --backend NAME   auto, cpu or cuda, as for a fit (default auto)\n"
+      "  --quick          measure no rates\n"
+      "  --json           JSON instead of text\n"
+      "  --limit S        seconds after which a file system does not answer (default %d)\n"
+      "  --help           this text\n"
+      "\n"
+      "Exit status: 0 ready (warnings included), 4 the output folder cannot be used, 70 MPI or\n"
+      "the backend is broken, 2 usage, or the library or backend asked for is not to be had.\n",
+      DEFAULT_LIMIT_S);
+}
+
+enum {
+  OPT_HELP = MILL_OPTION_FIRST,
+  OPT_OUTPUT,
+  OPT_LIBRARY,
+  OPT_BACKEND,
+  OPT_QUICK,
+  OPT_JSON,
+  OPT_LIMIT
+};
+
+static int parse(int argc, char **argv, doctor_job *job)
+{
+  static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP},
+                                              {"output", required_argument, NULL, OPT_OUTPUT},
+                                              {"library", required_argument, NULL, OPT_LIBRARY},
+                                              {"backend", required_argument, NULL, OPT_BACKEND},
+                                              {"quick", no_argument, NULL, OPT_QUICK},
+                                              {"json", no_argument, NULL, OPT_JSON},
+                                              {"limit", required_argument, NULL, OPT_LIMIT},
+                                              {NULL, 0, NULL, 0}};
+  int err = MILL_OK;
+  job->output = ".";
+  job->backend = "auto";
+  job->limit_s = DEFAULT_LIMIT_S;
+  mill_option_begin();
+  for (int id;;) {
+    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill doctor", &id));
+    if (id == -1)
+      break;
+    switch (id) {
+    case OPT_HELP:
+      job->help = 1;
+      break;
+    case OPT_OUTPUT:
+      job->output = optarg;
+      break;
+    case OPT_LIBRARY:
+      job->library = optarg;
+      break;
+    case OPT_BACKEND:
+      if (strcmp(optarg, "auto") != 0 && strcmp(optarg, "cpu") != 0 && strcmp(optarg, "cuda") != 0)
+        MILL_FAIL(MILL_ERR_USAGE, "--backend takes auto, cpu or cuda, not '%s'", optarg);
+      job->backend = optarg;
+      break;
+    case OPT_QUICK:
+      job->quick = 1;
+      break;
+    case OPT_JSON:
+      job->json = 1;
+      break;
+    case OPT_LIMIT:
+      MILL_TRY(mill_option_count("limit", optarg, 1, 86400, &job->limit_s));
+      break;
+    }
+  }
+  if (optind < argc)
+    MILL_FAIL(MILL_ERR_USAGE, "doctor takes no '%s'; see starmill doctor --help", argv[optind]);
+done:
+  return err;
+}
+
+/* ---- program, machine ---- */
+
+static int find_program(doctor_job *job)
+{
+  int err = MILL_OK;
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the version");
+  err = mill_version_print(out);
+  if (fclose(out) != 0 && err == MILL_OK)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the version");
+  MILL_TRY(err);
+  for (char *rest = NULL, *line = strtok_r(text, "\n", &rest); line;
+       line = strtok_r(NULL, "\n", &rest)) {
+    char key[64] = "program.";
+    const size_t n = strcspn(line, " ");
+    const char *value = line + n + strspn(line + n, " ");
+    snprintf(key + 8, sizeof key - 8, "%.*s", n < 32 ? (int)n : 32, line);
+    mill_finding_text(&job->findings, key, "%s", value);
+    if (strcmp(key, "program.HDF5") == 0 && strstr(value, "parallel: no"))
+      mill_finding_fail(&job->findings, EXIT_BROKEN,
+                        "this HDF5 writes no file with several ranks: build with a parallel one "
+                        "(docs/install.md)");
+  }
+done:
+  free(text);
+  return err;
+}
+
+static void cpu_model(char *out, size_t size)
+{
+  char line[256];
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  snprintf(out, size, "unknown");
+  if (!file)
+    return;
+  while (fgets(line, sizeof line, file))
+    if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) {
+      line[strcspn(line, "\n")] = '\0';
+      snprintf(out, size, "%.200s", strchr(line, ':') + 1 + (strchr(line, ':')[1] == ' '));
+      break;
+    }
+  fclose(file);
+}
+
+static void find_machine(doctor_job *job)
+{
+  mill_findings *f = &job->findings;
+  char host[64], model[256];
+  int64_t total, available, limit;
+  mill_host_name(host, sizeof host);
+  cpu_model(model, sizeof model);
+  mill_machine_memory(&total, &available, &limit);
+  mill_finding_text(f, "machine.host", "%s", host);
+  mill_finding_text(f, "machine.processor", "%s", model);
+  mill_finding_number(f, "machine.cores", (double)sysconf(_SC_NPROCESSORS_ONLN), "");
+  mill_finding_number(f, "machine.cores_of_rank_0", job->n_core, "");
+  mill_finding_number(f, "machine.memory", 1e-9 * (double)total, "GB");
+  mill_finding_number(f, "machine.memory_free", 1e-9 * (double)available, "GB");
+  if (limit > 0)
+    mill_finding_number(f, "machine.memory_limit", 1e-9 * (double)limit, "GB for this job");
+  if ((limit > 0 ? limit : available) < (int64_t)job->n_most << 29)
+    mill_finding_warn(f,
+                      "a rank takes half a GB or so on the CPU, and %d are to run here: take "
+                      "fewer ranks with more threads",
+                      job->n_most);
+}
+
+/* ---- ranks ---- */
+
+/* A launcher of another MPI starts programs that each take themselves for the only rank. */
+static void check_launcher(doctor_job *job)
+{
+  static const char *const variable[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                         "SLURM_STEP_NUM_TASKS"};
+  for (size_t i = 0; i < sizeof variable / sizeof variable[0]; i++) {
+    const char *text = getenv(variable[i]);
+    if (text && job->mpi.size == 1 && atoi(text) > 1) {
+      mill_finding_fail(
+          &job->findings, EXIT_BROKEN,
+          "the launcher has started %d ranks (%s), but each takes itself for the only "
+          "one: start them with the mpirun or srun --mpi=... of the MPI named above",
+          atoi(text), variable[i]);
+      return;
+    }
+  }
+}
+
+/* Hosts, their ranks, and the cores of each.  Collective. */
+static int find_ranks(doctor_job *job)
+{
+  int err = MILL_OK;
+  MPI_Comm node = MPI_COMM_NULL;
+  int rank = 0, n_here = 1, is_first = 1;
+  cpu_set_t mine;
+  MILL_MPI(MPI_Comm_split_type(job->mpi.comm, MPI_COMM_TYPE_SHARED, job->mpi.rank, MPI_INFO_NULL,
+                               &node));
+  MILL_MPI(MPI_Comm_rank(node, &rank));
+  MILL_MPI(MPI_Comm_size(node, &n_here));
+  is_first = rank == 0;
+  MILL_MPI(MPI_Allreduce(&is_first, &job->n_host, 1, MPI_INT, MPI_SUM, job->mpi.comm));
+  MILL_MPI(MPI_Allreduce(&n_here, &job->n_most, 1, MPI_INT, MPI_MAX, job->mpi.comm));
+  job->n_core = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine)
+                                                              : (int)sysconf(_SC_NPROCESSORS_ONLN);
+  MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->n_thread));
+done:
+  if (node != MPI_COMM_NULL)
+    MPI_Comm_free(&node);
+  return err;
+}
+
+/* What can make the opening of a file wait for another job (src/ranks/mpi_context.h). */
+static void report_file_pointers(mill_findings *f)
+{
+  int may_wait = 0;
+  const char *chosen = mill_mpi_file_pointers(&may_wait);
+  mill_finding_text(f, "ranks.shared_file_pointers", "%s%s",
+                    chosen[0] ? "OMPI_MCA_sharedfp=" : "none until they are used", chosen);
+  if (may_wait)
+    mill_finding_warn(f,
+                      "OMPI_MCA_sharedfp=%s lets the opening of a file wait for what a killed job "
+                      "has left on this node: unset it",
+                      chosen);
+}
+
+static void report_ranks(doctor_job *job)
+{
+  mill_findings *f = &job->findings;
+  const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
+  mill_finding_number(f, "ranks.count", job->mpi.size, "");
+  check_launcher(job);
+  if (job->mpi_err != MILL_OK) {
+    mill_finding_text(f, "ranks.threads_of_mpi", "no");
+    mill_finding_fail(f, EXIT_BROKEN, "%s", job->mpi_message);
+  } else {
+    mill_finding_text(f, "ranks.threads_of_mpi", "yes, MPI_THREAD_MULTIPLE");
+  }
+  report_file_pointers(f);
+  mill_finding_number(f, "ranks.hosts", job->n_host, "");
+  mill_finding_number(f, "ranks.on_one_host", job->n_most, "at most");
+  if (job->n_most > n_core)
+    mill_finding_warn(f, "more ranks than the %ld cores of this machine: they take turns", n_core);
+  mill_finding_number(f, "ranks.threads", job->n_thread, "on rank 0");
+  if (job->mpi.size > 1 && (long)job->n_thread * job->n_most < n_core / 2)
+    mill_finding_warn(f,
+                      "%d threads a rank leave most of %ld cores idle: the launcher ties ranks "
+                      "to few cores (mpirun --bind-to none, srun --cpus-per-task), or take more "
+                      "ranks",
+                      job->n_thread, n_core);
+}
+
+/* ---- GPUs ---- */
+
+static void find_driver(doctor_job *job)
+{
+  mill_findings *f = &job->findings;
+  char driver[80], key[64];
+  mill_gpu gpu;
+  const int n = mill_gpu_count();
+  mill_gpu_driver(driver);
+  if (n < 0) {
+    mill_finding_text(f, "gpu.driver", "none");
+    return;
+  }
+  mill_finding_text(f, "gpu.driver", "%s", driver);
+  mill_finding_number(f, "gpu.count", n, "");
+  for (int i = 0; i < n; i++) {
+    if (!mill_gpu_read(i, &gpu))
+      continue;
+    snprintf(key, sizeof key, "gpu.%d", i);
+    mill_finding_text(f, key, "%s, %.0f GB (%.0f in use), ECC %s, %s", gpu.name,
+                      1e-9 * (double)gpu.total, 1e-9 * (double)gpu.used,
+                      gpu.ecc == 1   ? "on"
+                      : gpu.ecc == 0 ? "off"
+                                     : "unknown",
+                      gpu.bus_id);
+    if (gpu.ecc_uncorrected > 0)
+      mill_finding_warn(f,
+                        "%lld errors of its memory that could not be corrected: tell the "
+                        "administrator",
+                        (long long)gpu.ecc_uncorrected);
+    else if (gpu.total > 0 && gpu.used > gpu.total / 2)
+      mill_finding_warn(f,
+                        "more than half of its memory is in use: does another program run there?");
+  }
+}
+
+#ifdef MILL_HAVE_CUDA
+static void find_device(doctor_job *job, int i)
+{
+  mill_findings *f = &job->findings;
+  mill_cuda_device d;
+  double to = 0, from = 0, on = 0;
+  char key[64];
+  snprintf(key, sizeof key, "cuda.%d", i);
+  if (mill_cuda_probe_device(i, &d) != MILL_OK) {
+    mill_finding_text(f, key, "fails");
+    if (strcmp(job->backend, "cuda") == 0)
+      mill_finding_fail(f, EXIT_BROKEN, "%s", mill_error_message());
+    else
+      mill_finding_warn(f, "%s", mill_error_message());
+    return;
+  }
+  mill_finding_text(f, key,
+                    "%s, compute capability %d.%d, %d processors, %.0f GB (%.0f free), ECC %s, %s",
+                    d.name, d.major, d.minor, d.n_processor, 1e-9 * (double)d.total,
+                    1e-9 * (double)d.free, d.ecc ? "on" : "off", d.bus_id);
+  if (job->quick)
+    return;
+  if (mill_cuda_probe_rates(i, &to, &from, &on) != MILL_OK) {
+    snprintf(key, sizeof key, "cuda.%d_rates", i);
+    mill_finding_text(f, key, "not measured");
+    mill_finding_warn(f, "%s", mill_error_message());
+    return;
+  }
+  snprintf(key, sizeof key, "cuda.%d_host_to_device", i);
+  mill_finding_number(f, key, to, "GB/s");
+  snprintf(key, sizeof key, "cuda.%d_device_to_host", i);
+  mill_finding_number(f, key, from, "GB/s");
+  snprintf(key, sizeof key, "cuda.%d_on_device", i);
+  mill_finding_number(f, key, on, "GB/s, read and written");
+}
+
+static void find_devices(doctor_job *job)
+{
+  mill_findings *f = &job->findings;
+  int driver = 0, runtime = 0, n = 0;
+  if (mill_cuda_probe(&driver, &runtime, &n) != MILL_OK) {
+    mill_finding_text(f, "cuda.devices", "none: %s", mill_error_message());
+    if (mill_gpu_count() > 0)
+      mill_finding_warn(f,
+                        "there is a GPU, but CUDA does not see it: is the driver (CUDA %d.%d) "
+                        "older than this program (%d.%d), or CUDA_VISIBLE_DEVICES empty?",
+                        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    return;
+  }
+  mill_finding_text(f, "cuda.versions", "driver %d.%d, program %d.%d", driver / 1000,
+                    driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  mill_finding_number(f, "cuda.devices", n, "");
+  for (int i = 0; i < n; i++) {
+    find_device(job, i);
+    mill_gpu_release(); /* its rank may want it for itself */
+  }
+}
+
+/* A rank's GPU, as a fit chooses it. */
+typedef struct rank_gpu {
+  char host[64], bus[32];
+  int n_seen;
+} rank_gpu;
+
+static int compare_gpus(const void *a, const void *b)
+{
+  return memcmp(a, b, offsetof(rank_gpu, n_seen));
+}
+
+static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
+{
+  mill_findings *f = &job->findings;
+  const int n_rank = job->mpi.size;
+  int n_without = 0, first_without = -1, n_gpu = 0;
+  char host[64] = "";
+  for (int r = n_rank - 1; r >= 0; r--)
+    if (all[r].n_seen == 0) {
+      n_without++;
+      first_without = r;
+      memcpy(host, all[r].host, sizeof host);
+    }
+  if (n_without == n_rank)
+    return;
+  if (job->gpu_err != MILL_OK) {
+    mill_finding_text(f, "cuda.gpus_of_ranks", "a fit takes none");
+    if (n_without > 0)
+      mill_finding_warn(f,
+                        "%d of %d ranks find no GPU, first rank %d on %s: ask for a GPU for each "
+                        "rank on every node",
+                        n_without, n_rank, first_without, host);
+    else
+      mill_finding_warn(f, "%s", job->gpu_message);
+    return;
+  }
+  qsort(all, (size_t)n_rank, sizeof *all, compare_gpus);
+  for (int r = 0; r < n_rank; r++)
+    n_gpu += r == 0 || compare_gpus(&all[r], &all[r - 1]) != 0;
+  mill_finding_number(f, "cuda.gpus_of_ranks", n_gpu, "different ones");
+  if (n_gpu < n_rank)
+    mill_finding_warn(f,
+                      "%d ranks share %d %s, and each needs its memory: start one rank for each "
+                      "GPU, and see that the launcher lets each find its own",
+                      n_rank, n_gpu, n_gpu == 1 ? "GPU" : "GPUs");
+}
+
+/* Collective; findings on rank 0. */
+static int find_gpus_of_ranks(doctor_job *job)
+{
+  int err = MILL_OK, driver = 0, runtime = 0;
+  rank_gpu mine, *all = NULL;
+  memset(&mine, 0, sizeof mine);
+  if (strcmp(job->backend, "cpu") == 0)
+    goto done;
+  mill_host_name(mine.host, sizeof mine.host);
+  if (mill_cuda_probe(&driver, &runtime, &mine.n_seen) != MILL_OK)
+    mine.n_seen = 0;
+  job->gpu_err = mill_backend_place(&job->mpi);
+  MILL_TRY(job->gpu_err == MILL_ERR_MPI ? MILL_ERR_MPI : MILL_OK);
+  if (job->gpu_err == MILL_OK)
+    mill_cuda_probe_bus(mine.bus, sizeof mine.bus);
+  else
+    snprintf(job->gpu_message, sizeof job->gpu_message, "%s", mill_error_message());
+  MILL_TRY(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->mpi.size, &all)));
+  MILL_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, 0,
+                      job->mpi.comm));
+  if (job->mpi.rank == 0)
+    report_gpus_of_ranks(job, all);
+done:
+  mill_free(all);
+  return err;
+}
+#else
+static int find_gpus_of_ranks(doctor_job *job)
+{
+  (void)job;
+  return MILL_OK;
+}
+
+static void find_devices(doctor_job *job)
+{
+  mill_finding_text(&job->findings, "cuda.devices", "built without CUDA");
+  if (mill_gpu_count() > 0)
+    mill_finding_warn(&job->findings, "there is a GPU that this program cannot use: build it where "
+                                      "nvcc is found (docs/install.md)");
+}
+#endif
+
+/* ---- rates and choice ---- */
+
+static int find_rates(doctor_job *job)
+{
+  int err = MILL_OK;
+  mill_findings *f = &job->findings;
+  mill_bench_rates rates;
+  memset(&rates, 0, sizeof rates);
+  if (job->quick)
+    goto done;
+  MILL_TRY(mill_bench_rates_measure(job->library ? &job->lib : NULL, GEMM_ROWS, &rates));
+  mill_finding_number(f, "rates.products_float32", rates.sgemm_square.gflop_s,
+                      "GFLOP/s of one core");
+  if (rates.sgemm_square.gflop_s < SLOW_SGEMM)
+    mill_finding_warn(f, "slow: take an optimised BLAS (OpenBLAS or the machine's own), and see "
+                         "whether other programs use these cores");
+  mill_finding_number(f, "rates.products_float64", rates.dgemm_square.gflop_s,
+                      "GFLOP/s of one core");
+  if (job->library) {
+    mill_finding_number(f, "rates.emulator_float32", rates.sgemm_last.gflop_s,
+                        "GFLOP/s of one core, last layer");
+    mill_finding_number(f, "rates.emulator_float64", rates.dgemm_hidden.gflop_s,
+                        "GFLOP/s of one core, hidden layer");
+  }
+  mill_finding_number(f, "rates.copy", rates.copy_memory_gbyte_s,
+                      "GB/s of one core, read and written");
+  if (rates.copy_memory_gbyte_s < SLOW_COPY)
+    mill_finding_warn(f, "slow: do other programs use this machine?");
+done:
+  return err;
+}
+
+/* From how many rows on auto takes the GPU. */
+static void find_crossover(doctor_job *job)
+{
+  mill_findings *f = &job->findings;
+  mill_crossover line;
+  char why[1536];
+  int found = 0;
+  if (mill_backend_crossover(job->n_thread, &line, &found, why, sizeof why) != MILL_OK) {
+    mill_finding_text(f, "fit.crossover", "unreadable: the CPU");
+    mill_finding_warn(f, "%s", mill_error_message());
+  } else if (!found)
+    mill_finding_text(f, "fit.crossover", "none, so the CPU: %s", why);
+  else if (line.n_star > 0)
+    mill_finding_text(f, "fit.crossover", "%s from %lld rows a rank on (measured %.10s)", line.gpu,
+                      (long long)line.n_star, line.date);
+  else
+    mill_finding_text(f, "fit.crossover", "the CPU for any number of rows (measured %.10s)",
+                      line.date);
+}
+
+static void find_choice(doctor_job *job)
+{
+  mill_findings *f = &job->findings;
+  const mill_backend *backend = NULL;
+  int err = MILL_OK;
+  if (strcmp(job->backend, "cuda") == 0 && job->gpu_err != MILL_OK)
+    err = mill_error_set(job->gpu_err, __FILE__, __LINE__, "%s", job->gpu_message);
+  else
+    err = mill_fit_find_backend(job->backend, &backend);
+  if (err != MILL_OK) {
+    mill_finding_text(f, "fit.backend", "none");
+    mill_finding_fail(f, mill_error_exit_status(err), "%s", mill_error_message());
+    return;
+  }
+  if (strcmp(job->backend, "auto") == 0)
+    find_crossover(job);
+  mill_finding_text(f, "fit.backend", "%s (asked for: %s)", backend->name, job->backend);
+  mill_finding_number(f, "fit.slots", mill_fit_default_slots(backend, job->n_thread),
+                      "stars at once, a rank");
+  mill_finding_number(f, "fit.threads", job->n_thread, "a rank");
+}
+
+static int examine(doctor_job *job)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_mpi_agree(&job->mpi, find_ranks(job)));
+  if (job->mpi.rank == 0) {
+    if (job->library)
+      err = mill_h5_probe(MILL_PROBE_LIBRARY, job->library);
+    if (err == MILL_OK && job->library)
+      err = mill_library_read(job->library, &job->lib);
+    if (err == MILL_OK)
+      err = find_program(job);
+    if (err == MILL_OK) {
+      find_machine(job);
+      report_ranks(job);
+      find_driver(job);
+      find_devices(job);
+    }
+  }
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(find_gpus_of_ranks(job));
+  MILL_TRY(mill_mpi_agree(&job->mpi, job->mpi.rank == 0 ? find_rates(job) : MILL_OK));
+  MILL_TRY(mill_doctor_output(&job->mpi, job->output, !job->quick, (unsigned)job->limit_s,
+                              &job->findings));
+  if (job->mpi.rank != 0)
+    goto done;
+  find_choice(job);
+  if (job->findings.is_short)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for what was found");
+  if (job->json)
+    mill_findings_print_json(&job->findings, stdout);
+  else
+    mill_findings_print(&job->findings, stdout);
+  if (fflush(stdout) != 0 || ferror(stdout))
+    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print what was found: %s", strerror(errno));
+done:
+  return err;
+}
+
+static int start(doctor_job *job, int argc, char **argv)
+{
+  int err = MILL_OK;
+  MILL_TRY(parse(argc, argv, job));
+  if (job->help) {
+    if (job->mpi.rank == 0)
+      print_help(stdout);
+    goto done;
+  }
+  /* without threads of MPI the rest can be looked at; without communicators it cannot */
+  if (job->mpi_err != MILL_OK && job->mpi.stop_comm == MPI_COMM_NULL)
+    MILL_FAIL(job->mpi_err, "%s", job->mpi_message);
+  MILL_TRY(mill_mpi_agree(&job->mpi, examine(job)));
+  MILL_MPI(MPI_Bcast(&job->findings.exit_status, 1, MPI_INT, 0, job->mpi.comm));
+done:
+  return err;
+}
+
+int mill_job_doctor(int argc, char **argv)
+{
+  doctor_job job;
+  memset(&job, 0, sizeof job);
+  job.mpi_err = mill_mpi_start(&job.mpi);
+  snprintf(job.mpi_message, sizeof job.mpi_message, "%s",
+           job.mpi_err == MILL_OK ? "" : mill_error_message());
+  const int err = start(&job, argc, argv);
+  int exit_status = job.findings.exit_status;
+  if (err != MILL_OK) {
+    exit_status = mill_error_exit_status(err);
+    if (job.mpi.rank == 0 || err == MILL_ERR_MPI)
+      fprintf(stderr, "starmill doctor: %s\n", mill_error_message());
+  }
+  mill_findings_clear(&job.findings);
+  mill_library_clear(&job.lib);
+  if (err == MILL_ERR_MPI && job.mpi.size > 1)
+    MPI_Abort(MPI_COMM_WORLD, exit_status);
+  mill_mpi_end(&job.mpi);
+  return exit_status;
+}

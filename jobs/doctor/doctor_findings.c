@@ -1,0 +1,146 @@
+#include "jobs/doctor/doctor_findings.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "src/system/status_json.h"
+
+static const char *const level_name[] = {
+    [MILL_FINDING_OK] = "ok",
+    [MILL_FINDING_WARNING] = "warning",
+    [MILL_FINDING_FAILURE] = "failure",
+};
+
+void mill_findings_clear(mill_findings *findings)
+{
+  free(findings->item);
+  memset(findings, 0, sizeof *findings);
+}
+
+/* The next one; NULL when memory is short. */
+static mill_finding *add(mill_findings *findings, const char *key)
+{
+  if (findings->n == findings->cap) {
+    const int cap = 2 * findings->cap + 64;
+    mill_finding *more = realloc(findings->item, (size_t)cap * sizeof *more);
+    if (!more) {
+      findings->is_short = 1;
+      return NULL;
+    }
+    findings->item = more;
+    findings->cap = cap;
+  }
+  mill_finding *f = &findings->item[findings->n++];
+  memset(f, 0, sizeof *f);
+  snprintf(f->key, sizeof f->key, "%s", key);
+  return f;
+}
+
+void mill_finding_text(mill_findings *findings, const char *key, const char *format, ...)
+{
+  mill_finding *f = add(findings, key);
+  va_list args;
+  if (!f)
+    return;
+  va_start(args, format);
+  vsnprintf(f->text, sizeof f->text, format, args);
+  va_end(args);
+}
+
+void mill_finding_number(mill_findings *findings, const char *key, double value, const char *unit)
+{
+  mill_finding *f = add(findings, key);
+  if (!f)
+    return;
+  f->value = value;
+  f->unit = unit;
+}
+
+static void mark(mill_findings *findings, int level, const char *format, va_list args)
+{
+  mill_finding *f = findings->n > 0 ? &findings->item[findings->n - 1] : NULL;
+  if (!f || f->level >= level)
+    return;
+  f->level = level;
+  vsnprintf(f->fix, sizeof f->fix, format, args);
+}
+
+void mill_finding_warn(mill_findings *findings, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  mark(findings, MILL_FINDING_WARNING, format, args);
+  va_end(args);
+}
+
+void mill_finding_fail(mill_findings *findings, int exit_status, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  mark(findings, MILL_FINDING_FAILURE, format, args);
+  va_end(args);
+  if (findings->exit_status == 0)
+    findings->exit_status = exit_status;
+}
+
+static int count(const mill_findings *findings, int level)
+{
+  int n = 0;
+  for (int i = 0; i < findings->n; i++)
+    n += findings->item[i].level == level;
+  return n;
+}
+
+void mill_findings_print(const mill_findings *findings, FILE *out)
+{
+  char topic[64] = "";
+  for (int i = 0; i < findings->n; i++) {
+    const mill_finding *f = &findings->item[i];
+    const size_t n = strcspn(f->key, ".");
+    if (strncmp(f->key, topic, n) != 0 || topic[n] != '\0') {
+      snprintf(topic, sizeof topic, "%.*s", (int)n, f->key);
+      fprintf(out, "%s\n", topic);
+    }
+    fprintf(out, "  %-22s ", f->key[n] ? f->key + n + 1 : f->key);
+    if (f->unit)
+      fprintf(out, "%.4g%s%s\n", f->value, f->unit[0] ? " " : "", f->unit);
+    else
+      fprintf(out, "%s\n", f->text);
+    if (f->level != MILL_FINDING_OK)
+      fprintf(out, "    %s: %s\n", level_name[f->level], f->fix);
+  }
+  fprintf(out, "%s: %d %s, %d %s\n", findings->exit_status == 0 ? "ready" : "not ready",
+          count(findings, MILL_FINDING_FAILURE),
+          count(findings, MILL_FINDING_FAILURE) == 1 ? "failure" : "failures",
+          count(findings, MILL_FINDING_WARNING),
+          count(findings, MILL_FINDING_WARNING) == 1 ? "warning" : "warnings");
+}
+
+void mill_findings_print_json(const mill_findings *findings, FILE *out)
+{
+  mill_json json = {.out = out};
+  mill_json_open(&json, NULL, '{');
+  mill_json_text(&json, "format", "starmill doctor");
+  mill_json_bool(&json, "ready", findings->exit_status == 0);
+  mill_json_integer(&json, "exit_status", findings->exit_status);
+  mill_json_integer(&json, "failures", count(findings, MILL_FINDING_FAILURE));
+  mill_json_integer(&json, "warnings", count(findings, MILL_FINDING_WARNING));
+  mill_json_open(&json, "findings", '[');
+  for (int i = 0; i < findings->n; i++) {
+    const mill_finding *f = &findings->item[i];
+    mill_json_open(&json, NULL, '{');
+    mill_json_text(&json, "key", f->key);
+    if (f->unit)
+      mill_json_real(&json, "value", f->value);
+    else
+      mill_json_text(&json, "value", f->text);
+    mill_json_text(&json, "unit", f->unit);
+    mill_json_text(&json, "level", level_name[f->level]);
+    mill_json_text(&json, "fix", f->fix[0] ? f->fix : NULL);
+    mill_json_close(&json);
+  }
+  mill_json_close(&json);
+  mill_json_close(&json);
+}

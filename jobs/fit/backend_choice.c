@@ -1,0 +1,281 @@
+#include "jobs/fit/backend_choice.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "jobs/bench/bench_report.h"
+#include "src/system/log.h"
+#ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/device_facts.h"
+#endif
+
+enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN };
+
+#ifdef MILL_HAVE_CUDA
+
+/* Which ranks of this node have the GPU of this one.  Collective. */
+static int share(const mill_mpi *mpi, MPI_Comm node, const mill_gpu_facts *mine,
+                 mill_gpu_place *place, int *i_share)
+{
+  int err = MILL_OK, rank = 0, size = 0;
+  mill_gpu_facts *all = NULL;
+  MILL_MPI(MPI_Comm_rank(node, &rank));
+  MILL_MPI(MPI_Comm_size(node, &size));
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(size, &all)));
+  MILL_MPI(
+      MPI_Allgather(mine, (int)sizeof *mine, MPI_BYTE, all, (int)sizeof *mine, MPI_BYTE, node));
+  err = mill_mpi_agree(mpi, mill_gpu_share(size, all, rank, &place->n_sharing, i_share));
+done:
+  mill_free(all);
+  return err;
+}
+
+static int choose(MPI_Comm node, mill_gpu_facts *mine, int *gpu, int *driver)
+{
+  int err = MILL_OK, local_rank = 0;
+  mill_gpu_node facts;
+  mill_gpu_facts *all = NULL;
+  MILL_MPI(MPI_Comm_rank(node, &local_rank));
+  MILL_TRY(mill_gpu_look(&facts, &all));
+  MILL_TRY(mill_gpu_choose(&facts, local_rank, gpu));
+  *mine = all[*gpu];
+  *driver = facts.driver;
+done:
+  mill_free(all);
+  return err;
+}
+
+/* Results are the same bit for bit only on GPUs of one kind. */
+static int same_kind(const mill_mpi *mpi, const mill_gpu_facts *mine)
+{
+  int err = MILL_OK;
+  char name[64] = "", first[sizeof name];
+  mill_gpu_backend_name(mine, name, sizeof name);
+  memcpy(first, name, sizeof first);
+  MILL_MPI(MPI_Bcast(first, (int)sizeof first, MPI_CHAR, 0, mpi->comm));
+  if (strcmp(name, first) != 0)
+    err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
+                         "rank 0 has the GPU '%s', rank %d '%s', and their results would differ in "
+                         "the last digits: use GPUs of one kind",
+                         first, mpi->rank, name);
+  err = mill_mpi_agree(mpi, err);
+done:
+  return err;
+}
+
+static int place_ranks(const mill_mpi *mpi)
+{
+  int err = MILL_OK, i_share = 0, most = 0, driver = 0;
+  MPI_Comm node = MPI_COMM_NULL;
+  mill_gpu_facts mine;
+  mill_gpu_place place = {.n_sharing = 1};
+  size_t free_bytes = 0;
+  memset(&mine, 0, sizeof mine);
+  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
+  MILL_MPI(MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN));
+  MILL_TRY(mill_mpi_agree(mpi, choose(node, &mine, &place.gpu, &driver)));
+  MILL_TRY(same_kind(mpi, &mine));
+  MILL_TRY(share(mpi, node, &mine, &place, &i_share));
+  MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, mine.name, &free_bytes)));
+  /* all ranks have their contexts, and nothing else yet: what is free now can be divided */
+  err = mill_gpu_try(place.gpu, mine.name, &free_bytes);
+  if (err == MILL_OK)
+    err = mill_gpu_memory(mine.name, free_bytes, place.n_sharing, &place.bytes);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  mill_gpu_assign(&place);
+  mill_log_debug("GPU %d of this rank's: %s, rank %d of %d on it, %.1f GiB for this rank",
+                 place.gpu, mine.name, i_share + 1, place.n_sharing,
+                 (double)place.bytes / 1073741824.0);
+  MILL_MPI(MPI_Allreduce(&place.n_sharing, &most, 1, MPI_INT, MPI_MAX, mpi->comm));
+  if (most > 1 && mpi->rank == 0)
+    mill_log_info("up to %d ranks share a GPU: they divide its memory and take turns on it", most);
+  if (driver < MILL_GPU_GRAPH_DRIVER && mpi->rank == 0)
+    mill_log_info(
+        "the NVIDIA driver is for CUDA %d.%d: rounds are launched one by one, as from 12.4 "
+        "on they need not be",
+        driver / 1000, driver % 1000 / 10);
+done:
+  if (node != MPI_COMM_NULL)
+    MPI_Comm_free(&node);
+  return err;
+}
+
+/* Give every rank its GPU, and see that the backend takes it. */
+static int take_gpus(const mill_mpi *mpi)
+{
+  int err = MILL_OK;
+  MILL_TRY(place_ranks(mpi));
+  mill_backend_cuda(&err);
+  err = mill_mpi_agree(mpi, err);
+done:
+  return err;
+}
+
+static void leave_gpus(void)
+{
+  mill_gpu_release();
+}
+
+int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char *why, size_t size)
+{
+  int err = MILL_OK, gpu = -1;
+  char path[MILL_CROSSOVER_PATH], name[sizeof line->gpu], cpu[sizeof line->cpu];
+  mill_gpu_node facts;
+  mill_gpu_facts *all = NULL;
+  memset(line, 0, sizeof *line);
+  *found = 0;
+  if (mill_crossover_path(path) != MILL_OK || access(path, F_OK) != 0) {
+    snprintf(why, size, "no crossover has been measured here (starmill bench crossover --keep)");
+    goto done;
+  }
+  if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
+    snprintf(why, size, "there is no GPU for it (%s)", mill_error_message());
+    goto done;
+  }
+  mill_gpu_backend_name(&all[gpu], name, sizeof name);
+  mill_bench_cpu_model(cpu, sizeof cpu);
+  MILL_TRY(mill_crossover_find(path, name, cpu, n_thread, line, found));
+  if (!*found) {
+    memcpy(line->gpu, name, sizeof name);
+    snprintf(why, size,
+             "%s has no crossover of %s beside %d threads of %s (starmill bench crossover --keep)",
+             path, name, n_thread, cpu);
+  }
+done:
+  mill_free(all);
+  return err;
+}
+
+#else
+
+static int place_ranks(const mill_mpi *mpi)
+{
+  (void)mpi;
+  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
+                        "this program was built without CUDA: build it where nvcc is found");
+}
+
+static int take_gpus(const mill_mpi *mpi)
+{
+  return place_ranks(mpi);
+}
+
+static void leave_gpus(void)
+{
+}
+
+int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char *why, size_t size)
+{
+  (void)n_thread;
+  memset(line, 0, sizeof *line);
+  *found = 0;
+  snprintf(why, size, "this program was built without CUDA");
+  return MILL_OK;
+}
+
+#endif
+
+/* The message of a failure with more to it. */
+static int tell(int err, const char *before, const char *after)
+{
+  char message[1024];
+  snprintf(message, sizeof message, "%s", mill_error_message());
+  return mill_error_set(err, __FILE__, __LINE__, "%s%s%s", before, message, after);
+}
+
+int mill_backend_place(const mill_mpi *mpi)
+{
+  const int err = place_ranks(mpi);
+  if (err == MILL_OK || err == MILL_ERR_MPI)
+    return err;
+  return tell(err, "backend cuda: ", "; or use --backend cpu");
+}
+
+/* Has the measured crossover been reached?  On rank 0; what cannot be read is as not measured. */
+static int is_worth_it(const mill_mpi *mpi, int64_t n_row, int n_thread)
+{
+  mill_crossover line;
+  char why[1536];
+  int found = 0;
+  const int64_t n_each = n_row / mpi->size;
+  if (mill_backend_crossover(n_thread, &line, &found, why, sizeof why) != MILL_OK) {
+    mill_log_warning("backend auto: the CPU: %s", mill_error_message());
+    return 0;
+  }
+  if (!found) {
+    MILL_LOG(line.gpu[0] ? MILL_LOG_INFO : MILL_LOG_DEBUG, "backend auto: the CPU, as %s", why);
+    return 0;
+  }
+  const int wants = mill_crossover_wants_gpu(&line, n_each);
+  mill_log_info(
+      "backend auto: the %s for %lld rows a rank (the GPU is faster from %lld on, measured "
+      "%.10s)",
+      wants ? "GPU" : "CPU", (long long)n_each, (long long)line.n_star, line.date);
+  return wants;
+}
+
+/* The backend of a result that is continued.  On rank 0. */
+static int wish_of_result(const char *output, const char *device)
+{
+  mill_log_debug("backend auto: as %s was begun (%s)", output, device);
+  return strncmp(device, "cuda", 4) == 0 ? WISH_GPU_AGAIN : WISH_CPU;
+}
+
+/* What is wanted of this machine, the same on all ranks.  Collective. */
+static int agree_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
+                      int n_thread, int *wish)
+{
+  int err = MILL_OK;
+  *wish = WISH_CPU;
+  if (mpi->rank == 0 && device)
+    *wish = wish_of_result(output, device);
+  else if (mpi->rank == 0)
+    *wish = is_worth_it(mpi, n_row, n_thread) ? WISH_GPU : WISH_CPU;
+  MILL_MPI(MPI_Bcast(wish, 1, MPI_INT, 0, mpi->comm));
+done:
+  return err;
+}
+
+int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
+                      int n_thread, const char **choice)
+{
+  int wish = WISH_CPU;
+  const int err = agree_wish(mpi, output, device, n_row, n_thread, &wish);
+  *choice = wish == WISH_CPU ? "cpu" : "cuda";
+  return err;
+}
+
+int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
+                        int n_thread, const char **choice)
+{
+  int err = MILL_OK, wish = WISH_CPU;
+  *choice = "cpu";
+  MILL_TRY(agree_wish(mpi, output, device, n_row, n_thread, &wish));
+  if (wish == WISH_CPU)
+    goto done;
+  err = take_gpus(mpi);
+  if (err == MILL_OK) {
+    *choice = "cuda";
+    goto done;
+  }
+  if (err == MILL_ERR_MPI)
+    goto done;
+  leave_gpus();
+  if (wish == WISH_GPU) {
+    if (mpi->rank == 0)
+      mill_log_warning("backend auto: the CPU for the whole run: %s", mill_error_message());
+    err = MILL_OK;
+  } else {
+    char before[512];
+    snprintf(before, sizeof before,
+             "%.300s was begun on a GPU, and is continued on one of that kind only (--overwrite "
+             "begins anew): ",
+             output);
+    /* where there is none, this is the wrong machine for that file */
+    err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");
+  }
+done:
+  return err;
+}

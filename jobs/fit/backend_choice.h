@@ -1,0 +1,42 @@
+/** Which backend a run takes, and which GPU each rank: decided once, the same on every rank. */
+#ifndef MILL_BACKEND_CHOICE_H
+#define MILL_BACKEND_CHOICE_H
+
+#include "jobs/fit/crossover.h"
+#include "src/ranks/mpi_context.h"
+
+/** Give every rank a GPU of its node, or a part of one, and make sure that it can be used; the
+ *  CUDA backend then takes it (kernels/cuda/device_choice.h).  When ranks share GPUs this is
+ *  logged once.
+ *
+ *  Collective; the same code on every rank: MILL_ERR_CONFIG, MILL_ERR_BACKEND (also where GPUs
+ *  are of different kinds) or MILL_ERR_MEMORY with the message of a rank that has none,
+ *  MILL_ERR_MPI. */
+int mill_backend_place(const mill_mpi *mpi);
+
+/** The crossover that was measured here for this process's first GPU beside n_thread threads.
+ *
+ *  found  out: 0: there is none, and why [size] says so; line->gpu is then the GPU that was
+ *         looked for, empty where there is none or no file
+ *  Makes no context.  MILL_ERR_CONFIG where the file cannot be read. */
+int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char *why, size_t size);
+
+/** What `auto` is: "cuda" where the crossover that was measured for this GPU, CPU and number of
+ *  threads (jobs/fit/crossover.h) is reached by the rows of a rank and every rank gets a GPU, else
+ *  "cpu".  A result file that is continued keeps its backend.  Why is logged.
+ *
+ *  output     the result file, for messages
+ *  device     of the result that is continued (mill_result_peek), on rank 0; NULL: begun anew
+ *  n_row      rows of the run
+ *  choice     out: "cpu" or "cuda"; after "cuda" every rank has its GPU, after "cpu" none holds
+ *             any memory of one
+ *  Collective; MILL_ERR_MPI, and where a result that was begun on a GPU finds none
+ *  MILL_ERR_OUTPUT, MILL_ERR_BACKEND or MILL_ERR_MEMORY. */
+int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
+                        int n_thread, const char **choice);
+
+/** The same without any GPU being taken or tried, for a plan: what the run would want. */
+int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
+                      int n_thread, const char **choice);
+
+#endif

@@ -1,0 +1,50 @@
+/** From how many stars on a GPU is faster than this machine's CPU: what `starmill bench
+ *  crossover` has measured, and what `--backend auto` takes from it.
+ *
+ *  Kept in a small text file of the user, one line for each pair of GPU and CPU:
+ *  $STARMILL_CROSSOVER, else starmill/crossover in $XDG_CACHE_HOME or ~/.cache.  Nothing is
+ *  built in: where nothing was measured, auto takes the CPU.
+ */
+#ifndef MILL_CROSSOVER_H
+#define MILL_CROSSOVER_H
+
+#include "kernels/base/common.h"
+
+enum { MILL_CROSSOVER_PATH = 1024 };
+
+/** A measurement. */
+typedef struct mill_crossover {
+  int64_t n_star;    /**< the GPU is faster from so many stars a rank on; 0: never */
+  int n_thread;      /**< of the CPU beside it */
+  char date[32];     /**< UTC, ISO 8601 */
+  char revision[64]; /**< of the program */
+  char gpu[64];      /**< as the CUDA backend calls it, "cuda NVIDIA H200 sm_90" */
+  char cpu[128];     /**< model of the processor */
+} mill_crossover;
+
+/** Seconds that a batch took with each; negative: not measured. */
+typedef struct mill_crossover_point {
+  int64_t n_star;
+  double cpu_s, gpu_s;
+} mill_crossover_point;
+
+/** The smallest batch from which on the GPU was faster in all that were measured with both
+ *  (ascending); 0 where it was not even in the largest. */
+int64_t mill_crossover_of(int n, const mill_crossover_point *point);
+
+/** 1 where auto takes the GPU for so many stars a rank; measured NULL: nothing was. */
+int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t n_star);
+
+/** Where the file is, if there is one.  MILL_ERR_CONFIG without any of the variables. */
+int mill_crossover_path(char path[MILL_CROSSOVER_PATH]);
+
+/** The line for this GPU, CPU and number of threads.  *found 0: there is none, or no file.
+ *  MILL_ERR_CONFIG names the file and line that cannot be read. */
+int mill_crossover_find(const char *path, const char *gpu, const char *cpu, int n_thread,
+                        mill_crossover *out, int *found);
+
+/** Put a line into the file in place of an older one for the same; makes the folder.  The file
+ *  is replaced as a whole.  MILL_ERR_OUTPUT names it. */
+int mill_crossover_keep(const char *path, const mill_crossover *line);
+
+#endif

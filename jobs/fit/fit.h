@@ -1,0 +1,76 @@
+/** The job `starmill fit`: FITS spectra in, one HDF5 table of stellar parameters out. */
+#ifndef MILL_FIT_JOB_H
+#define MILL_FIT_JOB_H
+
+#include "jobs/options/options.h"
+#include "kernels/backend.h"
+#include "src/floor/bench_floor.h"
+#include "src/ranks/mpi_context.h"
+
+/** argv[0] is the job's name.  Returns the exit status of the program. */
+int mill_job_fit(int argc, char **argv);
+
+/** What a run costs on this rank, for `starmill bench`.  CPU seconds unless called wall. */
+typedef struct mill_fit_costs {
+  int64_t n_row_limit; /**< in: fit only the first rows of the catalog; 0: all */
+  /** in: takes the place of the backend that is configured, and shapes are not counted; NULL */
+  const mill_backend *instead;
+
+  /* what ran */
+  char library[1024]; /**< its path */
+  char backend[64];   /**< its name */
+  int n_thread, n_slot;
+  mill_fit_settings set; /**< of the pipeline */
+
+  /* once a run: start-up and end */
+  double library_s;    /**< configuration, log, library */
+  double index_s;      /**< metadata of the inputs */
+  double create_s;     /**< result file */
+  double model_s;      /**< emulator to the device, templates of the initial guess */
+  double waveset_s;    /**< sets of wavelengths */
+  double close_s;      /**< result file */
+  double first_wall_s; /**< from the call to the first finished star; 0: there was none */
+
+  /* work on stars */
+  int64_t n_taken;    /**< rows that became stars */
+  double read_s;      /**< reader threads */
+  double load_s;      /**< stars from the reader into slots */
+  double load_wall_s; /**< of it the copies, by the clock */
+  double put_s;       /**< handing over results */
+  double main_s;      /**< the main thread, with both, from the first star to the last row */
+  double run_wall_s;  /**< the same */
+  double io_s;        /**< I/O thread */
+  mill_timing timing;
+  mill_bench_shape shape;
+  int64_t n_eval, n_jac; /**< as the results of all stars have them */
+
+  double cpu_s, wall_s; /**< of the process, from the call to its end */
+} mill_fit_costs;
+
+/** Run a fit, with its summary on standard output unless options->quiet.
+ *
+ *  command      the command line, for the result file
+ *  costs        NULL: not wanted
+ *  exit_status  0, or that of a run that ended in good order with something left over
+ *
+ *  Collective over mpi.  The codes of kernels/base/error.h; the caller prints the message. */
+int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
+                 mill_fit_costs *costs, int *exit_status);
+
+/** Stars at once where the configuration leaves it open. */
+int mill_fit_default_slots(const mill_backend *backend, int n_thread);
+
+/** Threads that read spectra where the configuration leaves it open: a star takes 0.08 to 0.3 ms of
+ *  a core to read, and a GPU's stars are wanted faster than one core reads them. */
+int mill_fit_default_readers(const mill_backend *backend, int n_thread);
+enum { MILL_FIT_MOST_READERS = 8 /**< by default */ };
+
+/** The backend that a run takes for this choice (backend of the configuration).
+ *  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
+int mill_fit_find_backend(const char *choice, const mill_backend **backend);
+
+/** The command line as the user may paste it again: argv after the program's name.
+ *  *out is to be freed with free.  MILL_ERR_MEMORY. */
+int mill_fit_command(int argc, char **argv, char **out);
+
+#endif

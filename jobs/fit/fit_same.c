@@ -1,0 +1,88 @@
+#include "jobs/fit/fit_same.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/base/error.h"
+#include "src/ranks/same_on_ranks.h"
+#include "src/system/version.h"
+
+/* A line for every option, given or not, so that the first line that differs names it. */
+static void print_options(const mill_fit_options *options, FILE *out)
+{
+  const struct {
+    const char *name;
+    int given;
+  } flag[] = {
+      {"help", options->help},
+      {"print-config", options->print_config},
+      {"plan", options->plan},
+      {"overwrite", options->overwrite},
+      {"retry-failed", options->retry_failed},
+  };
+  const struct {
+    const char *name, *value;
+  } text[] = {
+      {"output", options->output},       {"models", options->models},
+      {"catalog", options->catalog},     {"status", options->status},
+      {"stop-file", options->stop_file}, {"status-interval", options->status_interval},
+      {"ranks", options->ranks},         {"rate", options->rate},
+  };
+  fprintf(out, "starmill %s %s\n", mill_version(), mill_version_revision());
+  for (size_t i = 0; i < sizeof flag / sizeof flag[0]; i++)
+    fprintf(out, "%s--%s\n", flag[i].given ? "" : "no ", flag[i].name);
+  for (size_t i = 0; i < sizeof text / sizeof text[0]; i++)
+    fprintf(out, "%s--%s %s\n", text[i].value ? "" : "no ", text[i].name,
+            text[i].value ? text[i].value : "");
+  for (int i = 0; i < options->n_input; i++)
+    fprintf(out, "input %s\n", options->input[i]);
+}
+
+/* The text is whole, or the caller must not compare it. */
+static int close_text(FILE *text)
+{
+  int err = MILL_OK;
+  const int failed = text && ferror(text);
+  if (!text || fclose(text) != 0 || failed)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for what the ranks compare");
+done:
+  return err;
+}
+
+int mill_fit_same_options(const mill_mpi *mpi, const mill_fit_options *options)
+{
+  int err = MILL_OK;
+  char *text = NULL;
+  size_t n_byte = 0;
+  FILE *out = open_memstream(&text, &n_byte);
+  if (out)
+    print_options(options, out);
+  MILL_TRY(mill_mpi_agree(mpi, close_text(out)));
+  MILL_TRY(mill_same_on_ranks(mpi, "command lines", text));
+done:
+  free(text);
+  return err;
+}
+
+int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib)
+{
+  int err = MILL_OK;
+  char *text = NULL, *identity = NULL;
+  size_t n_byte = 0;
+  FILE *out = NULL;
+  MILL_TRY(mill_same_on_ranks(mpi, "libraries", lib->hash));
+  out = open_memstream(&text, &n_byte);
+  err = mill_config_identity(config, &identity);
+  if (out && err == MILL_OK)
+    /* the ranks take one way for the backend, for all threads or their own, and read one file
+       alike, whoever gets it */
+    fprintf(out, "%sbackend: %s\nthreads: %s\ngzip_limit: %.17g\n", identity, config->backend,
+            config->n_thread > 0 ? "given" : "0", config->gzip_limit_mib);
+  const int failed = close_text(out);
+  MILL_TRY(mill_mpi_agree(mpi, err == MILL_OK ? failed : err));
+  MILL_TRY(mill_same_on_ranks(mpi, "settings", text));
+done:
+  free(identity);
+  free(text);
+  return err;
+}

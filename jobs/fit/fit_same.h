@@ -1,0 +1,19 @@
+/** The ranks of a fit are started alike: what steers them, and what their rows depend on, is
+ *  compared before anything collective hangs on it. */
+#ifndef MILL_FIT_SAME_H
+#define MILL_FIT_SAME_H
+
+#include "jobs/options/options.h"
+#include "src/config/config.h"
+#include "src/ranks/mpi_context.h"
+
+/** The program, and the options that decide which way a run takes and what it writes.  Numbers of
+ *  threads, readers and slots, the log and the paths of library and configuration may differ.
+ *  Collective; MILL_ERR_CONFIG names the ranks and the option, MILL_ERR_MEMORY, MILL_ERR_MPI. */
+int mill_fit_same_options(const mill_mpi *mpi, const mill_fit_options *options);
+
+/** The library and the effective settings, once the table to start from is read.
+ *  Collective; MILL_ERR_CONFIG names the ranks and the setting, MILL_ERR_MEMORY, MILL_ERR_MPI. */
+int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const mill_library *lib);
+
+#endif

@@ -1,0 +1,43 @@
+/** Rows of several files that are one object, by its name or identifier. */
+#ifndef MILL_JOIN_H
+#define MILL_JOIN_H
+
+#include "io/surveys/desi.h"
+#include "src/ranks/mpi_context.h"
+
+/** A row of a file's own index. */
+typedef struct mill_join_part {
+  int32_t file;
+  int32_t n_exposure;
+  int64_t row; /**< before joining */
+} mill_join_part;
+
+/** Which rows became one; the same on every rank.
+ *
+ *  Objects are told apart by their name, or by TARGETID when they have none; a row with
+ *  neither is joined with no other.  The object's row stays where it appears first in the
+ *  catalog and takes the exposures of the others, in catalog order.
+ */
+typedef struct mill_join {
+  int n_file;
+  int64_t *n_row_before;   /**< [n_file] */
+  int64_t *row_start;      /**< [n_file + 1] first row of each file after joining */
+  int64_t *part_start;     /**< [n_row + 1] into part, n_row = row_start[n_file] */
+  int64_t *first_exposure; /**< [n_row + 1] among all exposures of the catalog */
+  mill_join_part *part;    /**< [part_start[n_row]] */
+} mill_join;
+
+/** Join the rows of all files.  Collective: the files [file_start, file_end) are this
+ *  rank's, in the order of ranks; every rank then holds some 30 bytes a row, and while this
+ *  works some 100.
+ *
+ *  index [file_end - file_start]  in/out  rows and exposures as they are after joining
+ *  n_row, n_exposure [n_file]     out     of all files, after joining
+ *
+ *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_RANGE. */
+int mill_join_make(const mill_mpi *mpi, int n_file, int file_start, int file_end,
+                   mill_file_index *index, int64_t *n_row, int64_t *n_exposure, mill_join **out);
+
+void mill_join_free(mill_join *join); /* NULL is fine */
+
+#endif

@@ -1,0 +1,213 @@
+#include "jobs/fit/plan.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "io/result/columns.h"
+#include "jobs/fit/work.h"
+#include "kernels/base/error.h"
+#include "src/system/progress.h"
+#include "src/ranks/usual_rate.h"
+
+static const char *const optimizer_name[] = {[MILL_OPT_HYBRID] = "hybrid",
+                                             [MILL_OPT_NELDER_MEAD] = "nelder-mead",
+                                             [MILL_OPT_LM] = "levenberg-marquardt"};
+
+/* of the HDF5 files: objects, attributes, configuration */
+enum { RESULT_HEADERS = 40 << 10, MODELS_HEADERS = 8 << 10 };
+
+typedef struct totals {
+  int64_t n_fits_row, n_exposure;
+} totals;
+
+static int sum_up(const mill_mpi *mpi, const mill_inputs *inputs, totals *sum)
+{
+  int err = MILL_OK;
+  int64_t mine[2] = {0, 0}, all[2] = {0, 0};
+  for (int i = 0; i < inputs->file_end - inputs->file_start; i++) {
+    mine[0] += inputs->index[i].n_fits_row;
+    mine[1] += inputs->index[i].n_exposure;
+  }
+  MILL_MPI(MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, mpi->comm));
+  *sum = (totals){all[0], all[1]};
+done:
+  return err;
+}
+
+/* 1.2 GB */
+static const char *size_text(double bytes, char out[32])
+{
+  static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  int i = 0;
+  for (; bytes >= 999.5 && i < 5; i++)
+    bytes /= 1000.0;
+  snprintf(out, 32, "%.*f %s", i > 0 && bytes < 9.95 ? 1 : 0, bytes, unit[i]);
+  return out;
+}
+
+static void print_inputs(const mill_inputs *inputs, const totals *sum, FILE *out)
+{
+  int64_t n_byte = 0;
+  char size[32];
+  for (int i = 0; i < inputs->n_file; i++)
+    n_byte += inputs->file[i].size > 0 ? inputs->file[i].size : 0;
+  fprintf(out, "inputs       %d %s, %s", inputs->n_file, inputs->n_file == 1 ? "file" : "files",
+          size_text((double)n_byte, size));
+  if (inputs->n_unreadable > 0)
+    fprintf(out, "; %d cannot be read, as the log says", inputs->n_unreadable);
+  fprintf(out, "\nrows         %lld in the files, %lld selected, %lld exposures\n",
+          (long long)sum->n_fits_row, (long long)inputs->n_row, (long long)sum->n_exposure);
+}
+
+static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, int64_t n_exposure)
+{
+  mill_columns catalog;
+  size_t n_path = 1, n_error = 1;
+  mill_columns_catalog(&catalog);
+  for (int i = 0; i < inputs->n_file; i++) {
+    const size_t a = strlen(inputs->file[i].path), b = strlen(inputs->file[i].error);
+    n_path = a > n_path ? a : n_path;
+    n_error = b > n_error ? b : n_error;
+  }
+  const size_t per_file =
+      n_path + n_error + 4 * sizeof(int64_t) + 2 * sizeof inputs->file[0].format;
+  return (double)inputs->n_row * (double)(fits->row_size + catalog.row_size) +
+         (double)n_exposure * (sizeof(int64_t) + 2 * sizeof(int32_t)) +
+         (double)inputs->n_file * (double)per_file + RESULT_HEADERS;
+}
+
+static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)
+{
+  double bytes = MODELS_HEADERS + 20.0 * (double)n_exposure;
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    bytes += (double)inputs->n_pix[a] *
+             (inputs->wave_aa[a] ? 8.0 + 4.0 * (double)n_exposure : 12.0 * (double)n_exposure);
+  return bytes;
+}
+
+/* What lies at the output already: rows that would not be fitted again. */
+static int64_t print_existing(const mill_plan *plan, FILE *out)
+{
+  const char *path = plan->options->output;
+  const mill_result_peek *peek = &plan->existing->peek;
+  if (plan->existing->error[0]) {
+    fprintf(out, "existing     %s: a run would refuse it, or replace it with --overwrite\n",
+            plan->existing->error);
+    return 0;
+  }
+  if (!plan->existing->found)
+    return 0;
+  const int64_t n_left = peek->n_status[MILL_STATUS_NOT_DONE];
+  if (plan->options->overwrite) {
+    fprintf(out, "existing     %s is replaced (--overwrite)\n", path);
+    return 0;
+  }
+  fprintf(out,
+          "existing     %s has %lld of %lld rows done; a run of the same settings and inputs "
+          "continues it\n",
+          path, (long long)(peek->n_row - n_left), (long long)peek->n_row);
+  if (peek->n_row != plan->inputs->n_row)
+    return 0;
+  return plan->options->retry_failed ? peek->n_status[MILL_STATUS_FITTED] : peek->n_row - n_left;
+}
+
+/* Stars a second of a rank, as given or as usual; 0: not known. */
+static double rate_of(const mill_plan *plan)
+{
+  if (plan->running.rate > 0)
+    return plan->running.rate;
+  if (strncmp(plan->backend, "cpu", 3) != 0)
+    return 0;
+  return mill_usual_core_rate(plan->config->fit.optimizer) * plan->n_thread;
+}
+
+static void print_time(const mill_plan *plan, int n_rank, const mill_schedule_sum *sum,
+                       int64_t n_done, FILE *out)
+{
+  char text[16];
+  const int64_t n_row = plan->inputs->n_row;
+  const int optimizer = plan->config->fit.optimizer;
+  const double rate = rate_of(plan);
+  if (rate <= 0) {
+    fprintf(out,
+            "time         not known for %s: give the stars per second of a rank by --rate "
+            "(starmill bench fit measures it)\n",
+            plan->backend);
+    return;
+  }
+  const double left = n_row > 0 ? (double)(n_row - n_done) / (double)n_row : 0.0;
+  mill_progress_eta(left * (sum->row_cost + sum->open_cost) / (rate * n_rank), text, sizeof text);
+  fprintf(out, "time         about %s for %lld rows: %d %s of %.4g stars/s", text,
+          (long long)(n_row - n_done), n_rank, n_rank == 1 ? "rank" : "ranks", rate);
+  if (plan->running.rate > 0)
+    fputs(" (as given)\n", out);
+  else
+    fprintf(out,
+            "\n             (a default: %.0f stars/s a core with %s, measured with DESI coadds on "
+            "one core of a Xeon with\n             AVX-512, times %d %s; starmill bench fit "
+            "measures yours, --rate takes it)\n",
+            mill_usual_core_rate(optimizer), optimizer_name[optimizer], plan->n_thread,
+            plan->n_thread == 1 ? "thread" : "threads");
+}
+
+static void print_work(const mill_schedule_sum *sum, int n_rank, FILE *out)
+{
+  const int64_t n_draw = sum->n_chunk < n_rank ? sum->n_chunk : n_rank;
+  fprintf(out, "work         dealt out to %d %s in %lld %s", n_rank, n_rank == 1 ? "rank" : "ranks",
+          (long long)sum->n_chunk, sum->n_chunk == 1 ? "chunk" : "chunks");
+  if (sum->n_chunk >= n_rank)
+    fprintf(out, ", about %.0f rows each rank\n", ceil((double)sum->n_row / (double)n_rank));
+  else
+    fprintf(out, "; %lld of the ranks would have nothing to do\n", (long long)(n_rank - n_draw));
+}
+
+static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE *out)
+{
+  int err = MILL_OK;
+  const mill_inputs *inputs = plan->inputs;
+  mill_schedule *schedule = NULL;
+  mill_schedule_sum dealt;
+  mill_columns *columns = NULL;
+  char size[32];
+  const double rate = rate_of(plan);
+  const mill_work_plan work = {.n_file = inputs->n_file,
+                               .file = inputs->file,
+                               .n_exposure = inputs->n_exposure,
+                               .rate = rate > 0 ? rate : mill_usual_gpu_rate(),
+                               .n_held = plan->n_held};
+  MILL_TRY(MILL_ALLOC(1, &columns));
+  MILL_TRY(mill_columns_fits(plan->lib, plan->lib->path, columns));
+  MILL_TRY(mill_work_schedule(&work, n_rank, &schedule));
+  mill_schedule_sums(schedule, &dealt);
+  fputs("plan         nothing is written\n", out);
+  print_inputs(inputs, sum, out);
+  print_work(&dealt, n_rank, out);
+  fprintf(out, "ranks        %d %s each, %s\n", plan->n_thread,
+          plan->n_thread == 1 ? "thread" : "threads", plan->backend);
+  const int64_t n_done = print_existing(plan, out);
+  print_time(plan, n_rank, &dealt, n_done, out);
+  fprintf(out, "result       %s, about %s\n", plan->options->output,
+          size_text(result_bytes(inputs, columns, sum->n_exposure), size));
+  if (plan->options->models)
+    fprintf(out, "models       %s, about %s\n", plan->options->models,
+            size_text(models_bytes(inputs, sum->n_exposure), size));
+  if (fflush(out) != 0 || ferror(out))
+    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the plan: %s", strerror(errno));
+done:
+  mill_schedule_free(schedule);
+  mill_free(columns);
+  return err;
+}
+
+int mill_plan_print(const mill_mpi *mpi, const mill_plan *plan, FILE *out)
+{
+  int err = MILL_OK;
+  totals sum = {0};
+  MILL_TRY(sum_up(mpi, plan->inputs, &sum));
+  if (mpi->rank == 0)
+    err = print_plan(plan, &sum, plan->running.n_rank > 0 ? plan->running.n_rank : mpi->size, out);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+done:
+  return err;
+}

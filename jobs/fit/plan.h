@@ -1,0 +1,29 @@
+/** `starmill fit --plan`: what a run would do, without doing it. */
+#ifndef MILL_PLAN_H
+#define MILL_PLAN_H
+
+#include <stdio.h>
+
+#include "jobs/fit/inputs.h"
+#include "jobs/options/options.h"
+#include "jobs/status/status_result.h"
+#include "kernels/data/library.h"
+#include "src/ranks/mpi_context.h"
+
+typedef struct mill_plan {
+  const mill_fit_options *options;
+  const mill_config *config;
+  const mill_library *lib;
+  const mill_inputs *inputs;     /**< with their index */
+  const mill_existing *existing; /**< at the output, as rank 0 has found it */
+  mill_running running;
+  const char *backend;
+  int n_thread;   /**< of a rank */
+  int64_t n_held; /**< rows that a rank takes before it has finished any */
+} mill_plan;
+
+/** Print the plan on rank 0.  Collective, and nothing is written.  MILL_ERR_MPI,
+ *  MILL_ERR_MEMORY, MILL_ERR_LIBRARY, MILL_ERR_OUTPUT (out does not take it). */
+int mill_plan_print(const mill_mpi *mpi, const mill_plan *plan, FILE *out);
+
+#endif

@@ -1,0 +1,410 @@
+#include "jobs/library/library.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include "io/hdf5/hdf5_probe.h"
+#include "io/library/library_file.h"
+#include "jobs/library/library_spectra.h"
+#include "jobs/options/option_value.h"
+#include "kernels/base/error.h"
+#include "src/libraries/demo_library.h"
+#include "src/system/file_roles.h"
+#include "src/ranks/mpi_context.h"
+#include "src/system/thread.h"
+
+static const char usage[] =
+    "usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
+    "       starmill library demo --output LIB.h5 [options]\n"
+    "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
+    "       starmill library info LIB.h5\n"
+    "\n"
+    "import makes a library from emulators that were trained elsewhere, one file per arm\n"
+    "(layout: docs/formats.md), and checks them against the reference values they carry.\n"
+    "  --output LIB.h5             the library to write\n"
+    "  --overwrite                 replace LIB.h5 if it exists\n"
+    "  --template-sigma A          Gaussian sigma in Angstrom that the templates carry already "
+    "and\n"
+    "                              that is taken out of the spectra's resolution matrix\n"
+    "  --at-instrument-resolution  the templates have the instrument's own resolution\n"
+    "                              (default: sigma 0.5 when the emulators' revision ends in rm,\n"
+    "                              else the instrument's resolution)\n"
+    "  --arm-names b,r,z           the arms' names, in the order of the files\n"
+    "                              (default: what follows the last _ of each file's setup)\n"
+    "  --guess-templates N         templates of the initial guess (default 50)\n"
+    "\n"
+    "demo makes a library for DESI's arms out of the built-in line model, and measures its error\n"
+    "(docs/demo-library.md).  It is for demonstration and tests, not for science.\n"
+    "  --output LIB.h5             the library to write\n"
+    "  --overwrite                 replace LIB.h5 if it exists\n"
+    "  --threads N                 threads (default: the cores that this process may use)\n"
+    "  --held-out N                models at other labels that measure the error (default 200;\n"
+    "                              0: do not measure)\n"
+    "  --seed N                    of the held-out models' labels (default 1)\n"
+    "  --components N              principal components of an arm (default: chosen for the grid)\n"
+    "  --coarse                    a small grid, in seconds, with errors of some per cent: for "
+    "tests\n"
+    "\n";
+
+static const char usage_end[] = "\ninfo prints what is inside a library.\n";
+
+static void print_usage(void)
+{
+  printf("%s%s%s", usage, mill_library_spectra_usage, usage_end);
+}
+
+/* ---- import ------------------------------------------------------------------------------- */
+
+typedef struct import_options {
+  const char *output;
+  int overwrite;
+  int at_instrument;
+  double template_sigma_aa; /* NAN: not given */
+  int n_guess;
+  char arm_names[MILL_MAX_ARM * MILL_MAX_NAME]; /* cut into arm_name */
+  const char *arm_name[MILL_MAX_ARM];
+  int n_arm_name;
+  int help;
+} import_options;
+
+static int parse_arm_names(const char *text, import_options *options)
+{
+  int err = MILL_OK;
+  if (strlen(text) >= sizeof options->arm_names)
+    MILL_FAIL(MILL_ERR_USAGE, "--arm-names is too long");
+  snprintf(options->arm_names, sizeof options->arm_names, "%s", text);
+  options->n_arm_name = 0;
+  for (char *p = options->arm_names; p;) {
+    char *name = p;
+    p = strchr(p, ',');
+    if (p)
+      *p++ = '\0';
+    if (!*name || options->n_arm_name == MILL_MAX_ARM)
+      MILL_FAIL(MILL_ERR_USAGE, "--arm-names %s: expected 1 to %d names with commas between them",
+                text, MILL_MAX_ARM);
+    options->arm_name[options->n_arm_name++] = name;
+  }
+done:
+  return err;
+}
+
+static int parse_import(int argc, char **argv, import_options *options)
+{
+  int err = MILL_OK;
+  static const struct option known[] = {{"output", required_argument, NULL, 'o'},
+                                        {"overwrite", no_argument, NULL, 'f'},
+                                        {"template-sigma", required_argument, NULL, 's'},
+                                        {"at-instrument-resolution", no_argument, NULL, 'i'},
+                                        {"arm-names", required_argument, NULL, 'a'},
+                                        {"guess-templates", required_argument, NULL, 'g'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {0}};
+  optind = 0; /* glibc: start over, another job may have parsed before */
+  opterr = 0;
+  for (int c; (c = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
+    char *end = NULL;
+    errno = 0;
+    switch (c) {
+    case 'o':
+      options->output = optarg;
+      break;
+    case 'f':
+      options->overwrite = 1;
+      break;
+    case 's':
+      options->template_sigma_aa = strtod(optarg, &end);
+      if (end == optarg || *end || !isfinite(options->template_sigma_aa) ||
+          options->template_sigma_aa < 0)
+        MILL_FAIL(MILL_ERR_USAGE, "--template-sigma %s: expected a number of Angstrom, 0 or more",
+                  optarg);
+      break;
+    case 'i':
+      options->at_instrument = 1;
+      break;
+    case 'a':
+      MILL_TRY(parse_arm_names(optarg, options));
+      break;
+    case 'g':
+      MILL_TRY(mill_option_count("guess-templates", optarg, 1, 10000, &options->n_guess));
+      break;
+    case 'h':
+      options->help = 1;
+      break;
+    case ':':
+      MILL_FAIL(MILL_ERR_USAGE, "%s needs a value", argv[optind - 1]);
+    default:
+      MILL_FAIL(MILL_ERR_USAGE, "unknown or ambiguous option %s; see starmill library --help",
+                argv[optind - 1]);
+    }
+  }
+done:
+  return err;
+}
+
+static int run_import(int argc, char **argv)
+{
+  int err = MILL_OK;
+  mill_library *lib = NULL;
+  struct stat status;
+  mill_file_roles roles = {0};
+  import_options options = {.template_sigma_aa = NAN, .n_guess = 50};
+  MILL_TRY(parse_import(argc, argv, &options));
+  if (options.help) {
+    print_usage();
+    goto done;
+  }
+  const int n_path = argc - optind;
+  const char *const *path = (const char *const *)argv + optind;
+  if (!options.output)
+    MILL_FAIL(MILL_ERR_USAGE, "library import needs --output LIB.h5");
+  if (n_path < 1)
+    MILL_FAIL(MILL_ERR_USAGE, "library import needs emulator files, one per arm");
+  if (options.at_instrument && !isnan(options.template_sigma_aa))
+    MILL_FAIL(MILL_ERR_USAGE, "--template-sigma and --at-instrument-resolution exclude each other");
+  if (options.n_arm_name && options.n_arm_name != n_path)
+    MILL_FAIL(MILL_ERR_USAGE, "--arm-names gives %d names for %d files", options.n_arm_name,
+              n_path);
+  /* overwriting an input would destroy what cannot be made again */
+  MILL_TRY(mill_file_roles_write(&roles, "--output", options.output));
+  for (int i = 0; i < n_path; i++)
+    MILL_TRY(mill_file_roles_read(&roles, "the emulator", path[i]));
+  /* before the work; mill_library_write looks again */
+  if (!options.overwrite && stat(options.output, &status) == 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", options.output);
+
+  MILL_TRY(MILL_ALLOC(1, &lib));
+  const double sigma = options.at_instrument ? -1 : options.template_sigma_aa;
+  MILL_TRY(mill_library_import_named(path, options.n_arm_name ? options.arm_name : NULL, n_path,
+                                     sigma, options.n_guess, lib));
+  MILL_TRY(mill_library_write(options.output, lib, options.overwrite));
+  const mill_arm *arm = &lib->arm[0];
+  if (arm->template_sigma_aa < 0)
+    printf("template resolution: the instrument's own, no resolution matrix (%s)\n",
+           arm->sigma_origin);
+  else
+    printf("template resolution: sigma %g A, taken out of the resolution matrix (%s)\n",
+           arm->template_sigma_aa, arm->sigma_origin);
+  if (isnan(sigma))
+    printf("  to choose yourself: --template-sigma A or --at-instrument-resolution\n");
+  printf("%s: %d arm%s, agree with their check values, hash %s\n", options.output, lib->n_arm,
+         lib->n_arm == 1 ? "" : "s", lib->hash);
+done:
+  mill_library_clear(lib);
+  mill_free(lib);
+  return err;
+}
+
+/* ---- demo --------------------------------------------------------------------------------- */
+
+typedef struct demo_options {
+  const char *output;
+  int overwrite, help;
+  mill_demo_settings settings; /* n_thread 0: not given */
+} demo_options;
+
+static int parse_demo(int argc, char **argv, demo_options *options)
+{
+  int err = MILL_OK;
+  static const struct option known[] = {{"output", required_argument, NULL, 'o'},
+                                        {"overwrite", no_argument, NULL, 'f'},
+                                        {"threads", required_argument, NULL, 't'},
+                                        {"held-out", required_argument, NULL, 'n'},
+                                        {"seed", required_argument, NULL, 's'},
+                                        {"components", required_argument, NULL, 'c'},
+                                        {"coarse", no_argument, NULL, 'g'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {0}};
+  mill_demo_settings *settings = &options->settings;
+  optind = 0; /* glibc: start over, another job may have parsed before */
+  opterr = 0;
+  for (int c; (c = getopt_long(argc, argv, ":h", known, NULL)) != -1;)
+    switch (c) {
+    case 'o':
+      options->output = optarg;
+      break;
+    case 'f':
+      options->overwrite = 1;
+      break;
+    case 't':
+      MILL_TRY(mill_option_count("threads", optarg, 1, 4096, &settings->n_thread));
+      MILL_TRY(mill_thread_check_number(settings->n_thread));
+      break;
+    case 'n':
+      MILL_TRY(
+          mill_option_count("held-out", optarg, 0, MILL_DEMO_MAX_HELD_OUT, &settings->n_held_out));
+      break;
+    case 's':
+      MILL_TRY(mill_option_seed(optarg, &settings->seed));
+      break;
+    case 'c':
+      MILL_TRY(mill_option_count("components", optarg, 1, MILL_DEMO_MAX_COMPONENT,
+                                 &settings->n_component));
+      break;
+    case 'g':
+      settings->coarse = 1;
+      break;
+    case 'h':
+      options->help = 1;
+      break;
+    case ':':
+      MILL_FAIL(MILL_ERR_USAGE, "%s needs a value", argv[optind - 1]);
+    default:
+      MILL_FAIL(MILL_ERR_USAGE, "unknown or ambiguous option %s; see starmill library --help",
+                argv[optind - 1]);
+    }
+  if (!options->help && optind < argc)
+    MILL_FAIL(MILL_ERR_USAGE, "library demo takes no input files, but %s is given", argv[optind]);
+done:
+  return err;
+}
+
+/* What would stop the writing is better known before a minute of work; mill_library_write looks
+   again. */
+static int check_output(const char *path, int overwrite)
+{
+  int err = MILL_OK;
+  struct stat status;
+  char folder[1024] = ".";
+  if (stat(path, &status) == 0) {
+    if (!overwrite)
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
+    if (!S_ISREG(status.st_mode))
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
+  }
+  const char *slash = strrchr(path, '/');
+  if (slash) {
+    const size_t n = slash == path ? 1 : (size_t)(slash - path);
+    if (n >= sizeof folder)
+      MILL_FAIL(MILL_ERR_OUTPUT, "the output's path is longer than %zu bytes: %.80s...",
+                sizeof folder - 1, path);
+    memcpy(folder, path, n);
+    folder[n] = '\0';
+  }
+  if (access(folder, W_OK | X_OK) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written into the folder %s: %s", path, folder,
+              strerror(errno));
+done:
+  return err;
+}
+
+static void print_demo_error(const mill_library *lib, const mill_demo_error *error)
+{
+  printf("error of %d held-out models, per cent of the continuum\n"
+         "  arm   median      99 %%  largest\n",
+         error->n_model);
+  for (int a = 0; a < lib->n_arm; a++)
+    printf("  %-4s %7.4f  %8.4f %8.4f\n", lib->arm[a].name, error->median[a], error->p99[a],
+           error->max[a]);
+  printf("  all  %7.4f  %8.4f\n", error->median_all, error->p99_all);
+}
+
+static int run_demo(int argc, char **argv)
+{
+  int err = MILL_OK;
+  mill_library *lib = NULL;
+  mill_demo_error error;
+  mill_file_roles roles = {0};
+  demo_options options = {0};
+  mill_demo_settings_init(&options.settings);
+  options.settings.n_thread = 0;
+  options.settings.progress = stdout;
+  MILL_TRY(parse_demo(argc, argv, &options));
+  if (options.help) {
+    print_usage();
+    goto done;
+  }
+  if (!options.output)
+    MILL_FAIL(MILL_ERR_USAGE, "library demo needs --output LIB.h5");
+  MILL_TRY(mill_file_roles_write(&roles, "--output", options.output));
+  MILL_TRY(check_output(options.output, options.overwrite));
+  if (options.settings.n_thread == 0) {
+    /* other ranks only wait, their cores count as this one's */
+    const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
+    MILL_TRY(mill_mpi_share_of_cores(&alone, &options.settings.n_thread));
+  }
+
+  MILL_TRY(MILL_ALLOC(1, &lib));
+  MILL_TRY(mill_demo_library_build(&options.settings, lib, &error));
+  MILL_TRY(mill_library_write(options.output, lib, options.overwrite));
+  mill_library_digest(lib, lib->hash);
+  if (error.n_model > 0)
+    print_demo_error(lib, &error);
+  printf("%s: %d arms, hash %s\n", options.output, lib->n_arm, lib->hash);
+  printf("This library was made from a small line model: it is for demonstration and tests, not "
+         "for science.\n");
+done:
+  mill_library_clear(lib);
+  mill_free(lib);
+  return err;
+}
+
+/* ---- info --------------------------------------------------------------------------------- */
+
+static int run_info(int argc, char **argv)
+{
+  int err = MILL_OK;
+  mill_library *lib = NULL;
+  if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    print_usage();
+    goto done;
+  }
+  for (int i = 1; i < argc; i++)
+    if (argv[i][0] == '-')
+      MILL_FAIL(MILL_ERR_USAGE, "unknown option %s; see starmill library --help", argv[i]);
+  if (argc != 2)
+    MILL_FAIL(MILL_ERR_USAGE, "library info takes one library, not %d", argc - 1);
+  MILL_TRY(MILL_ALLOC(1, &lib));
+  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, argv[1]));
+  MILL_TRY(mill_library_read(argv[1], lib));
+  MILL_TRY(mill_library_print(lib, stdout));
+done:
+  mill_library_clear(lib);
+  mill_free(lib);
+  return err;
+}
+
+static int run(int argc, char **argv)
+{
+  int err = MILL_OK;
+  if (argc < 1)
+    MILL_FAIL(MILL_ERR_USAGE, "library needs a sub-command: import, demo, spectra or info; see "
+                              "starmill library --help");
+  if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
+    print_usage();
+  else if (strcmp(argv[0], "import") == 0)
+    MILL_TRY(run_import(argc, argv));
+  else if (strcmp(argv[0], "demo") == 0)
+    MILL_TRY(run_demo(argc, argv));
+  else if (strcmp(argv[0], "spectra") == 0)
+    MILL_TRY(mill_job_library_spectra(argc, argv));
+  else if (strcmp(argv[0], "info") == 0)
+    MILL_TRY(run_info(argc, argv));
+  else
+    MILL_FAIL(MILL_ERR_USAGE, "unknown sub-command %s; library has import, demo, spectra and info",
+              argv[0]);
+done:
+  return err;
+}
+
+int mill_job_library(int argc, char **argv)
+{
+  int rank = 0, status = 0;
+  /* MPI's default handler ends the job when a call fails */
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) {
+    const int err = run(argc, argv);
+    if (err != MILL_OK)
+      fprintf(stderr, "starmill library: %s\n", mill_error_message());
+    fflush(stdout);
+    status = mill_error_exit_status(err);
+  }
+  MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return status;
+}

@@ -1,0 +1,117 @@
+#include "jobs/merge/merge.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/result/result_merge.h"
+#include "jobs/fit/fit.h"
+#include "jobs/options/option_value.h"
+#include "kernels/base/error.h"
+#include "src/ranks/mpi_context.h"
+
+typedef struct merge_options {
+  int help, overwrite, quiet, n_part;
+  const char *output;
+  char **part; /* [n_part] of argv */
+} merge_options;
+
+static void print_help(FILE *out)
+{
+  fputs("usage: starmill merge --output ALL.h5 PART.h5...\n"
+        "\n"
+        "Join the finished results of the parts of a survey, as a job array makes them, to one\n"
+        "result: the rows that one run over all inputs, in the order of the parts, would have.\n"
+        "All parts must have been made with the same settings, library and kind of device.\n"
+        "Best-fit models (--models) are not joined, and stay with their parts.\n"
+        "\n"
+        "  --output FILE   the whole\n"
+        "  --overwrite     replace it when it is there\n"
+        "  --quiet         print no summary\n"
+        "  --help          this text\n"
+        "\n"
+        "Exit status: 0 done, 2 usage, or the parts are unfinished or do not belong together,\n"
+        "4 a part cannot be read or the output not be written.\n",
+        out);
+}
+
+enum { OPT_HELP = MILL_OPTION_FIRST, OPT_OUTPUT, OPT_OVERWRITE, OPT_QUIET };
+
+static int parse(int argc, char **argv, merge_options *options)
+{
+  static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP},
+                                              {"output", required_argument, NULL, OPT_OUTPUT},
+                                              {"overwrite", no_argument, NULL, OPT_OVERWRITE},
+                                              {"quiet", no_argument, NULL, OPT_QUIET},
+                                              {NULL, 0, NULL, 0}};
+  int err = MILL_OK;
+  mill_option_begin();
+  for (int id;;) {
+    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill merge", &id));
+    if (id == -1)
+      break;
+    if (id == OPT_HELP)
+      options->help = 1;
+    else if (id == OPT_OUTPUT)
+      options->output = optarg;
+    else if (id == OPT_OVERWRITE)
+      options->overwrite = 1;
+    else if (id == OPT_QUIET)
+      options->quiet = 1;
+  }
+  if (options->help)
+    goto done;
+  if (!options->output || !options->output[0])
+    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output ALL.h5; see starmill merge --help");
+  options->n_part = argc - optind;
+  options->part = argv + optind;
+  if (options->n_part < 1)
+    MILL_FAIL(MILL_ERR_USAGE, "no parts: name the results to be joined; see starmill merge --help");
+done:
+  return err;
+}
+
+static int run(const mill_mpi *mpi, int argc, char **argv)
+{
+  int err = MILL_OK;
+  char *command = NULL;
+  int64_t n_row = 0;
+  merge_options options;
+  memset(&options, 0, sizeof options);
+  MILL_TRY(parse(argc, argv, &options));
+  if (options.help) {
+    if (mpi->rank == 0)
+      print_help(stdout);
+    goto done;
+  }
+  if (mpi->size > 1)
+    MILL_FAIL(MILL_ERR_USAGE, "merge runs on one rank, without mpirun or srun -n");
+  MILL_TRY(mill_fit_command(argc, argv, &command));
+  MILL_TRY(mill_result_merge(options.output, options.overwrite, command, options.n_part,
+                             (const char *const *)options.part, &n_row));
+  if (!options.quiet)
+    printf("parts        %d\nrows         %lld\nresult       %s\n", options.n_part,
+           (long long)n_row, options.output);
+  if (fflush(stdout) != 0 || ferror(stdout))
+    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the summary: %s", strerror(errno));
+done:
+  free(command);
+  return err;
+}
+
+int mill_job_merge(int argc, char **argv)
+{
+  mill_mpi mpi;
+  int exit_status = 0;
+  int err = mill_mpi_start(&mpi);
+  if (err == MILL_OK)
+    err = run(&mpi, argc, argv);
+  if (err != MILL_OK) {
+    exit_status = mill_error_exit_status(err);
+    if (mpi.rank == 0 || err == MILL_ERR_MPI)
+      fprintf(stderr, "starmill merge: %s\n", mill_error_message());
+  }
+  mill_mpi_end(&mpi);
+  return exit_status;
+}

@@ -1,0 +1,417 @@
+#include "jobs/status/status.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/hdf5/hdf5_probe.h"
+#include "jobs/options/option_value.h"
+#include "jobs/status/status_file.h"
+#include "jobs/status/status_result.h"
+#include "kernels/base/error.h"
+#include "src/system/progress.h"
+#include "src/system/status_json.h"
+#include "src/system/status_process.h"
+
+enum { SHOWN_RANKS = 8 };
+/* a rank that has not been heard of for so long, or so many intervals, is worth a line */
+static const double SILENT_S = 60.0, SILENT_INTERVALS = 10.0;
+
+enum state { FINISHED, RUNNING, STOPPED, FAILED, DIED, INCOMPLETE, NONE };
+static const struct {
+  const char *name, *text;
+  int exit_status;
+} states[] = {
+    [FINISHED] = {"finished", "finished", MILL_STATUS_EXIT_FINISHED},
+    [RUNNING] = {"running", "running", MILL_STATUS_EXIT_RUNNING},
+    [STOPPED] = {"stopped", "stopped in good order; the same command continues it",
+                 MILL_STATUS_EXIT_INCOMPLETE},
+    [FAILED] = {"failed", "the last run ended with an error", MILL_STATUS_EXIT_FAILED},
+    [DIED] = {"died",
+              "the last run is gone without a word (killed, or its node lost); the same "
+              "command continues it",
+              MILL_STATUS_EXIT_INCOMPLETE},
+    [INCOMPLETE] = {"incomplete",
+                    "not finished, and nobody works on it; the same command "
+                    "continues it",
+                    MILL_STATUS_EXIT_INCOMPLETE},
+    [NONE] = {"none", "there is neither a result nor a status", MILL_STATUS_EXIT_NONE},
+};
+
+typedef struct status_job {
+  int help, json, all_ranks;
+  const char *output, *status; /* paths */
+  char default_status[MILL_STATUS_PATH];
+  int has_doc, has_result;
+  char *text; /* of the status file */
+  mill_json_doc *doc;
+  double age_s;
+  mill_result_peek result;
+  mill_lock_holder lock;
+  enum state state;
+} status_job;
+
+static void print_help(FILE *out)
+{
+  fputs("usage: starmill status OUT.h5 [--status FILE] [--ranks] [--json]\n"
+        "\n"
+        "How the fit that writes OUT.h5 is going: from its status file, or, where there is none\n"
+        "or its run is over, from the result file alone.  Nothing is changed, and no MPI needed.\n"
+        "\n"
+        "  --status FILE   status file (default: OUT.h5.status.json)\n"
+        "  --ranks         a line for every rank, not only where there are few\n"
+        "  --json          JSON instead of text: state, counts, and under \"run\" all that the\n"
+        "                  status file says (docs/formats.md)\n"
+        "  --help          this text\n"
+        "\n"
+        "Exit status: 0 finished, 10 running, 11 nothing there, 12 the last run ended with an\n"
+        "error, 75 rows are left and the same command continues, 2 usage, 4 OUT.h5 or the status\n"
+        "file cannot be read.\n",
+        out);
+}
+
+enum { OPT_HELP = MILL_OPTION_FIRST, OPT_JSON, OPT_RANKS, OPT_STATUS };
+
+static int parse(int argc, char **argv, status_job *job)
+{
+  static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP},
+                                              {"json", no_argument, NULL, OPT_JSON},
+                                              {"ranks", no_argument, NULL, OPT_RANKS},
+                                              {"status", required_argument, NULL, OPT_STATUS},
+                                              {NULL, 0, NULL, 0}};
+  int err = MILL_OK;
+  mill_option_begin();
+  for (int id;;) {
+    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill status", &id));
+    if (id == -1)
+      break;
+    if (id == OPT_HELP)
+      job->help = 1;
+    else if (id == OPT_JSON)
+      job->json = 1;
+    else if (id == OPT_RANKS)
+      job->all_ranks = 1;
+    else if (id == OPT_STATUS)
+      job->status = optarg;
+  }
+  if (job->help)
+    goto done;
+  if (argc - optind != 1)
+    MILL_FAIL(MILL_ERR_USAGE, "name one result file, not %d; see starmill status --help",
+              argc - optind);
+  job->output = argv[optind];
+  if (!job->status) {
+    MILL_TRY(mill_status_path(job->output, job->default_status));
+    job->status = job->default_status;
+  }
+done:
+  return err;
+}
+
+/* ---- the status file's values ---- */
+
+static int member(const status_job *job, const char *key)
+{
+  return mill_json_member(job->doc, mill_json_root(job->doc), key);
+}
+
+static const char *text(const status_job *job, const char *key)
+{
+  return mill_json_get_text(job->doc, member(job, key), "");
+}
+
+static int64_t integer(const status_job *job, const char *key)
+{
+  return mill_json_get_integer(job->doc, member(job, key), 0);
+}
+
+static double real(const status_job *job, const char *key)
+{
+  return mill_json_get_real(job->doc, member(job, key), (double)NAN);
+}
+
+/* ---- what is the case ---- */
+
+static enum state state_of_result(const status_job *job)
+{
+  if (!job->has_result)
+    return job->lock.is_locked && !job->lock.is_gone ? RUNNING : NONE;
+  if (job->lock.is_locked && !job->lock.is_gone)
+    return RUNNING;
+  return job->result.finished ? FINISHED : INCOMPLETE;
+}
+
+/* The result file is the truth about rows, the status file about the run; a status file of
+ * another run than the last counts for nothing. */
+static enum state find_state(status_job *job)
+{
+  const char *said = job->has_doc ? text(job, "state") : "";
+  const int is_locked = job->lock.is_locked && !job->lock.is_gone;
+  const int is_done = job->has_result && job->result.finished;
+  const int is_alive = job->has_doc && mill_status_alive(job->doc, &job->age_s);
+  if (strcmp(said, "running") == 0) {
+    const int is_its_lock =
+        job->lock.pid == integer(job, "pid") && strcmp(job->lock.host, text(job, "host")) == 0;
+    if (is_done && !is_locked)
+      return FINISHED; /* its last status comes in a moment */
+    return is_alive || (is_locked && !is_its_lock) ? RUNNING : DIED;
+  }
+  /* a lock: another run has begun, and not written its status yet */
+  if (is_locked || is_done)
+    return state_of_result(job);
+  if (strcmp(said, "failed") == 0)
+    return FAILED;
+  if (strcmp(said, "stopped") == 0 && job->has_result)
+    return STOPPED;
+  return state_of_result(job);
+}
+
+static int look(status_job *job)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_status_read(job->status, &job->has_doc, &job->text, &job->doc));
+  /* the lock before the result: a run that ends in between shows as finished */
+  mill_lock_look(job->output, &job->lock);
+  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, job->output));
+  MILL_TRY(mill_result_look(job->output, &job->has_result, &job->result));
+  job->state = find_state(job);
+done:
+  return err;
+}
+
+/* While a run is on, its own counts are newer than the file's. */
+static int takes_counts_of_run(const status_job *job)
+{
+  return job->has_doc && (job->state == RUNNING || !job->has_result);
+}
+
+/* ---- text ---- */
+
+static const char *const reason_name[] = {
+#define NAME(symbol, code, name, meaning) name,
+    MILL_STATUS_LIST(NAME)
+#undef NAME
+};
+
+static void print_reasons(const status_job *job)
+{
+  if (takes_counts_of_run(job)) {
+    const int node = member(job, "failed_by_reason");
+    const char *key;
+    for (int i = 0; (key = mill_json_key(job->doc, node, i)) != NULL; i++)
+      printf("  %-16s %lld\n", key,
+             (long long)mill_json_get_integer(job->doc, mill_json_member(job->doc, node, key), 0));
+    return;
+  }
+  for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
+    if (job->result.n_status[s] > 0)
+      printf("  %-16s %lld\n", reason_name[s], (long long)job->result.n_status[s]);
+}
+
+static void print_counts(const status_job *job)
+{
+  int64_t n_row = job->result.n_row, n_left = job->result.n_status[MILL_STATUS_NOT_DONE];
+  int64_t n_fitted = job->result.n_status[MILL_STATUS_FITTED];
+  int64_t n_failed = n_row - n_left - n_fitted;
+  if (takes_counts_of_run(job)) {
+    n_row = integer(job, "rows");
+    n_fitted = integer(job, "fitted");
+    n_failed = integer(job, "failed");
+    n_left = integer(job, "remaining");
+  }
+  const int64_t n_done = n_fitted + n_failed;
+  printf("rows         %lld of %lld done (%.1f %%)\n", (long long)n_done, (long long)n_row,
+         n_row > 0 ? 100.0 * (double)n_done / (double)n_row : 100.0);
+  printf("fitted       %lld\n", (long long)n_fitted);
+  printf("not fitted   %lld\n", (long long)n_failed);
+  print_reasons(job);
+  if (n_left > 0)
+    printf("left         %lld\n", (long long)n_left);
+}
+
+static void print_rank(const status_job *job, int node)
+{
+  const mill_json_doc *doc = job->doc;
+  const int gpu = mill_json_member(doc, node, "gpu");
+  const double mib = 1.0 / (1 << 20);
+  printf("  rank %-4lld %-9s %8lld done  %6.0f MiB (at most %.0f)",
+         (long long)mill_json_get_integer(doc, mill_json_member(doc, node, "rank"), -1),
+         mill_json_get_text(doc, mill_json_member(doc, node, "stage"), "?"),
+         (long long)mill_json_get_integer(doc, mill_json_member(doc, node, "done"), 0),
+         mib * mill_json_get_real(doc, mill_json_member(doc, node, "resident_bytes"), 0),
+         mib * mill_json_get_real(doc, mill_json_member(doc, node, "peak_bytes"), 0));
+  if (mill_json_key(doc, gpu, 0))
+    printf("  GPU %.0f %% busy, %.0f of %.0f MiB",
+           mill_json_get_real(doc, mill_json_member(doc, gpu, "busy_percent"), (double)NAN),
+           mib * mill_json_get_real(doc, mill_json_member(doc, gpu, "used_bytes"), 0),
+           mib * mill_json_get_real(doc, mill_json_member(doc, gpu, "total_bytes"), 0));
+  printf("  %s\n", mill_json_get_text(doc, mill_json_member(doc, node, "file"), ""));
+}
+
+/* Seconds between the last word of a rank and the last status; infinity: it has said nothing. */
+static double silence_s(const status_job *job, int node)
+{
+  const char *heard =
+      mill_json_get_text(job->doc, mill_json_member(job->doc, node, "last_heard"), NULL);
+  const double updated_s = mill_utc_read(text(job, "updated"));
+  return heard ? fmax(0.0, updated_s - mill_utc_read(heard)) : (double)INFINITY;
+}
+
+static void print_ranks(const status_job *job)
+{
+  const int ranks = member(job, "ranks"), n_rank = mill_json_n_item(job->doc, ranks);
+  const double limit_s = fmax(SILENT_S, SILENT_INTERVALS * real(job, "interval_s"));
+  const double elapsed_s = real(job, "elapsed_s");
+  for (int r = 0; r < n_rank; r++) {
+    const int node = mill_json_item(job->doc, ranks, r);
+    const double silent_s = fmin(silence_s(job, node), elapsed_s);
+    if (job->all_ranks || n_rank <= SHOWN_RANKS)
+      print_rank(job, node);
+    if (job->state == RUNNING && silent_s > limit_s)
+      printf("  rank %d has given no sign of life for %.0f s\n", r, silent_s);
+  }
+}
+
+static void print_run(const status_job *job)
+{
+  char left[16];
+  const int error = member(job, "error");
+  const char *message =
+      mill_json_get_text(job->doc, mill_json_member(job->doc, error, "message"), NULL);
+  const int64_t rank =
+      mill_json_get_integer(job->doc, mill_json_member(job->doc, error, "rank"), -1);
+  if (message && rank >= 0)
+    printf("first error  rank %lld: %s\n", (long long)rank, message);
+  else if (message)
+    printf("first error  %s\n", message);
+  if (job->state == RUNNING) {
+    mill_progress_eta(real(job, "left_s"), left, sizeof left);
+    printf("rate         %.4g rows/s, about %s left\n", real(job, "rows_per_s"), left);
+  } else {
+    printf("rate         %.4g rows/s on average\n", real(job, "mean_rows_per_s"));
+  }
+  printf("run          since %s on %s (process %lld), %d %s, %lld threads each, %s\n",
+         text(job, "started"), text(job, "host"), (long long)integer(job, "pid"),
+         mill_json_n_item(job->doc, member(job, "ranks")),
+         mill_json_n_item(job->doc, member(job, "ranks")) == 1 ? "rank" : "ranks",
+         (long long)integer(job, "threads"), text(job, "backend"));
+  printf("status       %s, %.0f s old\n", job->status, job->age_s);
+  print_ranks(job);
+}
+
+static void print_text(const status_job *job)
+{
+  printf("%s: %s\n", job->output, states[job->state].text);
+  if (job->state == NONE)
+    return;
+  if (job->has_result || job->has_doc)
+    print_counts(job);
+  if (job->has_doc) {
+    print_run(job);
+    return;
+  }
+  if (job->lock.is_locked)
+    printf("lock         held by process %lld on %s%s\n", (long long)job->lock.pid,
+           job->lock.host[0] ? job->lock.host : "an unknown host",
+           job->lock.is_gone ? ", which is gone" : "");
+  if (job->has_result)
+    printf("run          begun %s on %s (%s)%s%s, %d ended in good order, %.0f s together\n",
+           job->result.start, job->result.host, job->result.device,
+           job->result.end[0] ? ", last end " : "", job->result.end, job->result.n_run,
+           job->result.wall_s);
+}
+
+/* ---- JSON ---- */
+
+static void put_counts(const status_job *job, mill_json *json)
+{
+  static const char *const key[] = {"rows", "done", "fitted", "failed", "remaining"};
+  if (takes_counts_of_run(job)) {
+    for (size_t i = 0; i < sizeof key / sizeof key[0]; i++)
+      mill_json_integer(json, key[i], integer(job, key[i]));
+  } else {
+    const mill_result_peek *r = &job->result;
+    const int64_t n_left = r->n_status[MILL_STATUS_NOT_DONE];
+    const int64_t n_fitted = r->n_status[MILL_STATUS_FITTED];
+    const int64_t n[] = {r->n_row, r->n_row - n_left, n_fitted, r->n_row - n_left - n_fitted,
+                         n_left};
+    for (size_t i = 0; i < sizeof key / sizeof key[0]; i++)
+      mill_json_integer(json, key[i], n[i]);
+  }
+}
+
+static void put_result(const status_job *job, mill_json *json)
+{
+  const mill_result_peek *r = &job->result;
+  if (!job->has_result) {
+    mill_json_null(json, "result");
+    return;
+  }
+  mill_json_open(json, "result", '{');
+  mill_json_bool(json, "finished", r->finished);
+  mill_json_integer(json, "rows", r->n_row);
+  mill_json_integer(json, "warned", r->n_warned);
+  mill_json_open(json, "rows_by_status", '{');
+  for (int s = 0; s < MILL_N_STATUS; s++)
+    mill_json_integer(json, reason_name[s], r->n_status[s]);
+  mill_json_close(json);
+  mill_json_text(json, "start_time", r->start);
+  mill_json_text(json, "end_time", r->end[0] ? r->end : NULL);
+  mill_json_text(json, "device", r->device);
+  mill_json_text(json, "host", r->host);
+  mill_json_integer(json, "runs", r->n_run);
+  mill_json_real(json, "wall_s", r->wall_s);
+  mill_json_close(json);
+}
+
+static void print_json(const status_job *job)
+{
+  mill_json json = {.out = stdout};
+  mill_json_open(&json, NULL, '{');
+  mill_json_text(&json, "state", states[job->state].name);
+  mill_json_integer(&json, "exit_status", states[job->state].exit_status);
+  mill_json_text(&json, "output", job->output);
+  if (job->has_result || job->has_doc)
+    put_counts(job, &json);
+  put_result(job, &json);
+  if (job->has_doc) {
+    mill_json_real(&json, "run_age_s", job->age_s);
+    /* as it stands there: its writer made it, and it was read whole */
+    mill_json_raw(&json, "run", job->text);
+  } else {
+    mill_json_null(&json, "run");
+  }
+  mill_json_close(&json);
+}
+
+int mill_job_status(int argc, char **argv)
+{
+  int err = MILL_OK, exit_status = 0;
+  status_job job;
+  memset(&job, 0, sizeof job);
+  MILL_TRY(parse(argc, argv, &job));
+  if (job.help) {
+    print_help(stdout);
+    goto done;
+  }
+  MILL_TRY(look(&job));
+  if (job.json)
+    print_json(&job);
+  else
+    print_text(&job);
+  if (fflush(stdout) != 0 || ferror(stdout))
+    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the status: %s", strerror(errno));
+  exit_status = states[job.state].exit_status;
+done:
+  if (err != MILL_OK) {
+    /* an unreadable status file is no unreadable spectrum */
+    exit_status = err == MILL_ERR_INPUT ? mill_error_exit_status(MILL_ERR_OUTPUT)
+                                        : mill_error_exit_status(err);
+    fprintf(stderr, "starmill status: %s\n", mill_error_message());
+  }
+  mill_json_free(job.doc);
+  free(job.text);
+  return exit_status;
+}

@@ -1,0 +1,91 @@
+/** Error codes, their texts and the one way to pass them on.
+ *
+ *  A function that can fail returns a code from the list below; its message,
+ *  which names the file, row or option and what to do, lies in a buffer of the
+ *  calling thread until the next failure there.  MILL_FAIL sets both,
+ *  MILL_TRY passes a failure on to the label `done` of the calling function,
+ *  which needs a variable `int err`.
+ */
+#ifndef MILL_ERROR_H
+#define MILL_ERROR_H
+
+#include <stddef.h>
+
+#include "kernels/base/common.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** code, exit status of a job that ends with it, short text */
+#define MILL_ERROR_LIST(X)                                                                         \
+  X(MILL_OK, 0, "no error")                                                                        \
+  X(MILL_ERR_USAGE, 2, "wrong usage")                                                              \
+  X(MILL_ERR_CONFIG, 2, "bad configuration")                                                       \
+  X(MILL_ERR_LIBRARY, 2, "bad library")                                                            \
+  X(MILL_ERR_INPUT, 3, "unreadable input")                                                         \
+  X(MILL_ERR_OUTPUT, 4, "cannot write output")                                                     \
+  X(MILL_ERR_RANGE, 70, "value out of range")                                                      \
+  X(MILL_ERR_MEMORY, 70, "out of memory")                                                          \
+  X(MILL_ERR_BACKEND, 70, "compute backend failed")                                                \
+  X(MILL_ERR_MPI, 70, "MPI call failed")                                                           \
+  X(MILL_ERR_INTERNAL, 70, "internal error")                                                       \
+  X(MILL_ERR_STOPPED, 75, "stopped in good order")
+
+#define MILL_ERROR_ENUM(code, exit_status, text) code,
+enum mill_error { MILL_ERROR_LIST(MILL_ERROR_ENUM) MILL_N_ERROR };
+#undef MILL_ERROR_ENUM
+
+/** Short text of a code; never NULL. */
+const char *mill_error_text(int code);
+
+/** Exit status (DESIGN: 0, 2, 3, 4, 70, 75) of a job that ends with code. */
+int mill_error_exit_status(int code);
+
+/** Record code and a printf-style message for this thread; returns code.
+ *  file and line say where, for the debug log. */
+int mill_error_set(int code, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/** Message of this thread's last failure; empty when there was none. */
+const char *mill_error_message(void);
+
+/** "file.c:123" of this thread's last failure; empty when there was none. */
+const char *mill_error_place(void);
+
+/** Forget this thread's last failure. */
+void mill_error_clear(void);
+
+/** Zeroed memory for n elements of size bytes, 64-byte aligned; free with
+ *  mill_free.  MILL_ERR_MEMORY when there is none or n * size overflows;
+ *  *out is then NULL.  n = 0 gives a valid pointer. */
+int mill_alloc_bytes(size_t n, size_t size, void **out);
+
+/** The same, not zeroed: for large memory that is written before it is read. */
+int mill_alloc_raw(size_t n, size_t size, void **out);
+void mill_free(void *p);
+
+/** "; the limit on address space (ulimit -v) is 600 MiB", or nothing where there is none: for the
+ *  end of a message about memory.  Until the next call in this thread. */
+const char *mill_memory_limit(void);
+
+/** How many of n blocks of n_byte there is address space for, now; none is kept.  For libraries
+ *  that do not survive without memory. */
+int mill_memory_room(int n, size_t n_byte);
+
+#define MILL_ALLOC(n, out) mill_alloc_bytes((size_t)(n), sizeof(**(out)), (void **)(out))
+
+#define MILL_FAIL(code, ...)                                                                       \
+  do {                                                                                             \
+    err = mill_error_set((code), __FILE__, __LINE__, __VA_ARGS__);                                 \
+    goto done;                                                                                     \
+  } while (0)
+
+#define MILL_TRY(call)                                                                             \
+  do {                                                                                             \
+    err = (call);                                                                                  \
+    if (err != MILL_OK)                                                                            \
+      goto done;                                                                                   \
+  } while (0)
+
+MILL_EXTERN_C_END
+
+#endif

@@ -1,0 +1,77 @@
+/** Named ranges on the timeline of a profiler (NVIDIA Nsight Systems), in one NVTX domain
+ *  "starmill".
+ *
+ *  Without a tool that listens a range costs two tests of a variable, and in a build without
+ *  NVTX's headers the same.  Ranges belong to the calling thread: each is ended there, the last
+ *  one begun first.  docs/profiling.md tells what the timeline looks like.
+ */
+#ifndef MILL_NVTX_H
+#define MILL_NVTX_H
+
+#include "kernels/base/common.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** Where the ranges stand:
+ *
+ *  read        reader thread: a batch of stars from files
+ *  prepare     pixels of a fresh star (on a GPU: within guess)
+ *  upload      host: a star from the reader into its slot
+ *  guess       initial guess of fresh stars
+ *  round       one round; on a GPU one launch of many, where a graph runs them
+ *  emulate     templates of one arm, within a round
+ *  likelihood  what follows them, within a round
+ *  polish      steps of the optimizer, simplex or polish, within a round
+ *  errors      velocity profile, last evaluation and errors, within a round
+ *  download    host: finished rows and models
+ *  write       I/O thread: a collective write
+ */
+#define MILL_RANGE_LIST(X)                                                                         \
+  X(MILL_RANGE_READ, "read")                                                                       \
+  X(MILL_RANGE_PREPARE, "prepare")                                                                 \
+  X(MILL_RANGE_UPLOAD, "upload")                                                                   \
+  X(MILL_RANGE_GUESS, "guess")                                                                     \
+  X(MILL_RANGE_ROUND, "round")                                                                     \
+  X(MILL_RANGE_EMULATE, "emulate")                                                                 \
+  X(MILL_RANGE_LIKELIHOOD, "likelihood")                                                           \
+  X(MILL_RANGE_POLISH, "polish")                                                                   \
+  X(MILL_RANGE_ERRORS, "errors")                                                                   \
+  X(MILL_RANGE_DOWNLOAD, "download")                                                               \
+  X(MILL_RANGE_WRITE, "write")
+#define MILL_RANGE_ENUM(symbol, name) symbol,
+enum mill_range { MILL_RANGE_LIST(MILL_RANGE_ENUM) MILL_N_RANGE };
+#undef MILL_RANGE_ENUM
+
+/** Does a tool listen?  Set by mill_nvtx_start, for the two functions below. */
+extern int mill_nvtx_listens;
+
+/** Look for a tool, once, before there are other threads.  Without it there are no ranges. */
+void mill_nvtx_start(void);
+
+/** Name the calling thread on the timeline. */
+void mill_nvtx_name_thread(const char *name);
+
+/** Was NVTX there when this program was built? */
+int mill_nvtx_is_built(void);
+
+/* for the inline functions */
+void mill_nvtx_push(int range);
+void mill_nvtx_pop(void);
+
+/** Begin a range (enum mill_range). */
+static inline void mill_range_begin(int range)
+{
+  if (mill_nvtx_listens)
+    mill_nvtx_push(range);
+}
+
+/** End the range that this thread began last. */
+static inline void mill_range_end(void)
+{
+  if (mill_nvtx_listens)
+    mill_nvtx_pop();
+}
+
+MILL_EXTERN_C_END
+
+#endif

@@ -1,0 +1,35 @@
+/** Where the time of a backend goes, by stage of the fit.
+ *
+ *  Each lane (thread) of a device counts for itself; mill_backend.timing adds them up.
+ *  A round serves stars of several stages at once: what they share, the emulator's
+ *  products, is given to each by its number of rows.
+ */
+#ifndef MILL_TIMING_H
+#define MILL_TIMING_H
+
+#include "kernels/base/common.h"
+
+MILL_EXTERN_C_BEGIN
+
+enum mill_phase {
+  MILL_PHASE_PREPARE = 0, /**< pixel preparation */
+  MILL_PHASE_GUESS,       /**< initial guess */
+  MILL_PHASE_SIMPLEX,     /**< either simplex, with the Jacobian that scales it */
+  MILL_PHASE_POLISH,      /**< and evaluations outside a fit */
+  MILL_PHASE_PROFILE,     /**< velocity profile */
+  MILL_PHASE_FINAL,       /**< last evaluation: models, true chi-squares */
+  MILL_N_PHASE
+};
+
+/** Thread seconds and counts since the device was opened. */
+typedef struct mill_timing {
+  double emulate_s[MILL_N_PHASE]; /**< emulator: front, hidden layers, last layer */
+  double pixel_s[MILL_N_PHASE];   /**< everything after it; all of PREPARE and GUESS */
+  int64_t n_value[MILL_N_PHASE];  /**< requests answered, one per star and round */
+  int64_t n_jacobian[MILL_N_PHASE];
+  int64_t n_velocity; /**< likelihoods of PROFILE, several per request */
+} mill_timing;
+
+MILL_EXTERN_C_END
+
+#endif

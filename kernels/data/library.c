@@ -1,0 +1,59 @@
+#include "kernels/data/library.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+
+void mill_library_clear(mill_library *lib)
+{
+  if (!lib)
+    return;
+  for (int i = 0; i < MILL_MAX_HULL; i++)
+    mill_free(lib->hull[i].facet);
+  for (int i = 0; i < MILL_MAX_ARM; i++) {
+    mill_free(lib->arm[i].wave_aa);
+    for (int j = 0; j < MILL_MAX_LAYER; j++) {
+      mill_free(lib->arm[i].emulator.weight[j]);
+      mill_free(lib->arm[i].emulator.bias[j]);
+    }
+    mill_spline_grid_clear(&lib->arm[i].emulator.grid);
+    mill_rbf_clear(&lib->arm[i].emulator.rbf);
+  }
+  mill_free(lib->guess_label);
+  memset(lib, 0, sizeof *lib);
+}
+
+void mill_spline_grid_clear(mill_spline_grid *grid)
+{
+  if (!grid)
+    return;
+  for (int i = 0; i < MILL_MAX_GRID_AXIS; i++)
+    mill_free(grid->knot[i]);
+  mill_free(grid->coef);
+  memset(grid, 0, sizeof *grid);
+}
+
+void mill_rbf_clear(mill_rbf *rbf)
+{
+  if (!rbf)
+    return;
+  mill_free(rbf->center);
+  mill_free(rbf->coef);
+  memset(rbf, 0, sizeof *rbf);
+}
+
+int mill_library_find_label(const mill_library *lib, const char *name)
+{
+  for (int i = 0; i < lib->n_label; i++)
+    if (strcmp(lib->label[i].name, name) == 0)
+      return i;
+  return -1;
+}
+
+int mill_library_find_arm(const mill_library *lib, const char *name)
+{
+  for (int i = 0; i < lib->n_arm; i++)
+    if (strcmp(lib->arm[i].name, name) == 0)
+      return i;
+  return -1;
+}

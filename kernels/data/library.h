@@ -1,0 +1,152 @@
+/** A template library in memory: labels, hulls, arms and their emulators.
+ *
+ *  Plain data, filled by io/library/library_file.c (or by a test) on the host and read
+ *  by every block function.  The number and names of labels and arms come from
+ *  the library; nothing assumes four labels or three arms.
+ */
+#ifndef MILL_LIBRARY_H
+#define MILL_LIBRARY_H
+
+#include "kernels/base/common.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** How a label enters mapped coordinates, before (x - mean) / std. */
+enum mill_mapping { MILL_MAP_LINEAR = 0, MILL_MAP_LOG10 = 1 };
+
+/** One label: Teff, log g, ... */
+typedef struct mill_label {
+  char name[MILL_MAX_NAME];   /**< as in configuration files: teff, logg, feh, alpha */
+  char column[MILL_MAX_NAME]; /**< column of the result file: TEFF, LOGG, FEH, ALPHAFE */
+  char unit[MILL_MAX_NAME];   /**< K, log(cm s**-2), dex; empty when none */
+  int mapping;                /**< enum mill_mapping */
+  double mean, std;           /**< of the mapped value */
+  double min, max;            /**< range of the training stars, in the label's unit */
+  double scale;               /**< typical uncertainty, in the label's unit */
+} mill_label;
+
+/** A convex hull in mapped coordinates of some labels.
+ *
+ *  Inside: facet[i][0..n_label-1] . x + facet[i][n_label] <= 0 for all i.
+ *  Normals have unit length.  The penalty distance of a point is the largest
+ *  facet value over all hulls, 0 when none is positive.
+ */
+typedef struct mill_hull {
+  int n_label;
+  int label[MILL_MAX_LABEL]; /**< indices into the library's labels */
+  int n_facet;
+  double *facet; /**< [n_facet][n_label + 1], owned */
+} mill_hull;
+
+/** What comes before an emulator's last, linear layer. */
+enum mill_emulator_kind {
+  MILL_EMULATOR_MLP = 0,  /**< hidden layers with SiLU: a multilayer perceptron */
+  MILL_EMULATOR_GRID = 1, /**< cubic splines over a grid of labels: mill_spline_grid */
+  MILL_EMULATOR_RBF = 2   /**< radial functions around scattered labels: mill_rbf */
+};
+
+/** Limits of a grid: basis functions of one label, and coefficients (1 GiB). */
+enum { MILL_MAX_GRID_NODE = 256, MILL_MAX_GRID_COEF = 1 << 28 };
+
+/** Tensor product of cubic B-splines over the library's labels in mapped coordinates.
+ *
+ *  h_k(x) = sum_{i,j,..} B_i(x_0) B_j(x_1) .. coef[i][j]..[k],
+ *  twice continuously differentiable inside the grid; beyond it a coordinate
+ *  continues linearly from the edge.  knot[l] holds n_node[l] + 4 ascending
+ *  numbers, the first and the last four of them equal (a clamped spline).
+ */
+typedef struct mill_spline_grid {
+  int n_axis;                       /**< the library's labels, MILL_MAX_GRID_AXIS at most */
+  int n_node[MILL_MAX_GRID_AXIS];   /**< basis functions of each label, 4 or more */
+  double *knot[MILL_MAX_GRID_AXIS]; /**< [n_node + 4], owned */
+  float *coef;                      /**< [n_node[0]] .. [n_node[n_axis - 1]][n_out], owned */
+  int n_out;                        /**< inputs of the last layer */
+} mill_spline_grid;
+
+/** Limits of radial functions: centers, degree of the polynomial, and coefficients. */
+enum { MILL_MAX_RBF_CENTER = 1 << 16, MILL_MAX_RBF_DEGREE = 3, MILL_MAX_RBF_COEF = 1 << 28 };
+
+/** Radial functions around scattered labels and a polynomial, both in mapped labels.
+ *
+ *  h_k(x) = sum_i |x - center_i|^3 coef[i][k] + sum_m p_m(x) poly[m][k],
+ *  |..| over scaled coordinates x_l / length[l]; p_m: all monomials of x / length up
+ *  to `degree` (graded, as mill_rbf_next_monomial of kernels/math/rbf.h counts them).  Twice
+ *  continuously differentiable everywhere.
+ */
+typedef struct mill_rbf {
+  int n_axis; /**< the library's labels, MILL_MAX_GRID_AXIS at most */
+  int n_center, degree, n_poly;
+  double length[MILL_MAX_GRID_AXIS]; /**< above 0 */
+  double *center;                    /**< [n_center][n_axis] mapped labels, owned */
+  float *coef;                       /**< [n_center + n_poly][n_out], owned */
+  int n_out;                         /**< inputs of the last layer */
+} mill_rbf;
+
+/** An emulator of one arm: MLP, or a grid or radial functions before one linear layer. */
+typedef struct mill_emulator {
+  int kind;    /**< enum mill_emulator_kind */
+  int n_layer; /**< 1 for a grid and for radial functions */
+  int n_in[MILL_MAX_LAYER];
+  int n_out[MILL_MAX_LAYER];
+  float *weight[MILL_MAX_LAYER]; /**< [n_out][n_in], owned */
+  float *bias[MILL_MAX_LAYER];   /**< [n_out], owned */
+  int log_flux;                  /**< flux = exp(clip(y, -300, 300)) when set, else y */
+  mill_spline_grid grid;         /**< of MILL_EMULATOR_GRID only */
+  mill_rbf rbf;                  /**< of MILL_EMULATOR_RBF only */
+} mill_emulator;
+
+/** Beyond that, as a part of the width of its arm, a sigma is a slip of the pen. */
+#define MILL_MAX_SIGMA_WIDTH 0.25
+
+/** One arm (setup) of the spectrograph. */
+typedef struct mill_arm {
+  char name[MILL_MAX_NAME];  /**< short, lower case: b, r, z; its upper case suffixes columns */
+  char setup[MILL_MAX_NAME]; /**< as the emulator file calls it: desi_b */
+  int n_pix;
+  double ln_wave0; /**< natural logarithm of the first vacuum wavelength in A */
+  double ln_step;  /**< uniform step in ln wavelength */
+  double *wave_aa; /**< [n_pix] vacuum A, owned */
+  /** Gaussian sigma in A that the templates already carry, to be taken out of
+   *  a resolution matrix; negative: templates are at the instrument's own
+   *  resolution and no resolution matrix applies.  At most MILL_MAX_SIGMA_WIDTH of the arm's
+   *  width. */
+  double template_sigma_aa;
+  mill_emulator emulator;
+  /* where it came from; printed and kept, no part of the hash; may be empty */
+  char sigma_origin[160]; /**< why template_sigma_aa is what it is */
+  char source[128];       /**< name of the emulator's file, without its folder */
+  char revision[64];      /**< of the emulator, as its file says */
+} mill_arm;
+
+typedef struct mill_library {
+  int n_label;
+  mill_label label[MILL_MAX_LABEL];
+  int n_hull;
+  mill_hull hull[MILL_MAX_HULL];
+  int n_arm;
+  mill_arm arm[MILL_MAX_ARM];
+  /** Templates of the initial guess: labels (inside all hulls) x rotations. */
+  int n_guess;
+  double *guess_label; /**< [n_guess][n_label], in the labels' units, owned */
+  int n_guess_vsini;
+  double guess_vsini_km_s[8];
+  /** Where it came from. */
+  char name[128];
+  char hash[65]; /**< lower-case hexadecimal digest of the contents */
+  char path[1024];
+} mill_library;
+
+/** Free what a library owns and zero it; NULL is fine. */
+void mill_library_clear(mill_library *lib);
+
+/** The same for a grid and for radial functions. */
+void mill_spline_grid_clear(mill_spline_grid *grid);
+void mill_rbf_clear(mill_rbf *rbf);
+
+/** Index of the label or arm of that name, -1 when there is none. */
+int mill_library_find_label(const mill_library *lib, const char *name);
+int mill_library_find_arm(const mill_library *lib, const char *name);
+
+MILL_EXTERN_C_END
+
+#endif

@@ -1,0 +1,36 @@
+#include "kernels/data/result.h"
+
+#include <string.h>
+
+void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int64_t row, int status)
+{
+  const int n_par = lib->n_label + 2;
+  memset(result, 0, sizeof *result);
+  result->row = row;
+  result->status = status;
+  result->n_label = lib->n_label;
+  if (status != MILL_STATUS_NOT_DONE && status != MILL_STATUS_FITTED)
+    result->warn = MILL_WARN_BAD_SPECTRUM;
+  result->vrad_km_s = NAN;
+  result->vrad_err_km_s = NAN;
+  result->vrad_skew = NAN;
+  result->vrad_kurt = NAN;
+  result->vrad_guess_km_s = NAN;
+  result->vsini_km_s = NAN;
+  result->vsini_err_km_s = NAN;
+  for (int i = 0; i < lib->n_label; i++) {
+    result->label[i] = NAN;
+    result->label_err[i] = NAN;
+  }
+  for (int i = 0; i < n_par * (n_par + 1) / 2; i++)
+    result->covar[i] = NAN;
+  result->m2ll = NAN;
+  result->hull_dist = NAN;
+  result->chisq_tot = NAN;
+  result->chisq_c_tot = NAN;
+  for (int a = 0; a < lib->n_arm; a++) {
+    result->chisq[a] = NAN;
+    result->chisq_c[a] = NAN;
+    result->sn[a] = -1e9;
+  }
+}

@@ -1,0 +1,108 @@
+/** What a fit says of one star: STATUS, warnings, parameters, errors. */
+#ifndef MILL_RESULT_H
+#define MILL_RESULT_H
+
+#include "kernels/base/common.h"
+#include "kernels/data/library.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** STATUS of a row: code, attribute name, meaning.  Never renumber: files keep them. */
+#define MILL_STATUS_LIST(X)                                                                        \
+  X(MILL_STATUS_NOT_DONE, 0, "NOT_DONE", "not done yet")                                           \
+  X(MILL_STATUS_FITTED, 1, "FITTED", "fitted")                                                     \
+  X(MILL_STATUS_LOW_SN, 2, "LOW_SN", "signal-to-noise below the minimum")                          \
+  X(MILL_STATUS_NO_ARM, 3, "NO_USABLE_ARM",                                                        \
+    "no arm with a usable pixel (masked, zero or not finite)")                                     \
+  X(MILL_STATUS_UNREADABLE, 4, "UNREADABLE", "pixels could not be read from the file")             \
+  X(MILL_STATUS_NO_RESOLUTION, 5, "NO_RESOLUTION",                                                 \
+    "library needs a line-spread function and none is known")                                      \
+  X(MILL_STATUS_OUTSIDE_LIBRARY, 6, "OUTSIDE_LIBRARY",                                             \
+    "wavelengths outside the library's templates")                                                 \
+  X(MILL_STATUS_FIT_FAILED, 7, "FIT_FAILED", "no finite likelihood was found")
+
+#define MILL_STATUS_ENUM(symbol, code, name, meaning) symbol = code,
+enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
+#undef MILL_STATUS_ENUM
+
+/** RVS_WARN: bits 1..64 are rvspecfit's, ours start at 256.  SUCCESS is RVS_WARN = 0. */
+#define MILL_WARN_LIST(X)                                                                          \
+  X(MILL_WARN_CHISQ, 1, "CHISQ", "chi-square gain over the continuum-only fit below 50")           \
+  X(MILL_WARN_VEL_LIMIT, 2, "VEL_LIMIT", "velocity within 5 km/s of a limit")                      \
+  X(MILL_WARN_VEL_ERR, 4, "VEL_ERR", "velocity error above 100 km/s")                              \
+  X(MILL_WARN_LABEL_EDGE, 8, "LABEL_EDGE", "a label at the edge of rvspecfit's parameter range")   \
+  X(MILL_WARN_VSINI, 16, "VSINI", "v sin i above 100 km/s")                                        \
+  X(MILL_WARN_BAD_SPECTRUM, 32, "BAD_SPECTRUM", "bad spectrum")                                    \
+  X(MILL_WARN_BAD_HESSIAN, 64, "BAD_HESSIAN", "curvature not positive definite: errors unusable")  \
+  X(MILL_WARN_HULL, 256, "HULL", "labels at or outside the library's hulls: errors not Gaussian")  \
+  X(MILL_WARN_NEGATIVE, 512, "NEGATIVE", "the continuum is negative: a sign-flipped spectrum")     \
+  X(MILL_WARN_OUTLIER, 1024, "OUTLIER", "one pixel dominates the chi-square")                      \
+  X(MILL_WARN_POOR_FIT, 2048, "POOR_FIT", "reduced chi-square far above what the noise allows")    \
+  X(MILL_WARN_NOT_CONVERGED, 4096, "NOT_CONVERGED", "the optimizer did not converge")              \
+  X(MILL_WARN_NONFINITE, 8192, "NONFINITE", "NaN or infinity appeared in the fit")
+
+#define MILL_WARN_ENUM(symbol, bit, name, meaning) symbol = bit,
+enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
+#undef MILL_WARN_ENUM
+
+/** FIT_INFO: facts that are no warnings. */
+#define MILL_INFO_LIST(X)                                                                          \
+  X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
+    "v sin i at its lower limit, where VSINI_ERR is a 1-sigma upper limit, or within 2 errors")    \
+  X(MILL_INFO_SECOND_START, 2, "SECOND_START",                                                     \
+    "fitted from two or three starts, the best one kept")                                          \
+  X(MILL_INFO_FALLBACK, 4, "FALLBACK", "the polish did not converge and the next method was used") \
+  X(MILL_INFO_ARM_DROPPED, 8, "ARM_DROPPED", "at least one arm of the star had no usable pixel")   \
+  X(MILL_INFO_LSF_NARROW, 16, "LSF_NARROW",                                                        \
+    "templates are broader than the line-spread function in a tenth of an arm or more")            \
+  X(MILL_INFO_LSF_UNUSABLE, 32, "LSF_UNUSABLE",                                                    \
+    "no usable line-spread function in a tenth of an arm or more: these pixels are not fitted")    \
+  X(MILL_INFO_GIVEN_START, 64, "GIVEN_START",                                                      \
+    "fitted from the values of the table given as start")                                          \
+  X(MILL_INFO_TWO_MINIMA, 128, "TWO_MINIMA",                                                       \
+    "two starts ended in different minima that fit about equally well")                            \
+  X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
+    "a facet of the library's hulls lies within one error: errors not Gaussian")
+
+#define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
+enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
+#undef MILL_INFO_ENUM
+
+/** One star's row.  Values that do not exist are NaN (chi-squares, errors),
+ *  -1e9 (S/N, as rvspecfit has it) or 0 (counts).
+ *
+ *  covar holds the upper triangle, row by row, over n_par = n_label + 2
+ *  parameters in the order VRAD, VSINI, labels; parameters fixed or at a limit have zeros.
+ */
+typedef struct mill_fit_result {
+  int64_t row; /**< of /fits */
+  int32_t status;
+  int32_t n_label;
+  int64_t warn;
+  int32_t info;
+  int32_t n_eval; /**< likelihood evaluations; a Jacobian or a velocity profile counts once */
+  int32_t n_jac;  /**< of them Jacobians */
+  double vrad_km_s, vrad_err_km_s, vrad_skew, vrad_kurt;
+  double vrad_guess_km_s; /**< of the initial guess (VRAD_CCF) */
+  double vsini_km_s, vsini_err_km_s;
+  double label[MILL_MAX_LABEL], label_err[MILL_MAX_LABEL];
+  double covar[MILL_MAX_COVAR];
+  double m2ll;      /**< -2 ln L with priors and hull penalty at the solution */
+  double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
+  double chisq_tot, chisq_c_tot;
+  int64_t n_pix_tot;
+  /** by arm of the library, summed over exposures */
+  double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
+  double sn[MILL_MAX_ARM];
+  int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
+} mill_fit_result;
+
+/** A row without values: row, status and n_label set, everything else missing
+ *  as described above.  A status that says why a star was not fitted also sets
+ *  MILL_WARN_BAD_SPECTRUM, so that SUCCESS is false. */
+void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int64_t row,
+                          int status);
+
+MILL_EXTERN_C_END
+
+#endif

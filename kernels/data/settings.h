@@ -1,0 +1,57 @@
+/** Science settings of a fit, in plain data that a device can hold.
+ *
+ *  src/config/config.c fills them from the YAML configuration; defaults there.
+ */
+#ifndef MILL_SETTINGS_H
+#define MILL_SETTINGS_H
+
+#include "kernels/base/common.h"
+
+MILL_EXTERN_C_BEGIN
+
+enum mill_optimizer { MILL_OPT_HYBRID = 0, MILL_OPT_NELDER_MEAD = 1, MILL_OPT_LM = 2 };
+enum mill_likelihood_kind { MILL_LIKE_MARGINAL = 0, MILL_LIKE_PROFILE = 1 };
+enum mill_continuum_kind { MILL_CONT_RBF = 0, MILL_CONT_CHEBYSHEV = 1 };
+enum mill_precision { MILL_FLOAT32 = 0, MILL_FLOAT64 = 1 };
+enum mill_rotation_kind { MILL_ROT_SPLINE = 0, MILL_ROT_LINEAR = 1 };
+enum mill_resolution_use { MILL_RES_AUTO = 0, MILL_RES_MATRIX = 1, MILL_RES_NONE = 2 };
+
+/** Parameters are ordered VRAD, VSINI, then the library's labels. */
+enum { MILL_PAR_VRAD = 0, MILL_PAR_VSINI = 1, MILL_PAR_LABEL0 = 2 };
+
+typedef struct mill_wave_range {
+  double min_aa, max_aa; /**< vacuum A, both ends excluded from the mask: min < w < max */
+} mill_wave_range;
+
+enum { MILL_MAX_WAVE_MASK = 32 };
+
+typedef struct mill_fit_settings {
+  int optimizer;  /**< enum mill_optimizer */
+  int likelihood; /**< enum mill_likelihood_kind */
+  int continuum;  /**< enum mill_continuum_kind */
+  int n_cont;     /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT */
+  int precision;  /**< enum mill_precision: of the emulator and the templates */
+  int resolution; /**< enum mill_resolution_use */
+  int rotation;   /**< enum mill_rotation_kind: how rotation acts below a grid step */
+  double min_vel_km_s, max_vel_km_s;
+  double min_vsini_km_s, max_vsini_km_s;
+  double guess_vel_step_km_s; /**< bins of the initial guess */
+  double second_start_sn;     /**< below this S/N the fit also runs from the second guess */
+  int n_simplex_round;        /**< rounds of the short simplex of `hybrid` */
+  double min_sn;              /**< largest S/N of the arms below it: LOW_SN, no fit; -inf: none */
+  int max_eval;               /**< of one star; a simplex beyond it goes to the polish as it is */
+  int edge_pix;               /**< pixels dropped at each end when a resolution matrix is used */
+  double sigma_floor;         /**< sigma of good pixels is at least this times its median */
+  double bad_sigma_factor;    /**< sigma of bad pixels in units of |median flux| */
+  int n_wave_mask;
+  mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< never used for fitting: the dichroic */
+  uint32_t mask_ignore;                          /**< mask bits that do not make a pixel bad */
+  /** by parameter: fixed to a value; Gaussian priors (sigma 0: none) */
+  int fixed[MILL_MAX_PAR];
+  double fixed_value[MILL_MAX_PAR];
+  double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
+} mill_fit_settings;
+
+MILL_EXTERN_C_END
+
+#endif

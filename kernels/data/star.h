@@ -1,0 +1,41 @@
+/** One star's raw spectra as a reader hands them to the fit, on the host, and where to
+ *  start from. */
+#ifndef MILL_STAR_H
+#define MILL_STAR_H
+
+#include "kernels/base/common.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** One arm of one exposure (or coadd).
+ *
+ *  flux [n_pix], ivar [n_pix] as in the file, any unit; mask [n_pix] bits, NULL
+ *  for none; resolution [n_diag][n_pix] as DESI stores it (scipy dia layout,
+ *  offsets +n_diag/2 ... -n_diag/2), NULL for none; sigma_aa [n_pix] Gaussian sigma
+ *  of the line-spread function in A, pixel included, NULL for none (a resolution
+ *  matrix comes first).  Borrowed until the star has been taken by the pipeline's
+ *  next call.
+ */
+typedef struct mill_raw_segment {
+  int arm;      /**< index into the library's arms */
+  int waveset;  /**< id from mill_pipeline_waveset */
+  int exposure; /**< 0 ... n_exposure - 1 of this star */
+  int n_pix;
+  int n_diag;
+  const float *flux;
+  const float *ivar;
+  const int32_t *mask;
+  const float *resolution;
+  const float *sigma_aa;
+} mill_raw_segment;
+
+typedef struct mill_star {
+  int64_t row; /**< of /fits */
+  int n_segment;
+  const mill_raw_segment *segment;
+  const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
+} mill_star;
+
+MILL_EXTERN_C_END
+
+#endif

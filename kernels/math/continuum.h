@@ -1,0 +1,35 @@
+/** Continuum functions: rvspecfit's polynomials and Gaussians, or Chebyshev. */
+#ifndef MILL_CONTINUUM_H
+#define MILL_CONTINUUM_H
+
+#include "kernels/data/settings.h"
+
+/** Function k of n at x in [-1, 1] (linear in wavelength over a segment).
+ *
+ *  MILL_CONT_RBF: 1, x, x^2, then n - 3 Gaussians of width 1/(n - 3) at centres
+ *  evenly spaced over [-1, 1] (a single one at -1, as numpy.linspace gives).
+ *  MILL_CONT_CHEBYSHEV: T_k(x). */
+MILL_HD static inline double mill_continuum(int kind, int n, int k, double x)
+{
+  if (kind == MILL_CONT_CHEBYSHEV) {
+    double t0 = 1.0, t1 = x;
+    for (int i = 0; i < k; i++) {
+      const double t2 = 2.0 * x * t1 - t0;
+      t0 = t1;
+      t1 = t2;
+    }
+    return t0;
+  }
+  if (k == 0)
+    return 1.0;
+  if (k == 1)
+    return x;
+  if (k == 2)
+    return x * x;
+  const int n_rbf = n - 3;
+  const double centre = n_rbf > 1 ? -1.0 + 2.0 * (k - 3) / (n_rbf - 1) : -1.0;
+  const double u = (x - centre) * n_rbf;
+  return exp(-0.5 * u * u);
+}
+
+#endif

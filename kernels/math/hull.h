@@ -1,0 +1,63 @@
+/** Label mapping and distance outside the hulls of a library. */
+#ifndef MILL_HULL_H
+#define MILL_HULL_H
+
+#include "kernels/data/library.h"
+
+/** A label's value in the emulator's coordinates and its slope. */
+MILL_HD static inline double mill_label_map(const mill_label *label, double value)
+{
+  const double x = label->mapping == MILL_MAP_LOG10 ? log10(value) : value;
+  return (x - label->mean) / label->std;
+}
+
+MILL_HD static inline double mill_label_map_slope(const mill_label *label, double value)
+{
+  const double s = label->mapping == MILL_MAP_LOG10 ? 1.0 / (value * 2.30258509299404568402) : 1.0;
+  return s / label->std;
+}
+
+/** The label's value at a mapped coordinate. */
+MILL_HD static inline double mill_label_unmap(const mill_label *label, double mapped)
+{
+  const double x = mapped * label->std + label->mean;
+  return label->mapping == MILL_MAP_LOG10 ? pow(10.0, x) : x;
+}
+
+/** Signed value of one facet at mapped labels [n_label of the library]. */
+MILL_HD static inline double mill_facet_value(const mill_hull *hull, int i_facet,
+                                              const double *mapped)
+{
+  const double *f = hull->facet + (size_t)i_facet * (size_t)(hull->n_label + 1);
+  double s = f[hull->n_label];
+  for (int i = 0; i < hull->n_label; i++)
+    s += f[i] * mapped[hull->label[i]];
+  return s;
+}
+
+/** Largest facet value over all hulls: negative inside, by the distance to the
+ *  nearest facet; -infinity without hulls; NaN in, NaN out. */
+MILL_HD static inline double mill_hull_signed(int n_hull, const mill_hull *hull,
+                                              const double *mapped)
+{
+  double d = -INFINITY;
+  for (int h = 0; h < n_hull; h++)
+    for (int i = 0; i < hull[h].n_facet; i++) {
+      const double s = mill_facet_value(&hull[h], i, mapped);
+      if (s != s)
+        return s;
+      if (s > d)
+        d = s;
+    }
+  return d;
+}
+
+/** The same, 0 when none is positive. */
+MILL_HD static inline double mill_hull_distance(int n_hull, const mill_hull *hull,
+                                                const double *mapped)
+{
+  const double d = mill_hull_signed(n_hull, hull, mapped);
+  return d <= 0.0 ? 0.0 : d;
+}
+
+#endif

@@ -1,0 +1,130 @@
+/** Cholesky factorisation of the small normal matrices of one star.
+ *
+ *  The continuum's normal matrix (at most MILL_MAX_CONT rows) and the curvature of the
+ *  parameters (at most MILL_MAX_PAR) are factored by one thread in float64.  Matrices
+ *  are symmetric, row-major, with lda >= n elements from one row to the next; only the
+ *  lower triangle is read.  No memory is used besides the arguments.
+ */
+#ifndef MILL_LINALG_H
+#define MILL_LINALG_H
+
+#include <float.h>
+
+#include "kernels/base/common.h"
+
+/** Factor a = L L^T in place.
+ *
+ *  a [n][lda]  in: symmetric, lower triangle; out: L in the lower triangle.  The
+ *              upper triangle is neither read nor written.
+ *
+ *  0 when a is positive definite to working precision, else 1 + the row of the first
+ *  pivot that is not: not positive, not finite, NaN, or less than n * DBL_EPSILON of
+ *  the diagonal element it came from, which leaves no correct digit.  The rows before
+ *  it are then factored, its own row is spoilt, later rows are as they came in.
+ */
+MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
+{
+  const double floor_rel = (double)n * DBL_EPSILON;
+
+  for (int i = 0; i < n; ++i) {
+    double *row = a + (ptrdiff_t)i * lda;
+    const double diagonal = row[i];
+
+    /* row i of L only needs the rows above it, so a failure leaves the later rows whole */
+    for (int j = 0; j < i; ++j) {
+      const double *above = a + (ptrdiff_t)j * lda;
+      double sum = row[j];
+      for (int k = 0; k < j; ++k)
+        sum -= row[k] * above[k];
+      row[j] = sum / above[j];
+    }
+    double pivot = diagonal;
+    for (int k = 0; k < i; ++k)
+      pivot -= row[k] * row[k];
+    /* written so that NaN and infinity fail; so do diagonals <= 0, as pivot <= diagonal */
+    if (!(pivot > floor_rel * diagonal))
+      return 1 + i;
+    row[i] = sqrt(pivot);
+  }
+  return 0;
+}
+
+/** Solve L y = b: the first half of a solution, and all that |L^-1 b|^2 needs.
+ *
+ *  l [n][lda]  in      from mill_cholesky
+ *  b [n]       in/out  the right-hand side, then y
+ */
+MILL_HD static inline void mill_cholesky_forward(int n, const double *l, int lda, double *b)
+{
+  for (int i = 0; i < n; ++i) {
+    const double *row = l + (ptrdiff_t)i * lda;
+    double sum = b[i];
+    for (int k = 0; k < i; ++k)
+      sum -= row[k] * b[k];
+    b[i] = sum / row[i];
+  }
+}
+
+/** Solve L^T x = y: the second half of a solution.
+ *
+ *  l [n][lda]  in      from mill_cholesky
+ *  b [n]       in/out  y, then x
+ */
+MILL_HD static inline void mill_cholesky_backward(int n, const double *l, int lda, double *b)
+{
+  for (int i = n - 1; i >= 0; --i) {
+    double sum = b[i];
+    for (int k = i + 1; k < n; ++k)
+      sum -= l[(ptrdiff_t)k * lda + i] * b[k];
+    b[i] = sum / l[(ptrdiff_t)i * lda + i];
+  }
+}
+
+/** Solve (L L^T) x = b.
+ *
+ *  l [n][lda]  in      from mill_cholesky
+ *  b [n]       in/out  the right-hand side, then x
+ */
+MILL_HD static inline void mill_cholesky_solve(int n, const double *l, int lda, double *b)
+{
+  mill_cholesky_forward(n, l, lda, b);
+  mill_cholesky_backward(n, l, lda, b);
+}
+
+/** ln det(L L^T) of a factor l [n][lda] from mill_cholesky; 0 for n = 0.
+ *
+ *  Logarithms are summed, not their product taken, which could overflow.
+ */
+MILL_HD static inline double mill_cholesky_logdet(int n, const double *l, int lda)
+{
+  double sum = 0.0;
+  for (int i = 0; i < n; ++i)
+    sum += log(l[(ptrdiff_t)i * lda + i]);
+  return 2.0 * sum;
+}
+
+/** (L L^T)^-1, both triangles, symmetric bit for bit.
+ *
+ *  l   [n][lda]     in   from mill_cholesky
+ *  inv [n][ld_inv]  out  may not be l
+ */
+MILL_HD static inline void mill_cholesky_inverse(int n, const double *l, int lda, double *inv,
+                                                 int ld_inv)
+{
+  for (int j = 0; j < n; ++j) {
+    double *row = inv + (ptrdiff_t)j * ld_inv;
+    for (int i = 0; i < n; ++i)
+      row[i] = i == j ? 1.0 : 0.0;
+    mill_cholesky_solve(n, l, lda, row);
+  }
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < i; ++j) {
+      double *lower = inv + (ptrdiff_t)i * ld_inv + j;
+      double *upper = inv + (ptrdiff_t)j * ld_inv + i;
+      const double mean = 0.5 * (*lower + *upper);
+      *lower = mean;
+      *upper = mean;
+    }
+}
+
+#endif

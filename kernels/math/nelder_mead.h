@@ -1,0 +1,450 @@
+/** Nelder-Mead simplex minimisation as a state machine: one evaluation per step.
+ *
+ *  The caller owns the loop, so that the functions of a whole batch of stars can be
+ *  evaluated together:
+ *
+ *      mill_nm_start(&nm, n, simplex0, &options);
+ *      do
+ *        f = evaluate(mill_nm_ask(&nm));
+ *      while (mill_nm_tell(&nm, f) == MILL_NM_GO);
+ *      x = mill_nm_best(&nm, &f);
+ *
+ *  With n_restart = 0 and check_degenerate = 0 the points asked for are those that
+ *  SciPy's Nelder-Mead visits from the same initial simplex, in the same order and bit
+ *  for bit where multiplications and additions are not fused; the expressions below keep
+ *  SciPy's order of operations for that reason.  Departures, all outside the sequence of
+ *  points: docs/numerics.md.
+ *
+ *  Nelder & Mead 1965, Comput. J. 7, 308; adaptive coefficients: Gao & Han 2012, Comput.
+ *  Optim. Appl. 51, 259.  Serial code: one thread of a star's block runs it.
+ */
+#ifndef MILL_NELDER_MEAD_H
+#define MILL_NELDER_MEAD_H
+
+#include <limits.h>
+
+#include "kernels/base/common.h"
+
+/** What counts as +infinity: a value that is NaN, infinite or larger is replaced by it. */
+#define MILL_NM_HUGE 1e300
+
+/** Status: returned by mill_nm_tell. */
+enum mill_nm_status {
+  MILL_NM_GO = 0,        /**< evaluate the next point */
+  MILL_NM_CONVERGED = 1, /**< spreads within f_tol and x_tol, restarts done or useless */
+  MILL_NM_LIMIT = 2,     /**< max_eval or max_iter reached */
+  MILL_NM_DEGENERATE = 3 /**< the simplex is flat and no restart is left, or n is out of range */
+};
+
+/** What the point asked for is. */
+enum mill_nm_state {
+  MILL_NM_INIT = 0,
+  MILL_NM_REFLECT = 1,
+  MILL_NM_EXPAND = 2,
+  MILL_NM_CONTRACT_OUT = 3,
+  MILL_NM_CONTRACT_IN = 4,
+  MILL_NM_SHRINK = 5
+};
+
+typedef struct mill_nm_options {
+  int max_eval; /**< evaluations, never exceeded; <= 0: no limit */
+  int max_iter; /**< SciPy's maxiter, which does max_iter - 1 iterations; <= 0: no limit.
+                     When neither limit is given both are 200 n. */
+  /** SciPy's fatol and xatol, both must hold: largest |f_i - f_best|, and largest
+   *  difference of a coordinate from the best vertex's. */
+  double f_tol, x_tol;
+  int adaptive; /**< coefficients by n (Gao & Han) */
+  /** On convergence, or when degenerate, start again at most so often, with an
+   *  axis-aligned simplex about the best point; its steps are restart_step times the
+   *  extent of simplex0 along each coordinate, their sign alternating between restarts.
+   *  Stops earlier when a restart gained less than f_tol. */
+  int n_restart;
+  double restart_step;
+  int check_degenerate;  /**< look every n iterations for a flat simplex */
+  double degenerate_tol; /**< flat: mill_nm_flatness below this */
+} mill_nm_options;
+
+typedef struct mill_nm {
+  mill_nm_options options;
+  int n;
+  int state;     /**< enum mill_nm_state, of the point in trial */
+  int status;    /**< enum mill_nm_status */
+  int i_vertex;  /**< of INIT and SHRINK: the vertex in trial */
+  int n_eval;    /**< evaluations so far */
+  int n_iter;    /**< as SciPy counts: 1 + finished iterations */
+  int n_restart; /**< restarts so far */
+  double rho, chi, psi, sigma;
+  double simplex[MILL_MAX_PAR + 1][MILL_MAX_PAR]; /**< sorted by f while reflecting */
+  double f[MILL_MAX_PAR + 1];
+  double centroid[MILL_MAX_PAR]; /**< of all vertices but the worst */
+  double trial[MILL_MAX_PAR];
+  double reflected[MILL_MAX_PAR];
+  double f_reflected;
+  double step[MILL_MAX_PAR]; /**< extent of simplex0 along each coordinate */
+  double f_start;            /**< best value at the last restart, before it MILL_NM_HUGE */
+  double edge[MILL_MAX_PAR][MILL_MAX_PAR]; /**< work space of mill_nm_flatness */
+} mill_nm;
+
+/** SciPy's defaults: tolerances 1e-4, no limits given (200 n), no restart, no check.
+ *  restart_step 0.1 and degenerate_tol 1e-8 wait for those who switch them on. */
+MILL_HD static inline mill_nm_options mill_nm_options_plain(void)
+{
+  mill_nm_options options;
+  options.max_eval = 0;
+  options.max_iter = 0;
+  options.f_tol = 1e-4;
+  options.x_tol = 1e-4;
+  options.adaptive = 0;
+  options.n_restart = 0;
+  options.restart_step = 0.1;
+  options.check_degenerate = 0;
+  options.degenerate_tol = 1e-8;
+  return options;
+}
+
+/** An axis-aligned simplex: x0 and x0 with one coordinate moved.
+ *
+ *  x0 [n], step [n]   in   step may be negative, not zero
+ *  simplex0 [n+1][n]  out
+ */
+MILL_HD static inline void mill_nm_simplex(int n, const double *x0, const double *step,
+                                           double *simplex0)
+{
+  for (int i = 0; i <= n; ++i)
+    for (int j = 0; j < n; ++j)
+      simplex0[(ptrdiff_t)i * n + j] = i == j + 1 ? x0[j] + step[j] : x0[j];
+}
+
+/** Smallest over largest width of the simplex, 0 (flat) to 1.
+ *
+ *  Coordinates are divided by the extent of the initial simplex, so units do not
+ *  matter.  Widths are the pivots of a Gram-Schmidt orthogonalisation of the edges from
+ *  vertex 0, longest remaining edge first.  The ratio is used and not the volume,
+ *  because in a long narrow valley a healthy simplex of n dimensions has a volume that
+ *  falls like the width's power n - 1.
+ */
+MILL_HD static inline double mill_nm_flatness(mill_nm *nm)
+{
+  const int n = nm->n;
+  double(*edge)[MILL_MAX_PAR] = nm->edge;
+  double first = 0.0, last = 0.0;
+
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j)
+      edge[i][j] = (nm->simplex[i + 1][j] - nm->simplex[0][j]) / nm->step[j];
+
+  for (int k = 0; k < n; ++k) {
+    int i_longest = k;
+    double longest = -1.0;
+    for (int i = k; i < n; ++i) {
+      double sum = 0.0;
+      for (int j = 0; j < n; ++j)
+        sum += edge[i][j] * edge[i][j];
+      if (sum > longest) {
+        longest = sum;
+        i_longest = i;
+      }
+    }
+    if (!(longest > 0.0))
+      return 0.0;
+    last = sqrt(longest);
+    if (k == 0)
+      first = last;
+    for (int j = 0; j < n; ++j) {
+      const double swap = edge[k][j];
+      edge[k][j] = edge[i_longest][j] / last;
+      if (i_longest != k)
+        edge[i_longest][j] = swap;
+    }
+    for (int i = k + 1; i < n; ++i) {
+      double along = 0.0;
+      for (int j = 0; j < n; ++j)
+        along += edge[i][j] * edge[k][j];
+      for (int j = 0; j < n; ++j)
+        edge[i][j] -= along * edge[k][j];
+    }
+  }
+  return last / first;
+}
+
+/** Sort the vertices by value, keeping the order of equal ones (as NumPy's argsort does
+ *  for up to 16 values). */
+MILL_HD static inline void mill_nm_sort(mill_nm *nm)
+{
+  const int n = nm->n;
+  double x[MILL_MAX_PAR];
+
+  for (int i = 1; i <= n; ++i) {
+    const double f = nm->f[i];
+    int k = i;
+    while (k > 0 && f < nm->f[k - 1])
+      --k;
+    if (k == i)
+      continue;
+    for (int j = 0; j < n; ++j)
+      x[j] = nm->simplex[i][j];
+    for (int m = i; m > k; --m) {
+      nm->f[m] = nm->f[m - 1];
+      for (int j = 0; j < n; ++j)
+        nm->simplex[m][j] = nm->simplex[m - 1][j];
+    }
+    nm->f[k] = f;
+    for (int j = 0; j < n; ++j)
+      nm->simplex[k][j] = x[j];
+  }
+}
+
+/** Next point: vertex i as it stands. */
+MILL_HD static inline void mill_nm_propose_vertex(mill_nm *nm, int i)
+{
+  nm->state = MILL_NM_INIT;
+  nm->i_vertex = i;
+  for (int j = 0; j < nm->n; ++j)
+    nm->trial[j] = nm->simplex[i][j];
+}
+
+/** Next point: vertex i drawn towards the best. */
+MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
+{
+  nm->state = MILL_NM_SHRINK;
+  nm->i_vertex = i;
+  for (int j = 0; j < nm->n; ++j)
+    nm->trial[j] = nm->simplex[0][j] + nm->sigma * (nm->simplex[i][j] - nm->simplex[0][j]);
+}
+
+/** Next point: one on the line from the worst vertex through the centroid. */
+MILL_HD static inline void mill_nm_propose_line(mill_nm *nm, int state)
+{
+  const double *worst = nm->simplex[nm->n];
+
+  nm->state = state;
+  for (int j = 0; j < nm->n; ++j) {
+    const double c = nm->centroid[j], w = worst[j];
+    if (state == MILL_NM_REFLECT)
+      nm->trial[j] = (1.0 + nm->rho) * c - nm->rho * w;
+    else if (state == MILL_NM_EXPAND)
+      nm->trial[j] = (1.0 + nm->rho * nm->chi) * c - nm->rho * nm->chi * w;
+    else if (state == MILL_NM_CONTRACT_OUT)
+      nm->trial[j] = (1.0 + nm->psi * nm->rho) * c - nm->psi * nm->rho * w;
+    else
+      nm->trial[j] = (1.0 - nm->psi) * c + nm->psi * w;
+  }
+}
+
+/** Put x with value f in the place of vertex i. */
+MILL_HD static inline void mill_nm_accept(mill_nm *nm, int i, const double *x, double f)
+{
+  nm->f[i] = f;
+  for (int j = 0; j < nm->n; ++j)
+    nm->simplex[i][j] = x[j];
+}
+
+/** Start again about the best vertex if a restart is left; else end with status. */
+MILL_HD static inline void mill_nm_restart_or_end(mill_nm *nm, int status)
+{
+  const int n = nm->n;
+  const double gain = nm->f_start - nm->f[0];
+
+  if (nm->n_restart >= nm->options.n_restart || gain < nm->options.f_tol) {
+    nm->status = status;
+    return;
+  }
+  const double sign = nm->n_restart % 2 == 0 ? 1.0 : -1.0;
+  ++nm->n_restart;
+  nm->f_start = nm->f[0];
+  for (int i = 1; i <= n; ++i) {
+    nm->f[i] = MILL_NM_HUGE;
+    for (int j = 0; j < n; ++j)
+      nm->simplex[i][j] = nm->simplex[0][j];
+    nm->simplex[i][i - 1] += sign * nm->options.restart_step * nm->step[i - 1];
+  }
+  mill_nm_propose_vertex(nm, 1);
+}
+
+/** All values of the simplex are known: sort, test, reflect. */
+MILL_HD static inline void mill_nm_begin_iteration(mill_nm *nm)
+{
+  const int n = nm->n;
+  double x_spread = 0.0, f_spread = 0.0;
+
+  mill_nm_sort(nm);
+  if (nm->n_eval >= nm->options.max_eval || nm->n_iter >= nm->options.max_iter) {
+    nm->status = MILL_NM_LIMIT;
+    return;
+  }
+  for (int i = 1; i <= n; ++i) {
+    f_spread = fmax(f_spread, fabs(nm->f[0] - nm->f[i]));
+    for (int j = 0; j < n; ++j)
+      x_spread = fmax(x_spread, fabs(nm->simplex[i][j] - nm->simplex[0][j]));
+  }
+  if (x_spread <= nm->options.x_tol && f_spread <= nm->options.f_tol) {
+    mill_nm_restart_or_end(nm, MILL_NM_CONVERGED);
+    return;
+  }
+  if (nm->options.check_degenerate && nm->n_iter % n == 0 &&
+      !(mill_nm_flatness(nm) >= nm->options.degenerate_tol)) {
+    mill_nm_restart_or_end(nm, MILL_NM_DEGENERATE);
+    return;
+  }
+  for (int j = 0; j < n; ++j) {
+    double sum = nm->simplex[0][j];
+    for (int i = 1; i < n; ++i)
+      sum += nm->simplex[i][j];
+    nm->centroid[j] = sum / (double)n;
+  }
+  mill_nm_propose_line(nm, MILL_NM_REFLECT);
+}
+
+MILL_HD static inline void mill_nm_end_iteration(mill_nm *nm)
+{
+  ++nm->n_iter;
+  mill_nm_begin_iteration(nm);
+}
+
+/** Start a minimisation; the first point to evaluate is simplex0's first.
+ *
+ *  nm                 out  no memory besides the struct; nothing to free
+ *  n                       1 ... MILL_MAX_PAR; otherwise nm has ended at once with
+ *                          MILL_NM_DEGENERATE and n = 0
+ *  simplex0 [n+1][n]  in   vertices, copied
+ *  options            in   copied
+ */
+MILL_HD static inline void mill_nm_start(mill_nm *nm, int n, const double *simplex0,
+                                         const mill_nm_options *options)
+{
+  const int in_range = n >= 1 && n <= MILL_MAX_PAR;
+  const double dim = in_range ? (double)n : 1.0;
+
+  nm->options = *options;
+  nm->n = in_range ? n : 0;
+  nm->status = in_range ? MILL_NM_GO : MILL_NM_DEGENERATE;
+  nm->n_eval = 0;
+  nm->n_iter = 1;
+  nm->n_restart = 0;
+  nm->f_reflected = MILL_NM_HUGE;
+  nm->f_start = MILL_NM_HUGE;
+  nm->f[0] = MILL_NM_HUGE;
+
+  nm->rho = 1.0;
+  nm->chi = options->adaptive ? 1.0 + 2.0 / dim : 2.0;
+  nm->psi = options->adaptive ? 0.75 - 1.0 / (2.0 * dim) : 0.5;
+  nm->sigma = options->adaptive ? 1.0 - 1.0 / dim : 0.5;
+
+  if (options->max_eval <= 0)
+    nm->options.max_eval = options->max_iter <= 0 ? 200 * nm->n : INT_MAX;
+  if (options->max_iter <= 0)
+    nm->options.max_iter = options->max_eval <= 0 ? 200 * nm->n : INT_MAX;
+
+  for (int i = 0; i <= nm->n; ++i) {
+    nm->f[i] = MILL_NM_HUGE;
+    for (int j = 0; j < nm->n; ++j)
+      nm->simplex[i][j] = simplex0[(ptrdiff_t)i * n + j];
+  }
+  for (int j = 0; j < nm->n; ++j) {
+    nm->step[j] = 0.0;
+    for (int i = 1; i <= nm->n; ++i)
+      nm->step[j] = fmax(nm->step[j], fabs(nm->simplex[i][j] - nm->simplex[0][j]));
+  }
+  mill_nm_propose_vertex(nm, 0);
+}
+
+/** The point to evaluate next [n], in nm; valid until the next call of mill_nm_tell.
+ *  Calling it again gives the same point. */
+MILL_HD static inline const double *mill_nm_ask(const mill_nm *nm)
+{
+  return nm->trial;
+}
+
+/** Digest the value f of the point of mill_nm_ask.
+ *
+ *  MILL_NM_GO, or how it ended (enum mill_nm_status).  Once it has ended, further calls
+ *  change nothing.
+ */
+MILL_HD static inline int mill_nm_tell(mill_nm *nm, double f)
+{
+  const int n = nm->n;
+
+  if (nm->status != MILL_NM_GO)
+    return nm->status;
+  /* written so that NaN and both infinities fail: none may ever look like the best */
+  if (!(fabs(f) < MILL_NM_HUGE))
+    f = MILL_NM_HUGE;
+  ++nm->n_eval;
+
+  switch (nm->state) {
+  case MILL_NM_INIT:
+    nm->f[nm->i_vertex] = f;
+    if (nm->i_vertex < n)
+      mill_nm_propose_vertex(nm, nm->i_vertex + 1);
+    else
+      mill_nm_begin_iteration(nm);
+    break;
+
+  case MILL_NM_REFLECT:
+    if (f >= nm->f[0] && f < nm->f[n - 1]) {
+      mill_nm_accept(nm, n, nm->trial, f);
+      mill_nm_end_iteration(nm);
+      break;
+    }
+    nm->f_reflected = f;
+    for (int j = 0; j < n; ++j)
+      nm->reflected[j] = nm->trial[j];
+    if (f < nm->f[0])
+      mill_nm_propose_line(nm, MILL_NM_EXPAND);
+    else if (f < nm->f[n])
+      mill_nm_propose_line(nm, MILL_NM_CONTRACT_OUT);
+    else
+      mill_nm_propose_line(nm, MILL_NM_CONTRACT_IN);
+    break;
+
+  case MILL_NM_EXPAND:
+    if (f < nm->f_reflected)
+      mill_nm_accept(nm, n, nm->trial, f);
+    else
+      mill_nm_accept(nm, n, nm->reflected, nm->f_reflected);
+    mill_nm_end_iteration(nm);
+    break;
+
+  case MILL_NM_CONTRACT_OUT:
+  case MILL_NM_CONTRACT_IN:
+    if (nm->state == MILL_NM_CONTRACT_OUT ? f <= nm->f_reflected : f < nm->f[n]) {
+      mill_nm_accept(nm, n, nm->trial, f);
+      mill_nm_end_iteration(nm);
+    } else {
+      mill_nm_propose_shrunk(nm, 1);
+    }
+    break;
+
+  default: /* MILL_NM_SHRINK */
+    mill_nm_accept(nm, nm->i_vertex, nm->trial, f);
+    if (nm->i_vertex < n)
+      mill_nm_propose_shrunk(nm, nm->i_vertex + 1);
+    else
+      mill_nm_end_iteration(nm);
+    break;
+  }
+
+  if (nm->status == MILL_NM_GO && nm->n_eval >= nm->options.max_eval)
+    nm->status = MILL_NM_LIMIT;
+  return nm->status;
+}
+
+/** The best point evaluated so far [n], in nm; valid until the next mill_nm_tell.
+ *
+ *  f  out  its value, may be NULL; MILL_NM_HUGE when no value was finite (or none told)
+ */
+MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
+{
+  int i_best = 0;
+  for (int i = 1; i <= nm->n; ++i)
+    if (nm->f[i] < nm->f[i_best])
+      i_best = i;
+
+  /* stopped by max_eval, or asked, between a reflection and what follows it */
+  const int pending = nm->state == MILL_NM_EXPAND && nm->f_reflected < nm->f[i_best];
+  if (f)
+    *f = pending ? nm->f_reflected : nm->f[i_best];
+  return pending ? nm->reflected : nm->simplex[i_best];
+}
+
+#endif

@@ -1,0 +1,137 @@
+/** The front of an emulator of scattered labels: radial functions and a polynomial.
+ *
+ *  Sums of |x - center|^3 over all centers and of the monomials after them, with the
+ *  derivative along each label (mill_rbf of kernels/data/library.h).
+ */
+#ifndef MILL_KERNELS_RBF_H
+#define MILL_KERNELS_RBF_H
+
+#include "kernels/math/block.h"
+#include "kernels/data/library.h"
+
+/** Components that one thread sums at a time: on the GPU one, so that neighbouring
+ *  threads read neighbouring coefficients. */
+#ifdef __CUDACC__
+enum { MILL_RBF_CHUNK = 1 };
+#else
+enum { MILL_RBF_CHUNK = MILL_CHUNK };
+#endif
+
+/** Monomials of n_axis variables up to a degree: (n_axis + degree choose degree). */
+MILL_HD static inline int mill_rbf_n_poly(int n_axis, int degree)
+{
+  int n = 1;
+  for (int i = 1; i <= degree; i++)
+    n = n * (n_axis + i) / i;
+  return n;
+}
+
+/** The exponents of the next monomial: by degree, in one degree the first variable's
+ *  highest power first (1, a, b, aa, ab, bb, aaa, ..).  exponent [n_axis], zeros for the
+ *  first one. */
+MILL_HD static inline void mill_rbf_next_monomial(int n_axis, int *exponent)
+{
+  const int last = n_axis - 1;
+  const int carried = exponent[last];
+  int at = last - 1;
+  while (at >= 0 && exponent[at] == 0)
+    at--;
+  exponent[last] = 0;
+  if (at >= 0)
+    exponent[at]--;
+  exponent[at + 1] += carried + 1; /* at -1: the next degree begins */
+}
+
+/** A monomial of u [n_axis] and its derivative by each of them, slope [n_axis]. */
+MILL_HD static inline double mill_rbf_monomial(int n_axis, const int *exponent, const double *u,
+                                               double *slope)
+{
+  double value = 1.0;
+  for (int l = 0; l < n_axis; l++) {
+    double below = 1.0; /* u^(exponent - 1) */
+    for (int k = 1; k < exponent[l]; k++)
+      below *= u[l];
+    const double factor = exponent[l] > 0 ? below * u[l] : 1.0;
+    const double factor_slope = exponent[l] > 0 ? (double)exponent[l] * below : 0.0;
+    for (int t = 0; t < l; t++)
+      slope[t] *= factor;
+    slope[l] = value * factor_slope;
+    value *= factor;
+  }
+  return value;
+}
+
+/** Input rows of the last layer from those of the emulator, one star's.
+ *
+ *  rbf                        in   its arrays in the block's memory space
+ *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
+ *  in  [1 + n_tangent][n_axis]  in   mapped labels; row 1 + l has at l the slope of the
+ *                                  mapping of label l and zeros elsewhere
+ *  out [1 + n_tangent][n_out] out  h, and its derivative by each label
+ *  in_pitch, out_pitch        in   distance of their rows, in numbers
+ *
+ *  Every output is one sum in a fixed order, float64: centers, then monomials.  No
+ *  barrier: out may be read after the caller's. */
+MILL_BLOCK_FN void mill_block_rbf(mill_block *b, const mill_rbf *rbf, int n_tangent,
+                                  const double *in, size_t in_pitch, double *out, size_t out_pitch)
+{
+  const int n_out = rbf->n_out, n_axis = rbf->n_axis;
+  const int n_chunk = (n_out + MILL_RBF_CHUNK - 1) / MILL_RBF_CHUNK;
+  double scale[MILL_MAX_GRID_AXIS], rise[MILL_MAX_GRID_AXIS];
+  for (int l = 0; l < n_axis; l++) {
+    scale[l] = 1.0 / rbf->length[l];
+    rise[l] = n_tangent > 0 ? scale[l] * in[(size_t)(1 + l) * in_pitch + (size_t)l] : 0.0;
+  }
+  (void)b; /* the CPU's loop has no use for it */
+
+  MILL_FOR(b, i_chunk, n_chunk)
+  {
+    const int k0 = i_chunk * MILL_RBF_CHUNK;
+    const int n = n_out - k0 < MILL_RBF_CHUNK ? n_out - k0 : MILL_RBF_CHUNK;
+    double sum[1 + MILL_MAX_GRID_AXIS][MILL_RBF_CHUNK];
+    double u[MILL_MAX_GRID_AXIS], slope[MILL_MAX_GRID_AXIS];
+    int exponent[MILL_MAX_GRID_AXIS];
+    for (int t = 0; t <= n_tangent; t++)
+      for (int c = 0; c < n; c++)
+        sum[t][c] = 0.0;
+    for (int i = 0; i < rbf->n_center + rbf->n_poly; i++) {
+      double value;
+      if (i < rbf->n_center) {
+        const double *center = rbf->center + (size_t)i * (size_t)n_axis;
+        double r2 = 0.0;
+        for (int l = 0; l < n_axis; l++) {
+          u[l] = (in[l] - center[l]) * scale[l];
+          r2 += u[l] * u[l];
+        }
+        const double r = sqrt(r2);
+        value = r2 * r;
+        for (int l = 0; l < n_axis; l++)
+          slope[l] = 3.0 * r * u[l];
+      } else {
+        if (i == rbf->n_center)
+          for (int l = 0; l < n_axis; l++) {
+            u[l] = in[l] * scale[l];
+            exponent[l] = 0;
+          }
+        else
+          mill_rbf_next_monomial(n_axis, exponent);
+        value = mill_rbf_monomial(n_axis, exponent, u, slope);
+      }
+      const float *coef = rbf->coef + (size_t)i * (size_t)n_out + (size_t)k0;
+      MILL_SIMD
+      for (int c = 0; c < n; c++)
+        sum[0][c] += value * (double)coef[c];
+      for (int t = 0; t < n_tangent; t++) {
+        const double factor = slope[t] * rise[t];
+        MILL_SIMD
+        for (int c = 0; c < n; c++)
+          sum[1 + t][c] += factor * (double)coef[c];
+      }
+    }
+    for (int t = 0; t <= n_tangent; t++)
+      for (int c = 0; c < n; c++)
+        out[(size_t)t * out_pitch + (size_t)(k0 + c)] = sum[t][c];
+  }
+}
+
+#endif

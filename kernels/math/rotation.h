@@ -1,0 +1,237 @@
+/** Rotational broadening on a grid uniform in ln wavelength.
+ *
+ *  The kernel of Gray (The Observation and Analysis of Stellar Photospheres)
+ *  with linear limb darkening eps = 0.6,
+ *    K(x) = [2 (1 - eps) sqrt(1 - x^2) + (pi/2) eps (1 - x^2)] / (pi (1 - eps/3)),
+ *  x = v / (v sin i), as weights W_k of the grid points, R = v sin i / (c step).
+ *
+ *  MILL_ROT_LINEAR, rvspecfit's convention: exact for a spectrum that is linear
+ *  between grid points,
+ *    W_k = int_-1^1 L(k - R x) K(x) dx,  L(y) = max(0, 1 - |y|).
+ *  Below a grid step its effect is proportional to R and too strong.
+ *
+ *  MILL_ROT_SPLINE: for a smooth spectrum.
+ *   - R >= 2.5: the same integral with the L of a quintic spline.  Between two grid
+ *     points it has the values and the first two derivatives that five-point
+ *     differences give there: twice continuously differentiable, of reach 3, exact
+ *     for quartics.
+ *   - R <= 1.5: seven weights with the moments 0, 2, 4 and 6 of the profile, so
+ *     exact for polynomials up to degree 7 and a polynomial in R^2, as the
+ *     broadening of a smooth spectrum is.
+ *   - between, a smooth mixture.
+ */
+#ifndef MILL_ROTATION_H
+#define MILL_ROTATION_H
+
+#include "kernels/base/common.h"
+#include "kernels/data/settings.h"
+
+#define MILL_LIMB_DARKENING 0.6
+
+/** v sin i in km/s below which F depends on its square (MILL_ROT_SPLINE). */
+#define MILL_VSINI_SOFT 30.0
+
+/** MILL_ROT_SPLINE: R up to which the moments decide, from which on the quintic does. */
+#define MILL_ROTATION_MOMENTS 1.5
+#define MILL_ROTATION_QUINTIC 2.5
+
+enum {
+  MILL_MAX_ROTATION = 512, /**< largest half width in grid points */
+  MILL_ROTATION_REACH = 3, /**< of the quintic L, and of the seven weights */
+  MILL_ROTATION_NODES = 14
+};
+
+/** Primitives of K(x) and x K(x), the argument clipped to [-1, 1]. */
+MILL_HD static inline void mill_rotation_primitives(double x, double *k0, double *k1)
+{
+  const double eps = MILL_LIMB_DARKENING;
+  const double pi = 3.14159265358979323846;
+  const double norm = pi * (1.0 - eps / 3.0);
+  const double c1 = 2.0 * (1.0 - eps) / norm;
+  const double c2 = 0.5 * pi * eps / norm;
+  const double t = x < -1.0 ? -1.0 : (x > 1.0 ? 1.0 : x);
+  const double q = 1.0 - t * t;
+  const double root = sqrt(q > 0.0 ? q : 0.0);
+  *k0 = c1 * 0.5 * (t * root + asin(t)) + c2 * (t - t * t * t / 3.0);
+  *k1 = -c1 * q * root / 3.0 + c2 * (0.5 * t * t - 0.25 * t * t * t * t);
+}
+
+/** Half width in grid points of the kernel for R = r_pix. */
+MILL_HD static inline int mill_rotation_half_width(int kind, double r_pix)
+{
+  if (!(r_pix >= 1e-9)) /* NaN too: a count must not come from it */
+    return 0;
+  if (kind == MILL_ROT_LINEAR)
+    return (int)ceil(r_pix);
+  return r_pix <= MILL_ROTATION_MOMENTS ? MILL_ROTATION_REACH
+                                        : (int)ceil(r_pix) + MILL_ROTATION_REACH - 1;
+}
+
+/** Half width that holds the slopes too: at R = 0 the neighbours have some. */
+MILL_HD static inline int mill_rotation_slope_half_width(int kind, double r_pix)
+{
+  const int least = kind == MILL_ROT_LINEAR ? 1 : MILL_ROTATION_REACH;
+  const int half = mill_rotation_half_width(kind, r_pix);
+  return half < least ? least : half;
+}
+
+/** The triangle as L: W_k and dW_k/dR.  At r_pix = 0 the slope is the limit from
+ *  above: int_0^1 x K for the neighbours, -2 times that in the centre. */
+MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *weight, double *slope)
+{
+  double a0, a1, b0, b1, c0, c1;
+  if (r_pix < 1e-9) {
+    mill_rotation_primitives(0.0, &a0, &a1);
+    mill_rotation_primitives(1.0, &b0, &b1);
+    *weight = k == 0 ? 1.0 : 0.0;
+    *slope = k == 0 ? -2.0 * (b1 - a1) : (k == 1 ? b1 - a1 : 0.0);
+    return;
+  }
+  mill_rotation_primitives(((double)k - 1.0) / r_pix, &a0, &a1);
+  mill_rotation_primitives((double)k / r_pix, &b0, &b1);
+  mill_rotation_primitives(((double)k + 1.0) / r_pix, &c0, &c1);
+  /* triangle: 1 - k + R x on the rising leg, 1 + k - R x on the falling one */
+  *weight = (1.0 - k) * (b0 - a0) + r_pix * (b1 - a1) + (1.0 + k) * (c0 - b0) - r_pix * (c1 - b1);
+  *slope = (b1 - a1) - (c1 - b1);
+}
+
+/** W_k and dW_k/d(R^2/2) of the seven weights with the moments of the profile. */
+MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *weight, double *slope)
+{
+  /* second, fourth and sixth differences of seven points */
+  const double d2[MILL_ROTATION_REACH + 1] = {-49.0 / 18, 3.0 / 2, -3.0 / 20, 1.0 / 90};
+  const double d4[MILL_ROTATION_REACH + 1] = {28.0 / 3, -13.0 / 2, 2.0, -1.0 / 6};
+  const double d6[MILL_ROTATION_REACH + 1] = {-20.0, 15.0, -6.0, 1.0};
+  const double eps = MILL_LIMB_DARKENING;
+  const double pi = 3.14159265358979323846;
+  const double norm = pi * (1.0 - eps / 3.0);
+  const double c1 = 2.0 * (1.0 - eps) / norm;
+  const double c2 = 0.5 * pi * eps / norm;
+  /* int_-1^1 of x^n sqrt(1 - x^2): pi/8, pi/16, 5 pi/128; of x^n (1 - x^2): 4/((n+1)(n+3)) */
+  const double m2 = c1 * pi / 8.0 + c2 * 4.0 / 15.0;
+  const double m4 = c1 * pi / 16.0 + c2 * 4.0 / 35.0;
+  const double m6 = c1 * pi * 5.0 / 128.0 + c2 * 4.0 / 63.0;
+  *weight = k == 0 ? 1.0 : 0.0;
+  *slope = 0.0;
+  if (k > MILL_ROTATION_REACH)
+    return;
+  const double q = r_pix * r_pix, p2 = m2 * d2[k], p4 = m4 * d4[k], p6 = m6 * d6[k];
+  *weight += q * (p2 / 2.0 + q * (p4 / 24.0 + q * (p6 / 720.0)));
+  *slope = p2 + q * (p4 / 6.0 + q * (p6 / 120.0));
+}
+
+/** W_k and dW_k/d(R^2/2) with the quintic L: Gauss-Legendre between grid points in
+ *  t = tan(asin(x) / 2), in which K dx is analytic to its ends.  The nodes leave
+ *  rounding only; a closed form would lose digits as R^5. */
+MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
+{
+  /* of |y| = i + s by powers of s */
+  const double piece[MILL_ROTATION_REACH][6] = {
+      {1.0, 0.0, -5.0 / 4, -35.0 / 12, 21.0 / 4, -25.0 / 12},
+      {0.0, -2.0 / 3, 2.0 / 3, 13.0 / 8, -8.0 / 3, 25.0 / 24},
+      {0.0, 1.0 / 12, -1.0 / 24, -3.0 / 8, 13.0 / 24, -5.0 / 24}};
+  const double node[MILL_ROTATION_NODES / 2] = {
+      0.10805494870734367, 0.31911236892788974, 0.5152486363581541, 0.68729290481168548,
+      0.82720131506976502, 0.92843488366357352, 0.98628380869681231};
+  const double share[MILL_ROTATION_NODES / 2] = {
+      0.21526385346315779, 0.2051984637212956,   0.18553839747793782, 0.15720316715819355,
+      0.12151857068790319, 0.080158087159760208, 0.03511946033175186};
+  const double eps = MILL_LIMB_DARKENING;
+  const double norm = 3.14159265358979323846 * (1.0 - eps / 3.0);
+  const double c1 = 2.0 * (1.0 - eps) / norm;
+  const double c2 = 0.5 * 3.14159265358979323846 * eps / norm;
+  double sum = 0.0, slope_sum = 0.0;
+  for (int d = 1 - MILL_ROTATION_REACH; d <= MILL_ROTATION_REACH; d++) {
+    /* R x from j to j + 1, where y = k - R x lies in [d - 1, d] */
+    const double j = (double)(k - d);
+    if (j >= r_pix || j + 1.0 <= -r_pix)
+      continue;
+    const double x0 = j > -r_pix ? j / r_pix : -1.0, x1 = j + 1.0 < r_pix ? (j + 1.0) / r_pix : 1.0;
+    const double t0 = x0 / (1.0 + sqrt((1.0 - x0) * (1.0 + x0)));
+    const double t1 = x1 / (1.0 + sqrt((1.0 - x1) * (1.0 + x1)));
+    const double mid = 0.5 * (t0 + t1), width = 0.5 * (t1 - t0);
+    const double *c = piece[d >= 1 ? d - 1 : -d];
+    const double sign = d >= 1 ? 1.0 : -1.0;
+    for (int i = 0; i < MILL_ROTATION_NODES; i++) {
+      const double t = i & 1 ? mid - width * node[i / 2] : mid + width * node[i / 2];
+      const double inv = 1.0 / (1.0 + t * t);
+      const double x = 2.0 * t * inv, root = (1.0 - t * t) * inv;
+      /* K dx: dx = 2 root / (1 + t^2) dt */
+      const double part = share[i / 2] * width * 2.0 * root * inv * root * (c1 + c2 * root);
+      const double y = (double)k - r_pix * x;
+      const double s = d >= 1 ? y - (double)(d - 1) : (double)d - y;
+      sum += part * (c[0] + s * (c[1] + s * (c[2] + s * (c[3] + s * (c[4] + s * c[5])))));
+      slope_sum -= part * x * sign *
+                   (c[1] + s * (2.0 * c[2] + s * (3.0 * c[3] + s * (4.0 * c[4] + s * 5.0 * c[5]))));
+    }
+  }
+  *weight = sum;
+  *slope = slope_sum / r_pix;
+}
+
+/** W_k for one k >= 0, r_pix >= 0 (their sum is 1 up to rounding), and its slope:
+ *  MILL_ROT_LINEAR dW_k/dR; MILL_ROT_SPLINE dW_k/d(R^2/2), because dW_k/dR is 0 at R = 0. */
+MILL_HD static inline void mill_rotation_weight(int kind, double r_pix, int k, double *weight,
+                                                double *slope)
+{
+  if (kind == MILL_ROT_LINEAR) {
+    mill_rotation_linear(r_pix, k, weight, slope);
+    return;
+  }
+  if (r_pix >= MILL_ROTATION_QUINTIC) {
+    mill_rotation_quintic(r_pix, k, weight, slope);
+    return;
+  }
+  mill_rotation_moments(r_pix, k, weight, slope);
+  if (r_pix <= MILL_ROTATION_MOMENTS)
+    return;
+  double quintic, quintic_slope;
+  mill_rotation_quintic(r_pix, k, &quintic, &quintic_slope);
+  /* share of the quintic: 0 to 1 with two continuous derivatives */
+  const double width = MILL_ROTATION_QUINTIC - MILL_ROTATION_MOMENTS;
+  const double s = (r_pix - MILL_ROTATION_MOMENTS) / width;
+  const double share = s * s * s * (10.0 + s * (-15.0 + s * 6.0));
+  const double rise = 30.0 * s * s * (1.0 - s) * (1.0 - s) / width;
+  *slope += share * (quintic_slope - *slope) + rise / r_pix * (quintic - *weight);
+  *weight += share * (quintic - *weight);
+}
+
+/** The parameter u in which the fit steps for v sin i, km/s, u >= 0: v itself
+ *  (MILL_ROT_LINEAR), or sqrt(v^2 + s^2) - s, s = MILL_VSINI_SOFT, which is v^2 / 2s
+ *  where F depends on v^2 and v where it depends on v. */
+MILL_HD static inline double mill_vsini_inner(int kind, double vsini_km_s)
+{
+  const double s = MILL_VSINI_SOFT, v = vsini_km_s;
+  return kind == MILL_ROT_LINEAR ? v : v * (v / (sqrt(v * v + s * s) + s));
+}
+
+/** v sin i in km/s of u. */
+MILL_HD static inline double mill_vsini_outer(int kind, double u)
+{
+  return kind == MILL_ROT_LINEAR ? u : sqrt(u * (u + 2.0 * MILL_VSINI_SOFT));
+}
+
+/** d(v sin i)/du at u; +inf at 0 for MILL_ROT_SPLINE. */
+MILL_HD static inline double mill_vsini_outer_slope(int kind, double u)
+{
+  if (kind == MILL_ROT_LINEAR)
+    return 1.0;
+  return u > 0.0 ? (u + MILL_VSINI_SOFT) / mill_vsini_outer(kind, u) : (double)INFINITY;
+}
+
+/** d(v^2/2)/du in km/s, v = v sin i. */
+MILL_HD static inline double mill_vsini_rise(int kind, double vsini_km_s)
+{
+  const double s = MILL_VSINI_SOFT, v = vsini_km_s;
+  return kind == MILL_ROT_LINEAR ? v : sqrt(v * v + s * s);
+}
+
+/** What turns a slope of mill_rotation_weight into dW_k/du, per km/s; per_km_s grid
+ *  points to a km/s.  MILL_ROT_SPLINE: d(R^2/2)/du. */
+MILL_HD static inline double mill_rotation_slope_scale(int kind, double vsini_km_s, double per_km_s)
+{
+  return kind == MILL_ROT_LINEAR ? per_km_s
+                                 : per_km_s * per_km_s * mill_vsini_rise(kind, vsini_km_s);
+}
+
+#endif

@@ -1,0 +1,43 @@
+/** The filter that turns second differences into spline coefficients. */
+#ifndef MILL_SPLINE_FILTER_H
+#define MILL_SPLINE_FILTER_H
+
+#include "kernels/star/slot.h"
+
+/** Fill the spline constants of an arm from its ln_step: the response of the
+ *  coefficients to one second difference, the decay at the two ends, and the
+ *  scales of an interval.  The equations stand at mill_block_spline.
+ *
+ *  The response is c p^k to the right and c q^k to the left, that is c (1 - p q) times the
+ *  product of one-sided exponentials, and of these each is a product itself:
+ *  sum_{k < 4m} p^k z^-k = (sum_{k < 4} p^k z^-k) (sum_{k < m} p^4k z^-4k). */
+static inline void mill_spline_filter(mill_model_arm *arm)
+{
+  const double r = exp(arm->ln_step);
+  const double a = r, b = 2.0 * (1.0 + 1.0 / r), c = 1.0 / (r * r);
+  const double root = sqrt(b * b - 4.0 * a * c);
+  /* c x^2 + b x + a = 0: the small root decays to the right, the inverse of the
+   * large one to the left */
+  const double right = (-b + root) / (2.0 * c);
+  const double left = 1.0 / ((-b - root) / (2.0 * c));
+  const double centre = 1.0 / (a * left + b + c * right);
+  arm->spline_scale_right = 1.0 / (r * r);
+  arm->expm1_step = expm1(arm->ln_step);
+  for (int k = 0; k < 7; k++)
+    arm->spline_near[k] = arm->spline_far[k] = 0.0;
+  for (int k = 0; k < 4; k++)
+    for (int l = 0; l < 4; l++) {
+      /* tap 3 + j acts on the grid point j to the right, whose response decays to the left */
+      arm->spline_near[3 + l - k] += centre * (1.0 - left * right) * pow(right, k) * pow(left, l);
+      arm->spline_far[3 + l - k] += pow(right, 4 * k) * pow(left, 4 * l);
+    }
+  arm->spline_last[0] = pow(right, 16);
+  arm->spline_last[1] = 1.0 + pow(right, 16) * pow(left, 16);
+  arm->spline_last[2] = pow(left, 16);
+  for (int k = 0; k < MILL_SPLINE_END; k++) {
+    arm->spline_end_left[k] = pow(right, k);
+    arm->spline_end_right[k] = pow(left, k);
+  }
+}
+
+#endif

@@ -1,0 +1,143 @@
+/** The front of a grid emulator: cubic B-splines over its labels.
+ *
+ *  de Boor's recurrence for the basis, and the sum over the 4^n_axis grid points
+ *  that a place touches, with the derivative along each label.
+ */
+#ifndef MILL_KERNELS_SPLINE_GRID_H
+#define MILL_KERNELS_SPLINE_GRID_H
+
+#include "kernels/math/block.h"
+#include "kernels/data/library.h"
+
+/** Basis functions of a cubic spline that may differ from zero at one place. */
+enum { MILL_SPLINE_ORDER = 4 };
+
+/** Components that one thread sums at a time: on the GPU one, so that neighbouring
+ *  threads read neighbouring coefficients. */
+#ifdef __CUDACC__
+enum { MILL_GRID_CHUNK = 1 };
+#else
+enum { MILL_GRID_CHUNK = MILL_CHUNK };
+#endif
+
+/** Values and derivatives at x of the basis functions that may differ from zero there.
+ *
+ *  n_node, knot [n_node + 4]  in   of one axis of a mill_spline_grid
+ *  x                          in   beyond the knots the functions go on linearly
+ *  weight [4], slope [4]      out  NaN where x is
+ *
+ *  The index of the first of the four functions, 0 .. n_node - 4 for any x. */
+MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, double x,
+                                            double *weight, double *slope)
+{
+  const double low = knot[MILL_SPLINE_ORDER - 1], high = knot[n_node];
+  const double inside = x < low ? low : (x > high ? high : x);
+  /* knot[span] <= inside < knot[span + 1], the last interval with its end; NaN: the first */
+  int span = MILL_SPLINE_ORDER - 1, above = n_node;
+  while (above - span > 1) {
+    const int middle = (span + above) / 2;
+    if (inside >= knot[middle])
+      span = middle;
+    else
+      above = middle;
+  }
+  weight[0] = 1.0;
+  for (int p = 1; p < MILL_SPLINE_ORDER; p++) {
+    /* from degree p - 1 to p; the slopes of the last degree are left over */
+    double carry = 0.0, before = 0.0;
+    for (int r = 0; r < p; r++) {
+      const double left = knot[span + 1 - p + r], right = knot[span + 1 + r];
+      const double part = weight[r] / (right - left);
+      weight[r] = carry + (right - inside) * part;
+      carry = (inside - left) * part;
+      slope[r] = p * (before - part);
+      before = part;
+    }
+    weight[p] = carry;
+    slope[p] = p * before;
+  }
+  for (int i = 0; i < MILL_SPLINE_ORDER; i++)
+    weight[i] += slope[i] * (x - inside);
+  return span - (MILL_SPLINE_ORDER - 1);
+}
+
+/** Input rows of the last layer from those of the emulator, one star's.
+ *
+ *  grid                       in   its arrays in the block's memory space
+ *  n_tangent                  in   0: only the value; n_axis: a tangent per label too
+ *  in  [1 + n_tangent][n_axis]  in   mapped labels; row 1 + l has at l the slope of the
+ *                                  mapping of label l and zeros elsewhere
+ *  out [1 + n_tangent][n_out] out  h, and its derivative by each label
+ *  in_pitch, out_pitch        in   distance of their rows, in numbers
+ *
+ *  Every output is one sum in a fixed order, float64.  No barrier: out may be read
+ *  after the caller's. */
+MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid *grid,
+                                          int n_tangent, const double *in, size_t in_pitch,
+                                          double *out, size_t out_pitch)
+{
+  const int n_out = grid->n_out, last = grid->n_axis - 1;
+  const int n_chunk = (n_out + MILL_GRID_CHUNK - 1) / MILL_GRID_CHUNK;
+  double weight[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER],
+      slope[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER];
+  size_t stride[MILL_MAX_GRID_AXIS], origin = 0, row = (size_t)n_out;
+  int n_line = 1; /* of four grid points along the last axis */
+  for (int l = last; l >= 0; l--) {
+    const int first = mill_spline_basis(grid->n_node[l], grid->knot[l], in[l], weight[l], slope[l]);
+    for (int i = 0; i < MILL_SPLINE_ORDER && n_tangent > 0; i++)
+      slope[l][i] *= in[(size_t)(1 + l) * in_pitch + (size_t)l];
+    stride[l] = row;
+    origin += (size_t)first * row;
+    row *= (size_t)grid->n_node[l];
+    n_line *= l < last ? MILL_SPLINE_ORDER : 1;
+  }
+  const double *w = weight[last], *d = slope[last];
+  (void)b; /* the CPU's loop has no use for it */
+
+  MILL_FOR(b, i_chunk, n_chunk)
+  {
+    const int k0 = i_chunk * MILL_GRID_CHUNK;
+    const int n = n_out - k0 < MILL_GRID_CHUNK ? n_out - k0 : MILL_GRID_CHUNK;
+    double sum[1 + MILL_MAX_GRID_AXIS][MILL_GRID_CHUNK], line[MILL_GRID_CHUNK];
+    for (int t = 0; t <= n_tangent; t++)
+      for (int c = 0; c < n; c++)
+        sum[t][c] = 0.0;
+    for (int i_line = 0; i_line < n_line; i_line++) {
+      /* products over the axes but the last: weights, and with one slope among them */
+      double product = 1.0, tangent[MILL_MAX_GRID_AXIS];
+      size_t at = origin + (size_t)k0;
+      for (int l = 0; l < last; l++) {
+        const int i = i_line >> (2 * (last - 1 - l)) & (MILL_SPLINE_ORDER - 1);
+        for (int t = 0; t < l; t++)
+          tangent[t] *= weight[l][i];
+        tangent[l] = product * slope[l][i];
+        product *= weight[l][i];
+        at += (size_t)i * stride[l];
+      }
+      const float *c0 = grid->coef + at, *c1 = c0 + n_out, *c2 = c1 + n_out, *c3 = c2 + n_out;
+      MILL_SIMD
+      for (int c = 0; c < n; c++) {
+        line[c] = w[0] * (double)c0[c] + w[1] * (double)c1[c] + w[2] * (double)c2[c] +
+                  w[3] * (double)c3[c];
+        sum[0][c] += product * line[c];
+      }
+      if (n_tangent == 0)
+        continue;
+      MILL_SIMD
+      for (int c = 0; c < n; c++)
+        sum[1 + last][c] += product * (d[0] * (double)c0[c] + d[1] * (double)c1[c] +
+                                       d[2] * (double)c2[c] + d[3] * (double)c3[c]);
+      for (int t = 0; t < last; t++) {
+        const double factor = tangent[t];
+        MILL_SIMD
+        for (int c = 0; c < n; c++)
+          sum[1 + t][c] += factor * line[c];
+      }
+    }
+    for (int t = 0; t <= n_tangent; t++)
+      for (int c = 0; c < n; c++)
+        out[(size_t)t * out_pitch + (size_t)(k0 + c)] = sum[t][c];
+  }
+}
+
+#endif

@@ -1,0 +1,721 @@
+/** The fit of one star as a state machine: each round answers one request.
+ *
+ *  guess -> (Jacobian, simplex) -> polish -> second start where asked -> velocity
+ *  profile -> final evaluation -> result.  A start whose polish fails falls to the next
+ *  method.  Serial code, run by one thread of a star's block after each round.
+ */
+#ifndef MILL_FIT_H
+#define MILL_FIT_H
+
+#include "kernels/star/polish.h"
+
+/** First step of a simplex along each axis and its tolerances in value and in each
+ *  coordinate; coordinates are such that F rises by about their square. */
+#define MILL_SIMPLEX_STEP        2.0
+#define MILL_SIMPLEX_F_TOLERANCE 0.03
+#define MILL_SIMPLEX_X_TOLERANCE 0.5
+/** The simplex of nelder-mead begins after this many Jacobians at most, or when the next
+ *  step promises less than this: until then their axes are those of another place. */
+#define MILL_SIMPLEX_MAX_JAC 3
+#define MILL_SIMPLEX_NEAR    25.0
+/** hybrid inserts its short simplex where a step that promised more than MILL_SIMPLEX_PROMISE
+ *  brings less than this share of it: there F is not what its derivatives say. */
+#define MILL_SIMPLEX_TRUST   0.5
+#define MILL_SIMPLEX_PROMISE 1.0
+/** A star that needed a second start and seems to rotate faster than this (km/s) is also
+ *  started from its solution with v sin i times MILL_FASTER: in noise broad lines are
+ *  fitted about as well by narrower ones. */
+#define MILL_FAST_ROTATION 100.0
+#define MILL_FASTER        1.5
+/** Labels within this distance of a hull's facet are at the edge. */
+#define MILL_HULL_EDGE 1e-3
+/** Errors from a facet within which it cuts a sizeable part off the posterior. */
+#define MILL_HULL_NEAR 1.0
+/** v sin i this many errors (of its inner parameter) above its limit is resolved. */
+#define MILL_VSINI_RESOLVED 2.0
+/** Two minima tie when their F differ by less; they are two beyond this many errors. */
+#define MILL_TWO_MINIMA_GAP      4.0
+#define MILL_TWO_MINIMA_DISTANCE 3.0
+/** A second start repeats the first one when its F and its squared distance in errors are
+ *  this close. */
+#define MILL_REPEAT_GAP 0.25
+/** Where 13 velocities give the moments: width over step, and how far from a Gaussian. */
+#define MILL_PROFILE_NARROW 0.95
+#define MILL_PROFILE_WIDE   1.15
+#define MILL_PROFILE_SKEW   0.2
+#define MILL_PROFILE_KURT   0.2
+
+/** The simplex's next point as a request.  v sin i beyond its limits is evaluated at the
+ *  limit with a quadratic penalty, velocities off theirs count as useless. */
+MILL_HD static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
+{
+  const int n = slot->nm.n;
+  const double *x = mill_nm_ask(&slot->nm), *l = slot->polish.at.hess;
+  double delta[MILL_MAX_PAR];
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = slot->nm_centre[j];
+  slot->nm_off = 0.0;
+  for (int i = n - 1; i >= 0; i--) {
+    double sum = x[i];
+    for (int k = i + 1; k < n; k++)
+      sum -= l[k * n + i] * delta[k];
+    delta[i] = sum / l[i * n + i];
+    if (delta[i] == 0.0)
+      continue;
+    const int j = slot->nm_par[i];
+    const double u = mill_par_inner(m, j, slot->nm_centre[j]) + delta[i];
+    slot->theta[j] = mill_par_outer(m, j, u);
+    const double lo = mill_par_inner(m, j, mill_par_min(m, j));
+    const double hi = mill_par_inner(m, j, mill_par_max(m, j));
+    if (u >= lo && u <= hi)
+      continue;
+    const double excess = u < lo ? u - lo : u - hi;
+    double curvature = 0.0;
+    for (int k = 0; k <= i; k++)
+      curvature += l[i * n + k] * l[i * n + k];
+    slot->nm_off += j == MILL_PAR_VRAD ? MILL_OFF_LIMITS : 4.0 * curvature * excess * excess;
+  }
+  slot->request = MILL_REQ_VALUE;
+}
+
+/** The simplex has ended: polish from its best point, or from where
+ *  it began when that is lower. */
+MILL_HD static inline void mill_simplex_end(const mill_model *m, mill_slot *slot)
+{
+  double best, theta[MILL_MAX_PAR];
+  const double *x = mill_nm_best(&slot->nm, &best);
+  if (slot->polish.have && slot->polish.at.f <= best) {
+    for (int j = 0; j < m->n_par; j++)
+      theta[j] = slot->polish.at.theta[j];
+  } else {
+    for (int j = 0; j < slot->nm.n; j++)
+      slot->nm.trial[j] = x[j];
+    mill_simplex_propose(m, slot);
+    for (int j = 0; j < m->n_par; j++)
+      theta[j] = slot->theta[j];
+  }
+  slot->stage = MILL_STAGE_POLISH;
+  mill_polish_begin(m, slot, theta);
+}
+
+/** Begin the simplex of slot->stage with the curvature of polish.at (its point, or with
+ *  step where a step from it leads, is the centre); without one, about theta in typical
+ *  uncertainties. */
+MILL_HD static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot,
+                                              const double *theta, int step)
+{
+  mill_polish *p = &slot->polish;
+  mill_polish_axes *axes = &slot->space.axes;
+  double x0[MILL_MAX_PAR], first[MILL_MAX_PAR], *simplex = slot->space.simplex;
+  axes->n = 0;
+  p->lambda = MILL_POLISH_LAMBDA;
+  if (p->have && mill_polish_propose(m, slot, axes) && axes->n > 0) {
+    for (int j = 0; j < m->n_par; j++)
+      slot->nm_centre[j] = step ? slot->theta[j] : p->at.theta[j];
+  } else {
+    axes->n = slot->n_free;
+    for (int j = 0; j < m->n_par; j++)
+      slot->nm_centre[j] = theta[j];
+    for (int i = 0; i < axes->n; i++) {
+      axes->idx[i] = slot->free_par[i];
+      for (int k = 0; k < axes->n; k++)
+        axes->factor[i * axes->n + k] = i == k ? 1.0 / mill_par_scale(m, axes->idx[i]) : 0.0;
+    }
+  }
+  for (int e = 0; e < axes->n * axes->n; e++)
+    p->at.hess[e] = axes->factor[e];
+  for (int i = 0; i < axes->n; i++) {
+    slot->nm_par[i] = axes->idx[i];
+    x0[i] = 0.0;
+    first[i] = MILL_SIMPLEX_STEP;
+  }
+  mill_nm_simplex(axes->n, x0, first, simplex);
+  mill_nm_options options = mill_nm_options_plain();
+  options.f_tol = MILL_SIMPLEX_F_TOLERANCE;
+  options.x_tol = MILL_SIMPLEX_X_TOLERANCE;
+  options.check_degenerate = 1;
+  const int left = m->set.max_eval - slot->result.n_eval;
+  options.max_eval = slot->stage == MILL_STAGE_SIMPLEX_SHORT ? m->set.n_simplex_round : left;
+  if (options.max_eval > left)
+    options.max_eval = left;
+  if (options.max_eval < 1)
+    options.max_eval = 1;
+  mill_nm_start(&slot->nm, axes->n, simplex, &options);
+  mill_simplex_propose(m, slot);
+}
+
+/** Run slot->method from theta, or from polish.at where the method before it ended. */
+MILL_HD static inline void mill_method_begin(const mill_model *m, mill_slot *slot,
+                                             const double *theta, int fallen)
+{
+  slot->stage = MILL_STAGE_POLISH;
+  if (slot->method == MILL_OPT_NELDER_MEAD && slot->n_free > 0)
+    slot->stage = MILL_STAGE_SIMPLEX;
+  else if (slot->method == MILL_OPT_HYBRID && fallen)
+    slot->stage = MILL_STAGE_SIMPLEX_SHORT;
+  slot->had_simplex = slot->stage != MILL_STAGE_POLISH;
+  if (slot->had_simplex && fallen)
+    mill_simplex_begin(m, slot, theta, 0);
+  else
+    mill_polish_begin(m, slot, theta);
+}
+
+/** Has the step of hybrid's polish that was just evaluated gone so wrong that the simplex
+ *  should look around? */
+MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  return slot->method == MILL_OPT_HYBRID && !slot->had_simplex && m->set.n_simplex_round > 0 &&
+         p->n_jac > 1 && p->promised > MILL_SIMPLEX_PROMISE &&
+         !(p->gained >= MILL_SIMPLEX_TRUST * p->promised);
+}
+
+/** First stage of one start. */
+MILL_HD static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
+{
+  slot->method = m->set.optimizer;
+  slot->n_method_run = 0;
+  mill_method_begin(m, slot, slot->start[slot->i_start], 0);
+}
+
+/** The polish failed: the next method, levenberg-marquardt -> hybrid -> nelder-mead ->
+ *  nelder-mead once more; 0 when none is left. */
+MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
+{
+  if (slot->n_free == 0 || slot->result.n_eval >= m->set.max_eval)
+    return 0;
+  if (slot->method == MILL_OPT_NELDER_MEAD && slot->n_method_run++ > 0)
+    return 0;
+  slot->method = slot->method == MILL_OPT_LM && m->set.n_simplex_round > 0 ? MILL_OPT_HYBRID
+                                                                           : MILL_OPT_NELDER_MEAD;
+  slot->result.info |= MILL_INFO_FALLBACK;
+  mill_method_begin(m, slot, slot->polish.have ? slot->polish.at.theta : slot->start[slot->i_start],
+                    1);
+  return 1;
+}
+
+MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
+{
+  slot->result.status = status;
+  if (status != MILL_STATUS_FITTED)
+    slot->result.warn |= MILL_WARN_BAD_SPECTRUM;
+  slot->stage = MILL_STAGE_DONE;
+  slot->request = MILL_REQ_NONE;
+}
+
+/** After preparation: can this star be fitted?  Fills S/N and pixel counts. */
+MILL_HD static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  int n_used = 0, n_dropped = 0;
+  int64_t n_pix_all = 0, n_good = 0;
+  double best_sn = -1e9;
+
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
+    r->sn[a] = -1e9;
+    r->n_pix[a] = 0;
+  }
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    /* exposures of an arm: the best of them */
+    if (s->sn > r->sn[s->arm])
+      r->sn[s->arm] = s->sn;
+    if (s->sn > best_sn)
+      best_sn = s->sn;
+    if (!s->used || s->n_good == 0)
+      n_dropped++;
+    if (!s->used)
+      continue;
+    n_used++;
+    n_pix_all += s->n_pix;
+    n_good += s->n_good;
+    r->n_pix[s->arm] += s->n_good;
+  }
+  r->n_pix_tot = n_good;
+  slot->hull_weight = 10.0 * (double)n_pix_all * (double)n_used;
+  if (n_dropped > 0)
+    r->info |= MILL_INFO_ARM_DROPPED;
+  if (n_good == 0) {
+    mill_fit_end(slot, MILL_STATUS_NO_ARM);
+    return 0;
+  }
+  if (best_sn < m->set.min_sn) {
+    mill_fit_end(slot, MILL_STATUS_LOW_SN);
+    return 0;
+  }
+  if (!(best_sn < m->set.second_start_sn) && slot->n_start > 1)
+    slot->n_start = 1;
+  return 1;
+}
+
+/** The given start takes the place of the guesses, within the limits and with fixed
+ *  parameters fixed.  Labels are kept to the range of the training stars. */
+MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot *slot)
+{
+  for (int j = 0; j < m->n_par; j++) {
+    double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
+    if (j >= MILL_PAR_LABEL0) {
+      lo = m->label[j - MILL_PAR_LABEL0].min;
+      hi = m->label[j - MILL_PAR_LABEL0].max;
+    }
+    const double x = m->set.fixed[j] ? m->set.fixed_value[j] : slot->given[j];
+    slot->start[0][j] = x < lo ? lo : (x > hi ? hi : x);
+  }
+  slot->n_start = 1;
+  slot->result.info |= MILL_INFO_GIVEN_START;
+}
+
+/** After preparation and guess: the first request. */
+MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
+{
+  slot->have_best = 0;
+  slot->i_start = 0;
+  slot->nonfinite = 0;
+  slot->n_profile_round = 0;
+  slot->n_free = 0;
+  for (int j = 0; j < m->n_par; j++)
+    if (!m->set.fixed[j])
+      slot->free_par[slot->n_free++] = j;
+  if (!mill_fit_admit(m, slot))
+    return;
+  if (slot->n_start > 0)
+    slot->result.vrad_guess_km_s = slot->start[0][MILL_PAR_VRAD];
+  if (slot->has_given)
+    mill_take_given_start(m, slot);
+  if (slot->n_start < 1) {
+    slot->result.warn |= MILL_WARN_NONFINITE;
+    mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
+    return;
+  }
+  if (slot->n_start > 1)
+    slot->result.info |= MILL_INFO_SECOND_START;
+  mill_start_begin(m, slot);
+}
+
+MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *slot)
+{
+  const int n = slot->n_profile;
+  const double step = (n == MILL_N_PROFILE ? 0.5 : 1.0) * slot->profile_width;
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = slot->best_end[j];
+  for (int i = 0; i < MILL_N_PROFILE; i++)
+    slot->profile_vel[i] =
+        i < n ? slot->best_end[MILL_PAR_VRAD] + (i - n / 2) * step : (double)INFINITY;
+  slot->stage = MILL_STAGE_PROFILE;
+  slot->request = MILL_REQ_PROFILE;
+}
+
+/** The first grid, few or full, as wide as the curvature says. */
+MILL_HD static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
+{
+  const double h = slot->best.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
+  const double widest = 0.1 * (m->set.max_vel_km_s - m->set.min_vel_km_s);
+  slot->n_profile = n;
+  slot->profile_width = h > 0.0 ? 1.0 / sqrt(h) : 60.0;
+  if (slot->profile_width > widest)
+    slot->profile_width = widest;
+  mill_profile_request(m, slot);
+}
+
+MILL_HD static inline void mill_final_request(const mill_model *m, mill_slot *slot)
+{
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = slot->best_end[j];
+  slot->stage = MILL_STAGE_FINAL;
+  slot->request = MILL_REQ_FINAL;
+}
+
+/** Squared distance of two points in errors, by the curvature of the best one. */
+MILL_HD static inline double mill_point_distance2(const mill_model *m, const mill_slot *slot,
+                                                  const double *theta)
+{
+  double d[MILL_MAX_PAR], sum = 0.0;
+  for (int j = 0; j < m->n_par; j++)
+    d[j] = mill_par_inner(m, j, theta[j]) - mill_par_inner(m, j, slot->best.theta[j]);
+  for (int j = 0; j < m->n_par; j++)
+    for (int k = 0; k < m->n_par; k++)
+      sum += d[j] * slot->best.hess[j * m->n_par + k] * d[k];
+  return sum;
+}
+
+/** The next start; after the last one the profile, or the end where none found a finite
+ *  value. */
+MILL_HD static inline void mill_next_start(const mill_model *m, mill_slot *slot)
+{
+  slot->i_start++;
+  if (slot->i_start == 2 && slot->n_start == 2 && slot->have_best &&
+      !m->set.fixed[MILL_PAR_VSINI] && slot->best_end[MILL_PAR_VSINI] > MILL_FAST_ROTATION) {
+    double *start = slot->start[slot->n_start++];
+    for (int j = 0; j < m->n_par; j++)
+      start[j] = slot->best_end[j];
+    start[MILL_PAR_VSINI] *= MILL_FASTER;
+  }
+  if (slot->i_start < slot->n_start) {
+    mill_start_begin(m, slot);
+  } else if (!slot->have_best) {
+    slot->result.warn |= MILL_WARN_NONFINITE;
+    mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
+  } else if (m->set.fixed[MILL_PAR_VRAD]) {
+    mill_final_request(m, slot);
+  } else {
+    mill_profile_begin(m, slot, MILL_N_PROFILE_FEW);
+  }
+}
+
+/** A start has come to its end: keep the better point, go on. */
+MILL_HD static inline void mill_start_end(const mill_model *m, mill_slot *slot, int converged)
+{
+  const mill_polish *p = &slot->polish;
+  if (p->have && slot->have_best && converged && slot->best_converged &&
+      fabs(p->at.f - slot->best.f) < MILL_TWO_MINIMA_GAP &&
+      mill_point_distance2(m, slot, p->end) > MILL_TWO_MINIMA_DISTANCE * MILL_TWO_MINIMA_DISTANCE)
+    slot->result.info |= MILL_INFO_TWO_MINIMA;
+  if (p->have && (!slot->have_best || p->at.f < slot->best.f)) {
+    if (slot->have_best && slot->best.f - p->at.f >= MILL_TWO_MINIMA_GAP)
+      slot->result.info &= ~MILL_INFO_TWO_MINIMA; /* both of them are beaten */
+    slot->best = p->at;
+    slot->have_best = 1;
+    slot->best_converged = converged;
+    for (int j = 0; j < m->n_par; j++)
+      slot->best_end[j] = converged ? p->end[j] : p->at.theta[j];
+  }
+  mill_next_start(m, slot);
+}
+
+/** Is the polish of a second start on its way to the minimum that the first one found? */
+MILL_HD static inline int mill_start_repeats(const mill_model *m, const mill_slot *slot)
+{
+  return slot->have_best && slot->best_converged && slot->polish.have &&
+         slot->polish.at.f >= slot->best.f - MILL_POLISH_TOLERANCE &&
+         slot->polish.at.f < slot->best.f + MILL_REPEAT_GAP &&
+         mill_point_distance2(m, slot, slot->polish.at.theta) < MILL_REPEAT_GAP;
+}
+
+/** Moments of exp(-dF/2) over the velocities asked for; 0 when the grid does
+ *  not resolve them and a new one was requested. */
+MILL_HD static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  const int n = slot->n_profile;
+  double least = INFINITY;
+  int n_finite = 0;
+  for (int i = 0; i < n; i++) {
+    const double v = slot->profile_vel[i];
+    if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s || !isfinite(slot->eval.profile[i]))
+      slot->eval.profile[i] = INFINITY;
+    else
+      n_finite++;
+    if (slot->eval.profile[i] < least)
+      least = slot->eval.profile[i];
+  }
+  if (n == MILL_N_PROFILE)
+    slot->n_profile_round++;
+  if (!isfinite(least)) {
+    slot->nonfinite = 1;
+    return 1;
+  }
+  double sum = 0.0, mean = 0.0, m2 = 0.0, m3 = 0.0, m4 = 0.0;
+  for (int i = 0; i < n; i++) {
+    const double w = exp(-0.5 * (slot->eval.profile[i] - least));
+    sum += w;
+    if (w > 0.0)
+      mean += w * slot->profile_vel[i];
+  }
+  mean /= sum;
+  for (int i = 0; i < n; i++) {
+    const double w = exp(-0.5 * (slot->eval.profile[i] - least)) / sum;
+    const double d = slot->profile_vel[i] - mean;
+    m2 += w * d * d;
+    m3 += w * d * d * d;
+    m4 += w * d * d * d * d;
+  }
+  const double width = sqrt(m2);
+  const double skew = m2 > 0.0 ? m3 / (m2 * width) : 0.0, kurt = m2 > 0.0 ? m4 / (m2 * m2) : 0.0;
+  if (n == MILL_N_PROFILE_FEW) {
+    const double ratio = width / slot->profile_width;
+    if (n_finite < n || !(ratio > MILL_PROFILE_NARROW && ratio < MILL_PROFILE_WIDE) ||
+        !(fabs(skew) < MILL_PROFILE_SKEW) || !(fabs(kurt - 3.0) < MILL_PROFILE_KURT)) {
+      mill_profile_begin(m, slot, MILL_N_PROFILE);
+      return 0;
+    }
+  } else {
+    const double step = 0.5 * slot->profile_width;
+    const double range = m->set.max_vel_km_s - m->set.min_vel_km_s;
+    /* too coarse, or so wide that the window cuts it (unless it spans the limits) */
+    const int coarse = width < 1.6 * step;
+    const int cut = width > 2.6 * step && step * (MILL_N_PROFILE - 1) < 2.0 * range;
+    if ((coarse || cut) && slot->n_profile_round < MILL_MAX_PROFILE_ROUND) {
+      double next = width < 0.25 * step ? 0.25 * step : width;
+      if (next > 0.1 * range)
+        next = 0.1 * range;
+      if (next != slot->profile_width) {
+        slot->profile_width = next;
+        mill_profile_request(m, slot);
+        return 0;
+      }
+    }
+  }
+  r->vrad_err_km_s = width;
+  r->vrad_skew = skew;
+  r->vrad_kurt = kurt;
+  return 1;
+}
+
+/** Is a facet of a hull, or its far side, within MILL_HULL_NEAR errors of the labels?  cov
+ *  [n][n] over the parameters idx. */
+MILL_HD static inline int mill_hull_near(const mill_model *m, const double *theta, int n,
+                                         const int *idx, const double *cov)
+{
+  double mapped[MILL_MAX_LABEL];
+  mill_map_labels(m, theta, mapped);
+  for (int h = 0; h < m->n_hull; h++)
+    for (int f = 0; f < m->hull[h].n_facet; f++) {
+      const mill_hull *hull = &m->hull[h];
+      const double *normal = hull->facet + (size_t)f * (size_t)(hull->n_label + 1);
+      double slope[MILL_MAX_PAR], var = 0.0;
+      for (int i = 0; i < n; i++) {
+        slope[i] = 0.0;
+        for (int l = 0; l < hull->n_label; l++)
+          if (idx[i] == MILL_PAR_LABEL0 + hull->label[l])
+            slope[i] = normal[l] * mill_label_map_slope(&m->label[hull->label[l]], theta[idx[i]]);
+      }
+      for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++)
+          var += slope[i] * cov[i * n + k] * slope[k];
+      if (mill_facet_value(hull, f, mapped) > -MILL_HULL_NEAR * sqrt(var) && var > 0.0)
+        return 1;
+    }
+  return 0;
+}
+
+/** Error of v sin i, var the variance of its inner parameter: half the interval that one
+ *  standard deviation of that covers, which far from the limit is the usual error. */
+MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini, double var)
+{
+  const int kind = m->set.rotation;
+  const double sigma = sqrt(var), u = mill_vsini_inner(kind, vsini);
+  const double least = mill_vsini_inner(kind, m->set.min_vsini_km_s);
+  const double low = u - sigma > least ? u - sigma : least;
+  return 0.5 * (mill_vsini_outer(kind, u + sigma) - mill_vsini_outer(kind, low));
+}
+
+/** 1-sigma limit on the distance of a v sin i at a limit from that limit.  From there F rises
+ *  by g x + h x^2, x of the inner parameter and the others at their best: x where that is 1.
+ *  NaN when it rises nowhere. */
+MILL_HD static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot, int n,
+                                              const int *idx, const double *cov)
+{
+  const int np = m->n_par, j = MILL_PAR_VSINI, kind = m->set.rotation;
+  const double *hess = slot->best.hess, *row = hess + j * np;
+  double g = slot->best.grad[j], h = row[j];
+  for (int k = 0; k < np; k++)
+    g += 2.0 * row[k] *
+         (mill_par_inner(m, k, slot->best_end[k]) - mill_par_inner(m, k, slot->best.theta[k]));
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < n; k++)
+      h -= row[idx[i]] * cov[i * n + k] * row[idx[k]];
+  const double v = slot->best_end[j], inwards = v <= m->set.min_vsini_km_s ? 1.0 : -1.0;
+  g *= inwards;
+  /* a fit that did not converge may still fall from the limit: g < 0 */
+  const double root = sqrt(g * g + 4.0 * (h > 0.0 ? h : 0.0));
+  const double x = g > 0.0 ? 2.0 / (g + root) : (h > 0.0 ? 0.5 * (root - g) / h : (double)NAN);
+  const double u = mill_vsini_inner(kind, v) + inwards * x;
+  return fabs(mill_vsini_outer(kind, u < 0.0 ? 0.0 : u) - v);
+}
+
+/** Covariance of the free parameters that are not at a limit, from the curvature without
+ *  the hull term; 0 when it is not positive definite. */
+MILL_HD static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  const int np = m->n_par;
+  int idx[MILL_MAX_PAR], n = 0;
+  for (int j = 0; j < np; j++)
+    if (!m->set.fixed[j] && !mill_par_at_limit(m, j, slot->best_end[j]))
+      idx[n++] = j;
+  double *a = slot->space.matrix[0], *inv = slot->space.matrix[1];
+  for (int i = 0; i < MILL_MAX_COVAR; i++)
+    r->covar[i] = 0.0;
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < n; k++)
+      a[i * n + k] = slot->best.hess[idx[i] * np + idx[k]];
+  if (n > 0 && mill_cholesky(n, a, n) != 0)
+    return 0;
+  if (n > 0)
+    mill_cholesky_inverse(n, a, n, inv, n);
+  if (mill_hull_near(m, slot->best_end, n, idx, inv))
+    r->info |= MILL_INFO_NEAR_HULL;
+  double sigma[MILL_MAX_PAR], unit[MILL_MAX_PAR];
+  for (int j = 0; j < np; j++) {
+    sigma[j] = 0.0;
+    unit[j] = 1.0;
+  }
+  for (int i = 0; i < n; i++) {
+    const int j = idx[i];
+    const double s = sqrt(inv[i * n + i]);
+    sigma[j] = j == MILL_PAR_VSINI ? mill_vsini_error(m, slot->best_end[j], inv[i * n + i]) : s;
+    unit[j] = sigma[j] / s; /* COVAR is of v sin i and has VSINI_ERR on its diagonal */
+  }
+  for (int i = 0; i < n; i++)
+    for (int k = i; k < n; k++) {
+      const int p = idx[i], q = idx[k];
+      r->covar[p * np - p * (p - 1) / 2 + (q - p)] = inv[i * n + k] * unit[p] * unit[q];
+    }
+  for (int l = 0; l < m->n_label; l++)
+    r->label_err[l] = sigma[MILL_PAR_LABEL0 + l];
+  r->vsini_err_km_s = sigma[MILL_PAR_VSINI];
+  if (m->set.fixed[MILL_PAR_VSINI])
+    return 1;
+  const double vsini = slot->best_end[MILL_PAR_VSINI];
+  if (mill_par_at_limit(m, MILL_PAR_VSINI, vsini)) {
+    r->vsini_err_km_s = mill_vsini_limit(m, slot, n, idx, inv);
+    if (vsini <= m->set.min_vsini_km_s)
+      r->info |= MILL_INFO_VSINI_ZERO;
+    return 1;
+  }
+  for (int i = 0; i < n; i++)
+    if (idx[i] == MILL_PAR_VSINI &&
+        mill_par_inner(m, MILL_PAR_VSINI, vsini) -
+                mill_par_inner(m, MILL_PAR_VSINI, m->set.min_vsini_km_s) <
+            MILL_VSINI_RESOLVED * sqrt(inv[i * n + i]))
+      r->info |= MILL_INFO_VSINI_ZERO;
+  return 1;
+}
+
+/** rvspecfit's edges of its parameter range: bit 8 of RVS_WARN. */
+MILL_HD static inline int mill_label_at_edge(const mill_label *label, double x)
+{
+  const char *n = label->name;
+  if (n[0] == 't' && n[1] == 'e' && n[2] == 'f' && n[3] == 'f')
+    return x < 2300.0 + 10.0 || x > 15000.0 - 10.0;
+  if (n[0] == 'f' && n[1] == 'e' && n[2] == 'h')
+    return x < -4.0 + 0.01 || x > 1.0 - 0.01;
+  if (n[0] == 'l' && n[1] == 'o' && n[2] == 'g' && n[3] == 'g')
+    return x < -0.5 + 0.01 || x > 6.5 - 0.01;
+  return 0;
+}
+
+/** Everything known: the row. */
+MILL_HD static inline void mill_fit_finish(const mill_model *m, mill_slot *slot, double f)
+{
+  mill_fit_result *r = &slot->result;
+  const double *theta = slot->best_end;
+  double mapped[MILL_MAX_LABEL];
+  r->vrad_km_s = theta[MILL_PAR_VRAD];
+  r->vsini_km_s = theta[MILL_PAR_VSINI];
+  for (int l = 0; l < m->n_label; l++)
+    r->label[l] = theta[MILL_PAR_LABEL0 + l];
+  r->m2ll = f;
+  mill_map_labels(m, theta, mapped);
+  r->hull_dist = mill_hull_distance(m->n_hull, m->hull, mapped);
+  r->chisq_tot = 0.0;
+  r->chisq_c_tot = 0.0;
+  for (int a = 0; a < m->n_arm; a++) {
+    if (r->n_pix[a] == 0)
+      continue;
+    r->chisq[a] = slot->eval.chisq[a];
+    r->chisq_c[a] = slot->eval.chisq_c[a];
+    r->chisq_tot += r->chisq[a];
+    r->chisq_c_tot += r->chisq_c[a];
+  }
+  if (!mill_fit_covariance(m, slot))
+    r->warn |= MILL_WARN_BAD_HESSIAN;
+  if (m->set.fixed[MILL_PAR_VRAD]) {
+    r->vrad_err_km_s = 0.0;
+    r->vrad_skew = 0.0;
+    r->vrad_kurt = 0.0;
+  }
+  if (!(r->chisq_c_tot - r->chisq_tot >= 50.0))
+    r->warn |= MILL_WARN_CHISQ;
+  if (r->vrad_km_s < m->set.min_vel_km_s + 5.0 || r->vrad_km_s > m->set.max_vel_km_s - 5.0)
+    r->warn |= MILL_WARN_VEL_LIMIT;
+  if (!(r->vrad_err_km_s <= 100.0))
+    r->warn |= MILL_WARN_VEL_ERR;
+  if (r->vsini_km_s > 100.0)
+    r->warn |= MILL_WARN_VSINI;
+  for (int l = 0; l < m->n_label; l++)
+    if (mill_label_at_edge(&m->label[l], r->label[l]))
+      r->warn |= MILL_WARN_LABEL_EDGE;
+  /* at a facet the penalty leaves a star on either side, by 1e-6 or so */
+  if (mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE)
+    r->warn |= MILL_WARN_HULL;
+  if (slot->eval.negative > 100.0)
+    r->warn |= MILL_WARN_NEGATIVE;
+  if (slot->eval.max_resid2 > 100.0 && slot->eval.max_resid2 > 0.25 * r->chisq_tot)
+    r->warn |= MILL_WARN_OUTLIER;
+  if (r->chisq_tot > 10.0 * (double)r->n_pix_tot)
+    r->warn |= MILL_WARN_POOR_FIT;
+  if (!slot->best_converged)
+    r->warn |= MILL_WARN_NOT_CONVERGED;
+  if (slot->nonfinite || !isfinite(f) || !isfinite(r->chisq_tot))
+    r->warn |= MILL_WARN_NONFINITE;
+  mill_fit_end(slot, isfinite(f) ? MILL_STATUS_FITTED : MILL_STATUS_FIT_FAILED);
+}
+
+/** Digest slot->eval, the answer to slot->request, and make the next request. */
+MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
+{
+  double f = slot->eval.f;
+  slot->result.n_eval++;
+  if (slot->request == MILL_REQ_JACOBIAN)
+    slot->result.n_jac++;
+
+  switch (slot->stage) {
+  case MILL_STAGE_SIMPLEX_SHORT:
+  case MILL_STAGE_SIMPLEX:
+    f += mill_penalty(m, slot, slot->theta);
+    if (slot->request == MILL_REQ_JACOBIAN) {
+      if (mill_polish_tell(m, slot, f) != MILL_POLISH_GO ||
+          slot->polish.n_jac >= MILL_SIMPLEX_MAX_JAC || slot->polish.pred < MILL_SIMPLEX_NEAR)
+        mill_simplex_begin(m, slot, slot->start[slot->i_start], 1);
+      return;
+    }
+    f += slot->nm_off;
+    if (mill_nm_tell(&slot->nm, f) == MILL_NM_GO)
+      mill_simplex_propose(m, slot);
+    else
+      mill_simplex_end(m, slot);
+    return;
+  case MILL_STAGE_POLISH: {
+    f += mill_penalty(m, slot, slot->theta);
+    const int outcome = mill_polish_tell(m, slot, f);
+    if (outcome == MILL_POLISH_GO && mill_start_repeats(m, slot)) {
+      mill_next_start(m, slot);
+      return;
+    }
+    if (outcome == MILL_POLISH_GO && mill_polish_misled(m, slot)) {
+      slot->stage = MILL_STAGE_SIMPLEX_SHORT;
+      slot->had_simplex = 1;
+      mill_simplex_begin(m, slot, slot->start[slot->i_start], 0);
+      return;
+    }
+    if (outcome == MILL_POLISH_GO || (outcome == MILL_POLISH_FAILED && mill_method_fall(m, slot)))
+      return;
+    mill_start_end(m, slot, outcome == MILL_POLISH_CONVERGED);
+    return;
+  }
+  case MILL_STAGE_PROFILE:
+    if (mill_profile_digest(m, slot))
+      mill_final_request(m, slot);
+    return;
+  case MILL_STAGE_FINAL: {
+    f += mill_penalty(m, slot, slot->theta);
+    /* the last step was not evaluated before: take it back where it led uphill */
+    int moved = 0;
+    for (int j = 0; j < m->n_par; j++)
+      moved |= slot->best_end[j] != slot->best.theta[j];
+    if (moved && !(f <= slot->best.f + MILL_POLISH_NOISE)) {
+      for (int j = 0; j < m->n_par; j++)
+        slot->best_end[j] = slot->best.theta[j];
+      mill_final_request(m, slot);
+      return;
+    }
+    mill_fit_finish(m, slot, f);
+    return;
+  }
+  default:
+    return;
+  }
+}
+
+#endif

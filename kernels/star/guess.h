@@ -1,0 +1,314 @@
+/** Initial guess: cross-match with a few templates over velocity bins.
+ *
+ *  Data and templates are divided by their own continuum fits; with n = d/c - 1,
+ *  m = T/c_T - 1, w = c^2/sigma^2 summed into bins uniform in ln wavelength,
+ *  chi^2(k, v) = const - 2 sum (w n) m_k(v) + sum w m_k^2(v).
+ */
+#ifndef MILL_GUESS_H
+#define MILL_GUESS_H
+
+#include "kernels/star/pixel.h"
+
+/** Velocity of a shift by n_bin bins (positive: receding). */
+MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
+{
+  return MILL_C_KM_S * tanh(n_bin * ln_step);
+}
+
+/** Bins whose terms are added up in float32 before they join a float64 sum. */
+enum { MILL_GUESS_CHUNK = 128 };
+
+#if defined(__CUDACC__)
+
+enum { MILL_GUESS_SHIFTS = 8 };
+
+/** chi^2 of one template at n_shift shifts, the first of which puts data bin 0 at t; a bin
+ *  of the template is loaded once for all of them. */
+template <int n_shift>
+static __device__ inline void mill_guess_shifts(int n_bin, const float *bin_wn, const float *bin_w,
+                                                const float *t, double *sum)
+{
+  float x[n_shift]; /* shift s needs the template s bins before that of shift 0 */
+#pragma unroll
+  for (int s = 1; s < n_shift; s++)
+    x[s - 1] = t[-(ptrdiff_t)s * MILL_GUESS_LANE];
+#pragma unroll
+  for (int s = 0; s < n_shift; s++)
+    sum[s] = 0.0;
+  for (int first = 0; first < n_bin; first += MILL_GUESS_CHUNK) {
+    const int end = n_bin - first < MILL_GUESS_CHUNK ? n_bin : first + MILL_GUESS_CHUNK;
+    float part[n_shift];
+#pragma unroll
+    for (int s = 0; s < n_shift; s++)
+      part[s] = 0.0f;
+#pragma unroll 8
+    for (int i = first; i < end; i++) {
+      const float wn = bin_wn[i], w = bin_w[i];
+#pragma unroll
+      for (int s = n_shift - 1; s > 0; s--)
+        x[s] = x[s - 1];
+      x[0] = t[(ptrdiff_t)i * MILL_GUESS_LANE];
+#pragma unroll
+      for (int s = 0; s < n_shift; s++)
+        part[s] += x[s] * (x[s] * w + wn);
+    }
+#pragma unroll
+    for (int s = 0; s < n_shift; s++)
+      sum[s] += (double)part[s];
+  }
+}
+
+#else
+
+/** Shifts at once: as many sums as registers hold. */
+#if defined(__AVX512F__)
+enum { MILL_GUESS_SHIFTS = 12, MILL_GUESS_VECTOR = 16 };
+#elif defined(__AVX__)
+enum { MILL_GUESS_SHIFTS = 9, MILL_GUESS_VECTOR = 8 };
+#else
+enum { MILL_GUESS_SHIFTS = 9, MILL_GUESS_VECTOR = 4 };
+#endif
+typedef float mill_guess_vector __attribute__((vector_size(4 * MILL_GUESS_VECTOR)));
+
+/** chi^2 of the templates of one group at n_shift (a constant) shifts, the first of which
+ *  puts data bin 0 at t; sum [n_shift][MILL_GUESS_LANE]. */
+static inline __attribute__((always_inline)) void mill_guess_tile(int n_shift, int n_bin,
+                                                                  const float *bin_wn,
+                                                                  const float *bin_w,
+                                                                  const float *t, double *sum)
+{
+  for (int i = 0; i < n_shift * MILL_GUESS_LANE; i++)
+    sum[i] = 0.0;
+  for (int first = 0; first < n_bin; first += MILL_GUESS_CHUNK) {
+    const int end = n_bin - first < MILL_GUESS_CHUNK ? n_bin : first + MILL_GUESS_CHUNK;
+    for (int l = 0; l < MILL_GUESS_LANE; l += MILL_GUESS_VECTOR) {
+      mill_guess_vector part[MILL_GUESS_SHIFTS];
+#pragma GCC unroll 16
+      for (int s = 0; s < n_shift; s++)
+        part[s] = (mill_guess_vector){0.0f};
+      for (int i = first; i < end; i++) {
+        const mill_guess_vector *at =
+            (const mill_guess_vector *)(const void *)(t + (ptrdiff_t)i * MILL_GUESS_LANE + l);
+        const float wn = bin_wn[i], w = bin_w[i];
+#pragma GCC unroll 16
+        for (int s = 0; s < n_shift; s++) {
+          const mill_guess_vector x = at[-s * (MILL_GUESS_LANE / MILL_GUESS_VECTOR)];
+          part[s] += x * (x * w + wn);
+        }
+      }
+#pragma GCC unroll 16
+      for (int s = 0; s < n_shift; s++) {
+        float lane[MILL_GUESS_VECTOR];
+        __builtin_memcpy(lane, &part[s], sizeof lane);
+        MILL_SIMD
+        for (int i = 0; i < MILL_GUESS_VECTOR; i++)
+          sum[s * MILL_GUESS_LANE + l + i] += (double)lane[i];
+      }
+    }
+  }
+}
+
+#endif
+
+/** Add the chi^2 of one segment's bins to slot->guess_chisq. */
+MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m,
+                                          const mill_waveset *ws, mill_slot *slot)
+{
+  const int half = m->guess_half, nv = 2 * half + 1, n_templ = m->n_templ, n_bin = ws->n_bin;
+  const size_t width = (size_t)n_bin + 2 * (size_t)half;
+  const float *bin_wn = slot->bin_wn, *bin_w = slot->bin_w;
+  const int n_group = (n_templ + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
+  /* observed bin i holds template bin i - shift */
+#if defined(__CUDACC__)
+  const int n_shift = nv < MILL_GUESS_SHIFTS ? 1 : MILL_GUESS_SHIFTS;
+  const int n_tile = (nv + n_shift - 1) / n_shift;
+  MILL_FOR(b, e, n_group * n_tile * MILL_GUESS_LANE)
+  {
+    const int lane = e % MILL_GUESS_LANE, next = e / MILL_GUESS_LANE % n_tile * n_shift;
+    const int k = e / MILL_GUESS_LANE / n_tile * MILL_GUESS_LANE + lane;
+    /* the last tile goes over shifts again that the one before it had */
+    const int v0 = next + n_shift <= nv ? next : nv - n_shift;
+    if (k >= n_templ)
+      continue;
+    const float *t =
+        ws->templ + lane +
+        ((size_t)(k / MILL_GUESS_LANE) * width + (size_t)(2 * half - v0)) * MILL_GUESS_LANE;
+    double sum[MILL_GUESS_SHIFTS];
+    if (n_shift == 1)
+      mill_guess_shifts<1>(n_bin, bin_wn, bin_w, t, sum);
+    else
+      mill_guess_shifts<MILL_GUESS_SHIFTS>(n_bin, bin_wn, bin_w, t, sum);
+#pragma unroll
+    for (int i = 0; i < MILL_GUESS_SHIFTS; i++)
+      if (i < n_shift && v0 + i >= next)
+        slot->guess_chisq[k * nv + v0 + i] += sum[i];
+  }
+#else
+  const int n_shift = nv < MILL_GUESS_SHIFTS ? 1 : MILL_GUESS_SHIFTS;
+  const int n_tile = (nv + n_shift - 1) / n_shift;
+  MILL_FOR(b, e, n_group * n_tile)
+  {
+    const int group = e / n_tile, next = e % n_tile * n_shift;
+    /* the last tile goes over shifts again that the one before it had */
+    const int v0 = next + n_shift <= nv ? next : nv - n_shift;
+    const float *t =
+        ws->templ + ((size_t)group * width + (size_t)(2 * half - v0)) * MILL_GUESS_LANE;
+    double sum[MILL_GUESS_SHIFTS * MILL_GUESS_LANE];
+    if (n_shift == 1)
+      mill_guess_tile(1, n_bin, bin_wn, bin_w, t, sum);
+    else
+      mill_guess_tile(MILL_GUESS_SHIFTS, n_bin, bin_wn, bin_w, t, sum);
+    for (int k = group * MILL_GUESS_LANE, l = 0; l < MILL_GUESS_LANE && k < n_templ; k++, l++)
+      for (int v = next; v < v0 + n_shift; v++)
+        slot->guess_chisq[k * nv + v] += sum[(v - v0) * MILL_GUESS_LANE + l];
+  }
+#endif
+  MILL_BARRIER(b);
+}
+
+/** Data divided by its continuum fit (work->solve) and its weight, summed over the bins of
+ *  a segment.  work->pixel and smooth hold [n_pix] double here. */
+MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, int nk, const mill_segment *s,
+                                         mill_work *work, mill_slot *slot)
+{
+  const mill_waveset *ws = s->ws;
+  const int n = s->n_pix, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  double *pixel_wn = (double *)work->pixel, *pixel_w = (double *)work->smooth;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_CHUNK;
+    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double model[MILL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      model[i] = 0.0;
+    for (int k = 0; k < nk; k++) {
+      const float *cont = ws->cont + (size_t)k * n + first;
+      const double ak = work->solve[k];
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        model[i] += ak * (double)cont[i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const int p = first + i, good = s->good[p];
+      const double x = model[i] * s->base[p] * (double)s->is[p];
+      pixel_wn[p] = good ? x * ((double)s->d[p] - x) : 0.0;
+      pixel_w[p] = good ? x * x : 0.0;
+    }
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, i, ws->n_bin)
+  {
+    double wn = 0.0, w = 0.0;
+    for (int p = ws->bin_first[i]; p < ws->bin_first[i + 1]; p++) {
+      wn += pixel_wn[p];
+      w += pixel_w[p];
+    }
+    slot->bin_wn[i] = (float)(-2.0 * wn);
+    slot->bin_w[i] = (float)w;
+  }
+  MILL_BARRIER(b);
+}
+
+/** The first template with the least chi^2 among velocities [v0, v1) and labels other than
+ *  `other`, as template * n_velocity + velocity; -1: none is finite. */
+MILL_BLOCK_FN int mill_block_guess_best(mill_block *b, const mill_model *m, const mill_slot *slot,
+                                        int v0, int v1, int other)
+{
+  const int nv = 2 * m->guess_half + 1;
+  double best = INFINITY;
+  int best_k = -1, best_v = 0;
+  MILL_FOR(b, k, m->n_templ)
+  {
+    if (k / m->n_guess_vsini == other)
+      continue;
+    for (int v = v0; v < v1; v++)
+      if (slot->guess_chisq[k * nv + v] < best) {
+        best = slot->guess_chisq[k * nv + v];
+        best_k = k;
+        best_v = v;
+      }
+  }
+  /* of equal ones the first, whichever thread has it */
+  const double least = -mill_block_max(b, -best);
+  const double at = best_k >= 0 && best == least ? (double)(best_k * nv + best_v) : INFINITY;
+  const double first = -mill_block_max(b, -at);
+  return first < INFINITY ? (int)first : -1;
+}
+
+/** Start number slot->n_start from template and velocity bin best. */
+MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot, int best)
+{
+  const int nv = 2 * m->guess_half + 1, n_label = m->n_label;
+  const int templ = best / nv, i_label = templ / m->n_guess_vsini, iv = best % nv;
+  double at = (double)(iv - m->guess_half);
+  if (iv > 0 && iv < nv - 1) {
+    const double y0 = slot->guess_chisq[best - 1], y1 = slot->guess_chisq[best],
+                 y2 = slot->guess_chisq[best + 1];
+    const double bend = y0 - 2.0 * y1 + y2;
+    if (bend > 0.0) {
+      double shift = 0.5 * (y0 - y2) / bend;
+      shift = shift < -0.5 ? -0.5 : (shift > 0.5 ? 0.5 : shift);
+      at += shift;
+    }
+  }
+  double *theta = slot->start[slot->n_start++];
+  double v = mill_guess_velocity(at, m->guess_ln_step);
+  v = v < m->set.min_vel_km_s ? m->set.min_vel_km_s : v;
+  v = v > m->set.max_vel_km_s ? m->set.max_vel_km_s : v;
+  double vsini = m->guess_vsini[templ % m->n_guess_vsini];
+  vsini = vsini < m->set.min_vsini_km_s ? m->set.min_vsini_km_s : vsini;
+  vsini = vsini > m->set.max_vsini_km_s ? m->set.max_vsini_km_s : vsini;
+  theta[MILL_PAR_VRAD] = v;
+  theta[MILL_PAR_VSINI] = vsini;
+  for (int l = 0; l < n_label; l++)
+    theta[MILL_PAR_LABEL0 + l] = m->guess_label[(size_t)i_label * (size_t)n_label + l];
+  for (int j = 0; j < m->n_par; j++)
+    if (m->set.fixed[j])
+      theta[j] = m->set.fixed_value[j];
+}
+
+/** Fill slot->start from all used segments; slot->n_start = 1 or 2, the second
+ *  from the best template with other labels.  Fixed parameters keep their value. */
+MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slot *slot,
+                                    mill_work *work)
+{
+  const int nv = 2 * m->guess_half + 1;
+  MILL_FOR(b, e, m->n_templ * nv)
+  {
+    slot->guess_chisq[e] = 0.0;
+  }
+  MILL_BARRIER(b);
+  for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
+    const mill_segment *s = &slot->segment[i_seg];
+    if (!s->used || s->n_good < 1)
+      continue;
+    if (!isfinite(mill_block_project_f32(b, m, s, NULL, 1.0, 0.0, work)))
+      continue;
+    mill_block_guess_bins(b, m->set.n_cont, s, work, slot);
+    mill_block_guess_match(b, m, s->ws, slot);
+  }
+
+  /* velocities within the limits */
+  int v0 = 0, v1 = nv;
+  while (v0 < nv && mill_guess_velocity(v0 - m->guess_half, m->guess_ln_step) < m->set.min_vel_km_s)
+    v0++;
+  while (v1 > v0 &&
+         mill_guess_velocity(v1 - 1 - m->guess_half, m->guess_ln_step) > m->set.max_vel_km_s)
+    v1--;
+  const int first = mill_block_guess_best(b, m, slot, v0, v1, -1);
+  const int second =
+      first >= 0 ? mill_block_guess_best(b, m, slot, v0, v1, first / nv / m->n_guess_vsini) : -1;
+  MILL_SERIAL(b)
+  {
+    slot->n_start = 0;
+    if (first >= 0)
+      mill_guess_start(m, slot, first);
+    if (second >= 0)
+      mill_guess_start(m, slot, second);
+  }
+  MILL_BARRIER(b);
+}
+
+#endif

@@ -1,0 +1,836 @@
+/* Included by kernels/star/pixel.h once per type of template; no include guard. */
+
+/** Emulator output without its mean, y, to a template, in place.  log flux: t = exp(clip(y)) - 1
+ *  in units of exp(mean); plain flux: t = y. */
+MILL_BLOCK_FN void MILL_T(mill_block_flux)(mill_block *b, const mill_model_arm *arm, double mean,
+                                           MILL_REAL *row)
+{
+  if (!arm->log_flux)
+    return;
+  /* the clip of the emulator files, exp(clip(y, -300, 300)) */
+  const MILL_REAL lo = (MILL_REAL)(-300.0 - mean), hi = (MILL_REAL)(300.0 - mean);
+  MILL_FOR_SIMD(b, i, arm->n_pix)
+  {
+    const MILL_REAL y = row[i];
+    row[i] = MILL_EXPM1(y < lo ? lo : (y > hi ? hi : y));
+  }
+  MILL_BARRIER(b);
+}
+
+/** The same for one of its tangents y' without its mean: log flux T' = (1 + t) (y' + mean), plain
+ *  flux T' = y' + mean. */
+MILL_BLOCK_FN void MILL_T(mill_block_flux_tangent)(mill_block *b, const mill_model_arm *arm,
+                                                   double mean, const MILL_REAL *t, MILL_REAL *row)
+{
+  const MILL_REAL add = (MILL_REAL)mean;
+  if (arm->log_flux) {
+    MILL_FOR_SIMD(b, i, arm->n_pix)
+    {
+      row[i] = (row[i] + add) * ((MILL_REAL)1 + t[i]);
+    }
+  } else {
+    MILL_FOR_SIMD(b, i, arm->n_pix)
+    {
+      row[i] += add;
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Kernel weights of v sin i into work->kernel and their slopes with respect to its
+ *  inner parameter u, per km/s (mill_vsini_inner); want_slope: the half width is one
+ *  that holds the slopes too.  Returns the half width. */
+MILL_BLOCK_FN int MILL_T(mill_block_rotation_kernel)(mill_block *b, int kind,
+                                                     const mill_model_arm *arm, double vsini_km_s,
+                                                     int want_slope, mill_work *work)
+{
+  const double per_km_s = 1.0 / (MILL_C_KM_S * arm->ln_step);
+  const double r_pix = vsini_km_s * per_km_s;
+  int half = want_slope ? mill_rotation_slope_half_width(kind, r_pix)
+                        : mill_rotation_half_width(kind, r_pix);
+  if (half > MILL_MAX_ROTATION)
+    half = MILL_MAX_ROTATION;
+  const double slope_scale = mill_rotation_slope_scale(kind, vsini_km_s, per_km_s);
+  MILL_FOR(b, k, half + 1)
+  {
+    double w, slope;
+    mill_rotation_weight(kind, r_pix, k, &w, &slope);
+    work->kernel[k] = w;
+    work->kernel_slope[k] = slope * slope_scale;
+  }
+  MILL_BARRIER(b);
+  return half;
+}
+
+/** One element of a convolution, the row being zero beyond its ends. */
+MILL_HD static inline MILL_REAL MILL_T(mill_convolved)(int n, int half, const double *kernel,
+                                                       const MILL_REAL *in, int i)
+{
+  double s = kernel[0] * (double)in[i];
+  for (int k = 1; k <= half; k++)
+    s += kernel[k] * ((i >= k ? (double)in[i - k] : 0.0) + (i + k < n ? (double)in[i + k] : 0.0));
+  return (MILL_REAL)s;
+}
+
+/** out = in convolved with a symmetric kernel [half + 1]; zero beyond the grid,
+ *  which for a template's t means the level and not, as in rvspecfit, darkness:
+ *  no pixel within the velocity limits sees the difference below v sin i of some
+ *  hundred km/s. */
+MILL_BLOCK_FN void MILL_T(mill_block_convolve)(mill_block *b, int n, int half, const double *kernel,
+                                               const MILL_REAL *in, MILL_REAL *out)
+{
+  enum { N_VEC = MILL_CONVOLVE_VECS, N_TILE = N_VEC * MILL_VEC_N };
+  typedef MILL_T(mill_vec) vec;
+  const int n_in = n - 2 * half;
+  const int n_tile = n_in > 0 ? n_in / N_TILE : 0;
+  const int first_edge = n_tile > 0 ? half : 0;
+  const int n_edge = n - n_tile * N_TILE;
+  /* the ends, and inside what fills no tile */
+  MILL_FOR(b, e, n_edge)
+  {
+    const int i = e < first_edge ? e : n_tile * N_TILE + e;
+    out[i] = MILL_T(mill_convolved)(n, half, kernel, in, i);
+  }
+  MILL_FOR(b, c, n_tile)
+  {
+    const MILL_REAL *x = in + half + c * N_TILE;
+    MILL_REAL *to = out + half + c * N_TILE;
+    vec sum[N_VEC];
+    const MILL_REAL w0 = (MILL_REAL)kernel[0];
+    for (int v = 0; v < N_VEC; v++)
+      sum[v] = w0 * *(const vec *)(x + v * MILL_VEC_N);
+    for (int k = 1; k <= half; k++) {
+      const MILL_REAL w = (MILL_REAL)kernel[k];
+      for (int v = 0; v < N_VEC; v++)
+        sum[v] +=
+            w * (*(const vec *)(x + v * MILL_VEC_N - k) + *(const vec *)(x + v * MILL_VEC_N + k));
+    }
+    for (int v = 0; v < N_VEC; v++)
+      *(vec *)(to + v * MILL_VEC_N) = sum[v];
+  }
+  MILL_BARRIER(b);
+}
+
+/** Coefficients of the natural cubic spline in wavelength.
+ *
+ *  On knots uniform in ln wavelength the spline's equations have constant
+ *  coefficients for Z_i = z_i h_i^2 (z second derivative, h_i the interval to
+ *  the right):  r Z_{i-1} + 2 (1 + 1/r) Z_i + Z_{i+1} / r^2 =
+ *  6 [(y_{i+1} - y_i) - r (y_i - y_{i-1})],  r = exp(step).
+ *  Their inverse is a two-sided exponential, cut after 16 (float32) or 32 grid
+ *  points and applied as short filters in turn (kernels/math/spline_filter.h); the
+ *  natural ends (Z = 0) add a decaying solution from each side. */
+MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm *arm,
+                                             const MILL_REAL *y, MILL_REAL *bend)
+{
+  /* reach of the filters, each of which needs its input that far beyond its output */
+  enum {
+    NEAR = 3,
+    FAR = 12,
+    LAST = MILL_WIDE ? 16 : 0,
+#if defined(__CUDACC__)
+    N_OUT = MILL_SPLINE_TILE,
+#else
+    N_OUT = MILL_SPLINE_CHUNK,
+#endif
+    N_FAR = N_OUT + 2 * LAST,
+    N_NEAR = N_FAR + 2 * FAR,
+    N_SECOND = N_NEAR + 2 * NEAR,
+    MARGIN = NEAR + FAR + LAST
+  };
+  const int n = arm->n_pix;
+  const MILL_REAL e = (MILL_REAL)arm->expm1_step;
+  const int n_chunk = (n + N_OUT - 1) / N_OUT;
+  MILL_REAL w_near[7], w_far[7];
+  for (int k = 0; k < 7; k++) {
+    w_near[k] = (MILL_REAL)arm->spline_near[k];
+    w_far[k] = (MILL_REAL)arm->spline_far[k];
+  }
+#if defined(__CUDACC__)
+  /* a warp makes a tile in shared memory, so that neighbours share what they need */
+  const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
+  MILL_REAL *second = (MILL_REAL *)b->stage + (size_t)warp * (N_SECOND + N_NEAR);
+  MILL_REAL *near = second + N_SECOND;
+  for (int c = warp; c < n_chunk; c += (int)blockDim.x >> 5) {
+    const int first = c * N_OUT, origin = first - MARGIN;
+    const int len = n - first < N_OUT ? n - first : N_OUT;
+    for (int i = lane; i < N_SECOND; i += 32) {
+      const int g = origin + i;
+      MILL_REAL x = 0;
+      if (g >= 1 && g <= n - 2) {
+        const MILL_REAL left = y[g] - y[g - 1], right = y[g + 1] - y[g];
+        x = (MILL_REAL)6 * ((right - left) - e * left);
+      }
+      second[i] = x;
+    }
+    __syncwarp();
+    for (int i = lane; i < N_NEAR; i += 32)
+      near[i] = w_near[0] * second[i] + w_near[1] * second[i + 1] + w_near[2] * second[i + 2] +
+                w_near[3] * second[i + 3] + w_near[4] * second[i + 4] + w_near[5] * second[i + 5] +
+                w_near[6] * second[i + 6];
+    __syncwarp();
+#if MILL_WIDE
+    MILL_REAL *far = second; /* which nobody needs any more */
+#else
+    MILL_REAL *far = bend + first;
+#endif
+    for (int i = lane; i < (MILL_WIDE ? (int)N_FAR : len); i += 32)
+      far[i] = w_far[0] * near[i] + w_far[1] * near[i + 4] + w_far[2] * near[i + 8] +
+               w_far[3] * near[i + 12] + w_far[4] * near[i + 16] + w_far[5] * near[i + 20] +
+               w_far[6] * near[i + 24];
+    __syncwarp();
+#if MILL_WIDE
+    const double *w_last = arm->spline_last;
+    for (int i = lane; i < len; i += 32)
+      bend[first + i] = w_last[0] * far[i] + w_last[1] * far[i + 16] + w_last[2] * far[i + 32];
+    __syncwarp();
+#endif
+  }
+#else
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * N_OUT;
+    const int len = n - first < N_OUT ? n - first : N_OUT;
+    MILL_REAL second[N_SECOND], near[N_NEAR], far[N_FAR];
+    /* element i is that of grid point first - MARGIN + i; zero at the ends and beyond */
+    const int origin = first - MARGIN;
+    const int lo = origin < 1 ? 1 - origin : 0;
+    const int hi = origin + N_SECOND > n - 1 ? n - 1 - origin : N_SECOND;
+    for (int i = 0; i < lo; i++)
+      second[i] = 0;
+    for (int i = hi; i < N_SECOND; i++)
+      second[i] = 0;
+    MILL_SIMD
+    for (int i = lo; i < hi; i++) {
+      const MILL_REAL *x = &y[origin + i];
+      const MILL_REAL left = x[0] - x[-1], right = x[1] - x[0];
+      second[i] = (MILL_REAL)6 * ((right - left) - e * left);
+    }
+    MILL_SIMD
+    for (int i = 0; i < N_NEAR; i++)
+      near[i] = w_near[0] * second[i] + w_near[1] * second[i + 1] + w_near[2] * second[i + 2] +
+                w_near[3] * second[i + 3] + w_near[4] * second[i + 4] + w_near[5] * second[i + 5] +
+                w_near[6] * second[i + 6];
+    MILL_SIMD
+    for (int i = 0; i < N_FAR; i++)
+      far[i] = w_far[0] * near[i] + w_far[1] * near[i + 4] + w_far[2] * near[i + 8] +
+               w_far[3] * near[i + 12] + w_far[4] * near[i + 16] + w_far[5] * near[i + 20] +
+               w_far[6] * near[i + 24];
+#if MILL_WIDE
+    const double *w_last = arm->spline_last;
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      bend[first + i] = w_last[0] * far[i] + w_last[1] * far[i + 16] + w_last[2] * far[i + 32];
+#else
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      bend[first + i] = far[i];
+#endif
+  }
+#endif
+  MILL_BARRIER(b);
+  /* natural ends */
+  const double end_left = (double)bend[0], end_right = (double)bend[n - 1];
+  MILL_BARRIER(b);
+  MILL_FOR(b, k, MILL_END)
+  {
+    bend[k] -= (MILL_REAL)(end_left * arm->spline_end_left[k]);
+    bend[n - 1 - k] -= (MILL_REAL)(end_right * arm->spline_end_right[k]);
+  }
+  MILL_BARRIER(b);
+}
+
+/** Grid point and fraction for every pixel at a velocity. */
+MILL_BLOCK_FN void MILL_T(mill_block_locate)(mill_block *b, const mill_model_arm *arm,
+                                             const mill_waveset *ws, double vel_km_s,
+                                             mill_work *work)
+{
+  const double offset = mill_doppler_ln(vel_km_s) - arm->ln_wave0;
+  const double inv = 1.0 / arm->ln_step, s = arm->ln_step;
+  const double scale = s / arm->expm1_step;
+  const int last = arm->n_pix - 2;
+  MILL_FOR_SIMD(b, i, ws->n_pix)
+  {
+    const double pos = (ws->ln_wave[i] + offset) * inv;
+    int k = (int)pos;
+    k = k < 0 ? 0 : (k > last ? last : k);
+    const double f = pos - (double)k, fs = f * s;
+    /* (exp(f s) - 1) / (exp(s) - 1), s ~ 1e-4: next term below 1e-17 */
+    work->index[i] = k;
+    work->frac[i] = (float)(f * scale * (1.0 + fs * (0.5 + fs * (1.0 / 6.0 + fs * (1.0 / 24.0)))));
+  }
+  MILL_BARRIER(b);
+}
+
+/** Spline of one row at the located pixels; want_slope: its derivative with
+ *  respect to velocity into slope [n_pix] as well. */
+MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_model_arm *arm, int n,
+                                                  const MILL_REAL *y, const MILL_REAL *bend,
+                                                  const mill_work *work, MILL_REAL *out,
+                                                  double slope_ln, MILL_REAL *slope)
+{
+  const MILL_REAL sixth = (MILL_REAL)(1.0 / 6.0);
+  const MILL_REAL sixth_right = sixth * (MILL_REAL)arm->spline_scale_right;
+  const MILL_REAL inv_e = (MILL_REAL)(slope_ln / arm->expm1_step), sl = (MILL_REAL)slope_ln;
+  const int n_chunk = (n + MILL_PAIR_CHUNK - 1) / MILL_PAIR_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PAIR_CHUNK;
+    const int len = n - first < MILL_PAIR_CHUNK ? n - first : MILL_PAIR_CHUNK;
+    const int *index = work->index + first;
+    const float *frac = work->frac + first;
+    MILL_REAL *to = out + first;
+    /* both ends of an interval lie side by side: copied as pairs, which is quicker than to
+     * gather them one by one */
+    MILL_REAL value[2 * MILL_PAIR_CHUNK], curve[2 * MILL_PAIR_CHUNK];
+    for (int i = 0; i < len; i++) {
+#if defined(__CUDACC__)
+      /* of a copy whose alignment it does not see nvcc makes loads of single bytes */
+      value[2 * i] = y[index[i]];
+      value[2 * i + 1] = y[index[i] + 1];
+      curve[2 * i] = bend[index[i]];
+      curve[2 * i + 1] = bend[index[i] + 1];
+#else
+      memcpy(value + 2 * i, y + index[i], 2 * sizeof(MILL_REAL));
+      memcpy(curve + 2 * i, bend + index[i], 2 * sizeof(MILL_REAL));
+#endif
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const MILL_REAL u = (MILL_REAL)frac[i], w = (MILL_REAL)1 - u;
+      to[i] = w * value[2 * i] + u * value[2 * i + 1] +
+              (u * u * u - u) * (sixth_right * curve[2 * i + 1]) +
+              (w * w * w - w) * (sixth * curve[2 * i]);
+    }
+    if (!slope)
+      continue;
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const MILL_REAL u = (MILL_REAL)frac[i], w = (MILL_REAL)1 - u;
+      const MILL_REAL du =
+          (value[2 * i + 1] - value[2 * i]) +
+          ((MILL_REAL)3 * u * u - (MILL_REAL)1) * (sixth_right * curve[2 * i + 1]) -
+          ((MILL_REAL)3 * w * w - (MILL_REAL)1) * (sixth * curve[2 * i]);
+      slope[first + i] = du * (inv_e + u * sl);
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** One vector of pixels of nr rows.  Sums have names, for compilers leave an array of them
+ *  in memory. */
+MILL_INLINE void MILL_T(mill_resolve_tile)(const int nr, int n_diag, int pitch_res,
+                                           const float *res, int pitch, const MILL_REAL *in,
+                                           MILL_REAL *out)
+{
+  typedef MILL_T(mill_vec) vec;
+  const vec zero = {0};
+  vec s0 = zero, s1 = zero, s2 = zero, s3 = zero;
+  for (int k = 0; k < n_diag; k++) {
+    const vec w = MILL_T(mill_vec_load)(res + (ptrdiff_t)k * pitch_res);
+    const MILL_REAL *x = in + k;
+    s0 += w * *(const vec *)x;
+    if (nr > 1)
+      s1 += w * *(const vec *)(x + pitch);
+    if (nr > 2)
+      s2 += w * *(const vec *)(x + 2 * (ptrdiff_t)pitch);
+    if (nr > 3)
+      s3 += w * *(const vec *)(x + 3 * (ptrdiff_t)pitch);
+  }
+  *(vec *)out = s0;
+  if (nr > 1)
+    *(vec *)(out + pitch) = s1;
+  if (nr > 2)
+    *(vec *)(out + 2 * (ptrdiff_t)pitch) = s2;
+  if (nr > 3)
+    *(vec *)(out + 3 * (ptrdiff_t)pitch) = s3;
+}
+
+/** Resolution matrix in row form times n_row rows [n_row][pitch]; a copy without one. */
+MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment *s, int n_row,
+                                              int pitch, const MILL_REAL *in, MILL_REAL *out)
+{
+  enum { N_TILE = MILL_VEC_N };
+  const int n = s->n_pix;
+  if (!s->res) {
+    for (int r = 0; r < n_row; r++) {
+      const MILL_REAL *from = in + (ptrdiff_t)r * pitch;
+      MILL_REAL *to = out + (ptrdiff_t)r * pitch;
+      MILL_FOR_SIMD(b, i, n)
+      {
+        to[i] = from[i];
+      }
+    }
+    MILL_BARRIER(b);
+    return;
+  }
+  const int nd = s->n_diag, h = nd / 2;
+  const int n_tile = n > 2 * h ? (n - 2 * h) / N_TILE : 0;
+  const int first_edge = n_tile > 0 ? h : 0;
+  const int n_edge = n - n_tile * N_TILE;
+  /* the ends, and inside what fills no tile */
+  MILL_FOR(b, e, n_edge)
+  {
+    const int i = e < first_edge ? e : n_tile * N_TILE + e;
+    for (int r = 0; r < n_row; r++) {
+      const MILL_REAL *from = in + (ptrdiff_t)r * pitch;
+      MILL_REAL sum = 0;
+      for (int k = i < h ? h - i : 0; k < nd && i - h + k < n; k++)
+        sum += (MILL_REAL)s->res[(ptrdiff_t)k * n + i] * from[i - h + k];
+      out[(ptrdiff_t)r * pitch + i] = sum;
+    }
+  }
+  MILL_FOR(b, c, n_tile)
+  {
+    const int i = h + c * N_TILE;
+    for (int r = 0; r < n_row; r += MILL_RESOLVE_ROWS) {
+      const MILL_REAL *from = in + (ptrdiff_t)r * pitch + i - h;
+      MILL_REAL *to = out + (ptrdiff_t)r * pitch + i;
+      switch (n_row - r) {
+      case 1:
+        MILL_T(mill_resolve_tile)(1, nd, n, s->res + i, pitch, from, to);
+        break;
+      case 2:
+        MILL_T(mill_resolve_tile)(2, nd, n, s->res + i, pitch, from, to);
+        break;
+      case 3:
+        MILL_T(mill_resolve_tile)(3, nd, n, s->res + i, pitch, from, to);
+        break;
+      default:
+        MILL_T(mill_resolve_tile)(MILL_RESOLVE_ROWS, nd, n, s->res + i, pitch, from, to);
+        break;
+      }
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** One row of a template rotated, and its spline coefficients: the value (0), d/d(v sin i) (1),
+ *  the tangent of label r - 2.
+ *
+ *  In: work->grid, the value as flux and the tangents as the emulator gives them, each of which
+ *  this makes flux when its row is asked for, once; the kernel of half width half in work. */
+MILL_BLOCK_FN void MILL_T(mill_block_template_row)(mill_block *b, const mill_model *m,
+                                                   const mill_model_arm *arm, int r, int half,
+                                                   mill_work *work, MILL_REAL *rotated,
+                                                   MILL_REAL *bend)
+{
+  MILL_REAL *value = (MILL_REAL *)work->grid;
+  MILL_REAL *row = r < 2 ? value : value + (size_t)(r - 1) * (size_t)m->max_pix_pad;
+  if (r >= 2)
+    MILL_T(mill_block_flux_tangent)(b, arm, work->mean[r - 1], value, row);
+  MILL_T(mill_block_convolve)
+  (b, arm->n_pix, half, r == 1 ? work->kernel_slope : work->kernel, row, rotated);
+  MILL_T(mill_block_spline)(b, arm, rotated, bend);
+}
+
+/** Normal matrix of S = P T / sigma, its factor and the projected data.
+ *
+ *  Returns F of this segment without hull or priors: ln det (marginal only)
+ *  + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2.  work->normal holds the Cholesky
+ *  factor, work->solve [0, K) the coefficients a.  The template is exp(ln_scale)
+ *  (level base + templ), templ NULL for zeros.
+ *  +inf when the matrix is not positive definite or anything is not finite. */
+MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model *m,
+                                                const mill_segment *s, const MILL_REAL *templ,
+                                                double level, double ln_scale, mill_work *work)
+{
+  const int nk = m->set.n_cont;
+  /* rows of S and then D, whose products with each other are the triangle of nk + 1 rows
+   * without its last element */
+  const int n_tri = mill_gram_at(nk, 0);
+#if defined(__CUDACC__)
+  mill_normal_sums(nk, s, templ, level, work->sums);
+#else
+  const int n = s->n_pix;
+  const float *cont = s->ws->cont;
+  enum { MAX_SUM = (MILL_MAX_CONT + 1) * (MILL_MAX_CONT + 2) / 2 };
+  const int n_sum = n_tri + nk;
+  const mill_vec_f64 zero = {0};
+  mill_vec_f64 acc[MAX_SUM];
+  for (int q = 0; q <= n_sum; q++)
+    acc[q] = zero;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int padded = mill_vec_padded_f64(len);
+    double row[MILL_MAX_CONT + 1][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      row[nk][i] = (double)s->d[first + i];
+      t[i] = level * s->base[first + i];
+    }
+    if (templ) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        t[i] += (double)templ[first + i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      t[i] *= (double)s->is[first + i];
+    for (int k = 0; k < nk; k++)
+      mill_pixel_product(len, cont + (size_t)k * n + first, t, row[k]);
+    for (int i = len; i < padded; i++)
+      row[nk][i] = 0.0;
+    mill_gram_add(0, nk + 1, padded, MILL_PIXEL_CHUNK, row[0], acc);
+  }
+  double part[MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    part[q] = mill_vec_sum_f64(&acc[q]);
+  mill_block_sum_n(b, part, n_sum, work->sums);
+#endif
+  double *a = work->normal, *v = work->solve;
+  MILL_FOR(b, k, nk)
+  {
+    for (int l = 0; l <= k; l++)
+      a[k * nk + l] = work->sums[mill_gram_at(k, l)];
+    v[k] = work->sums[n_tri + k];
+  }
+  MILL_BARRIER(b);
+  double f = INFINITY;
+  if (mill_block_normal(b, nk, a, v, work->sums) == 0) {
+    const double ln_det = work->sums[0] + 2.0 * nk * ln_scale;
+    f = (m->set.likelihood == MILL_LIKE_MARGINAL ? ln_det : 0.0) + s->sum_ln_var + s->dd -
+        work->sums[1];
+    if (!isfinite(f))
+      f = INFINITY;
+  }
+  MILL_BARRIER(b);
+  return f;
+}
+
+/** F of one segment at a velocity from the rotated template in work. */
+MILL_BLOCK_FN double MILL_T(mill_block_value)(mill_block *b, const mill_model *m,
+                                              const mill_segment *s, double vel_km_s,
+                                              mill_work *work)
+{
+  const mill_model_arm *arm = &m->arm[s->arm];
+  MILL_REAL *pixel = (MILL_REAL *)work->pixel, *smooth = (MILL_REAL *)work->smooth;
+  MILL_T(mill_block_locate)(b, arm, s->ws, vel_km_s, work);
+  MILL_T(mill_block_interpolate)
+  (b, arm, s->n_pix, (const MILL_REAL *)work->rotated, (const MILL_REAL *)work->bend, work, pixel,
+   0.0, (MILL_REAL *)NULL);
+  MILL_T(mill_block_resolve)(b, s, 1, m->max_seg_pix, pixel, smooth);
+  return MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
+                                    MILL_LN_SCALE(arm, work), work);
+}
+
+/** Row r of a rotated template (mill_block_template_row) at the located pixels of a segment, into
+ *  its place among work->pixel: value, then d/d(parameter) in order, velocity first. */
+MILL_BLOCK_FN void MILL_T(mill_block_pixel_row)(mill_block *b, const mill_model *m,
+                                                const mill_segment *s, double vel_km_s, int r,
+                                                const MILL_REAL *rotated, const MILL_REAL *bend,
+                                                mill_work *work)
+{
+  MILL_REAL *pixel = (MILL_REAL *)work->pixel;
+  const size_t pitch = (size_t)m->max_seg_pix;
+  /* the value makes two rows */
+  MILL_T(mill_block_interpolate)
+  (b, &m->arm[s->arm], s->n_pix, rotated, bend, work,
+   r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch, r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,
+   r == 0 ? pixel + pitch : (MILL_REAL *)NULL);
+}
+
+/** F, gradient and curvature of one segment from its rows in work->pixel, added to eval.
+ *
+ *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
+ *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
+ *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
+ *  gradient only. */
+MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *m,
+                                               const mill_segment *s, mill_work *work,
+                                               mill_eval *eval)
+{
+  const mill_model_arm *arm = &m->arm[s->arm];
+  const int nk = m->set.n_cont, np = m->n_par, pitch = m->max_seg_pix;
+  MILL_REAL *smooth = (MILL_REAL *)work->smooth;
+
+  MILL_T(mill_block_resolve)(b, s, np + 1, pitch, (const MILL_REAL *)work->pixel, smooth);
+
+  const double f = MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
+                                              MILL_LN_SCALE(arm, work), work);
+  MILL_SERIAL(b)
+  {
+    eval->f += f;
+  }
+  MILL_BARRIER(b);
+  if (!isfinite(f))
+    return;
+
+  /* Sums: for every parameter in turn S^T V [nk] and V^T V up to itself, as the products of
+   * rows S, V come; then half the gradient, sum_i (dT/dtheta_j / sigma) slope_i with
+   * slope = t p^T N^-1 p - (P a) r. */
+  const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0);
+  const int marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
+  const double *a = work->solve, *chol = work->normal;
+  const double level = MILL_LEVEL(arm, work);
+#if defined(__CUDACC__)
+  /* the rows before the resolution matrix are done with */
+  double *poly = (double *)work->pixel, *slope = poly + pitch;
+  mill_pixel_slopes(nk, s, smooth, level, marginal, a, chol,
+                    work->solve + MILL_MAX_CONT * (MILL_MAX_PAR + 2), poly, slope);
+  mill_jacobian_sums(nk, np, s, smooth, pitch, level, poly, slope, work->sums);
+#else
+  const int n = s->n_pix, n_sum = n_pair + np;
+  const mill_vec_f64 zero = {0};
+  mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    acc[q] = zero;
+  const float *cont = s->ws->cont;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int padded = mill_vec_padded_f64(len);
+    double row[MILL_MAX_CONT + MILL_MAX_PAR][MILL_PIXEL_CHUNK];
+    double p[MILL_MAX_CONT][MILL_PIXEL_CHUNK];
+    double t[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK], slope[MILL_PIXEL_CHUNK];
+    const float *is = s->is + first, *d = s->d + first;
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      t[i] = (level * s->base[first + i] + (double)smooth[first + i]) * (double)is[i];
+    }
+    for (int i = 0; i < padded; i++)
+      poly[i] = 0.0;
+    for (int k = 0; k < nk; k++) {
+      const float *pk = cont + (size_t)k * n + first;
+      mill_pixel_product(len, pk, t, row[k]);
+      mill_pixel_add(len, a[k], pk, p[k], poly);
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      slope[i] = -poly[i] * ((double)d[i] - poly[i] * t[i]);
+    if (marginal) {
+      double quad[MILL_PIXEL_CHUNK];
+      mill_pixel_quadratic(nk, chol, padded, p[0], quad);
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        slope[i] += t[i] * quad[i];
+    }
+    for (int j = 0; j < np; j++) {
+      const MILL_REAL *dt = smooth + (size_t)(j + 1) * (size_t)pitch + first;
+      double *vj = row[nk + j];
+      for (int i = len; i < padded; i++)
+        vj[i] = 0.0;
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        vj[i] = (double)dt[i] * (double)is[i];
+    }
+    for (int i = len; i < padded; i++)
+      slope[i] = 0.0;
+    for (int j = 0; j < np; j++) {
+      double *vj = row[nk + j];
+      mill_vec_f64 sum = acc[n_pair + j];
+      for (int i = 0; i < padded; i += MILL_VEC_N_F64) {
+        mill_vec_f64 *v = (mill_vec_f64 *)(vj + i);
+        sum += *v * *(const mill_vec_f64 *)(slope + i);
+        *v *= *(const mill_vec_f64 *)(poly + i);
+      }
+      acc[n_pair + j] = sum;
+    }
+    mill_gram_add(nk, nk + np, padded, MILL_PIXEL_CHUNK, row[0], acc);
+  }
+  double part[MILL_BLOCK_MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    part[q] = mill_vec_sum_f64(&acc[q]);
+  mill_block_sum_n(b, part, n_sum, work->sums);
+#endif
+  const double *sums = work->sums;
+  double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
+  MILL_FOR(b, j, np)
+  {
+    const double *from = sums + mill_gram_at(nk + j, 0) - mill_gram_at(nk, 0);
+    for (int k = 0; k < nk; k++)
+      solve[j * nk + k] = from[k];
+    mill_cholesky_forward(nk, chol, nk, solve + j * nk);
+    eval->grad[j] += 2.0 * sums[n_pair + j];
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, j, np)
+  {
+    const double *from = sums + mill_gram_at(nk + j, 0) - mill_gram_at(nk, 0) + nk;
+    for (int l = 0; l <= j; l++) {
+      double h = from[l];
+      for (int k = 0; k < nk; k++)
+        h -= solve[j * nk + k] * solve[l * nk + k];
+      eval->hess[j * np + l] += h;
+      if (l != j)
+        eval->hess[l * np + j] += h;
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Residuals of the good pixels for the coefficients and template at hand:
+ *  chi-square, squared significance of negative model pixels, largest squared
+ *  residual.  The model goes to s->model when keep_model is set. */
+MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *m,
+                                               const mill_segment *s, const MILL_REAL *templ,
+                                               double level, int keep_model, const mill_work *work,
+                                               double *chisq, double *negative, double *largest)
+{
+  const int n = s->n_pix, nk = m->set.n_cont;
+  const float *cont = s->ws->cont;
+  double acc[2] = {0.0, 0.0}, worst = 0.0;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    double flux[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      flux[i] = level * s->base[first + i];
+      poly[i] = 0.0;
+    }
+    if (templ) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        flux[i] += (double)templ[first + i];
+    }
+    for (int k = 0; k < nk; k++) {
+      const float *pk = cont + (size_t)k * n + first;
+      const double ak = work->solve[k];
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        poly[i] += ak * (double)pk[i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      flux[i] *= poly[i];
+    if (keep_model) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        s->model[first + i] = (float)flux[i];
+    }
+    double chi = 0.0, below = 0.0;
+    MILL_SIMD_SUM(chi, below)
+    for (int i = 0; i < len; i++) {
+      const double model = flux[i] * (double)s->is[first + i];
+      const double r = s->good[first + i] ? (double)s->d[first + i] - model : 0.0;
+      const double low = s->good[first + i] && model < 0.0 ? model : 0.0;
+      chi += r * r;
+      below += low * low;
+      flux[i] = r * r;
+    }
+    for (int i = 0; i < len; i++)
+      worst = flux[i] > worst ? flux[i] : worst;
+    acc[0] += chi;
+    acc[1] += below;
+  }
+  double total[2];
+  mill_block_sum_n(b, acc, 2, total);
+  *chisq = total[0];
+  *negative = total[1];
+  *largest = mill_block_max(b, worst);
+}
+
+/** Model, true chi-squares and checks of one segment at the solution, added to
+ *  eval; chisq_c is that of a constant template (continuum only). */
+MILL_BLOCK_FN void MILL_T(mill_block_final)(mill_block *b, const mill_model *m,
+                                            const mill_segment *s, double vel_km_s, mill_work *work,
+                                            mill_eval *eval)
+{
+  const MILL_REAL *smooth = (const MILL_REAL *)work->smooth, *none = NULL;
+  const double level = MILL_LEVEL(&m->arm[s->arm], work);
+  double chisq, negative, largest, chisq_c, unused_negative, unused_largest;
+  const double f = MILL_T(mill_block_value)(b, m, s, vel_km_s, work);
+  MILL_T(mill_block_residual)
+  (b, m, s, smooth, level, s->model != NULL, work, &chisq, &negative, &largest);
+  MILL_BARRIER(b);
+  const double f_c = MILL_T(mill_block_project)(b, m, s, none, 1.0, 0.0, work);
+  MILL_T(mill_block_residual)
+  (b, m, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
+  MILL_SERIAL(b)
+  {
+    eval->f += f;
+    /* without a projection the coefficients at hand are another star's */
+    eval->chisq[s->arm] += isfinite(f) ? chisq : (double)NAN;
+    eval->chisq_c[s->arm] += isfinite(f_c) ? chisq_c : (double)NAN;
+    eval->negative += negative;
+    if (largest > eval->max_resid2)
+      eval->max_resid2 = largest;
+  }
+  MILL_BARRIER(b);
+}
+
+/** F, gradient and curvature of an arm.  A row of the template is made, rotated and brought to the
+ *  pixels before the next one, so that it is still in the cache; only where several segments
+ *  share the arm, all rows are kept for those after the first. */
+MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_model *m,
+                                                   mill_slot *slot, int i_arm, mill_work *work)
+{
+  const mill_model_arm *arm = &m->arm[i_arm];
+  const double vel = slot->theta[MILL_PAR_VRAD];
+  const int half = MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm,
+                                                      slot->theta[MILL_PAR_VSINI], 1, work);
+  int n_used = 0, n_done = 0;
+  for (int i = 0; i < slot->n_segment; i++)
+    n_used += slot->segment[i].used && slot->segment[i].arm == i_arm;
+  const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    if (s->arm != i_arm || !s->used)
+      continue;
+    MILL_T(mill_block_locate)(b, arm, s->ws, vel, work);
+    for (int r = 0; r < 2 + m->n_label; r++) {
+      MILL_REAL *rotated = (MILL_REAL *)work->rotated + (size_t)r * pitch;
+      MILL_REAL *bend = (MILL_REAL *)work->bend + (size_t)r * pitch;
+      if (n_done == 0)
+        MILL_T(mill_block_template_row)(b, m, arm, r, half, work, rotated, bend);
+      MILL_T(mill_block_pixel_row)(b, m, s, vel, r, rotated, bend, work);
+    }
+    MILL_T(mill_block_jacobian)(b, m, s, work, &slot->eval);
+    n_done++;
+  }
+}
+
+/** Answer a slot's request as far as one arm is concerned.
+ *
+ *  In: work->grid, the emulator's output for the slot's labels (one row, or one
+ *  and a tangent per label for a Jacobian).  Adds to slot->eval. */
+MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mill_slot *slot,
+                                          int i_arm, mill_work *work)
+{
+  const mill_model_arm *arm = &m->arm[i_arm];
+  const double vel = slot->theta[MILL_PAR_VRAD];
+  MILL_T(mill_block_flux)(b, arm, work->mean[0], (MILL_REAL *)work->grid);
+  if (slot->request == MILL_REQ_JACOBIAN) {
+    MILL_T(mill_block_arm_jacobian)(b, m, slot, i_arm, work);
+    return;
+  }
+  const int half = MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm,
+                                                      slot->theta[MILL_PAR_VSINI], 0, work);
+  MILL_T(mill_block_template_row)
+  (b, m, arm, 0, half, work, (MILL_REAL *)work->rotated, (MILL_REAL *)work->bend);
+  for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
+    const mill_segment *s = &slot->segment[i_seg];
+    if (s->arm != i_arm || !s->used)
+      continue;
+    if (slot->request == MILL_REQ_FINAL) {
+      MILL_T(mill_block_final)(b, m, s, vel, work, &slot->eval);
+    } else if (slot->request == MILL_REQ_VALUE) {
+      const double f = MILL_T(mill_block_value)(b, m, s, vel, work);
+      MILL_SERIAL(b)
+      {
+        slot->eval.f += f;
+      }
+      MILL_BARRIER(b);
+    } else {
+      for (int i = 0; i < MILL_N_PROFILE; i++) {
+        const double v = slot->profile_vel[i];
+        if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
+          continue;
+        const double f = MILL_T(mill_block_value)(b, m, s, v, work);
+        MILL_SERIAL(b)
+        {
+          slot->eval.profile[i] += f;
+        }
+        MILL_BARRIER(b);
+      }
+    }
+  }
+}

@@ -1,0 +1,405 @@
+/** Levenberg-Marquardt polish with variable projection, a box and hull facets.
+ *
+ *  Every trial point is evaluated with its derivatives, because a Jacobian
+ *  brings the value too and most steps are accepted.  Steps are taken in v sin i's
+ *  inner parameter u (kernels/math/rotation.h), and gradient and curvature are with respect
+ *  to it; points hold v sin i itself.  Serial code: one thread of a star's block runs
+ *  it.  Settings: docs/numerics.md.
+ */
+#ifndef MILL_POLISH_H
+#define MILL_POLISH_H
+
+#include "kernels/math/hull.h"
+#include "kernels/math/linalg.h"
+#include "kernels/math/rotation.h"
+#include "kernels/star/slot.h"
+
+#define MILL_POLISH_TOLERANCE   1e-2 /**< predicted decrease of -2 ln L that ends it */
+#define MILL_POLISH_NOISE       1e-3 /**< noise of F, and what a step may promise in vain */
+#define MILL_POLISH_NOISE_STEP  1e-2
+#define MILL_POLISH_NOISE_LIGHT 0.1  /**< the same of a step with little damping */
+#define MILL_POLISH_LAMBDA      1e-3 /**< first damping */
+#define MILL_POLISH_LAMBDA_END  1e-2 /**< damping above which a small step proves nothing */
+#define MILL_POLISH_LAMBDA_MAX  1e10
+enum { MILL_POLISH_MAX_JAC = 41 };
+
+/** Typical uncertainty of a parameter; velocities as of a star at S/N 10-20. */
+MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
+{
+  if (j == MILL_PAR_VRAD)
+    return 3.0;
+  if (j == MILL_PAR_VSINI)
+    return 10.0;
+  return m->label[j - MILL_PAR_LABEL0].scale;
+}
+
+/** Largest step of a parameter in one iteration. */
+MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
+{
+  return j < MILL_PAR_LABEL0 ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
+}
+
+/** Box of a parameter; labels have none (the hulls bound them). */
+MILL_HD static inline double mill_par_min(const mill_model *m, int j)
+{
+  return j == MILL_PAR_VRAD ? m->set.min_vel_km_s
+                            : (j == MILL_PAR_VSINI ? m->set.min_vsini_km_s : -INFINITY);
+}
+
+MILL_HD static inline double mill_par_max(const mill_model *m, int j)
+{
+  return j == MILL_PAR_VRAD ? m->set.max_vel_km_s
+                            : (j == MILL_PAR_VSINI ? m->set.max_vsini_km_s : INFINITY);
+}
+
+/** Is a parameter at a limit of its box? */
+MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x)
+{
+  return x == mill_par_min(m, j) || x == mill_par_max(m, j);
+}
+
+/** A parameter as the fit steps in it: u for v sin i, itself otherwise. */
+MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x)
+{
+  return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
+}
+
+/** The parameter whose inner value is u, within the box; the ends of the box exactly. */
+MILL_HD static inline double mill_par_outer(const mill_model *m, int j, double u)
+{
+  const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
+  if (j != MILL_PAR_VSINI)
+    return u < lo ? lo : (u > hi ? hi : u);
+  if (u <= mill_vsini_inner(m->set.rotation, lo))
+    return lo;
+  if (u >= mill_vsini_inner(m->set.rotation, hi))
+    return hi;
+  const double x = mill_vsini_outer(m->set.rotation, u);
+  return x < lo ? lo : (x > hi ? hi : x);
+}
+
+/** d(parameter)/d(inner); v sin i below 1 km/s has the slope of 1 km/s, so that it stays
+ *  finite: only how well a step is predicted depends on it. */
+MILL_HD static inline double mill_par_slope(const mill_model *m, int j, double x)
+{
+  if (j != MILL_PAR_VSINI)
+    return 1.0;
+  return mill_vsini_outer_slope(m->set.rotation,
+                                mill_vsini_inner(m->set.rotation, x > 1.0 ? x : 1.0));
+}
+
+MILL_HD static inline void mill_map_labels(const mill_model *m, const double *theta, double *mapped)
+{
+  for (int l = 0; l < m->n_label; l++)
+    mapped[l] = mill_label_map(&m->label[l], theta[MILL_PAR_LABEL0 + l]);
+}
+
+/** Labels this far outside the hulls (in the units of the mapping) are off limits,
+ *  as velocities are: the emulator means nothing there, and its values reach
+ *  where the likelihood is rounding noise, which a star with one pixel of 1e9
+ *  would take for a minimum. */
+#define MILL_HULL_FAR 5.0
+/** What a point off limits gets (rvspecfit's value). */
+#define MILL_OFF_LIMITS 1e30
+
+/** Hull penalty and priors at theta, to be added to the segments' F. */
+MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *slot,
+                                          const double *theta)
+{
+  double mapped[MILL_MAX_LABEL];
+  mill_map_labels(m, theta, mapped);
+  const double d = mill_hull_distance(m->n_hull, m->hull, mapped);
+  double f = d < MILL_HULL_FAR ? slot->hull_weight * d * d : MILL_OFF_LIMITS;
+  for (int j = 0; j < m->n_par; j++)
+    if (m->set.prior_sigma[j] > 0.0) {
+      const double u = (theta[j] - m->set.prior_mean[j]) / m->set.prior_sigma[j];
+      f += u * u;
+    }
+  return f;
+}
+
+/** Step from polish->at into theta (trial); returns 0 when there is none.  axes, unless
+ *  NULL, gets the curvature that the step was solved with: over the parameters that are
+ *  neither fixed nor pinned, with damping and with the facets that hold the step. */
+MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot, double *theta,
+                                           mill_polish_axes *axes)
+{
+  mill_polish *p = &slot->polish;
+  const int np = m->n_par;
+  const double weight = slot->hull_weight;
+  mill_active_facet *active = slot->space.facet;
+  int n_active = 0;
+  double mapped[MILL_MAX_LABEL], map_slope[MILL_MAX_LABEL], delta[MILL_MAX_PAR];
+  int pin[MILL_MAX_PAR];
+
+  mill_map_labels(m, p->at.theta, mapped);
+  for (int l = 0; l < m->n_label; l++)
+    map_slope[l] = mill_label_map_slope(&m->label[l], p->at.theta[MILL_PAR_LABEL0 + l]);
+  for (int j = 0; j < np; j++) {
+    pin[j] = 0;
+    delta[j] = 0.0;
+  }
+  /* each pass switches a facet (twice at most each way) or pins a parameter */
+  int changed = 1;
+  for (int pass = 0; pass < 4 * MILL_POLISH_MAX_FACET + MILL_MAX_PAR; pass++) {
+    /* which facets does the step cross?  On the first pass: where we stand. */
+    double end[MILL_MAX_PAR], end_mapped[MILL_MAX_LABEL];
+    for (int j = 0; j < np; j++)
+      end[j] = p->at.theta[j] + delta[j];
+    mill_map_labels(m, end, end_mapped);
+    for (int h = 0; h < m->n_hull; h++)
+      for (int i = 0; i < m->hull[h].n_facet; i++) {
+        if (!(mill_facet_value(&m->hull[h], i, end_mapped) > 1e-9))
+          continue;
+        int known = -1;
+        for (int k = 0; k < n_active; k++)
+          if (active[k].hull == h && active[k].facet == i)
+            known = k;
+        if (known >= 0) {
+          if (!active[known].on && active[known].n_on < 2) {
+            active[known].on = 1;
+            active[known].n_on++;
+            changed = 1;
+          }
+          continue;
+        }
+        if (n_active >= MILL_POLISH_MAX_FACET)
+          continue;
+        mill_active_facet *f = &active[n_active++];
+        f->hull = h;
+        f->facet = i;
+        f->on = 1;
+        f->n_on = 1;
+        f->value = mill_facet_value(&m->hull[h], i, mapped);
+        for (int j = 0; j < np; j++)
+          f->slope[j] = 0.0;
+        const double *normal = m->hull[h].facet + (size_t)i * (size_t)(m->hull[h].n_label + 1);
+        for (int l = 0; l < m->hull[h].n_label; l++) {
+          const int label = m->hull[h].label[l];
+          f->slope[MILL_PAR_LABEL0 + label] = normal[l] * map_slope[label];
+        }
+        changed = 1;
+      }
+    if (!changed)
+      break;
+    changed = 0;
+
+    /* solve over the parameters that are neither fixed nor pinned */
+    int idx[MILL_MAX_PAR], n = 0;
+    for (int j = 0; j < np; j++)
+      if (!m->set.fixed[j] && !pin[j])
+        idx[n++] = j;
+    double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
+    for (int r = 0; r < n; r++) {
+      const int j = idx[r];
+      rhs[r] = -0.5 * p->at.grad[j];
+      for (int k = 0; k < np; k++)
+        if (pin[k])
+          rhs[r] -= p->at.hess[j * np + k] * delta[k];
+      for (int c = 0; c < n; c++)
+        a[r * n + c] = p->at.hess[j * np + idx[c]];
+      const double unit = mill_par_scale(m, j);
+      a[r * n + r] += p->lambda * (p->at.hess[j * np + j] + 1e-6 / (unit * unit));
+      for (int f = 0; f < n_active; f++) {
+        if (!active[f].on)
+          continue;
+        rhs[r] -= weight * active[f].value * active[f].slope[j];
+        for (int c = 0; c < n; c++)
+          a[r * n + c] += weight * active[f].slope[j] * active[f].slope[idx[c]];
+      }
+    }
+    if (n > 0) {
+      if (mill_cholesky(n, a, n) != 0)
+        return 0;
+      mill_cholesky_solve(n, a, n, rhs);
+    }
+    if (axes) {
+      axes->n = n;
+      for (int r = 0; r < n; r++)
+        axes->idx[r] = idx[r];
+      for (int e = 0; e < n * n; e++)
+        axes->factor[e] = a[e];
+    }
+    for (int r = 0; r < n; r++)
+      delta[idx[r]] = rhs[r];
+    /* a facet acts outside only: where the solution lies inside, it must not
+     * draw the star to the surface */
+    for (int f = 0; f < n_active; f++) {
+      double v = active[f].value;
+      for (int j = 0; j < np; j++)
+        v += active[f].slope[j] * delta[j];
+      if (active[f].on && v < 0.0) {
+        active[f].on = 0;
+        changed = 1;
+      }
+    }
+    double shrink = 1.0;
+    for (int r = 0; r < n; r++) {
+      const double limit = mill_par_limit(m, idx[r]);
+      if (!(fabs(rhs[r]) * shrink <= limit))
+        shrink = limit / fabs(rhs[r]);
+    }
+    if (!(shrink > 0.0))
+      return 0;
+    /* a parameter that would leave its box is pinned to it, and the rest solved
+     * again; the length limit comes after that */
+    for (int r = 0; r < n; r++) {
+      const int j = idx[r];
+      const double here = mill_par_inner(m, j, p->at.theta[j]);
+      const double lo = mill_par_inner(m, j, mill_par_min(m, j)) - here;
+      const double hi = mill_par_inner(m, j, mill_par_max(m, j)) - here;
+      const double d = delta[j] * shrink;
+      if (d < lo || d > hi) {
+        delta[j] = d < lo ? lo : hi;
+        pin[j] = d < lo ? -1 : 1;
+        changed = 1;
+      }
+    }
+    for (int r = 0; r < n; r++)
+      if (!pin[idx[r]])
+        delta[idx[r]] *= shrink;
+  }
+  double model = 0.0, before = 0.0;
+  for (int j = 0; j < np; j++) {
+    model += p->at.grad[j] * delta[j];
+    for (int k = 0; k < np; k++)
+      model += delta[j] * p->at.hess[j * np + k] * delta[k];
+  }
+  for (int f = 0; f < n_active; f++) {
+    double v = active[f].value;
+    before += v > 0.0 ? weight * v * v : 0.0;
+    for (int j = 0; j < np; j++)
+      v += active[f].slope[j] * delta[j];
+    model += v > 0.0 ? weight * v * v : 0.0;
+  }
+  p->pred = before - model;
+  for (int j = 0; j < np; j++) {
+    /* limits exactly: the way to u and back rounds, and near 0 the root of that is large */
+    if (pin[j] != 0)
+      theta[j] = pin[j] < 0 ? mill_par_min(m, j) : mill_par_max(m, j);
+    else if (delta[j] == 0.0)
+      theta[j] = p->at.theta[j];
+    else
+      theta[j] = mill_par_outer(m, j, mill_par_inner(m, j, p->at.theta[j]) + delta[j]);
+  }
+  return 1;
+}
+
+/** Start at theta: ask for its Jacobian. */
+MILL_HD static inline void mill_polish_begin(const mill_model *m, mill_slot *slot,
+                                             const double *theta)
+{
+  mill_polish *p = &slot->polish;
+  p->have = 0;
+  p->n_jac = 0;
+  p->lambda = MILL_POLISH_LAMBDA;
+  p->pred = 0.0;
+  for (int j = 0; j < m->n_par; j++) {
+    const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
+    slot->theta[j] = theta[j] < lo ? lo : (theta[j] > hi ? hi : theta[j]);
+  }
+  slot->request = MILL_REQ_JACOBIAN;
+}
+
+enum mill_polish_outcome { MILL_POLISH_GO = 0, MILL_POLISH_CONVERGED = 1, MILL_POLISH_FAILED = 2 };
+
+/** Make the Jacobian at slot->theta, whose total F is f, the point that steps start from. */
+MILL_HD static inline void mill_polish_take(const mill_model *m, mill_slot *slot, double f)
+{
+  mill_polish *p = &slot->polish;
+  const int np = m->n_par;
+  p->have = 1;
+  p->at.f = f;
+  for (int j = 0; j < np; j++) {
+    p->at.theta[j] = slot->theta[j];
+    p->at.grad[j] = slot->eval.grad[j];
+    for (int k = 0; k < np; k++)
+      p->at.hess[j * np + k] = slot->eval.hess[j * np + k];
+    if (m->set.prior_sigma[j] > 0.0) {
+      /* x dx/du of v sin i is finite at 0, where dx/du is not */
+      const double s = m->set.prior_sigma[j], x = slot->theta[j], slope = mill_par_slope(m, j, x);
+      const double rise = j == MILL_PAR_VSINI ? mill_vsini_rise(m->set.rotation, x) : x;
+      p->at.grad[j] += 2.0 * (rise - slope * m->set.prior_mean[j]) / (s * s);
+      p->at.hess[j * np + j] += slope * slope / (s * s);
+    }
+  }
+}
+
+/** Is the answer to a Jacobian finite? */
+MILL_HD static inline int mill_polish_finite(const mill_model *m, const mill_slot *slot, double f)
+{
+  int finite = isfinite(f);
+  for (int j = 0; j < m->n_par; j++)
+    finite = finite && isfinite(slot->eval.grad[j]);
+  return finite;
+}
+
+/** Put a step from polish->at into slot->theta, damping more until there is one that
+ *  promises no rise (which is the work of cut-off passes); 0: there is none. */
+MILL_HD static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
+                                              mill_polish_axes *axes)
+{
+  mill_polish *p = &slot->polish;
+  for (;;) {
+    if (p->lambda > MILL_POLISH_LAMBDA_MAX)
+      return 0;
+    if (mill_polish_step(m, slot, slot->theta, axes) && p->pred > -MILL_POLISH_TOLERANCE)
+      return 1;
+    p->lambda = p->lambda * 8.0 + 1e-6;
+  }
+}
+
+/** Digest the Jacobian at slot->theta whose total F (with penalties) is f.
+ *
+ *  When it has converged, polish->end is the point that the last step leads to, which
+ *  promises less than the tolerance and has not been evaluated. */
+MILL_HD static inline int mill_polish_tell(const mill_model *m, mill_slot *slot, double f)
+{
+  mill_polish *p = &slot->polish;
+  const int np = m->n_par;
+  const int finite = mill_polish_finite(m, slot, f);
+  p->n_jac++;
+  p->promised = p->pred;
+  p->gained = p->have ? p->at.f - f : 0.0;
+  int accept = finite && (!p->have || f < p->at.f);
+  if (!p->have && !finite)
+    return MILL_POLISH_FAILED;
+  if (accept) {
+    if (p->have) {
+      const double ratio = (p->at.f - f) / (p->pred > 0.0 ? p->pred : 1e-300);
+      p->lambda *= ratio > 0.75 ? 0.1 : (ratio > 0.25 ? 0.5 : 3.0);
+      if (p->lambda < 1e-12)
+        p->lambda = 1e-12;
+    }
+    mill_polish_take(m, slot, f);
+  } else {
+    /* a rejected step that promised no more than the noise of F ends it, unless it was
+     * small only because of its damping */
+    if (finite && p->pred < MILL_POLISH_NOISE_STEP && f - p->at.f < MILL_POLISH_NOISE) {
+      const double lambda = p->lambda;
+      p->lambda = lambda < MILL_POLISH_LAMBDA_END ? lambda : MILL_POLISH_LAMBDA_END;
+      const int small =
+          mill_polish_step(m, slot, slot->theta, NULL) && fabs(p->pred) < MILL_POLISH_NOISE_LIGHT;
+      p->lambda = lambda;
+      if (small) {
+        for (int j = 0; j < np; j++)
+          p->end[j] = p->at.theta[j];
+        return MILL_POLISH_CONVERGED;
+      }
+    }
+    p->lambda *= 8.0;
+  }
+  if (!mill_polish_propose(m, slot, NULL))
+    return MILL_POLISH_FAILED;
+  if (p->pred < MILL_POLISH_TOLERANCE && p->lambda <= MILL_POLISH_LAMBDA_END) {
+    for (int j = 0; j < np; j++)
+      p->end[j] = slot->theta[j];
+    return MILL_POLISH_CONVERGED;
+  }
+  if (p->n_jac >= MILL_POLISH_MAX_JAC)
+    return MILL_POLISH_FAILED;
+  slot->request = MILL_REQ_JACOBIAN;
+  return MILL_POLISH_GO;
+}
+
+#endif

@@ -1,0 +1,538 @@
+/** Pixel preparation: raw flux, ivar, mask and resolution to what the
+ *  likelihood reads.  Conventions of rvspecfit's DESI reader, so that results
+ *  can be compared; every rule is listed in docs/numerics.md.
+ */
+#ifndef MILL_PREPARE_H
+#define MILL_PREPARE_H
+
+#include "kernels/math/block.h"
+#include "kernels/star/slot.h"
+
+/** Line-spread functions given as a sigma, in units of the sigma that templates lack:
+ *  how far a kernel reaches; how much of the arm it needs on each side of a pixel. */
+#define MILL_LSF_REACH 4.0
+#define MILL_LSF_EDGE  3.0
+/** Templates are called too broad where sigma is below this times theirs, and FIT_INFO
+ *  tells when a fraction of the pixels is concerned that is at least the second. */
+#define MILL_LSF_NARROW   0.99
+#define MILL_LSF_SIZEABLE 0.1
+/** Kernels narrower than the first (sigma over pixels) are made of moments, wider than
+ *  the second of samples; between them of both, so that there is no step. */
+#define MILL_LSF_MOMENTS 0.6
+#define MILL_LSF_SAMPLES 0.8
+
+/** Weights of the solver for the template's own resolution that go over the pixels at once. */
+enum { MILL_DECONV_STEP = 4 };
+
+/** The float of rank `key` when all of them are put in order, NaN aside: the inverse of
+ *  an order-preserving map of their bits to unsigned. */
+MILL_HD static inline float mill_float_from_key(uint32_t key)
+{
+  union {
+    float f;
+    uint32_t u;
+  } v;
+  v.u = key & 0x80000000u ? key & 0x7fffffffu : ~key;
+  return v.f;
+}
+
+/** How many of x [n] lie below a limit, NaN aside. */
+MILL_BLOCK_FN int mill_block_count_below(mill_block *b, int n, const float *x, float limit)
+{
+  int part = 0;
+  MILL_FOR(b, i, n)
+  {
+    part += x[i] < limit;
+  }
+  return (int)mill_block_sum(b, (double)part);
+}
+
+/** The two middle ones of x [n] in order, NaN passed over; the same one twice for an odd
+ *  count, NaN when there is none.  Exact: up to 32 rounds of counting, so that it runs in
+ *  parallel without sorting. */
+MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float *low, float *high)
+{
+  int part = 0;
+  MILL_FOR(b, i, n)
+  {
+    part += x[i] == x[i];
+  }
+  const int count = (int)mill_block_sum(b, (double)part);
+  *low = *high = NAN;
+  if (count < 1)
+    return;
+  /* largest key with at most (count - 1) / 2 values below it */
+  const int rank = (count - 1) / 2;
+  uint32_t key = 0;
+  for (int bit = 31; bit >= 0; bit--) {
+    const uint32_t probe = key | (1u << bit);
+    const float limit = mill_float_from_key(probe);
+    /* beyond the keys of both infinities there are NaN only: all, or none, lie below */
+    const int n_below =
+        limit == limit ? mill_block_count_below(b, n, x, limit) : (probe & 0x80000000u ? count : 0);
+    if (n_below <= rank)
+      key = probe;
+  }
+  /* a zero of either sign: counted alike, so the key is that of the positive one */
+  *low = *high = mill_float_from_key(key);
+  if (count % 2 != 0)
+    return;
+  /* the next one: the same value when it occurs often enough, else the least above */
+  float least = INFINITY;
+  int n_above = 0;
+  MILL_FOR_MIN(b, i, n, least, n_above)
+  {
+    const float above = x[i] > *low ? x[i] : INFINITY;
+    n_above += x[i] > *low;
+    least = above < least ? above : least;
+  }
+  if (count - (int)mill_block_sum(b, (double)n_above) > rank + 1)
+    return;
+  *high = (float)-mill_block_max(b, -(double)least);
+}
+
+/** Median of x [n], NaN passed over (numpy.nanmedian: the mean of the two middle ones
+ *  for an even count); NaN when there is none. */
+MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
+{
+  float low, high;
+  mill_block_middle(b, n, x, &low, &high);
+  return 0.5 * ((double)low + (double)high);
+}
+
+/** A row of the resolution matrix that has no numbers: the pixel alone.  The pixel is not good,
+ *  but its template must be finite; its sum counts nowhere. */
+MILL_HD static inline void mill_lose_row(mill_segment *s, int i)
+{
+  for (int k = 0; k < s->n_diag; k++)
+    s->res[(size_t)k * s->n_pix + i] = k == s->n_diag / 2 ? 1.0f : 0.0f;
+  s->base[i] = 1.0;
+  s->scratch[i] = NAN;
+}
+
+/** Weights of row i, by an edge, that sum to mult without those off the arm. */
+MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  double sum = 0.0;
+  for (int k = 0; k < nd; k++) {
+    const int j = i - h + k;
+    if (j >= 0 && j < n)
+      sum += (double)s->res[(size_t)k * n + i];
+  }
+  const double factor = mult / (sum != 0.0 ? sum : 1.0);
+  double base = 0.0;
+  for (int k = 0; k < nd; k++) {
+    const int j = i - h + k;
+    const size_t at = (size_t)k * n + i;
+    s->res[at] = j >= 0 && j < n ? (float)(factor * (double)s->res[at]) : 0.0f;
+    base += (double)s->res[at];
+  }
+  s->base[i] = base;
+}
+
+/** Resolution matrix: diagonals as stored (offsets +h..-h, scipy dia layout) to
+ *  row form, the template's own resolution taken out, edge rows rescaled.
+ *  Sets good: 0 where an element of the pixel's row is not finite, which then is that of the
+ *  pixel alone. */
+MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const double most = 1e300; /* a sum of floats that is finite is below */
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_CHUNK;
+    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    /* rows and weights are filled up with zeros to whole steps of MILL_DECONV_STEP */
+    double row[MILL_MAX_DIAG + MILL_DECONV_STEP - 1][MILL_CHUNK];
+    double x[MILL_CHUNK], sum[MILL_CHUNK], base[MILL_CHUNK];
+    for (int k = 0; k < nd; k++) {
+      const float *raw = s->raw_res + (size_t)(nd - 1 - k) * n;
+      const int shift = first - h + k;
+      if (shift >= 0 && shift + len <= n) {
+        MILL_SIMD
+        for (int i = 0; i < len; i++)
+          row[k][i] = (double)raw[shift + i];
+      } else {
+        for (int i = 0; i < len; i++)
+          row[k][i] = shift + i >= 0 && shift + i < n ? (double)raw[shift + i] : 0.0;
+      }
+    }
+    for (int k = nd; k % MILL_DECONV_STEP != 0; k++)
+      for (int i = 0; i < len; i++)
+        row[k][i] = 0.0;
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      sum[i] = base[i] = 0.0;
+    for (int k = 0; k < nd; k++) {
+      const double *from = row[k];
+      if (s->deconv) {
+        MILL_SIMD
+        for (int i = 0; i < len; i++)
+          x[i] = 0.0;
+        for (int l = 0; l < nd; l += MILL_DECONV_STEP) {
+          double w[MILL_DECONV_STEP];
+          for (int q = 0; q < MILL_DECONV_STEP; q++)
+            w[q] = l + q < nd ? s->deconv[k * nd + l + q] : 0.0;
+          MILL_SIMD
+          for (int i = 0; i < len; i++) {
+            double y = x[i];
+            y += w[0] * row[l][i];
+            y += w[1] * row[l + 1][i];
+            y += w[2] * row[l + 2][i];
+            y += w[3] * row[l + 3][i];
+            x[i] = y;
+          }
+        }
+        from = x;
+      }
+      float *to = s->res + (size_t)k * n + first;
+      MILL_SIMD
+      for (int i = 0; i < len; i++) {
+        const float narrow = (float)from[i];
+        to[i] = narrow;
+        sum[i] += from[i];
+        base[i] += (double)narrow;
+      }
+    }
+    int n_lost = 0;
+    MILL_SIMD_SUM(n_lost)
+    for (int i = 0; i < len; i++) {
+      s->scratch[first + i] = (float)sum[i];
+      s->base[first + i] = base[i];
+      s->good[first + i] = (unsigned char)(fabs(base[i]) <= most);
+      n_lost += !(fabs(base[i]) <= most);
+    }
+    for (int i = first; n_lost > 0 && i < first + len; i++)
+      if (!s->good[i])
+        mill_lose_row(s, i);
+  }
+  MILL_BARRIER(b);
+  /* every row with numbers counts, also where the file has zeros */
+  double mult = mill_block_median(b, n, s->scratch);
+  if (!isfinite(mult) || mult == 0.0)
+    mult = 1.0;
+  MILL_FOR(b, e, 2 * h < n ? 2 * h : n)
+  {
+    mill_rescale_row(s, e < h || n <= 2 * h ? e : n - 2 * h + e, mult);
+  }
+  MILL_BARRIER(b);
+}
+
+/** Weights of the pixels around i that act as a Gaussian of sigma s does on the quartic
+ *  through five of them: exact moments up to the fourth, however narrow it is and
+ *  whatever the spacing.  wave points at pixel i. */
+MILL_HD static inline void mill_lsf_moments(const double *wave, double s, double *weight)
+{
+  const double d[5] = {wave[-2] - wave[0], wave[-1] - wave[0], 0.0, wave[1] - wave[0],
+                       wave[2] - wave[0]};
+  double sum = 0.0;
+  for (int j = 0; j < 5; j++) {
+    if (j == 2)
+      continue;
+    /* Lagrange's polynomial of point j is x (x - a) (x - b) (x - c) / (its value at
+     * d_j), and the mean of x^2 over the Gaussian is s^2, of x^4 3 s^4, of x and x^3 0 */
+    double pairs = 0.0, value = d[j];
+    for (int k = 0; k < 5; k++) {
+      if (k == j || k == 2)
+        continue;
+      value *= d[j] - d[k];
+      for (int l = 0; l < k; l++)
+        if (l != j && l != 2)
+          pairs += d[k] * d[l];
+    }
+    weight[j] = s * s * (3.0 * s * s + pairs) / value;
+    sum += weight[j];
+  }
+  weight[2] = 1.0 - sum;
+}
+
+/** Weights of the pixels i - h ... i + h (h >= 2) for a Gaussian of sigma s in A that is
+ *  sampled at pixels wave [n].  s not positive, or within two pixels of an end: pixel i
+ *  alone. */
+MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double s, int h,
+                                        double *row)
+{
+  for (int k = 0; k <= 2 * h; k++)
+    row[k] = 0.0;
+  if (!(s > 0.0) || i < 2 || i > n - 3) {
+    row[h] = 1.0;
+    return;
+  }
+  const double s_pix = 2.0 * s / (wave[i + 1] - wave[i - 1]);
+  double share = (s_pix - MILL_LSF_MOMENTS) / (MILL_LSF_SAMPLES - MILL_LSF_MOMENTS);
+  share = share < 0.0 ? 0.0 : (share > 1.0 ? 1.0 : share);
+  if (share > 0.0) {
+    double sum = 0.0;
+    for (int k = 0; k <= 2 * h; k++) {
+      const int j = i - h + k;
+      if (j < 0 || j >= n)
+        continue;
+      const int left = j > 0 ? j - 1 : 0, right = j < n - 1 ? j + 1 : n - 1;
+      const double u = (wave[j] - wave[i]) / s;
+      row[k] = exp(-0.5 * u * u) * (wave[right] - wave[left]) / (double)(right - left);
+      sum += row[k];
+    }
+    for (int k = 0; k <= 2 * h; k++)
+      row[k] *= share / sum;
+  }
+  if (share < 1.0) {
+    double weight[5];
+    mill_lsf_moments(wave + i, s, weight);
+    for (int k = 0; k < 5; k++)
+      row[h - 2 + k] += (1.0 - share) * weight[k];
+  }
+}
+
+/** Line-spread function from a sigma per pixel: rows as of a resolution matrix. */
+MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  /* for a moment the wavelengths */
+  MILL_FOR(b, i, n)
+  {
+    s->base[i] = exp(s->ws->ln_wave[i]);
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, i, n)
+  {
+    double row[MILL_MAX_DIAG];
+    mill_lsf_row(n, s->base, i, (double)s->lsf_aa[i], h, row);
+    for (int k = 0; k < nd; k++)
+      s->res[(size_t)k * n + i] = (float)row[k];
+  }
+  MILL_BARRIER(b);
+  MILL_FOR(b, i, n)
+  {
+    double sum = 0.0;
+    for (int k = 0; k < nd; k++)
+      sum += (double)s->res[(size_t)k * n + i];
+    s->base[i] = sum;
+  }
+  MILL_BARRIER(b);
+}
+
+/** No mask bit that counts. */
+MILL_HD static inline int mill_pixel_clear(const mill_segment *s, uint32_t ignore, int i)
+{
+  return ((uint32_t)s->raw_mask[i] & ~ignore) == 0;
+}
+
+/** Value is usable: not masked, finite, positive ivar.  Without branches, so that loops
+ *  over it vectorise. */
+MILL_HD static inline int mill_pixel_usable(const mill_segment *s, uint32_t ignore, int i)
+{
+  const float most = 3.402823466e+38f; /* FLT_MAX */
+  return mill_pixel_clear(s, ignore, i) & (fabsf(s->raw_flux[i]) <= most) &
+         (s->raw_ivar[i] <= most) & (s->raw_ivar[i] > 0.0f);
+}
+
+/** Flux of the unusable ones among the pixels [first, first + len), linearly interpolated
+ *  over a run of them; a run at an edge takes its neighbour; with no usable pixel the flux
+ *  as it is. */
+MILL_HD static inline void mill_fill_pixels(const mill_segment *s, uint32_t ignore, int first,
+                                            int len, double *flux)
+{
+  const int n = s->n_pix;
+  for (int i = first; i < first + len; i++) {
+    if (mill_pixel_usable(s, ignore, i))
+      continue;
+    int l = i - 1, r = i + 1;
+    while (l >= 0 && !mill_pixel_usable(s, ignore, l))
+      l--;
+    while (r < n && !mill_pixel_usable(s, ignore, r))
+      r++;
+    if (l < 0 && r >= n)
+      return;
+    const double fl = (double)s->raw_flux[l >= 0 ? l : r], fr = (double)s->raw_flux[r < n ? r : l];
+    const double slope = l >= 0 && r < n ? (fr - fl) / (double)(r - l) : 0.0;
+    for (; i < r && i < first + len; i++)
+      flux[i - first] = fl + slope * (double)(i - l);
+  }
+}
+
+/** x = m 2^e with 1 <= m < 2, for a normal x above 0. */
+MILL_HD static inline double mill_mantissa(double x, int64_t *e)
+{
+  union {
+    double f;
+    uint64_t u;
+  } v;
+  v.f = x;
+  *e = (int64_t)(v.u >> 52) - 1023;
+  v.u = (v.u & 0xfffffffffffffu) | 0x3ff0000000000000u;
+  return v.f;
+}
+
+/** S/N and the flux scale that bad pixels' errors are made of; returns the number of pixels
+ *  without a mask bit. */
+MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_segment *s, double *sn,
+                                        double *scale)
+{
+  const int n = s->n_pix;
+  int part = 0;
+  /* S/N: over pixels with no mask bit and positive ivar */
+  MILL_FOR_SIMD(b, i, n)
+  {
+    const float iv = s->raw_ivar[i];
+    const int keep = mill_pixel_clear(s, ignore, i) & (iv > 0.0f);
+    s->scratch[i] = keep ? s->raw_flux[i] * sqrtf(iv > 0.0f ? iv : 0.0f) : NAN;
+  }
+  MILL_FOR(b, i, n)
+  {
+    part += mill_pixel_clear(s, ignore, i);
+  }
+  MILL_BARRIER(b);
+  *sn = mill_block_median(b, n, s->scratch);
+  /* of all pixels, else of positive ones without a mask bit, else of absolute values */
+  *scale = mill_block_median(b, n, s->raw_flux);
+  if (*scale == 0.0) {
+    MILL_FOR_SIMD(b, i, n)
+    {
+      const int keep = mill_pixel_clear(s, ignore, i) & (s->raw_flux[i] > 0.0f);
+      s->scratch[i] = keep ? s->raw_flux[i] : NAN;
+    }
+    MILL_BARRIER(b);
+    *scale = mill_block_median(b, n, s->scratch);
+    if (!isfinite(*scale)) {
+      MILL_FOR_SIMD(b, i, n)
+      {
+        s->scratch[i] = fabsf(s->raw_flux[i]);
+      }
+      MILL_BARRIER(b);
+      *scale = mill_block_median(b, n, s->scratch);
+    }
+  }
+  return (int)mill_block_sum(b, (double)part);
+}
+
+/** Set good, of those pixels that mill_block_prepare_resolution left where there is a matrix;
+ *  returns the number of good pixels and the median of their sigma. */
+MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segment *s,
+                                  double *median_sigma)
+{
+  const int n = s->n_pix, has_no_rows = s->raw_res == NULL;
+  const int edge = has_no_rows ? 0 : m->set.edge_pix;
+  const uint32_t ignore = m->set.mask_ignore;
+  const float *lsf_aa = s->lsf_aa;
+  int part = 0;
+  MILL_FOR_SIMD(b, i, n)
+  {
+    const int good = (s->good[i] | has_no_rows) & mill_pixel_usable(s, ignore, i) &
+                     !s->ws->masked[i] & (i >= edge) & (i < n - edge);
+    s->good[i] = (unsigned char)good;
+  }
+  if (lsf_aa) {
+    MILL_FOR(b, i, n)
+    {
+      s->good[i] &= lsf_aa[i] == lsf_aa[i];
+    }
+  }
+  MILL_FOR_SIMD(b, i, n)
+  {
+    s->scratch[i] = s->good[i] ? s->raw_ivar[i] : NAN;
+  }
+  MILL_FOR(b, i, n)
+  {
+    part += s->good[i];
+  }
+  const int n_good = (int)mill_block_sum(b, (double)part);
+  /* the middle ones of ivar are those of sigma, which as a float falls with it */
+  float low, high;
+  mill_block_middle(b, n, s->scratch, &low, &high);
+  *median_sigma =
+      0.5 * ((double)(float)(1.0 / sqrt((double)low)) + (double)(float)(1.0 / sqrt((double)high)));
+  return n_good;
+}
+
+/** Prepare one segment.  Sets used, n_good, sn, d, is, good, res, sums. */
+MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_segment *s)
+{
+  const int n = s->n_pix;
+  const uint32_t ignore = m->set.mask_ignore;
+
+  if (s->raw_res) {
+    mill_block_prepare_resolution(b, s);
+  } else if (s->res) {
+    mill_block_prepare_lsf(b, s);
+  } else {
+    MILL_FOR(b, i, n)
+    {
+      s->base[i] = 1.0;
+    }
+    MILL_BARRIER(b);
+  }
+
+  double sn, scale, median_sigma;
+  const int n_clear = mill_block_flux_level(b, ignore, s, &sn, &scale);
+  MILL_SERIAL(b)
+  {
+    s->sn = isfinite(sn) ? sn : -1e9;
+    s->n_good = 0;
+    s->used = 0;
+    s->sum_ln_var = 0.0;
+    s->dd = 0.0;
+  }
+  MILL_BARRIER(b);
+  if (n_clear < 1 || !isfinite(scale) || scale == 0.0)
+    return;
+
+  const int n_good = mill_block_good(b, m, s, &median_sigma);
+  /* 1 / sigma of bad pixels, and at most of good ones */
+  const double bad = 1.0 / (m->set.bad_sigma_factor * fabs(scale));
+  const double most = n_good > 0 ? 1.0 / (m->set.sigma_floor * median_sigma) : 0.0;
+  double acc[3] = {0.0, 0.0, 0.0};
+  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_CHUNK;
+    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    double flux[MILL_CHUNK], inverse[MILL_CHUNK];
+    int n_left = 0;
+    MILL_SIMD_SUM(n_left)
+    for (int i = 0; i < len; i++) {
+      const double weight = sqrt((double)s->raw_ivar[first + i]);
+      const int good = s->good[first + i];
+      flux[i] = (double)s->raw_flux[first + i];
+      inverse[i] = good ? (weight < most ? weight : most) : bad;
+      n_left += !good;
+    }
+    if (n_left > 0)
+      mill_fill_pixels(s, ignore, first, len, flux);
+    double dd = 0.0, product = 1.0;
+    int64_t exponent = 0;
+    int n_off = 0;
+    MILL_SIMD_SUM(dd, n_off)
+    for (int i = 0; i < len; i++) {
+      const float d = (float)(flux[i] * inverse[i]), is = (float)inverse[i];
+      s->d[first + i] = d;
+      s->is[first + i] = is;
+      dd += (double)d * (double)d;
+      n_off += !(isfinite(d) && isfinite(is) && is > 0.0f);
+    }
+    /* sum of logarithms: one of the product of the mantissas, which stays below 2^64 */
+    MILL_SIMD_PRODUCT(product, exponent)
+    for (int i = 0; i < len; i++) {
+      int64_t e;
+      product *= mill_mantissa(inverse[i], &e);
+      exponent += e;
+    }
+    acc[0] += log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
+    acc[1] += dd;
+    acc[2] += (double)n_off;
+  }
+  double total[3];
+  mill_block_sum_n(b, acc, 3, total);
+  MILL_SERIAL(b)
+  {
+    s->sum_ln_var = -2.0 * total[0];
+    s->dd = total[1];
+    /* left over: no usable pixel to interpolate from, or values beyond float32 */
+    s->used = total[2] == 0.0;
+    s->n_good = s->used ? n_good : 0;
+  }
+  MILL_BARRIER(b);
+}
+
+#endif

@@ -1,0 +1,264 @@
+/** What a device holds: the model, wavelength sets, slots and work space.
+ *
+ *  Plain structures of pointers into one memory space.  A slot holds one star
+ *  as segments (arm x exposure), the state of its fit and the request that the
+ *  next round answers.
+ */
+#ifndef MILL_SLOT_H
+#define MILL_SLOT_H
+
+#include "kernels/data/library.h"
+#include "kernels/math/nelder_mead.h"
+#include "kernels/data/result.h"
+#include "kernels/data/settings.h"
+
+MILL_EXTERN_C_BEGIN
+
+enum {
+  MILL_SPLINE_END = 28,     /**< grid points from an end that feel it (float64: 1e-16) */
+  MILL_SPLINE_END_F32 = 14, /**< the same for float32 templates: 1e-8 */
+  MILL_N_PROFILE = 41,      /**< velocities of one profile grid, those beyond n_profile infinite */
+  MILL_N_PROFILE_FEW = 13,  /**< of the first grid */
+  MILL_MAX_PROFILE_ROUND = 8,
+  MILL_COLUMN_PAD = 64,   /**< emulator outputs are padded to this many */
+  MILL_PANEL_BYTES = 128, /**< of a panel of a layer's outputs: 32 floats, 16 doubles */
+  MILL_GUESS_LANE = 16    /**< templates of the initial guess that lie side by side */
+};
+
+/** Emulator weights as the matrix product wants them: in panels of MILL_PANEL_BYTES of
+ *  outputs, [panel][n_in][outputs of a panel], so that what a tile of outputs needs lies
+ *  in one piece and fits a first-level cache. */
+typedef struct mill_layer {
+  int n_in, n_out, n_out_pad;
+  const void *weight; /**< double; of the last layer float unless the run is float64 */
+  const void *bias;   /**< [n_out_pad] */
+} mill_layer;
+
+/** Where the weight of input k and output i is; panel: outputs of a panel. */
+MILL_HD static inline size_t mill_weight_at(int n_in, int panel, int k, int i)
+{
+  return ((size_t)(i / panel) * (size_t)n_in + (size_t)k) * (size_t)panel + (size_t)(i % panel);
+}
+
+typedef struct mill_model_arm {
+  int n_pix, n_pix_pad;
+  double ln_wave0, ln_step;
+  double expm1_step;         /**< exp(ln_step) - 1 */
+  double spline_scale_right; /**< exp(-2 ln_step): Z[i+1] in units of the left interval */
+  /** Response of the spline coefficients to one second difference, c p^|k| on each side, as
+   *  filters in turn (spline_filter.h): taps 1, 4 and 16 grid points apart, the last one
+   *  for float64 only. */
+  double spline_near[7], spline_far[7], spline_last[3];
+  /** Powers of the decay per grid point, towards the right from the left end and so on. */
+  double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
+  int log_flux;
+  /** The last layer is held without its mean over pixels, which is evaluated
+   *  apart in float64 (mill_work.mean), so that float32 keeps its digits for the
+   *  lines and not for the level. */
+  double mean_bias;
+  const double *mean_weight; /**< [n_in of the last layer] */
+  int kind;                  /**< enum mill_emulator_kind */
+  mill_spline_grid grid;     /**< of MILL_EMULATOR_GRID: what comes before the only layer */
+  mill_rbf rbf;              /**< the same, of MILL_EMULATOR_RBF */
+  int n_layer;
+  mill_layer layer[MILL_MAX_LAYER];
+} mill_model_arm;
+
+/** Wavelengths that segments share, with all that depends on them alone. */
+typedef struct mill_waveset {
+  int arm, n_pix, n_cont;
+  double *ln_wave;       /**< [n_pix] */
+  float *cont;           /**< [n_cont][n_pix] continuum functions */
+  unsigned char *masked; /**< [n_pix] excluded by wavelength */
+  /* initial guess: bins uniform in ln wavelength, common to all arms */
+  int n_bin;
+  int *bin_first; /**< [n_bin + 1] first pixel of each bin */
+  /** [groups][n_bin + 2 * half][MILL_GUESS_LANE] normalised templates - 1, those of a group
+   *  side by side and the last group filled up with zeros. */
+  float *templ;
+} mill_waveset;
+
+typedef struct mill_model {
+  int n_label, n_par, n_arm, n_hull;
+  mill_label label[MILL_MAX_LABEL];
+  mill_hull hull[MILL_MAX_HULL];
+  mill_model_arm arm[MILL_MAX_ARM];
+  mill_fit_settings set;
+  int max_pix_pad; /**< largest n_pix_pad of the arms */
+  int max_seg_pix; /**< largest segment so far */
+  int n_templ;     /**< guess templates: n_guess x n_guess_vsini, rotation fastest */
+  int n_guess_vsini;
+  int guess_half; /**< velocity bins on each side of zero */
+  double guess_ln_step;
+  const double *guess_label; /**< [n_templ / n_guess_vsini][n_label] */
+  double guess_vsini[8];
+} mill_model;
+
+/** One prepared spectrum. */
+typedef struct mill_segment {
+  int arm, n_pix, n_diag;
+  int used; /**< 0: dropped, no contribution */
+  const mill_waveset *ws;
+  const double *deconv; /**< [n_diag][n_diag] solves for the template's own resolution, or NULL */
+  /* raw, as read */
+  float *raw_flux, *raw_ivar;
+  int32_t *raw_mask; /**< zeros when the file has none */
+  float *raw_res;    /**< [n_diag][n_pix], NULL without a matrix */
+  /** [n_pix] sigma in A of the Gaussian that the templates lack of the line-spread
+   *  function; 0: nothing, NaN: the pixel is not fitted.  NULL without one. */
+  float *lsf_aa;
+  /* prepared */
+  float *d;            /**< [n_pix] flux / sigma, bad pixels interpolated */
+  float *is;           /**< [n_pix] 1 / sigma */
+  unsigned char *good; /**< [n_pix] */
+  float *res;          /**< [n_diag][n_pix] row form: weight of pixel i - n_diag/2 + k for pixel i;
+                            NULL: none */
+  double *base;        /**< [n_pix] sum of the resolution row: what a constant becomes */
+  float *model;        /**< [n_pix] best-fit flux, or NULL when not wanted */
+  float *scratch;      /**< [n_pix] */
+  double sum_ln_var;   /**< 2 sum ln sigma */
+  double dd;           /**< sum (flux / sigma)^2 */
+  double sn;           /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
+  int n_good;
+} mill_segment;
+
+enum mill_request {
+  MILL_REQ_NONE = 0,
+  MILL_REQ_VALUE,    /**< F at theta */
+  MILL_REQ_JACOBIAN, /**< F, gradient and curvature at theta */
+  MILL_REQ_PROFILE,  /**< F at MILL_N_PROFILE velocities, other parameters as in theta */
+  MILL_REQ_FINAL     /**< F, true chi-squares and models at theta */
+};
+
+/** The answer to a request. */
+typedef struct mill_eval {
+  double f;
+  double grad[MILL_MAX_PAR];                /**< v sin i: of its inner parameter (rotation.h) */
+  double hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n_par][n_par]: F ~ f + grad.d + d.hess.d */
+  double profile[MILL_N_PROFILE];
+  double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
+  double max_resid2; /**< largest squared residual of a good pixel */
+  double negative;   /**< squared significance of negative model pixels */
+} mill_eval;
+
+enum mill_stage {
+  MILL_STAGE_EMPTY = 0,
+  MILL_STAGE_SIMPLEX_SHORT,
+  MILL_STAGE_SIMPLEX,
+  MILL_STAGE_POLISH,
+  MILL_STAGE_PROFILE,
+  MILL_STAGE_FINAL,
+  MILL_STAGE_DONE
+};
+
+/** A point with its value and curvature; v sin i in km/s in theta, its inner parameter in
+ *  grad and hess. */
+typedef struct mill_point {
+  double theta[MILL_MAX_PAR];
+  double f;
+  double grad[MILL_MAX_PAR];
+  double hess[MILL_MAX_PAR * MILL_MAX_PAR];
+} mill_point;
+
+/** State of the Levenberg-Marquardt polish (kernels/star/polish.h). */
+typedef struct mill_polish {
+  mill_point at; /**< current accepted point; f includes hull and priors */
+  double lambda;
+  double pred;              /**< decrease that the pending step promises */
+  double promised, gained;  /**< of the last step evaluated; gained: negative when F rose */
+  double end[MILL_MAX_PAR]; /**< when converged: where the last step leads, not evaluated */
+  int n_jac;
+  int have; /**< `at` holds a point */
+} mill_polish;
+
+/** One hull facet as a residual of a step of the polish. */
+typedef struct mill_active_facet {
+  int hull, facet;
+  int on;       /**< holds the step; off: released because the step turns inwards */
+  int n_on;     /**< times it was switched on, so that on and off cannot alternate for ever */
+  double value; /**< signed distance at the current point */
+  double slope[MILL_MAX_PAR];
+} mill_active_facet;
+
+/** Axes of the damped curvature at a point: L of L L^T over the parameters idx [n]. */
+typedef struct mill_polish_axes {
+  int n, idx[MILL_MAX_PAR];
+  double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
+} mill_polish_axes;
+
+enum { MILL_POLISH_MAX_FACET = 32 };
+
+/** Work space of the state machine (kernels/star/fit.h), which would be too much for the stack
+ *  of a GPU's threads; nothing in it outlives a digest. */
+typedef struct mill_fit_space {
+  double matrix[2][MILL_MAX_PAR * MILL_MAX_PAR];
+  double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
+  mill_active_facet facet[MILL_POLISH_MAX_FACET];
+  mill_polish_axes axes;
+} mill_fit_space;
+
+typedef struct mill_slot {
+  int stage;   /**< enum mill_stage */
+  int request; /**< enum mill_request of the next round */
+  int n_segment;
+  mill_segment *segment;
+  double hull_weight;         /**< hull penalty = hull_weight * distance^2 */
+  double theta[MILL_MAX_PAR]; /**< of the request */
+  double profile_vel[MILL_N_PROFILE];
+  mill_eval eval;
+
+  /* the fit */
+  double start[3][MILL_MAX_PAR]; /**< initial guesses, the second from another template, the
+                                      third a faster rotator than the best one */
+  int n_start, i_start;
+  int has_given;              /**< start from `given` instead of the guesses */
+  double given[MILL_MAX_PAR]; /**< finite, not yet within the limits */
+  int free_par[MILL_MAX_PAR], n_free;
+  int method;       /**< enum mill_optimizer now at work; falls to the next when it fails */
+  int n_method_run; /**< times that nelder-mead had to repeat */
+  int had_simplex;  /**< this start has had its simplex */
+  /** The simplex's coordinates: x = L^T (parameter - centre), both inner, L in
+   *  polish.at.hess [nm.n][nm.n], in which F rises by about |x|^2. */
+  mill_nm nm;
+  double nm_centre[MILL_MAX_PAR];
+  int nm_par[MILL_MAX_PAR]; /**< [nm.n] parameters that it moves */
+  double nm_off;            /**< penalty of the trial for leaving the limits */
+  mill_polish polish;
+  mill_point best;               /**< over starts */
+  double best_end[MILL_MAX_PAR]; /**< where its last step leads: the solution */
+  int have_best, best_converged;
+  double profile_width;
+  int n_profile_round;
+  int n_profile; /**< velocities of the grid */
+  int nonfinite;
+  mill_fit_result result;
+
+  /* guess work space */
+  float *bin_wn, *bin_w; /**< sums over the bins of all segments of an arm */
+  double *guess_chisq;   /**< [n_templ][2 * guess_half + 1] */
+
+  mill_fit_space space; /**< the last member: the host need not copy it */
+} mill_slot;
+
+/** Work space of one block: rows of templates on the grid and at the pixels.
+ *
+ *  grid [row][max_pix_pad] holds the emulator's output and then the rotated
+ *  templates, bend their spline coefficients; all of them float or double.
+ */
+typedef struct mill_work {
+  void *grid, *rotated, *bend; /**< [n_par + 1][max_pix_pad] */
+  void *pixel, *smooth;        /**< [n_par + 1][max_seg_pix] */
+  int *index;                  /**< [max_seg_pix] left grid point */
+  float *frac;                 /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
+  /** Mean over the grid of the emulator's output, and of its tangents.  log flux:
+   *  T = exp(mean[0]) (1 + t); plain flux: T = mean[0] + t. */
+  double mean[1 + MILL_MAX_LABEL];
+  double *kernel, *kernel_slope; /**< [MILL_MAX_ROTATION + 1] */
+  double *normal;                /**< [MILL_MAX_CONT^2] lower Cholesky factor */
+  double *solve;                 /**< [MILL_MAX_CONT * (MILL_MAX_PAR + 3)] */
+  double *sums;                  /**< [MILL_BLOCK_MAX_SUM] */
+} mill_work;
+
+MILL_EXTERN_C_END
+
+#endif

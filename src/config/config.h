@@ -1,0 +1,139 @@
+/** Configuration of `starmill fit`: a YAML file, then the command line.
+ *
+ *  Keys follow rvspecfit's names where it has them (min_vel, max_vel,
+ *  min_vsini, max_vsini, npoly, rbf_continuum, template_lib, minsn, objtypes,
+ *  ...).  Unknown keys, wrong types and values out of range are
+ *  MILL_ERR_CONFIG with file, line and key in the message.
+ */
+#ifndef MILL_CONFIG_H
+#define MILL_CONFIG_H
+
+#include <stdio.h>
+
+#include "kernels/data/library.h"
+#include "kernels/data/settings.h"
+
+/** Threads of a rank that read spectra, at most. */
+enum { MILL_MAX_READER = 16 };
+
+/** Which rows of the input become rows of the result. */
+typedef struct mill_selection {
+  int64_t *target_id; /**< [n_target_id], sorted; NULL and 0: all, owned (mill_free) */
+  size_t n_target_id;
+  double min_sn; /**< against the largest of the arms' S/N; -inf: none */
+  int n_objtype; /**< OBJTYPE values kept; 0: all but SKY and BAD */
+  char objtype[8][16];
+  int redrock;             /**< keep only SPECTYPE STAR or |z| c < redrock_max_vel */
+  char redrock_file[1024]; /**< empty: beside the input, coadd-/spectra- -> redrock- */
+  double redrock_max_vel_km_s;
+  uint64_t fiberstatus_allowed; /**< FIBERSTATUS bits that may be set */
+} mill_selection;
+
+/** A fixed value or a prior, by parameter name until the library is known. */
+typedef struct mill_named_value {
+  char name[MILL_MAX_NAME];
+  double value, sigma;
+} mill_named_value;
+
+/** How exposures of one object are fitted, where a file holds them apart. */
+enum mill_exposures {
+  MILL_EXPOSURES_COADD = 0, /**< the file's own coadd, where there is one */
+  MILL_EXPOSURES_SINGLE,    /**< every exposure a row */
+  MILL_EXPOSURES_JOINT      /**< all exposures of an object in one row */
+};
+
+/** Where the line-spread function comes from. */
+enum mill_lsf_source {
+  MILL_LSF_AUTO = 0, /**< the file's matrix, else its sigma, else resolving_power, else none */
+  MILL_LSF_MATRIX,
+  MILL_LSF_SIGMA,
+  MILL_LSF_RESOLVING_POWER, /**< sigma = wavelength / (2.3548 R) */
+  MILL_LSF_OFF              /**< templates are at the instrument's resolution */
+};
+
+enum mill_medium { MILL_MEDIUM_AUTO = 0, MILL_MEDIUM_VACUUM, MILL_MEDIUM_AIR };
+
+/** `arms` of the configuration, one entry per arm used. */
+typedef struct mill_arm_choice {
+  char arm[MILL_MAX_NAME];
+  double min_aa, max_aa;       /**< pixels used; 0 and inf: all */
+  char channel[MILL_MAX_NAME]; /**< the channel it takes; empty: by name, then by wavelength */
+  double resolving_power;      /**< 0: the general one */
+} mill_arm_choice;
+
+typedef struct mill_config {
+  char template_lib[1024]; /**< library file */
+  char start[1024];        /**< table that fits start from; empty: none, the guess */
+  char start_hash[65];     /**< of its contents, by whoever reads it; never read or printed */
+  mill_fit_settings fit;   /**< fixed and priors only after mill_config_bind */
+  mill_selection select;
+  int n_fixed, n_prior;
+  mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
+  int n_arm; /**< arms to use; 0: all of the library */
+  mill_arm_choice arm[MILL_MAX_ARM];
+  char format[16];        /**< auto, desi, sdss, lamost, weave, generic */
+  int exposures;          /**< enum mill_exposures */
+  int join_by_name;       /**< files of one object (by name) are one row */
+  int lsf;                /**< enum mill_lsf_source */
+  double resolving_power; /**< 0: none */
+  int medium;             /**< enum mill_medium: overrides what the file says */
+  int wave_mask_auto;     /**< 1: fit.wave_mask is the default, which is for DESI files alone */
+  /* operation: may differ between runs that continue one another */
+  int n_thread; /**< per rank; 0: the cores the rank may use */
+  int n_reader; /**< threads per rank that read spectra, at most MILL_MAX_READER; 0: the default */
+  int n_slot;   /**< stars at once per rank; 0: the default */
+  double write_interval_s;
+  double gzip_limit_mib; /**< largest unpacked size of a .gz input */
+  char scratch[1024];    /**< where .gz inputs are unpacked; empty: TMPDIR or /tmp */
+  char backend[16];      /**< auto, cpu, cuda */
+  char log_level[16];    /**< error, warning, info, debug */
+} mill_config;
+
+/** Defaults, as documented in docs/configuration.md. */
+void mill_config_default(mill_config *config);
+
+/** Free what it owns; NULL is fine. */
+void mill_config_clear(mill_config *config);
+
+/** Read a YAML file over what config holds and check the whole.  Messages are
+ *  "FILE:LINE: key: what is wrong; what to do".  config is untouched on
+ *  failure.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
+int mill_config_read(mill_config *config, const char *path);
+
+/** Check ranges and cross-dependencies, after values came from elsewhere (the
+ *  command line).  MILL_ERR_CONFIG; the message starts with the key. */
+int mill_config_check(const mill_config *config);
+
+/** Check, and resolve names (fixed, priors, arms) against a library, filling
+ *  config->fit (fit.min_sn from select.min_sn too).  Parameter names are vrad,
+ *  vsini and the library's labels.  config->fit is untouched on failure.
+ *  MILL_ERR_CONFIG. */
+int mill_config_bind(mill_config *config, const mill_library *lib);
+
+/** wanted [lib->n_arm]: 1 for each arm of the library that is to be fitted.  MILL_ERR_CONFIG when
+ *  the library lacks one that is named. */
+int mill_config_arms(const mill_config *config, const mill_library *lib, int *wanted);
+
+/** Index into config->arm of the library's arm of that name, -1 when it is not there. */
+int mill_config_find_arm(const mill_config *config, const char *arm);
+
+/** Where line-spread functions come from (enum mill_lsf_source), resolution_matrix being
+ *  the older key for some of it: true is matrix, false is off. */
+int mill_config_lsf(const mill_config *config);
+
+/** Of the arm of that name, else the general one; 0: none. */
+double mill_config_resolving_power(const mill_config *config, const char *arm);
+
+/** The effective configuration as YAML that mill_config_read accepts again
+ *  and that gives back the same values, bit for bit.
+ *  MILL_ERR_CONFIG when it does not pass mill_config_check, MILL_ERR_OUTPUT. */
+int mill_config_print(const mill_config *config, FILE *out);
+
+/** As mill_config_print into a malloc'd string (free()), only the keys that
+ *  make the identity of a run (science and selection), sorted by name and with
+ *  lists whose order means nothing in one order.  template_lib is no part of
+ *  it: the library's hash is kept beside it.  start is there as start_hash, which must
+ *  be known: else MILL_ERR_INTERNAL.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
+int mill_config_identity(const mill_config *config, char **text);
+
+#endif

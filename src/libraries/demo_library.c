@@ -1,0 +1,883 @@
+#include "src/libraries/demo_library.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cblas.h>
+#include <lapacke.h>
+
+#include "kernels/base/error.h"
+#include "kernels/math/hull.h"
+#include "src/system/blas_threads.h"
+#include "src/system/clock.h"
+#include "src/pipeline/guess_table.h"
+#include "src/libraries/library_make.h"
+#include "src/line_model/line_model.h"
+#include "src/system/random.h"
+#include "src/system/select.h"
+#include "src/libraries/spline_grid.h"
+
+enum {
+  N_ARM = 3,
+  DEFAULT_COMPONENT = 128,
+  DEFAULT_COMPONENT_COARSE = 32,
+  SPARE_COMPONENT = 16, /* of the iteration, so that the last ones kept converge too */
+  N_ITERATION = 3,
+  NODE_BLOCK = 128, /* rows of one matrix product; fixed, as the sums' order must be */
+  PIX_BLOCK = 512,
+  HELD_OUT_STREAM = 0x64656d6f /* "demo": this purpose of the random numbers */
+};
+
+/* Gaussian wings beyond this many sigma are left out: 6e-7 of the area. */
+#define KERNEL_SIGMA 5.0
+
+/* DESI's pixels (3600 to 5800, 5760 to 7620, 7520 to 9824 A) at +-3000 km/s.  Steps are in the line
+   model's own: nothing is resampled.  They are as fine as it takes for a cubic spline between
+   pixels to carry lines of 0.5 A sigma (docs/demo-library.md). */
+static const struct {
+  const char *name;
+  double min_aa, max_aa;
+  int n_step;
+} arm_layout[N_ARM] = {{"b", 3550, 5860, 6}, {"r", 5700, 7700, 5}, {"z", 7430, 9930, 4}};
+
+/* Nodes of each label: evenly spaced in the mapped label but for the shares by which they are
+   closer at both ends, where cubic splines err most, and at the low end of Teff and log g, where
+   spectra change fastest (node_position). Found by trial for the least error. */
+static const struct {
+  int n_node, n_node_coarse;
+  double crowding, lean;
+} axis_layout[MILL_LINE_N_LABEL] = {{14, 5, 0.1, 0.2}, /* Teff */
+                                    {8, 4, 0.1, 0.3},  /* log g */
+                                    {9, 4, 0.2, 0},    /* [Fe/H] */
+                                    {4, 4, 0.2, 0}};   /* [alpha/Fe] */
+
+void mill_demo_settings_init(mill_demo_settings *settings)
+{
+  memset(settings, 0, sizeof *settings);
+  settings->n_thread = 1;
+  settings->n_held_out = 200;
+  settings->seed = 1;
+  settings->n_guess = 50;
+}
+
+static int check_settings(const mill_demo_settings *settings)
+{
+  int err = MILL_OK;
+  if (settings->n_thread < 1)
+    MILL_FAIL(MILL_ERR_RANGE, "%d threads; at least one is needed", settings->n_thread);
+  if (settings->n_component < 0 || settings->n_component > MILL_DEMO_MAX_COMPONENT)
+    MILL_FAIL(MILL_ERR_RANGE, "%d principal components; 1 to %d are possible, 0 is the default",
+              settings->n_component, MILL_DEMO_MAX_COMPONENT);
+  if (settings->n_held_out < 0 || settings->n_held_out > MILL_DEMO_MAX_HELD_OUT)
+    MILL_FAIL(MILL_ERR_RANGE, "%d held-out models; 0 to %d are possible", settings->n_held_out,
+              MILL_DEMO_MAX_HELD_OUT);
+  if (settings->n_guess < 1)
+    MILL_FAIL(MILL_ERR_RANGE, "%d templates for the initial guess; at least one is needed",
+              settings->n_guess);
+done:
+  return err;
+}
+
+/* ---- stages, and failures inside parallel loops ------------------------------------------- */
+
+typedef struct stages {
+  FILE *out; /* NULL: say nothing */
+  double start_s;
+} stages;
+
+static void stages_begin(stages *stage, FILE *out)
+{
+  stage->out = out;
+  stage->start_s = mill_wall_s();
+}
+
+/* A line for what comes next, with the time since the beginning. */
+static void stages_say(const stages *stage, const char *text)
+{
+  if (!stage->out)
+    return;
+  fprintf(stage->out, "%6.1f s  %s\n", mill_wall_s() - stage->start_s, text);
+  fflush(stage->out);
+}
+
+/* Messages belong to threads: the first failure's is kept for the thread that returns it. */
+typedef struct failure {
+  int code;
+  char message[512];
+} failure;
+
+static void failure_keep(failure *kept, int code)
+{
+#pragma omp critical(mill_demo_failure)
+  if (kept->code == MILL_OK) {
+    kept->code = code;
+    snprintf(kept->message, sizeof kept->message, "%s", mill_error_message());
+  }
+}
+
+static int failure_seen(const failure *kept)
+{
+  int code;
+#pragma omp critical(mill_demo_failure)
+  code = kept->code;
+  return code;
+}
+
+static int failure_raise(const failure *kept)
+{
+  int err = MILL_OK;
+  if (kept->code != MILL_OK)
+    MILL_FAIL(kept->code, "%s", kept->message);
+done:
+  return err;
+}
+
+/* The level of an arm: the smooth median of ln flux that the header defines. Newton's method on a
+   decreasing function, kept inside the bracket that its signs give. y [n] is ln flux. */
+static double smooth_median(size_t n, const double *y)
+{
+  double low = y[0], high = y[0], m = 0;
+  for (size_t i = 0; i < n; i++) {
+    low = fmin(low, y[i]);
+    high = fmax(high, y[i]);
+    m += y[i] / (double)n;
+  }
+  for (int iteration = 0; iteration < 100; iteration++) {
+    double value = 0, slope = 0;
+    for (size_t i = 0; i < n; i++) {
+      const double z = (y[i] - m) / MILL_DEMO_MEDIAN_WIDTH, r = 1 / sqrt(1 + z * z);
+      value += z * r;
+      slope += r * r * r / MILL_DEMO_MEDIAN_WIDTH;
+    }
+    if (value > 0)
+      low = m;
+    else
+      high = m;
+    double next = m + value / slope;
+    if (!(next > low && next < high))
+      next = 0.5 * (low + high);
+    const double step = fabs(next - m);
+    m = next;
+    if (step < 1e-13)
+      break;
+  }
+  return m;
+}
+
+/* ---- frame: labels, hulls, arms ------------------------------------------------------------- */
+
+/* Wavelengths are counted in the line model's steps from ln lambda = 0. */
+static int arm_first(int arm)
+{
+  return (int)floor(log(arm_layout[arm].min_aa) / MILL_LINE_LN_STEP);
+}
+
+static int arm_n_pix(int arm)
+{
+  const double n_step = log(arm_layout[arm].max_aa) / MILL_LINE_LN_STEP - arm_first(arm);
+  return (int)ceil(n_step / arm_layout[arm].n_step) + 1;
+}
+
+static void mapped_range(const mill_library *lib, double *x_min, double *x_max)
+{
+  for (int i = 0; i < lib->n_label; i++) {
+    x_min[i] = mill_label_map(&lib->label[i], lib->label[i].min);
+    x_max[i] = mill_label_map(&lib->label[i], lib->label[i].max);
+  }
+}
+
+/* Mean and std are those of stars spread evenly over the mapped range. */
+static void frame_labels(mill_library *lib)
+{
+  lib->n_label = MILL_LINE_N_LABEL;
+  for (int i = 0; i < MILL_LINE_N_LABEL; i++) {
+    const mill_line_label_info *info = &mill_line_label_info_of[i];
+    mill_label *label = &lib->label[i];
+    snprintf(label->name, sizeof label->name, "%s", info->name);
+    mill_label_describe(label);
+    label->mapping = i == MILL_LINE_TEFF ? MILL_MAP_LOG10 : MILL_MAP_LINEAR;
+    label->min = info->min;
+    label->max = info->max;
+    label->std = 1; /* to map the range with mean 0 */
+    const double low = mill_label_map(label, label->min), high = mill_label_map(label, label->max);
+    label->mean = 0.5 * (low + high);
+    label->std = (high - low) / sqrt(12);
+  }
+}
+
+/* The box of two labels, with a corner cut where cut_from[2] and cut_to[2] (label units) are given:
+   what lies to the right of the way from one to the other is outside. */
+static int frame_hull(mill_library *lib, int label_a, int label_b, const double *cut_from,
+                      const double *cut_to)
+{
+  int err = MILL_OK;
+  double x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL];
+  mill_hull *hull = &lib->hull[lib->n_hull++];
+  const int label[2] = {label_a, label_b};
+  hull->n_label = 2;
+  hull->n_facet = cut_from ? 5 : 4;
+  MILL_TRY(MILL_ALLOC(hull->n_facet * 3, &hull->facet));
+  mapped_range(lib, x_min, x_max);
+  for (int i = 0; i < 2; i++) {
+    double *low = hull->facet + 6 * i, *high = low + 3;
+    hull->label[i] = label[i];
+    low[i] = -1;
+    low[2] = x_min[label[i]];
+    high[i] = 1;
+    high[2] = -x_max[label[i]];
+  }
+  if (cut_from) {
+    double from[2], way[2];
+    for (int i = 0; i < 2; i++) {
+      from[i] = mill_label_map(&lib->label[label[i]], cut_from[i]);
+      way[i] = mill_label_map(&lib->label[label[i]], cut_to[i]) - from[i];
+    }
+    const double length = hypot(way[0], way[1]);
+    double *cut = hull->facet + 12;
+    cut[0] = way[1] / length;
+    cut[1] = -way[0] / length;
+    cut[2] = -(cut[0] * from[0] + cut[1] * from[1]);
+  }
+done:
+  return err;
+}
+
+static int frame_arms(mill_library *lib)
+{
+  int err = MILL_OK;
+  lib->n_arm = N_ARM;
+  for (int a = 0; a < N_ARM; a++) {
+    mill_arm *arm = &lib->arm[a];
+    snprintf(arm->name, sizeof arm->name, "%s", arm_layout[a].name);
+    snprintf(arm->setup, sizeof arm->setup, "demo_%s", arm_layout[a].name);
+    snprintf(arm->sigma_origin, sizeof arm->sigma_origin,
+             "the line model was convolved with this Gaussian");
+    snprintf(arm->source, sizeof arm->source, "starmill library demo");
+    arm->template_sigma_aa = MILL_DEMO_SIGMA_AA;
+    arm->n_pix = arm_n_pix(a);
+    arm->ln_wave0 = arm_first(a) * MILL_LINE_LN_STEP;
+    arm->ln_step = arm_layout[a].n_step * MILL_LINE_LN_STEP;
+    MILL_TRY(MILL_ALLOC(arm->n_pix, &arm->wave_aa));
+    for (int i = 0; i < arm->n_pix; i++)
+      arm->wave_aa[i] = exp(arm->ln_wave0 + i * arm->ln_step);
+  }
+done:
+  return err;
+}
+
+int mill_demo_library_frame(mill_library *lib)
+{
+  int err = MILL_OK;
+  /* there are no hot giants of so low a gravity */
+  static const double cool[2] = {5500, 0.5}, hot[2] = {7500, 3.0};
+  snprintf(lib->name, sizeof lib->name,
+           "demo: a small line model, for demonstration and tests, not for science");
+  frame_labels(lib);
+  MILL_TRY(frame_hull(lib, MILL_LINE_TEFF, MILL_LINE_LOGG, cool, hot));
+  MILL_TRY(frame_hull(lib, MILL_LINE_FEH, MILL_LINE_ALPHA, NULL, NULL));
+  MILL_TRY(frame_arms(lib));
+done:
+  if (err != MILL_OK)
+    mill_library_clear(lib);
+  return err;
+}
+
+/* ---- templates ------------------------------------------------------------------------------ */
+
+struct mill_demo_templates {
+  mill_line_model *model;
+  int arm_n_pix[N_ARM];
+  int n_pix; /* of all arms */
+  /* A Gaussian constant in A varies along a grid in ln lambda: each pixel has its own weights. */
+  int *first;     /* [n_pix] pixel of the model that takes the first weight */
+  size_t *at;     /* [n_pix + 1] into weight */
+  double *weight; /* sum 1 for each pixel */
+};
+
+/* Steps of the model from wave_aa to the end of the kernel on one side. */
+static int kernel_reach(double wave_aa, int side)
+{
+  const double reach = fabs(log1p(side * KERNEL_SIGMA * MILL_DEMO_SIGMA_AA / wave_aa));
+  return (int)ceil(reach / MILL_LINE_LN_STEP);
+}
+
+static double step_wave(int k)
+{
+  return exp(k * MILL_LINE_LN_STEP);
+}
+
+/* The model's pixel i spans an interval proportional to its wavelength. */
+static void fill_kernel(int k_pix, int k_first, int n_tap, double *weight)
+{
+  const double wave_aa = step_wave(k_pix);
+  double sum = 0;
+  for (int i = 0; i < n_tap; i++) {
+    const double tap_aa = step_wave(k_first + i), z = (tap_aa - wave_aa) / MILL_DEMO_SIGMA_AA;
+    weight[i] = tap_aa * exp(-0.5 * z * z);
+    sum += weight[i];
+  }
+  for (int i = 0; i < n_tap; i++)
+    weight[i] /= sum;
+}
+
+int mill_demo_templates_create(mill_demo_templates **out)
+{
+  int err = MILL_OK;
+  mill_demo_templates *t = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &t));
+  int k_min = INT32_MAX, k_max = 0;
+  for (int a = 0; a < N_ARM; a++) {
+    const int first = arm_first(a), n = arm_n_pix(a);
+    const int last = first + (n - 1) * arm_layout[a].n_step;
+    const int low = first - kernel_reach(step_wave(first), -1);
+    const int high = last + kernel_reach(step_wave(last), 1);
+    k_min = low < k_min ? low : k_min;
+    k_max = high > k_max ? high : k_max;
+    t->arm_n_pix[a] = n;
+    t->n_pix += n;
+  }
+  MILL_TRY(mill_line_model_create(k_min * MILL_LINE_LN_STEP, k_max - k_min + 1, &t->model));
+  MILL_TRY(MILL_ALLOC(t->n_pix, &t->first));
+  MILL_TRY(MILL_ALLOC(t->n_pix + 1, &t->at));
+  for (int pass = 0; pass < 2; pass++) { /* sizes, then weights */
+    for (int a = 0, p = 0; a < N_ARM; a++)
+      for (int i = 0; i < t->arm_n_pix[a]; i++, p++) {
+        const int k = arm_first(a) + i * arm_layout[a].n_step;
+        const int left = kernel_reach(step_wave(k), -1);
+        const int n_tap = left + 1 + kernel_reach(step_wave(k), 1);
+        if (pass == 0) {
+          t->first[p] = k - left - k_min;
+          t->at[p + 1] = t->at[p] + (size_t)n_tap;
+        } else {
+          fill_kernel(k, k - left, n_tap, t->weight + t->at[p]);
+        }
+      }
+    if (pass == 0)
+      MILL_TRY(MILL_ALLOC(t->at[t->n_pix], &t->weight));
+  }
+  *out = t;
+  t = NULL;
+done:
+  mill_demo_templates_destroy(t);
+  return err;
+}
+
+void mill_demo_templates_destroy(mill_demo_templates *templates)
+{
+  if (!templates)
+    return;
+  mill_line_model_destroy(templates->model);
+  mill_free(templates->first);
+  mill_free(templates->at);
+  mill_free(templates->weight);
+  mill_free(templates);
+}
+
+static void convolve(const mill_demo_templates *t, const double *fine, double *out)
+{
+  for (int p = 0; p < t->n_pix; p++) {
+    const double *x = fine + t->first[p], *w = t->weight + t->at[p];
+    const size_t n_tap = t->at[p + 1] - t->at[p];
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n_tap; i++)
+      sum += w[i] * x[i];
+    out[p] = sum;
+  }
+}
+
+int mill_demo_templates_eval(const mill_demo_templates *templates, const double *label,
+                             double *flux, double *cont)
+{
+  int err = MILL_OK;
+  const mill_demo_templates *t = templates;
+  const size_t n_fine = (size_t)mill_line_model_n_pix(t->model);
+  double *fine = NULL, *fine_cont = NULL, *ln_flux = NULL;
+  MILL_TRY(MILL_ALLOC(n_fine, &fine));
+  if (cont)
+    MILL_TRY(MILL_ALLOC(n_fine, &fine_cont));
+  MILL_TRY(MILL_ALLOC(t->n_pix, &ln_flux));
+  MILL_TRY(mill_line_model_flux(t->model, label, fine, fine_cont));
+  convolve(t, fine, flux);
+  if (cont)
+    convolve(t, fine_cont, cont);
+  for (int p = 0; p < t->n_pix; p++) {
+    ln_flux[p] = log(flux[p]);
+    if (!isfinite(ln_flux[p]))
+      MILL_FAIL(MILL_ERR_RANGE,
+                "the line model's flux is %g at Teff %g, log g %g, [Fe/H] %g, [alpha/Fe] %g",
+                flux[p], label[MILL_LINE_TEFF], label[MILL_LINE_LOGG], label[MILL_LINE_FEH],
+                label[MILL_LINE_ALPHA]);
+  }
+  for (int a = 0, p0 = 0; a < N_ARM; p0 += t->arm_n_pix[a++]) {
+    const double level = exp(smooth_median((size_t)t->arm_n_pix[a], ln_flux + p0));
+    for (int p = p0; p < p0 + t->arm_n_pix[a]; p++) {
+      flux[p] /= level;
+      if (cont)
+        cont[p] /= level;
+    }
+  }
+done:
+  mill_free(fine);
+  mill_free(fine_cont);
+  mill_free(ln_flux);
+  return err;
+}
+
+/* ---- spectra at the nodes ------------------------------------------------------------------- */
+
+typedef struct node_grid {
+  int n_node[MILL_LINE_N_LABEL];
+  int n_all;
+  double *node[MILL_LINE_N_LABEL]; /* [n_node] mapped, owned */
+  int n_pix;                       /* of all arms */
+  float *spectrum;                 /* [n_all][n_pix] ln flux, owned */
+} node_grid;
+
+static void node_grid_clear(node_grid *grid)
+{
+  for (int i = 0; i < MILL_LINE_N_LABEL; i++)
+    mill_free(grid->node[i]);
+  mill_free(grid->spectrum);
+  memset(grid, 0, sizeof *grid);
+}
+
+/* Of node i of n in the range 0 to 1. */
+static double node_position(int label, int i, int n)
+{
+  const double u = (double)i / (n - 1);
+  return u - axis_layout[label].crowding / (2 * M_PI) * sin(2 * M_PI * u) -
+         axis_layout[label].lean * u * (1 - u);
+}
+
+static int node_grid_init(const mill_library *lib, int coarse, node_grid *grid)
+{
+  int err = MILL_OK;
+  double x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL];
+  mapped_range(lib, x_min, x_max);
+  grid->n_all = 1;
+  for (int l = 0; l < MILL_LINE_N_LABEL; l++) {
+    const int n = coarse ? axis_layout[l].n_node_coarse : axis_layout[l].n_node;
+    grid->n_node[l] = n;
+    grid->n_all *= n;
+    MILL_TRY(MILL_ALLOC(n, &grid->node[l]));
+    for (int i = 0; i < n; i++)
+      grid->node[l][i] = x_min[l] + (x_max[l] - x_min[l]) * node_position(l, i, n);
+  }
+  for (int a = 0; a < lib->n_arm; a++)
+    grid->n_pix += lib->arm[a].n_pix;
+  MILL_TRY(MILL_ALLOC((size_t)grid->n_all * (size_t)grid->n_pix, &grid->spectrum));
+done:
+  return err;
+}
+
+/* Labels of a node, the last label running fastest. Mapping there and back may end a rounding
+   error outside the line model's range. */
+static void node_label(const mill_library *lib, const node_grid *grid, int i_node, double *label)
+{
+  for (int l = MILL_LINE_N_LABEL - 1; l >= 0; l--) {
+    const double x = grid->node[l][i_node % grid->n_node[l]];
+    i_node /= grid->n_node[l];
+    label[l] =
+        fmin(fmax(mill_label_unmap(&lib->label[l], x), lib->label[l].min), lib->label[l].max);
+  }
+}
+
+static int node_spectrum(const mill_demo_templates *t, const mill_library *lib,
+                         const node_grid *grid, int i_node, double *flux)
+{
+  int err = MILL_OK;
+  double label[MILL_LINE_N_LABEL];
+  float *out = grid->spectrum + (size_t)i_node * (size_t)grid->n_pix;
+  node_label(lib, grid, i_node, label);
+  MILL_TRY(mill_demo_templates_eval(t, label, flux, NULL));
+  for (int p = 0; p < grid->n_pix; p++)
+    out[p] = (float)log(flux[p]);
+done:
+  return err;
+}
+
+static int fill_spectra(const mill_demo_templates *t, const mill_library *lib, int n_thread,
+                        node_grid *grid)
+{
+  failure kept = {.code = MILL_OK};
+#pragma omp parallel num_threads(n_thread)
+  {
+    double *flux = NULL;
+    int err = MILL_ALLOC(grid->n_pix, &flux);
+#pragma omp for schedule(dynamic, 1)
+    for (int i = 0; i < grid->n_all; i++) {
+      if (err == MILL_OK && failure_seen(&kept) == MILL_OK)
+        err = node_spectrum(t, lib, grid, i, flux);
+    }
+    if (err != MILL_OK)
+      failure_keep(&kept, err);
+    mill_free(flux);
+  }
+  return failure_raise(&kept);
+}
+
+/* ---- principal components ------------------------------------------------------------------- */
+
+/* Spectra of one arm as a matrix: rows are nodes, a row is n_stride long. */
+typedef struct arm_matrix {
+  int n_node, n_pix, n_stride;
+  float *x;
+} arm_matrix;
+
+/* Take the mean over the nodes out of every pixel. */
+static void centre(int n_thread, arm_matrix *m, float *mean)
+{
+#pragma omp parallel for num_threads(n_thread) schedule(static)
+  for (int p0 = 0; p0 < m->n_pix; p0 += PIX_BLOCK) {
+    const int n = m->n_pix - p0 < PIX_BLOCK ? m->n_pix - p0 : PIX_BLOCK;
+    double sum[PIX_BLOCK] = {0};
+    for (int i = 0; i < m->n_node; i++)
+      for (int p = 0; p < n; p++)
+        sum[p] += (double)m->x[(size_t)i * (size_t)m->n_stride + (size_t)(p0 + p)];
+    for (int p = 0; p < n; p++)
+      mean[p0 + p] = (float)(sum[p] / m->n_node);
+    for (int i = 0; i < m->n_node; i++)
+      for (int p = 0; p < n; p++)
+        m->x[(size_t)i * (size_t)m->n_stride + (size_t)(p0 + p)] -= mean[p0 + p];
+  }
+}
+
+/* score [n_node][n_dir] = x dir^T; blocks of a fixed size, whatever the threads */
+static void project(int n_thread, const arm_matrix *m, int n_dir, const float *dir, float *score)
+{
+#pragma omp parallel for num_threads(n_thread) schedule(static)
+  for (int i = 0; i < m->n_node; i += NODE_BLOCK) {
+    const int n = m->n_node - i < NODE_BLOCK ? m->n_node - i : NODE_BLOCK;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n_dir, m->n_pix, 1,
+                m->x + (size_t)i * (size_t)m->n_stride, m->n_stride, dir, m->n_pix, 0,
+                score + (size_t)i * (size_t)n_dir, n_dir);
+  }
+}
+
+/* dir [n_dir][n_pix] = score^T x */
+static void project_back(int n_thread, const arm_matrix *m, int n_dir, const float *score,
+                         float *dir)
+{
+#pragma omp parallel for num_threads(n_thread) schedule(static)
+  for (int p = 0; p < m->n_pix; p += PIX_BLOCK) {
+    const int n = m->n_pix - p < PIX_BLOCK ? m->n_pix - p : PIX_BLOCK;
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n_dir, n, m->n_node, 1, score, n_dir,
+                m->x + p, m->n_stride, 0, dir + p, m->n_pix);
+  }
+}
+
+/* Rows of dir [n_dir][n_pix] to unit length and right angles, in float64. work as large. */
+static int orthonormalise(int n_dir, int n_pix, float *dir, double *work)
+{
+  int err = MILL_OK;
+  double *tau = NULL;
+  const size_t n = (size_t)n_dir * (size_t)n_pix;
+  MILL_TRY(MILL_ALLOC(n_dir, &tau));
+  for (size_t i = 0; i < n; i++)
+    work[i] = (double)dir[i];
+  /* rows here are columns to LAPACK */
+  lapack_int info = LAPACKE_dgeqrf(LAPACK_COL_MAJOR, n_pix, n_dir, work, n_pix, tau);
+  if (info == 0)
+    info = LAPACKE_dorgqr(LAPACK_COL_MAJOR, n_pix, n_dir, n_dir, work, n_pix, tau);
+  if (info != 0)
+    MILL_FAIL(info == LAPACK_WORK_MEMORY_ERROR ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
+              "LAPACK's QR of the demo library's components ended with %d", (int)info);
+  for (size_t i = 0; i < n; i++)
+    dir[i] = (float)work[i];
+done:
+  mill_free(tau);
+  return err;
+}
+
+/* The n_dir leading directions of the rows of x by subspace iteration, dir [n_dir][n_pix], and the
+   rows' coordinates in them, score [n_node][n_dir]. Starts from evenly spread rows. */
+static int leading_directions(int n_thread, const arm_matrix *m, int n_dir, float *dir,
+                              float *score)
+{
+  int err = MILL_OK;
+  double *work = NULL;
+  const size_t n_pix = (size_t)m->n_pix;
+  MILL_TRY(MILL_ALLOC((size_t)n_dir * n_pix, &work));
+  for (int i = 0; i < n_dir; i++) {
+    const size_t row = (size_t)((int64_t)i * m->n_node / n_dir);
+    memcpy(dir + (size_t)i * n_pix, m->x + row * (size_t)m->n_stride, n_pix * sizeof *dir);
+  }
+  MILL_TRY(orthonormalise(n_dir, m->n_pix, dir, work));
+  for (int i = 0; i < N_ITERATION; i++) {
+    project(n_thread, m, n_dir, dir, score);
+    project_back(n_thread, m, n_dir, score, dir);
+    MILL_TRY(orthonormalise(n_dir, m->n_pix, dir, work));
+  }
+  project(n_thread, m, n_dir, dir, score);
+done:
+  mill_free(work);
+  return err;
+}
+
+/* Principal components within the directions: weight [n_pix][n_component], and the nodes'
+   coefficients, value [n_node][n_component], of unit mean square. */
+static int principal_components(const arm_matrix *m, int n_dir, const float *dir,
+                                const float *score, int n_component, float *weight, double *value)
+{
+  int err = MILL_OK;
+  double *s = NULL, *gram = NULL, *variance = NULL;
+  const size_t n_node = (size_t)m->n_node, width = (size_t)n_dir, n = (size_t)n_component;
+  MILL_TRY(MILL_ALLOC(n_node * width, &s));
+  MILL_TRY(MILL_ALLOC(width * width, &gram));
+  MILL_TRY(MILL_ALLOC(n_dir, &variance));
+  for (size_t i = 0; i < n_node * width; i++)
+    s[i] = (double)score[i];
+  cblas_dsyrk(CblasRowMajor, CblasUpper, CblasTrans, n_dir, m->n_node, 1.0 / m->n_node, s, n_dir, 0,
+              gram, n_dir);
+  /* its columns become the eigenvectors, variances ascending */
+  const lapack_int info = LAPACKE_dsyevd(LAPACK_ROW_MAJOR, 'V', 'U', n_dir, gram, n_dir, variance);
+  if (info != 0)
+    MILL_FAIL(info == LAPACK_WORK_MEMORY_ERROR || info == LAPACK_TRANSPOSE_MEMORY_ERROR
+                  ? MILL_ERR_MEMORY
+                  : MILL_ERR_INTERNAL,
+              "LAPACK's eigenvectors of the demo library's components ended with %d", (int)info);
+  /* the leading ones are the last columns; weight may not grow beyond all bounds where a component
+     has no variance left */
+  const double least = 1e-14 * variance[n_dir - 1];
+  for (size_t k = 0; k < n; k++) {
+    const size_t column = width - 1 - k;
+    const double rms = sqrt(fmax(variance[column], least));
+    for (size_t i = 0; i < n_node; i++) {
+      double sum = 0;
+      for (size_t j = 0; j < width; j++)
+        sum += s[i * width + j] * gram[j * width + column];
+      value[i * n + k] = sum / rms;
+    }
+    for (size_t p = 0; p < (size_t)m->n_pix; p++) {
+      double sum = 0;
+      for (size_t j = 0; j < width; j++)
+        sum += (double)dir[j * (size_t)m->n_pix + p] * gram[j * width + column];
+      weight[p * n + k] = (float)(sum * rms);
+    }
+  }
+done:
+  mill_free(s);
+  mill_free(gram);
+  mill_free(variance);
+  return err;
+}
+
+/* ---- emulators ------------------------------------------------------------------------------ */
+
+static int build_emulator(int n_thread, int n_component, const node_grid *grid, arm_matrix *m,
+                          mill_emulator *e)
+{
+  int err = MILL_OK;
+  float *dir = NULL, *score = NULL;
+  double *value = NULL;
+  /* centred rows have one dimension less than there are nodes */
+  const int most = (grid->n_all < m->n_pix ? grid->n_all : m->n_pix) - 1;
+  const int n_dir = n_component + SPARE_COMPONENT < most ? n_component + SPARE_COMPONENT : most;
+  if (n_component > n_dir)
+    MILL_FAIL(MILL_ERR_RANGE, "%d principal components of %d spectra; at most %d are possible",
+              n_component, grid->n_all, most);
+  const double *const node[MILL_LINE_N_LABEL] = {grid->node[0], grid->node[1], grid->node[2],
+                                                 grid->node[3]};
+  MILL_TRY(MILL_ALLOC((size_t)n_dir * (size_t)m->n_pix, &dir));
+  MILL_TRY(MILL_ALLOC((size_t)n_dir * (size_t)m->n_node, &score));
+  MILL_TRY(MILL_ALLOC((size_t)n_component * (size_t)m->n_node, &value));
+  e->kind = MILL_EMULATOR_GRID;
+  e->log_flux = 1;
+  e->n_layer = 1;
+  e->n_in[0] = n_component;
+  e->n_out[0] = m->n_pix;
+  MILL_TRY(MILL_ALLOC(m->n_pix, &e->bias[0]));
+  MILL_TRY(MILL_ALLOC((size_t)m->n_pix * (size_t)n_component, &e->weight[0]));
+  centre(n_thread, m, e->bias[0]);
+  MILL_TRY(leading_directions(n_thread, m, n_dir, dir, score));
+  MILL_TRY(principal_components(m, n_dir, dir, score, n_component, e->weight[0], value));
+  MILL_TRY(
+      mill_spline_grid_fit(MILL_LINE_N_LABEL, grid->n_node, node, n_component, value, &e->grid));
+done:
+  mill_free(dir);
+  mill_free(score);
+  mill_free(value);
+  return err;
+}
+
+static int build_emulators(const mill_demo_settings *settings, node_grid *grid, mill_library *lib)
+{
+  int err = MILL_OK;
+  const int n_component = settings->n_component ? settings->n_component
+                          : settings->coarse    ? DEFAULT_COMPONENT_COARSE
+                                                : DEFAULT_COMPONENT;
+  int n_blas = 0;
+  MILL_TRY(mill_blas_begin(settings->n_thread, &n_blas));
+  for (int a = 0, p = 0; a < lib->n_arm; p += lib->arm[a++].n_pix) {
+    arm_matrix m = {grid->n_all, lib->arm[a].n_pix, grid->n_pix, grid->spectrum + p};
+    MILL_TRY(build_emulator(settings->n_thread, n_component, grid, &m, &lib->arm[a].emulator));
+  }
+done:
+  mill_blas_end(n_blas);
+  return err;
+}
+
+/* ---- error on held-out models --------------------------------------------------------------- */
+
+/* Evenly distributed in mapped labels inside the hulls; a function of seed and index alone. */
+static void held_out_label(const mill_library *lib, uint64_t seed, int index, double *label)
+{
+  double x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL], x[MILL_MAX_LABEL];
+  mill_random r;
+  mapped_range(lib, x_min, x_max);
+  mill_random_begin(&r, seed, (uint64_t)index, HELD_OUT_STREAM);
+  do {
+    for (int l = 0; l < lib->n_label; l++) {
+      x[l] = x_min[l] + (x_max[l] - x_min[l]) * mill_random_uniform(&r);
+      label[l] =
+          fmin(fmax(mill_label_unmap(&lib->label[l], x[l]), lib->label[l].min), lib->label[l].max);
+    }
+  } while (mill_hull_distance(lib->n_hull, lib->hull, x) > 0);
+}
+
+/* Error in per cent of the continuum of one model over all arms, out [n_pix]. */
+static int model_error(const mill_demo_templates *t, const mill_library *lib, uint64_t seed,
+                       int index, float *out)
+{
+  int err = MILL_OK;
+  double label[MILL_LINE_N_LABEL];
+  double *flux = NULL, *cont = NULL, *emulated = NULL;
+  MILL_TRY(MILL_ALLOC(t->n_pix, &flux));
+  MILL_TRY(MILL_ALLOC(t->n_pix, &cont));
+  MILL_TRY(MILL_ALLOC(t->n_pix, &emulated));
+  held_out_label(lib, seed, index, label);
+  MILL_TRY(mill_demo_templates_eval(t, label, flux, cont));
+  for (int a = 0, p = 0; a < N_ARM; p += t->arm_n_pix[a++])
+    MILL_TRY(mill_emulator_eval(lib, a, label, emulated + p));
+  for (int p = 0; p < t->n_pix; p++)
+    out[p] = (float)(100 * fabs(emulated[p] - flux[p]) / cont[p]);
+done:
+  mill_free(flux);
+  mill_free(cont);
+  mill_free(emulated);
+  return err;
+}
+
+static double percentile(int n, double fraction, float *x)
+{
+  return (double)mill_select_float(n, x, (int)(fraction * (double)(n - 1)));
+}
+
+/* value [n_model][n_pix] */
+static int summarise(const mill_demo_templates *t, int n_model, const float *value,
+                     mill_demo_error *error)
+{
+  int err = MILL_OK;
+  float *x = NULL;
+  /* 1000 models at most (MILL_DEMO_MAX_HELD_OUT): the count of their pixels is an int */
+  const int n_row = t->n_pix, n_all = n_row * n_model;
+  MILL_TRY(MILL_ALLOC(n_all, &x));
+  for (int a = 0, p = 0; a < N_ARM; p += t->arm_n_pix[a++]) {
+    const int n_arm = t->arm_n_pix[a], n = n_arm * n_model;
+    float max = 0;
+    for (int i = 0; i < n; i++) {
+      x[i] = value[i / n_arm * n_row + p + i % n_arm];
+      max = fmaxf(max, x[i]);
+    }
+    error->median[a] = percentile(n, 0.5, x);
+    error->p99[a] = percentile(n, 0.99, x);
+    error->max[a] = (double)max;
+  }
+  memcpy(x, value, (size_t)n_all * sizeof *x);
+  error->median_all = percentile(n_all, 0.5, x);
+  error->p99_all = percentile(n_all, 0.99, x);
+  error->n_model = n_model;
+done:
+  mill_free(x);
+  return err;
+}
+
+static int measure(const mill_demo_settings *settings, const mill_demo_templates *t,
+                   const mill_library *lib, mill_demo_error *error)
+{
+  int err = MILL_OK;
+  failure kept = {.code = MILL_OK};
+  float *value = NULL;
+  const int n_model = settings->n_held_out;
+  memset(error, 0, sizeof *error);
+  if (n_model == 0)
+    goto done;
+  MILL_TRY(MILL_ALLOC((size_t)n_model * (size_t)t->n_pix, &value));
+#pragma omp parallel for num_threads(settings->n_thread) schedule(dynamic, 1)
+  for (int i = 0; i < n_model; i++) {
+    if (failure_seen(&kept) != MILL_OK)
+      continue;
+    const int code = model_error(t, lib, settings->seed, i, value + (size_t)i * (size_t)t->n_pix);
+    if (code != MILL_OK)
+      failure_keep(&kept, code);
+  }
+  MILL_TRY(failure_raise(&kept));
+  MILL_TRY(summarise(t, n_model, value, error));
+done:
+  mill_free(value);
+  return err;
+}
+
+int mill_demo_library_error(const mill_demo_settings *settings, const mill_library *lib,
+                            mill_demo_error *error)
+{
+  int err = MILL_OK;
+  mill_demo_templates *t = NULL;
+  MILL_TRY(check_settings(settings));
+  MILL_TRY(mill_demo_templates_create(&t));
+  int same = lib->n_label == MILL_LINE_N_LABEL && lib->n_arm == N_ARM;
+  for (int a = 0; same && a < N_ARM; a++)
+    same = lib->arm[a].n_pix == t->arm_n_pix[a];
+  if (!same)
+    MILL_FAIL(MILL_ERR_RANGE, "the library does not have the demo library's labels and arms");
+  MILL_TRY(measure(settings, t, lib, error));
+done:
+  mill_demo_templates_destroy(t);
+  return err;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+int mill_demo_library_build(const mill_demo_settings *settings, mill_library *lib,
+                            mill_demo_error *error)
+{
+  int err = MILL_OK;
+  char text[160];
+  stages stage;
+  node_grid grid = {0};
+  mill_demo_templates *t = NULL;
+  double x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL];
+  stages_begin(&stage, settings->progress);
+  MILL_TRY(check_settings(settings));
+  MILL_TRY(mill_demo_library_frame(lib));
+  MILL_TRY(mill_demo_templates_create(&t));
+  MILL_TRY(node_grid_init(lib, settings->coarse, &grid));
+  snprintf(text, sizeof text, "computing %d spectra with the line model on %d thread%s", grid.n_all,
+           settings->n_thread, settings->n_thread == 1 ? "" : "s");
+  stages_say(&stage, text);
+  MILL_TRY(fill_spectra(t, lib, settings->n_thread, &grid));
+  stages_say(&stage, "finding their principal components, fitting splines to them");
+  MILL_TRY(build_emulators(settings, &grid, lib));
+  node_grid_clear(&grid);
+  mapped_range(lib, x_min, x_max);
+  MILL_TRY(mill_library_make_guess(settings->n_guess, x_min, x_max, lib));
+  for (int a = 0; a < lib->n_arm; a++)
+    snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "demo1%s",
+             settings->coarse ? "-coarse" : "");
+  if (error) {
+    snprintf(text, sizeof text, "measuring the error on %d models at other labels",
+             settings->n_held_out);
+    stages_say(&stage, text);
+    MILL_TRY(measure(settings, t, lib, error));
+  }
+  stages_say(&stage, "done");
+done:
+  node_grid_clear(&grid);
+  mill_demo_templates_destroy(t);
+  if (err != MILL_OK)
+    mill_library_clear(lib);
+  return err;
+}

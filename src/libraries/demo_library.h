@@ -1,0 +1,76 @@
+/** The library of `starmill library demo`: the line model on DESI's three arms
+ *  (docs/demo-library.md).  FOR DEMONSTRATION AND TESTS, NOT FOR SCIENCE. */
+#ifndef MILL_DEMO_LIBRARY_H
+#define MILL_DEMO_LIBRARY_H
+
+#include <stdio.h>
+
+#include "kernels/data/library.h"
+
+/** Gaussian sigma in A that the templates carry (data with a resolution matrix). */
+#define MILL_DEMO_SIGMA_AA 0.5
+
+/** Width in ln flux of the median by which each arm's templates are divided. */
+#define MILL_DEMO_MEDIAN_WIDTH 0.1
+
+/** Limits of the settings. */
+enum { MILL_DEMO_MAX_COMPONENT = 256, MILL_DEMO_MAX_HELD_OUT = 1000 };
+
+typedef struct mill_demo_settings {
+  int n_thread;    /**< OpenMP threads, >= 1 */
+  int n_component; /**< principal components of an arm; 0: the default */
+  int n_held_out;  /**< models at random labels inside the hulls that measure the error; 0: none */
+  uint64_t seed;   /**< of the held-out labels */
+  int n_guess;     /**< templates of the initial guess */
+  int coarse;      /**< 1: the smallest grid that makes sense, for tests */
+  FILE *progress;  /**< a line per stage with its time, or NULL */
+} mill_demo_settings;
+
+void mill_demo_settings_init(mill_demo_settings *settings);
+
+/** |emulated - model| / continuum over all pixels of the held-out models, in per
+ *  cent, after the normalisation of each arm that the library has. */
+typedef struct mill_demo_error {
+  double median[MILL_MAX_ARM], p99[MILL_MAX_ARM], max[MILL_MAX_ARM];
+  double median_all, p99_all;
+  int n_model;
+} mill_demo_error;
+
+/** Templates of one star on the arms of the demo library: the line model convolved
+ *  with a Gaussian of MILL_DEMO_SIGMA_AA, divided by its smooth median over each arm.
+ *  What the emulator is fitted to and what its error is measured against.
+ *
+ *  The smooth median exp(m) of an arm's n fluxes f_i solves
+ *  sum_i z_i / sqrt(1 + z_i^2) = 0, z_i = (ln f_i - m) / MILL_DEMO_MEDIAN_WIDTH.
+ *  It is within some per cent of the median, which itself has a kink in the labels
+ *  wherever another pixel becomes the middle one, and no spline follows that.
+ *
+ *  label [4]                      in   in the order of enum mill_line_label
+ *  flux [sum of the arms' n_pix]  out  arm after arm
+ *  cont [the same]                out  its continuum over the same number; may be NULL
+ *
+ *  Thread-safe.  MILL_ERR_RANGE outside the line model's range, MILL_ERR_MEMORY. */
+typedef struct mill_demo_templates mill_demo_templates;
+int mill_demo_templates_create(mill_demo_templates **out);
+void mill_demo_templates_destroy(mill_demo_templates *templates); /* NULL is fine */
+int mill_demo_templates_eval(const mill_demo_templates *templates, const double *label,
+                             double *flux, double *cont);
+
+/** Labels, hulls and arms with their wavelengths, no emulators: what does not need
+ *  a single spectrum.  lib must be zeroed and is left cleared on failure. */
+int mill_demo_library_frame(mill_library *lib);
+
+/** Build it: labels, hulls, arms, emulators (splines over a grid of principal
+ *  components of ln flux), guess templates, and measure the error on held-out
+ *  models.  lib must be zeroed and is left cleared on failure; error may be NULL.
+ *  The same bits for any number of threads (OpenBLAS runs in one thread
+ *  meanwhile).  MILL_ERR_MEMORY, MILL_ERR_RANGE. */
+int mill_demo_library_build(const mill_demo_settings *settings, mill_library *lib,
+                            mill_demo_error *error);
+
+/** Measure the error of a library that mill_demo_library_build made, on the
+ *  settings' held-out models.  MILL_ERR_RANGE when its arms are others. */
+int mill_demo_library_error(const mill_demo_settings *settings, const mill_library *lib,
+                            mill_demo_error *error);
+
+#endif

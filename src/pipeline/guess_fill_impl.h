@@ -1,0 +1,66 @@
+/* Included by src/pipeline/guess_table.c once per instruction set (FILL_GROUP, FILL_TARGET); no
+ * include guard.  Vectors are written out, so that the sums of a tile stay in registers. */
+
+/** Normalise the templates of one group: divide by their continuum fits.  Where there is
+ *  none, its mean is 0 everywhere and so is what comes out. */
+FILL_TARGET static void FILL_GROUP(const fill_task *f, int group)
+{
+  enum { N_VEC = MILL_HALF_LANE / 4 };
+  const int nk = f->nk, t0 = group * MILL_HALF_LANE;
+  const four *mean =
+      (const four *)(const void *)f->bins->mean + (ptrdiff_t)group * f->bins->n_bin * N_VEC;
+  four a[MILL_MAX_CONT + TILE][N_VEC];
+  const four zero = {0.0, 0.0, 0.0, 0.0};
+
+  /* right-hand sides: sums of basis times mean over the bins of the data */
+  for (int k0 = 0; k0 < nk; k0 += TILE) {
+    four s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero,
+         s31 = zero, s40 = zero, s41 = zero;
+    for (int i = f->half; i < f->half + f->n; i++) {
+      if (bin_count(f, i) == 0)
+        continue;
+      const four *m = mean + (f->first + i) * N_VEC;
+      const four m0 = m[0], m1 = m[1];
+      const double *basis = f->basis + (size_t)i * (size_t)f->pitch + k0;
+      s00 += basis[0] * m0;
+      s01 += basis[0] * m1;
+      s10 += basis[1] * m0;
+      s11 += basis[1] * m1;
+      s20 += basis[2] * m0;
+      s21 += basis[2] * m1;
+      s30 += basis[3] * m0;
+      s31 += basis[3] * m1;
+      s40 += basis[4] * m0;
+      s41 += basis[4] * m1;
+    }
+    const four sum[TILE][N_VEC] = {{s00, s01}, {s10, s11}, {s20, s21}, {s30, s31}, {s40, s41}};
+    memcpy(a[k0], sum, sizeof sum);
+  }
+  for (int t = 0; t < MILL_HALF_LANE; t++) {
+    double solution[MILL_MAX_CONT];
+    for (int k = 0; k < nk; k++)
+      solution[k] = a[k][t / 4][t % 4];
+    mill_cholesky_solve(nk, f->factor, nk, solution);
+    for (int k = 0; k < nk; k++)
+      a[k][t / 4][t % 4] = solution[k];
+  }
+  float *out = f->templ + (size_t)(t0 / MILL_GUESS_LANE) * (size_t)f->width * MILL_GUESS_LANE +
+               t0 % MILL_GUESS_LANE;
+  for (int i = 0; i < f->width; i++, out += MILL_GUESS_LANE) {
+    four c0 = zero, c1 = zero;
+    const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
+    if (bin_count(f, i) == 0) {
+      /* nothing to say off the template: the mean, so that it draws no shift */
+      memset(out, 0, MILL_HALF_LANE * sizeof *out);
+      continue;
+    }
+    for (int k = 0; k < nk; k++) {
+      c0 += a[k][0] * basis[k];
+      c1 += a[k][1] * basis[k];
+    }
+    const four *m = mean + (f->first + i) * N_VEC;
+    const four c[N_VEC] = {c0, c1}, value[N_VEC] = {m[0] / c0 - 1.0, m[1] / c1 - 1.0};
+    for (int t = 0; t < MILL_HALF_LANE; t++)
+      out[t] = c[t / 4][t % 4] > 0.0 ? (float)value[t / 4][t % 4] : 0.0f;
+  }
+}

@@ -1,0 +1,100 @@
+/** The fit pipeline: stars in, rows out, through slots and rounds.
+ *
+ *  Written once over the backend table (kernels/backend.h).  Free slots are
+ *  filled from a source, all slots advance in rounds, finished stars leave
+ *  through a sink and their slots take the next star.  A star's result does
+ *  not depend on the number of slots, threads or its neighbours.
+ */
+#ifndef MILL_PIPELINE_H
+#define MILL_PIPELINE_H
+
+#include "kernels/backend.h"
+#include "kernels/data/library.h"
+#include "kernels/data/result.h"
+#include "kernels/data/settings.h"
+#include "kernels/data/star.h"
+#include "src/pipeline/waveset_cache.h"
+
+typedef struct mill_pipeline mill_pipeline;
+
+/** Give the next star: 1 and *star filled, 0 at the end, or -code on failure.  The
+ *  star's memory and the wavelength sets of its segments are needed until the next call
+ *  (or the end of the run): from then on its slot has a copy and holds the sets. */
+typedef int (*mill_star_source)(void *context, mill_star *star);
+
+/** Take a finished row; MILL_OK or a code, which ends the run.
+ *
+ *  model [n_segment] holds one pointer per segment of the star, each [n_pix]
+ *  best-fit flux in the unit of the input, NaN where the arm was dropped; NULL
+ *  unless models were asked for, or when the star was not fitted.  Borrowed.
+ */
+typedef int (*mill_result_sink)(void *context, const mill_fit_result *result,
+                                const float *const *model);
+
+/** lib and settings are borrowed until destroy; n_slot >= 1 stars at once,
+ *  n_thread >= 1 OpenMP threads, want_models keeps best-fit models.
+ *  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not collective. */
+int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
+                         const mill_backend *backend, int n_slot, int n_thread, int want_models,
+                         mill_pipeline **out);
+void mill_pipeline_destroy(mill_pipeline *pipeline);
+
+/** Register the wavelengths of an arm's pixels (vacuum A, ascending), hold the set and
+ *  get its id; equal ones share an id.  wave_aa is copied.
+ *
+ *  Each success is one hold, to be given back by mill_pipeline_waveset_release; the id
+ *  is valid while somebody holds the set, and a star under way does.  Sets that nobody
+ *  holds stay until all sets together exceed a limit; asking again for known
+ *  wavelengths takes microseconds, a new set about a millisecond of CPU for each 1 MB.
+ *  Not to be asked for more sets than are needed next: what is held is not bounded.
+ *
+ *  MILL_ERR_RANGE when not ascending, not finite, too short, or when the
+ *  velocity limits carry them off the arm's templates: nothing is held. */
+int mill_pipeline_waveset(mill_pipeline *pipeline, int arm, int n_pix, const double *wave_aa,
+                          int *id);
+void mill_pipeline_waveset_release(mill_pipeline *pipeline, int id); /* id < 0 is fine */
+/** One more hold of a set that is held. */
+void mill_pipeline_waveset_hold(mill_pipeline *pipeline, int id);
+
+/** Limit of the memory for wavelength sets, bytes, instead of MILL_WAVESET_CACHE_BYTES;
+ *  0 keeps only what is held. */
+void mill_pipeline_waveset_limit(mill_pipeline *pipeline, size_t bytes);
+void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_stats *stats);
+
+/** Evaluate a star at given points instead of fitting it, for tests and checks.
+ *
+ *  request        MILL_REQ_VALUE, _JACOBIAN or _FINAL
+ *  theta [n_point][n_label + 2]  in   VRAD, VSINI, labels
+ *  eval [n_point]                out  f with hull penalty and priors; gradient and
+ *                                     curvature without them
+ *  prepared                      out  S/N, counts and status after preparation;
+ *                                     eval is untouched unless NOT_DONE
+ *  Not while mill_pipeline_run is under way. */
+int mill_pipeline_evaluate(mill_pipeline *pipeline, const mill_star *star, int request, int n_point,
+                           const double *theta, mill_eval *eval, mill_fit_result *prepared);
+
+/** Fit until the source ends.  Rows leave in the order in which they finish. */
+int mill_pipeline_run(mill_pipeline *pipeline, mill_star_source source, void *source_context,
+                      mill_result_sink sink, void *sink_context);
+
+/** Where the time went since the pipeline was created, all threads together; zeros with
+ *  a backend that does not count (CUDA).  Not while mill_pipeline_run is under way. */
+void mill_pipeline_timing(const mill_pipeline *pipeline, mill_timing *total);
+
+/** Bytes of the backend's memory: the model (emulator, hulls), the slots with their stars, and
+ *  the sets of wavelengths.  From the thread that runs the pipeline. */
+typedef struct mill_pipeline_bytes {
+  size_t model, slots, wavesets;
+} mill_pipeline_bytes;
+void mill_pipeline_memory(const mill_pipeline *pipeline, mill_pipeline_bytes *bytes);
+
+/** Slots that take stars: as many as were asked for, fewer since memory was full. */
+int mill_pipeline_slots(const mill_pipeline *pipeline);
+
+/** CPU seconds that copying stars into slots has taken. */
+double mill_pipeline_load_s(const mill_pipeline *pipeline);
+
+/** The same by the clock, with waiting for other threads that copy and for buffers. */
+double mill_pipeline_load_wall_s(const mill_pipeline *pipeline);
+
+#endif

@@ -1,0 +1,474 @@
+#include "src/pipeline/waveset_cache.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/math/continuum.h"
+#include "kernels/base/error.h"
+
+enum { NONE = -1, FIRST_SETS = 64, ALIGN = 64 };
+
+typedef struct entry {
+  int arm, n_pix, n_bin;
+  double *wave_aa; /**< [n_pix], owned; NULL: the entry is free */
+  uint64_t hash;
+  int n_hold;
+  int next;         /**< of the same bucket, or of the free entries */
+  int older, newer; /**< neighbours in the list of sets that nobody holds */
+  size_t bytes;     /**< of host and backend */
+  void *block;      /**< backend memory of the set and its arrays, owned */
+  size_t size_block;
+  double *deconv[MILL_MAX_DIAG + 1]; /**< by n_diag, backend memory, owned */
+} entry;
+
+struct mill_waveset_cache {
+  const mill_library *lib;
+  const mill_fit_settings *set;
+  const mill_guess_table *guess;
+  const mill_backend *backend;
+  mill_device *device;
+  int n_thread;
+  entry *entry;
+  int n_entry, cap_entry;
+  int first_free;
+  int *bucket; /**< [n_bucket] first entry of each, n_bucket a power of two */
+  int n_bucket;
+  int oldest, newest; /**< of the sets that nobody holds */
+  size_t limit;
+  mill_waveset_stats stats;
+  char *staging; /**< where a set is made before it is sent */
+  size_t cap_staging;
+};
+
+int mill_waveset_cache_create(const mill_library *lib, const mill_fit_settings *set,
+                              const mill_guess_table *guess, const mill_backend *backend,
+                              mill_device *device, int n_thread, mill_waveset_cache **out)
+{
+  int err = MILL_OK;
+  mill_waveset_cache *c = NULL;
+  MILL_TRY(MILL_ALLOC(1, &c));
+  *c = (mill_waveset_cache){.lib = lib,
+                            .set = set,
+                            .guess = guess,
+                            .backend = backend,
+                            .device = device,
+                            .n_thread = n_thread < 1 ? 1 : n_thread,
+                            .first_free = NONE,
+                            .oldest = NONE,
+                            .newest = NONE,
+                            .limit = MILL_WAVESET_CACHE_BYTES};
+done:
+  *out = c;
+  return err;
+}
+
+static void free_memory(const mill_waveset_cache *c, entry *e)
+{
+  mill_free(e->wave_aa);
+  e->wave_aa = NULL;
+  if (e->block)
+    c->backend->release(c->device, e->block);
+  e->block = NULL;
+  for (int i = 0; i <= MILL_MAX_DIAG; i++) {
+    if (e->deconv[i])
+      c->backend->release(c->device, e->deconv[i]);
+    e->deconv[i] = NULL;
+  }
+}
+
+void mill_waveset_cache_destroy(mill_waveset_cache *c)
+{
+  if (!c)
+    return;
+  for (int i = 0; i < c->n_entry; i++)
+    free_memory(c, &c->entry[i]);
+  mill_free(c->entry);
+  mill_free(c->bucket);
+  mill_free(c->staging);
+  mill_free(c);
+}
+
+void mill_waveset_cache_stats(const mill_waveset_cache *c, mill_waveset_stats *stats)
+{
+  *stats = c->stats;
+}
+
+/* ---- finding ------------------------------------------------------------------------------ */
+
+/** Four chains over the bits of the wavelengths, so that their multiplications overlap. */
+static uint64_t hash_of(int arm, int n_pix, const double *wave_aa)
+{
+  static const uint64_t odd = 0x9E3779B97F4A7C15u;
+  uint64_t h[4] = {(uint64_t)arm, (uint64_t)n_pix, 1, 2};
+  for (int i = 0; i < n_pix; i++) {
+    uint64_t bits;
+    memcpy(&bits, &wave_aa[i], sizeof bits);
+    uint64_t *lane = &h[i & 3];
+    *lane = (*lane ^ bits) * odd;
+    *lane ^= *lane >> 29;
+  }
+  uint64_t all = 0;
+  for (int k = 0; k < 4; k++) {
+    all = (all ^ h[k]) * odd;
+    all ^= all >> 32;
+  }
+  return all;
+}
+
+static int *bucket_of(const mill_waveset_cache *c, uint64_t hash)
+{
+  return &c->bucket[hash & (uint64_t)(c->n_bucket - 1)];
+}
+
+static int find(const mill_waveset_cache *c, uint64_t hash, int arm, int n_pix,
+                const double *wave_aa)
+{
+  if (c->n_bucket == 0)
+    return NONE;
+  int id = *bucket_of(c, hash);
+  for (; id != NONE; id = c->entry[id].next) {
+    const entry *e = &c->entry[id];
+    if (e->hash == hash && e->arm == arm && e->n_pix == n_pix &&
+        memcmp(e->wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa) == 0)
+      break;
+  }
+  return id;
+}
+
+/** Room for one more entry, and as many buckets as entries. */
+static int reserve(mill_waveset_cache *c)
+{
+  int err = MILL_OK;
+  entry *more = NULL;
+  int *bucket = NULL;
+  if (c->first_free != NONE || c->n_entry < c->cap_entry)
+    goto done;
+  const int cap = c->cap_entry ? 2 * c->cap_entry : FIRST_SETS;
+  MILL_TRY(MILL_ALLOC(cap, &more));
+  MILL_TRY(MILL_ALLOC(cap, &bucket));
+  if (c->n_entry)
+    memcpy(more, c->entry, (size_t)c->n_entry * sizeof *more);
+  mill_free(c->entry);
+  mill_free(c->bucket);
+  c->entry = more;
+  c->bucket = bucket;
+  c->cap_entry = c->n_bucket = cap;
+  more = NULL;
+  bucket = NULL;
+  for (int i = 0; i < cap; i++)
+    c->bucket[i] = NONE;
+  /* no entry is free here */
+  for (int id = 0; id < c->n_entry; id++) {
+    int *first = bucket_of(c, c->entry[id].hash);
+    c->entry[id].next = *first;
+    *first = id;
+  }
+done:
+  mill_free(more);
+  mill_free(bucket);
+  return err;
+}
+
+/* ---- sets that nobody holds ---------------------------------------------------------------- */
+
+static void unlink_idle(mill_waveset_cache *c, int id)
+{
+  const entry *e = &c->entry[id];
+  *(e->older == NONE ? &c->oldest : &c->entry[e->older].newer) = e->newer;
+  *(e->newer == NONE ? &c->newest : &c->entry[e->newer].older) = e->older;
+}
+
+static void link_newest(mill_waveset_cache *c, int id)
+{
+  entry *e = &c->entry[id];
+  e->older = c->newest;
+  e->newer = NONE;
+  *(c->newest == NONE ? &c->oldest : &c->entry[c->newest].newer) = id;
+  c->newest = id;
+}
+
+static void evict(mill_waveset_cache *c, int id)
+{
+  entry *e = &c->entry[id];
+  unlink_idle(c, id);
+  int *at = bucket_of(c, e->hash);
+  while (*at != id)
+    at = &c->entry[*at].next;
+  *at = e->next;
+  c->stats.bytes -= e->bytes;
+  c->stats.n_set--;
+  c->stats.n_evicted++;
+  free_memory(c, e);
+  e->next = c->first_free;
+  c->first_free = id;
+}
+
+/** Free what nobody holds, oldest first, until all is within the limit. */
+static void trim(mill_waveset_cache *c)
+{
+  while (c->oldest != NONE && c->stats.bytes > c->limit)
+    evict(c, c->oldest);
+}
+
+/** Make room for a new entry.  Its block is taken from a set that must go where one
+ *  fits: new memory costs as much time as filling it. */
+static void make_room(mill_waveset_cache *c, entry *fresh)
+{
+  while (c->oldest != NONE && c->stats.bytes + fresh->bytes > c->limit) {
+    entry *e = &c->entry[c->oldest];
+    if (!fresh->block && e->size_block >= fresh->size_block &&
+        e->size_block / 2 <= fresh->size_block) {
+      fresh->bytes += e->size_block - fresh->size_block;
+      fresh->size_block = e->size_block;
+      fresh->block = e->block;
+      e->block = NULL;
+    }
+    evict(c, c->oldest);
+  }
+}
+
+void mill_waveset_cache_limit(mill_waveset_cache *c, size_t bytes)
+{
+  c->limit = bytes;
+  trim(c);
+}
+
+void mill_waveset_cache_hold(mill_waveset_cache *c, int id)
+{
+  entry *e = &c->entry[id];
+  if (e->n_hold++ == 0) {
+    unlink_idle(c, id);
+    c->stats.n_held++;
+  }
+}
+
+void mill_waveset_cache_release(mill_waveset_cache *c, int id)
+{
+  entry *e = &c->entry[id];
+  if (--e->n_hold > 0)
+    return;
+  c->stats.n_held--;
+  link_newest(c, id);
+  trim(c);
+}
+
+int mill_waveset_cache_view(const mill_waveset_cache *c, int id, mill_waveset_view *view)
+{
+  if (id < 0 || id >= c->n_entry || !c->entry[id].wave_aa || c->entry[id].n_hold < 1)
+    return 0;
+  const entry *e = &c->entry[id];
+  *view = (mill_waveset_view){.arm = e->arm,
+                              .n_pix = e->n_pix,
+                              .n_bin = e->n_bin,
+                              .wave_aa = e->wave_aa,
+                              .device = e->block};
+  return 1;
+}
+
+/* ---- making -------------------------------------------------------------------------------- */
+
+static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const double *wave_aa)
+{
+  int err = MILL_OK;
+  const mill_arm *from = &c->lib->arm[arm];
+  if (n_pix < 2 * c->set->n_cont)
+    MILL_FAIL(MILL_ERR_RANGE, "arm %s has %d pixels, too few for %d continuum functions",
+              from->name, n_pix, c->set->n_cont);
+  for (int i = 0; i < n_pix; i++)
+    if (!isfinite(wave_aa[i]) || wave_aa[i] <= 0.0 || (i > 0 && !(wave_aa[i] > wave_aa[i - 1])))
+      MILL_FAIL(MILL_ERR_RANGE, "wavelengths of arm %s are not ascending at pixel %d", from->name,
+                i);
+  const double least = from->wave_aa[0], most = from->wave_aa[from->n_pix - 1];
+  const double blue = wave_aa[0] * exp(-atanh(c->set->max_vel_km_s / MILL_C_KM_S));
+  const double red = wave_aa[n_pix - 1] * exp(-atanh(c->set->min_vel_km_s / MILL_C_KM_S));
+  if (blue < least || red >= most)
+    MILL_FAIL(MILL_ERR_RANGE,
+              "arm %s reaches %.1f to %.1f A at the velocity limits, the library's templates "
+              "%.1f to %.1f A; narrow min_vel and max_vel or use another library",
+              from->name, blue, red, least, most);
+done:
+  return err;
+}
+
+static size_t take(size_t *at, size_t bytes)
+{
+  const size_t here = *at;
+  *at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+  return here;
+}
+
+/** Everything of a set into one block of backend memory. */
+static int make(mill_waveset_cache *c, entry *e)
+{
+  int err = MILL_OK;
+  const mill_fit_settings *set = c->set;
+  const int n_pix = e->n_pix, nk = set->n_cont, n_bin = e->n_bin;
+  const double *wave_aa = e->wave_aa;
+  const size_t n = (size_t)n_pix, width = (size_t)n_bin + 2 * (size_t)c->guess->half;
+  size_t size = 0;
+  take(&size, sizeof(mill_waveset));
+  const size_t at_ln = take(&size, n * sizeof(double));
+  const size_t at_cont = take(&size, (size_t)nk * n * sizeof(float));
+  const size_t at_masked = take(&size, n);
+  const size_t at_first = take(&size, ((size_t)n_bin + 1) * sizeof(int));
+  const size_t at_templ =
+      take(&size, (size_t)c->guess->n_group * width * MILL_GUESS_LANE * sizeof(float));
+  e->size_block = size;
+  e->bytes = size + n * sizeof *wave_aa;
+  make_room(c, e);
+  if (size > c->cap_staging) {
+    mill_free(c->staging);
+    c->staging = NULL;
+    c->cap_staging = 0;
+    MILL_TRY(MILL_ALLOC(size, &c->staging));
+    c->cap_staging = size;
+  }
+  char *host = c->staging;
+  double *ln_wave = (double *)(void *)(host + at_ln);
+  float *cont = (float *)(void *)(host + at_cont);
+  unsigned char *masked = (unsigned char *)(host + at_masked);
+#pragma omp parallel for schedule(static) num_threads(c->n_thread)
+  for (int i = 0; i < n_pix; i++) {
+    const double x = 2.0 * (wave_aa[i] - wave_aa[0]) / (wave_aa[n_pix - 1] - wave_aa[0]) - 1.0;
+    ln_wave[i] = log(wave_aa[i]);
+    for (int k = 0; k < nk; k++)
+      cont[(size_t)k * n + (size_t)i] = (float)mill_continuum(set->continuum, nk, k, x);
+    masked[i] = 0;
+    for (int r = 0; r < set->n_wave_mask; r++)
+      if (wave_aa[i] > set->wave_mask[r].min_aa && wave_aa[i] < set->wave_mask[r].max_aa)
+        masked[i] = 1;
+  }
+  MILL_TRY(mill_guess_table_fill(c->guess, c->lib, set, e->arm, n_pix, wave_aa, c->n_thread,
+                                 (int *)(void *)(host + at_first),
+                                 (float *)(void *)(host + at_templ)));
+  if (!e->block)
+    MILL_TRY(c->backend->alloc(c->device, size, &e->block));
+  char *device = e->block;
+  const mill_waveset w = {.arm = e->arm,
+                          .n_pix = n_pix,
+                          .n_cont = nk,
+                          .ln_wave = (double *)(void *)(device + at_ln),
+                          .cont = (float *)(void *)(device + at_cont),
+                          .masked = (unsigned char *)(device + at_masked),
+                          .n_bin = n_bin,
+                          .bin_first = (int *)(void *)(device + at_first),
+                          .templ = (float *)(void *)(device + at_templ)};
+  memcpy(host, &w, sizeof w);
+  MILL_TRY(c->backend->upload(c->device, e->block, host, size));
+done:
+  return err;
+}
+
+int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const double *wave_aa,
+                           int *id)
+{
+  int err = MILL_OK;
+  entry fresh;
+  memset(&fresh, 0, sizeof fresh);
+  const uint64_t hash = hash_of(arm, n_pix, wave_aa);
+  const int known = find(c, hash, arm, n_pix, wave_aa);
+  if (known != NONE) {
+    mill_waveset_cache_hold(c, known);
+    *id = known;
+    goto done;
+  }
+  MILL_TRY(check_waves(c, arm, n_pix, wave_aa));
+  MILL_TRY(reserve(c));
+  fresh.arm = arm;
+  fresh.n_pix = n_pix;
+  fresh.n_bin = mill_guess_table_n_bin(c->guess, n_pix, wave_aa);
+  fresh.hash = hash;
+  fresh.n_hold = 1;
+  MILL_TRY(MILL_ALLOC(n_pix, &fresh.wave_aa));
+  memcpy(fresh.wave_aa, wave_aa, (size_t)n_pix * sizeof *wave_aa);
+  MILL_TRY(make(c, &fresh));
+  /* making room may have freed entries: take one of them, else the next */
+  const int slot = c->first_free != NONE ? c->first_free : c->n_entry++;
+  if (slot == c->first_free)
+    c->first_free = c->entry[slot].next;
+  int *first = bucket_of(c, hash);
+  fresh.next = *first;
+  *first = slot;
+  c->entry[slot] = fresh;
+  memset(&fresh, 0, sizeof fresh);
+  c->stats.n_set++;
+  c->stats.n_held++;
+  c->stats.n_made++;
+  c->stats.bytes += c->entry[slot].bytes;
+  *id = slot;
+done:
+  free_memory(c, &fresh);
+  return err;
+}
+
+/** Inverse of a [n][n], which is destroyed, by elimination with pivots of columns.  Not by LAPACK:
+ *  OpenBLAS would take 128 MiB for so small a matrix, for ever where there are none. */
+static int invert(int n, double *a, double *inverse)
+{
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+      inverse[i * n + j] = i == j;
+  for (int k = 0; k < n; k++) {
+    int pivot = k;
+    for (int i = k + 1; i < n; i++)
+      if (fabs(a[i * n + k]) > fabs(a[pivot * n + k]))
+        pivot = i;
+    if (!(fabs(a[pivot * n + k]) > 0))
+      return 0;
+    const double scale = 1 / a[pivot * n + k];
+    for (int j = 0; j < n; j++) {
+      const double x = a[pivot * n + j], y = inverse[pivot * n + j];
+      a[pivot * n + j] = a[k * n + j];
+      inverse[pivot * n + j] = inverse[k * n + j];
+      a[k * n + j] = x * scale;
+      inverse[k * n + j] = y * scale;
+    }
+    for (int i = 0; i < n; i++) {
+      const double factor = a[i * n + k];
+      for (int j = 0; j < n && i != k; j++) {
+        a[i * n + j] -= factor * a[k * n + j];
+        inverse[i * n + j] -= factor * inverse[k * n + j];
+      }
+    }
+  }
+  return 1;
+}
+
+/** Inverse of the Gaussian that the template carries, on n_diag pixels:
+ *  G_ij = exp(-(i-j)^2 / 2 s^2) / (s sqrt(2 pi)), s in pixels (docs/numerics.md). */
+int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, const double **out)
+{
+  int err = MILL_OK;
+  entry *e = &c->entry[id];
+  double *g = NULL, *inverse = NULL;
+  void *memory = NULL;
+  if (e->deconv[n_diag])
+    goto done;
+  const double sigma_pix = c->lib->arm[e->arm].template_sigma_aa / (e->wave_aa[1] - e->wave_aa[0]);
+  MILL_TRY(MILL_ALLOC(n_diag * n_diag, &g));
+  MILL_TRY(MILL_ALLOC(n_diag * n_diag, &inverse));
+  for (int i = 0; i < n_diag; i++)
+    for (int j = 0; j < n_diag; j++) {
+      const double u = (double)(i - j) / sigma_pix;
+      g[i * n_diag + j] = exp(-0.5 * u * u) / (sigma_pix * sqrt(2.0 * 3.14159265358979323846));
+    }
+  if (!invert(n_diag, g, inverse))
+    MILL_FAIL(MILL_ERR_RANGE,
+              "the template's resolution (sigma %g pixels) cannot be taken out of a matrix of %d "
+              "diagonals",
+              sigma_pix, n_diag);
+  const size_t bytes = (size_t)n_diag * (size_t)n_diag * sizeof *g;
+  MILL_TRY(c->backend->alloc(c->device, bytes, &memory));
+  MILL_TRY(c->backend->upload(c->device, memory, inverse, bytes));
+  e->deconv[n_diag] = memory;
+  memory = NULL;
+  e->bytes += bytes;
+  c->stats.bytes += bytes;
+done:
+  *out = e->deconv[n_diag];
+  if (memory)
+    c->backend->release(c->device, memory);
+  mill_free(inverse);
+  mill_free(g);
+  return err;
+}

@@ -1,0 +1,68 @@
+/** Wavelength sets of a run: found by their wavelengths, held by their users, bounded
+ *  in memory.
+ *
+ *  A set is all that depends on the wavelengths of a segment alone: logarithms,
+ *  continuum functions, masks, the templates of the initial guess (about 1 MB for an
+ *  arm of DESI).  Segments with the same wavelengths share one.  Every user holds the
+ *  sets that it needs; those that nobody holds stay for the next one that asks, the
+ *  least recently used leaving first once all of them together exceed a limit.
+ *  So a run with one grid per spectrum needs memory for the stars under way only.
+ */
+#ifndef MILL_WAVESET_CACHE_H
+#define MILL_WAVESET_CACHE_H
+
+#include "kernels/backend.h"
+#include "kernels/data/library.h"
+#include "src/pipeline/guess_table.h"
+
+/** Memory of all sets together, bytes, beyond which those that nobody holds are freed. */
+#define MILL_WAVESET_CACHE_BYTES ((size_t)256 << 20)
+
+typedef struct mill_waveset_cache mill_waveset_cache;
+
+/** What a set was made from and where it lies. */
+typedef struct mill_waveset_view {
+  int arm, n_pix, n_bin;
+  const double *wave_aa;      /**< [n_pix] host */
+  const mill_waveset *device; /**< of the backend's memory */
+} mill_waveset_view;
+
+typedef struct mill_waveset_stats {
+  int n_set, n_held; /**< there; held by somebody */
+  size_t bytes;      /**< of all */
+  int64_t n_made, n_evicted;
+} mill_waveset_stats;
+
+/** Everything is borrowed until destroy.  n_thread OpenMP threads make a set.
+ *  MILL_ERR_MEMORY. */
+int mill_waveset_cache_create(const mill_library *lib, const mill_fit_settings *set,
+                              const mill_guess_table *guess, const mill_backend *backend,
+                              mill_device *device, int n_thread, mill_waveset_cache **out);
+void mill_waveset_cache_destroy(mill_waveset_cache *cache); /* NULL is fine */
+
+/** Limit in bytes; 0 keeps only what is held. */
+void mill_waveset_cache_limit(mill_waveset_cache *cache, size_t bytes);
+void mill_waveset_cache_stats(const mill_waveset_cache *cache, mill_waveset_stats *stats);
+
+/** Find or make the set of these wavelengths, hold it, and give its id.
+ *
+ *  wave_aa [n_pix] vacuum A, ascending; copied.  Ids are small numbers and are given
+ *  again after their set has been freed.
+ *  MILL_ERR_RANGE (the wavelengths cannot be used), MILL_ERR_MEMORY, MILL_ERR_BACKEND:
+ *  nothing is held. */
+int mill_waveset_cache_get(mill_waveset_cache *cache, int arm, int n_pix, const double *wave_aa,
+                           int *id);
+
+/** Hold a held set once more; give a hold back. */
+void mill_waveset_cache_hold(mill_waveset_cache *cache, int id);
+void mill_waveset_cache_release(mill_waveset_cache *cache, int id);
+
+/** 0 when id is not the id of a held set. */
+int mill_waveset_cache_view(const mill_waveset_cache *cache, int id, mill_waveset_view *view);
+
+/** Solver for the Gaussian that the arm's templates carry, for a resolution matrix of
+ *  n_diag diagonals on these wavelengths: *out [n_diag][n_diag] of the backend's
+ *  memory, that of the set.  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+int mill_waveset_cache_deconv(mill_waveset_cache *cache, int id, int n_diag, const double **out);
+
+#endif

@@ -1,0 +1,216 @@
+#include "src/ranks/draw.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "src/system/clock.h"
+#include "src/system/log.h"
+#include "src/system/thread.h"
+#include "src/system/watchdog.h"
+
+enum {
+  TAG_ASK = 1,
+  TAG_NUMBER = 2,
+  ANSWER_FIRST_US = 100, /* between looks of rank 0 while requests come; when none do, ever */
+  ANSWER_LEAST_US = 500, /* later: up to a tenth of the patience of who asks, within limits */
+  ANSWER_MOST_US = 16000,
+  ASK_FIRST_US = 50,
+  ASK_MOST_US = 1000
+};
+
+struct mill_draw {
+  mill_mpi mpi;                     /* its own communicator */
+  int has_first;                    /* this rank has taken its own number */
+  _Atomic int64_t next, n_answered; /* rank 0 */
+  _Atomic int ends;
+  long answer_us; /* longest time between two looks */
+  pthread_t thread;
+  int has_thread, is_settled;
+  MPI_Request ask, answer; /* other ranks */
+  int has_asked;
+  int64_t number;
+  double wait_s;
+};
+
+static void nap(long *us, long most_us)
+{
+  const struct timespec t = {.tv_sec = *us / 1000000, .tv_nsec = *us % 1000000 * 1000};
+  nanosleep(&t, NULL);
+  *us = 2 * *us < most_us ? 2 * *us : most_us;
+}
+
+/* Answer one request, if there is one. */
+static int answer(mill_draw *draw, int *there)
+{
+  int err = MILL_OK;
+  MPI_Status status;
+  int64_t number;
+  MILL_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_ASK, draw->mpi.comm, there, &status));
+  if (!*there)
+    goto done;
+  MILL_MPI(
+      MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TAG_ASK, draw->mpi.comm, MPI_STATUS_IGNORE));
+  number = atomic_fetch_add(&draw->next, 1);
+  /* who asks waits for it already */
+  MILL_MPI(MPI_Send(&number, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_NUMBER, draw->mpi.comm));
+  atomic_fetch_add(&draw->n_answered, 1);
+done:
+  return err;
+}
+
+static void *answer_all(void *context)
+{
+  mill_draw *draw = context;
+  int err = MILL_OK, there = 0;
+  long us = ANSWER_FIRST_US;
+  while (!atomic_load(&draw->ends)) {
+    MILL_TRY(answer(draw, &there));
+    if (there)
+      us = ANSWER_FIRST_US;
+    else
+      nap(&us, draw->answer_us);
+  }
+done:
+  if (err != MILL_OK) {
+    /* the others would wait for ever */
+    mill_log_error("work cannot be handed out: %s: the job is aborted; the same command continues "
+                   "it",
+                   mill_error_message());
+    MPI_Abort(draw->mpi.comm, mill_error_exit_status(err));
+  }
+  return NULL;
+}
+
+static int start_thread(mill_draw *draw)
+{
+  int err = MILL_OK;
+  draw->has_thread = mill_thread_start(&draw->thread, answer_all, draw) == 0;
+  if (!draw->has_thread)
+    MILL_FAIL(MILL_ERR_INTERNAL,
+              "cannot start the thread that hands out work: is the limit on processes (ulimit -u) "
+              "or on address space (ulimit -v) low?");
+done:
+  return err;
+}
+
+int mill_draw_open(const mill_mpi *mpi, double patience_s, mill_draw **out)
+{
+  int err = MILL_OK;
+  mill_draw *draw = NULL;
+  *out = NULL;
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &draw)));
+  draw->mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL};
+  draw->mpi.rank = mpi->rank;
+  draw->mpi.size = mpi->size;
+  draw->ask = draw->answer = MPI_REQUEST_NULL;
+  atomic_store(&draw->next, mpi->size);
+  const double us = 0.1 * patience_s * 1e6;
+  draw->answer_us = us > ANSWER_MOST_US    ? ANSWER_MOST_US
+                    : us > ANSWER_LEAST_US ? (long)us
+                                           : ANSWER_LEAST_US;
+  MILL_MPI(MPI_Comm_dup(mpi->comm, &draw->mpi.comm));
+  MILL_MPI(MPI_Comm_set_errhandler(draw->mpi.comm, MPI_ERRORS_RETURN));
+  if (mpi->rank == 0 && mpi->size > 1)
+    err = start_thread(draw);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  *out = draw;
+  draw = NULL;
+done:
+  mill_draw_free(draw);
+  return err;
+}
+
+/* Ask rank 0, if that is not under way, and look for the answer. */
+static int ask(mill_draw *draw, int *arrived)
+{
+  int err = MILL_OK;
+  if (!draw->has_asked) {
+    MILL_MPI(
+        MPI_Irecv(&draw->number, 1, MPI_INT64_T, 0, TAG_NUMBER, draw->mpi.comm, &draw->answer));
+    MILL_MPI(MPI_Isend(NULL, 0, MPI_BYTE, 0, TAG_ASK, draw->mpi.comm, &draw->ask));
+    draw->has_asked = 1;
+  }
+  MILL_MPI(MPI_Test(&draw->answer, arrived, MPI_STATUS_IGNORE));
+  if (*arrived) {
+    MILL_MPI(MPI_Wait(&draw->ask, MPI_STATUS_IGNORE));
+    draw->has_asked = 0;
+  }
+done:
+  return err;
+}
+
+int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *context, int64_t *number)
+{
+  int err = MILL_OK, arrived = 0, watch = -1;
+  long us = ASK_FIRST_US;
+  const double start_s = mill_wall_s();
+  *number = -1;
+  if (!draw->has_first) {
+    draw->has_first = 1;
+    *number = draw->mpi.rank;
+    goto done;
+  }
+  if (draw->mpi.rank == 0) {
+    *number = atomic_fetch_add(&draw->next, 1);
+    goto done;
+  }
+  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "rank 0's answer to a request for work of rank %d",
+                           draw->mpi.rank);
+  for (;;) {
+    MILL_TRY(ask(draw, &arrived));
+    if (arrived)
+      break;
+    if (gives_up && gives_up(context))
+      goto done;
+    nap(&us, ASK_MOST_US);
+  }
+  *number = draw->number;
+done:
+  mill_watch_end(watch);
+  draw->wait_s += mill_wall_s() - start_s;
+  return err;
+}
+
+void mill_draw_stats(const mill_draw *draw, int64_t *n_answered, double *wait_s)
+{
+  *n_answered = atomic_load(&draw->n_answered);
+  *wait_s = draw->wait_s;
+}
+
+static void end_thread(mill_draw *draw)
+{
+  if (!draw->has_thread)
+    return;
+  atomic_store(&draw->ends, 1);
+  pthread_join(draw->thread, NULL);
+  draw->has_thread = 0;
+}
+
+int mill_draw_settle(mill_draw *draw)
+{
+  int err = MILL_OK;
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "the end of handing out work");
+  if (draw->has_asked) {
+    MILL_MPI(MPI_Wait(&draw->answer, MPI_STATUS_IGNORE));
+    MILL_MPI(MPI_Wait(&draw->ask, MPI_STATUS_IGNORE));
+    draw->has_asked = 0;
+  }
+  /* from here on nobody asks */
+  MILL_MPI(MPI_Barrier(draw->mpi.comm));
+  end_thread(draw);
+  draw->is_settled = 1;
+done:
+  mill_watch_end(watch);
+  return err;
+}
+
+void mill_draw_free(mill_draw *draw)
+{
+  if (!draw)
+    return;
+  end_thread(draw);
+  if (draw->is_settled && draw->mpi.comm != MPI_COMM_NULL)
+    MPI_Comm_free(&draw->mpi.comm);
+  mill_free(draw);
+}

@@ -1,0 +1,247 @@
+#define _GNU_SOURCE /* sched_getaffinity, CPU_SET, setenv */
+
+#include "src/ranks/mpi_context.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/system/watchdog.h"
+
+enum { TAG_STOP = 1, MESSAGE_BYTES = 1024 };
+
+/* of told_stop and n_heard, which any thread may change */
+static pthread_mutex_t stop_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line)
+{
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int n = 0;
+  if (MPI_Error_string(mpi_code, text, &n) != MPI_SUCCESS)
+    snprintf(text, sizeof text, "MPI error %d", mpi_code);
+  const char *bracket = strchr(call, '(');
+  const int n_name = bracket ? (int)(bracket - call) : (int)strlen(call);
+  return mill_error_set(MILL_ERR_MPI, file, line, "%.*s: %s", n_name, call, text);
+}
+
+/* Open MPI sets up shared file pointers, which HDF5 never uses, in every MPI_File_open.  Of the
+ * components that do it, sm waits for a named semaphore of the node that belongs to all users,
+ * is named after the file alone and outlives a killed job; lockedfile waits for locks of the file
+ * system.  What is left ("individual") waits for nothing.  Other MPI libraries make them when
+ * they are first used. */
+#ifdef OPEN_MPI
+static const char file_pointers[] = "OMPI_MCA_sharedfp";
+#endif
+
+static int choose_file_pointers(void)
+{
+  int err = MILL_OK;
+#ifdef OPEN_MPI
+  if (setenv(file_pointers, "^sm,lockedfile", 0) != 0)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for an environment variable");
+done:
+#endif
+  return err;
+}
+
+const char *mill_mpi_file_pointers(int *may_wait)
+{
+  *may_wait = 0;
+#ifdef OPEN_MPI
+  const char *chosen = getenv(file_pointers);
+  const int is_without = chosen && chosen[0] == '^';
+  *may_wait = !chosen || (strstr(chosen, "sm") != NULL) != is_without ||
+              (strstr(chosen, "lockedfile") != NULL) != is_without;
+  return chosen ? chosen : "";
+#else
+  return "";
+#endif
+}
+
+int mill_mpi_start(mill_mpi *mpi)
+{
+  int err = MILL_OK;
+  int provided = MPI_THREAD_SINGLE;
+  const int watch_err = mill_watchdog_start(); /* told once MPI knows the rank */
+  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
+  *mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  MILL_TRY(choose_file_pointers());
+  MILL_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
+  MILL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm));
+  MILL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->stop_comm));
+  MILL_MPI(MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN));
+  MILL_MPI(MPI_Comm_set_errhandler(mpi->stop_comm, MPI_ERRORS_RETURN));
+  MILL_MPI(MPI_Comm_rank(mpi->comm, &mpi->rank));
+  MILL_MPI(MPI_Comm_size(mpi->comm, &mpi->size));
+  /* one thread computes while another writes collectively */
+  if (provided < MPI_THREAD_MULTIPLE)
+    MILL_FAIL(MILL_ERR_MPI,
+              "this MPI does not grant MPI_THREAD_MULTIPLE (it gives level %d): use an MPI library "
+              "built with full thread support",
+              provided);
+  MILL_TRY(watch_err);
+done:
+  mill_watch_end(watch);
+  return err;
+}
+
+void mill_mpi_end(mill_mpi *mpi)
+{
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "MPI_Finalize");
+  if (mpi->comm != MPI_COMM_NULL)
+    MPI_Comm_free(&mpi->comm);
+  if (mpi->stop_comm != MPI_COMM_NULL)
+    MPI_Comm_free(&mpi->stop_comm);
+  int started = 0, ended = 0;
+  MPI_Initialized(&started);
+  MPI_Finalized(&ended);
+  if (started && !ended)
+    MPI_Finalize();
+  mill_watch_end(watch);
+  mill_watchdog_stop();
+}
+
+/* what is left of a run after a stop or an unreadable input is whole, so any
+ * other failure hides them */
+static int severity(int code)
+{
+  switch (code) {
+  case MILL_OK:
+    return 0;
+  case MILL_ERR_INPUT:
+    return 1;
+  case MILL_ERR_STOPPED:
+    return 2;
+  default:
+    return 3 + code;
+  }
+}
+
+int mill_mpi_agree(const mill_mpi *mpi, int code)
+{
+  int err = MILL_OK;
+  struct {
+    int severity, rank;
+  } mine = {severity(code), mpi->rank}, worst = {0, 0};
+  struct {
+    int code;
+    char message[MESSAGE_BYTES];
+  } outcome;
+  memset(&outcome, 0, sizeof outcome);
+  const int watch = mill_watch_begin(MILL_WATCH_RANKS, 0, "what the other ranks have come to");
+  MILL_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
+  if (worst.severity == 0)
+    goto done;
+  if (mpi->rank == worst.rank) {
+    outcome.code = code;
+    snprintf(outcome.message, sizeof outcome.message, "%s", mill_error_message());
+  }
+  MILL_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
+  if (mpi->rank != worst.rank)
+    mill_error_set(outcome.code, __FILE__, __LINE__, "%s", outcome.message);
+  err = outcome.code;
+done:
+  mill_watch_end(watch);
+  return err;
+}
+
+int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context)
+{
+  int err = MILL_OK;
+  if (mpi->rank == 0)
+    err = load(context);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  if (mpi->rank != 0)
+    err = load(context);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+done:
+  return err;
+}
+
+int mill_mpi_stop_others(mill_mpi *mpi)
+{
+  int err = MILL_OK;
+  pthread_mutex_lock(&stop_mutex);
+  if (mpi->told_stop || mpi->n_heard > 0) /* who asked this rank has asked all */
+    goto done;
+  mpi->told_stop = 1;
+  for (int rank = 0; rank < mpi->size; rank++) {
+    MPI_Request request;
+    if (rank == mpi->rank)
+      continue;
+    MILL_MPI(MPI_Isend(NULL, 0, MPI_BYTE, rank, TAG_STOP, mpi->stop_comm, &request));
+    /* no buffer is waiting for it; mill_mpi_stop_settle sees that it arrives */
+    MILL_MPI(MPI_Request_free(&request));
+  }
+done:
+  pthread_mutex_unlock(&stop_mutex);
+  return err;
+}
+
+int mill_mpi_stop_asked(mill_mpi *mpi)
+{
+  int err = MILL_OK;
+  int there = 0;
+  pthread_mutex_lock(&stop_mutex);
+  if (mpi->n_heard > 0) {
+    there = 1;
+    goto done;
+  }
+  MILL_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_STOP, mpi->stop_comm, &there, MPI_STATUS_IGNORE));
+  if (there) {
+    MILL_MPI(
+        MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, TAG_STOP, mpi->stop_comm, MPI_STATUS_IGNORE));
+    mpi->n_heard++;
+  }
+done:
+  pthread_mutex_unlock(&stop_mutex);
+  return err != MILL_OK || there;
+}
+
+int mill_mpi_stop_settle(mill_mpi *mpi)
+{
+  int err = MILL_OK;
+  int n_told = 0;
+  MILL_MPI(MPI_Allreduce(&mpi->told_stop, &n_told, 1, MPI_INT, MPI_SUM, mpi->comm));
+  for (const int n_due = n_told - mpi->told_stop; mpi->n_heard < n_due; mpi->n_heard++)
+    MILL_MPI(
+        MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, TAG_STOP, mpi->stop_comm, MPI_STATUS_IGNORE));
+done:
+  return err;
+}
+
+int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread)
+{
+  int err = MILL_OK;
+  MPI_Comm node = MPI_COMM_NULL;
+  cpu_set_t mine, *all = NULL;
+  int n_node = 0;
+  double share = 0;
+
+  *n_thread = 1;
+  CPU_ZERO(&mine);
+  /* more cores than a cpu_set_t holds: one thread, and the user can ask for more */
+  if (sched_getaffinity(0, sizeof mine, &mine) != 0)
+    CPU_SET(0, &mine);
+  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
+  MILL_MPI(MPI_Comm_size(node, &n_node));
+  MILL_TRY(MILL_ALLOC(n_node, &all));
+  MILL_MPI(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, node));
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    if (!CPU_ISSET(cpu, &mine))
+      continue;
+    int n_user = 0;
+    for (int i = 0; i < n_node; i++)
+      n_user += CPU_ISSET(cpu, &all[i]) != 0;
+    share += 1.0 / n_user;
+  }
+  /* three thirds of a core are one */
+  *n_thread = share + 1e-6 < 1 ? 1 : (int)(share + 1e-6);
+done:
+  if (node != MPI_COMM_NULL)
+    MPI_Comm_free(&node);
+  mill_free(all);
+  return err;
+}

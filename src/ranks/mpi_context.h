@@ -1,0 +1,75 @@
+/** The ranks of a job: start and end of MPI, one outcome for all, stopping. */
+#ifndef MILL_MPI_CONTEXT_H
+#define MILL_MPI_CONTEXT_H
+
+#include <mpi.h>
+
+#include "kernels/base/error.h"
+
+/** Call MPI; a failure becomes MILL_ERR_MPI and jumps to `done`. */
+#define MILL_MPI(call)                                                                             \
+  do {                                                                                             \
+    const int mill_mpi_code = (call);                                                              \
+    if (mill_mpi_code != MPI_SUCCESS) {                                                            \
+      err = mill_mpi_failed(mill_mpi_code, #call, __FILE__, __LINE__);                             \
+      goto done;                                                                                   \
+    }                                                                                              \
+  } while (0)
+
+typedef struct mill_mpi {
+  MPI_Comm comm;      /**< all ranks; failing calls return */
+  MPI_Comm stop_comm; /**< carries nothing but requests to stop */
+  int rank, size;
+  int told_stop; /**< this rank has asked the others to stop */
+  int n_heard;   /**< requests taken from others */
+} mill_mpi;
+
+/** Initialise MPI with full thread support, and start the watchdog (src/system/watchdog.h).
+ *  Collective over MPI_COMM_WORLD.
+ *  Of Open MPI's shared file pointers those that can wait for what another job has left are put
+ *  out of use, unless the environment variable OMPI_MCA_sharedfp has a value.
+ *  MILL_ERR_MPI, also when MPI does not grant MPI_THREAD_MULTIPLE: MPI is then
+ *  initialised and mill_mpi_end must still be called. */
+int mill_mpi_start(mill_mpi *mpi);
+
+/** What OMPI_MCA_sharedfp holds; empty: another MPI library, or nothing.  *may_wait: with it an
+ *  open of a file may wait for what another job has left. */
+const char *mill_mpi_file_pointers(int *may_wait);
+
+/** Finalize MPI and stop the watchdog.  Collective; every rank must have left every other call. */
+void mill_mpi_end(mill_mpi *mpi);
+
+/** The worst of all ranks' codes, with its message, on every rank.
+ *
+ *  Collective.  Unreadable input and a stop in good order count less than every
+ *  other failure.  MILL_ERR_MPI, on possibly this rank alone, when the ranks
+ *  cannot agree any more: the caller must then end the job with MPI_Abort. */
+int mill_mpi_agree(const mill_mpi *mpi, int code);
+
+/** Call load(context) on rank 0 and, when that went well, on the others, so that a
+ *  mistake is found and told once and the others find the file in the page cache.
+ *  Collective; the same code on every rank. */
+int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context);
+
+/** Ask all other ranks to take no more work (a signal or a failure here).  Not
+ *  collective, any thread, returns at once, does nothing the second time or when this rank has
+ *  been asked, for all others were asked then. */
+int mill_mpi_stop_others(mill_mpi *mpi);
+
+/** Has another rank asked this one to stop?  Not collective, any thread.  1, 0; a failing
+ *  MPI counts as a request. */
+int mill_mpi_stop_asked(mill_mpi *mpi);
+
+/** Take the requests still under way, so that MPI can be ended.  Collective,
+ *  before mill_mpi_end and after the last mill_mpi_stop_others. */
+int mill_mpi_stop_settle(mill_mpi *mpi);
+
+/** Threads for this rank: its share of the cores it may run on, where a core
+ *  that several ranks of this node may use is divided among them; at least 1.
+ *  Collective. */
+int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread);
+
+/** Translate an MPI code into MILL_ERR_MPI with MPI's text (for MILL_MPI). */
+int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line);
+
+#endif

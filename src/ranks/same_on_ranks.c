@@ -1,0 +1,61 @@
+#include "src/ranks/same_on_ranks.h"
+
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/error.h"
+
+enum { HOST_BYTES = 64, SHOWN_BYTES = 200 };
+
+void mill_first_difference(const char **a, size_t *n_a, const char **b, size_t *n_b)
+{
+  for (;;) {
+    *n_a = strcspn(*a, "\n");
+    *n_b = strcspn(*b, "\n");
+    if (*n_a != *n_b || memcmp(*a, *b, *n_a) != 0 || (!(*a)[*n_a] && !(*b)[*n_b]))
+      return;
+    *a += *n_a + ((*a)[*n_a] != '\0');
+    *b += *n_b + ((*b)[*n_b] != '\0');
+  }
+}
+
+static int shown(size_t n)
+{
+  return (int)(n < SHOWN_BYTES ? n : SHOWN_BYTES);
+}
+
+int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text)
+{
+  int err = MILL_OK;
+  char *first = NULL, host[HOST_BYTES] = "";
+  struct {
+    int64_t n_byte;
+    char host[HOST_BYTES];
+  } head;
+  memset(&head, 0, sizeof head);
+  if (gethostname(host, sizeof host - 1) != 0)
+    memcpy(host, "unknown", sizeof "unknown");
+  head.n_byte = (int64_t)strlen(text) + 1;
+  memcpy(head.host, host, sizeof host);
+  MILL_MPI(MPI_Bcast(&head, (int)sizeof head, MPI_BYTE, 0, mpi->comm));
+  if (head.n_byte > INT_MAX) /* on every rank */
+    MILL_FAIL(MILL_ERR_CONFIG, "the %s are too long to be compared", what);
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(head.n_byte, &first)));
+  if (mpi->rank == 0)
+    memcpy(first, text, (size_t)head.n_byte);
+  MILL_MPI(MPI_Bcast(first, (int)head.n_byte, MPI_CHAR, 0, mpi->comm));
+  if (strcmp(first, text) != 0) {
+    const char *a = first, *b = text;
+    size_t n_a, n_b;
+    mill_first_difference(&a, &n_a, &b, &n_b);
+    err = mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
+                         "rank 0 on %s and rank %d on %s have different %s (\"%.*s\" and "
+                         "\"%.*s\"), and all ranks write one result: start them alike",
+                         head.host, mpi->rank, host, what, shown(n_a), a, shown(n_b), b);
+  }
+  MILL_TRY(mill_mpi_agree(mpi, err));
+done:
+  mill_free(first);
+  return err;
+}

@@ -1,0 +1,23 @@
+/** What must be the same on every rank of a job, as long as it came from each rank's own command
+ *  line and files. */
+#ifndef MILL_SAME_ON_RANKS_H
+#define MILL_SAME_ON_RANKS_H
+
+#include <stddef.h>
+
+#include "src/ranks/mpi_context.h"
+
+/** Compare a text of lines with that of rank 0.
+ *
+ *  what  what differs then, in the plural: "settings"
+ *  text  not NULL
+ *
+ *  Collective; the same code on every rank: MILL_ERR_CONFIG with the first rank that differs, both
+ *  hosts and the first line that differs; MILL_ERR_MEMORY, MILL_ERR_MPI. */
+int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text);
+
+/** Take a and b to the first line in which they differ, n_a and n_b bytes long; to their ends
+ *  where they do not. */
+void mill_first_difference(const char **a, size_t *n_a, const char **b, size_t *n_b);
+
+#endif

@@ -1,0 +1,297 @@
+#include "src/ranks/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+
+/* A chunk is this part of a rank's even share of what is left: a rank that is so many times
+ * slower than the others still ends with them. */
+static const double SHARES = 4.0;
+
+/* Least work of a draw: so long a time of a rank, but not more than this part of a rank's
+ * whole work, so that short runs end together too. */
+static const double LEAST_S = 0.1, LEAST_PART = 0.01, LEAST_ROWS = 4.0;
+
+/* Measured on one core (docs/scaling.md): bytes a second of unpacking, counted in the packed
+ * file (40 to 120 million), and seconds for headers and tables of any file. */
+static const double UNPACK_BYTES_S = 80e6, OPEN_S = 2.5e-3;
+
+/* Each exposure after the first adds so much to a row: the emulator, 0.37 of a star's time
+ * (docs/benchmarks.md), works once for all. */
+static const double EXPOSURE_COST = 0.6;
+
+/* Where a chunk begins: at a row of a file, in the order of the list. */
+typedef struct place {
+  int64_t at;  /* in order */
+  int64_t row; /* of the file */
+} place;
+
+struct mill_schedule {
+  int n_file;
+  mill_schedule_file *file; /* [n_file] */
+  int *order;               /* [n_order] files that have wanted rows, as they are dealt out */
+  int64_t n_order;
+  uint8_t *wanted; /* NULL: all */
+  int64_t n_row_limit;
+  place *start; /* [n_chunk + 1] */
+  int64_t n_chunk, n_room;
+  mill_schedule_sum sum;
+};
+
+double mill_schedule_row_cost(double n_exposure)
+{
+  return n_exposure > 1.0 ? 1.0 + EXPOSURE_COST * (n_exposure - 1.0) : 1.0;
+}
+
+double mill_schedule_open_cost(int64_t n_byte, int is_compressed, double rate)
+{
+  const double unpack_s = is_compressed && n_byte > 0 ? (double)n_byte / UNPACK_BYTES_S : 0.0;
+  return rate * (OPEN_S + unpack_s);
+}
+
+int mill_schedule_wanted(const mill_schedule *s, int64_t row)
+{
+  if (s->n_row_limit > 0 && row >= s->n_row_limit)
+    return 0;
+  return !s->wanted || (s->wanted[row / 8] >> (row % 8) & 1);
+}
+
+static int64_t count_wanted(const mill_schedule *s, const mill_schedule_file *file)
+{
+  int64_t n = 0;
+  if (!s->wanted && s->n_row_limit == 0)
+    return file->n_row;
+  for (int64_t row = file->row_start; row < file->row_start + file->n_row; row++)
+    n += mill_schedule_wanted(s, row);
+  return n;
+}
+
+static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
+{
+  int err = MILL_OK;
+  s->n_file = plan->n_file;
+  s->n_row_limit = plan->n_row_limit;
+  MILL_TRY(MILL_ALLOC(plan->n_file, &s->file));
+  if (plan->n_file > 0)
+    memcpy(s->file, plan->file, (size_t)plan->n_file * sizeof *s->file);
+  if (plan->wanted && plan->n_file > 0) {
+    const mill_schedule_file *last = &plan->file[plan->n_file - 1];
+    const size_t n_byte = (size_t)(last->row_start + last->n_row) / 8 + 1;
+    MILL_TRY(mill_alloc_bytes(n_byte, 1, (void **)&s->wanted));
+    memcpy(s->wanted, plan->wanted, n_byte);
+  }
+done:
+  return err;
+}
+
+/* Files with work, those that are dear to open first, else as in the catalog. */
+static int order_files(mill_schedule *s)
+{
+  int err = MILL_OK;
+  int64_t *n_wanted = NULL;
+  MILL_TRY(MILL_ALLOC(s->n_file, &s->order));
+  MILL_TRY(MILL_ALLOC(s->n_file, &n_wanted));
+  for (int i = 0; i < s->n_file; i++) {
+    const mill_schedule_file *file = &s->file[i];
+    n_wanted[i] = count_wanted(s, file);
+    if (n_wanted[i] == 0)
+      continue;
+    s->sum.n_row += n_wanted[i];
+    s->sum.row_cost += (double)n_wanted[i] * file->row_cost;
+    s->sum.open_cost += file->open_cost;
+  }
+  for (int dear = 1; dear >= 0; dear--)
+    for (int i = 0; i < s->n_file; i++)
+      if (n_wanted[i] > 0 && (s->file[i].open_cost > s->sum.least_cost) == dear)
+        s->order[s->n_order++] = i;
+done:
+  mill_free(n_wanted);
+  return err;
+}
+
+static int add_start(mill_schedule *s, int64_t at, int64_t row)
+{
+  int err = MILL_OK;
+  if (s->n_chunk == s->n_room) {
+    const int64_t n_room = 2 * s->n_room + 64;
+    place *more = NULL;
+    MILL_TRY(MILL_ALLOC(n_room, &more));
+    if (s->n_chunk > 0)
+      memcpy(more, s->start, (size_t)s->n_chunk * sizeof *more);
+    mill_free(s->start);
+    s->start = more;
+    s->n_room = n_room;
+  }
+  s->start[s->n_chunk++] = (place){at, row};
+done:
+  return err;
+}
+
+/* What is left while the list is made. */
+typedef struct deal {
+  const mill_schedule_plan *plan;
+  double left;   /* cost of all that is left */
+  double held;   /* a rank takes it at once, whatever its chunks are */
+  double taken;  /* by the chunk under way */
+  double target; /* of the chunk under way */
+  int is_open;   /* a chunk is under way */
+} deal;
+
+static int begin_chunk(mill_schedule *s, deal *d, int64_t at, int64_t row)
+{
+  int err = MILL_OK;
+  const double share = d->left / (double)d->plan->n_rank;
+  d->target = share / SHARES;
+  if (s->n_chunk < d->plan->n_rank) {
+    /* what a rank takes before it has done anything does no harm, and as much for each keeps
+     * the first that comes from taking all */
+    const double even = (s->sum.row_cost + s->sum.open_cost) / (double)d->plan->n_rank;
+    const double first = d->held < even ? d->held : even;
+    d->target = d->target > first ? d->target : first;
+  }
+  d->target = d->target > s->sum.least_cost ? d->target : s->sum.least_cost;
+  d->taken = 0;
+  d->is_open = 1;
+  MILL_TRY(add_start(s, at, row));
+done:
+  return err;
+}
+
+/* The row of a file up to which cost is used; *spent of it.  Rows that are not wanted cost
+ * nothing. */
+static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *file, int64_t row,
+                           double cost, double *spent)
+{
+  *spent = 0;
+  for (; row < file->n_row && *spent < cost; row++)
+    if (mill_schedule_wanted(s, file->row_start + row))
+      *spent += file->row_cost;
+  return row;
+}
+
+/* Cut one file into pieces for the chunks. */
+static int deal_file(mill_schedule *s, deal *d, int64_t at, double file_left)
+{
+  int err = MILL_OK;
+  const mill_schedule_file *file = &s->file[s->order[at]];
+  /* a piece is worth opening the file for */
+  const double least = s->sum.least_cost > file->open_cost ? s->sum.least_cost : file->open_cost;
+  for (int64_t row = 0; file_left > 0;) {
+    double spent = file_left;
+    int64_t end = file->n_row;
+    if (!d->is_open)
+      MILL_TRY(begin_chunk(s, d, at, row));
+    double room = d->target - d->taken;
+    if (d->taken > 0 && room < least && room < file->open_cost + file_left) {
+      /* too little of it would fit: the chunk ends before the file */
+      MILL_TRY(begin_chunk(s, d, at, row));
+      room = d->target;
+    }
+    room = room > least ? room : least;
+    /* nor must the rest be too little */
+    if (file_left > 2 * least && file->open_cost + file_left > room + least)
+      end = row_at_cost(s, file, row,
+                        room - file->open_cost > least ? room - file->open_cost : least, &spent);
+    spent = spent < file_left ? spent : file_left;
+    d->taken += spent + file->open_cost;
+    d->left -= spent;
+    file_left -= spent;
+    row = end;
+    /* half a row is no work */
+    if (file_left < 0.5 * file->row_cost)
+      file_left = 0;
+    d->is_open = d->taken < d->target - 0.5;
+  }
+  d->left -= file->open_cost;
+done:
+  return err;
+}
+
+/* One rank takes the files as they come. */
+static int deal_alone(mill_schedule *s)
+{
+  return s->n_order > 0 ? add_start(s, 0, 0) : MILL_OK;
+}
+
+static int deal_out(mill_schedule *s, const mill_schedule_plan *plan)
+{
+  int err = MILL_OK;
+  deal d = {.plan = plan, .left = s->sum.row_cost + s->sum.open_cost};
+  d.held = (double)plan->n_held;
+  if (plan->n_rank == 1) {
+    MILL_TRY(deal_alone(s));
+  } else {
+    for (int64_t at = 0; at < s->n_order; at++) {
+      const mill_schedule_file *file = &s->file[s->order[at]];
+      MILL_TRY(deal_file(s, &d, at, (double)count_wanted(s, file) * file->row_cost));
+    }
+  }
+  /* the end of the last one */
+  MILL_TRY(add_start(s, s->n_order, 0));
+  s->n_chunk--;
+  s->sum.n_chunk = s->n_chunk;
+done:
+  return err;
+}
+
+int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out)
+{
+  int err = MILL_OK;
+  mill_schedule *s = NULL;
+  double n_wanted = 0;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &s));
+  MILL_TRY(copy_plan(plan, s));
+  for (int i = 0; i < s->n_file; i++)
+    n_wanted += (double)count_wanted(s, &s->file[i]) * s->file[i].row_cost;
+  const double most = LEAST_PART * n_wanted / (double)plan->n_rank;
+  s->sum.least_cost = LEAST_S * plan->rate < most ? LEAST_S * plan->rate : most;
+  s->sum.least_cost = s->sum.least_cost > LEAST_ROWS ? s->sum.least_cost : LEAST_ROWS;
+  MILL_TRY(order_files(s));
+  MILL_TRY(deal_out(s, plan));
+  *out = s;
+  s = NULL;
+done:
+  mill_schedule_free(s);
+  return err;
+}
+
+void mill_schedule_free(mill_schedule *s)
+{
+  if (!s)
+    return;
+  mill_free(s->file);
+  mill_free(s->order);
+  mill_free(s->wanted);
+  mill_free(s->start);
+  mill_free(s);
+}
+
+void mill_schedule_sums(const mill_schedule *s, mill_schedule_sum *sum)
+{
+  *sum = s->sum;
+}
+
+void mill_schedule_begin(const mill_schedule *s, int64_t number, mill_schedule_walk *walk)
+{
+  memset(walk, 0, sizeof *walk);
+  if (number < 0 || number >= s->n_chunk)
+    return;
+  const place *from = &s->start[number], *to = from + 1;
+  *walk = (mill_schedule_walk){
+      .at = from->at, .end = to->at, .first_row = from->row, .end_row = to->row};
+}
+
+int mill_schedule_next(const mill_schedule *s, mill_schedule_walk *walk, mill_schedule_piece *piece)
+{
+  /* the chunk ends before row end_row of file end */
+  if (walk->at > walk->end || (walk->at == walk->end && walk->end_row == 0))
+    return 0;
+  piece->file = s->order[walk->at];
+  piece->first = walk->first_row;
+  piece->end = walk->at == walk->end ? walk->end_row : s->file[piece->file].n_row;
+  walk->at++;
+  walk->first_row = 0;
+  return 1;
+}

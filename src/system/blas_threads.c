@@ -1,0 +1,68 @@
+#include "src/system/blas_threads.h"
+
+#ifndef MILL_HAVE_OPENBLAS
+
+int mill_blas_begin(int n_thread, int *n_before)
+{
+  (void)n_thread;
+  *n_before = 0;
+  return 0;
+}
+
+void mill_blas_end(int n_before)
+{
+  (void)n_before;
+}
+
+#else
+
+#include <cblas.h>
+
+#include "kernels/base/error.h"
+
+/* what OpenBLAS maps for a thread: 128 MiB (BUFFER_SIZE of x86-64) and malloc's rounding */
+#define BUFFER_BYTES ((size_t)129 << 20)
+enum { WARM_UP = 128 };
+
+static int check_room(int n)
+{
+  int err = MILL_OK;
+  const int n_room = mill_memory_room(n, BUFFER_BYTES);
+  if (n_room < n)
+    MILL_FAIL(MILL_ERR_MEMORY,
+              "no memory for linear algebra: OpenBLAS needs %d times %zu MiB, and there is room "
+              "for %d of them%s: allow more, or take fewer threads",
+              n, BUFFER_BYTES >> 20, n_room, mill_memory_limit());
+done:
+  return err;
+}
+
+int mill_blas_begin(int n_thread, int *n_before)
+{
+  static int n_warm; /* threads that have had their buffers: OpenBLAS keeps those */
+  int err = MILL_OK;
+  float *a = NULL;
+  const int n = WARM_UP;
+  *n_before = openblas_get_num_threads();
+  openblas_set_num_threads(1);
+  if (n_thread <= n_warm)
+    goto done;
+  MILL_TRY(MILL_ALLOC((2 + n_thread) * n * n, &a));
+  MILL_TRY(check_room(n_thread - n_warm));
+  /* at once, before something else takes the room */
+#pragma omp parallel for num_threads(n_thread) schedule(static, 1)
+  for (int i = 0; i < n_thread; i++)
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, a, n, a + n * n, n, 0,
+                a + (2 + i) * n * n, n);
+  n_warm = n_thread;
+done:
+  mill_free(a);
+  return err;
+}
+
+void mill_blas_end(int n_before)
+{
+  openblas_set_num_threads(n_before);
+}
+
+#endif

@@ -1,0 +1,58 @@
+/** What a command writes must be nothing else that it writes or reads.
+ *
+ *  A job names its files one by one, before it opens or makes any: first all that it writes, then
+ *  all that it reads.  Files are compared by what they are, so links are seen, and by folder and
+ *  name where they are not there yet.  A written name stands also for those beside it that belong
+ *  to it: NAME.lock, NAME.tmp and NAME.tmp-...
+ *
+ *  A name costs a look or two at the file system; nothing is kept of those that are read.
+ */
+#ifndef MILL_FILE_ROLES_H
+#define MILL_FILE_ROLES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/ranks/mpi_context.h"
+
+enum { MILL_MAX_WRITTEN = 8, MILL_MAX_FILE_NAME = 256 };
+
+/** A file by its number, and by its name in a folder. */
+typedef struct mill_file_identity {
+  int exists, has_folder;
+  uint64_t device, inode; /**< when it exists */
+  uint64_t folder_device, folder_inode;
+  char name[MILL_MAX_FILE_NAME]; /**< links followed */
+} mill_file_identity;
+
+/** Written files so far; zeroed at first.  Options and paths are borrowed. */
+typedef struct mill_file_roles {
+  int n;
+  struct {
+    const char *option, *path;
+    mill_file_identity identity;
+  } written[MILL_MAX_WRITTEN];
+} mill_file_roles;
+
+/** option: as the user knows it, "--status" or "the status file".  path NULL: not given.
+ *  MILL_ERR_USAGE for an empty path, one that is too long, or one that names another written
+ *  file, and names both. */
+int mill_file_roles_write(mill_file_roles *roles, const char *option, const char *path);
+
+/** what: "--library", "the input".  path NULL or empty: not given.  MILL_ERR_USAGE when it is one
+ *  of the written files, and names both. */
+int mill_file_roles_read(const mill_file_roles *roles, const char *what, const char *path);
+
+/** The same of a file that has been looked at: exists, device and inode are those of stat(). */
+int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
+                               int exists, uint64_t device, uint64_t inode);
+
+/** Where a file is that is to be written at path: the end of its links, there or not, so that
+ *  all names of one file have one lock, and what is renamed replaces no link.  A path that is no
+ *  link stays as it is.  MILL_ERR_OUTPUT for too many links, or when out [size] is too small. */
+int mill_resolve_links(const char *path, char *out, size_t size);
+
+/** The same as rank 0 sees it, on every rank.  Collective; also MILL_ERR_MPI. */
+int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out, size_t size);
+
+#endif

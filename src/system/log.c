@@ -1,0 +1,244 @@
+#include "src/system/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/base/error.h"
+#include "src/system/watchdog.h"
+
+static const struct {
+  const char *name, *shown;
+} levels[] = {
+    [MILL_LOG_ERROR] = {"error", "ERROR"},
+    [MILL_LOG_WARNING] = {"warning", "WARN"},
+    [MILL_LOG_INFO] = {"info", "INFO"},
+    [MILL_LOG_DEBUG] = {"debug", "DEBUG"},
+};
+enum { N_LEVEL = sizeof levels / sizeof levels[0], LINE_BYTES = 4096, N_PLACE = 64 };
+
+/* A place in the program whose warnings or errors are counted. */
+typedef struct place {
+  const char *file;
+  int line, level;
+  int64_t n;
+} place;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  int rank, level, file; /* file: descriptor, -1 for none */
+  int has_status;        /* a line without end stands on standard error */
+  int has_complained;    /* of the file */
+  int n_shown;           /* lines of one place while a log is open; 0: all */
+  int n_place;
+  place place[N_PLACE];
+} state = {.level = MILL_LOG_INFO, .file = -1};
+
+/* 0 when all was written */
+static int write_all(int file, const char *text, size_t n)
+{
+  while (n > 0) {
+    const ssize_t written = write(file, text, n);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return -1;
+    text += written;
+    n -= (size_t)written;
+  }
+  return 0;
+}
+
+static void write_stderr(const char *text, size_t n)
+{
+  static const char clear[] = "\r\033[K";
+  if (state.has_status)
+    write_all(STDERR_FILENO, clear, sizeof clear - 1);
+  state.has_status = 0;
+  write_all(STDERR_FILENO, text, n); /* there is nowhere left to tell a failure */
+}
+
+/* 1 when the log has taken it; that it did not is told once. */
+static int write_file(const char *text, size_t n)
+{
+  char note[256];
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "writing the log");
+  const int failed = write_all(state.file, text, n) != 0 ? errno : 0;
+  mill_watch_end(watch);
+  if (failed && !state.has_complained) {
+    state.has_complained = 1;
+    snprintf(note, sizeof note,
+             "starmill: the log cannot be written: %s: its lines come here, and the job goes on\n",
+             strerror(failed));
+    write_stderr(note, strlen(note));
+  }
+  return !failed;
+}
+
+static const char *base_name(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* One line, cut to LINE_BYTES; ends: what stands at its end, also when it was cut. */
+static void write_line(int level, const char *file, int line, const char *ends, const char *format,
+                       va_list args)
+{
+  char text[LINE_BYTES];
+  const size_t room = sizeof text - 1 - strlen(ends); /* for the newline */
+  struct tm utc;
+  const time_t now = time(NULL);
+  gmtime_r(&now, &utc);
+  size_t n = strftime(text, room, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  n += (size_t)snprintf(text + n, room - n, " rank %d %-5s %.64s:%d  ", state.rank,
+                        levels[level].shown, base_name(file), line);
+  const size_t n_head = n;
+  const int n_message = vsnprintf(text + n, room - n, format, args);
+  n += n_message < 0 ? 0 : (size_t)n_message;
+  if (n > room - 1) {
+    n = room - 1;
+    memcpy(text + n - 3, "...", 3);
+  }
+  for (size_t i = n_head; i < n; i++)
+    if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+      text[i] = ' ';
+  memcpy(text + n, ends, strlen(ends));
+  n += strlen(ends);
+  text[n++] = '\n';
+  const int kept = state.file >= 0 && write_file(text, n);
+  if (!kept || level == MILL_LOG_ERROR)
+    write_stderr(text, n);
+}
+
+static void write_count(const place *from, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void write_count(const place *from, const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  write_line(from->level, from->file, from->line, "", format, args);
+  va_end(args);
+}
+
+/* What was left out, place by place; then counting begins anew. */
+static void tell_counts(void)
+{
+  for (int i = 0; i < state.n_place; i++) {
+    const int64_t n_left_out = state.place[i].n - state.n_shown;
+    if (state.n_shown > 0 && n_left_out > 0)
+      write_count(&state.place[i], "%lld more %s left out here (log level debug has all)",
+                  (long long)n_left_out,
+                  n_left_out == 1 ? "line like this was" : "lines like this were");
+  }
+  state.n_place = 0;
+}
+
+/* How many lines this place has had with this one; 0: it is not counted. */
+static int64_t count_line(int level, const char *file, int line)
+{
+  if (level > MILL_LOG_WARNING || state.n_shown == 0)
+    return 0;
+  int i = 0;
+  while (i < state.n_place && (state.place[i].line != line || state.place[i].level != level ||
+                               strcmp(state.place[i].file, file) != 0))
+    i++;
+  if (i == N_PLACE)
+    return 0;
+  if (i == state.n_place)
+    state.place[state.n_place++] = (place){file, line, level, 0};
+  return ++state.place[i].n;
+}
+
+int mill_log_open(int rank, int n_rank, int level, const char *path)
+{
+  int err = MILL_OK, file = -1;
+  if (path) {
+    const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: opening the log", path);
+    file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    mill_watch_end(watch);
+    if (file < 0)
+      MILL_FAIL(MILL_ERR_OUTPUT,
+                "%s: cannot open the log: %s; check that the folder is there and "
+                "writable",
+                path, strerror(errno));
+  }
+  pthread_mutex_lock(&lock);
+  tell_counts();
+  if (state.file >= 0)
+    close(state.file);
+  state.rank = rank;
+  state.level = level < MILL_LOG_ERROR   ? MILL_LOG_ERROR
+                : level > MILL_LOG_DEBUG ? MILL_LOG_DEBUG
+                                         : level;
+  state.n_shown = n_rank < MILL_LOG_LINES ? MILL_LOG_LINES / n_rank : 1;
+  if (state.level == MILL_LOG_DEBUG)
+    state.n_shown = 0;
+  state.file = file;
+  state.has_complained = 0;
+  pthread_mutex_unlock(&lock);
+done:
+  return err;
+}
+
+void mill_log_close(void)
+{
+  pthread_mutex_lock(&lock);
+  tell_counts();
+  if (state.file >= 0)
+    close(state.file);
+  state.file = -1;
+  state.n_shown = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+int mill_log_level_from_name(const char *name)
+{
+  for (int i = 0; i < N_LEVEL; i++)
+    if (strcmp(name, levels[i].name) == 0)
+      return i;
+  return -1;
+}
+
+void mill_log_write(int level, const char *file, int line, const char *format, ...)
+{
+  const int saved = errno; /* callers log first and look at errno later */
+  if (level < MILL_LOG_ERROR || level > MILL_LOG_DEBUG)
+    level = MILL_LOG_ERROR;
+  pthread_mutex_lock(&lock);
+  if (level <= state.level) {
+    const int64_t n = count_line(level, file, line);
+    va_list args;
+    va_start(args, format);
+    if (n <= state.n_shown)
+      write_line(level, file, line,
+                 n > 1 && n == state.n_shown ? " [more like this are only counted]" : "", format,
+                 args);
+    va_end(args);
+  }
+  pthread_mutex_unlock(&lock);
+  errno = saved;
+}
+
+void mill_log_status(const char *text)
+{
+  char line[256];
+  pthread_mutex_lock(&lock);
+  if (text) {
+    int n = snprintf(line, sizeof line, "\r%s\033[K", text);
+    if (n >= (int)sizeof line)
+      n = (int)sizeof line - 1;
+    write_all(STDERR_FILENO, line, (size_t)n);
+    state.has_status = 1;
+  } else if (state.has_status) {
+    write_all(STDERR_FILENO, "\n", 1);
+    state.has_status = 0;
+  }
+  pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,72 @@
+#include "src/system/regular_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/base/error.h"
+
+int mill_regular_open(const char *path, const char *what, int code, int *fd)
+{
+  int err = MILL_OK;
+  struct stat status;
+  /* without O_NONBLOCK a pipe without a writer would wait for ever */
+  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (*fd < 0)
+    MILL_FAIL(code, "%s: cannot be opened: %s; check the path", path, strerror(errno));
+  if (fstat(*fd, &status) != 0)
+    MILL_FAIL(code, "%s: cannot be examined: %s", path, strerror(errno));
+  if (S_ISDIR(status.st_mode))
+    MILL_FAIL(code, "%s: is a folder, not a file; give the path of %s", path, what);
+  if (!S_ISREG(status.st_mode))
+    MILL_FAIL(code,
+              "%s: is a pipe or device, not a file; write what comes out of it into a file, and "
+              "give the path of %s",
+              path, what);
+done:
+  if (err != MILL_OK && *fd >= 0) {
+    close(*fd);
+    *fd = -1;
+  }
+  return err;
+}
+
+int mill_regular_stream(const char *path, const char *what, int code, FILE **stream)
+{
+  int err = MILL_OK;
+  int fd = -1;
+  *stream = NULL;
+  MILL_TRY(mill_regular_open(path, what, code, &fd));
+  *stream = fdopen(fd, "r");
+  if (!*stream)
+    MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to read it", path);
+  fd = -1;
+done:
+  if (fd >= 0)
+    close(fd);
+  return err;
+}
+
+int mill_refuse_data(const char *path, const char *option)
+{
+  int err = MILL_OK;
+  static const struct {
+    const char *first, *name;
+  } kind[] = {
+      {"SIMPLE  =", "a FITS file"}, {"\x1f\x8b", "a gzip file"}, {"\x89HDF", "an HDF5 file"}};
+  char first[16] = "";
+  struct stat status;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  /* from a pipe or terminal it would take what is meant for others */
+  const int is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const ssize_t n = is_file ? read(fd, first, sizeof first) : 0;
+  if (fd >= 0)
+    close(fd);
+  for (size_t i = 0; i < sizeof kind / sizeof kind[0]; i++)
+    if (n == (ssize_t)sizeof first && memcmp(first, kind[i].first, strlen(kind[i].first)) == 0)
+      MILL_FAIL(MILL_ERR_USAGE, "%s %s is %s: give another name", option, path, kind[i].name);
+done:
+  return err;
+}

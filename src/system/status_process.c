@@ -1,0 +1,146 @@
+#include "src/system/status_process.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The number of kB behind a name in a file of /proc; 0: it is not there. */
+static int64_t read_kb(const char *path, const char *name)
+{
+  char line[256];
+  long long value = 0;
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return 0;
+  while (fgets(line, sizeof line, file))
+    if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':') {
+      if (sscanf(line + strlen(name) + 1, "%lld kB", &value) != 1)
+        value = 0;
+      break;
+    }
+  fclose(file);
+  return (int64_t)value;
+}
+
+void mill_process_memory(int64_t *resident, int64_t *peak)
+{
+  struct rusage usage;
+  *resident = 1024 * read_kb("/proc/self/status", "VmRSS");
+  *peak = 1024 * read_kb("/proc/self/status", "VmHWM");
+  if (*peak == 0 && getrusage(RUSAGE_SELF, &usage) == 0)
+    *peak = 1024 * (int64_t)usage.ru_maxrss;
+  if (*resident > *peak) /* the two are not read at one moment */
+    *peak = *resident;
+}
+
+/* The number in a file; 0: none, or "max". */
+static int64_t read_number(const char *path)
+{
+  long long value = 0;
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return 0;
+  if (fscanf(file, "%lld", &value) != 1)
+    value = 0;
+  fclose(file);
+  return (int64_t)value;
+}
+
+void mill_machine_memory(int64_t *total, int64_t *available, int64_t *limit)
+{
+  char line[512], path[768];
+  *total = 1024 * read_kb("/proc/meminfo", "MemTotal");
+  *available = 1024 * read_kb("/proc/meminfo", "MemAvailable");
+  *limit = 0;
+  FILE *file = fopen("/proc/self/cgroup", "re");
+  if (!file)
+    return;
+  while (fgets(line, sizeof line, file)) {
+    line[strcspn(line, "\n")] = '\0';
+    const char *v2 = strncmp(line, "0::", 3) == 0 ? line + 3 : NULL;
+    const char *v1 = strstr(line, ":memory:");
+    if (v2)
+      snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", v2);
+    else if (v1)
+      snprintf(path, sizeof path, "/sys/fs/cgroup/memory%s/memory.limit_in_bytes",
+               v1 + strlen(":memory:"));
+    else
+      continue;
+    int64_t found = read_number(path);
+    if (found == 0 && v2) /* in a container its own group is the root */
+      found = read_number("/sys/fs/cgroup/memory.max");
+    if (found > 0 && found < *total && (*limit == 0 || found < *limit))
+      *limit = found;
+  }
+  fclose(file);
+}
+
+void mill_host_name(char *out, size_t size)
+{
+  if (gethostname(out, size) != 0 || !out[0])
+    snprintf(out, size, "unknown");
+  out[size - 1] = '\0';
+}
+
+int mill_process_look(int64_t pid, char *state, unsigned long long *start)
+{
+  char path[64], text[1024];
+  snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return 0;
+  const size_t n = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  text[n] = '\0';
+  /* "pid (name) state ...", and the name may hold anything; the start is the 22nd value */
+  const char *after = strrchr(text, ')');
+  return after && sscanf(after + 1,
+                         " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                         "%*s %llu",
+                         state, start) == 2;
+}
+
+int mill_process_alive(int64_t pid)
+{
+  char state = 0;
+  unsigned long long start = 0;
+  if (pid <= 0 || (kill((pid_t)pid, 0) != 0 && errno == ESRCH))
+    return 0;
+  return !mill_process_look(pid, &state, &start) || (state != 'Z' && state != 'X');
+}
+
+double mill_unix_s(void)
+{
+  struct timespec t = {0};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void mill_utc_text(double unix_s, char out[MILL_UTC_SIZE])
+{
+  struct tm utc;
+  const time_t t = (time_t)floor(unix_s);
+  out[0] = '\0';
+  if (gmtime_r(&t, &utc))
+    strftime(out, MILL_UTC_SIZE, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+double mill_utc_read(const char *text)
+{
+  struct tm utc;
+  int n = 0;
+  memset(&utc, 0, sizeof utc);
+  if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2dZ%n", &utc.tm_year, &utc.tm_mon, &utc.tm_mday,
+             &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &n) != 6 ||
+      n != 20 || text[n] != '\0')
+    return (double)NAN;
+  utc.tm_year -= 1900;
+  utc.tm_mon -= 1;
+  return (double)timegm(&utc);
+}

@@ -1,0 +1,88 @@
+#include "src/system/stop_signal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/base/error.h"
+
+/* lock-free, so that the handler may use them whatever thread it runs in */
+static _Atomic int seen, reason;
+static _Atomic int is_catching;
+static _Atomic int64_t first_ms;
+
+static int64_t now_ms(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1000 * (int64_t)t.tv_sec + t.tv_nsec / 1000000;
+}
+
+/* Only what a signal handler may do. */
+static void note(int number)
+{
+  static const char message[] =
+      "starmill: stopped at once by a second signal; the same command continues\n";
+  const int saved = errno;
+  int none = 0;
+  if (atomic_compare_exchange_strong(&seen, &none, number)) {
+    atomic_store(&first_ms, now_ms());
+    mill_stop_note(MILL_STOP_SIGNAL);
+  } else if (atomic_load(&first_ms) != 0 && now_ms() - atomic_load(&first_ms) >= 1000) {
+    const ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
+    (void)ignored;
+    _exit(128 + number);
+  }
+  errno = saved;
+}
+
+int mill_stop_signal_catch(void)
+{
+  int err = MILL_OK;
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = note;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0 ||
+      sigaction(SIGUSR1, &action, NULL) != 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "cannot catch signals: %s", strerror(errno));
+  atomic_store(&is_catching, 1);
+done:
+  return err;
+}
+
+void mill_stop_signal_take_waiting(void)
+{
+  static const struct timespec at_once = {0};
+  sigset_t set;
+  if (!atomic_load(&is_catching))
+    return;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGUSR1);
+  const int number = sigtimedwait(&set, NULL, &at_once);
+  if (number > 0)
+    note(number);
+}
+
+int mill_stop_signal_seen(void)
+{
+  return atomic_load(&seen);
+}
+
+void mill_stop_note(int why)
+{
+  int none = MILL_STOP_NONE;
+  atomic_compare_exchange_strong(&reason, &none, why);
+}
+
+int mill_stop_reason(void)
+{
+  return atomic_load_explicit(&reason, memory_order_relaxed);
+}

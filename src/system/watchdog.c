@@ -1,0 +1,254 @@
+#include "src/system/watchdog.h"
+
+#include <math.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/error.h"
+#include "src/system/clock.h"
+#include "src/system/log.h"
+#include "src/system/stop_signal.h"
+#include "src/system/thread.h"
+
+enum { N_SLOT = 32, TEXT = 1300, LOG_WAIT_S = 5, ABORT_WAIT_S = 20 };
+static const double BOUND_S = 600.0, TICK_S = 1.0;
+
+/* Something that has been announced. */
+typedef struct slot {
+  int used;
+  enum mill_watch_kind kind;
+  int64_t number; /* in the order in which they began */
+  double age_s, extra_s;
+  double stop_s; /* of it since a wish to stop */
+  char what[TEXT];
+} slot;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static slot slots[N_SLOT];
+static struct {
+  int is_on, ends;
+  int64_t n_begun;
+  double bound_s;
+  pthread_t thread;
+} dog;
+/* of the end */
+static char last_words[TEXT + 200];
+static _Atomic int is_logged;
+
+static void *say(void *unused)
+{
+  (void)unused;
+  mill_log_error("%s", last_words);
+  atomic_store(&is_logged, 1);
+  return NULL;
+}
+
+static void *say_plainly(void *unused)
+{
+  (void)unused;
+  dprintf(STDERR_FILENO, "starmill: %s\n", last_words);
+  return NULL;
+}
+
+/* MPI may not have started, or have ended: then the process ends alone, and its launcher sees. */
+static void *abort_all(void *status)
+{
+  int has_started = 0, has_ended = 0;
+  if (MPI_Initialized(&has_started) == MPI_SUCCESS && MPI_Finalized(&has_ended) == MPI_SUCCESS &&
+      has_started && !has_ended)
+    MPI_Abort(MPI_COMM_WORLD, *(const int *)status);
+  return NULL;
+}
+
+/* Whatever it does may hang as well, so it is done beside, and waited for so long at most. */
+static void try_for(void *(*what)(void *), void *context, int seconds)
+{
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, what, context) == 0)
+    (void)mill_thread_join_within(thread, seconds);
+}
+
+/* Seconds that a wait of this kind may go on after the wish to stop that was noted. */
+static double patience_s(enum mill_watch_kind kind)
+{
+  const int number = mill_stop_signal_seen();
+  const int is_urgent = number == SIGTERM || number == SIGINT;
+  if (mill_stop_reason() == MILL_STOP_NONE || kind == MILL_WATCH_WORK)
+    return INFINITY;
+  if (kind == MILL_WATCH_START)
+    return 5.0;
+  if (!is_urgent) /* there is time left, or another rank ends the job */
+    return INFINITY;
+  return kind == MILL_WATCH_FILE ? 20.0 : 25.0;
+}
+
+static double bound_s(const slot *s)
+{
+  return s->kind == MILL_WATCH_RANKS ? INFINITY : dog.bound_s + s->extra_s;
+}
+
+static void end_job(const slot *late)
+{
+  static int status; /* outlives this call where MPI hangs */
+  if (late->age_s > bound_s(late)) {
+    status = mill_error_exit_status(MILL_ERR_INTERNAL);
+    snprintf(last_words, sizeof last_words,
+             "%s has not returned for %.0f s (a rank is gone, or a file system or device hangs): "
+             "the job is aborted; the same command continues it",
+             late->what, bound_s(late));
+  } else {
+    char why[64] = "";
+    status = mill_error_exit_status(MILL_ERR_STOPPED);
+    if (mill_stop_reason() == MILL_STOP_SIGNAL)
+      snprintf(why, sizeof why, " by signal %d", mill_stop_signal_seen());
+    snprintf(last_words, sizeof last_words,
+             "stopped%s: %s has not returned for %.0f s since; the same command continues", why,
+             late->what, late->stop_s);
+  }
+  try_for(say, NULL, LOG_WAIT_S);
+  if (!atomic_load(&is_logged))
+    try_for(say_plainly, NULL, 1);
+  try_for(abort_all, &status, ABORT_WAIT_S);
+  _exit(status);
+}
+
+/* Under the mutex: let time pass for all; what takes too long, or NULL.  Of a step and the one
+ * that it is a part of, which are late within a tick of each other, the part says more. */
+static const slot *pass(double step_s, double tick_s)
+{
+  const slot *last = NULL;
+  int is_late = 0;
+  for (int i = 0; i < N_SLOT; i++) {
+    slot *s = &slots[i];
+    if (!s->used)
+      continue;
+    const double patience = patience_s(s->kind);
+    s->age_s += step_s;
+    s->stop_s += mill_stop_reason() != MILL_STOP_NONE ? step_s : 0;
+    const double over_s = fmax(s->age_s - bound_s(s), s->stop_s - patience);
+    is_late |= over_s > 0;
+    if (over_s > -tick_s &&
+        (!last || s->age_s < last->age_s || (s->age_s == last->age_s && s->number > last->number)))
+      last = s;
+  }
+  return is_late ? last : NULL;
+}
+
+static void *watch(void *unused)
+{
+  (void)unused;
+  const double tick_s = fmin(TICK_S, dog.bound_s / 4);
+  double last_s = mill_wall_s();
+  pthread_mutex_lock(&mutex);
+  while (!dog.ends) {
+    const struct timespec until = mill_cond_time(mill_wall_s() + tick_s);
+    pthread_cond_timedwait(&changed, &mutex, &until);
+    const double s = mill_wall_s();
+    mill_stop_signal_take_waiting();
+    /* a longer time than was asked for: the process was stopped, or the machine is overloaded */
+    const slot *late = pass(fmin(s - last_s, 2 * tick_s), tick_s);
+    last_s = s;
+    if (late && !dog.ends) {
+      const slot copy = *late;
+      pthread_mutex_unlock(&mutex);
+      end_job(&copy);
+    }
+  }
+  pthread_mutex_unlock(&mutex);
+  return NULL;
+}
+
+int mill_watchdog_start(void)
+{
+  int err = MILL_OK;
+  const char *text = getenv("STARMILL_WATCHDOG_S");
+  char *end = NULL;
+  if (dog.is_on)
+    goto done;
+  dog.bound_s = BOUND_S;
+  if (text) {
+    dog.bound_s = strtod(text, &end);
+    if (end == text || *end != '\0' || !(dog.bound_s > 0) || !isfinite(dog.bound_s))
+      MILL_FAIL(MILL_ERR_USAGE,
+                "the environment variable STARMILL_WATCHDOG_S takes seconds above 0, not '%s'",
+                text);
+  }
+  dog.ends = 0;
+  memset(slots, 0, sizeof slots);
+  if (mill_cond_init(&changed) != 0)
+    MILL_FAIL(MILL_ERR_INTERNAL, "no condition variable for the watchdog");
+  const int rc = mill_thread_start(&dog.thread, watch, NULL);
+  if (rc != 0) {
+    pthread_cond_destroy(&changed);
+    MILL_FAIL(MILL_ERR_INTERNAL, "no thread for the watchdog: %s", strerror(rc));
+  }
+  pthread_mutex_lock(&mutex);
+  dog.is_on = 1;
+  pthread_mutex_unlock(&mutex);
+done:
+  return err;
+}
+
+void mill_watchdog_stop(void)
+{
+  pthread_mutex_lock(&mutex);
+  const int was_on = dog.is_on;
+  dog.is_on = 0;
+  dog.ends = 1;
+  memset(slots, 0, sizeof slots);
+  if (was_on)
+    pthread_cond_signal(&changed);
+  pthread_mutex_unlock(&mutex);
+  if (!was_on)
+    return;
+  pthread_join(dog.thread, NULL);
+  pthread_cond_destroy(&changed);
+}
+
+int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what, ...)
+{
+  int token = -1;
+  pthread_mutex_lock(&mutex);
+  for (int i = 0; i < N_SLOT && dog.is_on && token < 0; i++)
+    if (!slots[i].used)
+      token = i;
+  if (token >= 0) {
+    va_list args;
+    va_start(args, what);
+    vsnprintf(slots[token].what, sizeof slots[token].what, what, args);
+    va_end(args);
+    slots[token].kind = kind;
+    slots[token].age_s = slots[token].stop_s = 0;
+    slots[token].extra_s = extra_s;
+    slots[token].number = dog.n_begun++;
+    slots[token].used = 1;
+  }
+  pthread_mutex_unlock(&mutex);
+  return token;
+}
+
+void mill_watch_again(int token)
+{
+  if (token < 0)
+    return;
+  pthread_mutex_lock(&mutex);
+  slots[token].age_s = slots[token].stop_s = 0;
+  pthread_mutex_unlock(&mutex);
+}
+
+void mill_watch_end(int token)
+{
+  if (token < 0)
+    return;
+  pthread_mutex_lock(&mutex);
+  slots[token].used = 0;
+  pthread_mutex_unlock(&mutex);
+}

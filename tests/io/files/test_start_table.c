@@ -1,0 +1,379 @@
+/* Tables to start from: which columns and rows of FITS and HDF5 files count. */
+#include "tests/io/fits/fits_maker.h"
+#include "tests/mill_test.h"
+
+#include <hdf5.h>
+
+#include "io/files/start_table.h"
+#include "kernels/base/error.h"
+
+enum { N_ROW = 5 };
+
+static char folder[1024], path[1200];
+
+static void name_label(mill_library *lib, const char *name, const char *column)
+{
+  mill_label *label = &lib->label[lib->n_label++];
+  snprintf(label->name, sizeof label->name, "%s", name);
+  snprintf(label->column, sizeof label->column, "%s", column);
+}
+
+/* Teff and alpha: one label whose column has another name */
+static void make_library(mill_library *lib, mill_fit_settings *set)
+{
+  memset(lib, 0, sizeof *lib);
+  memset(set, 0, sizeof *set);
+  name_label(lib, "teff", "TEFF");
+  name_label(lib, "alpha", "ALPHAFE");
+}
+
+/* rows 1 and 3 are of one star, row 2 of none */
+static const int64_t ids[N_ROW] = {39, -7, -1, -7, INT64_MAX};
+static const double vrad[N_ROW] = {1.5, -20.0, 3.0, 40.0, 5.0};
+static const double vsini[N_ROW] = {0.0, 11.0, 12.0, 13.0, 14.0};
+static const float teff[N_ROW] = {4000.0f, NAN, 4200.0f, 4300.0f, 4400.0f};
+static const double alpha[N_ROW] = {0.25, 0.0, 0.1, 0.2, INFINITY};
+static const char names[N_ROW][6] = {"a    ", "b    ", "star ", "star ", "e    "};
+
+static const maker_column all_columns[] = {
+    {"TargetId", "K", ids}, {"Vrad", "D", vrad},   {"vsini", "1D", vsini},
+    {"TEFF", "E", teff},    {"Alpha", "D", alpha}, {"OBJECT", "6A", names},
+};
+
+static void save(fits_maker *m)
+{
+  snprintf(path, sizeof path, "%s/table.fits", folder);
+  maker_save(m, path);
+  maker_clear(m);
+}
+
+static void save_table(int n_column, const maker_column *columns)
+{
+  fits_maker m = {0};
+  maker_primary(&m);
+  maker_table(&m, "T", N_ROW, n_column, columns);
+  save(&m);
+}
+
+static void assert_given(const mill_start_table *t, int64_t id, const char *object, double v,
+                         double rotation, double label0, double label1)
+{
+  const double *theta;
+  assert_int_equal(mill_start_table_find(t, id, object, &theta), MILL_START_GIVEN);
+  assert_true(theta[0] == v && theta[1] == rotation && theta[2] == label0 && theta[3] == label1);
+}
+
+static void assert_not_given(const mill_start_table *t, int64_t id, const char *object, int found)
+{
+  const double *theta = vrad;
+  assert_int_equal(mill_start_table_find(t, id, object, &theta), found);
+  assert_null(theta);
+}
+
+static void assert_refused(const mill_library *lib, const mill_fit_settings *set,
+                           const char *const *part)
+{
+  mill_start_table *t = (mill_start_table *)(void *)&t;
+  assert_int_equal(mill_start_table_read(path, lib, set, NULL, &t), MILL_ERR_CONFIG);
+  assert_null(t);
+  assert_non_null(strstr(mill_error_message(), path));
+  for (int i = 0; part[i]; i++)
+    if (!strstr(mill_error_message(), part[i]))
+      fail_msg("no '%s' in: %s", part[i], mill_error_message());
+}
+#define assert_refused(lib, set, ...)                                                              \
+  assert_refused(lib, set, (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_rows_of_a_fits_table(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_fit_settings set;
+  mill_start_table *t = NULL;
+  make_library(&lib, &set);
+  save_table(6, all_columns);
+  assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
+  assert_int_equal(mill_start_table_n_row(t), N_ROW);
+  assert_int_equal(mill_start_table_n_repeated(t), 1);
+  assert_given(t, 39, "", 1.5, 0.0, 4000.0, 0.25);
+  /* the first row of -7 has no Teff: the next one counts */
+  assert_given(t, -7, "", 40.0, 13.0, 4300.0, 0.2);
+  assert_not_given(t, INT64_MAX, "", MILL_START_NOT_FINITE);
+  assert_not_given(t, 38, "", MILL_START_ABSENT);
+  assert_not_given(t, INT64_MIN, "", MILL_START_ABSENT);
+  /* a name finds only what has no TARGETID, and without a name there is nothing to find */
+  assert_given(t, -1, "star", 3.0, 12.0, (double)4200.0f, 0.1);
+  assert_not_given(t, -1, "a", MILL_START_ABSENT);
+  assert_not_given(t, -1, "", MILL_START_ABSENT);
+  assert_not_given(t, 5, "star", MILL_START_ABSENT);
+  mill_start_table_free(t);
+}
+
+static void test_names_alone(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_fit_settings set;
+  mill_start_table *t = NULL;
+  make_library(&lib, &set);
+  save_table(5, all_columns + 1);
+  assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
+  assert_int_equal(mill_start_table_n_repeated(t), 1);
+  assert_given(t, -1, "a", 1.5, 0.0, 4000.0, 0.25);
+  assert_given(t, -1, "star", 3.0, 12.0, 4200.0, 0.1);
+  assert_not_given(t, -1, "b", MILL_START_NOT_FINITE);
+  assert_not_given(t, -1, "st", MILL_START_ABSENT);
+  assert_not_given(t, 39, "a", MILL_START_ABSENT);
+  mill_start_table_free(t);
+}
+
+static void test_first_table_with_the_columns(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_fit_settings set;
+  mill_start_table *t = NULL;
+  fits_maker m = {0};
+  const long axis[] = {2};
+  const float image[] = {1.0f, 2.0f};
+  double other[N_ROW];
+  make_library(&lib, &set);
+  maker_column later[6];
+  memcpy(later, all_columns, sizeof later);
+  for (int i = 0; i < N_ROW; i++)
+    other[i] = 99.0;
+  later[1].values = other;
+  maker_primary(&m);
+  maker_image(&m, "I", -32, 1, axis, image, NULL);
+  maker_table(&m, "FIBERMAP", N_ROW, 2, all_columns);
+  maker_table(&m, "RVTAB", N_ROW, 6, all_columns);
+  maker_table(&m, "OTHER", N_ROW, 6, later);
+  save(&m);
+  assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
+  assert_given(t, 39, "", 1.5, 0.0, 4000.0, 0.25);
+  mill_start_table_free(t);
+}
+
+static void test_fixed_parameters_need_no_column(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_fit_settings set;
+  mill_start_table *t = NULL;
+  make_library(&lib, &set);
+  const maker_column columns[] = {all_columns[0], all_columns[1], all_columns[3]};
+  save_table(3, columns);
+  assert_refused(&lib, &set, "HDU 2 (T) lacks VSINI ALPHAFE ");
+  set.fixed[1] = set.fixed[3] = 1;
+  set.fixed_value[1] = 7.0;
+  set.fixed_value[3] = 0.4;
+  assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
+  assert_given(t, 39, "", 1.5, 7.0, 4000.0, 0.4);
+  mill_start_table_free(t);
+  t = NULL;
+  /* where the column is there, too: [alpha/Fe] of the last star is infinite */
+  save_table(6, all_columns);
+  assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
+  assert_given(t, INT64_MAX, "", 5.0, 7.0, 4400.0, 0.4);
+  mill_start_table_free(t);
+}
+
+static void test_hash_is_of_the_contents(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_fit_settings set;
+  char first[65];
+  double changed[N_ROW];
+  make_library(&lib, &set);
+  mill_start_table *t = NULL;
+  save_table(6, all_columns);
+  assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
+  snprintf(first, sizeof first, "%s", mill_start_table_hash(t));
+  assert_int_equal(strlen(first), 64);
+  mill_start_table_free(t);
+  /* another order of the columns, and in the second round another value of row k */
+  for (int k = -1; k < N_ROW; k++) {
+    memcpy(changed, vsini, sizeof changed);
+    if (k >= 0)
+      changed[k] += 1e-9;
+    const maker_column columns[] = {all_columns[5], {"VSINI", "D", changed}, all_columns[1],
+                                    all_columns[3], all_columns[4],          all_columns[0]};
+    save_table(6, columns);
+    assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
+    /* rows 1 and 4 are not finite, so no fit takes anything from them */
+    const int counts = k >= 0 && k != 1 && k != 4;
+    assert_int_equal(strcmp(first, mill_start_table_hash(t)) != 0, counts);
+    mill_start_table_free(t);
+  }
+}
+
+static void test_bad_fits_files(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_fit_settings set;
+  make_library(&lib, &set);
+  fits_maker m = {0};
+  maker_primary(&m);
+  save(&m);
+  assert_refused(&lib, &set, "no table");
+  const maker_column wide[] = {
+      all_columns[0], {"VRAD", "2D", ids}, all_columns[2], all_columns[3], all_columns[4]};
+  maker_primary(&m);
+  maker_table(&m, "T", 2, 5, wide);
+  save(&m);
+  assert_refused(&lib, &set, "column VRAD must hold one number");
+  save_table(4, all_columns + 1); /* nothing to find stars by */
+  assert_refused(&lib, &set, "lacks TARGETID");
+  maker_primary(&m);
+  maker_table(&m, "T", 0, 6, all_columns);
+  save(&m);
+  assert_refused(&lib, &set, "no rows");
+  maker_save_bytes(path, "TARGETID VRAD\n", 14);
+  assert_refused(&lib, &set, "start");
+  maker_save_bytes(path, "", 0);
+  assert_refused(&lib, &set, "start");
+  snprintf(path, sizeof path, "%s/none.fits", folder);
+  assert_refused(&lib, &set, "cannot be opened");
+}
+
+/* ---- HDF5 ---- */
+
+static void put(hid_t file, const char *name, hid_t type, const void *values, hsize_t n)
+{
+  const hid_t space = H5Screate_simple(1, &n, NULL);
+  const hid_t set = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  assert_true(set >= 0);
+  assert_true(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+  H5Dclose(set);
+  H5Sclose(space);
+}
+
+/* A column of rows that take no room in the file. */
+static void put_empty(hid_t file, const char *name, hsize_t n)
+{
+  const hsize_t chunk = 1;
+  const hid_t space = H5Screate_simple(1, &n, NULL), creation = H5Pcreate(H5P_DATASET_CREATE);
+  assert_true(H5Pset_chunk(creation, 1, &chunk) >= 0);
+  const hid_t set =
+      H5Dcreate2(file, name, H5T_NATIVE_INT64, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  assert_true(set >= 0);
+  H5Dclose(set);
+  H5Pclose(creation);
+  H5Sclose(space);
+}
+
+/* A result file as far as it concerns: without the dataset `left_out` (NULL: none). */
+static void save_result(const char *left_out)
+{
+  const char *const name[] = {"fits/TARGETID", "fits/VRAD",    "fits/VSINI",
+                              "fits/TEFF",     "fits/ALPHAFE", "catalog/OBJECT"};
+  const hid_t text = H5Tcopy(H5T_C_S1);
+  double teff64[N_ROW];
+  for (int i = 0; i < N_ROW; i++)
+    teff64[i] = (double)teff[i];
+  H5Tset_size(text, 6);
+  H5Tset_strpad(text, H5T_STR_NULLPAD);
+  char packed[N_ROW][6];
+  memset(packed, 0, sizeof packed);
+  for (int i = 0; i < N_ROW; i++)
+    memcpy(packed[i], names[i], strcspn(names[i], " "));
+  memcpy(packed[3], "sixsix", 6); /* as long as the type: no zero after it */
+  const void *const values[] = {ids, vrad, vsini, teff64, alpha, packed};
+  const hid_t type[] = {H5T_NATIVE_INT64,  H5T_NATIVE_DOUBLE, H5T_NATIVE_DOUBLE,
+                        H5T_NATIVE_DOUBLE, H5T_NATIVE_DOUBLE, text};
+  snprintf(path, sizeof path, "%s/result.h5", folder);
+  const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  assert_true(file >= 0);
+  H5Gclose(H5Gcreate2(file, "fits", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Gclose(H5Gcreate2(file, "catalog", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  for (int i = 0; i < 6; i++)
+    if (!left_out || strcmp(left_out, name[i]) != 0)
+      put(file, name[i], type[i], values[i], N_ROW);
+  H5Tclose(text);
+  assert_true(H5Fclose(file) >= 0);
+}
+
+static void test_rows_of_a_result_file(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_fit_settings set;
+  mill_start_table *t = NULL;
+  make_library(&lib, &set);
+  save_result(NULL);
+  assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
+  assert_given(t, 39, "", 1.5, 0.0, 4000.0, 0.25);
+  assert_given(t, -7, "", 40.0, 13.0, 4300.0, 0.2);
+  assert_given(t, -1, "star", 3.0, 12.0, 4200.0, 0.1);
+  assert_not_given(t, INT64_MAX, "", MILL_START_NOT_FINITE);
+  char from_result[65];
+  snprintf(from_result, sizeof from_result, "%s", mill_start_table_hash(t));
+  mill_start_table_free(t);
+  t = NULL;
+  /* the same values in a FITS table are the same start */
+  save_table(6, all_columns);
+  assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
+  assert_string_equal(mill_start_table_hash(t), from_result);
+  mill_start_table_free(t);
+  t = NULL;
+  /* without names, the rows without TARGETID are nobody's */
+  save_result("catalog/OBJECT");
+  assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
+  assert_given(t, 39, "", 1.5, 0.0, 4000.0, 0.25);
+  assert_not_given(t, -1, "star", MILL_START_ABSENT);
+  mill_start_table_free(t);
+}
+
+static void test_bad_hdf5_files(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_fit_settings set;
+  make_library(&lib, &set);
+  save_result("fits/TARGETID");
+  assert_refused(&lib, &set, "/fits/TARGETID");
+  save_result("fits/ALPHAFE");
+  assert_refused(&lib, &set, "/fits/ALPHAFE");
+  /* some 100 GB, were they believed */
+  save_result("fits/TARGETID");
+  hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  put_empty(file, "fits/TARGETID", 2000000000);
+  H5Fclose(file);
+  assert_refused(&lib, &set, "/fits/TARGETID is said to have 16000000000 bytes");
+  file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  H5Fclose(file);
+  assert_refused(&lib, &set, "no group /fits");
+  maker_save_bytes(path, "\x89HDF\r\n\x1a\n and no more", 20);
+  assert_refused(&lib, &set, "HDF5");
+}
+
+static int setup(void **state)
+{
+  (void)state;
+  maker_folder(folder, sizeof folder);
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  (void)state;
+  maker_remove_folder(folder);
+  return 0;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_rows_of_a_fits_table),
+      cmocka_unit_test(test_names_alone),
+      cmocka_unit_test(test_first_table_with_the_columns),
+      cmocka_unit_test(test_fixed_parameters_need_no_column),
+      cmocka_unit_test(test_hash_is_of_the_contents),
+      cmocka_unit_test(test_bad_fits_files),
+      cmocka_unit_test(test_rows_of_a_result_file),
+      cmocka_unit_test(test_bad_hdf5_files),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,259 @@
+/* The table of columns: names, packing, CRC, and the documentation made from it. */
+#include "tests/mill_test.h"
+
+#include <string.h>
+#include <zlib.h>
+
+#include "io/result/columns.h"
+#include "kernels/base/error.h"
+
+static void name_label(mill_library *lib, const char *name, const char *column, const char *unit)
+{
+  mill_label *label = &lib->label[lib->n_label++];
+  snprintf(label->name, sizeof label->name, "%s", name);
+  snprintf(label->column, sizeof label->column, "%s", column);
+  snprintf(label->unit, sizeof label->unit, "%s", unit);
+}
+
+/* labels and arms of the table in the documentation */
+static void make_library(mill_library *lib)
+{
+  memset(lib, 0, sizeof *lib);
+  name_label(lib, "teff", "TEFF", "K");
+  name_label(lib, "logg", "LOGG", "log(cm s**-2)");
+  name_label(lib, "feh", "FEH", "dex");
+  name_label(lib, "alpha", "ALPHAFE", "dex");
+  lib->n_arm = 3;
+  for (int i = 0; i < 3; i++)
+    snprintf(lib->arm[i].name, sizeof lib->arm[i].name, "%c", "brz"[i]);
+}
+
+static const mill_column *column(const mill_columns *columns, const char *name)
+{
+  for (int i = 0; i < columns->n_column; i++)
+    if (strcmp(columns->column[i].name, name) == 0)
+      return &columns->column[i];
+  fail_msg("no column %s", name);
+  return NULL;
+}
+
+static double f64_at(const mill_columns *columns, const char *row, const char *name)
+{
+  double value;
+  memcpy(&value, row + column(columns, name)->at, sizeof value);
+  return value;
+}
+
+static void test_columns_follow_the_library(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_columns columns;
+  memset(&lib, 0, sizeof lib);
+  name_label(&lib, "teff", "TEFF", "K");
+  lib.n_arm = 1;
+  snprintf(lib.arm[0].name, sizeof lib.arm[0].name, "blue");
+  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  assert_string_equal(columns.column[0].name, "TARGETID");
+  assert_string_equal(columns.column[columns.n_column - 1].name, "STATUS");
+  assert_string_equal(columns.column[columns.n_column - 2].name, "CRC");
+  assert_int_equal(column(&columns, "COVAR")->n_value, 6);
+  assert_string_equal(column(&columns, "TEFF_ERR")->unit, "K");
+  column(&columns, "CHISQ_C_BLUE");
+  size_t at = 0;
+  for (int i = 0; i < columns.n_column; i++) {
+    assert_int_equal(columns.column[i].at, at);
+    at += columns.column[i].n_byte;
+  }
+  assert_int_equal(columns.row_size, at);
+}
+
+static void test_largest_library_fits(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_columns columns;
+  memset(&lib, 0, sizeof lib);
+  for (int i = 0; i < MILL_MAX_LABEL; i++) {
+    char name[MILL_MAX_NAME];
+    snprintf(name, sizeof name, "a_long_name_of_a_label_%08u", (unsigned)i % 100);
+    name_label(&lib, name, name, "dex");
+  }
+  lib.n_arm = MILL_MAX_ARM;
+  for (int i = 0; i < MILL_MAX_ARM; i++)
+    snprintf(lib.arm[i].name, sizeof lib.arm[i].name, "a_long_name_of_one_arm_%08u",
+             (unsigned)i % 100);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  assert_true(columns.n_column <= MILL_MAX_COLUMN);
+  assert_int_equal(column(&columns, "COVAR")->n_value, MILL_MAX_COVAR);
+  column(&columns, "a_long_name_of_a_label_00000015_ERR");
+  column(&columns, "CHISQ_C_A_LONG_NAME_OF_ONE_ARM_00000007");
+}
+
+static void test_two_columns_of_one_name_are_refused(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_columns columns;
+  make_library(&lib);
+  snprintf(lib.label[2].column, sizeof lib.label[2].column, "VRAD");
+  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_ERR_LIBRARY);
+  assert_non_null(strstr(mill_error_message(), "VRAD"));
+  make_library(&lib);
+  snprintf(lib.arm[1].name, sizeof lib.arm[1].name, "c_b");
+  assert_int_equal(mill_columns_fits(&lib, "where", &columns), MILL_ERR_LIBRARY);
+  assert_non_null(strstr(mill_error_message(), "where: two columns of the result"));
+  make_library(&lib);
+  snprintf(lib.arm[1].name, sizeof lib.arm[1].name, "TOT");
+  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_ERR_LIBRARY);
+  make_library(&lib);
+  snprintf(lib.label[0].column, sizeof lib.label[0].column, "A/B");
+  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_ERR_LIBRARY);
+}
+
+static void test_pack_takes_every_value(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_columns columns;
+  mill_fit_result result;
+  char row[4096] = "";
+  make_library(&lib);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  assert_true(columns.row_size < sizeof row);
+  mill_fit_result_init(&result, &lib, 3, MILL_STATUS_FITTED);
+  result.vrad_km_s = -12.5;
+  result.label[3] = 0.25;
+  result.label_err[0] = 13;
+  result.covar[20] = 7;
+  result.sn[2] = 42;
+  result.chisq_c[1] = 9;
+  result.n_pix[0] = 2700;
+  mill_columns_pack(&columns, &result, row);
+  assert_close(f64_at(&columns, row, "VRAD"), -12.5, 0);
+  assert_close(f64_at(&columns, row, "ALPHAFE"), 0.25, 0);
+  assert_close(f64_at(&columns, row, "TEFF_ERR"), 13, 0);
+  assert_close(f64_at(&columns, row, "SN_Z"), 42, 0);
+  assert_close(f64_at(&columns, row, "CHISQ_C_R"), 9, 0);
+  assert_true(isnan(f64_at(&columns, row, "LOGG")));
+  double covar[21];
+  memcpy(covar, row + column(&columns, "COVAR")->at, sizeof covar);
+  assert_close(covar[20], 7, 0);
+  int64_t n_pix;
+  memcpy(&n_pix, row + column(&columns, "NPIX_B")->at, sizeof n_pix);
+  assert_int_equal(n_pix, 2700);
+  assert_int_equal(mill_columns_status(&columns, row), MILL_STATUS_FITTED);
+  assert_int_equal(row[column(&columns, "SUCCESS")->at], 1);
+  result.warn = MILL_WARN_HULL;
+  mill_columns_pack(&columns, &result, row);
+  assert_int_equal(row[column(&columns, "SUCCESS")->at], 0);
+  result.warn = 0;
+  result.status = MILL_STATUS_LOW_SN;
+  mill_columns_pack(&columns, &result, row);
+  assert_int_equal(row[column(&columns, "SUCCESS")->at], 0);
+}
+
+static void test_nans_of_any_kind_pack_alike(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_columns columns;
+  mill_fit_result a, b;
+  char row_a[4096] = "", row_b[4096] = "";
+  const uint64_t other_nan = 0xfff8000000000123u;
+  make_library(&lib);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  mill_fit_result_init(&a, &lib, 0, MILL_STATUS_FITTED);
+  b = a;
+  memcpy(&b.vrad_km_s, &other_nan, sizeof other_nan);
+  memcpy(&b.covar[20], &other_nan, sizeof other_nan);
+  mill_columns_pack(&columns, &a, row_a);
+  mill_columns_pack(&columns, &b, row_b);
+  assert_memory_equal(row_a, row_b, columns.row_size);
+}
+
+static void test_crc_covers_every_byte_before_it(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_columns columns;
+  mill_fit_result result;
+  char row[4096] = "";
+  make_library(&lib);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  mill_fit_result_init(&result, &lib, 0, MILL_STATUS_FITTED);
+  mill_columns_pack(&columns, &result, row);
+  assert_int_equal(mill_columns_is_whole(&columns, row), 0);
+  mill_columns_set_crc(&columns, row);
+  assert_int_equal(mill_columns_is_whole(&columns, row), 1);
+  const size_t n_byte = columns.column[columns.i_crc].at;
+  assert_int_equal(mill_columns_crc(&columns, row), crc32(0, (const Bytef *)row, (uInt)n_byte));
+  assert_int_equal(crc32(0, (const Bytef *)"123456789", 9), 0xcbf43926);
+  for (size_t i = 0; i < n_byte + 4; i++) {
+    row[i] ^= 1;
+    if (mill_columns_is_whole(&columns, row))
+      fail_msg("byte %zu may change unnoticed", i);
+    row[i] ^= 1;
+  }
+  /* STATUS itself is no part of it, but only a known one counts as done */
+  const size_t at = columns.column[columns.i_status].at;
+  row[at] = MILL_STATUS_NOT_DONE;
+  assert_int_equal(mill_columns_is_whole(&columns, row), 0);
+  row[at] = MILL_N_STATUS;
+  assert_int_equal(mill_columns_is_whole(&columns, row), 0);
+  row[at] = MILL_STATUS_LOW_SN;
+  assert_int_equal(mill_columns_is_whole(&columns, row), 1);
+}
+
+/* What stands in the documentation between <!-- NAME begin --> and <!-- NAME end --> */
+static void check_documented(const mill_columns *columns, const char *name)
+{
+  char begin[64], end[64], *table = NULL;
+  size_t n_table = 0;
+  FILE *doc = fopen(MILL_SOURCE_DIR "/docs/formats.md", "r");
+  static char text[1 << 20];
+  size_t n = doc ? fread(text, 1, sizeof text - 1, doc) : 0;
+  if (doc)
+    fclose(doc);
+  text[n] = '\0';
+  snprintf(begin, sizeof begin, "<!-- %s begin -->\n", name);
+  snprintf(end, sizeof end, "<!-- %s end -->", name);
+  FILE *out = open_memstream(&table, &n_table);
+  assert_non_null(out);
+  assert_int_equal(mill_columns_print_markdown(columns, out), MILL_OK);
+  fclose(out);
+  char *from = strstr(text, begin), *to = strstr(text, end);
+  if (!from || !to)
+    fail_msg("no table %s in docs/formats.md; it should be:\n%s", name, table);
+  from += strlen(begin);
+  *to = '\0';
+  if (strcmp(from, table) != 0)
+    fail_msg("the table %s in docs/formats.md is out of date; it should be:\n%s", name, table);
+  free(table);
+}
+
+static void test_documentation_has_the_same_columns(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_columns columns;
+  make_library(&lib);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  check_documented(&columns, "fits columns");
+  mill_columns_catalog(&columns);
+  check_documented(&columns, "catalog columns");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_columns_follow_the_library),
+      cmocka_unit_test(test_largest_library_fits),
+      cmocka_unit_test(test_two_columns_of_one_name_are_refused),
+      cmocka_unit_test(test_pack_takes_every_value),
+      cmocka_unit_test(test_nans_of_any_kind_pack_alike),
+      cmocka_unit_test(test_crc_covers_every_byte_before_it),
+      cmocka_unit_test(test_documentation_has_the_same_columns),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,264 @@
+#include "tests/mill_test.h"
+
+#include <string.h>
+
+#include "io/files/catalog_list.h"
+#include "io/surveys/redrock.h"
+#include "io/surveys/selection.h"
+#include "kernels/base/error.h"
+#include "tests/io/fits/fits_maker.h"
+
+static char folder[1024], path[1100];
+
+static int make_folder(void **state)
+{
+  (void)state;
+  maker_folder(folder, sizeof folder);
+  snprintf(path, sizeof path, "%s/list", folder);
+  return 0;
+}
+
+static int remove_folder(void **state)
+{
+  (void)state;
+  maker_remove_folder(folder);
+  return 0;
+}
+
+static void test_selection_by_target(void **state)
+{
+  (void)state;
+  mill_selection select = {0};
+  assert_int_equal(mill_selection_keeps_target(&select, 5), 1);
+  int64_t id[] = {INT64_MIN, -3, 0, 7, INT64_MAX};
+  select.target_id = id;
+  for (size_t n = 1; n <= 5; n++) {
+    select.n_target_id = n;
+    for (size_t i = 0; i < 5; i++)
+      assert_int_equal(mill_selection_keeps_target(&select, id[i]), i < n);
+    assert_int_equal(mill_selection_keeps_target(&select, 5), 0);
+    assert_int_equal(mill_selection_keeps_target(&select, -4), 0);
+  }
+}
+
+static void test_selection_by_objtype(void **state)
+{
+  (void)state;
+  mill_selection select = {0};
+  assert_int_equal(mill_selection_keeps_objtype(&select, "TGT"), 1);
+  assert_int_equal(mill_selection_keeps_objtype(&select, ""), 1);
+  assert_int_equal(mill_selection_keeps_objtype(&select, "SKY"), 0);
+  assert_int_equal(mill_selection_keeps_objtype(&select, "BAD"), 0);
+  select.n_objtype = 2;
+  strcpy(select.objtype[0], "SKY");
+  strcpy(select.objtype[1], "STD");
+  assert_int_equal(mill_selection_keeps_objtype(&select, "TGT"), 0);
+  assert_int_equal(mill_selection_keeps_objtype(&select, "SKY"), 1);
+  assert_int_equal(mill_selection_keeps_objtype(&select, "STD"), 1);
+}
+
+static void test_selection_by_fiberstatus(void **state)
+{
+  (void)state;
+  const mill_selection select = {.fiberstatus_allowed = 1 << 3 | 1 << 20};
+  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 0), 1);
+  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 1 << 3), 1);
+  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 1 << 3 | 1 << 20), 1);
+  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 1), 0);
+  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 513), 0);
+  assert_int_equal(mill_selection_keeps_fiberstatus(&select, 1 << 20 | 1 << 9), 0);
+  assert_int_equal(mill_selection_keeps_fiberstatus(&select, UINT64_MAX), 0);
+}
+
+static void test_selection_by_redrock(void **state)
+{
+  (void)state;
+  mill_selection select = {.redrock_max_vel_km_s = 1500.0};
+  assert_int_equal(mill_selection_keeps_redrock(&select, 1.0, "QSO"), 1);
+  select.redrock = 1;
+  assert_int_equal(mill_selection_keeps_redrock(&select, 1.0, "QSO"), 0);
+  assert_int_equal(mill_selection_keeps_redrock(&select, 1.0, "STAR"), 1);
+  assert_int_equal(mill_selection_keeps_redrock(&select, NAN, "STAR"), 1);
+  assert_int_equal(mill_selection_keeps_redrock(&select, NAN, ""), 0);
+  assert_int_equal(mill_selection_keeps_redrock(&select, 1499.0 / MILL_C_KM_S, "GALAXY"), 1);
+  assert_int_equal(mill_selection_keeps_redrock(&select, -1499.0 / MILL_C_KM_S, "GALAXY"), 1);
+  assert_int_equal(mill_selection_keeps_redrock(&select, -1501.0 / MILL_C_KM_S, "GALAXY"), 0);
+}
+
+static void expect_beside(const char *input, const char *expected)
+{
+  char in[1200], out[1200], want[1200];
+  snprintf(in, sizeof in, "%s/%s", folder, input);
+  snprintf(want, sizeof want, "%s/%s", folder, expected);
+  assert_int_equal(mill_redrock_beside(in, out, sizeof out), MILL_OK);
+  assert_string_equal(out, *expected ? want : "");
+}
+
+static void test_redrock_file_beside_the_input(void **state)
+{
+  (void)state;
+  expect_beside("coadd-a-b.fits", "");
+  char name[1100];
+  snprintf(name, sizeof name, "%s/zbest-a-b.fits", folder);
+  maker_save_bytes(name, "x", 1);
+  expect_beside("coadd-a-b.fits", "zbest-a-b.fits");
+  snprintf(name, sizeof name, "%s/redrock-a-b.fits.gz", folder);
+  maker_save_bytes(name, "x", 1);
+  expect_beside("coadd-a-b.fits", "redrock-a-b.fits.gz");
+  expect_beside("coadd-a-b.fits.gz", "redrock-a-b.fits.gz");
+  expect_beside("spectra-a-b.fits.gz", "redrock-a-b.fits.gz");
+  snprintf(name, sizeof name, "%s/redrock-a-b.fits", folder);
+  maker_save_bytes(name, "x", 1);
+  expect_beside("coadd-a-b.fits.gz", "redrock-a-b.fits");
+  expect_beside("mycoadd-a-b.fits", ""); /* only at the beginning of the name */
+  expect_beside("coadd-c.fits", "");
+  char small[40];
+  assert_int_equal(mill_redrock_beside("coadd-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.fits",
+                                       small, sizeof small),
+                   MILL_ERR_INPUT);
+}
+
+/* ---- lists ---- */
+
+static void expect_list_error(const char *text, size_t n, const char *part)
+{
+  char **paths;
+  size_t n_path;
+  maker_save_bytes(path, text, n);
+  assert_int_equal(mill_catalog_list_read(path, &paths, &n_path), MILL_ERR_USAGE);
+  assert_null(paths);
+  if (!strstr(mill_error_message(), part) || !strstr(mill_error_message(), path))
+    fail_msg("expected '%s', got '%s'", part, mill_error_message());
+}
+
+static void test_catalog_lines_are_paths(void **state)
+{
+  (void)state;
+  static const char text[] = "# a comment\n\n/a/b.fits\r\nc [1].fits\n   \n*.fits\n"
+                             "https://x/y.fits\n|cat z.fits\n#no\n ~d.fits";
+  static const char *const relative[] = {"c [1].fits", "*.fits", "https://x/y.fits", "|cat z.fits",
+                                         " ~d.fits"};
+  char **paths;
+  size_t n;
+  maker_save_bytes(path, text, sizeof text - 1);
+  assert_int_equal(mill_catalog_list_read(path, &paths, &n), MILL_OK);
+  assert_int_equal(n, 6);
+  assert_string_equal(paths[0], "/a/b.fits");
+  for (size_t i = 0; i < 5; i++) {
+    char expected[1200];
+    snprintf(expected, sizeof expected, "%s/%s", folder, relative[i]);
+    assert_string_equal(paths[i + 1], expected);
+  }
+  mill_catalog_list_free(paths, n);
+  mill_catalog_list_free(NULL, 0);
+}
+
+static void test_catalog_of_many_lines(void **state)
+{
+  (void)state;
+  FILE *stream = fopen(path, "w");
+  assert_non_null(stream);
+  for (int i = 0; i < 1000; i++)
+    fprintf(stream, "/f%d\n", i);
+  assert_int_equal(fclose(stream), 0);
+  char **paths;
+  size_t n;
+  assert_int_equal(mill_catalog_list_read(path, &paths, &n), MILL_OK);
+  assert_int_equal(n, 1000);
+  assert_string_equal(paths[999], "/f999");
+  mill_catalog_list_free(paths, n);
+}
+
+static void test_refuses_bad_catalogs(void **state)
+{
+  (void)state;
+  char **paths;
+  size_t n;
+  assert_int_equal(mill_catalog_list_read(path, &paths, &n), MILL_ERR_USAGE);
+  assert_non_null(strstr(mill_error_message(), "No such file"));
+  assert_int_equal(mill_catalog_list_read(folder, &paths, &n), MILL_ERR_USAGE);
+  assert_non_null(strstr(mill_error_message(), "folder"));
+  expect_list_error("", 0, "holds no path");
+  expect_list_error("# only\n\n", 8, "holds no path");
+  expect_list_error("/a\n/b\0c\n", 8, "line 2: holds a zero byte");
+  char text[2000] = "/a\n";
+  memset(text + 3, 'x', sizeof text - 3);
+  expect_list_error(text, sizeof text, "line 2: the path has");
+}
+
+static void expect_ids(void)
+{
+  int64_t *id;
+  size_t n;
+  if (mill_target_id_file_read(path, &id, &n) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  assert_int_equal(n, 3);
+  assert_true(id[0] == -4 && id[1] == 7 && id[2] == INT64_C(39633345008634465));
+  mill_free(id);
+}
+
+static void test_reads_target_ids(void **state)
+{
+  (void)state;
+  static const char text[] = "# ids\n39633345008634465\r\n 7 \n\n-4\n7\n";
+  maker_save_bytes(path, text, sizeof text - 1);
+  expect_ids();
+  static const int64_t id[4] = {39633345008634465, 7, -4, 7};
+  fits_maker m = {0};
+  maker_primary(&m);
+  maker_table(&m, "ANY", 4, 1, (const maker_column[]){{"TARGETID", "K", id}});
+  maker_save(&m, path);
+  maker_clear(&m);
+  expect_ids();
+}
+
+static void test_refuses_bad_target_ids(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text, *part;
+    int code;
+  } bad[] = {{"1\ntwo\n", "line 2: 'two' is no TARGETID", MILL_ERR_USAGE},
+             {"1\n2.5\n", "line 2", MILL_ERR_USAGE},
+             {"99999999999999999999\n", "line 1", MILL_ERR_USAGE},
+             {"1 2\n", "line 1", MILL_ERR_USAGE},
+             {"\n", "holds no TARGETID", MILL_ERR_USAGE},
+             {"SIMPLE  = but not FITS", "list", MILL_ERR_INPUT}};
+  int64_t *id;
+  size_t n;
+  assert_int_equal(mill_target_id_file_read(path, &id, &n), MILL_ERR_USAGE);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    maker_save_bytes(path, bad[i].text, strlen(bad[i].text));
+    assert_int_equal(mill_target_id_file_read(path, &id, &n), bad[i].code);
+    assert_null(id);
+    if (!strstr(mill_error_message(), bad[i].part) || !strstr(mill_error_message(), path))
+      fail_msg("expected '%s', got '%s'", bad[i].part, mill_error_message());
+  }
+  static const int64_t value[1] = {1};
+  fits_maker m = {0};
+  maker_primary(&m);
+  maker_table(&m, "ANY", 1, 1, (const maker_column[]){{"ID", "K", value}});
+  maker_save(&m, path);
+  maker_clear(&m);
+  assert_int_equal(mill_target_id_file_read(path, &id, &n), MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), "no column TARGETID"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      TEST(test_selection_by_target),
+      TEST(test_selection_by_objtype),
+      TEST(test_selection_by_fiberstatus),
+      TEST(test_selection_by_redrock),
+      TEST(test_redrock_file_beside_the_input),
+      TEST(test_catalog_lines_are_paths),
+      TEST(test_catalog_of_many_lines),
+      TEST(test_refuses_bad_catalogs),
+      TEST(test_reads_target_ids),
+      TEST(test_refuses_bad_target_ids),
+  };
+  return cmocka_run_group_tests_name("io/selection", tests, NULL, NULL);
+}

@@ -1,0 +1,788 @@
+/* Any format's channels become segments of the library's arms: recognised, cut, converted. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/surveys/spectra.h"
+#include "kernels/base/error.h"
+#include "tests/io/surveys/desi_maker.h"
+#include "tests/mill_test.h"
+
+enum { ARM_B, ARM_R, ARM_Z, N_ARM, MAX_PIX = 4000, N_DIAG = 3, BAD_EXPOSURE = 13 };
+
+static char folder[1024], path[1100];
+static mill_library lib;
+static mill_config config;
+static mill_spectra_settings settings;
+
+/* ---- a format of our own: what its read hands over is set by each test ---- */
+
+static struct toy {
+  int n_channel;
+  mill_channel channel[4];
+  int in_arena;  /* pixels lie in memory of mill_spectra_alloc */
+  int backwards; /* the last channel of the last exposure comes first */
+  int n_opened, n_closed;
+} toy;
+
+static double wave[MAX_PIX];
+static float flux[MAX_PIX], ivar[MAX_PIX], sigma[MAX_PIX], matrix[N_DIAG * MAX_PIX];
+static int32_t mask[MAX_PIX];
+
+static int toy_recognise(const mill_fits_guard *guard)
+{
+  return guard->n_hdu == 2 && strcmp(guard->hdu[1].name, "TOY") == 0;
+}
+
+static int toy_open(mill_fits_file *file, const mill_spectra_settings *given, void **state)
+{
+  (void)file;
+  (void)given;
+  toy.n_opened++;
+  *state = &toy;
+  return MILL_OK;
+}
+
+static void toy_close(void *state)
+{
+  assert_ptr_equal(state, &toy);
+  toy.n_closed++;
+}
+
+static int toy_frame(const void *state)
+{
+  assert_ptr_equal(state, &toy);
+  return MILL_FRAME_TOPOCENTRIC;
+}
+
+static int toy_index(void *state, const mill_selection *select, mill_file_index *index)
+{
+  (void)state;
+  (void)select;
+  index->n_fits_row = 7;
+  return MILL_OK;
+}
+
+static int to_arena(mill_spectra *spectra, size_t n_byte, const void *from, void **out)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_spectra_alloc(spectra, n_byte, out));
+  assert_int_equal((uintptr_t)*out % 64, 0);
+  memcpy(*out, from, n_byte);
+done:
+  return err;
+}
+
+static int toy_read(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
+{
+  int err = MILL_OK;
+  (void)state;
+  for (int k = 0; k < n * toy.n_channel; k++) {
+    const int at = toy.backwards ? n * toy.n_channel - 1 - k : k;
+    const int e = at / toy.n_channel;
+    mill_channel channel = toy.channel[at % toy.n_channel];
+    if (exposure[e] == BAD_EXPOSURE)
+      MILL_FAIL(MILL_ERR_INPUT, "exposure %d is bad", BAD_EXPOSURE);
+    if (toy.in_arena) {
+      void *copy = NULL;
+      MILL_TRY(to_arena(spectra, 4 * (size_t)channel.n_pix, channel.flux, &copy));
+      channel.flux = copy;
+    }
+    MILL_TRY(mill_spectra_add(spectra, e, &channel));
+  }
+done:
+  return err;
+}
+
+static const mill_format toy_format = {
+    .name = "toy",
+    .description = "spectra of a test",
+    .recognise = toy_recognise,
+    .open = toy_open,
+    .close = toy_close,
+    .frame = toy_frame,
+    .index = toy_index,
+    .read = toy_read,
+};
+
+/* ---- fixture ---- */
+
+static void set_arm(int a, const char *name, double min_aa, double max_aa)
+{
+  mill_arm *arm = &lib.arm[a];
+  strcpy(arm->name, name);
+  arm->n_pix = 1001;
+  arm->ln_wave0 = log(min_aa);
+  arm->ln_step = log(max_aa / min_aa) / 1000;
+  arm->template_sigma_aa = -1.0;
+}
+
+static int make_toy_file(void **state)
+{
+  (void)state;
+  static const int64_t one = 1;
+  fits_maker m = {0};
+  maker_folder(folder, sizeof folder);
+  snprintf(path, sizeof path, "%s/toy.fits", folder);
+  maker_primary(&m);
+  maker_table(&m, "TOY", 1, 1, (const maker_column[]){{"X", "K", &one}});
+  maker_save(&m, path);
+  maker_clear(&m);
+  return 0;
+}
+
+static int remove_toy_file(void **state)
+{
+  (void)state;
+  maker_remove_folder(folder);
+  return 0;
+}
+
+/* A library of three arms that overlap, and one channel of all of it. */
+static int begin(void **state)
+{
+  (void)state;
+  memset(&lib, 0, sizeof lib);
+  memset(&toy, 0, sizeof toy);
+  memset(&settings, 0, sizeof settings);
+  lib.n_arm = N_ARM;
+  set_arm(ARM_B, "b", 3600, 6000);
+  set_arm(ARM_R, "r", 5600, 7800);
+  set_arm(ARM_Z, "z", 7500, 9900);
+  mill_config_default(&config);
+  settings.lib = &lib;
+  settings.config = &config;
+  settings.limits.gzip_limit_mib = 100;
+  for (int a = 0; a < N_ARM; a++)
+    settings.arm_wanted[a] = 1;
+  for (int i = 0; i < MAX_PIX; i++) {
+    wave[i] = 3000.0 + 2.0 * i;
+    flux[i] = (float)i + 0.25f;
+    ivar[i] = (float)i + 0.5f;
+    sigma[i] = (float)i + 0.75f;
+    mask[i] = i;
+    for (int d = 0; d < N_DIAG; d++)
+      matrix[d * MAX_PIX + i] = (float)(10000 * d + i);
+  }
+  toy.n_channel = 1;
+  toy.channel[0] = (mill_channel){
+      .name = "coadd", .n_pix = MAX_PIX, .wave_aa = wave, .flux = flux, .ivar = ivar, .mask = mask};
+  return 0;
+}
+
+static int end(void **state)
+{
+  (void)state;
+  mill_config_clear(&config);
+  return 0;
+}
+
+static const mill_format *const toys[] = {&mill_format_desi, &toy_format};
+
+static mill_spectra *open_toy(void)
+{
+  mill_spectra *spectra = NULL;
+  if (mill_spectra_open_as(path, &settings, toys, 2, &spectra) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  return spectra;
+}
+
+/* Exposures 0 ... n - 1 into batch. */
+static void read_toy(mill_spectra *spectra, int n, mill_read_batch *batch)
+{
+  static const int64_t exposure[4] = {0, 1, 2, 3};
+  if (mill_spectra_read(spectra, exposure, n, batch) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+}
+
+static mill_read_batch read_one(void)
+{
+  mill_read_batch batch = {0};
+  mill_spectra *spectra = open_toy();
+  read_toy(spectra, 1, &batch);
+  mill_spectra_close(spectra);
+  assert_int_equal(toy.n_opened, toy.n_closed);
+  return batch;
+}
+
+/* The segment of an arm, which must be the only one. */
+static const mill_read_segment *segment_of(const mill_read_batch *batch, int arm)
+{
+  const mill_read_segment *found = NULL;
+  for (int i = 0; i < batch->n_segment; i++)
+    if (batch->segment[i].arm == arm) {
+      assert_null(found);
+      found = &batch->segment[i];
+    }
+  return found;
+}
+
+/* The segment holds the channel's pixels of this range and no others. */
+static void check_range(const mill_read_batch *batch, int arm, double min_aa, double max_aa)
+{
+  const mill_read_segment *s = segment_of(batch, arm);
+  int first = 0, n = 0;
+  for (int i = 0; i < MAX_PIX; i++)
+    if (wave[i] >= min_aa && wave[i] < max_aa) {
+      first = n++ == 0 ? i : first;
+    }
+  if (n == 0) {
+    assert_null(s);
+    return;
+  }
+  assert_non_null(s);
+  assert_int_equal(s->use, MILL_SEGMENT_FIT);
+  assert_int_equal(s->n_pix, n);
+  assert_int_equal(batch->wave[s->wave].arm, arm);
+  assert_int_equal(batch->wave[s->wave].n_pix, n);
+  assert_memory_equal(batch->wave[s->wave].wave_aa, wave + first, (size_t)n * sizeof *wave);
+  assert_memory_equal(s->flux, flux + first, (size_t)n * sizeof *flux);
+  assert_memory_equal(s->ivar, ivar + first, (size_t)n * sizeof *ivar);
+  assert_memory_equal(s->mask, mask + first, (size_t)n * sizeof *mask);
+}
+
+/* Wavelength of a template's edge when the star moves at vel_km_s. */
+static double moved(double wave_aa, double vel_km_s)
+{
+  const double beta = vel_km_s / 299792.458;
+  return wave_aa * sqrt((1 + beta) / (1 - beta));
+}
+
+/* ---- wavelengths ---- */
+
+static void test_vacuum_of_air(void **state)
+{
+  (void)state;
+  assert_close(mill_air_to_vacuum(6562.801), 6564.614, 1e-3); /* H alpha */
+  assert_close(mill_air_to_vacuum(1999.0), 1999.0, 0.0);
+  /* back by Morton's formula for air of vacuum; the fit of its inverse is good to 7e-9 A here */
+  for (double air = 2000.0; air < 12000.0; air += 7.3) {
+    const double vacuum = mill_air_to_vacuum(air), s2 = 1e8 / (vacuum * vacuum);
+    const double n = 1 + 8.34254e-5 + 2.406147e-2 / (130 - s2) + 1.5998e-4 / (38.9 - s2);
+    assert_close(vacuum / n, air, 2e-8);
+  }
+}
+
+static void test_medium_of_the_file_unless_overridden(void **state)
+{
+  (void)state;
+  static const struct {
+    int file_air, medium, is_converted;
+  } all[] = {{0, MILL_MEDIUM_AUTO, 0},   {1, MILL_MEDIUM_AUTO, 1}, {0, MILL_MEDIUM_AIR, 1},
+             {1, MILL_MEDIUM_VACUUM, 0}, {1, MILL_MEDIUM_AIR, 1},  {0, MILL_MEDIUM_VACUUM, 0}};
+  strcpy(toy.channel[0].name, "z"); /* whole */
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    toy.channel[0].air = all[i].file_air;
+    config.medium = all[i].medium;
+    mill_read_batch batch = read_one();
+    const double *got = batch.wave[segment_of(&batch, ARM_Z)->wave].wave_aa;
+    for (int k = 0; k < MAX_PIX; k++)
+      assert_close(got[k], all[i].is_converted ? mill_air_to_vacuum(wave[k]) : wave[k], 0.0);
+    mill_read_batch_clear(&batch);
+  }
+}
+
+static void test_bad_wavelengths_are_an_input_error(void **state)
+{
+  (void)state;
+  static const double bad[] = {NAN, INFINITY, 3000.0, 3018.0, -1.0};
+  mill_spectra *spectra = open_toy();
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    mill_read_batch batch = {0};
+    const int64_t exposure = 0;
+    wave[10] = bad[i];
+    assert_int_equal(mill_spectra_read(spectra, &exposure, 1, &batch), MILL_ERR_INPUT);
+    assert_non_null(strstr(mill_error_message(), "wavelength 10"));
+    assert_non_null(strstr(mill_error_message(), path));
+    assert_int_equal(batch.n_segment, 0);
+    mill_read_batch_clear(&batch);
+  }
+  mill_spectra_close(spectra);
+}
+
+/* ---- formats ---- */
+
+static void test_format_is_recognised_or_forced(void **state)
+{
+  (void)state;
+  mill_file_index index;
+  mill_spectra *spectra = open_toy();
+  assert_string_equal(mill_spectra_format_name(spectra), "toy");
+  assert_int_equal(mill_spectra_frame(spectra), MILL_FRAME_TOPOCENTRIC);
+  assert_int_equal(mill_spectra_index(spectra, &config.select, &index), MILL_OK);
+  assert_int_equal(index.n_fits_row, 7);
+  assert_true(index.file_size > 0 && index.file_mtime > 0);
+  mill_file_index_clear(&index);
+  mill_spectra_close(spectra);
+
+  strcpy(config.format, "desi"); /* which it is not */
+  assert_int_equal(mill_spectra_open_as(path, &settings, toys, 2, &spectra), MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), "FIBERMAP"));
+  assert_null(spectra);
+
+  strcpy(config.format, "auto"); /* unknown to the one format that is left */
+  assert_int_equal(mill_spectra_open_as(path, &settings, toys, 1, &spectra), MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), "desi (DESI coadd and spectra files)"));
+  assert_non_null(strstr(mill_error_message(), "--format"));
+  assert_int_equal(mill_spectra_open(path, &settings, &spectra), MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), "desi ("));
+
+  strcpy(config.format, "weave");
+  assert_int_equal(mill_spectra_open_as(path, &settings, toys, 2, &spectra), MILL_ERR_CONFIG);
+  mill_spectra_close(NULL);
+  mill_read_batch_clear(NULL);
+}
+
+static void test_frames_have_names(void **state)
+{
+  (void)state;
+  assert_string_equal(mill_frame_name(MILL_FRAME_BARYCENTRIC), "barycentric");
+  assert_string_equal(mill_frame_name(MILL_FRAME_HELIOCENTRIC), "heliocentric");
+  assert_string_equal(mill_frame_name(MILL_FRAME_TOPOCENTRIC), "topocentric");
+  assert_string_equal(mill_frame_name(MILL_FRAME_UNKNOWN), "unknown");
+}
+
+/* ---- arms ---- */
+
+static void test_channel_is_cut_in_the_middle_of_overlaps(void **state)
+{
+  (void)state;
+  config.fit.min_vel_km_s = -800;
+  config.fit.max_vel_km_s = 1500;
+  mill_read_batch batch = read_one();
+  /* usable: the templates reach beyond by the shift at the limits */
+  const double b = moved(3600, 1500), r = moved(5600, 1500), z = moved(7500, 1500);
+  const double b_end = moved(6000, -800), r_end = moved(7800, -800), z_end = moved(9900, -800);
+  check_range(&batch, ARM_B, b, (r + b_end) / 2);
+  check_range(&batch, ARM_R, (r + b_end) / 2, (z + r_end) / 2);
+  check_range(&batch, ARM_Z, (z + r_end) / 2, z_end);
+  assert_int_equal(batch.n_segment, 3);
+  mill_read_batch_clear(&batch);
+}
+
+static void test_channel_of_an_arm_goes_there_whole(void **state)
+{
+  (void)state;
+  strcpy(toy.channel[0].name, "r");
+  mill_read_batch batch = read_one();
+  assert_int_equal(batch.n_segment, 1);
+  check_range(&batch, ARM_R, 0, INFINITY); /* what is too much is the pipeline's to say */
+  mill_read_batch_clear(&batch);
+  /* an arm that is not wanted keeps its channel from the others */
+  settings.arm_wanted[ARM_R] = 0;
+  batch = read_one();
+  assert_int_equal(batch.n_segment, 0);
+  mill_read_batch_clear(&batch);
+}
+
+static void test_arms_that_are_not_wanted_leave_their_range_to_others(void **state)
+{
+  (void)state;
+  settings.arm_wanted[ARM_B] = settings.arm_wanted[ARM_Z] = 0;
+  mill_read_batch batch = read_one();
+  assert_int_equal(batch.n_segment, 1);
+  check_range(&batch, ARM_R, moved(5600, 1000), moved(7800, -1000));
+  mill_read_batch_clear(&batch);
+}
+
+static void choose(int i, const char *arm, double min_aa, double max_aa, const char *channel)
+{
+  mill_arm_choice *choice = &config.arm[i];
+  memset(choice, 0, sizeof *choice);
+  strcpy(choice->arm, arm);
+  choice->min_aa = min_aa;
+  choice->max_aa = max_aa;
+  strcpy(choice->channel, channel);
+  config.n_arm = i + 1 > config.n_arm ? i + 1 : config.n_arm;
+}
+
+static void test_configuration_narrows_arms(void **state)
+{
+  (void)state;
+  choose(0, "b", 4000, 5000, "");
+  choose(1, "r", 5000, INFINITY, "");
+  choose(2, "z", 0, 8000, "");
+  mill_read_batch batch = read_one();
+  const double cut = (moved(7500, 1000) + moved(7800, -1000)) / 2;
+  check_range(&batch, ARM_B, 4000, 5001); /* its end belongs to it */
+  check_range(&batch, ARM_R, moved(5600, 1000), cut);
+  check_range(&batch, ARM_Z, cut, 8001);
+  mill_read_batch_clear(&batch);
+  /* a channel that goes to its arm whole, too */
+  strcpy(toy.channel[0].name, "b");
+  batch = read_one();
+  assert_int_equal(batch.n_segment, 1);
+  check_range(&batch, ARM_B, 4000, 5001);
+  mill_read_batch_clear(&batch);
+}
+
+static void test_configuration_names_channels(void **state)
+{
+  (void)state;
+  toy.n_channel = 2;
+  toy.channel[1] = toy.channel[0];
+  strcpy(toy.channel[1].name, "red");
+  choose(0, "z", 0, INFINITY, "RED");
+  choose(1, "r", 0, INFINITY, "");
+  choose(2, "b", 0, INFINITY, "");
+  mill_read_batch batch = read_one();
+  /* coadd: among b and r; red: z alone */
+  const double cut = (moved(5600, 1000) + moved(6000, -1000)) / 2;
+  assert_int_equal(batch.n_segment, 3);
+  check_range(&batch, ARM_B, moved(3600, 1000), cut);
+  check_range(&batch, ARM_R, cut, moved(7800, -1000));
+  check_range(&batch, ARM_Z, moved(7500, 1000), moved(9900, -1000));
+  mill_read_batch_clear(&batch);
+}
+
+static void test_short_pieces_are_left_out(void **state)
+{
+  (void)state;
+  /* 19 and 20 pixels in r; the continuum has 10 functions */
+  for (int n = 19; n <= 20; n++) {
+    int first = 0;
+    while (wave[first] < moved(5600, 1000))
+      first++;
+    settings.arm_wanted[ARM_B] = 0;
+    toy.channel[0].n_pix = first + n;
+    mill_read_batch batch = read_one();
+    assert_int_equal(batch.n_segment, 1);
+    assert_int_equal(batch.segment[0].use, n == 19 ? MILL_SEGMENT_OUTSIDE : MILL_SEGMENT_FIT);
+    assert_int_equal(batch.segment[0].n_pix, n == 19 ? 0 : 20);
+    mill_read_batch_clear(&batch);
+  }
+}
+
+static void test_channel_beyond_all_arms(void **state)
+{
+  (void)state;
+  toy.channel[0].n_pix = 100; /* 3000 to 3200 A */
+  mill_read_batch batch = read_one();
+  assert_int_equal(batch.n_segment, 1);
+  assert_int_equal(batch.segment[0].use, MILL_SEGMENT_OUTSIDE);
+  assert_int_equal(batch.segment[0].n_pix, 0);
+  assert_int_equal(batch.segment[0].exposure, 0);
+  assert_int_equal(batch.n_wave, 0);
+  mill_read_batch_clear(&batch);
+}
+
+/* ---- line-spread functions ---- */
+
+enum { NONE, MATRIX, SIGMA, POWER, REFUSED };
+
+static void test_policy_of_the_line_spread_function(void **state)
+{
+  (void)state;
+  static const struct {
+    int lsf, matrix, sigma, power, expected;
+  } all[] = {
+      {MILL_LSF_AUTO, 1, 1, 1, MATRIX},   {MILL_LSF_AUTO, 0, 1, 1, SIGMA},
+      {MILL_LSF_AUTO, 0, 0, 1, POWER},    {MILL_LSF_AUTO, 0, 0, 0, REFUSED},
+      {MILL_LSF_MATRIX, 1, 1, 1, MATRIX}, {MILL_LSF_MATRIX, 0, 1, 1, REFUSED},
+      {MILL_LSF_SIGMA, 1, 1, 1, SIGMA},   {MILL_LSF_SIGMA, 1, 0, 1, REFUSED},
+      {MILL_LSF_OFF, 1, 1, 1, NONE},      {MILL_LSF_RESOLVING_POWER, 1, 1, 1, POWER},
+      {MILL_LSF_OFF, 0, 0, 0, NONE},      {MILL_LSF_RESOLVING_POWER, 1, 1, 0, REFUSED},
+  };
+  strcpy(toy.channel[0].name, "r");
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    for (int at_instrument = 0; at_instrument < 2; at_instrument++) {
+      lib.arm[ARM_R].template_sigma_aa = at_instrument ? -1.0 : 0.5;
+      config.lsf = all[i].lsf;
+      config.resolving_power = all[i].power ? 1800 : 0;
+      toy.channel[0].n_diag = all[i].matrix ? N_DIAG : 0;
+      toy.channel[0].resolution = all[i].matrix ? matrix : NULL;
+      toy.channel[0].sigma_aa = all[i].sigma ? sigma : NULL;
+      const int expected = at_instrument ? NONE : all[i].expected;
+      mill_read_batch batch = read_one();
+      const mill_read_segment *s = segment_of(&batch, ARM_R);
+      assert_int_equal(s->use, expected == REFUSED ? MILL_SEGMENT_NO_LSF : MILL_SEGMENT_FIT);
+      assert_int_equal(s->flux != NULL, expected != REFUSED);
+      assert_int_equal(s->n_diag, expected == MATRIX ? N_DIAG : 0);
+      assert_int_equal(s->resolution != NULL, expected == MATRIX);
+      assert_int_equal(s->sigma_aa != NULL, expected == SIGMA || expected == POWER);
+      for (int k = 0; k < MAX_PIX && s->sigma_aa; k++)
+        if (expected == SIGMA)
+          assert_close(s->sigma_aa[k], sigma[k], 0.0);
+        else /* sigma of a Gaussian is its FWHM / 2.3548; float32 */
+          assert_close(s->sigma_aa[k], wave[k] / 1800 / sqrt(8 * log(2)), 1e-7 * wave[k] / 1800);
+      mill_read_batch_clear(&batch);
+    }
+  /* an arm's own resolving power goes before the general one */
+  lib.arm[ARM_R].template_sigma_aa = 0.5;
+  config.lsf = MILL_LSF_RESOLVING_POWER;
+  choose(0, "r", 0, INFINITY, "");
+  config.arm[0].resolving_power = 2500;
+  mill_read_batch batch = read_one();
+  assert_close(segment_of(&batch, ARM_R)->sigma_aa[0], wave[0] / 2500 / sqrt(8 * log(2)), 1e-6);
+  mill_read_batch_clear(&batch);
+}
+
+static void test_matrix_and_sigma_are_cut_with_the_pixels(void **state)
+{
+  (void)state;
+  toy.channel[0].n_diag = N_DIAG;
+  toy.channel[0].resolution = matrix;
+  toy.channel[0].sigma_aa = sigma;
+  for (int a = 0; a < N_ARM; a++)
+    lib.arm[a].template_sigma_aa = 0.5;
+  for (int lsf = MILL_LSF_MATRIX; lsf <= MILL_LSF_SIGMA; lsf++) {
+    config.lsf = lsf;
+    mill_read_batch batch = read_one();
+    const mill_read_segment *s = segment_of(&batch, ARM_R);
+    const int first = (int)s->flux[0]; /* flux is the pixel's number */
+    assert_true(first > 0 && s->n_pix > 100 && first + s->n_pix < MAX_PIX);
+    for (int i = 0; i < s->n_pix; i++) {
+      if (lsf == MILL_LSF_SIGMA)
+        assert_close(s->sigma_aa[i], sigma[first + i], 0.0);
+      for (int d = 0; d < N_DIAG && lsf == MILL_LSF_MATRIX; d++)
+        assert_close(s->resolution[d * s->n_pix + i], matrix[d * MAX_PIX + first + i], 0.0);
+    }
+    mill_read_batch_clear(&batch);
+  }
+}
+
+/* ---- batches ---- */
+
+static void test_segments_come_by_exposure_and_arm(void **state)
+{
+  (void)state;
+  for (toy.backwards = 0; toy.backwards < 2; toy.backwards++) {
+    mill_read_batch batch = {0};
+    mill_spectra *spectra = open_toy();
+    read_toy(spectra, 3, &batch);
+    assert_int_equal(batch.n_segment, 9);
+    for (int i = 0; i < 9; i++) {
+      assert_int_equal(batch.segment[i].exposure, i / 3);
+      assert_int_equal(batch.segment[i].arm, i % 3);
+    }
+    mill_read_batch_clear(&batch);
+    mill_spectra_close(spectra);
+  }
+}
+
+static void test_two_channels_in_one_arm_are_two_segments(void **state)
+{
+  (void)state;
+  toy.n_channel = 2;
+  toy.channel[1] = toy.channel[0];
+  settings.arm_wanted[ARM_B] = settings.arm_wanted[ARM_Z] = 0;
+  toy.channel[1].n_pix = 2000; /* to 7000 A */
+  mill_read_batch batch = read_one();
+  assert_int_equal(batch.n_segment, 2);
+  assert_true(batch.segment[0].arm == ARM_R && batch.segment[1].arm == ARM_R);
+  assert_true(batch.segment[0].n_pix > batch.segment[1].n_pix); /* as they came */
+  mill_read_batch_clear(&batch);
+}
+
+static void test_equal_tokens_share_wavelengths(void **state)
+{
+  (void)state;
+  for (int with = 0; with < 2; with++) {
+    mill_read_batch batch = {0};
+    toy.channel[0].wave_token = with ? 5 : 0;
+    mill_spectra *spectra = open_toy();
+    for (int again = 0; again < 2; again++) {
+      read_toy(spectra, 3, &batch);
+      assert_int_equal(batch.n_wave, with ? 3 : 9);
+      for (int i = 0; i < 9; i++) {
+        assert_int_equal(batch.segment[i].wave, with ? i % 3 : i);
+        assert_int_equal(batch.wave[batch.segment[i].wave].arm, i % 3);
+      }
+    }
+    mill_read_batch_clear(&batch);
+    mill_spectra_close(spectra);
+  }
+  /* more tokens than are remembered */
+  mill_read_batch batch = {0};
+  mill_spectra *spectra = open_toy();
+  for (int i = 0; i < 100; i++) {
+    toy.channel[0].wave_token = 1 + i % 50;
+    read_toy(spectra, 2, &batch);
+    assert_int_equal(batch.n_wave, 3);
+    assert_close(batch.wave[0].wave_aa[0], wave[(int)batch.segment[0].flux[0]], 0.0);
+  }
+  mill_read_batch_clear(&batch);
+  mill_spectra_close(spectra);
+}
+
+static void test_pixels_in_the_batch_are_not_copied(void **state)
+{
+  (void)state;
+  mill_read_batch batch = {0};
+  const float *first = NULL;
+  toy.in_arena = 1;
+  toy.channel[0].wave_token = 1;
+  mill_spectra *spectra = open_toy();
+  for (int i = 0; i < 6; i++) {
+    read_toy(spectra, 4, &batch);
+    const mill_read_segment *s = batch.segment;
+    /* the arms of an exposure are pieces of one array */
+    const int at_b = (int)s[0].flux[0], at_r = (int)s[1].flux[0];
+    assert_ptr_equal(s[1].flux, s[0].flux + (at_r - at_b));
+    /* and ivar was copied by itself */
+    assert_close(s[0].ivar[0], at_b + 0.5, 0.0);
+    /* after the first batches have shown the size, memory is neither taken nor moved */
+    if (i == 2)
+      first = s[0].flux;
+    if (i > 2)
+      assert_ptr_equal(s[0].flux, first);
+  }
+  mill_spectra_close(spectra);
+  assert_close(batch.segment[0].flux[1], batch.segment[0].flux[0] + 1.0, 0.0); /* outlives it */
+  mill_read_batch_clear(&batch);
+}
+
+static void test_failed_read_leaves_the_next_one_alone(void **state)
+{
+  (void)state;
+  mill_read_batch batch = {0};
+  static const int64_t bad[3] = {0, BAD_EXPOSURE, 2};
+  mill_spectra *spectra = open_toy();
+  assert_int_equal(mill_spectra_read(spectra, bad, 3, &batch), MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), "exposure 13"));
+  assert_int_equal(batch.n_segment, 0);
+  assert_int_equal(batch.n_wave, 0);
+  read_toy(spectra, 1, &batch);
+  assert_int_equal(batch.n_segment, 3);
+  mill_read_batch_clear(&batch);
+  mill_spectra_close(spectra);
+}
+
+static void test_wavelengths_alone(void **state)
+{
+  (void)state;
+  mill_read_batch batch = {0};
+  static const int64_t exposure[2] = {0, 1};
+  toy.channel[0].flux = toy.channel[0].ivar = NULL;
+  mill_spectra *spectra = open_toy();
+  assert_int_equal(mill_spectra_waves(spectra, exposure, 2, &batch), MILL_OK);
+  assert_int_equal(batch.n_segment, 6);
+  for (int i = 0; i < 6; i++) {
+    assert_null(batch.segment[i].flux);
+    assert_true(batch.segment[i].n_pix > 100);
+    assert_int_equal(batch.wave[batch.segment[i].wave].n_pix, batch.segment[i].n_pix);
+  }
+  mill_read_batch_clear(&batch);
+  mill_spectra_close(spectra);
+}
+
+/* ---- DESI ---- */
+
+static mill_spectra *open_desi(const desi_options *options)
+{
+  char name[1200];
+  mill_spectra *spectra = NULL;
+  fits_maker m = desi_make(options);
+  snprintf(name, sizeof name, "%s/spectra-desi.fits", folder);
+  maker_save(&m, name);
+  maker_clear(&m);
+  config.fit.n_cont = 1;
+  config.select.fiberstatus_allowed = UINT64_MAX;
+  if (mill_spectra_open(name, &settings, &spectra) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  assert_string_equal(mill_spectra_format_name(spectra), "desi");
+  assert_int_equal(mill_spectra_frame(spectra), MILL_FRAME_BARYCENTRIC);
+  return spectra;
+}
+
+static void test_desi_rows_are_the_file_bit_for_bit(void **state)
+{
+  (void)state;
+  mill_read_batch batch = {0};
+  static const int64_t row[3] = {4, 0, 3};
+  lib.arm[ARM_B].template_sigma_aa = 0.5;
+  mill_spectra *spectra = open_desi(&(desi_options){0});
+  assert_int_equal(mill_spectra_read(spectra, row, 3, &batch), MILL_OK);
+  assert_int_equal(batch.n_segment, 6);
+  assert_int_equal(batch.n_wave, 2);
+  for (int i = 0; i < 6; i++) {
+    const mill_read_segment *s = &batch.segment[i];
+    const int e = i / 2, arm = i % 2;
+    assert_int_equal(s->exposure, e);
+    assert_int_equal(s->arm, arm);
+    assert_int_equal(s->n_pix, MAKER_N_PIX);
+    assert_close(batch.wave[s->wave].wave_aa[1], 4001.0 + 1000.0 * arm, 0.0);
+    /* only b wants its matrix */
+    assert_int_equal(s->n_diag, arm == 0 ? MAKER_N_DIAG : 0);
+    assert_int_equal(s->resolution != NULL, arm == 0);
+    for (int k = row[e] == 0 ? 4 : 0; k < MAKER_N_PIX; k++) {
+      assert_close(s->flux[k], desi_value(arm, (int)row[e], k), 0.0);
+      assert_int_equal(s->mask[k], (row[e] * MAKER_N_PIX + k) % 3);
+    }
+    for (int k = 0; k < MAKER_N_DIAG * MAKER_N_PIX && arm == 0; k++)
+      assert_close(s->resolution[k], (double)(row[e] * MAKER_N_DIAG * MAKER_N_PIX + k), 0.0);
+  }
+  assert_true(isnan(batch.segment[2].flux[0]));
+  mill_read_batch_clear(&batch);
+  mill_spectra_close(spectra);
+}
+
+static void test_desi_exposures_jointly_or_one_by_one(void **state)
+{
+  (void)state;
+  static const int64_t n_row[] = {
+      [MILL_EXPOSURES_COADD] = 5, [MILL_EXPOSURES_SINGLE] = 5, [MILL_EXPOSURES_JOINT] = 3};
+  for (int i = 0; i < 3; i++) {
+    mill_file_index index;
+    config.exposures = i;
+    mill_spectra *spectra = open_desi(&(desi_options){.spectra = 1});
+    assert_int_equal(mill_spectra_index(spectra, &config.select, &index), MILL_OK);
+    assert_int_equal(index.n_row, n_row[i]);
+    mill_file_index_clear(&index);
+    mill_spectra_close(spectra);
+  }
+}
+
+static void test_desi_file_under_a_library_of_other_arms(void **state)
+{
+  (void)state;
+  mill_read_batch batch = {0};
+  const int64_t row = 1;
+  lib.n_arm = 1;
+  set_arm(0, "optical", 3900, 9000);
+  mill_spectra *spectra = open_desi(&(desi_options){0});
+  assert_int_equal(mill_spectra_read(spectra, &row, 1, &batch), MILL_OK);
+  assert_int_equal(batch.n_segment, 2); /* b and r, both of arm 0 */
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(batch.segment[i].arm, 0);
+    assert_close(batch.segment[i].flux[0], desi_value(i, 1, 0), 0.0);
+  }
+  mill_read_batch_clear(&batch);
+  mill_spectra_close(spectra);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+  const struct CMUnitTest tests[] = {
+      TEST(test_vacuum_of_air),
+      TEST(test_medium_of_the_file_unless_overridden),
+      TEST(test_bad_wavelengths_are_an_input_error),
+      TEST(test_format_is_recognised_or_forced),
+      TEST(test_frames_have_names),
+      TEST(test_channel_is_cut_in_the_middle_of_overlaps),
+      TEST(test_channel_of_an_arm_goes_there_whole),
+      TEST(test_arms_that_are_not_wanted_leave_their_range_to_others),
+      TEST(test_configuration_narrows_arms),
+      TEST(test_configuration_names_channels),
+      TEST(test_short_pieces_are_left_out),
+      TEST(test_channel_beyond_all_arms),
+      TEST(test_policy_of_the_line_spread_function),
+      TEST(test_matrix_and_sigma_are_cut_with_the_pixels),
+      TEST(test_segments_come_by_exposure_and_arm),
+      TEST(test_two_channels_in_one_arm_are_two_segments),
+      TEST(test_equal_tokens_share_wavelengths),
+      TEST(test_pixels_in_the_batch_are_not_copied),
+      TEST(test_failed_read_leaves_the_next_one_alone),
+      TEST(test_wavelengths_alone),
+      TEST(test_desi_rows_are_the_file_bit_for_bit),
+      TEST(test_desi_exposures_jointly_or_one_by_one),
+      TEST(test_desi_file_under_a_library_of_other_arms),
+  };
+  return cmocka_run_group_tests(tests, make_toy_file, remove_toy_file);
+}

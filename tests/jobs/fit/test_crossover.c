@@ -1,0 +1,159 @@
+/* The measured crossover: what auto makes of it, and the file that keeps it. */
+#include "tests/mill_test.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "jobs/fit/crossover.h"
+#include "kernels/base/error.h"
+
+static char folder[512];
+
+static int set_up(void **state)
+{
+  (void)state;
+  const char *base = getenv("TMPDIR");
+  snprintf(folder, sizeof folder, "%s/mill.crossover.XXXXXX", base && *base ? base : "/tmp");
+  return mkdtemp(folder) ? 0 : -1;
+}
+
+static int clean_up(void **state)
+{
+  (void)state;
+  char command[600];
+  snprintf(command, sizeof command, "rm -rf '%s'", folder);
+  return system(command);
+}
+
+static void test_of_table(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *what;
+    int n;
+    mill_crossover_point point[4];
+    int64_t expected;
+  } row[] = {
+      {"nothing", 0, {{0, 0, 0}}, 0},
+      {"from the second on", 3, {{1, 1, 2}, {4, 3, 2}, {16, 9, 3}}, 4},
+      {"always", 2, {{1, 2, 1}, {4, 2, 1}}, 1},
+      {"never", 2, {{1, 1, 2}, {4, 1, 2}}, 0},
+      {"once, then no more", 3, {{1, 2, 1}, {4, 1, 2}, {16, 3, 2}}, 16},
+      {"not in the largest", 3, {{1, 2, 1}, {4, 2, 1}, {16, 2, 3}}, 0},
+      {"a tie is no gain", 1, {{1, 2, 2}}, 0},
+      {"no GPU", 2, {{1, 2, -1}, {4, 2, -1}}, 0},
+      {"large ones without the CPU", 3, {{1, 1, 2}, {4, 3, 2}, {16, -1, 3}}, 4},
+      {"NaN is no gain", 2, {{1, 2, 1}, {4, 2, (double)NAN}}, 0},
+  };
+  for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
+    if (mill_crossover_of(row[i].n, row[i].point) != row[i].expected)
+      fail_msg("%s: %lld", row[i].what, (long long)mill_crossover_of(row[i].n, row[i].point));
+}
+
+static void test_choice(void **state)
+{
+  (void)state;
+  mill_crossover measured = {.n_star = 256};
+  assert_false(mill_crossover_wants_gpu(NULL, 1000000));
+  assert_false(mill_crossover_wants_gpu(&measured, 255));
+  assert_true(mill_crossover_wants_gpu(&measured, 256));
+  measured.n_star = 0;
+  assert_false(mill_crossover_wants_gpu(&measured, 1000000));
+}
+
+static mill_crossover line_of(int64_t n_star, int n_thread, const char *gpu, const char *cpu)
+{
+  mill_crossover line = {.n_star = n_star, .n_thread = n_thread};
+  snprintf(line.date, sizeof line.date, "2026-11-21T18:00:00Z");
+  snprintf(line.revision, sizeof line.revision, "abc");
+  snprintf(line.gpu, sizeof line.gpu, "%s", gpu);
+  snprintf(line.cpu, sizeof line.cpu, "%s", cpu);
+  return line;
+}
+
+static int64_t found_at(const char *path, const char *gpu, const char *cpu, int n_thread)
+{
+  mill_crossover line;
+  int found = 0;
+  if (mill_crossover_find(path, gpu, cpu, n_thread, &line, &found) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  if (found)
+    assert_string_equal(line.date, "2026-11-21T18:00:00Z");
+  return found ? line.n_star : -1;
+}
+
+static void test_file(void **state)
+{
+  (void)state;
+  char path[600];
+  mill_crossover line;
+  struct stat status;
+  int found = 1;
+  snprintf(path, sizeof path, "%s/a/b/crossover", folder);
+  assert_int_equal(found_at(path, "G", "C", 4), -1);
+
+  line = line_of(256, 16, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480");
+  assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
+  line = line_of(0, 2, "cuda Tesla T4 sm_75", "AMD EPYC 7763");
+  assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
+  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480", 16), 256);
+  assert_int_equal(found_at(path, "cuda Tesla T4 sm_75", "AMD EPYC 7763", 2), 0);
+  /* another number of threads, GPU or CPU was not measured */
+  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480", 8), -1);
+  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "AMD EPYC 7763", 16), -1);
+  assert_int_equal(found_at(path, "cuda Tesla T4 sm_75", "Intel(R) Xeon(R)  8480", 2), -1);
+
+  /* a newer one takes the place of the older one, and of no other */
+  line = line_of(1024, 16, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480");
+  assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
+  assert_int_equal(found_at(path, "cuda NVIDIA H200 sm_90", "Intel(R) Xeon(R)  8480", 16), 1024);
+  assert_int_equal(found_at(path, "cuda Tesla T4 sm_75", "AMD EPYC 7763", 2), 0);
+  /* others may read it, as far as the user lets them */
+  const mode_t mask = umask(027);
+  assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
+  umask(mask);
+  assert_int_equal(stat(path, &status), 0);
+  assert_int_equal(status.st_mode & 0777, 0640);
+
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs("# a comment\n256 stars\n", file);
+  fclose(file);
+  assert_int_equal(mill_crossover_find(path, "G", "C", 1, &line, &found), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), path));
+  assert_non_null(strstr(mill_error_message(), "line 2"));
+
+  assert_int_equal(mill_crossover_keep("/proc/none/crossover", &line), MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), "/proc/none"));
+}
+
+static void test_path(void **state)
+{
+  (void)state;
+  char path[MILL_CROSSOVER_PATH];
+  setenv("STARMILL_CROSSOVER", "/x/y", 1);
+  setenv("XDG_CACHE_HOME", "/cache", 1);
+  setenv("HOME", "/home/u", 1);
+  assert_int_equal(mill_crossover_path(path), MILL_OK);
+  assert_string_equal(path, "/x/y");
+  unsetenv("STARMILL_CROSSOVER");
+  assert_int_equal(mill_crossover_path(path), MILL_OK);
+  assert_string_equal(path, "/cache/starmill/crossover");
+  setenv("XDG_CACHE_HOME", "relative", 1);
+  assert_int_equal(mill_crossover_path(path), MILL_OK);
+  assert_string_equal(path, "/home/u/.cache/starmill/crossover");
+  unsetenv("HOME");
+  assert_int_equal(mill_crossover_path(path), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), "STARMILL_CROSSOVER"));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_of_table),
+      cmocka_unit_test(test_choice),
+      cmocka_unit_test(test_file),
+      cmocka_unit_test(test_path),
+  };
+  return cmocka_run_group_tests(tests, set_up, clean_up);
+}

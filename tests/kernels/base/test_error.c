@@ -1,0 +1,172 @@
+/* Codes, exit statuses, messages and memory of kernels/base/error.c. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+
+static void test_every_code_has_text_and_exit_status(void **state)
+{
+  (void)state;
+  static const struct {
+    int code, exit_status;
+  } expected[] = {
+      {MILL_OK, 0},           {MILL_ERR_USAGE, 2},  {MILL_ERR_CONFIG, 2},    {MILL_ERR_LIBRARY, 2},
+      {MILL_ERR_INPUT, 3},    {MILL_ERR_OUTPUT, 4}, {MILL_ERR_RANGE, 70},    {MILL_ERR_MEMORY, 70},
+      {MILL_ERR_BACKEND, 70}, {MILL_ERR_MPI, 70},   {MILL_ERR_INTERNAL, 70}, {MILL_ERR_STOPPED, 75},
+  };
+  assert_int_equal(sizeof expected / sizeof expected[0], MILL_N_ERROR);
+  assert_int_equal(MILL_OK, 0);
+  for (int i = 0; i < MILL_N_ERROR; i++) {
+    assert_int_equal(mill_error_exit_status(expected[i].code), expected[i].exit_status);
+    assert_true(strlen(mill_error_text(expected[i].code)) > 0);
+    for (int j = 0; j < i; j++)
+      assert_string_not_equal(mill_error_text(i), mill_error_text(j));
+  }
+}
+
+static void test_codes_outside_the_list_are_internal_errors(void **state)
+{
+  (void)state;
+  static const int codes[] = {-1, MILL_N_ERROR, 1 << 30};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(mill_error_exit_status(codes[i]), 70);
+    assert_string_equal(mill_error_text(codes[i]), "unknown error");
+  }
+}
+
+static int fails(int depth)
+{
+  int err = MILL_OK;
+  if (depth == 0)
+    MILL_FAIL(MILL_ERR_INPUT, "a.fits: row %d", 17);
+  MILL_TRY(fails(depth - 1));
+  err = MILL_ERR_INTERNAL; /* passed over by MILL_TRY */
+done:
+  return err;
+}
+
+static void test_try_passes_code_message_and_place_on(void **state)
+{
+  (void)state;
+  mill_error_clear();
+  assert_int_equal(fails(3), MILL_ERR_INPUT);
+  assert_string_equal(mill_error_message(), "a.fits: row 17");
+  assert_non_null(strstr(mill_error_place(), "test_error.c:"));
+  assert_null(strchr(mill_error_place(), '/'));
+  mill_error_clear();
+  assert_string_equal(mill_error_message(), "");
+  assert_string_equal(mill_error_place(), "");
+}
+
+static void test_message_may_quote_the_one_it_replaces(void **state)
+{
+  (void)state;
+  mill_error_set(MILL_ERR_INPUT, "x.c", 1, "inner");
+  assert_int_equal(mill_error_set(MILL_ERR_CONFIG, "x.c", 2, "outer: %s", mill_error_message()),
+                   MILL_ERR_CONFIG);
+  assert_string_equal(mill_error_message(), "outer: inner");
+  assert_string_equal(mill_error_place(), "x.c:2");
+}
+
+static void test_long_message_is_cut(void **state)
+{
+  (void)state;
+  char text[5000];
+  memset(text, 'x', sizeof text - 1);
+  text[sizeof text - 1] = '\0';
+  mill_error_set(MILL_ERR_INPUT, "x.c", 1, "%s", text);
+  assert_true(strlen(mill_error_message()) >= 500);
+  assert_true(strlen(mill_error_message()) < sizeof text - 1);
+}
+
+static void *other_thread(void *seen)
+{
+  strcpy(seen, mill_error_message());
+  mill_error_set(MILL_ERR_MPI, "y.c", 1, "of the other thread");
+  return NULL;
+}
+
+static void test_message_belongs_to_its_thread(void **state)
+{
+  (void)state;
+  char seen[1024] = "untouched";
+  pthread_t thread;
+  mill_error_set(MILL_ERR_INPUT, "x.c", 1, "of this thread");
+  assert_int_equal(pthread_create(&thread, NULL, other_thread, seen), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_string_equal(seen, "");
+  assert_string_equal(mill_error_message(), "of this thread");
+}
+
+static void test_alloc_is_zeroed_and_aligned(void **state)
+{
+  (void)state;
+  /* the last two are taken in large pages, one of them a page and a little */
+  static const size_t sizes[] = {0, 1, 31, 33, 4097, (2 << 20) / 8 + 1, 1 << 20};
+  for (int i = 0; i < 7; i++) {
+    double *p = NULL;
+    assert_int_equal(MILL_ALLOC(sizes[i], &p), MILL_OK);
+    assert_non_null(p);
+    assert_int_equal((uintptr_t)p % 64, 0);
+    for (size_t j = 0; j < sizes[i]; j++)
+      assert_true(p[j] == 0.0);
+    mill_free(p);
+  }
+  mill_free(NULL);
+}
+
+static void test_raw_memory_can_be_written(void **state)
+{
+  (void)state;
+  static const size_t sizes[] = {0, 3, (2 << 20) + 5, (16 << 20) - 1};
+  for (int i = 0; i < 4; i++) {
+    void *p = NULL;
+    assert_int_equal(mill_alloc_raw(sizes[i], 1, &p), MILL_OK);
+    assert_int_equal((uintptr_t)p % 64, 0);
+    memset(p, 0xa5, sizes[i]);
+    for (size_t j = 0; j < sizes[i]; j += 4095)
+      assert_int_equal(((unsigned char *)p)[j], 0xa5);
+    mill_free(p);
+  }
+  void *p = &p;
+  assert_int_equal(mill_alloc_raw(SIZE_MAX, 2, &p), MILL_ERR_MEMORY);
+  assert_null(p);
+}
+
+static void test_alloc_refuses_overflow(void **state)
+{
+  (void)state;
+  static const struct {
+    size_t n, size;
+  } wanted[] = {{SIZE_MAX, 1},     {SIZE_MAX - 63, 1},   {SIZE_MAX - (2 << 20), 1},
+                {SIZE_MAX / 2, 3}, {SIZE_MAX, SIZE_MAX}, {2, SIZE_MAX / 2 + 1}};
+  for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+    void *p = &p;
+    mill_error_clear();
+    assert_int_equal(mill_alloc_bytes(wanted[i].n, wanted[i].size, &p), MILL_ERR_MEMORY);
+    assert_null(p);
+    assert_true(strlen(mill_error_message()) > 0);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_code_has_text_and_exit_status),
+      cmocka_unit_test(test_codes_outside_the_list_are_internal_errors),
+      cmocka_unit_test(test_try_passes_code_message_and_place_on),
+      cmocka_unit_test(test_message_may_quote_the_one_it_replaces),
+      cmocka_unit_test(test_long_message_is_cut),
+      cmocka_unit_test(test_message_belongs_to_its_thread),
+      cmocka_unit_test(test_alloc_is_zeroed_and_aligned),
+      cmocka_unit_test(test_raw_memory_can_be_written),
+      cmocka_unit_test(test_alloc_refuses_overflow),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

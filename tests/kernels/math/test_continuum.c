@@ -1,0 +1,43 @@
+/* Continuum functions against NumPy (tests/reference). */
+#include "tests/mill_test.h"
+
+#include "kernels/math/continuum.h"
+#include "tests/reference/blocks.h"
+
+static double x_of(int i)
+{
+  const double *w = ref_continuum_wave;
+  return 2 * (w[i] - w[0]) / (w[REF_CONTINUUM_N - 1] - w[0]) - 1;
+}
+
+static void compare(int kind, int n, const double *expected)
+{
+  for (int k = 0; k < n; k++)
+    for (int i = 0; i < REF_CONTINUUM_N; i++)
+      /* values of size 1; a Gaussian's argument up to 100 loses as many roundings */
+      assert_close(mill_continuum(kind, n, k, x_of(i)), expected[k * REF_CONTINUUM_N + i], 2e-14);
+}
+
+static void test_polynomials_and_gaussians_match_numpy(void **state)
+{
+  (void)state;
+  compare(MILL_CONT_RBF, 1, ref_continuum_rbf_1);
+  compare(MILL_CONT_RBF, 3, ref_continuum_rbf_3);
+  compare(MILL_CONT_RBF, 4, ref_continuum_rbf_4);
+  compare(MILL_CONT_RBF, 10, ref_continuum_rbf_10);
+}
+
+static void test_chebyshev_matches_numpy(void **state)
+{
+  (void)state;
+  compare(MILL_CONT_CHEBYSHEV, 6, ref_continuum_chebyshev_6);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_polynomials_and_gaussians_match_numpy),
+      cmocka_unit_test(test_chebyshev_matches_numpy),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,276 @@
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/math/linalg.h"
+#include "tests/mill_test.h"
+
+enum { N_MAX = MILL_MAX_CONT, LDA = MILL_MAX_CONT + 3 };
+
+/* 64-bit linear congruential generator (Knuth's MMIX), uniform in [-1, 1) */
+static double draw(uint64_t *seed)
+{
+  *seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
+  return (double)(*seed >> 11) / 4503599627370496.0 - 1.0;
+}
+
+/* A = B B^T + ridge, both triangles; columns beyond n hold a marker */
+static void random_spd(int n, double ridge, uint64_t *seed, double *a)
+{
+  double b[N_MAX][N_MAX];
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j)
+      b[i][j] = draw(seed);
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < LDA; ++j) {
+      double sum = i == j ? ridge : 0.0;
+      for (int k = 0; k < n && j < n; ++k)
+        sum += b[i][k] * b[j][k];
+      a[i * LDA + j] = j < n ? sum : 7e77;
+    }
+}
+
+static double max_abs(int n, const double *a)
+{
+  double largest = 0.0;
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j)
+      largest = fmax(largest, fabs(a[i * LDA + j]));
+  return largest;
+}
+
+static void test_two_by_two_by_hand(void **state)
+{
+  /* [4 2; 2 5] = L L^T with L = [2 0; 1 2]; det 16; inverse [5 -2; -2 4] / 16 */
+  double a[] = {4.0, 99.0, 2.0, 5.0};
+  double b[] = {8.0, 12.0}, y[] = {8.0, 12.0}, inv[4];
+  (void)state;
+  assert_int_equal(mill_cholesky(2, a, 2), 0);
+  assert_close(a[0], 2.0, 0.0);
+  assert_close(a[2], 1.0, 0.0);
+  assert_close(a[3], 2.0, 0.0);
+  assert_close(a[1], 99.0, 0.0); /* upper triangle untouched and unread */
+  mill_cholesky_forward(2, a, 2, y);
+  assert_close(y[0], 4.0, 0.0);
+  assert_close(y[1], 4.0, 0.0);
+  mill_cholesky_solve(2, a, 2, b);
+  assert_close(b[0], 1.0, 1e-15);
+  assert_close(b[1], 2.0, 1e-15);
+  assert_close(mill_cholesky_logdet(2, a, 2), log(16.0), 1e-15);
+  mill_cholesky_inverse(2, a, 2, inv, 2);
+  assert_close(inv[0], 5.0 / 16.0, 1e-16);
+  assert_close(inv[1], -2.0 / 16.0, 1e-16);
+  assert_close(inv[2], -2.0 / 16.0, 1e-16);
+  assert_close(inv[3], 4.0 / 16.0, 1e-16);
+}
+
+static void test_one_by_one(void **state)
+{
+  double a = 9.0, b = 6.0, inv = NAN;
+  (void)state;
+  assert_int_equal(mill_cholesky(1, &a, 1), 0);
+  assert_close(a, 3.0, 0.0);
+  mill_cholesky_solve(1, &a, 1, &b);
+  assert_close(b, 2.0 / 3.0, 1e-16);
+  assert_close(mill_cholesky_logdet(1, &a, 1), log(9.0), 1e-15);
+  mill_cholesky_inverse(1, &a, 1, &inv, 1);
+  assert_close(inv, 1.0 / 9.0, 1e-17);
+  assert_int_equal(mill_cholesky(0, &a, 1), 0);
+  assert_close(mill_cholesky_logdet(0, &a, 1), 0.0, 0.0);
+}
+
+/* Hilbert matrices 1/(i+j+1): determinant and inverse are known exactly.  Errors grow like
+ * the 2-norm condition number times DBL_EPSILON; the factor of 10 leaves room for n. */
+static void test_hilbert(void **state)
+{
+  static const double condition[] = {1.0, 1.0, 19.2815, 524.057, 15513.7, 476607.0, 14951059.0};
+  /* 1 / det */
+  static const double inv_det[] = {
+      1.0, 1.0, 12.0, 2160.0, 6048000.0, 266716800000.0, 186313420339200000.0};
+  static const double inv6[6][6] = {
+      {36, -630, 3360, -7560, 7560, -2772},
+      {-630, 14700, -88200, 211680, -220500, 83160},
+      {3360, -88200, 564480, -1411200, 1512000, -582120},
+      {-7560, 211680, -1411200, 3628800, -3969000, 1552320},
+      {7560, -220500, 1512000, -3969000, 4410000, -1746360},
+      {-2772, 83160, -582120, 1552320, -1746360, 698544},
+  };
+  (void)state;
+
+  for (int n = 1; n <= 6; ++n) {
+    double a[6 * LDA], inv[6 * LDA], b[6];
+    const double tolerance = 10.0 * condition[n] * DBL_EPSILON;
+    for (int i = 0; i < n; ++i) {
+      b[i] = 0.0;
+      for (int j = 0; j < n; ++j) {
+        a[i * LDA + j] = 1.0 / (i + j + 1.0);
+        b[i] += a[i * LDA + j]; /* so the solution is a vector of ones */
+      }
+    }
+    assert_int_equal(mill_cholesky(n, a, LDA), 0);
+    assert_close(mill_cholesky_logdet(n, a, LDA), -log(inv_det[n]), tolerance);
+    mill_cholesky_solve(n, a, LDA, b);
+    for (int i = 0; i < n; ++i)
+      assert_close(b[i], 1.0, tolerance);
+    mill_cholesky_inverse(n, a, LDA, inv, LDA);
+    /* the inverse of the smaller ones: its corner is n^2 */
+    assert_close(inv[0], (double)(n * n), n * n * tolerance);
+    if (n == 6)
+      for (int i = 0; i < n; ++i)
+        for (int j = 0; j < n; ++j)
+          assert_close(inv[i * LDA + j], inv6[i][j], 4410000.0 * tolerance);
+  }
+}
+
+static void test_random_matrices_by_residuals(void **state)
+{
+  uint64_t seed = 20261121;
+  const uint64_t first_seed = seed;
+  (void)state;
+
+  printf("random matrices from seed %llu\n", (unsigned long long)first_seed);
+  for (int n = 1; n <= N_MAX; ++n) {
+    double a[N_MAX * LDA], l[N_MAX * LDA], inv[N_MAX * LDA], x[N_MAX], b[N_MAX];
+    random_spd(n, 0.5, &seed, a);
+    memcpy(l, a, sizeof(double) * (size_t)(n * LDA));
+    assert_int_equal(mill_cholesky(n, l, LDA), 0);
+    const double scale = max_abs(n, a);
+
+    /* backward stable: L L^T is A within n roundings of its largest element */
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j <= i; ++j) {
+        double sum = 0.0;
+        for (int k = 0; k <= j; ++k)
+          sum += l[i * LDA + k] * l[j * LDA + k];
+        assert_close(sum, a[i * LDA + j], (n + 1) * DBL_EPSILON * scale);
+      }
+    /* upper triangle and padding as they were */
+    for (int i = 0; i < n; ++i)
+      for (int j = i + 1; j < LDA; ++j)
+        assert_close(l[i * LDA + j], a[i * LDA + j], 0.0);
+
+    for (int i = 0; i < n; ++i)
+      b[i] = x[i] = draw(&seed);
+    mill_cholesky_solve(n, l, LDA, x);
+    double largest = 0.0;
+    for (int i = 0; i < n; ++i)
+      largest = fmax(largest, fabs(x[i]));
+    for (int i = 0; i < n; ++i) {
+      double sum = 0.0;
+      for (int j = 0; j < n; ++j)
+        sum += a[i * LDA + j] * x[j];
+      assert_close(sum, b[i], 10.0 * n * n * DBL_EPSILON * scale * largest);
+    }
+
+    /* |L^-1 b|^2 = b^T A^-1 b */
+    double form = 0.0, square = 0.0, y[N_MAX];
+    memcpy(y, b, sizeof y);
+    mill_cholesky_forward(n, l, LDA, y);
+    for (int i = 0; i < n; ++i) {
+      form += b[i] * x[i];
+      square += y[i] * y[i];
+    }
+    assert_close(square, form, 1e-12 * fabs(form));
+
+    for (int i = 0; i < n * LDA; ++i)
+      inv[i] = 7e77;
+    mill_cholesky_inverse(n, l, LDA, inv, LDA);
+    const double inv_scale = max_abs(n, inv);
+    for (int i = 0; i < n; ++i) {
+      for (int j = 0; j < n; ++j) {
+        double sum = 0.0;
+        for (int k = 0; k < n; ++k)
+          sum += a[i * LDA + k] * inv[k * LDA + j];
+        assert_close(sum, i == j ? 1.0 : 0.0, 10.0 * n * n * DBL_EPSILON * scale * inv_scale);
+        assert_true(inv[i * LDA + j] == inv[j * LDA + i]);
+      }
+      for (int j = n; j < LDA; ++j)
+        assert_close(inv[i * LDA + j], 7e77, 0.0);
+    }
+
+    /* det(D A D) = det(A) det(D)^2, with elements whose product would overflow */
+    double scaled[N_MAX * LDA];
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < n; ++j)
+        scaled[i * LDA + j] = a[i * LDA + j] * 1e60;
+    assert_int_equal(mill_cholesky(n, scaled, LDA), 0);
+    assert_close(mill_cholesky_logdet(n, scaled, LDA),
+                 mill_cholesky_logdet(n, l, LDA) + 60.0 * n * log(10.0), 1e-11);
+  }
+}
+
+/* A singular matrix of each size: the last row is the sum of the others, so the last
+ * pivot is rounding noise of either sign */
+static void test_singular_fails_at_its_pivot(void **state)
+{
+  uint64_t seed = 4;
+  (void)state;
+
+  for (int n = 2; n <= N_MAX; ++n) {
+    double a[N_MAX * LDA];
+    random_spd(n - 1, 0.5, &seed, a);
+    double corner = 0.0;
+    for (int j = 0; j < n - 1; ++j) {
+      double sum = 0.0;
+      for (int i = 0; i < n - 1; ++i)
+        sum += a[i * LDA + j];
+      a[(n - 1) * LDA + j] = sum;
+      corner += sum;
+    }
+    a[(n - 1) * LDA + n - 1] = corner;
+    assert_int_equal(mill_cholesky(n, a, LDA), n);
+  }
+
+  double zero = 0.0, negative = -1.0;
+  assert_int_equal(mill_cholesky(1, &zero, 1), 1);
+  assert_int_equal(mill_cholesky(1, &negative, 1), 1);
+  double indefinite[] = {1.0, 0.0, 2.0, 1.0};
+  assert_int_equal(mill_cholesky(2, indefinite, 2), 2);
+}
+
+static void test_small_pivots_of_well_posed_matrices_pass(void **state)
+{
+  /* scales differ by 1e20 and nothing is correlated: the pivots are exact */
+  double a[] = {1e20, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1e-20};
+  (void)state;
+  assert_int_equal(mill_cholesky(3, a, 3), 0);
+  assert_close(mill_cholesky_logdet(3, a, 3), 0.0, 1e-12);
+}
+
+static void test_values_not_finite_are_found(void **state)
+{
+  const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+  (void)state;
+
+  for (int i_bad = 0; i_bad < 3; ++i_bad)
+    for (int n = 1; n <= N_MAX; n += 7)
+      for (int row = 0; row < n; ++row)
+        for (int col = 0; col <= row; ++col) {
+          uint64_t seed = 1;
+          double a[N_MAX * LDA];
+          random_spd(n, 1.0, &seed, a);
+          a[row * LDA + col] = bad[i_bad];
+          /* found in its own row: nothing is spread into the rows above */
+          assert_int_equal(mill_cholesky(n, a, LDA), 1 + row);
+        }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_two_by_two_by_hand),
+      cmocka_unit_test(test_one_by_one),
+      cmocka_unit_test(test_hilbert),
+      cmocka_unit_test(test_random_matrices_by_residuals),
+      cmocka_unit_test(test_singular_fails_at_its_pivot),
+      cmocka_unit_test(test_small_pivots_of_well_posed_matrices_pass),
+      cmocka_unit_test(test_values_not_finite_are_found),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

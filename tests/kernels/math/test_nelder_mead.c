@@ -1,0 +1,621 @@
+/* The visited points must equal SciPy's bit for bit, so nothing here may be fused. */
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/math/nelder_mead.h"
+#include "tests/mill_test.h"
+#include "tests/reference/nelder_mead.h"
+
+typedef double (*function_nd)(int n, const double *x);
+
+/* The same operations in the same order as in tests/reference/make_nelder_mead.py. */
+
+static double rosenbrock(int n, const double *x)
+{
+  double total = 0.0;
+  for (int i = 0; i < n - 1; ++i) {
+    const double a = x[i + 1] - x[i] * x[i];
+    const double b = 1.0 - x[i];
+    total = total + (100.0 * (a * a) + b * b);
+  }
+  return total;
+}
+
+static double powell(int n, const double *x)
+{
+  (void)n;
+  const double a = x[0] + 10.0 * x[1];
+  const double b = x[2] - x[3];
+  double c = x[1] - 2.0 * x[2];
+  double d = x[0] - x[3];
+  c = c * c;
+  d = d * d;
+  return a * a + 5.0 * (b * b) + c * c + 10.0 * (d * d);
+}
+
+static double beale(int n, const double *x)
+{
+  (void)n;
+  const double p = x[1] * x[1];
+  const double q = p * x[1];
+  const double a = 1.5 - x[0] + x[0] * x[1];
+  const double b = 2.25 - x[0] + x[0] * p;
+  const double c = 2.625 - x[0] + x[0] * q;
+  return a * a + b * b + c * c;
+}
+
+static double quadratic(int n, const double *x)
+{
+  double total = 0.0;
+  for (int i = 0; i < n; ++i) {
+    double t = x[i] - 0.25 * (i + 1.0);
+    if (i + 1 < n)
+      t = t - 0.9 * (x[i + 1] - 0.25 * (i + 2.0));
+    total = total + (i + 1.0) * (t * t);
+  }
+  return total;
+}
+
+static double quartic(int n, const double *x)
+{
+  (void)n;
+  const double a = x[0] - 0.75;
+  const double b = a * a;
+  return b * b + 0.5 * b;
+}
+
+static double plateau(int n, const double *x)
+{
+  (void)n;
+  const double a = floor(4.0 * (x[0] - 0.3));
+  const double b = floor(4.0 * (x[1] + 0.2));
+  const double c = floor(4.0 * (x[2] - 0.1));
+  return a * a + b * b + c * c;
+}
+
+static double broken(int n, const double *x)
+{
+  if (x[0] < -1.3)
+    return (double)NAN;
+  if (x[1] > 1.35)
+    return (double)INFINITY;
+  if (x[0] > 0.2 && x[1] < -0.1)
+    return -(double)INFINITY;
+  return rosenbrock(n, x);
+}
+
+static double ridge(int n, const double *x)
+{
+  (void)n;
+  return 10.0 * fabs(x[0] - x[1]) + fabs(x[0] + x[1] - 1.0) + 3.0 * fabs(x[2] - x[0]);
+}
+
+static double mckinnon(int n, const double *x)
+{
+  (void)n;
+  const double p = x[0] * x[0];
+  const double k = x[0] <= 0.0 ? 360.0 : 6.0;
+  return k * p + x[1] + x[1] * x[1];
+}
+
+static double never_finite(int n, const double *x)
+{
+  return (double)NAN * (n + x[0]);
+}
+
+static function_nd find_function(const char *name)
+{
+  static const struct {
+    const char *name;
+    function_nd function;
+  } table[] = {
+      {"rosenbrock_", rosenbrock}, {"powell_", powell},   {"beale_", beale},
+      {"quadratic_", quadratic},   {"quartic_", quartic}, {"plateau_", plateau},
+      {"broken_", broken},         {"ridge_", ridge},     {"mckinnon_", mckinnon},
+  };
+  for (size_t i = 0; i < sizeof table / sizeof *table; ++i)
+    if (strncmp(name, table[i].name, strlen(table[i].name)) == 0)
+      return table[i].function;
+  fail_msg("no function for the reference case %s", name);
+  return NULL;
+}
+
+enum { N_CASE = (int)(sizeof reference_nm_case / sizeof *reference_nm_case) };
+
+static const reference_nm *find_case(const char *name)
+{
+  for (int i = 0; i < N_CASE; ++i)
+    if (strcmp(reference_nm_case[i].name, name) == 0)
+      return &reference_nm_case[i];
+  fail_msg("no reference case %s", name);
+  return NULL;
+}
+
+static mill_nm_options options_of(const reference_nm *ref)
+{
+  mill_nm_options options = mill_nm_options_plain();
+  options.max_eval = ref->max_eval;
+  options.max_iter = ref->max_iter;
+  options.f_tol = ref->f_tol;
+  options.x_tol = ref->x_tol;
+  options.adaptive = ref->adaptive;
+  return options;
+}
+
+static int run_to_the_end(mill_nm *nm, function_nd function)
+{
+  int status = nm->status;
+  while (status == MILL_NM_GO)
+    status = mill_nm_tell(nm, function(nm->n, mill_nm_ask(nm)));
+  return status;
+}
+
+static void test_points_are_scipys(void **state)
+{
+  int n_seen[6] = {0};
+  (void)state;
+
+  for (int i_case = 0; i_case < N_CASE; ++i_case) {
+    const reference_nm *ref = &reference_nm_case[i_case];
+    const function_nd function = find_function(ref->name);
+    const mill_nm_options options = options_of(ref);
+    mill_nm nm;
+    int status = MILL_NM_GO;
+
+    mill_nm_start(&nm, ref->n, ref->simplex0, &options);
+    for (int i = 0; status == MILL_NM_GO; ++i) {
+      if (i >= ref->n_eval)
+        fail_msg("%s: asks for more than SciPy's %d evaluations", ref->name, ref->n_eval);
+      const double *x = mill_nm_ask(&nm);
+      for (int j = 0; j < ref->n; ++j)
+        if (!(x[j] == ref->points[i * ref->n + j]))
+          fail_msg("%s: evaluation %d, coordinate %d: %a, SciPy has %a", ref->name, i, j, x[j],
+                   ref->points[i * ref->n + j]);
+      assert_in_range(nm.state, MILL_NM_INIT, MILL_NM_SHRINK);
+      ++n_seen[nm.state];
+      status = mill_nm_tell(&nm, function(ref->n, x));
+    }
+    assert_int_equal(nm.n_eval, ref->n_eval);
+    assert_int_equal(nm.n_iter, ref->n_iter);
+    assert_int_equal(status, ref->status == 0 ? MILL_NM_CONVERGED : MILL_NM_LIMIT);
+
+    double f_best = NAN;
+    const double *x_best = mill_nm_best(&nm, &f_best);
+    /* SciPy drops a reflection when the limit falls before the expansion: ours may be lower */
+    if (ref->status == 1)
+      assert_true(f_best <= ref->f_best);
+    else
+      assert_true(f_best == ref->f_best);
+    assert_true(function(ref->n, x_best) == f_best);
+  }
+  for (int i = 0; i < 6; ++i)
+    if (n_seen[i] == 0)
+      fail_msg("no reference case reaches state %d", i);
+}
+
+static void test_reference_reaches_limits_and_tops(void **state)
+{
+  int n_of_status[3] = {0}, n_max = 0;
+  (void)state;
+  for (int i = 0; i < N_CASE; ++i) {
+    ++n_of_status[reference_nm_case[i].status];
+    if (reference_nm_case[i].n > n_max)
+      n_max = reference_nm_case[i].n;
+  }
+  for (int i = 0; i < 3; ++i)
+    assert_true(n_of_status[i] > 0);
+  assert_int_equal(n_max, MILL_MAX_PAR);
+}
+
+/* Cut after every possible number of evaluations: exactly that many, the same points,
+ * and the best of them. */
+static void check_every_max_eval(const char *name)
+{
+  const reference_nm *ref = find_case(name);
+  const function_nd function = find_function(name);
+  mill_nm_options options = options_of(ref);
+
+  /* the last evaluation also converges: as in SciPy the limit counts */
+  for (int limit = 1; limit <= ref->n_eval; ++limit) {
+    mill_nm nm;
+    double lowest = MILL_NM_HUGE, f_best = NAN;
+    int status = MILL_NM_GO, n_eval = 0;
+
+    options.max_eval = limit;
+    mill_nm_start(&nm, ref->n, ref->simplex0, &options);
+    while (status == MILL_NM_GO) {
+      const double *x = mill_nm_ask(&nm);
+      const double f = function(ref->n, x);
+      assert_memory_equal(x, ref->points + n_eval * ref->n, (size_t)ref->n * sizeof *x);
+      if (f > -MILL_NM_HUGE && f < lowest)
+        lowest = f;
+      status = mill_nm_tell(&nm, f);
+      ++n_eval;
+      const double *best = mill_nm_best(&nm, &f_best);
+      if (!(f_best == lowest))
+        fail_msg("%s, limit %d: best %a after %d evaluations, lowest value was %a", name, limit,
+                 f_best, n_eval, lowest);
+      if (lowest < MILL_NM_HUGE)
+        assert_true(function(ref->n, best) == f_best);
+    }
+    assert_int_equal(status, MILL_NM_LIMIT);
+    assert_int_equal(n_eval, limit);
+    assert_int_equal(nm.n_eval, limit);
+  }
+}
+
+static void test_max_eval_is_exact(void **state)
+{
+  (void)state;
+  check_every_max_eval("rosenbrock_2_skewed"); /* expansions, both contractions */
+  check_every_max_eval("plateau_3");           /* shrinks, ties */
+  check_every_max_eval("broken_2");            /* values that are not finite */
+}
+
+static void test_limits_default_to_scipys(void **state)
+{
+  /* a value that falls for ever */
+  const double simplex0[] = {0.0, 0.0, 1.0, 0.0, 0.0, 1.0};
+  mill_nm_options options = mill_nm_options_plain();
+  mill_nm nm;
+  double f = 0.0;
+  (void)state;
+
+  mill_nm_start(&nm, 2, simplex0, &options);
+  while (mill_nm_tell(&nm, f) == MILL_NM_GO)
+    f -= 1.0;
+  assert_int_equal(nm.status, MILL_NM_LIMIT);
+  assert_int_equal(nm.n_eval, 400);
+
+  /* one limit given: the other does not hold */
+  options.max_eval = 1000;
+  mill_nm_start(&nm, 2, simplex0, &options);
+  while (mill_nm_tell(&nm, f) == MILL_NM_GO)
+    f -= 1.0;
+  assert_int_equal(nm.n_eval, 1000);
+}
+
+static void test_nothing_changes_after_the_end(void **state)
+{
+  const reference_nm *ref = find_case("beale_2");
+  const mill_nm_options options = options_of(ref);
+  mill_nm nm, before;
+  (void)state;
+
+  mill_nm_start(&nm, ref->n, ref->simplex0, &options);
+  assert_int_equal(run_to_the_end(&nm, beale), MILL_NM_CONVERGED);
+  memcpy(&before, &nm, sizeof nm);
+  assert_int_equal(mill_nm_tell(&nm, -1.0), MILL_NM_CONVERGED);
+  assert_memory_equal(&nm, &before, sizeof nm);
+}
+
+static void test_same_input_same_state(void **state)
+{
+  const reference_nm *ref = find_case("quadratic_18");
+  mill_nm_options options = options_of(ref);
+  static mill_nm a, b;
+  (void)state;
+
+  options.max_eval = 3000;
+  options.n_restart = 2;
+  options.check_degenerate = 1;
+  /* unlike earlier contents of the memory must not show */
+  memset(&a, 0x00, sizeof a);
+  memset(&b, 0xa5, sizeof b);
+  mill_nm_start(&a, ref->n, ref->simplex0, &options);
+  mill_nm_start(&b, ref->n, ref->simplex0, &options);
+  do {
+    assert_memory_equal(mill_nm_ask(&a), mill_nm_ask(&b), (size_t)ref->n * sizeof(double));
+    mill_nm_tell(&a, quadratic(ref->n, mill_nm_ask(&a)));
+    mill_nm_tell(&b, quadratic(ref->n, mill_nm_ask(&b)));
+    assert_int_equal(a.status, b.status);
+  } while (a.status == MILL_NM_GO);
+  assert_int_equal(a.n_eval, b.n_eval);
+  assert_memory_equal(a.f, b.f, sizeof a.f);
+  assert_memory_equal(a.simplex, b.simplex, sizeof a.simplex);
+}
+
+static void test_unusable_values_are_never_best(void **state)
+{
+  const double simplex0[] = {1.0, 2.0, 3.0};
+  const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, 1e301, -1e301, DBL_MAX};
+  const mill_nm_options options = mill_nm_options_plain();
+  (void)state;
+
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
+    mill_nm nm;
+    double f = NAN;
+    mill_nm_start(&nm, 1, simplex0, &options);
+    assert_int_equal(mill_nm_tell(&nm, bad[i]), MILL_NM_GO);
+    mill_nm_best(&nm, &f);
+    assert_true(f == MILL_NM_HUGE);
+    assert_int_equal(mill_nm_tell(&nm, 5.0), MILL_NM_GO);
+    assert_true(*mill_nm_best(&nm, &f) == 2.0);
+    assert_true(f == 5.0);
+    /* the finite vertex has become the first: the reflection starts from it */
+    assert_true(*mill_nm_ask(&nm) == 3.0);
+    assert_int_equal(mill_nm_tell(&nm, bad[i]), MILL_NM_GO);
+    assert_true(*mill_nm_best(&nm, &f) == 2.0);
+    assert_int_equal(nm.state, MILL_NM_CONTRACT_IN);
+  }
+}
+
+static void test_no_finite_value_ends_and_says_so(void **state)
+{
+  const double simplex0[] = {0.0, 0.0, 1.0, 0.0, 0.0, 1.0};
+  mill_nm_options options = mill_nm_options_plain();
+  mill_nm nm;
+  double f = NAN;
+  (void)state;
+
+  options.n_restart = 3;
+  mill_nm_start(&nm, 2, simplex0, &options);
+  mill_nm_best(&nm, &f);
+  assert_true(f == MILL_NM_HUGE);
+  assert_true(run_to_the_end(&nm, never_finite) != MILL_NM_GO);
+  mill_nm_best(&nm, &f);
+  assert_true(f == MILL_NM_HUGE);
+}
+
+static void test_restart_leaves_mckinnons_stall(void **state)
+{
+  const reference_nm *ref = find_case("mckinnon_2");
+  mill_nm_options options = options_of(ref);
+  mill_nm nm;
+  double f = NAN;
+  (void)state;
+
+  mill_nm_start(&nm, ref->n, ref->simplex0, &options);
+  assert_int_equal(run_to_the_end(&nm, mckinnon), MILL_NM_CONVERGED);
+  mill_nm_best(&nm, &f);
+  assert_close(f, 0.0, 1e-12); /* the stall: the minimum is -1/4 at (0, -1/2) */
+
+  options.n_restart = 5;
+  options.max_eval = 2000;
+  mill_nm_start(&nm, ref->n, ref->simplex0, &options);
+  assert_int_equal(run_to_the_end(&nm, mckinnon), MILL_NM_CONVERGED);
+  const double *x = mill_nm_best(&nm, &f);
+  assert_close(f, -0.25, 1e-8);
+  assert_close(x[0], 0.0, 1e-4);
+  assert_close(x[1], -0.5, 1e-4);
+  /* the restart after the one that found it gains nothing and is the last */
+  assert_in_range(nm.n_restart, 2, 4);
+
+  /* the flat simplex is seen before it has converged, with and without a restart left */
+  options.check_degenerate = 1;
+  options.n_restart = 0;
+  mill_nm_start(&nm, ref->n, ref->simplex0, &options);
+  assert_int_equal(run_to_the_end(&nm, mckinnon), MILL_NM_DEGENERATE);
+  assert_true(nm.n_eval < ref->n_eval);
+  assert_true(mill_nm_flatness(&nm) < options.degenerate_tol);
+
+  options.n_restart = 5;
+  mill_nm_start(&nm, ref->n, ref->simplex0, &options);
+  assert_int_equal(run_to_the_end(&nm, mckinnon), MILL_NM_CONVERGED);
+  mill_nm_best(&nm, &f);
+  assert_close(f, -0.25, 1e-8);
+}
+
+static void test_restart_builds_steps_about_the_best(void **state)
+{
+  /* x_tol is large, so the values alone decide on convergence */
+  const double simplex0[] = {10.0, -4.0, 12.0, -4.0, 10.0, -4.5};
+  mill_nm_options options = mill_nm_options_plain();
+  mill_nm nm;
+  (void)state;
+
+  options.x_tol = 1e3;
+  options.n_restart = 7;
+  options.restart_step = 0.25;
+  mill_nm_start(&nm, 2, simplex0, &options);
+  for (int i = 0; i < 3; ++i)
+    assert_int_equal(mill_nm_tell(&nm, 1.0), MILL_NM_GO);
+  /* 0.25 of the extents 2 and 0.5; the best vertex is not evaluated again */
+  assert_int_equal(nm.n_restart, 1);
+  assert_close(mill_nm_ask(&nm)[0], 10.5, 1e-15);
+  assert_close(mill_nm_ask(&nm)[1], -4.0, 1e-15);
+  assert_int_equal(mill_nm_tell(&nm, 0.99989), MILL_NM_GO);
+  assert_close(mill_nm_ask(&nm)[0], 10.0, 1e-15);
+  assert_close(mill_nm_ask(&nm)[1], -3.875, 1e-15);
+  assert_int_equal(mill_nm_tell(&nm, 0.99991), MILL_NM_GO);
+  assert_int_equal(nm.state, MILL_NM_REFLECT); /* spread 1.1e-4 */
+  assert_int_equal(mill_nm_tell(&nm, 0.99988), MILL_NM_GO);
+  assert_int_equal(nm.state, MILL_NM_EXPAND);
+  assert_int_equal(mill_nm_tell(&nm, 0.99987), MILL_NM_GO);
+  assert_int_equal(nm.state, MILL_NM_INIT); /* converged with a gain of 1.3e-4 > f_tol */
+  assert_int_equal(nm.n_restart, 2);
+  /* the other side of the best, which lies at 10.5 of the first restart or beyond */
+  assert_true(mill_nm_ask(&nm)[0] < mill_nm_best(&nm, NULL)[0]);
+
+  /* no gain: the end, with restarts to spare */
+  assert_int_equal(mill_nm_tell(&nm, 1.0), MILL_NM_GO);
+  while (nm.status == MILL_NM_GO)
+    mill_nm_tell(&nm, 0.99987);
+  assert_int_equal(nm.status, MILL_NM_CONVERGED);
+  assert_true(nm.n_restart < options.n_restart);
+}
+
+static void test_restarts_are_bounded(void **state)
+{
+  const double simplex0[] = {0.0, 1.0};
+  mill_nm_options options = mill_nm_options_plain();
+  (void)state;
+
+  options.x_tol = 1e9;
+  options.f_tol = 1.0;
+  for (int n_restart = 0; n_restart < 4; ++n_restart) {
+    mill_nm nm;
+    double f = 0.0;
+    int n_eval = 0;
+    options.n_restart = n_restart;
+    mill_nm_start(&nm, 1, simplex0, &options);
+    /* each value one lower: every simplex converges at once, every restart gains 1 */
+    while (mill_nm_tell(&nm, f) == MILL_NM_GO) {
+      f -= 1.0;
+      ++n_eval;
+      assert_true(n_eval < 50);
+    }
+    assert_int_equal(nm.status, MILL_NM_CONVERGED);
+    assert_int_equal(nm.n_restart, n_restart);
+    assert_int_equal(nm.n_eval, 2 + n_restart);
+  }
+}
+
+static void test_restarts_respect_max_eval(void **state)
+{
+  const reference_nm *ref = find_case("mckinnon_2");
+  mill_nm_options options = options_of(ref);
+  (void)state;
+
+  options.n_restart = 5;
+  for (int extra = 1; extra < 8; ++extra) {
+    mill_nm nm;
+    double f = NAN;
+    options.max_eval = ref->n_eval + extra;
+    mill_nm_start(&nm, ref->n, ref->simplex0, &options);
+    assert_int_equal(run_to_the_end(&nm, mckinnon), MILL_NM_LIMIT);
+    assert_int_equal(nm.n_eval, options.max_eval);
+    const double *x = mill_nm_best(&nm, &f);
+    assert_true(f <= ref->f_best);
+    assert_true(mckinnon(2, x) == f);
+  }
+}
+
+static void test_flatness(void **state)
+{
+  const mill_nm_options options = mill_nm_options_plain();
+  const double x0[] = {5.0, -3.0, 1e6}, step[] = {1e-3, -2.0, 1e4};
+  double simplex0[12];
+  mill_nm nm;
+  (void)state;
+
+  /* axis-aligned: 1 whatever the units */
+  mill_nm_simplex(3, x0, step, simplex0);
+  mill_nm_start(&nm, 3, simplex0, &options);
+  assert_close(mill_nm_flatness(&nm), 1.0, 1e-12);
+
+  /* edges (1,0) and (1,h), in units of the extents 1 and h: (1,0) and (1,1). The longest is
+   * sqrt(2), the other lies 1/sqrt(2) away from it. */
+  const double skew[] = {0.0, 0.0, 1.0, 0.0, 1.0, 1e-6};
+  mill_nm_start(&nm, 2, skew, &options);
+  assert_close(mill_nm_flatness(&nm), 0.5, 1e-12);
+  /* the extent stays that of the start, so a simplex that flattens later shows */
+  nm.simplex[2][1] = 1e-12;
+  assert_close(mill_nm_flatness(&nm), 1e-6, 1e-15);
+
+  /* flat: three points of a line; two equal vertices; an edge of no length at all */
+  const double line[] = {0.0, 0.0, 1.0, 1.0, 2.0, 2.0};
+  mill_nm_start(&nm, 2, line, &options);
+  assert_close(mill_nm_flatness(&nm), 0.0, 1e-15);
+  const double twice[] = {0.0, 0.0, 1.0, 1.0, 1.0, 1.0};
+  mill_nm_start(&nm, 2, twice, &options);
+  assert_close(mill_nm_flatness(&nm), 0.0, 1e-15);
+  const double plane[] = {0.0, 7.0, 1.0, 7.0, 2.0, 7.0};
+  mill_nm_start(&nm, 2, plane, &options);
+  assert_close(mill_nm_flatness(&nm), 0.0, 0.0);
+}
+
+static void test_flat_start_is_degenerate(void **state)
+{
+  const double plane[] = {0.0, 7.0, 1.0, 7.0, 2.0, 7.0};
+  mill_nm_options options = mill_nm_options_plain();
+  mill_nm nm;
+  (void)state;
+
+  /* the plain setting goes on within the plane, as SciPy does */
+  mill_nm_start(&nm, 2, plane, &options);
+  assert_int_equal(run_to_the_end(&nm, rosenbrock), MILL_NM_CONVERGED);
+  assert_true(mill_nm_best(&nm, NULL)[1] == 7.0);
+
+  options.check_degenerate = 1;
+  mill_nm_start(&nm, 2, plane, &options);
+  assert_int_equal(run_to_the_end(&nm, rosenbrock), MILL_NM_DEGENERATE);
+  assert_int_equal(nm.n_iter, 2); /* looked at every n iterations */
+}
+
+static void test_healthy_simplexes_pass_the_check(void **state)
+{
+  (void)state;
+  for (int i = 0; i < N_CASE; ++i) {
+    const reference_nm *ref = &reference_nm_case[i];
+    mill_nm_options options = options_of(ref);
+    mill_nm nm;
+    /* McKinnon's flattens by construction, the ridge's and the plateau's for lack of a slope */
+    if (strcmp(ref->name, "mckinnon_2") == 0 || strcmp(ref->name, "ridge_3") == 0 ||
+        strcmp(ref->name, "plateau_3") == 0)
+      continue;
+    options.check_degenerate = 1;
+    mill_nm_start(&nm, ref->n, ref->simplex0, &options);
+    run_to_the_end(&nm, find_function(ref->name));
+    if (nm.n_eval != ref->n_eval || nm.status == MILL_NM_DEGENERATE)
+      fail_msg("%s: status %d after %d evaluations, flatness %g", ref->name, nm.status, nm.n_eval,
+               mill_nm_flatness(&nm));
+  }
+}
+
+static void test_axis_aligned_simplex(void **state)
+{
+  const double x0[] = {1.0, 2.0}, step[] = {0.5, -0.25};
+  const double expected[] = {1.0, 2.0, 1.5, 2.0, 1.0, 1.75};
+  double simplex0[6];
+  (void)state;
+  mill_nm_simplex(2, x0, step, simplex0);
+  for (int i = 0; i < 6; ++i)
+    assert_close(simplex0[i], expected[i], 0.0);
+}
+
+static void test_rejects_dimensions_out_of_range(void **state)
+{
+  const double simplex0[] = {0.0, 1.0};
+  const int bad[] = {0, -1, MILL_MAX_PAR + 1};
+  const mill_nm_options options = mill_nm_options_plain();
+  (void)state;
+
+  for (int i = 0; i < 3; ++i) {
+    mill_nm nm;
+    double f = NAN;
+    memset(&nm, 0, sizeof nm);
+    mill_nm_start(&nm, bad[i], simplex0, &options);
+    assert_int_equal(mill_nm_tell(&nm, 1.0), MILL_NM_DEGENERATE);
+    mill_nm_best(&nm, &f);
+    assert_true(f == MILL_NM_HUGE);
+    assert_int_equal(nm.n_eval, 0);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_points_are_scipys),
+      cmocka_unit_test(test_reference_reaches_limits_and_tops),
+      cmocka_unit_test(test_max_eval_is_exact),
+      cmocka_unit_test(test_limits_default_to_scipys),
+      cmocka_unit_test(test_nothing_changes_after_the_end),
+      cmocka_unit_test(test_same_input_same_state),
+      cmocka_unit_test(test_unusable_values_are_never_best),
+      cmocka_unit_test(test_no_finite_value_ends_and_says_so),
+      cmocka_unit_test(test_restart_leaves_mckinnons_stall),
+      cmocka_unit_test(test_restart_builds_steps_about_the_best),
+      cmocka_unit_test(test_restarts_are_bounded),
+      cmocka_unit_test(test_restarts_respect_max_eval),
+      cmocka_unit_test(test_flatness),
+      cmocka_unit_test(test_flat_start_is_degenerate),
+      cmocka_unit_test(test_healthy_simplexes_pass_the_check),
+      cmocka_unit_test(test_axis_aligned_simplex),
+      cmocka_unit_test(test_rejects_dimensions_out_of_range),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

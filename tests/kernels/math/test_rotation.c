@@ -1,0 +1,227 @@
+/* Rotation weights and slopes against numerical integrals (tests/reference). */
+#include "tests/mill_test.h"
+
+#include "kernels/math/rotation.h"
+#include "tests/reference/blocks.h"
+
+static const int kinds[2] = {MILL_ROT_LINEAR, MILL_ROT_SPLINE};
+
+static void compare(int kind, const int *n, const double *expected, const double *expected_slope)
+{
+  int at = 0;
+  for (int i = 0; i < REF_ROTATION_N; i++)
+    for (int k = 0; k < n[i]; k++, at++) {
+      const double r = ref_rotation_r[i];
+      double weight, slope;
+      mill_rotation_weight(kind, r, k, &weight, &slope);
+      /* 1e-13 of the reference's quadrature, whose smooth slopes are divided by r, and
+       * roundings: a linear weight is a difference of numbers of size k + 1 and r, a smooth
+       * one a sum of weights below one of L(k - r x), which rounds with its argument */
+      assert_close(weight, expected[at], 1e-13 + 4e-16 * (k + 1 + r));
+      assert_close(slope, expected_slope[at], 1e-13 * (kind == MILL_ROT_SPLINE ? 1 + 1 / r : 1));
+    }
+}
+
+static void test_weights_match_numerical_integrals(void **state)
+{
+  (void)state;
+  compare(MILL_ROT_LINEAR, ref_linear_n, ref_linear_weight, ref_linear_slope);
+  compare(MILL_ROT_SPLINE, ref_smooth_n, ref_smooth_weight, ref_smooth_slope);
+}
+
+static void test_weights_sum_to_one_and_slopes_to_zero(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 2; i++)
+    for (double r = 0; r < 500; r = r * 1.37 + 0.013) {
+      const int kind = kinds[i], half = mill_rotation_half_width(kind, r);
+      double sum = 0, slopes = 0, weight, slope;
+      for (int k = 0; k <= mill_rotation_slope_half_width(kind, r); k++) {
+        mill_rotation_weight(kind, r, k, &weight, &slope);
+        if (kind == MILL_ROT_LINEAR)
+          assert_true(weight >= -1e-15);
+        if (k <= half)
+          sum += k ? 2 * weight : weight;
+        slopes += k ? 2 * slope : slope;
+      }
+      /* half + 1 weights, each from numbers of size half: half^2 roundings at most; and the
+       * smooth ones' quadrature */
+      const double tolerance = 1e-13 + 2.3e-16 * half * half;
+      assert_close(sum, 1, tolerance);
+      assert_close(slopes, 0, tolerance);
+      /* beyond the half width there is nothing */
+      mill_rotation_weight(kind, r, half + 1, &weight, &slope);
+      if (half > 0)
+        assert_close(weight, 0, 1e-15 + 4e-16 * half);
+    }
+}
+
+/** sum_k W_k k^n = R^n int x^n K dx: up to n = 6 where the moments decide, up to n = 4
+ *  beyond, since the quintic L reproduces quartics. */
+static void test_smooth_weights_have_the_moments_of_the_profile(void **state)
+{
+  (void)state;
+  /* of sqrt(1 - x^2): pi/8, pi/16, 5 pi/128; of 1 - x^2: 4/15, 4/35, 4/63 */
+  const double pi = acos(-1.0), norm = 1 / (pi * (1 - 0.6 / 3));
+  const double second = norm * (0.8 * pi / 8 + 0.3 * pi * 4 / 15);
+  const double fourth = norm * (0.8 * pi / 16 + 0.3 * pi * 4 / 35);
+  const double sixth = norm * (0.8 * pi * 5 / 128 + 0.3 * pi * 4 / 63);
+  for (double r = 0.01; r < 300; r *= 1.21) {
+    double m2 = 0, m4 = 0, m6 = 0;
+    for (int k = 1; k <= mill_rotation_half_width(MILL_ROT_SPLINE, r); k++) {
+      double weight, slope;
+      mill_rotation_weight(MILL_ROT_SPLINE, r, k, &weight, &slope);
+      m2 += 2 * weight * k * k;
+      m4 += 2 * weight * pow(k, 4);
+      m6 += 2 * weight * pow(k, 6);
+    }
+    /* the weights' own rounding, in units of the moment; below a step higher moments are
+     * small differences of weights times up to 3^n */
+    assert_close(m2 / (r * r), second, 1e-13 + 1e-15 / (r * r));
+    assert_close(m4 / pow(r, 4), fourth, 1e-12 + 1e-14 * fmax(1, pow(r, -2)));
+    if (r <= 1.5)
+      assert_close(m6 / pow(r, 6), sixth, 1e-12 * fmax(1, pow(r, -4)));
+  }
+}
+
+static void test_no_rotation_is_the_identity_with_a_slope_from_above(void **state)
+{
+  (void)state;
+  double weight, slope, near_weight, near_slope;
+  for (int i = 0; i < 2; i++) {
+    const int kind = kinds[i], reach = kind == MILL_ROT_LINEAR ? 1 : 3;
+    assert_int_equal(mill_rotation_half_width(kind, 0), 0);
+    assert_int_equal(mill_rotation_slope_half_width(kind, 0), reach);
+    for (int k = 0; k < 5; k++) {
+      /* below one grid point the linear kernel is linear in r; the smooth one is in r^2 / 2
+       * but for m4 r^4 / 24 times a fourth difference, whose largest weight is 28/3 */
+      const double r = 1e-3, by = kind == MILL_ROT_LINEAR ? r : 0.5 * r * r;
+      const double next = kind == MILL_ROT_LINEAR ? 0 : 0.05 * pow(r, 4);
+      mill_rotation_weight(kind, 0, k, &weight, &slope);
+      assert_close(weight, k == 0, 0);
+      assert_true((slope != 0) == (k <= reach));
+      mill_rotation_weight(kind, r, k, &near_weight, &near_slope);
+      assert_close(slope, near_slope, 1e-12 + 4 * next / (r * r));
+      assert_close(weight + by * slope, near_weight, 1e-15 + next);
+    }
+  }
+}
+
+static void test_slope_is_the_derivative_of_the_weight(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 2; i++)
+    for (double r = 0.31; r < 40; r *= 1.3)
+      for (int k = 0; k <= mill_rotation_half_width(kinds[i], r); k++) {
+        /* the weight has corners where a leg meets the kernel's end, r integer */
+        if (fabs(r - floor(r + 0.5)) < 0.02)
+          continue;
+        const double h = 1e-4, unit = kinds[i] == MILL_ROT_LINEAR ? 1 : r;
+        double up, down, weight, slope, unused;
+        mill_rotation_weight(kinds[i], r + h, k, &up, &unused);
+        mill_rotation_weight(kinds[i], r - h, k, &down, &unused);
+        mill_rotation_weight(kinds[i], r, k, &weight, &slope);
+        /* h^2 times the third derivative (r > 0.02 from a corner) + rounding / h */
+        assert_close((up - down) / (2 * h), slope * unit, 2e-7);
+      }
+}
+
+/** Where one way of making the smooth weights hands over to another. */
+static void test_smooth_weights_have_no_steps(void **state)
+{
+  (void)state;
+  static const double join[] = {MILL_ROTATION_MOMENTS, MILL_ROTATION_QUINTIC};
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k <= 6; k++) {
+      double below, above, slope_below, slope_above;
+      mill_rotation_weight(MILL_ROT_SPLINE, join[i] * (1 - 1e-13), k, &below, &slope_below);
+      mill_rotation_weight(MILL_ROT_SPLINE, join[i] * (1 + 1e-13), k, &above, &slope_above);
+      assert_close(below, above, 1e-12);
+      assert_close(slope_below, slope_above, 1e-12);
+    }
+}
+
+/** A Gaussian line of sigma 1.5 grid steps, rotated by the exact profile (a Riemann sum of
+ *  the line itself in x = sin t, periodic in t and so exact) and by the weights. */
+static double line_error(int kind, double r)
+{
+  enum { N = 4096 };
+  const double sigma = 1.5, pi = acos(-1.0), norm = 1 / (pi * (1 - 0.6 / 3));
+  const int half = mill_rotation_half_width(kind, r);
+  double worst = 0;
+  for (double at = -8; at <= 8; at += 0.25) {
+    double exact = 0, got = 0;
+    for (int j = 0; j < N; j++) {
+      const double t = 2 * pi * j / N, x = sin(t), c = fabs(cos(t)), u = (at - r * x) / sigma;
+      /* twice over the range of x, hence the half */
+      exact += 0.5 * 2 * pi / N * norm * (0.8 * c + 0.3 * pi * c * c) * c * exp(-0.5 * u * u);
+    }
+    for (int k = -half; k <= half; k++) {
+      double weight, slope;
+      mill_rotation_weight(kind, r, k < 0 ? -k : k, &weight, &slope);
+      const double u = (at - k) / sigma;
+      got += weight * exp(-0.5 * u * u);
+    }
+    worst = fmax(worst, fabs(got - exact));
+  }
+  return worst;
+}
+
+static void test_a_line_is_rotated_as_it_should(void **state)
+{
+  (void)state;
+  for (double r = 0.1; r < 20; r *= 1.5) {
+    const double smooth = line_error(MILL_ROT_SPLINE, r), linear = line_error(MILL_ROT_LINEAR, r);
+    printf("R %6.3f: smooth off by %.1e of the line, linear by %.1e\n", r, smooth, linear);
+    /* the response of the weights to the frequencies of such a line, against that of the
+     * profile, is off by 3e-4 at most, the linear kernel's by 3e-2 */
+    assert_true(smooth < 3e-4);
+    assert_true(smooth < 0.05 * linear);
+  }
+}
+
+static void test_inner_parameter_of_rotation(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    const int kind = kinds[i];
+    assert_close(mill_vsini_inner(kind, 0), 0, 0);
+    assert_close(mill_vsini_outer(kind, 0), 0, 0);
+    for (double v = 1e-6; v < 1000; v *= 1.7) {
+      const double u = mill_vsini_inner(kind, v), h = 1e-4 * u;
+      assert_close(mill_vsini_outer(kind, u) / v, 1, 1e-14);
+      const double slope =
+          (mill_vsini_outer(kind, u + h) - mill_vsini_outer(kind, u - h)) / (2 * h);
+      /* h^2 of a third derivative, which is 3/8 of the slope in units of u below the
+       * softening, and rounding / h */
+      assert_close(mill_vsini_outer_slope(kind, u) / slope, 1, 1e-8);
+      /* the chain rule that the Jacobian uses */
+      const double per = 0.06, r = v * per, e = 1e-5;
+      double weight, slope_r, up, down, unused;
+      mill_rotation_weight(kind, r, 0, &weight, &slope_r);
+      if (v < 1 || fabs(r - floor(r + 0.5)) < 0.01)
+        continue;
+      mill_rotation_weight(kind, mill_vsini_outer(kind, u * (1 + e)) * per, 0, &up, &unused);
+      mill_rotation_weight(kind, mill_vsini_outer(kind, u * (1 - e)) * per, 0, &down, &unused);
+      assert_close(slope_r * mill_rotation_slope_scale(kind, v, per) * u, (up - down) / (2 * e),
+                   1e-8);
+    }
+  }
+  assert_close(mill_vsini_outer_slope(MILL_ROT_LINEAR, 0), 1, 0);
+  assert_true(isinf(mill_vsini_outer_slope(MILL_ROT_SPLINE, 0)));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_weights_match_numerical_integrals),
+      cmocka_unit_test(test_weights_sum_to_one_and_slopes_to_zero),
+      cmocka_unit_test(test_smooth_weights_have_the_moments_of_the_profile),
+      cmocka_unit_test(test_no_rotation_is_the_identity_with_a_slope_from_above),
+      cmocka_unit_test(test_slope_is_the_derivative_of_the_weight),
+      cmocka_unit_test(test_smooth_weights_have_no_steps),
+      cmocka_unit_test(test_a_line_is_rotated_as_it_should),
+      cmocka_unit_test(test_inner_parameter_of_rotation),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

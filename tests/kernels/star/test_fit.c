@@ -1,0 +1,617 @@
+/* The fit's state machine on functions with known minima: no spectra, no emulator. */
+#include "tests/mill_test.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "kernels/star/fit.h"
+
+enum { NP = 5, N_LABEL = 3 };
+
+static mill_model model;
+static mill_slot slot;
+static double centre[NP], hess[NP * NP];
+/* the function's own: a second valley, and derivatives that lie in so many Jacobians */
+static double second_centre[NP], second_depth;
+static int has_second, lies, fails_at_end;
+static int n_request[MILL_REQ_FINAL + 1];
+
+static void make(int optimizer)
+{
+  memset(&model, 0, sizeof model);
+  memset(&slot, 0, sizeof slot);
+  memset(n_request, 0, sizeof n_request);
+  has_second = lies = fails_at_end = 0;
+  model.n_label = N_LABEL;
+  model.n_par = NP;
+  model.set.min_vel_km_s = -1000;
+  model.set.max_vel_km_s = 1000;
+  model.set.max_vsini_km_s = 500;
+  model.set.rotation = MILL_ROT_LINEAR;
+  model.set.optimizer = optimizer;
+  model.set.n_simplex_round = 40;
+  model.set.max_eval = 2000;
+  for (int l = 0; l < N_LABEL; l++) {
+    model.label[l].std = 1;
+    model.label[l].scale = 0.1;
+  }
+  static const double at[NP] = {12, 60, 0.4, -0.3, 0.2};
+  static const double sigma[NP] = {2, 8, 0.1, 0.2, 0.05};
+  memcpy(centre, at, sizeof at);
+  for (int i = 0; i < NP; i++)
+    for (int j = 0; j < NP; j++)
+      hess[i * NP + j] = (i == j ? 1 : 0.4) / (sigma[i] * sigma[j]);
+}
+
+/** The lower of two paraboloids in the inner parameters, slightly bent in label 1. */
+static double value(const double *theta, double *grad)
+{
+  double best = INFINITY;
+  for (int v = 0; v <= has_second; v++) {
+    const double *c = v ? second_centre : centre;
+    double d[NP], g[NP], f = v ? second_depth : 0;
+    for (int i = 0; i < NP; i++)
+      d[i] = mill_par_inner(&model, i, theta[i]) - mill_par_inner(&model, i, c[i]);
+    for (int i = 0; i < NP; i++) {
+      g[i] = 0;
+      for (int j = 0; j < NP; j++) {
+        f += d[i] * hess[i * NP + j] * d[j];
+        g[i] += 2 * hess[i * NP + j] * d[j];
+      }
+    }
+    f += 100 * pow(d[3], 4);
+    g[3] += 400 * pow(d[3], 3);
+    if (f < best) {
+      best = f;
+      if (grad)
+        memcpy(grad, g, sizeof g);
+    }
+  }
+  return best;
+}
+
+static void answer(void)
+{
+  mill_eval *e = &slot.eval;
+  memset(e, 0, sizeof *e);
+  n_request[slot.request]++;
+  if (slot.request == MILL_REQ_PROFILE) {
+    for (int i = 0; i < MILL_N_PROFILE; i++) {
+      double theta[NP];
+      memcpy(theta, slot.theta, sizeof theta);
+      theta[0] = slot.profile_vel[i];
+      if (isfinite(theta[0]))
+        e->profile[i] = value(theta, NULL);
+    }
+    return;
+  }
+  e->f = value(slot.theta, e->grad);
+  memcpy(e->hess, hess, sizeof hess);
+  if (slot.request == MILL_REQ_JACOBIAN && lies > 0) {
+    lies--;
+    for (int j = 0; j < NP; j++)
+      e->grad[j] *= -30;
+  }
+  if (slot.request == MILL_REQ_FINAL && fails_at_end-- > 0)
+    e->f += 1;
+}
+
+static void fit(int n_start, const double *start0, const double *start1)
+{
+  memcpy(slot.start[0], start0, NP * sizeof *start0);
+  if (start1)
+    memcpy(slot.start[1], start1, NP * sizeof *start1);
+  slot.n_start = n_start;
+  for (int j = 0; j < NP; j++)
+    if (!model.set.fixed[j])
+      slot.free_par[slot.n_free++] = j;
+  mill_start_begin(&model, &slot);
+  for (int i = 0; i < 5000 && slot.stage != MILL_STAGE_DONE; i++) {
+    answer();
+    mill_fit_digest(&model, &slot);
+  }
+  assert_int_equal(slot.stage, MILL_STAGE_DONE);
+  assert_int_equal(slot.result.status, MILL_STATUS_FITTED);
+}
+
+/** Of parameter j, which is `expected`, in errors of the function. */
+static double off(int j, double expected)
+{
+  return (mill_par_inner(&model, j, slot.best_end[j]) - mill_par_inner(&model, j, expected)) *
+         sqrt(hess[j * NP + j]);
+}
+
+static const double start[NP] = {60, 100, 1, 0.6, -0.3};
+
+static void test_every_method_finds_the_minimum(void **state)
+{
+  (void)state;
+  static const int optimizer[3] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
+  for (int o = 0; o < 3; o++) {
+    make(optimizer[o]);
+    fit(1, start, NULL);
+    assert_close(slot.result.m2ll, 0, 2e-3);
+    for (int j = 0; j < NP; j++)
+      assert_close(off(j, centre[j]), 0, 0.06);
+    assert_int_equal(slot.result.warn & MILL_WARN_NOT_CONVERGED, 0);
+    assert_int_equal(slot.result.info & MILL_INFO_FALLBACK, 0);
+    /* a whitened simplex of 5 dimensions; an unscaled one takes several hundred */
+    assert_true(n_request[MILL_REQ_VALUE] <= 160);
+    assert_int_equal(n_request[MILL_REQ_VALUE] > 0, optimizer[o] == MILL_OPT_NELDER_MEAD);
+    assert_true(n_request[MILL_REQ_JACOBIAN] <= 8);
+  }
+}
+
+/* Derivatives of the wrong sign, and steep: no step ever falls, so every polish fails, and
+ * the simplexes, which look at values alone, find the minimum. */
+static void test_a_failing_method_falls_to_the_next(void **state)
+{
+  (void)state;
+  static const int optimizer[3] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
+  for (int o = 0; o < 3; o++) {
+    make(optimizer[o]);
+    lies = INT_MAX;
+    fit(1, start, NULL);
+    assert_true(slot.result.info & MILL_INFO_FALLBACK);
+    assert_true(slot.result.warn & MILL_WARN_NOT_CONVERGED);
+    assert_int_equal(slot.method, MILL_OPT_NELDER_MEAD);
+    for (int j = 0; j < NP; j++)
+      assert_close(off(j, centre[j]), 0, 0.5);
+  }
+  make(MILL_OPT_LM);
+  lies = INT_MAX;
+  model.set.max_eval = 150; /* for all methods together, but for the polish at hand */
+  fit(1, start, NULL);
+  assert_true(slot.result.n_eval <= 150 + MILL_POLISH_MAX_JAC + 2);
+}
+
+/* Derivatives that lie at the start: all steps from there rise.  hybrid looks around at the
+ * first of them by its short simplex and goes on from what that found; the polish alone tries
+ * to its end and falls to the simplex then.  A star that is not misled has no simplex
+ * (test_every_method_finds_the_minimum). */
+static void test_hybrid_looks_around_where_a_step_goes_wrong(void **state)
+{
+  (void)state;
+  int n_jac[3];
+  for (int k = 0; k < 3; k++) {
+    make(k < 2 ? MILL_OPT_HYBRID : MILL_OPT_LM);
+    model.set.n_simplex_round = k == 0 ? 40 : (k == 1 ? 0 : 25);
+    lies = 1;
+    fit(1, start, NULL);
+    assert_close(slot.result.m2ll, 0, 2e-3);
+    for (int j = 0; j < NP; j++)
+      assert_close(off(j, centre[j]), 0, 0.06);
+    assert_int_equal(slot.result.warn & MILL_WARN_NOT_CONVERGED, 0);
+    assert_int_equal((slot.result.info & MILL_INFO_FALLBACK) != 0, k > 0);
+    n_jac[k] = n_request[MILL_REQ_JACOBIAN];
+    if (k == 0)
+      assert_int_equal(n_request[MILL_REQ_VALUE], 40);
+    if (k == 2) /* falls to hybrid: its simplex, then the polish */
+      assert_int_equal(n_request[MILL_REQ_VALUE], 25);
+  }
+  assert_true(n_jac[0] < n_jac[1] && n_jac[0] < n_jac[2]);
+}
+
+/* Whatever the limit on evaluations: every method ends, and has a result. */
+static void test_few_evaluations_end_with_a_result(void **state)
+{
+  (void)state;
+  for (int o = 0; o < 3; o++)
+    for (int n = 1; n <= 3; n++)
+      for (int lying = 0; lying < 2; lying++) {
+        make(o);
+        model.set.max_eval = n;
+        lies = lying ? INT_MAX : 0;
+        fit(1, start, NULL);
+        assert_true(isfinite(slot.result.m2ll));
+        assert_int_equal((slot.result.warn & MILL_WARN_NOT_CONVERGED) != 0, lying);
+        /* the methods at work when the limit is met may end: a simplex has one more */
+        assert_true(slot.result.n_eval <= n + 2 * MILL_POLISH_MAX_JAC + 4);
+      }
+}
+
+static void test_a_second_start_that_repeats_the_first_ends_early(void **state)
+{
+  (void)state;
+  make(MILL_OPT_LM);
+  memcpy(slot.best.theta, centre, sizeof centre);
+  memcpy(slot.best.hess, hess, sizeof hess);
+  memcpy(slot.polish.at.theta, centre, sizeof centre);
+  slot.have_best = slot.best_converged = slot.polish.have = 1;
+  slot.best.f = 10;
+  slot.polish.at.f = 10.1;
+  slot.polish.at.theta[0] += 0.3 / sqrt(hess[0]);
+  assert_true(mill_start_repeats(&model, &slot));
+  slot.polish.at.f = 10.5; /* still falling */
+  assert_false(mill_start_repeats(&model, &slot));
+  slot.polish.at.f = 9.5; /* better than the first one */
+  assert_false(mill_start_repeats(&model, &slot));
+  slot.polish.at.f = 10.1;
+  slot.polish.at.theta[0] += 0.7 / sqrt(hess[0]); /* as low, elsewhere */
+  assert_false(mill_start_repeats(&model, &slot));
+  slot.polish.at.theta[0] = centre[0];
+  slot.best_converged = 0;
+  assert_false(mill_start_repeats(&model, &slot));
+  /* and the fit of two starts to one minimum */
+  const double other[NP] = {-30, 30, 0, 0, 0};
+  make(MILL_OPT_LM);
+  fit(2, start, other);
+  assert_close(slot.result.m2ll, 0, 2e-3);
+  assert_int_equal(slot.result.info & MILL_INFO_TWO_MINIMA, 0);
+}
+
+static void test_two_minima_are_told(void **state)
+{
+  (void)state;
+  const double other[NP] = {-290, 60, 0.4, -0.3, 0.2};
+  for (int lower = 0; lower < 2; lower++)
+    for (int tie = 0; tie < 2; tie++) {
+      make(MILL_OPT_LM);
+      has_second = 1;
+      memcpy(second_centre, centre, sizeof centre);
+      second_centre[0] = -300;
+      second_depth = (lower ? -1 : 1) * (tie ? 3 : 5);
+      fit(2, start, other);
+      assert_int_equal((slot.result.info & MILL_INFO_TWO_MINIMA) != 0, tie);
+      assert_close(off(0, lower ? -300 : 12), 0, 0.06);
+    }
+}
+
+/* a third start that is far better than two minima that tie takes the flag back */
+static void test_a_tie_that_is_beaten_is_none(void **state)
+{
+  (void)state;
+  for (int better = 0; better < 2; better++) {
+    make(MILL_OPT_LM);
+    memcpy(slot.best.theta, centre, sizeof centre);
+    memcpy(slot.best.hess, hess, sizeof hess);
+    slot.have_best = slot.best_converged = 1;
+    slot.best.f = 10;
+    slot.n_start = 3;
+    for (int s = 1; s < 3; s++) {
+      slot.i_start = s;
+      slot.polish.have = 1;
+      slot.polish.at.f = s == 1 ? 11 : (better ? 5 : 9.9);
+      memcpy(slot.polish.at.hess, hess, sizeof hess);
+      memcpy(slot.polish.at.theta, centre, sizeof centre);
+      slot.polish.at.theta[0] += s == 1 ? 40 : 0.1;
+      memcpy(slot.polish.end, slot.polish.at.theta, sizeof slot.polish.end);
+      mill_start_end(&model, &slot, 1);
+      assert_int_equal((slot.result.info & MILL_INFO_TWO_MINIMA) != 0, s == 1 || !better);
+    }
+    assert_close(slot.best.f, better ? 5 : 9.9, 0);
+  }
+}
+
+static void test_a_given_start_is_brought_within_the_limits(void **state)
+{
+  (void)state;
+  static const double given[NP] = {3000, -5, 9, -9, 0.1}, inside[NP] = {1000, 0, 2, -2, 0.15};
+  make(MILL_OPT_LM);
+  for (int l = 0; l < N_LABEL; l++) {
+    model.label[l].min = -2;
+    model.label[l].max = 2;
+  }
+  model.set.fixed[4] = 1;
+  model.set.fixed_value[4] = 0.15;
+  memcpy(slot.given, given, sizeof given);
+  slot.n_start = 2;
+  mill_take_given_start(&model, &slot);
+  assert_int_equal(slot.n_start, 1);
+  assert_int_equal(slot.result.info, MILL_INFO_GIVEN_START);
+  for (int j = 0; j < NP; j++)
+    assert_close(slot.start[0][j], inside[j], 0);
+}
+
+static void test_a_fast_rotator_is_started_faster(void **state)
+{
+  (void)state;
+  for (int lower = 0; lower < 2; lower++) {
+    make(MILL_OPT_LM);
+    const double other[NP] = {-20, 130, 0, 0, 0};
+    centre[1] = 120;
+    has_second = lower;
+    memcpy(second_centre, centre, sizeof centre);
+    second_centre[1] = 200;
+    second_depth = -1;
+    fit(2, start, other);
+    assert_int_equal(slot.n_start, 3);
+    assert_close(off(1, lower ? 200 : 120), 0, 0.06);
+  }
+}
+
+static void test_a_last_step_uphill_is_taken_back(void **state)
+{
+  (void)state;
+  make(MILL_OPT_LM);
+  fails_at_end = 1;
+  fit(1, start, NULL);
+  assert_int_equal(n_request[MILL_REQ_FINAL], 2);
+  assert_memory_equal(slot.best_end, slot.best.theta, sizeof slot.best_end);
+  assert_close(slot.result.m2ll, slot.best.f, 0);
+}
+
+/** Profile of F = x^2 + skew x^3 + kurt x^4, x = (v - v0) / sigma, by the state machine. */
+static void profile(double sigma, double skew, double kurt, int n, int *n_grid)
+{
+  const double v0 = 37;
+  memset(&slot, 0, sizeof slot);
+  slot.best_end[0] = v0;
+  slot.best.hess[0] = 1 / (sigma * sigma);
+  mill_profile_begin(&model, &slot, n);
+  *n_grid = 0;
+  do {
+    for (int i = 0; i < MILL_N_PROFILE; i++) {
+      const double x = (slot.profile_vel[i] - v0) / sigma;
+      slot.eval.profile[i] = isfinite(x) ? x * x * (1 + x * (skew + x * kurt)) : 0;
+    }
+    ++*n_grid;
+  } while (!mill_profile_digest(&model, &slot));
+}
+
+/* 13 velocities give what 41 give, or are not taken */
+static void test_few_velocities_suffice_or_are_not_taken(void **state)
+{
+  (void)state;
+  make(MILL_OPT_LM);
+  int n_few = 0, n_full = 0;
+  double worst = 0;
+  for (int s = 0; s <= 20; s++)
+    for (int k = 0; k <= 20; k++) {
+      const double skew = 0.005 * s - 0.05, kurt = 0.002 * k + 0.3 * skew * skew;
+      int n_grid;
+      profile(3, skew, kurt, MILL_N_PROFILE, &n_grid);
+      const mill_fit_result full = slot.result;
+      profile(3, skew, kurt, MILL_N_PROFILE_FEW, &n_grid);
+      const mill_fit_result *few = &slot.result;
+      if (slot.n_profile == MILL_N_PROFILE_FEW)
+        n_few++;
+      else
+        n_full++;
+      assert_int_equal(slot.n_profile == MILL_N_PROFILE_FEW, n_grid == 1);
+      const double tol = 1e-4;
+      assert_close(few->vrad_err_km_s / full.vrad_err_km_s, 1, tol);
+      assert_close(few->vrad_skew, full.vrad_skew, tol);
+      assert_close(few->vrad_kurt / full.vrad_kurt, 1, tol);
+      worst = fmax(worst, fabs(few->vrad_kurt / full.vrad_kurt - 1));
+    }
+  printf("%d profiles of 13 velocities, %d of 41; kurtosis off by %.1e at most\n", n_few, n_full,
+         worst);
+  assert_true(n_few > 50 && n_full > 50);
+  /* near a limit of the velocity, and where values are missing, the full grid */
+  int n_grid;
+  model.set.max_vel_km_s = 40;
+  profile(3, 0, 0, MILL_N_PROFILE_FEW, &n_grid);
+  assert_int_equal(slot.n_profile, MILL_N_PROFILE);
+}
+
+/* Profiles that no Gaussian is like: each comes to an end, and those that a grid can hold have
+ * the moments of a dense integral. */
+static double bad_profile(int kind, double x)
+{
+  switch (kind) {
+  case 0: /* says nothing */
+    return 3;
+  case 1: /* a thousand times narrower than the curvature said */
+    return fmin(1e6 * x * x, 1e5);
+  case 2: /* a hundred times wider */
+    return 1e-4 * x * x;
+  case 3: /* two peaks */
+    return fmin(4 * (x - 2) * (x - 2), 1 + 4 * (x + 2) * (x + 2));
+  case 4: /* one-sided */
+    return x < 0 ? 30 * x * x : x * x;
+  case 5: /* every other value is missing */
+    return fmod(fabs(floor(x + 0.5)), 2) == 1 ? (double)NAN : x * x;
+  default: /* none at all */
+    return (double)NAN;
+  }
+}
+
+static void test_profiles_of_any_shape_end(void **state)
+{
+  (void)state;
+  for (int kind = 0; kind <= 6; kind++)
+    for (int at_limit = 0; at_limit < 2; at_limit++) {
+      make(MILL_OPT_LM);
+      const double v0 = at_limit ? 1000 : 37, sigma = 3;
+      slot.best_end[0] = v0;
+      slot.best.hess[0] = 1 / (sigma * sigma);
+      mill_profile_begin(&model, &slot, MILL_N_PROFILE_FEW);
+      int n_grid = 0, go = 1;
+      while (go) {
+        for (int i = 0; i < MILL_N_PROFILE; i++)
+          slot.eval.profile[i] = bad_profile(kind, (slot.profile_vel[i] - v0) / sigma);
+        go = !mill_profile_digest(&model, &slot);
+        assert_true(++n_grid <= 1 + MILL_MAX_PROFILE_ROUND);
+      }
+      const mill_fit_result *r = &slot.result;
+      if (kind == 6) {
+        assert_true(slot.nonfinite);
+        continue;
+      }
+      assert_int_equal(slot.nonfinite, 0);
+      assert_true(isfinite(r->vrad_err_km_s) && r->vrad_err_km_s > 0);
+      assert_true(isfinite(r->vrad_skew) && r->vrad_kurt >= 1);
+      if (kind == 5)
+        continue;
+      double sum = 0, mean = 0, m2 = 0;
+      const double step = kind == 1 ? 1e-5 : 1e-2;
+      for (int pass = 0; pass < 2; pass++) {
+        for (int i = -200000; i <= 200000; i++) {
+          const double v = v0 + step * i;
+          if (fabs(v) > 1000)
+            continue;
+          const double w = exp(-0.5 * bad_profile(kind, (v - v0) / sigma));
+          if (pass == 0) {
+            sum += w;
+            mean += w * v;
+          } else {
+            m2 += w * (v - mean) * (v - mean) / sum;
+          }
+        }
+        if (pass == 0)
+          mean /= sum;
+      }
+      /* an edge falls between velocities of the grid: half a step of half a width; where
+       * nothing is known the grid has a twentieth of the range for a step */
+      const double tol = at_limit || kind == 0 ? 0.35 : (kind == 4 ? 0.02 : 0.01);
+      assert_close(r->vrad_err_km_s / sqrt(m2), 1, tol);
+    }
+}
+
+static double vsini_err(double vsini, double sigma_u, int kind)
+{
+  make(MILL_OPT_LM);
+  model.set.rotation = kind;
+  slot.best_end[1] = slot.best.theta[1] = vsini;
+  for (int i = 0; i < NP; i++)
+    for (int j = 0; j < NP; j++)
+      slot.best.hess[i * NP + j] = i == j ? 1 / (i == 1 ? sigma_u * sigma_u : 1) : 0;
+  assert_true(mill_fit_covariance(&model, &slot));
+  /* COVAR has it too: row VSINI begins after NP elements */
+  assert_close(slot.result.covar[NP], pow(slot.result.vsini_err_km_s, 2), 1e-9);
+  return slot.result.vsini_err_km_s;
+}
+
+static void test_error_of_vsini(void **state)
+{
+  (void)state;
+  assert_close(vsini_err(80, 3, MILL_ROT_LINEAR), 3, 1e-12);
+  assert_int_equal(slot.result.info & MILL_INFO_VSINI_ZERO, 0);
+  /* far from 0: sigma_u dv/du, but for the third order, (sigma / v)^2 */
+  const double slope =
+      mill_vsini_outer_slope(MILL_ROT_SPLINE, mill_vsini_inner(MILL_ROT_SPLINE, 80));
+  assert_close(vsini_err(80, 2, MILL_ROT_SPLINE) / (2 * slope), 1, 1e-3);
+  assert_int_equal(slot.result.info & MILL_INFO_VSINI_ZERO, 0);
+  /* one sigma includes 0: half the interval from 0 to where u is one sigma higher */
+  const double u = mill_vsini_inner(MILL_ROT_SPLINE, 8);
+  assert_close(vsini_err(8, 2, MILL_ROT_SPLINE), 0.5 * mill_vsini_outer(MILL_ROT_SPLINE, u + 2),
+               1e-12);
+  assert_true(slot.result.info & MILL_INFO_VSINI_ZERO);
+}
+
+/* at a limit: F rises by 1 at the distance given, the others at their best */
+static void test_limit_of_vsini(void **state)
+{
+  (void)state;
+  static const int kinds[2] = {MILL_ROT_LINEAR, MILL_ROT_SPLINE};
+  /* the last: still falling from the limit, as in a fit that did not converge */
+  static const double slopes[3] = {0.3, 0, -0.05};
+  for (int k = 0; k < 2; k++)
+    for (int upper = 0; upper < 2; upper++)
+      for (int i_slope = 0; i_slope < 3; i_slope++) {
+        make(MILL_OPT_LM);
+        model.set.rotation = kinds[k];
+        model.set.max_vsini_km_s = 80;
+        memcpy(slot.best.hess, hess, sizeof hess);
+        const double limit = upper ? 80 : 0, inwards = upper ? -1 : 1;
+        slot.best.theta[1] = slot.best_end[1] = limit;
+        slot.best.grad[1] = inwards * slopes[i_slope];
+        assert_true(mill_fit_covariance(&model, &slot));
+        assert_int_equal((slot.result.info & MILL_INFO_VSINI_ZERO) != 0, !upper);
+        for (int j = 1; j < NP; j++) /* no part of the covariance */
+          assert_close(slot.result.covar[NP + j - 1], 0, 0);
+        const double u = mill_vsini_inner(kinds[k], limit + inwards * slot.result.vsini_err_km_s) -
+                         mill_vsini_inner(kinds[k], limit);
+        /* least of grad u + d H d over the others: Schur's complement by elimination */
+        static const int idx[4] = {0, 2, 3, 4};
+        double a[16], rhs[4];
+        for (int i = 0; i < 4; i++) {
+          rhs[i] = -hess[idx[i] * NP + 1] * u;
+          for (int j = 0; j < 4; j++)
+            a[i * 4 + j] = hess[idx[i] * NP + idx[j]];
+        }
+        assert_int_equal(mill_cholesky(4, a, 4), 0);
+        mill_cholesky_solve(4, a, 4, rhs);
+        double d[NP] = {rhs[0], u, rhs[1], rhs[2], rhs[3]}, rise = slot.best.grad[1] * u;
+        for (int i = 0; i < NP; i++)
+          for (int j = 0; j < NP; j++)
+            rise += d[i] * hess[i * NP + j] * d[j];
+        assert_close(rise, 1, 1e-9);
+      }
+}
+
+/* The point from which the last step leads to the limit is kept when that step leads uphill:
+ * then v sin i is not at the limit. */
+static void test_a_step_to_a_limit_that_is_taken_back(void **state)
+{
+  (void)state;
+  make(MILL_OPT_LM);
+  for (int i = 0; i < NP; i++)
+    for (int j = 0; j < NP; j++)
+      hess[i * NP + j] *= i == j;
+  centre[1] = -0.1;
+  double near_start[NP];
+  memcpy(near_start, centre, sizeof centre);
+  near_start[1] = 0.4; /* 0.06 errors: the step promises 4e-3 */
+  fails_at_end = 1;
+  fit(1, near_start, NULL);
+  assert_int_equal(n_request[MILL_REQ_FINAL], 2);
+  assert_close(slot.result.vsini_km_s, 0.4, 0);
+  /* error 8, and half of 0 to 8.4 */
+  assert_close(slot.result.vsini_err_km_s, 4.2, 1e-9);
+  assert_close(slot.result.covar[NP], 4.2 * 4.2, 1e-9);
+  assert_true(slot.result.info & MILL_INFO_VSINI_ZERO);
+}
+
+/** NEAR_HULL of a star at labels 0 and 1 with errors 0.1, correlated by rho; the hull's facets
+ *  are normal . labels = 1 and one far away. */
+static int near_hull(double label0, double label1, double rho, double normal0, double normal1)
+{
+  double facet[2 * 3] = {normal0, normal1, -1, -normal0, -normal1, -50};
+  make(MILL_OPT_LM);
+  model.n_hull = 1;
+  model.hull[0].n_label = 2;
+  model.hull[0].label[0] = 0;
+  model.hull[0].label[1] = 1;
+  model.hull[0].n_facet = 2;
+  model.hull[0].facet = facet;
+  for (int j = 0; j < NP; j++)
+    slot.best.hess[j * NP + j] = 1;
+  /* the inverse of 0.01 (1, rho; rho, 1) */
+  slot.best.hess[2 * NP + 2] = slot.best.hess[3 * NP + 3] = 100 / (1 - rho * rho);
+  slot.best.hess[2 * NP + 3] = slot.best.hess[3 * NP + 2] = -100 * rho / (1 - rho * rho);
+  slot.best_end[2] = label0;
+  slot.best_end[3] = label1;
+  assert_true(mill_fit_covariance(&model, &slot));
+  return (slot.result.info & MILL_INFO_NEAR_HULL) != 0;
+}
+
+/* a facet is seen from within one error across it and from outside, not from farther inside */
+static void test_near_hull(void **state)
+{
+  (void)state;
+  assert_int_equal(near_hull(0.89, 0, 0, 1, 0), 0);
+  assert_int_equal(near_hull(0.91, 0, 0, 1, 0), 1);
+  assert_int_equal(near_hull(1.30, 0, 0, 1, 0), 1);
+  assert_int_equal(near_hull(0.91, 0.95, 0, 0, 1), 1);
+  /* across (1, +-1) / sqrt(2) the error is 0.1 sqrt(1 +- rho): 0.126 and 0.063 for 0.6 */
+  const double r = sqrt(0.5);
+  assert_int_equal(near_hull(0.88 * r, 0.88 * r, 0.6, r, r), 1);
+  assert_int_equal(near_hull(0.88 * r, 0.88 * r, 0, r, r), 0);
+  assert_int_equal(near_hull(0.92 * r, -0.92 * r, 0, r, -r), 1);
+  assert_int_equal(near_hull(0.92 * r, -0.92 * r, 0.6, r, -r), 0);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_method_finds_the_minimum),
+      cmocka_unit_test(test_a_failing_method_falls_to_the_next),
+      cmocka_unit_test(test_hybrid_looks_around_where_a_step_goes_wrong),
+      cmocka_unit_test(test_few_evaluations_end_with_a_result),
+      cmocka_unit_test(test_a_second_start_that_repeats_the_first_ends_early),
+      cmocka_unit_test(test_two_minima_are_told),
+      cmocka_unit_test(test_a_tie_that_is_beaten_is_none),
+      cmocka_unit_test(test_a_given_start_is_brought_within_the_limits),
+      cmocka_unit_test(test_a_fast_rotator_is_started_faster),
+      cmocka_unit_test(test_a_last_step_uphill_is_taken_back),
+      cmocka_unit_test(test_few_velocities_suffice_or_are_not_taken),
+      cmocka_unit_test(test_profiles_of_any_shape_end),
+      cmocka_unit_test(test_error_of_vsini),
+      cmocka_unit_test(test_limit_of_vsini),
+      cmocka_unit_test(test_a_step_to_a_limit_that_is_taken_back),
+      cmocka_unit_test(test_near_hull),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,287 @@
+/* Projection, derivatives and residuals of one segment against least squares by
+ * LAPACK's QR, at sizes around the chunks of the block functions. */
+#include "tests/mill_test.h"
+
+#include <lapacke.h>
+
+#include "kernels/math/continuum.h"
+#include "tests/kernels/math/block_bench.h"
+
+enum { SEED = 555 };
+
+static block_bench b;
+static uint64_t rng;
+
+/** A segment of n pixels: absorption lines in smooth[] (as templ), data with noise. */
+static void make(int n, int nk, double *templ)
+{
+  block_bench_init(&b, 200, log(4000.0), 8e-5, n, nk, 2);
+  b.s.sum_ln_var = 0;
+  b.s.dd = 0;
+  for (int i = 0; i < n; i++) {
+    const double x = n > 1 ? 2.0 * i / (n - 1) - 1 : 0;
+    for (int k = 0; k < nk; k++)
+      b.cont[k * n + i] =
+          (float)mill_continuum(nk > 12 ? MILL_CONT_CHEBYSHEV : MILL_CONT_RBF, nk, k, x);
+    templ[i] = (double)(float)(0.3 * test_library_random(&rng));
+    b.is[i] = (float)(10 + 5 * test_library_random(&rng));
+    b.base[i] = 1 + 0.01 * test_library_random(&rng);
+    b.d[i] =
+        (float)((double)b.is[i] * (b.base[i] + templ[i]) * (2 + x) + test_library_random(&rng));
+    b.good[i] = i % 7 != 3;
+    b.s.sum_ln_var -= 2 * log((double)b.is[i]);
+    b.s.dd += (double)b.d[i] * (double)b.d[i];
+  }
+}
+
+/** The same by QR: F, coefficients a [nk]. */
+static double dense(const double *templ, double level, double ln_scale, int marginal, double *a)
+{
+  const int n = b.s.n_pix, nk = b.model.set.n_cont;
+  static double s[BENCH_PIX * MILL_MAX_CONT], design[BENCH_PIX * MILL_MAX_CONT];
+  static double rhs[BENCH_PIX];
+  double f = b.s.sum_ln_var;
+  for (int i = 0; i < n; i++) {
+    for (int k = 0; k < nk; k++)
+      design[i * nk + k] = s[i * nk + k] = (double)b.cont[k * n + i] * (double)b.is[i] *
+                                           (level * b.base[i] + (templ ? templ[i] : 0));
+    rhs[i] = (double)b.d[i];
+  }
+  assert_int_equal(LAPACKE_dgels(LAPACK_ROW_MAJOR, 'N', n, nk, 1, s, nk, rhs, 1), 0);
+  for (int k = 0; k < nk; k++) {
+    a[k] = rhs[k];
+    if (marginal)
+      f += 2 * log(fabs(s[k * nk + k])) + 2 * ln_scale;
+  }
+  for (int i = 0; i < n; i++) {
+    double r = (double)b.d[i];
+    for (int k = 0; k < nk; k++)
+      r -= design[i * nk + k] * a[k];
+    f += r * r;
+  }
+  return f;
+}
+
+static void test_projection_matches_least_squares(void **state)
+{
+  (void)state;
+  static const int size[] = {24, 31, 33, 63, 64, 65, 127, 128, 129, 300};
+  static const int cont[] = {1, 3, 5, 10, MILL_MAX_CONT};
+  rng = SEED;
+  for (size_t i = 0; i < sizeof size / sizeof *size; i++)
+    for (size_t k = 0; k < sizeof cont / sizeof *cont; k++)
+      for (int kind = 0; kind < 2; kind++) {
+        double templ[BENCH_PIX], a[MILL_MAX_CONT];
+        float templ32[BENCH_PIX];
+        if (2 * cont[k] > size[i])
+          continue;
+        make(size[i], cont[k], templ);
+        for (int p = 0; p < size[i]; p++)
+          templ32[p] = (float)templ[p]; /* exact */
+        b.model.set.likelihood = kind;
+        for (int flat = 0; flat < 2; flat++) {
+          const double level = flat ? 1 : 0.9, ln_scale = flat ? 0 : 1.3;
+          const double expected =
+              dense(flat ? NULL : templ, level, ln_scale, kind == MILL_LIKE_MARGINAL, a);
+          const double f64 = mill_block_project_f64(&b.block, &b.model, &b.s, flat ? NULL : templ,
+                                                    level, ln_scale, &b.work);
+          /* |D|^2 - |L^-1 S^T D|^2 loses the digits of |D|^2, 1e5 here */
+          assert_close(f64, expected, 1e-12 * b.s.dd + 1e-9);
+          for (int c = 0; c < cont[k]; c++)
+            /* normal equations: the square of the condition of the design */
+            assert_close(b.work.solve[c], a[c], 1e-6 * (1 + fabs(a[c])));
+          const double f32 = mill_block_project_f32(&b.block, &b.model, &b.s, flat ? NULL : templ32,
+                                                    level, ln_scale, &b.work);
+          /* sums are float64 in both */
+          assert_close(f32, f64, 1e-15 * b.s.dd);
+        }
+      }
+}
+
+static void test_projection_that_has_no_answer_is_infinite(void **state)
+{
+  (void)state;
+  double templ[BENCH_PIX];
+  rng = SEED;
+  make(100, 5, templ);
+  mill_model *m = &b.model;
+  for (int i = 0; i < 100; i++)
+    templ[i] = -b.base[i]; /* dark */
+  assert_true(mill_block_project_f64(&b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  make(100, 5, templ);
+  templ[50] = NAN;
+  assert_true(mill_block_project_f64(&b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  make(100, 5, templ);
+  templ[50] = INFINITY;
+  assert_true(mill_block_project_f64(&b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  make(100, 5, templ);
+  b.d[3] = NAN;
+  assert_true(mill_block_project_f64(&b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  make(100, 5, templ);
+  for (int i = 1; i < 100; i++)
+    b.is[i] = 0; /* one pixel for five functions */
+  assert_true(mill_block_project_f64(&b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+}
+
+static void test_residuals_count_good_pixels(void **state)
+{
+  (void)state;
+  double templ[BENCH_PIX], a[MILL_MAX_CONT], chisq, negative, largest;
+  rng = SEED;
+  make(130, 5, templ);
+  b.d[10] = -300; /* i % 7 == 3: a bad pixel */
+  b.d[11] = 900;
+  b.s.dd = 0;
+  for (int i = 0; i < 130; i++)
+    b.s.dd += (double)b.d[i] * (double)b.d[i];
+  dense(templ, 1, 0, 0, a);
+  const double f = mill_block_project_f64(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  assert_true(isfinite(f));
+  mill_block_residual_f64(&b.block, &b.model, &b.s, templ, 1, 1, &b.work, &chisq, &negative,
+                          &largest);
+  double expected = 0, worst = 0, below = 0;
+  for (int i = 0; i < 130; i++) {
+    double poly = 0;
+    for (int k = 0; k < 5; k++)
+      poly += a[k] * (double)b.cont[k * 130 + i];
+    const double flux = poly * (b.base[i] + templ[i]), model = flux * (double)b.is[i];
+    const double r = (double)b.d[i] - model;
+    assert_close((double)b.model_flux[i], flux, 2e-7 * fabs(flux)); /* float32 */
+    if (!b.good[i])
+      continue;
+    expected += r * r;
+    worst = fmax(worst, r * r);
+    below += model < 0 ? model * model : 0;
+  }
+  assert_close(chisq, expected, 1e-9 * expected);
+  assert_close(largest, worst, 1e-9 * worst);
+  assert_close(negative, below, 1e-9 * (1 + below));
+  assert_close(below, 0, 0);
+  /* the same upside down */
+  for (int i = 0; i < 130; i++)
+    b.d[i] = -b.d[i];
+  mill_block_project_f64(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  mill_block_residual_f64(&b.block, &b.model, &b.s, templ, 1, 0, &b.work, &chisq, &negative,
+                          &largest);
+  assert_close(chisq, expected, 1e-9 * expected);
+  assert_true(negative > 1000);
+}
+
+/** Template rows as mill_block_template_row leaves them, one after the other: random, smooth
+ *  enough. */
+static void make_rows(int n_label)
+{
+  const mill_model_arm *arm = &b.model.arm[0];
+  for (int r = 0; r < 2 + n_label; r++) {
+    double *row = b.rotated + r * BENCH_PIX;
+    for (int i = 0; i < arm->n_pix; i++)
+      row[i] = 0;
+    for (int line = 0; line < 12; line++) {
+      const double centre = 100 * (1 + test_library_random(&rng));
+      const double depth = 0.2 * test_library_random(&rng);
+      for (int i = 0; i < arm->n_pix; i++)
+        row[i] += depth * exp(-0.5 * pow((i - centre) / 3, 2));
+    }
+    mill_block_spline_f64(&b.block, arm, row, b.bend + r * BENCH_PIX);
+  }
+}
+
+/** The Jacobian of the rows in work. */
+static void jacobian(double vel, mill_eval *eval)
+{
+  mill_block_locate_f64(&b.block, &b.model.arm[0], b.s.ws, vel, &b.work);
+  for (int r = 0; r < b.model.n_par; r++)
+    mill_block_pixel_row_f64(&b.block, &b.model, &b.s, vel, r, b.rotated + r * BENCH_PIX,
+                             b.bend + r * BENCH_PIX, &b.work);
+  mill_block_jacobian_f64(&b.block, &b.model, &b.s, &b.work, eval);
+}
+
+static void test_derivatives_match_differences_of_the_value(void **state)
+{
+  (void)state;
+  static const int size[] = {63, 64, 65, 140};
+  rng = SEED;
+  for (size_t q = 0; q < sizeof size / sizeof *size; q++)
+    for (int kind = 0; kind < 2; kind++) {
+      double templ[BENCH_PIX];
+      const int n = size[q], np = 4;
+      make(n, 5, templ);
+      b.model.set.likelihood = kind;
+      b.model.arm[0].log_flux = 1;
+      b.work.mean[0] = 0.4;
+      for (int i = 0; i < n; i++)
+        b.ln_wave[i] = log(4000.0) + (20 + 150.0 * i / n + 0.2) * 8e-5;
+      make_rows(2);
+      static mill_eval eval, twice;
+      memset(&eval, 0, sizeof eval);
+      const double vel = 33.3;
+      jacobian(vel, &eval);
+      assert_close(eval.f, mill_block_value_f64(&b.block, &b.model, &b.s, vel, &b.work),
+                   1e-12 * b.s.dd);
+      static double saved[BENCH_PIX];
+      memcpy(saved, b.rotated, sizeof saved);
+      for (int j = 0; j < np; j++) {
+        double f[2];
+        const double h = 1e-3;
+        for (int side = 0; side < 2; side++) {
+          const double step = side ? -h : h;
+          /* velocity: the block's own; others: along the row of their derivative.
+           * row 0 is the value, 1 v sin i, then labels */
+          for (int i = 0; i < 200; i++)
+            b.rotated[i] = saved[i] + (j ? step * b.rotated[j * BENCH_PIX + i] : 0);
+          mill_block_spline_f64(&b.block, &b.model.arm[0], b.rotated, b.bend);
+          f[side] =
+              mill_block_value_f64(&b.block, &b.model, &b.s, j ? vel : vel + 100 * step, &b.work);
+        }
+        memcpy(b.rotated, saved, sizeof saved);
+        mill_block_spline_f64(&b.block, &b.model.arm[0], b.rotated, b.bend);
+        const double found = (f[0] - f[1]) / (2 * h) / (j ? 1 : 100);
+        const double unit = sqrt(eval.hess[j * np + j]) + fabs(eval.grad[j]);
+        /* velocities: 3e-8 of an interval in the position, 1e-6 km/s, over 0.1 km/s;
+         * else h^2 of a third derivative and 1e-15 |D|^2 / h */
+        assert_close(found / unit, eval.grad[j] / unit, j ? 1e-5 : 1e-4);
+        for (int l = 0; l < np; l++)
+          assert_close(eval.hess[j * np + l], eval.hess[l * np + j], 0);
+      }
+      /* segments add up */
+      twice = eval;
+      jacobian(vel, &twice);
+      assert_close(twice.f, 2 * eval.f, 1e-12 * fabs(eval.f));
+      for (int j = 0; j < np; j++) {
+        assert_close(twice.grad[j], 2 * eval.grad[j], 1e-12 * fabs(eval.grad[j]));
+        assert_close(twice.hess[j * np + j], 2 * eval.hess[j * np + j],
+                     1e-12 * eval.hess[j * np + j]);
+      }
+    }
+}
+
+static void test_infinite_value_adds_no_derivatives(void **state)
+{
+  (void)state;
+  double templ[BENCH_PIX];
+  rng = SEED;
+  make(100, 5, templ);
+  b.model.arm[0].log_flux = 1;
+  make_rows(2);
+  for (int i = 1; i < 100; i++)
+    b.is[i] = 0;
+  static mill_eval eval;
+  memset(&eval, 0, sizeof eval);
+  jacobian(0, &eval);
+  assert_true(eval.f == (double)INFINITY);
+  for (int j = 0; j < 4; j++)
+    assert_close(eval.grad[j], 0, 0);
+}
+
+int main(void)
+{
+  printf("seed %d\n", SEED);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_projection_matches_least_squares),
+      cmocka_unit_test(test_projection_that_has_no_answer_is_infinite),
+      cmocka_unit_test(test_residuals_count_good_pixels),
+      cmocka_unit_test(test_derivatives_match_differences_of_the_value),
+      cmocka_unit_test(test_infinite_value_adds_no_derivatives),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

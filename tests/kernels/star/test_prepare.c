@@ -1,0 +1,644 @@
+/* Pixel preparation against a plain second implementation (prepare_reference.h)
+ * and the resolution matrix against SciPy (tests/reference). */
+#include "tests/mill_test.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/star/prepare.h"
+#include "tests/kernels/star/prepare_reference.h"
+#include "tests/reference/blocks.h"
+#include "tests/test_library.h"
+
+enum { N = 120, SEED = 4711 };
+
+static mill_block block;
+
+static float uniform(uint64_t *state)
+{
+  return (float)test_library_random(state);
+}
+
+/* --- median --- */
+
+static void compare_median(int n, const float *x)
+{
+  double list[REF_MAX_PIX];
+  int m = 0;
+  for (int i = 0; i < n; i++)
+    if (!isnan(x[i]))
+      list[m++] = (double)x[i];
+  const double expected = ref_median(m, list), found = mill_block_median(&block, n, x);
+  float low, high;
+  if (isnan(expected))
+    assert_true(isnan(found));
+  else
+    /* a selection and not a computation: exact, also for infinities */
+    assert_true(found == expected);
+  /* ref_median leaves the list sorted */
+  mill_block_middle(&block, n, x, &low, &high);
+  if (m == 0) {
+    assert_true(isnan(low) && isnan(high));
+  } else {
+    assert_true((double)low == list[(m - 1) / 2]);
+    assert_true((double)high == list[m / 2]);
+  }
+}
+
+static void test_median_equals_sorting(void **state)
+{
+  (void)state;
+  uint64_t random = SEED;
+  printf("seed %d\n", SEED);
+  float x[300];
+  for (int trial = 0; trial < 400; trial++) {
+    const int n = trial < 20 ? trial : 1 + (int)(149.5 * (1 + test_library_random(&random)));
+    for (int i = 0; i < n; i++) {
+      const int kind = (int)(8 * (1 + test_library_random(&random)));
+      x[i] = uniform(&random) * (trial % 3 ? 1.0f : 1e30f);
+      if (trial % 4 == 1) /* ties */
+        x[i] = (float)(int)(3.0f * x[i]);
+      if (trial % 5 == 2)
+        x[i] = kind == 0 ? NAN : (kind == 1 ? INFINITY : (kind == 2 ? -INFINITY : x[i]));
+      if (trial % 7 == 3)
+        x[i] = kind % 2 ? -0.0f : 0.0f;
+      if (trial % 7 == 4)
+        x[i] *= 1e-42f; /* denormal */
+      if (trial % 2 == 0 && kind <= 6)
+        x[i] = NAN; /* passed over */
+    }
+    compare_median(n, x);
+  }
+}
+
+static void test_median_of_hard_lists(void **state)
+{
+  (void)state;
+  const float one[1] = {-3.5f}, two[2] = {7.0f, -2.0f}, nan[2] = {NAN, NAN};
+  const float zeros[3] = {-0.0f, 0.0f, -0.0f}, ends[2] = {-INFINITY, 3.0f};
+  const float mixed[4] = {NAN, 4.0f, NAN, 6.0f}, opposite[2] = {-INFINITY, INFINITY};
+  assert_close(mill_block_median(&block, 1, one), -3.5, 0);
+  assert_close(mill_block_median(&block, 2, two), 2.5, 0);
+  assert_close(mill_block_median(&block, 3, zeros), 0, 0);
+  assert_close(mill_block_median(&block, 4, mixed), 5, 0);
+  assert_true(mill_block_median(&block, 2, ends) == -(double)INFINITY);
+  assert_true(isnan(mill_block_median(&block, 2, opposite)));
+  assert_true(isnan(mill_block_median(&block, 2, nan)));
+  assert_true(isnan(mill_block_median(&block, 0, one)));
+}
+
+/* --- preparation --- */
+
+typedef struct bench {
+  mill_model model;
+  mill_waveset ws;
+  mill_segment s;
+  float flux[N], ivar[N], d[N], is[N], scratch[N];
+  int32_t mask[N];
+  unsigned char good[N], masked[N];
+  double base[N];
+} bench;
+
+static void bench_init(bench *b, uint64_t seed)
+{
+  uint64_t random = seed;
+  memset(b, 0, sizeof *b);
+  b->model.set.edge_pix = 5;
+  b->model.set.sigma_floor = 0.3;
+  b->model.set.bad_sigma_factor = 1000;
+  for (int i = 0; i < N; i++) {
+    b->flux[i] = 10.0f + 3.0f * uniform(&random);
+    b->ivar[i] = 4.0f + 3.0f * uniform(&random);
+  }
+  b->ws.masked = b->masked;
+  b->ws.n_pix = N;
+  b->s = (mill_segment){.n_pix = N,
+                        .ws = &b->ws,
+                        .raw_flux = b->flux,
+                        .raw_ivar = b->ivar,
+                        .raw_mask = b->mask,
+                        .d = b->d,
+                        .is = b->is,
+                        .good = b->good,
+                        .base = b->base,
+                        .scratch = b->scratch};
+}
+
+/** Prepare and compare everything with the plain implementation. */
+static void check(bench *b)
+{
+  static ref_prepared expected;
+  const ref_raw raw = {.n = N,
+                       .flux = b->flux,
+                       .ivar = b->ivar,
+                       .mask = b->mask,
+                       .masked = b->masked,
+                       .ignore = b->model.set.mask_ignore,
+                       .edge = b->s.raw_res ? b->model.set.edge_pix : 0,
+                       .sigma_floor = b->model.set.sigma_floor,
+                       .bad_factor = b->model.set.bad_sigma_factor};
+  ref_prepare(&raw, &expected);
+  mill_block_prepare(&block, &b->model, &b->s);
+  assert_int_equal(b->s.used, expected.used);
+  assert_int_equal(b->s.n_good, expected.n_good);
+  /* flux sqrt(ivar) is one float32 product */
+  assert_close(b->s.sn, expected.sn, 2e-7 * fabs(expected.sn));
+  if (!expected.used)
+    return;
+  double ln_var = 0, dd = 0;
+  for (int i = 0; i < N; i++) {
+    const double d = expected.flux[i] / expected.sigma[i];
+    assert_int_equal(b->good[i], expected.good[i]);
+    /* float32 storage, 6e-8 (or one denormal), and a floor made from a float32 median */
+    assert_close((double)b->d[i], d, 1.3e-7 * fabs(d));
+    assert_close((double)b->is[i], 1 / expected.sigma[i], 1.3e-7 / expected.sigma[i] + 1.5e-45);
+    ln_var += 2 * log(expected.sigma[i]);
+    dd += d * d;
+  }
+  assert_close(b->s.sum_ln_var, ln_var, 1e-5); /* N pixels of 1.2e-7 */
+  assert_close(b->s.dd, dd, 3e-7 * dd);
+}
+
+static void test_clean_pixels(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  check(&b);
+  assert_int_equal(b.s.n_good, N);
+}
+
+static void test_random_defects(void **state)
+{
+  (void)state;
+  uint64_t random = SEED + 1;
+  for (int trial = 0; trial < 200; trial++) {
+    bench b;
+    bench_init(&b, (uint64_t)(SEED + 10 + trial));
+    const double rate = trial % 4 == 0 ? 0.9 : 0.15;
+    for (int i = 0; i < N; i++) {
+      if (0.5 * (1 + test_library_random(&random)) > rate)
+        continue;
+      switch ((int)(4 * (1 + test_library_random(&random)))) {
+      case 0:
+        b.mask[i] = 1 << (trial % 31);
+        break;
+      case 1:
+        b.flux[i] = NAN;
+        break;
+      case 2:
+        b.ivar[i] = NAN;
+        break;
+      case 3:
+        b.ivar[i] = 0;
+        break;
+      case 4:
+        b.flux[i] = trial % 2 ? INFINITY : -INFINITY;
+        break;
+      case 5:
+        b.ivar[i] = -1;
+        break;
+      case 6:
+        b.masked[i] = 1;
+        break;
+      default:
+        b.ivar[i] = 1e4f;
+        break; /* below the floor of sigma */
+      }
+    }
+    /* an infinite inverse variance at an interpolated pixel, and a wild masked flux */
+    b.ivar[trial % N] = INFINITY;
+    b.flux[(trial + 7) % N] = 1e6f;
+    b.mask[(trial + 7) % N] = 4;
+    if (trial % 3 == 0)
+      b.model.set.mask_ignore = 1u << (trial % 31);
+    check(&b);
+  }
+}
+
+static void test_gaps_are_interpolated_and_edges_take_their_neighbour(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  for (int i = 0; i < 4; i++) {
+    b.flux[i] = NAN;
+    b.ivar[N - 1 - i] = 0;
+    b.mask[50 + i] = 2;
+  }
+  b.masked[60] = 1; /* not a gap: its flux is kept, its sigma is not */
+  b.flux[49] = 2;
+  b.flux[54] = 12;
+  check(&b);
+  const double bad_sigma = 1 / (double)b.is[0];
+  for (int i = 0; i < 4; i++) {
+    assert_close((double)b.d[i] * bad_sigma, (double)b.flux[4], 1e-5);
+    assert_close((double)b.d[N - 1 - i] * bad_sigma, (double)b.flux[N - 5], 1e-5);
+    assert_close((double)b.d[50 + i] * bad_sigma, 4 + 2 * i, 1e-5);
+  }
+  assert_close((double)b.d[60] * bad_sigma, (double)b.flux[60], 1e-5);
+  assert_false(b.good[60]);
+}
+
+static void test_arms_without_anything_are_dropped(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.mask[i] = 1 + i;
+  check(&b);
+  assert_false(b.s.used);
+  /* the same bits ignored */
+  b.model.set.mask_ignore = 255;
+  check(&b);
+  assert_true(b.s.used);
+
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.flux[i] = NAN;
+  check(&b);
+  assert_false(b.s.used);
+  assert_close(b.s.sn, -1e9, 0);
+
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.flux[i] = i % 2 ? 0.0f : -0.0f;
+  check(&b);
+  assert_false(b.s.used);
+
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.flux[i] = i % 3 ? INFINITY : 1.0f;
+  check(&b);
+  assert_false(b.s.used);
+
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.ivar[i] = 0;
+  check(&b); /* used by convention, with no good pixel: all flux is what it is */
+  assert_int_equal(b.s.n_good, 0);
+  assert_close(b.s.sn, -1e9, 0);
+}
+
+static void test_a_zero_median_takes_the_next_scale(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.flux[i] = i < 40 ? 2.0f : (i < 80 ? 0.0f : -5.0f);
+  b.ivar[3] = 0;
+  check(&b);
+  assert_close(1 / (double)b.is[3], 2000, 1e-3); /* of the positive ones */
+  for (int i = 0; i < 40; i++)
+    b.mask[i] = 1; /* positive ones masked: absolute values, whose median is 2 */
+  check(&b);
+  assert_close(1 / (double)b.is[3], 2000, 1e-3);
+  assert_true(b.s.used);
+}
+
+static void test_values_beyond_float32_drop_the_arm(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  b.flux[17] = 3e38f;
+  b.ivar[17] = 3e38f; /* flux / sigma is 5e57 */
+  b.model.set.sigma_floor = 0;
+  check(&b);
+  assert_false(b.s.used);
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++)
+    b.flux[i] = 3e37f; /* bad sigma 3e40: one over it is denormal and kept */
+  b.ivar[3] = 0;
+  check(&b);
+}
+
+static void test_small_and_negative_fluxes(void **state)
+{
+  (void)state;
+  bench b;
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++) {
+    b.flux[i] *= -1e-17f;
+    b.ivar[i] *= 1e30f;
+  }
+  b.ivar[5] = 0;
+  check(&b);
+  assert_true(b.s.used && b.s.sn < 0);
+}
+
+/* --- resolution matrix --- */
+
+static void test_resolution_matrix_matches_scipy(void **state)
+{
+  (void)state;
+  enum { NR = REF_RESOLUTION_N, ND = REF_RESOLUTION_N_DIAG };
+  const double s = ref_resolution_s[0];
+  /* inverse of G by Gauss-Jordan; G is diagonally dominant enough for no pivoting */
+  double g[ND][2 * ND] = {{0}}, deconv[ND * ND];
+  for (int i = 0; i < ND; i++) {
+    for (int j = 0; j < ND; j++)
+      g[i][j] = exp(-0.5 * (i - j) * (i - j) / (s * s)) / (s * sqrt(2 * acos(-1)));
+    g[i][ND + i] = 1;
+  }
+  for (int i = 0; i < ND; i++) {
+    const double pivot = g[i][i];
+    for (int j = 0; j < 2 * ND; j++)
+      g[i][j] /= pivot;
+    for (int r = 0; r < ND; r++) {
+      const double f = g[r][i];
+      for (int j = 0; r != i && j < 2 * ND; j++)
+        g[r][j] -= f * g[i][j];
+    }
+  }
+  for (int i = 0; i < ND; i++)
+    for (int j = 0; j < ND; j++)
+      deconv[i * ND + j] = g[i][ND + j];
+
+  float raw[ND * NR], res[ND * NR], scratch[NR];
+  unsigned char good[NR];
+  double base[NR];
+  for (int i = 0; i < ND * NR; i++)
+    raw[i] = (float)ref_resolution_raw[i];
+  mill_segment segment = {.n_pix = NR,
+                          .n_diag = ND,
+                          .deconv = deconv,
+                          .raw_res = raw,
+                          .res = res,
+                          .base = base,
+                          .scratch = scratch,
+                          .good = good};
+  mill_block_prepare_resolution(&block, &segment);
+  for (int i = 0; i < NR; i++) {
+    double sum = 0;
+    for (int k = 0; k < ND; k++) {
+      /* float32 weights of size 1; edge rows twice rounded, and scaled by a
+       * median of float32 sums */
+      assert_close((double)res[k * NR + i], ref_resolution_row[i * ND + k], 2.5e-7);
+      sum += (double)res[k * NR + i];
+      if (i - ND / 2 + k < 0 || i - ND / 2 + k >= NR)
+        assert_close((double)res[k * NR + i], 0, 0);
+    }
+    assert_close(base[i], sum, 1e-15);
+  }
+}
+
+static void test_resolution_without_a_width_is_only_turned_into_rows(void **state)
+{
+  (void)state;
+  enum { NR = 9, ND = 3 };
+  /* rows sum to 3 (1 + 1 + 1) inside; edge rows are rescaled from 2 to 3 */
+  float raw[ND * NR], res[ND * NR], scratch[NR];
+  unsigned char good[NR];
+  double base[NR];
+  for (int k = 0; k < ND; k++)
+    for (int j = 0; j < NR; j++)
+      raw[k * NR + j] = 1;
+  mill_segment segment = {.n_pix = NR,
+                          .n_diag = ND,
+                          .raw_res = raw,
+                          .res = res,
+                          .base = base,
+                          .scratch = scratch,
+                          .good = good};
+  mill_block_prepare_resolution(&block, &segment);
+  for (int i = 0; i < NR; i++)
+    assert_close(base[i], 3, 1e-6); /* float32 weights */
+  /* all zero: nothing to divide by */
+  memset(raw, 0, sizeof raw);
+  mill_block_prepare_resolution(&block, &segment);
+  for (int i = 0; i < NR; i++)
+    assert_close(base[i], 0, 0);
+}
+
+/* A pixel whose row has an element that is no number is as if it were in wave_mask; elements off
+ * the arm are no part of a row. */
+static void test_a_row_that_is_not_finite_costs_its_pixel(void **state)
+{
+  (void)state;
+  bench b;
+  static float raw[3 * N], res[3 * N], whole[3 * N];
+  double base[N];
+  bench_init(&b, SEED);
+  for (int i = 0; i < 3 * N; i++)
+    raw[i] = i / N == 1 ? 0.6f : 0.2f;
+  b.s.raw_res = raw;
+  b.s.res = res;
+  b.s.n_diag = 3;
+  check(&b);
+  memcpy(whole, res, sizeof whole);
+  memcpy(base, b.base, sizeof base);
+  /* rows 0 (by an edge), 20, 21 and 40; diagonal 0 of the file is the last weight of a row */
+  const int lost[] = {0, 20, 21, 40};
+  raw[1 * N + 0] = NAN;
+  raw[0 * N + 21] = INFINITY;
+  raw[1 * N + 21] = -INFINITY;
+  raw[2 * N + 39] = NAN;
+  raw[2 * N + N - 1] = NAN; /* off the arm */
+  for (size_t k = 0; k < sizeof lost / sizeof *lost; k++)
+    b.masked[lost[k]] = 1;
+  check(&b);
+  assert_int_equal(b.s.n_good, N - 10 - 3);
+  memset(b.masked, 0, sizeof b.masked);
+  mill_block_prepare(&block, &b.model, &b.s);
+  assert_true(b.s.used);
+  assert_int_equal(b.s.n_good, N - 10 - 3);
+  for (int i = 0; i < N; i++) {
+    int is_lost = 0;
+    for (size_t k = 0; k < sizeof lost / sizeof *lost; k++)
+      is_lost |= lost[k] == i;
+    assert_int_equal(b.good[i], !is_lost && i >= 5 && i < N - 5);
+    assert_true(isfinite(b.base[i]));
+    for (int k = 0; k < 3; k++) {
+      assert_true(isfinite(res[k * N + i]));
+      if (!is_lost)
+        assert_close((double)res[k * N + i], (double)whole[k * N + i], 0);
+    }
+    if (!is_lost)
+      assert_close(b.base[i], base[i], 0);
+  }
+  for (int i = 0; i < 3 * N; i++)
+    raw[i] = NAN;
+  mill_block_prepare(&block, &b.model, &b.s);
+  assert_int_equal(b.s.n_good, 0);
+  for (int i = 0; i < 3 * N; i++)
+    assert_true(isfinite(res[i]));
+}
+
+static void test_edge_pixels_are_bad_with_a_resolution_matrix(void **state)
+{
+  (void)state;
+  bench b;
+  static float raw[3 * N], res[3 * N];
+  bench_init(&b, SEED);
+  for (int i = 0; i < 3 * N; i++)
+    raw[i] = i / N == 1 ? 0.6f : 0.2f;
+  b.s.raw_res = raw;
+  b.s.res = res;
+  b.s.n_diag = 3;
+  check(&b);
+  assert_int_equal(b.s.n_good, N - 10);
+}
+
+/* --- line-spread function from a sigma --- */
+
+enum { N_LSF = 60, H_LSF = 15 };
+
+/** Smooth grid, uniform in ln wavelength as many surveys have it, or in wavelength. */
+static void lsf_grid(int log_grid, double *wave)
+{
+  for (int i = 0; i < N_LSF; i++)
+    wave[i] = log_grid ? 5000 * exp(2.3e-4 * i) : 5000 + 0.8 * i;
+}
+
+/** Response of a row to exp(i k x), x in pixels, against the Gaussian's. */
+static void check_response(const double *wave, int i, double s_pix, double k)
+{
+  double row[2 * H_LSF + 1], re = 0, im = 0;
+  const double pixel = (wave[i + 1] - wave[i - 1]) / 2;
+  mill_lsf_row(N_LSF, wave, i, s_pix * pixel, H_LSF, row);
+  for (int q = 0; q <= 2 * H_LSF; q++) {
+    const double x = (wave[i - H_LSF + q] - wave[i]) / pixel;
+    re += row[q] * cos(k * x);
+    im += row[q] * sin(k * x);
+  }
+  /* Samples: images of the Gaussian at distances of 2 pi, in the response and in the norm.
+   * Moments: the sixth is 15 s^4 - 4 s^2 and not 15 s^6, at most 0.36 off below 0.8; the
+   * eighth and higher ones by the factor of k^2.  Rounding, the grid's stretch, and 5
+   * sigma inside the row. */
+  const double nearest = 2 * acos(-1.0) - k;
+  const double samples = s_pix > 0.6 ? 4 * exp(-0.5 * s_pix * s_pix * nearest * nearest) : 0;
+  const double moments = s_pix < 0.8 ? 0.36 * pow(k, 6) / 720 * (1 + k * k) : 0;
+  const double tolerance = samples + moments + 1e-6;
+  assert_close(re, exp(-0.5 * k * k * s_pix * s_pix), tolerance);
+  assert_close(im, 0, tolerance);
+}
+
+static void test_lsf_rows_act_as_a_gaussian(void **state)
+{
+  (void)state;
+  double wave[N_LSF];
+  for (int grid = 0; grid < 2; grid++) {
+    lsf_grid(grid, wave);
+    for (double s = 0.01; s < 3; s += 0.03)
+      for (double k = 0.1; k < 1.6; k += 0.2)
+        check_response(wave, 30, s, k);
+  }
+}
+
+static void test_lsf_rows_have_no_step(void **state)
+{
+  (void)state;
+  double wave[N_LSF], row[2][2 * H_LSF + 1];
+  lsf_grid(1, wave);
+  const double pixel = (wave[31] - wave[29]) / 2;
+  mill_lsf_row(N_LSF, wave, 30, 0, H_LSF, row[0]);
+  for (int k = 0; k <= 2 * H_LSF; k++)
+    assert_close(row[0][k], k == H_LSF, 0);
+  for (int i = 1; i < 4000; i++) {
+    mill_lsf_row(N_LSF, wave, 30, 1e-3 * i * pixel, H_LSF, row[i % 2]);
+    /* a Gaussian's peak falls by at most 1.2 per pixel of sigma here, and blending adds
+     * five times the difference of both kinds, 0.03 */
+    for (int k = 0; k <= 2 * H_LSF; k++)
+      assert_close(row[0][k], row[1][k], 1.6e-3);
+  }
+}
+
+static void test_lsf_moments_are_exact_on_any_grid(void **state)
+{
+  (void)state;
+  uint64_t random = SEED;
+  for (int trial = 0; trial < 200; trial++) {
+    double wave[N_LSF] = {4000}, row[2 * H_LSF + 1];
+    for (int i = 1; i < N_LSF; i++)
+      wave[i] = wave[i - 1] + 1 + 0.4 * test_library_random(&random);
+    const double s = 0.25 * (1.01 + test_library_random(&random));
+    mill_lsf_row(N_LSF, wave, 20, s, H_LSF, row);
+    static const double gauss[5] = {1, 0, 1, 0, 3};
+    for (int power = 0; power < 5; power++) {
+      double sum = 0;
+      for (int k = 0; k <= 2 * H_LSF; k++)
+        sum += row[k] * pow(wave[20 - H_LSF + k] - wave[20], power);
+      assert_close(sum, gauss[power] * pow(s, power), 1e-10); /* of wavelengths near 4000 */
+    }
+  }
+}
+
+/** Rows, their sums and the pixels that are left out, against sums over all pixels. */
+static void test_lsf_of_a_segment(void **state)
+{
+  (void)state;
+  enum { ND = 13 };
+  bench b;
+  static float res[ND * N], lsf[N];
+  double ln_wave[N];
+  bench_init(&b, SEED);
+  for (int i = 0; i < N; i++) {
+    ln_wave[i] = log(6000) + 2.3e-4 * i;
+    lsf[i] = (float)(2.3e-4 * exp(ln_wave[i]) * (0.85 + 0.6 * i / N));
+  }
+  lsf[0] = lsf[1] = lsf[40] = NAN;
+  lsf[50] = 0;
+  b.ws.ln_wave = ln_wave;
+  b.s.lsf_aa = lsf;
+  b.s.res = res;
+  b.s.n_diag = ND;
+  mill_block_prepare(&block, &b.model, &b.s);
+  assert_int_equal(b.s.n_good, N - 3); /* and none for edge_pix, which is of matrices */
+  for (int i = 0; i < N; i++) {
+    assert_int_equal(b.good[i], !isnan(lsf[i]));
+    double direct[N], sum = 0, row_sum = 0;
+    for (int j = 0; j < N; j++) {
+      const int left = j > 0 ? j - 1 : 0, right = j < N - 1 ? j + 1 : j;
+      const double width = (exp(ln_wave[right]) - exp(ln_wave[left])) / (right - left);
+      const double u = (exp(ln_wave[j]) - exp(ln_wave[i])) / (double)lsf[i];
+      direct[j] = abs(j - i) > ND / 2 ? 0 : (lsf[i] > 0 ? width * exp(-0.5 * u * u) : j == i);
+      if (isnan(lsf[i]) || i < 2 || i > N - 3)
+        direct[j] = j == i;
+      sum += direct[j];
+    }
+    for (int k = 0; k < ND; k++) {
+      const int j = i - ND / 2 + k;
+      row_sum += (double)res[k * N + i];
+      if (j < 0 || j >= N)
+        assert_close((double)res[k * N + i], 0, 0);
+      else /* float32 */
+        assert_close((double)res[k * N + i], direct[j] / sum, 6e-8);
+    }
+    assert_close(b.base[i], row_sum, 0);
+    assert_close(row_sum, 1, 2e-7);
+  }
+  /* nothing is lacking: no rows, and the pixels that are left out stay so */
+  b.s.res = NULL;
+  b.s.n_diag = 0;
+  mill_block_prepare(&block, &b.model, &b.s);
+  assert_int_equal(b.s.n_good, N - 3);
+  for (int i = 0; i < N; i++)
+    assert_close(b.base[i], 1, 0);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_median_equals_sorting),
+      cmocka_unit_test(test_median_of_hard_lists),
+      cmocka_unit_test(test_clean_pixels),
+      cmocka_unit_test(test_random_defects),
+      cmocka_unit_test(test_gaps_are_interpolated_and_edges_take_their_neighbour),
+      cmocka_unit_test(test_arms_without_anything_are_dropped),
+      cmocka_unit_test(test_a_zero_median_takes_the_next_scale),
+      cmocka_unit_test(test_values_beyond_float32_drop_the_arm),
+      cmocka_unit_test(test_small_and_negative_fluxes),
+      cmocka_unit_test(test_resolution_matrix_matches_scipy),
+      cmocka_unit_test(test_resolution_without_a_width_is_only_turned_into_rows),
+      cmocka_unit_test(test_a_row_that_is_not_finite_costs_its_pixel),
+      cmocka_unit_test(test_edge_pixels_are_bad_with_a_resolution_matrix),
+      cmocka_unit_test(test_lsf_rows_act_as_a_gaussian),
+      cmocka_unit_test(test_lsf_rows_have_no_step),
+      cmocka_unit_test(test_lsf_moments_are_exact_on_any_grid),
+      cmocka_unit_test(test_lsf_of_a_segment),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

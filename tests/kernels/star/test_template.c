@@ -1,0 +1,284 @@
+/* From the emulator's output to templates at the pixels: exponential, rotation,
+ * resolution matrix. */
+#include "tests/mill_test.h"
+
+#include "tests/kernels/math/block_bench.h"
+
+enum { SEED = 12 };
+
+static block_bench b;
+
+static void test_expm1f_is_accurate(void **state)
+{
+  (void)state;
+  double worst = 0;
+  /* near 0 at all scales, and densely over the range */
+  for (double x = 1e-30; x < 87.9; x *= 1.00013)
+    for (int sign = -1; sign <= 1; sign += 2) {
+      const float f = (float)(sign * x);
+      if (f < -87)
+        continue;
+      const double expected = expm1((double)f);
+      const double off = fabs((double)mill_expm1f(f) / expected - 1);
+      worst = off > worst || !(off == off) ? off : worst;
+    }
+  for (double x = -87; x < 87.9; x += 1e-4) {
+    const float f = (float)x;
+    if (f == 0)
+      continue;
+    const double off = fabs((double)mill_expm1f(f) / expm1((double)f) - 1);
+    worst = off > worst || !(off == off) ? off : worst;
+  }
+  printf("largest relative error of mill_expm1f: %.3g\n", worst);
+  /* a polynomial to 1e-7 and two or three roundings of 6e-8 */
+  assert_true(worst <= 3e-7);
+}
+
+static void test_expm1f_clips_its_argument(void **state)
+{
+  (void)state;
+  assert_close((double)mill_expm1f(0), 0, 0);
+  assert_close((double)mill_expm1f(-1e30f), -1, 1e-30);
+  assert_close((double)mill_expm1f(-INFINITY), -1, 1e-30);
+  assert_true(isfinite(mill_expm1f(1e30f)) && mill_expm1f(1e30f) > 1e38f);
+  assert_true(isfinite(mill_expm1f(INFINITY)));
+  assert_true(isnan(mill_expm1f(NAN)));
+}
+
+/** A row and a tangent of it, in place. */
+static void make_flux(const double *mean)
+{
+  mill_block_flux_f64(&b.block, &b.model.arm[0], mean[0], b.grid);
+  mill_block_flux_tangent_f64(&b.block, &b.model.arm[0], mean[1], b.grid, b.grid + BENCH_PIX);
+}
+
+static void test_log_flux_and_its_tangents(void **state)
+{
+  (void)state;
+  enum { N = 100 };
+  uint64_t random = SEED;
+  double y[N], dy[N];
+  float narrow[2 * BENCH_PIX];
+  block_bench_init(&b, N, log(4000.0), 1e-4, N, 1, 1);
+  b.model.arm[0].log_flux = 1;
+  const double mean[2] = {1.7, -0.3};
+  for (int i = 0; i < N; i++) {
+    narrow[i] = (float)(b.grid[i] = y[i] = test_library_random(&random));
+    narrow[BENCH_PIX + i] = (float)(b.grid[BENCH_PIX + i] = dy[i] = test_library_random(&random));
+  }
+  b.grid[7] = y[7] = 400; /* clipped: exp(300) in all */
+  make_flux(mean);
+  mill_block_flux_f32(&b.block, &b.model.arm[0], mean[0], narrow);
+  mill_block_flux_tangent_f32(&b.block, &b.model.arm[0], mean[1], narrow, narrow + BENCH_PIX);
+  for (int i = 0; i < N; i++) {
+    const double level = exp(fmin(y[i] + mean[0], 300) - mean[0]);
+    assert_close(b.grid[i], level - 1, 1e-13 * level);
+    assert_close(b.grid[BENCH_PIX + i], level * (dy[i] + mean[1]), 1e-13 * level);
+    if (i == 7)
+      continue;
+    /* float32 input and result */
+    assert_close((double)narrow[i], level - 1, 5e-7);
+    assert_close((double)narrow[BENCH_PIX + i], level * (dy[i] + mean[1]), 1e-6);
+  }
+}
+
+static void test_plain_flux_is_kept(void **state)
+{
+  (void)state;
+  const double mean[2] = {5, 0.25};
+  block_bench_init(&b, 3, log(4000.0), 1e-4, 3, 1, 1);
+  for (int i = 0; i < 3; i++) {
+    b.grid[i] = i - 1;
+    b.grid[BENCH_PIX + i] = 2 * i;
+  }
+  make_flux(mean);
+  for (int i = 0; i < 3; i++) {
+    assert_close(b.grid[i], i - 1, 0);
+    assert_close(b.grid[BENCH_PIX + i], 2 * i + 0.25, 0);
+  }
+}
+
+/** Convolution by definition. */
+static double convolved(int n, int half, const double *kernel, const double *in, int i)
+{
+  double sum = 0;
+  for (int k = -half; k <= half; k++)
+    if (i + k >= 0 && i + k < n)
+      sum += kernel[k < 0 ? -k : k] * in[i + k];
+  return sum;
+}
+
+static void test_convolution_at_awkward_sizes(void **state)
+{
+  (void)state;
+  static const int size[] = {1, 2, 31, 33, 63, 64, 65, 129, 300}, width[] = {0, 1, 2, 16, 40, 200};
+  uint64_t random = SEED;
+  double kernel[201], in[300], out[300];
+  float in32[300], out32[300];
+  for (int k = 0; k <= 200; k++)
+    kernel[k] = (1 + test_library_random(&random)) / 100;
+  for (int i = 0; i < 300; i++)
+    in32[i] = (float)(in[i] = (double)(float)test_library_random(&random));
+  for (size_t s = 0; s < sizeof size / sizeof *size; s++)
+    for (size_t w = 0; w < sizeof width / sizeof *width; w++) {
+      const int n = size[s], half = width[w];
+      mill_block_convolve_f64(&b.block, n, half, kernel, in, out);
+      mill_block_convolve_f32(&b.block, n, half, kernel, in32, out32);
+      for (int i = 0; i < n; i++) {
+        const double expected = convolved(n, half, kernel, in, i);
+        assert_close(out[i], expected, 1e-14);
+        /* 400 products of size 0.01, float32 sums */
+        assert_close((double)out32[i], expected, 2e-6);
+      }
+    }
+}
+
+static void test_rotation_kernel_per_km_s(void **state)
+{
+  (void)state;
+  block_bench_init(&b, 100, log(4000.0), 8e-5, 10, 1, 1);
+  const mill_model_arm *arm = &b.model.arm[0];
+  const double per_km_s = 1 / (MILL_C_KM_S * arm->ln_step);
+  static const double vsini[] = {0, 3, 24, 100, 400};
+  for (int kind = 0; kind < 2; kind++) {
+    for (int i = 0; i < 5; i++) {
+      const double v = vsini[i];
+      const int half = mill_block_rotation_kernel_f64(&b.block, kind, arm, v, 1, &b.work);
+      assert_true(half >= 1 && half >= v * per_km_s);
+      for (int k = 0; k <= half; k++) {
+        double weight, slope;
+        mill_rotation_weight(kind, v * per_km_s, k, &weight, &slope);
+        assert_close(b.kernel[k], weight, 0);
+        /* dW/du: of u = v, or of u = sqrt(v^2 + s^2) - s, for which v dv = (u + s) du */
+        const double per_u =
+            kind == MILL_ROT_LINEAR
+                ? per_km_s
+                : per_km_s * per_km_s * (mill_vsini_inner(kind, v) + MILL_VSINI_SOFT);
+        assert_close(b.kernel_slope[k], slope * per_u, 1e-15 * fabs(slope * per_u));
+      }
+    }
+    assert_int_equal(mill_block_rotation_kernel_f64(&b.block, kind, arm, 0, 0, &b.work), 0);
+    assert_close(b.kernel[0], 1, 0);
+    /* beyond what the buffers hold */
+    assert_int_equal(mill_block_rotation_kernel_f64(&b.block, kind, arm, 1e6, 0, &b.work),
+                     MILL_MAX_ROTATION);
+  }
+}
+
+/** The first rows of a template, one after the other, of plain flux whose means are 0. */
+static void make_template(block_bench *at, double vsini, int n_row)
+{
+  const mill_model_arm *arm = &at->model.arm[0];
+  const int half = mill_block_rotation_kernel_f64(&at->block, at->model.set.rotation, arm, vsini,
+                                                  n_row > 1, &at->work);
+  for (int r = 0; r < n_row; r++)
+    mill_block_template_row_f64(&at->block, &at->model, arm, r, half, &at->work,
+                                at->rotated + r * BENCH_PIX, at->bend + r * BENCH_PIX);
+}
+
+static void compare_template_rows(int kind, double vsini)
+{
+  enum { N = 300 };
+  static block_bench up, down;
+  uint64_t random = SEED;
+  block_bench_init(&b, N, log(4000.0), 8e-5, 10, 1, 2);
+  for (int i = 0; i < N; i++)
+    for (int r = 0; r < 3; r++)
+      b.grid[r * BENCH_PIX + i] = 0.1 * test_library_random(&random);
+  /* each run uses its grid up */
+  block_bench_init(&up, N, log(4000.0), 8e-5, 10, 1, 2);
+  block_bench_init(&down, N, log(4000.0), 8e-5, 10, 1, 2);
+  b.model.set.rotation = up.model.set.rotation = down.model.set.rotation = kind;
+  memcpy(up.grid, b.grid, sizeof b.grid);
+  memcpy(down.grid, b.grid, sizeof b.grid);
+  const double h = 1e-3, u = mill_vsini_inner(kind, vsini);
+  static double grid[BENCH_ROW * BENCH_PIX];
+  memcpy(grid, b.grid, sizeof grid);
+  make_template(&b, vsini, 4);
+  make_template(&up, mill_vsini_outer(kind, u + h), 1);
+  make_template(&down, mill_vsini_outer(kind, u - h), 1);
+  double kernel[32];
+  const int half = mill_rotation_half_width(kind, vsini / (MILL_C_KM_S * 8e-5));
+  for (int k = 0; k <= half; k++) {
+    double slope;
+    mill_rotation_weight(kind, vsini / (MILL_C_KM_S * 8e-5), k, &kernel[k], &slope);
+  }
+  for (int i = 0; i < N; i++) {
+    const double centre = b.rotated[i];
+    assert_close(centre, convolved(N, half, kernel, grid, i), 1e-15);
+    /* h^2 of a third derivative, rounding over h */
+    assert_close(b.rotated[BENCH_PIX + i], (up.rotated[i] - down.rotated[i]) / (2 * h), 1e-11);
+    assert_close(b.bend[BENCH_PIX + i], (up.bend[i] - down.bend[i]) / (2 * h), 1e-10);
+    for (int l = 0; l < 2; l++)
+      assert_close(b.rotated[(2 + l) * BENCH_PIX + i],
+                   convolved(N, half, kernel, grid + (1 + l) * BENCH_PIX, i), 1e-15);
+  }
+}
+
+static void test_template_rows_are_value_rotation_and_labels(void **state)
+{
+  (void)state;
+  compare_template_rows(MILL_ROT_LINEAR, 85);
+  compare_template_rows(MILL_ROT_SPLINE, 85);
+  compare_template_rows(MILL_ROT_SPLINE, 9); /* below a grid step of 24 km/s */
+}
+
+static void test_resolution_rows_times_a_template(void **state)
+{
+  (void)state;
+  static const int size[] = {3, 11, 63, 64, 65, 75, 200};
+  uint64_t random = SEED;
+  for (int nd = 1; nd <= 11; nd += 2)
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
+      const int n = size[s];
+      enum { N_ROW = 6, PITCH = 210 };
+      double in[N_ROW * PITCH], out[N_ROW * PITCH];
+      float in32[N_ROW * PITCH], out32[N_ROW * PITCH];
+      block_bench_init(&b, 100, log(4000.0), 1e-4, n, 1, 1);
+      b.s.res = b.res;
+      b.s.n_diag = nd;
+      for (int i = 0; i < nd * n; i++)
+        b.res[i] = (float)test_library_random(&random);
+      for (int i = 0; i < N_ROW * PITCH; i++)
+        in32[i] = (float)(in[i] = (double)(float)test_library_random(&random));
+      /* rows are worked on in groups, of which the last one may be smaller */
+      for (int n_row = 1; n_row <= N_ROW; n_row++) {
+        memset(out, 0, sizeof out);
+        memset(out32, 0, sizeof out32);
+        mill_block_resolve_f64(&b.block, &b.s, n_row, PITCH, in, out);
+        mill_block_resolve_f32(&b.block, &b.s, n_row, PITCH, in32, out32);
+        for (int r = 0; r < N_ROW; r++)
+          for (int i = 0; i < PITCH; i++) {
+            const int p = r * PITCH + i;
+            double expected = 0; /* beyond the rows and their ends nothing is written */
+            if (r < n_row && i < n)
+              for (int k = 0; k < nd; k++)
+                if (i - nd / 2 + k >= 0 && i - nd / 2 + k < n)
+                  expected += (double)b.res[k * n + i] * in[p - nd / 2 + k];
+            assert_close(out[p], expected, 1e-14);
+            /* eleven float32 products of size 1 */
+            assert_close((double)out32[p], expected, 2e-6);
+          }
+      }
+      b.s.res = NULL;
+      mill_block_resolve_f64(&b.block, &b.s, 2, PITCH, in, out);
+      for (int r = 0; r < 2; r++)
+        assert_memory_equal(in + r * PITCH, out + r * PITCH, (size_t)n * sizeof *in);
+    }
+}
+
+int main(void)
+{
+  printf("seed %d\n", SEED);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_expm1f_is_accurate),
+      cmocka_unit_test(test_expm1f_clips_its_argument),
+      cmocka_unit_test(test_log_flux_and_its_tangents),
+      cmocka_unit_test(test_plain_flux_is_kept),
+      cmocka_unit_test(test_convolution_at_awkward_sizes),
+      cmocka_unit_test(test_rotation_kernel_per_km_s),
+      cmocka_unit_test(test_template_rows_are_value_rotation_and_labels),
+      cmocka_unit_test(test_resolution_rows_times_a_template),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

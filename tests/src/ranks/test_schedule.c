@@ -1,0 +1,384 @@
+/* How rows are dealt out: every wanted row once, in chunks that become smaller, with files whole
+ * where that costs nothing; and what that does to a run in time. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "src/system/random.h"
+#include "src/ranks/schedule_model.h"
+
+enum { MAX_FILE = 1 << 15, MAX_ROW = 1 << 20 };
+
+static mill_schedule_file file[MAX_FILE];
+static uint8_t wanted[MAX_ROW / 8 + 1];
+static int n_seen[MAX_ROW];
+
+static int64_t rows_of(int n_file)
+{
+  return n_file > 0 ? file[n_file - 1].row_start + file[n_file - 1].n_row : 0;
+}
+
+/* n files with the given rows, and the cost of opening each. */
+static void make_files(int n, const int64_t *n_row, const double *open_cost)
+{
+  int64_t at = 0;
+  for (int i = 0; i < n; i++) {
+    file[i] = (mill_schedule_file){
+        .row_start = at, .n_row = n_row[i], .row_cost = 1.0, .open_cost = open_cost[i]};
+    at += n_row[i];
+  }
+}
+
+/* 1 to most rows, all orders of magnitude alike, every seventh dear to open. */
+static int make_uneven(int64_t n_row, int most, double rate, uint64_t seed)
+{
+  mill_random random;
+  int n = 0;
+  mill_random_begin(&random, seed, 0, 1);
+  for (int64_t at = 0; at < n_row; n++) {
+    int64_t rows = (int64_t)exp(mill_random_uniform(&random) * log(most + 1.0));
+    rows = rows > n_row - at ? n_row - at : rows;
+    assert_true(n < MAX_FILE);
+    file[n] =
+        (mill_schedule_file){.row_start = at,
+                             .n_row = rows,
+                             .row_cost = n % 5 == 0 ? 1.6 : 1.0,
+                             .open_cost = mill_schedule_open_cost(135000 * rows, n % 7 == 0, rate)};
+    at += rows;
+  }
+  return n;
+}
+
+static mill_schedule *make(const mill_schedule_plan *plan)
+{
+  mill_schedule *schedule = NULL;
+  if (mill_schedule_make(plan, &schedule) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  return schedule;
+}
+
+static int is_wanted(const mill_schedule_plan *plan, int64_t row)
+{
+  if (plan->n_row_limit > 0 && row >= plan->n_row_limit)
+    return 0;
+  return !plan->wanted || (plan->wanted[row / 8] >> (row % 8) & 1);
+}
+
+/* Every wanted row in exactly one chunk; gives the cost of each chunk's rows [n_chunk]. */
+static double *check_whole(const mill_schedule_plan *plan, const mill_schedule *schedule)
+{
+  const int64_t n_row = rows_of(plan->n_file);
+  int64_t n_wanted = 0;
+  double *cost = NULL;
+  mill_schedule_sum sum;
+  mill_schedule_walk walk;
+  mill_schedule_piece piece;
+  mill_schedule_sums(schedule, &sum);
+  assert_int_equal(MILL_ALLOC(sum.n_chunk, &cost), MILL_OK);
+  memset(n_seen, 0, (size_t)n_row * sizeof *n_seen);
+  for (int64_t k = 0; k < sum.n_chunk; k++) {
+    int n_piece = 0;
+    mill_schedule_begin(schedule, k, &walk);
+    for (; mill_schedule_next(schedule, &walk, &piece); n_piece++) {
+      assert_true(piece.file >= 0 && piece.file < plan->n_file);
+      assert_true(piece.first >= 0 && piece.first < piece.end &&
+                  piece.end <= plan->file[piece.file].n_row);
+      for (int64_t row = piece.first; row < piece.end; row++) {
+        const int64_t at = plan->file[piece.file].row_start + row;
+        n_seen[at]++;
+        assert_int_equal(mill_schedule_wanted(schedule, at), is_wanted(plan, at));
+        if (is_wanted(plan, at))
+          cost[k] += plan->file[piece.file].row_cost;
+      }
+    }
+    assert_true(n_piece > 0 && cost[k] > 0);
+  }
+  for (int64_t row = 0; row < n_row; row++) {
+    n_wanted += is_wanted(plan, row);
+    assert_true(n_seen[row] <= 1 && (n_seen[row] == 1 || !is_wanted(plan, row)));
+  }
+  assert_true(sum.n_row == n_wanted);
+  /* beyond the end there is nothing */
+  for (int64_t k = -1; k <= sum.n_chunk; k += sum.n_chunk + 1) {
+    mill_schedule_begin(schedule, k, &walk);
+    assert_int_equal(mill_schedule_next(schedule, &walk, &piece), 0);
+  }
+  return cost;
+}
+
+static void test_every_wanted_row_is_dealt_once(void **state)
+{
+  (void)state;
+  static const int n_rank[] = {1, 2, 3, 16, 100, 5000};
+  for (int k = 0; k < 60; k++) {
+    mill_random random;
+    mill_random_begin(&random, (uint64_t)k, 1, 2);
+    const int64_t n_row = 1 + (int64_t)(mill_random_uniform(&random) * 20000);
+    const double rate = k % 2 ? 127.0 : 10000.0;
+    const int n_file = make_uneven(n_row, k % 3 ? 5000 : 3, rate, (uint64_t)k);
+    for (int64_t i = 0; i <= n_row / 8; i++)
+      wanted[i] =
+          k % 4 == 0 ? (uint8_t)(mill_random_word(&random) & mill_random_word(&random)) : 0xff;
+    const mill_schedule_plan plan = {.n_file = n_file,
+                                     .file = file,
+                                     .wanted = k % 4 == 1 ? NULL : wanted,
+                                     .n_row_limit = k % 5 == 0 ? n_row / 2 : 0,
+                                     .n_rank = n_rank[k % 6],
+                                     .rate = rate,
+                                     .n_held = 80};
+    mill_schedule *schedule = make(&plan);
+    mill_free(check_whole(&plan, schedule));
+    mill_schedule_free(schedule);
+  }
+}
+
+static void test_nothing_to_do(void **state)
+{
+  (void)state;
+  static const int64_t none[] = {0, 0, 5};
+  static const double cheap[] = {1, 1, 1};
+  mill_schedule_sum sum;
+  for (int n_file = 0; n_file <= 3; n_file++) {
+    make_files(n_file, none, cheap);
+    memset(wanted, 0, sizeof wanted);
+    const mill_schedule_plan plan = {
+        .n_file = n_file, .file = file, .wanted = wanted, .n_rank = 2, .rate = 127, .n_held = 80};
+    mill_schedule *schedule = make(&plan);
+    mill_schedule_sums(schedule, &sum);
+    assert_true(sum.n_chunk == 0 && sum.n_row == 0);
+    mill_free(check_whole(&plan, schedule));
+    mill_schedule_free(schedule);
+  }
+  mill_schedule_free(NULL);
+}
+
+static void test_one_rank_takes_files_as_they_come(void **state)
+{
+  (void)state;
+  static const int64_t n_row[] = {10, 0, 700, 3};
+  static const double open_cost[] = {1, 1, 300, 1};
+  mill_schedule_walk walk;
+  mill_schedule_piece piece;
+  mill_schedule_sum sum;
+  make_files(4, n_row, open_cost);
+  const mill_schedule_plan plan = {
+      .n_file = 4, .file = file, .n_rank = 1, .rate = 127, .n_held = 80};
+  mill_schedule *schedule = make(&plan);
+  mill_schedule_sums(schedule, &sum);
+  assert_true(sum.n_chunk == 1 && sum.n_row == 713 && sum.row_cost == 713 && sum.open_cost == 302);
+  mill_schedule_begin(schedule, 0, &walk);
+  int n_piece = 0;
+  while (mill_schedule_next(schedule, &walk, &piece)) {
+    n_piece++;
+    assert_true(piece.first == 0 && piece.end == n_row[piece.file]);
+  }
+  assert_int_equal(n_piece, 3);
+  mill_schedule_free(schedule);
+}
+
+static void test_chunks_become_smaller(void **state)
+{
+  (void)state;
+  /* one large file on 4 ranks: by hand, with a least chunk of 12.7 rows and shares of a quarter */
+  static const int64_t n_row[] = {100000};
+  static const double cheap[] = {0.3};
+  mill_schedule_sum sum;
+  make_files(1, n_row, cheap);
+  const mill_schedule_plan plan = {
+      .n_file = 1, .file = file, .n_rank = 4, .rate = 127, .n_held = 80};
+  mill_schedule *schedule = make(&plan);
+  double *cost = check_whole(&plan, schedule);
+  mill_schedule_sums(schedule, &sum);
+  assert_true(fabs(sum.least_cost - 12.7) < 1e-9);
+  double left = 100000;
+  for (int64_t k = 0; k < sum.n_chunk - 1; k++) {
+    const double share = left / 16 > 12.7 ? left / 16 : 12.7;
+    assert_true(fabs(cost[k] - share) < 2.5);
+    left -= cost[k];
+  }
+  assert_true(cost[sum.n_chunk - 1] <= 2 * 12.7 + 1);
+  /* 16 ln(100000 / (16 12.7)) + 16 */
+  assert_true(sum.n_chunk > 100 && sum.n_chunk < 125);
+  mill_free(cost);
+  mill_schedule_free(schedule);
+}
+
+static void test_first_chunks_are_even_where_ranks_hold_all(void **state)
+{
+  (void)state;
+  /* who comes first would else take everything into its slots */
+  static const int64_t n_row[] = {40, 40, 40};
+  static const double cheap[] = {0.3, 0.3, 0.3};
+  mill_schedule_sum sum;
+  make_files(3, n_row, cheap);
+  const mill_schedule_plan plan = {
+      .n_file = 3, .file = file, .n_rank = 4, .rate = 127, .n_held = 80};
+  mill_schedule *schedule = make(&plan);
+  double *cost = check_whole(&plan, schedule);
+  mill_schedule_sums(schedule, &sum);
+  assert_true(sum.n_chunk == 4);
+  for (int k = 0; k < 4; k++)
+    assert_true(fabs(cost[k] - 30) <= 4);
+  mill_free(cost);
+  mill_schedule_free(schedule);
+}
+
+static void test_files_stay_whole_where_they_can(void **state)
+{
+  (void)state;
+  mill_schedule_walk walk;
+  mill_schedule_piece piece;
+  mill_schedule_sum sum;
+  int64_t n_piece = 0;
+  const int n_file = make_uneven(200000, 500, 127, 3);
+  const mill_schedule_plan plan = {
+      .n_file = n_file, .file = file, .n_rank = 16, .rate = 127, .n_held = 80};
+  mill_schedule *schedule = make(&plan);
+  mill_schedule_sums(schedule, &sum);
+  int is_dear = 1;
+  for (int64_t k = 0; k < sum.n_chunk; k++) {
+    mill_schedule_begin(schedule, k, &walk);
+    while (mill_schedule_next(schedule, &walk, &piece)) {
+      const mill_schedule_file *f = &file[piece.file];
+      n_piece++;
+      /* dear files first, and in pieces that are worth opening them */
+      const int dear_now = f->open_cost > sum.least_cost;
+      assert_true(is_dear || !dear_now);
+      is_dear = dear_now;
+      const double cost = (double)(piece.end - piece.first) * f->row_cost;
+      if (piece.end - piece.first < f->n_row)
+        assert_true(cost >= (dear_now ? f->open_cost : sum.least_cost) - 2 * f->row_cost);
+    }
+  }
+  assert_false(is_dear);
+  /* a cut through a file is one piece more, and a chunk makes one at most */
+  assert_true(n_piece < n_file + sum.n_chunk);
+  assert_true((double)n_piece < 1.5 * n_file);
+  mill_schedule_free(schedule);
+}
+
+static void test_costs(void **state)
+{
+  (void)state;
+  assert_true(mill_schedule_row_cost(0) == 1 && mill_schedule_row_cost(1) == 1);
+  assert_true(mill_schedule_row_cost(3) > mill_schedule_row_cost(2));
+  assert_true(mill_schedule_row_cost(3) < 3);
+  const double plain = mill_schedule_open_cost(90000000, 0, 127);
+  assert_true(plain > 0 && plain < 1);
+  assert_true(mill_schedule_open_cost(27000000, 1, 127) > 50 * plain);
+  assert_true(mill_schedule_open_cost(27000000, 1, 254) >
+              1.99 * mill_schedule_open_cost(27000000, 1, 127));
+}
+
+/* ---- in time ---- */
+
+static void test_a_run_by_hand(void **state)
+{
+  (void)state;
+  /* one rank, 4 rows at 2 rows a second, opened in 1 s, read in 0.1 s each, nothing else */
+  static const int64_t n_row[] = {4};
+  static const double open_cost[] = {2};
+  const float cost[] = {1};
+  mill_schedule_outcome outcome;
+  make_files(1, n_row, open_cost);
+  const mill_schedule_plan plan = {.n_file = 1, .file = file, .n_rank = 1, .rate = 2, .n_held = 2};
+  mill_schedule *schedule = make(&plan);
+  mill_schedule_model model = {.schedule = schedule,
+                               .file = file,
+                               .n_rank = 1,
+                               .rate = 2,
+                               .cost = cost,
+                               .n_cost = 1,
+                               .read_s = 0.1,
+                               .alone_s = 0.5,
+                               .n_slot = 1,
+                               .n_ahead = 1};
+  assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_OK);
+  /* 1 + 0.1, then 4 times 0.5; the reader is never late again */
+  assert_true(fabs(outcome.end_s - 3.1) < 1e-12);
+  assert_true(outcome.idle_tail == 0 && outcome.n_opened == 1 && outcome.n_message == 0);
+  assert_true(fabs(outcome.efficiency - 2.0 / 3.1) < 1e-12);
+  /* a row that takes long alone */
+  model.alone_s = 5;
+  assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_OK);
+  assert_true(fabs(outcome.end_s - (1.1 + 3 * 0.5 + 5)) < 1e-12);
+  model.n_slot = 0;
+  assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_ERR_RANGE);
+  mill_schedule_free(schedule);
+}
+
+static mill_schedule_outcome run_uneven(int n_rank, int rows, double spread, const double *speed)
+{
+  static float cost[997];
+  mill_random random;
+  mill_schedule_outcome outcome;
+  const double rate = 127;
+  const int n_file = make_uneven((int64_t)n_rank * rows, 5000, rate, 5);
+  mill_random_begin(&random, 9, 9, 9);
+  double *own = NULL;
+  assert_int_equal(MILL_ALLOC(n_rank, &own), MILL_OK);
+  for (int i = 0; i < n_rank; i++)
+    own[i] = speed ? speed[i] : 1.0 + spread * (2 * mill_random_uniform(&random) - 1);
+  for (int i = 0; i < 997; i++)
+    cost[i] = (float)(0.7 + 0.6 * mill_random_uniform(&random));
+  const mill_schedule_plan plan = {
+      .n_file = n_file, .file = file, .n_rank = n_rank, .rate = rate, .n_held = 80};
+  mill_schedule *schedule = make(&plan);
+  const mill_schedule_model model = {.schedule = schedule,
+                                     .file = file,
+                                     .n_rank = n_rank,
+                                     .rate = rate,
+                                     .speed = own,
+                                     .cost = cost,
+                                     .n_cost = 997,
+                                     .read_s = 0.0003,
+                                     .alone_s = 0.008,
+                                     .shares_core = 1,
+                                     .answer_s = 1e-5,
+                                     .travel_s = 2e-3,
+                                     .n_slot = 32,
+                                     .n_ahead = 48};
+  assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_OK);
+  mill_schedule_free(schedule);
+  mill_free(own);
+  return outcome;
+}
+
+static void test_idle_tail_on_an_uneven_catalog(void **state)
+{
+  (void)state;
+  static const int n_rank[] = {2, 8, 64};
+  for (int k = 0; k < 3; k++) {
+    const mill_schedule_outcome o = run_uneven(n_rank[k], 4000, 0.05, NULL);
+    if (o.idle_tail > 0.02)
+      fail_msg("%d ranks: idle tail %.4f", n_rank[k], o.idle_tail);
+  }
+  /* and one rank at half the speed of the others */
+  const double speed[4] = {1, 1, 0.5, 1};
+  const mill_schedule_outcome o = run_uneven(4, 4000, 0, speed);
+  if (o.idle_tail > 0.02)
+    fail_msg("one slow rank: idle tail %.4f", o.idle_tail);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_wanted_row_is_dealt_once),
+      cmocka_unit_test(test_nothing_to_do),
+      cmocka_unit_test(test_one_rank_takes_files_as_they_come),
+      cmocka_unit_test(test_chunks_become_smaller),
+      cmocka_unit_test(test_first_chunks_are_even_where_ranks_hold_all),
+      cmocka_unit_test(test_files_stay_whole_where_they_can),
+      cmocka_unit_test(test_costs),
+      cmocka_unit_test(test_a_run_by_hand),
+      cmocka_unit_test(test_idle_tail_on_an_uneven_catalog),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,370 @@
+/* Lines of src/system/log.c: format, level, file, standard error, threads. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/base/error.h"
+#include "src/system/log.h"
+
+static char folder[] = "/tmp/mill-test-log-XXXXXX";
+static char log_path[128], err_path[128];
+static int saved_stderr;
+
+static int make_folder(void **state)
+{
+  (void)state;
+  if (!mkdtemp(folder))
+    return -1;
+  snprintf(log_path, sizeof log_path, "%s/run.log", folder);
+  snprintf(err_path, sizeof err_path, "%s/stderr", folder);
+  return 0;
+}
+
+static int remove_folder(void **state)
+{
+  (void)state;
+  unlink(log_path);
+  unlink(err_path);
+  return rmdir(folder);
+}
+
+static int catch_stderr(void **state)
+{
+  (void)state;
+  unlink(log_path);
+  saved_stderr = dup(STDERR_FILENO);
+  const int file = open(err_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (saved_stderr < 0 || file < 0 || dup2(file, STDERR_FILENO) < 0)
+    return -1;
+  return close(file);
+}
+
+static int release_stderr(void **state)
+{
+  (void)state;
+  mill_log_close();
+  dup2(saved_stderr, STDERR_FILENO);
+  return close(saved_stderr);
+}
+
+/* Text of a file, "" when it is not there; free(). */
+static char *contents(const char *path)
+{
+  char *text = calloc(1, 1 << 20);
+  FILE *file = fopen(path, "r");
+  assert_non_null(text);
+  if (file) {
+    assert_true(fread(text, 1, (1 << 20) - 1, file) < (1 << 20) - 1);
+    fclose(file);
+  }
+  return text;
+}
+
+static void assert_matches(const char *text, const char *pattern)
+{
+  regex_t regex;
+  assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+  const int result = regexec(&regex, text, 0, NULL, 0);
+  regfree(&regex);
+  if (result != 0)
+    fail_msg("'%s' does not match '%s'", text, pattern);
+}
+
+#define TIME "^20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z "
+
+static void test_line_in_a_file(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_log_open(3, 1, MILL_LOG_INFO, log_path), MILL_OK);
+  mill_log_info("%d stars", 12);
+  const int line = __LINE__ - 1;
+  mill_log_close();
+  char *text = contents(log_path), *err = contents(err_path), pattern[128];
+  snprintf(pattern, sizeof pattern, TIME "rank 3 INFO  test_log\\.c:%d  12 stars\n$", line);
+  assert_matches(text, pattern);
+  assert_string_equal(err, "");
+  free(text);
+  free(err);
+}
+
+static void test_lines_are_appended(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
+    mill_log_info("run %d", i);
+    mill_log_close();
+  }
+  char *text = contents(log_path);
+  assert_non_null(strstr(text, "run 0\n"));
+  assert_non_null(strstr(text, "run 1\n"));
+  free(text);
+}
+
+static void test_error_also_reaches_standard_error(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_log_open(1, 1, MILL_LOG_ERROR, log_path), MILL_OK);
+  mill_log_warning("not asked for");
+  mill_log_error("lost");
+  char *text = contents(log_path), *err = contents(err_path);
+  assert_matches(text, TIME "rank 1 ERROR test_log\\.c:[0-9]+  lost\n$");
+  assert_string_equal(text, err);
+  free(text);
+  free(err);
+}
+
+static void test_without_a_file_lines_go_to_standard_error(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_WARNING, NULL), MILL_OK);
+  mill_log_warning("careful");
+  mill_log_error("lost");
+  char *err = contents(err_path);
+  assert_matches(err, TIME "rank 0 WARN  test_log\\.c:[0-9]+  careful\n");
+  assert_null(strstr(strstr(err, "lost") + 1, "lost")); /* once */
+  free(err);
+}
+
+static void test_levels(void **state)
+{
+  (void)state;
+  for (int level = MILL_LOG_ERROR; level <= MILL_LOG_DEBUG; level++) {
+    unlink(log_path);
+    assert_int_equal(mill_log_open(0, 1, level, log_path), MILL_OK);
+    for (int i = MILL_LOG_ERROR; i <= MILL_LOG_DEBUG; i++)
+      MILL_LOG(i, "level%d", i);
+    mill_log_close();
+    char *text = contents(log_path), name[32];
+    for (int i = MILL_LOG_ERROR; i <= MILL_LOG_DEBUG; i++) {
+      snprintf(name, sizeof name, "level%d", i);
+      assert_int_equal(strstr(text, name) != NULL, i <= level);
+    }
+    free(text);
+  }
+  assert_int_equal(mill_log_level_from_name("error"), MILL_LOG_ERROR);
+  assert_int_equal(mill_log_level_from_name("warning"), MILL_LOG_WARNING);
+  assert_int_equal(mill_log_level_from_name("info"), MILL_LOG_INFO);
+  assert_int_equal(mill_log_level_from_name("debug"), MILL_LOG_DEBUG);
+  assert_int_equal(mill_log_level_from_name("loud"), -1);
+  assert_int_equal(mill_log_level_from_name(""), -1);
+}
+
+static void test_one_line_a_message(void **state)
+{
+  (void)state;
+  char longest[9000];
+  memset(longest, 'x', sizeof longest - 1);
+  longest[sizeof longest - 1] = '\0';
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
+  mill_log_info("two\nlines\r\x1b[2J");
+  mill_log_info("%s", longest);
+  char *text = contents(log_path);
+  assert_non_null(strstr(text, "  two lines  [2J\n"));
+  char *second = strchr(text, '\n') + 1;
+  assert_int_equal(strlen(second), 4095);
+  assert_string_equal(second + 4095 - 5, "x...\n");
+  free(text);
+}
+
+static void test_errno_is_kept(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, "/dev/full"), MILL_OK);
+  errno = ENOENT;
+  mill_log_info("kept");
+  assert_int_equal(errno, ENOENT);
+}
+
+static void test_full_disk_sends_lines_to_standard_error(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, "/dev/full"), MILL_OK);
+  mill_log_info("not lost");
+  mill_log_info("nor this");
+  char *err = contents(err_path);
+  const char *line = strchr(err, '\n') + 1;
+  assert_matches(line, TIME "rank 0 INFO  test_log\\.c:[0-9]+  not lost\n20.*  nor this\n$");
+  *strchr(err, '\n') = '\0'; /* the reason, once */
+  assert_matches(err, "log cannot be written: No space left on device");
+  free(err);
+}
+
+static void test_log_that_cannot_be_opened(void **state)
+{
+  (void)state;
+  char path[160];
+  snprintf(path, sizeof path, "%s/nowhere/run.log", folder);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, path), MILL_ERR_OUTPUT);
+  assert_non_null(strstr(mill_error_message(), path));
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, folder), MILL_ERR_OUTPUT);
+  mill_log_info("the old log stays");
+  char *text = contents(log_path);
+  assert_non_null(strstr(text, "the old log stays\n"));
+  free(text);
+}
+
+/* How often a pattern is in a text, line by line. */
+static int n_line_with(const char *text, const char *part)
+{
+  int n = 0;
+  for (const char *at = strstr(text, part); at; at = strstr(at + 1, part))
+    n++;
+  return n;
+}
+
+static void complain(int n, const char *what)
+{
+  for (int i = 0; i < n; i++)
+    mill_log_error("%s %d", what, i);
+}
+
+static void test_a_flood_is_counted(void **state)
+{
+  (void)state;
+  enum { N = 10000, N_RANK = 10, SHOWN = MILL_LOG_LINES / N_RANK };
+  assert_int_equal(mill_log_open(2, N_RANK, MILL_LOG_INFO, log_path), MILL_OK);
+  complain(N, "unreadable");
+  mill_log_error("of another place");
+  for (int i = 0; i < 2 * MILL_LOG_LINES; i++)
+    mill_log_info("news %d", i); /* that is no complaint */
+  mill_log_close();
+  char *text = contents(log_path), *err = contents(err_path), count[64];
+  assert_int_equal(n_line_with(text, "unreadable "), SHOWN);
+  assert_non_null(strstr(text, "unreadable 9 [more like this are only counted]\n"));
+  snprintf(count, sizeof count, "  %d more lines like this were left out", N - SHOWN);
+  assert_int_equal(n_line_with(text, count), 1);
+  assert_matches(err, "Z rank 2 ERROR test_log\\.c:[0-9]+  9990 more lines like this were");
+  assert_int_equal(n_line_with(text, "left out"), 1);
+  assert_int_equal(n_line_with(text, "of another place"), 1);
+  assert_int_equal(n_line_with(text, "news "), 2 * MILL_LOG_LINES);
+  free(text);
+  free(err);
+}
+
+static void test_a_new_log_counts_anew(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    unlink(log_path);
+    assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
+    complain(MILL_LOG_LINES + i, "unreadable");
+    mill_log_close();
+    char *text = contents(log_path);
+    assert_int_equal(n_line_with(text, "unreadable "), MILL_LOG_LINES);
+    assert_int_equal(n_line_with(text, "1 more line like this was left out"), i);
+    free(text);
+  }
+}
+
+static void test_of_very_many_ranks_each_has_its_first_line(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_log_open(1023, 1024, MILL_LOG_INFO, log_path), MILL_OK);
+  complain(3, "fails");
+  mill_log_close();
+  char *text = contents(log_path);
+  assert_non_null(strstr(text, "  fails 0\n"));
+  assert_int_equal(n_line_with(text, "fails "), 1);
+  assert_int_equal(n_line_with(text, "2 more lines like this were left out"), 1);
+  free(text);
+}
+
+static void test_level_debug_shows_a_flood(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_DEBUG, log_path), MILL_OK);
+  complain(3 * MILL_LOG_LINES, "unreadable");
+  mill_log_close();
+  char *text = contents(log_path);
+  assert_int_equal(n_line_with(text, "unreadable "), 3 * MILL_LOG_LINES);
+  assert_null(strstr(text, "left out"));
+  free(text);
+}
+
+enum { N_THREAD = 4, N_LINE = 200 };
+
+static void *write_lines(void *argument)
+{
+  for (int i = 0; i < N_LINE; i++)
+    mill_log_info("thread %d line %d end", *(const int *)argument, i);
+  return NULL;
+}
+
+static void test_lines_of_threads_do_not_mix(void **state)
+{
+  (void)state;
+  pthread_t thread[N_THREAD];
+  int number[N_THREAD], next[N_THREAD] = {0};
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, log_path), MILL_OK);
+  for (int i = 0; i < N_THREAD; i++) {
+    number[i] = i;
+    assert_int_equal(pthread_create(&thread[i], NULL, write_lines, &number[i]), 0);
+  }
+  for (int i = 0; i < N_THREAD; i++)
+    assert_int_equal(pthread_join(thread[i], NULL), 0);
+  char *text = contents(log_path), *rest = NULL;
+  int n = 0;
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest), n++) {
+    int i_thread, i_line;
+    char end[8];
+    assert_int_equal(
+        sscanf(line, "%*s rank 0 INFO %*s thread %d line %d %7s", &i_thread, &i_line, end), 3);
+    assert_string_equal(end, "end");
+    assert_in_range(i_thread, 0, N_THREAD - 1);
+    assert_int_equal(i_line, next[i_thread]++);
+  }
+  assert_int_equal(n, N_THREAD * N_LINE);
+  free(text);
+}
+
+static void test_log_line_clears_the_status_line(void **state)
+{
+  (void)state;
+  assert_int_equal(mill_log_open(0, 1, MILL_LOG_INFO, NULL), MILL_OK);
+  mill_log_status("1/2");
+  mill_log_info("between");
+  mill_log_status(NULL); /* nothing stands: no newline */
+  mill_log_status("2/2");
+  mill_log_status(NULL);
+  char *err = contents(err_path);
+  assert_matches(err, "^\r1/2\x1b\\[K\r\x1b\\[K20[^\n]*between\n\r2/2\x1b\\[K\n$");
+  free(err);
+}
+
+#define LOG_TEST(name) cmocka_unit_test_setup_teardown(name, catch_stderr, release_stderr)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      LOG_TEST(test_line_in_a_file),
+      LOG_TEST(test_lines_are_appended),
+      LOG_TEST(test_error_also_reaches_standard_error),
+      LOG_TEST(test_without_a_file_lines_go_to_standard_error),
+      LOG_TEST(test_levels),
+      LOG_TEST(test_one_line_a_message),
+      LOG_TEST(test_errno_is_kept),
+      LOG_TEST(test_full_disk_sends_lines_to_standard_error),
+      LOG_TEST(test_log_that_cannot_be_opened),
+      LOG_TEST(test_a_flood_is_counted),
+      LOG_TEST(test_a_new_log_counts_anew),
+      LOG_TEST(test_of_very_many_ranks_each_has_its_first_line),
+      LOG_TEST(test_level_debug_shows_a_flood),
+      LOG_TEST(test_lines_of_threads_do_not_mix),
+      LOG_TEST(test_log_line_clears_the_status_line),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

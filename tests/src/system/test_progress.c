@@ -1,0 +1,161 @@
+/* Text and manners of src/system/progress.c. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <poll.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "src/system/progress.h"
+
+static void test_eta(void **state)
+{
+  (void)state;
+  static const struct {
+    double left_s;
+    const char *text;
+  } expected[] = {
+      {0.0, "0s"},        {0.4, "0s"},
+      {12.3, "12s"},      {59.4, "59s"},
+      {59.6, "1m00s"},    {185.0, "3m05s"},
+      {3599.4, "59m59s"}, {3599.6, "1h00m"},
+      {3725.0, "1h02m"},  {360000.0, "100h00m"},
+      {1e12, "?"},        {-1.0, "?"},
+      {(double)NAN, "?"}, {(double)INFINITY, "?"},
+  };
+  for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+    char text[16];
+    mill_progress_eta(expected[i].left_s, text, sizeof text);
+    assert_string_equal(text, expected[i].text);
+  }
+}
+
+static void test_eta_stays_in_its_buffer(void **state)
+{
+  (void)state;
+  char text[8] = "#######";
+  mill_progress_eta(3725.0, text, 4);
+  assert_string_equal(text, "1h0");
+  assert_int_equal(text[4], '#');
+}
+
+/* What two quick updates, a last one and the end write to a standard error
+ * that is a terminal or a pipe. */
+static void run(int terminal, int quiet, int64_t n_total, char *out, size_t size)
+{
+  int from, to, ends[2];
+  if (terminal) {
+    struct termios raw;
+    assert_int_equal(openpty(&from, &to, NULL, NULL, NULL), 0);
+    assert_int_equal(tcgetattr(to, &raw), 0);
+    cfmakeraw(&raw); /* no \r before our \n */
+    assert_int_equal(tcsetattr(to, TCSANOW, &raw), 0);
+  } else {
+    assert_int_equal(pipe(ends), 0);
+    from = ends[0];
+    to = ends[1];
+  }
+  const int saved = dup(STDERR_FILENO);
+  assert_true(saved >= 0);
+  assert_true(dup2(to, STDERR_FILENO) >= 0);
+  mill_progress progress;
+  mill_progress_start(&progress, n_total, 0, quiet);
+  if (n_total > 0) {
+    mill_progress_update(&progress, 1, 0);
+    mill_progress_update(&progress, 2, 0); /* too soon to be drawn */
+    mill_progress_update(&progress, n_total, 3);
+  }
+  mill_progress_end(&progress);
+  mill_progress_end(&progress); /* harmless */
+  assert_true(dup2(saved, STDERR_FILENO) >= 0);
+  close(saved);
+  struct pollfd ready = {.fd = from, .events = POLLIN};
+  size_t n = 0;
+  while (n < size - 1 && poll(&ready, 1, 50) > 0 && (ready.revents & POLLIN)) {
+    const ssize_t got = read(from, out + n, size - 1 - n);
+    if (got <= 0)
+      break;
+    n += (size_t)got;
+  }
+  out[n] = '\0';
+  close(to);
+  close(from);
+}
+
+static void test_terminal_shows_done_rate_and_time_left(void **state)
+{
+  (void)state;
+  char out[1024];
+  run(1, 0, 400, out, sizeof out);
+  assert_int_equal(out[0], '\r');
+  assert_non_null(strstr(out, "1/400 (0.2 %)  0 failed  "));
+  assert_non_null(strstr(out, "/s  "));
+  assert_null(strstr(out, "2/400"));
+  char *last = strstr(out, "400/400 (100.0 %)  3 failed  ");
+  assert_non_null(last);
+  assert_non_null(strstr(last, "  0s left\x1b[K"));
+  const char *end = strchr(last, '\n');
+  assert_non_null(end);
+  assert_string_equal(end, "\n"); /* one, at the end */
+}
+
+/* A continued run: what earlier ones did took no time of this one, so before its first
+ * row the rate is nothing and the time left is not known. */
+static void test_rows_of_earlier_runs_are_no_rate(void **state)
+{
+  (void)state;
+  mill_progress progress;
+  int ends[2];
+  char out[512] = "";
+  assert_int_equal(openpty(&ends[0], &ends[1], NULL, NULL, NULL), 0);
+  const int saved = dup(STDERR_FILENO);
+  assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+  mill_progress_start(&progress, 400, 398, 0);
+  mill_progress_update(&progress, 398, 0);
+  mill_progress_end(&progress);
+  assert_true(dup2(saved, STDERR_FILENO) >= 0);
+  assert_true(read(ends[0], out, sizeof out - 1) > 0);
+  close(saved);
+  close(ends[0]);
+  close(ends[1]);
+  assert_non_null(strstr(out, "398/400 (99.5 %)  0 failed  0.00/s  ? left"));
+}
+
+static void test_nothing_without_a_terminal_or_when_quiet(void **state)
+{
+  (void)state;
+  char out[1024];
+  run(0, 0, 400, out, sizeof out);
+  assert_string_equal(out, "");
+  run(1, 1, 400, out, sizeof out);
+  assert_string_equal(out, "");
+}
+
+static void test_no_line_no_newline(void **state)
+{
+  (void)state;
+  char out[1024];
+  run(1, 0, 0, out, sizeof out);
+  assert_string_equal(out, "");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_eta),
+      cmocka_unit_test(test_eta_stays_in_its_buffer),
+      cmocka_unit_test(test_terminal_shows_done_rate_and_time_left),
+      cmocka_unit_test(test_rows_of_earlier_runs_are_no_rate),
+      cmocka_unit_test(test_nothing_without_a_terminal_or_when_quiet),
+      cmocka_unit_test(test_no_line_no_newline),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,97 @@
+/* What src/system/status_process.c says of processes, memory and times. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/system/status_process.h"
+
+static void test_times(void **state)
+{
+  (void)state;
+  /* from `date -u -d @SECONDS` */
+  static const struct {
+    double s;
+    const char *text;
+  } c[] = {{0, "1970-01-01T00:00:00Z"},
+           {951782400, "2000-02-29T00:00:00Z"},
+           {1763736965.75, "2025-11-21T14:56:05Z"},
+           {4102444799, "2099-12-31T23:59:59Z"}};
+  char text[MILL_UTC_SIZE];
+  for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+    mill_utc_text(c[i].s, text);
+    assert_string_equal(text, c[i].text);
+    assert_true(mill_utc_read(text) == floor(c[i].s));
+  }
+  static const char *const bad[] = {"", "yesterday", "2025-11-21", "2025-11-21T14:56:05",
+                                    "2025-11-21T14:56:05Z "};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    assert_true(isnan(mill_utc_read(bad[i])));
+}
+
+static void test_own_memory(void **state)
+{
+  (void)state;
+  enum { BYTES = 64 << 20 };
+  int64_t before, peak_before, with, peak_with, after, peak_after;
+  mill_process_memory(&before, &peak_before);
+  assert_true(before > 0 && peak_before >= before);
+  void *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(memory != MAP_FAILED);
+  memset(memory, 1, BYTES);
+  mill_process_memory(&with, &peak_with);
+  assert_int_equal(munmap(memory, BYTES), 0);
+  mill_process_memory(&after, &peak_after);
+  /* a sanitizer has shadow pages of it, and the kernel counts pages in batches */
+  assert_true(with - before >= BYTES - (1 << 20) && with - before < BYTES + BYTES / 4);
+  assert_true(after < with - BYTES / 2);
+  assert_true(peak_after >= with - (1 << 20));
+}
+
+static void test_memory_of_the_machine(void **state)
+{
+  (void)state;
+  int64_t total, available, limit;
+  mill_machine_memory(&total, &available, &limit);
+  const int64_t pages = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  assert_true(total == pages);
+  assert_true(available > 0 && available <= total);
+  assert_true(limit >= 0 && limit <= total);
+}
+
+static void test_processes(void **state)
+{
+  (void)state;
+  assert_true(mill_process_alive((int64_t)getpid()));
+  assert_true(mill_process_alive(1));
+  assert_false(mill_process_alive(0));
+  assert_false(mill_process_alive(-1));
+  const pid_t child = fork();
+  if (child == 0)
+    _exit(0);
+  assert_true(child > 0);
+  siginfo_t info;
+  assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+  assert_false(mill_process_alive((int64_t)child)); /* ended, not waited for */
+  assert_int_equal(waitpid(child, NULL, 0), child);
+  assert_false(mill_process_alive((int64_t)child));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_times),
+      cmocka_unit_test(test_own_memory),
+      cmocka_unit_test(test_memory_of_the_machine),
+      cmocka_unit_test(test_processes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
