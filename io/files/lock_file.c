@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "kernels/base/error.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/status_process.h"
 #include "src/system/thread.h"
 
@@ -102,7 +102,6 @@ static int is_stale(const holder *who, const holder *me, double age_s)
 {
   char state = 0;
   unsigned long long start = 0;
-  struct timespec up = {0};
   const int has_beat = who->start != 0; /* written by a version that touches its lock */
   if (strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart)
     return 1;
@@ -111,8 +110,7 @@ static int is_stale(const holder *who, const holder *me, double age_s)
   if (both_known_and_differ(who->boot, me->boot)) {
     /* the machine was started again since, unless another one has its name: a lock that was
        touched since this start is not of an earlier one */
-    clock_gettime(CLOCK_BOOTTIME, &up);
-    return age_s > (double)up.tv_sec || (has_beat && age_s > MILL_LOCK_DEAD_S);
+    return age_s > mill_boot_s() || (has_beat && age_s > MILL_LOCK_DEAD_S);
   }
   if (both_known_and_differ(who->pids, me->pids))
     return has_beat && age_s > MILL_LOCK_DEAD_S;
@@ -124,13 +122,6 @@ static int is_stale(const holder *who, const holder *me, double age_s)
      nothing any more: a restart at once after a kill meets such ones.  And a number may have
      gone to another process since. */
   return state == 'Z' || state == 'X' || (who->start != 0 && who->start != start);
-}
-
-static double now_s(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_BOOTTIME, &t); /* goes on while the machine is suspended */
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static int write_all(int fd, const char *text)
@@ -300,7 +291,7 @@ int mill_lock_take(const char *output, mill_lock *lock)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: other jobs keep taking the lock of this output", path);
   memcpy(lock->path, path, sizeof path);
   memcpy(lock->text, text, sizeof text);
-  lock->touched_s = now_s();
+  lock->touched_s = mill_boot_s();
 done:
   if (draft[0])
     unlink(draft); /* or it has taken the name */
@@ -325,9 +316,9 @@ static int is_ours(const mill_lock *lock)
 int mill_lock_keep(mill_lock *lock)
 {
   int err = MILL_OK;
-  if (!lock->path[0] || (!lock->is_lost && now_s() - lock->touched_s < MILL_LOCK_BEAT_S))
+  if (!lock->path[0] || (!lock->is_lost && mill_boot_s() - lock->touched_s < MILL_LOCK_BEAT_S))
     goto done;
-  lock->touched_s = now_s();
+  lock->touched_s = mill_boot_s();
   /* one that was taken away by hand, or cannot be seen now, is nobody else's */
   if (is_ours(lock) == 0)
     lock->is_lost = 1;

@@ -18,7 +18,7 @@
 #include "io/result/result_repair.h"
 #include "kernels/base/error.h"
 #include "kernels/base/nvtx.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/ranks/mpi_context.h"

@@ -5,7 +5,7 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/stop_signal.h"
 
 int mill_bench_configure(const mill_bench_options *options, mill_config *config)

@@ -12,7 +12,7 @@
 #include "jobs/fit/fit.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/status_json.h"
 #include "src/system/thread.h"
 #include "src/system/version.h"

@@ -9,7 +9,7 @@
 #include "jobs/fit/reader.h"
 #include "jobs/fit/work.h"
 #include "kernels/base/error.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/stop_signal.h"
 #include "src/ranks/usual_rate.h"
 

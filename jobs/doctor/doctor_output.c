@@ -14,7 +14,7 @@
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 
 enum {
   EXIT_OUTPUT = 4,

@@ -32,7 +32,7 @@
 #include "kernels/cuda/cuda_probe.h"
 #endif
 #include "kernels/base/error.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/config/config.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"
@@ -1376,7 +1376,7 @@ static int run(fit_job *job, int *exit_status)
   MILL_TRY(set_up(job));
   MILL_TRY(agree_to_go_on(job, "at the start"));
   costs->library_s = lap_s(&cpu_s);
-  start_s = MPI_Wtime();
+  start_s = mill_wall_s();
   MILL_TRY(mill_inputs_index(&job->mpi, &job->options, &job->config, &job->lib, job->arm_wanted,
                              &job->roles, &job->inputs));
   costs->index_s = lap_s(&cpu_s);
@@ -1456,7 +1456,7 @@ static int run(fit_job *job, int *exit_status)
   if (job->work)
     MILL_TRY(gather_balance(job, summary.write_s, &balance));
   if (job->mpi.rank == 0 && !job->options.quiet)
-    print_summary(job, &summary, outcome, n_put, MPI_Wtime() - start_s, &balance);
+    print_summary(job, &summary, outcome, n_put, mill_wall_s() - start_s, &balance);
   if (summary.n_status[MILL_STATUS_NOT_DONE] > 0)
     *exit_status = EXIT_STOPPED;
   else if (job->inputs.n_unreadable > 0 || summary.n_status[MILL_STATUS_UNREADABLE] > 0)

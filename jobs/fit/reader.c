@@ -7,7 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/nvtx.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
 

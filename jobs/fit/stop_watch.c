@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "kernels/base/error.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"

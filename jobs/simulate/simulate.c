@@ -16,6 +16,7 @@
 #include "io/files/lock_file.h"
 #include "jobs/simulate/simulate_options.h"
 #include "jobs/simulate/simulate_rows.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/system/log.h"
 #include "src/mock/mock_survey.h"
@@ -986,7 +987,7 @@ static int run(simulate_job *job)
   int err = MILL_OK;
   int complete = 0;
   survey_size size = {0};
-  const double start_s = MPI_Wtime();
+  const double start_s = mill_wall_s();
   MILL_TRY(set_up(job));
   if (job->options.plan) {
     MILL_TRY(plan_sizes(job, &size));
@@ -998,7 +999,7 @@ static int run(simulate_job *job)
   if (!complete)
     MILL_TRY(make_files(job));
   if (job->mpi.rank == 0 && !job->options.quiet)
-    print_summary(job, &size, complete, MPI_Wtime() - start_s);
+    print_summary(job, &size, complete, mill_wall_s() - start_s);
 done:
   return err;
 }

@@ -16,7 +16,7 @@
 
 #include "jobs/status/status_file.h"
 #include "kernels/base/error.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/log.h"
 #include "src/system/status_gpu.h"
 #include "src/system/status_process.h"

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/system/status_process.h"
 #include "src/system/version.h"

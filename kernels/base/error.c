@@ -10,8 +10,8 @@
 
 enum { CACHE_LINE = 64, HUGE_PAGE = 1 << 21 };
 
-static _Thread_local char message[1024];
-static _Thread_local char place[128];
+static _Thread_local char message[MILL_ERROR_MESSAGE];
+static _Thread_local char place[MILL_ERROR_PLACE];
 
 static const struct {
   const char *text;
@@ -60,6 +60,20 @@ void mill_error_clear(void)
 {
   message[0] = '\0';
   place[0] = '\0';
+}
+
+void mill_error_save(int code, mill_error_kept *kept)
+{
+  kept->code = code;
+  memcpy(kept->message, message, sizeof message);
+  memcpy(kept->place, place, sizeof place);
+}
+
+int mill_error_restore(const mill_error_kept *kept)
+{
+  memcpy(message, kept->message, sizeof message);
+  memcpy(place, kept->place, sizeof place);
+  return kept->code;
 }
 
 /* Whole cache lines, at least one. */
@@ -142,4 +156,23 @@ int mill_alloc_bytes(size_t n, size_t size, void **out)
 void mill_free(void *p)
 {
   free(p);
+}
+
+int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size)
+{
+  int64_t n = *n_room < 32 ? 64 : *n_room;
+  if (n_need <= *n_room)
+    return MILL_OK;
+  if (n <= INT64_MAX / 2)
+    n *= 2;
+  if (n < n_need)
+    n = n_need;
+  void *more = (uint64_t)n > SIZE_MAX / size ? NULL : realloc(*p, (size_t)n * size);
+  if (!more)
+    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__,
+                          "no memory for %lld elements of %zu bytes%s", (long long)n, size,
+                          mill_memory_limit());
+  *p = more;
+  *n_room = n;
+  return MILL_OK;
 }

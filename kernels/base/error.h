@@ -54,6 +54,21 @@ const char *mill_error_place(void);
 /** Forget this thread's last failure. */
 void mill_error_clear(void);
 
+enum { MILL_ERROR_MESSAGE = 1024, MILL_ERROR_PLACE = 128 };
+
+/** A failure, kept while other calls may fail. */
+typedef struct mill_error_kept {
+  int code;
+  char message[MILL_ERROR_MESSAGE];
+  char place[MILL_ERROR_PLACE];
+} mill_error_kept;
+
+/** Keep this thread's last failure, whose code is code. */
+void mill_error_save(int code, mill_error_kept *kept);
+
+/** Make a kept failure, of this thread or another, this thread's last one; returns its code. */
+int mill_error_restore(const mill_error_kept *kept);
+
 /** Zeroed memory for n elements of size bytes, 64-byte aligned; free with
  *  mill_free.  MILL_ERR_MEMORY when there is none or n * size overflows;
  *  *out is then NULL.  n = 0 gives a valid pointer. */
@@ -62,6 +77,13 @@ int mill_alloc_bytes(size_t n, size_t size, void **out);
 /** The same, not zeroed: for large memory that is written before it is read. */
 int mill_alloc_raw(size_t n, size_t size, void **out);
 void mill_free(void *p);
+
+/** Room for n_need elements of size bytes at *p, of which *n_room have room now: memory at least
+ *  doubles, so that appending n elements one by one costs n copies and not n * n.  *p is NULL or
+ *  from this function; free with mill_free.  The new room is not zeroed.  On failure *p and
+ *  *n_room stay as they are. */
+int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size);
+#define MILL_GROW(p, n_room, n_need) mill_grow_bytes((void **)(p), n_room, n_need, sizeof(**(p)))
 
 /** "; the limit on address space (ulimit -v) is 600 MiB", or nothing where there is none: for the
  *  end of a message about memory.  Until the next call in this thread. */

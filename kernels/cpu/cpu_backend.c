@@ -13,6 +13,7 @@
 #include "kernels/math/activation.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/star/fit.h"
 #include "kernels/star/guess.h"
@@ -82,17 +83,10 @@ struct mill_device {
 #undef MILL_T
 #undef MILL_K_BLOCK
 
-static double now_s(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /** Seconds since *last, which becomes now. */
 static double lap_s(double *last)
 {
-  const double now = now_s(), lap = now - *last;
+  const double now = mill_wall_s(), lap = now - *last;
   *last = now;
   return lap;
 }
@@ -104,23 +98,16 @@ typedef struct mill_laps {
   double wall_s, cpu_s;
 } mill_laps;
 
-static double thread_cpu_s(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void laps_begin(mill_laps *laps, const mill_timing *timing)
 {
   laps->before = *timing;
-  laps->cpu_s = thread_cpu_s();
-  laps->wall_s = now_s();
+  laps->cpu_s = mill_thread_cpu_s();
+  laps->wall_s = mill_wall_s();
 }
 
 static void laps_end(const mill_laps *laps, mill_timing *timing)
 {
-  const double wall_s = now_s() - laps->wall_s, cpu_s = thread_cpu_s() - laps->cpu_s;
+  const double wall_s = mill_wall_s() - laps->wall_s, cpu_s = mill_thread_cpu_s() - laps->cpu_s;
   const double share = cpu_s < wall_s ? cpu_s / wall_s : 1.0;
   for (int p = 0; p < MILL_N_PHASE; p++) {
     timing->emulate_s[p] =
@@ -305,7 +292,7 @@ typedef struct mill_task {
 static void body_start(mill_block *b, void *arg)
 {
   const mill_task *t = arg;
-  double last = now_s();
+  double last = mill_wall_s();
   MILL_SERIAL(b)
   {
     mill_range_begin(MILL_RANGE_PREPARE);
@@ -589,7 +576,7 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
 static void group_rounds(const mill_model *m, mill_slot *const *group, int n_group, int n_round,
                          mill_lane *lane)
 {
-  double last = now_s();
+  double last = mill_wall_s();
   for (int i_round = 0; i_round < n_round; i_round++) {
     mill_slot *active[MILL_GROUP];
     int n = 0;

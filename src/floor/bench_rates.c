@@ -8,7 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "src/system/blas_threads.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 
 enum { SQUARE_F32 = 1536, SQUARE_F64 = 1024, N_TRY = 8, READ_BLOCK = 256 << 10, READ_TRY = 5 };
 /** A try lasts at least so long, so that the clock's resolution does not matter. */

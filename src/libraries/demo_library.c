@@ -10,7 +10,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/system/blas_threads.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/pipeline/guess_table.h"
 #include "src/libraries/library_make.h"
 #include "src/line_model/line_model.h"

@@ -10,7 +10,7 @@
 #include "kernels/star/prepare.h"
 #include "kernels/math/rotation.h"
 #include "kernels/math/spline_filter.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/pipeline/guess_table.h"
 #include "src/system/log.h"
 #include "src/pipeline/waveset_cache.h"

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/log.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"

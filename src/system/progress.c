@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/log.h"
 
 #define REDRAW_S 0.5

@@ -115,13 +115,6 @@ int mill_process_alive(int64_t pid)
   return !mill_process_look(pid, &state, &start) || (state != 'Z' && state != 'X');
 }
 
-double mill_unix_s(void)
-{
-  struct timespec t = {0};
-  clock_gettime(CLOCK_REALTIME, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void mill_utc_text(double unix_s, char out[MILL_UTC_SIZE])
 {
   struct tm utc;

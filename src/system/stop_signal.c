@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 
 /* lock-free, so that the handler may use them whatever thread it runs in */
@@ -17,9 +18,7 @@ static _Atomic int64_t first_ms;
 
 static int64_t now_ms(void)
 {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1000 * (int64_t)t.tv_sec + t.tv_nsec / 1000000;
+  return (int64_t)(1000.0 * mill_wall_s());
 }
 
 /* Only what a signal handler may do. */

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "kernels/base/error.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 
 int mill_thread_start(pthread_t *thread, void *(*run)(void *), void *context)
 {

@@ -16,7 +16,7 @@
 #include "jobs/status/status_board.h"
 #include "jobs/status/status_file.h"
 #include "kernels/base/error.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "src/system/status_process.h"
 #include "tests/mill_test.h"
 

@@ -155,6 +155,42 @@ static void test_alloc_refuses_overflow(void **state)
   }
 }
 
+static void test_kept_failure_comes_back_after_another(void **state)
+{
+  (void)state;
+  mill_error_kept kept;
+  char place[MILL_ERROR_PLACE];
+  mill_error_set(MILL_ERR_INPUT, "io/a.c", 12, "a.fits: %d rows", 3);
+  strcpy(place, mill_error_place());
+  mill_error_save(MILL_ERR_INPUT, &kept);
+  mill_error_set(MILL_ERR_MPI, "io/b.c", 13, "another");
+  assert_int_equal(mill_error_restore(&kept), MILL_ERR_INPUT);
+  assert_string_equal(mill_error_message(), "a.fits: 3 rows");
+  assert_string_equal(mill_error_place(), place);
+}
+
+static void test_memory_grows_and_keeps_what_is_there(void **state)
+{
+  (void)state;
+  int64_t n_room = 0, n_grown = 0, *value = NULL;
+  for (int64_t i = 0; i < 10000; i++) {
+    const int64_t before = n_room;
+    assert_int_equal(MILL_GROW(&value, &n_room, i + 1), MILL_OK);
+    assert_true(n_room > i && (n_room == before || n_room >= 2 * before));
+    n_grown += n_room != before;
+    value[i] = i;
+  }
+  assert_true(n_grown < 12); /* doubling from 64 */
+  for (int64_t i = 0; i < 10000; i++)
+    assert_int_equal(value[i], i);
+  const int64_t *const kept = value;
+  const int64_t kept_room = n_room;
+  assert_int_equal(MILL_GROW(&value, &n_room, INT64_MAX / 2), MILL_ERR_MEMORY);
+  assert_ptr_equal(value, kept);
+  assert_int_equal(n_room, kept_room);
+  mill_free(value);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -167,6 +203,8 @@ int main(void)
       cmocka_unit_test(test_alloc_is_zeroed_and_aligned),
       cmocka_unit_test(test_raw_memory_can_be_written),
       cmocka_unit_test(test_alloc_refuses_overflow),
+      cmocka_unit_test(test_kept_failure_comes_back_after_another),
+      cmocka_unit_test(test_memory_grows_and_keeps_what_is_there),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

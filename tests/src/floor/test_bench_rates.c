@@ -6,7 +6,7 @@
 
 #include "kernels/base/error.h"
 #include "src/floor/bench_rates.h"
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 #include "tests/test_library.h"
 
 static int is_rate(double x)

@@ -1,10 +1,10 @@
-#include "src/system/clock.h"
+#include "kernels/base/clock.h"
 
 #include <time.h>
 
 static double read_s(clockid_t id)
 {
-  /* these three clocks exist on every system that has pthreads, so no call can fail */
+  /* these clocks exist on every system that has pthreads, so no call can fail */
   struct timespec t = {0};
   clock_gettime(id, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -23,4 +23,14 @@ double mill_process_cpu_s(void)
 double mill_wall_s(void)
 {
   return read_s(CLOCK_MONOTONIC);
+}
+
+double mill_boot_s(void)
+{
+  return read_s(CLOCK_BOOTTIME);
+}
+
+double mill_unix_s(void)
+{
+  return read_s(CLOCK_REALTIME);
 }

@@ -2,12 +2,25 @@
 #ifndef MILL_CLOCK_H
 #define MILL_CLOCK_H
 
+#include "kernels/base/common.h"
+
+MILL_EXTERN_C_BEGIN
+
 /** CPU time, user and system together, since the thread or the process began.  Each call
  *  asks the kernel, which takes a fifth of a microsecond. */
 double mill_thread_cpu_s(void);
 double mill_process_cpu_s(void);
 
-/** Time since some moment before the program began; never runs backwards. */
+/** Time since some moment before the program began; never runs backwards. May be asked for in a
+ *  signal handler. */
 double mill_wall_s(void);
+
+/** The same, and goes on while the machine is suspended. */
+double mill_boot_s(void);
+
+/** Seconds since 1970-01-01 UTC. */
+double mill_unix_s(void);
+
+MILL_EXTERN_C_END
 
 #endif

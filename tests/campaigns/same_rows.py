@@ -1,0 +1,145 @@
+#!/usr/bin/python3
+"""Whether two programs give the same rows, bit for bit.
+
+    same_rows.py make STARMILL DIR [--library LIB] [--survey DIR] [--data DIR]
+    same_rows.py compare DIR DIR
+
+`make` lets a program import the reference emulators, make a library of MILES and the demo library
+with its survey, and fit the reference survey, the demo survey and the LAMOST stars, all into DIR.
+With --library and --survey the demo's library and survey are those of another DIR, which saves two
+minutes. `compare` prints a hash of the rows of each result, the same for the same rows, and says
+which columns differ; it ends with 1 when any does.
+"""
+import argparse
+import glob
+import hashlib
+import os
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+RESULTS = ["nnrm.h5", "reference.h5", "reference-models.h5", "reference-nelder-mead.h5",
+           "reference-linear.h5", "demo-library.h5", "demo.h5", "demo-models.h5", "miles.h5",
+           "lamost.h5"]
+# names of files, the time, the program: what two runs may have of their own
+OWN = ("catalog/files", "catalog/FILE", "catalog/INPUT", "provenance", "meta")
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def make(args):
+    os.makedirs(args.folder, exist_ok=True)
+
+    def to(name):
+        return os.path.join(args.folder, name)
+
+    def fit(name, lib, *more, models=None):
+        if models:
+            more += ("--models", to(models))
+        run(args.starmill, "fit", "--library", lib, "--output", to(name), "--overwrite", "--quiet",
+            *more)
+
+    def data(path):
+        return os.path.join(args.data, path)
+
+    run(args.starmill, "library", "import", "--overwrite", "--output", to("nnrm.h5"),
+        *[data(f"emulator/nnrm_desi_{arm}.h5") for arm in "brz"])
+    survey = data("sim/coadd-dev.fits.gz")
+    fit("reference.h5", to("nnrm.h5"), survey, models="reference-models.h5")
+    fit("reference-nelder-mead.h5", to("nnrm.h5"), "--optimizer", "nelder-mead", survey)
+    with open(to("linear.yaml"), "w") as file:
+        file.write("rotation_kernel: linear\n")
+    fit("reference-linear.h5", to("nnrm.h5"), "--config", to("linear.yaml"), survey)
+
+    demo_lib = args.library
+    if not demo_lib:
+        demo_lib = to("demo-library.h5")
+        run(args.starmill, "library", "demo", "--overwrite", "--output", demo_lib)
+    survey = args.survey
+    if not survey:
+        survey = to("survey")
+        run(args.starmill, "simulate", "--output", survey, "--stars", "300", "--per-file", "75",
+            "--seed", "1", "--redrock", "--pathological", "50")
+    fit("demo.h5", demo_lib, "--catalog", os.path.join(survey, "catalog.txt"),
+        models="demo-models.h5")
+
+    run(args.starmill, "library", "spectra", "--overwrite", "--output", to("miles.h5"),
+        "--range", "3950,7380", data("real/miles/miles_v9.1_packed.fits.gz"))
+    with open(os.path.join(SOURCE, "config", "lamost.yaml")) as file:
+        text = file.read()
+    with open(to("lamost.yaml"), "w") as file:
+        file.write(text.replace("\narms: []", "\narms: [{name: opt, min: 4000, max: 7300}]"))
+    fit("lamost.h5", to("miles.h5"), "--config", to("lamost.yaml"),
+        *sorted(glob.glob(data("real/lamost/*.fits.gz"))))
+
+
+def columns(path):
+    """Name and bytes of each dataset that the rows are made of."""
+    found = {}
+
+    def take(name, item):
+        if isinstance(item, h5py.Dataset) and not name.startswith(OWN):
+            value = np.asarray(item[()])
+            raw = repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes()
+            found[name] = str(value.dtype).encode() + str(value.shape).encode() + raw
+
+    with h5py.File(path, "r") as file:
+        file.visititems(take)
+    return found
+
+
+def survey_files(folder):
+    return sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "survey", "*.fits")))
+
+
+def compare(args):
+    n_bad = 0
+    for name in RESULTS:
+        paths = [os.path.join(folder, name) for folder in (args.folder, args.other)]
+        if not all(os.path.exists(p) for p in paths):
+            print(f"{name:26s} not in both")
+            continue
+        a, b = (columns(p) for p in paths)
+        differ = sorted(k for k in set(a) | set(b) if a.get(k) != b.get(k))
+        digest = hashlib.sha256()
+        for key in sorted(b):
+            digest.update(key.encode() + b[key])
+        print(f"{name:26s} {digest.hexdigest()[:16]} {len(b):3d} columns, "
+              + ("the same" if not differ else "DIFFERENT: " + ", ".join(differ)))
+        n_bad += bool(differ)
+    for name in survey_files(args.folder):
+        other = os.path.join(args.other, "survey", name)
+        if os.path.exists(other):
+            with open(os.path.join(args.folder, "survey", name), "rb") as f, open(other, "rb") as g:
+                same = f.read() == g.read()
+            print(f"survey/{name:19s} {'the same bytes' if same else 'DIFFERENT'}")
+            n_bad += not same
+    return 1 if n_bad else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    jobs = parser.add_subparsers(dest="job", required=True)
+    job = jobs.add_parser("make")
+    job.add_argument("starmill")
+    job.add_argument("folder")
+    job.add_argument("--library")
+    job.add_argument("--survey")
+    job.add_argument("--data", default=os.environ.get(
+        "STARMILL_TEST_DATA", os.path.join(os.path.dirname(SOURCE), "shared", "data")))
+    job = jobs.add_parser("compare")
+    job.add_argument("folder")
+    job.add_argument("other")
+    args = parser.parse_args()
+    sys.exit(make(args) if args.job == "make" else compare(args))
+
+
+if __name__ == "__main__":
+    main()
