@@ -507,11 +507,7 @@ class Refusals(Simulate):
 class Fit(Simulate):
     @classmethod
     def setUpClass(cls):
-        cls.library = tmp("coarse.h5")
-        done = starmill("library", "demo", "--coarse", "--held-out", 0, "--output", cls.library,
-                        timeout=500)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout + done.stderr)
+        cls.library = coarse_library()
 
     def test_emulator_stars_are_recovered(self):
         emulator = ["--stars", 40, "--per-file", 15, "--source", "emulator", "--library",
