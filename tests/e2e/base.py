@@ -5,7 +5,9 @@ not there.  Everything is written below one temporary folder.
 """
 
 import atexit
+import fcntl
 import glob
+import hashlib
 import os
 import shutil
 import subprocess
@@ -89,15 +91,54 @@ def starmill(*args, ranks=0, cwd=None, timeout=240, env=None):
     )
 
 
+def run(*args, **how):
+    """Run the program, which must succeed, for what a test starts from."""
+    done = starmill(*args, **how)
+    if done.returncode != 0:
+        raise RuntimeError(f"{args}:\n{done.stdout}{done.stderr}")
+    return done
+
+
+def shared(out, *args, inputs=()):
+    """Give a copy of the library that `starmill library ARGS INPUTS` makes: its path.
+
+    The scripts share what they start from: the first one that needs a library makes it, once for
+    each built program, in the folder that the build gives (MILL_TEST_SHARED; else every script
+    makes its own).
+    """
+    folder = os.environ.get("MILL_TEST_SHARED")
+    path, made = tmp(out), ["library", *args, *inputs, "--output"]
+    if not folder:
+        run(*made, path, timeout=500)
+        return path
+    program = hashlib.sha256(content(STARMILL)).hexdigest()[:16]
+    key = repr((args, [(name, os.stat(name).st_mtime_ns) for name in inputs]))
+    master = os.path.join(folder, f"{program}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.h5")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(master):
+            for name in glob.glob(os.path.join(glob.escape(folder), "*.h5")):
+                if not os.path.basename(name).startswith(program):
+                    os.remove(name)  # of an older program
+            run(*made, path, timeout=500)
+            shutil.copy(path, master + ".tmp")
+            os.rename(master + ".tmp", master)
+        else:
+            shutil.copy(master, path)
+    return path
+
+
+def coarse_library(out="library.h5"):
+    """The small library of the demo: its path."""
+    return shared(out, "demo", "--coarse", "--held-out", 0)
+
+
 def coarse_survey(n_star):
     """A small library and a file of n_star stars made with it: their paths."""
-    library, survey = tmp("library.h5"), tmp("survey")
-    for args in (["library", "demo", "--coarse", "--held-out", 0, "--output", library],
-                 ["simulate", "--stars", n_star, "--source", "emulator", "--library", library,
-                  "--pathological", 0, "--quiet", "--output", survey]):
-        done = starmill(*args)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout + done.stderr)
+    library, survey = coarse_library(), tmp("survey")
+    run("simulate", "--stars", n_star, "--source", "emulator", "--library", library,
+        "--pathological", 0, "--quiet", "--output", survey)
     (path,) = glob.glob(os.path.join(survey, "**", "coadd*.fits*"), recursive=True)
     return library, path
 

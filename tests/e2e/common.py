@@ -24,15 +24,11 @@ _libraries = {}
 
 
 def library(kind="nnrm"):
-    """The library imported from the emulators of the test data, made once a script."""
+    """The library imported from the emulators of the test data: its path."""
     if kind not in _libraries:
-        path = tmp(f"{kind}.h5")
-        emulators = [data(f"emulator/{kind}_desi_{arm}.h5") for arm in "brz"]
         # few guess templates: the tests' stars are clean, and importing is quicker
-        done = starmill("library", "import", "--output", path, "--guess-templates", 20, *emulators)
-        if done.returncode != 0:
-            raise RuntimeError(f"library import failed:\n{done.stdout}{done.stderr}")
-        _libraries[kind] = path
+        _libraries[kind] = shared(f"{kind}.h5", "import", "--guess-templates", 20, inputs=[
+            data(f"emulator/{kind}_desi_{arm}.h5") for arm in "brz"])
     return _libraries[kind]
 
 

@@ -47,8 +47,12 @@ class SameResult(EndToEnd):
                 self.assertEqual(differing(read(self.path), fits), [])
 
     def test_several_readers_of_many_files(self):
-        # plain and compressed, one of them damaged, one cut in a data unit, and joined rows
-        inputs = [cut(f"many{i}.fits", range(10 * i, 10 * i + n))
+        # plain and compressed, one of them damaged, one cut in a data unit, and joined rows; of
+        # the large file only the first rows are fitted
+        def faint(hdus):
+            for arm in ARMS:
+                hdus[arm + "_FLUX"].data[12:] *= 0
+        inputs = [cut(f"many{i}.fits", range(10 * i, 10 * i + n), faint)
                   for i, n in enumerate((3, 1, 70, 2, 5))]
         for at in (1, 2):
             with open(inputs[at], "rb") as f, gzip.open(inputs[at] + ".gz", "wb", 1) as g:
@@ -59,7 +63,8 @@ class SameResult(EndToEnd):
         for name, more in (("plain", []), ("joined", ["--join-by-name"])):
             self.fit(f"{name}.h5", "--readers", 1, *more, *inputs, status=3)
             fits, catalog = read(self.path), read(self.path, "catalog")
-            self.assertGreater(int((fits["STATUS"] == FITTED).sum()), 50)
+            self.assertGreater(int((fits["STATUS"] == FITTED).sum()), 15)
+            self.assertGreater(len(fits["STATUS"]), 70)
             for ranks, readers in ((1, 4), (2, 16)):
                 with self.subTest(name=name, ranks=ranks, readers=readers):
                     out = f"{name}{ranks}-{readers}.h5"

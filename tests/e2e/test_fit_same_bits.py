@@ -6,11 +6,11 @@ zero arms, one pixel of 1e9, noise, a changed sign), whose fits take the rarest 
 
 from common import *  # noqa: F403
 
-STARS = list(range(2, 200, 13))
+STARS = list(range(2, 200, 26))
 PATHO = "sim/coadd-dev-patho.fits.gz"
 DEFECTS = list(range(17))
 # simplexes are long: fewer stars, and of the defects those that leave a meaningless fit
-FEW_STARS = STARS[::3]
+FEW_STARS = list(range(2, 200, 39))
 FEW_DEFECTS = ("z_all_nan", "inf_pixels", "b_negative_median", "pure_noise", "tiny_ivar_huge_pix")
 # ranks (0: without mpirun), threads, slots (0: the default), whether the input is reversed
 SHARES = ((0, 2, 1, False), (0, 4, 7, True), (2, 1, 64, False), (2, 2, 0, True))

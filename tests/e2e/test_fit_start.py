@@ -3,7 +3,7 @@
 from common import *  # noqa: F403
 
 INFO_SECOND_START, INFO_GIVEN_START = 2, 64
-ROWS = list(range(3, 195, 8))
+ROWS = list(range(3, 195, 16))
 LABELS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 PARAMETERS = ("VRAD", "VSINI") + LABELS
 TRUTH = data("sim/truth-dev.fits")

@@ -47,18 +47,11 @@ class Test(ProgramTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.lib = tmp("demo.h5")
+        cls.lib = coarse_library()
         cls.config = tmp("run.yaml")
         with open(cls.config, "w") as f:
             f.write(CONFIG)
-        run = [
-            ("library", "demo", "--coarse", "--output", cls.lib),
-            ("simulate", "--stars", N_STAR, "--sn", "30,60", "--output", tmp("survey")),
-        ]
-        for command_line in run:
-            done = starmill(*command_line)
-            if done.returncode != 0:
-                raise RuntimeError(f"{command_line}:\n{done.stdout}{done.stderr}")
+        run("simulate", "--stars", N_STAR, "--sn", "30,60", "--output", tmp("survey"))
         found = [
             os.path.join(folder, name)
             for folder, _, names in os.walk(tmp("survey"))

@@ -8,6 +8,7 @@ from base import *  # noqa: F403
 
 class MemorySlope(unittest.TestCase):
     def test_800_stars(self):
+        coarse_library("lib.h5")  # which it does not make then
         done = subprocess.run(
             [sys.executable, "-B", os.path.join(SOURCE, "tests", "campaigns", "memory_slope.py"),
              "--starmill", STARMILL, "--folder", TMP, "--stars", "800", "--per-file", "50",

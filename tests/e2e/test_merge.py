@@ -12,13 +12,9 @@ FILES.insert(2, os.path.join(SURVEY, "coadd-that-cannot-be-read.fits"))
 
 
 def setUpModule():
-    for args in (("library", "demo", "--coarse", "--held-out", 0, "--threads", 2, "--output",
-                  LIBRARY),
-                 ("simulate", "--output", SURVEY, "--stars", 16, "--per-file", 4, "--templates", 8,
-                  "--seed", 3, "--sn", "20,60", "--quiet")):
-        done = starmill(*args)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout + done.stderr)
+    coarse_library("lib.h5")
+    run("simulate", "--output", SURVEY, "--stars", 16, "--per-file", 4, "--templates", 8,
+        "--seed", 3, "--sn", "20,60", "--quiet")
     with open(FILES[2], "wb") as f:
         f.write(content(FILES[0])[:2000])
 

@@ -54,10 +54,7 @@ class Test(ProgramTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.lib = tmp("demo.h5")
-        done = starmill("library", "demo", "--coarse", "--output", cls.lib)
-        if done.returncode != 0:
-            raise RuntimeError(f"library demo failed:\n{done.stdout}{done.stderr}")
+        cls.lib = coarse_library()
         cls.config = tmp("surveys.yaml")
         with open(cls.config, "w", encoding="utf-8") as f:
             f.write("arms:\n")

@@ -23,9 +23,7 @@ def half_width(x):
 class Pulls(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        library = tmp("library.h5")
-        done = starmill("library", "demo", "--coarse", "--output", library, timeout=600)
-        assert done.returncode == 0, done.stdout + done.stderr
+        library = coarse_library()
         done = starmill("simulate", "--output", tmp("survey"), "--source", "emulator", "--library",
                         library, "--stars", N_STAR, "--sn", "10,100", "--vsini", "2,150",
                         "--seed", 20261121, ranks=2, timeout=1200)

@@ -314,7 +314,8 @@ class Continue(Simulate):
 
     def check_stop(self, number, ranks):
         out = f"stop-{number}"
-        args = ["--stars", 400, "--per-file", 10, "--threads", 1]
+        # 24 files, each of a fifth of a second
+        args = ["--stars", 120, "--per-file", 5, "--threads", 1]
         process = self.start(out, *args, ranks=ranks)
         process.send_signal(number)
         _, errors = process.communicate(timeout=100)
@@ -322,14 +323,14 @@ class Continue(Simulate):
         self.assertIn("give the same command again", errors)
         # whole files and nothing else; the few stars left are cheap to make without waiting
         there = os.listdir(tmp(out))
-        self.assertTrue(0 < len(there) < 40, there)
+        self.assertTrue(0 < len(there) < 24, there)
         for name in there:
             self.assertRegex(name, r"^coadd-mock-\d{5}\.fits$")
         before = times(out)
         again = self.make(out, *args, "--threads", 2, ranks=2)
         self.assertIn(f"{len(there)} were there already", again.stdout)
         after = times(out)
-        self.assertEqual(len(after), 42)
+        self.assertEqual(len(after), 26)
         self.assertEqual({name: after[name] for name in before}, before)
 
     def start(self, out, *args, ranks=0):
@@ -345,7 +346,7 @@ class Continue(Simulate):
         return process
 
     def test_killed_at_any_moment(self):
-        args = ["--stars", 120, "--per-file", 10, "--redrock", "--threads", 1]
+        args = ["--stars", 60, "--per-file", 5, "--redrock", "--threads", 1]
         self.make("calm", *args)
         # the sooner ones before the folder or the first file, the later ones among the files
         for delay in (0.02, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7):
@@ -359,7 +360,7 @@ class Continue(Simulate):
         self.assertEqual(digests("killed"), digests("calm"))
 
     def test_one_rank_killed(self):
-        args = ["--stars", 200, "--per-file", 10, "--threads", 1]
+        args = ["--stars", 100, "--per-file", 5, "--threads", 1]
         process = self.start("widow", *args, ranks=3)
         lock = content(os.path.join(tmp("widow"), "truth.fits.lock"), "r")
         os.kill(int(lock.split()[3]), signal.SIGKILL)  # host H pid N
@@ -507,11 +508,7 @@ class Refusals(Simulate):
 class Fit(Simulate):
     @classmethod
     def setUpClass(cls):
-        cls.library = tmp("coarse.h5")
-        done = starmill("library", "demo", "--coarse", "--held-out", 0, "--output", cls.library,
-                        timeout=500)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout + done.stderr)
+        cls.library = coarse_library()
 
     def test_emulator_stars_are_recovered(self):
         emulator = ["--stars", 40, "--per-file", 15, "--source", "emulator", "--library",

@@ -226,10 +226,7 @@ def resolution_rows(data, pix_aa, sigma_aa):
 class Emulator(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        path = tmp("demo.h5")
-        done = starmill("library", "demo", "--coarse", "--held-out", 0, "--output", path)
-        if done.returncode != 0:
-            raise RuntimeError(done.stdout + done.stderr)
+        path = coarse_library()
         cls.library = Library(path)
         cls.survey = Survey("emulated", "--source", "emulator", "--library", path, "--stars", 40,
                             "--seed", 2)

@@ -27,14 +27,8 @@ arms:
 class Test(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        cls.lib = tmp("demo.h5")
-        for run in (
-            ("library", "demo", "--coarse", "--output", cls.lib),
-            ("simulate", "--stars", N_STAR, "--sn", "30,60", "--output", tmp("survey")),
-        ):
-            done = starmill(*run)
-            if done.returncode != 0:
-                raise RuntimeError(f"{run}:\n{done.stdout}{done.stderr}")
+        cls.lib = coarse_library()
+        run("simulate", "--stars", N_STAR, "--sn", "30,60", "--output", tmp("survey"))
         for folder, _, names in os.walk(tmp("survey")):
             for name in names:
                 if name.startswith("coadd"):

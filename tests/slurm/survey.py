@@ -6,7 +6,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 
 from base import *  # noqa: E402, F403
-from base import STARMILL, content, starmill, tmp  # noqa: E402
+from base import STARMILL, coarse_library, content, run, tmp  # noqa: E402
 
 SLURM = os.path.join(os.environ.get("MILL_SOURCE_DIR", os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "..")), "slurm")
@@ -14,20 +14,10 @@ SUBMIT = os.path.join(SLURM, "starmill-submit")
 PER_FILE = 12
 
 
-def make_library(path):
-    done = starmill("library", "demo", "--coarse", "--held-out", 0, "--threads", 2,
-                    "--output", path)
-    if done.returncode != 0:
-        raise RuntimeError(done.stdout + done.stderr)
-
-
 def make_survey(folder, n_file):
     """Folder with n_file files of PER_FILE stars and catalog.txt."""
-    done = starmill("simulate", "--output", folder, "--stars", PER_FILE * n_file,
-                    "--per-file", PER_FILE, "--templates", 24, "--seed", 3, "--sn", "20,60",
-                    "--quiet")
-    if done.returncode != 0:
-        raise RuntimeError(done.stdout + done.stderr)
+    run("simulate", "--output", folder, "--stars", PER_FILE * n_file, "--per-file", PER_FILE,
+        "--templates", 24, "--seed", 3, "--sn", "20,60", "--quiet")
 
 
 def write_script(name, text):
@@ -47,6 +37,6 @@ def write_text(name, text):
 
 
 __all__ = [
-    "PER_FILE", "SLURM", "STARMILL", "SUBMIT", "content", "make_library", "make_survey",
+    "PER_FILE", "SLURM", "STARMILL", "SUBMIT", "coarse_library", "content", "make_survey",
     "write_script", "write_text",
 ]  # fmt: skip

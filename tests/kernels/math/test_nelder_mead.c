@@ -16,8 +16,8 @@
 #include <cmocka.h>
 
 #include "kernels/math/nelder_mead.h"
+#include "reference/nelder_mead.h" /* made in the build folder by tests/reference/make_nelder_mead.py */
 #include "tests/mill_test.h"
-#include "tests/reference/nelder_mead.h"
 
 typedef double (*function_nd)(int n, const double *x);
 

@@ -1,0 +1,28 @@
+"""A few stars by one rank and by two: the same rows bit for bit, near the truth.
+
+For daily work (./run tests --fast); it needs no test data.
+"""
+
+from base import *  # noqa: F403
+
+N_STAR = 4
+
+
+class Small(ProgramTest):
+    def test_one_and_two_ranks(self):
+        library, stars = coarse_survey(N_STAR)
+        self.fit("one.h5", "--threads", 1, stars, lib=library)
+        one, catalog = read(self.path), read(self.path, "catalog")
+        self.assertWhole(one)
+        self.assertEqual(list(one["STATUS"]), [FITTED] * N_STAR)
+        truth = pyfits.getdata(os.path.join(os.path.dirname(stars), "truth.fits"), "TRUTH")
+        np.testing.assert_array_equal(one["TARGETID"], truth["TARGETID"])
+        pull = (one["VRAD"] - truth["VRAD"]) / one["VRAD_ERR"]
+        self.assertLess(np.abs(pull).max(), 6)
+        self.fit("two.h5", "--threads", 1, stars, lib=library, ranks=2)
+        self.assertEqual(differing(read(self.path), one), [])
+        self.assertEqual(differing(read(self.path, "catalog"), catalog), [])
+
+
+if __name__ == "__main__":
+    main()
