@@ -1,7 +1,6 @@
 #include "jobs/doctor/doctor_findings.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -15,22 +14,16 @@ static const char *const level_name[] = {
 
 void mill_findings_clear(mill_findings *findings)
 {
-  free(findings->item);
+  mill_free(findings->item);
   memset(findings, 0, sizeof *findings);
 }
 
 /* The next one; NULL when memory is short. */
 static mill_finding *add(mill_findings *findings, const char *key)
 {
-  if (findings->n == findings->cap) {
-    const int cap = 2 * findings->cap + 64;
-    mill_finding *more = realloc(findings->item, (size_t)cap * sizeof *more);
-    if (!more) {
-      findings->is_short = 1;
-      return NULL;
-    }
-    findings->item = more;
-    findings->cap = cap;
+  if (MILL_GROW(&findings->item, &findings->n_room, findings->n + 1) != MILL_OK) {
+    findings->is_short = 1;
+    return NULL;
   }
   mill_finding *f = &findings->item[findings->n++];
   memset(f, 0, sizeof *f);
@@ -118,7 +111,7 @@ void mill_findings_print(const mill_findings *findings, FILE *out)
           count(findings, MILL_FINDING_WARNING) == 1 ? "warning" : "warnings");
 }
 
-void mill_findings_print_json(const mill_findings *findings, FILE *out)
+int mill_findings_print_json(const mill_findings *findings, FILE *out)
 {
   mill_json json = {.out = out};
   mill_json_open(&json, NULL, '{');
@@ -142,5 +135,5 @@ void mill_findings_print_json(const mill_findings *findings, FILE *out)
     mill_json_close(&json);
   }
   mill_json_close(&json);
-  mill_json_close(&json);
+  return mill_json_close(&json);
 }

@@ -277,9 +277,10 @@ static int write_status(mill_board *board, const mill_board_end *end)
   FILE *out = open_memstream(&text, &n_byte);
   if (!out)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the status");
-  mill_status_print(&what, out);
-  if (fclose(out) != 0)
+  err = mill_status_print(&what, out);
+  if (fclose(out) != 0 && err == MILL_OK)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the status");
+  MILL_TRY(err);
   MILL_TRY(replace_file(board, text, n_byte));
   board->has_complained = 0;
 done:
@@ -361,7 +362,6 @@ static void stop_thread(mill_board *board)
 int mill_board_check_path(const char *path)
 {
   int err = MILL_OK;
-  char text[sizeof MILL_STATUS_SIGNATURE] = "";
   struct stat status;
   FILE *file = NULL;
   if (strlen(path) >= MILL_STATUS_PATH)
@@ -371,9 +371,7 @@ int mill_board_check_path(const char *path)
   if (!S_ISREG(status.st_mode))
     MILL_FAIL(MILL_ERR_USAGE, "%s is no file: give another --status", path);
   file = fopen(path, "re");
-  if (file && status.st_size > 0 &&
-      (fread(text, 1, sizeof text - 1, file) != sizeof text - 1 ||
-       memcmp(text, MILL_STATUS_SIGNATURE, sizeof text - 1) != 0))
+  if (file && status.st_size > 0 && !mill_status_has_signature(file))
     MILL_FAIL(MILL_ERR_USAGE,
               "%s is there and is no status file of starmill: give another --status, or remove it",
               path);

@@ -23,7 +23,8 @@ typedef struct mill_status_text {
   const mill_board_end *end; /**< NULL: it runs */
 } mill_status_text;
 
-void mill_status_print(const mill_status_text *what, FILE *out);
+/** MILL_ERR_MEMORY, or MILL_ERR_OUTPUT when out does not take it all. */
+int mill_status_print(const mill_status_text *what, FILE *out);
 
 /** The end of a run's summary: peak of every rank (or the extremes of many), and of the largest
  *  the bytes by purpose, which lie on the device or in the process. */
@@ -33,12 +34,15 @@ void mill_status_print_memory(int n_rank, const mill_rank_state *rank, int on_de
  *  MILL_ERR_USAGE when the name is too long. */
 int mill_status_path(const char *output, char *out);
 
-/** Read a status file.  *found 0: there is none.  MILL_ERR_INPUT when it cannot be read or is
- *  no status file. text is free()d by the caller. */
-int mill_status_read(const char *path, int *found, char **text, mill_json_doc **doc);
+/** Does an open file begin as a status file?  It is read from its start. */
+int mill_status_has_signature(FILE *file);
+
+/** Read a status file; free with json_decref.  *doc is NULL when there is none, and after
+ *  MILL_ERR_INPUT, when it cannot be read or is no status file. */
+int mill_status_read(const char *path, json_t **doc);
 
 /** Is the run that wrote it still there?  It is when the file is young enough and, on this
  *  host, its process lives; *age_s: of the file's content. */
-int mill_status_alive(const mill_json_doc *doc, double *age_s);
+int mill_status_alive(const json_t *doc, double *age_s);
 
 #endif
