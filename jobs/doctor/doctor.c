@@ -17,7 +17,7 @@
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/fit/fit.h"
 #include "jobs/options/option_value.h"
-#include "jobs/version.h"
+#include "jobs/doctor/version.h"
 #include "kernels/base/error.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_probe.h"

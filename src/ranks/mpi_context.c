@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/system/log.h"
 #include "src/system/watchdog.h"
 
 enum { TAG_STOP = 1, MESSAGE_BYTES = 1024 };
@@ -60,11 +61,16 @@ const char *mill_mpi_file_pointers(int *may_wait)
 #endif
 }
 
+static void log_abort(const char *text)
+{
+  mill_log_error("%s", text);
+}
+
 int mill_mpi_start(mill_mpi *mpi)
 {
   int err = MILL_OK;
   int provided = MPI_THREAD_SINGLE;
-  const int watch_err = mill_watchdog_start(); /* told once MPI knows the rank */
+  const int watch_err = mill_watchdog_start(log_abort); /* told once MPI knows the rank */
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
   *mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
   MILL_TRY(choose_file_pointers());

@@ -38,15 +38,6 @@ done:
   return err;
 }
 
-int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out, size_t size)
-{
-  int err = mpi->rank == 0 ? mill_resolve_links(path, out, size) : MILL_OK;
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Bcast(out, (int)size, MPI_CHAR, 0, mpi->comm));
-done:
-  return err;
-}
-
 /* The folder of a path, and its last part. */
 static int look_at_name(const char *path, mill_file_identity *out)
 {

@@ -7,10 +7,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "src/system/status_process.h"
 #include "src/system/watchdog.h"
 
 static const struct {
@@ -93,12 +94,10 @@ static void write_line(int level, const char *file, int line, const char *ends, 
 {
   char text[LINE_BYTES];
   const size_t room = sizeof text - 1 - strlen(ends); /* for the newline */
-  struct tm utc;
-  const time_t now = time(NULL);
-  gmtime_r(&now, &utc);
-  size_t n = strftime(text, room, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  n += (size_t)snprintf(text + n, room - n, " rank %d %-5s %.64s:%d  ", state.rank,
-                        levels[level].shown, base_name(file), line);
+  char now[MILL_UTC_SIZE];
+  mill_utc_text(mill_unix_s(), now);
+  size_t n = (size_t)snprintf(text, room, "%s rank %d %-5s %.64s:%d  ", now, state.rank,
+                              levels[level].shown, base_name(file), line);
   const size_t n_head = n;
   const int n_message = vsnprintf(text + n, room - n, format, args);
   n += n_message < 0 ? 0 : (size_t)n_message;
@@ -127,7 +126,7 @@ static void write_count(const place *from, const char *format, ...)
   va_end(args);
 }
 
-/* What was left out, place by place; then counting begins anew. */
+/* What was left out, place by place; then counting begins again. */
 static void tell_counts(void)
 {
   for (int i = 0; i < state.n_place; i++) {

@@ -1,4 +1,4 @@
-#include "jobs/version.h"
+#include "jobs/doctor/version.h"
 
 #include <mpi.h>
 
