@@ -15,7 +15,7 @@
 #include "src/system/status_process.h"
 
 enum { SHOWN_RANKS = 8 };
-/* a rank that has not been heard of for so long, or so many intervals, is worth a line */
+/* a rank that has been silent for these seconds, and these intervals, gets a line */
 static const double SILENT_S = 60.0, SILENT_INTERVALS = 10.0;
 
 enum state { FINISHED, RUNNING, STOPPED, FAILED, DIED, INCOMPLETE, NONE };
@@ -33,7 +33,7 @@ static const struct {
               "command continues it",
               MILL_STATUS_EXIT_INCOMPLETE},
     [INCOMPLETE] = {"incomplete",
-                    "not finished, and nobody works on it; the same command "
+                    "not finished, and no run works on it; the same command "
                     "continues it",
                     MILL_STATUS_EXIT_INCOMPLETE},
     [NONE] = {"none", "there is neither a result nor a status", MILL_STATUS_EXIT_NONE},

@@ -420,8 +420,7 @@ int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board
   *out = NULL;
   err = make(mpi, plan, &board);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Comm_dup(mpi->comm, &board->mpi.comm));
-  MILL_MPI(MPI_Comm_set_errhandler(board->mpi.comm, MPI_ERRORS_RETURN));
+  MILL_TRY(mill_mpi_dup(mpi->comm, &board->mpi));
   err = start_thread(board);
   if (err != MILL_OK) {
     /* a run without a status is better than none */

@@ -12,7 +12,7 @@
 #include "src/system/status_process.h"
 #include "src/system/version.h"
 
-/* a run that has not written for so long, or for so many of its intervals, is gone */
+/* a run that has not written for these seconds, and these intervals, is gone */
 static const double GONE_S = 60.0, GONE_INTERVALS = 10.0;
 
 static const char *const stage_name[] = {

@@ -61,6 +61,18 @@ const char *mill_mpi_file_pointers(int *may_wait)
 #endif
 }
 
+int mill_mpi_dup(MPI_Comm from, mill_mpi *to)
+{
+  int err = MILL_OK;
+  *to = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  MILL_MPI(MPI_Comm_dup(from, &to->comm));
+  MILL_MPI(MPI_Comm_set_errhandler(to->comm, MPI_ERRORS_RETURN));
+  MILL_MPI(MPI_Comm_rank(to->comm, &to->rank));
+  MILL_MPI(MPI_Comm_size(to->comm, &to->size));
+done:
+  return err;
+}
+
 static void log_abort(const char *text)
 {
   mill_log_error("%s", text);
@@ -70,17 +82,15 @@ int mill_mpi_start(mill_mpi *mpi)
 {
   int err = MILL_OK;
   int provided = MPI_THREAD_SINGLE;
+  mill_mpi stop;
   const int watch_err = mill_watchdog_start(log_abort); /* told once MPI knows the rank */
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
-  *mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  *mpi = stop = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
   MILL_TRY(choose_file_pointers());
   MILL_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
-  MILL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm));
-  MILL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->stop_comm));
-  MILL_MPI(MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN));
-  MILL_MPI(MPI_Comm_set_errhandler(mpi->stop_comm, MPI_ERRORS_RETURN));
-  MILL_MPI(MPI_Comm_rank(mpi->comm, &mpi->rank));
-  MILL_MPI(MPI_Comm_size(mpi->comm, &mpi->size));
+  MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, mpi));
+  MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &stop));
+  mpi->stop_comm = stop.comm;
   /* one thread computes while another writes collectively */
   if (provided < MPI_THREAD_MULTIPLE)
     MILL_FAIL(MILL_ERR_MPI,

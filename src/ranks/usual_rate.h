@@ -1,4 +1,4 @@
-/** How fast a rank fits stars where nobody has measured: for estimates and for sizing work,
+/** How fast a rank fits stars where that was not measured: for estimates and for sizing work,
  *  never for results. */
 #ifndef MILL_USUAL_RATE_H
 #define MILL_USUAL_RATE_H

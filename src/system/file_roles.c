@@ -70,14 +70,14 @@ static int look_at(const char *path, mill_file_identity *out)
     out->device = (uint64_t)status.st_dev;
     out->inode = (uint64_t)status.st_ino;
   }
-  /* a circle of links has no end: whoever opens it says so */
+  /* a circle of links has no end: the job that opens it says so */
   const int is_resolved = mill_resolve_links(path, end, sizeof end) == MILL_OK;
   MILL_TRY(look_at_name(is_resolved ? end : path, out));
 done:
   return err;
 }
 
-/* Does the name belong to a written one: is it that, or one made beside it? */
+/* Does the name belong to a written one: is it that, or made with it? */
 static int belongs_to(const char *name, const char *written)
 {
   const size_t n = strlen(written);

@@ -1,4 +1,4 @@
-/** Why a job is to stop in good order, noted here and looked at between pieces of work.
+/** Why a job is to stop in good order, noted here and looked at between steps of work.
  *
  *  SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) are such reasons; others
  *  note theirs.  A second signal, a second or more after the first, ends the process at once, with
