@@ -133,29 +133,18 @@ done:
 static int find_program(doctor_job *job)
 {
   int err = MILL_OK;
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  if (!out)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the version");
-  err = mill_version_print(out);
-  if (fclose(out) != 0 && err == MILL_OK)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the version");
-  MILL_TRY(err);
-  for (char *rest = NULL, *line = strtok_r(text, "\n", &rest); line;
-       line = strtok_r(NULL, "\n", &rest)) {
-    char key[64] = "program.";
-    const size_t n = strcspn(line, " ");
-    const char *value = line + n + strspn(line + n, " ");
-    snprintf(key + 8, sizeof key - 8, "%.*s", n < 32 ? (int)n : 32, line);
-    mill_finding_text(&job->findings, key, "%s", value);
-    if (strcmp(key, "program.HDF5") == 0 && strstr(value, "parallel: no"))
+  mill_version_row row[MILL_N_VERSION];
+  MILL_TRY(mill_version_rows(row));
+  for (int i = 0; i < MILL_N_VERSION; i++) {
+    char key[64];
+    snprintf(key, sizeof key, "program.%s", row[i].name);
+    mill_finding_text(&job->findings, key, "%s", row[i].text);
+    if (strcmp(row[i].name, "HDF5") == 0 && strstr(row[i].text, "parallel: no"))
       mill_finding_fail(&job->findings, EXIT_BROKEN,
                         "this HDF5 writes no file with several ranks: build with a parallel one "
                         "(docs/install.md)");
   }
 done:
-  free(text);
   return err;
 }
 
@@ -318,39 +307,38 @@ static void find_driver(doctor_job *job)
 }
 
 #ifdef MILL_HAVE_CUDA
+static const char *cuda_key(char key[64], int i, const char *what)
+{
+  snprintf(key, 64, "cuda.%d%s", i, what);
+  return key;
+}
+
 static void find_device(doctor_job *job, int i)
 {
   mill_findings *f = &job->findings;
   mill_cuda_device d;
   double to = 0, from = 0, on = 0;
   char key[64];
-  snprintf(key, sizeof key, "cuda.%d", i);
   if (mill_cuda_probe_device(i, &d) != MILL_OK) {
-    mill_finding_text(f, key, "fails");
-    if (strcmp(job->backend, "cuda") == 0)
-      mill_finding_fail(f, EXIT_BROKEN, "%s", mill_error_message());
-    else
-      mill_finding_warn(f, "%s", mill_error_message());
+    mill_finding_text(f, cuda_key(key, i, ""), "fails");
+    mill_finding_mark(f, strcmp(job->backend, "cuda") == 0 ? EXIT_BROKEN : 0, "%s",
+                      mill_error_message());
     return;
   }
-  mill_finding_text(f, key,
+  mill_finding_text(f, cuda_key(key, i, ""),
                     "%s, compute capability %d.%d, %d processors, %.0f GB (%.0f free), ECC %s, %s",
                     d.name, d.major, d.minor, d.n_processor, 1e-9 * (double)d.total,
                     1e-9 * (double)d.free, d.ecc ? "on" : "off", d.bus_id);
   if (job->quick)
     return;
   if (mill_cuda_probe_rates(i, &to, &from, &on) != MILL_OK) {
-    snprintf(key, sizeof key, "cuda.%d_rates", i);
-    mill_finding_text(f, key, "not measured");
+    mill_finding_text(f, cuda_key(key, i, "_rates"), "not measured");
     mill_finding_warn(f, "%s", mill_error_message());
     return;
   }
-  snprintf(key, sizeof key, "cuda.%d_host_to_device", i);
-  mill_finding_number(f, key, to, "GB/s");
-  snprintf(key, sizeof key, "cuda.%d_device_to_host", i);
-  mill_finding_number(f, key, from, "GB/s");
-  snprintf(key, sizeof key, "cuda.%d_on_device", i);
-  mill_finding_number(f, key, on, "GB/s, read and written");
+  mill_finding_number(f, cuda_key(key, i, "_host_to_device"), to, "GB/s");
+  mill_finding_number(f, cuda_key(key, i, "_device_to_host"), from, "GB/s");
+  mill_finding_number(f, cuda_key(key, i, "_on_device"), on, "GB/s, read and written");
 }
 
 static void find_devices(doctor_job *job)

@@ -51,31 +51,19 @@ void mill_finding_number(mill_findings *findings, const char *key, double value,
   f->unit = unit;
 }
 
-static void mark(mill_findings *findings, int level, const char *format, va_list args)
+void mill_finding_mark(mill_findings *findings, int exit_status, const char *format, ...)
 {
   mill_finding *f = findings->n > 0 ? &findings->item[findings->n - 1] : NULL;
+  const int level = exit_status != 0 ? MILL_FINDING_FAILURE : MILL_FINDING_WARNING;
+  va_list args;
+  if (findings->exit_status == 0)
+    findings->exit_status = exit_status;
   if (!f || f->level >= level)
     return;
   f->level = level;
+  va_start(args, format);
   vsnprintf(f->fix, sizeof f->fix, format, args);
-}
-
-void mill_finding_warn(mill_findings *findings, const char *format, ...)
-{
-  va_list args;
-  va_start(args, format);
-  mark(findings, MILL_FINDING_WARNING, format, args);
   va_end(args);
-}
-
-void mill_finding_fail(mill_findings *findings, int exit_status, const char *format, ...)
-{
-  va_list args;
-  va_start(args, format);
-  mark(findings, MILL_FINDING_FAILURE, format, args);
-  va_end(args);
-  if (findings->exit_status == 0)
-    findings->exit_status = exit_status;
 }
 
 static int count(const mill_findings *findings, int level)

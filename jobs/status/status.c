@@ -180,13 +180,25 @@ static int takes_counts_of_run(const status_job *job)
   return job->doc && (job->state == RUNNING || !job->has_result);
 }
 
-/* ---- text ---- */
+/* Rows, by the names of the JSON. */
+enum { ROWS, DONE, FITTED, N_FAILED, REMAINING, N_COUNT };
+static const char *const count_name[N_COUNT] = {"rows", "done", "fitted", "failed", "remaining"};
 
-static const char *const reason_name[] = {
-#define NAME(symbol, code, name, meaning) name,
-    MILL_STATUS_LIST(NAME)
-#undef NAME
-};
+static void count(const status_job *job, int64_t n[N_COUNT])
+{
+  const int64_t *n_status = job->result.n_status;
+  for (int i = 0; i < N_COUNT; i++)
+    n[i] = integer(job, count_name[i]);
+  if (takes_counts_of_run(job))
+    return;
+  n[ROWS] = job->result.n_row;
+  n[REMAINING] = n_status[MILL_STATUS_NOT_DONE];
+  n[FITTED] = n_status[MILL_STATUS_FITTED];
+  n[DONE] = n[ROWS] - n[REMAINING];
+  n[N_FAILED] = n[DONE] - n[FITTED];
+}
+
+/* ---- text ---- */
 
 static void print_reasons(const status_job *job)
 {
@@ -199,28 +211,20 @@ static void print_reasons(const status_job *job)
   }
   for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
     if (job->result.n_status[s] > 0)
-      printf("  %-16s %lld\n", reason_name[s], (long long)job->result.n_status[s]);
+      printf("  %-16s %lld\n", mill_status_name(s), (long long)job->result.n_status[s]);
 }
 
 static void print_counts(const status_job *job)
 {
-  int64_t n_row = job->result.n_row, n_left = job->result.n_status[MILL_STATUS_NOT_DONE];
-  int64_t n_fitted = job->result.n_status[MILL_STATUS_FITTED];
-  int64_t n_failed = n_row - n_left - n_fitted;
-  if (takes_counts_of_run(job)) {
-    n_row = integer(job, "rows");
-    n_fitted = integer(job, "fitted");
-    n_failed = integer(job, "failed");
-    n_left = integer(job, "remaining");
-  }
-  const int64_t n_done = n_fitted + n_failed;
-  printf("rows         %lld of %lld done (%.1f %%)\n", (long long)n_done, (long long)n_row,
-         n_row > 0 ? 100.0 * (double)n_done / (double)n_row : 100.0);
-  printf("fitted       %lld\n", (long long)n_fitted);
-  printf("not fitted   %lld\n", (long long)n_failed);
+  int64_t n[N_COUNT];
+  count(job, n);
+  printf("rows         %lld of %lld done (%.1f %%)\n", (long long)n[DONE], (long long)n[ROWS],
+         n[ROWS] > 0 ? 100.0 * (double)n[DONE] / (double)n[ROWS] : 100.0);
+  printf("fitted       %lld\n", (long long)n[FITTED]);
+  printf("not fitted   %lld\n", (long long)n[N_FAILED]);
   print_reasons(job);
-  if (n_left > 0)
-    printf("left         %lld\n", (long long)n_left);
+  if (n[REMAINING] > 0)
+    printf("left         %lld\n", (long long)n[REMAINING]);
 }
 
 static void print_rank(const json_t *rank)
@@ -312,23 +316,6 @@ static void print_text(const status_job *job)
 
 /* ---- JSON ---- */
 
-static void put_counts(const status_job *job, mill_json *json)
-{
-  static const char *const key[] = {"rows", "done", "fitted", "failed", "remaining"};
-  if (takes_counts_of_run(job)) {
-    for (size_t i = 0; i < sizeof key / sizeof key[0]; i++)
-      mill_json_integer(json, key[i], integer(job, key[i]));
-  } else {
-    const mill_result_peek *r = &job->result;
-    const int64_t n_left = r->n_status[MILL_STATUS_NOT_DONE];
-    const int64_t n_fitted = r->n_status[MILL_STATUS_FITTED];
-    const int64_t n[] = {r->n_row, r->n_row - n_left, n_fitted, r->n_row - n_left - n_fitted,
-                         n_left};
-    for (size_t i = 0; i < sizeof key / sizeof key[0]; i++)
-      mill_json_integer(json, key[i], n[i]);
-  }
-}
-
 static void put_result(const status_job *job, mill_json *json)
 {
   const mill_result_peek *r = &job->result;
@@ -342,7 +329,7 @@ static void put_result(const status_job *job, mill_json *json)
   mill_json_integer(json, "warned", r->n_warned);
   mill_json_open(json, "rows_by_status", '{');
   for (int s = 0; s < MILL_N_STATUS; s++)
-    mill_json_integer(json, reason_name[s], r->n_status[s]);
+    mill_json_integer(json, mill_status_name(s), r->n_status[s]);
   mill_json_close(json);
   mill_json_text(json, "start_time", r->start);
   mill_json_text(json, "end_time", r->end[0] ? r->end : NULL);
@@ -355,13 +342,15 @@ static void put_result(const status_job *job, mill_json *json)
 
 static int print_json(const status_job *job)
 {
+  int64_t n[N_COUNT];
   mill_json json = {.out = stdout};
   mill_json_open(&json, NULL, '{');
   mill_json_text(&json, "state", states[job->state].name);
   mill_json_integer(&json, "exit_status", states[job->state].exit_status);
   mill_json_text(&json, "output", job->output);
-  if (job->has_result || job->doc)
-    put_counts(job, &json);
+  count(job, n);
+  for (int i = 0; i < N_COUNT && (job->has_result || job->doc); i++)
+    mill_json_integer(&json, count_name[i], n[i]);
   put_result(job, &json);
   if (job->doc) {
     mill_json_real(&json, "run_age_s", job->age_s);

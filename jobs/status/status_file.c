@@ -25,11 +25,15 @@ static const char *const purpose_name[] = {
     MILL_PURPOSE_LIST(NAME)
 #undef NAME
 };
-static const char *const status_name[] = {
+const char *mill_status_name(int status)
+{
+  static const char *const status_name[] = {
 #define NAME(symbol, code, name, meaning) name,
-    MILL_STATUS_LIST(NAME)
+      MILL_STATUS_LIST(NAME)
 #undef NAME
-};
+  };
+  return status_name[status];
+}
 
 static void put_utc(mill_json *json, const char *key, double unix_s)
 {
@@ -104,7 +108,7 @@ static void put_counts(mill_json *json, const mill_status_text *what)
   mill_json_open(json, "failed_by_reason", '{');
   for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
     if (n[s] > 0)
-      mill_json_integer(json, status_name[s], n[s]);
+      mill_json_integer(json, mill_status_name(s), n[s]);
   mill_json_close(json);
   mill_json_integer(json, "remaining", n_left);
   mill_json_integer(json, "files", plan->n_file);

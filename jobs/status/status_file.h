@@ -86,6 +86,9 @@ typedef struct mill_status_text {
 /** MILL_ERR_MEMORY, or MILL_ERR_OUTPUT when out does not take it all. */
 int mill_status_print(const mill_status_text *what, FILE *out);
 
+/** Name of a STATUS, "FIT_FAILED". */
+const char *mill_status_name(int status);
+
 /** The end of a run's summary: peak of every rank (or the extremes of many), and of the largest
  *  the bytes by purpose, which lie on the device or in the process. */
 void mill_status_print_memory(int n_rank, const mill_rank_state *rank, int on_device, FILE *out);

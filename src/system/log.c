@@ -62,10 +62,10 @@ static void write_stderr(const char *text, size_t n)
   if (state.has_status)
     write_all(STDERR_FILENO, clear, sizeof clear - 1);
   state.has_status = 0;
-  write_all(STDERR_FILENO, text, n); /* there is nowhere left to tell a failure */
+  write_all(STDERR_FILENO, text, n); /* a failure here cannot be told anywhere */
 }
 
-/* 1 when the log has taken it; that it did not is told once. */
+/* 1 when the file has taken it; the first time it has not, standard error says so. */
 static int write_file(const char *text, size_t n)
 {
   char note[256];
@@ -126,7 +126,7 @@ static void write_count(const place *from, const char *format, ...)
   va_end(args);
 }
 
-/* What was left out, place by place; then counting begins again. */
+/* Log what was left out, place by place; then counting begins again. */
 static void tell_counts(void)
 {
   for (int i = 0; i < state.n_place; i++) {
