@@ -11,7 +11,7 @@
 #include "src/system/log.h"
 #include "src/system/watchdog.h"
 
-enum { TAG_STOP = 1, MESSAGE_BYTES = 1024 };
+enum { TAG_STOP = 1 };
 
 /* of told_stop and n_heard, which any thread may change */
 static pthread_mutex_t stop_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -141,23 +141,14 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
   struct {
     int severity, rank;
   } mine = {severity(code), mpi->rank}, worst = {0, 0};
-  struct {
-    int code;
-    char message[MESSAGE_BYTES];
-  } outcome;
-  memset(&outcome, 0, sizeof outcome);
+  mill_error_kept outcome;
   const int watch = mill_watch_begin(MILL_WATCH_RANKS, 0, "what the other ranks have come to");
   MILL_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
   if (worst.severity == 0)
     goto done;
-  if (mpi->rank == worst.rank) {
-    outcome.code = code;
-    snprintf(outcome.message, sizeof outcome.message, "%s", mill_error_message());
-  }
+  mill_error_save(code, &outcome);
   MILL_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
-  if (mpi->rank != worst.rank)
-    mill_error_set(outcome.code, __FILE__, __LINE__, "%s", outcome.message);
-  err = outcome.code;
+  err = mill_error_restore(&outcome);
 done:
   mill_watch_end(watch);
   return err;
