@@ -35,7 +35,7 @@ void mill_board_memory(mill_board *board, int purpose, size_t bytes); /**< the l
 void mill_board_failed(mill_board *board, int code, const char *message);
 
 /** Rows without a fit on all ranks, earlier runs included, as far as this rank knows. */
-int64_t mill_board_n_failed(const mill_board *board);
+int64_t mill_board_n_failed(mill_board *board);
 
 /** Collective.  Stop the threads and bring the last state of every rank to rank 0.  After it
  *  notes are still taken, but not sent.  MILL_ERR_MPI. */
