@@ -11,7 +11,7 @@
 #include "jobs/merge/merge.h"
 #include "jobs/simulate/simulate.h"
 #include "jobs/status/status.h"
-#include "jobs/version.h"
+#include "jobs/doctor/version.h"
 #include "kernels/base/error.h"
 #include "kernels/base/nvtx.h"
 #include "src/ranks/mpi_context.h"

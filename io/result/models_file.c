@@ -13,7 +13,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
-#include "src/system/file_roles.h"
+#include "src/ranks/same_on_ranks.h"
 #include "src/system/watchdog.h"
 
 #define FORMAT_NAME "starmill models"

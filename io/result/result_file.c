@@ -19,9 +19,9 @@
 #include "kernels/base/error.h"
 #include "kernels/base/nvtx.h"
 #include "kernels/base/clock.h"
-#include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/ranks/mpi_context.h"
+#include "src/ranks/same_on_ranks.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
 

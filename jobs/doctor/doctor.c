@@ -17,7 +17,7 @@
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/fit/fit.h"
 #include "jobs/options/option_value.h"
-#include "jobs/version.h"
+#include "jobs/doctor/version.h"
 #include "kernels/base/error.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_probe.h"
@@ -34,13 +34,11 @@ static const double SLOW_SGEMM = 10.0, SLOW_COPY = 2.0;
 
 typedef struct doctor_job {
   mill_mpi mpi;
-  int mpi_err; /* of starting it */
-  char mpi_message[512];
+  mill_error_kept mpi_failure; /* of starting it */
   int help, json, quick, limit_s;
   const char *output, *library, *backend;
   int n_thread, n_core, n_host, n_most; /* ranks of the host that has most */
-  int gpu_err;                          /* of giving every rank a GPU */
-  char gpu_message[1024];               /* of that failure */
+  mill_error_kept gpu_failure;          /* of giving every rank a GPU */
   mill_library lib;
   mill_findings findings;
 } doctor_job;
@@ -135,29 +133,18 @@ done:
 static int find_program(doctor_job *job)
 {
   int err = MILL_OK;
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  if (!out)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the version");
-  err = mill_version_print(out);
-  if (fclose(out) != 0 && err == MILL_OK)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the version");
-  MILL_TRY(err);
-  for (char *rest = NULL, *line = strtok_r(text, "\n", &rest); line;
-       line = strtok_r(NULL, "\n", &rest)) {
-    char key[64] = "program.";
-    const size_t n = strcspn(line, " ");
-    const char *value = line + n + strspn(line + n, " ");
-    snprintf(key + 8, sizeof key - 8, "%.*s", n < 32 ? (int)n : 32, line);
-    mill_finding_text(&job->findings, key, "%s", value);
-    if (strcmp(key, "program.HDF5") == 0 && strstr(value, "parallel: no"))
+  mill_version_row row[MILL_N_VERSION];
+  MILL_TRY(mill_version_rows(row));
+  for (int i = 0; i < MILL_N_VERSION; i++) {
+    char key[64];
+    snprintf(key, sizeof key, "program.%s", row[i].name);
+    mill_finding_text(&job->findings, key, "%s", row[i].text);
+    if (strcmp(row[i].name, "HDF5") == 0 && strstr(row[i].text, "parallel: no"))
       mill_finding_fail(&job->findings, EXIT_BROKEN,
                         "this HDF5 writes no file with several ranks: build with a parallel one "
                         "(docs/install.md)");
   }
 done:
-  free(text);
   return err;
 }
 
@@ -263,9 +250,9 @@ static void report_ranks(doctor_job *job)
   const long n_core = sysconf(_SC_NPROCESSORS_ONLN);
   mill_finding_number(f, "ranks.count", job->mpi.size, "");
   check_launcher(job);
-  if (job->mpi_err != MILL_OK) {
+  if (job->mpi_failure.code != MILL_OK) {
     mill_finding_text(f, "ranks.threads_of_mpi", "no");
-    mill_finding_fail(f, EXIT_BROKEN, "%s", job->mpi_message);
+    mill_finding_fail(f, EXIT_BROKEN, "%s", job->mpi_failure.message);
   } else {
     mill_finding_text(f, "ranks.threads_of_mpi", "yes, MPI_THREAD_MULTIPLE");
   }
@@ -320,39 +307,38 @@ static void find_driver(doctor_job *job)
 }
 
 #ifdef MILL_HAVE_CUDA
+static const char *cuda_key(char key[64], int i, const char *what)
+{
+  snprintf(key, 64, "cuda.%d%s", i, what);
+  return key;
+}
+
 static void find_device(doctor_job *job, int i)
 {
   mill_findings *f = &job->findings;
   mill_cuda_device d;
   double to = 0, from = 0, on = 0;
   char key[64];
-  snprintf(key, sizeof key, "cuda.%d", i);
   if (mill_cuda_probe_device(i, &d) != MILL_OK) {
-    mill_finding_text(f, key, "fails");
-    if (strcmp(job->backend, "cuda") == 0)
-      mill_finding_fail(f, EXIT_BROKEN, "%s", mill_error_message());
-    else
-      mill_finding_warn(f, "%s", mill_error_message());
+    mill_finding_text(f, cuda_key(key, i, ""), "fails");
+    mill_finding_mark(f, strcmp(job->backend, "cuda") == 0 ? EXIT_BROKEN : 0, "%s",
+                      mill_error_message());
     return;
   }
-  mill_finding_text(f, key,
+  mill_finding_text(f, cuda_key(key, i, ""),
                     "%s, compute capability %d.%d, %d processors, %.0f GB (%.0f free), ECC %s, %s",
                     d.name, d.major, d.minor, d.n_processor, 1e-9 * (double)d.total,
                     1e-9 * (double)d.free, d.ecc ? "on" : "off", d.bus_id);
   if (job->quick)
     return;
   if (mill_cuda_probe_rates(i, &to, &from, &on) != MILL_OK) {
-    snprintf(key, sizeof key, "cuda.%d_rates", i);
-    mill_finding_text(f, key, "not measured");
+    mill_finding_text(f, cuda_key(key, i, "_rates"), "not measured");
     mill_finding_warn(f, "%s", mill_error_message());
     return;
   }
-  snprintf(key, sizeof key, "cuda.%d_host_to_device", i);
-  mill_finding_number(f, key, to, "GB/s");
-  snprintf(key, sizeof key, "cuda.%d_device_to_host", i);
-  mill_finding_number(f, key, from, "GB/s");
-  snprintf(key, sizeof key, "cuda.%d_on_device", i);
-  mill_finding_number(f, key, on, "GB/s, read and written");
+  mill_finding_number(f, cuda_key(key, i, "_host_to_device"), to, "GB/s");
+  mill_finding_number(f, cuda_key(key, i, "_device_to_host"), from, "GB/s");
+  mill_finding_number(f, cuda_key(key, i, "_on_device"), on, "GB/s, read and written");
 }
 
 static void find_devices(doctor_job *job)
@@ -402,7 +388,7 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
     }
   if (n_without == n_rank)
     return;
-  if (job->gpu_err != MILL_OK) {
+  if (job->gpu_failure.code != MILL_OK) {
     mill_finding_text(f, "cuda.gpus_of_ranks", "a fit takes none");
     if (n_without > 0)
       mill_finding_warn(f,
@@ -410,7 +396,7 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
                         "rank on every node",
                         n_without, n_rank, first_without, host);
     else
-      mill_finding_warn(f, "%s", job->gpu_message);
+      mill_finding_warn(f, "%s", job->gpu_failure.message);
     return;
   }
   qsort(all, (size_t)n_rank, sizeof *all, compare_gpus);
@@ -435,12 +421,10 @@ static int find_gpus_of_ranks(doctor_job *job)
   mill_host_name(mine.host, sizeof mine.host);
   if (mill_cuda_probe(&driver, &runtime, &mine.n_seen) != MILL_OK)
     mine.n_seen = 0;
-  job->gpu_err = mill_backend_place(&job->mpi);
-  MILL_TRY(job->gpu_err == MILL_ERR_MPI ? MILL_ERR_MPI : MILL_OK);
-  if (job->gpu_err == MILL_OK)
+  mill_error_save(mill_backend_place(&job->mpi), &job->gpu_failure);
+  MILL_TRY(job->gpu_failure.code == MILL_ERR_MPI ? MILL_ERR_MPI : MILL_OK);
+  if (job->gpu_failure.code == MILL_OK)
     mill_cuda_probe_bus(mine.bus, sizeof mine.bus);
-  else
-    snprintf(job->gpu_message, sizeof job->gpu_message, "%s", mill_error_message());
   MILL_TRY(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->mpi.size, &all)));
   MILL_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, 0,
                       job->mpi.comm));
@@ -523,9 +507,8 @@ static void find_choice(doctor_job *job)
   mill_findings *f = &job->findings;
   const mill_backend *backend = NULL;
   int err = MILL_OK;
-  if (strcmp(job->backend, "cuda") == 0 && job->gpu_err != MILL_OK)
-    err = mill_error_set(job->gpu_err, __FILE__, __LINE__, "%s", job->gpu_message);
-  else
+  err = strcmp(job->backend, "cuda") == 0 ? mill_error_restore(&job->gpu_failure) : MILL_OK;
+  if (err == MILL_OK)
     err = mill_fit_find_backend(job->backend, &backend);
   if (err != MILL_OK) {
     mill_finding_text(f, "fit.backend", "none");
@@ -569,7 +552,7 @@ static int examine(doctor_job *job)
   if (job->findings.is_short)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for what was found");
   if (job->json)
-    mill_findings_print_json(&job->findings, stdout);
+    MILL_TRY(mill_findings_print_json(&job->findings, stdout));
   else
     mill_findings_print(&job->findings, stdout);
   if (fflush(stdout) != 0 || ferror(stdout))
@@ -588,8 +571,8 @@ static int start(doctor_job *job, int argc, char **argv)
     goto done;
   }
   /* without threads of MPI the rest can be looked at; without communicators it cannot */
-  if (job->mpi_err != MILL_OK && job->mpi.stop_comm == MPI_COMM_NULL)
-    MILL_FAIL(job->mpi_err, "%s", job->mpi_message);
+  if (job->mpi.stop_comm == MPI_COMM_NULL)
+    MILL_TRY(mill_error_restore(&job->mpi_failure));
   MILL_TRY(mill_mpi_agree(&job->mpi, examine(job)));
   MILL_MPI(MPI_Bcast(&job->findings.exit_status, 1, MPI_INT, 0, job->mpi.comm));
 done:
@@ -600,9 +583,7 @@ int mill_job_doctor(int argc, char **argv)
 {
   doctor_job job;
   memset(&job, 0, sizeof job);
-  job.mpi_err = mill_mpi_start(&job.mpi);
-  snprintf(job.mpi_message, sizeof job.mpi_message, "%s",
-           job.mpi_err == MILL_OK ? "" : mill_error_message());
+  mill_error_save(mill_mpi_start(&job.mpi), &job.mpi_failure);
   const int err = start(&job, argc, argv);
   int exit_status = job.findings.exit_status;
   if (err != MILL_OK) {

@@ -1,7 +1,6 @@
 #include "jobs/doctor/doctor_findings.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -15,22 +14,16 @@ static const char *const level_name[] = {
 
 void mill_findings_clear(mill_findings *findings)
 {
-  free(findings->item);
+  mill_free(findings->item);
   memset(findings, 0, sizeof *findings);
 }
 
 /* The next one; NULL when memory is short. */
 static mill_finding *add(mill_findings *findings, const char *key)
 {
-  if (findings->n == findings->cap) {
-    const int cap = 2 * findings->cap + 64;
-    mill_finding *more = realloc(findings->item, (size_t)cap * sizeof *more);
-    if (!more) {
-      findings->is_short = 1;
-      return NULL;
-    }
-    findings->item = more;
-    findings->cap = cap;
+  if (MILL_GROW(&findings->item, &findings->n_room, findings->n + 1) != MILL_OK) {
+    findings->is_short = 1;
+    return NULL;
   }
   mill_finding *f = &findings->item[findings->n++];
   memset(f, 0, sizeof *f);
@@ -58,31 +51,19 @@ void mill_finding_number(mill_findings *findings, const char *key, double value,
   f->unit = unit;
 }
 
-static void mark(mill_findings *findings, int level, const char *format, va_list args)
+void mill_finding_mark(mill_findings *findings, int exit_status, const char *format, ...)
 {
   mill_finding *f = findings->n > 0 ? &findings->item[findings->n - 1] : NULL;
+  const int level = exit_status != 0 ? MILL_FINDING_FAILURE : MILL_FINDING_WARNING;
+  va_list args;
+  if (findings->exit_status == 0)
+    findings->exit_status = exit_status;
   if (!f || f->level >= level)
     return;
   f->level = level;
+  va_start(args, format);
   vsnprintf(f->fix, sizeof f->fix, format, args);
-}
-
-void mill_finding_warn(mill_findings *findings, const char *format, ...)
-{
-  va_list args;
-  va_start(args, format);
-  mark(findings, MILL_FINDING_WARNING, format, args);
   va_end(args);
-}
-
-void mill_finding_fail(mill_findings *findings, int exit_status, const char *format, ...)
-{
-  va_list args;
-  va_start(args, format);
-  mark(findings, MILL_FINDING_FAILURE, format, args);
-  va_end(args);
-  if (findings->exit_status == 0)
-    findings->exit_status = exit_status;
 }
 
 static int count(const mill_findings *findings, int level)
@@ -118,7 +99,7 @@ void mill_findings_print(const mill_findings *findings, FILE *out)
           count(findings, MILL_FINDING_WARNING) == 1 ? "warning" : "warnings");
 }
 
-void mill_findings_print_json(const mill_findings *findings, FILE *out)
+int mill_findings_print_json(const mill_findings *findings, FILE *out)
 {
   mill_json json = {.out = out};
   mill_json_open(&json, NULL, '{');
@@ -142,5 +123,5 @@ void mill_findings_print_json(const mill_findings *findings, FILE *out)
     mill_json_close(&json);
   }
   mill_json_close(&json);
-  mill_json_close(&json);
+  return mill_json_close(&json);
 }

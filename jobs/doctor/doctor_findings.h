@@ -2,6 +2,7 @@
 #ifndef MILL_DOCTOR_FINDINGS_H
 #define MILL_DOCTOR_FINDINGS_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 enum mill_finding_level { MILL_FINDING_OK, MILL_FINDING_WARNING, MILL_FINDING_FAILURE };
@@ -17,7 +18,8 @@ typedef struct mill_finding {
 
 typedef struct mill_findings {
   mill_finding *item; /**< [n], owned */
-  int n, cap;
+  int n;
+  int64_t n_room;
   int exit_status; /**< of the first failure; 0: none */
   int is_short;    /**< memory ran out: some are missing */
 } mill_findings;
@@ -29,13 +31,15 @@ void mill_finding_text(mill_findings *findings, const char *key, const char *for
     __attribute__((format(printf, 3, 4)));
 void mill_finding_number(mill_findings *findings, const char *key, double value, const char *unit);
 
-/** The one added last is a warning, or a failure which gives this exit status. */
-void mill_finding_warn(mill_findings *findings, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-void mill_finding_fail(mill_findings *findings, int exit_status, const char *format, ...)
+/** What was added last is a failure, which gives this exit status; 0: a warning.  The worst of
+ *  several marks stays, of equal ones the first. */
+void mill_finding_mark(mill_findings *findings, int exit_status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+#define mill_finding_warn(findings, ...) mill_finding_mark(findings, 0, __VA_ARGS__)
+#define mill_finding_fail                mill_finding_mark
 
 void mill_findings_print(const mill_findings *findings, FILE *out);
-void mill_findings_print_json(const mill_findings *findings, FILE *out);
+/** MILL_ERR_MEMORY, or MILL_ERR_OUTPUT when out does not take it all. */
+int mill_findings_print_json(const mill_findings *findings, FILE *out);
 
 #endif

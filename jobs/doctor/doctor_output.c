@@ -206,31 +206,35 @@ done:
   return err;
 }
 
+/* A measurement, or why there is none. */
+static void report(mill_findings *f, const char *key, int err, double value, const char *unit,
+                   const char *advice)
+{
+  if (err == MILL_OK) {
+    mill_finding_number(f, key, value, unit);
+  } else {
+    mill_finding_text(f, key, "failed");
+    mill_finding_fail(f, EXIT_OUTPUT, "%s; %s", mill_error_message(), advice);
+  }
+}
+
 static void check_alone(output_check *check, int with_rates, unsigned limit_s)
 {
   mill_findings *f = check->findings;
   double per_s = 0, write_rate = 0, read_rate = 0;
   begin_step("making and renaming files", limit_s);
-  if (try_small(check, &per_s) != MILL_OK) {
-    mill_finding_text(f, "output.small_files", "failed");
-    mill_finding_fail(f, EXIT_OUTPUT, "%s; a run needs files that can be locked and renamed here",
-                      mill_error_message());
-  } else {
-    mill_finding_number(f, "output.small_files", per_s,
-                        "made, locked, renamed and removed a second");
-  }
+  int err = try_small(check, &per_s);
+  report(f, "output.small_files", err, per_s, "made, locked, renamed and removed a second",
+         "a run needs files that can be locked and renamed here");
   end_step();
   if (!with_rates)
     return;
   begin_step("writing 64 MiB", limit_s);
-  if (try_large(check, &write_rate, &read_rate) != MILL_OK) {
-    mill_finding_text(f, "output.write_rate", "failed");
-    mill_finding_fail(f, EXIT_OUTPUT, "%s; make room, or choose another folder",
-                      mill_error_message());
-  } else {
-    mill_finding_number(f, "output.write_rate", 1e-6 * write_rate, "MB/s, to the disk");
+  err = try_large(check, &write_rate, &read_rate);
+  report(f, "output.write_rate", err, 1e-6 * write_rate, "MB/s, to the disk",
+         "make room, or choose another folder");
+  if (err == MILL_OK)
     mill_finding_number(f, "output.read_rate", 1e-6 * read_rate, "MB/s");
-  }
   end_step();
 }
 
@@ -324,17 +328,10 @@ static int check_together(output_check *check, unsigned limit_s)
   end_step();
   if (err == MILL_ERR_MPI || check->mpi->rank != 0)
     return err;
-  mill_findings *f = check->findings;
-  if (err != MILL_OK) {
-    mill_finding_text(f, "output.collective_write", "failed");
-    mill_finding_fail(f, EXIT_OUTPUT,
-                      "%s; a parallel HDF5 of the MPI that starts the ranks, and a file system "
-                      "that all ranks share, are needed (docs/install.md)",
-                      mill_error_message());
-  } else {
-    mill_finding_number(f, "output.collective_write", 1e3 * wall_s,
-                        "ms to make, write, flush and read a small file with all ranks");
-  }
+  report(check->findings, "output.collective_write", err, 1e3 * wall_s,
+         "ms to make, write, flush and read a small file with all ranks",
+         "a parallel HDF5 of the MPI that starts the ranks, and a file system that all ranks "
+         "share, are needed (docs/install.md)");
   unlink(check->path);
   return MILL_OK;
 }

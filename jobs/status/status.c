@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "io/hdf5/hdf5_probe.h"
@@ -16,7 +15,7 @@
 #include "src/system/status_process.h"
 
 enum { SHOWN_RANKS = 8 };
-/* a rank that has not been heard of for so long, or so many intervals, is worth a line */
+/* a rank that has been silent for these seconds, and these intervals, gets a line */
 static const double SILENT_S = 60.0, SILENT_INTERVALS = 10.0;
 
 enum state { FINISHED, RUNNING, STOPPED, FAILED, DIED, INCOMPLETE, NONE };
@@ -34,7 +33,7 @@ static const struct {
               "command continues it",
               MILL_STATUS_EXIT_INCOMPLETE},
     [INCOMPLETE] = {"incomplete",
-                    "not finished, and nobody works on it; the same command "
+                    "not finished, and no run works on it; the same command "
                     "continues it",
                     MILL_STATUS_EXIT_INCOMPLETE},
     [NONE] = {"none", "there is neither a result nor a status", MILL_STATUS_EXIT_NONE},
@@ -44,9 +43,8 @@ typedef struct status_job {
   int help, json, all_ranks;
   const char *output, *status; /* paths */
   char default_status[MILL_STATUS_PATH];
-  int has_doc, has_result;
-  char *text; /* of the status file */
-  mill_json_doc *doc;
+  int has_result;
+  json_t *doc; /* of the status file; NULL: there is none */
   double age_s;
   mill_result_peek result;
   mill_lock_holder lock;
@@ -112,24 +110,19 @@ done:
 
 /* ---- the status file's values ---- */
 
-static int member(const status_job *job, const char *key)
-{
-  return mill_json_member(job->doc, mill_json_root(job->doc), key);
-}
-
 static const char *text(const status_job *job, const char *key)
 {
-  return mill_json_get_text(job->doc, member(job, key), "");
+  return mill_json_get_text(job->doc, key, "");
 }
 
 static int64_t integer(const status_job *job, const char *key)
 {
-  return mill_json_get_integer(job->doc, member(job, key), 0);
+  return mill_json_get_integer(job->doc, key, 0);
 }
 
 static double real(const status_job *job, const char *key)
 {
-  return mill_json_get_real(job->doc, member(job, key), (double)NAN);
+  return mill_json_get_real(job->doc, key, (double)NAN);
 }
 
 /* ---- what is the case ---- */
@@ -147,10 +140,10 @@ static enum state state_of_result(const status_job *job)
  * another run than the last counts for nothing. */
 static enum state find_state(status_job *job)
 {
-  const char *said = job->has_doc ? text(job, "state") : "";
+  const char *said = job->doc ? text(job, "state") : "";
   const int is_locked = job->lock.is_locked && !job->lock.is_gone;
   const int is_done = job->has_result && job->result.finished;
-  const int is_alive = job->has_doc && mill_status_alive(job->doc, &job->age_s);
+  const int is_alive = job->doc && mill_status_alive(job->doc, &job->age_s);
   if (strcmp(said, "running") == 0) {
     const int is_its_lock =
         job->lock.pid == integer(job, "pid") && strcmp(job->lock.host, text(job, "host")) == 0;
@@ -171,7 +164,7 @@ static enum state find_state(status_job *job)
 static int look(status_job *job)
 {
   int err = MILL_OK;
-  MILL_TRY(mill_status_read(job->status, &job->has_doc, &job->text, &job->doc));
+  MILL_TRY(mill_status_read(job->status, &job->doc));
   /* the lock before the result: a run that ends in between shows as finished */
   mill_lock_look(job->output, &job->lock);
   MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, job->output));
@@ -184,104 +177,104 @@ done:
 /* While a run is on, its own counts are newer than the file's. */
 static int takes_counts_of_run(const status_job *job)
 {
-  return job->has_doc && (job->state == RUNNING || !job->has_result);
+  return job->doc && (job->state == RUNNING || !job->has_result);
+}
+
+/* Rows, by the names of the JSON. */
+enum { ROWS, DONE, FITTED, N_FAILED, REMAINING, N_COUNT };
+static const char *const count_name[N_COUNT] = {"rows", "done", "fitted", "failed", "remaining"};
+
+static void count(const status_job *job, int64_t n[N_COUNT])
+{
+  const int64_t *n_status = job->result.n_status;
+  for (int i = 0; i < N_COUNT; i++)
+    n[i] = integer(job, count_name[i]);
+  if (takes_counts_of_run(job))
+    return;
+  n[ROWS] = job->result.n_row;
+  n[REMAINING] = n_status[MILL_STATUS_NOT_DONE];
+  n[FITTED] = n_status[MILL_STATUS_FITTED];
+  n[DONE] = n[ROWS] - n[REMAINING];
+  n[N_FAILED] = n[DONE] - n[FITTED];
 }
 
 /* ---- text ---- */
 
-static const char *const reason_name[] = {
-#define NAME(symbol, code, name, meaning) name,
-    MILL_STATUS_LIST(NAME)
-#undef NAME
-};
-
 static void print_reasons(const status_job *job)
 {
   if (takes_counts_of_run(job)) {
-    const int node = member(job, "failed_by_reason");
+    json_t *reasons = json_object_get(job->doc, "failed_by_reason"), *n;
     const char *key;
-    for (int i = 0; (key = mill_json_key(job->doc, node, i)) != NULL; i++)
-      printf("  %-16s %lld\n", key,
-             (long long)mill_json_get_integer(job->doc, mill_json_member(job->doc, node, key), 0));
+    json_object_foreach(reasons, key, n)
+        printf("  %-16s %lld\n", key, (long long)json_integer_value(n));
     return;
   }
   for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
     if (job->result.n_status[s] > 0)
-      printf("  %-16s %lld\n", reason_name[s], (long long)job->result.n_status[s]);
+      printf("  %-16s %lld\n", mill_status_name(s), (long long)job->result.n_status[s]);
 }
 
 static void print_counts(const status_job *job)
 {
-  int64_t n_row = job->result.n_row, n_left = job->result.n_status[MILL_STATUS_NOT_DONE];
-  int64_t n_fitted = job->result.n_status[MILL_STATUS_FITTED];
-  int64_t n_failed = n_row - n_left - n_fitted;
-  if (takes_counts_of_run(job)) {
-    n_row = integer(job, "rows");
-    n_fitted = integer(job, "fitted");
-    n_failed = integer(job, "failed");
-    n_left = integer(job, "remaining");
-  }
-  const int64_t n_done = n_fitted + n_failed;
-  printf("rows         %lld of %lld done (%.1f %%)\n", (long long)n_done, (long long)n_row,
-         n_row > 0 ? 100.0 * (double)n_done / (double)n_row : 100.0);
-  printf("fitted       %lld\n", (long long)n_fitted);
-  printf("not fitted   %lld\n", (long long)n_failed);
+  int64_t n[N_COUNT];
+  count(job, n);
+  printf("rows         %lld of %lld done (%.1f %%)\n", (long long)n[DONE], (long long)n[ROWS],
+         n[ROWS] > 0 ? 100.0 * (double)n[DONE] / (double)n[ROWS] : 100.0);
+  printf("fitted       %lld\n", (long long)n[FITTED]);
+  printf("not fitted   %lld\n", (long long)n[N_FAILED]);
   print_reasons(job);
-  if (n_left > 0)
-    printf("left         %lld\n", (long long)n_left);
+  if (n[REMAINING] > 0)
+    printf("left         %lld\n", (long long)n[REMAINING]);
 }
 
-static void print_rank(const status_job *job, int node)
+static void print_rank(const json_t *rank)
 {
-  const mill_json_doc *doc = job->doc;
-  const int gpu = mill_json_member(doc, node, "gpu");
+  const json_t *gpu = json_object_get(rank, "gpu");
   const double mib = 1.0 / (1 << 20);
   printf("  rank %-4lld %-9s %8lld done  %6.0f MiB (at most %.0f)",
-         (long long)mill_json_get_integer(doc, mill_json_member(doc, node, "rank"), -1),
-         mill_json_get_text(doc, mill_json_member(doc, node, "stage"), "?"),
-         (long long)mill_json_get_integer(doc, mill_json_member(doc, node, "done"), 0),
-         mib * mill_json_get_real(doc, mill_json_member(doc, node, "resident_bytes"), 0),
-         mib * mill_json_get_real(doc, mill_json_member(doc, node, "peak_bytes"), 0));
-  if (mill_json_key(doc, gpu, 0))
+         (long long)mill_json_get_integer(rank, "rank", -1), mill_json_get_text(rank, "stage", "?"),
+         (long long)mill_json_get_integer(rank, "done", 0),
+         mib * mill_json_get_real(rank, "resident_bytes", 0),
+         mib * mill_json_get_real(rank, "peak_bytes", 0));
+  if (json_is_object(gpu))
     printf("  GPU %.0f %% busy, %.0f of %.0f MiB",
-           mill_json_get_real(doc, mill_json_member(doc, gpu, "busy_percent"), (double)NAN),
-           mib * mill_json_get_real(doc, mill_json_member(doc, gpu, "used_bytes"), 0),
-           mib * mill_json_get_real(doc, mill_json_member(doc, gpu, "total_bytes"), 0));
-  printf("  %s\n", mill_json_get_text(doc, mill_json_member(doc, node, "file"), ""));
+           mill_json_get_real(gpu, "busy_percent", (double)NAN),
+           mib * mill_json_get_real(gpu, "used_bytes", 0),
+           mib * mill_json_get_real(gpu, "total_bytes", 0));
+  printf("  %s\n", mill_json_get_text(rank, "file", ""));
 }
 
 /* Seconds between the last word of a rank and the last status; infinity: it has said nothing. */
-static double silence_s(const status_job *job, int node)
+static double silence_s(const status_job *job, const json_t *rank)
 {
-  const char *heard =
-      mill_json_get_text(job->doc, mill_json_member(job->doc, node, "last_heard"), NULL);
-  const double updated_s = mill_utc_read(text(job, "updated"));
-  return heard ? fmax(0.0, updated_s - mill_utc_read(heard)) : (double)INFINITY;
+  const char *heard = mill_json_get_text(rank, "last_heard", NULL);
+  return heard ? fmax(0.0, mill_utc_read(text(job, "updated")) - mill_utc_read(heard))
+               : (double)INFINITY;
 }
 
 static void print_ranks(const status_job *job)
 {
-  const int ranks = member(job, "ranks"), n_rank = mill_json_n_item(job->doc, ranks);
+  const json_t *ranks = json_object_get(job->doc, "ranks");
+  const size_t n_rank = json_array_size(ranks);
   const double limit_s = fmax(SILENT_S, SILENT_INTERVALS * real(job, "interval_s"));
   const double elapsed_s = real(job, "elapsed_s");
-  for (int r = 0; r < n_rank; r++) {
-    const int node = mill_json_item(job->doc, ranks, r);
-    const double silent_s = fmin(silence_s(job, node), elapsed_s);
+  for (size_t r = 0; r < n_rank; r++) {
+    const json_t *rank = json_array_get(ranks, r);
+    const double silent_s = fmin(silence_s(job, rank), elapsed_s);
     if (job->all_ranks || n_rank <= SHOWN_RANKS)
-      print_rank(job, node);
+      print_rank(rank);
     if (job->state == RUNNING && silent_s > limit_s)
-      printf("  rank %d has given no sign of life for %.0f s\n", r, silent_s);
+      printf("  rank %zu has given no sign of life for %.0f s\n", r, silent_s);
   }
 }
 
 static void print_run(const status_job *job)
 {
   char left[16];
-  const int error = member(job, "error");
-  const char *message =
-      mill_json_get_text(job->doc, mill_json_member(job->doc, error, "message"), NULL);
-  const int64_t rank =
-      mill_json_get_integer(job->doc, mill_json_member(job->doc, error, "rank"), -1);
+  const json_t *error = json_object_get(job->doc, "error");
+  const char *message = mill_json_get_text(error, "message", NULL);
+  const int64_t rank = mill_json_get_integer(error, "rank", -1);
+  const size_t n_rank = json_array_size(json_object_get(job->doc, "ranks"));
   if (message && rank >= 0)
     printf("first error  rank %lld: %s\n", (long long)rank, message);
   else if (message)
@@ -292,11 +285,9 @@ static void print_run(const status_job *job)
   } else {
     printf("rate         %.4g rows/s on average\n", real(job, "mean_rows_per_s"));
   }
-  printf("run          since %s on %s (process %lld), %d %s, %lld threads each, %s\n",
-         text(job, "started"), text(job, "host"), (long long)integer(job, "pid"),
-         mill_json_n_item(job->doc, member(job, "ranks")),
-         mill_json_n_item(job->doc, member(job, "ranks")) == 1 ? "rank" : "ranks",
-         (long long)integer(job, "threads"), text(job, "backend"));
+  printf("run          since %s on %s (process %lld), %zu %s, %lld threads each, %s\n",
+         text(job, "started"), text(job, "host"), (long long)integer(job, "pid"), n_rank,
+         n_rank == 1 ? "rank" : "ranks", (long long)integer(job, "threads"), text(job, "backend"));
   printf("status       %s, %.0f s old\n", job->status, job->age_s);
   print_ranks(job);
 }
@@ -306,9 +297,9 @@ static void print_text(const status_job *job)
   printf("%s: %s\n", job->output, states[job->state].text);
   if (job->state == NONE)
     return;
-  if (job->has_result || job->has_doc)
+  if (job->has_result || job->doc)
     print_counts(job);
-  if (job->has_doc) {
+  if (job->doc) {
     print_run(job);
     return;
   }
@@ -325,23 +316,6 @@ static void print_text(const status_job *job)
 
 /* ---- JSON ---- */
 
-static void put_counts(const status_job *job, mill_json *json)
-{
-  static const char *const key[] = {"rows", "done", "fitted", "failed", "remaining"};
-  if (takes_counts_of_run(job)) {
-    for (size_t i = 0; i < sizeof key / sizeof key[0]; i++)
-      mill_json_integer(json, key[i], integer(job, key[i]));
-  } else {
-    const mill_result_peek *r = &job->result;
-    const int64_t n_left = r->n_status[MILL_STATUS_NOT_DONE];
-    const int64_t n_fitted = r->n_status[MILL_STATUS_FITTED];
-    const int64_t n[] = {r->n_row, r->n_row - n_left, n_fitted, r->n_row - n_left - n_fitted,
-                         n_left};
-    for (size_t i = 0; i < sizeof key / sizeof key[0]; i++)
-      mill_json_integer(json, key[i], n[i]);
-  }
-}
-
 static void put_result(const status_job *job, mill_json *json)
 {
   const mill_result_peek *r = &job->result;
@@ -355,7 +329,7 @@ static void put_result(const status_job *job, mill_json *json)
   mill_json_integer(json, "warned", r->n_warned);
   mill_json_open(json, "rows_by_status", '{');
   for (int s = 0; s < MILL_N_STATUS; s++)
-    mill_json_integer(json, reason_name[s], r->n_status[s]);
+    mill_json_integer(json, mill_status_name(s), r->n_status[s]);
   mill_json_close(json);
   mill_json_text(json, "start_time", r->start);
   mill_json_text(json, "end_time", r->end[0] ? r->end : NULL);
@@ -366,24 +340,25 @@ static void put_result(const status_job *job, mill_json *json)
   mill_json_close(json);
 }
 
-static void print_json(const status_job *job)
+static int print_json(const status_job *job)
 {
+  int64_t n[N_COUNT];
   mill_json json = {.out = stdout};
   mill_json_open(&json, NULL, '{');
   mill_json_text(&json, "state", states[job->state].name);
   mill_json_integer(&json, "exit_status", states[job->state].exit_status);
   mill_json_text(&json, "output", job->output);
-  if (job->has_result || job->has_doc)
-    put_counts(job, &json);
+  count(job, n);
+  for (int i = 0; i < N_COUNT && (job->has_result || job->doc); i++)
+    mill_json_integer(&json, count_name[i], n[i]);
   put_result(job, &json);
-  if (job->has_doc) {
+  if (job->doc) {
     mill_json_real(&json, "run_age_s", job->age_s);
-    /* as it stands there: its writer made it, and it was read whole */
-    mill_json_raw(&json, "run", job->text);
+    mill_json_node(&json, "run", job->doc);
   } else {
     mill_json_null(&json, "run");
   }
-  mill_json_close(&json);
+  return mill_json_close(&json);
 }
 
 int mill_job_status(int argc, char **argv)
@@ -398,7 +373,7 @@ int mill_job_status(int argc, char **argv)
   }
   MILL_TRY(look(&job));
   if (job.json)
-    print_json(&job);
+    MILL_TRY(print_json(&job));
   else
     print_text(&job);
   if (fflush(stdout) != 0 || ferror(stdout))
@@ -411,7 +386,6 @@ done:
                                         : mill_error_exit_status(err);
     fprintf(stderr, "starmill status: %s\n", mill_error_message());
   }
-  mill_json_free(job.doc);
-  free(job.text);
+  json_decref(job.doc);
   return exit_status;
 }

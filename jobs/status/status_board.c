@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,16 +41,10 @@ struct mill_board {
   double start_s, start_unix_s;
   int i_gpu; /* NVML's number; -1: none */
 
-  /* notes of this rank */
-  _Atomic int stage, i_file;
-  _Atomic int64_t n_status[MILL_N_STATUS], bytes[MILL_N_PURPOSE];
-  _Atomic double sign_s;
-
   pthread_mutex_t mutex; /* of what follows */
   pthread_cond_t changed;
-  int code;
-  double failed_s;
-  char error[sizeof((mill_rank_state *)0)->error];
+  mill_rank_state mine;       /* notes of this rank */
+  int64_t n_failed_elsewhere; /* rows, in this run */
   int ends, hurry;
 
   pthread_t thread;
@@ -65,86 +58,94 @@ struct mill_board {
   sample sample[N_SAMPLE];
   int n_sample;
   int has_complained;
-  _Atomic int64_t n_failed_elsewhere; /* rows, in this run */
 };
 
 /* ---- notes ---- */
 
-static void sign_of_life(mill_board *board)
+/* 0 when there is no board. */
+static int lock(mill_board *board)
 {
-  atomic_store_explicit(&board->sign_s, mill_unix_s(), memory_order_relaxed);
+  return board && pthread_mutex_lock(&board->mutex) == 0;
 }
 
 void mill_board_took(mill_board *board, int i_file)
 {
-  if (!board)
+  if (!lock(board))
     return;
-  atomic_store_explicit(&board->i_file, i_file, memory_order_relaxed);
-  sign_of_life(board);
+  board->mine.i_file = i_file;
+  board->mine.sign_s = mill_unix_s();
+  pthread_mutex_unlock(&board->mutex);
 }
 
 void mill_board_finished(mill_board *board, int status)
 {
-  if (!board || status < 0 || status >= MILL_N_STATUS)
+  if (status < 0 || status >= MILL_N_STATUS || !lock(board))
     return;
-  atomic_fetch_add_explicit(&board->n_status[status], 1, memory_order_relaxed);
-  sign_of_life(board);
+  board->mine.n_status[status]++;
+  board->mine.sign_s = mill_unix_s();
+  pthread_mutex_unlock(&board->mutex);
 }
 
 void mill_board_stage(mill_board *board, int stage)
 {
-  if (board)
-    atomic_store(&board->stage, stage);
+  if (!lock(board))
+    return;
+  board->mine.stage = stage;
+  pthread_mutex_unlock(&board->mutex);
 }
 
 void mill_board_memory(mill_board *board, int purpose, size_t bytes)
 {
-  if (board && (int64_t)bytes > atomic_load(&board->bytes[purpose]))
-    atomic_store(&board->bytes[purpose], (int64_t)bytes);
+  if (!lock(board))
+    return;
+  if ((int64_t)bytes > board->mine.bytes[purpose])
+    board->mine.bytes[purpose] = (int64_t)bytes;
+  pthread_mutex_unlock(&board->mutex);
 }
 
 void mill_board_failed(mill_board *board, int code, const char *message)
 {
-  if (!board)
+  if (!lock(board))
     return;
-  pthread_mutex_lock(&board->mutex);
-  if (board->code == MILL_OK) {
-    board->code = code;
-    board->failed_s = mill_unix_s();
-    snprintf(board->error, sizeof board->error, "%s", message);
+  mill_rank_state *mine = &board->mine;
+  if (mine->code == MILL_OK) {
+    mine->code = code;
+    mine->failed_s = mill_unix_s();
+    snprintf(mine->error, sizeof mine->error, "%s", message);
   }
+  mine->stage = MILL_RANK_FAILED;
   board->hurry = 1;
   pthread_cond_signal(&board->changed);
   pthread_mutex_unlock(&board->mutex);
-  mill_board_stage(board, MILL_RANK_FAILED);
 }
 
-int64_t mill_board_n_failed(const mill_board *board)
+/* Rows without a fit among those that a rank has finished. */
+static int64_t n_failed(const int64_t n_status[MILL_N_STATUS])
 {
   int64_t n = 0;
-  if (!board)
-    return 0;
   for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
-    n += board->plan.base[s] + atomic_load(&board->n_status[s]);
-  return n + atomic_load(&board->n_failed_elsewhere);
+    n += n_status[s];
+  return n;
+}
+
+int64_t mill_board_n_failed(mill_board *board)
+{
+  if (!lock(board))
+    return 0;
+  const int64_t n =
+      n_failed(board->plan.base) + n_failed(board->mine.n_status) + board->n_failed_elsewhere;
+  pthread_mutex_unlock(&board->mutex);
+  return n;
 }
 
 static void look_at_self(mill_board *board, mill_rank_state *state)
 {
   mill_gpu gpu;
-  memset(state, 0, sizeof *state);
-  state->rank = board->mpi.rank;
-  state->pid = (int32_t)getpid();
-  state->stage = atomic_load(&board->stage);
-  state->i_file = atomic_load(&board->i_file);
-  for (int s = 0; s < MILL_N_STATUS; s++)
-    state->n_status[s] = atomic_load(&board->n_status[s]);
-  for (int p = 0; p < MILL_N_PURPOSE; p++)
-    state->bytes[p] = atomic_load(&board->bytes[p]);
-  state->sign_s = atomic_load(&board->sign_s);
+  pthread_mutex_lock(&board->mutex);
+  *state = board->mine;
+  pthread_mutex_unlock(&board->mutex);
   state->sent_s = mill_unix_s();
   mill_process_memory(&state->resident, &state->peak);
-  state->gpu_percent = -1;
   if (board->i_gpu >= 0 && mill_gpu_read(board->i_gpu, &gpu)) {
     state->has_gpu = 1;
     state->gpu_percent = gpu.percent;
@@ -152,12 +153,6 @@ static void look_at_self(mill_board *board, mill_rank_state *state)
     state->gpu_total = gpu.total;
     memcpy(state->gpu_name, gpu.name, sizeof state->gpu_name);
   }
-  mill_host_name(state->host, sizeof state->host);
-  pthread_mutex_lock(&board->mutex);
-  state->code = board->code;
-  state->failed_s = board->failed_s;
-  memcpy(state->error, board->error, sizeof state->error);
-  pthread_mutex_unlock(&board->mutex);
 }
 
 /* ---- the exchange ---- */
@@ -199,11 +194,12 @@ static int take_messages(mill_board *board)
       break;
     MILL_TRY(take_message(board));
   }
-  int64_t n_failed = 0;
+  int64_t n = 0;
   for (int r = 1; r < board->mpi.size; r++)
-    for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
-      n_failed += board->rank[r].n_status[s];
-  atomic_store(&board->n_failed_elsewhere, n_failed);
+    n += n_failed(board->rank[r].n_status);
+  pthread_mutex_lock(&board->mutex);
+  board->n_failed_elsewhere = n;
+  pthread_mutex_unlock(&board->mutex);
 done:
   return err;
 }
@@ -277,9 +273,10 @@ static int write_status(mill_board *board, const mill_board_end *end)
   FILE *out = open_memstream(&text, &n_byte);
   if (!out)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the status");
-  mill_status_print(&what, out);
-  if (fclose(out) != 0)
+  err = mill_status_print(&what, out);
+  if (fclose(out) != 0 && err == MILL_OK)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the status");
+  MILL_TRY(err);
   MILL_TRY(replace_file(board, text, n_byte));
   board->has_complained = 0;
 done:
@@ -361,7 +358,6 @@ static void stop_thread(mill_board *board)
 int mill_board_check_path(const char *path)
 {
   int err = MILL_OK;
-  char text[sizeof MILL_STATUS_SIGNATURE] = "";
   struct stat status;
   FILE *file = NULL;
   if (strlen(path) >= MILL_STATUS_PATH)
@@ -371,9 +367,7 @@ int mill_board_check_path(const char *path)
   if (!S_ISREG(status.st_mode))
     MILL_FAIL(MILL_ERR_USAGE, "%s is no file: give another --status", path);
   file = fopen(path, "re");
-  if (file && status.st_size > 0 &&
-      (fread(text, 1, sizeof text - 1, file) != sizeof text - 1 ||
-       memcmp(text, MILL_STATUS_SIGNATURE, sizeof text - 1) != 0))
+  if (file && status.st_size > 0 && !mill_status_has_signature(file))
     MILL_FAIL(MILL_ERR_USAGE,
               "%s is there and is no status file of starmill: give another --status, or remove it",
               path);
@@ -396,8 +390,12 @@ static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **o
   board->start_s = mill_wall_s();
   board->start_unix_s = mill_unix_s();
   board->i_gpu = plan->gpu_bus[0] ? mill_gpu_find(plan->gpu_bus) : -1;
-  atomic_store(&board->i_file, -1);
-  atomic_store(&board->sign_s, board->start_unix_s);
+  board->mine = (mill_rank_state){.rank = mpi->rank,
+                                  .pid = (int32_t)getpid(),
+                                  .i_file = -1,
+                                  .gpu_percent = -1,
+                                  .sign_s = board->start_unix_s};
+  mill_host_name(board->mine.host, sizeof board->mine.host);
   if (plan->path)
     snprintf(board->path, sizeof board->path, "%s", plan->path);
   if (pthread_mutex_init(&board->mutex, NULL) != 0 || mill_cond_init(&board->changed) != 0)
@@ -422,8 +420,7 @@ int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board
   *out = NULL;
   err = make(mpi, plan, &board);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Comm_dup(mpi->comm, &board->mpi.comm));
-  MILL_MPI(MPI_Comm_set_errhandler(board->mpi.comm, MPI_ERRORS_RETURN));
+  MILL_TRY(mill_mpi_dup(mpi->comm, &board->mpi));
   err = start_thread(board);
   if (err != MILL_OK) {
     /* a run without a status is better than none */
@@ -445,7 +442,7 @@ int mill_board_settle(mill_board *board)
   if (!board)
     return MILL_OK;
   stop_thread(board);
-  if (atomic_load(&board->stage) != MILL_RANK_FAILED)
+  if (board->mine.stage != MILL_RANK_FAILED)
     mill_board_stage(board, MILL_RANK_ENDED);
   MILL_MPI(MPI_Reduce(&board->n_sent, &n_sent, 1, MPI_INT64_T, MPI_SUM, 0, board->mpi.comm));
   while (board->mpi.rank == 0 && board->n_taken < n_sent)

@@ -1,20 +1,18 @@
 #include "jobs/status/status_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "src/system/regular_file.h"
 #include "src/system/status_process.h"
 #include "src/system/version.h"
 
-enum { MAX_BYTES = 256 << 20 };
-/* a run that has not written for so long, or for so many of its intervals, is gone */
+/* a run that has not written for these seconds, and these intervals, is gone */
 static const double GONE_S = 60.0, GONE_INTERVALS = 10.0;
 
 static const char *const stage_name[] = {
@@ -27,11 +25,15 @@ static const char *const purpose_name[] = {
     MILL_PURPOSE_LIST(NAME)
 #undef NAME
 };
-static const char *const status_name[] = {
+const char *mill_status_name(int status)
+{
+  static const char *const status_name[] = {
 #define NAME(symbol, code, name, meaning) name,
-    MILL_STATUS_LIST(NAME)
+      MILL_STATUS_LIST(NAME)
 #undef NAME
-};
+  };
+  return status_name[status];
+}
 
 static void put_utc(mill_json *json, const char *key, double unix_s)
 {
@@ -106,7 +108,7 @@ static void put_counts(mill_json *json, const mill_status_text *what)
   mill_json_open(json, "failed_by_reason", '{');
   for (int s = MILL_STATUS_FITTED + 1; s < MILL_N_STATUS; s++)
     if (n[s] > 0)
-      mill_json_integer(json, status_name[s], n[s]);
+      mill_json_integer(json, mill_status_name(s), n[s]);
   mill_json_close(json);
   mill_json_integer(json, "remaining", n_left);
   mill_json_integer(json, "files", plan->n_file);
@@ -150,7 +152,7 @@ static void put_end(mill_json *json, const mill_status_text *what)
   mill_json_close(json);
 }
 
-void mill_status_print(const mill_status_text *what, FILE *out)
+int mill_status_print(const mill_status_text *what, FILE *out)
 {
   const mill_board_plan *plan = what->plan;
   const mill_board_end *end = what->end;
@@ -186,7 +188,7 @@ void mill_status_print(const mill_status_text *what, FILE *out)
   for (int r = 0; r < what->n_rank; r++)
     put_rank(&json, what, &what->rank[r]);
   mill_json_close(&json);
-  mill_json_close(&json);
+  return mill_json_close(&json);
 }
 
 /* ---- memory ---- */
@@ -242,64 +244,44 @@ done:
   return err;
 }
 
-int mill_status_read(const char *path, int *found, char **text, mill_json_doc **doc)
+int mill_status_has_signature(FILE *file)
+{
+  char head[sizeof MILL_STATUS_SIGNATURE - 1];
+  rewind(file);
+  const size_t n = fread(head, 1, sizeof head, file);
+  return n == sizeof head && memcmp(head, MILL_STATUS_SIGNATURE, sizeof head) == 0;
+}
+
+int mill_status_read(const char *path, json_t **doc)
 {
   int err = MILL_OK;
   FILE *file = NULL;
-  struct stat status;
-  size_t n = 0;
-  *found = 0;
-  *text = NULL;
+  json_error_t error;
   *doc = NULL;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+  if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
     goto done;
-  if (fd < 0 || fstat(fd, &status) != 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s cannot be read: %s", path, strerror(errno));
-  if (!S_ISREG(status.st_mode) || status.st_size > MAX_BYTES)
+  MILL_TRY(mill_regular_stream(path, "a status file", MILL_ERR_INPUT, &file));
+  if (!mill_status_has_signature(file))
     MILL_FAIL(MILL_ERR_INPUT, "%s is no status file of starmill", path);
-  file = fdopen(fd, "r");
-  if (!file)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory to read %s", path);
-  *text = malloc((size_t)status.st_size + 1);
-  if (!*text)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory to read %s", path);
-  n = fread(*text, 1, (size_t)status.st_size, file);
-  (*text)[n] = '\0';
-  if (ferror(file))
-    MILL_FAIL(MILL_ERR_INPUT, "%s cannot be read: %s", path, strerror(errno));
-  if (strncmp(*text, MILL_STATUS_SIGNATURE, strlen(MILL_STATUS_SIGNATURE)) != 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s is no status file of starmill", path);
-  if (mill_json_read(*text, n, doc) != MILL_OK) {
-    char reason[256];
-    snprintf(reason, sizeof reason, "%s", mill_error_message());
-    MILL_FAIL(MILL_ERR_INPUT, "%s is damaged: %s", path, reason);
-  }
-  *found = 1;
+  rewind(file);
+  *doc = json_loadf(file, 0, &error);
+  if (!*doc)
+    MILL_FAIL(MILL_ERR_INPUT, "%s is damaged: line %d: %s", path, error.line, error.text);
 done:
   if (file)
     fclose(file);
-  else if (fd >= 0)
-    close(fd);
-  if (!*found) {
-    free(*text);
-    *text = NULL;
-  }
   return err;
 }
 
-int mill_status_alive(const mill_json_doc *doc, double *age_s)
+int mill_status_alive(const json_t *doc, double *age_s)
 {
   char here[64];
-  const int root = mill_json_root(doc);
-  const char *host = mill_json_get_text(doc, mill_json_member(doc, root, "host"), "");
-  const char *updated = mill_json_get_text(doc, mill_json_member(doc, root, "updated"), "");
-  const double interval_s = mill_json_get_real(doc, mill_json_member(doc, root, "interval_s"), 0.0);
+  const double updated_s = mill_utc_read(mill_json_get_text(doc, "updated", ""));
+  const double interval_s = mill_json_get_real(doc, "interval_s", 0.0);
   mill_host_name(here, sizeof here);
-  const double updated_s = mill_utc_read(updated);
   *age_s = isfinite(updated_s) ? fmax(0.0, mill_unix_s() - updated_s) : (double)INFINITY;
   if (*age_s > fmax(GONE_S, GONE_INTERVALS * interval_s))
     return 0;
-  return strcmp(host, here) != 0 ||
-         mill_process_alive(mill_json_get_integer(doc, mill_json_member(doc, root, "pid"), 0));
+  return strcmp(mill_json_get_text(doc, "host", ""), here) != 0 ||
+         mill_process_alive(mill_json_get_integer(doc, "pid", 0));
 }

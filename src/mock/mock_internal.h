@@ -1,4 +1,4 @@
-/** What the files of the mock survey share (src/mock_*.c); nobody else includes it. */
+/** What the files of the mock survey share (src/mock/); no other file includes it. */
 #ifndef MILL_MOCK_INTERNAL_H
 #define MILL_MOCK_INTERNAL_H
 

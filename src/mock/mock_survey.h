@@ -2,7 +2,7 @@
  *
  *  Everything about a star is a pure function of the settings, its index and the
  *  seed; ranks share files among them without talking.  No file formats here
- *  (io/mock/desi_write.h, io/truth_file.h).  The instrument is DESI-like: three arms,
+ *  (io/mock/desi_write.h).  The instrument is DESI-like: three arms,
  *  vacuum wavelengths in steps of 0.8 A, resolution matrices of 11 diagonals.
  *  docs/simulator.md describes the distributions and the noise.
  */

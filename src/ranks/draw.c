@@ -13,7 +13,8 @@ enum {
   TAG_ASK = 1,
   TAG_NUMBER = 2,
   ANSWER_FIRST_US = 100, /* between looks of rank 0 while requests come; when none do, ever */
-  ANSWER_LEAST_US = 500, /* later: up to a tenth of the patience of who asks, within limits */
+  ANSWER_LEAST_US =
+      500, /* later: up to a tenth of the patience of a rank that asks, within limits */
   ANSWER_MOST_US = 16000,
   ASK_FIRST_US = 50,
   ASK_MOST_US = 1000
@@ -52,7 +53,7 @@ static int answer(mill_draw *draw, int *there)
   MILL_MPI(
       MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TAG_ASK, draw->mpi.comm, MPI_STATUS_IGNORE));
   number = atomic_fetch_add(&draw->next, 1);
-  /* who asks waits for it already */
+  /* the rank that asks waits for it already */
   MILL_MPI(MPI_Send(&number, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_NUMBER, draw->mpi.comm));
   atomic_fetch_add(&draw->n_answered, 1);
 done:
@@ -100,17 +101,14 @@ int mill_draw_open(const mill_mpi *mpi, double patience_s, mill_draw **out)
   mill_draw *draw = NULL;
   *out = NULL;
   MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &draw)));
-  draw->mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL};
-  draw->mpi.rank = mpi->rank;
-  draw->mpi.size = mpi->size;
+  draw->mpi.comm = MPI_COMM_NULL;
   draw->ask = draw->answer = MPI_REQUEST_NULL;
   atomic_store(&draw->next, mpi->size);
   const double us = 0.1 * patience_s * 1e6;
   draw->answer_us = us > ANSWER_MOST_US    ? ANSWER_MOST_US
                     : us > ANSWER_LEAST_US ? (long)us
                                            : ANSWER_LEAST_US;
-  MILL_MPI(MPI_Comm_dup(mpi->comm, &draw->mpi.comm));
-  MILL_MPI(MPI_Comm_set_errhandler(draw->mpi.comm, MPI_ERRORS_RETURN));
+  MILL_TRY(mill_mpi_dup(mpi->comm, &draw->mpi));
   if (mpi->rank == 0 && mpi->size > 1)
     err = start_thread(draw);
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -196,7 +194,7 @@ int mill_draw_settle(mill_draw *draw)
     MILL_MPI(MPI_Wait(&draw->ask, MPI_STATUS_IGNORE));
     draw->has_asked = 0;
   }
-  /* from here on nobody asks */
+  /* from here on no rank asks */
   MILL_MPI(MPI_Barrier(draw->mpi.comm));
   end_thread(draw);
   draw->is_settled = 1;

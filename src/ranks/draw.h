@@ -17,8 +17,8 @@
 
 typedef struct mill_draw mill_draw;
 
-/** Collective.  The same code on every rank.  patience_s: so long a rank that asks has work yet;
- *  rank 0 looks ten times as often, which costs it some 10 us each time.
+/** Collective.  The same code on every rank.  patience_s: for this time, s, a rank that asks
+ *  still has work; rank 0 looks ten times as often, which costs it some 10 us each time.
  *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL. */
 int mill_draw_open(const mill_mpi *mpi, double patience_s, mill_draw **out);
 
@@ -26,18 +26,18 @@ int mill_draw_open(const mill_mpi *mpi, double patience_s, mill_draw **out);
  *
  *  gives_up(context) is asked while the answer is awaited: when it says 1, *number is -1, and
  *  the answer comes to the next call.  NULL: wait.  The watchdog (src/system/watchdog.h) ends the
- * job when rank 0 does not answer.  MILL_ERR_MPI. */
+ *  job when rank 0 does not answer.  MILL_ERR_MPI. */
 int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *context, int64_t *number);
 
 /** Messages answered by this rank, and seconds that this rank has waited for answers. */
 void mill_draw_stats(const mill_draw *draw, int64_t *n_answered, double *wait_s);
 
-/** Collective, when no thread of any rank draws any more: take answers that nobody waited for,
- *  and end rank 0's thread.  MILL_ERR_MPI. */
+/** Collective, when no thread of any rank draws any more: take answers that came after a rank gave
+ * up, and end rank 0's thread.  MILL_ERR_MPI. */
 int mill_draw_settle(mill_draw *draw);
 
 /** Free.  Collective after mill_draw_settle; without it, where the ranks cannot talk to each
- *  other any more, the communicator is left.  NULL is fine. */
+ *  other any more, the communicator is left.  NULL is allowed. */
 void mill_draw_free(mill_draw *draw);
 
 #endif

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/system/log.h"
 #include "src/system/watchdog.h"
 
-enum { TAG_STOP = 1, MESSAGE_BYTES = 1024 };
+enum { TAG_STOP = 1 };
 
 /* of told_stop and n_heard, which any thread may change */
 static pthread_mutex_t stop_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -60,21 +61,36 @@ const char *mill_mpi_file_pointers(int *may_wait)
 #endif
 }
 
+int mill_mpi_dup(MPI_Comm from, mill_mpi *to)
+{
+  int err = MILL_OK;
+  *to = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  MILL_MPI(MPI_Comm_dup(from, &to->comm));
+  MILL_MPI(MPI_Comm_set_errhandler(to->comm, MPI_ERRORS_RETURN));
+  MILL_MPI(MPI_Comm_rank(to->comm, &to->rank));
+  MILL_MPI(MPI_Comm_size(to->comm, &to->size));
+done:
+  return err;
+}
+
+static void log_abort(const char *text)
+{
+  mill_log_error("%s", text);
+}
+
 int mill_mpi_start(mill_mpi *mpi)
 {
   int err = MILL_OK;
   int provided = MPI_THREAD_SINGLE;
-  const int watch_err = mill_watchdog_start(); /* told once MPI knows the rank */
+  mill_mpi stop;
+  const int watch_err = mill_watchdog_start(log_abort); /* told once MPI knows the rank */
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
-  *mpi = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
+  *mpi = stop = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
   MILL_TRY(choose_file_pointers());
   MILL_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
-  MILL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm));
-  MILL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &mpi->stop_comm));
-  MILL_MPI(MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN));
-  MILL_MPI(MPI_Comm_set_errhandler(mpi->stop_comm, MPI_ERRORS_RETURN));
-  MILL_MPI(MPI_Comm_rank(mpi->comm, &mpi->rank));
-  MILL_MPI(MPI_Comm_size(mpi->comm, &mpi->size));
+  MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, mpi));
+  MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &stop));
+  mpi->stop_comm = stop.comm;
   /* one thread computes while another writes collectively */
   if (provided < MPI_THREAD_MULTIPLE)
     MILL_FAIL(MILL_ERR_MPI,
@@ -125,23 +141,14 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
   struct {
     int severity, rank;
   } mine = {severity(code), mpi->rank}, worst = {0, 0};
-  struct {
-    int code;
-    char message[MESSAGE_BYTES];
-  } outcome;
-  memset(&outcome, 0, sizeof outcome);
+  mill_error_kept outcome;
   const int watch = mill_watch_begin(MILL_WATCH_RANKS, 0, "what the other ranks have come to");
   MILL_MPI(MPI_Allreduce(&mine, &worst, 1, MPI_2INT, MPI_MAXLOC, mpi->comm));
   if (worst.severity == 0)
     goto done;
-  if (mpi->rank == worst.rank) {
-    outcome.code = code;
-    snprintf(outcome.message, sizeof outcome.message, "%s", mill_error_message());
-  }
+  mill_error_save(code, &outcome);
   MILL_MPI(MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, worst.rank, mpi->comm));
-  if (mpi->rank != worst.rank)
-    mill_error_set(outcome.code, __FILE__, __LINE__, "%s", outcome.message);
-  err = outcome.code;
+  err = mill_error_restore(&outcome);
 done:
   mill_watch_end(watch);
   return err;

@@ -32,6 +32,10 @@ typedef struct mill_mpi {
  *  initialised and mill_mpi_end must still be called. */
 int mill_mpi_start(mill_mpi *mpi);
 
+/** The ranks of a communicator in one of their own, whose failing calls return; for messages that
+ *  no other ones may meet.  Collective; free with MPI_Comm_free.  MILL_ERR_MPI. */
+int mill_mpi_dup(MPI_Comm from, mill_mpi *to);
+
 /** What OMPI_MCA_sharedfp holds; empty: another MPI library, or nothing.  *may_wait: with it an
  *  open of a file may wait for what another job has left. */
 const char *mill_mpi_file_pointers(int *may_wait);

@@ -2,9 +2,10 @@
 
 #include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "kernels/base/error.h"
+#include "src/system/file_roles.h"
+#include "src/system/status_process.h"
 
 enum { HOST_BYTES = 64, SHOWN_BYTES = 200 };
 
@@ -34,8 +35,7 @@ int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text)
     char host[HOST_BYTES];
   } head;
   memset(&head, 0, sizeof head);
-  if (gethostname(host, sizeof host - 1) != 0)
-    memcpy(host, "unknown", sizeof "unknown");
+  mill_host_name(host, sizeof host);
   head.n_byte = (int64_t)strlen(text) + 1;
   memcpy(head.host, host, sizeof host);
   MILL_MPI(MPI_Bcast(&head, (int)sizeof head, MPI_BYTE, 0, mpi->comm));
@@ -57,5 +57,14 @@ int mill_same_on_ranks(const mill_mpi *mpi, const char *what, const char *text)
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
   mill_free(first);
+  return err;
+}
+
+int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out, size_t size)
+{
+  int err = mpi->rank == 0 ? mill_resolve_links(path, out, size) : MILL_OK;
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Bcast(out, (int)size, MPI_CHAR, 0, mpi->comm));
+done:
   return err;
 }

@@ -5,13 +5,13 @@
 
 #include "kernels/base/error.h"
 
-/* A chunk is this part of a rank's even share of what is left: a rank that is so many times
- * slower than the others still ends with them. */
+/* A rank's even share of what is left, over a chunk: a rank that is this factor slower than the
+ * others still ends with them. */
 static const double SHARES = 4.0;
 
-/* Least work of a draw: so long a time of a rank, but not more than this part of a rank's
- * whole work, so that short runs end together too. */
-static const double LEAST_S = 0.1, LEAST_PART = 0.01, LEAST_ROWS = 4.0;
+/* Least work of a chunk: this time of a rank, s, but not more than this share of a rank's whole
+ * work, so that short runs end together too; and this number of rows. */
+static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
 /* Measured on one core (docs/scaling.md): bytes a second of unpacking, counted in the packed
  * file (40 to 120 million), and seconds for headers and tables of any file. */
@@ -30,7 +30,7 @@ typedef struct place {
 struct mill_schedule {
   int n_file;
   mill_schedule_file *file; /* [n_file] */
-  int *order;               /* [n_order] files that have wanted rows, as they are dealt out */
+  int *order;               /* [n_order] files that have wanted rows, as they are drawn */
   int64_t n_order;
   uint8_t *wanted; /* NULL: all */
   int64_t n_row_limit;
@@ -85,7 +85,7 @@ done:
   return err;
 }
 
-/* Files with work, those that are dear to open first, else as in the catalog. */
+/* Files with work, those that are expensive to open first, else as in the catalog. */
 static int order_files(mill_schedule *s)
 {
   int err = MILL_OK;
@@ -101,9 +101,9 @@ static int order_files(mill_schedule *s)
     s->sum.row_cost += (double)n_wanted[i] * file->row_cost;
     s->sum.open_cost += file->open_cost;
   }
-  for (int dear = 1; dear >= 0; dear--)
+  for (int expensive = 1; expensive >= 0; expensive--)
     for (int i = 0; i < s->n_file; i++)
-      if (n_wanted[i] > 0 && (s->file[i].open_cost > s->sum.least_cost) == dear)
+      if (n_wanted[i] > 0 && (s->file[i].open_cost > s->sum.least_cost) == expensive)
         s->order[s->n_order++] = i;
 done:
   mill_free(n_wanted);
@@ -113,32 +113,23 @@ done:
 static int add_start(mill_schedule *s, int64_t at, int64_t row)
 {
   int err = MILL_OK;
-  if (s->n_chunk == s->n_room) {
-    const int64_t n_room = 2 * s->n_room + 64;
-    place *more = NULL;
-    MILL_TRY(MILL_ALLOC(n_room, &more));
-    if (s->n_chunk > 0)
-      memcpy(more, s->start, (size_t)s->n_chunk * sizeof *more);
-    mill_free(s->start);
-    s->start = more;
-    s->n_room = n_room;
-  }
+  MILL_TRY(MILL_GROW(&s->start, &s->n_room, s->n_chunk + 1));
   s->start[s->n_chunk++] = (place){at, row};
 done:
   return err;
 }
 
-/* What is left while the list is made. */
-typedef struct deal {
+/* The list while it is made. */
+typedef struct making {
   const mill_schedule_plan *plan;
   double left;   /* cost of all that is left */
-  double held;   /* a rank takes it at once, whatever its chunks are */
+  double held;   /* cost of what a rank takes at once, whatever its chunks are */
   double taken;  /* by the chunk under way */
   double target; /* of the chunk under way */
   int is_open;   /* a chunk is under way */
-} deal;
+} making;
 
-static int begin_chunk(mill_schedule *s, deal *d, int64_t at, int64_t row)
+static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
 {
   int err = MILL_OK;
   const double share = d->left / (double)d->plan->n_rank;
@@ -170,12 +161,12 @@ static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *fil
   return row;
 }
 
-/* Cut one file into pieces for the chunks. */
-static int deal_file(mill_schedule *s, deal *d, int64_t at, double file_left)
+/* Cut one file for the chunks. */
+static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
 {
   int err = MILL_OK;
   const mill_schedule_file *file = &s->file[s->order[at]];
-  /* a piece is worth opening the file for */
+  /* what is worth opening the file for */
   const double least = s->sum.least_cost > file->open_cost ? s->sum.least_cost : file->open_cost;
   for (int64_t row = 0; file_left > 0;) {
     double spent = file_left;
@@ -208,24 +199,17 @@ done:
   return err;
 }
 
-/* One rank takes the files as they come. */
-static int deal_alone(mill_schedule *s)
-{
-  return s->n_order > 0 ? add_start(s, 0, 0) : MILL_OK;
-}
-
-static int deal_out(mill_schedule *s, const mill_schedule_plan *plan)
+static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
 {
   int err = MILL_OK;
-  deal d = {.plan = plan, .left = s->sum.row_cost + s->sum.open_cost};
-  d.held = (double)plan->n_held;
-  if (plan->n_rank == 1) {
-    MILL_TRY(deal_alone(s));
-  } else {
-    for (int64_t at = 0; at < s->n_order; at++) {
-      const mill_schedule_file *file = &s->file[s->order[at]];
-      MILL_TRY(deal_file(s, &d, at, (double)count_wanted(s, file) * file->row_cost));
-    }
+  making d = {
+      .plan = plan, .left = s->sum.row_cost + s->sum.open_cost, .held = (double)plan->n_held};
+  /* one rank takes the files as they come */
+  if (plan->n_rank == 1 && s->n_order > 0)
+    MILL_TRY(add_start(s, 0, 0));
+  for (int64_t at = 0; plan->n_rank > 1 && at < s->n_order; at++) {
+    const mill_schedule_file *file = &s->file[s->order[at]];
+    MILL_TRY(add_file(s, &d, at, (double)count_wanted(s, file) * file->row_cost));
   }
   /* the end of the last one */
   MILL_TRY(add_start(s, s->n_order, 0));
@@ -245,11 +229,11 @@ int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out)
   MILL_TRY(copy_plan(plan, s));
   for (int i = 0; i < s->n_file; i++)
     n_wanted += (double)count_wanted(s, &s->file[i]) * s->file[i].row_cost;
-  const double most = LEAST_PART * n_wanted / (double)plan->n_rank;
+  const double most = LEAST_SHARE * n_wanted / (double)plan->n_rank;
   s->sum.least_cost = LEAST_S * plan->rate < most ? LEAST_S * plan->rate : most;
   s->sum.least_cost = s->sum.least_cost > LEAST_ROWS ? s->sum.least_cost : LEAST_ROWS;
   MILL_TRY(order_files(s));
-  MILL_TRY(deal_out(s, plan));
+  MILL_TRY(make_chunks(s, plan));
   *out = s;
   s = NULL;
 done:

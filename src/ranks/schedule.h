@@ -1,12 +1,12 @@
-/** How the rows of a catalog are dealt out to ranks: one list of chunks, drawn one by one.
+/** Which rows of a catalog a rank fits: one list of chunks, which the ranks draw one by one.
  *
  *  The list depends on the catalog, on the rows that are still wanted, and on the number of
  *  ranks, and is the same on every rank; so a rank that draws a number knows its rows without
- *  asking anybody.  Chunks begin large and become smaller (guided self-scheduling, Polychronopoulos
+ *  a message.  Chunks begin large and become smaller (guided self-scheduling, Polychronopoulos
  *  & Kuck 1987), each a share of the work that is left, so that ranks of different speed and files
  *  of any size end together.  A chunk is rows that follow each other, cut where a file ends if
- *  that is near: then a file is opened by few ranks.  Files that are dear to open (compressed
- *  ones) come first and are cut into large pieces only; the others fill the gaps that these leave.
+ *  that is near: then a file is opened by few ranks.  Files that are expensive to open
+ *  (compressed ones) come first and are cut rarely; the others fill the gaps that these leave.
  *
  *  The first numbers belong to the ranks by number: rank r begins with chunk r.
  *
@@ -27,7 +27,7 @@ typedef struct mill_schedule_file {
   double open_cost;         /**< of opening it once */
 } mill_schedule_file;
 
-/** What to deal out; borrowed for the call of mill_schedule_make. */
+/** What the list is made from; borrowed for the call of mill_schedule_make. */
 typedef struct mill_schedule_plan {
   int n_file;
   const mill_schedule_file *file; /**< [n_file] */
@@ -42,14 +42,14 @@ typedef struct mill_schedule mill_schedule;
 
 /** Make the list.  MILL_ERR_MEMORY. */
 int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out);
-void mill_schedule_free(mill_schedule *schedule); /* NULL is fine */
+void mill_schedule_free(mill_schedule *schedule); /* NULL is allowed */
 
 /** Number of chunks, of wanted rows, their cost without opening files, and that of opening
  *  each file with wanted rows once. */
 typedef struct mill_schedule_sum {
   int64_t n_chunk, n_row;
   double row_cost, open_cost;
-  double least_cost; /**< of a chunk, but for the last and where files are dear to open */
+  double least_cost; /**< of a chunk, but for the last and where opening a file costs more */
 } mill_schedule_sum;
 void mill_schedule_sums(const mill_schedule *schedule, mill_schedule_sum *sum);
 
@@ -59,22 +59,22 @@ typedef struct mill_schedule_piece {
   int64_t first, end; /**< rows within the file */
 } mill_schedule_piece;
 
-/** Walk a chunk: begin, then take piece after piece until there is none. */
+/** Walk a chunk: begin, then take its rows file after file. */
 typedef struct mill_schedule_walk {
-  int64_t at, end; /**< places in the list of files, end: of the chunk's last piece */
+  int64_t at, end; /**< places in the list of files, end: of the chunk's last rows */
   int64_t first_row, end_row;
 } mill_schedule_walk;
 
-/** The chunk of a number; one beyond the last chunk has no piece. */
+/** The chunk of a number; one beyond the last chunk has no rows. */
 void mill_schedule_begin(const mill_schedule *schedule, int64_t number, mill_schedule_walk *walk);
-/** 1 and the next piece, or 0. */
+/** 1 and the rows of the next file, or 0. */
 int mill_schedule_next(const mill_schedule *schedule, mill_schedule_walk *walk,
                        mill_schedule_piece *piece);
 
 /** Is a row of the catalog wanted?  (Of the list as it was made.) */
 int mill_schedule_wanted(const mill_schedule *schedule, int64_t row);
 
-/** Cost of a row with so many exposures: the emulator works once for all of them. */
+/** Cost of a row with n_exposure exposures: the emulator works once for all of them. */
 double mill_schedule_row_cost(double n_exposure);
 
 /** Cost of opening a file of n_byte, compressed or not, for a rank of this rate. */

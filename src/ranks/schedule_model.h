@@ -1,4 +1,4 @@
-/** A run in time: what the schedule does with so many ranks, by its own code and given costs.
+/** A run in time: the schedule's own code with given costs and any number of ranks.
  *
  *  A rank has a reader, which draws a chunk when it has read the last one, opens files and reads
  *  row after row, and a pipeline, which works on as many rows at once as it has slots and finishes

@@ -38,15 +38,6 @@ done:
   return err;
 }
 
-int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out, size_t size)
-{
-  int err = mpi->rank == 0 ? mill_resolve_links(path, out, size) : MILL_OK;
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Bcast(out, (int)size, MPI_CHAR, 0, mpi->comm));
-done:
-  return err;
-}
-
 /* The folder of a path, and its last part. */
 static int look_at_name(const char *path, mill_file_identity *out)
 {
@@ -79,14 +70,14 @@ static int look_at(const char *path, mill_file_identity *out)
     out->device = (uint64_t)status.st_dev;
     out->inode = (uint64_t)status.st_ino;
   }
-  /* a circle of links has no end: whoever opens it says so */
+  /* a circle of links has no end: the job that opens it says so */
   const int is_resolved = mill_resolve_links(path, end, sizeof end) == MILL_OK;
   MILL_TRY(look_at_name(is_resolved ? end : path, out));
 done:
   return err;
 }
 
-/* Does the name belong to a written one: is it that, or one made beside it? */
+/* Does the name belong to a written one: is it that, or made with it? */
 static int belongs_to(const char *name, const char *written)
 {
   const size_t n = strlen(written);

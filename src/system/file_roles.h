@@ -2,8 +2,8 @@
  *
  *  A job names its files one by one, before it opens or makes any: first all that it writes, then
  *  all that it reads.  Files are compared by what they are, so links are seen, and by folder and
- *  name where they are not there yet.  A written name stands also for those beside it that belong
- *  to it: NAME.lock, NAME.tmp and NAME.tmp-...
+ *  name where they are not there yet.  A written name stands also for NAME.lock,
+ *  NAME.tmp and NAME.tmp-... in its folder.
  *
  *  A name costs a look or two at the file system; nothing is kept of those that are read.
  */
@@ -12,8 +12,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-
-#include "src/ranks/mpi_context.h"
 
 enum { MILL_MAX_WRITTEN = 8, MILL_MAX_FILE_NAME = 256 };
 
@@ -51,8 +49,5 @@ int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, c
  *  all names of one file have one lock, and what is renamed replaces no link.  A path that is no
  *  link stays as it is.  MILL_ERR_OUTPUT for too many links, or when out [size] is too small. */
 int mill_resolve_links(const char *path, char *out, size_t size);
-
-/** The same as rank 0 sees it, on every rank.  Collective; also MILL_ERR_MPI. */
-int mill_resolve_links_for_all(const mill_mpi *mpi, const char *path, char *out, size_t size);
 
 #endif

@@ -7,10 +7,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "src/system/status_process.h"
 #include "src/system/watchdog.h"
 
 static const struct {
@@ -61,10 +62,10 @@ static void write_stderr(const char *text, size_t n)
   if (state.has_status)
     write_all(STDERR_FILENO, clear, sizeof clear - 1);
   state.has_status = 0;
-  write_all(STDERR_FILENO, text, n); /* there is nowhere left to tell a failure */
+  write_all(STDERR_FILENO, text, n); /* a failure here cannot be told anywhere */
 }
 
-/* 1 when the log has taken it; that it did not is told once. */
+/* 1 when the file has taken it; the first time it has not, standard error says so. */
 static int write_file(const char *text, size_t n)
 {
   char note[256];
@@ -88,71 +89,56 @@ static const char *base_name(const char *path)
 }
 
 /* One line, cut to LINE_BYTES; ends: what stands at its end, also when it was cut. */
-static void write_line(int level, const char *file, int line, const char *ends, const char *format,
-                       va_list args)
+static void write_line(const place *from, const char *message, const char *ends)
 {
-  char text[LINE_BYTES];
+  char text[LINE_BYTES], now[MILL_UTC_SIZE];
   const size_t room = sizeof text - 1 - strlen(ends); /* for the newline */
-  struct tm utc;
-  const time_t now = time(NULL);
-  gmtime_r(&now, &utc);
-  size_t n = strftime(text, room, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  n += (size_t)snprintf(text + n, room - n, " rank %d %-5s %.64s:%d  ", state.rank,
-                        levels[level].shown, base_name(file), line);
-  const size_t n_head = n;
-  const int n_message = vsnprintf(text + n, room - n, format, args);
-  n += n_message < 0 ? 0 : (size_t)n_message;
+  mill_utc_text(mill_unix_s(), now);
+  size_t n =
+      (size_t)snprintf(text, room, "%s rank %d %-5s %.64s:%d  %s", now, state.rank,
+                       levels[from->level].shown, base_name(from->file), from->line, message);
   if (n > room - 1) {
     n = room - 1;
     memcpy(text + n - 3, "...", 3);
   }
-  for (size_t i = n_head; i < n; i++)
+  for (size_t i = 0; i < n; i++)
     if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
       text[i] = ' ';
-  memcpy(text + n, ends, strlen(ends));
-  n += strlen(ends);
-  text[n++] = '\n';
+  n += (size_t)sprintf(text + n, "%s\n", ends);
   const int kept = state.file >= 0 && write_file(text, n);
-  if (!kept || level == MILL_LOG_ERROR)
+  if (!kept || from->level == MILL_LOG_ERROR)
     write_stderr(text, n);
 }
 
-static void write_count(const place *from, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void write_count(const place *from, const char *format, ...)
-{
-  va_list args;
-  va_start(args, format);
-  write_line(from->level, from->file, from->line, "", format, args);
-  va_end(args);
-}
-
-/* What was left out, place by place; then counting begins anew. */
+/* Log what was left out, place by place; then counting begins again. */
 static void tell_counts(void)
 {
   for (int i = 0; i < state.n_place; i++) {
     const int64_t n_left_out = state.place[i].n - state.n_shown;
+    char text[128];
+    snprintf(text, sizeof text, "%lld more %s left out here (log level debug has all)",
+             (long long)n_left_out,
+             n_left_out == 1 ? "line like this was" : "lines like this were");
     if (state.n_shown > 0 && n_left_out > 0)
-      write_count(&state.place[i], "%lld more %s left out here (log level debug has all)",
-                  (long long)n_left_out,
-                  n_left_out == 1 ? "line like this was" : "lines like this were");
+      write_line(&state.place[i], text, "");
   }
   state.n_place = 0;
 }
 
 /* How many lines this place has had with this one; 0: it is not counted. */
-static int64_t count_line(int level, const char *file, int line)
+static int64_t count_line(const place *here)
 {
-  if (level > MILL_LOG_WARNING || state.n_shown == 0)
+  if (here->level > MILL_LOG_WARNING || state.n_shown == 0)
     return 0;
   int i = 0;
-  while (i < state.n_place && (state.place[i].line != line || state.place[i].level != level ||
-                               strcmp(state.place[i].file, file) != 0))
+  while (i < state.n_place &&
+         (state.place[i].line != here->line || state.place[i].level != here->level ||
+          strcmp(state.place[i].file, here->file) != 0))
     i++;
   if (i == N_PLACE)
     return 0;
   if (i == state.n_place)
-    state.place[state.n_place++] = (place){file, line, level, 0};
+    state.place[state.n_place++] = *here;
   return ++state.place[i].n;
 }
 
@@ -211,18 +197,21 @@ void mill_log_write(int level, const char *file, int line, const char *format, .
   const int saved = errno; /* callers log first and look at errno later */
   if (level < MILL_LOG_ERROR || level > MILL_LOG_DEBUG)
     level = MILL_LOG_ERROR;
+  const place here = {file, line, level, 0};
+  char message[LINE_BYTES] = "";
+  va_list args;
+  va_start(args, format);
   pthread_mutex_lock(&lock);
   if (level <= state.level) {
-    const int64_t n = count_line(level, file, line);
-    va_list args;
-    va_start(args, format);
-    if (n <= state.n_shown)
-      write_line(level, file, line,
-                 n > 1 && n == state.n_shown ? " [more like this are only counted]" : "", format,
-                 args);
-    va_end(args);
+    const int64_t n = count_line(&here);
+    if (n <= state.n_shown) {
+      vsnprintf(message, sizeof message, format, args);
+      write_line(&here, message,
+                 n > 1 && n == state.n_shown ? " [more like this are only counted]" : "");
+    }
   }
   pthread_mutex_unlock(&lock);
+  va_end(args);
   errno = saved;
 }
 

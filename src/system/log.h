@@ -4,9 +4,9 @@
  *  on standard error or a file.  Errors of any rank always reach standard
  *  error.
  *
- *  No flood: of the warnings and errors that one place of the program has, a job shows about
- *  MILL_LOG_LINES (every rank its share, and at least one); more are counted, and the count is
- *  told when the log is closed.  Level debug shows all.
+ *  Of the warnings and errors from one place of the program a job shows about MILL_LOG_LINES
+ *  (each rank its share, at least one) and counts the others; the count is logged when the log is
+ *  closed.  Level debug shows all.
  */
 #ifndef MILL_LOG_H
 #define MILL_LOG_H
@@ -21,10 +21,10 @@ enum { MILL_LOG_LINES = 100 };
  *  lines up to INFO go to standard error as rank 0.  MILL_ERR_OUTPUT names the
  *  file; the log is then as it was. */
 int mill_log_open(int rank, int n_rank, int level, const char *path);
-/** Tell what was left out, and close.  Then lines go to standard error again. */
+/** Log how many lines were left out, and close.  Then lines go to standard error again. */
 void mill_log_close(void);
 /** Level of a name as in the configuration (error, warning, info, debug); -1
- *  when the name is none. */
+ *  when the name is no level. */
 int mill_log_level_from_name(const char *name);
 /** A line beyond 4 kB is cut, line ends within the text become spaces; a line
  *  that the file does not take goes to standard error. */

@@ -1,29 +1,18 @@
 #include "src/system/random.h"
 
+#include <Random123/philox.h>
 #include <math.h>
 #include <string.h>
 
-/** Multipliers and key increments of Philox 4x32 (Salmon et al. 2011, table 2). */
-#define PHILOX_M0 0xD2511F53u
-#define PHILOX_M1 0xCD9E8D57u
-#define PHILOX_W0 0x9E3779B9u
-#define PHILOX_W1 0xBB67AE85u
+enum { BATCH = 64 /**< blocks of four words that mill_random_normals makes at once */ };
 
-enum {
-  PHILOX_ROUND = 10,
-  BATCH = 64 /**< blocks of four words that mill_random_normals makes at once */
-};
-
-/** One round: two 32 x 32 bit products, their halves exchanged and mixed with the key. */
-static inline void philox_round(uint32_t *c0, uint32_t *c1, uint32_t *c2, uint32_t *c3, uint32_t k0,
-                                uint32_t k1)
+/** Block b of the stream, counted from where the stream stands. */
+static inline philox4x32_ctr_t block_of(const mill_random *r, int b)
 {
-  const uint64_t p0 = (uint64_t)PHILOX_M0 * *c0, p1 = (uint64_t)PHILOX_M1 * *c2;
-  const uint32_t n0 = (uint32_t)(p1 >> 32) ^ *c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ *c3 ^ k1;
-  *c1 = (uint32_t)p1;
-  *c3 = (uint32_t)p0;
-  *c0 = n0;
-  *c2 = n2;
+  const philox4x32_ctr_t counter = {
+      {r->counter[0] + (uint32_t)b, r->counter[1], r->counter[2], r->counter[3]}};
+  const philox4x32_key_t key = {{r->key[0], r->key[1]}};
+  return philox4x32(counter, key);
 }
 
 void mill_random_begin(mill_random *r, uint64_t seed, uint64_t index, uint32_t purpose)
@@ -40,14 +29,8 @@ void mill_random_begin(mill_random *r, uint64_t seed, uint64_t index, uint32_t p
 uint32_t mill_random_word(mill_random *r)
 {
   if (r->n_left == 0) {
-    uint32_t c[4], k0 = r->key[0], k1 = r->key[1];
-    memcpy(c, r->counter, sizeof c);
-    for (int i = 0; i < PHILOX_ROUND; i++) {
-      philox_round(&c[0], &c[1], &c[2], &c[3], k0, k1);
-      k0 += PHILOX_W0;
-      k1 += PHILOX_W1;
-    }
-    memcpy(r->block, c, sizeof c);
+    const philox4x32_ctr_t block = block_of(r, 0);
+    memcpy(r->block, block.v, sizeof r->block);
     r->counter[0]++;
     r->n_left = 4;
   }
@@ -108,17 +91,9 @@ static inline void circle(uint32_t word, float *cosine, float *sine)
 static void philox_batch(mill_random *r, uint32_t word[4][BATCH])
 {
   for (int b = 0; b < BATCH; b++) {
-    uint32_t c0 = r->counter[0] + (uint32_t)b, c1 = r->counter[1], c2 = r->counter[2],
-             c3 = r->counter[3], k0 = r->key[0], k1 = r->key[1];
-    for (int i = 0; i < PHILOX_ROUND; i++) {
-      philox_round(&c0, &c1, &c2, &c3, k0, k1);
-      k0 += PHILOX_W0;
-      k1 += PHILOX_W1;
-    }
-    word[0][b] = c0;
-    word[1][b] = c1;
-    word[2][b] = c2;
-    word[3][b] = c3;
+    const philox4x32_ctr_t block = block_of(r, b);
+    for (int i = 0; i < 4; i++)
+      word[i][b] = block.v[i];
   }
   r->counter[0] += BATCH;
 }

@@ -1,4 +1,4 @@
-/** Random numbers by counting: Philox 4x32-10 (Salmon et al. 2011, SC'11).
+/** Random numbers by counting: Philox 4x32-10 (Salmon et al. 2011, SC'11), from Random123.
  *
  *  A stream is a pure function of (seed, star, purpose): what a star draws does
  *  not depend on the rank that makes it or on what was drawn before.
@@ -25,7 +25,7 @@ double mill_random_uniform(mill_random *r);
 /** Standard normal, float64. */
 double mill_random_normal(mill_random *r);
 
-/** n standard normals in float32, as fast as it goes (survey-sized runs). Their
+/** n standard normals in float32, by vector code (survey-sized runs).  Their
  *  distribution is tested to 5 sigma; tails reach at least 5.5.  Takes whole blocks of
  *  words: what is left of the last one is dropped. */
 void mill_random_normals(mill_random *r, int n, float *out);

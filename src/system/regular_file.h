@@ -16,7 +16,8 @@ int mill_regular_open(const char *path, const char *what, int code, int *fd);
 int mill_regular_stream(const char *path, const char *what, int code, FILE **stream);
 
 /** Is there something at path that begins as FITS, gzip or HDF5, where data never belong (a log, a
- *  stop file)?  MILL_ERR_USAGE then; option: "--log", for the message.  Nothing there is fine. */
+ *  stop file)?  MILL_ERR_USAGE then; option: "--log", for the message.  No file there is allowed.
+ */
 int mill_refuse_data(const char *path, const char *option);
 
 #endif

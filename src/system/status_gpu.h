@@ -23,7 +23,7 @@ int mill_gpu_count(void);
 /** "535.104.05" into out [80]; empty when there is no driver. */
 void mill_gpu_driver(char out[80]);
 
-/** GPU number i of NVML, which is not CUDA's number.  1, or 0 when it cannot be had. */
+/** GPU number i of NVML, which is not CUDA's number.  1, or 0 when it cannot be read. */
 int mill_gpu_read(int i, mill_gpu *gpu);
 
 /** NVML's number of the GPU at a PCI address; -1: none. */

@@ -1,8 +1,8 @@
-/** Why a job is to stop in good order, noted here and looked at between pieces of work.
+/** Why a job is to stop in good order, noted here and looked at between steps of work.
  *
- *  SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) are such reasons; others
- *  note theirs.  A second signal, a second or more after the first, ends the process at once, with
- *  status 128 + its number: launchers often pass one wish on twice.
+ *  SIGTERM, SIGINT and SIGUSR1 (Slurm's warning before the time limit) are such reasons; callers
+ *  note other ones.  A second signal, a second or more after the first, ends the process at once,
+ * with status 128 + its number: launchers often pass one wish on twice.
  */
 #ifndef MILL_STOP_SIGNAL_H
 #define MILL_STOP_SIGNAL_H

@@ -36,9 +36,7 @@ done:
 
 int mill_thread_join_within(pthread_t thread, int seconds)
 {
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until); /* of pthread_timedjoin_np */
-  until.tv_sec += seconds;
+  const struct timespec until = mill_cond_time(mill_unix_s() + seconds); /* its clock */
   if (pthread_timedjoin_np(thread, NULL, &until) == 0)
     return 1;
   pthread_detach(thread);

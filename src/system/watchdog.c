@@ -13,7 +13,6 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/clock.h"
-#include "src/system/log.h"
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
@@ -37,6 +36,7 @@ static struct {
   int is_on, ends;
   int64_t n_begun;
   double bound_s;
+  void (*log)(const char *text);
   pthread_t thread;
 } dog;
 /* of the end */
@@ -46,8 +46,10 @@ static _Atomic int is_logged;
 static void *say(void *unused)
 {
   (void)unused;
-  mill_log_error("%s", last_words);
-  atomic_store(&is_logged, 1);
+  if (dog.log) {
+    dog.log(last_words);
+    atomic_store(&is_logged, 1);
+  }
   return NULL;
 }
 
@@ -58,7 +60,7 @@ static void *say_plainly(void *unused)
   return NULL;
 }
 
-/* MPI may not have started, or have ended: then the process ends alone, and its launcher sees. */
+/* Where MPI has not started or has ended, the process ends alone, and its launcher sees that. */
 static void *abort_all(void *status)
 {
   int has_started = 0, has_ended = 0;
@@ -68,7 +70,7 @@ static void *abort_all(void *status)
   return NULL;
 }
 
-/* Whatever it does may hang as well, so it is done beside, and waited for so long at most. */
+/* What it does may hang as well: a thread does it, and this one waits so many seconds at most. */
 static void try_for(void *(*what)(void *), void *context, int seconds)
 {
   pthread_t thread;
@@ -120,8 +122,8 @@ static void end_job(const slot *late)
   _exit(status);
 }
 
-/* Under the mutex: let time pass for all; what takes too long, or NULL.  Of a step and the one
- * that it is a part of, which are late within a tick of each other, the part says more. */
+/* Under the mutex: let time pass for all announcements.  Gives the one that takes too long, or
+ * NULL; of two that are late within a tick of each other, the inner one, which says more. */
 static const slot *pass(double step_s, double tick_s)
 {
   const slot *last = NULL;
@@ -166,7 +168,7 @@ static void *watch(void *unused)
   return NULL;
 }
 
-int mill_watchdog_start(void)
+int mill_watchdog_start(void (*log)(const char *text))
 {
   int err = MILL_OK;
   const char *text = getenv("STARMILL_WATCHDOG_S");
@@ -181,6 +183,7 @@ int mill_watchdog_start(void)
                 "the environment variable STARMILL_WATCHDOG_S takes seconds above 0, not '%s'",
                 text);
   }
+  dog.log = log;
   dog.ends = 0;
   memset(slots, 0, sizeof slots);
   if (mill_cond_init(&changed) != 0)

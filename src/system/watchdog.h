@@ -1,23 +1,22 @@
-/** Ends a job in which something that must return does not.
+/** Ends a job in which a call that must return does not.
  *
- *  What may hang (a file system, a collective call, a device) is announced before and taken
- *  back after; a thread looks on.  When something takes longer than its bound, the reason goes
- *  to the log and to standard error and the whole job is aborted with the status of an internal
- *  error, for the same command continues it; neither a log that hangs as well nor an MPI that
- *  does not abort can keep the process.
+ *  Who makes a call that may hang (a file system, a collective call, a device) announces it
+ *  before and takes it back after; the watchdog's thread looks on.  When a call takes longer than
+ *  its bound, the thread logs the reason and aborts the whole job with the status of an internal
+ *  error, for the same command continues it.  A log that hangs as well, or an MPI that does not
+ *  abort, cannot keep the process.
  *
- *  A wish to stop (src/system/stop_signal.h) cannot be heard inside such a call, so the watchdog
- * hears it: what waits for something outside ends the job some seconds after the wish, with the
- *  status of a stop.
+ *  A thread inside such a call cannot hear a wish to stop (src/system/stop_signal.h), so the
+ *  watchdog hears it, and ends the job some seconds after the wish with the status of a stop.
  *
  *  Only time in which this process ran counts: a job that was suspended is not ended on waking.
- *  It runs as long as MPI does: see mill_mpi_start.
+ *  The watchdog runs as long as MPI does: see mill_mpi_start.
  */
 #ifndef MILL_WATCHDOG_H
 #define MILL_WATCHDOG_H
 
-/** What waits, and so how long it may still take after a wish to stop.  All of it is less than
- *  the 30 s that Slurm leaves between SIGTERM and SIGKILL. */
+/** What waits, and so how long it may still take after a wish to stop: always less than the 30 s
+ *  that Slurm leaves between SIGTERM and SIGKILL. */
 enum mill_watch_kind {
   MILL_WATCH_WORK,  /**< computes: comes to its end, whatever is asked */
   MILL_WATCH_START, /**< before the first fit, where nothing is lost: 5 s after any wish */
@@ -27,21 +26,23 @@ enum mill_watch_kind {
 };
 
 /** Start the thread.  The bound is 600 s, or the environment variable STARMILL_WATCHDOG_S.
- *  Announcements before are not watched.
+ *  Announcements before are not watched.  log takes the reason of an abort, on a thread of its
+ *  own and even when the caller's threads hang; where it does not return, or is NULL, the reason
+ *  goes to standard error.
  *  MILL_ERR_INTERNAL; MILL_ERR_USAGE when the variable is no positive number. */
-int mill_watchdog_start(void);
+int mill_watchdog_start(void (*log)(const char *text));
 
-/** Stop looking; not started is fine. */
+/** Stop looking; may be called when the watchdog was not started. */
 void mill_watchdog_stop(void);
 
-/** From now on until mill_watch_end it must not take longer than the bound and extra_s more.
- *  what: as a subject for "... has not returned"; longer texts are cut.  Any thread.  Costs less
- *  than a microsecond beside the text.  Gives a token; -1 (nothing is watched) is fine for
- *  mill_watch_end and mill_watch_again. */
+/** Announce a call that must not take longer than the bound and extra_s more until
+ *  mill_watch_end.  what: a subject for "... has not returned"; longer texts are cut.  Any thread.
+ *  Costs less than a microsecond, and the printing of the text.  Gives a token; -1 (nothing is
+ *  watched) is allowed for mill_watch_end and mill_watch_again. */
 int mill_watch_begin(enum mill_watch_kind kind, double extra_s, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** It goes on: its time begins anew. */
+/** It goes on: its time begins again. */
 void mill_watch_again(int token);
 void mill_watch_end(int token);
 
