@@ -228,21 +228,21 @@ typedef struct header {
   int64_t bytes; /* with END and its padding */
 } header;
 
-/* All of size bytes at offset, or how many there were; -1 on an error. */
-static ssize_t read_at(int fd, char *buffer, size_t size, int64_t offset)
+int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset)
 {
-  size_t n = 0;
-  while (n < size) {
-    const ssize_t got = pread(fd, buffer + n, size - n, (off_t)(offset + (int64_t)n));
+  int64_t n_done = 0;
+  while (n_done < n) {
+    const ssize_t got =
+        pread(fd, (char *)out + n_done, (size_t)(n - n_done), (off_t)(offset + n_done));
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
       return -1;
     if (got == 0)
       break;
-    n += (size_t)got;
+    n_done += got;
   }
-  return (ssize_t)n;
+  return n_done;
 }
 
 /* Read blocks until END; *out owns its text. */
@@ -260,7 +260,7 @@ static int read_header(const place *at, int fd, int64_t start, header *out)
         MILL_FAIL(MILL_ERR_MEMORY, "no memory for %zu bytes of header", capacity);
       out->text = grown;
     }
-    const ssize_t got = read_at(fd, out->text + used, BLOCK, start + out->bytes);
+    const int64_t got = mill_fits_read_at(fd, out->text + used, BLOCK, start + out->bytes);
     if (got < 0)
       MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s", at->path, strerror(errno));
     if (got < BLOCK)
@@ -634,7 +634,7 @@ static int check_tiles(const place *at, const header *h, const mill_fits_guard *
   int64_t all_bytes = 0;
   for (int64_t i_row = 0; i_row < n_row; i_row++) {
     int64_t packed_bytes = 0;
-    if (read_at(guard->fd, row, (size_t)row_bytes, table->data_start + i_row * row_bytes) !=
+    if (mill_fits_read_at(guard->fd, row, row_bytes, table->data_start + i_row * row_bytes) !=
         row_bytes)
       FAIL_HDU(at, "row %lld cannot be read; " CUT, (long long)i_row + 1);
     for (int i = 0; i < n; i++) {
@@ -656,8 +656,8 @@ static int check_tiles(const place *at, const header *h, const mill_fits_guard *
         tile_capacity = 2 * n_bytes;
         MILL_TRY(MILL_ALLOC(tile_capacity, &tile));
       }
-      if (read_at(guard->fd, (char *)tile, (size_t)n_bytes,
-                  table->data_start + t->heap_start + (int64_t)value[1]) != n_bytes ||
+      if (mill_fits_read_at(guard->fd, tile, n_bytes,
+                            table->data_start + t->heap_start + (int64_t)value[1]) != n_bytes ||
           !(i == i_rice ? good_rice(tile, n_bytes, n_pix, t) : good_gzip(tile, n_bytes, 8 * n_pix)))
         FAIL_HDU(at, "the compressed data of tile %lld are damaged; fetch the file again",
                  (long long)i_row + 1);
@@ -800,7 +800,7 @@ static int walk_file(mill_fits_guard *guard, int64_t image_limit)
   char first[10] = "";
   if (size == 0)
     MILL_FAIL(MILL_ERR_INPUT, "%s: the file is empty; fetch it again", guard->path);
-  if (read_at(guard->fd, first, 9, 0) != 9 || memcmp(first, "SIMPLE  =", 9) != 0)
+  if (mill_fits_read_at(guard->fd, first, 9, 0) != 9 || memcmp(first, "SIMPLE  =", 9) != 0)
     MILL_FAIL(MILL_ERR_INPUT,
               "%s: not a FITS file (it does not begin with SIMPLE); give a FITS file, plain or "
               "gzip",
@@ -850,7 +850,7 @@ int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_
   guard->file_size = (int64_t)st.st_size;
   guard->file_mtime = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
   unsigned char magic[2];
-  const ssize_t n_magic = read_at(guard->fd, (char *)magic, 2, 0);
+  const int64_t n_magic = mill_fits_read_at(guard->fd, magic, 2, 0);
   if (n_magic < 0)
     MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read: %s; check the file system", path,
               strerror(errno));

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "io/files/lock_file.h"
+#include "io/fits/fits_guard.h"
 #include "kernels/base/error.h"
 
 enum { BLOCK = 2880, CARD = 80, MAX_COLUMN = 64 };
@@ -210,22 +211,6 @@ int64_t mill_fits_stream_bytes(const mill_fits_stream *stream)
 
 /* ---- comparing -------------------------------------------------------------------------- */
 
-static int64_t read_at(int fd, char *out, int64_t n, int64_t offset)
-{
-  int64_t n_done = 0;
-  while (n_done < n) {
-    const ssize_t got = pread(fd, out + n_done, (size_t)(n - n_done), offset + n_done);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      return -1;
-    if (got == 0)
-      break;
-    n_done += got;
-  }
-  return n_done;
-}
-
 int mill_fits_stream_compare(const mill_fits_stream *stream, const char *path, int *state)
 {
   int err = MILL_OK;
@@ -247,7 +232,7 @@ int mill_fits_stream_compare(const mill_fits_stream *stream, const char *path, i
     mill_free(found);
     found = NULL;
     MILL_TRY(MILL_ALLOC(hdu->header_bytes, &found));
-    const int64_t n = read_at(fd, found, hdu->header_bytes, hdu->header_start);
+    const int64_t n = mill_fits_read_at(fd, found, hdu->header_bytes, hdu->header_start);
     if (n < 0)
       MILL_FAIL(MILL_ERR_OUTPUT, "%s: is there but cannot be read: %s: remove it", path,
                 strerror(errno));

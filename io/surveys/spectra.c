@@ -184,6 +184,7 @@ typedef struct arm_rule {
 struct mill_spectra {
   const mill_format *format;
   void *state;
+  int frame;
   mill_fits_file *fits;
   mill_spectra_settings settings;
   arm_rule arm[MILL_MAX_ARM];
@@ -727,7 +728,8 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
   MILL_TRY(mill_fits_file_open(path, &settings->limits, &spectra->fits));
   MILL_TRY(mill_fits_file_check_rows(spectra->fits));
   MILL_TRY(find_format(spectra, formats, n_format));
-  MILL_TRY(spectra->format->open(spectra->fits, &spectra->settings, &spectra->state));
+  MILL_TRY(
+      spectra->format->open(spectra->fits, &spectra->settings, &spectra->frame, &spectra->state));
   *out = spectra;
   spectra = NULL;
 done:
@@ -788,7 +790,7 @@ const char *mill_spectra_format_name(const mill_spectra *spectra)
 
 int mill_spectra_frame(const mill_spectra *spectra)
 {
-  return spectra->format->frame(spectra->state);
+  return spectra->frame;
 }
 
 /* The same for the same rows of the same exposures in the same order, and under the names by which
@@ -827,5 +829,7 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   index->rows_hash = hash_rows(index);
 done:
   mill_watch_end(watch);
+  if (err != MILL_OK)
+    mill_file_index_clear(index);
   return err;
 }
