@@ -7,7 +7,8 @@
 #ifndef MILL_START_TABLE_H
 #define MILL_START_TABLE_H
 
-#include "io/surveys/desi.h"
+#include "io/catalog/catalog_row.h"
+#include "io/fits/fits_guard.h"
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
 

@@ -3,23 +3,49 @@
 #include <endian.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "kernels/base/error.h"
 #include "src/system/log.h"
 
-int mill_fits_file_error(const mill_fits_file *file, int i_hdu, const char *what, int status)
+/* "PATH: HDU 2 (FIBERMAP)"; a primary HDU has no name. */
+static void name_hdu(const mill_fits_file *file, int i_hdu, size_t size, char *out)
 {
-  char reason[FLEN_STATUS];
+  const char *name = file->guard->hdu[i_hdu].name;
+  snprintf(out, size, "%s: HDU %d%s%s%s", file->guard->path, i_hdu + 1, name[0] ? " (" : "", name,
+           name[0] ? ")" : "");
+}
+
+int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, const char *source,
+                          int line, const char *format, ...)
+{
+  char hdu[MILL_FITS_MAX_PATH + 128], what[256], reason[FLEN_STATUS];
+  va_list list;
+  if (status == 0)
+    return MILL_OK;
+  va_start(list, format);
+  vsnprintf(what, sizeof what, format, list);
+  va_end(list);
+  name_hdu(file, i_hdu, sizeof hdu, hdu);
   fits_get_errstatus(status, reason);
   fits_clear_errmsg();
-  return mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__,
-                        "%s: HDU %d (%s): %s (CFITSIO %d: %s); the file is damaged: fetch it again",
-                        file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, what, status,
-                        reason);
+  return mill_error_set(MILL_ERR_INPUT, source, line,
+                        "%s: %s (CFITSIO %d: %s); the file is damaged: fetch it again", hdu, what,
+                        status, reason);
+}
+
+int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *source, int line,
+                          const char *format, ...)
+{
+  char hdu[MILL_FITS_MAX_PATH + 128], what[MILL_ERROR_MESSAGE];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(what, sizeof what, format, list);
+  va_end(list);
+  name_hdu(file, i_hdu, sizeof hdu, hdu);
+  return mill_error_set(MILL_ERR_INPUT, source, line, "%s%s", hdu, what);
 }
 
 int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_fits_file **out)
@@ -34,11 +60,9 @@ int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_f
   char name[64];
   snprintf(name, sizeof name, "/proc/self/fd/%d", file->guard->fd);
   int status = 0;
-  if (fits_open_diskfile(&file->fptr, name, READONLY, &status) != 0) {
+  if (fits_open_diskfile(&file->fptr, name, READONLY, &status) != 0)
     file->fptr = NULL;
-    err = mill_fits_file_error(file, 0, "cannot be opened", status);
-    goto done;
-  }
+  MILL_TRY_FITS(file, 0, status, "cannot be opened");
   *out = file;
   file = NULL;
 done:
@@ -79,8 +103,8 @@ int mill_fits_file_check_rows(const mill_fits_file *file)
   for (int i = 0; i < file->guard->n_hdu; i++) {
     const mill_fits_hdu *hdu = &file->guard->hdu[i];
     if (hdu->kind == MILL_FITS_TABLE && hdu->axis[1] > MILL_FITS_MAX_ROWS)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) has %lld rows, more than %d; divide the file",
-                file->guard->path, i + 1, hdu->name, (long long)hdu->axis[1], MILL_FITS_MAX_ROWS);
+      MILL_FAIL_HDU(file, i, " has %lld rows, more than %d; divide the file",
+                    (long long)hdu->axis[1], MILL_FITS_MAX_ROWS);
   }
 done:
   return err;
@@ -88,10 +112,11 @@ done:
 
 int mill_fits_file_move(mill_fits_file *file, int i_hdu)
 {
-  int status = 0;
-  if (fits_movabs_hdu(file->fptr, i_hdu + 1, NULL, &status) != 0)
-    return mill_fits_file_error(file, i_hdu, "cannot be read", status);
-  return MILL_OK;
+  int err = MILL_OK, status = 0;
+  MILL_TRY_FITS(file, i_hdu, fits_movabs_hdu(file->fptr, i_hdu + 1, NULL, &status),
+                "cannot be read");
+done:
+  return err;
 }
 
 enum { PIECE_BYTES = 1 << 18 }; /* read and turned while it is in the cache */
@@ -139,62 +164,50 @@ int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, i
   char *to = out;
   int64_t offset = hdu->data_start + 4 * first;
   for (int64_t left = 4 * n; left > 0;) {
-    const size_t wanted = left < PIECE_BYTES ? (size_t)left : (size_t)PIECE_BYTES;
-    size_t got = 0;
-    while (got < wanted) {
-      const ssize_t count =
-          pread(file->guard->fd, to + got, wanted - got, (off_t)(offset + (int64_t)got));
-      if (count < 0 && errno == EINTR)
-        continue;
-      if (count < 0)
-        MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) cannot be read: %s", file->guard->path,
-                  i_hdu + 1, hdu->name, strerror(errno));
-      if (count == 0)
-        MILL_FAIL(MILL_ERR_INPUT,
-                  "%s: HDU %d (%s) ends early: the file became shorter while it was read; fetch it "
-                  "again",
-                  file->guard->path, i_hdu + 1, hdu->name);
-      got += (size_t)count;
-    }
-    turn(wanted / 4, (stored_word *)(void *)to);
+    const int64_t wanted = left < PIECE_BYTES ? left : PIECE_BYTES;
+    const int64_t got = mill_fits_read_at(file->guard->fd, to, wanted, offset);
+    if (got < 0)
+      MILL_FAIL_HDU(file, i_hdu, " cannot be read: %s", strerror(errno));
+    if (got < wanted)
+      MILL_FAIL_HDU(file, i_hdu,
+                    " ends early: the file became shorter while it was read; fetch it again");
+    turn((size_t)wanted / 4, (stored_word *)(void *)to);
     to += wanted;
-    offset += (int64_t)wanted;
-    left -= (int64_t)wanted;
+    offset += wanted;
+    left -= wanted;
   }
 done:
   return err;
 }
 
-/* Number and type of a column, 0 when it is missing. */
-static int find_column(mill_fits_file *file, int i_hdu, const char *name, int must, int *number,
-                       int *type, LONGLONG *repeat, LONGLONG *width)
+int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int *found,
+                          mill_fits_column *out)
 {
   int err = MILL_OK;
   int status = 0;
-  char what[128];
-  const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
-  *number = 0;
-  if (hdu->kind != MILL_FITS_TABLE)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) must be a binary table; give a DESI file",
-              file->guard->path, i_hdu + 1, hdu->name);
-  MILL_TRY(mill_fits_file_move(file, i_hdu));
   char template[FLEN_VALUE];
+  *out = (mill_fits_column){0};
+  if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
+    MILL_FAIL_HDU(file, i_hdu, " is no binary table, so it has no column %s", name);
+  MILL_TRY(mill_fits_file_move(file, i_hdu));
   snprintf(template, sizeof template, "%s", name);
-  fits_get_colnum(file->fptr, CASEINSEN, template, number, &status);
+  fits_get_colnum(file->fptr, CASEINSEN, template, &out->number, &status);
+  if (found)
+    *found = status != COL_NOT_FOUND;
   if (status == COL_NOT_FOUND) {
     fits_clear_errmsg();
-    *number = 0;
-    if (must)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) has no column %s, which is needed",
-                file->guard->path, i_hdu + 1, hdu->name, name);
+    out->number = 0;
+    if (!found)
+      MILL_FAIL_HDU(file, i_hdu, " has no column %s, which is needed", name);
     goto done;
   }
-  if (status == 0)
-    fits_get_coltypell(file->fptr, *number, type, repeat, width, &status);
-  if (status != 0) {
-    snprintf(what, sizeof what, "column %s cannot be found", name);
-    err = mill_fits_file_error(file, i_hdu, what, status);
+  if (status == COL_NOT_UNIQUE) {
+    fits_clear_errmsg();
+    MILL_FAIL_HDU(file, i_hdu, ": two columns have the name %s", name);
   }
+  if (status == 0)
+    fits_get_coltypell(file->fptr, out->number, &out->type, &out->repeat, &out->width, &status);
+  MILL_TRY_FITS(file, i_hdu, status, "column %s cannot be found", name);
 done:
   return err;
 }
@@ -203,27 +216,22 @@ static int read_number(mill_fits_file *file, int i_hdu, const char *name, int as
                        int *found)
 {
   int err = MILL_OK;
-  int number, type = 0, status = 0;
-  LONGLONG repeat = 0, width = 0;
+  int status = 0;
+  mill_fits_column c;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  MILL_TRY(find_column(file, i_hdu, name, found == NULL, &number, &type, &repeat, &width));
-  if (found)
-    *found = number > 0;
-  if (number == 0)
+  MILL_TRY(mill_fits_column_find(file, i_hdu, name, found, &c));
+  if (c.number == 0)
     goto done;
-  const int is_integer =
-      type == TBYTE || type == TSBYTE || type == TSHORT || type == TLONG || type == TLONGLONG;
-  const int is_real = type == TFLOAT || type == TDOUBLE;
-  if (repeat != 1 || !(is_integer || (is_real && as == TDOUBLE)))
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): column %s must hold one %s a row",
-              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name,
-              as == TDOUBLE ? "number" : "integer");
+  const int is_integer = c.type == TBYTE || c.type == TSBYTE || c.type == TSHORT ||
+                         c.type == TLONG || c.type == TLONGLONG;
+  const int is_real = c.type == TFLOAT || c.type == TDOUBLE;
+  if (c.repeat != 1 || !(is_integer || (is_real && as == TDOUBLE)))
+    MILL_FAIL_HDU(file, i_hdu, ": column %s must hold one %s a row", name,
+                  as == TDOUBLE ? "number" : "integer");
   /* no value is substituted for nulls, so that NaN stays NaN */
-  if (n_row > 0 && fits_read_col(file->fptr, as, number, 1, 1, n_row, NULL, out, NULL, &status)) {
-    char what[128];
-    snprintf(what, sizeof what, "column %s cannot be read", name);
-    err = mill_fits_file_error(file, i_hdu, what, status);
-  }
+  if (n_row > 0)
+    fits_read_col(file->fptr, as, c.number, 1, 1, n_row, NULL, out, NULL, &status);
+  MILL_TRY_FITS(file, i_hdu, status, "column %s cannot be read", name);
 done:
   return err;
 }
@@ -252,11 +260,10 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
     scaling[i] = status == 0 ? strtod(text, NULL) : NAN;
   }
   if (scaling[0] != 1.0 || scaling[1] != floor(scaling[1]) || !(fabs(scaling[1]) <= 0x1p64))
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: HDU %d (%s): column %s has TSCAL %g and TZERO %g; integers need TSCAL 1 and a "
-              "whole TZERO to be read exactly: write them unscaled",
-              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name, scaling[0],
-              scaling[1]);
+    MILL_FAIL_HDU(file, i_hdu,
+                  ": column %s has TSCAL %g and TZERO %g; integers need TSCAL 1 and a whole TZERO "
+                  "to be read exactly: write them unscaled",
+                  name, scaling[0], scaling[1]);
   *offset = (__int128)scaling[1];
   if (scaling[1] != 0.0 && strspn(text, "+-0123456789") == strlen(text)) {
     const char *digit = text + strspn(text, "+-");
@@ -273,26 +280,26 @@ int mill_fits_column_int64(mill_fits_file *file, int i_hdu, const char *name, in
 {
   static_assert(sizeof(LONGLONG) == sizeof(int64_t), "CFITSIO's LONGLONG has 64 bits");
   int err = MILL_OK;
-  int number, type = 0, status = 0;
-  LONGLONG repeat = 0, width = 0;
+  int status = 0;
+  mill_fits_column c;
   double scaling[2];
   __int128 offset = 0;
-  MILL_TRY(find_column(file, i_hdu, name, found == NULL, &number, &type, &repeat, &width));
-  if (number > 0)
-    MILL_TRY(read_scaling(file, i_hdu, number, name, scaling, &offset));
+  MILL_TRY(mill_fits_column_find(file, i_hdu, name, found, &c));
+  if (c.number > 0)
+    MILL_TRY(read_scaling(file, i_hdu, c.number, name, scaling, &offset));
   if (offset != 0)
-    fits_set_tscale(file->fptr, number, 1.0, 0.0, &status);
+    fits_set_tscale(file->fptr, c.number, 1.0, 0.0, &status);
   err = read_number(file, i_hdu, name, TLONGLONG, out, found);
   if (offset != 0)
-    fits_set_tscale(file->fptr, number, scaling[0], scaling[1], &status);
+    fits_set_tscale(file->fptr, c.number, scaling[0], scaling[1], &status);
   MILL_TRY(err);
   for (int64_t i = 0; offset != 0 && i < file->guard->hdu[i_hdu].axis[1]; i++) {
     const __int128 value = out[i] + offset;
     if (value < INT64_MIN || value > INT64_MAX)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: HDU %d (%s): column %s, row %lld (counted from 0): the integer is beyond the "
-                "signed ones of 64 bits, which is all that a result can hold",
-                file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name, (long long)i);
+      MILL_FAIL_HDU(file, i_hdu,
+                    ": column %s, row %lld (counted from 0): the integer is beyond the signed ones "
+                    "of 64 bits, which is all that a result can hold",
+                    name, (long long)i);
     out[i] = (int64_t)value;
   }
 done:
@@ -312,40 +319,50 @@ int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, d
   return read_number(file, i_hdu, name, TDOUBLE, out, found);
 }
 
+#define TABLE(NAME, TYPE)                                                                          \
+  int mill_fits_table_##NAME(mill_fits_file *file, int i_hdu, const char *name, TYPE missing,      \
+                             TYPE **out, int *found)                                               \
+  {                                                                                                \
+    int err = MILL_OK;                                                                             \
+    const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];                                           \
+    const int64_t n_row = hdu->kind == MILL_FITS_TABLE ? hdu->axis[1] : 0;                         \
+    MILL_TRY(MILL_ALLOC(n_row, out));                                                              \
+    for (int64_t i = 0; i < n_row; i++)                                                            \
+      (*out)[i] = missing;                                                                         \
+    MILL_TRY(mill_fits_column_##NAME(file, i_hdu, name, *out, found));                             \
+  done:                                                                                            \
+    return err;                                                                                    \
+  }
+TABLE(int64, int64_t)
+TABLE(int32, int32_t)
+TABLE(double, double)
+
 int mill_fits_column_text(mill_fits_file *file, int i_hdu, const char *name, char **text,
                           size_t *stride, int *found)
 {
   int err = MILL_OK;
-  int number, type = 0, status = 0;
-  LONGLONG repeat = 0, width = 0;
+  int status = 0;
+  mill_fits_column c;
   char **row = NULL;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
   *text = NULL;
   *stride = 0;
-  MILL_TRY(find_column(file, i_hdu, name, found == NULL, &number, &type, &repeat, &width));
-  if (found)
-    *found = number > 0;
-  if (number == 0)
+  MILL_TRY(mill_fits_column_find(file, i_hdu, name, found, &c));
+  if (c.number == 0)
     goto done;
-  if (type != TSTRING || repeat != width)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): column %s must hold one string a row",
-              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name);
-  if (width > MILL_FITS_MAX_TEXT)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): column %s has texts of %lld bytes, more than %d",
-              file->guard->path, i_hdu + 1, file->guard->hdu[i_hdu].name, name, (long long)width,
-              MILL_FITS_MAX_TEXT);
-  *stride = (size_t)width + 1;
+  if (c.type != TSTRING || c.repeat != c.width)
+    MILL_FAIL_HDU(file, i_hdu, ": column %s must hold one string a row", name);
+  if (c.width > MILL_FITS_MAX_TEXT)
+    MILL_FAIL_HDU(file, i_hdu, ": column %s has texts of %lld bytes, more than %d", name,
+                  (long long)c.width, MILL_FITS_MAX_TEXT);
+  *stride = (size_t)c.width + 1;
   MILL_TRY(MILL_ALLOC((size_t)n_row * *stride, text));
   MILL_TRY(MILL_ALLOC(n_row, &row));
   for (int64_t i = 0; i < n_row; i++)
     row[i] = *text + (size_t)i * *stride;
-  if (n_row > 0 && width > 0 &&
-      fits_read_col(file->fptr, TSTRING, number, 1, 1, n_row, NULL, row, NULL, &status)) {
-    char what[128];
-    snprintf(what, sizeof what, "column %s cannot be read", name);
-    err = mill_fits_file_error(file, i_hdu, what, status);
-    goto done;
-  }
+  if (n_row > 0 && c.width > 0)
+    fits_read_col(file->fptr, TSTRING, c.number, 1, 1, n_row, NULL, row, NULL, &status);
+  MILL_TRY_FITS(file, i_hdu, status, "column %s cannot be read", name);
   for (int64_t i = 0; i < n_row; i++)
     for (size_t n = strlen(row[i]); n > 0 && row[i][n - 1] == ' '; n--)
       row[i][n - 1] = '\0';

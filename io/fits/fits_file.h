@@ -8,6 +8,7 @@
 #include <fitsio.h>
 
 #include "io/fits/fits_guard.h"
+#include "kernels/base/error.h"
 
 enum {
   MILL_FITS_MAX_ROWS = 1 << 22, /**< of a table in a file of many: DESI's have some thousands */
@@ -23,22 +24,35 @@ typedef struct mill_fits_file {
 /** As mill_fits_guard_open, then CFITSIO on the very file that was checked. */
 int mill_fits_file_open(const char *path, const mill_open_limits *limits, mill_fits_file **out);
 
-/** NULL is fine. */
+/** NULL is allowed. */
 void mill_fits_file_close(mill_fits_file *file);
 
 /** Index of the HDU of that EXTNAME (upper case), -1 when there is none.
  *  MILL_ERR_INPUT when two have the name. */
 int mill_fits_file_find(const mill_fits_file *file, const char *name, int *i_hdu);
 
-/** Refuse a table of more than MILL_FITS_MAX_ROWS rows: a file full of holes may have any number
- *  and costs whoever made it nothing, but memory here.  MILL_ERR_INPUT. */
+/** Refuse a table of more than MILL_FITS_MAX_ROWS rows: a file full of holes may have any number,
+ *  which costs its maker nothing, but memory here.  MILL_ERR_INPUT. */
 int mill_fits_file_check_rows(const mill_fits_file *file);
 
 /** Make it the current HDU. MILL_ERR_INPUT. */
 int mill_fits_file_move(mill_fits_file *file, int i_hdu);
 
-/** MILL_ERR_INPUT with file, HDU, what and CFITSIO's reason. */
-int mill_fits_file_error(const mill_fits_file *file, int i_hdu, const char *what, int status);
+/** Fail with MILL_ERR_INPUT when CFITSIO's status is not 0: file, HDU, a printf-style text and
+ *  CFITSIO's reason.  For MILL_TRY_FITS. */
+int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, const char *source,
+                          int line, const char *format, ...) __attribute__((format(printf, 6, 7)));
+#define MILL_TRY_FITS(file, i_hdu, status, ...)                                                    \
+  MILL_TRY(mill_fits_file_status((file), (i_hdu), (status), __FILE__, __LINE__, __VA_ARGS__))
+
+/** MILL_ERR_INPUT with file and HDU, followed by a printf-style text.  For MILL_FAIL_HDU. */
+int mill_fits_file_refuse(const mill_fits_file *file, int i_hdu, const char *source, int line,
+                          const char *format, ...) __attribute__((format(printf, 5, 6)));
+#define MILL_FAIL_HDU(file, i_hdu, ...)                                                            \
+  do {                                                                                             \
+    err = mill_fits_file_refuse((file), (i_hdu), __FILE__, __LINE__, __VA_ARGS__);                 \
+    goto done;                                                                                     \
+  } while (0)
 
 /** Read elements [first, first + n) of an uncompressed image of 32-bit numbers, counted
  *  through all its axes, as they are stored but for the order of bytes: no BSCALE, no BZERO,
@@ -46,6 +60,19 @@ int mill_fits_file_error(const mill_fits_file *file, int i_hdu, const char *what
  *  MILL_ERR_INPUT: the file is shorter than it was, or cannot be read. */
 int mill_fits_file_words(const mill_fits_file *file, int i_hdu, int64_t first, int64_t n,
                          void *out);
+
+/** A column: its number as CFITSIO counts (0: missing), its type as stored (negative: of variable
+ *  length), values a row and bytes of a value. */
+typedef struct mill_fits_column {
+  int number, type;
+  LONGLONG repeat, width;
+} mill_fits_column;
+
+/** Find a column of the table i_hdu, which becomes the current HDU, without regard to case.
+ *  found NULL: it must be there.  MILL_ERR_INPUT also when the HDU is no table, or two columns have
+ *  the name. */
+int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int *found,
+                          mill_fits_column *out);
 
 /** Read a scalar column of the table i_hdu, all of its rows.
  *
@@ -62,6 +89,14 @@ int mill_fits_column_int32(mill_fits_file *file, int i_hdu, const char *name, in
                            int *found);
 int mill_fits_column_double(mill_fits_file *file, int i_hdu, const char *name, double *out,
                             int *found);
+
+/** The same into new memory of the caller, where a missing column leaves missing in each row. */
+int mill_fits_table_int64(mill_fits_file *file, int i_hdu, const char *name, int64_t missing,
+                          int64_t **out, int *found);
+int mill_fits_table_int32(mill_fits_file *file, int i_hdu, const char *name, int32_t missing,
+                          int32_t **out, int *found);
+int mill_fits_table_double(mill_fits_file *file, int i_hdu, const char *name, double missing,
+                           double **out, int *found);
 
 /** Text of a column without trailing blanks: row i at *text + i * *stride.
  *  *text is NULL when the column is missing; free with mill_free. */

@@ -63,7 +63,10 @@ typedef struct mill_fits_guard {
  *  mill_gunzip.  Not collective; thread-safe; closed by the thread that opened. */
 int mill_fits_guard_open(const char *path, const mill_open_limits *limits, mill_fits_guard **out);
 
-/** NULL is fine. */
+/** NULL is allowed. */
 void mill_fits_guard_close(mill_fits_guard *guard);
+
+/** Read n bytes at offset, however the system cuts them: how many there were, -1 with errno. */
+int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset);
 
 #endif

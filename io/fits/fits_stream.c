@@ -2,6 +2,7 @@
 
 #include "io/fits/fits_stream.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fitsio.h>
@@ -13,9 +14,15 @@
 #include <unistd.h>
 
 #include "io/files/lock_file.h"
+#include "io/fits/fits_guard.h"
 #include "kernels/base/error.h"
 
-enum { BLOCK = 2880, CARD = 80, MAX_COLUMN = 64 };
+enum {
+  BLOCK = 2880,
+  CARD = 80,
+  MAX_COLUMN = 64,
+  TABLE_BYTES = 1 << 18 /* buffer for rows of tables */
+};
 
 typedef struct stream_hdu {
   char *header; /* [header_bytes], padded, owned */
@@ -34,9 +41,11 @@ struct mill_fits_stream {
 
 /* ---- headers ---------------------------------------------------------------------------- */
 
-static int cfitsio_failed(const char *what, int status)
+static int check_status(const char *what, int status)
 {
   char text[FLEN_STATUS];
+  if (status == 0)
+    return MILL_OK;
   fits_get_errstatus(status, text);
   fits_clear_errmsg();
   return mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
@@ -62,11 +71,8 @@ static int set_axis(char *header, int64_t n_card, const char *key, int64_t value
       continue;
     memcpy(copy, old, CARD);
     copy[CARD] = '\0';
-    if (fits_parse_value(copy, old_value, comment, &status) ||
-        fits_make_key(key, text, comment, card, &status)) {
-      err = cfitsio_failed(key, status);
-      goto done;
-    }
+    fits_parse_value(copy, old_value, comment, &status);
+    MILL_TRY(check_status(key, fits_make_key(key, text, comment, card, &status)));
     snprintf(copy, sizeof copy, "%-80s", card);
     memcpy(old, copy, CARD);
     goto done;
@@ -86,10 +92,7 @@ static int take_header(mill_fits_stream *stream, const char *what, const char *a
   char *text = NULL;
   if (stream->n_hdu == MILL_STREAM_MAX_HDU)
     MILL_FAIL(MILL_ERR_INTERNAL, "more than %d HDUs", MILL_STREAM_MAX_HDU);
-  if (fits_hdr2str(stream->maker, 0, NULL, 0, &text, &n_key, &status)) {
-    err = cfitsio_failed(what, status);
-    goto done;
-  }
+  MILL_TRY(check_status(what, fits_hdr2str(stream->maker, 0, NULL, 0, &text, &n_key, &status)));
   stream_hdu *hdu = &stream->hdu[stream->n_hdu];
   const int64_t bytes = (int64_t)strlen(text);
   hdu->header_bytes = padded(bytes);
@@ -131,10 +134,7 @@ int mill_fits_stream_create(const char *name, int n_key, const mill_stream_key *
   }
   for (int i = 0; i < n_history && status == 0; i++)
     fits_write_history(stream->maker, history[i], &status);
-  if (status != 0) {
-    err = cfitsio_failed(name, status);
-    goto done;
-  }
+  MILL_TRY(check_status(name, status));
   MILL_TRY(take_header(stream, name, NULL, 0, 0));
   *out = stream;
 done:
@@ -163,10 +163,7 @@ int mill_fits_stream_image(mill_fits_stream *stream, const char *extname, int bi
   fits_write_key_str(stream->maker, "EXTNAME", extname, "extension name", &status);
   if (unit)
     fits_write_key_str(stream->maker, "BUNIT", unit, NULL, &status);
-  if (status != 0) {
-    err = cfitsio_failed(extname, status);
-    goto done;
-  }
+  MILL_TRY(check_status(extname, status));
   snprintf(key, sizeof key, "NAXIS%d", n_axis);
   MILL_TRY(take_header(stream, extname, key, axis[n_axis - 1], bytes));
 done:
@@ -192,10 +189,7 @@ int mill_fits_stream_table(mill_fits_stream *stream, const char *extname, int64_
   }
   fits_create_tbl(stream->maker, BINARY_TBL, 0, n_column, name, format, unit, extname, &status);
   fits_read_key_lng(stream->maker, "NAXIS1", &row_bytes, NULL, &status);
-  if (status != 0) {
-    err = cfitsio_failed(extname, status);
-    goto done;
-  }
+  MILL_TRY(check_status(extname, status));
   if (n_row > INT64_MAX / 4 / row_bytes)
     MILL_FAIL(MILL_ERR_RANGE, "table %s of %lld rows", extname, (long long)n_row);
   MILL_TRY(take_header(stream, extname, "NAXIS2", n_row, n_row * row_bytes));
@@ -209,22 +203,6 @@ int64_t mill_fits_stream_bytes(const mill_fits_stream *stream)
 }
 
 /* ---- comparing -------------------------------------------------------------------------- */
-
-static int64_t read_at(int fd, char *out, int64_t n, int64_t offset)
-{
-  int64_t n_done = 0;
-  while (n_done < n) {
-    const ssize_t got = pread(fd, out + n_done, (size_t)(n - n_done), offset + n_done);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      return -1;
-    if (got == 0)
-      break;
-    n_done += got;
-  }
-  return n_done;
-}
 
 int mill_fits_stream_compare(const mill_fits_stream *stream, const char *path, int *state)
 {
@@ -247,7 +225,7 @@ int mill_fits_stream_compare(const mill_fits_stream *stream, const char *path, i
     mill_free(found);
     found = NULL;
     MILL_TRY(MILL_ALLOC(hdu->header_bytes, &found));
-    const int64_t n = read_at(fd, found, hdu->header_bytes, hdu->header_start);
+    const int64_t n = mill_fits_read_at(fd, found, hdu->header_bytes, hdu->header_start);
     if (n < 0)
       MILL_FAIL(MILL_ERR_OUTPUT, "%s: is there but cannot be read: %s: remove it", path,
                 strerror(errno));
@@ -386,6 +364,50 @@ done:
   return err;
 }
 
+/* Code and bytes of a column's format. */
+static char column_code(const char *format, int64_t *n_byte)
+{
+  const char code = format[strlen(format) - 1];
+  *n_byte = code == 'A' ? strtol(format, NULL, 10) : code == 'K' || code == 'D' ? 8 : 4;
+  return code;
+}
+
+int mill_fits_stream_rows(const mill_fits_stream *stream, int i_hdu, int n_column,
+                          const mill_stream_column *column, int64_t first, int64_t n,
+                          const void *row, size_t row_bytes)
+{
+  int err = MILL_OK;
+  char *buffer = NULL, *to;
+  int64_t n_byte, width = 0;
+  for (int k = 0; k < n_column; k++) {
+    column_code(column[k].format, &n_byte);
+    width += n_byte;
+  }
+  const int64_t n_most = width < TABLE_BYTES ? TABLE_BYTES / width : 1;
+  MILL_TRY(MILL_ALLOC(n_most * width, &buffer));
+  for (int64_t i = 0, end; i < n; i = end) {
+    end = n - i < n_most ? n : i + n_most;
+    to = buffer;
+    for (int64_t j = i; j < end; j++)
+      for (int k = 0; k < n_column; k++, to += n_byte) {
+        const char *from = (const char *)row + (size_t)j * row_bytes + column[k].offset;
+        if (column_code(column[k].format, &n_byte) == 'A') {
+          memset(to, ' ', (size_t)n_byte);
+          memcpy(to, from, strnlen(from, (size_t)n_byte));
+        } else if (n_byte == 8) {
+          mill_fits_swap64(from, 1, to);
+        } else {
+          mill_fits_swap32(from, 1, to);
+        }
+      }
+    struct iovec iov = {buffer, (size_t)(to - buffer)};
+    MILL_TRY(mill_fits_stream_put(stream, i_hdu, (first + i) * width, &iov, 1));
+  }
+done:
+  mill_free(buffer);
+  return err;
+}
+
 int mill_fits_stream_commit(mill_fits_stream *stream)
 {
   int err = MILL_OK;
@@ -427,9 +449,7 @@ void mill_fits_swap32(const void *in, int64_t n, void *out)
   for (int64_t i = 0; i < n; i++) {
     uint32_t word;
     memcpy(&word, (const char *)in + 4 * i, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    word = __builtin_bswap32(word);
-#endif
+    word = htobe32(word);
     memcpy((char *)out + 4 * i, &word, sizeof word);
   }
 }
@@ -439,9 +459,7 @@ void mill_fits_swap64(const void *in, int64_t n, void *out)
   for (int64_t i = 0; i < n; i++) {
     uint64_t word;
     memcpy(&word, (const char *)in + 8 * i, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
+    word = htobe64(word);
     memcpy((char *)out + 8 * i, &word, sizeof word);
   }
 }

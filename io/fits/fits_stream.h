@@ -11,6 +11,7 @@
 #ifndef MILL_FITS_STREAM_H
 #define MILL_FITS_STREAM_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
@@ -25,9 +26,11 @@ typedef struct mill_stream_key {
   const char *comment;
 } mill_stream_key;
 
-/** A column: name, FITS format (K, J, E, D, 3A) and unit (NULL: none). */
+/** A column: name, FITS format, unit (NULL: none), and where its value stands in a row of the
+ *  caller's: an int64_t (K), int32_t (J), float (E), double (D) or text of at most 3 bytes (3A). */
 typedef struct mill_stream_column {
   const char *name, *format, *unit;
+  size_t offset;
 } mill_stream_column;
 
 typedef struct mill_fits_stream mill_fits_stream;
@@ -67,11 +70,17 @@ int mill_fits_stream_open(mill_fits_stream *stream, const char *path, int overwr
 int mill_fits_stream_put(const mill_fits_stream *stream, int i_hdu, int64_t offset,
                          struct iovec *iov, int n_iov);
 
+/** Put rows first .. first + n - 1 of a table, which stand row_bytes apart from row on; texts are
+ *  padded with blanks.  Names and units of the columns are not looked at. */
+int mill_fits_stream_rows(const mill_fits_stream *stream, int i_hdu, int n_column,
+                          const mill_stream_column *column, int64_t first, int64_t n,
+                          const void *row, size_t row_bytes);
+
 /** Close and rename.  Not flushed to the disk itself: a machine that loses its power may
  *  lose the file. */
 int mill_fits_stream_commit(mill_fits_stream *stream);
 
-/** Free; removes the temporary file of one not committed.  NULL is fine. */
+/** Free; removes the temporary file of one not committed.  NULL is allowed. */
 void mill_fits_stream_destroy(mill_fits_stream *stream);
 
 /** Copy n values in FITS byte order. */

@@ -232,21 +232,11 @@ static int read_image(mill_fits_file *file, int i_hdu, mill_labelled_spectra *sp
   spectra->n_spectrum = (int)hdu->axis[1];
   MILL_TRY(MILL_ALLOC((size_t)size, &spectra->flux));
   MILL_TRY(mill_fits_file_move(file, i_hdu));
-  if (fits_read_pix(file->fptr, TFLOAT, first, (LONGLONG)size, &blank, spectra->flux, &any_null,
-                    &status) != 0)
-    MILL_TRY(mill_fits_file_error(file, i_hdu, "the image cannot be read", status));
+  fits_read_pix(file->fptr, TFLOAT, first, (LONGLONG)size, &blank, spectra->flux, &any_null,
+                &status);
+  MILL_TRY_FITS(file, i_hdu, status, "the image cannot be read");
 done:
   return err;
-}
-
-static int has_column(mill_fits_file *file, const char *name)
-{
-  char template[MILL_MAX_NAME];
-  int number = 0, status = 0;
-  snprintf(template, sizeof template, "%s", name);
-  fits_get_colnum(file->fptr, CASEINSEN, template, &number, &status);
-  fits_clear_errmsg();
-  return status == 0;
 }
 
 static int read_labels(mill_fits_file *file, const mill_labelled_request *request,
@@ -265,13 +255,13 @@ static int read_labels(mill_fits_file *file, const mill_labelled_request *reques
       continue;
     size_t n_found = 0;
     n_table++;
-    MILL_TRY(mill_fits_file_move(file, i));
-    while (n_found < n_label && has_column(file, request->column[n_found]))
-      n_found++;
-    if (n_found < n_label) {
+    for (int found = 1; found && n_found < n_label; n_found += (size_t)found) {
+      mill_fits_column c;
       missing = request->column[n_found];
-      continue;
+      MILL_TRY(mill_fits_column_find(file, i, missing, &found, &c));
     }
+    if (n_found < n_label)
+      continue;
     for (size_t l = 0; l < n_label; l++) {
       MILL_TRY(mill_fits_column_double(file, i, request->column[l], column, NULL));
       for (size_t j = 0; j < (size_t)spectra->n_spectrum; j++)

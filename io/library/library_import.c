@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "io/hdf5/hdf5_probe.h"
-#include "io/hdf5/hdf5_util.h"
+#include "io/library/library_parts.h"
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
@@ -16,6 +16,9 @@
 #define CHECK_TOLERANCE 1e-5
 /* Templates that go with a resolution matrix carry this sigma by convention (revision ...rm). */
 #define MATRIX_SIGMA_AA 0.5
+
+#define REFUSE(file, format, ...)                                                                  \
+  MILL_FAIL((file)->code, "%s: " format, (file)->path, ##__VA_ARGS__)
 
 enum { MAX_POINT = 10000000, MAX_CHECK = 10000 };
 
@@ -33,11 +36,9 @@ static int read_names(const mill_h5_file *file, mill_library *lib)
     while (n > 0 && p[n - 1] == ' ')
       n--;
     if (n == 0 || n >= MILL_MAX_NAME)
-      MILL_FAIL(file->code, "%s: attribute parnames has an empty or too long name: '%.80s'",
-                file->path, text);
+      REFUSE(file, "attribute parnames has an empty or too long name: '%.80s'", text);
     if (lib->n_label == MILL_MAX_LABEL)
-      MILL_FAIL(file->code, "%s: has more than the %d labels that this program takes", file->path,
-                MILL_MAX_LABEL);
+      REFUSE(file, "has more than the %d labels that this program takes", MILL_MAX_LABEL);
     mill_label *label = &lib->label[lib->n_label++];
     memcpy(label->name, p, n);
     mill_label_describe(label);
@@ -59,22 +60,18 @@ static int read_mapping(const mill_h5_file *file, mill_library *lib)
   MILL_TRY(mill_h5_read(file, "mapper/std", H5T_NATIVE_DOUBLE, 1, &n_label, std));
   MILL_TRY(mill_h5_shape(file, "mapper/log_ids", 1, &n_log));
   if (n_log > n_label)
-    MILL_FAIL(file->code, "%s: mapper/log_ids has %zu entries for %zu labels", file->path, n_log,
-              n_label);
+    REFUSE(file, "mapper/log_ids has %zu entries for %zu labels", n_log, n_label);
   if (n_log > 0) /* an empty list may have any type */
     MILL_TRY(mill_h5_read(file, "mapper/log_ids", H5T_NATIVE_INT, 1, &n_log, log_id));
   for (size_t i = 0; i < n_log; i++) {
     if (log_id[i] < 0 || log_id[i] >= lib->n_label)
-      MILL_FAIL(file->code, "%s: mapper/log_ids names label %d, there are %d", file->path,
-                log_id[i], lib->n_label);
+      REFUSE(file, "mapper/log_ids names label %d, there are %d", log_id[i], lib->n_label);
     lib->label[log_id[i]].mapping = MILL_MAP_LOG10;
   }
   for (int i = 0; i < lib->n_label; i++) {
     if (!isfinite(mean[i]) || !isfinite(std[i]) || !(std[i] > 0))
-      MILL_FAIL(file->code,
-                "%s: label %s has mean %g and std %g; they must be finite and std above "
-                "0",
-                file->path, lib->label[i].name, mean[i], std[i]);
+      REFUSE(file, "label %s has mean %g and std %g; they must be finite and std above 0",
+             lib->label[i].name, mean[i], std[i]);
     lib->label[i].mean = mean[i];
     lib->label[i].std = std[i];
   }
@@ -100,28 +97,23 @@ static int read_range(const mill_h5_file *file, mill_library *lib, double *x_min
   const size_t n_label = (size_t)lib->n_label;
   MILL_TRY(mill_h5_shape(file, "outside/points", 2, dim));
   if (dim[0] < 1 || dim[0] > MAX_POINT || dim[1] != n_label)
-    MILL_FAIL(file->code,
-              "%s: outside/points has the shape [%zu][%zu], expected training stars x %d "
-              "labels",
-              file->path, dim[0], dim[1], lib->n_label);
-  MILL_TRY(MILL_ALLOC(dim[0] * dim[1], &point));
-  MILL_TRY(mill_h5_read(file, "outside/points", H5T_NATIVE_DOUBLE, 2, dim, point));
+    REFUSE(file, "outside/points has the shape [%zu][%zu], expected training stars x %d labels",
+           dim[0], dim[1], lib->n_label);
+  MILL_TRY(mill_library_read_new(file, "outside/points", H5T_NATIVE_DOUBLE, 2, dim, &point));
   for (size_t j = 0; j < n_label; j++) {
     mill_label *label = &lib->label[j];
     x_min[j] = x_max[j] = point[j];
     for (size_t i = 0; i < dim[0]; i++) {
       const double x = point[i * n_label + j];
       if (!isfinite(x))
-        MILL_FAIL(file->code, "%s: outside/points, row %zu: label %s is not finite", file->path, i,
-                  label->name);
+        REFUSE(file, "outside/points, row %zu: label %s is not finite", i, label->name);
       x_min[j] = fmin(x_min[j], x);
       x_max[j] = fmax(x_max[j], x);
     }
     label->min = mill_label_unmap(label, x_min[j]);
     label->max = mill_label_unmap(label, x_max[j]);
     if (!(label->min < label->max))
-      MILL_FAIL(file->code, "%s: outside/points: all training stars have the same %s", file->path,
-                label->name);
+      REFUSE(file, "outside/points: all training stars have the same %s", label->name);
     round_range(label);
     if (label->scale == 0)
       label->scale = 0.03 * (label->max - label->min);
@@ -175,17 +167,15 @@ static int read_hull(const mill_h5_file *file, const char *name, const mill_libr
   snprintf(at, sizeof at, "outside/%s", name);
   for (const char *c = name + 4; isdigit((unsigned char)*c); c++) {
     if (*c - '0' >= lib->n_label || hull->n_label == lib->n_label)
-      MILL_FAIL(file->code, "%s: dataset /%s names labels that are not among the %d", file->path,
-                at, lib->n_label);
+      REFUSE(file, "dataset /%s names labels that are not among the %d", at, lib->n_label);
     hull->label[hull->n_label++] = *c - '0';
   }
   MILL_TRY(mill_h5_shape(file, at, 2, dim));
   if (dim[1] != (size_t)hull->n_label + 1 || dim[0] > MAX_POINT)
-    MILL_FAIL(file->code, "%s: dataset /%s has the shape [%zu][%zu], expected facets x %d",
-              file->path, at, dim[0], dim[1], hull->n_label + 1);
+    REFUSE(file, "dataset /%s has the shape [%zu][%zu], expected facets x %d", at, dim[0], dim[1],
+           hull->n_label + 1);
   hull->n_facet = (int)dim[0];
-  MILL_TRY(MILL_ALLOC(dim[0] * dim[1], &hull->facet));
-  MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 2, dim, hull->facet));
+  MILL_TRY(mill_library_read_new(file, at, H5T_NATIVE_DOUBLE, 2, dim, &hull->facet));
 done:
   return err;
 }
@@ -195,15 +185,14 @@ static int read_hulls(const mill_h5_file *file, mill_library *lib)
   int err = MILL_OK;
   hull_names names = {0};
   if (!mill_h5_exists(file, "outside"))
-    MILL_FAIL(file->code, "%s: group /outside is missing", file->path);
+    REFUSE(file, "group /outside is missing");
   if (H5Literate_by_name(file->id, "outside", H5_INDEX_NAME, H5_ITER_INC, NULL, collect_hull,
                          &names, H5P_DEFAULT) < 0)
-    MILL_FAIL(file->code, "%s: group /outside cannot be listed: %s", file->path, mill_h5_reason());
+    REFUSE(file, "group /outside cannot be listed: %s", mill_h5_reason());
   if (names.n == 0)
-    MILL_FAIL(file->code, "%s: has no hull (a dataset like outside/hull01_equations)", file->path);
+    REFUSE(file, "has no hull (a dataset like outside/hull01_equations)");
   if (names.too_many)
-    MILL_FAIL(file->code, "%s: has more than the %d hulls that this program takes", file->path,
-              MILL_MAX_HULL);
+    REFUSE(file, "has more than the %d hulls that this program takes", MILL_MAX_HULL);
   qsort(names.name, (size_t)names.n, sizeof names.name[0], compare_names);
   for (int i = 0; i < names.n; i++) {
     lib->n_hull++;
@@ -222,20 +211,16 @@ static int read_grid(const mill_h5_file *file, mill_arm *arm)
   size_t n_pix;
   MILL_TRY(mill_h5_read_attr_int(file, "/", "log_step", &log_step));
   if (!log_step)
-    MILL_FAIL(file->code,
-              "%s: attribute log_step is false; only wavelengths uniform in ln wavelength "
-              "are taken, train the emulator on such a grid",
-              file->path);
+    REFUSE(file, "attribute log_step is false; only wavelengths uniform in ln wavelength are "
+                 "taken, train the emulator on such a grid");
   MILL_TRY(mill_h5_shape(file, "lam", 1, &n_pix));
   if (n_pix < 2)
-    MILL_FAIL(file->code, "%s: lam has %zu wavelengths", file->path, n_pix);
+    REFUSE(file, "lam has %zu wavelengths", n_pix);
   arm->n_pix = (int)n_pix;
-  MILL_TRY(MILL_ALLOC(n_pix, &arm->wave_aa));
-  MILL_TRY(mill_h5_read(file, "lam", H5T_NATIVE_DOUBLE, 1, &n_pix, arm->wave_aa));
+  MILL_TRY(mill_library_read_new(file, "lam", H5T_NATIVE_DOUBLE, 1, &n_pix, &arm->wave_aa));
   for (size_t i = 0; i < n_pix; i++)
     if (!isfinite(arm->wave_aa[i]) || !(arm->wave_aa[i] > 0))
-      MILL_FAIL(file->code, "%s: lam, pixel %zu: %g A is no wavelength", file->path, i,
-                arm->wave_aa[i]);
+      REFUSE(file, "lam, pixel %zu: %g A is no wavelength", i, arm->wave_aa[i]);
   arm->ln_wave0 = log(arm->wave_aa[0]);
   arm->ln_step = (log(arm->wave_aa[n_pix - 1]) - arm->ln_wave0) / (double)(n_pix - 1);
 done:
@@ -245,32 +230,14 @@ done:
 static int read_network(const mill_h5_file *file, mill_arm *arm)
 {
   int err = MILL_OK;
-  char at[64];
   mill_emulator *net = &arm->emulator;
   MILL_TRY(mill_h5_read_attr_int(file, "/", "log_spec", &net->log_flux));
   net->log_flux = net->log_flux != 0;
   MILL_TRY(mill_h5_read_attr_int(file, "/", "nlayers", &net->n_layer));
   if (net->n_layer < 1 || net->n_layer > MILL_MAX_LAYER)
-    MILL_FAIL(file->code, "%s: has %d layers, this program takes 1 to %d", file->path, net->n_layer,
-              MILL_MAX_LAYER);
-  for (int i = 0; i < net->n_layer; i++) {
-    size_t dim[2];
-    snprintf(at, sizeof at, "layer%d/weight", i);
-    MILL_TRY(mill_h5_shape(file, at, 2, dim));
-    const size_t max_out = i == net->n_layer - 1 ? (size_t)arm->n_pix : MILL_MAX_WIDTH;
-    if (dim[0] > max_out || dim[1] > MILL_MAX_WIDTH)
-      MILL_FAIL(file->code,
-                "%s: dataset /%s has the shape [%zu][%zu], this program takes at most "
-                "[%zu][%d]",
-                file->path, at, dim[0], dim[1], max_out, MILL_MAX_WIDTH);
-    net->n_out[i] = (int)dim[0];
-    net->n_in[i] = (int)dim[1];
-    MILL_TRY(MILL_ALLOC(dim[0] * dim[1], &net->weight[i]));
-    MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_FLOAT, 2, dim, net->weight[i]));
-    snprintf(at, sizeof at, "layer%d/bias", i);
-    MILL_TRY(MILL_ALLOC(dim[0], &net->bias[i]));
-    MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_FLOAT, 1, dim, net->bias[i]));
-  }
+    REFUSE(file, "has %d layers, this program takes 1 to %d", net->n_layer, MILL_MAX_LAYER);
+  for (int i = 0; i < net->n_layer; i++)
+    MILL_TRY(mill_library_read_layer(file, "", i, arm->n_pix, net));
 done:
   return err;
 }
@@ -284,9 +251,8 @@ static int name_arm(const mill_h5_file *file, const char *arm_name, mill_arm *ar
   const char *name = arm_name ? arm_name : underscore ? underscore + 1 : arm->setup;
   const size_t n = strlen(name);
   if (n == 0 || n >= sizeof arm->name)
-    MILL_FAIL(file->code,
-              "%s: '%.40s' is no name for the arm of setup '%s'; give one by --arm-names",
-              file->path, name, arm->setup);
+    REFUSE(file, "'%.40s' is no name for the arm of setup '%s'; give one by --arm-names", name,
+           arm->setup);
   for (size_t i = 0; i < n; i++)
     arm->name[i] = (char)tolower((unsigned char)name[i]);
 done:
@@ -349,25 +315,18 @@ static int verify(const mill_h5_file *file, const mill_library *lib, const mill_
   size_t dim[2];
   const size_t n_label = (size_t)lib->n_label, n_pix = (size_t)arm->n_pix;
   if (!mill_h5_exists(file, "check/params"))
-    MILL_FAIL(file->code,
-              "%s: has no check values (check/params, check/spectra, check/outside), "
-              "without which it cannot be known to be read rightly",
-              file->path);
+    REFUSE(file, "has no check values (check/params, check/spectra, check/outside), without which "
+                 "it cannot be known to be read rightly");
   MILL_TRY(mill_h5_shape(file, "check/params", 2, dim));
   if (dim[0] < 1 || dim[0] > MAX_CHECK || dim[1] != n_label)
-    MILL_FAIL(file->code,
-              "%s: check/params has the shape [%zu][%zu], expected 1 to %d rows of %zu "
-              "labels",
-              file->path, dim[0], dim[1], MAX_CHECK, n_label);
+    REFUSE(file, "check/params has the shape [%zu][%zu], expected 1 to %d rows of %zu labels",
+           dim[0], dim[1], MAX_CHECK, n_label);
   const size_t n_check = dim[0], n_max = n_pix > MILL_MAX_WIDTH ? n_pix : MILL_MAX_WIDTH;
-  MILL_TRY(MILL_ALLOC(n_check * n_label, &label));
-  MILL_TRY(MILL_ALLOC(n_check * n_pix, &spectrum));
-  MILL_TRY(MILL_ALLOC(n_check, &outside));
   MILL_TRY(MILL_ALLOC(2 * n_max, &scratch));
-  MILL_TRY(mill_h5_read(file, "check/params", H5T_NATIVE_DOUBLE, 2, dim, label));
+  MILL_TRY(mill_library_read_new(file, "check/params", H5T_NATIVE_DOUBLE, 2, dim, &label));
   dim[1] = n_pix;
-  MILL_TRY(mill_h5_read(file, "check/spectra", H5T_NATIVE_DOUBLE, 2, dim, spectrum));
-  MILL_TRY(mill_h5_read(file, "check/outside", H5T_NATIVE_DOUBLE, 1, dim, outside));
+  MILL_TRY(mill_library_read_new(file, "check/spectra", H5T_NATIVE_DOUBLE, 2, dim, &spectrum));
+  MILL_TRY(mill_library_read_new(file, "check/outside", H5T_NATIVE_DOUBLE, 1, dim, &outside));
   for (size_t i = 0; i < n_check; i++) {
     const double *y;
     evaluate(lib, arm, label + i * n_label, scratch, n_max, &y);
@@ -377,18 +336,18 @@ static int verify(const mill_h5_file *file, const mill_library *lib, const mill_
       const double off =
           arm->emulator.log_flux ? fabs(found / expected - 1) : fabs(found - expected);
       if (!(off <= CHECK_TOLERANCE * fmax(1, fabs(y[j])))) /* NaN fails */
-        MILL_FAIL(file->code,
-                  "%s: check/spectra, row %zu, pixel %zu: the emulator as read gives "
-                  "%.9g, the file says %.9g; layout, activation or mapping is another",
-                  file->path, i, j, found, expected);
+        REFUSE(file,
+               "check/spectra, row %zu, pixel %zu: the emulator as read gives %.9g, the file says "
+               "%.9g; layout, activation or mapping is another",
+               i, j, found, expected);
     }
     /* rvspecfit's `outside` is the square of the distance */
     const double d = mill_library_hull_distance(lib, label + i * n_label);
     if (!(fabs(d * d - outside[i]) <= 1e-6 + 1e-5 * outside[i]))
-      MILL_FAIL(file->code,
-                "%s: check/outside, row %zu: the hulls as read give the squared distance "
-                "%.9g, the file says %.9g",
-                file->path, i, d * d, outside[i]);
+      REFUSE(file,
+             "check/outside, row %zu: the hulls as read give the squared distance %.9g, the file "
+             "says %.9g",
+             i, d * d, outside[i]);
   }
 done:
   mill_free(label);
@@ -420,13 +379,12 @@ static int check_agreement(const char *path, const char *path0, const mill_libra
                 a->name, path0, b->name);
     if (a->mapping != b->mapping || differs(a->mean, b->mean) || differs(a->std, b->std))
       MILL_FAIL(MILL_ERR_LIBRARY,
-                "%s: label %s is mapped otherwise than in %s; import arms of one "
-                "training",
-                path, a->name, path0);
+                "%s: label %s is mapped otherwise than in %s; import arms of one training", path,
+                a->name, path0);
     if (differs(a->min, b->min) || differs(a->max, b->max))
       MILL_FAIL(MILL_ERR_LIBRARY,
-                "%s: the training stars have another range of %s than those of %s; "
-                "import arms of one training",
+                "%s: the training stars have another range of %s than those of %s; import arms of "
+                "one training",
                 path, a->name, path0);
   }
   int same = lib->n_hull == lib0->n_hull;
@@ -458,8 +416,8 @@ static int read_file(const char *path, const char *arm_name, double template_sig
   MILL_TRY(mill_h5_scan(&file));
   if (!mill_h5_exists(&file, "lam") || !mill_h5_has_attr(&file, "/", "parnames"))
     MILL_FAIL(MILL_ERR_LIBRARY,
-              "%s: is not an emulator file (dataset lam or attribute parnames is "
-              "missing; see docs/formats.md)",
+              "%s: is not an emulator file (dataset lam or attribute parnames is missing; see "
+              "docs/formats.md)",
               path);
   MILL_TRY(read_names(&file, lib));
   MILL_TRY(read_mapping(&file, lib));
@@ -503,13 +461,12 @@ int mill_library_import_named(const char *const *path, const char *const *arm_na
     const mill_arm *arm = &one->arm[0], *arm0 = &lib->arm[0];
     if (mill_library_find_arm(lib, arm->name) >= 0)
       MILL_FAIL(MILL_ERR_LIBRARY,
-                "%s: an arm called %s was imported already; name the arms by "
-                "--arm-names",
-                path[i], arm->name);
+                "%s: an arm called %s was imported already; name the arms by --arm-names", path[i],
+                arm->name);
     if (isnan(template_sigma_aa) && arm->template_sigma_aa != arm0->template_sigma_aa)
       MILL_FAIL(MILL_ERR_LIBRARY,
-                "%s (revision %s) and %s (revision %s) are not made for the same use "
-                "of the resolution matrix; give --template-sigma or --at-instrument-resolution",
+                "%s (revision %s) and %s (revision %s) are not made for the same use of the "
+                "resolution matrix; give --template-sigma or --at-instrument-resolution",
                 path[i], arm->revision, path[0], arm0->revision);
     lib->arm[lib->n_arm++] = *arm;
     memset(&one->arm[0], 0, sizeof one->arm[0]); /* its arrays have moved */

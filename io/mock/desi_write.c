@@ -12,101 +12,66 @@ enum {
   MAX_ARM_NAME = 15,
   N_IMAGE = 5,           /* wavelength, flux, ivar, mask, resolution */
   FIRST_ARM_HDU = 4,     /* primary, FIBERMAP, EXP_FIBERMAP and SCORES come before */
-  TABLE_BYTES = 1 << 18, /* buffer for rows of tables */
   PIXEL_BYTES = 1 << 16, /* buffer for pixels of one call, unless a row is longer */
   MAX_KNOWN = 16,        /* resolution matrices kept per arm; the simulator has 5 */
   MAX_IOV = 64,          /* matrices of one call */
-  MOCK_EXPID = 1,
-  REDROCK_SPECTYPE = 6,
-  REDROCK_SUBTYPE = 20,
-  TRUTH_KIND = 24
+  MOCK_EXPID = 1
 };
 
-/* Bytes of a table in the making; the buffer holds whole rows. */
-typedef struct rows {
-  mill_fits_stream *stream;
-  int i_hdu;
-  int64_t offset; /* of the buffer in the data */
-  int64_t used;
-  char *buffer; /* [TABLE_BYTES], owned */
-} rows;
+#define N(array) (int)(sizeof(array) / sizeof *(array))
 
-static int rows_begin(rows *r, mill_fits_stream *stream, int i_hdu, int64_t offset)
+/* Size and, with a path, state of what was described without a failure; the description is
+ * freed. */
+static int compare(int err, mill_fits_stream *stream, const char *path, int64_t *n_byte, int *state)
 {
-  *r = (rows){.stream = stream, .i_hdu = i_hdu, .offset = offset};
-  return MILL_ALLOC(TABLE_BYTES, &r->buffer);
-}
-
-static int rows_flush(rows *r)
-{
-  struct iovec iov = {r->buffer, (size_t)r->used};
-  const int err = mill_fits_stream_put(r->stream, r->i_hdu, r->offset, &iov, 1);
-  r->offset += r->used;
-  r->used = 0;
+  MILL_TRY(err);
+  *n_byte = mill_fits_stream_bytes(stream);
+  if (path)
+    MILL_TRY(mill_fits_stream_compare(stream, path, state));
+done:
+  mill_fits_stream_destroy(stream);
   return err;
-}
-
-static int rows_room(rows *r, int64_t bytes)
-{
-  return r->used + bytes > TABLE_BYTES ? rows_flush(r) : MILL_OK;
-}
-
-static void put_int64(rows *r, int64_t value)
-{
-  mill_fits_swap64(&value, 1, r->buffer + r->used);
-  r->used += 8;
-}
-
-static void put_double(rows *r, double value)
-{
-  mill_fits_swap64(&value, 1, r->buffer + r->used);
-  r->used += 8;
-}
-
-static void put_int32(rows *r, int32_t value)
-{
-  mill_fits_swap32(&value, 1, r->buffer + r->used);
-  r->used += 4;
-}
-
-static void put_float(rows *r, float value)
-{
-  mill_fits_swap32(&value, 1, r->buffer + r->used);
-  r->used += 4;
-}
-
-/* Padded with blanks, as FITS texts are. */
-static void put_text(rows *r, const char *text, int width)
-{
-  const size_t n = strnlen(text, (size_t)width);
-  memset(r->buffer + r->used, ' ', (size_t)width);
-  memcpy(r->buffer + r->used, text, n);
-  r->used += width;
 }
 
 /* ---- coadd files ------------------------------------------------------------------------ */
 
+/* A row of FIBERMAP with what follows from it. */
+typedef struct full_row {
+  mill_fibermap_row row;
+  int32_t brick_id, exp_id;
+} full_row;
+
 /* DESI's names, types and units. */
+#define COLUMN(name, format, unit, member)                                                         \
+  {                                                                                                \
+    name, format, unit, offsetof(full_row, member)                                                 \
+  }
 static const mill_stream_column fibermap_column[] = {
-    {"TARGETID", "K", NULL},      {"LOCATION", "K", NULL},
-    {"FIBER", "J", NULL},         {"COADD_FIBERSTATUS", "J", NULL},
-    {"TARGET_RA", "D", "deg"},    {"TARGET_DEC", "D", "deg"},
-    {"PMRA", "E", "mas yr^-1"},   {"PMDEC", "E", "mas yr^-1"},
-    {"REF_EPOCH", "E", "yr"},     {"REF_ID", "K", NULL},
-    {"REF_CAT", "2A", NULL},      {"OBJTYPE", "3A", NULL},
-    {"BRICKID", "J", NULL},       {"DESI_TARGET", "K", NULL},
-    {"BGS_TARGET", "K", NULL},    {"MWS_TARGET", "K", NULL},
-    {"SCND_TARGET", "K", NULL},   {"FLUX_G", "E", "nanomaggy"},
-    {"FLUX_R", "E", "nanomaggy"}, {"FLUX_Z", "E", "nanomaggy"},
+    COLUMN("TARGETID", "K", NULL, row.target_id),
+    COLUMN("LOCATION", "K", NULL, row.location),
+    COLUMN("FIBER", "J", NULL, row.fiber),
+    COLUMN("COADD_FIBERSTATUS", "J", NULL, row.fiber_status),
+    COLUMN("TARGET_RA", "D", "deg", row.ra_deg),
+    COLUMN("TARGET_DEC", "D", "deg", row.dec_deg),
+    COLUMN("PMRA", "E", "mas yr^-1", row.pm_ra),
+    COLUMN("PMDEC", "E", "mas yr^-1", row.pm_dec),
+    COLUMN("REF_EPOCH", "E", "yr", row.ref_epoch),
+    COLUMN("REF_ID", "K", NULL, row.ref_id),
+    COLUMN("REF_CAT", "2A", NULL, row.ref_cat),
+    COLUMN("OBJTYPE", "3A", NULL, row.objtype),
+    COLUMN("BRICKID", "J", NULL, brick_id),
+    COLUMN("DESI_TARGET", "K", NULL, row.desi_target),
+    COLUMN("BGS_TARGET", "K", NULL, row.bgs_target),
+    COLUMN("MWS_TARGET", "K", NULL, row.mws_target),
+    COLUMN("SCND_TARGET", "K", NULL, row.scnd_target),
+    COLUMN("FLUX_G", "E", "nanomaggy", row.flux_g),
+    COLUMN("FLUX_R", "E", "nanomaggy", row.flux_r),
+    COLUMN("FLUX_Z", "E", "nanomaggy", row.flux_z),
 };
 static const mill_stream_column exp_fibermap_column[] = {
-    {"TARGETID", "K", NULL}, {"EXPID", "J", NULL},       {"LOCATION", "K", NULL},
-    {"FIBER", "J", NULL},    {"FIBERSTATUS", "J", NULL},
-};
-enum {
-  N_FIBERMAP = sizeof fibermap_column / sizeof fibermap_column[0],
-  N_EXP_FIBERMAP = sizeof exp_fibermap_column / sizeof exp_fibermap_column[0],
-  ROW_ROOM = 256 /* bytes that no row of these tables exceeds */
+    COLUMN("TARGETID", "K", NULL, row.target_id),       COLUMN("EXPID", "J", NULL, exp_id),
+    COLUMN("LOCATION", "K", NULL, row.location),        COLUMN("FIBER", "J", NULL, row.fiber),
+    COLUMN("FIBERSTATUS", "J", NULL, row.fiber_status),
 };
 
 /* A resolution matrix in the file's byte order. */
@@ -134,6 +99,14 @@ struct mill_desi_writer {
 static int describe_arm(mill_fits_stream *stream, int64_t n_row, const mill_desi_write_arm *arm)
 {
   int err = MILL_OK;
+  static const struct {
+    const char *name, *unit;
+    int bitpix, n_axis;
+  } image[N_IMAGE] = {{"WAVELENGTH", "Angstrom", -64, 1},
+                      {"FLUX", "10**-17 erg/(s cm2 Angstrom)", -32, 2},
+                      {"IVAR", "10**+34 (s2 cm4 Angstrom2) / erg2", -32, 2},
+                      {"MASK", NULL, 32, 2},
+                      {"RESOLUTION", NULL, -32, 3}};
   char prefix[MAX_ARM_NAME + 1] = "", name[40];
   const size_t n = strlen(arm->name);
   if (n < 1 || n > MAX_ARM_NAME || arm->n_pix < 1 || arm->n_diag < 1)
@@ -141,31 +114,39 @@ static int describe_arm(mill_fits_stream *stream, int64_t n_row, const mill_desi
               arm->n_pix, arm->n_diag);
   for (size_t i = 0; i < n; i++)
     prefix[i] = (char)toupper((unsigned char)arm->name[i]);
-  const int64_t plane[2] = {arm->n_pix, n_row}, cube[3] = {arm->n_pix, arm->n_diag, n_row};
-  snprintf(name, sizeof name, "%s_WAVELENGTH", prefix);
-  MILL_TRY(mill_fits_stream_image(stream, name, -64, 1, plane, "Angstrom"));
-  snprintf(name, sizeof name, "%s_FLUX", prefix);
-  MILL_TRY(mill_fits_stream_image(stream, name, -32, 2, plane, "10**-17 erg/(s cm2 Angstrom)"));
-  snprintf(name, sizeof name, "%s_IVAR", prefix);
-  MILL_TRY(
-      mill_fits_stream_image(stream, name, -32, 2, plane, "10**+34 (s2 cm4 Angstrom2) / erg2"));
-  snprintf(name, sizeof name, "%s_MASK", prefix);
-  MILL_TRY(mill_fits_stream_image(stream, name, 32, 2, plane, NULL));
-  snprintf(name, sizeof name, "%s_RESOLUTION", prefix);
-  MILL_TRY(mill_fits_stream_image(stream, name, -32, 3, cube, NULL));
+  const int64_t plane[] = {arm->n_pix, n_row}, cube[] = {arm->n_pix, arm->n_diag, n_row};
+  for (int i = 0; i < N_IMAGE; i++) {
+    snprintf(name, sizeof name, "%s_%s", prefix, image[i].name);
+    MILL_TRY(mill_fits_stream_image(stream, name, image[i].bitpix, image[i].n_axis,
+                                    image[i].n_axis == 3 ? cube : plane, image[i].unit));
+  }
 done:
   return err;
 }
 
-/* All HDUs of a coadd file. */
+/* SCORES, [n_arm + 1] with room for names. */
+static void describe_scores(int n_arm, const mill_desi_write_arm *arm, char (*name)[40],
+                            mill_stream_column *column)
+{
+  column[0] = (mill_stream_column)COLUMN("TARGETID", "K", NULL, row.target_id);
+  for (int a = 0; a < n_arm; a++) {
+    snprintf(name[a], sizeof name[a], "MEDIAN_COADD_SNR_%.*s", MAX_ARM_NAME,
+             arm ? arm[a].name : "");
+    for (char *c = name[a]; *c; c++)
+      *c = (char)toupper((unsigned char)*c);
+    column[a + 1] = (mill_stream_column){
+        name[a], "E", NULL, offsetof(full_row, row.median_snr) + (size_t)a * sizeof(float)};
+  }
+}
+
+/* All HDUs of a coadd file; *out is NULL before, and the caller's also at a failure. */
 static int describe_coadd(const char *name, int64_t n_row, int n_arm,
                           const mill_desi_write_arm *arm, int n_history, const char *const *history,
                           mill_fits_stream **out)
 {
   int err = MILL_OK;
-  mill_fits_stream *stream = NULL;
-  char column[MILL_MAX_ARM][40];
-  mill_stream_column scores[MILL_MAX_ARM + 1] = {{"TARGETID", "K", NULL}};
+  char name_of[MILL_MAX_ARM][40];
+  mill_stream_column scores[MILL_MAX_ARM + 1];
   static const mill_stream_key key[] = {
       {"SPGRP", 'S', "healpix", 0, "grouping of spectra"},
       {"SPGRPVAL", 'I', NULL, 0, "a mock survey has no healpix"},
@@ -175,28 +156,18 @@ static int describe_coadd(const char *name, int64_t n_row, int n_arm,
       {"SURVEY", 'S', "mock", 0, NULL},
       {"PROGRAM", 'S', "starmill", 0, NULL},
   };
-  *out = NULL;
   if (n_row < 1 || n_arm < 1 || n_arm > MILL_MAX_ARM)
     MILL_FAIL(MILL_ERR_RANGE, "%s: %lld rows and %d arms cannot be written", name, (long long)n_row,
               n_arm);
-  MILL_TRY(
-      mill_fits_stream_create(name, sizeof key / sizeof key[0], key, n_history, history, &stream));
-  MILL_TRY(mill_fits_stream_table(stream, "FIBERMAP", n_row, N_FIBERMAP, fibermap_column));
-  MILL_TRY(
-      mill_fits_stream_table(stream, "EXP_FIBERMAP", n_row, N_EXP_FIBERMAP, exp_fibermap_column));
-  for (int a = 0; a < n_arm; a++) {
-    snprintf(column[a], sizeof column[a], "MEDIAN_COADD_SNR_%.*s", MAX_ARM_NAME, arm[a].name);
-    for (char *c = column[a]; *c; c++)
-      *c = (char)toupper((unsigned char)*c);
-    scores[a + 1] = (mill_stream_column){column[a], "E", NULL};
-  }
-  MILL_TRY(mill_fits_stream_table(stream, "SCORES", n_row, n_arm + 1, scores));
+  MILL_TRY(mill_fits_stream_create(name, N(key), key, n_history, history, out));
+  describe_scores(n_arm, arm, name_of, scores);
+  MILL_TRY(mill_fits_stream_table(*out, "FIBERMAP", n_row, N(fibermap_column), fibermap_column));
+  MILL_TRY(mill_fits_stream_table(*out, "EXP_FIBERMAP", n_row, N(exp_fibermap_column),
+                                  exp_fibermap_column));
+  MILL_TRY(mill_fits_stream_table(*out, "SCORES", n_row, n_arm + 1, scores));
   for (int a = 0; a < n_arm; a++)
-    MILL_TRY(describe_arm(stream, n_row, &arm[a]));
-  *out = stream;
+    MILL_TRY(describe_arm(*out, n_row, &arm[a]));
 done:
-  if (err != MILL_OK)
-    mill_fits_stream_destroy(stream);
   return err;
 }
 
@@ -334,63 +305,25 @@ done:
   return err;
 }
 
-static void put_fibermap_row(rows *r, const mill_fibermap_row *row)
-{
-  put_int64(r, row->target_id);
-  put_int64(r, row->location);
-  put_int32(r, row->fiber);
-  put_int32(r, row->fiber_status);
-  put_double(r, row->ra_deg);
-  put_double(r, row->dec_deg);
-  put_float(r, row->pm_ra);
-  put_float(r, row->pm_dec);
-  put_float(r, row->ref_epoch);
-  put_int64(r, row->ref_id);
-  put_text(r, row->ref_cat, 2);
-  put_text(r, row->objtype, 3);
-  put_int32(r, (int32_t)(row->target_id >> 22 & 0xFFFFF));
-  put_int64(r, row->desi_target);
-  put_int64(r, row->bgs_target);
-  put_int64(r, row->mws_target);
-  put_int64(r, row->scnd_target);
-  put_float(r, row->flux_g);
-  put_float(r, row->flux_r);
-  put_float(r, row->flux_z);
-}
-
-static void put_exp_fibermap_row(rows *r, const mill_fibermap_row *row)
-{
-  put_int64(r, row->target_id);
-  put_int32(r, MOCK_EXPID);
-  put_int64(r, row->location);
-  put_int32(r, row->fiber);
-  put_int32(r, row->fiber_status);
-}
-
 int mill_desi_writer_fibermap(mill_desi_writer *writer, const mill_fibermap_row *row)
 {
   int err = MILL_OK;
-  rows r = {0};
-  for (int i_hdu = 1; i_hdu < FIRST_ARM_HDU; i_hdu++) {
-    mill_free(r.buffer);
-    MILL_TRY(rows_begin(&r, writer->stream, i_hdu, 0));
-    for (int64_t i = 0; i < writer->n_row; i++) {
-      MILL_TRY(rows_room(&r, ROW_ROOM));
-      if (i_hdu == 1) {
-        put_fibermap_row(&r, &row[i]);
-      } else if (i_hdu == 2) {
-        put_exp_fibermap_row(&r, &row[i]);
-      } else {
-        put_int64(&r, row[i].target_id);
-        for (int a = 0; a < writer->n_arm; a++)
-          put_float(&r, row[i].median_snr[a]);
-      }
-    }
-    MILL_TRY(rows_flush(&r));
-  }
+  full_row *full = NULL;
+  char name[MILL_MAX_ARM][40];
+  mill_stream_column scores[MILL_MAX_ARM + 1];
+  describe_scores(writer->n_arm, NULL, name, scores);
+  MILL_TRY(MILL_ALLOC(writer->n_row, &full));
+  for (int64_t i = 0; i < writer->n_row; i++)
+    full[i] = (full_row){row[i], (int32_t)(row[i].target_id >> 22 & 0xFFFFF), MOCK_EXPID};
+  MILL_TRY(mill_fits_stream_rows(writer->stream, 1, N(fibermap_column), fibermap_column, 0,
+                                 writer->n_row, full, sizeof *full));
+  MILL_TRY(mill_fits_stream_rows(writer->stream, 2, N(exp_fibermap_column), exp_fibermap_column, 0,
+                                 writer->n_row, full, sizeof *full));
+  MILL_TRY(mill_fits_stream_rows(writer->stream, 3, writer->n_arm + 1, scores, 0, writer->n_row,
+                                 full, sizeof *full));
   writer->has_fibermap = 1;
 done:
-  mill_free(r.buffer);
+  mill_free(full);
   return err;
 }
 
@@ -420,50 +353,35 @@ void mill_desi_writer_abandon(mill_desi_writer *writer)
   mill_free(writer);
 }
 
-/* Size and, with a path, state; the description is freed. */
-static int compare(mill_fits_stream *stream, const char *path, int64_t *n_byte, int *state)
-{
-  int err = MILL_OK;
-  *n_byte = mill_fits_stream_bytes(stream);
-  if (path)
-    MILL_TRY(mill_fits_stream_compare(stream, path, state));
-done:
-  mill_fits_stream_destroy(stream);
-  return err;
-}
-
 int mill_desi_compare(const char *path, int64_t n_row, int n_arm, const mill_desi_write_arm *arm,
                       int n_history, const char *const *history, int64_t *n_byte, int *state)
 {
-  int err = MILL_OK;
   mill_fits_stream *stream = NULL;
-  MILL_TRY(
-      describe_coadd(path ? path : "a coadd file", n_row, n_arm, arm, n_history, history, &stream));
-  MILL_TRY(compare(stream, path, n_byte, state));
-done:
-  return err;
+  const int err =
+      describe_coadd(path ? path : "a coadd file", n_row, n_arm, arm, n_history, history, &stream);
+  return compare(err, stream, path, n_byte, state);
 }
 
 /* ---- redrock ---------------------------------------------------------------------------- */
+
+static const mill_stream_column redrock_column[] = {
+    {"TARGETID", "K", NULL, offsetof(mill_redrock_row, target_id)},
+    {"Z", "D", NULL, offsetof(mill_redrock_row, z)},
+    {"ZERR", "D", NULL, offsetof(mill_redrock_row, zerr)},
+    {"ZWARN", "K", NULL, offsetof(mill_redrock_row, zwarn)},
+    {"CHI2", "D", NULL, offsetof(mill_redrock_row, chi2)},
+    {"SPECTYPE", "6A", NULL, offsetof(mill_redrock_row, spectype)},
+    {"SUBTYPE", "20A", NULL, offsetof(mill_redrock_row, subtype)},
+    {"DELTACHI2", "D", NULL, offsetof(mill_redrock_row, delta_chi2)},
+};
 
 static int describe_redrock(const char *name, int64_t n_row, int n_history,
                             const char *const *history, mill_fits_stream **out)
 {
   int err = MILL_OK;
-  mill_fits_stream *stream = NULL;
-  static const mill_stream_column column[] = {
-      {"TARGETID", "K", NULL},  {"Z", "D", NULL},         {"ZERR", "D", NULL},
-      {"ZWARN", "K", NULL},     {"CHI2", "D", NULL},      {"SPECTYPE", "6A", NULL},
-      {"SUBTYPE", "20A", NULL}, {"DELTACHI2", "D", NULL},
-  };
-  *out = NULL;
-  MILL_TRY(mill_fits_stream_create(name, 0, NULL, n_history, history, &stream));
-  MILL_TRY(
-      mill_fits_stream_table(stream, "REDSHIFTS", n_row, sizeof column / sizeof column[0], column));
-  *out = stream;
+  MILL_TRY(mill_fits_stream_create(name, 0, NULL, n_history, history, out));
+  MILL_TRY(mill_fits_stream_table(*out, "REDSHIFTS", n_row, N(redrock_column), redrock_column));
 done:
-  if (err != MILL_OK)
-    mill_fits_stream_destroy(stream);
   return err;
 }
 
@@ -472,25 +390,12 @@ int mill_redrock_write(const char *path, int overwrite, int64_t n_row, const mil
 {
   int err = MILL_OK;
   mill_fits_stream *stream = NULL;
-  rows r = {0};
   MILL_TRY(describe_redrock(path, n_row, n_history, history, &stream));
   MILL_TRY(mill_fits_stream_open(stream, path, overwrite));
-  MILL_TRY(rows_begin(&r, stream, 1, 0));
-  for (int64_t i = 0; i < n_row; i++) {
-    MILL_TRY(rows_room(&r, ROW_ROOM));
-    put_int64(&r, row[i].target_id);
-    put_double(&r, row[i].z);
-    put_double(&r, row[i].zerr);
-    put_int64(&r, row[i].zwarn);
-    put_double(&r, row[i].chi2);
-    put_text(&r, row[i].spectype, REDROCK_SPECTYPE);
-    put_text(&r, row[i].subtype, REDROCK_SUBTYPE);
-    put_double(&r, row[i].delta_chi2);
-  }
-  MILL_TRY(rows_flush(&r));
+  MILL_TRY(mill_fits_stream_rows(stream, 1, N(redrock_column), redrock_column, 0, n_row, row,
+                                 sizeof *row));
   MILL_TRY(mill_fits_stream_commit(stream));
 done:
-  mill_free(r.buffer);
   mill_fits_stream_destroy(stream);
   return err;
 }
@@ -498,86 +403,90 @@ done:
 int mill_redrock_compare(const char *path, int64_t n_row, int n_history, const char *const *history,
                          int64_t *n_byte, int *state)
 {
-  int err = MILL_OK;
   mill_fits_stream *stream = NULL;
-  MILL_TRY(describe_redrock(path ? path : "a redrock file", n_row, n_history, history, &stream));
-  MILL_TRY(compare(stream, path, n_byte, state));
-done:
-  return err;
+  const int err =
+      describe_redrock(path ? path : "a redrock file", n_row, n_history, history, &stream);
+  return compare(err, stream, path, n_byte, state);
 }
 
 /* ---- truth table ------------------------------------------------------------------------ */
+
+enum { N_TRUTH_FIXED = 9 };
 
 struct mill_truth_writer {
   mill_fits_stream *stream;
   char path[MILL_STREAM_MAX_PATH];
   int64_t n_row, n_written;
   int n_label;
-  int64_t row_bytes;
 };
 
-enum {
-  N_TRUTH_FIXED = 9,
-  /* TARGETID, VRAD, VSINI, SN, FITS_ROW of 8 bytes, LSF_GROUP, TEMPLATE, FILE of 4, KIND */
-  TRUTH_FIXED_BYTES = 5 * 8 + 3 * 4 + TRUTH_KIND
-};
+/* Columns of the table, [n_label + N_TRUTH_FIXED]; those of the labels get names and units from
+ * shape, which may be NULL where these do not matter. */
+static void truth_columns(int n_label, const mill_truth_shape *shape, mill_stream_column *column)
+{
+  static const mill_stream_column after[] = {
+      {"VRAD", "D", "km/s", offsetof(mill_truth_row, vrad_km_s)},
+      {"VSINI", "D", "km/s", offsetof(mill_truth_row, vsini_km_s)},
+      {"SN", "D", NULL, offsetof(mill_truth_row, sn)},
+      {"LSF_GROUP", "J", NULL, offsetof(mill_truth_row, lsf_group)},
+      {"TEMPLATE", "J", NULL, offsetof(mill_truth_row, template_index)},
+      {"FILE", "J", NULL, offsetof(mill_truth_row, file)},
+      {"FITS_ROW", "K", NULL, offsetof(mill_truth_row, fits_row)},
+      {"KIND", "24A", NULL, offsetof(mill_truth_row, kind)}};
+  static_assert(N(after) + 1 == N_TRUTH_FIXED && sizeof((mill_truth_row){0}.kind) == 24,
+                "as many columns, and texts as long, as said");
+  *column++ = (mill_stream_column){"TARGETID", "K", NULL, offsetof(mill_truth_row, target_id)};
+  for (int i = 0; i < n_label; i++)
+    *column++ = (mill_stream_column){shape ? shape->label_column[i] : NULL, "D",
+                                     shape && *shape->label_unit[i] ? shape->label_unit[i] : NULL,
+                                     offsetof(mill_truth_row, label) + (size_t)i * sizeof(double)};
+  memcpy(column, after, sizeof after);
+}
+
+/* Bytes of the longest name of a file. */
+static size_t name_bytes(const mill_truth_shape *shape)
+{
+  size_t n = 1;
+  for (int i = 0; i < shape->n_file; i++)
+    n = strlen(shape->file[i]) > n ? strlen(shape->file[i]) : n;
+  return n;
+}
 
 static int describe_truth(const char *name, const mill_truth_shape *shape, mill_fits_stream **out)
 {
   int err = MILL_OK;
-  mill_fits_stream *stream = NULL;
   mill_stream_column column[MILL_MAX_LABEL + N_TRUTH_FIXED];
-  char kind_format[16], name_format[16];
-  size_t n_name = 1;
-  int n = 0;
-  *out = NULL;
+  char format[24];
   if (shape->n_label < 0 || shape->n_label > MILL_MAX_LABEL || shape->n_file < 1)
     MILL_FAIL(MILL_ERR_RANGE, "%s: %d labels and %d files cannot be written", name, shape->n_label,
               shape->n_file);
-  column[n++] = (mill_stream_column){"TARGETID", "K", NULL};
-  for (int i = 0; i < shape->n_label; i++)
-    column[n++] = (mill_stream_column){shape->label_column[i], "D",
-                                       *shape->label_unit[i] ? shape->label_unit[i] : NULL};
-  column[n++] = (mill_stream_column){"VRAD", "D", "km/s"};
-  column[n++] = (mill_stream_column){"VSINI", "D", "km/s"};
-  column[n++] = (mill_stream_column){"SN", "D", NULL};
-  column[n++] = (mill_stream_column){"LSF_GROUP", "J", NULL};
-  column[n++] = (mill_stream_column){"TEMPLATE", "J", NULL};
-  column[n++] = (mill_stream_column){"FILE", "J", NULL};
-  column[n++] = (mill_stream_column){"FITS_ROW", "K", NULL};
-  snprintf(kind_format, sizeof kind_format, "%dA", TRUTH_KIND);
-  column[n++] = (mill_stream_column){"KIND", kind_format, NULL};
-  for (int i = 0; i < shape->n_file; i++)
-    n_name = strlen(shape->file[i]) > n_name ? strlen(shape->file[i]) : n_name;
+  const size_t n_name = name_bytes(shape);
   if (n_name > MILL_STREAM_MAX_PATH)
     MILL_FAIL(MILL_ERR_RANGE, "%s: a file name of %zu bytes", name, n_name);
-  snprintf(name_format, sizeof name_format, "%zuA", n_name);
-  const mill_stream_column file_column = {"FILE", name_format, NULL};
-  MILL_TRY(mill_fits_stream_create(name, 0, NULL, shape->n_history, shape->history, &stream));
-  MILL_TRY(mill_fits_stream_table(stream, "TRUTH", shape->n_row, n, column));
-  MILL_TRY(mill_fits_stream_table(stream, "FILES", shape->n_file, 1, &file_column));
-  *out = stream;
+  truth_columns(shape->n_label, shape, column);
+  snprintf(format, sizeof format, "%zuA", n_name);
+  const mill_stream_column file_column = {"FILE", format, NULL, 0};
+  MILL_TRY(mill_fits_stream_create(name, 0, NULL, shape->n_history, shape->history, out));
+  MILL_TRY(
+      mill_fits_stream_table(*out, "TRUTH", shape->n_row, shape->n_label + N_TRUTH_FIXED, column));
+  MILL_TRY(mill_fits_stream_table(*out, "FILES", shape->n_file, 1, &file_column));
 done:
-  if (err != MILL_OK)
-    mill_fits_stream_destroy(stream);
   return err;
 }
 
 static int write_file_names(mill_fits_stream *stream, const mill_truth_shape *shape)
 {
   int err = MILL_OK;
-  size_t n_name = 1;
-  rows r = {0};
+  const size_t n_name = name_bytes(shape);
+  char *text = NULL, format[24];
+  MILL_TRY(MILL_ALLOC((size_t)shape->n_file * (n_name + 1), &text));
   for (int i = 0; i < shape->n_file; i++)
-    n_name = strlen(shape->file[i]) > n_name ? strlen(shape->file[i]) : n_name;
-  MILL_TRY(rows_begin(&r, stream, 2, 0));
-  for (int i = 0; i < shape->n_file; i++) {
-    MILL_TRY(rows_room(&r, (int64_t)n_name));
-    put_text(&r, shape->file[i], (int)n_name);
-  }
-  MILL_TRY(rows_flush(&r));
+    strcpy(text + (size_t)i * (n_name + 1), shape->file[i]);
+  snprintf(format, sizeof format, "%zuA", n_name);
+  const mill_stream_column column = {"FILE", format, NULL, 0};
+  MILL_TRY(mill_fits_stream_rows(stream, 2, 1, &column, 0, shape->n_file, text, n_name + 1));
 done:
-  mill_free(r.buffer);
+  mill_free(text);
   return err;
 }
 
@@ -591,7 +500,6 @@ int mill_truth_writer_open(const char *path, int overwrite, const mill_truth_sha
   snprintf(writer->path, sizeof writer->path, "%s", path);
   writer->n_row = shape->n_row;
   writer->n_label = shape->n_label;
-  writer->row_bytes = TRUTH_FIXED_BYTES + 8 * (int64_t)shape->n_label;
   MILL_TRY(describe_truth(path, shape, &writer->stream));
   MILL_TRY(mill_fits_stream_open(writer->stream, path, overwrite));
   MILL_TRY(write_file_names(writer->stream, shape));
@@ -606,29 +514,15 @@ int mill_truth_writer_rows(mill_truth_writer *writer, int64_t first, int n,
                            const mill_truth_row *row)
 {
   int err = MILL_OK;
-  rows r = {0};
+  mill_stream_column column[MILL_MAX_LABEL + N_TRUTH_FIXED];
   if (first < 0 || n < 0 || first > writer->n_row - n)
     MILL_FAIL(MILL_ERR_RANGE, "%s: rows %lld to %lld are not in it", writer->path, (long long)first,
               (long long)first + n - 1);
-  MILL_TRY(rows_begin(&r, writer->stream, 1, first * writer->row_bytes));
-  for (int i = 0; i < n; i++) {
-    MILL_TRY(rows_room(&r, writer->row_bytes));
-    put_int64(&r, row[i].target_id);
-    for (int j = 0; j < writer->n_label; j++)
-      put_double(&r, row[i].label[j]);
-    put_double(&r, row[i].vrad_km_s);
-    put_double(&r, row[i].vsini_km_s);
-    put_double(&r, row[i].sn);
-    put_int32(&r, row[i].lsf_group);
-    put_int32(&r, row[i].template_index);
-    put_int32(&r, row[i].file);
-    put_int64(&r, row[i].fits_row);
-    put_text(&r, row[i].kind, TRUTH_KIND);
-  }
-  MILL_TRY(rows_flush(&r));
+  truth_columns(writer->n_label, NULL, column);
+  MILL_TRY(mill_fits_stream_rows(writer->stream, 1, writer->n_label + N_TRUTH_FIXED, column, first,
+                                 n, row, sizeof *row));
   writer->n_written += n;
 done:
-  mill_free(r.buffer);
   return err;
 }
 
@@ -654,10 +548,7 @@ void mill_truth_writer_abandon(mill_truth_writer *writer)
 
 int mill_truth_compare(const char *path, const mill_truth_shape *shape, int64_t *n_byte, int *state)
 {
-  int err = MILL_OK;
   mill_fits_stream *stream = NULL;
-  MILL_TRY(describe_truth(path ? path : "a truth table", shape, &stream));
-  MILL_TRY(compare(stream, path, n_byte, state));
-done:
-  return err;
+  const int err = describe_truth(path ? path : "a truth table", shape, &stream);
+  return compare(err, stream, path, n_byte, state);
 }

@@ -59,7 +59,7 @@ int mill_desi_writer_fibermap(mill_desi_writer *writer, const mill_fibermap_row 
 /** Complete and rename; frees the writer also on failure. */
 int mill_desi_writer_close(mill_desi_writer *writer);
 
-/** Give up: remove the temporary file; NULL is fine. */
+/** Give up: remove the temporary file; NULL is allowed. */
 void mill_desi_writer_abandon(mill_desi_writer *writer);
 
 /** What such a file takes, and whether it is there already: *n_byte its size, *state (enum

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "io/surveys/desi.h"
+#include "io/catalog/catalog_row.h"
 #include "kernels/data/library.h"
 #include "kernels/data/result.h"
 

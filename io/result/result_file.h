@@ -8,7 +8,7 @@
 
 #include <mpi.h>
 
-#include "io/surveys/desi.h"
+#include "io/catalog/catalog_row.h"
 #include "kernels/data/library.h"
 #include "kernels/data/result.h"
 

@@ -5,52 +5,18 @@
 #ifndef MILL_DESI_H
 #define MILL_DESI_H
 
+#include "io/catalog/catalog_row.h"
 #include "io/fits/fits_guard.h"
 #include "src/config/config.h"
-
-/** What /catalog keeps of one row of the result. Missing: -1, NaN, "". */
-typedef struct mill_catalog_row {
-  int64_t target_id;
-  double target_ra, target_dec;
-  int32_t fiber, exp_id;
-  int64_t ref_id;
-  char ref_cat[16];
-  double z; /**< redrock, NaN when there is none */
-  char spectype[8], subtype[24];
-  char object[32];        /**< name; empty for DESI */
-  int64_t fits_row;       /**< of the first exposure, 0-based row of FIBERMAP */
-  int32_t n_exposure;     /**< rows fitted jointly */
-  int64_t first_exposure; /**< into mill_file_index.exposure_row */
-} mill_catalog_row;
-
-/** The selected rows of one input file, in file order. */
-typedef struct mill_file_index {
-  int64_t n_row;
-  mill_catalog_row *row; /**< [n_row], owned */
-  int64_t n_exposure;
-  int64_t *exposure_row;  /**< [n_exposure] 0-based FITS rows, owned */
-  int32_t *exposure_id;   /**< [n_exposure] EXPID, -1 when the file has none, owned */
-  int32_t *exposure_file; /**< [n_exposure] which file of the run; NULL: this one, owned */
-  int64_t n_fits_row;     /**< rows of FIBERMAP before selection */
-  int64_t file_size;
-  double file_mtime;
-  int64_t rows_hash; /**< of what tells the rows from others (mill_spectra_index) */
-  /** the redrock file by which rows were selected: its path, owned, NULL: none */
-  char *redrock;
-  int64_t redrock_size;
-  double redrock_mtime;
-} mill_file_index;
-
-void mill_file_index_clear(mill_file_index *index);
 
 /** One open file.  One thread at a time; several files may be open at once. */
 typedef struct mill_desi_file mill_desi_file;
 
 /** Open and check the whole structure (every header is walked and every HDU's
  *  bytes must be there, before CFITSIO sees the file: io/fits/fits_guard.h), and read
- *  the wavelengths of the library's arms.  Arms that the file lacks are fine,
- *  none at all is not; an arm is there with all of its HDUs, or not at all.
- *  limits may be NULL (io/fits/fits_guard.h).  Not collective.
+ *  the wavelengths of the library's arms.  The file may lack some
+ *  of them but not all; an arm is there with all of its HDUs, or not at all.
+ *  limits may be NULL (io/fits/fits_guard.h); its scratch is borrowed until close.  Not collective.
  *  MILL_ERR_INPUT names the file, HDU and what to do; MILL_ERR_OUTPUT when the
  *  scratch folder cannot take the unpacked file. */
 int mill_desi_open(const char *path, const mill_library *lib, const mill_open_limits *limits,

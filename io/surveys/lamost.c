@@ -18,7 +18,7 @@ typedef struct lamost {
   int i_hdu;            /* with the pixels: table COADD, or the image of the primary */
   int is_image;
   int n_pix;
-  int frame, air;
+  int air;
   int64_t exposure_number; /* HDU of the pixels: what the index holds */
   int32_t exposure_id;     /* OBSID */
   mill_single_spectrum spectrum;
@@ -58,8 +58,6 @@ static int recognise(const mill_fits_guard *guard)
 static void close_file(void *state)
 {
   lamost *l = state;
-  if (!l)
-    return;
   mill_single_clear(&l->spectrum);
   mill_free(l);
 }
@@ -91,31 +89,24 @@ done:
   return err;
 }
 
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, void **state)
+static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
+                     void **state)
 {
   int err = MILL_OK;
   lamost *l = NULL;
   int found;
   (void)settings; /* a visit is one spectrum: there is nothing to choose */
-  *state = NULL;
   MILL_TRY(MILL_ALLOC(1, &l));
+  *state = l;
   l->file = file;
   MILL_TRY(find_pixels(l));
-  MILL_TRY(mill_single_frame(file, 0, &l->frame));
+  MILL_TRY(mill_single_frame(file, 0, frame));
   MILL_TRY(mill_single_medium(file, 0, &l->air));
   l->exposure_number = l->i_hdu;
   l->exposure_id = -1;
   MILL_TRY(mill_single_key_int32(file, 0, "OBSID", &l->exposure_id, &found));
-  *state = l;
-  l = NULL;
 done:
-  close_file(l);
   return err;
-}
-
-static int get_frame(const void *state)
-{
-  return ((const lamost *)state)->frame;
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -175,8 +166,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   mill_single_object object = {
       .n_exposure = 1, .exposure = &l->exposure_number, .exposure_id = &l->exposure_id, .joint = 1};
   mill_catalog_row *row = &object.row;
-  memset(index, 0, sizeof *index);
-  mill_single_row_init(row);
+  mill_catalog_row_init(row);
   MILL_TRY(read_name(l, row->object, sizeof row->object));
   MILL_TRY(mill_single_key_double(l->file, 0, "RA", &row->target_ra, &found));
   MILL_TRY(mill_single_key_double(l->file, 0, "DEC", &row->target_dec, &found));
@@ -185,7 +175,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_TRY(mill_single_key_text(l->file, 0, "CLASS", row->spectype, sizeof row->spectype, &found));
   MILL_TRY(mill_single_key_text(l->file, 0, "SUBCLASS", row->subtype, sizeof row->subtype, &found));
   MILL_TRY(read_objtype(l, object.objtype, sizeof object.objtype));
-  MILL_TRY(mill_single_index(l->file, &object, select, index));
+  MILL_TRY(mill_single_index(&object, select, index));
 done:
   return err;
 }
@@ -205,8 +195,9 @@ static int read_row(lamost *l, int row, double *out, char *what, size_t size)
   int status = 0;
   long first[2] = {1, row + 1};
   MILL_TRY(mill_fits_file_move(l->file, l->i_hdu));
-  if (fits_read_pix(l->file->fptr, TDOUBLE, first, l->n_pix, NULL, out, NULL, &status))
-    err = mill_fits_file_error(l->file, l->i_hdu, what, status);
+  MILL_TRY_FITS(l->file, l->i_hdu,
+                fits_read_pix(l->file->fptr, TDOUBLE, first, l->n_pix, NULL, out, NULL, &status),
+                "%s", what);
 done:
   return err;
 }
@@ -258,11 +249,7 @@ done:
 }
 
 const mill_format mill_format_lamost = {
-    .name = "lamost",
-    .description = "LAMOST low-resolution files: table COADD, or an image of five rows",
-    .recognise = recognise,
-    .open = open_file,
-    .close = close_file,
-    .frame = get_frame,
-    .index = index_file,
-    .read = read_exposures};
+    "lamost",      "LAMOST low-resolution files: table COADD, or an image of five rows",
+    recognise,     open_file,
+    close_file,    index_file,
+    read_exposures};

@@ -42,12 +42,10 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
   out->file_mtime = file->guard->file_mtime;
   const int64_t n_row =
       file->guard->hdu[i_hdu].kind == MILL_FITS_TABLE ? file->guard->hdu[i_hdu].axis[1] : 0;
-  MILL_TRY(MILL_ALLOC(n_row, &target_id));
-  MILL_TRY(MILL_ALLOC(n_row, &z));
   MILL_TRY(MILL_ALLOC(n_row, &key));
   MILL_TRY(MILL_ALLOC(n_row, &out->row));
-  MILL_TRY(mill_fits_column_int64(file, i_hdu, "TARGETID", target_id, NULL));
-  MILL_TRY(mill_fits_column_double(file, i_hdu, "Z", z, NULL));
+  MILL_TRY(mill_fits_table_int64(file, i_hdu, "TARGETID", -1, &target_id, NULL));
+  MILL_TRY(mill_fits_table_double(file, i_hdu, "Z", NAN, &z, NULL));
   MILL_TRY(mill_fits_column_text(file, i_hdu, "SPECTYPE", &spectype, &spectype_stride, NULL));
   MILL_TRY(mill_fits_column_text(file, i_hdu, "SUBTYPE", &subtype, &subtype_stride, &has_subtype));
   for (int64_t i = 0; i < n_row; i++)
@@ -80,8 +78,6 @@ done:
 
 void mill_redrock_clear(mill_redrock *redrock)
 {
-  if (!redrock)
-    return;
   mill_free(redrock->row);
   memset(redrock, 0, sizeof *redrock);
 }

@@ -26,7 +26,6 @@ typedef struct mill_redrock {
  *  MILL_ERR_INPUT names file, HDU and column. */
 int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_redrock *out);
 
-/** NULL is fine. */
 void mill_redrock_clear(mill_redrock *redrock);
 
 /** NULL when the target is not in the file. */

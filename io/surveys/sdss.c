@@ -28,7 +28,7 @@ typedef struct exposure {
 typedef struct sdss {
   mill_fits_file *file; /* borrowed */
   int i_object;         /* HDU of the object's only row */
-  int joint, frame;
+  int joint;
   int n_exposure;
   exposure *exposure;       /* [n_exposure] ascending by id */
   int64_t *exposure_number; /* [n_exposure] HDU of the first camera: what the index holds */
@@ -137,10 +137,10 @@ done:
 }
 
 /* Frame and medium.  The coadd's are in the primary header, an exposure's in its own. */
-static int read_conventions(sdss *s)
+static int read_conventions(sdss *s, int *frame_of_all)
 {
   int err = MILL_OK;
-  s->frame = MILL_FRAME_HELIOCENTRIC;
+  *frame_of_all = MILL_FRAME_HELIOCENTRIC;
   for (int i = 0; i < s->n_exposure; i++)
     for (int j = 0; j < s->exposure[i].n_camera; j++) {
       camera *c = &s->exposure[i].camera[j];
@@ -148,8 +148,8 @@ static int read_conventions(sdss *s)
       int frame;
       MILL_TRY(mill_single_medium(s->file, i_header, &c->air));
       MILL_TRY(mill_single_frame(s->file, i_header, &frame));
-      if (frame != s->frame)
-        s->frame = i == 0 && j == 0 ? frame : MILL_FRAME_UNKNOWN; /* they disagree */
+      if (frame != *frame_of_all)
+        *frame_of_all = i == 0 && j == 0 ? frame : MILL_FRAME_UNKNOWN; /* they disagree */
     }
 done:
   return err;
@@ -158,8 +158,6 @@ done:
 static void close_file(void *state)
 {
   sdss *s = state;
-  if (!s)
-    return;
   mill_free(s->exposure);
   mill_free(s->exposure_number);
   mill_free(s->exposure_id);
@@ -167,13 +165,14 @@ static void close_file(void *state)
   mill_free(s);
 }
 
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, void **state)
+static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
+                     void **state)
 {
   int err = MILL_OK;
   sdss *s = NULL;
   const mill_fits_guard *guard = file->guard;
-  *state = NULL;
   MILL_TRY(MILL_ALLOC(1, &s));
+  *state = s;
   s->file = file;
   s->i_object = find_object_table(guard);
   if (s->i_object < 0)
@@ -181,11 +180,9 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
               "%s: has no table SPECOBJ or SPALL; give an SDSS spec-PLATE-MJD-FIBER file",
               guard->path);
   if (guard->hdu[s->i_object].axis[1] != 1)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: HDU %d (%s) has %lld rows, expected one for the file's only object; fetch the "
-              "file again",
-              guard->path, s->i_object + 1, guard->hdu[s->i_object].name,
-              (long long)guard->hdu[s->i_object].axis[1]);
+    MILL_FAIL_HDU(file, s->i_object,
+                  " has %lld rows, expected one for the file's only object; fetch the file again",
+                  (long long)guard->hdu[s->i_object].axis[1]);
   const int choice = settings->config->exposures;
   s->joint = choice == MILL_EXPOSURES_JOINT;
   MILL_TRY(choice == MILL_EXPOSURES_COADD ? find_coadd(s) : find_exposures(s));
@@ -201,17 +198,9 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
       MILL_TRY(mill_single_check_columns(file, c->i_hdu, column, 5, &c->n_pix));
     }
   }
-  MILL_TRY(read_conventions(s));
-  *state = s;
-  s = NULL;
+  MILL_TRY(read_conventions(s, frame));
 done:
-  close_file(s);
   return err;
-}
-
-static int get_frame(const void *state)
-{
-  return ((const sdss *)state)->frame;
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -243,8 +232,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
                                .exposure_id = s->exposure_id,
                                .joint = s->joint};
   mill_catalog_row *row = &object.row;
-  memset(index, 0, sizeof *index);
-  mill_single_row_init(row);
+  mill_catalog_row_init(row);
   MILL_TRY(mill_fits_column_int32(s->file, s->i_object, "PLATE", &plate, NULL));
   MILL_TRY(mill_fits_column_int32(s->file, s->i_object, "MJD", &mjd, NULL));
   MILL_TRY(mill_fits_column_int32(s->file, s->i_object, "FIBERID", &row->fiber, NULL));
@@ -256,7 +244,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   /* SDSS-I and II say what a fibre was put on in SOURCETYPE */
   MILL_TRY(read_text(s, "OBJTYPE", "SOURCETYPE", object.objtype, sizeof object.objtype));
   snprintf(row->object, sizeof row->object, "spec-%04d-%05d-%04d", plate, mjd, row->fiber);
-  MILL_TRY(mill_single_index(s->file, &object, select, index));
+  MILL_TRY(mill_single_index(&object, select, index));
 done:
   return err;
 }
@@ -363,11 +351,7 @@ done:
 }
 
 const mill_format mill_format_sdss = {
-    .name = "sdss",
-    .description = "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
-    .recognise = recognise,
-    .open = open_file,
-    .close = close_file,
-    .frame = get_frame,
-    .index = index_file,
-    .read = read_exposures};
+    "sdss",        "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
+    recognise,     open_file,
+    close_file,    index_file,
+    read_exposures};

@@ -6,20 +6,11 @@
 #include <string.h>
 
 #include "io/surveys/selection.h"
-#include "kernels/base/error.h"
-
-#define HDU_FORMAT "%s: HDU %d%s%s%s: "
-/* the primary has no name */
-#define HDU_VALUES(file, i)                                                                        \
-  (file)->guard->path, (i) + 1, (file)->guard->hdu[i].name[0] ? " (" : "",                         \
-      (file)->guard->hdu[i].name, (file)->guard->hdu[i].name[0] ? ")" : ""
 
 /* ---- memory ----------------------------------------------------------- */
 
 void mill_single_clear(mill_single_spectrum *spectrum)
 {
-  if (!spectrum)
-    return;
   mill_free(spectrum->wave_aa);
   mill_free(spectrum->number);
   mill_free(spectrum->flux);
@@ -70,9 +61,8 @@ static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, 
   /* a keyword without a value is one that is not there */
   *found = status == 0;
   if (status != 0 && status != KEY_NO_EXIST && status != VALUE_UNDEFINED)
-    MILL_FAIL(MILL_ERR_INPUT,
-              HDU_FORMAT "keyword %s must hold %s (CFITSIO %d); fetch the file again",
-              HDU_VALUES(file, i_hdu), key, kind, status);
+    MILL_FAIL_HDU(file, i_hdu, ": keyword %s must hold %s (CFITSIO %d); fetch the file again", key,
+                  kind, status);
 done:
   return err;
 }
@@ -92,12 +82,10 @@ done:
 int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, double *out,
                            int *found)
 {
-  int err = MILL_OK;
   double value = 0.0;
-  MILL_TRY(read_key(file, i_hdu, key, TDOUBLE, "a number", &value, found));
-  if (*found)
+  const int err = read_key(file, i_hdu, key, TDOUBLE, "a number", &value, found);
+  if (err == MILL_OK && *found)
     *out = value;
-done:
   return err;
 }
 
@@ -111,9 +99,9 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
   MILL_TRY(read_key(file, i_hdu, key, TDOUBLE, "an integer of 32 bits", &value, found));
   /* written so that NaN fails */
   if (!(value >= (double)INT32_MIN && value <= (double)INT32_MAX))
-    MILL_FAIL(MILL_ERR_INPUT,
-              HDU_FORMAT "keyword %s must hold an integer of 32 bits, not %g; fetch the file again",
-              HDU_VALUES(file, i_hdu), key, value);
+    MILL_FAIL_HDU(file, i_hdu,
+                  ": keyword %s must hold an integer of 32 bits, not %g; fetch the file again", key,
+                  value);
   if (*found)
     *out = (int32_t)value;
 done:
@@ -122,12 +110,10 @@ done:
 
 int mill_single_key_logical(mill_fits_file *file, int i_hdu, const char *key, int *out, int *found)
 {
-  int err = MILL_OK;
   int value = 0;
-  MILL_TRY(read_key(file, i_hdu, key, TLOGICAL, "T or F", &value, found));
-  if (*found)
+  const int err = read_key(file, i_hdu, key, TLOGICAL, "T or F", &value, found);
+  if (err == MILL_OK && *found)
     *out = value;
-done:
   return err;
 }
 
@@ -161,39 +147,15 @@ done:
 
 /* ---- pixels ----------------------------------------------------------- */
 
-/* Number of a column of numbers and how many there are in a row. */
-static int find_column(mill_fits_file *file, int i_hdu, const char *column, int *number,
-                       int64_t *repeat)
+/* A column of numbers, the same number of them in every row. */
+static int find_numbers(mill_fits_file *file, int i_hdu, const char *name, mill_fits_column *out)
 {
   int err = MILL_OK;
-  int type = 0, status = 0;
-  LONGLONG n_value = 0, width = 0;
-  char template[FLEN_VALUE];
-  if (file->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
-    MILL_FAIL(MILL_ERR_INPUT, HDU_FORMAT "is no binary table, so there is no column %s",
-              HDU_VALUES(file, i_hdu), column);
-  MILL_TRY(mill_fits_file_move(file, i_hdu));
-  snprintf(template, sizeof template, "%s", column);
-  fits_get_colnum(file->fptr, CASEINSEN, template, number, &status);
-  if (status == COL_NOT_FOUND) {
-    fits_clear_errmsg();
-    MILL_FAIL(MILL_ERR_INPUT, HDU_FORMAT "has no column %s, which is needed",
-              HDU_VALUES(file, i_hdu), column);
-  }
-  if (status == 0)
-    fits_get_coltypell(file->fptr, *number, &type, &n_value, &width, &status);
-  if (status != 0) {
-    char what[128];
-    snprintf(what, sizeof what, "column %s cannot be found", column);
-    err = mill_fits_file_error(file, i_hdu, what, status);
-    goto done;
-  }
-  /* negative: a column of variable length */
+  MILL_TRY(mill_fits_column_find(file, i_hdu, name, NULL, out));
+  const int type = out->type;
   if (type != TBYTE && type != TSBYTE && type != TSHORT && type != TLONG && type != TLONGLONG &&
       type != TFLOAT && type != TDOUBLE)
-    MILL_FAIL(MILL_ERR_INPUT, HDU_FORMAT "column %s must hold a fixed number of numbers",
-              HDU_VALUES(file, i_hdu), column);
-  *repeat = n_value;
+    MILL_FAIL_HDU(file, i_hdu, ": column %s must hold a fixed number of numbers", name);
 done:
   return err;
 }
@@ -201,17 +163,15 @@ done:
 static int count_pixels(mill_fits_file *file, int i_hdu, const char *column, int *n_pix)
 {
   int err = MILL_OK;
-  int number = 0;
-  int64_t repeat = 0;
-  MILL_TRY(find_column(file, i_hdu, column, &number, &repeat));
+  mill_fits_column c;
+  MILL_TRY(find_numbers(file, i_hdu, column, &c));
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  const int64_t n = n_row == 1 ? repeat : n_row;
-  if (n < 2 || n > MILL_SINGLE_MAX_PIX || (n_row != 1 && repeat != 1))
-    MILL_FAIL(MILL_ERR_INPUT,
-              HDU_FORMAT "%lld rows with %lld values of column %s each are no spectrum: one row a "
-                         "pixel or one row with all, of 2 to %d pixels; fetch the file again",
-              HDU_VALUES(file, i_hdu), (long long)n_row, (long long)repeat, column,
-              MILL_SINGLE_MAX_PIX);
+  const int64_t n = n_row == 1 ? c.repeat : n_row;
+  if (n < 2 || n > MILL_SINGLE_MAX_PIX || (n_row != 1 && c.repeat != 1))
+    MILL_FAIL_HDU(file, i_hdu,
+                  ": %lld rows with %lld values of column %s each are no spectrum: one row a pixel "
+                  "or one row with all, of 2 to %d pixels; fetch the file again",
+                  (long long)n_row, (long long)c.repeat, column, MILL_SINGLE_MAX_PIX);
   *n_pix = (int)n;
 done:
   return err;
@@ -221,14 +181,15 @@ done:
 static int find_pixels(mill_fits_file *file, int i_hdu, const char *column, int n_pix, int *number)
 {
   int err = MILL_OK;
-  int64_t repeat = 0;
-  MILL_TRY(find_column(file, i_hdu, column, number, &repeat));
+  mill_fits_column c;
+  MILL_TRY(find_numbers(file, i_hdu, column, &c));
+  *number = c.number;
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  if (n_row == 1 ? repeat != n_pix : n_row != n_pix || repeat != 1)
-    MILL_FAIL(MILL_ERR_INPUT,
-              HDU_FORMAT "column %s has %lld rows of %lld values, but the spectrum has %d pixels; "
-                         "fetch the file again",
-              HDU_VALUES(file, i_hdu), column, (long long)n_row, (long long)repeat, n_pix);
+  if (n_row == 1 ? c.repeat != n_pix : n_row != n_pix || c.repeat != 1)
+    MILL_FAIL_HDU(file, i_hdu,
+                  ": column %s has %lld rows of %lld values, but the spectrum has %d pixels; fetch "
+                  "the file again",
+                  column, (long long)n_row, (long long)c.repeat, n_pix);
 done:
   return err;
 }
@@ -251,11 +212,9 @@ int mill_single_column(mill_fits_file *file, int i_hdu, const char *column, int 
   int number = 0, status = 0;
   MILL_TRY(find_pixels(file, i_hdu, column, n_pix, &number));
   /* no value is substituted for nulls, so that NaN stays NaN */
-  if (fits_read_col(file->fptr, TDOUBLE, number, 1, 1, n_pix, NULL, out, NULL, &status)) {
-    char what[128];
-    snprintf(what, sizeof what, "column %s cannot be read", column);
-    err = mill_fits_file_error(file, i_hdu, what, status);
-  }
+  MILL_TRY_FITS(file, i_hdu,
+                fits_read_col(file->fptr, TDOUBLE, number, 1, 1, n_pix, NULL, out, NULL, &status),
+                "column %s cannot be read", column);
 done:
   return err;
 }
@@ -266,22 +225,24 @@ int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *wh
   int err = MILL_OK;
   for (int i = 0; i < n_pix; i++)
     if (!isfinite(wave_aa[i]) || wave_aa[i] <= (i > 0 ? wave_aa[i - 1] : 0.0))
-      MILL_FAIL(MILL_ERR_INPUT,
-                HDU_FORMAT "%s: the wavelength of pixel %d is %g A, but they must be positive and "
-                           "ascending; fetch the file again",
-                HDU_VALUES(file, i_hdu), what, i, wave_aa[i]);
+      MILL_FAIL_HDU(file, i_hdu,
+                    ": %s: the wavelength of pixel %d is %g A, but they must be positive and "
+                    "ascending; fetch the file again",
+                    what, i, wave_aa[i]);
 done:
   return err;
 }
 
 void mill_single_narrow(const double *value, int n_pix, float *out)
 {
-  for (int i = 0; i < n_pix; i++) {
-    if (fabs(value[i]) > (double)FLT_MAX)
-      out[i] = value[i] > 0.0 ? INFINITY : -INFINITY;
-    else
-      out[i] = (float)value[i];
-  }
+  for (int i = 0; i < n_pix; i++)
+    out[i] =
+        fabs(value[i]) > (double)FLT_MAX ? copysignf(INFINITY, (float)value[i]) : (float)value[i];
+}
+
+int32_t mill_single_fold(uint64_t mask)
+{
+  return (int32_t)((uint32_t)mask | (mask >> 32 != 0 ? UINT32_C(1) << 31 : 0));
 }
 
 int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
@@ -292,10 +253,10 @@ int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, co
     /* signed or unsigned; written so that NaN fails */
     if (!(value[i] >= (double)INT32_MIN && value[i] <= (double)UINT32_MAX) ||
         value[i] != floor(value[i]))
-      MILL_FAIL(MILL_ERR_INPUT,
-                HDU_FORMAT "%s: the mask of pixel %d is %g, but masks are integers of 32 bits; "
-                           "fetch the file again",
-                HDU_VALUES(file, i_hdu), what, i, value[i]);
+      MILL_FAIL_HDU(file, i_hdu,
+                    ": %s: the mask of pixel %d is %g, but masks are integers of 32 bits; fetch "
+                    "the file again",
+                    what, i, value[i]);
     out[i] = (int32_t)(uint32_t)(int64_t)value[i];
   }
 done:
@@ -304,45 +265,26 @@ done:
 
 /* ---- index ------------------------------------------------------------ */
 
-void mill_single_row_init(mill_catalog_row *row)
-{
-  memset(row, 0, sizeof *row);
-  row->target_id = row->ref_id = row->fiber = row->exp_id = -1;
-  row->target_ra = row->target_dec = row->z = NAN;
-}
-
-int mill_single_index(const mill_fits_file *file, const mill_single_object *object,
-                      const mill_selection *select, mill_file_index *index)
+int mill_single_index(const mill_single_object *object, const mill_selection *select,
+                      mill_file_index *index)
 {
   int err = MILL_OK;
-  const int n = object->n_exposure;
-  memset(index, 0, sizeof *index);
-  index->n_fits_row = 1;
-  index->file_size = file->guard->file_size;
-  index->file_mtime = file->guard->file_mtime;
   const int kept = mill_selection_keeps_target(select, object->row.target_id) &&
                    mill_selection_keeps_objtype(select, object->objtype) &&
                    mill_selection_keeps_redrock(select, object->row.z, object->row.spectype);
-  const int n_row = !kept ? 0 : object->joint ? 1 : n;
-  index->n_row = n_row;
-  index->n_exposure = kept ? n : 0;
-  MILL_TRY(MILL_ALLOC(n_row, &index->row));
-  MILL_TRY(MILL_ALLOC(index->n_exposure, &index->exposure_row));
-  MILL_TRY(MILL_ALLOC(index->n_exposure, &index->exposure_id));
-  for (int i = 0; i < index->n_exposure; i++) {
-    index->exposure_row[i] = object->exposure[i];
-    index->exposure_id[i] = object->exposure_id[i];
-  }
-  for (int i = 0; i < n_row; i++) {
-    mill_catalog_row *row = &index->row[i];
+  const int n = kept ? object->n_exposure : 0, n_row = kept && object->joint ? 1 : n;
+  index->n_fits_row = 1;
+  MILL_TRY(mill_file_index_alloc(index, n_row, n));
+  for (int i = 0; i < n; i++)
+    mill_file_index_add(index, object->exposure[i], object->exposure_id[i]);
+  for (; index->n_row < n_row; index->n_row++) {
+    mill_catalog_row *row = &index->row[index->n_row];
     *row = object->row;
-    row->first_exposure = i;
+    row->first_exposure = index->n_row;
     row->n_exposure = object->joint ? n : 1;
-    row->fits_row = object->exposure[i];
-    row->exp_id = row->n_exposure == 1 ? object->exposure_id[i] : -1;
+    row->fits_row = index->exposure_row[index->n_row];
+    row->exp_id = row->n_exposure == 1 ? index->exposure_id[index->n_row] : -1;
   }
 done:
-  if (err != MILL_OK)
-    mill_file_index_clear(index);
   return err;
 }

@@ -20,7 +20,7 @@ typedef struct mill_single_spectrum {
 
 /** Room for n_pix pixels; what they hold is left open. */
 int mill_single_resize(mill_single_spectrum *spectrum, int n_pix);
-void mill_single_clear(mill_single_spectrum *spectrum); /* NULL is fine */
+void mill_single_clear(mill_single_spectrum *spectrum);
 
 /** First HDU of that EXTNAME (upper case) that is a table, -1 when there is none. */
 int mill_single_find_table(const mill_fits_guard *guard, const char *name);
@@ -69,6 +69,9 @@ int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *wh
 /** To float32; beyond its range infinite, and so a bad pixel. */
 void mill_single_narrow(const double *value, int n_pix, float *out);
 
+/** To 32 bits of a mask of 64: bits that have no place still mark the pixel. */
+int32_t mill_single_fold(uint64_t mask);
+
 /** To mask bits.  MILL_ERR_INPUT names file, HDU, what, pixel and value when one
  *  is not an integer of 32 bits (surveys store masks as floats too). */
 int mill_single_mask(const mill_fits_file *file, int i_hdu, const char *what, const double *value,
@@ -84,12 +87,9 @@ typedef struct mill_single_object {
   int joint;                  /**< 1: all exposures are one row */
 } mill_single_object;
 
-/** A row of which nothing is known yet: -1, NaN, "". */
-void mill_single_row_init(mill_catalog_row *row);
-
-/** Select by target list, OBJTYPE and class, and make the rows; docs/input.md
- *  has the rules.  *index is written anew, and left cleared on failure. */
-int mill_single_index(const mill_fits_file *file, const mill_single_object *object,
-                      const mill_selection *select, mill_file_index *index);
+/** Select by target list, OBJTYPE and class, and make the rows in a zeroed index; docs/input.md has
+ *  the rules. */
+int mill_single_index(const mill_single_object *object, const mill_selection *select,
+                      mill_file_index *index);
 
 #endif

@@ -9,49 +9,32 @@
 #include <sys/stat.h>
 
 #include "io/files/sha256.h"
+#include "io/surveys/arena.h"
 #include "kernels/math/doppler.h"
 #include "kernels/base/error.h"
 #include "src/system/watchdog.h"
 
 enum {
   MAX_PIECE = 2 * MILL_MAX_ARM, /* runs of pixels of one channel, each for one arm */
-  MAX_KNOWN = 32,               /* wavelengths kept between reads, by token */
-  FIRST_ITEM = 64,
-  ARENA_ALIGN = 64
+  MAX_KNOWN = 32                /* wavelengths kept between reads, by token */
 };
 
-#define ARENA_STEP ((size_t)1 << 20)
 #define FWHM_SIGMA 2.3548200450309493 /* FWHM of a Gaussian in sigma: 2 sqrt(2 ln 2) */
 
 /* ---- the memory of a batch ---------------------------------------------- */
 
-typedef struct chunk {
-  char *data;
-  size_t size, used;
-} chunk;
-
 struct mill_read_store {
-  chunk *chunk;
-  int n_chunk, cap_chunk;
-  int cap_segment, cap_wave;
+  mill_arena arena;
+  int64_t segment_room, wave_room;
 };
-
-static void free_chunks(struct mill_read_store *store)
-{
-  for (int i = 0; i < store->n_chunk; i++)
-    mill_free(store->chunk[i].data);
-  store->n_chunk = 0;
-}
 
 void mill_read_batch_clear(mill_read_batch *batch)
 {
   if (!batch)
     return;
-  if (batch->store) {
-    free_chunks(batch->store);
-    mill_free(batch->store->chunk);
-    mill_free(batch->store);
-  }
+  if (batch->store)
+    mill_arena_clear(&batch->store->arena);
+  mill_free(batch->store);
   mill_free(batch->segment);
   mill_free(batch->wave);
   memset(batch, 0, sizeof *batch);
@@ -59,96 +42,23 @@ void mill_read_batch_clear(mill_read_batch *batch)
 
 size_t mill_read_batch_bytes(const mill_read_batch *batch)
 {
-  size_t n = 0;
-  for (int i = 0; batch->store && i < batch->store->n_chunk; i++)
-    n += batch->store->chunk[i].size;
-  if (batch->store)
-    n += (size_t)batch->store->cap_segment * sizeof *batch->segment +
-         (size_t)batch->store->cap_wave * sizeof *batch->wave;
-  return n;
+  if (!batch->store)
+    return 0;
+  return mill_arena_bytes(&batch->store->arena) +
+         (size_t)batch->store->segment_room * sizeof *batch->segment +
+         (size_t)batch->store->wave_room * sizeof *batch->wave;
 }
 
-/* Room for one more element of an array that moves as it grows. */
-static int grow(int n, int *cap, size_t size, void **array)
-{
-  int err = MILL_OK;
-  void *more = NULL;
-  if (n < *cap)
-    goto done;
-  const int bigger = *cap > 0 ? 2 * *cap : FIRST_ITEM;
-  MILL_TRY(mill_alloc_bytes((size_t)bigger, size, &more));
-  if (n > 0)
-    memcpy(more, *array, (size_t)n * size);
-  mill_free(*array);
-  *array = more;
-  *cap = bigger;
-done:
-  return err;
-}
-
-static int add_chunk(struct mill_read_store *store, size_t size)
-{
-  int err = MILL_OK;
-  MILL_TRY(grow(store->n_chunk, &store->cap_chunk, sizeof *store->chunk, (void **)&store->chunk));
-  chunk *c = &store->chunk[store->n_chunk];
-  c->used = 0;
-  c->size = size;
-  MILL_TRY(mill_alloc_raw(size, 1, (void **)&c->data));
-  store->n_chunk++;
-done:
-  return err;
-}
-
-/* Forget what the batch holds.  Several chunks become one that holds as much, so that the
- * next batch of this size takes no memory anew. */
+/* Forget what the batch holds. */
 static int reset_batch(mill_read_batch *batch)
 {
   int err = MILL_OK;
   batch->n_segment = batch->n_wave = 0;
   if (!batch->store)
     MILL_TRY(MILL_ALLOC(1, &batch->store));
-  struct mill_read_store *store = batch->store;
-  if (store->n_chunk > 1) {
-    size_t size = 0;
-    for (int i = 0; i < store->n_chunk; i++)
-      size += store->chunk[i].used;
-    free_chunks(store);
-    MILL_TRY(add_chunk(store, size));
-  } else if (store->n_chunk == 1) {
-    store->chunk[0].used = 0;
-  }
+  MILL_TRY(mill_arena_reset(&batch->store->arena));
 done:
   return err;
-}
-
-static int take(struct mill_read_store *store, size_t n_byte, void **out)
-{
-  int err = MILL_OK;
-  *out = NULL;
-  if (n_byte > SIZE_MAX / 2)
-    MILL_FAIL(MILL_ERR_MEMORY, "%zu bytes for one batch are too many", n_byte);
-  const size_t size = (n_byte + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-  chunk *c = store->n_chunk > 0 ? &store->chunk[store->n_chunk - 1] : NULL;
-  if (!c || c->size - c->used < size) {
-    /* with room for what comes with the pixels, so that the chunk can stay the only one */
-    MILL_TRY(add_chunk(store, size + ARENA_STEP));
-    c = &store->chunk[store->n_chunk - 1];
-  }
-  *out = c->data + c->used;
-  c->used += size;
-done:
-  return err;
-}
-
-static int is_inside(const struct mill_read_store *store, const void *p)
-{
-  const uintptr_t at = (uintptr_t)p;
-  for (int i = 0; i < store->n_chunk; i++) {
-    const uintptr_t start = (uintptr_t)store->chunk[i].data;
-    if (at >= start && at < start + store->chunk[i].used)
-      return 1;
-  }
-  return 0;
 }
 
 /* ---- which pixels go where ---------------------------------------------- */
@@ -184,6 +94,7 @@ typedef struct arm_rule {
 struct mill_spectra {
   const mill_format *format;
   void *state;
+  int frame;
   mill_fits_file *fits;
   mill_spectra_settings settings;
   arm_rule arm[MILL_MAX_ARM];
@@ -208,16 +119,11 @@ double mill_air_to_vacuum(double wave_air_aa)
 
 const char *mill_frame_name(int frame)
 {
-  switch (frame) {
-  case MILL_FRAME_BARYCENTRIC:
-    return "barycentric";
-  case MILL_FRAME_HELIOCENTRIC:
-    return "heliocentric";
-  case MILL_FRAME_TOPOCENTRIC:
-    return "topocentric";
-  default:
-    return "unknown";
-  }
+  static const char *const name[] = {[MILL_FRAME_UNKNOWN] = "unknown",
+                                     [MILL_FRAME_BARYCENTRIC] = "barycentric",
+                                     [MILL_FRAME_HELIOCENTRIC] = "heliocentric",
+                                     [MILL_FRAME_TOPOCENTRIC] = "topocentric"};
+  return frame >= 0 && frame < (int)(sizeof name / sizeof *name) ? name[frame] : "unknown";
 }
 
 static void set_rules(mill_spectra *spectra)
@@ -410,23 +316,17 @@ done:
 static int lsf_of(const mill_spectra *spectra, const mill_channel *channel, int arm)
 {
   const arm_rule *rule = &spectra->arm[arm];
-  const int has_matrix = channel->n_diag > 0, has_sigma = channel->sigma_aa != NULL;
-  const int has_power = rule->resolving_power > 0.0;
+  const int wanted = spectra->lsf;
   if (!rule->needs_lsf)
     return MILL_LSF_OFF;
-  switch (spectra->lsf) {
-  case MILL_LSF_MATRIX:
-    return has_matrix ? MILL_LSF_MATRIX : MILL_LSF_AUTO;
-  case MILL_LSF_SIGMA:
-    return has_sigma ? MILL_LSF_SIGMA : MILL_LSF_AUTO;
-  case MILL_LSF_RESOLVING_POWER:
-    return has_power ? MILL_LSF_RESOLVING_POWER : MILL_LSF_AUTO;
-  default:
-    return has_matrix  ? MILL_LSF_MATRIX
-           : has_sigma ? MILL_LSF_SIGMA
-           : has_power ? MILL_LSF_RESOLVING_POWER
-                       : MILL_LSF_AUTO;
-  }
+  if (channel->n_diag > 0 && (wanted == MILL_LSF_AUTO || wanted == MILL_LSF_MATRIX))
+    return MILL_LSF_MATRIX;
+  if (channel->sigma_aa && (wanted == MILL_LSF_AUTO || wanted == MILL_LSF_SIGMA))
+    return MILL_LSF_SIGMA;
+  if (rule->resolving_power > 0.0 &&
+      (wanted == MILL_LSF_AUTO || wanted == MILL_LSF_RESOLVING_POWER))
+    return MILL_LSF_RESOLVING_POWER;
+  return MILL_LSF_AUTO;
 }
 
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants)
@@ -452,7 +352,7 @@ done:
 
 int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
 {
-  return take(spectra->batch->store, n_byte, out);
+  return mill_arena_take(&spectra->batch->store->arena, n_byte, out);
 }
 
 /* n elements of 4 bytes from first on, in the batch's memory. */
@@ -465,11 +365,11 @@ static int keep(mill_spectra *spectra, const void *from, size_t first, size_t n,
   if (!from)
     goto done;
   at = (const char *)from + 4 * first;
-  if (is_inside(spectra->batch->store, from)) {
+  if (mill_arena_has(&spectra->batch->store->arena, from)) {
     *out = at;
     goto done;
   }
-  MILL_TRY(take(spectra->batch->store, 4 * n, &copy));
+  MILL_TRY(mill_arena_take(&spectra->batch->store->arena, 4 * n, &copy));
   memcpy(copy, at, 4 * n);
   *out = copy;
 done:
@@ -489,7 +389,7 @@ static int keep_matrix(mill_spectra *spectra, const mill_channel *channel, const
     *out = whole;
     goto done;
   }
-  MILL_TRY(take(spectra->batch->store, 4 * n * n_diag, (void **)&copy));
+  MILL_TRY(mill_arena_take(&spectra->batch->store->arena, 4 * n * n_diag, (void **)&copy));
   for (size_t d = 0; d < n_diag; d++)
     memcpy(copy + d * n, channel->resolution + d * n_pix + p->first, 4 * n);
   *out = copy;
@@ -505,9 +405,8 @@ static int add_wave(mill_spectra *spectra, const known_waves *known, piece *p)
   double *copy = NULL;
   if (p->wave >= 0)
     goto done;
-  MILL_TRY(
-      grow(batch->n_wave, &batch->store->cap_wave, sizeof *batch->wave, (void **)&batch->wave));
-  MILL_TRY(take(batch->store, (size_t)p->n * sizeof *copy, (void **)&copy));
+  MILL_TRY(MILL_GROW(&batch->wave, &batch->store->wave_room, batch->n_wave + 1));
+  MILL_TRY(mill_arena_take(&batch->store->arena, (size_t)p->n * sizeof *copy, (void **)&copy));
   memcpy(copy, known->wave_aa + p->first, (size_t)p->n * sizeof *copy);
   p->wave = batch->n_wave++;
   batch->wave[p->wave] = (mill_read_wave){.arm = p->arm, .n_pix = p->n, .wave_aa = copy};
@@ -522,7 +421,8 @@ static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
   float *sigma = NULL;
   if (p->sigma_aa)
     goto done;
-  MILL_TRY(take(spectra->batch->store, (size_t)p->n * sizeof *sigma, (void **)&sigma));
+  MILL_TRY(mill_arena_take(&spectra->batch->store->arena, (size_t)p->n * sizeof *sigma,
+                           (void **)&sigma));
   for (int i = 0; i < p->n; i++)
     sigma[i] = (float)(known->wave_aa[p->first + i] / (FWHM_SIGMA * power));
   p->sigma_aa = sigma;
@@ -534,8 +434,7 @@ static int add_segment(mill_spectra *spectra, const mill_read_segment *segment)
 {
   int err = MILL_OK;
   mill_read_batch *batch = spectra->batch;
-  MILL_TRY(grow(batch->n_segment, &batch->store->cap_segment, sizeof *batch->segment,
-                (void **)&batch->segment));
+  MILL_TRY(MILL_GROW(&batch->segment, &batch->store->segment_room, batch->n_segment + 1));
   batch->segment[batch->n_segment++] = *segment;
 done:
   return err;
@@ -727,7 +626,8 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
   MILL_TRY(mill_fits_file_open(path, &settings->limits, &spectra->fits));
   MILL_TRY(mill_fits_file_check_rows(spectra->fits));
   MILL_TRY(find_format(spectra, formats, n_format));
-  MILL_TRY(spectra->format->open(spectra->fits, &spectra->settings, &spectra->state));
+  MILL_TRY(
+      spectra->format->open(spectra->fits, &spectra->settings, &spectra->frame, &spectra->state));
   *out = spectra;
   spectra = NULL;
 done:
@@ -788,7 +688,7 @@ const char *mill_spectra_format_name(const mill_spectra *spectra)
 
 int mill_spectra_frame(const mill_spectra *spectra)
 {
-  return spectra->format->frame(spectra->state);
+  return spectra->frame;
 }
 
 /* The same for the same rows of the same exposures in the same order, and under the names by which
@@ -827,5 +727,7 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   index->rows_hash = hash_rows(index);
 done:
   mill_watch_end(watch);
+  if (err != MILL_OK)
+    mill_file_index_clear(index);
   return err;
 }

@@ -1,10 +1,10 @@
 /** Spectra of any survey behind one interface: formats, channels, arms.
  *
- *  A FORMAT (one table of functions per survey: io/surveys/desi.c, io/surveys/sdss.c,
- * io/surveys/lamost.c, io/surveys/weave.c, io/surveys/generic.c) knows where things are in its
- * files.  It hands over CHANNELS: one spectrum of one exposure with its own wavelengths, as they
- * are in the file but for vacuum wavelengths and ivar.  This module recognises the format, gives
- * each channel to the library's arms and keeps the pixels of a batch.
+ *  A FORMAT (one table of functions per survey: desi.c, sdss.c, lamost.c, weave.c and generic.c of
+ *  this folder) knows where things are in its files.  It hands over CHANNELS: one spectrum of one
+ * exposure with its own wavelengths, as they are in the file but for vacuum wavelengths and ivar.
+ * This module recognises the format, gives each channel to the library's arms and keeps the pixels
+ * of a batch.
  *
  *  A channel whose name is that of an arm of the library goes to that arm whole.
  *  Any other channel is cut by wavelength: each pixel goes to the arm whose usable
@@ -19,7 +19,7 @@
 #ifndef MILL_SPECTRA_H
 #define MILL_SPECTRA_H
 
-#include "io/surveys/desi.h"
+#include "io/catalog/catalog_row.h"
 #include "io/fits/fits_file.h"
 #include "kernels/data/star.h"
 #include "src/config/config.h"
@@ -88,7 +88,7 @@ typedef struct mill_read_batch {
   struct mill_read_store *store; /**< the memory behind all pointers, owned */
 } mill_read_batch;
 
-void mill_read_batch_clear(mill_read_batch *batch); /* NULL is fine */
+void mill_read_batch_clear(mill_read_batch *batch); /* NULL is allowed */
 
 /** Bytes of memory behind it. */
 size_t mill_read_batch_bytes(const mill_read_batch *batch);
@@ -111,7 +111,7 @@ int mill_spectra_threads(void);
  *  MILL_ERR_INPUT names file, HDU and what to do (a file of no known format: which
  *  ones there are, and that --format forces one); MILL_ERR_OUTPUT as mill_desi_open. */
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out);
-void mill_spectra_close(mill_spectra *spectra); /* NULL is fine */
+void mill_spectra_close(mill_spectra *spectra); /* NULL is allowed */
 
 const char *mill_spectra_format_name(const mill_spectra *spectra);
 int mill_spectra_frame(const mill_spectra *spectra); /**< enum mill_frame */
@@ -136,7 +136,7 @@ const char *mill_frame_name(int frame);
 
 /** Give a channel to the batch under way.  Pixels are copied, unless they lie in memory of
  *  mill_spectra_alloc.  wave_aa must be ascending.  With n_diag > 0 and no resolution the
- *  channel has a matrix that nobody wanted. */
+ *  channel has a matrix that is not wanted. */
 int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *channel);
 
 /** Memory of the batch under way, lasting as long as it does, not zeroed, 64-byte aligned. */
@@ -160,10 +160,12 @@ typedef struct mill_format {
   const char *description; /**< one line for --help and messages */
   /** 1 when the checked file looks like this format; headers only. */
   int (*recognise)(const mill_fits_guard *guard);
-  /** state: the format's own; path for messages.  The file was opened by spectra.c. */
-  int (*open)(mill_fits_file *file, const mill_spectra_settings *settings, void **state);
+  /** Check the structure of a file that spectra.c opened.  *frame: enum mill_frame, unknown before.
+   *  *state: the format's own, NULL before; what is there at a failure is closed. */
+  int (*open)(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
+              void **state);
   void (*close)(void *state);
-  int (*frame)(const void *state);
+  /** Rows and exposures of a zeroed index, and n_fits_row; at a failure it is cleared. */
   int (*index)(void *state, const mill_selection *select, mill_file_index *index);
   /** Calls mill_spectra_add for every channel of the exposures. */
   int (*read)(void *state, mill_spectra *spectra, const int64_t *exposure, int n);

@@ -34,7 +34,6 @@ typedef struct weave {
   mill_fits_file *file; /* borrowed */
   int i_table;
   int64_t n_spec;
-  int frame;
   int n_arm;
   arm arm[N_ARM];
 } weave;
@@ -66,23 +65,21 @@ static int check_shapes(const weave *w, arm *a)
   const mill_fits_guard *guard = w->file->guard;
   const mill_fits_hdu *data = &guard->hdu[a->i_hdu[DATA]];
   if (data->kind != MILL_FITS_IMAGE || data->n_axis != 2 || data->axis[1] != w->n_spec)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: HDU %d (%s) must be an image with a row for each of the %lld of FIBTABLE; give "
-              "row-stacked L1 spectra, no cube, or fetch the file again",
-              guard->path, a->i_hdu[DATA] + 1, data->name, (long long)w->n_spec);
+    MILL_FAIL_HDU(w->file, a->i_hdu[DATA],
+                  " must be an image with a row for each of the %lld of FIBTABLE; give row-stacked "
+                  "L1 spectra, no cube, or fetch the file again",
+                  (long long)w->n_spec);
   if (data->axis[0] < 2 || data->axis[0] > MILL_SINGLE_MAX_PIX)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) has %lld pixels a row, expected 2 to %d",
-              guard->path, a->i_hdu[DATA] + 1, data->name, (long long)data->axis[0],
-              MILL_SINGLE_MAX_PIX);
+    MILL_FAIL_HDU(w->file, a->i_hdu[DATA], " has %lld pixels a row, expected 2 to %d",
+                  (long long)data->axis[0], MILL_SINGLE_MAX_PIX);
   a->n_pix = (int)data->axis[0];
   for (int i = 1; i < N_IMAGE; i++) {
     const mill_fits_hdu *hdu = &guard->hdu[a->i_hdu[i]];
     const int is_row = i == SENSFUNC && hdu->n_axis == 1 && hdu->axis[0] == a->n_pix;
     if (hdu->kind != MILL_FITS_IMAGE || (!is_row && !is_image_of(hdu, a->n_pix, w->n_spec)))
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: HDU %d (%s) has not the %lld rows of %d pixels of %s; fetch the file again",
-                guard->path, a->i_hdu[i] + 1, hdu->name, (long long)w->n_spec, a->n_pix,
-                data->name);
+      MILL_FAIL_HDU(w->file, a->i_hdu[i],
+                    " has not the %lld rows of %d pixels of %s; fetch the file again",
+                    (long long)w->n_spec, a->n_pix, data->name);
     a->one_sensfunc |= is_row;
   }
 done:
@@ -106,10 +103,8 @@ static int read_unit(weave *w, int i_hdu, double *to_aa)
       *to_aa = unit[i].to_aa;
       goto done;
     }
-  MILL_FAIL(MILL_ERR_INPUT,
-            "%s: HDU %d (%s): CUNIT1 '%s' is no unit of wavelength known here (Angstrom, nm, um, "
-            "m)",
-            w->file->guard->path, i_hdu + 1, w->file->guard->hdu[i_hdu].name, text);
+  MILL_FAIL_HDU(w->file, i_hdu,
+                ": CUNIT1 '%s' is no unit of wavelength known here (Angstrom, nm, um, m)", text);
 done:
   return err;
 }
@@ -125,12 +120,10 @@ static int read_medium(weave *w, int i_hdu, int configured, int *air)
   if (*air || strcasecmp(text, "WAVE") == 0)
     goto done;
   if (strchr(text, '-'))
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s): CTYPE1 '%s' is no linear scale of wavelengths",
-              w->file->guard->path, i_hdu + 1, w->file->guard->hdu[i_hdu].name, text);
+    MILL_FAIL_HDU(w->file, i_hdu, ": CTYPE1 '%s' is no linear scale of wavelengths", text);
   if (configured == MILL_MEDIUM_AUTO)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: HDU %d (%s): CTYPE1 '%s' says neither air (AWAV) nor vacuum (WAVE); set medium",
-              w->file->guard->path, i_hdu + 1, w->file->guard->hdu[i_hdu].name, text);
+    MILL_FAIL_HDU(w->file, i_hdu,
+                  ": CTYPE1 '%s' says neither air (AWAV) nor vacuum (WAVE); set medium", text);
 done:
   return err;
 }
@@ -143,9 +136,8 @@ static int need_key(weave *w, int i_hdu, const char *key, const char *other, dou
   if (!found && other)
     MILL_TRY(mill_single_key_double(w->file, i_hdu, other, out, &found));
   if (!found)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d (%s) has no %s%s%s, so its wavelengths are not known",
-              w->file->guard->path, i_hdu + 1, w->file->guard->hdu[i_hdu].name, key,
-              other ? " or " : "", other ? other : "");
+    MILL_FAIL_HDU(w->file, i_hdu, " has no %s%s%s, so its wavelengths are not known", key,
+                  other ? " or " : "", other ? other : "");
 done:
   return err;
 }
@@ -170,7 +162,7 @@ done:
 }
 
 /* SPECSYS of the arms or of the primary header; unknown when there is none or they differ. */
-static int read_frame(weave *w)
+static int read_frame(weave *w, int *frame_of_all)
 {
   int err = MILL_OK;
   static const struct {
@@ -189,7 +181,7 @@ static int read_frame(weave *w)
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
       if (strncasecmp(text, known[k].name, strlen(known[k].name)) == 0)
         frame = known[k].frame;
-    w->frame = i == 0 || w->frame == frame ? frame : MILL_FRAME_UNKNOWN;
+    *frame_of_all = i == 0 || *frame_of_all == frame ? frame : MILL_FRAME_UNKNOWN;
   }
 done:
   return err;
@@ -208,12 +200,9 @@ static int read_row(weave *w, arm *a, int image, int64_t i_row)
   MILL_TRY(mill_fits_file_move(w->file, i_hdu));
   /* integers and compressed floats have a sign of their own for "no value" */
   const int fill = hdu->compressed || hdu->bitpix > 0;
-  if (fits_read_pix(w->file->fptr, TDOUBLE, first, a->n_pix, fill ? &nan_value : NULL,
-                    a->row[image], &any_null, &status)) {
-    char what[64];
-    snprintf(what, sizeof what, "row %lld cannot be read", (long long)i_row);
-    err = mill_fits_file_error(w->file, i_hdu, what, status);
-  }
+  fits_read_pix(w->file->fptr, TDOUBLE, first, a->n_pix, fill ? &nan_value : NULL, a->row[image],
+                &any_null, &status);
+  MILL_TRY_FITS(w->file, i_hdu, status, "row %lld cannot be read", (long long)i_row);
 done:
   return err;
 }
@@ -327,8 +316,6 @@ done:
 static void close_file(void *state)
 {
   weave *w = state;
-  if (!w)
-    return;
   for (int i = 0; i < N_ARM; i++) {
     mill_free(w->arm[i].wave_aa);
     for (int k = 0; k < N_IMAGE; k++)
@@ -339,12 +326,13 @@ static void close_file(void *state)
   mill_free(w);
 }
 
-static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, void **state)
+static int open_file(mill_fits_file *file, const mill_spectra_settings *settings, int *frame,
+                     void **state)
 {
   int err = MILL_OK;
   weave *w = NULL;
-  *state = NULL;
   MILL_TRY(MILL_ALLOC(1, &w));
+  *state = w;
   w->file = file;
   MILL_TRY(mill_fits_file_find(file, "FIBTABLE", &w->i_table));
   if (w->i_table < 0 || file->guard->hdu[w->i_table].kind != MILL_FITS_TABLE)
@@ -363,17 +351,9 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
               "%s: has no images BLUE_DATA, GREEN_DATA or RED_DATA; give row-stacked WEAVE L1 "
               "spectra, or fetch the file again if it is one (it is cut)",
               file->guard->path);
-  MILL_TRY(read_frame(w));
-  *state = w;
-  w = NULL;
+  MILL_TRY(read_frame(w, frame));
 done:
-  close_file(w);
   return err;
-}
-
-static int get_frame(const void *state)
-{
-  return ((const weave *)state)->frame;
 }
 
 /* ---- index ------------------------------------------------------------ */
@@ -400,16 +380,9 @@ static int read_fibtable(weave *w, fibtable *t)
 {
   int err = MILL_OK;
   int found;
-  MILL_TRY(MILL_ALLOC(w->n_spec, &t->fiber));
-  MILL_TRY(MILL_ALLOC(w->n_spec, &t->ra));
-  MILL_TRY(MILL_ALLOC(w->n_spec, &t->dec));
-  for (int64_t i = 0; i < w->n_spec; i++) {
-    t->fiber[i] = -1;
-    t->ra[i] = t->dec[i] = NAN;
-  }
-  MILL_TRY(mill_fits_column_int32(w->file, w->i_table, "FIBREID", t->fiber, &found));
-  MILL_TRY(mill_fits_column_double(w->file, w->i_table, "TARGRA", t->ra, &found));
-  MILL_TRY(mill_fits_column_double(w->file, w->i_table, "TARGDEC", t->dec, &found));
+  MILL_TRY(mill_fits_table_int32(w->file, w->i_table, "FIBREID", -1, &t->fiber, &found));
+  MILL_TRY(mill_fits_table_double(w->file, w->i_table, "TARGRA", NAN, &t->ra, &found));
+  MILL_TRY(mill_fits_table_double(w->file, w->i_table, "TARGDEC", NAN, &t->dec, &found));
   MILL_TRY(mill_fits_column_text(w->file, w->i_table, "CNAME", &t->name, &t->name_stride, NULL));
   /* without these two it is not known which fibres saw a target */
   MILL_TRY(
@@ -433,26 +406,22 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   int err = MILL_OK;
   weave *w = state;
   fibtable t = {0};
-  memset(index, 0, sizeof *index);
   MILL_TRY(read_fibtable(w, &t));
-  MILL_TRY(MILL_ALLOC(w->n_spec, &index->row));
-  MILL_TRY(MILL_ALLOC(w->n_spec, &index->exposure_row));
-  MILL_TRY(MILL_ALLOC(w->n_spec, &index->exposure_id));
+  MILL_TRY(mill_file_index_alloc(index, w->n_spec, w->n_spec));
   for (int64_t i = 0; i < w->n_spec; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
     const char *name = t.name + (size_t)i * t.name_stride;
     const char *objtype =
         objtype_of(t.status + (size_t)i * t.status_stride, t.use + (size_t)i * t.use_stride);
-    mill_single_row_init(row);
+    mill_catalog_row_init(row);
     if (!mill_selection_keeps_target(select, row->target_id) ||
         !mill_selection_keeps_objtype(select, objtype) ||
         !mill_selection_keeps_redrock(select, row->z, row->spectype))
       continue;
     if (strlen(name) >= sizeof row->object)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: HDU %d (FIBTABLE): CNAME '%s' of row %lld is longer than %zu characters; "
-                "fetch the file again",
-                w->file->guard->path, w->i_table + 1, name, (long long)i, sizeof row->object - 1);
+      MILL_FAIL_HDU(w->file, w->i_table,
+                    ": CNAME '%s' of row %lld is longer than %zu characters; fetch the file again",
+                    name, (long long)i, sizeof row->object - 1);
     snprintf(row->object, sizeof row->object, "%s", name);
     row->target_ra = t.ra[i];
     row->target_dec = t.dec[i];
@@ -460,26 +429,17 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
     row->fits_row = i;
     row->n_exposure = 1;
     row->first_exposure = index->n_exposure;
-    index->exposure_row[index->n_exposure] = i;
-    index->exposure_id[index->n_exposure++] = -1;
+    mill_file_index_add(index, i, -1);
     index->n_row++;
   }
   index->n_fits_row = w->n_spec;
-  index->file_size = w->file->guard->file_size;
-  index->file_mtime = w->file->guard->file_mtime;
 done:
   clear_fibtable(&t);
-  if (err != MILL_OK)
-    mill_file_index_clear(index);
   return err;
 }
 
 const mill_format mill_format_weave = {
-    .name = "weave",
-    .description = "WEAVE L1 spectra, row-stacked, of one exposure or a stack",
-    .recognise = recognise,
-    .open = open_file,
-    .close = close_file,
-    .frame = get_frame,
-    .index = index_file,
-    .read = read_exposures};
+    "weave",       "WEAVE L1 spectra, row-stacked, of one exposure or a stack",
+    recognise,     open_file,
+    close_file,    index_file,
+    read_exposures};

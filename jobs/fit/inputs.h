@@ -2,7 +2,7 @@
 #ifndef MILL_INPUTS_H
 #define MILL_INPUTS_H
 
-#include "io/surveys/desi.h"
+#include "io/catalog/catalog_row.h"
 #include "io/result/result_file.h"
 #include "io/surveys/spectra.h"
 #include "jobs/fit/join.h"

@@ -2,7 +2,7 @@
 #ifndef MILL_JOIN_H
 #define MILL_JOIN_H
 
-#include "io/surveys/desi.h"
+#include "io/catalog/catalog_row.h"
 #include "src/ranks/mpi_context.h"
 
 /** A row of a file's own index. */

@@ -22,7 +22,7 @@ typedef struct mill_labelled_spectra {
   double *label;
 } mill_labelled_spectra;
 
-void mill_labelled_spectra_clear(mill_labelled_spectra *spectra); /* NULL is fine */
+void mill_labelled_spectra_clear(mill_labelled_spectra *spectra); /* NULL is allowed */
 
 typedef struct mill_spectra_label {
   char name[MILL_MAX_NAME]; /**< of the library */
@@ -85,7 +85,7 @@ typedef struct mill_spectra_report {
   double bias[MILL_MAX_GRID_AXIS], scatter[MILL_MAX_GRID_AXIS]; /**< median and 1.48 MAD */
 } mill_spectra_report;
 
-void mill_spectra_report_clear(mill_spectra_report *report); /* NULL is fine */
+void mill_spectra_report_clear(mill_spectra_report *report); /* NULL is allowed */
 
 /** Build it.  lib zeroed before, cleared on failure; hash and path stay empty.
  *  MILL_ERR_INPUT when the spectra are too few or of no use, MILL_ERR_RANGE for settings,
@@ -93,12 +93,5 @@ void mill_spectra_report_clear(mill_spectra_report *report); /* NULL is fine */
 int mill_spectra_library_build(const mill_spectra_library_settings *settings,
                                const mill_labelled_spectra *spectra, mill_library *lib,
                                mill_spectra_report *report);
-
-/** Hull of points in a plane as facets of mill_hull, without points that stand alone
- *  (docs/libraries.md).
- *
- *  x [n][2]; facet [*n_facet][3] malloc'd by mill_alloc, the caller's
- *  MILL_ERR_INPUT when fewer than three points remain or they lie on a line. */
-int mill_hull_of_points(int n, const double *x, int *n_facet, double **facet);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "io/surveys/desi.h"
 #include "jobs/fit/reader.h"
 #include "kernels/base/error.h"
 #include "tests/mill_test.h"

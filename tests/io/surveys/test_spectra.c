@@ -39,11 +39,13 @@ static int toy_recognise(const mill_fits_guard *guard)
   return guard->n_hdu == 2 && strcmp(guard->hdu[1].name, "TOY") == 0;
 }
 
-static int toy_open(mill_fits_file *file, const mill_spectra_settings *given, void **state)
+static int toy_open(mill_fits_file *file, const mill_spectra_settings *given, int *frame,
+                    void **state)
 {
   (void)file;
   (void)given;
   toy.n_opened++;
+  *frame = MILL_FRAME_TOPOCENTRIC;
   *state = &toy;
   return MILL_OK;
 }
@@ -52,12 +54,6 @@ static void toy_close(void *state)
 {
   assert_ptr_equal(state, &toy);
   toy.n_closed++;
-}
-
-static int toy_frame(const void *state)
-{
-  assert_ptr_equal(state, &toy);
-  return MILL_FRAME_TOPOCENTRIC;
 }
 
 static int toy_index(void *state, const mill_selection *select, mill_file_index *index)
@@ -105,7 +101,6 @@ static const mill_format toy_format = {
     .recognise = toy_recognise,
     .open = toy_open,
     .close = toy_close,
-    .frame = toy_frame,
     .index = toy_index,
     .read = toy_read,
 };

@@ -9,6 +9,7 @@
 #include "kernels/math/hull.h"
 #include "src/pipeline/guess_table.h"
 #include "src/system/random.h"
+#include "src/libraries/point_hull.h"
 #include "src/libraries/spectra_library.h"
 
 enum { SEED = 4, N_STAR = 150, N_PIX = 700, N_LABEL = 3, N_LINE = 60 };

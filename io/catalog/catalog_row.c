@@ -1,0 +1,40 @@
+#include "io/catalog/catalog_row.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+
+void mill_catalog_row_init(mill_catalog_row *row)
+{
+  memset(row, 0, sizeof *row);
+  row->target_id = row->ref_id = row->fiber = row->exp_id = -1;
+  row->target_ra = row->target_dec = row->z = NAN;
+}
+
+int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_exposure)
+{
+  int err = MILL_OK;
+  MILL_TRY(MILL_ALLOC(n_row, &index->row));
+  MILL_TRY(MILL_ALLOC(n_exposure, &index->exposure_row));
+  MILL_TRY(MILL_ALLOC(n_exposure, &index->exposure_id));
+done:
+  return err;
+}
+
+void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id)
+{
+  index->exposure_row[index->n_exposure] = exposure_row;
+  index->exposure_id[index->n_exposure++] = exposure_id;
+}
+
+void mill_file_index_clear(mill_file_index *index)
+{
+  if (!index)
+    return;
+  mill_free(index->row);
+  mill_free(index->exposure_row);
+  mill_free(index->exposure_id);
+  mill_free(index->exposure_file);
+  mill_free(index->redrock);
+  memset(index, 0, sizeof *index);
+}

@@ -1,0 +1,56 @@
+/** What a file's rows are, of whatever survey: a row of the result's catalogue, and which rows and
+ *  exposures of a file were selected. */
+#ifndef MILL_CATALOG_ROW_H
+#define MILL_CATALOG_ROW_H
+
+#include "kernels/base/common.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** What /catalog keeps of one row of the result. Missing: -1, NaN, "". */
+typedef struct mill_catalog_row {
+  int64_t target_id;
+  double target_ra, target_dec;
+  int32_t fiber, exp_id;
+  int64_t ref_id;
+  char ref_cat[16];
+  double z; /**< redrock, NaN when there is none */
+  char spectype[8], subtype[24];
+  char object[32];        /**< name; empty for DESI */
+  int64_t fits_row;       /**< first exposure's 0-based row of FIBERMAP */
+  int32_t n_exposure;     /**< rows fitted jointly */
+  int64_t first_exposure; /**< index into mill_file_index.exposure_row */
+} mill_catalog_row;
+
+/** Nothing known: -1, NaN, "". */
+void mill_catalog_row_init(mill_catalog_row *row);
+
+/** The selected rows of one input file, in file order. */
+typedef struct mill_file_index {
+  int64_t n_row;
+  mill_catalog_row *row; /**< [n_row], owned */
+  int64_t n_exposure;
+  int64_t *exposure_row;  /**< [n_exposure] 0-based FITS rows, owned */
+  int32_t *exposure_id;   /**< [n_exposure] EXPID, -1 when the file has none, owned */
+  int32_t *exposure_file; /**< [n_exposure] which file of the run; NULL: this one, owned */
+  int64_t n_fits_row;     /**< rows of FIBERMAP before selection */
+  int64_t file_size;
+  double file_mtime;
+  int64_t rows_hash; /**< digest of what tells the rows from others (mill_spectra_index) */
+  /** path of the redrock file by which rows were selected, owned, NULL: none */
+  char *redrock;
+  int64_t redrock_size;
+  double redrock_mtime;
+} mill_file_index;
+
+/** Zeroed room for n_row rows and n_exposure exposures in a zeroed index; both counts stay 0. */
+int mill_file_index_alloc(mill_file_index *index, int64_t n_row, int64_t n_exposure);
+
+/** Append an exposure, for which there is room. */
+void mill_file_index_add(mill_file_index *index, int64_t exposure_row, int32_t exposure_id);
+
+void mill_file_index_clear(mill_file_index *index); /* NULL is allowed */
+
+MILL_EXTERN_C_END
+
+#endif

@@ -1,0 +1,286 @@
+#include "io/fits/fits_walk.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#define CUT      MILL_FITS_CUT
+#define FAIL_HDU MILL_FAIL_PLACE
+
+/* bytes of pixels that a byte of a tile may stand for: deflate packs 1032 into one at most, and
+ * integers of 4 bytes stand for floats of 8 */
+enum { MAX_PACKING = 2100 };
+
+/* A compressed image. */
+typedef struct image {
+  int is_rice, n_block, byte_pix; /* the last two of Rice only */
+  int pix_bytes;                  /* of a pixel, unpacked */
+  int64_t tile[MILL_FITS_MAX_AXIS];
+} image;
+
+/* A column of descriptors: where it stands in a row, and what its bytes are. */
+typedef struct stream_column {
+  enum { STREAM_OTHER, STREAM_RICE, STREAM_GZIP } kind;
+  int64_t offset;
+  int is_wide, n_byte; /* 64-bit descriptors; bytes of an element */
+} stream_column;
+
+/* ---- the header ------------------------------------------------------- */
+
+/* CFITSIO goes by the places of the parameters, not by their names. */
+static int take_rice(const mill_fits_place *at, const mill_fits_table *table, image *im)
+{
+  int err = MILL_OK;
+  static const char *const name[] = {"", "BLOCKSIZE", "BYTEPIX"};
+  const mill_fits_key *zname = table->key[MILL_KEY_ZNAME], *zval = table->key[MILL_KEY_ZVAL];
+  const int64_t bitpix = table->key[MILL_KEY_ZBITPIX][0].value;
+  for (int i = 1; i <= 2; i++)
+    if ((zval[i].have || i == 1) &&
+        (strcmp(zname[i].text, name[i]) != 0 || zval[i].value < 1 || zval[i].value > 32))
+      FAIL_HDU(at, "parameter %d of RICE compression is %s = %lld; " CUT, i, zname[i].text,
+               (long long)zval[i].value);
+  im->n_block = (int)zval[1].value;
+  im->byte_pix = zval[2].have ? (int)zval[2].value : 4;
+  if (im->byte_pix != (bitpix < 0 ? 4 : bitpix / 8) || im->byte_pix > 4)
+    FAIL_HDU(at, "RICE compression of BYTEPIX %d for ZBITPIX %lld; " CUT, im->byte_pix,
+             (long long)bitpix);
+done:
+  return err;
+}
+
+/* Axes and tiles; n_row tiles are there. */
+static int take_axes(const mill_fits_place *at, const mill_fits_table *table, int64_t n_row,
+                     int64_t image_limit, image *im, mill_fits_hdu *hdu)
+{
+  int err = MILL_OK;
+  int64_t n_tile = 1, n_pix = 1;
+  for (int i = 0; i < hdu->n_axis; i++) {
+    const mill_fits_key *key = &table->key[MILL_KEY_ZTILE][i + 1];
+    const int64_t axis = table->key[MILL_KEY_ZNAXIS][i + 1].value;
+    /* without ZTILEn a tile is one line of the image */
+    const int64_t tile = key->have ? (key->value < 0 ? 0 : key->value) : i == 0 ? axis : 1;
+    if (axis < 1 || axis > INT32_MAX || tile < 1 || tile > axis)
+      FAIL_HDU(at, "the compressed image has axis %d of %lld in tiles of %lld; " CUT, i + 1,
+               (long long)axis, (long long)tile);
+    hdu->axis[i] = axis;
+    im->tile[i] = tile;
+    if (__builtin_mul_overflow(n_tile, (axis + tile - 1) / tile, &n_tile) ||
+        __builtin_mul_overflow(n_pix, axis, &n_pix) || n_pix > INT64_MAX / 8)
+      FAIL_HDU(at, "the compressed image is impossibly large; " CUT);
+  }
+  if (n_pix * im->pix_bytes > image_limit)
+    FAIL_HDU(at,
+             "the compressed image unpacks to %lld MiB, more than the limit of %lld MiB; "
+             "raise gzip_limit_mib, or funpack it",
+             (long long)(n_pix * im->pix_bytes >> 20), (long long)(image_limit >> 20));
+  if (n_tile != n_row)
+    FAIL_HDU(at, "%lld compressed tiles instead of %lld; " CUT, (long long)n_row,
+             (long long)n_tile);
+done:
+  return err;
+}
+
+/* The columns of descriptors, stream [n_field]. */
+static int find_streams(const mill_fits_place *at, const mill_fits_table *table, const image *im,
+                        stream_column *stream, int *n)
+{
+  int err = MILL_OK;
+  static const char codes[] = "LXBAIJEKDCM";
+  static const int bytes[] = {1, 1, 1, 1, 2, 4, 4, 8, 8, 8, 16};
+  int n_tile = 0, n_gzip = 0, has_rice = 0;
+  int64_t offset = 0;
+  *n = 0;
+  for (int i = 0; i < table->n_field; i++) {
+    const mill_fits_field *field = &table->field[i];
+    const char *p = field->form + strspn(field->form, " 0123456789");
+    n_tile += field->is_tile;
+    n_gzip += field->is_gzip;
+    if ((*p == 'P' || *p == 'Q') && field->n_byte > 0) {
+      const int is_rice = field->is_tile && im->is_rice;
+      if (is_rice && p[1] != 'B')
+        FAIL_HDU(at, "TFORM%d = '%s' for RICE streams; " CUT, i + 1, field->form);
+      has_rice |= is_rice;
+      stream[*n].kind = is_rice                            ? STREAM_RICE
+                        : field->is_tile || field->is_gzip ? STREAM_GZIP
+                                                           : STREAM_OTHER;
+      stream[*n].offset = offset;
+      stream[*n].is_wide = *p == 'Q';
+      stream[(*n)++].n_byte = bytes[strchr(codes, p[1]) - codes];
+    }
+    offset += field->n_byte;
+  }
+  if (n_tile > 1)
+    FAIL_HDU(at, "two columns of compressed tiles; " CUT);
+  if (n_gzip > 1)
+    FAIL_HDU(at, "two columns of tiles compressed by gzip; " CUT);
+  if (n_tile == 0 || (im->is_rice && !has_rice))
+    FAIL_HDU(at, "no column of compressed tiles; " CUT);
+done:
+  return err;
+}
+
+/* ---- the tiles -------------------------------------------------------- */
+
+/* Walk a Rice stream without keeping its pixels; 1 when it ends inside its bytes.
+ * CFITSIO's decoder (after Rice, Yeh and Miller 1993, JPL 93-1) does not look. */
+static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix, const image *im)
+{
+  const int is_4 = im->byte_pix == 4, is_2 = im->byte_pix == 2;
+  const int fs_bits = is_4 ? 5 : is_2 ? 4 : 3;
+  const int fs_max = is_4 ? 25 : is_2 ? 14 : 6;
+  const int64_t end = 8 * n_bytes;
+  int64_t at = 8 * im->byte_pix; /* the first pixel as it is */
+  for (int64_t i = 0; i < n_pix; i += im->n_block) {
+    const int64_t n = n_pix - i < im->n_block ? n_pix - i : im->n_block;
+    int fs = 0;
+    if (at + fs_bits > end)
+      return 0;
+    for (int j = 0; j < fs_bits; j++, at++)
+      fs = fs << 1 | (bytes[at / 8] >> (7 - at % 8) & 1);
+    fs--;
+    if (fs > fs_max)
+      return 0;
+    if (fs == fs_max)
+      at += n * 8 * im->byte_pix;
+    else if (fs >= 0)
+      for (int64_t j = 0; j < n; j++) {
+        while (at < end && !(bytes[at / 8] >> (7 - at % 8) & 1))
+          at++;
+        at += 1 + fs;
+        if (at > end)
+          return 0;
+      }
+    if (at > end)
+      return 0;
+  }
+  return 1;
+}
+
+/* Unpack a gzip stream without keeping it; 0 when it is cut or has more than most bytes: then
+ * CFITSIO 4.2 asks for more and more memory, of a cut one without end.  What else may be wrong
+ * with it CFITSIO finds when the tile is read, and that costs only its row. */
+static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
+{
+  unsigned char out[1 << 14];
+  z_stream z = {.next_in = bytes, .avail_in = (uInt)n_bytes};
+  int status = Z_OK;
+  int64_t n_out = 0;
+  if (n_bytes > UINT_MAX || inflateInit2(&z, 15 + 16) != Z_OK)
+    return 0;
+  while (status == Z_OK && n_out <= most) {
+    z.next_out = out;
+    z.avail_out = sizeof out;
+    status = inflate(&z, Z_NO_FLUSH);
+    n_out += (int64_t)(sizeof out - z.avail_out);
+  }
+  inflateEnd(&z);
+  return status != Z_BUF_ERROR && n_out <= most;
+}
+
+/* Pixels of a tile, fewer at the far edges of the image. */
+static int64_t tile_pixels(const mill_fits_hdu *hdu, const image *im, int64_t i_tile)
+{
+  int64_t n_pix = 1;
+  for (int i = 0; i < hdu->n_axis; i++) {
+    const int64_t tile = im->tile[i], n_tile = (hdu->axis[i] + tile - 1) / tile;
+    const int64_t start = i_tile % n_tile * tile;
+    n_pix *= hdu->axis[i] - start < tile ? hdu->axis[i] - start : tile;
+    i_tile /= n_tile;
+  }
+  return n_pix;
+}
+
+/* The two numbers of a descriptor, elements and offset: they must lie in the heap, beyond which
+ * CFITSIO would take another HDU's bytes. */
+static int good_descriptor(const stream_column *s, const unsigned char *row, int64_t heap_bytes,
+                           int64_t *n_byte, int64_t *start)
+{
+  const int size = s->is_wide ? 8 : 4;
+  const uint64_t heap = (uint64_t)heap_bytes, element = (uint64_t)s->n_byte;
+  uint64_t value[2] = {0, 0};
+  for (int j = 0; j < 2 * size; j++)
+    value[j / size] = value[j / size] << 8 | row[s->offset + j];
+  if (value[0] > heap / element || value[1] > heap || value[0] * element > heap - value[1])
+    return 0;
+  *n_byte = (int64_t)(value[0] * element);
+  *start = (int64_t)value[1];
+  return 1;
+}
+
+/* No tile may lie outside the heap, and no stream may run out of its own bytes. */
+static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
+                       const mill_fits_table *table, const mill_fits_hdu *tiles,
+                       const mill_fits_hdu *hdu, const image *im)
+{
+  int err = MILL_OK;
+  const int64_t row_bytes = tiles->axis[0], n_row = tiles->axis[1];
+  const int64_t heap_bytes = tiles->data_bytes - table->heap_start;
+  unsigned char *row = NULL, *tile = NULL;
+  stream_column *stream = NULL;
+  int n_stream = 0;
+  int64_t tile_room = 0, all_bytes = 0;
+  MILL_TRY(MILL_ALLOC(table->n_field, &stream));
+  MILL_TRY(find_streams(at, table, im, stream, &n_stream));
+  MILL_TRY(MILL_ALLOC(row_bytes, &row));
+  for (int64_t i_row = 0; i_row < n_row; i_row++) {
+    const int64_t n_pix = tile_pixels(hdu, im, i_row);
+    int64_t packed_bytes = 0, n_byte = 0, start = 0;
+    if (mill_fits_read_at(guard->fd, row, row_bytes, tiles->data_start + i_row * row_bytes) !=
+        row_bytes)
+      FAIL_HDU(at, "row %lld cannot be read; " CUT, (long long)i_row + 1);
+    for (const stream_column *s = stream; s < stream + n_stream; s++) {
+      if (!good_descriptor(s, row, heap_bytes, &n_byte, &start))
+        FAIL_HDU(at, "tile %lld points outside the compressed data; " CUT, (long long)i_row + 1);
+      packed_bytes += n_byte;
+      if (s->kind == STREAM_OTHER || n_byte == 0)
+        continue;
+      MILL_TRY(MILL_GROW(&tile, &tile_room, n_byte));
+      if (mill_fits_read_at(guard->fd, tile, n_byte,
+                            tiles->data_start + table->heap_start + start) != n_byte ||
+          !(s->kind == STREAM_RICE ? good_rice(tile, n_byte, n_pix, im)
+                                   : good_gzip(tile, n_byte, 8 * n_pix)))
+        FAIL_HDU(at, "the compressed data of tile %lld are damaged; fetch the file again",
+                 (long long)i_row + 1);
+    }
+    /* neither a tile of pixels that nothing stands for, nor one that is all of them */
+    all_bytes += packed_bytes;
+    if (n_pix * im->pix_bytes / MAX_PACKING > packed_bytes || all_bytes > heap_bytes)
+      FAIL_HDU(at, "tile %lld has too few bytes for its pixels; " CUT, (long long)i_row + 1);
+  }
+done:
+  mill_free(stream);
+  mill_free(row);
+  mill_free(tile);
+  return err;
+}
+
+int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *guard,
+                              const mill_fits_table *table, int64_t image_limit, mill_fits_hdu *hdu)
+{
+  int err = MILL_OK;
+  const mill_fits_hdu tiles = *hdu;
+  const int64_t bitpix = table->key[MILL_KEY_ZBITPIX][0].value;
+  const int64_t n_axis = table->key[MILL_KEY_ZNAXIS][0].value;
+  const char *type = table->key[MILL_KEY_ZCMPTYPE][0].text;
+  image im = {.pix_bytes = (int)(llabs(bitpix) / 8),
+              .is_rice = strcmp(type, "RICE_1") == 0 || strcmp(type, "RICE_ONE") == 0};
+  if (!mill_fits_good_bitpix(bitpix) || n_axis < 1 || n_axis > MILL_FITS_MAX_AXIS)
+    FAIL_HDU(at, "the compressed image has ZBITPIX %lld and ZNAXIS %lld; " CUT, (long long)bitpix,
+             (long long)n_axis);
+  /* CFITSIO's other decoders trust their input */
+  if (!im.is_rice && strcmp(type, "GZIP_1") != 0 && strcmp(type, "GZIP_2") != 0)
+    FAIL_HDU(at, "tiles compressed by '%s', only RICE_1, GZIP_1 and GZIP_2 are read; funpack it",
+             type);
+  if (im.is_rice)
+    MILL_TRY(take_rice(at, table, &im));
+  hdu->kind = MILL_FITS_IMAGE;
+  hdu->compressed = 1;
+  hdu->bitpix = (int)bitpix;
+  hdu->n_axis = (int)n_axis;
+  MILL_TRY(take_axes(at, table, tiles.axis[1], image_limit, &im, hdu));
+  MILL_TRY(check_tiles(at, guard, table, &tiles, hdu, &im));
+done:
+  return err;
+}

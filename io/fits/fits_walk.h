@@ -1,0 +1,65 @@
+/** What the walk through the headers (fits_guard.c) hands to the check of compressed images
+ *  (fits_tiles.c). */
+#ifndef MILL_FITS_WALK_H
+#define MILL_FITS_WALK_H
+
+#include "io/fits/fits_guard.h"
+#include "kernels/base/error.h"
+
+#define MILL_FITS_CUT "the file is cut or damaged: fetch it again"
+
+/** The HDU that is walked, for messages. */
+typedef struct mill_fits_place {
+  const char *path;
+  int i_hdu; /**< 0-based */
+  const char *name;
+} mill_fits_place;
+
+#define MILL_FAIL_PLACE(at, format, ...)                                                           \
+  MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d%s%s%s: " format, (at)->path, (at)->i_hdu + 1,              \
+            (at)->name[0] ? " (" : "", (at)->name, (at)->name[0] ? ")" : "", ##__VA_ARGS__)
+
+/** A column of a binary table. */
+typedef struct mill_fits_field {
+  int have_form;
+  char form[MILL_FITS_MAX_VALUE];
+  int64_t n_byte;       /**< bytes of it in a row */
+  int is_tile, is_gzip; /**< COMPRESSED_DATA, GZIP_COMPRESSED_DATA */
+} mill_fits_field;
+
+/** Keywords by which CFITSIO finds its way in a table; each may stand once. */
+enum mill_fits_keyword {
+  MILL_KEY_ZNAXIS, /**< 0: their number, 1 ..: the axes */
+  MILL_KEY_ZTILE,
+  MILL_KEY_ZNAME,
+  MILL_KEY_ZVAL,
+  MILL_KEY_ZBITPIX,
+  MILL_KEY_ZCMPTYPE,
+  MILL_KEY_THEAP,
+  MILL_N_KEY
+};
+
+typedef struct mill_fits_key {
+  int have;
+  int64_t value; /**< -1 where it is no integer */
+  char text[MILL_FITS_MAX_VALUE];
+} mill_fits_key;
+
+/** What the header of a binary table says. */
+typedef struct mill_fits_table {
+  int n_field;
+  mill_fits_field *field; /**< [n_field], owned by the walk */
+  int is_image;           /**< ZIMAGE = T */
+  int64_t heap_start;     /**< from the start of the data */
+  mill_fits_key key[MILL_N_KEY][MILL_FITS_MAX_AXIS + 1];
+} mill_fits_table;
+
+/** Check the table *hdu of compressed tiles, and describe the image that it stands for in its
+ *  place.  image_limit: bytes that the image may have.  MILL_ERR_INPUT. */
+int mill_fits_take_compressed(const mill_fits_place *at, const mill_fits_guard *guard,
+                              const mill_fits_table *table, int64_t image_limit,
+                              mill_fits_hdu *hdu);
+
+int mill_fits_good_bitpix(int64_t bitpix);
+
+#endif

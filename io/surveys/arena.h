@@ -1,0 +1,28 @@
+/** Memory that a batch takes bit by bit and gives back at once. */
+#ifndef MILL_ARENA_H
+#define MILL_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Zero it before use. */
+typedef struct mill_arena {
+  struct mill_arena_block *block;
+  int64_t n_block, room;
+} mill_arena;
+
+/** n_byte bytes that last until the next reset, not zeroed, 64-byte aligned.  MILL_ERR_MEMORY. */
+int mill_arena_take(mill_arena *arena, size_t n_byte, void **out);
+
+/** Give all back.  Several blocks become one that holds as much, so that the next batch of this
+ *  size takes no new memory. */
+int mill_arena_reset(mill_arena *arena);
+
+/** Does p lie in it? */
+int mill_arena_has(const mill_arena *arena, const void *p);
+
+size_t mill_arena_bytes(const mill_arena *arena);
+
+void mill_arena_clear(mill_arena *arena);
+
+#endif

@@ -1,0 +1,206 @@
+#include "src/libraries/spectra_work.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <cblas.h>
+#include <lapacke.h>
+
+#include "kernels/base/error.h"
+#include "kernels/math/hull.h"
+#include "src/libraries/point_hull.h"
+#include "src/system/random.h"
+
+enum {
+  N_START = 5, /* most alike spectra, whose labels begin a recovery */
+  MAX_RECOVER_STEP = 30,
+  NOISE_STREAM = 0x6e6f6973 /* "nois": this purpose of the random numbers */
+};
+
+static void measure_errors(const mill_spectra_work *w, mill_spectra_report *report)
+{
+  const double *left_out = mill_rbf_fit_left_out(w->fit);
+  for (int i = 0; i < w->n; i++) {
+    double sum = 0;
+    for (int k = 0; k < w->n_component; k++)
+      sum += pow(left_out[(size_t)i * (size_t)w->n_component + (size_t)k], 2);
+    report->error[w->row[i]] = 100 * sqrt(sum / w->n_pix + w->lost[i]);
+    report->weight[w->row[i]] = w->weight[i];
+  }
+}
+
+/* Median of the labels of the spectra most like this one but itself, out [n_label] mapped. */
+static void start_recovery(const mill_spectra_work *w, int i, const double *score,
+                           mill_spectra_neighbour *near, double *out)
+{
+  const size_t q = (size_t)w->n_component;
+  for (int j = 0; j < w->n; j++) {
+    double sum = 0;
+    for (size_t k = 0; k < q; k++)
+      sum += pow(score[k] - w->score[(size_t)j * q + k], 2);
+    near[j] = (mill_spectra_neighbour){j == i ? INFINITY : sum, j};
+  }
+  mill_spectra_sort(w->n, near);
+  for (int l = 0; l < w->n_label; l++) {
+    double x[N_START];
+    for (int j = 0; j < N_START; j++)
+      x[j] = w->mapped[(size_t)near[j].i * (size_t)w->n_label + (size_t)l];
+    out[l] = mill_quantile(N_START, 0.5, x);
+  }
+}
+
+/* Squares of the difference between scores and the function at x, with their normal
+   equations.  h, slope: work [n_component], [n_label][n_component]. */
+static double misfit(const mill_spectra_work *w, const double *score, const double *coef,
+                     const double *x, double *h, double *slope, double *normal, double *rhs)
+{
+  const size_t q = (size_t)w->n_component;
+  const int n_label = w->n_label;
+  mill_rbf_fit_eval(w->fit, coef, x, h, slope);
+  double sum = 0;
+  for (size_t k = 0; k < q; k++) {
+    h[k] = score[k] - h[k];
+    sum += h[k] * h[k];
+  }
+  for (int l = 0; l < n_label; l++) {
+    rhs[l] = cblas_ddot((int)q, slope + (size_t)l * q, 1, h, 1);
+    for (int m = 0; m < n_label; m++)
+      normal[l * n_label + m] =
+          cblas_ddot((int)q, slope + (size_t)l * q, 1, slope + (size_t)m * q, 1);
+  }
+  return sum;
+}
+
+/* Scores of spectrum i with noise: the patterns are orthonormal, so that every score has that of
+   a pixel. */
+static void noisy_score(const mill_spectra_work *w, int i, double *out)
+{
+  mill_random random;
+  mill_random_begin(&random, 1, (uint64_t)w->row[i], NOISE_STREAM);
+  for (int k = 0; k < w->n_component; k++)
+    out[k] = w->score[(size_t)i * (size_t)w->n_component + (size_t)k] +
+             mill_random_normal(&random) / w->set->recover_sn;
+}
+
+/* Labels that fit spectrum i best, by Levenberg-Marquardt, with the emulator of all others. */
+static int recover(const mill_spectra_work *w, int i, double *x)
+{
+  int err = MILL_OK;
+  enum { N = MILL_MAX_GRID_AXIS };
+  double *coef = NULL, *space = NULL;
+  mill_spectra_neighbour *near = NULL;
+  const size_t q = (size_t)w->n_component, n_label = (size_t)w->n_label;
+  const size_t n_row = (size_t)w->n + (size_t)mill_rbf_fit_n_poly(w->fit);
+  MILL_TRY(MILL_ALLOC(n_row * q, &coef));
+  MILL_TRY(MILL_ALLOC((2 + n_label) * q + 2 * (size_t)w->n, &space));
+  MILL_TRY(MILL_ALLOC(w->n, &near));
+  double *score = space, *h = score + q, *slope = h + q;
+  mill_rbf_fit_without(w->fit, i, coef, slope + n_label * q);
+  noisy_score(w, i, score);
+  start_recovery(w, i, score, near, x);
+  double normal[N * N], rhs[N], damping = 1e-3;
+  double now = misfit(w, score, coef, x, h, slope, normal, rhs);
+  for (int step = 0; step < MAX_RECOVER_STEP && damping < 1e6; step++) {
+    double trial[N], damped[N * N], way[N], next_normal[N * N], next_rhs[N], longest = 0;
+    memcpy(damped, normal, sizeof damped);
+    memcpy(way, rhs, sizeof way);
+    for (size_t l = 0; l < n_label; l++)
+      damped[l * n_label + l] *= 1 + damping;
+    const int n = (int)n_label;
+    if (LAPACKE_dposv(LAPACK_ROW_MAJOR, 'L', n, 1, damped, n, way, 1) != 0) {
+      damping *= 10;
+      continue;
+    }
+    for (size_t l = 0; l < n_label; l++)
+      longest = fmax(longest, fabs(way[l]));
+    for (size_t l = 0; l < n_label; l++) /* a standard deviation at most */
+      trial[l] = x[l] + way[l] / fmax(longest, 1);
+    const double next = misfit(w, score, coef, trial, h, slope, next_normal, next_rhs);
+    if (!(next < now)) {
+      damping *= 10;
+      continue;
+    }
+    const int done = now - next < 1e-7 * now;
+    now = next;
+    memcpy(x, trial, n_label * sizeof *x);
+    memcpy(normal, next_normal, sizeof normal);
+    memcpy(rhs, next_rhs, sizeof rhs);
+    damping = fmax(0.1 * damping, 1e-7);
+    if (done)
+      break;
+  }
+done:
+  mill_free(coef);
+  mill_free(space);
+  mill_free(near);
+  return err;
+}
+
+static int measure_labels(const mill_spectra_work *w, const mill_library *lib,
+                          const mill_labelled_spectra *in, mill_spectra_report *report)
+{
+  int err = MILL_OK, failed = MILL_OK;
+  double *found = NULL, *difference = NULL;
+  const size_t n_label = (size_t)w->n_label;
+  MILL_TRY(MILL_ALLOC((size_t)w->n * n_label, &found));
+  MILL_TRY(MILL_ALLOC(w->n, &difference));
+#pragma omp parallel for num_threads(w->set->n_thread) schedule(dynamic, 4)
+  for (int i = 0; i < w->n; i++) {
+    const int code = recover(w, i, found + (size_t)i * n_label);
+    if (code != MILL_OK) {
+#pragma omp atomic write
+      failed = code;
+    }
+  }
+  if (failed != MILL_OK) /* memory is all that can be missing */
+    MILL_FAIL(failed, "no memory to measure how well labels are recovered");
+  for (size_t l = 0; l < n_label; l++) {
+    for (int i = 0; i < w->n; i++)
+      difference[i] = mill_label_unmap(&lib->label[l], found[(size_t)i * n_label + l]) -
+                      in->label[(size_t)w->row[i] * n_label + l];
+    report->bias[l] = mill_quantile((size_t)w->n, 0.5, difference);
+    for (int i = 0; i < w->n; i++)
+      difference[i] = fabs(difference[i] - report->bias[l]);
+    report->scatter[l] = 1.4826 * mill_quantile((size_t)w->n, 0.5, difference);
+  }
+  report->n_recovered = w->n;
+done:
+  mill_free(found);
+  mill_free(difference);
+  return err;
+}
+
+static int summarise(const mill_spectra_work *w, mill_spectra_report *report)
+{
+  int err = MILL_OK;
+  double *sorted = NULL;
+  MILL_TRY(MILL_ALLOC(w->n, &sorted));
+  for (int i = 0; i < w->n; i++)
+    sorted[i] = report->error[w->row[i]];
+  report->error_median = mill_quantile((size_t)w->n, 0.5, sorted);
+  report->error_p95 = mill_quantile((size_t)w->n, 0.95, sorted);
+  report->n_component = w->n_component;
+  report->degree = mill_rbf_fit_degree(w->fit);
+  report->kept_variance = w->kept_variance;
+  const double *smooth = mill_rbf_fit_smooth(w->fit);
+  report->smooth_min = report->smooth_max = smooth[0];
+  for (int k = 1; k < w->n_component; k++) {
+    report->smooth_min = fmin(report->smooth_min, smooth[k]);
+    report->smooth_max = fmax(report->smooth_max, smooth[k]);
+  }
+done:
+  mill_free(sorted);
+  return err;
+}
+
+int mill_spectra_measure(const mill_spectra_work *w, const mill_library *lib,
+                         const mill_labelled_spectra *in, mill_spectra_report *report)
+{
+  int err = MILL_OK;
+  measure_errors(w, report);
+  MILL_TRY(summarise(w, report));
+  if (w->set->recover_sn > 0)
+    MILL_TRY(measure_labels(w, lib, in, report));
+done:
+  return err;
+}

@@ -1,0 +1,79 @@
+/** Steps of mill_spectra_library_build and what they work on: spectra_grid.c selects the spectra
+ * and puts them on the library's wavelengths, spectra_fit.c makes the functions of the labels,
+ *  spectra_errors.c measures how well that works. */
+#ifndef MILL_SPECTRA_WORK_H
+#define MILL_SPECTRA_WORK_H
+
+#include "src/libraries/rbf.h"
+#include "src/libraries/spectra_library.h"
+
+enum {
+  MILL_SPECTRA_MIN = 12,         /**< spectra that a library needs */
+  MILL_SPECTRA_MIN_PIX = 4 * 28, /**< as the fit's splines need */
+  MILL_SPECTRA_MAX_PIX = 1 << 20
+};
+
+/** The spectra in use, as ln flux without continuum and level. */
+typedef struct mill_spectra_work {
+  const mill_spectra_library_settings *set;
+  int n, n_label, n_pix;
+  int *row;        /**< [n] of the input */
+  double *y;       /**< [n][n_pix] */
+  double *mapped;  /**< [n][n_label] */
+  double *length;  /**< [n_label] */
+  double *weight;  /**< [n] */
+  double *score;   /**< [n][n_component] */
+  double *lost;    /**< [n] mean square over pixels that the components do not carry */
+  double *mean;    /**< [n_pix] */
+  double *pattern; /**< [n_component][n_pix] orthonormal */
+  int n_component;
+  double kept_variance;
+  mill_rbf_fit *fit;
+} mill_spectra_work;
+
+void mill_spectra_work_clear(mill_spectra_work *w);
+
+/** Label l of spectrum i in use, in its unit. */
+static inline double mill_spectra_label_of(const mill_labelled_spectra *in,
+                                           const mill_spectra_work *w, int i, int l)
+{
+  return in->label[(size_t)w->row[i] * (size_t)in->n_label + (size_t)l];
+}
+
+/** A spectrum and how far it is from another one. */
+typedef struct mill_spectra_neighbour {
+  double distance2;
+  int i;
+} mill_spectra_neighbour;
+
+/** Nearest first. */
+void mill_spectra_sort(int n, mill_spectra_neighbour *near);
+
+/** Squared distance between the labels of two spectra in use. */
+double mill_spectra_distance2(const mill_spectra_work *w, int i, int j);
+
+/** Pixels of the input that the library's range needs: first and how many. */
+int mill_spectra_find_pixels(const mill_spectra_library_settings *set,
+                             const mill_labelled_spectra *in, int *first, int *n);
+
+/** What becomes of spectrum i of the input, before it is looked at more closely. */
+int mill_spectra_fate_of(const mill_spectra_library_settings *set, const mill_labelled_spectra *in,
+                         int first, int n, int i);
+
+/** Fail because only n spectra can be used: say why, and what range would do. */
+int mill_spectra_too_few(const mill_labelled_spectra *in, const mill_spectra_report *report, int n);
+
+/** The library's arm for n_in pixels from first on, and the spectra on it: w->y, n and n_pix. */
+int mill_spectra_make_grid(const mill_labelled_spectra *in, int first, int n_in, mill_arm *arm,
+                           unsigned char *fate, mill_spectra_work *w);
+
+/** Labels, components and functions; spectra that do not fit in get less weight, and none at all
+ *  when they are far off. */
+int mill_spectra_fit(const mill_labelled_spectra *in, int n_component, unsigned char *fate,
+                     mill_spectra_work *w, mill_library *lib);
+
+/** Errors of the spectra, and of the labels if the settings ask for them. */
+int mill_spectra_measure(const mill_spectra_work *w, const mill_library *lib,
+                         const mill_labelled_spectra *in, mill_spectra_report *report);
+
+#endif
