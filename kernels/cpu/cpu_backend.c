@@ -663,6 +663,7 @@ static void cpu_timing(mill_device *d, mill_timing *total)
 
 const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
     .name = "cpu " MILL_ISA_NAME,
+    .kind = MILL_BACKEND_CPU,
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,
