@@ -219,6 +219,8 @@ static int load_model(mill_pipeline *p, const mill_fit_settings *settings, int n
   m->n_hull = lib->n_hull;
   m->set = *settings;
   memcpy(m->label, lib->label, sizeof m->label);
+  for (int l = 0; l < m->n_label; l++)
+    mill_label_set_edges(&m->label[l]);
   memcpy(m->hull, lib->hull, sizeof m->hull);
   for (int h = 0; h < lib->n_hull; h++) {
     const mill_hull *hull = &lib->hull[h];
