@@ -5,8 +5,9 @@
 
 #include "kernels/math/continuum.h"
 #include "kernels/base/error.h"
+#include "kernels/base/layout.h"
 
-enum { NONE = -1, FIRST_SETS = 64, ALIGN = 64 };
+enum { NONE = -1, FIRST_SETS = 64 };
 
 typedef struct entry {
   int arm, n_pix, n_bin;
@@ -290,13 +291,6 @@ done:
   return err;
 }
 
-static size_t take(size_t *at, size_t bytes)
-{
-  const size_t here = *at;
-  *at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
-  return here;
-}
-
 /** Everything of a set into one block of backend memory. */
 static int make(mill_waveset_cache *c, entry *e)
 {
@@ -306,23 +300,17 @@ static int make(mill_waveset_cache *c, entry *e)
   const double *wave_aa = e->wave_aa;
   const size_t n = (size_t)n_pix, width = (size_t)n_bin + 2 * (size_t)c->guess->half;
   size_t size = 0;
-  take(&size, sizeof(mill_waveset));
-  const size_t at_ln = take(&size, n * sizeof(double));
-  const size_t at_cont = take(&size, (size_t)nk * n * sizeof(float));
-  const size_t at_masked = take(&size, n);
-  const size_t at_first = take(&size, ((size_t)n_bin + 1) * sizeof(int));
+  mill_take(&size, sizeof(mill_waveset));
+  const size_t at_ln = mill_take(&size, n * sizeof(double));
+  const size_t at_cont = mill_take(&size, (size_t)nk * n * sizeof(float));
+  const size_t at_masked = mill_take(&size, n);
+  const size_t at_first = mill_take(&size, ((size_t)n_bin + 1) * sizeof(int));
   const size_t at_templ =
-      take(&size, (size_t)c->guess->n_group * width * MILL_GUESS_LANE * sizeof(float));
+      mill_take(&size, (size_t)c->guess->n_group * width * MILL_GUESS_LANE * sizeof(float));
   e->size_block = size;
   e->bytes = size + n * sizeof *wave_aa;
   make_room(c, e);
-  if (size > c->cap_staging) {
-    mill_free(c->staging);
-    c->staging = NULL;
-    c->cap_staging = 0;
-    MILL_TRY(MILL_ALLOC(size, &c->staging));
-    c->cap_staging = size;
-  }
+  MILL_TRY(MILL_RENEW(&c->staging, &c->cap_staging, size));
   char *host = c->staging;
   double *ln_wave = (double *)(void *)(host + at_ln);
   float *cont = (float *)(void *)(host + at_cont);
