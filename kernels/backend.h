@@ -7,20 +7,14 @@
 #ifndef MILL_BACKEND_H
 #define MILL_BACKEND_H
 
-#include "kernels/star/slot.h"
+#include "kernels/base/host_copy.h"
 #include "kernels/base/timing.h"
+#include "kernels/star/slot.h"
 
 MILL_EXTERN_C_BEGIN
 
 /** An opened device with its work space. */
 typedef struct mill_device mill_device;
-
-/** A piece of the host's memory that goes to the device. */
-typedef struct mill_upload {
-  void *to;         /**< the device's memory */
-  const void *from; /**< NULL: zeros go there */
-  size_t bytes;
-} mill_upload;
 
 /** Where a backend computes. */
 enum mill_backend_kind { MILL_BACKEND_CPU, MILL_BACKEND_CUDA };

@@ -279,7 +279,7 @@ static inline int mill_segment_arrays(const mill_array **table)
   return (int)(sizeof array / sizeof array[0]);
 }
 
-/** The arrays of a slot beside its segments. */
+/** The arrays of a slot itself. */
 static inline int mill_slot_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

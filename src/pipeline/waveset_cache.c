@@ -15,7 +15,7 @@ typedef struct entry {
   uint64_t hash;
   int n_hold;
   int next;         /**< of the same bucket, or of the free entries */
-  int older, newer; /**< neighbours in the list of sets that nobody holds */
+  int older, newer; /**< neighbours in the list of idle sets */
   size_t bytes;     /**< of host and backend */
   void *block;      /**< backend memory of the set and its arrays, owned */
   size_t size_block;
@@ -34,7 +34,7 @@ struct mill_waveset_cache {
   int first_free;
   int *bucket; /**< [n_bucket] first entry of each, n_bucket a power of two */
   int n_bucket;
-  int oldest, newest; /**< of the sets that nobody holds */
+  int oldest, newest; /**< of the idle sets, which are not held */
   size_t limit;
   mill_waveset_stats stats;
   char *staging; /**< where a set is made before it is sent */
@@ -170,7 +170,7 @@ done:
   return err;
 }
 
-/* ---- sets that nobody holds ---------------------------------------------------------------- */
+/* ---- idle sets ------------------------------------------------------------------------------ */
 
 static void unlink_idle(mill_waveset_cache *c, int id)
 {
@@ -204,7 +204,7 @@ static void evict(mill_waveset_cache *c, int id)
   c->first_free = id;
 }
 
-/** Free what nobody holds, oldest first, until all is within the limit. */
+/** Free idle sets, oldest first, until all is within the limit. */
 static void trim(mill_waveset_cache *c)
 {
   while (c->oldest != NONE && c->stats.bytes > c->limit)
