@@ -7,20 +7,17 @@
 #ifndef MILL_BACKEND_H
 #define MILL_BACKEND_H
 
-#include "kernels/star/slot.h"
+#include "kernels/base/host_copy.h"
 #include "kernels/base/timing.h"
+#include "kernels/star/slot.h"
 
 MILL_EXTERN_C_BEGIN
 
 /** An opened device with its work space. */
 typedef struct mill_device mill_device;
 
-/** A piece of the host's memory that goes to the device. */
-typedef struct mill_upload {
-  void *to;         /**< the device's memory */
-  const void *from; /**< NULL: zeros go there */
-  size_t bytes;
-} mill_upload;
+/** Where a backend computes. */
+enum mill_backend_kind { MILL_BACKEND_CPU, MILL_BACKEND_CUDA };
 
 /** Every function returns MILL_OK or a code with a message.  Pointers to data
  *  are the backend's own memory; structures hold such pointers too.
@@ -31,7 +28,8 @@ typedef struct mill_upload {
  *  returned.  Copies are done in the order in which they
  *  were asked for, and before a start or an advance that comes after them. */
 typedef struct mill_backend {
-  const char *name;
+  const char *name; /**< with the type of the device: "cpu x86-64-v4" */
+  int kind;         /**< enum mill_backend_kind */
   int overlaps;     /**< work goes on while the host does something else */
   int default_slot; /**< stars at once that suit it; 0: a matter of threads */
   int (*open)(int n_thread, mill_device **out);

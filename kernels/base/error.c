@@ -176,3 +176,15 @@ int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size)
   *n_room = n;
   return MILL_OK;
 }
+
+int mill_renew_bytes(void **p, size_t *n_room, size_t n_need, size_t size)
+{
+  if (n_need <= *n_room)
+    return MILL_OK;
+  mill_free(*p);
+  *n_room = 0;
+  const int err = mill_alloc_bytes(n_need, size, p);
+  if (err == MILL_OK)
+    *n_room = n_need;
+  return err;
+}

@@ -6,7 +6,7 @@
 #ifndef MILL_HOST_COPY_H
 #define MILL_HOST_COPY_H
 
-#include "kernels/backend.h"
+#include "kernels/base/common.h"
 
 MILL_EXTERN_C_BEGIN
 
@@ -17,6 +17,13 @@ enum {
   MILL_N_STAGE = 4,
   MILL_STAGE_BYTES = 2 << 20
 };
+
+/** Memory of the host that is copied to a device, or to pinned memory. */
+typedef struct mill_upload {
+  void *to;
+  const void *from; /**< NULL: zeros go there */
+  size_t bytes;
+} mill_upload;
 
 /** Threads that copy where the process may use so many: a quarter of them, at most four, as
  *  readers have the others to themselves; MILL_CUDA_COPIERS of the environment gives another

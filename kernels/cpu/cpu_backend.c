@@ -37,8 +37,7 @@ typedef struct mill_lane {
   int max_seg_pix;
   double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] */
   float *narrow;     /**< the same, input of the last layer */
-  void *shared;      /**< what the slots of a group use in turn */
-  void *grids;       /**< each slot's emulator output */
+  char *memory;      /**< each slot's emulator output, then what a group's slots use in turn */
   mill_work work[MILL_GROUP];
   mill_timing timing;
 } mill_lane;
@@ -324,18 +323,12 @@ static void body_arm(mill_block *b, void *arg)
     mill_block_arm_f32(b, t->m, t->slot, t->arm, t->work);
 }
 
-static size_t padded(size_t bytes)
-{
-  return (bytes + 63) / 64 * 64;
-}
-
 static void lane_clear(mill_lane *lane)
 {
   mill_free(lane->hidden[0]);
   mill_free(lane->hidden[1]);
   mill_free(lane->narrow);
-  mill_free(lane->shared);
-  mill_free(lane->grids);
+  mill_free(lane->memory);
   const mill_timing timing = lane->timing;
   memset(lane, 0, sizeof *lane);
   lane->timing = timing;
@@ -348,44 +341,24 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   if (lane->max_seg_pix >= m->max_seg_pix && lane->hidden[0])
     return MILL_OK;
   lane_clear(lane);
-  const size_t real = m->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
-  const size_t n_row = (size_t)m->n_par + 1;
-  const size_t grid = padded(n_row * (size_t)m->max_pix_pad * real);
-  const size_t pix = padded(n_row * (size_t)m->max_seg_pix * real);
-  const size_t index = padded((size_t)m->max_seg_pix * sizeof(int));
-  const size_t frac = padded((size_t)m->max_seg_pix * sizeof(float));
-  const size_t kernel = padded((MILL_MAX_ROTATION + 1) * sizeof(double));
-  const size_t normal = padded(MILL_MAX_CONT * MILL_MAX_CONT * sizeof(double));
-  const size_t solve = padded(MILL_MAX_CONT * (MILL_MAX_PAR + 3) * sizeof(double));
-  const size_t sums = padded(MILL_BLOCK_MAX_SUM * sizeof(double));
+  /* templates of a batch lie apart; a star at a time is answered in the rest */
+  const mill_array *array;
+  const int n_array = mill_work_arrays(&array);
+  size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
+  mill_work_counts(m->n_par, m->max_pix_pad, m->max_seg_pix, m->set.precision, count);
+  count[MILL_COUNT_NORMAL] = MILL_MAX_CONT * MILL_MAX_CONT;
+  count[MILL_COUNT_SOLVE] = MILL_MAX_CONT * (MILL_MAX_PAR + 3);
+  count[MILL_COUNT_SUMS] = MILL_BLOCK_MAX_SUM;
+  mill_lay_out(n_array, array, count, MILL_ARRAY_BYTES, size, NULL, 1, NULL, 0);
   for (int i = 0; i < 2; i++)
     MILL_TRY(MILL_ALLOC(MILL_BATCH_ROWS * MILL_ROW_PITCH, &lane->hidden[i]));
   MILL_TRY(MILL_ALLOC(MILL_BATCH_ROWS * MILL_ROW_PITCH, &lane->narrow));
-  MILL_TRY(mill_alloc_bytes(MILL_GROUP, grid, &lane->grids));
-  MILL_TRY(mill_alloc_bytes(
-      1, 2 * grid + 2 * pix + index + frac + 2 * kernel + normal + solve + sums, &lane->shared));
+  MILL_TRY(MILL_ALLOC(MILL_GROUP * size[MILL_WORK_GRID] + size[MILL_WORK_REST], &lane->memory));
   for (int i = 0; i < MILL_GROUP; i++) {
-    mill_work *w = &lane->work[i];
-    char *p = lane->shared;
-    w->grid = (char *)lane->grids + (size_t)i * grid;
-    w->rotated = p;
-    w->bend = p += grid;
-    w->pixel = p += grid;
-    w->smooth = p += pix;
-    p += pix;
-    w->index = (int *)(void *)p;
-    p += index;
-    w->frac = (float *)(void *)p;
-    p += frac;
-    w->kernel = (double *)(void *)p;
-    p += kernel;
-    w->kernel_slope = (double *)(void *)p;
-    p += kernel;
-    w->normal = (double *)(void *)p;
-    p += normal;
-    w->solve = (double *)(void *)p;
-    p += solve;
-    w->sums = (double *)(void *)p;
+    size_t at[MILL_N_WORK_REGION] = {(size_t)i * size[MILL_WORK_GRID],
+                                     MILL_GROUP * size[MILL_WORK_GRID]};
+    mill_lay_out(n_array, array, count, MILL_ARRAY_BYTES, at, lane->memory, 1, &lane->work[i],
+                 sizeof lane->work[i]);
   }
   lane->max_seg_pix = m->max_seg_pix;
 done:
@@ -663,6 +636,7 @@ static void cpu_timing(mill_device *d, mill_timing *total)
 
 const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
     .name = "cpu " MILL_ISA_NAME,
+    .kind = MILL_BACKEND_CPU,
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,

@@ -19,7 +19,7 @@ int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu);
 int mill_gpu_try(int gpu, const char *name, size_t *free_bytes);
 
 /** Give up the context of the GPU that was tried last, with all memory there, and its assignment;
- *  none is fine.  Nothing of the CUDA backend may be in use. */
+ *  none is allowed.  Nothing of the CUDA backend may be in use. */
 void mill_gpu_release(void);
 
 /** What a GPU can do at most, in 1e9 operations or bytes a second. */

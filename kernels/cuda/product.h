@@ -2,11 +2,11 @@
  *
  *  Block (x, y) makes TILE rows of the list by TILE columns, whatever the number of rows:
  *  every output is the sum over blocks of K_BLOCK inputs in turn, so a row does not depend
- *  on what else is in the list.  Only cuda_backend.cu includes this. */
+ *  on what else is in the list.  Only cuda_rounds.cu includes this. */
 #ifndef MILL_CUDA_PRODUCT_H
 #define MILL_CUDA_PRODUCT_H
 
-#include "kernels/star/slot.h"
+#include "kernels/cuda/device_view.h"
 
 enum {
   TILE = 64,    /**< rows and columns of a block of a product */
@@ -33,12 +33,6 @@ enum {
   COLUMN_PITCH = TILE + 8
 };
 static_assert(MILL_COLUMN_PAD % TILE == 0, "padded outputs must be whole tiles");
-
-/** Where the rows of a batch lie: row t of lane s at base + s lane + t row. */
-template <typename real> struct row_layout {
-  real *base;
-  size_t lane, row;
-};
 
 /** Rows that a product is to make. */
 struct row_batch {

@@ -1,5 +1,5 @@
 /** The kernels of a fit but the matrix products (product.h): one block of threads works on
- *  one star.  Only cuda_backend.cu includes this.
+ *  one star.  Only cuda_rounds.cu includes this.
  *
  *  Slots hold stars, lanes hold work space.  In a round the slots that want something stand
  *  side by side in a list; in a pass over it entry first + i is worked on in lane i. */
@@ -22,42 +22,6 @@ enum {
   LIST_THREADS = 1024  /**< of the block that makes the list of a round */
 };
 static_assert((int)STAR_WARPS <= (int)MILL_BLOCK_MAX_WARP, "sums are made for so many warps");
-
-/** Bookkeeping of rounds, in device memory. */
-struct loop_state {
-  int n_finished;                  /**< rows that wait to be fetched: finished, row */
-  int n_nan;                       /**< found in debug mode */
-  int n_listed, n_want, max_round; /**< as asked */
-  int n_round;                     /**< rounds done */
-  int n_active;                    /**< entries of active */
-};
-
-/** Device memory of a call, given to its kernels by value. */
-struct device_view {
-  const mill_model *m;
-  mill_slot *const *slot; /**< [n_slot] */
-  mill_work *work;        /**< [n_lane] */
-  int n_slot, n_lane;
-  int n_row; /**< rows a lane may have: the value and a tangent per label */
-  loop_state *state;
-  const int *fresh;        /**< slots that begin */
-  const int *listed;       /**< [n_listed] slots of the rounds */
-  int *active;             /**< [n_slot] those of them that want something now */
-  int *finished;           /**< [n_slot] slots with a result */
-  mill_fit_result *result; /**< [n_slot] theirs */
-  int *row_count;          /**< [MILL_MAX_ARM] rows of a pass */
-  int *row_list;           /**< [MILL_MAX_ARM][row_pitch] lane * n_row + row */
-  size_t row_pitch;
-  /** Jacobians of a star of which the last layer may be coarse: its first n_early evaluations. */
-  int n_early;
-  int *fine_count, *coarse_count; /**< [MILL_MAX_ARM] where n_early > 0 */
-  /** [MILL_MAX_ARM][row_pitch] where n_early > 0: the same rows as in row_list, the fine ones from
-   *  the first element on, the coarse ones from the last one backwards. */
-  int *part_list;
-  row_layout<double> input;     /**< mapped labels, [n_lane][n_row][MILL_MAX_LABEL] */
-  row_layout<double> hidden[2]; /**< [n_lane][n_row][pitch] */
-  row_layout<float> narrow;     /**< the last layer's input in float32 */
-};
 
 /** The slot of this block in a pass that begins at entry first of the list; NULL: none.
  *  The same on all threads. */

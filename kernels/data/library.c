@@ -42,6 +42,21 @@ void mill_rbf_clear(mill_rbf *rbf)
   memset(rbf, 0, sizeof *rbf);
 }
 
+void mill_label_set_edges(mill_label *label)
+{
+  static const struct {
+    const char *name;
+    double min, max, margin;
+  } known[] = {
+      {"teff", 2300.0, 15000.0, 10.0}, {"feh", -4.0, 1.0, 0.01}, {"logg", -0.5, 6.5, 0.01}};
+  label->edge_min = label->edge_max = 0.0;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strncmp(label->name, known[i].name, strlen(known[i].name)) == 0) {
+      label->edge_min = known[i].min + known[i].margin;
+      label->edge_max = known[i].max - known[i].margin;
+    }
+}
+
 int mill_library_find_label(const mill_library *lib, const char *name)
 {
   for (int i = 0; i < lib->n_label; i++)

@@ -23,6 +23,9 @@ typedef struct mill_label {
   double mean, std;           /**< of the mapped value */
   double min, max;            /**< range of the training stars, in the label's unit */
   double scale;               /**< typical uncertainty, in the label's unit */
+  /** A star outside of these gets MILL_WARN_LABEL_EDGE, in the label's unit; both 0: no star does.
+   *  mill_label_set_edges fills them when a fit loads the library. */
+  double edge_min, edge_max;
 } mill_label;
 
 /** A convex hull in mapped coordinates of some labels.
@@ -136,12 +139,15 @@ typedef struct mill_library {
   char path[1024];
 } mill_library;
 
-/** Free what a library owns and zero it; NULL is fine. */
+/** Free what a library owns and zero it; NULL is allowed. */
 void mill_library_clear(mill_library *lib);
 
 /** The same for a grid and for radial functions. */
 void mill_spline_grid_clear(mill_spline_grid *grid);
 void mill_rbf_clear(mill_rbf *rbf);
+
+/** Edges of a label by how its name begins: rvspecfit's range of teff, logg and feh. */
+void mill_label_set_edges(mill_label *label);
 
 /** Index of the label or arm of that name, -1 when there is none. */
 int mill_library_find_label(const mill_library *lib, const char *name);

@@ -582,19 +582,6 @@ MILL_HD static inline int mill_fit_covariance(const mill_model *m, mill_slot *sl
   return 1;
 }
 
-/** rvspecfit's edges of its parameter range: bit 8 of RVS_WARN. */
-MILL_HD static inline int mill_label_at_edge(const mill_label *label, double x)
-{
-  const char *n = label->name;
-  if (n[0] == 't' && n[1] == 'e' && n[2] == 'f' && n[3] == 'f')
-    return x < 2300.0 + 10.0 || x > 15000.0 - 10.0;
-  if (n[0] == 'f' && n[1] == 'e' && n[2] == 'h')
-    return x < -4.0 + 0.01 || x > 1.0 - 0.01;
-  if (n[0] == 'l' && n[1] == 'o' && n[2] == 'g' && n[3] == 'g')
-    return x < -0.5 + 0.01 || x > 6.5 - 0.01;
-  return 0;
-}
-
 /** Everything known: the row. */
 MILL_HD static inline void mill_fit_finish(const mill_model *m, mill_slot *slot, double f)
 {
@@ -633,9 +620,12 @@ MILL_HD static inline void mill_fit_finish(const mill_model *m, mill_slot *slot,
     r->warn |= MILL_WARN_VEL_ERR;
   if (r->vsini_km_s > 100.0)
     r->warn |= MILL_WARN_VSINI;
-  for (int l = 0; l < m->n_label; l++)
-    if (mill_label_at_edge(&m->label[l], r->label[l]))
+  for (int l = 0; l < m->n_label; l++) {
+    const mill_label *label = &m->label[l];
+    if (label->edge_min < label->edge_max &&
+        (r->label[l] < label->edge_min || r->label[l] > label->edge_max))
       r->warn |= MILL_WARN_LABEL_EDGE;
+  }
   /* at a facet the penalty leaves a star on either side, by 1e-6 or so */
   if (mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE)
     r->warn |= MILL_WARN_HULL;

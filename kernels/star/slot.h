@@ -7,8 +7,10 @@
 #ifndef MILL_SLOT_H
 #define MILL_SLOT_H
 
+#include "kernels/base/layout.h"
 #include "kernels/data/library.h"
 #include "kernels/math/nelder_mead.h"
+#include "kernels/math/rotation.h"
 #include "kernels/data/result.h"
 #include "kernels/data/settings.h"
 
@@ -240,6 +242,55 @@ typedef struct mill_slot {
   mill_fit_space space; /**< the last member: the host need not copy it */
 } mill_slot;
 
+/** Regions of a star's memory.  What the host fills lies together and so do the models: each is
+ *  copied as one piece. */
+enum mill_star_region { MILL_STAR_RAW, MILL_STAR_MODELS, MILL_STAR_DEVICE, MILL_N_STAR_REGION };
+
+/** Numbers of elements of a star's arrays. */
+enum mill_star_count {
+  MILL_COUNT_PIX,
+  MILL_COUNT_MATRIX, /**< n_diag * n_pix where the input has a resolution matrix, else 0 */
+  MILL_COUNT_SIGMA,  /**< n_pix where a line-spread function is used, else 0 */
+  MILL_COUNT_RES,    /**< n_diag * n_pix */
+  MILL_COUNT_MODEL,  /**< n_pix where models are wanted, else 0 */
+  MILL_COUNT_BIN,    /**< the most bins of a segment's wavelength set */
+  MILL_COUNT_GUESS,  /**< n_templ * (2 * guess_half + 1) */
+  MILL_N_STAR_COUNT
+};
+
+/** The arrays of a segment. */
+static inline int mill_segment_arrays(const mill_array **table)
+{
+  static const mill_array array[] = {
+      {offsetof(mill_segment, raw_flux), sizeof(float), MILL_STAR_RAW, MILL_COUNT_PIX},
+      {offsetof(mill_segment, raw_ivar), sizeof(float), MILL_STAR_RAW, MILL_COUNT_PIX},
+      {offsetof(mill_segment, raw_mask), sizeof(int32_t), MILL_STAR_RAW, MILL_COUNT_PIX},
+      {offsetof(mill_segment, raw_res), sizeof(float), MILL_STAR_RAW, MILL_COUNT_MATRIX},
+      {offsetof(mill_segment, lsf_aa), sizeof(float), MILL_STAR_RAW, MILL_COUNT_SIGMA},
+      {offsetof(mill_segment, res), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_RES},
+      {offsetof(mill_segment, d), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_PIX},
+      {offsetof(mill_segment, is), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_PIX},
+      {offsetof(mill_segment, good), sizeof(unsigned char), MILL_STAR_DEVICE, MILL_COUNT_PIX},
+      {offsetof(mill_segment, base), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_PIX},
+      {offsetof(mill_segment, scratch), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_PIX},
+      {offsetof(mill_segment, model), sizeof(float), MILL_STAR_MODELS, MILL_COUNT_MODEL},
+  };
+  *table = array;
+  return (int)(sizeof array / sizeof array[0]);
+}
+
+/** The arrays of a slot itself. */
+static inline int mill_slot_arrays(const mill_array **table)
+{
+  static const mill_array array[] = {
+      {offsetof(mill_slot, bin_wn), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_BIN},
+      {offsetof(mill_slot, bin_w), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_BIN},
+      {offsetof(mill_slot, guess_chisq), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_GUESS},
+  };
+  *table = array;
+  return (int)(sizeof array / sizeof array[0]);
+}
+
 /** Work space of one block: rows of templates on the grid and at the pixels.
  *
  *  grid [row][max_pix_pad] holds the emulator's output and then the rotated
@@ -258,6 +309,57 @@ typedef struct mill_work {
   double *solve;                 /**< [MILL_MAX_CONT * (MILL_MAX_PAR + 3)] */
   double *sums;                  /**< [MILL_BLOCK_MAX_SUM] */
 } mill_work;
+
+/** Regions of work space: the emulator's output, which lies apart, and the rest. */
+enum mill_work_region { MILL_WORK_GRID, MILL_WORK_REST, MILL_N_WORK_REGION };
+
+/** Numbers of elements of a block's arrays. */
+enum mill_work_count {
+  MILL_COUNT_GRID_BYTES,  /**< of rows of templates on the grid */
+  MILL_COUNT_PIXEL_BYTES, /**< of rows of templates at the pixels */
+  MILL_COUNT_SEGMENT,     /**< pixels of the largest segment */
+  MILL_COUNT_KERNEL,
+  MILL_COUNT_NORMAL, /**< of this and the next two: 0 where a backend keeps them elsewhere */
+  MILL_COUNT_SOLVE,
+  MILL_COUNT_SUMS,
+  MILL_N_WORK_COUNT
+};
+
+/** The arrays of a block's work space. */
+static inline int mill_work_arrays(const mill_array **table)
+{
+  static const mill_array array[] = {
+      {offsetof(mill_work, grid), 1, MILL_WORK_GRID, MILL_COUNT_GRID_BYTES},
+      {offsetof(mill_work, rotated), 1, MILL_WORK_REST, MILL_COUNT_GRID_BYTES},
+      {offsetof(mill_work, bend), 1, MILL_WORK_REST, MILL_COUNT_GRID_BYTES},
+      {offsetof(mill_work, pixel), 1, MILL_WORK_REST, MILL_COUNT_PIXEL_BYTES},
+      {offsetof(mill_work, smooth), 1, MILL_WORK_REST, MILL_COUNT_PIXEL_BYTES},
+      {offsetof(mill_work, index), sizeof(int), MILL_WORK_REST, MILL_COUNT_SEGMENT},
+      {offsetof(mill_work, frac), sizeof(float), MILL_WORK_REST, MILL_COUNT_SEGMENT},
+      {offsetof(mill_work, kernel), sizeof(double), MILL_WORK_REST, MILL_COUNT_KERNEL},
+      {offsetof(mill_work, kernel_slope), sizeof(double), MILL_WORK_REST, MILL_COUNT_KERNEL},
+      {offsetof(mill_work, normal), sizeof(double), MILL_WORK_REST, MILL_COUNT_NORMAL},
+      {offsetof(mill_work, solve), sizeof(double), MILL_WORK_REST, MILL_COUNT_SOLVE},
+      {offsetof(mill_work, sums), sizeof(double), MILL_WORK_REST, MILL_COUNT_SUMS},
+  };
+  *table = array;
+  return (int)(sizeof array / sizeof array[0]);
+}
+
+/** Elements of a block's arrays for a model; count [MILL_N_WORK_COUNT] out, but for those of
+ *  normal, solve and sums, which become 0. */
+static inline void mill_work_counts(int n_par, int max_pix_pad, int max_seg_pix, int precision,
+                                    size_t *count)
+{
+  /* the guess keeps a double a pixel in the rows at the pixels, the Jacobian two */
+  const size_t real = precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
+  const size_t row = (size_t)(n_par + 1) * real;
+  memset(count, 0, MILL_N_WORK_COUNT * sizeof *count);
+  count[MILL_COUNT_GRID_BYTES] = row * (size_t)max_pix_pad;
+  count[MILL_COUNT_PIXEL_BYTES] = row * (size_t)max_seg_pix;
+  count[MILL_COUNT_SEGMENT] = (size_t)max_seg_pix;
+  count[MILL_COUNT_KERNEL] = MILL_MAX_ROTATION + 1;
+}
 
 MILL_EXTERN_C_END
 

@@ -11,7 +11,7 @@
 #include "kernels/math/hull.h"
 #include "src/system/blas_threads.h"
 #include "kernels/base/clock.h"
-#include "src/pipeline/guess_table.h"
+#include "src/libraries/emulator.h"
 #include "src/libraries/library_make.h"
 #include "src/line_model/line_model.h"
 #include "src/system/random.h"

@@ -10,7 +10,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/linalg.h"
 #include "kernels/math/rotation.h"
-#include "src/pipeline/guess_table.h"
+#include "src/libraries/emulator.h"
 #include "src/mock/mock_internal.h"
 
 /* --- the line model's spectrum, rotated, shifted and seen through the instrument --- */

@@ -1,7 +1,6 @@
 #include "src/pipeline/guess_table.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "kernels/math/continuum.h"
@@ -9,169 +8,55 @@
 #include "kernels/math/hull.h"
 #include "kernels/math/linalg.h"
 #include "kernels/math/rotation.h"
-#include "src/libraries/rbf.h"
-#include "src/libraries/spline_grid.h"
+#include "src/libraries/emulator.h"
 
-typedef double four __attribute__((vector_size(32)));
-/** Templates side by side. */
-typedef struct lanes {
-  four v[MILL_HALF_LANE / 4];
-} lanes;
-_Static_assert(MILL_HALF_LANE == 8, "the sums of emulator_lanes_impl.h are written out");
+_Static_assert((int)MILL_HALF_LANE == (int)MILL_EMULATOR_LANE,
+               "templates come in the groups of the table");
 
-/** Pixels whose sums are made in one pass over a layer's weights. */
-enum { PIXELS = 4, PIXEL_BLOCK = 64 };
+/** Continuum functions whose sums are made in one pass. */
+enum { TILE = 5 };
 
-/** A layer for groups of templates: what goes in [n_group][n_in], what comes out
- *  [n_group][n_out]. */
-typedef struct layer_task {
-  int n_in, n_out, n_group;
-  const float *weight, *bias;
-  const lanes *in;
-  lanes *out;
-} layer_task;
+/** What a set of bins needs of one arm, and where the results go. */
+typedef struct fill_task {
+  int nk, pitch;      /**< continuum functions, and with padding to whole tiles */
+  int half, n, width; /**< bins on each side; of the data; all */
+  const mill_guess_arm *bins;
+  long first;           /**< index of the first of all in bins; may lie before it */
+  const double *basis;  /**< [width][pitch] continuum functions */
+  const double *factor; /**< [nk][nk] Cholesky factor of their normal matrix */
+  float *templ;         /**< [n_group][width][MILL_GUESS_LANE] */
+} fill_task;
 
 /** An arm's templates rotated and averaged into bins. */
 typedef struct rotate_task {
   int n_pix, n_bin, half;
-  const double *kernel; /**< [half + 1] */
-  const lanes *flux;    /**< [n_pix] */
-  const int *bin;       /**< [n_pix] */
-  lanes *sum;           /**< [n_bin] */
+  const double *kernel;   /**< [half + 1] */
+  const mill_lanes *flux; /**< [n_pix] */
+  const int *bin;         /**< [n_pix] */
+  mill_lanes *sum;        /**< [n_bin] */
 } rotate_task;
+
+static int bin_count(const fill_task *f, int i)
+{
+  const long b = f->first + i;
+  return b >= 0 && b < f->bins->n_bin ? f->bins->count[b] : 0;
+}
+
+_Static_assert(TILE == 5, "guess_lanes_impl.h writes these sums out");
 
 #define LANES_NAME(name) name##_any
 #define LANES_TARGET
-#include "src/pipeline/emulator_lanes_impl.h"
+#include "src/pipeline/guess_lanes_impl.h"
 #undef LANES_NAME
 #undef LANES_TARGET
 
-/* Wider registers, but no fused products: the same bits on every processor of a kind. */
 #if defined(__x86_64__)
 #define LANES_NAME(name) name##_avx2
 #define LANES_TARGET     __attribute__((target("avx2")))
-#include "src/pipeline/emulator_lanes_impl.h"
+#include "src/pipeline/guess_lanes_impl.h"
 #undef LANES_NAME
 #undef LANES_TARGET
 #endif
-
-static void layer_block(const layer_task *task, int block, double *weight)
-{
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) {
-    layer_block_avx2(task, block, weight);
-    return;
-  }
-#endif
-  layer_block_any(task, block, weight);
-}
-
-static void rotate_and_bin(const rotate_task *task)
-{
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) {
-    rotate_and_bin_avx2(task);
-    return;
-  }
-#endif
-  rotate_and_bin_any(task);
-}
-
-/** One layer, by threads over blocks of its outputs. */
-static int layer_product(const layer_task *task, int n_thread)
-{
-  int err = MILL_OK;
-  const int n_block = (task->n_out + PIXEL_BLOCK - 1) / PIXEL_BLOCK;
-  const size_t n_weight = (size_t)PIXELS * (size_t)task->n_in;
-  double *weight = NULL;
-  MILL_TRY(MILL_ALLOC((size_t)n_thread * n_weight, &weight));
-#pragma omp parallel for schedule(static) num_threads(n_thread)
-  for (int block = 0; block < n_block; block++)
-    layer_block(task, block, weight + (size_t)omp_get_thread_num() * n_weight);
-done:
-  mill_free(weight);
-  return err;
-}
-
-/** Mapped labels, through the front of an emulator that is no network. */
-static void emulator_front(const mill_library *lib, const mill_emulator *e, const double *label,
-                           double *x)
-{
-  double mapped[MILL_MAX_LABEL];
-  for (int l = 0; l < lib->n_label; l++)
-    mapped[l] = mill_label_map(&lib->label[l], label[l]);
-  if (e->kind == MILL_EMULATOR_GRID)
-    mill_spline_grid_eval(&e->grid, mapped, x);
-  else if (e->kind == MILL_EMULATOR_RBF)
-    mill_rbf_eval(&e->rbf, mapped, x);
-  else
-    memcpy(x, mapped, (size_t)lib->n_label * sizeof *x);
-}
-
-/** Spectra of n templates, in groups of MILL_HALF_LANE; flux [n_group][n_pix] out, 0 or 1
- *  everywhere beyond template n. */
-static int emulate(const mill_library *lib, int i_arm, int n, const double *label, int n_thread,
-                   lanes *flux)
-{
-  int err = MILL_OK;
-  const mill_emulator *e = &lib->arm[i_arm].emulator;
-  const int n_group = (n + MILL_HALF_LANE - 1) / MILL_HALF_LANE, n_front = e->n_in[0];
-  lanes *x = NULL, *y = NULL;
-  double *front = NULL;
-  MILL_TRY(MILL_ALLOC((size_t)n_group * MILL_MAX_WIDTH, &x));
-  MILL_TRY(MILL_ALLOC((size_t)n_group * MILL_MAX_WIDTH, &y));
-  MILL_TRY(MILL_ALLOC((size_t)n * MILL_MAX_WIDTH, &front));
-#pragma omp parallel for schedule(static) num_threads(n_thread)
-  for (int t = 0; t < n; t++)
-    emulator_front(lib, e, label + (size_t)t * (size_t)lib->n_label,
-                   front + (size_t)t * MILL_MAX_WIDTH);
-  for (int t = 0; t < n; t++)
-    for (int k = 0; k < n_front; k++)
-      x[t / MILL_HALF_LANE * n_front + k].v[t % MILL_HALF_LANE / 4][t % 4] =
-          front[(size_t)t * MILL_MAX_WIDTH + (size_t)k];
-  for (int l = 0; l < e->n_layer; l++) {
-    const int last = l == e->n_layer - 1;
-    const layer_task task = {.n_in = e->n_in[l],
-                             .n_out = e->n_out[l],
-                             .n_group = n_group,
-                             .weight = e->weight[l],
-                             .bias = e->bias[l],
-                             .in = x,
-                             .out = last ? flux : y};
-    MILL_TRY(layer_product(&task, n_thread));
-    const int n_value = n_group * task.n_out;
-#pragma omp parallel for schedule(static) num_threads(n_thread) if (n_value > 8192)
-    for (int i = 0; i < n_value; i++)
-      for (int q = 0; q < MILL_HALF_LANE; q++) {
-        const double z = task.out[i].v[q / 4][q % 4];
-        task.out[i].v[q / 4][q % 4] = !last         ? z / (1.0 + exp(-z))
-                                      : e->log_flux ? exp(fmin(fmax(z, -300.0), 300.0))
-                                                    : z;
-      }
-    lanes *swap = x;
-    x = y;
-    y = swap;
-  }
-done:
-  mill_free(x);
-  mill_free(y);
-  mill_free(front);
-  return err;
-}
-
-int mill_emulator_eval(const mill_library *lib, int arm, const double *label, double *flux)
-{
-  int err = MILL_OK;
-  const int n_pix = lib->arm[arm].n_pix;
-  lanes *all = NULL;
-  MILL_TRY(MILL_ALLOC(n_pix, &all));
-  MILL_TRY(emulate(lib, arm, 1, label, 1, all));
-  for (int i = 0; i < n_pix; i++)
-    flux[i] = all[i].v[0][0];
-done:
-  mill_free(all);
-  return err;
-}
 
 void mill_guess_table_clear(mill_guess_table *table)
 {
@@ -189,7 +74,7 @@ static long bin_of(double ln_wave, double step)
 
 /** Rotate the templates of an arm, flux [groups][n_pix], and put their means over its bins
  *  into place. */
-static int bin_templates(const mill_library *lib, int i_arm, const lanes *flux, const int *bin,
+static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *flux, const int *bin,
                          int n_thread, int kind, mill_guess_arm *bins)
 {
   int err = MILL_OK, failed = MILL_OK;
@@ -201,7 +86,7 @@ static int bin_templates(const mill_library *lib, int i_arm, const lanes *flux, 
     const int g = i / n_rotation, v = i % n_rotation;
     const double r_pix = lib->guess_vsini_km_s[v] / (MILL_C_KM_S * arm->ln_step);
     double kernel[MILL_MAX_ROTATION + 1], slope;
-    lanes *sum = NULL;
+    mill_lanes *sum = NULL;
     int half = mill_rotation_half_width(kind, r_pix);
     if (half > MILL_MAX_ROTATION)
       half = MILL_MAX_ROTATION;
@@ -220,7 +105,7 @@ static int bin_templates(const mill_library *lib, int i_arm, const lanes *flux, 
                               .flux = flux + (size_t)g * (size_t)arm->n_pix,
                               .bin = bin,
                               .sum = sum};
-    rotate_and_bin(&task);
+    MILL_LANES_BEST(rotate_and_bin)(&task);
     for (int q = 0; q < MILL_HALF_LANE && g * MILL_HALF_LANE + q < lib->n_guess; q++) {
       const int t = (g * MILL_HALF_LANE + q) * n_rotation + v;
       double *mean = bins->mean + (size_t)(t / MILL_HALF_LANE) * (size_t)n_bin * MILL_HALF_LANE +
@@ -258,7 +143,7 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
                             mill_guess_table *table)
 {
   int err = MILL_OK;
-  lanes *flux = NULL;
+  mill_lanes *flux = NULL;
   int *bin = NULL;
   memset(table, 0, sizeof *table);
   table->n_templ = lib->n_guess * lib->n_guess_vsini;
@@ -290,7 +175,7 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
       bin[i] = (int)(bin_of(arm->ln_wave0 + (double)i * arm->ln_step, step) - bins->bin0);
       bins->count[bin[i]]++;
     }
-    MILL_TRY(emulate(lib, a, lib->n_guess, lib->guess_label, n_thread, flux));
+    MILL_TRY(mill_emulator_lanes(lib, a, lib->n_guess, lib->guess_label, n_thread, flux));
     MILL_TRY(bin_templates(lib, a, flux, bin, n_thread, set->rotation, bins));
   }
 done:
@@ -306,54 +191,6 @@ int mill_guess_table_n_bin(const mill_guess_table *table, int n_pix, const doubl
   return (int)(bin_of(log(wave_aa[n_pix - 1]), table->ln_step) -
                bin_of(log(wave_aa[0]), table->ln_step)) +
          1;
-}
-
-/** Continuum functions whose sums are made in one pass. */
-enum { TILE = 5 };
-
-/** What a set of bins needs of one arm, and where the results go. */
-typedef struct fill_task {
-  int nk, pitch;      /**< continuum functions, and with padding to whole tiles */
-  int half, n, width; /**< bins on each side; of the data; all */
-  const mill_guess_arm *bins;
-  long first;           /**< index of the first of all in bins; may lie before it */
-  const double *basis;  /**< [width][pitch] continuum functions */
-  const double *factor; /**< [nk][nk] Cholesky factor of their normal matrix */
-  float *templ;         /**< [n_group][width][MILL_GUESS_LANE] */
-} fill_task;
-
-static int bin_count(const fill_task *f, int i)
-{
-  const long b = f->first + i;
-  return b >= 0 && b < f->bins->n_bin ? f->bins->count[b] : 0;
-}
-
-_Static_assert(TILE == 5, "guess_fill_impl.h writes these sums out");
-
-#define FILL_GROUP fill_group_any
-#define FILL_TARGET
-#include "src/pipeline/guess_fill_impl.h"
-#undef FILL_GROUP
-#undef FILL_TARGET
-
-/* Wider registers, but no fused products: the same bits on every processor of a kind. */
-#if defined(__x86_64__)
-#define FILL_GROUP  fill_group_avx2
-#define FILL_TARGET __attribute__((target("avx2")))
-#include "src/pipeline/guess_fill_impl.h"
-#undef FILL_GROUP
-#undef FILL_TARGET
-#endif
-
-static void fill_group(const fill_task *f, int group)
-{
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) {
-    fill_group_avx2(f, group);
-    return;
-  }
-#endif
-  fill_group_any(f, group);
 }
 
 int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib,
@@ -410,7 +247,7 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
               lib->arm[i_arm].name, n_pix, nk);
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int g = 0; g < 2 * table->n_group; g++)
-    fill_group(&task, g);
+    MILL_LANES_BEST(fill_group)(&task, g);
 done:
   mill_free(basis);
   return err;

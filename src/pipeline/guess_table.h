@@ -11,10 +11,6 @@
 #include "kernels/data/settings.h"
 #include "kernels/star/slot.h"
 
-/** Spectrum of an arm's emulator at labels [n_label], float64 throughout with
- *  the weights cast up; flux [n_pix] out.  MILL_ERR_MEMORY. */
-int mill_emulator_eval(const mill_library *lib, int arm, const double *label, double *flux);
-
 /** Means are kept in groups of this many templates, side by side; two groups make one of
  *  the backend's. */
 enum { MILL_HALF_LANE = MILL_GUESS_LANE / 2 };

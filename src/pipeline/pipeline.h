@@ -43,8 +43,8 @@ void mill_pipeline_destroy(mill_pipeline *pipeline);
  *  get its id; equal ones share an id.  wave_aa is copied.
  *
  *  Each success is one hold, to be given back by mill_pipeline_waveset_release; the id
- *  is valid while somebody holds the set, and a star under way does.  Sets that nobody
- *  holds stay until all sets together exceed a limit; asking again for known
+ *  is valid while the set is held, and a star under way holds it.  Sets that are not held
+ *  stay until all sets together exceed a limit; asking again for known
  *  wavelengths takes microseconds, a new set about a millisecond of CPU for each 1 MB.
  *  Not to be asked for more sets than are needed next: what is held is not bounded.
  *
@@ -52,7 +52,7 @@ void mill_pipeline_destroy(mill_pipeline *pipeline);
  *  velocity limits carry them off the arm's templates: nothing is held. */
 int mill_pipeline_waveset(mill_pipeline *pipeline, int arm, int n_pix, const double *wave_aa,
                           int *id);
-void mill_pipeline_waveset_release(mill_pipeline *pipeline, int id); /* id < 0 is fine */
+void mill_pipeline_waveset_release(mill_pipeline *pipeline, int id); /* id < 0: nothing */
 /** One more hold of a set that is held. */
 void mill_pipeline_waveset_hold(mill_pipeline *pipeline, int id);
 

@@ -5,8 +5,9 @@
 
 #include "kernels/math/continuum.h"
 #include "kernels/base/error.h"
+#include "kernels/base/layout.h"
 
-enum { NONE = -1, FIRST_SETS = 64, ALIGN = 64 };
+enum { NONE = -1, FIRST_SETS = 64 };
 
 typedef struct entry {
   int arm, n_pix, n_bin;
@@ -14,7 +15,7 @@ typedef struct entry {
   uint64_t hash;
   int n_hold;
   int next;         /**< of the same bucket, or of the free entries */
-  int older, newer; /**< neighbours in the list of sets that nobody holds */
+  int older, newer; /**< neighbours in the list of idle sets */
   size_t bytes;     /**< of host and backend */
   void *block;      /**< backend memory of the set and its arrays, owned */
   size_t size_block;
@@ -33,7 +34,7 @@ struct mill_waveset_cache {
   int first_free;
   int *bucket; /**< [n_bucket] first entry of each, n_bucket a power of two */
   int n_bucket;
-  int oldest, newest; /**< of the sets that nobody holds */
+  int oldest, newest; /**< of the idle sets, which are not held */
   size_t limit;
   mill_waveset_stats stats;
   char *staging; /**< where a set is made before it is sent */
@@ -169,7 +170,7 @@ done:
   return err;
 }
 
-/* ---- sets that nobody holds ---------------------------------------------------------------- */
+/* ---- idle sets ------------------------------------------------------------------------------ */
 
 static void unlink_idle(mill_waveset_cache *c, int id)
 {
@@ -203,7 +204,7 @@ static void evict(mill_waveset_cache *c, int id)
   c->first_free = id;
 }
 
-/** Free what nobody holds, oldest first, until all is within the limit. */
+/** Free idle sets, oldest first, until all is within the limit. */
 static void trim(mill_waveset_cache *c)
 {
   while (c->oldest != NONE && c->stats.bytes > c->limit)
@@ -290,13 +291,6 @@ done:
   return err;
 }
 
-static size_t take(size_t *at, size_t bytes)
-{
-  const size_t here = *at;
-  *at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
-  return here;
-}
-
 /** Everything of a set into one block of backend memory. */
 static int make(mill_waveset_cache *c, entry *e)
 {
@@ -306,23 +300,17 @@ static int make(mill_waveset_cache *c, entry *e)
   const double *wave_aa = e->wave_aa;
   const size_t n = (size_t)n_pix, width = (size_t)n_bin + 2 * (size_t)c->guess->half;
   size_t size = 0;
-  take(&size, sizeof(mill_waveset));
-  const size_t at_ln = take(&size, n * sizeof(double));
-  const size_t at_cont = take(&size, (size_t)nk * n * sizeof(float));
-  const size_t at_masked = take(&size, n);
-  const size_t at_first = take(&size, ((size_t)n_bin + 1) * sizeof(int));
+  mill_take(&size, sizeof(mill_waveset));
+  const size_t at_ln = mill_take(&size, n * sizeof(double));
+  const size_t at_cont = mill_take(&size, (size_t)nk * n * sizeof(float));
+  const size_t at_masked = mill_take(&size, n);
+  const size_t at_first = mill_take(&size, ((size_t)n_bin + 1) * sizeof(int));
   const size_t at_templ =
-      take(&size, (size_t)c->guess->n_group * width * MILL_GUESS_LANE * sizeof(float));
+      mill_take(&size, (size_t)c->guess->n_group * width * MILL_GUESS_LANE * sizeof(float));
   e->size_block = size;
   e->bytes = size + n * sizeof *wave_aa;
   make_room(c, e);
-  if (size > c->cap_staging) {
-    mill_free(c->staging);
-    c->staging = NULL;
-    c->cap_staging = 0;
-    MILL_TRY(MILL_ALLOC(size, &c->staging));
-    c->cap_staging = size;
-  }
+  MILL_TRY(MILL_RENEW(&c->staging, &c->cap_staging, size));
   char *host = c->staging;
   double *ln_wave = (double *)(void *)(host + at_ln);
   float *cont = (float *)(void *)(host + at_cont);

@@ -4,7 +4,7 @@
  *  A set is all that depends on the wavelengths of a segment alone: logarithms,
  *  continuum functions, masks, the templates of the initial guess (about 1 MB for an
  *  arm of DESI).  Segments with the same wavelengths share one.  Every user holds the
- *  sets that it needs; those that nobody holds stay for the next one that asks, the
+ *  sets that it needs; those that are not held stay for the next one that asks, the
  *  least recently used leaving first once all of them together exceed a limit.
  *  So a run with one grid per spectrum needs memory for the stars under way only.
  */
@@ -15,7 +15,7 @@
 #include "kernels/data/library.h"
 #include "src/pipeline/guess_table.h"
 
-/** Memory of all sets together, bytes, beyond which those that nobody holds are freed. */
+/** Memory of all sets together, bytes, beyond which those that are not held are freed. */
 #define MILL_WAVESET_CACHE_BYTES ((size_t)256 << 20)
 
 typedef struct mill_waveset_cache mill_waveset_cache;
@@ -28,7 +28,7 @@ typedef struct mill_waveset_view {
 } mill_waveset_view;
 
 typedef struct mill_waveset_stats {
-  int n_set, n_held; /**< there; held by somebody */
+  int n_set, n_held; /**< there; held */
   size_t bytes;      /**< of all */
   int64_t n_made, n_evicted;
 } mill_waveset_stats;
@@ -38,7 +38,7 @@ typedef struct mill_waveset_stats {
 int mill_waveset_cache_create(const mill_library *lib, const mill_fit_settings *set,
                               const mill_guess_table *guess, const mill_backend *backend,
                               mill_device *device, int n_thread, mill_waveset_cache **out);
-void mill_waveset_cache_destroy(mill_waveset_cache *cache); /* NULL is fine */
+void mill_waveset_cache_destroy(mill_waveset_cache *cache); /* NULL is allowed */
 
 /** Limit in bytes; 0 keeps only what is held. */
 void mill_waveset_cache_limit(mill_waveset_cache *cache, size_t bytes);

@@ -1,6 +1,6 @@
 /** A CPU in the place of the CUDA runtime: what kernels/cuda/ uses of it, and no more.
  *
- *  Compiles kernels/cuda/cuda_backend.cu as C++, so that the driver code and every kernel
+ *  Compiles kernels/cuda/cuda_*.cu but the probe as C++, so that the driver code and every kernel
  *  run in tests on machines without a GPU.  It is not a GPU: it says nothing about speed,
  *  memory limits, drivers, or code that the GPU's compiler makes.  What it does show:
  *

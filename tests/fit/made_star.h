@@ -16,7 +16,7 @@
 #include "kernels/math/hull.h"
 #include "kernels/math/rotation.h"
 #include "src/config/config.h"
-#include "src/pipeline/guess_table.h"
+#include "src/libraries/emulator.h"
 #include "src/pipeline/pipeline.h"
 #include "tests/kernels/star/prepare_reference.h"
 #include "tests/test_library.h"

@@ -268,7 +268,8 @@ static void test_library_digest_is_as_documented(void **state)
   char hex[65];
   mill_library *lib = new_library();
   lib->n_label = 1;
-  lib->label[0] = (mill_label){"teff", "TEFF", "K", MILL_MAP_LOG10, 3.75, 0.125, 4000, 7000, 62.5};
+  lib->label[0] =
+      (mill_label){"teff", "TEFF", "K", MILL_MAP_LOG10, 3.75, 0.125, 4000, 7000, 62.5, 0, 0};
   lib->n_hull = 1;
   lib->hull[0].n_label = 1;
   lib->hull[0].n_facet = 2;

@@ -87,7 +87,8 @@ static void test_digest_is_the_documented_one(void **state)
   mill_library *lib = NULL;
   assert_ok(MILL_ALLOC(1, &lib));
   lib->n_label = 1;
-  lib->label[0] = (mill_label){"teff", "TEFF", "K", MILL_MAP_LOG10, 3.75, 0.125, 4000, 7000, 62.5};
+  lib->label[0] =
+      (mill_label){"teff", "TEFF", "K", MILL_MAP_LOG10, 3.75, 0.125, 4000, 7000, 62.5, 0, 0};
   lib->n_hull = 1;
   lib->hull[0].n_label = 1;
   lib->hull[0].n_facet = 2;

@@ -7,7 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/demo_library.h"
-#include "src/pipeline/guess_table.h"
+#include "src/libraries/emulator.h"
 #include "src/line_model/line_model.h"
 
 #define OK(call) assert_int_equal((call), MILL_OK)

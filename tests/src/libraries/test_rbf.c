@@ -8,7 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
-#include "src/pipeline/guess_table.h"
+#include "src/libraries/emulator.h"
 #include "src/libraries/rbf.h"
 #include "tests/rbf_reference.h"
 #include "tests/test_library.h"

@@ -7,7 +7,7 @@
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
-#include "src/pipeline/guess_table.h"
+#include "src/libraries/emulator.h"
 #include "src/system/random.h"
 #include "src/libraries/point_hull.h"
 #include "src/libraries/spectra_library.h"

@@ -5,7 +5,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
-#include "src/pipeline/guess_table.h"
+#include "src/libraries/emulator.h"
 #include "src/libraries/spline_grid.h"
 #include "tests/reference/spline_grid.h"
 #include "tests/spline_reference.h"

@@ -70,9 +70,9 @@ done:
 static int make_library(mill_library *out)
 {
   static const mill_label label[N_LABEL] = {
-      {"teff", "TEFF", "K", MILL_MAP_LOG10, 3.74, 0.07, 4300, 7000, 60},
-      {"logg", "LOGG", "log(cm s**-2)", MILL_MAP_LINEAR, 2.9, 1.4, 0.7, 5.1, 0.15},
-      {"feh", "FEH", "dex", MILL_MAP_LINEAR, -1.25, 1.1, -3, 0.5, 0.1}};
+      {"teff", "TEFF", "K", MILL_MAP_LOG10, 3.74, 0.07, 4300, 7000, 60, 0, 0},
+      {"logg", "LOGG", "log(cm s**-2)", MILL_MAP_LINEAR, 2.9, 1.4, 0.7, 5.1, 0.15, 0, 0},
+      {"feh", "FEH", "dex", MILL_MAP_LINEAR, -1.25, 1.1, -3, 0.5, 0.1, 0, 0}};
   int err = MILL_OK;
   uint64_t random = SEED;
   out->n_label = N_LABEL;

@@ -1,26 +1,51 @@
-/* Included by src/pipeline/guess_table.c once per instruction set (FILL_GROUP, FILL_TARGET); no
+/* Included by src/pipeline/guess_table.c once per instruction set (LANES_NAME, LANES_TARGET); no
  * include guard.  Vectors are written out, so that the sums of a tile stay in registers. */
+
+/** Sums over bins of the rotated templates; zero beyond the grid, where no bin of the data
+ *  lies. */
+LANES_TARGET static void LANES_NAME(rotate_and_bin)(const rotate_task *f)
+{
+  const int n = f->n_pix;
+  for (int i = 0; i < n; i++) {
+    const double w0 = f->kernel[0];
+    mill_four a = w0 * f->flux[i].v[0], b = w0 * f->flux[i].v[1];
+    for (int k = 1; k <= f->half; k++) {
+      const double w = f->kernel[k];
+      if (i >= k) {
+        a += w * f->flux[i - k].v[0];
+        b += w * f->flux[i - k].v[1];
+      }
+      if (i + k < n) {
+        a += w * f->flux[i + k].v[0];
+        b += w * f->flux[i + k].v[1];
+      }
+    }
+    mill_lanes *sum = &f->sum[f->bin[i]];
+    sum->v[0] += a;
+    sum->v[1] += b;
+  }
+}
 
 /** Normalise the templates of one group: divide by their continuum fits.  Where there is
  *  none, its mean is 0 everywhere and so is what comes out. */
-FILL_TARGET static void FILL_GROUP(const fill_task *f, int group)
+LANES_TARGET static void LANES_NAME(fill_group)(const fill_task *f, int group)
 {
   enum { N_VEC = MILL_HALF_LANE / 4 };
   const int nk = f->nk, t0 = group * MILL_HALF_LANE;
-  const four *mean =
-      (const four *)(const void *)f->bins->mean + (ptrdiff_t)group * f->bins->n_bin * N_VEC;
-  four a[MILL_MAX_CONT + TILE][N_VEC];
-  const four zero = {0.0, 0.0, 0.0, 0.0};
+  const mill_four *mean =
+      (const mill_four *)(const void *)f->bins->mean + (ptrdiff_t)group * f->bins->n_bin * N_VEC;
+  mill_four a[MILL_MAX_CONT + TILE][N_VEC];
+  const mill_four zero = {0.0, 0.0, 0.0, 0.0};
 
   /* right-hand sides: sums of basis times mean over the bins of the data */
   for (int k0 = 0; k0 < nk; k0 += TILE) {
-    four s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero,
-         s31 = zero, s40 = zero, s41 = zero;
+    mill_four s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero,
+              s31 = zero, s40 = zero, s41 = zero;
     for (int i = f->half; i < f->half + f->n; i++) {
       if (bin_count(f, i) == 0)
         continue;
-      const four *m = mean + (f->first + i) * N_VEC;
-      const four m0 = m[0], m1 = m[1];
+      const mill_four *m = mean + (f->first + i) * N_VEC;
+      const mill_four m0 = m[0], m1 = m[1];
       const double *basis = f->basis + (size_t)i * (size_t)f->pitch + k0;
       s00 += basis[0] * m0;
       s01 += basis[0] * m1;
@@ -33,7 +58,7 @@ FILL_TARGET static void FILL_GROUP(const fill_task *f, int group)
       s40 += basis[4] * m0;
       s41 += basis[4] * m1;
     }
-    const four sum[TILE][N_VEC] = {{s00, s01}, {s10, s11}, {s20, s21}, {s30, s31}, {s40, s41}};
+    const mill_four sum[TILE][N_VEC] = {{s00, s01}, {s10, s11}, {s20, s21}, {s30, s31}, {s40, s41}};
     memcpy(a[k0], sum, sizeof sum);
   }
   for (int t = 0; t < MILL_HALF_LANE; t++) {
@@ -47,7 +72,7 @@ FILL_TARGET static void FILL_GROUP(const fill_task *f, int group)
   float *out = f->templ + (size_t)(t0 / MILL_GUESS_LANE) * (size_t)f->width * MILL_GUESS_LANE +
                t0 % MILL_GUESS_LANE;
   for (int i = 0; i < f->width; i++, out += MILL_GUESS_LANE) {
-    four c0 = zero, c1 = zero;
+    mill_four c0 = zero, c1 = zero;
     const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
     if (bin_count(f, i) == 0) {
       /* nothing to say off the template: the mean, so that it draws no shift */
@@ -58,8 +83,8 @@ FILL_TARGET static void FILL_GROUP(const fill_task *f, int group)
       c0 += a[k][0] * basis[k];
       c1 += a[k][1] * basis[k];
     }
-    const four *m = mean + (f->first + i) * N_VEC;
-    const four c[N_VEC] = {c0, c1}, value[N_VEC] = {m[0] / c0 - 1.0, m[1] / c1 - 1.0};
+    const mill_four *m = mean + (f->first + i) * N_VEC;
+    const mill_four c[N_VEC] = {c0, c1}, value[N_VEC] = {m[0] / c0 - 1.0, m[1] / c1 - 1.0};
     for (int t = 0; t < MILL_HALF_LANE; t++)
       out[t] = c[t / 4][t % 4] > 0.0 ? (float)value[t / 4][t % 4] : 0.0f;
   }

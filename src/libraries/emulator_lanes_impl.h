@@ -1,4 +1,4 @@
-/* Included by src/pipeline/guess_table.c once per instruction set (LANES_NAME, LANES_TARGET); no
+/* Included by src/libraries/emulator.c once per instruction set (LANES_NAME, LANES_TARGET); no
  * include guard.  Vectors are written out, so that sums stay in registers. */
 
 /** Outputs [block * PIXEL_BLOCK, ...) of a layer before its activation, bias + sum over the
@@ -11,22 +11,22 @@ LANES_TARGET static void LANES_NAME(layer_block)(const layer_task *f, int block,
     const int n_row = end - i0 < PIXELS ? end - i0 : PIXELS;
     /* rows beyond the end are the last one again */
     const float *row[PIXELS];
-    four bias[PIXELS];
+    mill_four bias[PIXELS];
     for (int i = 0; i < PIXELS; i++) {
       const int at = i < n_row ? i0 + i : end - 1;
       const double b = (double)f->bias[at];
       row[i] = f->weight + (size_t)at * (size_t)n_in;
-      bias[i] = (four){b, b, b, b};
+      bias[i] = (mill_four){b, b, b, b};
     }
     for (int k = 0; k < n_in; k++)
       for (int i = 0; i < PIXELS; i++)
         weight[k * PIXELS + i] = (double)row[i][k];
     for (int g = 0; g < f->n_group; g++) {
-      const lanes *x = f->in + (size_t)g * (size_t)n_in;
-      four s00 = bias[0], s01 = bias[0], s10 = bias[1], s11 = bias[1], s20 = bias[2], s21 = bias[2],
-           s30 = bias[3], s31 = bias[3];
+      const mill_lanes *x = f->in + (size_t)g * (size_t)n_in;
+      mill_four s00 = bias[0], s01 = bias[0], s10 = bias[1], s11 = bias[1], s20 = bias[2],
+                s21 = bias[2], s30 = bias[3], s31 = bias[3];
       for (int k = 0; k < n_in; k++) {
-        const four x0 = x[k].v[0], x1 = x[k].v[1];
+        const mill_four x0 = x[k].v[0], x1 = x[k].v[1];
         const double *w = weight + k * PIXELS;
         s00 += w[0] * x0;
         s01 += w[0] * x1;
@@ -37,35 +37,10 @@ LANES_TARGET static void LANES_NAME(layer_block)(const layer_task *f, int block,
         s30 += w[3] * x0;
         s31 += w[3] * x1;
       }
-      const lanes sum[PIXELS] = {{{s00, s01}}, {{s10, s11}}, {{s20, s21}}, {{s30, s31}}};
-      lanes *out = f->out + (size_t)g * (size_t)f->n_out + i0;
+      const mill_lanes sum[PIXELS] = {{{s00, s01}}, {{s10, s11}}, {{s20, s21}}, {{s30, s31}}};
+      mill_lanes *out = f->out + (size_t)g * (size_t)f->n_out + i0;
       for (int i = 0; i < n_row; i++)
         out[i] = sum[i];
     }
-  }
-}
-
-/** Sums over bins of the rotated templates; zero beyond the grid, where no bin of the data
- *  lies. */
-LANES_TARGET static void LANES_NAME(rotate_and_bin)(const rotate_task *f)
-{
-  const int n = f->n_pix;
-  for (int i = 0; i < n; i++) {
-    const double w0 = f->kernel[0];
-    four a = w0 * f->flux[i].v[0], b = w0 * f->flux[i].v[1];
-    for (int k = 1; k <= f->half; k++) {
-      const double w = f->kernel[k];
-      if (i >= k) {
-        a += w * f->flux[i - k].v[0];
-        b += w * f->flux[i - k].v[1];
-      }
-      if (i + k < n) {
-        a += w * f->flux[i + k].v[0];
-        b += w * f->flux[i + k].v[1];
-      }
-    }
-    lanes *sum = &f->sum[f->bin[i]];
-    sum->v[0] += a;
-    sum->v[1] += b;
   }
 }

@@ -1,0 +1,64 @@
+/** Arrays one behind the other in a block of memory, laid out from a table.
+ *
+ *  A structure's table has a row for each array that it points to.  Whoever owns the structure
+ *  counts the elements; the same call then measures the memory and sets the pointers.
+ */
+#ifndef MILL_LAYOUT_H
+#define MILL_LAYOUT_H
+
+#include <string.h>
+
+#include "kernels/base/common.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** Arrays of a star and of a wavelength set begin at multiples of this. */
+enum { MILL_ARRAY_BYTES = 64 };
+
+/** One array of a structure. */
+typedef struct mill_array {
+  size_t member;  /**< offset of the pointer in the structure, bytes */
+  size_t element; /**< size of an element, bytes */
+  int region;     /**< number of the region of the block in which it lies */
+  int count;      /**< index of its number of elements in the caller's counts */
+} mill_array;
+
+static inline size_t mill_round_up(size_t bytes, size_t unit)
+{
+  return (bytes + unit - 1) / unit * unit;
+}
+
+/** Offset of the next array, of so many bytes; *at moves behind it. */
+static inline size_t mill_take(size_t *at, size_t bytes)
+{
+  const size_t here = *at;
+  *at += mill_round_up(bytes, MILL_ARRAY_BYTES);
+  return here;
+}
+
+/** Arrays of n_copy equal structures: of each array those of all structures lie together.
+ *
+ *  array [n_array]      in      the structure's table
+ *  count                in      elements of an array; 0: no such array, its pointer stays
+ *  unit                 in      arrays begin at multiples of it, bytes
+ *  at                   in/out  offsets of the regions' next arrays, bytes
+ *  block                in      memory of all regions; NULL: only *at moves
+ *  structure [n_copy]   out     pointers; each structure has size bytes */
+static inline void mill_lay_out(int n_array, const mill_array *array, const size_t *count,
+                                size_t unit, size_t *at, char *block, int n_copy, void *structure,
+                                size_t size)
+{
+  for (int k = 0; k < n_array; k++) {
+    const mill_array *a = &array[k];
+    const size_t bytes = mill_round_up(count[a->count] * a->element, unit);
+    for (int i = 0; i < n_copy && bytes > 0 && block; i++) {
+      void *begin = block + at[a->region] + (size_t)i * bytes;
+      memcpy((char *)structure + (size_t)i * size + a->member, &begin, sizeof begin);
+    }
+    at[a->region] += (size_t)n_copy * bytes;
+  }
+}
+
+MILL_EXTERN_C_END
+
+#endif

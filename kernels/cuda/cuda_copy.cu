@@ -1,0 +1,205 @@
+/* Memory of the GPU and copies to and from it.
+ *
+ *  Uploads are collected in pinned memory and go on a stream of their own, rows and models come
+ *  back on another, so neither waits for rounds under way. */
+#include <string.h>
+
+#include "kernels/cuda/cuda_device.h"
+
+/** A request of this size or more is refused where it would leave less than RESERVE_BYTES of
+ *  the GPU's memory, or than a part of it: CUDA itself may want more when kernels run. */
+static const size_t LARGE_BYTES = (size_t)64 << 10;
+static const size_t RESERVE_BYTES = (size_t)512 << 20;
+enum { RESERVE_PART = 16 };
+
+/** Fill the buffer of uploads with what it is to have. */
+static void fill_stage(mill_device *d)
+{
+  mill_host_copy(d->n_copier, d->copy, d->n_copy);
+  d->n_copy = 0;
+}
+
+int mill_cuda_flush(mill_device *d)
+{
+  int err = MILL_OK;
+  if (d->n_pending == 0)
+    goto done;
+  fill_stage(d);
+  TRY_CUDA(cudaMemcpyAsync(d->pending_to, d->stage[d->i_stage] + d->staged - d->n_pending,
+                           d->n_pending, cudaMemcpyHostToDevice, d->up));
+  d->n_pending = 0;
+  d->staged = mill_round_up(d->staged, MILL_CUDA_ALIGN);
+done:
+  return err;
+}
+
+/** The next buffer of uploads, once the copies from it are done. */
+static int next_stage(mill_device *d)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_cuda_flush(d));
+  TRY_CUDA(cudaEventRecord(d->stage_free[d->i_stage], d->up));
+  d->i_stage = (d->i_stage + 1) % MILL_N_STAGE;
+  TRY_CUDA(cudaEventSynchronize(d->stage_free[d->i_stage]));
+  d->staged = 0;
+done:
+  return err;
+}
+
+/** Does memory at `to` follow the copy that waits?  Then the bytes between them. */
+static int follows(const mill_device *d, const char *to, size_t *gap)
+{
+  const uintptr_t end = (uintptr_t)d->pending_to + d->n_pending, begin = (uintptr_t)to;
+  *gap = begin - end;
+  return d->n_pending > 0 && begin >= end && *gap < MILL_ARRAY_BYTES &&
+         begin % MILL_ARRAY_BYTES == 0 && d->staged + *gap < MILL_STAGE_BYTES;
+}
+
+/** Give a piece its place in the buffers. */
+static int stage_piece(mill_device *d, const mill_upload *piece)
+{
+  int err = MILL_OK;
+  char *dest = (char *)piece->to;
+  const char *source = (const char *)piece->from;
+  for (size_t left = piece->bytes; left > 0;) {
+    size_t gap;
+    if (follows(d, dest, &gap)) {
+      d->staged += gap;
+      d->n_pending += gap;
+    } else {
+      MILL_TRY(mill_cuda_flush(d));
+      if (d->staged >= MILL_STAGE_BYTES)
+        MILL_TRY(next_stage(d));
+      d->pending_to = dest;
+    }
+    const size_t room = MILL_STAGE_BYTES - d->staged, n = left < room ? left : room;
+    if (d->n_copy == MILL_CUDA_MAX_COPY)
+      fill_stage(d);
+    d->copy[d->n_copy++] = (mill_upload){d->stage[d->i_stage] + d->staged, source, n};
+    d->staged += n;
+    d->n_pending += n;
+    dest += n;
+    if (source)
+      source += n;
+    left -= n;
+    if (d->staged >= MILL_STAGE_BYTES)
+      MILL_TRY(next_stage(d));
+  }
+done:
+  return err;
+}
+
+int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaSetDevice(d->id));
+  for (int i = 0; i < n; i++)
+    MILL_TRY(stage_piece(d, &piece[i]));
+done:
+  /* what is read may be changed from now on */
+  fill_stage(d);
+  return err;
+}
+
+int mill_cuda_upload(mill_device *d, void *to, const void *from, size_t bytes)
+{
+  const mill_upload piece = {to, from, bytes};
+  return mill_cuda_upload_all(d, &piece, 1);
+}
+
+int mill_cuda_zero(mill_device *d, void *to, size_t bytes)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaSetDevice(d->id));
+  MILL_TRY(mill_cuda_flush(d));
+  if (bytes > 0)
+    TRY_CUDA(cudaMemsetAsync(to, 0, bytes, d->up));
+done:
+  return err;
+}
+
+int mill_cuda_after_uploads(mill_device *d, cudaStream_t stream)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_cuda_flush(d));
+  TRY_CUDA(cudaEventRecord(d->uploaded, d->up));
+  TRY_CUDA(cudaStreamWaitEvent(stream, d->uploaded, 0));
+done:
+  return err;
+}
+
+int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes)
+{
+  int err = MILL_OK;
+  char *dest = (char *)to;
+  const char *source = (const char *)from;
+  TRY_CUDA(cudaSetDevice(d->id));
+  MILL_TRY(mill_cuda_after_uploads(d, d->down));
+  while (bytes > 0) {
+    const size_t n = bytes < MILL_CUDA_BACK_BYTES ? bytes : (size_t)MILL_CUDA_BACK_BYTES;
+    TRY_CUDA(cudaMemcpyAsync(d->back, source, n, cudaMemcpyDeviceToHost, d->down));
+    TRY_CUDA(cudaStreamSynchronize(d->down));
+    memcpy(dest, d->back, n);
+    dest += n;
+    source += n;
+    bytes -= n;
+  }
+done:
+  return err;
+}
+
+/** cudaErrorMemoryAllocation where a piece would take what CUDA itself may want. */
+static cudaError_t leave_reserve(size_t bytes)
+{
+  size_t n_free = 0, n_total = 0;
+  if (bytes < LARGE_BYTES)
+    return cudaSuccess;
+  const cudaError_t status = cudaMemGetInfo(&n_free, &n_total);
+  const size_t part = n_total / RESERVE_PART;
+  const size_t reserve = part < RESERVE_BYTES ? part : RESERVE_BYTES;
+  if (status != cudaSuccess || (bytes <= n_free && reserve <= n_free - bytes))
+    return status;
+  return cudaErrorMemoryAllocation;
+}
+
+int mill_cuda_alloc(mill_device *d, size_t bytes, void **out)
+{
+  int err = MILL_OK;
+  *out = NULL;
+  TRY_CUDA(cudaSetDevice(d->id));
+  /* longer, so that no piece begins within MILL_ARRAY_BYTES of another's end: what is uploaded to
+   * both must not become one copy, which CUDA refuses */
+  bytes += MILL_ARRAY_BYTES;
+  TRY_CUDA_AT("memory for a star", leave_reserve(bytes));
+  TRY_CUDA_AT("memory for a star", cudaMalloc(out, bytes));
+done:
+  if (err)
+    *out = NULL;
+  return err;
+}
+
+void mill_cuda_bury(mill_device *d)
+{
+  /* copies to it may be under way; a failure comes back with the next call */
+  if (d->n_grave > 0)
+    (void)cudaStreamSynchronize(d->up);
+  for (int i = 0; i < d->n_grave; i++)
+    (void)cudaFree(d->grave[i]);
+  d->n_grave = 0;
+}
+
+void mill_cuda_release(mill_device *d, void *memory)
+{
+  if (!memory)
+    return;
+  (void)cudaSetDevice(d->id);
+  /* the copy that waits may be for it; a failure comes back with the next call */
+  (void)mill_cuda_flush(d);
+  /* cudaFree waits for the device, which would keep the host from filling slots */
+  if (d->is_busy && MILL_GROW(&d->grave, &d->cap_grave, d->n_grave + 1) == MILL_OK) {
+    d->grave[d->n_grave++] = memory;
+  } else {
+    (void)cudaStreamSynchronize(d->up);
+    (void)cudaFree(memory);
+  }
+}

@@ -1,0 +1,150 @@
+/** The device of the CUDA backend: what its parts share.
+ *
+ *  cuda_backend.cu opens it and has the table of functions, cuda_copy.cu its memory and copies,
+ *  cuda_work.cu its work space, cuda_rounds.cu the kernels and their launches.  Only these
+ *  include this.
+ */
+#ifndef MILL_CUDA_DEVICE_H
+#define MILL_CUDA_DEVICE_H
+
+#include <cuda_runtime.h>
+
+#include "kernels/base/error.h"
+#include "kernels/base/host_copy.h"
+#include "kernels/cuda/device_view.h"
+
+enum {
+  MILL_CUDA_MAX_COPY = 64,
+  /** Arrays of work space begin at multiples of this, bytes. */
+  MILL_CUDA_ALIGN = 256,
+  /** Buffer of what comes back: the models of a star, several times. */
+  MILL_CUDA_BACK_BYTES = 1 << 20
+};
+
+/** Kernels of the last layer. */
+enum last_layer { LAYER_FFMA, LAYER_TF32X3, LAYER_TF32_EARLY, N_LAST_LAYER };
+
+/** What the work space of a lane is made for. */
+struct work_shape {
+  int n_lane, n_par, n_label, max_pix_pad, max_seg_pix;
+  int pitch; /**< of a row of hidden layers */
+  int wide;  /**< float64 templates */
+  int n_early;
+};
+
+/** Switches of the environment (docs/gpu.md). */
+struct cuda_options {
+  int graph;      /**< MILL_CUDA_GRAPH */
+  int debug;      /**< MILL_CUDA_DEBUG */
+  int last_layer; /**< MILL_CUDA_LAST_LAYER: enum last_layer */
+};
+
+struct mill_device {
+  int id;
+  cuda_options options;
+  cudaStream_t stream; /**< rounds */
+  cudaStream_t up, down;
+  cudaEvent_t uploaded, ended;
+  char *stage[MILL_N_STAGE]; /**< pinned; uploads are collected here */
+  cudaEvent_t stage_free[MILL_N_STAGE];
+  int i_stage;
+  size_t staged; /**< bytes in stage[i_stage] */
+  int n_copier;
+  mill_upload copy[MILL_CUDA_MAX_COPY]; /**< into stage[i_stage], still to be done */
+  int n_copy;
+  char *pending_to; /**< where the last n_pending of them go; the copy waits for more */
+  size_t n_pending;
+  char *back;       /**< pinned [MILL_CUDA_BACK_BYTES]; downloads pass through it */
+  mill_model model; /**< host copy */
+  int n_slot;
+  char *book;  /**< device memory of lists and rows, owned */
+  char *arena; /**< all work space, owned */
+  work_shape shape;
+  void *d_grid; /**< first of mill_work.grid; the others follow at grid_lane elements */
+  size_t grid_lane;
+  device_view view;
+  /* pinned */
+  int *h_fresh, *h_listed, *h_finished; /**< [n_slot] */
+  mill_fit_result *h_result;            /**< [n_slot] */
+  loop_state *h_state;
+  int n_listed; /**< of the rounds under way */
+  int is_busy;  /**< rounds are under way */
+  void **grave; /**< to be freed when no rounds are */
+  int n_grave;
+  int64_t cap_grave;
+  char remark[1024]; /**< for the log; empty: nothing */
+#if CUDART_VERSION >= 12040
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  cudaGraphConditionalHandle go_on;
+#endif
+};
+
+/** Record a failure with what to do about it; returns its code: MILL_ERR_MEMORY, MILL_ERR_BACKEND,
+ *  or MILL_ERR_CONFIG where what was asked for is not here and nothing has failed. */
+int mill_cuda_error(cudaError_t status, const char *what, const char *file, int line);
+
+#define TRY_CUDA_AT(what, call)                                                                    \
+  do {                                                                                             \
+    const cudaError_t status_ = (call);                                                            \
+    if (status_ != cudaSuccess) {                                                                  \
+      err = mill_cuda_error(status_, (what), __FILE__, __LINE__);                                  \
+      goto done;                                                                                   \
+    }                                                                                              \
+  } while (0)
+#define TRY_CUDA(call) TRY_CUDA_AT(#call, call)
+
+/** Pinned memory of n elements. */
+template <typename type> static inline int mill_cuda_pin(type **out, size_t n)
+{
+  int err = MILL_OK;
+  void *memory = NULL;
+  TRY_CUDA_AT("pinned host memory", cudaMallocHost(&memory, n * sizeof(type)));
+  *out = (type *)memory;
+done:
+  return err;
+}
+
+/* ---- cuda_copy.cu: functions of the backend's table, and ---- */
+
+int mill_cuda_alloc(mill_device *d, size_t bytes, void **out);
+void mill_cuda_release(mill_device *d, void *memory);
+int mill_cuda_upload(mill_device *d, void *to, const void *from, size_t bytes);
+int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n);
+int mill_cuda_zero(mill_device *d, void *to, size_t bytes);
+int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes);
+/** Send off the copy that waits for more. */
+int mill_cuda_flush(mill_device *d);
+/** Let a stream's next work wait for all uploads so far. */
+int mill_cuda_after_uploads(mill_device *d, cudaStream_t stream);
+/** Free what was released while rounds were under way. */
+void mill_cuda_bury(mill_device *d);
+
+/* ---- cuda_work.cu ---- */
+
+/** The GPU's free memory that this process may have. */
+int mill_cuda_free_bytes(size_t *n_free);
+/** Lists and rows for n slots. */
+int mill_cuda_reserve_book(mill_device *d, int n_slot);
+void mill_cuda_free_book(mill_device *d);
+/** Make the work space fit the model: a lane for every slot, or a half, a quarter ... of
+ *  that where it would take more than half of the free memory, as stars need some too; a
+ *  round then takes several passes. */
+int mill_cuda_reserve_lanes(mill_device *d);
+
+/* ---- cuda_rounds.cu ---- */
+
+/** Look for this build's code for every kernel, which also loads it: later there may be no memory
+ *  for it, and nothing may be loaded while a graph is captured. */
+int mill_cuda_load_kernels(void);
+/** A round over nothing, whose kernels get all the memory that they want besides ours: code,
+ *  graphs, the threads' own.  Stars may take the rest. */
+int mill_cuda_rehearse(mill_device *d);
+void mill_cuda_drop_graph(mill_device *d);
+/** Prepare the n slots of the list view.fresh, guess, and make their first request. */
+int mill_cuda_start_stars(mill_device *d, int n);
+/** Rounds over the n slots of the list view.listed: until n_want of them have finished, or
+ *  max_round. */
+int mill_cuda_rounds(mill_device *d, int n, int n_want, int max_round);
+
+#endif

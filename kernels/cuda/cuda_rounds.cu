@@ -1,0 +1,381 @@
+/* The kernels of rounds.h and product.h and their launches.
+ *
+ *  - Rounds and what begins a star run on one stream, in a graph that goes on by itself
+ *    where the driver can do that, else launch by launch.
+ *  - A star's result does not depend on the batch: every output of a product is one sum in a
+ *    fixed order, and the threads of a block add up in a fixed order. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/nvtx.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/rounds.h"
+
+enum {
+  PLAIN_ROUNDS = 4 /**< without a graph: rounds before the host looks */
+};
+
+/** A kernel on the stream of rounds.  Debug mode waits for it, so that a failure has its name. */
+template <typename... want, typename... have>
+static int launch(mill_device *d, const char *name, unsigned n_x, unsigned n_y, int n_thread,
+                  void (*kernel)(want...), have &&...argument)
+{
+  int err = MILL_OK;
+  cudaLaunchConfig_t config;
+  memset((void *)&config, 0, sizeof config);
+  config.gridDim = dim3(n_x, n_y, 1);
+  config.blockDim = dim3((unsigned)n_thread, 1, 1);
+  config.stream = d->stream;
+  TRY_CUDA_AT(name, cudaLaunchKernelEx(&config, kernel, argument...));
+  if (d->options.debug)
+    TRY_CUDA_AT(name, cudaStreamSynchronize(d->stream));
+done:
+  return err;
+}
+
+int mill_cuda_load_kernels(void)
+{
+  int err = MILL_OK;
+  const void *const kernel[] = {
+    (const void *)star_start,
+    (const void *)loop_begin,
+    (const void *)round_list,
+    (const void *)pass_begin,
+    (const void *)round_begin,
+    (const void *)front,
+    (const void *)activate,
+    (const void *)last_input,
+    (const void *)answer_arm<0>,
+    (const void *)answer_arm<1>,
+    (const void *)round_digest,
+    (const void *)round_end,
+#if CUDART_VERSION >= 12040
+    (const void *)round_end_graph,
+#endif
+    (const void *)find_nan<float>,
+    (const void *)find_nan<double>,
+    (const void *)product_f32,
+    (const void *)product_f64,
+    (const void *)product_tf32<1>,
+    (const void *)product_tf32<3>,
+  };
+  cudaFuncAttributes attributes;
+  for (size_t i = 0; i < sizeof kernel / sizeof kernel[0]; i++)
+    TRY_CUDA_AT("looking for code for this GPU", cudaFuncGetAttributes(&attributes, kernel[i]));
+done:
+  return err;
+}
+
+void mill_cuda_drop_graph(mill_device *d)
+{
+#if CUDART_VERSION >= 12040
+  if (d->exec)
+    (void)cudaGraphExecDestroy(d->exec);
+  if (d->graph)
+    (void)cudaGraphDestroy(d->graph);
+  d->exec = NULL;
+  d->graph = NULL;
+#else
+  (void)d;
+#endif
+}
+
+/** Debug mode: look for NaN in an arm's templates, of the pass that begins at first. */
+static int search_nan(mill_device *d, int first, unsigned n, int arm)
+{
+  int err = MILL_OK;
+  if (d->shape.wide) {
+    const row_layout<const double> rows = {(const double *)d->d_grid, d->grid_lane,
+                                           (size_t)d->model.max_pix_pad};
+    MILL_TRY(launch(d, "kernel find_nan", n, 1, STAR_THREADS, find_nan<double>, d->view, first, arm,
+                    rows));
+  } else {
+    const row_layout<const float> rows = {(const float *)d->d_grid, d->grid_lane,
+                                          (size_t)d->model.max_pix_pad};
+    MILL_TRY(launch(d, "kernel find_nan", n, 1, STAR_THREADS, find_nan<float>, d->view, first, arm,
+                    rows));
+  }
+  TRY_CUDA(cudaMemcpyAsync(d->h_state, d->view.state, sizeof *d->h_state, cudaMemcpyDeviceToHost,
+                           d->stream));
+  TRY_CUDA(cudaStreamSynchronize(d->stream));
+  if (d->h_state->n_nan > 0)
+    MILL_FAIL(MILL_ERR_BACKEND,
+              "backend cuda, debug mode: %d NaN in the templates of arm %d in round %d",
+              d->h_state->n_nan, arm, d->h_state->n_round + 1);
+done:
+  return err;
+}
+
+/** All rows of an arm. */
+static row_batch all_rows(const device_view *v, int arm)
+{
+  return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch, 1};
+}
+
+/** A layer of so many rows at most, by a kernel of so many threads. */
+template <typename real>
+static int layer(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
+                 const row_layout<real> *in, const row_layout<real> *out, int n_thread,
+                 const char *name,
+                 void (*kernel)(row_batch, int, const real *, const real *, row_layout<const real>,
+                                row_layout<real>))
+{
+  const row_layout<const real> from = {in->base, in->lane, in->row};
+  return launch(d, name, (unsigned)((n_most + TILE - 1) / TILE), (unsigned)(l->n_out_pad / TILE),
+                n_thread, kernel, batch, l->n_in, (const real *)l->weight, (const real *)l->bias,
+                from, *out);
+}
+
+static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
+                     const row_layout<double> *in, const row_layout<double> *out)
+{
+  return layer<double>(d, n_most, batch, l, in, out, F64_THREADS, "kernel product_f64",
+                       product_f64);
+}
+
+/** The last layer of an arm in float32. */
+static int last_layer_f32(mill_device *d, size_t n_most, int arm, const mill_layer *l,
+                          const row_layout<float> *out)
+{
+  int err = MILL_OK;
+  const device_view *v = &d->view;
+  const row_layout<float> *in = &v->narrow;
+  if (d->options.last_layer == LAYER_FFMA)
+    return layer<float>(d, n_most, all_rows(v, arm), l, in, out, F32_THREADS, "kernel product_f32",
+                        product_f32);
+  if (d->options.last_layer == LAYER_TF32X3)
+    return layer<float>(d, n_most, all_rows(v, arm), l, in, out, MMA_THREADS, "kernel product_tf32",
+                        product_tf32<3>);
+  int *const list = v->part_list + (size_t)arm * v->row_pitch;
+  const row_batch fine = {v->n_row, v->fine_count + arm, list, 1};
+  const row_batch coarse = {v->n_row, v->coarse_count + arm, list + v->row_pitch - 1, -1};
+  MILL_TRY(layer<float>(d, n_most, fine, l, in, out, MMA_THREADS, "kernel product_tf32",
+                        product_tf32<3>));
+  MILL_TRY(layer<float>(d, n_most, coarse, l, in, out, MMA_THREADS, "kernel product_tf32, coarse",
+                        product_tf32<1>));
+done:
+  return err;
+}
+
+/** One arm's templates for all lanes that want it, into their work->grid and mean.
+ *
+ *  Labels, grids, radial functions and hidden layers are float64 in both precisions, see
+ *  emulate() of kernels/cpu/cpu_backend.c. */
+static int emulate(mill_device *d, int first, unsigned n, int i_arm)
+{
+  int err = MILL_OK;
+  const mill_model_arm *arm = &d->model.arm[i_arm];
+  const mill_layer *last = &arm->layer[arm->n_layer - 1];
+  const row_layout<double> *in = &d->view.input, *out = NULL;
+  const size_t pitch = (size_t)d->model.max_pix_pad, n_most = (size_t)n * (size_t)d->view.n_row;
+  const row_batch rows = all_rows(&d->view, i_arm);
+  if (arm->kind != MILL_EMULATOR_MLP) {
+    out = &d->view.hidden[0];
+    MILL_TRY(launch(d, "kernel front", n, 1, STAR_THREADS, front, d->view, first, i_arm, *out));
+    in = out;
+  }
+  for (int l = 0; l < arm->n_layer - 1; l++) {
+    out = &d->view.hidden[l % 2];
+    MILL_TRY(layer_f64(d, n_most, rows, &arm->layer[l], in, out));
+    MILL_TRY(launch(d, "kernel activate", n, 1, STAR_THREADS, activate, d->view, first, i_arm,
+                    arm->layer[l].n_out, *out));
+    in = out;
+  }
+  MILL_TRY(launch(d, "kernel last_input", n, 1, STAR_THREADS, last_input, d->view, first, i_arm,
+                  last->n_in, !d->shape.wide, *in));
+  if (d->shape.wide) {
+    const row_layout<double> grid = {(double *)d->d_grid, d->grid_lane, pitch};
+    MILL_TRY(layer_f64(d, n_most, rows, last, in, &grid));
+  } else {
+    const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
+    MILL_TRY(last_layer_f32(d, n_most, i_arm, last, &grid));
+  }
+  if (d->options.debug)
+    MILL_TRY(search_nan(d, first, n, i_arm));
+done:
+  return err;
+}
+
+/** One pass: n lanes from entry first of the round's list. */
+static int one_pass(mill_device *d, int first, unsigned n)
+{
+  int err = MILL_OK;
+  MILL_TRY(launch(d, "kernel pass_begin", 1, 1, DIGEST_THREADS, pass_begin, d->view));
+  MILL_TRY(launch(d, "kernel round_begin", n, 1, STAR_THREADS, round_begin, d->view, first));
+  for (int a = 0; a < d->model.n_arm; a++) {
+    mill_range_begin(MILL_RANGE_EMULATE);
+    err = emulate(d, first, n, a);
+    mill_range_end();
+    MILL_TRY(err);
+    mill_range_begin(MILL_RANGE_LIKELIHOOD);
+    if (d->shape.wide)
+      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, answer_arm<1>, d->view, first, a);
+    else
+      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, answer_arm<0>, d->view, first, a);
+    mill_range_end();
+    MILL_TRY(err);
+  }
+  mill_range_begin(MILL_RANGE_POLISH);
+  err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, round_digest, d->view, first);
+  mill_range_end();
+done:
+  return err;
+}
+
+/** One round over at most n_listed slots, without its end. */
+static int one_round(mill_device *d, int n_listed)
+{
+  int err = MILL_OK;
+  MILL_TRY(launch(d, "kernel round_list", 1, 1, LIST_THREADS, round_list, d->view));
+  for (int first = 0; first < n_listed; first += d->shape.n_lane) {
+    const int left = n_listed - first;
+    MILL_TRY(one_pass(d, first, (unsigned)(left < d->shape.n_lane ? left : d->shape.n_lane)));
+  }
+done:
+  return err;
+}
+
+#if CUDART_VERSION >= 12040
+/** The rounds as a graph: a loop whose body is one round over all slots. */
+static int build_graph(mill_device *d)
+{
+  int err = MILL_OK;
+  cudaGraph_t body = NULL, captured = NULL;
+  cudaGraphNode_t node = NULL;
+  cudaGraphNodeParams params = {};
+  cudaError_t status = cudaSuccess;
+  int half_captured = 0;
+  TRY_CUDA(cudaGraphCreate(&d->graph, 0));
+  TRY_CUDA(cudaGraphConditionalHandleCreate(&d->go_on, d->graph, 1, cudaGraphCondAssignDefault));
+  memset((void *)&params, 0, sizeof params);
+  params.type = cudaGraphNodeTypeConditional;
+  params.conditional.handle = d->go_on;
+  params.conditional.type = cudaGraphCondTypeWhile;
+  params.conditional.size = 1;
+#if CUDART_VERSION >= 13000
+  TRY_CUDA(cudaGraphAddNode(&node, d->graph, NULL, NULL, 0, &params));
+#else
+  TRY_CUDA(cudaGraphAddNode(&node, d->graph, NULL, 0, &params));
+#endif
+  body = params.conditional.phGraph_out[0];
+  half_captured = 1;
+  TRY_CUDA(cudaStreamBeginCaptureToGraph(d->stream, body, NULL, NULL, 0,
+                                         cudaStreamCaptureModeThreadLocal));
+  err = one_round(d, d->n_slot);
+  if (err == MILL_OK)
+    err = launch(d, "kernel round_end_graph", 1, 1, DIGEST_THREADS, round_end_graph, d->view,
+                 d->go_on);
+  /* also after a failure, or the stream would be lost; the first failure counts */
+  status = cudaStreamEndCapture(d->stream, &captured);
+  MILL_TRY(err);
+  TRY_CUDA_AT("capturing a round", status);
+  half_captured = 0;
+  TRY_CUDA(cudaGraphInstantiate(&d->exec, d->graph, 0));
+done:
+  /* left alone: to destroy a graph has ended in a segmentation fault where the capture of a
+   * conditional node's body had failed (github.com/NVIDIA/cuda-python, issue 2918) */
+  if (half_captured)
+    d->graph = NULL;
+  if (err)
+    mill_cuda_drop_graph(d);
+  return err;
+}
+#endif
+
+/** Rounds one by one. */
+static int plain_rounds(mill_device *d, int max_round)
+{
+  int err = MILL_OK;
+  for (int i = 0; i < max_round && i < PLAIN_ROUNDS; i++) {
+    mill_range_begin(MILL_RANGE_ROUND);
+    err = one_round(d, d->n_listed);
+    if (err == MILL_OK)
+      err = launch(d, "kernel round_end", 1, 1, DIGEST_THREADS, round_end, d->view);
+    mill_range_end();
+    MILL_TRY(err);
+  }
+done:
+  return err;
+}
+
+/** The rounds that loop_begin has described, of n_listed slots. */
+static int launch_rounds(mill_device *d, int n_listed, int max_round)
+{
+  int err = MILL_OK;
+  d->n_listed = n_listed;
+#if CUDART_VERSION >= 12040
+  if (d->options.graph) {
+    mill_range_begin(MILL_RANGE_ROUND);
+    const cudaError_t status = cudaGraphLaunch(d->exec, d->stream);
+    mill_range_end();
+    TRY_CUDA_AT("launching the rounds", status);
+    goto done;
+  }
+#endif
+  MILL_TRY(plain_rounds(d, max_round));
+done:
+  return err;
+}
+
+#if CUDART_VERSION >= 12040
+/** Make the graph and run it over nothing.  Where CUDA fails at that and nothing else is wrong,
+ *  rounds are launched one by one from now on. */
+static int try_graph(mill_device *d)
+{
+  const char *why;
+  int n_why, err = build_graph(d);
+  if (err == MILL_OK)
+    err = launch_rounds(d, d->n_slot, 1);
+  if (err == MILL_OK || cudaStreamSynchronize(d->stream) != cudaSuccess)
+    goto done;
+  /* what failed, without the advice for a failure that ends the run */
+  why = mill_error_message();
+  n_why = (int)strcspn(why, ";");
+  snprintf(d->remark, sizeof d->remark, "rounds are launched one by one, without a graph: %.*s",
+           n_why < (int)sizeof d->remark / 2 ? n_why : (int)sizeof d->remark / 2, why);
+  mill_cuda_drop_graph(d);
+  d->options.graph = 0;
+  err = MILL_OK;
+done:
+  return err;
+}
+#endif
+
+int mill_cuda_rehearse(mill_device *d)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_cuda_after_uploads(d, d->stream));
+  MILL_TRY(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, 0, 0, 1));
+#if CUDART_VERSION >= 12040
+  if (d->options.graph)
+    MILL_TRY(try_graph(d));
+#endif
+  if (!d->options.graph)
+    MILL_TRY(launch_rounds(d, d->n_slot, 1));
+  TRY_CUDA_AT("a round over nothing", cudaStreamSynchronize(d->stream));
+done:
+  return err;
+}
+
+int mill_cuda_start_stars(mill_device *d, int n)
+{
+  int err = MILL_OK;
+  mill_range_begin(MILL_RANGE_GUESS);
+  for (int first = 0; first < n && err == MILL_OK; first += d->shape.n_lane) {
+    const int left = n - first, now = left < d->shape.n_lane ? left : d->shape.n_lane;
+    err =
+        launch(d, "kernel star_start", (unsigned)now, 1, STAR_THREADS, star_start, d->view, first);
+  }
+  mill_range_end();
+  return err;
+}
+
+int mill_cuda_rounds(mill_device *d, int n, int n_want, int max_round)
+{
+  int err = MILL_OK;
+  MILL_TRY(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, n, n_want,
+                  max_round));
+  MILL_TRY(launch_rounds(d, n, max_round));
+done:
+  return err;
+}

@@ -1,0 +1,202 @@
+/* The work space of the lanes, and the lists and rows of the slots. */
+#include <string.h>
+
+#include "kernels/cuda/device_choice.h"
+#include "kernels/cuda/cuda_device.h"
+
+enum {
+  /** Jacobians of a star that are coarse where MILL_CUDA_LAST_LAYER asks for it: with a third one
+   *  a star takes half as many evaluations again (docs/gpu.md). */
+  N_EARLY = 2
+};
+
+static work_shape shape_of(const mill_device *d, const mill_model *m, int n_lane)
+{
+  work_shape s;
+  memset(&s, 0, sizeof s);
+  s.n_lane = n_lane;
+  s.n_par = m->n_par;
+  s.n_label = m->n_label;
+  s.max_pix_pad = m->max_pix_pad;
+  s.max_seg_pix = m->max_seg_pix;
+  s.wide = m->set.precision == MILL_FLOAT64;
+  s.n_early = !s.wide && d->options.last_layer == LAYER_TF32_EARLY ? N_EARLY : 0;
+  s.pitch = MILL_COLUMN_PAD; /* an emulator without hidden layers has its labels there */
+  for (int a = 0; a < m->n_arm; a++) {
+    for (int l = 0; l < m->arm[a].n_layer - 1; l++)
+      if (m->arm[a].layer[l].n_out_pad > s.pitch)
+        s.pitch = m->arm[a].layer[l].n_out_pad;
+    if (m->arm[a].kind == MILL_EMULATOR_GRID && m->arm[a].grid.n_out > s.pitch)
+      s.pitch = m->arm[a].grid.n_out;
+    if (m->arm[a].kind == MILL_EMULATOR_RBF && m->arm[a].rbf.n_out > s.pitch)
+      s.pitch = m->arm[a].rbf.n_out;
+  }
+  /* fronts have outputs as they are, and rows begin at multiples of 16 bytes (product_f32) */
+  s.pitch = (s.pitch + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
+  return s;
+}
+
+/** Room for n elements in a block of memory; NULL: only the size is counted. */
+template <typename type> static type *take(char *block, size_t *at, size_t n)
+{
+  type *here = block ? (type *)(void *)(block + *at) : (type *)NULL;
+  *at += mill_round_up(n * sizeof(type), MILL_CUDA_ALIGN);
+  return here;
+}
+
+/** Rows of a matrix for each of the lanes, of the width pitch. */
+template <typename type>
+static row_layout<type> take_rows(char *block, size_t *at, size_t n_lane, size_t n_row,
+                                  size_t pitch)
+{
+  return {take<type>(block, at, n_lane * n_row * pitch), n_row * pitch, pitch};
+}
+
+/** Work space for n_lane lanes in one block of memory.  block NULL: only its size, and a view
+ *  without work space.  work [n_lane] host copy of the lanes' structures, NULL with block.
+ *
+ *  Sums, normal matrices and solutions are in shared memory (star_shared). */
+static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_work *work)
+{
+  const size_t n = (size_t)s->n_lane, n_row = (size_t)s->n_label + 1, pitch = (size_t)s->pitch;
+  const mill_array *array;
+  size_t count[MILL_N_WORK_COUNT], at = 0;
+  device_view *v = &d->view;
+  v->n_lane = s->n_lane;
+  v->n_row = (int)n_row;
+  v->row_pitch = n * n_row;
+  v->n_early = s->n_early;
+  v->work = take<mill_work>(block, &at, n);
+  v->row_count = take<int>(block, &at, MILL_MAX_ARM);
+  v->row_list = take<int>(block, &at, MILL_MAX_ARM * n * n_row);
+  v->fine_count = take<int>(block, &at, MILL_MAX_ARM);
+  v->coarse_count = take<int>(block, &at, MILL_MAX_ARM);
+  v->part_list = take<int>(block, &at, s->n_early > 0 ? MILL_MAX_ARM * n * n_row : 0);
+  v->input = take_rows<double>(block, &at, n, n_row, MILL_MAX_LABEL);
+  for (int i = 0; i < 2; i++)
+    v->hidden[i] = take_rows<double>(block, &at, n, n_row, pitch);
+  v->narrow = take_rows<float>(block, &at, n, n_row, pitch);
+  const int precision = s->wide ? MILL_FLOAT64 : MILL_FLOAT32;
+  mill_work_counts(s->n_par, s->max_pix_pad, s->max_seg_pix, precision, count);
+  const int n_array = mill_work_arrays(&array);
+  /* all in one region: each array of all lanes behind the one before */
+  size_t end[MILL_N_WORK_REGION] = {at, 0};
+  mill_lay_out(1, array, count, MILL_CUDA_ALIGN, end, block, s->n_lane, work, sizeof *work);
+  end[MILL_WORK_REST] = end[MILL_WORK_GRID];
+  mill_lay_out(n_array - 1, array + 1, count, MILL_CUDA_ALIGN, end, block, s->n_lane, work,
+               sizeof *work);
+  if (block) {
+    d->d_grid = work[0].grid;
+    d->grid_lane = mill_round_up(count[MILL_COUNT_GRID_BYTES], MILL_CUDA_ALIGN) /
+                   (s->wide ? sizeof(double) : sizeof(float));
+  }
+  return end[MILL_WORK_REST];
+}
+
+int mill_cuda_free_bytes(size_t *n_free)
+{
+  int err = MILL_OK;
+  mill_gpu_place place;
+  size_t n_total = 0;
+  TRY_CUDA(cudaMemGetInfo(n_free, &n_total));
+  if (mill_gpu_assigned(&place) && place.bytes > 0 && place.bytes < *n_free)
+    *n_free = place.bytes;
+done:
+  return err;
+}
+
+int mill_cuda_reserve_lanes(mill_device *d)
+{
+  int err = MILL_OK;
+  mill_work *work = NULL;
+  void *memory = NULL;
+  size_t n_free = 0, n_most = 0;
+  work_shape shape = shape_of(d, &d->model, d->n_slot);
+  cudaError_t status = cudaSuccess;
+  if (d->arena && d->shape.n_lane <= d->n_slot) {
+    shape.n_lane = d->shape.n_lane;
+    if (memcmp(&shape, &d->shape, sizeof shape) == 0)
+      return MILL_OK;
+    shape.n_lane = d->n_slot;
+  }
+  if (d->arena) {
+    /* stars have the rest of the memory by now: as much again as before is no more */
+    n_most = lay_out(d, &d->shape, NULL, NULL);
+    memory = d->arena;
+    d->arena = NULL;
+    TRY_CUDA(cudaFree(memory));
+    memory = NULL;
+  }
+  MILL_TRY(mill_cuda_free_bytes(&n_free));
+  if (n_most < n_free / 2)
+    n_most = n_free / 2;
+  while (shape.n_lane > 1 && lay_out(d, &shape, NULL, NULL) > n_most)
+    shape.n_lane /= 2;
+  for (;;) {
+    status = cudaMalloc(&memory, lay_out(d, &shape, NULL, NULL));
+    if (status != cudaErrorMemoryAllocation || shape.n_lane == 1)
+      break;
+    (void)cudaGetLastError();
+    shape.n_lane /= 2;
+  }
+  TRY_CUDA_AT("work space of the slots", status);
+  d->arena = (char *)memory;
+  d->shape = shape;
+  MILL_TRY(MILL_ALLOC(shape.n_lane, &work));
+  lay_out(d, &shape, d->arena, work);
+  MILL_TRY(mill_cuda_upload(d, d->view.work, work, (size_t)shape.n_lane * sizeof *work));
+done:
+  mill_free(work);
+  return err;
+}
+
+void mill_cuda_free_book(mill_device *d)
+{
+  void *const pinned[] = {d->h_fresh, d->h_listed, d->h_finished, d->h_result, d->h_state};
+  for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++)
+    if (pinned[i])
+      (void)cudaFreeHost(pinned[i]);
+  if (d->book)
+    (void)cudaFree(d->book);
+  d->h_fresh = d->h_listed = d->h_finished = NULL;
+  d->h_result = NULL;
+  d->h_state = NULL;
+  d->book = NULL;
+  d->n_slot = 0;
+}
+
+int mill_cuda_reserve_book(mill_device *d, int n_slot)
+{
+  int err = MILL_OK;
+  const size_t n = (size_t)n_slot;
+  void *memory = NULL;
+  device_view *v = &d->view;
+  if (d->n_slot == n_slot)
+    return MILL_OK;
+  mill_cuda_free_book(d);
+  for (int pass = 0; pass < 2; pass++) {
+    size_t at = 0;
+    v->state = take<loop_state>(d->book, &at, 1);
+    v->slot = take<mill_slot *>(d->book, &at, n);
+    v->fresh = take<int>(d->book, &at, n);
+    v->listed = take<int>(d->book, &at, n);
+    v->active = take<int>(d->book, &at, n);
+    v->finished = take<int>(d->book, &at, n);
+    v->result = take<mill_fit_result>(d->book, &at, n);
+    if (pass == 0) {
+      TRY_CUDA_AT("lists of the slots", cudaMalloc(&memory, at));
+      d->book = (char *)memory;
+    }
+  }
+  MILL_TRY(mill_cuda_pin(&d->h_fresh, n));
+  MILL_TRY(mill_cuda_pin(&d->h_listed, n));
+  MILL_TRY(mill_cuda_pin(&d->h_finished, n));
+  MILL_TRY(mill_cuda_pin(&d->h_result, n));
+  MILL_TRY(mill_cuda_pin(&d->h_state, 1));
+  TRY_CUDA(cudaMemsetAsync(v->state, 0, sizeof *v->state, d->stream));
+  d->n_slot = n_slot;
+done:
+  if (err)
+    mill_cuda_free_book(d);
+  return err;
+}

@@ -1,0 +1,50 @@
+/** What the kernels and the host of the CUDA backend both see: where lists, rows and work space
+ * lie. */
+#ifndef MILL_CUDA_DEVICE_VIEW_H
+#define MILL_CUDA_DEVICE_VIEW_H
+
+#include "kernels/star/slot.h"
+
+/** Where the rows of a batch lie: row t of lane s at base + s lane + t row. */
+template <typename real> struct row_layout {
+  real *base;
+  size_t lane, row;
+};
+
+/** Bookkeeping of rounds, in device memory. */
+struct loop_state {
+  int n_finished;                  /**< rows that wait to be fetched: finished, row */
+  int n_nan;                       /**< found in debug mode */
+  int n_listed, n_want, max_round; /**< as asked */
+  int n_round;                     /**< rounds done */
+  int n_active;                    /**< entries of active */
+};
+
+/** Device memory of a call, given to its kernels by value. */
+struct device_view {
+  const mill_model *m;
+  mill_slot *const *slot; /**< [n_slot] */
+  mill_work *work;        /**< [n_lane] */
+  int n_slot, n_lane;
+  int n_row; /**< rows a lane may have: the value and a tangent per label */
+  loop_state *state;
+  const int *fresh;        /**< slots that begin */
+  const int *listed;       /**< [n_listed] slots of the rounds */
+  int *active;             /**< [n_slot] those of them that want something now */
+  int *finished;           /**< [n_slot] slots with a result */
+  mill_fit_result *result; /**< [n_slot] theirs */
+  int *row_count;          /**< [MILL_MAX_ARM] rows of a pass */
+  int *row_list;           /**< [MILL_MAX_ARM][row_pitch] lane * n_row + row */
+  size_t row_pitch;
+  /** Jacobians of a star of which the last layer may be coarse: its first n_early evaluations. */
+  int n_early;
+  int *fine_count, *coarse_count; /**< [MILL_MAX_ARM] where n_early > 0 */
+  /** [MILL_MAX_ARM][row_pitch] where n_early > 0: the same rows as in row_list, the fine ones from
+   *  the first element on, the coarse ones from the last one backwards. */
+  int *part_list;
+  row_layout<double> input;     /**< mapped labels, [n_lane][n_row][MILL_MAX_LABEL] */
+  row_layout<double> hidden[2]; /**< [n_lane][n_row][pitch] */
+  row_layout<float> narrow;     /**< the last layer's input in float32 */
+};
+
+#endif

@@ -1,0 +1,132 @@
+#include "src/libraries/emulator.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/math/hull.h"
+#include "src/libraries/rbf.h"
+#include "src/libraries/spline_grid.h"
+
+_Static_assert(MILL_EMULATOR_LANE == 8, "the sums of emulator_lanes_impl.h are written out");
+
+/** Pixels whose sums are made in one pass over a layer's weights. */
+enum { PIXELS = 4, PIXEL_BLOCK = 64 };
+
+/** A layer for groups of templates: what goes in [n_group][n_in], what comes out
+ *  [n_group][n_out]. */
+typedef struct layer_task {
+  int n_in, n_out, n_group;
+  const float *weight, *bias;
+  const mill_lanes *in;
+  mill_lanes *out;
+} layer_task;
+
+#define LANES_NAME(name) name##_any
+#define LANES_TARGET
+#include "src/libraries/emulator_lanes_impl.h"
+#undef LANES_NAME
+#undef LANES_TARGET
+
+#if defined(__x86_64__)
+#define LANES_NAME(name) name##_avx2
+#define LANES_TARGET     __attribute__((target("avx2")))
+#include "src/libraries/emulator_lanes_impl.h"
+#undef LANES_NAME
+#undef LANES_TARGET
+#endif
+
+/** One layer, by threads over blocks of its outputs. */
+static int layer_product(const layer_task *task, int n_thread)
+{
+  int err = MILL_OK;
+  const int n_block = (task->n_out + PIXEL_BLOCK - 1) / PIXEL_BLOCK;
+  const size_t n_weight = (size_t)PIXELS * (size_t)task->n_in;
+  double *weight = NULL;
+  MILL_TRY(MILL_ALLOC((size_t)n_thread * n_weight, &weight));
+#pragma omp parallel for schedule(static) num_threads(n_thread)
+  for (int block = 0; block < n_block; block++)
+    MILL_LANES_BEST(layer_block)(task, block, weight + (size_t)omp_get_thread_num() * n_weight);
+done:
+  mill_free(weight);
+  return err;
+}
+
+/** Mapped labels, through the front of an emulator that is no network. */
+static void emulator_front(const mill_library *lib, const mill_emulator *e, const double *label,
+                           double *x)
+{
+  double mapped[MILL_MAX_LABEL];
+  for (int l = 0; l < lib->n_label; l++)
+    mapped[l] = mill_label_map(&lib->label[l], label[l]);
+  if (e->kind == MILL_EMULATOR_GRID)
+    mill_spline_grid_eval(&e->grid, mapped, x);
+  else if (e->kind == MILL_EMULATOR_RBF)
+    mill_rbf_eval(&e->rbf, mapped, x);
+  else
+    memcpy(x, mapped, (size_t)lib->n_label * sizeof *x);
+}
+
+int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double *label,
+                        int n_thread, mill_lanes *flux)
+{
+  int err = MILL_OK;
+  const mill_emulator *e = &lib->arm[i_arm].emulator;
+  const int n_group = (n + MILL_EMULATOR_LANE - 1) / MILL_EMULATOR_LANE, n_front = e->n_in[0];
+  mill_lanes *x = NULL, *y = NULL;
+  double *front = NULL;
+  MILL_TRY(MILL_ALLOC((size_t)n_group * MILL_MAX_WIDTH, &x));
+  MILL_TRY(MILL_ALLOC((size_t)n_group * MILL_MAX_WIDTH, &y));
+  MILL_TRY(MILL_ALLOC((size_t)n * MILL_MAX_WIDTH, &front));
+#pragma omp parallel for schedule(static) num_threads(n_thread)
+  for (int t = 0; t < n; t++)
+    emulator_front(lib, e, label + (size_t)t * (size_t)lib->n_label,
+                   front + (size_t)t * MILL_MAX_WIDTH);
+  for (int t = 0; t < n; t++)
+    for (int k = 0; k < n_front; k++)
+      x[t / MILL_EMULATOR_LANE * n_front + k].v[t % MILL_EMULATOR_LANE / 4][t % 4] =
+          front[(size_t)t * MILL_MAX_WIDTH + (size_t)k];
+  for (int l = 0; l < e->n_layer; l++) {
+    const int last = l == e->n_layer - 1;
+    const layer_task task = {.n_in = e->n_in[l],
+                             .n_out = e->n_out[l],
+                             .n_group = n_group,
+                             .weight = e->weight[l],
+                             .bias = e->bias[l],
+                             .in = x,
+                             .out = last ? flux : y};
+    MILL_TRY(layer_product(&task, n_thread));
+    const int n_value = n_group * task.n_out;
+#pragma omp parallel for schedule(static) num_threads(n_thread) if (n_value > 8192)
+    for (int i = 0; i < n_value; i++)
+      for (int q = 0; q < MILL_EMULATOR_LANE; q++) {
+        const double z = task.out[i].v[q / 4][q % 4];
+        task.out[i].v[q / 4][q % 4] = !last         ? z / (1.0 + exp(-z))
+                                      : e->log_flux ? exp(fmin(fmax(z, -300.0), 300.0))
+                                                    : z;
+      }
+    mill_lanes *swap = x;
+    x = y;
+    y = swap;
+  }
+done:
+  mill_free(x);
+  mill_free(y);
+  mill_free(front);
+  return err;
+}
+
+int mill_emulator_eval(const mill_library *lib, int arm, const double *label, double *flux)
+{
+  int err = MILL_OK;
+  const int n_pix = lib->arm[arm].n_pix;
+  mill_lanes *all = NULL;
+  MILL_TRY(MILL_ALLOC(n_pix, &all));
+  MILL_TRY(mill_emulator_lanes(lib, arm, 1, label, 1, all));
+  for (int i = 0; i < n_pix; i++)
+    flux[i] = all[i].v[0][0];
+done:
+  mill_free(all);
+  return err;
+}

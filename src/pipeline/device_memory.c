@@ -1,0 +1,31 @@
+#include "src/pipeline/device_memory.h"
+
+#include "kernels/base/error.h"
+
+int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out)
+{
+  int err = MILL_OK;
+  MILL_TRY(MILL_GROW(&memory->block, &memory->n_room, memory->n_block + 1));
+  MILL_TRY(memory->backend->alloc(memory->device, bytes, out));
+  memory->block[memory->n_block++] = *out;
+  if (from) {
+    memory->uploaded += bytes;
+    MILL_TRY(memory->backend->upload(memory->device, *out, from, bytes));
+  }
+done:
+  return err;
+}
+
+void mill_device_memory_drop(mill_device_memory *memory, int n_keep)
+{
+  while (memory->n_block > n_keep)
+    memory->backend->release(memory->device, memory->block[--memory->n_block]);
+}
+
+void mill_device_memory_clear(mill_device_memory *memory)
+{
+  mill_device_memory_drop(memory, 0);
+  mill_free((void *)memory->block);
+  memory->block = NULL;
+  memory->n_room = 0;
+}

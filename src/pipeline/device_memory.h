@@ -1,0 +1,26 @@
+/** Memory of a backend that lives as long as a pipeline. */
+#ifndef MILL_DEVICE_MEMORY_H
+#define MILL_DEVICE_MEMORY_H
+
+#include "kernels/backend.h"
+
+typedef struct mill_device_memory {
+  const mill_backend *backend; /**< borrowed */
+  mill_device *device;         /**< borrowed */
+  void **block;                /**< [n_block] what was taken, owned */
+  int n_block;
+  int64_t n_room;
+  size_t uploaded; /**< bytes of the blocks that were filled when they were taken */
+} mill_device_memory;
+
+/** A block of so many bytes, filled from `from` unless that is NULL.
+ *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
+int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out);
+
+/** Give back all blocks but the first n_keep. */
+void mill_device_memory_drop(mill_device_memory *memory, int n_keep);
+
+/** Give back all blocks and the list of them. */
+void mill_device_memory_clear(mill_device_memory *memory);
+
+#endif

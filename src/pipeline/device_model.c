@@ -1,0 +1,189 @@
+#include "src/pipeline/device_model.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/math/rotation.h"
+#include "kernels/math/spline_filter.h"
+
+int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
+{
+  int err = MILL_OK;
+  if (s->n_cont < 1 || s->n_cont > MILL_MAX_CONT)
+    MILL_FAIL(MILL_ERR_RANGE, "%d continuum functions; 1 to %d are possible", s->n_cont,
+              MILL_MAX_CONT);
+  if (lib->n_label < 1 || lib->n_label > MILL_MAX_LABEL || lib->n_arm < 1 ||
+      lib->n_arm > MILL_MAX_ARM)
+    MILL_FAIL(MILL_ERR_RANGE, "library with %d labels and %d arms", lib->n_label, lib->n_arm);
+  if (!(s->min_vel_km_s < s->max_vel_km_s) || !(s->guess_vel_step_km_s > 0.0))
+    MILL_FAIL(MILL_ERR_RANGE, "velocity limits %g to %g km/s in steps of %g", s->min_vel_km_s,
+              s->max_vel_km_s, s->guess_vel_step_km_s);
+  for (int a = 0; a < lib->n_arm; a++)
+    /* the first test keeps a half width within int */
+    if (s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step) > (double)MILL_MAX_ROTATION ||
+        mill_rotation_half_width(s->rotation,
+                                 s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step)) >
+            MILL_MAX_ROTATION)
+      MILL_FAIL(MILL_ERR_RANGE,
+                "max_vsini %g km/s spans more than %d grid points of arm %s; lower it",
+                s->max_vsini_km_s, MILL_MAX_ROTATION, lib->arm[a].name);
+done:
+  return err;
+}
+
+/** One layer in panels, padded; the last one without its mean over pixels. */
+static int load_layer(mill_device_memory *memory, const mill_emulator *e, int l, int precision,
+                      mill_model_arm *arm)
+{
+  int err = MILL_OK;
+  void *host = NULL, *block = NULL;
+  double *mean = NULL;
+  mill_layer *layer = &arm->layer[l];
+  const int n_in = e->n_in[l], n_out = e->n_out[l], last = l == e->n_layer - 1;
+  const int pad = (n_out + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
+  /* hidden layers are float64 in both precisions */
+  const int wide = precision == MILL_FLOAT64 || !last;
+  const size_t real = wide ? sizeof(double) : sizeof(float);
+  layer->n_in = n_in;
+  layer->n_out = n_out;
+  layer->n_out_pad = pad;
+  MILL_TRY(MILL_ALLOC(n_in + 1, &mean)); /* of the weights, and of the bias at the end */
+  if (last)
+    for (int i = 0; i < n_out; i++) {
+      for (int k = 0; k < n_in; k++)
+        mean[k] += (double)e->weight[l][(size_t)i * (size_t)n_in + (size_t)k] / (double)n_out;
+      mean[n_in] += (double)e->bias[l][i] / (double)n_out;
+    }
+  const int panel = MILL_PANEL_BYTES / (int)real;
+  const size_t n_weight = (size_t)n_in * (size_t)pad;
+  MILL_TRY(mill_alloc_bytes(n_weight + (size_t)pad, real, &host)); /* the bias at the end */
+  for (int k = 0; k <= n_in; k++)
+    for (int i = 0; i < n_out; i++) {
+      const double w =
+          (double)(k < n_in ? e->weight[l][(size_t)i * (size_t)n_in + (size_t)k] : e->bias[l][i]) -
+          mean[k];
+      const size_t at = k < n_in ? mill_weight_at(n_in, panel, k, i) : n_weight + (size_t)i;
+      if (wide)
+        ((double *)host)[at] = w;
+      else
+        ((float *)host)[at] = (float)w;
+    }
+  MILL_TRY(mill_device_memory_take(memory, (n_weight + (size_t)pad) * real, host, &block));
+  layer->weight = block;
+  layer->bias = (const char *)block + n_weight * real;
+  if (last) {
+    MILL_TRY(mill_device_memory_take(memory, (size_t)n_in * sizeof *mean, mean, &block));
+    arm->mean_weight = block;
+    arm->mean_bias = mean[n_in];
+  }
+done:
+  mill_free(host);
+  mill_free(mean);
+  return err;
+}
+
+/** Knots and coefficients of an arm's grid. */
+static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
+                     mill_spline_grid *grid)
+{
+  int err = MILL_OK;
+  size_t size = (size_t)from->n_out * sizeof *from->coef;
+  void *block = NULL;
+  *grid = *from;
+  for (int l = 0; l < from->n_axis; l++) {
+    MILL_TRY(mill_device_memory_take(memory, (size_t)(from->n_node[l] + 4) * sizeof(double),
+                                     from->knot[l], &block));
+    grid->knot[l] = block;
+    size *= (size_t)from->n_node[l];
+  }
+  MILL_TRY(mill_device_memory_take(memory, size, from->coef, &block));
+  grid->coef = block;
+done:
+  return err;
+}
+
+/** Centers and coefficients of an arm's radial functions. */
+static int load_rbf(mill_device_memory *memory, const mill_rbf *from, mill_rbf *rbf)
+{
+  int err = MILL_OK;
+  const size_t n_center = (size_t)from->n_center, n_row = n_center + (size_t)from->n_poly;
+  void *block = NULL;
+  *rbf = *from;
+  MILL_TRY(mill_device_memory_take(memory, n_center * (size_t)from->n_axis * sizeof(double),
+                                   from->center, &block));
+  rbf->center = block;
+  MILL_TRY(mill_device_memory_take(memory, n_row * (size_t)from->n_out * sizeof *from->coef,
+                                   from->coef, &block));
+  rbf->coef = block;
+done:
+  return err;
+}
+
+/** One arm: its grid in wavelength, its splines' filter and its emulator. */
+static int load_arm(mill_device_memory *memory, const mill_library *lib, const mill_arm *from,
+                    int precision, mill_model_arm *arm)
+{
+  int err = MILL_OK;
+  const mill_emulator *e = &from->emulator;
+  arm->n_pix = from->n_pix;
+  arm->n_pix_pad = (int)mill_round_up((size_t)from->n_pix, MILL_COLUMN_PAD);
+  arm->ln_wave0 = from->ln_wave0;
+  arm->ln_step = from->ln_step;
+  arm->log_flux = e->log_flux;
+  arm->kind = e->kind;
+  arm->n_layer = e->n_layer;
+  if (from->n_pix < 4 * MILL_SPLINE_END)
+    MILL_FAIL(MILL_ERR_LIBRARY, "%s: arm %s has %d pixels, at least %d are needed", lib->path,
+              from->name, from->n_pix, 4 * MILL_SPLINE_END);
+  mill_spline_filter(arm);
+  if (arm->kind == MILL_EMULATOR_GRID)
+    MILL_TRY(load_grid(memory, &e->grid, &arm->grid));
+  if (arm->kind == MILL_EMULATOR_RBF)
+    MILL_TRY(load_rbf(memory, &e->rbf, &arm->rbf));
+  for (int l = 0; l < arm->n_layer; l++)
+    MILL_TRY(load_layer(memory, e, l, precision, arm));
+done:
+  return err;
+}
+
+int mill_device_model_load(const mill_library *lib, const mill_fit_settings *settings,
+                           const mill_guess_table *guess, mill_device_memory *memory,
+                           mill_model *model, mill_model **d_model)
+{
+  int err = MILL_OK;
+  mill_model *m = model;
+  void *block = NULL;
+  m->n_label = lib->n_label;
+  m->n_par = lib->n_label + MILL_PAR_LABEL0;
+  m->n_arm = lib->n_arm;
+  m->n_hull = lib->n_hull;
+  m->set = *settings;
+  memcpy(m->label, lib->label, sizeof m->label);
+  for (int l = 0; l < m->n_label; l++)
+    mill_label_set_edges(&m->label[l]);
+  memcpy(m->hull, lib->hull, sizeof m->hull);
+  for (int h = 0; h < lib->n_hull; h++) {
+    const mill_hull *hull = &lib->hull[h];
+    const size_t n = (size_t)hull->n_facet * (size_t)(hull->n_label + 1);
+    MILL_TRY(mill_device_memory_take(memory, n * sizeof *hull->facet, hull->facet, &block));
+    m->hull[h].facet = block;
+  }
+  for (int a = 0; a < lib->n_arm; a++) {
+    MILL_TRY(load_arm(memory, lib, &lib->arm[a], settings->precision, &m->arm[a]));
+    if (m->arm[a].n_pix_pad > m->max_pix_pad)
+      m->max_pix_pad = m->arm[a].n_pix_pad;
+  }
+  m->n_templ = guess->n_templ;
+  m->guess_half = guess->half;
+  m->guess_ln_step = guess->ln_step;
+  m->n_guess_vsini = lib->n_guess_vsini;
+  memcpy(m->guess_vsini, lib->guess_vsini_km_s, sizeof m->guess_vsini);
+  const size_t n_guess = (size_t)lib->n_guess * (size_t)lib->n_label;
+  MILL_TRY(mill_device_memory_take(memory, n_guess * sizeof *lib->guess_label, lib->guess_label,
+                                   &block));
+  m->guess_label = block;
+  MILL_TRY(mill_device_memory_take(memory, sizeof *m, m, &block));
+  *d_model = block;
+done:
+  return err;
+}

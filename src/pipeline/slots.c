@@ -1,0 +1,424 @@
+#include "src/pipeline/slots.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/star/prepare.h"
+
+/** Slots get their first memory in blocks of about this many bytes. */
+#define SLAB_BYTES ((size_t)32 << 20)
+
+/** What is uploaded with a segment at most (flux, inverse variance, mask, resolution or sigma),
+ *  and with a star besides. */
+enum { SEGMENT_PIECES = 4, STAR_PIECES = 2 };
+
+/** Bytes from one mill_slot to the next. */
+static size_t slot_pitch(void)
+{
+  return mill_round_up(sizeof(mill_slot), MILL_ARRAY_BYTES);
+}
+
+int mill_slots_create(const mill_library *lib, const mill_model *model, mill_waveset_cache *waveset,
+                      const mill_backend *backend, mill_device *device, int n_slot, int want_models,
+                      mill_slots *slots)
+{
+  int err = MILL_OK;
+  void *memory = NULL;
+  mill_slots *s = slots;
+  s->lib = lib;
+  s->model = model;
+  s->waveset = waveset;
+  s->memory = (mill_device_memory){.backend = backend, .device = device};
+  s->n_slot = n_slot;
+  s->want_models = want_models;
+  MILL_TRY(MILL_ALLOC(n_slot, &s->entry));
+  MILL_TRY(mill_alloc_bytes((size_t)n_slot, sizeof *s->bound, (void **)&s->bound));
+  err = mill_device_memory_take(&s->memory, (size_t)n_slot * slot_pitch(), NULL, &memory);
+  if (err == MILL_ERR_MEMORY)
+    MILL_FAIL(err, "slots: no memory for %d of them, %.1f GB before a star has come; give fewer",
+              n_slot, 1e-9 * (double)n_slot * (double)slot_pitch());
+  MILL_TRY(err);
+  for (int i = 0; i < n_slot; i++) {
+    s->bound[i] = (mill_slot *)(void *)((char *)memory + (size_t)i * slot_pitch());
+    s->entry[i].device = s->bound[i];
+  }
+done:
+  return err;
+}
+
+/* ---- memory of the slots ---- */
+
+/** Give memory back that is not a part of a shared block. */
+static void drop_own(mill_slots *s, mill_slot_memory *memory)
+{
+  if (!memory->is_own)
+    return;
+  s->memory.backend->release(s->memory.device, memory->at);
+  *memory = (mill_slot_memory){0};
+}
+
+void mill_slots_clear(mill_slots *slots)
+{
+  mill_slots *s = slots;
+  for (int i = 0; s->entry && i < s->n_slot; i++) {
+    mill_slot_entry *e = &s->entry[i];
+    for (int k = 0; k < MILL_N_SLOT_PURPOSE; k++)
+      drop_own(s, &e->memory[k]);
+    mill_free(e->segment);
+    mill_free(e->waveset);
+    mill_free(e->n_diag);
+  }
+  mill_device_memory_clear(&s->memory);
+  mill_free(s->entry);
+  mill_free((void *)s->bound);
+  mill_free(s->lsf_aa);
+  mill_free(s->piece);
+  mill_free(s->model_flux);
+  mill_free((void *)s->model_row);
+  memset(s, 0, sizeof *s);
+}
+
+void mill_slots_trim(mill_slots *slots)
+{
+  for (int i = 0; i < slots->n_slot; i++)
+    if (!slots->entry[i].active)
+      drop_own(slots, &slots->entry[i].memory[MILL_FOR_ARRAYS]);
+}
+
+int mill_slots_drop(mill_slots *slots)
+{
+  int n = 0;
+  for (int i = 0; i < slots->n_slot; i++)
+    for (int k = 0; k < MILL_N_SLOT_PURPOSE; k++) {
+      mill_slot_memory *memory = &slots->entry[i].memory[k];
+      n += k == MILL_FOR_ARRAYS && memory->at;
+      drop_own(slots, memory);
+      *memory = (mill_slot_memory){0};
+    }
+  mill_device_memory_drop(&slots->memory, 1);
+  return n > 0;
+}
+
+size_t mill_slots_bytes(const mill_slots *slots)
+{
+  size_t bytes = (size_t)slots->n_slot * slot_pitch();
+  for (int i = 0; i < slots->n_slot; i++)
+    for (int k = 0; k < MILL_N_SLOT_PURPOSE; k++)
+      bytes += slots->entry[i].memory[k].cap;
+  return bytes;
+}
+
+/** At least n_byte bytes of a slot's memory.  Slots that have none yet get theirs together: large
+ *  blocks lie in large pages.  What a slot has stays its own where there is no memory for more. */
+static int reserve_memory(mill_slots *s, mill_slot_entry *e, int purpose, size_t n_byte)
+{
+  int err = MILL_OK;
+  void *memory = NULL;
+  mill_slot_memory *mine = &e->memory[purpose];
+  n_byte = mill_round_up(n_byte, MILL_ARRAY_BYTES);
+  if (n_byte <= mine->cap)
+    goto done;
+  if (mine->at) {
+    MILL_TRY(s->memory.backend->alloc(s->memory.device, n_byte, &memory));
+    drop_own(s, mine);
+    *mine = (mill_slot_memory){memory, n_byte, 1};
+    goto done;
+  }
+  size_t n = 1;
+  const mill_slot_entry *end = s->entry + s->n_slot;
+  while (e + n < end && !e[n].memory[purpose].at && (n + 1) * n_byte <= SLAB_BYTES)
+    n++;
+  for (;; n /= 2) { /* for fewer slots where there is no memory for n */
+    err = mill_device_memory_take(&s->memory, n * n_byte, NULL, &memory);
+    if (err != MILL_ERR_MEMORY || n == 1)
+      break;
+  }
+  MILL_TRY(err);
+  for (size_t i = 0; i < n; i++)
+    e[i].memory[purpose] = (mill_slot_memory){(char *)memory + i * n_byte, n_byte, 0};
+done:
+  return err;
+}
+
+/** Room for the segments of a star in a slot, for its line-spread functions and for the list of
+ *  what is uploaded. */
+static int reserve_segments(mill_slots *s, mill_slot_entry *e, const mill_star *star)
+{
+  int err = MILL_OK;
+  size_t n_lsf = 0;
+  const int n = star->n_segment;
+  for (int i = 0; i < n; i++)
+    n_lsf += star->segment[i].sigma_aa ? (size_t)star->segment[i].n_pix : 0;
+  MILL_TRY(MILL_RENEW(&s->piece, &s->cap_piece, SEGMENT_PIECES * n + STAR_PIECES));
+  MILL_TRY(MILL_RENEW(&s->lsf_aa, &s->cap_lsf, n_lsf));
+  MILL_TRY(reserve_memory(s, e, MILL_FOR_SEGMENTS, (size_t)n * sizeof(mill_segment)));
+  if (n <= e->cap_segment)
+    goto done;
+  mill_free(e->segment);
+  mill_free(e->waveset);
+  mill_free(e->n_diag);
+  e->segment = NULL;
+  e->waveset = e->n_diag = NULL;
+  e->cap_segment = 0;
+  MILL_TRY(MILL_ALLOC(n, &e->segment));
+  MILL_TRY(MILL_ALLOC(n, &e->waveset));
+  MILL_TRY(MILL_ALLOC(n, &e->n_diag));
+  e->cap_segment = n;
+done:
+  return err;
+}
+
+/* ---- line-spread functions ---- */
+
+/** Does the run take templates to the instrument's resolution in this arm? */
+static int convolves(const mill_slots *s, int arm)
+{
+  return s->model->set.resolution != MILL_RES_NONE && s->lib->arm[arm].template_sigma_aa >= 0.0;
+}
+
+/** Is this segment's resolution matrix used? */
+static int with_matrix(const mill_slots *s, const mill_raw_segment *raw)
+{
+  return raw->resolution && raw->n_diag > 0 && convolves(s, raw->arm);
+}
+
+/** Is this segment's sigma used? */
+static int with_sigma(const mill_slots *s, const mill_raw_segment *raw)
+{
+  return raw->sigma_aa && !with_matrix(s, raw) && convolves(s, raw->arm);
+}
+
+/** What templates lack of a segment's line-spread function, and how many diagonals
+ *  that takes (0: they lack nothing); bits of FIT_INFO. */
+static void plan_sigma(const mill_slots *s, const mill_raw_segment *raw, const double *wave_aa,
+                       float *lsf_aa, int *n_diag, int *info)
+{
+  const double templ = s->lib->arm[raw->arm].template_sigma_aa;
+  const int n = raw->n_pix;
+  int half = 0, n_unusable = 0, n_narrow = 0;
+  for (int i = 0; i < n; i++) {
+    const double sigma = (double)raw->sigma_aa[i];
+    lsf_aa[i] = NAN;
+    if (!(sigma > 0.0) || !isfinite(sigma)) {
+      n_unusable++;
+      continue;
+    }
+    if (sigma <= templ) {
+      n_narrow += sigma < MILL_LSF_NARROW * templ;
+      lsf_aa[i] = 0.0f;
+      continue;
+    }
+    const double lack = sqrt(sigma * sigma - templ * templ);
+    const int i_left = i > 0 ? i - 1 : 0, i_right = i < n - 1 ? i + 1 : n - 1;
+    const double pixel = (wave_aa[i_right] - wave_aa[i_left]) / (double)(i_right - i_left);
+    const double reach = MILL_LSF_REACH * lack / pixel;
+    if (reach > (double)(MILL_MAX_DIAG / 2)) {
+      n_unusable++;
+      continue;
+    }
+    /* half of the kernel is off the arm */
+    if (i < 2 || i >= n - 2 || wave_aa[i] - MILL_LSF_EDGE * lack < wave_aa[0] ||
+        wave_aa[i] + MILL_LSF_EDGE * lack > wave_aa[n - 1])
+      continue;
+    lsf_aa[i] = (float)lack;
+    const int needed = reach > 2.0 ? (int)ceil(reach) : 2;
+    half = needed > half ? needed : half;
+  }
+  *n_diag = half > 0 ? 2 * half + 1 : 0;
+  if ((double)n_unusable >= MILL_LSF_SIZEABLE * (double)n)
+    *info |= MILL_INFO_LSF_UNUSABLE;
+  if ((double)n_narrow >= MILL_LSF_SIZEABLE * (double)n)
+    *info |= MILL_INFO_LSF_NARROW;
+}
+
+/** Check the segments of a star and plan their line-spread functions. */
+static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, int *info)
+{
+  int err = MILL_OK;
+  float *lsf_aa = s->lsf_aa;
+  for (int i = 0; i < star->n_segment; i++) {
+    const mill_raw_segment *raw = &star->segment[i];
+    mill_waveset_view ws;
+    if (!mill_waveset_cache_view(s->waveset, raw->waveset, &ws) || ws.n_pix != raw->n_pix ||
+        ws.arm != raw->arm || raw->n_diag > MILL_MAX_DIAG)
+      MILL_FAIL(MILL_ERR_INTERNAL, "segment %d of row %lld does not fit its wavelength set", i,
+                (long long)star->row);
+    e->n_diag[i] = with_matrix(s, raw) ? raw->n_diag : 0;
+    if (with_sigma(s, raw)) {
+      plan_sigma(s, raw, ws.wave_aa, lsf_aa, &e->n_diag[i], info);
+      lsf_aa += raw->n_pix;
+    }
+  }
+done:
+  return err;
+}
+
+/* ---- loading ---- */
+
+/** Elements of a segment's arrays. */
+static void count_segment(const mill_slots *s, const mill_slot_entry *e,
+                          const mill_raw_segment *raw, int i, size_t *count)
+{
+  const size_t n = (size_t)raw->n_pix, n_res = (size_t)e->n_diag[i] * n;
+  count[MILL_COUNT_PIX] = n;
+  count[MILL_COUNT_MATRIX] = with_matrix(s, raw) ? n_res : 0;
+  count[MILL_COUNT_SIGMA] = with_sigma(s, raw) ? n : 0;
+  count[MILL_COUNT_RES] = n_res;
+  count[MILL_COUNT_MODEL] = s->want_models ? n : 0;
+}
+
+/** Lay out the arrays of a star in a block of memory, pointers of e->segment and s->host out; NULL:
+ *  only measure.  at [MILL_N_STAR_REGION] where each region begins in, where it ends out. */
+static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, char *block,
+                         size_t *at)
+{
+  const mill_array *array;
+  size_t count[MILL_N_STAR_COUNT] = {0};
+  int n_bin = 1;
+  const int n_array = mill_segment_arrays(&array);
+  for (int i = 0; i < star->n_segment; i++) {
+    mill_waveset_view ws;
+    mill_waveset_cache_view(s->waveset, star->segment[i].waveset, &ws);
+    n_bin = ws.n_bin > n_bin ? ws.n_bin : n_bin;
+    count_segment(s, e, &star->segment[i], i, count);
+    mill_lay_out(n_array, array, count, MILL_ARRAY_BYTES, at, block, 1, &e->segment[i],
+                 sizeof(mill_segment));
+  }
+  count[MILL_COUNT_BIN] = (size_t)n_bin;
+  count[MILL_COUNT_GUESS] = (size_t)s->model->n_templ * (2 * (size_t)s->model->guess_half + 1);
+  const int n_slot_array = mill_slot_arrays(&array);
+  mill_lay_out(n_slot_array, array, count, MILL_ARRAY_BYTES, at, block, 1, &s->host,
+               sizeof(mill_slot));
+}
+
+/** Add something to what goes to the device with the star. */
+static void add_piece(mill_slots *s, void *to, const void *from, size_t bytes)
+{
+  s->piece[s->n_piece++] = (mill_upload){to, from, bytes};
+}
+
+/** Describe the segments, whose arrays have their place, and list what is uploaded. */
+static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *star)
+{
+  int err = MILL_OK;
+  const float *lsf_aa = s->lsf_aa;
+  for (int i = 0; i < star->n_segment; i++) {
+    const mill_raw_segment *raw = &star->segment[i];
+    mill_segment *to = &e->segment[i];
+    const size_t n = (size_t)raw->n_pix;
+    mill_waveset_view ws;
+    mill_waveset_cache_view(s->waveset, raw->waveset, &ws);
+    to->arm = raw->arm;
+    to->n_pix = raw->n_pix;
+    to->n_diag = e->n_diag[i];
+    to->ws = ws.device;
+    add_piece(s, to->raw_flux, raw->flux, n * sizeof *raw->flux);
+    add_piece(s, to->raw_ivar, raw->ivar, n * sizeof *raw->ivar);
+    add_piece(s, to->raw_mask, raw->mask, n * sizeof *raw->mask); /* none: zeros */
+    if (to->raw_res) {
+      add_piece(s, to->raw_res, raw->resolution, (size_t)to->n_diag * n * sizeof *raw->resolution);
+      if (s->lib->arm[raw->arm].template_sigma_aa > 0.0)
+        MILL_TRY(mill_waveset_cache_deconv(s->waveset, raw->waveset, raw->n_diag, &to->deconv));
+    }
+    if (to->lsf_aa) {
+      add_piece(s, to->lsf_aa, lsf_aa, n * sizeof *lsf_aa);
+      lsf_aa += n;
+    }
+  }
+done:
+  return err;
+}
+
+/** Describe the slot, whose arrays have their place. */
+static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *star, int info)
+{
+  mill_slot *to = &s->host;
+  to->n_segment = star->n_segment;
+  to->segment = (mill_segment *)(void *)e->memory[MILL_FOR_SEGMENTS].at;
+  if (star->start) {
+    to->has_given = 1;
+    memcpy(to->given, star->start, (size_t)s->model->n_par * sizeof *star->start);
+  }
+  mill_fit_result_init(&to->result, s->lib, star->row, MILL_STATUS_NOT_DONE);
+  to->result.info |= info;
+}
+
+int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
+{
+  int err = MILL_OK, info = 0;
+  mill_slots *s = slots;
+  mill_slot_entry *e = &s->entry[i_slot];
+  const mill_backend *be = s->memory.backend;
+  size_t at[MILL_N_STAR_REGION] = {0};
+  MILL_TRY(reserve_segments(s, e, star));
+  MILL_TRY(plan_star(s, e, star, &info));
+  lay_out_star(s, e, star, NULL, at);
+  const size_t n_raw = at[MILL_STAR_RAW], n_model = at[MILL_STAR_MODELS];
+  MILL_TRY(reserve_memory(s, e, MILL_FOR_ARRAYS, n_raw + n_model + at[MILL_STAR_DEVICE]));
+  char *block = e->memory[MILL_FOR_ARRAYS].at;
+  e->model_bytes = n_model;
+  if (n_model > 0) /* not all of it will be written: arms may be dropped */
+    MILL_TRY(be->zero(s->memory.device, block + n_raw, n_model));
+  at[MILL_STAR_RAW] = 0;
+  at[MILL_STAR_MODELS] = n_raw;
+  at[MILL_STAR_DEVICE] = n_raw + n_model;
+  const size_t segment_bytes = (size_t)star->n_segment * sizeof(mill_segment);
+  memset(e->segment, 0, segment_bytes);
+  memset(&s->host, 0, MILL_SLOT_COPY_BYTES);
+  lay_out_star(s, e, star, block, at);
+  s->n_piece = 0;
+  MILL_TRY(fill_segments(s, e, star));
+  fill_slot(s, e, star, info);
+  add_piece(s, e->memory[MILL_FOR_SEGMENTS].at, e->segment, segment_bytes);
+  add_piece(s, e->device, &s->host, MILL_SLOT_COPY_BYTES);
+  MILL_TRY(be->upload_all(s->memory.device, s->piece, s->n_piece));
+  for (int i = 0; i < star->n_segment; i++) {
+    e->waveset[i] = star->segment[i].waveset;
+    mill_waveset_cache_hold(s->waveset, e->waveset[i]);
+  }
+  e->n_waveset = star->n_segment;
+  e->active = e->fresh = 1;
+done:
+  return err;
+}
+
+void mill_slots_free(mill_slots *slots, int i_slot)
+{
+  mill_slot_entry *e = &slots->entry[i_slot];
+  for (int i = 0; i < e->n_waveset; i++)
+    mill_waveset_cache_release(slots->waveset, e->waveset[i]);
+  e->n_waveset = e->active = e->fresh = e->finished = 0;
+}
+
+int mill_slots_count_active(const mill_slots *slots)
+{
+  int n = 0;
+  for (int i = 0; i < slots->n_slot; i++)
+    n += slots->entry[i].active;
+  return n;
+}
+
+int mill_slots_fetch_models(mill_slots *slots, int i_slot)
+{
+  int err = MILL_OK;
+  mill_slots *s = slots;
+  const mill_backend *be = s->memory.backend;
+  const mill_slot_entry *e = &s->entry[i_slot];
+  const int n_segment = e->n_waveset;
+  const mill_segment *first = &e->segment[0];
+  MILL_TRY(be->download(s->memory.device, e->segment, e->memory[MILL_FOR_SEGMENTS].at,
+                        (size_t)n_segment * sizeof(mill_segment)));
+  MILL_TRY(MILL_RENEW(&s->model_flux, &s->cap_model, e->model_bytes / sizeof *s->model_flux));
+  MILL_TRY(MILL_RENEW(&s->model_row, &s->cap_model_row, n_segment));
+  MILL_TRY(be->download(s->memory.device, s->model_flux, first->model, e->model_bytes));
+  for (int i = 0; i < n_segment; i++) {
+    const mill_segment *segment = &e->segment[i];
+    float *at = s->model_flux + (segment->model - first->model);
+    s->model_row[i] = at;
+    for (int k = 0; k < segment->n_pix && !segment->used; k++)
+      at[k] = NAN;
+  }
+done:
+  return err;
+}

@@ -1,0 +1,92 @@
+/** The slots of a pipeline: stars copied into the backend's memory, their models fetched back.
+ *
+ *  A slot keeps its memory from star to star, and gets more where a star needs it.  While it
+ *  holds a star it holds that star's wavelength sets.  One thread uses the slots.
+ */
+#ifndef MILL_SLOTS_H
+#define MILL_SLOTS_H
+
+#include "kernels/backend.h"
+#include "kernels/data/star.h"
+#include "src/pipeline/device_memory.h"
+#include "src/pipeline/waveset_cache.h"
+
+/** What a slot is copied with; its work space needs no copy. */
+#define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
+
+/** Memory of the backend for one purpose of a slot. */
+typedef struct mill_slot_memory {
+  char *at;
+  size_t cap; /**< bytes */
+  int is_own; /**< 0: it is a part of a block that all slots share */
+} mill_slot_memory;
+
+enum mill_slot_purpose { MILL_FOR_SEGMENTS, MILL_FOR_ARRAYS, MILL_N_SLOT_PURPOSE };
+
+/** A slot as the host knows it. */
+typedef struct mill_slot_entry {
+  mill_slot *device;
+  mill_slot_memory memory[MILL_N_SLOT_PURPOSE]; /**< its mill_segment, and all arrays */
+  mill_segment *segment;                        /**< host copy [cap_segment], owned */
+  int *waveset;                                 /**< ids of the sets that it holds, owned */
+  int *n_diag; /**< of the rows that each segment will have, owned */
+  int n_waveset, cap_segment;
+  size_t model_bytes; /**< of all segments' models together */
+  int active;         /**< holds a star */
+  int fresh;          /**< that has not been started */
+  int finished;       /**< whose row waits to be handed over */
+} mill_slot_entry;
+
+typedef struct mill_slots {
+  const mill_library *lib;     /**< borrowed */
+  const mill_model *model;     /**< host copy, borrowed */
+  mill_waveset_cache *waveset; /**< borrowed */
+  mill_device_memory memory;   /**< what slots share: first the mill_slot themselves */
+  int n_slot, want_models;
+  mill_slot_entry *entry; /**< [n_slot], owned */
+  mill_slot **bound;      /**< [n_slot] the mill_slot themselves, owned */
+  mill_slot host;         /**< last downloaded or to be uploaded */
+  /* of the star that is being loaded */
+  float *lsf_aa; /**< what templates lack of its line-spread functions, all segments; owned */
+  size_t cap_lsf;
+  mill_upload *piece; /**< what is uploaded [cap_piece], owned */
+  size_t cap_piece;
+  int n_piece;
+  /* of the star whose models were fetched */
+  float *model_flux; /**< [cap_model], owned */
+  size_t cap_model;
+  const float **model_row; /**< [cap_model_row] one pointer per segment, owned */
+  size_t cap_model_row;
+} mill_slots;
+
+/** Slots without memory for stars yet; want_models: the fit writes best-fit models.  *slots is
+ * zeroed and is to be cleared after a failure, too.  MILL_ERR_MEMORY with how many gigabytes the
+ * slots would have taken, MILL_ERR_BACKEND. */
+int mill_slots_create(const mill_library *lib, const mill_model *model, mill_waveset_cache *waveset,
+                      const mill_backend *backend, mill_device *device, int n_slot, int want_models,
+                      mill_slots *slots);
+void mill_slots_clear(mill_slots *slots);
+
+/** Copy a star into slot i_slot.  MILL_ERR_MEMORY where the backend has none for it: the slot stays
+ * as it is.  MILL_ERR_INTERNAL, MILL_ERR_RANGE (see mill_waveset_cache_deconv), MILL_ERR_BACKEND.
+ */
+int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star);
+
+/** The slot may take another star. */
+void mill_slots_free(mill_slots *slots, int i_slot);
+
+int mill_slots_count_active(const mill_slots *slots);
+
+/** Best-fit models of the star in slot i_slot into slots->model_row. */
+int mill_slots_fetch_models(mill_slots *slots, int i_slot);
+
+/** Give back the memory of slots without a star, as far as they own it. */
+void mill_slots_trim(mill_slots *slots);
+
+/** Give back the memory of all slots, none of which holds a star; 0: there is none. */
+int mill_slots_drop(mill_slots *slots);
+
+/** Bytes of all slots and their stars. */
+size_t mill_slots_bytes(const mill_slots *slots);
+
+#endif
