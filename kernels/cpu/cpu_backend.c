@@ -138,17 +138,6 @@ static int is_error_phase(int phase)
   return phase == MILL_PHASE_PROFILE || phase == MILL_PHASE_FINAL;
 }
 
-/** Run a block function; task is what it casts its argument to. */
-static void run_block(void (*body)(mill_block *, void *), void *task)
-{
-#ifdef MILL_BLOCK_FIBERS
-  mill_fiber_run(body, task);
-#else
-  mill_block b = {0};
-  body(&b, task);
-#endif
-}
-
 /** The front of an emulator that is no network, for one star. */
 typedef struct mill_front_task {
   const mill_model_arm *arm;
@@ -238,7 +227,7 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
     for (int s = 0; s < n_slot; s++) {
       const size_t at = (size_t)first[s] * MILL_ROW_PITCH;
       mill_front_task task = {arm, n_tangent[s], in + at, out + at};
-      run_block(body_front, &task);
+      mill_block_run(body_front, &task);
     }
     double *swap = in;
     in = out;
@@ -467,7 +456,7 @@ static int cpu_start(mill_device *d, const int *index, int n)
     mill_task task = {d->model, d->slot[index[i]], &lane->work[0], 0, &lane->timing};
     mill_laps laps;
     laps_begin(&laps, &lane->timing);
-    run_block(body_start, &task);
+    mill_block_run(body_start, &task);
     laps_end(&laps, &lane->timing);
   }
   return MILL_OK;
@@ -538,7 +527,7 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
       mill_task task = {m, batch[s], &lane->work[s], arm, timing};
       mill_range_begin(is_error_phase(phase_of(batch[s])) ? MILL_RANGE_ERRORS
                                                           : MILL_RANGE_LIKELIHOOD);
-      run_block(body_arm, &task);
+      mill_block_run(body_arm, &task);
       mill_range_end();
       timing->pixel_s[phase_of(batch[s])] += lap_s(last);
     }

@@ -18,8 +18,4 @@ extern const mill_backend mill_backend_cpu_x86_64_v4;
 extern const mill_backend mill_backend_cpu_generic;
 extern const mill_backend mill_backend_cpu_fiber;
 
-#ifdef MILL_BLOCK_FIBERS
-#include "kernels/fiber/fiber.h"
-#endif
-
 #endif

@@ -56,7 +56,7 @@ static void *checked(void *p)
   return p;
 }
 
-void mill_fiber_run(void (*body)(mill_block *, void *), void *arg)
+void mill_block_run(void (*body)(mill_block *, void *), void *arg)
 {
   const int n = n_fiber;
   fiber_set *set = checked(calloc(1, sizeof *set));

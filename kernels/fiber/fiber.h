@@ -4,6 +4,8 @@
  *  next barrier; then the fibers that still have to reach it run, in an order
  *  drawn from a seed.  Code that reads what another thread has yet to write
  *  therefore gives another result than the plain build, and tests compare.
+ *  mill_block_run aborts the program with a message when fibers disagree about a
+ *  barrier (some end while others wait): on a GPU that would hang.
  */
 #ifndef MILL_FIBER_H
 #define MILL_FIBER_H
@@ -12,10 +14,5 @@
 
 /** Fibers of every block and the seed of their order; for tests. */
 void mill_fiber_configure(int n_fiber, unsigned seed);
-
-/** Run body(block, arg) as one block of fibers.  Aborts the program with a
- *  message when fibers disagree about a barrier (some end while others wait):
- *  on a GPU that would hang. */
-void mill_fiber_run(void (*body)(mill_block *, void *), void *arg);
 
 #endif

@@ -1,132 +1,13 @@
-/** Sums of products of all pairs of rows, float64: what normal matrices are made of.
- *
- *  A tile of rows by rows keeps its sums in registers while it passes once over a
- *  chunk of pixels, so that a number that is loaded serves several sums.
- */
+/** Sums of products of all pairs of rows: where they stand. */
 #ifndef MILL_GRAM_H
 #define MILL_GRAM_H
 
-#include "kernels/math/vector.h"
+#include "kernels/base/common.h"
 
 /** Place of the pair (r, c), c <= r, in a packed lower triangle. */
 MILL_HD static inline int mill_gram_at(int r, int c)
 {
   return r * (r + 1) / 2 + c;
 }
-
-#if !defined(__CUDACC__) /* there kernels/cuda/star_block.h */
-
-#if defined(__AVX512F__)
-enum { MILL_GRAM_TILE = 4 }; /* 16 sums, 4 + 1 factors, of 32 registers */
-#else
-enum { MILL_GRAM_TILE = 3 }; /* 9 and 3 + 1 of 16 */
-#endif
-
-/** nr rows x times nc rows z; whole: all pairs, else those with c <= r.  Sums have names,
- *  for compilers leave an array of them in memory. */
-MILL_INLINE void mill_gram_tile(const int nr, const int nc, const int whole, int len, int pitch,
-                                const double *x, const double *z, mill_vec_f64 *const *sum)
-{
-/* clang-format off */
-#define MILL_GRAM_ALL(DO)                                                                          \
-  DO(0, 0) DO(0, 1) DO(0, 2) DO(0, 3) DO(1, 0) DO(1, 1) DO(1, 2) DO(1, 3)                          \
-  DO(2, 0) DO(2, 1) DO(2, 2) DO(2, 3) DO(3, 0) DO(3, 1) DO(3, 2) DO(3, 3)
-/* clang-format on */
-#define MILL_GRAM_HAS(r, c)  ((r) < nr && (c) < nc && (whole || (c) <= (r)))
-#define MILL_GRAM_ZERO(r, c) mill_vec_f64 s##r##c = zero;
-#define MILL_GRAM_ADD(r, c)                                                                        \
-  if (MILL_GRAM_HAS(r, c))                                                                         \
-    s##r##c += x##r * z##c;
-#define MILL_GRAM_PUT(r, c)                                                                        \
-  if (MILL_GRAM_HAS(r, c))                                                                         \
-    sum[r][c] += s##r##c;
-#define MILL_GRAM_ROW(n, rows, k) (k) < (n) ? *(const mill_vec_f64 *)((rows) + (k)*pitch + i) : zero
-  const mill_vec_f64 zero = {0};
-  MILL_GRAM_ALL(MILL_GRAM_ZERO)
-  for (int i = 0; i < len; i += MILL_VEC_N_F64) {
-    const mill_vec_f64 z0 = MILL_GRAM_ROW(nc, z, 0), z1 = MILL_GRAM_ROW(nc, z, 1);
-    const mill_vec_f64 z2 = MILL_GRAM_ROW(nc, z, 2), z3 = MILL_GRAM_ROW(nc, z, 3);
-    const mill_vec_f64 x0 = MILL_GRAM_ROW(nr, x, 0), x1 = MILL_GRAM_ROW(nr, x, 1);
-    const mill_vec_f64 x2 = MILL_GRAM_ROW(nr, x, 2), x3 = MILL_GRAM_ROW(nr, x, 3);
-    MILL_GRAM_ALL(MILL_GRAM_ADD)
-  }
-  MILL_GRAM_ALL(MILL_GRAM_PUT)
-#undef MILL_GRAM_ALL
-#undef MILL_GRAM_HAS
-#undef MILL_GRAM_ZERO
-#undef MILL_GRAM_ADD
-#undef MILL_GRAM_PUT
-#undef MILL_GRAM_ROW
-}
-
-/** mill_gram_tile of any size. */
-MILL_BLOCK_FN void mill_gram_tile_of(int nr, int nc, int whole, int len, int pitch, const double *x,
-                                     const double *z, mill_vec_f64 *const *sum)
-{
-#define MILL_GRAM_CASE(NR, NC, WHOLE)                                                              \
-  case ((WHOLE)*8 + (NR)) * 8 + (NC):                                                              \
-    mill_gram_tile(NR, NC, WHOLE, len, pitch, x, z, sum);                                          \
-    break;
-  switch ((whole * 8 + nr) * 8 + nc) {
-    MILL_GRAM_CASE(1, 1, 0)
-    MILL_GRAM_CASE(1, 1, 1)
-    MILL_GRAM_CASE(2, 2, 0)
-    MILL_GRAM_CASE(3, 3, 0)
-    MILL_GRAM_CASE(1, 2, 1)
-    MILL_GRAM_CASE(1, 3, 1)
-    MILL_GRAM_CASE(2, 1, 1)
-    MILL_GRAM_CASE(2, 2, 1)
-    MILL_GRAM_CASE(2, 3, 1)
-    MILL_GRAM_CASE(3, 1, 1)
-    MILL_GRAM_CASE(3, 2, 1)
-    MILL_GRAM_CASE(3, 3, 1)
-#if defined(__AVX512F__)
-    MILL_GRAM_CASE(4, 4, 0)
-    MILL_GRAM_CASE(1, 4, 1)
-    MILL_GRAM_CASE(2, 4, 1)
-    MILL_GRAM_CASE(3, 4, 1)
-    MILL_GRAM_CASE(4, 1, 1)
-    MILL_GRAM_CASE(4, 2, 1)
-    MILL_GRAM_CASE(4, 3, 1)
-    MILL_GRAM_CASE(4, 4, 1)
-#endif
-  default:
-    break; /* no other tile exists */
-  }
-#undef MILL_GRAM_CASE
-}
-
-/** Add the products of rows first .. n - 1 with themselves and with all rows before them.
- *
- *  row [n][pitch]  in      len numbers of each, a whole number of vectors (zeros fill up)
- *  sum             in/out  of the pair (r, c) at mill_gram_at(r, c) - mill_gram_at(first, 0)
- *
- *  Every sum has a chain for each place in a vector, in the order of the pixels. */
-MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const double *row,
-                                 mill_vec_f64 *sum)
-{
-  enum { T = MILL_GRAM_TILE };
-  const int origin = mill_gram_at(first, 0);
-  /* tiles of nearly equal size: small ones have too few sums under way */
-  const int n_down = (n - first + T - 1) / T;
-  for (int i_down = 0; i_down < n_down; i_down++) {
-    const int r = first + (n - first) * i_down / n_down;
-    const int nr = first + (n - first) * (i_down + 1) / n_down - r;
-    const int n_across = (r + T - 1) / T;
-    const double *x = row + (ptrdiff_t)r * pitch;
-    mill_vec_f64 *to[T];
-    for (int i_across = 0; i_across < n_across; i_across++) {
-      const int c = r * i_across / n_across, nc = r * (i_across + 1) / n_across - c;
-      for (int i = 0; i < nr; i++)
-        to[i] = sum + (mill_gram_at(r + i, c) - origin);
-      mill_gram_tile_of(nr, nc, 1, len, pitch, x, row + (ptrdiff_t)c * pitch, to);
-    }
-    for (int i = 0; i < nr; i++)
-      to[i] = sum + (mill_gram_at(r + i, r) - origin);
-    mill_gram_tile_of(nr, nr, 0, len, pitch, x, x, to);
-  }
-}
-
-#endif
 
 #endif

@@ -9,14 +9,6 @@
 #include "kernels/math/block.h"
 #include "kernels/data/library.h"
 
-/** Components that one thread sums at a time: on the GPU one, so that neighbouring
- *  threads read neighbouring coefficients. */
-#ifdef __CUDACC__
-enum { MILL_RBF_CHUNK = 1 };
-#else
-enum { MILL_RBF_CHUNK = MILL_CHUNK };
-#endif
-
 /** Monomials of n_axis variables up to a degree: (n_axis + degree choose degree). */
 MILL_HD static inline int mill_rbf_n_poly(int n_axis, int degree)
 {
@@ -76,7 +68,7 @@ MILL_BLOCK_FN void mill_block_rbf(mill_block *b, const mill_rbf *rbf, int n_tang
                                   const double *in, size_t in_pitch, double *out, size_t out_pitch)
 {
   const int n_out = rbf->n_out, n_axis = rbf->n_axis;
-  const int n_chunk = (n_out + MILL_RBF_CHUNK - 1) / MILL_RBF_CHUNK;
+  const int n_chunk = (n_out + MILL_CHUNK - 1) / MILL_CHUNK;
   double scale[MILL_MAX_GRID_AXIS], rise[MILL_MAX_GRID_AXIS];
   for (int l = 0; l < n_axis; l++) {
     scale[l] = 1.0 / rbf->length[l];
@@ -86,9 +78,9 @@ MILL_BLOCK_FN void mill_block_rbf(mill_block *b, const mill_rbf *rbf, int n_tang
 
   MILL_FOR(b, i_chunk, n_chunk)
   {
-    const int k0 = i_chunk * MILL_RBF_CHUNK;
-    const int n = n_out - k0 < MILL_RBF_CHUNK ? n_out - k0 : MILL_RBF_CHUNK;
-    double sum[1 + MILL_MAX_GRID_AXIS][MILL_RBF_CHUNK];
+    const int k0 = i_chunk * MILL_CHUNK;
+    const int n = n_out - k0 < MILL_CHUNK ? n_out - k0 : MILL_CHUNK;
+    double sum[1 + MILL_MAX_GRID_AXIS][MILL_CHUNK];
     double u[MILL_MAX_GRID_AXIS], slope[MILL_MAX_GRID_AXIS];
     int exponent[MILL_MAX_GRID_AXIS];
     for (int t = 0; t <= n_tangent; t++)

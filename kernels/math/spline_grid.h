@@ -12,14 +12,6 @@
 /** Basis functions of a cubic spline that may differ from zero at one place. */
 enum { MILL_SPLINE_ORDER = 4 };
 
-/** Components that one thread sums at a time: on the GPU one, so that neighbouring
- *  threads read neighbouring coefficients. */
-#ifdef __CUDACC__
-enum { MILL_GRID_CHUNK = 1 };
-#else
-enum { MILL_GRID_CHUNK = MILL_CHUNK };
-#endif
-
 /** Values and derivatives at x of the basis functions that may differ from zero there.
  *
  *  n_node, knot [n_node + 4]  in   of one axis of a mill_spline_grid
@@ -77,7 +69,7 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
                                           double *out, size_t out_pitch)
 {
   const int n_out = grid->n_out, last = grid->n_axis - 1;
-  const int n_chunk = (n_out + MILL_GRID_CHUNK - 1) / MILL_GRID_CHUNK;
+  const int n_chunk = (n_out + MILL_CHUNK - 1) / MILL_CHUNK;
   double weight[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER],
       slope[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER];
   size_t stride[MILL_MAX_GRID_AXIS], origin = 0, row = (size_t)n_out;
@@ -96,9 +88,9 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
 
   MILL_FOR(b, i_chunk, n_chunk)
   {
-    const int k0 = i_chunk * MILL_GRID_CHUNK;
-    const int n = n_out - k0 < MILL_GRID_CHUNK ? n_out - k0 : MILL_GRID_CHUNK;
-    double sum[1 + MILL_MAX_GRID_AXIS][MILL_GRID_CHUNK], line[MILL_GRID_CHUNK];
+    const int k0 = i_chunk * MILL_CHUNK;
+    const int n = n_out - k0 < MILL_CHUNK ? n_out - k0 : MILL_CHUNK;
+    double sum[1 + MILL_MAX_GRID_AXIS][MILL_CHUNK], line[MILL_CHUNK];
     for (int t = 0; t <= n_tangent; t++)
       for (int c = 0; c < n; c++)
         sum[t][c] = 0.0;

@@ -18,97 +18,7 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
 /** Bins whose terms are added up in float32 before they join a float64 sum. */
 enum { MILL_GUESS_CHUNK = 128 };
 
-#if defined(__CUDACC__)
-
-enum { MILL_GUESS_SHIFTS = 8 };
-
-/** chi^2 of one template at n_shift shifts, the first of which puts data bin 0 at t; a bin
- *  of the template is loaded once for all of them. */
-template <int n_shift>
-static __device__ inline void mill_guess_shifts(int n_bin, const float *bin_wn, const float *bin_w,
-                                                const float *t, double *sum)
-{
-  float x[n_shift]; /* shift s needs the template s bins before that of shift 0 */
-#pragma unroll
-  for (int s = 1; s < n_shift; s++)
-    x[s - 1] = t[-(ptrdiff_t)s * MILL_GUESS_LANE];
-#pragma unroll
-  for (int s = 0; s < n_shift; s++)
-    sum[s] = 0.0;
-  for (int first = 0; first < n_bin; first += MILL_GUESS_CHUNK) {
-    const int end = n_bin - first < MILL_GUESS_CHUNK ? n_bin : first + MILL_GUESS_CHUNK;
-    float part[n_shift];
-#pragma unroll
-    for (int s = 0; s < n_shift; s++)
-      part[s] = 0.0f;
-#pragma unroll 8
-    for (int i = first; i < end; i++) {
-      const float wn = bin_wn[i], w = bin_w[i];
-#pragma unroll
-      for (int s = n_shift - 1; s > 0; s--)
-        x[s] = x[s - 1];
-      x[0] = t[(ptrdiff_t)i * MILL_GUESS_LANE];
-#pragma unroll
-      for (int s = 0; s < n_shift; s++)
-        part[s] += x[s] * (x[s] * w + wn);
-    }
-#pragma unroll
-    for (int s = 0; s < n_shift; s++)
-      sum[s] += (double)part[s];
-  }
-}
-
-#else
-
-/** Shifts at once: as many sums as registers hold. */
-#if defined(__AVX512F__)
-enum { MILL_GUESS_SHIFTS = 12, MILL_GUESS_VECTOR = 16 };
-#elif defined(__AVX__)
-enum { MILL_GUESS_SHIFTS = 9, MILL_GUESS_VECTOR = 8 };
-#else
-enum { MILL_GUESS_SHIFTS = 9, MILL_GUESS_VECTOR = 4 };
-#endif
-typedef float mill_guess_vector __attribute__((vector_size(4 * MILL_GUESS_VECTOR)));
-
-/** chi^2 of the templates of one group at n_shift (a constant) shifts, the first of which
- *  puts data bin 0 at t; sum [n_shift][MILL_GUESS_LANE]. */
-static inline __attribute__((always_inline)) void mill_guess_tile(int n_shift, int n_bin,
-                                                                  const float *bin_wn,
-                                                                  const float *bin_w,
-                                                                  const float *t, double *sum)
-{
-  for (int i = 0; i < n_shift * MILL_GUESS_LANE; i++)
-    sum[i] = 0.0;
-  for (int first = 0; first < n_bin; first += MILL_GUESS_CHUNK) {
-    const int end = n_bin - first < MILL_GUESS_CHUNK ? n_bin : first + MILL_GUESS_CHUNK;
-    for (int l = 0; l < MILL_GUESS_LANE; l += MILL_GUESS_VECTOR) {
-      mill_guess_vector part[MILL_GUESS_SHIFTS];
-#pragma GCC unroll 16
-      for (int s = 0; s < n_shift; s++)
-        part[s] = (mill_guess_vector){0.0f};
-      for (int i = first; i < end; i++) {
-        const mill_guess_vector *at =
-            (const mill_guess_vector *)(const void *)(t + (ptrdiff_t)i * MILL_GUESS_LANE + l);
-        const float wn = bin_wn[i], w = bin_w[i];
-#pragma GCC unroll 16
-        for (int s = 0; s < n_shift; s++) {
-          const mill_guess_vector x = at[-s * (MILL_GUESS_LANE / MILL_GUESS_VECTOR)];
-          part[s] += x * (x * w + wn);
-        }
-      }
-#pragma GCC unroll 16
-      for (int s = 0; s < n_shift; s++) {
-        float lane[MILL_GUESS_VECTOR];
-        __builtin_memcpy(lane, &part[s], sizeof lane);
-        MILL_SIMD
-        for (int i = 0; i < MILL_GUESS_VECTOR; i++)
-          sum[s * MILL_GUESS_LANE + l + i] += (double)lane[i];
-      }
-    }
-  }
-}
-
-#endif
+#include MILL_PRIMITIVES_GUESS
 
 /** Add the chi^2 of one segment's bins to slot->guess_chisq. */
 MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m,
@@ -119,50 +29,27 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m,
   const float *bin_wn = slot->bin_wn, *bin_w = slot->bin_w;
   const int n_group = (n_templ + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
   /* observed bin i holds template bin i - shift */
-#if defined(__CUDACC__)
   const int n_shift = nv < MILL_GUESS_SHIFTS ? 1 : MILL_GUESS_SHIFTS;
   const int n_tile = (nv + n_shift - 1) / n_shift;
-  MILL_FOR(b, e, n_group * n_tile * MILL_GUESS_LANE)
+  const int n_side = MILL_GUESS_LANE / MILL_GUESS_TEMPLATES;
+  MILL_FOR(b, e, n_group * n_tile * n_side)
   {
-    const int lane = e % MILL_GUESS_LANE, next = e / MILL_GUESS_LANE % n_tile * n_shift;
-    const int k = e / MILL_GUESS_LANE / n_tile * MILL_GUESS_LANE + lane;
+    const int side = e % n_side, next = e / n_side % n_tile * n_shift, group = e / n_side / n_tile;
+    const int lane = side * MILL_GUESS_TEMPLATES, k0 = group * MILL_GUESS_LANE + lane;
     /* the last tile goes over shifts again that the one before it had */
     const int v0 = next + n_shift <= nv ? next : nv - n_shift;
-    if (k >= n_templ)
+    if (k0 >= n_templ)
       continue;
     const float *t =
-        ws->templ + lane +
-        ((size_t)(k / MILL_GUESS_LANE) * width + (size_t)(2 * half - v0)) * MILL_GUESS_LANE;
-    double sum[MILL_GUESS_SHIFTS];
-    if (n_shift == 1)
-      mill_guess_shifts<1>(n_bin, bin_wn, bin_w, t, sum);
-    else
-      mill_guess_shifts<MILL_GUESS_SHIFTS>(n_bin, bin_wn, bin_w, t, sum);
-#pragma unroll
-    for (int i = 0; i < MILL_GUESS_SHIFTS; i++)
-      if (i < n_shift && v0 + i >= next)
-        slot->guess_chisq[k * nv + v0 + i] += sum[i];
+        ws->templ + lane + ((size_t)group * width + (size_t)(2 * half - v0)) * MILL_GUESS_LANE;
+    double sum[MILL_GUESS_SHIFTS * MILL_GUESS_TEMPLATES];
+    mill_guess_tile(n_shift, n_bin, bin_wn, bin_w, t, sum);
+    MILL_UNROLL
+    for (int v = 0; v < MILL_GUESS_SHIFTS; v++)
+      for (int l = 0; l < MILL_GUESS_TEMPLATES; l++)
+        if (v < n_shift && v0 + v >= next && k0 + l < n_templ)
+          slot->guess_chisq[(k0 + l) * nv + v0 + v] += sum[v * MILL_GUESS_TEMPLATES + l];
   }
-#else
-  const int n_shift = nv < MILL_GUESS_SHIFTS ? 1 : MILL_GUESS_SHIFTS;
-  const int n_tile = (nv + n_shift - 1) / n_shift;
-  MILL_FOR(b, e, n_group * n_tile)
-  {
-    const int group = e / n_tile, next = e % n_tile * n_shift;
-    /* the last tile goes over shifts again that the one before it had */
-    const int v0 = next + n_shift <= nv ? next : nv - n_shift;
-    const float *t =
-        ws->templ + ((size_t)group * width + (size_t)(2 * half - v0)) * MILL_GUESS_LANE;
-    double sum[MILL_GUESS_SHIFTS * MILL_GUESS_LANE];
-    if (n_shift == 1)
-      mill_guess_tile(1, n_bin, bin_wn, bin_w, t, sum);
-    else
-      mill_guess_tile(MILL_GUESS_SHIFTS, n_bin, bin_wn, bin_w, t, sum);
-    for (int k = group * MILL_GUESS_LANE, l = 0; l < MILL_GUESS_LANE && k < n_templ; k++, l++)
-      for (int v = next; v < v0 + n_shift; v++)
-        slot->guess_chisq[k * nv + v] += sum[(v - v0) * MILL_GUESS_LANE + l];
-  }
-#endif
   MILL_BARRIER(b);
 }
 

@@ -111,6 +111,38 @@ MILL_BLOCK_FN void MILL_T(mill_block_convolve)(mill_block *b, int n, int half, c
   MILL_BARRIER(b);
 }
 
+/** Second differences of y [n] about the grid points origin + i, i < len, as the right side of
+ *  the spline's equations; zero at the ends of the grid and beyond. */
+MILL_INLINE void MILL_T(mill_spline_differences)(mill_block *b, int n, int origin, int len,
+                                                 MILL_REAL e, const MILL_REAL *y, MILL_REAL *second)
+{
+  const int lo = origin < 1 ? 1 - origin : 0;
+  const int hi = origin + len > n - 1 ? n - 1 - origin : len;
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_FOR_TILE(b, i, 0, lo)
+  {
+    second[i] = 0;
+  }
+  MILL_FOR_TILE(b, i, hi, len)
+  {
+    second[i] = 0;
+  }
+  MILL_FOR_TILE(b, i, lo, hi)
+  {
+    const MILL_REAL *x = &y[origin + i];
+    const MILL_REAL left = x[0] - x[-1], right = x[1] - x[0];
+    second[i] = (MILL_REAL)6 * ((right - left) - e * left);
+  }
+}
+
+/** A filter of seven taps that stand `apart` grid points apart. */
+MILL_INLINE MILL_REAL MILL_T(mill_spline_filtered)(const MILL_REAL *w, int apart,
+                                                   const MILL_REAL *x)
+{
+  return w[0] * x[0] + w[1] * x[apart] + w[2] * x[2 * apart] + w[3] * x[3 * apart] +
+         w[4] * x[4 * apart] + w[5] * x[5 * apart] + w[6] * x[6 * apart];
+}
+
 /** Coefficients of the natural cubic spline in wavelength.
  *
  *  On knots uniform in ln wavelength the spline's equations have constant
@@ -123,111 +155,51 @@ MILL_BLOCK_FN void MILL_T(mill_block_convolve)(mill_block *b, int n, int half, c
 MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm *arm,
                                              const MILL_REAL *y, MILL_REAL *bend)
 {
-  /* reach of the filters, each of which needs its input that far beyond its output */
+  /* each filter needs its input its reach beyond its output */
   enum {
-    NEAR = 3,
-    FAR = 12,
-    LAST = MILL_WIDE ? 16 : 0,
-#if defined(__CUDACC__)
-    N_OUT = MILL_SPLINE_TILE,
-#else
-    N_OUT = MILL_SPLINE_CHUNK,
-#endif
-    N_FAR = N_OUT + 2 * LAST,
-    N_NEAR = N_FAR + 2 * FAR,
-    N_SECOND = N_NEAR + 2 * NEAR,
-    MARGIN = NEAR + FAR + LAST
+    LAST = MILL_WIDE ? (int)MILL_SPLINE_LAST : 0,
+    N_FAR = MILL_TILE + 2 * LAST,
+    N_NEAR = N_FAR + 2 * MILL_SPLINE_FAR,
+    N_SECOND = N_NEAR + 2 * MILL_SPLINE_NEAR
   };
   const int n = arm->n_pix;
   const MILL_REAL e = (MILL_REAL)arm->expm1_step;
-  const int n_chunk = (n + N_OUT - 1) / N_OUT;
+  const int n_tile = (n + MILL_TILE - 1) / MILL_TILE;
   MILL_REAL w_near[7], w_far[7];
   for (int k = 0; k < 7; k++) {
     w_near[k] = (MILL_REAL)arm->spline_near[k];
     w_far[k] = (MILL_REAL)arm->spline_far[k];
   }
-#if defined(__CUDACC__)
-  /* a warp makes a tile in shared memory, so that neighbours share what they need */
-  const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
-  MILL_REAL *second = (MILL_REAL *)b->stage + (size_t)warp * (N_SECOND + N_NEAR);
-  MILL_REAL *near = second + N_SECOND;
-  for (int c = warp; c < n_chunk; c += (int)blockDim.x >> 5) {
-    const int first = c * N_OUT, origin = first - MARGIN;
-    const int len = n - first < N_OUT ? n - first : N_OUT;
-    for (int i = lane; i < N_SECOND; i += 32) {
-      const int g = origin + i;
-      MILL_REAL x = 0;
-      if (g >= 1 && g <= n - 2) {
-        const MILL_REAL left = y[g] - y[g - 1], right = y[g + 1] - y[g];
-        x = (MILL_REAL)6 * ((right - left) - e * left);
-      }
-      second[i] = x;
-    }
-    __syncwarp();
-    for (int i = lane; i < N_NEAR; i += 32)
-      near[i] = w_near[0] * second[i] + w_near[1] * second[i + 1] + w_near[2] * second[i + 2] +
-                w_near[3] * second[i + 3] + w_near[4] * second[i + 4] + w_near[5] * second[i + 5] +
-                w_near[6] * second[i + 6];
-    __syncwarp();
-#if MILL_WIDE
-    MILL_REAL *far = second; /* which nobody needs any more */
-#else
-    MILL_REAL *far = bend + first;
-#endif
-    for (int i = lane; i < (MILL_WIDE ? (int)N_FAR : len); i += 32)
-      far[i] = w_far[0] * near[i] + w_far[1] * near[i + 4] + w_far[2] * near[i + 8] +
-               w_far[3] * near[i + 12] + w_far[4] * near[i + 16] + w_far[5] * near[i + 20] +
-               w_far[6] * near[i + 24];
-    __syncwarp();
-#if MILL_WIDE
-    const double *w_last = arm->spline_last;
-    for (int i = lane; i < len; i += 32)
-      bend[first + i] = w_last[0] * far[i] + w_last[1] * far[i + 16] + w_last[2] * far[i + 32];
-    __syncwarp();
-#endif
-  }
-#else
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR_TILES(b, c, n_tile)
   {
-    const int first = c * N_OUT;
-    const int len = n - first < N_OUT ? n - first : N_OUT;
-    MILL_REAL second[N_SECOND], near[N_NEAR], far[N_FAR];
-    /* element i is that of grid point first - MARGIN + i; zero at the ends and beyond */
-    const int origin = first - MARGIN;
-    const int lo = origin < 1 ? 1 - origin : 0;
-    const int hi = origin + N_SECOND > n - 1 ? n - 1 - origin : N_SECOND;
-    for (int i = 0; i < lo; i++)
-      second[i] = 0;
-    for (int i = hi; i < N_SECOND; i++)
-      second[i] = 0;
-    MILL_SIMD
-    for (int i = lo; i < hi; i++) {
-      const MILL_REAL *x = &y[origin + i];
-      const MILL_REAL left = x[0] - x[-1], right = x[1] - x[0];
-      second[i] = (MILL_REAL)6 * ((right - left) - e * left);
+    const int first = c * MILL_TILE;
+    const int len = n - first < MILL_TILE ? n - first : MILL_TILE;
+    MILL_TILE_MEMORY(b, MILL_REAL, second, MILL_STAGE);
+    MILL_REAL *near = second + N_SECOND;
+    /* of float64 there is another filter, into what the second differences leave free */
+    MILL_REAL *far = MILL_WIDE ? second : bend + first;
+    MILL_T(mill_spline_differences)
+    (b, n, first - (N_SECOND - MILL_TILE) / 2, N_SECOND, e, y, second);
+    MILL_TILE_BARRIER(b);
+    MILL_FOR_TILE(b, i, 0, N_NEAR)
+    {
+      near[i] = MILL_T(mill_spline_filtered)(w_near, 1, second + i);
     }
-    MILL_SIMD
-    for (int i = 0; i < N_NEAR; i++)
-      near[i] = w_near[0] * second[i] + w_near[1] * second[i + 1] + w_near[2] * second[i + 2] +
-                w_near[3] * second[i + 3] + w_near[4] * second[i + 4] + w_near[5] * second[i + 5] +
-                w_near[6] * second[i + 6];
-    MILL_SIMD
-    for (int i = 0; i < N_FAR; i++)
-      far[i] = w_far[0] * near[i] + w_far[1] * near[i + 4] + w_far[2] * near[i + 8] +
-               w_far[3] * near[i + 12] + w_far[4] * near[i + 16] + w_far[5] * near[i + 20] +
-               w_far[6] * near[i + 24];
+    MILL_TILE_BARRIER(b);
+    MILL_FOR_TILE(b, i, 0, MILL_WIDE ? (int)N_FAR : len)
+    {
+      far[i] = MILL_T(mill_spline_filtered)(w_far, 4, near + i);
+    }
+    MILL_TILE_BARRIER(b);
 #if MILL_WIDE
     const double *w_last = arm->spline_last;
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
+    MILL_FOR_TILE(b, i, 0, len)
+    {
       bend[first + i] = w_last[0] * far[i] + w_last[1] * far[i + 16] + w_last[2] * far[i + 32];
-#else
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      bend[first + i] = far[i];
+    }
+    MILL_TILE_BARRIER(b);
 #endif
   }
-#endif
   MILL_BARRIER(b);
   /* natural ends */
   const double end_left = (double)bend[0], end_right = (double)bend[n - 1];
@@ -272,28 +244,19 @@ MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_mode
   const MILL_REAL sixth = (MILL_REAL)(1.0 / 6.0);
   const MILL_REAL sixth_right = sixth * (MILL_REAL)arm->spline_scale_right;
   const MILL_REAL inv_e = (MILL_REAL)(slope_ln / arm->expm1_step), sl = (MILL_REAL)slope_ln;
-  const int n_chunk = (n + MILL_PAIR_CHUNK - 1) / MILL_PAIR_CHUNK;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
   MILL_FOR(b, c, n_chunk)
   {
-    const int first = c * MILL_PAIR_CHUNK;
-    const int len = n - first < MILL_PAIR_CHUNK ? n - first : MILL_PAIR_CHUNK;
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
     const int *index = work->index + first;
     const float *frac = work->frac + first;
     MILL_REAL *to = out + first;
-    /* both ends of an interval lie side by side: copied as pairs, which is quicker than to
-     * gather them one by one */
-    MILL_REAL value[2 * MILL_PAIR_CHUNK], curve[2 * MILL_PAIR_CHUNK];
+    /* both ends of an interval lie side by side */
+    MILL_REAL value[2 * MILL_PIXEL_CHUNK], curve[2 * MILL_PIXEL_CHUNK];
     for (int i = 0; i < len; i++) {
-#if defined(__CUDACC__)
-      /* of a copy whose alignment it does not see nvcc makes loads of single bytes */
-      value[2 * i] = y[index[i]];
-      value[2 * i + 1] = y[index[i] + 1];
-      curve[2 * i] = bend[index[i]];
-      curve[2 * i + 1] = bend[index[i] + 1];
-#else
-      memcpy(value + 2 * i, y + index[i], 2 * sizeof(MILL_REAL));
-      memcpy(curve + 2 * i, bend + index[i], 2 * sizeof(MILL_REAL));
-#endif
+      MILL_LOAD_PAIR(value + 2 * i, y + index[i]);
+      MILL_LOAD_PAIR(curve + 2 * i, bend + index[i]);
     }
     MILL_SIMD
     for (int i = 0; i < len; i++) {
@@ -439,48 +402,7 @@ MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model 
   /* rows of S and then D, whose products with each other are the triangle of nk + 1 rows
    * without its last element */
   const int n_tri = mill_gram_at(nk, 0);
-#if defined(__CUDACC__)
-  mill_normal_sums(nk, s, templ, level, work->sums);
-#else
-  const int n = s->n_pix;
-  const float *cont = s->ws->cont;
-  enum { MAX_SUM = (MILL_MAX_CONT + 1) * (MILL_MAX_CONT + 2) / 2 };
-  const int n_sum = n_tri + nk;
-  const mill_vec_f64 zero = {0};
-  mill_vec_f64 acc[MAX_SUM];
-  for (int q = 0; q <= n_sum; q++)
-    acc[q] = zero;
-  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
-  {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
-    const int padded = mill_vec_padded_f64(len);
-    double row[MILL_MAX_CONT + 1][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
-    MILL_SIMD
-    for (int i = 0; i < len; i++) {
-      row[nk][i] = (double)s->d[first + i];
-      t[i] = level * s->base[first + i];
-    }
-    if (templ) {
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        t[i] += (double)templ[first + i];
-    }
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      t[i] *= (double)s->is[first + i];
-    for (int k = 0; k < nk; k++)
-      mill_pixel_product(len, cont + (size_t)k * n + first, t, row[k]);
-    for (int i = len; i < padded; i++)
-      row[nk][i] = 0.0;
-    mill_gram_add(0, nk + 1, padded, MILL_PIXEL_CHUNK, row[0], acc);
-  }
-  double part[MAX_SUM];
-  for (int q = 0; q < n_sum; q++)
-    part[q] = mill_vec_sum_f64(&acc[q]);
-  mill_block_sum_n(b, part, n_sum, work->sums);
-#endif
+  MILL_T(mill_normal_sums)(b, nk, s, templ, level, work->sums);
   double *a = work->normal, *v = work->solve;
   MILL_FOR(b, k, nk)
   {
@@ -559,85 +481,9 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
   if (!isfinite(f))
     return;
 
-  /* Sums: for every parameter in turn S^T V [nk] and V^T V up to itself, as the products of
-   * rows S, V come; then half the gradient, sum_i (dT/dtheta_j / sigma) slope_i with
-   * slope = t p^T N^-1 p - (P a) r. */
+  MILL_T(mill_jacobian_sums)(b, m, s, smooth, MILL_LEVEL(arm, work), work);
   const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0);
-  const int marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
-  const double *a = work->solve, *chol = work->normal;
-  const double level = MILL_LEVEL(arm, work);
-#if defined(__CUDACC__)
-  /* the rows before the resolution matrix are done with */
-  double *poly = (double *)work->pixel, *slope = poly + pitch;
-  mill_pixel_slopes(nk, s, smooth, level, marginal, a, chol,
-                    work->solve + MILL_MAX_CONT * (MILL_MAX_PAR + 2), poly, slope);
-  mill_jacobian_sums(nk, np, s, smooth, pitch, level, poly, slope, work->sums);
-#else
-  const int n = s->n_pix, n_sum = n_pair + np;
-  const mill_vec_f64 zero = {0};
-  mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
-  for (int q = 0; q < n_sum; q++)
-    acc[q] = zero;
-  const float *cont = s->ws->cont;
-  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
-  {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
-    const int padded = mill_vec_padded_f64(len);
-    double row[MILL_MAX_CONT + MILL_MAX_PAR][MILL_PIXEL_CHUNK];
-    double p[MILL_MAX_CONT][MILL_PIXEL_CHUNK];
-    double t[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK], slope[MILL_PIXEL_CHUNK];
-    const float *is = s->is + first, *d = s->d + first;
-    MILL_SIMD
-    for (int i = 0; i < len; i++) {
-      t[i] = (level * s->base[first + i] + (double)smooth[first + i]) * (double)is[i];
-    }
-    for (int i = 0; i < padded; i++)
-      poly[i] = 0.0;
-    for (int k = 0; k < nk; k++) {
-      const float *pk = cont + (size_t)k * n + first;
-      mill_pixel_product(len, pk, t, row[k]);
-      mill_pixel_add(len, a[k], pk, p[k], poly);
-    }
-    MILL_SIMD
-    for (int i = 0; i < len; i++)
-      slope[i] = -poly[i] * ((double)d[i] - poly[i] * t[i]);
-    if (marginal) {
-      double quad[MILL_PIXEL_CHUNK];
-      mill_pixel_quadratic(nk, chol, padded, p[0], quad);
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        slope[i] += t[i] * quad[i];
-    }
-    for (int j = 0; j < np; j++) {
-      const MILL_REAL *dt = smooth + (size_t)(j + 1) * (size_t)pitch + first;
-      double *vj = row[nk + j];
-      for (int i = len; i < padded; i++)
-        vj[i] = 0.0;
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        vj[i] = (double)dt[i] * (double)is[i];
-    }
-    for (int i = len; i < padded; i++)
-      slope[i] = 0.0;
-    for (int j = 0; j < np; j++) {
-      double *vj = row[nk + j];
-      mill_vec_f64 sum = acc[n_pair + j];
-      for (int i = 0; i < padded; i += MILL_VEC_N_F64) {
-        mill_vec_f64 *v = (mill_vec_f64 *)(vj + i);
-        sum += *v * *(const mill_vec_f64 *)(slope + i);
-        *v *= *(const mill_vec_f64 *)(poly + i);
-      }
-      acc[n_pair + j] = sum;
-    }
-    mill_gram_add(nk, nk + np, padded, MILL_PIXEL_CHUNK, row[0], acc);
-  }
-  double part[MILL_BLOCK_MAX_SUM];
-  for (int q = 0; q < n_sum; q++)
-    part[q] = mill_vec_sum_f64(&acc[q]);
-  mill_block_sum_n(b, part, n_sum, work->sums);
-#endif
+  const double *chol = work->normal;
   const double *sums = work->sums;
   double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
   MILL_FOR(b, j, np)

@@ -1,0 +1,138 @@
+/* Included by kernels/star/pixel.h once per type of template; no include guard.
+ *
+ * A thread makes the rows of a chunk of pixels in the cache and adds up their products. */
+#include "kernels/cpu/pixel_sums.h"
+
+/** Products of the rows P_k t, k < nk, and D of a segment's pixels with each other into sums, at
+ *  mill_gram_at(row, column); t is the template over sigma, templ NULL for zeros. */
+MILL_BLOCK_FN void MILL_T(mill_normal_sums)(mill_block *b, int nk, const mill_segment *s,
+                                            const MILL_REAL *templ, double level, double *sums)
+{
+  const int n = s->n_pix;
+  const float *cont = s->ws->cont;
+  enum { MAX_SUM = (MILL_MAX_CONT + 1) * (MILL_MAX_CONT + 2) / 2 };
+  const int n_sum = mill_gram_at(nk, 0) + nk;
+  const mill_vec_f64 zero = {0};
+  mill_vec_f64 acc[MAX_SUM];
+  for (int q = 0; q <= n_sum; q++)
+    acc[q] = zero;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int padded = mill_vec_padded_f64(len);
+    double row[MILL_MAX_CONT + 1][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      row[nk][i] = (double)s->d[first + i];
+      t[i] = level * s->base[first + i];
+    }
+    if (templ) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        t[i] += (double)templ[first + i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      t[i] *= (double)s->is[first + i];
+    for (int k = 0; k < nk; k++)
+      mill_pixel_product(len, cont + (size_t)k * n + first, t, row[k]);
+    for (int i = len; i < padded; i++)
+      row[nk][i] = 0.0;
+    mill_gram_add(0, nk + 1, padded, MILL_PIXEL_CHUNK, row[0], acc);
+  }
+  double part[MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    part[q] = mill_vec_sum_f64(&acc[q]);
+  mill_block_sum_n(b, part, n_sum, sums);
+}
+
+/** The rows P_k t, the continuum P a and what half the gradient is weighted by, t p^T N^-1 p -
+ *  (P a) r, the first term where marginal, of len pixels from first on; zeros up to a whole
+ *  vector. */
+MILL_INLINE void MILL_T(mill_jacobian_slopes)(const mill_model *m, const mill_segment *s, int first,
+                                              int len, const MILL_REAL *templ, double level,
+                                              const mill_work *work,
+                                              double (*row)[MILL_PIXEL_CHUNK], double *poly,
+                                              double *slope)
+{
+  const int nk = m->set.n_cont, padded = mill_vec_padded_f64(len);
+  double p[MILL_MAX_CONT][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
+  const float *is = s->is + first, *d = s->d + first;
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    t[i] = mill_pixel_template(level, s->base[first + i], (double)templ[first + i], is[i]);
+  for (int i = 0; i < padded; i++)
+    poly[i] = 0.0;
+  for (int k = 0; k < nk; k++) {
+    const float *pk = s->ws->cont + (size_t)k * s->n_pix + first;
+    mill_pixel_product(len, pk, t, row[k]);
+    mill_pixel_add(len, work->solve[k], pk, p[k], poly);
+  }
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    slope[i] = mill_pixel_slope(poly[i], d[i], t[i]);
+  if (m->set.likelihood == MILL_LIKE_MARGINAL) {
+    double quad[MILL_PIXEL_CHUNK];
+    mill_pixel_quadratic(nk, work->normal, padded, p[0], quad);
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      slope[i] += t[i] * quad[i];
+  }
+  for (int i = len; i < padded; i++)
+    slope[i] = 0.0;
+}
+
+/** With V_j = (dT/dtheta_j / sigma) (P a): for every parameter in turn the products of V_j with
+ *  the rows P_k t and with the V up to itself, into work->sums at mill_gram_at(nk + j, ..) -
+ *  mill_gram_at(nk, 0); after them half the gradient of each.
+ *
+ *  templ [1 + n_par][max_seg_pix]  in  the template and its derivatives
+ *  work                            in  solve: a, normal: the factor of N;  pixel: lost */
+MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m,
+                                              const mill_segment *s, const MILL_REAL *templ,
+                                              double level, mill_work *work)
+{
+  const int n = s->n_pix, nk = m->set.n_cont, np = m->n_par;
+  const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0), n_sum = n_pair + np;
+  const mill_vec_f64 zero = {0};
+  mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    acc[q] = zero;
+  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int padded = mill_vec_padded_f64(len);
+    double row[MILL_MAX_CONT + MILL_MAX_PAR][MILL_PIXEL_CHUNK];
+    double poly[MILL_PIXEL_CHUNK], slope[MILL_PIXEL_CHUNK];
+    const float *is = s->is + first;
+    MILL_T(mill_jacobian_slopes)(m, s, first, len, templ, level, work, row, poly, slope);
+    for (int j = 0; j < np; j++) {
+      const MILL_REAL *dt = templ + (size_t)(j + 1) * (size_t)m->max_seg_pix + first;
+      double *vj = row[nk + j];
+      for (int i = len; i < padded; i++)
+        vj[i] = 0.0;
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        vj[i] = (double)dt[i] * (double)is[i];
+    }
+    for (int j = 0; j < np; j++) {
+      double *vj = row[nk + j];
+      mill_vec_f64 sum = acc[n_pair + j];
+      for (int i = 0; i < padded; i += MILL_VEC_N_F64) {
+        mill_vec_f64 *v = (mill_vec_f64 *)(vj + i);
+        sum += *v * *(const mill_vec_f64 *)(slope + i);
+        *v *= *(const mill_vec_f64 *)(poly + i);
+      }
+      acc[n_pair + j] = sum;
+    }
+    mill_gram_add(nk, nk + np, padded, MILL_PIXEL_CHUNK, row[0], acc);
+  }
+  double part[MILL_BLOCK_MAX_SUM];
+  for (int q = 0; q < n_sum; q++)
+    part[q] = mill_vec_sum_f64(&acc[q]);
+  mill_block_sum_n(b, part, n_sum, work->sums);
+}

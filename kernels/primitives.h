@@ -1,0 +1,34 @@
+/** Where each backend keeps what a CPU and a GPU do differently.
+ *
+ *  The mathematics of a star is written once, in kernels/math and kernels/star, over a few
+ *  primitives.  Each backend has its own version of them in its own folder:
+ *
+ *   - block.h: loops over the elements of a block, barriers, sums over the threads of a
+ *     block, tiles that neighbours share, lengths of chunks;
+ *   - vector.h: the numbers that one instruction works on;
+ *   - guess_tile.h: chi^2 of guess templates at several velocities at once;
+ *   - pixel_sums_impl.h: sums of products over pixels, and the small matrices made of them.
+ *
+ *  This header alone asks which backend is compiled.  Fibers (MILL_BLOCK_FIBERS) are a checking
+ *  build of the CPU's code: a block is several fibers that run between barriers in a seeded
+ *  random order, so that a missing barrier shows without a GPU. */
+#ifndef MILL_PRIMITIVES_H
+#define MILL_PRIMITIVES_H
+
+#if defined(__CUDACC__)
+#define MILL_PRIMITIVES_BLOCK      "kernels/cuda/block.h"
+#define MILL_PRIMITIVES_VECTOR     "kernels/cuda/vector.h"
+#define MILL_PRIMITIVES_GUESS      "kernels/cuda/guess_tile.h"
+#define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cuda/pixel_sums_impl.h"
+#else
+#if defined(MILL_BLOCK_FIBERS)
+#define MILL_PRIMITIVES_BLOCK "kernels/fiber/block.h"
+#else
+#define MILL_PRIMITIVES_BLOCK "kernels/cpu/block.h"
+#endif
+#define MILL_PRIMITIVES_VECTOR     "kernels/cpu/vector.h"
+#define MILL_PRIMITIVES_GUESS      "kernels/cpu/guess_tile.h"
+#define MILL_PRIMITIVES_PIXEL_SUMS "kernels/cpu/pixel_sums_impl.h"
+#endif
+
+#endif
