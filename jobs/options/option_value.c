@@ -62,60 +62,6 @@ done:
   return err;
 }
 
-/* "H:MM:SS" or "D-HH:MM:SS" of the whole text; 1 when it is one. */
-static int read_clock(const char *text, double *seconds)
-{
-  int day = 0, hour = 0, minute = 0, second = 0, n = -1;
-  if (strspn(text, "0123456789-:") != strlen(text))
-    return 0;
-  if (sscanf(text, "%4d-%4d:%2d:%2d%n", &day, &hour, &minute, &second, &n) != 4) {
-    day = 0;
-    n = -1;
-    if (sscanf(text, "%6d:%2d:%2d%n", &hour, &minute, &second, &n) != 3)
-      return 0;
-  }
-  if (n < 0 || text[n] != '\0' || day < 0 || hour < 0 || minute < 0 || minute > 59 || second < 0 ||
-      second > 59)
-    return 0;
-  *seconds = 86400.0 * day + 3600.0 * hour + 60.0 * minute + second;
-  return 1;
-}
-
-/* A number with or without the letter of its unit. */
-static int read_amount(const char *text, double *seconds)
-{
-  static const struct {
-    const char *letter;
-    double s;
-  } unit[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
-  char *end = NULL;
-  if (strspn(text, "0123456789.") == 0 || strpbrk(text, "xXpPeE"))
-    return 0;
-  const double value = strtod(text, &end);
-  for (size_t i = 0; i < sizeof unit / sizeof unit[0]; i++)
-    if (end != text && strcmp(end, unit[i].letter) == 0) {
-      *seconds = value * unit[i].s;
-      return 1;
-    }
-  return 0;
-}
-
-int mill_option_duration(const char *option, const char *text, double *seconds)
-{
-  int err = MILL_OK;
-  const double most = 10 * 366 * 86400.0;
-  double s = 0;
-  if ((!read_clock(text, &s) && !read_amount(text, &s)) || !(s > 0 && s <= most))
-    MILL_FAIL(
-        MILL_ERR_USAGE,
-        "--%s takes a time such as 3600 (seconds), 90s, 45m, 7.5h, 2d, 7:30:00 or 1-12:00:00, "
-        "not '%.80s'",
-        option, text);
-  *seconds = s;
-done:
-  return err;
-}
-
 int mill_option_seed(const char *text, uint64_t *value)
 {
   int err = MILL_OK;
