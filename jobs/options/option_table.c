@@ -123,10 +123,15 @@ static void print_row(const mill_option *row, const void *base, int column, FILE
   } else if (takes_value(row) && base) {
     mill_option_shown(type, base, usual);
   }
-  const int is_more = *may_be || *usual;
-  snprintf(text, sizeof text, "%s%s%s%s%s%s%s", row->help ? row->help : type->help,
-           is_more ? " (" : "", may_be, *may_be && *usual ? "; " : "", *usual ? "default " : "",
-           usual, is_more ? ")" : "");
+  const char *help = row->help ? row->help : type->help;
+  const size_t n = strlen(help);
+  if (*may_be || *usual) { /* help may end in a parenthesis of its own */
+    const int ends = help[n - 1] == ')';
+    snprintf(text, sizeof text, "%.*s%s%s%s%s%s)", (int)n - ends, help, ends ? "; " : " (", may_be,
+             *may_be && *usual ? "; " : "", *usual ? "default " : "", usual);
+  } else {
+    snprintf(text, sizeof text, "%s", help);
+  }
   label(row, head);
   fprintf(out, "  %-*s", column - 2, head);
   print_wrapped(text, column, out);

@@ -27,6 +27,11 @@ typedef struct mill_config_fault {
 /* mill_config_check, which also says where. */
 int mill_config_check_where(const mill_config *config, mill_config_fault *where);
 
+/* All keys of a YAML document into config, which is then checked; *line is where a failure was
+ * found, 0: nowhere. */
+struct yaml_document_s;
+int mill_config_read_document(struct yaml_document_s *document, mill_config *config, int *line);
+
 /* Sort, drop repetitions, give the number left. */
 size_t mill_config_sort_ids(int64_t *id, size_t n);
 
