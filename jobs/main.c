@@ -14,6 +14,7 @@
 #include "jobs/doctor/version.h"
 #include "kernels/base/error.h"
 #include "kernels/base/nvtx.h"
+#include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
 
 typedef struct job_entry {
@@ -64,6 +65,7 @@ static void print_help(FILE *out)
     fprintf(out, "  %-10s %s\n", job[i].name, job[i].summary);
   fputs("\n"
         "starmill help JOB, starmill JOB --help: what a job takes\n"
+        "starmill help config: every key of the configuration (Markdown)\n"
         "starmill --version: what this program was built with\n",
         out);
 }
@@ -75,6 +77,8 @@ static int help(int argc, char **argv)
     print_help(stdout);
     return 0;
   }
+  if (strcmp(argv[2], "config") == 0)
+    return mill_error_exit_status(mill_config_print_keys(stdout));
   const job_entry *entry = find_job(argv[2]);
   if (!entry) {
     fprintf(stderr, "starmill: no job '%s'; see starmill --help\n", argv[2]);

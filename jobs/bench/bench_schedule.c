@@ -8,7 +8,7 @@
 
 #include "jobs/bench/bench_report.h"
 #include "jobs/fit/fit.h"
-#include "jobs/options/option_value.h"
+#include "jobs/options/option_table.h"
 #include "jobs/fit/reader.h"
 #include "kernels/base/error.h"
 #include "kernels/data/settings.h"
@@ -34,11 +34,11 @@ typedef struct settings {
   int n_rank[MAX_LIST], n_n_rank;
   int rows[MAX_LIST], n_rows;
   int is_gpu;
-  double rate;     /* 0: as usual */
-  double spread;   /* of the ranks' speeds, a part */
-  double gzip;     /* part of the files */
-  double answer_s; /* of rank 0 */
-  double travel_s;
+  double rate;           /* 0: as usual */
+  double spread_percent; /* of the ranks' speeds */
+  double gzip_percent;   /* of the files */
+  double answer_s;       /* of rank 0 */
+  double latency_ms;
   int per_file, n_slot, help;
   uint64_t seed;
   const char *costs;
@@ -47,162 +47,76 @@ typedef struct settings {
   int64_t n_cost;
 } settings;
 
-enum option_id {
-  OPT_HELP = MILL_OPTION_FIRST,
-  OPT_RANKS,
-  OPT_ROWS,
-  OPT_DEVICE,
-  OPT_RATE,
-  OPT_SPREAD,
-  OPT_GZIP,
-  OPT_LATENCY,
-  OPT_PER_FILE,
-  OPT_SLOTS,
-  OPT_SEED,
-  OPT_COSTS
-};
-
-static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP},
-                                            {"ranks", required_argument, NULL, OPT_RANKS},
-                                            {"rows", required_argument, NULL, OPT_ROWS},
-                                            {"device", required_argument, NULL, OPT_DEVICE},
-                                            {"rate", required_argument, NULL, OPT_RATE},
-                                            {"spread", required_argument, NULL, OPT_SPREAD},
-                                            {"gzip", required_argument, NULL, OPT_GZIP},
-                                            {"latency", required_argument, NULL, OPT_LATENCY},
-                                            {"per-file", required_argument, NULL, OPT_PER_FILE},
-                                            {"slots", required_argument, NULL, OPT_SLOTS},
-                                            {"seed", required_argument, NULL, OPT_SEED},
-                                            {"costs", required_argument, NULL, OPT_COSTS},
-                                            {NULL, 0, NULL, 0}};
-
-static void print_help(FILE *out)
-{
-  fputs("usage: starmill bench schedule [options]\n"
-        "\n"
-        "How evenly the ranks of a run would be busy: the code that deals out the rows of a run,\n"
-        "in a simulated one.  Its catalog has files of 1 to --per-file rows, all orders of\n"
-        "magnitude alike.  docs/scaling.md says how to read the table.\n"
-        "\n"
-        "  --ranks LIST       numbers of ranks (default 2,8,64,256,1024)\n"
-        "  --rows LIST        rows for each rank (default 200,1000,5000,20000)\n"
-        "  --device NAME      cpu or gpu: which defaults the next two have (default cpu)\n"
-        "  --rate R           stars a second of a rank\n"
-        "  --slots N          stars at once in a rank\n"
-        "  --spread PERCENT   ranks are so much slower or faster, at random (default 5)\n"
-        "  --gzip PERCENT     so many of the files are compressed (default 10)\n"
-        "  --per-file N       most rows of a file (default 5000)\n"
-        "  --latency MS       from a request for work to its answer (default 2)\n"
-        "  --costs FILE       what rows cost, one number a line in any unit, repeated as needed\n"
-        "                     (default: a distribution measured with DESI-like stars)\n"
-        "  --seed N           of the catalog, the costs and the speeds (default 1)\n"
-        "  --help             this text\n",
-        out);
-}
-
-static int read_list(const char *name, const char *text, int most, int *list, int *n)
+/* Numbers with commas between them, for --ranks and --rows. */
+static int take_list(const mill_option *row, const char *text, void *base)
 {
   int err = MILL_OK;
-  char part[32];
+  char number[32];
+  int *list = (int *)(void *)((char *)base + row->offset);
+  int *n = (int *)(void *)((char *)base + row->offset2);
+  const mill_option one = {.kind = MILL_OPTION_COUNT, .min = 1, .max = row->max};
   *n = 0;
   while (*text) {
     const size_t length = strcspn(text, ",");
-    if (*n == MAX_LIST || length >= sizeof part)
-      MILL_FAIL(MILL_ERR_USAGE, "--%s takes up to %d numbers with commas between", name, MAX_LIST);
-    memcpy(part, text, length);
-    part[length] = '\0';
-    MILL_TRY(mill_option_count(name, part, 1, most, &list[(*n)++]));
+    if (*n == MAX_LIST || length >= sizeof number)
+      MILL_FAIL(MILL_ERR_USAGE, "--%s takes up to %d numbers with commas between", row->name,
+                MAX_LIST);
+    memcpy(number, text, length);
+    number[length] = '\0';
+    MILL_TRY(mill_option_read(&one, row->name, number, &list[(*n)++]));
     text += length + (text[length] == ',');
   }
-  if (*n == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "--%s takes numbers with commas between", name);
 done:
   return err;
 }
 
-static int read_number(const char *name, const char *text, double least, double most, double *value)
-{
-  int err = MILL_OK;
-  char *end = NULL;
-  *value = strtod(text, &end);
-  if (end == text || *end != '\0' || !(*value >= least && *value <= most))
-    MILL_FAIL(MILL_ERR_USAGE, "--%s takes a number from %g to %g, not '%s'", name, least, most,
-              text);
-done:
-  return err;
-}
+#define LIST(member, most)                                                                         \
+  MILL_OPTION_OTHER, MILL_AT(settings, member), .offset2 = offsetof(settings, n_##member),         \
+                                                .max = most, .take = take_list, .argument = "LIST"
+#define REAL(member, least, most)                                                                  \
+  MILL_OPTION_REAL, MILL_AT(settings, member), .min = least, .max = most
+#define COUNT(member, most) MILL_OPTION_COUNT, MILL_AT(settings, member), .min = 1, .max = most
 
-static int set_device(const char *text, settings *set)
-{
-  int err = MILL_OK;
-  if (strcmp(text, "cpu") != 0 && strcmp(text, "gpu") != 0)
-    MILL_FAIL(MILL_ERR_USAGE, "--device takes cpu or gpu, not '%s'", text);
-  set->is_gpu = strcmp(text, "gpu") == 0;
-done:
-  return err;
-}
+static const char *const devices[] = {"cpu", "gpu", NULL};
 
-static int parse_value(int id, settings *set)
-{
-  int err = MILL_OK;
-  double value = 0;
-  switch (id) {
-  case OPT_RANKS:
-    MILL_TRY(read_list("ranks", optarg, MAX_RANK, set->n_rank, &set->n_n_rank));
-    break;
-  case OPT_ROWS:
-    MILL_TRY(read_list("rows", optarg, MAX_ROWS, set->rows, &set->n_rows));
-    break;
-  case OPT_DEVICE:
-    MILL_TRY(set_device(optarg, set));
-    break;
-  case OPT_RATE:
-    MILL_TRY(read_number("rate", optarg, 1e-3, 1e9, &set->rate));
-    break;
-  case OPT_SPREAD:
-    MILL_TRY(read_number("spread", optarg, 0, 90, &value));
-    set->spread = value / 100.0;
-    break;
-  case OPT_GZIP:
-    MILL_TRY(read_number("gzip", optarg, 0, 100, &value));
-    set->gzip = value / 100.0;
-    break;
-  case OPT_LATENCY:
-    MILL_TRY(read_number("latency", optarg, 0, 1e6, &value));
-    set->travel_s = 1e-3 * value;
-    break;
-  case OPT_PER_FILE:
-    MILL_TRY(mill_option_count("per-file", optarg, 1, MAX_ROWS, &set->per_file));
-    break;
-  case OPT_SLOTS:
-    MILL_TRY(mill_option_count("slots", optarg, 1, 1 << 20, &set->n_slot));
-    break;
-  case OPT_SEED:
-    MILL_TRY(mill_option_seed(optarg, &set->seed));
-    break;
-  case OPT_COSTS:
-    set->costs = optarg;
-    break;
-  default:
-    set->help = 1;
-  }
-done:
-  return err;
-}
+static const mill_option_table table = {
+    "starmill bench schedule",
+    "usage: starmill bench schedule [options]\n"
+    "\n"
+    "How evenly the ranks of a run would be busy: the code by which ranks draw the chunks\n"
+    "of a run, in a simulated one.  Its catalog has files of 1 to --per-file rows, all orders of\n"
+    "magnitude alike.  docs/scaling.md says how to read the table.\n"
+    "\n",
+    NULL,
+    (const mill_option[]){
+        {"ranks", LIST(n_rank, MAX_RANK), .help = "numbers of ranks (default 2,8,64,256,1024)"},
+        {"rows", LIST(rows, MAX_ROWS), .help = "rows for each rank (default 200,1000,5000,20000)"},
+        {"device", MILL_OPTION_CHOICE, MILL_AT(settings, is_gpu), .words = devices,
+         .help = "which defaults the next two have"},
+        {"rate", REAL(rate, 1e-3, 1e9), .argument = "R", .help = "stars a second of a rank"},
+        {"slots", COUNT(n_slot, 1 << 20), .help = "stars at once in a rank"},
+        {"spread", REAL(spread_percent, 0, 90), .argument = "PERCENT",
+         .help = "ranks are this much slower or faster, at random"},
+        {"gzip", REAL(gzip_percent, 0, 100), .argument = "PERCENT",
+         .help = "share of the files that are compressed"},
+        {"per-file", COUNT(per_file, MAX_ROWS), .help = "most rows of a file"},
+        {"latency", REAL(latency_ms, 0, 1e6), .argument = "MS",
+         .help = "from a request for work to its answer"},
+        {"costs", MILL_OPTION_TEXT, MILL_AT(settings, costs),
+         .help = "what rows cost, one number a line in any unit, repeated as needed (default: a "
+                 "distribution measured with DESI-like stars)"},
+        {"seed", MILL_OPTION_SEED, MILL_AT(settings, seed), .argument = "N",
+         .help = "of the catalog, the costs and the speeds"},
+        MILL_OPTION_HELP(settings),
+        {0}}};
 
 static int parse(int argc, char **argv, settings *set)
 {
-  int err = MILL_OK;
-  mill_option_begin();
-  for (int id;;) {
-    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill bench schedule", &id));
-    if (id == -1)
-      break;
-    MILL_TRY(parse_value(id, set));
-  }
-  if (optind < argc)
+  int err = MILL_OK, first = 0;
+  MILL_TRY(mill_option_parse(&table, argc, argv, set, NULL, &first));
+  if (first < argc)
     MILL_FAIL(MILL_ERR_USAGE, "bench schedule takes no '%s'; see starmill bench schedule --help",
-              argv[optind]);
+              argv[first]);
   if (set->rate <= 0)
     set->rate = set->is_gpu ? mill_usual_gpu_rate() : mill_usual_core_rate(MILL_OPT_HYBRID);
   if (set->n_slot == 0)
@@ -306,7 +220,7 @@ static int make_catalog(const settings *set, int64_t n_row, catalog *c)
     const double drawn = exp(mill_random_uniform(&random) * log((double)set->per_file + 1.0));
     int64_t n = (int64_t)drawn;
     n = n < 1 ? 1 : n > n_row - row ? n_row - row : n;
-    const int is_gzip = mill_random_uniform(&random) < set->gzip;
+    const int is_gzip = mill_random_uniform(&random) < set->gzip_percent / 100.0;
     c->file[c->n_file++] =
         (mill_schedule_file){.row_start = row,
                              .n_row = n,
@@ -333,7 +247,7 @@ static int simulate(const settings *set, int n_rank, int rows)
   MILL_TRY(MILL_ALLOC(n_rank, &speed));
   mill_random_begin(&random, set->seed, (uint64_t)n_rank, 3);
   for (int i = 0; i < n_rank; i++)
-    speed[i] = 1.0 + set->spread * (2.0 * mill_random_uniform(&random) - 1.0);
+    speed[i] = 1.0 + set->spread_percent / 100.0 * (2.0 * mill_random_uniform(&random) - 1.0);
   const mill_schedule_plan plan = {.n_file = c.n_file,
                                    .file = c.file,
                                    .n_rank = n_rank,
@@ -353,7 +267,7 @@ static int simulate(const settings *set, int n_rank, int rows)
       .alone_s = set->is_gpu ? 0.05 : 1.0 / set->rate,
       .shares_core = !set->is_gpu,
       .answer_s = set->answer_s,
-      .travel_s = set->travel_s,
+      .travel_s = 1e-3 * set->latency_ms,
       .n_slot = set->n_slot,
       .n_ahead = n_ahead,
   };
@@ -376,22 +290,22 @@ int mill_bench_schedule(int argc, char **argv)
                   .n_n_rank = 5,
                   .rows = {200, 1000, 5000, 20000},
                   .n_rows = 4,
-                  .spread = 0.05,
-                  .gzip = 0.1,
+                  .spread_percent = 5,
+                  .gzip_percent = 10,
                   .answer_s = 1e-5,
-                  .travel_s = 2e-3,
+                  .latency_ms = 2,
                   .per_file = 5000,
                   .seed = 1};
   MILL_TRY(parse(argc, argv, &set));
   if (set.help) {
-    print_help(stdout);
+    mill_option_print_help(&table, &set, stdout);
     goto done;
   }
   MILL_TRY(set.costs ? read_costs(set.costs, &set) : draw_costs(&set));
   scale_costs(&set);
   printf("%.4g stars/s and %d slots a rank, speeds within %g %%, %g %% of the files compressed, "
          "answers after %g ms\n\n",
-         set.rate, set.n_slot, 100.0 * set.spread, 100.0 * set.gzip, 1e3 * set.travel_s);
+         set.rate, set.n_slot, set.spread_percent, set.gzip_percent, set.latency_ms);
   puts(
       "| ranks | rows a rank | files | chunks a rank | s | idle tail, % | efficiency, % | requests "
       "a second | most | times a file is opened |");

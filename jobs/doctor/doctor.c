@@ -16,8 +16,8 @@
 #include "jobs/doctor/doctor_findings.h"
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/fit/fit.h"
-#include "jobs/options/option_value.h"
 #include "jobs/doctor/version.h"
+#include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_probe.h"
@@ -43,87 +43,44 @@ typedef struct doctor_job {
   mill_findings findings;
 } doctor_job;
 
-static void print_help(FILE *out)
-{
-  fprintf(
-      out,
-      "usage: starmill doctor [--output DIR] [--library LIB.h5] [--backend NAME] [--quick]\n"
-      "                       [--json] [--limit S]\n"
-      "\n"
-      "Look at this machine as a fit would use it: program and libraries, cores and memory,\n"
-      "GPUs, the rates of matrix products and copies, the output folder, and what a fit would\n"
-      "choose.  Run it under mpirun or srun as the fit itself, to check these too.\n"
-      "\n"
-      "  --output DIR     folder to check, where results will be written (default: .)\n"
-      "  --library FILE   a template library, whose products are measured as well\n"
-      "  --backend NAME   auto, cpu or cuda, as for a fit (default auto)\n"
-      "  --quick          measure no rates\n"
-      "  --json           JSON instead of text\n"
-      "  --limit S        seconds after which a file system does not answer (default %d)\n"
-      "  --help           this text\n"
-      "\n"
-      "Exit status: 0 ready (warnings included), 4 the output folder cannot be used, 70 MPI or\n"
-      "the backend is broken, 2 usage, or the library or backend asked for is not to be had.\n",
-      DEFAULT_LIMIT_S);
-}
-
-enum {
-  OPT_HELP = MILL_OPTION_FIRST,
-  OPT_OUTPUT,
-  OPT_LIBRARY,
-  OPT_BACKEND,
-  OPT_QUICK,
-  OPT_JSON,
-  OPT_LIMIT
-};
+static const mill_option_table table = {
+    "starmill doctor",
+    "usage: starmill doctor [--output DIR] [--library LIB.h5] [--backend NAME] [--quick]\n"
+    "                       [--json] [--limit S]\n"
+    "\n"
+    "Look at this machine as a fit would use it: program and libraries, cores and memory,\n"
+    "GPUs, the rates of matrix products and copies, the output folder, and what a fit would\n"
+    "choose.  Run it under mpirun or srun as the fit itself, to check these too.\n"
+    "\n",
+    "\n"
+    "Exit status: 0 ready (warnings included), 4 the output folder cannot be used, 70 MPI or\n"
+    "the backend is broken, 2 usage, or the library or backend asked for is not to be had.\n",
+    (const mill_option[]){
+        {"output", MILL_OPTION_TEXT, MILL_AT(doctor_job, output), .argument = "DIR",
+         .help = "folder to check, where results will be written (default: .)"},
+        {"library", MILL_OPTION_TEXT, MILL_AT(doctor_job, library),
+         .help = "a template library, whose products are measured as well"},
+        {"backend", MILL_OPTION_TEXT, MILL_AT(doctor_job, backend), .key = "backend",
+         .help = "as for a fit"},
+        {"quick", MILL_OPTION_FLAG, MILL_AT(doctor_job, quick), .help = "measure no rates"},
+        {"json", MILL_OPTION_FLAG, MILL_AT(doctor_job, json), .help = "JSON instead of text"},
+        {"limit", MILL_OPTION_COUNT, MILL_AT(doctor_job, limit_s), .min = 1, .max = 86400,
+         .argument = "S", .help = "seconds after which a file system does not answer"},
+        MILL_OPTION_HELP(doctor_job),
+        {0}}};
 
 static int parse(int argc, char **argv, doctor_job *job)
 {
-  static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP},
-                                              {"output", required_argument, NULL, OPT_OUTPUT},
-                                              {"library", required_argument, NULL, OPT_LIBRARY},
-                                              {"backend", required_argument, NULL, OPT_BACKEND},
-                                              {"quick", no_argument, NULL, OPT_QUICK},
-                                              {"json", no_argument, NULL, OPT_JSON},
-                                              {"limit", required_argument, NULL, OPT_LIMIT},
-                                              {NULL, 0, NULL, 0}};
-  int err = MILL_OK;
+  int err = MILL_OK, first = 0;
+  mill_config config; /* only to check a value */
+  mill_config_default(&config);
   job->output = ".";
   job->backend = "auto";
   job->limit_s = DEFAULT_LIMIT_S;
-  mill_option_begin();
-  for (int id;;) {
-    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill doctor", &id));
-    if (id == -1)
-      break;
-    switch (id) {
-    case OPT_HELP:
-      job->help = 1;
-      break;
-    case OPT_OUTPUT:
-      job->output = optarg;
-      break;
-    case OPT_LIBRARY:
-      job->library = optarg;
-      break;
-    case OPT_BACKEND:
-      if (strcmp(optarg, "auto") != 0 && strcmp(optarg, "cpu") != 0 && strcmp(optarg, "cuda") != 0)
-        MILL_FAIL(MILL_ERR_USAGE, "--backend takes auto, cpu or cuda, not '%s'", optarg);
-      job->backend = optarg;
-      break;
-    case OPT_QUICK:
-      job->quick = 1;
-      break;
-    case OPT_JSON:
-      job->json = 1;
-      break;
-    case OPT_LIMIT:
-      MILL_TRY(mill_option_count("limit", optarg, 1, 86400, &job->limit_s));
-      break;
-    }
-  }
-  if (optind < argc)
-    MILL_FAIL(MILL_ERR_USAGE, "doctor takes no '%s'; see starmill doctor --help", argv[optind]);
+  MILL_TRY(mill_option_parse(&table, argc, argv, job, NULL, &first));
+  MILL_TRY(mill_config_set(&config, "backend", "backend", job->backend));
+  if (first < argc)
+    MILL_FAIL(MILL_ERR_USAGE, "doctor takes no '%s'; see starmill doctor --help", argv[first]);
 done:
   return err;
 }
@@ -567,7 +524,7 @@ static int start(doctor_job *job, int argc, char **argv)
   MILL_TRY(parse(argc, argv, job));
   if (job->help) {
     if (job->mpi.rank == 0)
-      print_help(stdout);
+      mill_option_print_help(&table, job, stdout);
     goto done;
   }
   /* without threads of MPI the rest can be looked at; without communicators it cannot */

@@ -1,7 +1,6 @@
 #include "jobs/library/library.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,54 +12,14 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
 #include "jobs/library/library_spectra.h"
-#include "jobs/options/option_value.h"
+#include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/libraries/demo_library.h"
 #include "src/system/file_roles.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/thread.h"
 
-static const char usage[] =
-    "usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
-    "       starmill library demo --output LIB.h5 [options]\n"
-    "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
-    "       starmill library info LIB.h5\n"
-    "\n"
-    "import makes a library from emulators that were trained elsewhere, one file per arm\n"
-    "(layout: docs/formats.md), and checks them against the reference values they carry.\n"
-    "  --output LIB.h5             the library to write\n"
-    "  --overwrite                 replace LIB.h5 if it exists\n"
-    "  --template-sigma A          Gaussian sigma in Angstrom that the templates carry already "
-    "and\n"
-    "                              that is taken out of the spectra's resolution matrix\n"
-    "  --at-instrument-resolution  the templates have the instrument's own resolution\n"
-    "                              (default: sigma 0.5 when the emulators' revision ends in rm,\n"
-    "                              else the instrument's resolution)\n"
-    "  --arm-names b,r,z           the arms' names, in the order of the files\n"
-    "                              (default: what follows the last _ of each file's setup)\n"
-    "  --guess-templates N         templates of the initial guess (default 50)\n"
-    "\n"
-    "demo makes a library for DESI's arms out of the built-in line model, and measures its error\n"
-    "(docs/demo-library.md).  It is for demonstration and tests, not for science.\n"
-    "  --output LIB.h5             the library to write\n"
-    "  --overwrite                 replace LIB.h5 if it exists\n"
-    "  --threads N                 threads (default: the cores that this process may use)\n"
-    "  --held-out N                models at other labels that measure the error (default 200;\n"
-    "                              0: do not measure)\n"
-    "  --seed N                    of the held-out models' labels (default 1)\n"
-    "  --components N              principal components of an arm (default: chosen for the grid)\n"
-    "  --coarse                    a small grid, in seconds, with errors of some per cent: for "
-    "tests\n"
-    "\n";
-
-static const char usage_end[] = "\ninfo prints what is inside a library.\n";
-
-static void print_usage(void)
-{
-  printf("%s%s%s", usage, mill_library_spectra_usage, usage_end);
-}
-
-/* ---- import ------------------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------------ */
 
 typedef struct import_options {
   const char *output;
@@ -68,85 +27,84 @@ typedef struct import_options {
   int at_instrument;
   double template_sigma_aa; /* NAN: not given */
   int n_guess;
-  char arm_names[MILL_MAX_ARM * MILL_MAX_NAME]; /* cut into arm_name */
-  const char *arm_name[MILL_MAX_ARM];
+  char arm_name[MILL_MAX_ARM][MILL_MAX_NAME];
   int n_arm_name;
   int help;
 } import_options;
 
-static int parse_arm_names(const char *text, import_options *options)
+#define AT(member) MILL_AT(import_options, member)
+static const mill_option_table import_table = {
+    "starmill library",
+    "import makes a library from emulators that were trained elsewhere, one file per arm\n"
+    "(layout: docs/formats.md), and checks them against the reference values they carry.\n",
+    "\n",
+    (const mill_option[]){
+        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
+         .help = "the library to write"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        {"template-sigma", MILL_OPTION_REAL, AT(template_sigma_aa), .max = DBL_MAX, .argument = "A",
+         .help = "Gaussian sigma in Angstrom that the templates carry already and that is taken "
+                 "out of the spectra's resolution matrix"},
+        {"at-instrument-resolution", MILL_OPTION_FLAG, AT(at_instrument),
+         .help = "the templates have the instrument's own resolution (default: sigma 0.5 when the "
+                 "emulators' revision ends in rm, else the instrument's resolution)"},
+        {"arm-names", MILL_OPTION_NAMES, .offset = offsetof(import_options, arm_name),
+         .size = MILL_MAX_NAME, .max = MILL_MAX_ARM,
+         .offset2 = offsetof(import_options, n_arm_name), .argument = "b,r,z",
+         .help = "the arms' names, in the order of the files (default: what follows the last _ of "
+                 "each file's setup)"},
+        {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
+         .help = "templates of the initial guess (default 50)"},
+        MILL_OPTION_HELP(import_options),
+        {0}}};
+#undef AT
+
+typedef struct demo_options {
+  const char *output;
+  int overwrite, help;
+  mill_demo_settings settings; /* n_thread 0: not given */
+} demo_options;
+
+#define AT(member) MILL_AT(demo_options, member)
+static const mill_option_table demo_table = {
+    "starmill library",
+    "demo makes a library for DESI's arms out of the built-in line model, and measures its error\n"
+    "(docs/demo-library.md).  It is for demonstration and tests, not for science.\n",
+    "\n",
+    (const mill_option[]){
+        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
+         .help = "the library to write"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        {"threads", MILL_OPTION_COUNT, AT(settings.n_thread), .min = 1, .max = 4096,
+         .help = "threads (default: the cores that this process may use)"},
+        {"held-out", MILL_OPTION_COUNT, AT(settings.n_held_out), .max = MILL_DEMO_MAX_HELD_OUT,
+         .help = "models at other labels that measure the error (default 200); 0: do not measure"},
+        {"seed", MILL_OPTION_SEED, AT(settings.seed), .argument = "N",
+         .help = "of the held-out models' labels (default 1)"},
+        {"components", MILL_OPTION_COUNT, AT(settings.n_component), .min = 1,
+         .max = MILL_DEMO_MAX_COMPONENT,
+         .help = "principal components of an arm (default: chosen for the grid)"},
+        {"coarse", MILL_OPTION_FLAG, AT(settings.coarse),
+         .help = "a small grid, in seconds, with errors of some per cent: for tests"},
+        MILL_OPTION_HELP(demo_options),
+        {0}}};
+#undef AT
+
+static void print_usage(void)
 {
-  int err = MILL_OK;
-  if (strlen(text) >= sizeof options->arm_names)
-    MILL_FAIL(MILL_ERR_USAGE, "--arm-names is too long");
-  snprintf(options->arm_names, sizeof options->arm_names, "%s", text);
-  options->n_arm_name = 0;
-  for (char *p = options->arm_names; p;) {
-    char *name = p;
-    p = strchr(p, ',');
-    if (p)
-      *p++ = '\0';
-    if (!*name || options->n_arm_name == MILL_MAX_ARM)
-      MILL_FAIL(MILL_ERR_USAGE, "--arm-names %s: expected 1 to %d names with commas between them",
-                text, MILL_MAX_ARM);
-    options->arm_name[options->n_arm_name++] = name;
-  }
-done:
-  return err;
+  fputs("usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
+        "       starmill library demo --output LIB.h5 [options]\n"
+        "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
+        "       starmill library info LIB.h5\n"
+        "\n",
+        stdout);
+  mill_option_print_help(&import_table, NULL, stdout);
+  mill_option_print_help(&demo_table, NULL, stdout);
+  mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
+  fputs("\ninfo prints what is inside a library.\n", stdout);
 }
 
-static int parse_import(int argc, char **argv, import_options *options)
-{
-  int err = MILL_OK;
-  static const struct option known[] = {{"output", required_argument, NULL, 'o'},
-                                        {"overwrite", no_argument, NULL, 'f'},
-                                        {"template-sigma", required_argument, NULL, 's'},
-                                        {"at-instrument-resolution", no_argument, NULL, 'i'},
-                                        {"arm-names", required_argument, NULL, 'a'},
-                                        {"guess-templates", required_argument, NULL, 'g'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {0}};
-  optind = 0; /* glibc: start over, another job may have parsed before */
-  opterr = 0;
-  for (int c; (c = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
-    char *end = NULL;
-    errno = 0;
-    switch (c) {
-    case 'o':
-      options->output = optarg;
-      break;
-    case 'f':
-      options->overwrite = 1;
-      break;
-    case 's':
-      options->template_sigma_aa = strtod(optarg, &end);
-      if (end == optarg || *end || !isfinite(options->template_sigma_aa) ||
-          options->template_sigma_aa < 0)
-        MILL_FAIL(MILL_ERR_USAGE, "--template-sigma %s: expected a number of Angstrom, 0 or more",
-                  optarg);
-      break;
-    case 'i':
-      options->at_instrument = 1;
-      break;
-    case 'a':
-      MILL_TRY(parse_arm_names(optarg, options));
-      break;
-    case 'g':
-      MILL_TRY(mill_option_count("guess-templates", optarg, 1, 10000, &options->n_guess));
-      break;
-    case 'h':
-      options->help = 1;
-      break;
-    case ':':
-      MILL_FAIL(MILL_ERR_USAGE, "%s needs a value", argv[optind - 1]);
-    default:
-      MILL_FAIL(MILL_ERR_USAGE, "unknown or ambiguous option %s; see starmill library --help",
-                argv[optind - 1]);
-    }
-  }
-done:
-  return err;
-}
+/* ---- import ------------------------------------------------------------------------------- */
 
 static int run_import(int argc, char **argv)
 {
@@ -155,13 +113,17 @@ static int run_import(int argc, char **argv)
   struct stat status;
   mill_file_roles roles = {0};
   import_options options = {.template_sigma_aa = NAN, .n_guess = 50};
-  MILL_TRY(parse_import(argc, argv, &options));
+  int first = 0;
+  MILL_TRY(mill_option_parse(&import_table, argc, argv, &options, NULL, &first));
   if (options.help) {
     print_usage();
     goto done;
   }
-  const int n_path = argc - optind;
-  const char *const *path = (const char *const *)argv + optind;
+  const int n_path = argc - first;
+  const char *const *path = (const char *const *)argv + first;
+  const char *arm_name[MILL_MAX_ARM];
+  for (int i = 0; i < options.n_arm_name; i++)
+    arm_name[i] = options.arm_name[i];
   if (!options.output)
     MILL_FAIL(MILL_ERR_USAGE, "library import needs --output LIB.h5");
   if (n_path < 1)
@@ -181,8 +143,8 @@ static int run_import(int argc, char **argv)
 
   MILL_TRY(MILL_ALLOC(1, &lib));
   const double sigma = options.at_instrument ? -1 : options.template_sigma_aa;
-  MILL_TRY(mill_library_import_named(path, options.n_arm_name ? options.arm_name : NULL, n_path,
-                                     sigma, options.n_guess, lib));
+  MILL_TRY(mill_library_import_named(path, options.n_arm_name ? arm_name : NULL, n_path, sigma,
+                                     options.n_guess, lib));
   MILL_TRY(mill_library_write(options.output, lib, options.overwrite));
   const mill_arm *arm = &lib->arm[0];
   if (arm->template_sigma_aa < 0)
@@ -202,68 +164,6 @@ done:
 }
 
 /* ---- demo --------------------------------------------------------------------------------- */
-
-typedef struct demo_options {
-  const char *output;
-  int overwrite, help;
-  mill_demo_settings settings; /* n_thread 0: not given */
-} demo_options;
-
-static int parse_demo(int argc, char **argv, demo_options *options)
-{
-  int err = MILL_OK;
-  static const struct option known[] = {{"output", required_argument, NULL, 'o'},
-                                        {"overwrite", no_argument, NULL, 'f'},
-                                        {"threads", required_argument, NULL, 't'},
-                                        {"held-out", required_argument, NULL, 'n'},
-                                        {"seed", required_argument, NULL, 's'},
-                                        {"components", required_argument, NULL, 'c'},
-                                        {"coarse", no_argument, NULL, 'g'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {0}};
-  mill_demo_settings *settings = &options->settings;
-  optind = 0; /* glibc: start over, another job may have parsed before */
-  opterr = 0;
-  for (int c; (c = getopt_long(argc, argv, ":h", known, NULL)) != -1;)
-    switch (c) {
-    case 'o':
-      options->output = optarg;
-      break;
-    case 'f':
-      options->overwrite = 1;
-      break;
-    case 't':
-      MILL_TRY(mill_option_count("threads", optarg, 1, 4096, &settings->n_thread));
-      MILL_TRY(mill_thread_check_number(settings->n_thread));
-      break;
-    case 'n':
-      MILL_TRY(
-          mill_option_count("held-out", optarg, 0, MILL_DEMO_MAX_HELD_OUT, &settings->n_held_out));
-      break;
-    case 's':
-      MILL_TRY(mill_option_seed(optarg, &settings->seed));
-      break;
-    case 'c':
-      MILL_TRY(mill_option_count("components", optarg, 1, MILL_DEMO_MAX_COMPONENT,
-                                 &settings->n_component));
-      break;
-    case 'g':
-      settings->coarse = 1;
-      break;
-    case 'h':
-      options->help = 1;
-      break;
-    case ':':
-      MILL_FAIL(MILL_ERR_USAGE, "%s needs a value", argv[optind - 1]);
-    default:
-      MILL_FAIL(MILL_ERR_USAGE, "unknown or ambiguous option %s; see starmill library --help",
-                argv[optind - 1]);
-    }
-  if (!options->help && optind < argc)
-    MILL_FAIL(MILL_ERR_USAGE, "library demo takes no input files, but %s is given", argv[optind]);
-done:
-  return err;
-}
 
 /* What would stop the writing is better known before a minute of work; mill_library_write looks
    again. */
@@ -315,11 +215,15 @@ static int run_demo(int argc, char **argv)
   mill_demo_settings_init(&options.settings);
   options.settings.n_thread = 0;
   options.settings.progress = stdout;
-  MILL_TRY(parse_demo(argc, argv, &options));
+  int first = 0;
+  MILL_TRY(mill_option_parse(&demo_table, argc, argv, &options, NULL, &first));
   if (options.help) {
     print_usage();
     goto done;
   }
+  if (first < argc)
+    MILL_FAIL(MILL_ERR_USAGE, "library demo takes no input files, but %s is given", argv[first]);
+  MILL_TRY(mill_thread_check_number(options.settings.n_thread));
   if (!options.output)
     MILL_FAIL(MILL_ERR_USAGE, "library demo needs --output LIB.h5");
   MILL_TRY(mill_file_roles_write(&roles, "--output", options.output));

@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,6 @@
 
 #include "io/library/labelled_spectra.h"
 #include "io/library/library_file.h"
-#include "jobs/options/option_value.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
 #include "src/ranks/mpi_context.h"
@@ -21,38 +19,6 @@
 #include "src/system/thread.h"
 
 #define FWHM_PER_SIGMA 2.3548200450309493
-
-const char mill_library_spectra_usage[] =
-    "spectra makes a library from labelled spectra on one wavelength grid: a FITS file with an\n"
-    "image of spectra and a table of labels (docs/libraries.md).\n"
-    "  --output LIB.h5             the library to write\n"
-    "  --overwrite                 replace LIB.h5 if it exists\n"
-    "  --labels NAME=COLUMN,...    the library's labels and their columns of the table\n"
-    "                              (default teff=TEFF,logg=LOGG,feh=FEH)\n"
-    "  --keep NAME=MIN:MAX,...     leave out spectra with labels outside\n"
-    "  --medium air|vacuum         of the file's wavelengths; needed unless its header says so\n"
-    "  --wave FIRST,STEP           wavelengths in Angstrom (default: from the header)\n"
-    "  --log-wave FIRST,STEP       the same, log10 of Angstrom\n"
-    "  --range MIN,MAX             vacuum wavelengths of the library in Angstrom (default: all)\n"
-    "  --arm NAME                  name of its arm (default opt)\n"
-    "  --fwhm A, --sigma A, --resolving-power R, --at-instrument-resolution\n"
-    "                              resolution of the spectra (default: FWHM of the header), or\n"
-    "                              that it is the instrument's whose stars will be fitted\n"
-    "  --continuum N|keep          degree of the polynomials that are taken out of ln flux\n"
-    "                              (default 8)\n"
-    "  --components N              principal components (default 40)\n"
-    "  --degree N                  of the polynomial beside the radial functions, 1 to 3 (default "
-    "2)\n"
-    "  --smoothing X               of all components (default: each by leave-one-out)\n"
-    "  --lengths NAME=X,...        units of distance along labels in their standard deviations\n"
-    "                              (default 1)\n"
-    "  --keep-outliers             neither weigh down nor reject spectra unlike those with like\n"
-    "                              labels\n"
-    "  --guess-templates N         templates of the initial guess at most (default 50)\n"
-    "  --recovery-sn X             S/N at which the recovery of labels is measured (default 20; "
-    "0:\n"
-    "                              do not measure)\n"
-    "  --threads N                 threads (default: the cores that this process may use)\n";
 
 /* Named values, as --labels, --keep and --lengths give them. */
 typedef struct named {
@@ -87,31 +53,6 @@ static double number_at(const char *text, const char *stop, const char **end)
   return after == text || errno || !isfinite(x) || !strchr(stop, *after) ? NAN : x;
 }
 
-static int parse_number(const char *option, const char *text, int may_be_0, double *out)
-{
-  int err = MILL_OK;
-  const char *end;
-  *out = number_at(text, "", &end);
-  if (!(*out >= 0) || (*out == 0 && !may_be_0))
-    MILL_FAIL(MILL_ERR_USAGE, "%s %s: expected a number above 0%s", option, text,
-              may_be_0 ? ", or 0" : "");
-done:
-  return err;
-}
-
-static int parse_pair(const char *option, const char *text, double *a, double *b)
-{
-  int err = MILL_OK;
-  const char *end;
-  *a = number_at(text, ",", &end);
-  *b = !isnan(*a) && *end == ',' ? number_at(end + 1, "", &end) : NAN;
-  if (isnan(*a) || isnan(*b))
-    MILL_FAIL(MILL_ERR_USAGE, "%s %s: expected two numbers with a comma between them", option,
-              text);
-done:
-  return err;
-}
-
 /* NAME=... up to the next comma; *text moves past it, NULL at the end. value [size] */
 static int next_item(const char *option, const char *all, const char **text, char *name,
                      char *value, size_t size)
@@ -121,7 +62,7 @@ static int next_item(const char *option, const char *all, const char **text, cha
   const char *equal = memchr(*text, '=', n);
   if (!equal || equal == *text || (size_t)(equal - *text) >= MILL_MAX_NAME ||
       n - (size_t)(equal - *text) - 1 >= size || equal + 1 == *text + n)
-    MILL_FAIL(MILL_ERR_USAGE, "%s %s: expected NAME=... with commas between them", option, all);
+    MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected NAME=... with commas between them", option, all);
   memcpy(name, *text, (size_t)(equal - *text));
   name[equal - *text] = '\0';
   const size_t n_value = n - (size_t)(equal - *text) - 1;
@@ -132,16 +73,19 @@ done:
   return err;
 }
 
-static int parse_labels(const char *text, options *o)
+/* NAME=COLUMN,...; row: NULL is allowed */
+static int take_labels(const mill_option *row, const char *text, void *base)
 {
+  options *o = base;
   int err = MILL_OK;
+  (void)row;
   o->n_label = 0;
   for (const char *at = text; at;) {
     if (o->n_label == MILL_MAX_GRID_AXIS)
       MILL_FAIL(MILL_ERR_USAGE, "--labels %s: at most %d labels are possible", text,
                 MILL_MAX_GRID_AXIS);
     named *label = &o->label[o->n_label++];
-    MILL_TRY(next_item("--labels", text, &at, label->name, label->column, sizeof label->column));
+    MILL_TRY(next_item("labels", text, &at, label->name, label->column, sizeof label->column));
     if (strpbrk(label->column, "*?#")) /* CFITSIO's wild cards */
       MILL_FAIL(MILL_ERR_USAGE, "--labels %s: %s is no name of a column", text, label->column);
     for (const char *c = label->name; *c; c++)
@@ -155,205 +99,145 @@ done:
   return err;
 }
 
-/* NAME=MIN:MAX (is_range) or NAME=X, added to those given before. */
-static int parse_named(const char *option, const char *text, int is_range, int *n, named *out)
+/* NAME=MIN:MAX for --keep, NAME=X for --lengths, added to those given before. */
+static int take_named(const mill_option *row, const char *text, void *base)
 {
   int err = MILL_OK;
+  const int is_range = strcmp(row->name, "keep") == 0;
+  named *out = (named *)(void *)((char *)base + row->offset);
+  int *n = (int *)(void *)((char *)base + row->offset2);
   for (const char *at = text; at;) {
     char value[80];
     const char *end;
     if (*n == MAX_NAMED)
-      MILL_FAIL(MILL_ERR_USAGE, "%s: more than %d values", option, MAX_NAMED);
+      MILL_FAIL(MILL_ERR_USAGE, "--%s: more than %d values", row->name, MAX_NAMED);
     named *item = &out[(*n)++];
-    MILL_TRY(next_item(option, text, &at, item->name, value, sizeof value));
-    if (!is_range) {
-      item->length = number_at(value, "", &end);
-      if (!(item->length > 0))
-        MILL_FAIL(MILL_ERR_USAGE, "%s %s: expected NAME=X with X above 0", option, text);
-      continue;
-    }
-    item->min = number_at(value, ":", &end);
-    item->max = !isnan(item->min) && *end == ':' ? number_at(end + 1, "", &end) : NAN;
-    if (!(item->min < item->max))
-      MILL_FAIL(MILL_ERR_USAGE, "%s %s: expected NAME=MIN:MAX, MIN below MAX", option, text);
+    MILL_TRY(next_item(row->name, text, &at, item->name, value, sizeof value));
+    item->length = item->min = number_at(value, is_range ? ":" : "", &end);
+    item->max = is_range && *end == ':' ? number_at(end + 1, "", &end) : NAN;
+    if (is_range ? !(item->min < item->max) : !(item->length > 0))
+      MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected %s", row->name, text,
+                is_range ? "NAME=MIN:MAX, MIN below MAX" : "NAME=X with X above 0");
   }
 done:
   return err;
 }
 
-enum {
-  OPT_OUTPUT = 256,
-  OPT_OVERWRITE,
-  OPT_LABELS,
-  OPT_KEEP,
-  OPT_MEDIUM,
-  OPT_WAVE,
-  OPT_LOG_WAVE,
-  OPT_RANGE,
-  OPT_ARM,
-  OPT_FWHM,
-  OPT_SIGMA,
-  OPT_POWER,
-  OPT_AT_INSTRUMENT,
-  OPT_CONTINUUM,
-  OPT_COMPONENTS,
-  OPT_DEGREE,
-  OPT_SMOOTHING,
-  OPT_LENGTHS,
-  OPT_KEEP_OUTLIERS,
-  OPT_GUESS,
-  OPT_RECOVERY_SN,
-  OPT_THREADS
-};
-
-static int parse_medium(const char *text, int *medium)
+static int take_medium(const mill_option *row, const char *text, void *base)
 {
-  int err = MILL_OK;
-  if (strcmp(text, "air") == 0)
-    *medium = MILL_MEDIUM_AIR;
-  else if (strcmp(text, "vacuum") == 0)
-    *medium = MILL_MEDIUM_VACUUM;
-  else
-    MILL_FAIL(MILL_ERR_USAGE, "--medium %s: expected air or vacuum", text);
+  static const char *const words[] = {"air", "vacuum", NULL};
+  static const mill_option word = {.kind = MILL_OPTION_CHOICE, .words = words};
+  options *o = base;
+  int err = MILL_OK, i = 0;
+  MILL_TRY(mill_option_read(&word, row->name, text, &i));
+  o->request.medium = i == 0 ? MILL_MEDIUM_AIR : MILL_MEDIUM_VACUUM;
 done:
   return err;
 }
 
-static int parse_one(int c, options *o)
+/* --wave and --log-wave */
+static int take_wave(const mill_option *row, const char *text, void *base)
 {
+  static const mill_option pair = {.kind = MILL_OPTION_PAIR,
+                                   .offset = offsetof(options, request.wave_first),
+                                   .offset2 = offsetof(options, request.wave_step),
+                                   .argument = "FIRST,STEP"};
+  options *o = base;
   int err = MILL_OK;
-  mill_spectra_library_settings *set = &o->settings;
-  switch (c) {
-  case OPT_OUTPUT:
-    o->output = optarg;
-    break;
-  case OPT_OVERWRITE:
-    o->overwrite = 1;
-    break;
-  case OPT_LABELS:
-    MILL_TRY(parse_labels(optarg, o));
-    break;
-  case OPT_KEEP:
-    MILL_TRY(parse_named("--keep", optarg, 1, &o->n_keep, o->keep));
-    break;
-  case OPT_MEDIUM:
-    MILL_TRY(parse_medium(optarg, &o->request.medium));
-    break;
-  case OPT_WAVE:
-  case OPT_LOG_WAVE:
-    if (o->request.have_wave)
-      MILL_FAIL(MILL_ERR_USAGE, "--wave and --log-wave exclude each other");
-    o->request.have_wave = 1;
-    o->request.wave_is_log10 = c == OPT_LOG_WAVE;
-    MILL_TRY(parse_pair(c == OPT_WAVE ? "--wave" : "--log-wave", optarg, &o->request.wave_first,
-                        &o->request.wave_step));
-    break;
-  case OPT_RANGE:
-    MILL_TRY(parse_pair("--range", optarg, &set->min_aa, &set->max_aa));
-    if (!(set->min_aa < set->max_aa))
-      MILL_FAIL(MILL_ERR_USAGE, "--range %s: expected MIN,MAX with MIN below MAX", optarg);
-    break;
-  case OPT_ARM:
-    if (strlen(optarg) >= sizeof set->arm)
-      MILL_FAIL(MILL_ERR_USAGE, "--arm %s: the name is too long", optarg);
-    snprintf(set->arm, sizeof set->arm, "%s", optarg);
-    break;
-  case OPT_FWHM:
-    MILL_TRY(parse_number("--fwhm", optarg, 0, &o->fwhm_aa));
-    break;
-  case OPT_SIGMA:
-    MILL_TRY(parse_number("--sigma", optarg, 0, &o->sigma_aa));
-    break;
-  case OPT_POWER:
-    MILL_TRY(parse_number("--resolving-power", optarg, 0, &o->resolving_power));
-    break;
-  case OPT_AT_INSTRUMENT:
-    o->at_instrument = 1;
-    break;
-  case OPT_CONTINUUM:
-    if (strcmp(optarg, "keep") == 0)
-      set->continuum = -1;
-    else
-      MILL_TRY(mill_option_count("continuum", optarg, 0, MILL_SPECTRA_LIBRARY_MAX_CONTINUUM,
-                                 &set->continuum));
-    break;
-  case OPT_COMPONENTS:
-    MILL_TRY(mill_option_count("components", optarg, 1, MILL_MAX_WIDTH, &set->n_component));
-    break;
-  case OPT_DEGREE:
-    MILL_TRY(mill_option_count("degree", optarg, 1, MILL_MAX_RBF_DEGREE, &set->degree));
-    break;
-  case OPT_SMOOTHING:
-    MILL_TRY(parse_number("--smoothing", optarg, 0, &set->smoothing));
-    break;
-  case OPT_LENGTHS:
-    MILL_TRY(parse_named("--lengths", optarg, 0, &o->n_length, o->length));
-    break;
-  case OPT_KEEP_OUTLIERS:
-    set->keep_outliers = 1;
-    break;
-  case OPT_GUESS:
-    MILL_TRY(mill_option_count("guess-templates", optarg, 1, 10000, &set->n_guess));
-    break;
-  case OPT_RECOVERY_SN:
-    MILL_TRY(parse_number("--recovery-sn", optarg, 1, &set->recover_sn));
-    break;
-  case OPT_THREADS:
-    MILL_TRY(mill_option_count("threads", optarg, 1, 4096, &o->n_thread));
-    MILL_TRY(mill_thread_check_number(o->n_thread));
-    break;
-  default: /* -h */
-    o->help = 1;
-    break;
-  }
+  if (o->request.have_wave)
+    MILL_FAIL(MILL_ERR_USAGE, "--wave and --log-wave exclude each other");
+  o->request.have_wave = 1;
+  o->request.wave_is_log10 = strcmp(row->name, "log-wave") == 0;
+  MILL_TRY(mill_option_read(&pair, row->name, text, o));
 done:
   return err;
 }
 
-static int parse(int argc, char **argv, options *o)
+static int take_continuum(const mill_option *row, const char *text, void *base)
 {
-  int err = MILL_OK;
-  static const struct option known[] = {
-      {"output", required_argument, NULL, OPT_OUTPUT},
-      {"overwrite", no_argument, NULL, OPT_OVERWRITE},
-      {"labels", required_argument, NULL, OPT_LABELS},
-      {"keep", required_argument, NULL, OPT_KEEP},
-      {"medium", required_argument, NULL, OPT_MEDIUM},
-      {"wave", required_argument, NULL, OPT_WAVE},
-      {"log-wave", required_argument, NULL, OPT_LOG_WAVE},
-      {"range", required_argument, NULL, OPT_RANGE},
-      {"arm", required_argument, NULL, OPT_ARM},
-      {"fwhm", required_argument, NULL, OPT_FWHM},
-      {"sigma", required_argument, NULL, OPT_SIGMA},
-      {"resolving-power", required_argument, NULL, OPT_POWER},
-      {"at-instrument-resolution", no_argument, NULL, OPT_AT_INSTRUMENT},
-      {"continuum", required_argument, NULL, OPT_CONTINUUM},
-      {"components", required_argument, NULL, OPT_COMPONENTS},
-      {"degree", required_argument, NULL, OPT_DEGREE},
-      {"smoothing", required_argument, NULL, OPT_SMOOTHING},
-      {"lengths", required_argument, NULL, OPT_LENGTHS},
-      {"keep-outliers", no_argument, NULL, OPT_KEEP_OUTLIERS},
-      {"guess-templates", required_argument, NULL, OPT_GUESS},
-      {"recovery-sn", required_argument, NULL, OPT_RECOVERY_SN},
-      {"threads", required_argument, NULL, OPT_THREADS},
-      {"help", no_argument, NULL, 'h'},
-      {0}};
-  optind = 0; /* glibc: start over, another job may have parsed before */
-  opterr = 0;
-  for (int c; (c = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
-    if (c == ':')
-      MILL_FAIL(MILL_ERR_USAGE, "%s needs a value", argv[optind - 1]);
-    if (c == '?')
-      MILL_FAIL(MILL_ERR_USAGE, "unknown or ambiguous option %s; see starmill library --help",
-                argv[optind - 1]);
-    MILL_TRY(parse_one(c, o));
-  }
+  static const mill_option degree = {.kind = MILL_OPTION_COUNT,
+                                     MILL_AT(options, settings.continuum),
+                                     .max = MILL_SPECTRA_LIBRARY_MAX_CONTINUUM};
+  options *o = base;
+  if (strcmp(text, "keep") != 0)
+    return mill_option_read(&degree, row->name, text, o);
+  o->settings.continuum = -1;
+  return MILL_OK;
+}
+
+#define NAMED(member, shown)                                                                       \
+  OTHER(take_named, shown), AT(member), .offset2 = offsetof(options, n_##member)
+#define AT(member)             MILL_AT(options, member)
+#define OTHER(function, shown) MILL_OPTION_OTHER, .take = function, .argument = shown
+#define COUNT(member, most)    MILL_OPTION_COUNT, AT(member), .min = 1, .max = most
+#define ABOVE_0(member)        MILL_OPTION_REAL, AT(member), .min = MILL_ABOVE_0, .max = DBL_MAX
+
+const mill_option_table mill_library_spectra_table = {
+    "starmill library",
+    "spectra makes a library from labelled spectra on one wavelength grid: a FITS file with an\n"
+    "image of spectra and a table of labels (docs/libraries.md).\n",
+    NULL,
+    (const mill_option[]){
+        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
+         .help = "the library to write"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        {"labels", OTHER(take_labels, "NAME=COLUMN,..."),
+         .help = "the library's labels and their columns of the table (default "
+                 "teff=TEFF,logg=LOGG,feh=FEH)"},
+        {"keep", NAMED(keep, "NAME=MIN:MAX,..."), .help = "leave out spectra with labels outside"},
+        {"medium", OTHER(take_medium, "NAME"),
+         .help = "air or vacuum: of the file's wavelengths; needed unless its header says so"},
+        {"wave", OTHER(take_wave, "FIRST,STEP"),
+         .help = "wavelengths in Angstrom (default: from the header)"},
+        {"log-wave", OTHER(take_wave, "FIRST,STEP"), .help = "the same, log10 of Angstrom"},
+        {"range", MILL_OPTION_PAIR, AT(settings.min_aa), .argument = "MIN,MAX",
+         .offset2 = offsetof(options, settings.max_aa),
+         .help = "vacuum wavelengths of the library in Angstrom (default: all)"},
+        {"arm", MILL_OPTION_PATH, AT(settings.arm), .argument = "NAME",
+         .help = "name of its arm (default opt)"},
+        {"fwhm", ABOVE_0(fwhm_aa), .argument = "A",
+         .help = "resolution of the spectra in Angstrom (default: FWHM of the header)"},
+        {"sigma", ABOVE_0(sigma_aa), .argument = "A",
+         .help = "the same, as the sigma of a Gaussian"},
+        {"resolving-power", ABOVE_0(resolving_power), .argument = "R",
+         .help = "the same, as wavelength over FWHM"},
+        {"at-instrument-resolution", MILL_OPTION_FLAG, AT(at_instrument),
+         .help = "the spectra's resolution is the instrument's whose stars will be fitted"},
+        {"continuum", OTHER(take_continuum, "N|keep"),
+         .help = "degree of the polynomials that are taken out of ln flux (default 8)"},
+        {"components", COUNT(settings.n_component, MILL_MAX_WIDTH),
+         .help = "principal components (default 40)"},
+        {"degree", COUNT(settings.degree, MILL_MAX_RBF_DEGREE),
+         .help = "of the polynomial beside the radial functions (default 2)"},
+        {"smoothing", ABOVE_0(settings.smoothing),
+         .help = "of all components (default: each by leave-one-out)"},
+        {"lengths", NAMED(length, "NAME=X,..."),
+         .help = "units of distance along labels in their standard deviations (default 1)"},
+        {"keep-outliers", MILL_OPTION_FLAG, AT(settings.keep_outliers),
+         .help = "neither weigh down nor reject spectra unlike those with like labels"},
+        {"guess-templates", COUNT(settings.n_guess, 10000),
+         .help = "templates of the initial guess at most (default 50)"},
+        {"recovery-sn", MILL_OPTION_REAL, AT(settings.recover_sn), .max = DBL_MAX,
+         .help = "S/N at which the recovery of labels is measured (default 20); 0: do not measure"},
+        {"threads", COUNT(n_thread, 4096),
+         .help = "threads (default: the cores that this process may use)"},
+        MILL_OPTION_HELP(options),
+        {0}}};
+
+static int parse(int argc, char **argv, options *o, const char **path)
+{
+  int err = MILL_OK, first = 0;
+  MILL_TRY(mill_option_parse(&mill_library_spectra_table, argc, argv, o, NULL, &first));
   if (o->help)
     goto done;
   if (!o->output)
     MILL_FAIL(MILL_ERR_USAGE, "library spectra needs --output LIB.h5");
-  if (argc - optind != 1)
-    MILL_FAIL(MILL_ERR_USAGE, "library spectra takes one file of spectra, not %d", argc - optind);
+  if (argc - first != 1)
+    MILL_FAIL(MILL_ERR_USAGE, "library spectra takes one file of spectra, not %d", argc - first);
+  *path = argv[first];
+  if (!(o->settings.min_aa < o->settings.max_aa))
+    MILL_FAIL(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
+  MILL_TRY(mill_thread_check_number(o->n_thread));
   if (!isnan(o->fwhm_aa) + !isnan(o->sigma_aa) + !isnan(o->resolving_power) + o->at_instrument > 1)
     MILL_FAIL(MILL_ERR_USAGE, "--fwhm, --sigma, --resolving-power and --at-instrument-resolution "
                               "exclude one another");
@@ -366,7 +250,7 @@ static int bind_labels(options *o)
 {
   int err = MILL_OK;
   if (o->n_label == 0)
-    MILL_TRY(parse_labels("teff=TEFF,logg=LOGG,feh=FEH", o));
+    MILL_TRY(take_labels(NULL, "teff=TEFF,logg=LOGG,feh=FEH", o));
   o->request.n_label = o->n_label;
   for (int l = 0; l < o->n_label; l++) {
     memcpy(o->request.column[l], o->label[l].column, MILL_MAX_NAME);
@@ -557,13 +441,14 @@ int mill_job_library_spectra(int argc, char **argv)
   o->request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   mill_spectra_library_settings_init(&o->settings);
   snprintf(o->settings.arm, sizeof o->settings.arm, "opt");
-  MILL_TRY(parse(argc, argv, o));
+  const char *path = NULL;
+  MILL_TRY(parse(argc, argv, o, &path));
   if (o->help) {
-    printf("usage: starmill library spectra --output LIB.h5 [options] FILE.fits\n\n%s",
-           mill_library_spectra_usage);
+    printf("usage: starmill library spectra --output LIB.h5 [options] FILE.fits\n\n");
+    mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
     goto done;
   }
-  const char *path = argv[optind], *slash = strrchr(path, '/');
+  const char *slash = strrchr(path, '/');
   MILL_TRY(bind_labels(o));
   MILL_TRY(check_output(o, path));
   o->settings.n_thread = o->n_thread;

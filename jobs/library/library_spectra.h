@@ -2,8 +2,10 @@
 #ifndef MILL_JOB_LIBRARY_SPECTRA_H
 #define MILL_JOB_LIBRARY_SPECTRA_H
 
-/** Its part of `starmill library --help`. */
-extern const char mill_library_spectra_usage[];
+#include "jobs/options/option_table.h"
+
+/** Its options, for `starmill library --help`. */
+extern const mill_option_table mill_library_spectra_table;
 
 /** argv[0] is the sub-command.  Called by one rank.  Prints to stdout.
  *  MILL_ERR_USAGE, or what reading, building and writing give. */

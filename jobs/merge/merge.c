@@ -7,7 +7,7 @@
 
 #include "io/result/result_merge.h"
 #include "jobs/fit/fit.h"
-#include "jobs/options/option_value.h"
+#include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
 
@@ -17,55 +17,36 @@ typedef struct merge_options {
   char **part; /* [n_part] of argv */
 } merge_options;
 
-static void print_help(FILE *out)
-{
-  fputs("usage: starmill merge --output ALL.h5 PART.h5...\n"
-        "\n"
-        "Join the finished results of the parts of a survey, as a job array makes them, to one\n"
-        "result: the rows that one run over all inputs, in the order of the parts, would have.\n"
-        "All parts must have been made with the same settings, library and kind of device.\n"
-        "Best-fit models (--models) are not joined, and stay with their parts.\n"
-        "\n"
-        "  --output FILE   the whole\n"
-        "  --overwrite     replace it when it is there\n"
-        "  --quiet         print no summary\n"
-        "  --help          this text\n"
-        "\n"
-        "Exit status: 0 done, 2 usage, or the parts are unfinished or do not belong together,\n"
-        "4 a part cannot be read or the output not be written.\n",
-        out);
-}
-
-enum { OPT_HELP = MILL_OPTION_FIRST, OPT_OUTPUT, OPT_OVERWRITE, OPT_QUIET };
+static const mill_option_table table = {
+    "starmill merge",
+    "usage: starmill merge --output ALL.h5 PART.h5...\n"
+    "\n"
+    "Join the finished results of the parts of a survey, as a job array makes them, to one\n"
+    "result: the rows that one run over all inputs, in the order of the parts, would have.\n"
+    "All parts must have been made with the same settings, library and kind of device.\n"
+    "Best-fit models (--models) are not joined, and stay with their parts.\n"
+    "\n",
+    "\n"
+    "Exit status: 0 done, 2 usage, or the parts are unfinished or do not belong together,\n"
+    "4 a part cannot be read or the output not be written.\n",
+    (const mill_option[]){
+        {"output", MILL_OPTION_TEXT, MILL_AT(merge_options, output), .help = "the whole"},
+        {"overwrite", MILL_OPTION_FLAG, MILL_AT(merge_options, overwrite),
+         .help = "replace it when it is there"},
+        {"quiet", MILL_OPTION_FLAG, MILL_AT(merge_options, quiet), .help = "print no summary"},
+        MILL_OPTION_HELP(merge_options),
+        {0}}};
 
 static int parse(int argc, char **argv, merge_options *options)
 {
-  static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP},
-                                              {"output", required_argument, NULL, OPT_OUTPUT},
-                                              {"overwrite", no_argument, NULL, OPT_OVERWRITE},
-                                              {"quiet", no_argument, NULL, OPT_QUIET},
-                                              {NULL, 0, NULL, 0}};
-  int err = MILL_OK;
-  mill_option_begin();
-  for (int id;;) {
-    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill merge", &id));
-    if (id == -1)
-      break;
-    if (id == OPT_HELP)
-      options->help = 1;
-    else if (id == OPT_OUTPUT)
-      options->output = optarg;
-    else if (id == OPT_OVERWRITE)
-      options->overwrite = 1;
-    else if (id == OPT_QUIET)
-      options->quiet = 1;
-  }
+  int err = MILL_OK, first = 0;
+  MILL_TRY(mill_option_parse(&table, argc, argv, options, NULL, &first));
   if (options->help)
     goto done;
-  if (!options->output || !options->output[0])
+  if (!options->output)
     MILL_FAIL(MILL_ERR_USAGE, "no output: give --output ALL.h5; see starmill merge --help");
-  options->n_part = argc - optind;
-  options->part = argv + optind;
+  options->n_part = argc - first;
+  options->part = argv + first;
   if (options->n_part < 1)
     MILL_FAIL(MILL_ERR_USAGE, "no parts: name the results to be joined; see starmill merge --help");
 done:
@@ -82,7 +63,7 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   MILL_TRY(parse(argc, argv, &options));
   if (options.help) {
     if (mpi->rank == 0)
-      print_help(stdout);
+      mill_option_print_help(&table, NULL, stdout);
     goto done;
   }
   if (mpi->size > 1)

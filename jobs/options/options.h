@@ -8,11 +8,11 @@
 
 /** What the command line says; texts are borrowed from argv, NULL: not given. */
 typedef struct mill_fit_options {
-  int help, print_config, overwrite, retry_failed, quiet, redrock, joint_exposures;
+  int help, print_config, overwrite, retry_failed, quiet, redrock;
   int join_by_name, plan;
   const char *library, *output, *config, *catalog, *models, *log, *log_level, *backend;
   const char *threads, *readers, *slots, *target_id_file, *min_sn, *objtype, *npoly;
-  const char *optimizer, *precision, *resolution;
+  const char *optimizer, *precision;
   const char *format, *exposures, *lsf, *resolving_power, *medium, *start;
   const char *status;                         /**< path of the status file */
   const char *time_limit, *stop_file;         /**< see mill_fit_options_running */
@@ -27,7 +27,7 @@ typedef struct mill_fit_options {
  *  MILL_ERR_USAGE names the option. */
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
 
-/** Free what it owns; NULL is fine. */
+/** Free what it owns; NULL is allowed. */
 void mill_fit_options_clear(mill_fit_options *options);
 
 /** Put what was given over what config holds.  Reads the target-id file.
@@ -46,6 +46,10 @@ typedef struct mill_running {
 
 /** MILL_ERR_USAGE names the option. */
 int mill_fit_options_running(const mill_fit_options *options, mill_running *running);
+
+/** A time in seconds, above 0 and at most ten years: 3600, 90s, 45m, 7.5h, 2d, H:MM:SS or
+ *  D-HH:MM:SS.  option without its dashes.  MILL_ERR_USAGE. */
+int mill_option_duration(const char *option, const char *text, double *seconds);
 
 void mill_fit_options_print_help(FILE *out);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "io/hdf5/hdf5_probe.h"
-#include "jobs/options/option_value.h"
+#include "jobs/options/option_table.h"
 #include "jobs/status/status_file.h"
 #include "jobs/status/status_result.h"
 #include "kernels/base/error.h"
@@ -51,55 +51,38 @@ typedef struct status_job {
   enum state state;
 } status_job;
 
-static void print_help(FILE *out)
-{
-  fputs("usage: starmill status OUT.h5 [--status FILE] [--ranks] [--json]\n"
-        "\n"
-        "How the fit that writes OUT.h5 is going: from its status file, or, where there is none\n"
-        "or its run is over, from the result file alone.  Nothing is changed, and no MPI needed.\n"
-        "\n"
-        "  --status FILE   status file (default: OUT.h5.status.json)\n"
-        "  --ranks         a line for every rank, not only where there are few\n"
-        "  --json          JSON instead of text: state, counts, and under \"run\" all that the\n"
-        "                  status file says (docs/formats.md)\n"
-        "  --help          this text\n"
-        "\n"
-        "Exit status: 0 finished, 10 running, 11 nothing there, 12 the last run ended with an\n"
-        "error, 75 rows are left and the same command continues, 2 usage, 4 OUT.h5 or the status\n"
-        "file cannot be read.\n",
-        out);
-}
-
-enum { OPT_HELP = MILL_OPTION_FIRST, OPT_JSON, OPT_RANKS, OPT_STATUS };
+static const mill_option_table table = {
+    "starmill status",
+    "usage: starmill status OUT.h5 [--status FILE] [--ranks] [--json]\n"
+    "\n"
+    "How the fit that writes OUT.h5 is going: from its status file, or, where there is none\n"
+    "or its run is over, from the result file alone.  Nothing is changed, and no MPI needed.\n"
+    "\n",
+    "\n"
+    "Exit status: 0 finished, 10 running, 11 nothing there, 12 the last run ended with an\n"
+    "error, 75 rows are left and the same command continues, 2 usage, 4 OUT.h5 or the status\n"
+    "file cannot be read.\n",
+    (const mill_option[]){
+        {"status", MILL_OPTION_TEXT, MILL_AT(status_job, status),
+         .help = "status file (default: OUT.h5.status.json)"},
+        {"ranks", MILL_OPTION_FLAG, MILL_AT(status_job, all_ranks),
+         .help = "a line for every rank, not only where there are few"},
+        {"json", MILL_OPTION_FLAG, MILL_AT(status_job, json),
+         .help = "JSON instead of text: state, counts, and under \"run\" all that the status file "
+                 "says (docs/formats.md)"},
+        MILL_OPTION_HELP(status_job),
+        {0}}};
 
 static int parse(int argc, char **argv, status_job *job)
 {
-  static const struct option long_option[] = {{"help", no_argument, NULL, OPT_HELP},
-                                              {"json", no_argument, NULL, OPT_JSON},
-                                              {"ranks", no_argument, NULL, OPT_RANKS},
-                                              {"status", required_argument, NULL, OPT_STATUS},
-                                              {NULL, 0, NULL, 0}};
-  int err = MILL_OK;
-  mill_option_begin();
-  for (int id;;) {
-    MILL_TRY(mill_option_next(argc, argv, long_option, "starmill status", &id));
-    if (id == -1)
-      break;
-    if (id == OPT_HELP)
-      job->help = 1;
-    else if (id == OPT_JSON)
-      job->json = 1;
-    else if (id == OPT_RANKS)
-      job->all_ranks = 1;
-    else if (id == OPT_STATUS)
-      job->status = optarg;
-  }
+  int err = MILL_OK, first = 0;
+  MILL_TRY(mill_option_parse(&table, argc, argv, job, NULL, &first));
   if (job->help)
     goto done;
-  if (argc - optind != 1)
+  if (argc - first != 1)
     MILL_FAIL(MILL_ERR_USAGE, "name one result file, not %d; see starmill status --help",
-              argc - optind);
-  job->output = argv[optind];
+              argc - first);
+  job->output = argv[first];
   if (!job->status) {
     MILL_TRY(mill_status_path(job->output, job->default_status));
     job->status = job->default_status;
@@ -368,7 +351,7 @@ int mill_job_status(int argc, char **argv)
   memset(&job, 0, sizeof job);
   MILL_TRY(parse(argc, argv, &job));
   if (job.help) {
-    print_help(stdout);
+    mill_option_print_help(&table, NULL, stdout);
     goto done;
   }
   MILL_TRY(look(&job));

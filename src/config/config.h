@@ -12,6 +12,7 @@
 
 #include "kernels/data/library.h"
 #include "kernels/data/settings.h"
+#include "src/config/option.h"
 
 /** Threads of a rank that read spectra, at most. */
 enum { MILL_MAX_READER = 16 };
@@ -64,8 +65,8 @@ typedef struct mill_arm_choice {
 typedef struct mill_config {
   char template_lib[1024]; /**< library file */
   char start[1024];        /**< table that fits start from; empty: none, the guess */
-  char start_hash[65];     /**< of its contents, by whoever reads it; never read or printed */
-  mill_fit_settings fit;   /**< fixed and priors only after mill_config_bind */
+  char start_hash[65];   /**< of its contents, by the reader of the table; never read or printed */
+  mill_fit_settings fit; /**< fixed and priors only after mill_config_bind */
   mill_selection select;
   int n_fixed, n_prior;
   mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
@@ -92,13 +93,20 @@ typedef struct mill_config {
 /** Defaults, as documented in docs/configuration.md. */
 void mill_config_default(mill_config *config);
 
-/** Free what it owns; NULL is fine. */
+/** Free what it owns; NULL is allowed. */
 void mill_config_clear(mill_config *config);
 
 /** Read a YAML file over what config holds and check the whole.  Messages are
  *  "FILE:LINE: key: what is wrong; what to do".  config is untouched on
  *  failure.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_read(mill_config *config, const char *path);
+
+/** Row of a key, NULL when it is unknown: what it takes and means. */
+const mill_option *mill_config_key_of(const char *name);
+
+/** Set a key from an option of the command line.  MILL_ERR_USAGE: the message names the option
+ *  (given without its dashes), what it takes, and text. */
+int mill_config_set(mill_config *config, const char *key, const char *option, const char *text);
 
 /** Check ranges and cross-dependencies, after values came from elsewhere (the
  *  command line).  MILL_ERR_CONFIG; the message starts with the key. */
@@ -117,8 +125,7 @@ int mill_config_arms(const mill_config *config, const mill_library *lib, int *wa
 /** Index into config->arm of the library's arm of that name, -1 when it is not there. */
 int mill_config_find_arm(const mill_config *config, const char *arm);
 
-/** Where line-spread functions come from (enum mill_lsf_source), resolution_matrix being
- *  the older key for some of it: true is matrix, false is off. */
+/** config->lsf. */
 int mill_config_lsf(const mill_config *config);
 
 /** Of the arm of that name, else the general one; 0: none. */
@@ -128,6 +135,10 @@ double mill_config_resolving_power(const mill_config *config, const char *arm);
  *  and that gives back the same values, bit for bit.
  *  MILL_ERR_CONFIG when it does not pass mill_config_check, MILL_ERR_OUTPUT. */
 int mill_config_print(const mill_config *config, FILE *out);
+
+/** All keys as the tables (Markdown) of docs/configuration.md.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY.
+ */
+int mill_config_print_keys(FILE *out);
 
 /** As mill_config_print into a malloc'd string (free()), only the keys that
  *  make the identity of a run (science and selection), sorted by name and with

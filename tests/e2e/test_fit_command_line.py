@@ -21,8 +21,8 @@ class Help(EndToEnd):
             for option in (
                 "--library --output --config --print-config --catalog --backend --overwrite "
                 "--retry-failed --models --threads --readers --slots --targetid --targetid-file --minsn "
-                "--objtype --redrock --joint-exposures --npoly --optimizer --precision "
-                "--resolution-matrix --quiet --log --log-level"
+                "--objtype --redrock --exposures --npoly --optimizer --precision "
+                "--lsf --quiet --log --log-level"
             ).split():
                 self.assertIn(option + " ", done.stdout)
 
@@ -65,7 +65,7 @@ class Usage(EndToEnd):
             (["--targetid-file", tmp("nowhere.txt")], ["nowhere.txt"]),
             (["--optimizer", "newton"], ["--optimizer", "newton", "nelder-mead"]),
             (["--precision", "half"], ["--precision", "half", "float32"]),
-            (["--resolution-matrix", "yes"], ["--resolution-matrix", "yes", "auto"]),
+            (["--lsf", "yes"], ["--lsf", "yes", "auto"]),
             (["--backend", "gpu"], ["--backend", "gpu", "cuda"]),
             (["--backend", "cuda"], ["cuda", "cpu"]),
             (["--log-level", "loud"], ["--log-level", "loud", "debug"]),

@@ -226,7 +226,7 @@ class BadArms(EndToEnd):
         self.assertOneLine(done, "no-matrix.fits", "arm b, r, z", "resolution matrix", status=0)
         self.assertEqual(list(read(self.path)["STATUS"]), [NO_RESOLUTION] * 2)
         self.assertIn("NO_RESOLUTION", done.stdout)
-        self.fit("no-matrix-false.h5", "--resolution-matrix", "false", stars)
+        self.fit("no-matrix-false.h5", "--lsf", "off", stars)
         self.assertEqual(list(read(self.path)["STATUS"]), [FITTED] * 2)
         # templates at the instrument's resolution need none
         self.fit("no-matrix-nn.h5", stars, lib=library("nn"))

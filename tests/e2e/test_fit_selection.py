@@ -87,7 +87,7 @@ class Exposures(EndToEnd):
     def test_jointly(self):
         self.fit("single.h5", "--overwrite", self.spectra)
         single = read(self.path)
-        self.fit("joint.h5", "--joint-exposures", "--models", tmp("joint-models.h5"), self.spectra,
+        self.fit("joint.h5", "--exposures", "joint", "--models", tmp("joint-models.h5"), self.spectra,
                  ranks=2)
         table, catalog = read(self.path), read(self.path, "catalog")
         self.assertEqual(list(catalog["N_EXPOSURE"]), [3, 1])

@@ -98,12 +98,11 @@ class Surveys(EndToEnd):
         self.fit("off.h5", "--lsf", "off", LAMOST[0])
         off = read(self.path)
         self.assertEqual(list(off["STATUS"]), [FITTED])
-        # resolution_matrix: false is about the matrix alone once lsf says what else to take
         self.fit("power.h5", "--resolving-power", 1800, LAMOST[0])
         power = read(self.path)
         self.assertNotEqual(power["M2LL"][0], off["M2LL"][0])
-        self.fit("both.h5", "--overwrite", "--resolving-power", 1800, "--resolution-matrix",
-                 "false", "--lsf", "resolving_power", LAMOST[0])
+        self.fit("both.h5", "--overwrite", "--resolving-power", 1800, "--lsf",
+                 "resolving_power", LAMOST[0])
         self.assertEqual(differing(read(self.path), power), [])
 
     def test_shipped_configurations(self):

@@ -234,7 +234,7 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, "--labels", "vrad=TEFF,logg=LOGG", path), 2, ("vrad",)),
             ((*GIVEN, "--medium", "water", path), 2, ("air or vacuum",)),
             ((*GIVEN, "--components", "0", path), 2, ("--components takes", "not '0'")),
-            ((*GIVEN, "--smoothing", "-1", path), 2, ("--smoothing -1",)),
+            ((*GIVEN, "--smoothing", "-1", path), 2, ("--smoothing takes", "not '-1'")),
             ((*GIVEN, "--arm", "o p", path), 2, ("arm",)),
             ((*GIVEN, "--wave", "9000,-1", path), 3, ("no wavelengths",)),
             (GIVEN, 2, ("takes one file", "not 0")),

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "jobs/options/option_value.h"
 #include "jobs/options/options.h"
 #include "jobs/fit/stop_watch.h"
 #include "kernels/base/error.h"
@@ -67,8 +66,8 @@ static void test_every_option_reaches_the_configuration(void **state)
   mill_config config;
   mill_config_default(&config);
   assert_int_equal(parse(&c, "--library l.h5 --threads 3 --slots 7 --npoly 12 --minsn -2.5 "
-                             "--objtype TGT,SKY --redrock --joint-exposures --optimizer "
-                             "levenberg-marquardt --precision float64 --resolution-matrix false "
+                             "--objtype TGT,SKY --redrock --exposures joint --optimizer "
+                             "levenberg-marquardt --precision float64 "
                              "--backend cpu --log-level debug --format weave --lsf off "
                              "--resolving-power 1800 --medium air --join-by-name --start t.h5"),
                    MILL_OK);
@@ -91,7 +90,6 @@ static void test_every_option_reaches_the_configuration(void **state)
   assert_int_equal(config.medium, MILL_MEDIUM_AIR);
   assert_int_equal(config.fit.optimizer, MILL_OPT_LM);
   assert_int_equal(config.fit.precision, MILL_FLOAT64);
-  assert_int_equal(config.fit.resolution, MILL_RES_NONE);
   assert_string_equal(config.backend, "cpu");
   assert_string_equal(config.log_level, "debug");
   assert_int_equal(mill_config_check(&config), MILL_OK);
@@ -99,7 +97,7 @@ static void test_every_option_reaches_the_configuration(void **state)
   mill_config_clear(&config);
 }
 
-static void test_exposures_by_either_name(void **state)
+static void test_exposures_of_the_command_line_win(void **state)
 {
   (void)state;
   static const struct {
@@ -108,8 +106,6 @@ static void test_exposures_by_either_name(void **state)
   } given[] = {
       {"--exposures single", MILL_EXPOSURES_SINGLE},
       {"--exposures joint", MILL_EXPOSURES_JOINT},
-      {"--joint-exposures", MILL_EXPOSURES_JOINT},
-      {"--joint-exposures --exposures joint", MILL_EXPOSURES_JOINT},
       {"--exposures coadd", MILL_EXPOSURES_COADD},
   };
   for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
@@ -153,6 +149,7 @@ static void test_bad_values_are_named(void **state)
       {"--nploy 3", "unknown", "--nploy"},
       {"-q", "unknown", "-q"},
       {"--quiet=1", "wrongly", "--quiet=1"},
+      {"--re", "ambiguous", "--re"},
       {"--output", "--output", "needs a value"},
       {"--npoly 25", "--npoly", "25"},
       {"--npoly 3.5", "--npoly", "3.5"},
@@ -168,12 +165,10 @@ static void test_bad_values_are_named(void **state)
       {"--objtype a,b,c,d,e,f,g,h,i", "--objtype", "8"},
       {"--optimizer nelder", "--optimizer", "nelder-mead"},
       {"--precision 32", "--precision", "float32"},
-      {"--resolution-matrix no", "--resolution-matrix", "false"},
       {"--backend opencl", "--backend", "opencl"},
       {"--log-level 3", "--log-level", "warning"},
       {"--format fits", "--format", "lamost"},
       {"--exposures all", "--exposures", "joint"},
-      {"--exposures single --joint-exposures", "--joint-exposures", "single"},
       {"--lsf none", "--lsf", "resolving_power"},
       {"--resolving-power 18k", "--resolving-power", "18k"},
       {"--medium water", "--medium", "vacuum"},
@@ -328,7 +323,7 @@ int main(void)
       cmocka_unit_test(test_inputs_keep_their_order_among_options),
       cmocka_unit_test(test_nothing_given_changes_nothing),
       cmocka_unit_test(test_every_option_reaches_the_configuration),
-      cmocka_unit_test(test_exposures_by_either_name),
+      cmocka_unit_test(test_exposures_of_the_command_line_win),
       cmocka_unit_test(test_target_ids_replace_those_of_the_configuration),
       cmocka_unit_test(test_bad_values_are_named),
       cmocka_unit_test(test_running_options),

@@ -1,4 +1,4 @@
-/* Reading, checking, printing and binding of src/config/config.c. */
+/* Reading, checking, printing and binding of configurations: src/config/. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -177,34 +177,69 @@ static void test_examples_of_other_surveys_are_read(void **state)
   }
 }
 
-static void test_example_and_documentation_have_every_key(void **state)
+/* Text of a file, "" when it is not there; free(). */
+static char *text_of(const char *file_path)
+{
+  enum { MAX = 1 << 18 };
+  char *text = calloc(1, MAX);
+  FILE *file = fopen(file_path, "r");
+  assert_non_null(text);
+  if (file) {
+    assert_true(fread(text, 1, MAX - 1, file) > 100);
+    fclose(file);
+  }
+  return text;
+}
+
+static void test_example_has_every_key(void **state)
 {
   (void)state;
-  static const char *const files[] = {MILL_SOURCE_DIR "/config/desi.yaml",
-                                      MILL_SOURCE_DIR "/docs/configuration.md"};
   mill_config config;
   mill_config_default(&config);
-  for (int i = 0; i < 2; i++) {
-    char *text = calloc(1, 1 << 18), *rest = NULL, *keys = printed(&config);
-    FILE *file = fopen(files[i], "r");
-    assert_non_null(text);
-    assert_non_null(file);
-    text[0] = '\n';
-    assert_true(fread(text + 1, 1, (1 << 18) - 2, file) > 100);
-    fclose(file);
-    int n_key = 0;
-    for (char *line = strtok_r(keys, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-      char wanted[80];
-      snprintf(wanted, sizeof wanted, i == 0 ? "\n%.*s:" : "\n| `%.*s` |", (int)strcspn(line, ":"),
-               line);
-      if (!strstr(text, wanted))
-        fail_msg("%s lacks %s", files[i], line);
-      n_key++;
-    }
-    assert_int_equal(n_key, 46);
-    free(text);
-    free(keys);
+  char *text = text_of(MILL_SOURCE_DIR "/config/desi.yaml"), *rest = NULL, *keys = printed(&config);
+  for (char *line = strtok_r(keys, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    char wanted[80];
+    snprintf(wanted, sizeof wanted, "\n%.*s:", (int)strcspn(line, ":"), line);
+    if (!strstr(text, wanted))
+      fail_msg("config/desi.yaml lacks %s", line);
   }
+  free(text);
+  free(keys);
+}
+
+/* The tables of the documentation are those that `starmill help config` prints, line by line. */
+static void test_documentation_is_that_of_the_table(void **state)
+{
+  (void)state;
+  char *text = text_of(MILL_SOURCE_DIR "/docs/use/configuration.md"), *keys = NULL, *rest = NULL;
+  if (!*text) {
+    free(text);
+    text = text_of(MILL_SOURCE_DIR "/docs/configuration.md");
+  }
+  size_t n = 0, n_key = 0, n_row = 0;
+  FILE *out = open_memstream(&keys, &n);
+  assert_non_null(out);
+  assert_int_equal(mill_config_print_keys(out), MILL_OK);
+  assert_int_equal(fclose(out), 0);
+  const char *at = text;
+  for (char *line = strtok_r(keys, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    const char *next = strstr(at, line);
+    if (!next || next[strlen(line)] != '\n')
+      fail_msg("the documentation lacks this line, or has it elsewhere: %s", line);
+    at = next + strlen(line);
+    n_key += strncmp(line, "| `", 3) == 0;
+  }
+  assert_int_equal(n_key, 45);
+  /* and no key besides: seven columns are those of a key */
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    int n_column = -1;
+    for (const char *c = line; *c; c++)
+      n_column += *c == '|';
+    n_row += strncmp(line, "| `", 3) == 0 && n_column == 7;
+  }
+  assert_int_equal(n_row, n_key);
+  free(text);
+  free(keys);
 }
 
 static void test_every_key_is_read(void **state)
@@ -219,7 +254,7 @@ static void test_every_key_is_read(void **state)
             "format: sdss\njoin_by_name: yes\nexposures: joint\nlsf: matrix\nresolving_power: 2e3\n"
             "start: truth.fits\nmedium: air\nmin_vel: -1.5e2\nmax_vel: +300\n"
             "min_vsini: .5\nmax_vsini: 80.\nnpoly: 7\nrbf_continuum: no\n"
-            "likelihood: profile\nresolution_matrix: true\nprecision: float64\n"
+            "likelihood: profile\nprecision: float64\n"
             "rotation_kernel: linear\n"
             "optimizer: levenberg-marquardt\nguess_vel_step: 20\nsecond_start_sn: 0\n"
             "n_simplex_round: 12\nmax_eval: 99\nedge_pix: 0\nsigma_floor: 0\n"
@@ -256,7 +291,6 @@ static void test_every_key_is_read(void **state)
   assert_int_equal(config.fit.n_cont, 7);
   assert_int_equal(config.fit.continuum, MILL_CONT_CHEBYSHEV);
   assert_int_equal(config.fit.likelihood, MILL_LIKE_PROFILE);
-  assert_int_equal(config.fit.resolution, MILL_RES_MATRIX);
   assert_int_equal(config.fit.precision, MILL_FLOAT64);
   assert_int_equal(config.fit.rotation, MILL_ROT_LINEAR);
   assert_int_equal(config.fit.optimizer, MILL_OPT_LM);
@@ -298,7 +332,7 @@ static void test_every_key_is_read(void **state)
   assert_string_equal(config.log_level, "debug");
   /* a second file goes over the first */
   must_read(&config, "targetid: []\nminsn: none\nnpoly: 8\nwave_mask: auto\nlsf: off\n"
-                     "resolution_matrix: auto\njoint_exposures: no\n");
+                     "exposures: coadd\n");
   assert_int_equal(config.wave_mask_auto, 1);
   assert_int_equal(config.fit.n_wave_mask, 1);
   assert_close(config.fit.wave_mask[0].max_aa, 4450.0, 0.0);
@@ -351,8 +385,6 @@ static const struct {
     {"max_vsini: 0", 1, "min_vsini", "fix vsini by fix_param"},
     {"rbf_continuum: 1", 1, "rbf_continuum", "true or false expected"},
     {"likelihood: best", 1, "likelihood", "marginal or profile expected"},
-    {"resolution_matrix: always", 1, "resolution_matrix", "auto, true or false expected"},
-    {"resolution_matrix: 'yes'", 1, "resolution_matrix", "quoted text"},
     {"precision: float16", 1, "precision", "float32 or float64"},
     {"rotation_kernel: exact", 1, "rotation_kernel", "spline or linear"},
     {"optimizer: Hybrid", 1, "optimizer", "hybrid, nelder-mead or levenberg-marquardt"},
@@ -416,14 +448,9 @@ static const struct {
     {"redrock_file: \"a\\0b\"", 1, "redrock_file", "control characters"},
     {"redrock_file: \"a\\nb\"", 1, "redrock_file", "control characters"},
     {"redrock_max_vel: -1", 1, "redrock_max_vel", "out of range"},
-    {"joint_exposures: 2", 1, "joint_exposures", "false or true expected"},
-    {"joint_exposures: true\nexposures: joint", 2, "exposures", "joint_exposures on line 1"},
-    {"exposures: joint\njoint_exposures: true", 2, "joint_exposures", "exposures on line 1"},
     {"exposures: all", 1, "exposures", "coadd, single or joint expected"},
     {"format: fits", 1, "format", "lamost"},
     {"lsf: none", 1, "lsf", "resolving_power or off expected"},
-    {"lsf: 'off'\nresolution_matrix: true", 1, "lsf", "off contradicts resolution_matrix: true"},
-    {"resolution_matrix: false\nlsf: matrix", 2, "lsf", "contradicts"},
     {"resolving_power: -1", 1, "resolving_power", "out of range"},
     {"medium: water", 1, "medium", "auto, vacuum or air expected"},
     {"arms:\n - b\n - {min: 3}", 3, "arms", "lacks its name"},
@@ -673,7 +700,6 @@ static void random_config(mill_config *config)
   fit->n_cont = random_int(1, MILL_MAX_CONT);
   fit->continuum = random_int(0, 1);
   fit->likelihood = random_int(0, 1);
-  fit->resolution = random_int(0, 2);
   fit->precision = random_int(0, 1);
   fit->rotation = random_int(0, 1);
   fit->optimizer = random_int(0, 2);
@@ -726,8 +752,6 @@ static void random_config(mill_config *config)
   config->exposures = random_int(0, 2);
   config->join_by_name = random_int(0, 1);
   config->lsf = random_int(0, 4);
-  if (config->lsf != MILL_LSF_AUTO)
-    fit->resolution = MILL_RES_AUTO;
   config->resolving_power = random_int(0, 1) ? random_real(0, 1e7) : 0.0;
   config->medium = random_int(0, 2);
   config->n_arm = random_int(0, MILL_MAX_ARM);
@@ -819,7 +843,6 @@ static void test_identity_ignores_operation_and_order(void **state)
       {"arms: [b, r]\n", "arms: [r, b]\n"},
       {"arms: [{name: b}]\n", "arms: b\n"},
       {"wave_mask: auto\n", "wave_mask: [[4300, 4450]]\n"},
-      {"exposures: joint\n", "joint_exposures: true\n"},
       {"exposures: coadd\nlsf: auto\nresolving_power: 0\nmedium: auto\nformat: auto\n", ""},
       {"objtypes: [A, B]\n", "objtypes: [B, A]\n"},
       {"targetid: [1, 2, 2]\n", "targetid: [2, 1]\n"},
@@ -849,7 +872,6 @@ static void test_identity_holds_science_and_selection(void **state)
       "npoly: 9",
       "rbf_continuum: false",
       "likelihood: profile",
-      "resolution_matrix: false",
       "precision: float64",
       "rotation_kernel: linear",
       "optimizer: nelder-mead",
@@ -871,32 +893,31 @@ static void test_identity_holds_science_and_selection(void **state)
       "redrock: true",
       "redrock_file: x",
       "redrock_max_vel: 1501",
-      "joint_exposures: true",
-  };
-  /* keys that came later are only there when they are set */
-  static const char *const later[] = {
-      "arms: [{name: b, min: 4000}]",
-      "arms: [{name: b, max: 4000}]",
-      "arms: [{name: b, channel: blue}]",
-      "arms: [{name: b, resolving_power: 2000}]",
       "exposures: single",
       "format: desi",
       "join_by_name: true",
       "lsf: sigma",
       "medium: air",
       "resolving_power: 2000",
+      "start: \"\"", /* test_identity_holds_the_hash_of_the_start */
+  };
+  static const char *const of_an_arm[] = {
+      "arms: [{name: b, min: 4000}]",
+      "arms: [{name: b, max: 4000}]",
+      "arms: [{name: b, channel: blue}]",
+      "arms: [{name: b, resolving_power: 2000}]",
   };
   char *base = identity_of("");
   for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
     char *text = identity_of(other[i]);
-    if (strcmp(text, base) == 0)
+    if (strcmp(text, base) == 0 && strncmp(other[i], "start", 5) != 0)
       fail_msg("%s does not change the identity", other[i]);
     free(text);
   }
-  for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
-    char *text = identity_of(later[i]), *plain = identity_of("arms: [b]");
+  for (size_t i = 0; i < sizeof of_an_arm / sizeof of_an_arm[0]; i++) {
+    char *text = identity_of(of_an_arm[i]), *plain = identity_of("arms: [b]");
     if (strcmp(text, base) == 0 || strcmp(text, plain) == 0)
-      fail_msg("%s does not change the identity", later[i]);
+      fail_msg("%s does not change the identity", of_an_arm[i]);
     free(text);
     free(plain);
   }
@@ -941,49 +962,28 @@ static void test_identity_holds_the_hash_of_the_start(void **state)
   free(base);
 }
 
-/* Keys like exposures and lsf, at their defaults, leave the identity what it was before they
- * came.  rotation_kernel is always there: a result that was begun before it is not continued,
- * since its fits rotate otherwise. */
-static void test_identity_of_the_defaults_is_that_of_version_0_1_and_rotation(void **state)
+static void test_identity_of_the_defaults(void **state)
 {
   (void)state;
   char *text = identity_of("");
   assert_string_equal(
-      text,
-      "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\n"
-      "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\n"
-      "guess_vel_step: 60\njoint_exposures: false\nlikelihood: marginal\n"
-      "mask_ignore: 0\nmax_eval: 4000\nmax_vel: 1000\nmax_vsini: 500\n"
-      "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
-      "npoly: 10\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
-      "priors: []\nrbf_continuum: true\nredrock: false\n"
-      "redrock_file: \"\"\nredrock_max_vel: 1500\n"
-      "resolution_matrix: auto\nrotation_kernel: spline\nsecond_start_sn: 6\nsigma_floor: 0.3\n"
-      "targetid: []\nwave_mask: [[4300, 4450]]\n");
+      text, "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\nexposures: coadd\n"
+            "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\nformat: auto\n"
+            "guess_vel_step: 60\njoin_by_name: false\nlikelihood: marginal\nlsf: auto\n"
+            "mask_ignore: 0\nmax_eval: 4000\nmax_vel: 1000\nmax_vsini: 500\nmedium: auto\n"
+            "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
+            "npoly: 10\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
+            "priors: []\nrbf_continuum: true\nredrock: false\n"
+            "redrock_file: \"\"\nredrock_max_vel: 1500\nresolving_power: 0\n"
+            "rotation_kernel: spline\nsecond_start_sn: 6\nsigma_floor: 0.3\nstart: \"\"\n"
+            "targetid: []\nwave_mask: [[4300, 4450]]\n");
   free(text);
 }
 
-static void test_lsf_and_resolving_power(void **state)
+static void test_resolving_power_of_an_arm(void **state)
 {
   (void)state;
-  static const struct {
-    const char *text;
-    int lsf;
-  } given[] = {
-      {"", MILL_LSF_AUTO},
-      {"resolution_matrix: true", MILL_LSF_MATRIX},
-      {"resolution_matrix: false", MILL_LSF_OFF},
-      {"resolution_matrix: false\nlsf: sigma", MILL_LSF_SIGMA},
-      {"lsf: matrix", MILL_LSF_MATRIX},
-      {"lsf: resolving_power", MILL_LSF_RESOLVING_POWER},
-      {"lsf: off", MILL_LSF_OFF},
-  };
   mill_config config;
-  for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
-    mill_config_default(&config);
-    must_read(&config, given[i].text);
-    assert_int_equal(mill_config_lsf(&config), given[i].lsf);
-  }
   mill_config_default(&config);
   must_read(&config, "resolving_power: 1800\narms: [b, {name: r, resolving_power: 2500}]");
   assert_close(mill_config_resolving_power(&config, "b"), 1800, 0);
@@ -1054,7 +1054,6 @@ static void test_bind_refuses_what_the_library_lacks(void **state)
       {"arms: [{name: z, min: 7000}]", "arms: no arm z", "b, r"},
       {"lsf: matrix", "lsf: matrix", "arm r is at the instrument's own resolution"},
       {"lsf: sigma", "lsf: sigma", "arm r is at the instrument's own resolution"},
-      {"resolution_matrix: true", "resolution_matrix: true", "arm r"},
       {"arms: [b]\nlsf: resolving_power", "lsf: resolving_power", "set for arm b"},
       {"fix_param: [{param: teff, value: 7001}]", "fix_param: teff", "from 4000 to 7000"},
       {"fix_param: [{param: vrad, value: -1001}]", "fix_param: vrad", "from -1000 to 1000"},
@@ -1095,7 +1094,8 @@ int main(void)
       cmocka_unit_test(test_empty_files_give_defaults),
       cmocka_unit_test(test_example_spells_out_the_defaults),
       cmocka_unit_test(test_examples_of_other_surveys_are_read),
-      cmocka_unit_test(test_example_and_documentation_have_every_key),
+      cmocka_unit_test(test_example_has_every_key),
+      cmocka_unit_test(test_documentation_is_that_of_the_table),
       cmocka_unit_test(test_every_key_is_read),
       cmocka_unit_test(test_refusals_name_file_line_and_key),
       cmocka_unit_test(test_what_would_take_long_is_refused_at_once),
@@ -1108,8 +1108,8 @@ int main(void)
       cmocka_unit_test(test_identity_ignores_operation_and_order),
       cmocka_unit_test(test_identity_holds_science_and_selection),
       cmocka_unit_test(test_identity_holds_the_hash_of_the_start),
-      cmocka_unit_test(test_identity_of_the_defaults_is_that_of_version_0_1_and_rotation),
-      cmocka_unit_test(test_lsf_and_resolving_power),
+      cmocka_unit_test(test_identity_of_the_defaults),
+      cmocka_unit_test(test_resolving_power_of_an_arm),
       cmocka_unit_test(test_bind_resolves_names),
       cmocka_unit_test(test_bind_refuses_what_the_library_lacks),
   };

@@ -1,0 +1,154 @@
+#include "jobs/options/option_table.h"
+
+#include <getopt.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+
+/* Options without a letter have their row's index above this, beyond all letters. */
+enum { FIRST_ID = 256, WIDTH = 90 };
+
+static int takes_value(const mill_option *row)
+{
+  return row->kind != MILL_OPTION_FLAG;
+}
+
+/* What getopt found wrong. */
+static int complain(int id, char **argv, const char *command)
+{
+  if (id == ':')
+    return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__,
+                          "option %s needs a value; see %s --help", argv[optind - 1], command);
+  /* getopt names short options only by their letter */
+  if (optopt > 0 && optopt < FIRST_ID)
+    return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__, "unknown option -%c; see %s --help",
+                          optopt, command);
+  return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__, "%s option %s; see %s --help",
+                        optopt ? "wrongly used" : "unknown or ambiguous", argv[optind - 1],
+                        command);
+}
+
+int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
+                      unsigned char *given, int *first)
+{
+  int err = MILL_OK, n = 0;
+  struct option known[MILL_OPTION_MAX + 1] = {{0}};
+  char letters[MILL_OPTION_MAX + 2] = ":";
+  for (int i = 0; table->row[i].name; i++) {
+    const mill_option *row = &table->row[i];
+    if (i == MILL_OPTION_MAX)
+      MILL_FAIL(MILL_ERR_INTERNAL, "%s has too many options", table->command);
+    if (row->kind != MILL_OPTION_HEADING)
+      known[n++] = (struct option){row->name, takes_value(row), NULL, FIRST_ID + i};
+    if (row->letter)
+      letters[strlen(letters)] = row->letter;
+    if (given)
+      given[i] = 0;
+  }
+  opterr = 0;
+  optind = 0; /* glibc: start over, another job may have parsed before */
+  for (int id; (optopt = 0, id = getopt_long(argc, argv, letters, known, NULL)) != -1;) {
+    if (id == ':' || id == '?')
+      return complain(id, argv, table->command);
+    int i = id - FIRST_ID;
+    for (int j = 0; id < FIRST_ID && table->row[j].name; j++)
+      if (table->row[j].letter == id)
+        i = j;
+    const mill_option *row = &table->row[i];
+    /* a variable of a script that is not set: it names no file and is no value */
+    if (takes_value(row) && !*optarg)
+      MILL_FAIL(MILL_ERR_USAGE, "option --%s needs a value, not an empty text; see %s --help",
+                row->name, table->command);
+    MILL_TRY(mill_option_read(row, row->name, optarg, base));
+    if (given)
+      given[i] = 1;
+  }
+  *first = optind;
+done:
+  return err;
+}
+
+/* ---- help ---- */
+
+/* Words of text from column on, lines broken before WIDTH and indented. */
+static void print_wrapped(const char *text, int column, FILE *out)
+{
+  int at = column;
+  while (*text) {
+    const int n = (int)strcspn(text, " ");
+    if (at > column && at + 1 + n > WIDTH) {
+      fprintf(out, "\n%*s", column, "");
+      at = column;
+    }
+    fprintf(out, "%s%.*s", at > column ? " " : "", n, text);
+    at += n + (at > column);
+    text += n + (text[n] == ' ');
+  }
+  fputc('\n', out);
+}
+
+static int label(const mill_option *row, char out[64])
+{
+  const mill_option *type = row->key ? mill_config_key_of(row->key) : row;
+  const char *argument = row->argument       ? row->argument
+                         : !takes_value(row) ? NULL
+                         : type->words       ? "NAME"
+                         : type->kind == MILL_OPTION_COUNT || type->kind == MILL_OPTION_INTEGER
+                             ? "N"
+                         : type->kind == MILL_OPTION_REAL ? "X"
+                                                          : "FILE";
+  return snprintf(out, 64, "--%s%s%s", row->name, argument ? " " : "", argument ? argument : "");
+}
+
+/* The words or the range that a value is of; empty where help says it or nothing needs to. */
+static const char *values(const mill_option *type, char out[256])
+{
+  const int is_number = type->kind == MILL_OPTION_COUNT || type->kind == MILL_OPTION_REAL;
+  if (!type->words && !(is_number && type->max > 0 && type->max <= 1e6))
+    return "";
+  const char *text = mill_option_takes(type, out), *range = strstr(text, " from ");
+  return is_number && range ? range + strlen(" from ") : text;
+}
+
+/* What help says, what the value may be, and the default. */
+static void print_row(const mill_option *row, const void *base, int column, FILE *out)
+{
+  char text[1024], head[64], takes[256], usual[128] = "";
+  mill_config config;
+  const mill_option *type = row->key ? mill_config_key_of(row->key) : row;
+  const char *may_be = takes_value(row) ? values(type, takes) : "";
+  if (takes_value(row) && row->key) {
+    mill_config_default(&config);
+    mill_option_shown(type, &config, usual);
+  } else if (takes_value(row) && base) {
+    mill_option_shown(type, base, usual);
+  }
+  const char *help = row->help ? row->help : type->help;
+  const size_t n = strlen(help);
+  if (*may_be || *usual) { /* help may end in a parenthesis of its own */
+    const int ends = help[n - 1] == ')';
+    snprintf(text, sizeof text, "%.*s%s%s%s%s%s)", (int)n - ends, help, ends ? "; " : " (", may_be,
+             *may_be && *usual ? "; " : "", *usual ? "default " : "", usual);
+  } else {
+    snprintf(text, sizeof text, "%s", help);
+  }
+  label(row, head);
+  fprintf(out, "  %-*s", column - 2, head);
+  print_wrapped(text, column, out);
+}
+
+void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out)
+{
+  char head[64];
+  int column = 0;
+  for (const mill_option *row = table->row; row->name; row++)
+    if (row->kind != MILL_OPTION_HEADING && label(row, head) + 4 > column)
+      column = label(row, head) + 4;
+  fputs(table->usage ? table->usage : "", out);
+  for (const mill_option *row = table->row; row->name; row++)
+    if (row->kind == MILL_OPTION_HEADING)
+      fprintf(out, "%s%s\n", row == table->row ? "" : "\n", row->name);
+    else
+      print_row(row, base, column, out);
+  fputs(table->end ? table->end : "", out);
+}

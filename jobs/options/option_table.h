@@ -1,0 +1,39 @@
+/** The command line of a job: one table of rows (src/config/option.h) that is parsed and that
+ *  prints --help. */
+#ifndef MILL_OPTION_TABLE_H
+#define MILL_OPTION_TABLE_H
+
+#include <stdio.h>
+
+#include "src/config/config.h"
+
+enum { MILL_OPTION_MAX = 64 }; /**< rows of a table, at most */
+
+typedef struct mill_option_table {
+  const char *command;    /**< whose --help says more, as "starmill fit" */
+  const char *usage;      /**< what --help prints before the rows; NULL: nothing */
+  const char *end;        /**< and after them; NULL: nothing */
+  const mill_option *row; /**< ends with a row without a name */
+} mill_option_table;
+
+/** The row of --help in a structure with the int `help`. */
+#define MILL_OPTION_HELP(type)                                                                     \
+  {                                                                                                \
+    "help", MILL_OPTION_FLAG, 'h', MILL_AT(type, help), .help = "this text"                        \
+  }
+
+/** Parse argv, argv[0] being the job's name, into the structure base that holds the defaults; argv
+ *  is permuted so that what is no option stands at its end, from *first on.
+ *
+ *  given [rows of the table]  out  1 for each option that was given; NULL is allowed
+ *
+ *  MILL_ERR_USAGE for an option that is unknown, lacks its value, has one too many or a wrong one;
+ *  the message names it. */
+int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
+                      unsigned char *given, int *first);
+
+/** Print usage, a paragraph for each row with what it takes and its default, and the end.
+ *  base: the defaults; NULL: none are told. */
+void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);
+
+#endif

@@ -1,0 +1,198 @@
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "src/config/config_internal.h"
+#include "src/config/text.h"
+
+static int wrong(mill_config_fault *where, const char *key_name, const char *other, int item,
+                 const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+static int wrong(mill_config_fault *where, const char *key_name, const char *other, int item,
+                 const char *format, ...)
+{
+  char text[512], place[32] = "";
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  if (item >= 0)
+    snprintf(place, sizeof place, "item %d: ", item + 1);
+  where->key = key_name;
+  where->other = other;
+  where->item = item;
+  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "%s: %s%s", key_name, place, text);
+}
+
+static int check_key(const mill_config *config, const mill_option *k, mill_config_fault *where)
+{
+  const void *at = (const char *)config + k->offset;
+  char min[32], max[32], value[32], text[64], list[128];
+  switch (k->kind) {
+  case MILL_OPTION_REAL: {
+    double x;
+    memcpy(&x, at, sizeof x);
+    if (!(x >= k->min && x <= k->max) && !k->may_be_none)
+      return wrong(where, k->name, NULL, -1, "%s is out of range; give a number from %s to %s",
+                   mill_text_of_real(x, value), mill_text_of_real(k->min, min),
+                   mill_text_of_real(k->max, max));
+    break;
+  }
+  case MILL_OPTION_COUNT: {
+    int n;
+    memcpy(&n, at, sizeof n);
+    if (n < k->min || n > k->max)
+      return wrong(where, k->name, NULL, -1,
+                   "%d is out of range; give a whole number from %.0f to %.0f", n, k->min, k->max);
+    break;
+  }
+  case MILL_OPTION_CHOICE: {
+    int i, n = 0;
+    memcpy(&i, at, sizeof i);
+    while (k->words[n])
+      n++;
+    if (i < 0 || i >= n)
+      return wrong(where, k->name, NULL, -1, "no choice number %d; give %s", i,
+                   mill_text_of_words(k->words, list));
+    break;
+  }
+  case MILL_OPTION_WORD: {
+    int i = 0;
+    while (k->words[i] && strcmp(k->words[i], (const char *)at) != 0)
+      i++;
+    if (!k->words[i])
+      return wrong(where, k->name, NULL, -1, "'%s' is unknown; give %s",
+                   mill_text_shown((const char *)at, text), mill_text_of_words(k->words, list));
+    break;
+  }
+  case MILL_OPTION_PATH:
+    if (!mill_text_is_printable((const char *)at))
+      return wrong(where, k->name, NULL, -1,
+                   "'%s' has control characters or is not UTF-8; rename the file or folder",
+                   mill_text_shown((const char *)at, text));
+    break;
+  default:
+    break;
+  }
+  return MILL_OK;
+}
+
+static int check_names(const char *key_name, const mill_named_value *list, int n, int is_prior,
+                       mill_config_fault *where)
+{
+  char text[64];
+  for (int i = 0; i < n; i++) {
+    if (!list[i].name[0] || !mill_text_is_printable(list[i].name))
+      return wrong(where, key_name, NULL, i, "'%s' is no parameter name",
+                   mill_text_shown(list[i].name, text));
+    if (!isfinite(list[i].value))
+      return wrong(where, key_name, NULL, i, "the %s of %s is not finite; give a number",
+                   is_prior ? "mean" : "value", list[i].name);
+    if (is_prior && !(list[i].sigma > 0.0 && isfinite(list[i].sigma)))
+      return wrong(where, key_name, NULL, i, "the sigma of %s must be positive and finite",
+                   list[i].name);
+    for (int j = 0; j < i; j++)
+      if (strcmp(list[i].name, list[j].name) == 0)
+        return wrong(where, key_name, NULL, i, "%s is there twice; remove one", list[i].name);
+  }
+  return MILL_OK;
+}
+
+static int check_words(const char *key_name, const char *list, size_t size, int n,
+                       mill_config_fault *where)
+{
+  char text[64];
+  for (int i = 0; i < n; i++) {
+    const char *word = list + (size_t)i * size;
+    if (!word[0] || !mill_text_is_printable(word))
+      return wrong(where, key_name, NULL, i, "'%s' is no name", mill_text_shown(word, text));
+    for (int j = 0; j < i; j++)
+      if (strcmp(word, list + (size_t)j * size) == 0)
+        return wrong(where, key_name, NULL, i, "%s is there twice; remove one", word);
+  }
+  return MILL_OK;
+}
+
+static int check_arms(const mill_config *config, mill_config_fault *where)
+{
+  char a[32], b[32], text[64];
+  int err = MILL_OK;
+  MILL_TRY(check_words("arms", config->arm[0].arm, sizeof config->arm[0], config->n_arm, where));
+  for (int i = 0; i < config->n_arm; i++) {
+    const mill_arm_choice *choice = &config->arm[i];
+    if (!isfinite(choice->min_aa) || choice->min_aa < 0.0 || !(choice->max_aa > choice->min_aa))
+      return wrong(where, "arms", NULL, i,
+                   "min %s and max %s of %s are no range; give 0 <= min < max in Angstrom",
+                   mill_text_of_real(choice->min_aa, a), mill_text_of_real(choice->max_aa, b),
+                   choice->arm);
+    if (!mill_text_is_printable(choice->channel))
+      return wrong(where, "arms", NULL, i, "'%s' is no name of a channel",
+                   mill_text_shown(choice->channel, text));
+    if (!(choice->resolving_power >= 0.0 && choice->resolving_power <= MILL_MAX_POWER))
+      return wrong(where, "arms", NULL, i,
+                   "the resolving_power of %s, %s, is out of range; give a number from 0 to %s",
+                   choice->arm, mill_text_of_real(choice->resolving_power, a),
+                   mill_text_of_real(MILL_MAX_POWER, b));
+  }
+done:
+  return err;
+}
+
+int mill_config_check_where(const mill_config *config, mill_config_fault *where)
+{
+  const mill_fit_settings *fit = &config->fit;
+  char a[32], b[32];
+  int err = MILL_OK;
+  for (int i = 0; i < MILL_N_KEY; i++)
+    MILL_TRY(check_key(config, &mill_config_key[i], where));
+  if (fit->min_vel_km_s >= fit->max_vel_km_s)
+    return wrong(where, "min_vel", "max_vel", -1, "%s is not below max_vel, %s; set both",
+                 mill_text_of_real(fit->min_vel_km_s, a), mill_text_of_real(fit->max_vel_km_s, b));
+  if (fit->min_vsini_km_s >= fit->max_vsini_km_s)
+    return wrong(where, "min_vsini", "max_vsini", -1,
+                 "%s is not below max_vsini, %s; set both, or fix vsini by fix_param",
+                 mill_text_of_real(fit->min_vsini_km_s, a),
+                 mill_text_of_real(fit->max_vsini_km_s, b));
+  if (fit->guess_vel_step_km_s > fit->max_vel_km_s - fit->min_vel_km_s)
+    return wrong(where, "guess_vel_step", "max_vel", -1,
+                 "%s is more than max_vel - min_vel, %s; give a smaller step",
+                 mill_text_of_real(fit->guess_vel_step_km_s, a),
+                 mill_text_of_real(fit->max_vel_km_s - fit->min_vel_km_s, b));
+  for (int i = 0; i < fit->n_wave_mask; i++) {
+    const mill_wave_range *range = &fit->wave_mask[i];
+    if (!isfinite(range->min_aa) || !isfinite(range->max_aa) || range->min_aa < 0.0 ||
+        range->min_aa >= range->max_aa)
+      return wrong(where, "wave_mask", NULL, i,
+                   "[%s, %s] is no range; give [min, max] in Angstrom, 0 <= min < max",
+                   mill_text_of_real(range->min_aa, a), mill_text_of_real(range->max_aa, b));
+    if (i > 0 && range->min_aa < range[-1].max_aa)
+      return wrong(where, "wave_mask", NULL, i,
+                   "starts at %s, before the range above it ends, at %s; give ranges in ascending "
+                   "order and join those that overlap",
+                   mill_text_of_real(range->min_aa, a), mill_text_of_real(range[-1].max_aa, b));
+  }
+  if (!(config->select.min_sn < INFINITY))
+    return wrong(where, "minsn", NULL, -1, "%s is not finite; give a number or none",
+                 mill_text_of_real(config->select.min_sn, a));
+  MILL_TRY(check_names("fix_param", config->fixed, config->n_fixed, 0, where));
+  MILL_TRY(check_names("priors", config->prior, config->n_prior, 1, where));
+  for (int i = 0; i < config->n_prior; i++)
+    for (int j = 0; j < config->n_fixed; j++)
+      if (strcmp(config->prior[i].name, config->fixed[j].name) == 0)
+        return wrong(where, "priors", NULL, i,
+                     "%s has a prior and a fixed value; remove it from priors or from fix_param",
+                     config->prior[i].name);
+  MILL_TRY(check_words("objtypes", config->select.objtype[0], sizeof config->select.objtype[0],
+                       config->select.n_objtype, where));
+  MILL_TRY(check_arms(config, where));
+done:
+  return err;
+}
+
+int mill_config_check(const mill_config *config)
+{
+  mill_config_fault where;
+  return mill_config_check_where(config, &where);
+}

@@ -1,0 +1,158 @@
+/* A configuration file as a YAML document; config_read.c takes the keys from it. */
+#include <errno.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "kernels/base/error.h"
+#include "src/config/config_internal.h"
+#include "src/system/regular_file.h"
+
+enum {
+  MAX_FILE_BYTES = 16 * 1048576, /* a longer file is no configuration, even with many targetid */
+  MAX_DEPTH = 16,                /* of lists and mappings within each other: 3 are needed */
+  MAX_ANCHOR = 64,
+};
+
+static int read_file(const char *path, unsigned char **text, size_t *n_text)
+{
+  int err = MILL_OK;
+  unsigned char *buffer = NULL;
+  int64_t n = 0, n_room = 0;
+  FILE *file = NULL;
+  *text = NULL;
+  MILL_TRY(mill_regular_stream(path, "a configuration file", MILL_ERR_CONFIG, &file));
+  do { /* by what comes: the file may grow meanwhile */
+    MILL_TRY(MILL_GROW(&buffer, &n_room, n + 65536));
+    n += (int64_t)fread(buffer + n, 1, (size_t)(n_room - n), file);
+    if (ferror(file))
+      MILL_FAIL(MILL_ERR_CONFIG, "%s: cannot read the configuration: %s", path, strerror(errno));
+    if (n > MAX_FILE_BYTES)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s: more than %d MiB; give a configuration file (and long lists of targets by "
+                "--targetid-file)",
+                path, MAX_FILE_BYTES / 1048576);
+  } while (n == n_room);
+  *text = buffer;
+  *n_text = (size_t)n;
+  buffer = NULL;
+done:
+  mill_free(buffer);
+  if (file)
+    fclose(file);
+  return err;
+}
+
+/* What libyaml found wrong, as "FILE:LINE: ...". */
+static int yaml_failure(const yaml_parser_t *parser, const char *path, const unsigned char *text,
+                        size_t n_text)
+{
+  const char *problem = parser->problem ? parser->problem : "unknown problem";
+  if (parser->error == YAML_MEMORY_ERROR)
+    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "%s: no memory to read it", path);
+  if (parser->error == YAML_READER_ERROR) { /* has an offset, no line */
+    int line = 1;
+    for (size_t i = 0; i < n_text && i < parser->problem_offset; i++)
+      line += text[i] == '\n';
+    return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
+                          "%s:%d: not a YAML text in UTF-8 (%s); give a configuration file", path,
+                          line, problem);
+  }
+  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
+                        "%s:%zu: not YAML at column %zu: %s%s%s; correct the line", path,
+                        parser->problem_mark.line + 1, parser->problem_mark.column + 1, problem,
+                        parser->context ? " " : "", parser->context ? parser->context : "");
+}
+
+/* The time of libyaml grows with the square of nested brackets and of anchors, so neither may be
+ * more than a configuration needs.  What is no YAML is left to those who read it. */
+static int check_nesting(const char *path, const unsigned char *text, size_t n_text)
+{
+  int err = MILL_OK, depth = 0, n_anchor = 0, more = 1;
+  yaml_parser_t parser;
+  if (!yaml_parser_initialize(&parser))
+    return mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "%s: no memory to read it", path);
+  yaml_parser_set_input_string(&parser, text, n_text);
+  yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+  while (more) {
+    yaml_event_t event;
+    if (!yaml_parser_parse(&parser, &event))
+      break;
+    const int type = event.type;
+    const size_t line = event.start_mark.line + 1;
+    n_anchor += (type == YAML_SCALAR_EVENT && event.data.scalar.anchor) ||
+                (type == YAML_SEQUENCE_START_EVENT && event.data.sequence_start.anchor) ||
+                (type == YAML_MAPPING_START_EVENT && event.data.mapping_start.anchor);
+    depth += (type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT) -
+             (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT);
+    more = type != YAML_STREAM_END_EVENT;
+    yaml_event_delete(&event);
+    if (depth > MAX_DEPTH)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s:%zu: lists or mappings within each other %d deep, and no key needs more than "
+                "%d; give a configuration file",
+                path, line, depth, MAX_DEPTH);
+    if (n_anchor > MAX_ANCHOR)
+      MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: more than %d anchors (&); write the values themselves",
+                path, line, MAX_ANCHOR);
+  }
+done:
+  yaml_parser_delete(&parser);
+  return err;
+}
+
+int mill_config_read(mill_config *config, const char *path)
+{
+  int err = MILL_OK, line = 0, have_parser = 0, have_document = 0, have_second = 0;
+  unsigned char *text = NULL;
+  size_t n_text = 0;
+  yaml_parser_t parser;
+  yaml_document_t document, second;
+  mill_config *read = NULL; /* config is only touched when all is well */
+  MILL_TRY(read_file(path, &text, &n_text));
+  MILL_TRY(check_nesting(path, text, n_text));
+  MILL_TRY(MILL_ALLOC(1, &read));
+  memcpy(read, config, sizeof *read);
+  if (!yaml_parser_initialize(&parser))
+    MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to read it", path);
+  have_parser = 1;
+  yaml_parser_set_input_string(&parser, text, n_text);
+  yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+  have_document = yaml_parser_load(&parser, &document);
+  if (!have_document) {
+    err = yaml_failure(&parser, path, text, n_text);
+    goto done;
+  }
+  if (yaml_document_get_root_node(&document)) { /* else empty: nothing is changed */
+    have_second = yaml_parser_load(&parser, &second);
+    if (!have_second) {
+      err = yaml_failure(&parser, path, text, n_text);
+      goto done;
+    }
+    if (yaml_document_get_root_node(&second))
+      MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: a second YAML document starts; keep one", path,
+                second.start_mark.line + 1);
+    err = mill_config_read_document(&document, read, &line);
+    if (err == MILL_ERR_CONFIG) {
+      if (line > 0)
+        MILL_FAIL(err, "%s:%d: %s", path, line, mill_error_message());
+      MILL_FAIL(err, "%s: %s", path, mill_error_message());
+    }
+    if (err != MILL_OK)
+      goto done;
+    if (read->select.target_id != config->select.target_id)
+      mill_free(config->select.target_id);
+    memcpy(config, read, sizeof *config);
+  }
+done:
+  if (read && read->select.target_id != config->select.target_id)
+    mill_free(read->select.target_id);
+  mill_free(read);
+  if (have_second)
+    yaml_document_delete(&second);
+  if (have_document)
+    yaml_document_delete(&document);
+  if (have_parser)
+    yaml_parser_delete(&parser);
+  mill_free(text);
+  return err;
+}

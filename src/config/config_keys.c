@@ -1,0 +1,250 @@
+/* The table of all keys: it drives reading, checking, printing, the options of `starmill fit`,
+ * its --help and the documentation. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "src/config/config_internal.h"
+
+#define MAX_VEL   299792.0 /* km/s: the whole number below the speed of light */
+#define MAX_VSINI 1000.0   /* km/s: beyond the break-up of any star */
+
+/* the order of the words is the order of these enumerations */
+static_assert(MILL_OPT_HYBRID == 0 && MILL_OPT_NELDER_MEAD == 1 && MILL_OPT_LM == 2, "order");
+static_assert(MILL_LIKE_MARGINAL == 0 && MILL_LIKE_PROFILE == 1, "order");
+static_assert(MILL_CONT_RBF == 0 && MILL_CONT_CHEBYSHEV == 1, "order");
+static_assert(MILL_FLOAT32 == 0 && MILL_FLOAT64 == 1, "order");
+static_assert(MILL_ROT_SPLINE == 0 && MILL_ROT_LINEAR == 1, "order");
+static_assert(MILL_EXPOSURES_COADD == 0 && MILL_EXPOSURES_SINGLE == 1 && MILL_EXPOSURES_JOINT == 2,
+              "order");
+static_assert(MILL_LSF_AUTO == 0 && MILL_LSF_MATRIX == 1 && MILL_LSF_SIGMA == 2 &&
+                  MILL_LSF_RESOLVING_POWER == 3 && MILL_LSF_OFF == 4,
+              "order");
+static_assert(MILL_MEDIUM_AUTO == 0 && MILL_MEDIUM_VACUUM == 1 && MILL_MEDIUM_AIR == 2, "order");
+
+#define WORDS(...)                                                                                 \
+  (const char *const[])                                                                            \
+  {                                                                                                \
+    __VA_ARGS__, NULL                                                                              \
+  }
+
+#define AT(member)             MILL_AT(mill_config, member)
+#define PATH(member)           MILL_OPTION_PATH, AT(member)
+#define REAL(member, low, up)  MILL_OPTION_REAL, AT(member), .min = low, .max = up
+#define COUNT(member, low, up) MILL_OPTION_COUNT, AT(member), .min = low, .max = up
+#define CHOICE(member, ...)    MILL_OPTION_CHOICE, AT(member), .words = WORDS(__VA_ARGS__)
+#define WORD(member, ...)      MILL_OPTION_WORD, AT(member), .words = WORDS(__VA_ARGS__)
+#define YES_NO(member)         CHOICE(member, "false", "true")
+#define OTHER(type)            MILL_OPTION_OTHER, .argument = type
+#define SCIENCE                .is_identity = 1
+
+const mill_option mill_config_key[MILL_N_KEY] = {
+    /* the identity holds the library's hash instead */
+    {"template_lib", PATH(template_lib), .section = "Model", .help = "library file",
+     .more = "; `--library` overrides it", .elsewhere = "same (a folder there)"},
+    {"arms", OTHER("list of names or of `{name, min, max, channel, resolving_power}`"), SCIENCE,
+     .unit = "Angstrom, vacuum", .range = "arms of the library, each once; 0 ≤ min < max",
+     .help = "arms to fit, and what is special about them (below); empty: all of the "
+             "library",
+     .elsewhere = "`--fitarm`"},
+    {"min_vel", REAL(fit.min_vel_km_s, -MAX_VEL, MAX_VEL), SCIENCE, .unit = "km/s",
+     .range = "below `max_vel`", .help = "lowest radial velocity", .elsewhere = "same"},
+    {"max_vel", REAL(fit.max_vel_km_s, -MAX_VEL, MAX_VEL), SCIENCE, .unit = "km/s",
+     .range = "above `min_vel`", .help = "highest radial velocity", .elsewhere = "same"},
+    {"min_vsini", REAL(fit.min_vsini_km_s, 0, MAX_VSINI), SCIENCE, .unit = "km/s",
+     .range = "below `max_vsini`", .help = "lowest v sin i",
+     .elsewhere = "same (0.1 in its configuration files)"},
+    {"max_vsini", REAL(fit.max_vsini_km_s, 0, MAX_VSINI), SCIENCE, .unit = "km/s",
+     .range = "above `min_vsini`", .help = "highest v sin i", .elsewhere = "same"},
+    {"npoly", COUNT(fit.n_cont, 1, MILL_MAX_CONT), SCIENCE,
+     .help = "continuum functions of each spectrum", .elsewhere = "same"},
+    {"rbf_continuum", CHOICE(fit.continuum, "true", "false"), SCIENCE,
+     .help = "continuum of 1, x, x² and Gaussians; false: Chebyshev polynomials",
+     .elsewhere = "same"},
+    {"likelihood", CHOICE(fit.likelihood, "marginal", "profile"), SCIENCE,
+     .help = "whether the continuum is integrated over (with the determinant) or only maximised "
+             "over",
+     .elsewhere = "– (marginal)"},
+    {"precision", CHOICE(fit.precision, "float32", "float64"), SCIENCE,
+     .help = "arithmetic of the emulator and the templates"},
+    {"rotation_kernel", CHOICE(fit.rotation, "spline", "linear"), SCIENCE,
+     .help = "how v sin i acts on the pixels of a template: as on a smooth spectrum, or as on one "
+             "that is linear between pixels, which broadens too much below about two of them",
+     .elsewhere = "– (linear)"},
+    {"fix_param", OTHER("list of `{param, value}`"), SCIENCE, .unit = "of the parameter",
+     .range = "`vsini` and `vrad` within their limits, labels within the library's range",
+     .help = "parameters held at a value", .elsewhere = "`fixParam`"},
+    {"priors", OTHER("list of `{param, mean, sigma}`"), SCIENCE, .unit = "of the parameter",
+     .range = "sigma above 0", .help = "Gaussian priors", .elsewhere = "`priors`"},
+
+    {"format", WORD(format, "auto", "desi", "sdss", "lamost", "weave", "generic"), SCIENCE,
+     .section = "Spectra",
+     .help = "format of the input files: recognised from what they hold, or forced"},
+    {"exposures", CHOICE(exposures, "coadd", "single", "joint"), SCIENCE,
+     .help = "where a file holds exposures apart: its own coadd where there is one; every exposure "
+             "a row; all exposures of an object one row"},
+    {"join_by_name", YES_NO(join_by_name), SCIENCE,
+     .help =
+         "rows of one object, by its name, else its TARGETID, become one row, also from several "
+         "files"},
+    {"lsf", CHOICE(lsf, "auto", "matrix", "sigma", "resolving_power", "off"), SCIENCE,
+     .help = "where the line-spread function comes from", .more = " (below)"},
+    {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,
+     .help = "wavelength over FWHM of the line-spread function; 0: none"},
+    {"medium", CHOICE(medium, "auto", "vacuum", "air"), SCIENCE,
+     .help = "medium of the wavelengths: as the file says, or overridden",
+     .more = "; air wavelengths are converted to vacuum"},
+
+    {"optimizer", CHOICE(fit.optimizer, "hybrid", "nelder-mead", "levenberg-marquardt"), SCIENCE,
+     .section = "Optimizer",
+     .help = "polish, with a short simplex where a step goes wrong; simplex to convergence then "
+             "polish; polish alone",
+     .more = ". One that does not converge falls to the next",
+     .elsewhere = "– (`second_minimizer` adds a polish)"},
+    /* in the identity by the hash of its contents */
+    {"start", PATH(start), SCIENCE,
+     .help = "table that fits start from instead of the guess: FITS, or a result file; stars are "
+             "matched by TARGETID, else by name",
+     .more = "; `--start` overrides it"},
+    {"guess_vel_step", REAL(fit.guess_vel_step_km_s, 1, 1000), SCIENCE, .unit = "km/s",
+     .range = "at most `max_vel - min_vel`",
+     .help = "velocity bins of the initial guess; refused where they would need more than 4 GB a "
+             "rank or 2e11 products a star (velocities × bins × templates of the guess)",
+     .elsewhere = "– (`vel_step0` is the first grid of its velocity scan)"},
+    {"second_start_sn", REAL(fit.second_start_sn, 0, 1e6), SCIENCE,
+     .help = "below this S/N the fit also starts from the second-best guess, and fast rotators "
+             "from a faster one; 0: never"},
+    {"n_simplex_round", COUNT(fit.n_simplex_round, 0, 100000), SCIENCE,
+     .help = "evaluations of the short simplex of `hybrid`; 0: none"},
+    {"max_eval", COUNT(fit.max_eval, 1, 10000000), SCIENCE,
+     .help = "likelihood evaluations of a star; a simplex that reaches it hands its best point to "
+             "the polish, whose own limit is 41, and no other method is begun"},
+
+    {"edge_pix", COUNT(fit.edge_pix, 0, 1000), SCIENCE, .section = "Pixels", .unit = "pixels",
+     .help = "dropped at each end of an arm when a resolution matrix is used",
+     .elsewhere = "– (5)"},
+    {"sigma_floor", REAL(fit.sigma_floor, 0, 10), SCIENCE,
+     .help = "sigma of good pixels is at least this times its median", .elsewhere = "– (0.3)"},
+    {"bad_sigma_factor", REAL(fit.bad_sigma_factor, 1, 1e6), SCIENCE,
+     .help = "sigma of bad pixels in units of the absolute median flux", .elsewhere = "– (1000)"},
+    {"wave_mask", OTHER("auto, or list of `[min, max]`"), SCIENCE, .unit = "Angstrom, vacuum",
+     .range = "0 ≤ min < max, ascending, at most 32, without overlap",
+     .help = "wavelengths that are never fitted; auto: the dichroic of DESI, `[[4300, 4450]]`, for "
+             "DESI files, none for other formats, and a run with files of both must give a list",
+     .elsewhere = "– (the same range)"},
+    {"mask_ignore", OTHER("whole number, decimal or 0x"), SCIENCE, .unit = "bits",
+     .range = "0 … 0xffffffff", .help = "mask bits that leave a pixel good"},
+
+    {"minsn", REAL(select.min_sn, -DBL_MAX, DBL_MAX), .may_be_none = 1, SCIENCE,
+     .section = "Selection", .range = "finite",
+     .help = "lowest S/N, compared with the largest of the arms'", .elsewhere = "`--minsn`"},
+    {"objtypes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.objtype),
+     .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,
+     .offset2 = offsetof(mill_config, select.n_objtype), SCIENCE, .argument = "list of names",
+     .range = "at most 8 of 15 bytes",
+     .help = "values of OBJTYPE to fit; empty: all but SKY and BAD",
+     .elsewhere = "– (its `--objtypes` matches names of targeting bits instead)"},
+    {"targetid", OTHER("list of whole numbers"), SCIENCE, .range = "64 bits",
+     .help = "targets to fit; empty: all", .elsewhere = "`--targetid`"},
+    {"fiberstatus_allowed_bits", OTHER("list of whole numbers"), SCIENCE, .range = "0 … 63",
+     .help = "bits of the fiber status that may be set", .elsewhere = "– (3 and 20)"},
+    {"redrock", YES_NO(select.redrock), SCIENCE,
+     .help = "fit only what redrock calls a star or gives a small velocity",
+     .elsewhere = "`--zbest_select`"},
+    {"redrock_file", PATH(select.redrock_file), SCIENCE,
+     .help = "redrock's file; empty: beside the input, with `coadd-` or `spectra-` replaced by "
+             "`redrock-`"},
+    {"redrock_max_vel", REAL(select.redrock_max_vel_km_s, 0, MAX_VEL), SCIENCE, .unit = "km/s",
+     .help = "largest absolute velocity by redrock that counts as a star", .elsewhere = "– (1500)"},
+
+    /* may differ between runs that continue one another */
+    {"threads", COUNT(n_thread, 0, 4096), .section = "Operation",
+     .range = "at most four for each core of the machine and 64 anyway",
+     .help = "threads of a rank; 0: the cores it may use", .elsewhere = "`--nthreads` (processes)"},
+    {"readers", COUNT(n_reader, 0, MILL_MAX_READER),
+     .help = "threads of a rank that read spectra, beside those that fit; 0: the default",
+     .more = ", one for every 16 threads, with a GPU half as many as threads, at most 8"},
+    {"slots", COUNT(n_slot, 0, 1000000), .help = "stars in work at once on a rank; 0: the default",
+     .more = ", on the CPU 32 with one thread and 64 with more, on a GPU 4,096, fewer where the "
+             "rank's part of its memory is short of 3 MiB for each"},
+    {"write_interval", REAL(write_interval_s, 0.1, 86400), .unit = "s",
+     .help = "time between writes of finished rows"},
+    {"gzip_limit_mib", REAL(gzip_limit_mib, 0, 1e9), .unit = "MiB",
+     .help = "largest unpacked size of a .gz input, and of an image of compressed tiles"},
+    {"scratch", PATH(scratch),
+     .help = "folder where .gz inputs are unpacked; empty: TMPDIR or /tmp"},
+    {"backend", WORD(backend, "auto", "cpu", "cuda"), .help = "where the fit runs",
+     .more = "; auto is the CPU until `starmill bench crossover --keep` has measured from how many "
+             "stars on the GPU is faster; cuda needs a build "
+             "with CUDA and a GPU, else the program ends with status 2"},
+    {"log_level", WORD(log_level, "error", "warning", "info", "debug"),
+     .help = "least important lines of the log", .elsewhere = "`--log_level`"},
+};
+
+int mill_config_find_key(const char *name)
+{
+  for (int i = 0; i < MILL_N_KEY; i++)
+    if (strcmp(mill_config_key[i].name, name) == 0)
+      return i;
+  return -1;
+}
+
+const mill_option *mill_config_key_of(const char *name)
+{
+  const int i = mill_config_find_key(name);
+  return i < 0 ? NULL : &mill_config_key[i];
+}
+
+int mill_config_set(mill_config *config, const char *key, const char *option, const char *text)
+{
+  const mill_option *row = mill_config_key_of(key);
+  if (!row || row->kind == MILL_OPTION_OTHER)
+    return mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__, "no option sets the key %s", key);
+  return mill_option_read(row, option, text, config);
+}
+
+void mill_config_default(mill_config *config)
+{
+  memset(config, 0, sizeof *config); /* padding and tails of names too: copies compare equal */
+  mill_fit_settings *fit = &config->fit;
+  fit->optimizer = MILL_OPT_HYBRID;
+  fit->likelihood = MILL_LIKE_MARGINAL;
+  fit->continuum = MILL_CONT_RBF;
+  fit->n_cont = 10;
+  fit->precision = MILL_FLOAT32;
+  fit->resolution = MILL_RES_AUTO;
+  fit->rotation = MILL_ROT_SPLINE;
+  fit->min_vel_km_s = -1000.0;
+  fit->max_vel_km_s = 1000.0;
+  fit->min_vsini_km_s = 0.0;
+  fit->max_vsini_km_s = 500.0;
+  fit->guess_vel_step_km_s = 60.0;
+  fit->second_start_sn = 6.0;
+  fit->n_simplex_round = 40;
+  fit->min_sn = -INFINITY;
+  fit->max_eval = 4000;
+  fit->edge_pix = 5;
+  fit->sigma_floor = 0.3;
+  fit->bad_sigma_factor = 1000.0;
+  config->wave_mask_auto = 1;
+  fit->n_wave_mask = 1; /* the dichroic of DESI */
+  fit->wave_mask[0].min_aa = 4300.0;
+  fit->wave_mask[0].max_aa = 4450.0;
+  config->select.min_sn = -INFINITY;
+  config->select.redrock_max_vel_km_s = 1500.0;
+  config->select.fiberstatus_allowed = UINT64_C(1) << 3 | UINT64_C(1) << 20;
+  strcpy(config->format, "auto");
+  config->write_interval_s = 5.0;
+  config->gzip_limit_mib = 4096.0;
+  strcpy(config->backend, "auto");
+  strcpy(config->log_level, "info");
+}
+
+void mill_config_clear(mill_config *config)
+{
+  if (!config)
+    return;
+  mill_free(config->select.target_id);
+  config->select.target_id = NULL;
+  config->select.n_target_id = 0;
+}

@@ -1,0 +1,332 @@
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "src/config/config_internal.h"
+#include "src/config/text.h"
+
+static void print_ranges(const mill_config *config, FILE *out)
+{
+  char a[32], b[32];
+  fputs(" [", out);
+  for (int i = 0; i < config->fit.n_wave_mask; i++)
+    fprintf(out, "%s[%s, %s]", i ? ", " : "", mill_text_of_real(config->fit.wave_mask[i].min_aa, a),
+            mill_text_of_real(config->fit.wave_mask[i].max_aa, b));
+  fputs("]\n", out);
+}
+
+static void print_wave_mask(const mill_config *config, FILE *out)
+{
+  if (config->wave_mask_auto)
+    fputs(" auto\n", out);
+  else
+    print_ranges(config, out);
+}
+
+static void print_mask_ignore(const mill_config *config, FILE *out)
+{
+  fprintf(out, config->fit.mask_ignore ? " 0x%x\n" : " %u\n", (unsigned)config->fit.mask_ignore);
+}
+
+static void print_fix_param(const mill_config *config, FILE *out)
+{
+  char value[32];
+  fputs(config->n_fixed ? "\n" : " []\n", out);
+  for (int i = 0; i < config->n_fixed; i++) {
+    fputs("  - {param: ", out);
+    mill_text_print_quoted(config->fixed[i].name, out);
+    fprintf(out, ", value: %s}\n", mill_text_of_real(config->fixed[i].value, value));
+  }
+}
+
+static void print_priors(const mill_config *config, FILE *out)
+{
+  char mean[32], sigma[32];
+  fputs(config->n_prior ? "\n" : " []\n", out);
+  for (int i = 0; i < config->n_prior; i++) {
+    fputs("  - {param: ", out);
+    mill_text_print_quoted(config->prior[i].name, out);
+    fprintf(out, ", mean: %s, sigma: %s}\n", mill_text_of_real(config->prior[i].value, mean),
+            mill_text_of_real(config->prior[i].sigma, sigma));
+  }
+}
+
+static void print_names(const mill_config *config, const mill_option *k, FILE *out)
+{
+  const char *list = (const char *)config + k->offset;
+  int n;
+  memcpy(&n, (const char *)config + k->offset2, sizeof n);
+  fputs(" [", out);
+  for (int i = 0; i < n; i++) {
+    fputs(i ? ", " : "", out);
+    mill_text_print_quoted(list + (size_t)i * k->size, out);
+  }
+  fputs("]\n", out);
+}
+
+static void print_arms(const mill_config *config, FILE *out)
+{
+  char text[32];
+  fputs(" [", out);
+  for (int i = 0; i < config->n_arm; i++) {
+    const mill_arm_choice *choice = &config->arm[i];
+    const int plain = choice->min_aa == 0.0 && isinf(choice->max_aa) && !choice->channel[0] &&
+                      choice->resolving_power == 0.0;
+    fputs(i ? ", " : "", out);
+    fputs(plain ? "" : "{name: ", out);
+    mill_text_print_quoted(choice->arm, out);
+    if (choice->min_aa != 0.0)
+      fprintf(out, ", min: %s", mill_text_of_real(choice->min_aa, text));
+    if (!isinf(choice->max_aa))
+      fprintf(out, ", max: %s", mill_text_of_real(choice->max_aa, text));
+    if (choice->channel[0]) {
+      fputs(", channel: ", out);
+      mill_text_print_quoted(choice->channel, out);
+    }
+    if (choice->resolving_power != 0.0)
+      fprintf(out, ", resolving_power: %s", mill_text_of_real(choice->resolving_power, text));
+    fputs(plain ? "" : "}", out);
+  }
+  fputs("]\n", out);
+}
+
+static void print_targetid(const mill_config *config, FILE *out)
+{
+  fputs(" [", out);
+  for (size_t i = 0; i < config->select.n_target_id; i++)
+    fprintf(out, "%s%lld",
+            i == 0       ? ""
+            : i % 4 == 0 ? ",\n  "
+                         : ", ",
+            (long long)config->select.target_id[i]);
+  fputs("]\n", out);
+}
+
+static void print_fiberstatus(const mill_config *config, FILE *out)
+{
+  const char *between = "";
+  fputs(" [", out);
+  for (int bit = 0; bit < MILL_MAX_MASK_BIT; bit++)
+    if (config->select.fiberstatus_allowed >> bit & 1) {
+      fprintf(out, "%s%d", between, bit);
+      between = ", ";
+    }
+  fputs("]\n", out);
+}
+
+static const struct {
+  const char *key;
+  void (*print)(const mill_config *config, FILE *out);
+} other[] = {
+    {"arms", print_arms},
+    {"wave_mask", print_wave_mask},
+    {"mask_ignore", print_mask_ignore},
+    {"fix_param", print_fix_param},
+    {"priors", print_priors},
+    {"targetid", print_targetid},
+    {"fiberstatus_allowed_bits", print_fiberstatus},
+};
+
+/* The value after "key:", with the end of the line. */
+static void print_value(const mill_config *config, const mill_option *k, FILE *out)
+{
+  const void *at = (const char *)config + k->offset;
+  char text[32];
+  double x;
+  int i;
+  switch (k->kind) {
+  case MILL_OPTION_PATH:
+    fputc(' ', out);
+    mill_text_print_quoted(at, out);
+    fputc('\n', out);
+    break;
+  case MILL_OPTION_REAL:
+    memcpy(&x, at, sizeof x);
+    fprintf(out, " %s\n", isfinite(x) ? mill_text_of_real(x, text) : "none");
+    break;
+  case MILL_OPTION_COUNT:
+    memcpy(&i, at, sizeof i);
+    fprintf(out, " %d\n", i);
+    break;
+  case MILL_OPTION_CHOICE:
+    memcpy(&i, at, sizeof i);
+    fprintf(out, " %s\n", k->words[i]);
+    break;
+  case MILL_OPTION_WORD:
+    fprintf(out, " %s\n", (const char *)at);
+    break;
+  case MILL_OPTION_NAMES:
+    print_names(config, k, out);
+    break;
+  default:
+    for (size_t j = 0; j < sizeof other / sizeof other[0]; j++)
+      if (strcmp(other[j].key, k->name) == 0)
+        other[j].print(config, out);
+  }
+}
+
+static void print_key(const mill_config *config, const mill_option *k, FILE *out)
+{
+  fprintf(out, "%s:", k->name);
+  print_value(config, k, out);
+}
+
+int mill_config_print(const mill_config *config, FILE *out)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_config_check(config)); /* what is printed can be read */
+  for (int i = 0; i < MILL_N_KEY; i++)
+    print_key(config, &mill_config_key[i], out);
+  if (fflush(out) != 0 || ferror(out))
+    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the configuration: %s", strerror(errno));
+done:
+  return err;
+}
+
+/* ---- documentation ---- */
+
+/* A cell of a table with up to two texts, "" for none. */
+static void print_cell(const char *a, const char *b, FILE *out)
+{
+  fprintf(out, "%s%s%s |", *a || *b ? " " : "", a, b);
+}
+
+static const char *or_empty(const char *text)
+{
+  return text ? text : "";
+}
+
+static void print_range(const mill_option *k, FILE *out)
+{
+  char text[80] = "", min[32], max[32];
+  if (k->kind == MILL_OPTION_COUNT || (k->kind == MILL_OPTION_REAL && k->max < DBL_MAX))
+    snprintf(text, sizeof text, "%s … %s%s", mill_text_of_real(k->min, min),
+             mill_text_of_real(k->max, max), k->range ? ", " : "");
+  print_cell(text, or_empty(k->range), out);
+}
+
+static void print_type(const mill_option *k, FILE *out)
+{
+  if (k->words)
+    for (int i = 0; k->words[i]; i++)
+      fprintf(out, "%s%s", i ? ", " : "", k->words[i]);
+  else
+    fputs(k->argument                    ? k->argument
+          : k->kind == MILL_OPTION_PATH  ? "path"
+          : k->kind == MILL_OPTION_COUNT ? "whole number"
+          : k->may_be_none               ? "number or none"
+                                         : "number",
+          out);
+}
+
+int mill_config_print_keys(FILE *out)
+{
+  int err = MILL_OK;
+  mill_config usual;
+  mill_config_default(&usual);
+  for (int i = 0; i < MILL_N_KEY; i++) {
+    const mill_option *k = &mill_config_key[i];
+    char value[64] = "";
+    FILE *text = fmemopen(value, sizeof value, "w");
+    if (!text)
+      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the text of a key");
+    print_value(&usual, k, text);
+    fclose(text);
+    value[strcspn(value, "\n")] = '\0';
+    const char *quote = value[1] == '"' || value[1] == '[' ? "`" : "";
+    if (k->section)
+      fprintf(out,
+              "%s## %s\n\n| key | type | default | unit | range | meaning | rvspecfit |\n"
+              "|---|---|---|---|---|---|---|\n",
+              i ? "\n" : "", k->section);
+    fprintf(out, "| `%s` | ", k->name);
+    print_type(k, out);
+    fprintf(out, " | %s%s%s |", quote, value + 1, quote);
+    print_cell(or_empty(k->unit), "", out);
+    print_range(k, out);
+    print_cell(k->help, or_empty(k->more), out);
+    print_cell(k->elsewhere ? k->elsewhere : "–", "", out);
+    fputc('\n', out);
+  }
+  if (fflush(out) != 0 || ferror(out))
+    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the keys: %s", strerror(errno));
+done:
+  return err;
+}
+
+/* ---- identity ---- */
+
+static int compare_key(const void *a, const void *b)
+{
+  return strcmp((*(const mill_option *const *)a)->name, (*(const mill_option *const *)b)->name);
+}
+
+/* Elements begin with their name. */
+static int compare_text(const void *a, const void *b)
+{
+  return strcmp(a, b);
+}
+
+/* A copy whose lists stand in one order, since their order means nothing; id: [n_target_id] of the
+ * caller. */
+static void sort_lists(const mill_config *config, int64_t *id, mill_config *copy)
+{
+  mill_selection *select = &copy->select;
+  memcpy(copy, config, sizeof *copy);
+  if (select->n_target_id > 0)
+    memcpy(id, config->select.target_id, select->n_target_id * sizeof *id);
+  select->target_id = id;
+  select->n_target_id = mill_config_sort_ids(id, select->n_target_id);
+  qsort(select->objtype, (size_t)select->n_objtype, sizeof select->objtype[0], compare_text);
+  qsort(copy->arm, (size_t)copy->n_arm, sizeof copy->arm[0], compare_text);
+  qsort(copy->fixed, (size_t)copy->n_fixed, sizeof copy->fixed[0], compare_text);
+  qsort(copy->prior, (size_t)copy->n_prior, sizeof copy->prior[0], compare_text);
+  copy->wave_mask_auto = 0; /* what is masked counts, not who chose it */
+}
+
+int mill_config_identity(const mill_config *config, char **text)
+{
+  int err = MILL_OK;
+  const mill_option *sorted[MILL_N_KEY];
+  int64_t *id = NULL;
+  mill_config *copy = NULL;
+  FILE *out = NULL;
+  char *buffer = NULL;
+  size_t n_buffer = 0;
+  *text = NULL;
+  MILL_TRY(mill_config_check(config));
+  MILL_TRY(MILL_ALLOC(1, &copy));
+  MILL_TRY(MILL_ALLOC(config->select.n_target_id, &id));
+  sort_lists(config, id, copy);
+  if (config->start[0]) {
+    if (!config->start_hash[0])
+      MILL_FAIL(MILL_ERR_INTERNAL, "start: %s has not been read yet", config->start);
+    snprintf(copy->start, sizeof copy->start, "%s", config->start_hash);
+  }
+  for (int i = 0; i < MILL_N_KEY; i++)
+    sorted[i] = &mill_config_key[i];
+  qsort(sorted, MILL_N_KEY, sizeof sorted[0], compare_key);
+  out = open_memstream(&buffer, &n_buffer);
+  if (!out)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the text of the configuration");
+  for (int i = 0; i < MILL_N_KEY; i++)
+    if (sorted[i]->is_identity)
+      print_key(copy, sorted[i], out);
+  const int failed = ferror(out);
+  if (fclose(out) != 0 || failed) {
+    out = NULL;
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the text of the configuration");
+  }
+  out = NULL;
+  *text = buffer;
+  buffer = NULL;
+done:
+  if (out)
+    fclose(out);
+  free(buffer);
+  mill_free(id);
+  mill_free(copy);
+  return err;
+}

@@ -1,0 +1,618 @@
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <yaml.h>
+
+#include "kernels/base/error.h"
+#include "src/config/config_internal.h"
+#include "src/config/text.h"
+
+/* libyaml loads the file as a tree whose nodes carry their lines; the table of keys says what each
+ * value may be.  libcyaml's schemas cannot say on which line a second key, a duplicate or a bad
+ * value stood. */
+
+enum {
+  MAX_LINE_ITEM = 64 /* list items whose lines are remembered for messages */
+};
+
+/* What reading knows of where it is. */
+typedef struct reader {
+  yaml_document_t *document;
+  mill_config *config;
+  const mill_option *key; /* whose value is being read */
+  int line;               /* 1-based, of the value being read; 0: none */
+} reader;
+
+/* Keys of rvspecfit that a user may bring along, and what stands for them here. */
+static const struct {
+  const char *name, *advice;
+} foreign[] = {
+    {"vel_step0", "the initial velocity grid is set by guess_vel_step"},
+    {"min_vel_step", "the velocity grid of the errors refines itself; remove the line"},
+    {"second_minimizer", "the optimizer is chosen by the key optimizer"},
+    {"zbest_select", "it is called redrock here"},
+    {"zbest_include", "redrock's columns are always kept; remove the line"},
+    {"fitarm", "it is called arms here"},
+    {"nthreads", "it is called threads here"},
+    {"fixParam", "it is called fix_param here"},
+    {"lsf_sigma0_angstrom", "the library knows its own resolution; remove the line"},
+    {"ccf_continuum_normalize", "the initial guess needs no such choice; remove the line"},
+};
+
+static int node_line(const yaml_node_t *node)
+{
+  return (int)node->start_mark.line + 1;
+}
+
+/* "key: text", at the line of the node (NULL: the line so far). */
+static int bad(reader *in, const yaml_node_t *node, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int bad(reader *in, const yaml_node_t *node, const char *format, ...)
+{
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  if (node)
+    in->line = node_line(node);
+  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "%s: %s", in->key->name, text);
+}
+
+static const char *scalar(const yaml_node_t *node)
+{
+  return (const char *)node->data.scalar.value;
+}
+
+static int is_plain(const yaml_node_t *node)
+{
+  return node->type == YAML_SCALAR_NODE && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+}
+
+static int is_null(const yaml_node_t *node)
+{
+  if (!is_plain(node))
+    return 0;
+  const char *text = scalar(node);
+  return !*text || strcmp(text, "~") == 0 || strcasecmp(text, "null") == 0;
+}
+
+static const char *found(const yaml_node_t *node, char out[80])
+{
+  char text[64];
+  if (node->type == YAML_SEQUENCE_NODE)
+    strcpy(out, "a list");
+  else if (node->type == YAML_MAPPING_NODE)
+    strcpy(out, "a mapping");
+  else if (is_null(node))
+    strcpy(out, "nothing");
+  else
+    snprintf(out, 80, is_plain(node) ? "'%s'" : "the quoted text '%s'",
+             mill_text_shown(scalar(node), text));
+  return out;
+}
+
+static int expected(reader *in, const yaml_node_t *node, const char *what)
+{
+  char text[80];
+  return bad(in, node, "%s expected, %s found", what, found(node, text));
+}
+
+static int get_real(reader *in, const yaml_node_t *node, double *out)
+{
+  if (!is_plain(node) || is_null(node))
+    return expected(in, node, "a number");
+  const char *text = scalar(node);
+  const char *bare = text + (*text == '-' || *text == '+');
+  bare += *bare == '.';
+  if (strcasecmp(bare, "inf") == 0 || strcasecmp(bare, "infinity") == 0 ||
+      strcasecmp(bare, "nan") == 0)
+    return bad(in, node, "'%s' is not finite; give a number", text);
+  double x;
+  if (!mill_text_to_real(text, &x))
+    return expected(in, node, "a number");
+  if (!isfinite(x))
+    return bad(in, node, "%.60s is too large for a number", text);
+  *out = x;
+  return MILL_OK;
+}
+
+/* Decimal or 0x; a leading zero is octal to some readers of YAML, so it is refused. */
+static int get_integer(reader *in, const yaml_node_t *node, int64_t *out)
+{
+  if (!is_plain(node) || is_null(node))
+    return expected(in, node, "a whole number");
+  const char *text = scalar(node);
+  const char *digit = text + (*text == '-' || *text == '+');
+  const int hex = digit[0] == '0' && (digit[1] == 'x' || digit[1] == 'X');
+  const char *set = hex ? "0123456789abcdefABCDEF" : "0123456789";
+  const char *first = hex ? digit + 2 : digit;
+  if (!*first || strspn(first, set) != strlen(first) || (!hex && first[0] == '0' && first[1]))
+    return expected(in, node, "a whole number");
+  errno = 0;
+  const long long n = strtoll(text, NULL, hex ? 16 : 10);
+  if (errno == ERANGE)
+    return bad(in, node, "%.60s is too large for a whole number", text);
+  *out = n;
+  return MILL_OK;
+}
+
+/* Text of at most size - 1 bytes. */
+static int get_text(reader *in, const yaml_node_t *node, size_t size, char *out)
+{
+  char text[64];
+  if (node->type != YAML_SCALAR_NODE || is_null(node))
+    return expected(in, node, "a text");
+  if (strlen(scalar(node)) != node->data.scalar.length || !mill_text_is_printable(scalar(node)))
+    return bad(in, node, "'%s' has control characters; remove them",
+               mill_text_shown(scalar(node), text));
+  if (node->data.scalar.length >= size)
+    return bad(in, node, "'%s' is longer than %zu bytes; give a shorter one",
+               mill_text_shown(scalar(node), text), size - 1);
+  memset(out, 0, size);
+  memcpy(out, scalar(node), node->data.scalar.length);
+  return MILL_OK;
+}
+
+static int get_word(reader *in, const yaml_node_t *node, const char *const *words, int *out)
+{
+  static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
+  char list[128];
+  mill_text_of_words(words, list);
+  if (node->type != YAML_SCALAR_NODE || is_null(node))
+    return expected(in, node, list);
+  const char *text = scalar(node);
+  for (int second = 0; second < 2; second++) { /* off is a word of its own for one key */
+    for (int i = 0; words[i]; i++)
+      if (strcmp(text, words[i]) == 0) {
+        *out = i;
+        return MILL_OK;
+      }
+    for (size_t i = 0; is_plain(node) && i < sizeof yes / sizeof yes[0]; i++)
+      text = strcasecmp(text, yes[i]) == 0 ? "true" : strcasecmp(text, no[i]) == 0 ? "false" : text;
+  }
+  return expected(in, node, list);
+}
+
+/* Items of a list; a lone scalar counts as a list of one. */
+static int get_list(reader *in, const yaml_node_t *node, const char *what, size_t max, size_t *n)
+{
+  if (node->type == YAML_SCALAR_NODE && !is_null(node))
+    *n = 1;
+  else if (node->type == YAML_SEQUENCE_NODE)
+    *n = (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
+  else
+    return expected(in, node, what);
+  if (*n > max)
+    return bad(in, node, "%zu items are too many; give at most %zu", *n, max);
+  return MILL_OK;
+}
+
+static const yaml_node_t *list_item(const reader *in, const yaml_node_t *node, size_t i)
+{
+  if (node->type == YAML_SCALAR_NODE)
+    return node;
+  return yaml_document_get_node(in->document, node->data.sequence.items.start[i]);
+}
+
+static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
+{
+  char *list = (char *)in->config + k->offset;
+  int *n_name = (int *)(void *)((char *)in->config + k->offset2), err = MILL_OK;
+  size_t n;
+  MILL_TRY(get_list(in, node, "a list of names", (size_t)k->max, &n));
+  memset(list, 0, k->size * (size_t)k->max);
+  for (size_t i = 0; i < n; i++)
+    MILL_TRY(get_text(in, list_item(in, node, i), k->size, list + i * k->size));
+  *n_name = (int)n;
+done:
+  return err;
+}
+
+static int read_wave_mask(reader *in, const yaml_node_t *node)
+{
+  static const char what[] = "a list of ranges like [[4300, 4450]]";
+  mill_fit_settings *fit = &in->config->fit;
+  size_t n;
+  int err = MILL_OK;
+  if (is_plain(node) && strcmp(scalar(node), "auto") == 0) {
+    mill_config usual;
+    mill_config_default(&usual);
+    in->config->wave_mask_auto = 1;
+    fit->n_wave_mask = usual.fit.n_wave_mask;
+    memcpy(fit->wave_mask, usual.fit.wave_mask, sizeof fit->wave_mask);
+    return MILL_OK;
+  }
+  if (node->type != YAML_SEQUENCE_NODE)
+    return expected(in, node, what);
+  MILL_TRY(get_list(in, node, what, MILL_MAX_WAVE_MASK, &n));
+  memset(fit->wave_mask, 0, sizeof fit->wave_mask);
+  for (size_t i = 0; i < n; i++) {
+    const yaml_node_t *item = list_item(in, node, i);
+    size_t n_end = 0;
+    if (item->type == YAML_SEQUENCE_NODE)
+      MILL_TRY(get_list(in, item, what, SIZE_MAX, &n_end));
+    if (n_end != 2)
+      return bad(in, item, "item %zu is no [min, max]; give %s", i + 1, what);
+    MILL_TRY(get_real(in, list_item(in, item, 0), &fit->wave_mask[i].min_aa));
+    MILL_TRY(get_real(in, list_item(in, item, 1), &fit->wave_mask[i].max_aa));
+  }
+  fit->n_wave_mask = (int)n;
+  in->config->wave_mask_auto = 0;
+done:
+  return err;
+}
+
+static int read_mask_ignore(reader *in, const yaml_node_t *node)
+{
+  int64_t bits;
+  int err = MILL_OK;
+  MILL_TRY(get_integer(in, node, &bits));
+  if (bits < 0 || bits > UINT32_MAX)
+    return bad(in, node, "%lld is out of range; give the bits as a number from 0 to 0xffffffff",
+               (long long)bits);
+  in->config->fit.mask_ignore = (uint32_t)bits;
+done:
+  return err;
+}
+
+/* A field of a mapping: a number, or a text of MILL_MAX_NAME bytes. */
+typedef struct field {
+  const char *name;
+  char *text;
+  double *number;
+  const char *needed; /* what an item lacks without it; NULL: nothing */
+} field;
+
+/* {NAME: VALUE, ...}; item: "an arm", wanted: the whole as a message shows it. */
+static int get_fields(reader *in, const yaml_node_t *node, const char *item, const char *wanted,
+                      const field *fields, int n_field)
+{
+  char text[80];
+  int seen[8] = {0}, err = MILL_OK;
+  for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
+       pair++) {
+    const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
+    const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
+    int i = 0;
+    while (i < n_field &&
+           (name->type != YAML_SCALAR_NODE || strcmp(scalar(name), fields[i].name) != 0))
+      i++;
+    if (i == n_field)
+      return bad(in, name, "%s is unknown in %s; give %s", found(name, text), item, wanted);
+    if (seen[i]++)
+      return bad(in, name, "%s is there twice in one%s; remove one", fields[i].name, item + 2);
+    if (fields[i].text)
+      MILL_TRY(get_text(in, value, MILL_MAX_NAME, fields[i].text));
+    else
+      MILL_TRY(get_real(in, value, fields[i].number));
+  }
+  for (int i = 0; i < n_field; i++)
+    if (!seen[i] && fields[i].needed)
+      return bad(in, node, "%s lacks %s; give %s", item, fields[i].needed, wanted);
+done:
+  return err;
+}
+
+static int get_named(reader *in, const yaml_node_t *node, int is_prior, mill_named_value *list,
+                     int *n_list)
+{
+  static const char *const wanted[] = {"{param: NAME, value: NUMBER}",
+                                       "{param: NAME, mean: NUMBER, sigma: NUMBER}"};
+  size_t n;
+  int err = MILL_OK;
+  if (node->type != YAML_SEQUENCE_NODE)
+    return expected(in, node, "a list of items, one for each parameter,");
+  MILL_TRY(get_list(in, node, "a list", MILL_MAX_PAR, &n));
+  memset(list, 0, MILL_MAX_PAR * sizeof *list);
+  for (size_t i = 0; i < n; i++) {
+    const char *value = is_prior ? "mean" : "value";
+    const field fields[] = {{"param", list[i].name, NULL, "param"},
+                            {value, NULL, &list[i].value, value},
+                            {"sigma", NULL, &list[i].sigma, "sigma"}};
+    const yaml_node_t *item = list_item(in, node, i);
+    if (item->type != YAML_MAPPING_NODE)
+      return expected(in, item, wanted[is_prior]);
+    MILL_TRY(get_fields(in, item, "an item", wanted[is_prior], fields, is_prior ? 3 : 2));
+  }
+  *n_list = (int)n;
+done:
+  return err;
+}
+
+static int read_fix_param(reader *in, const yaml_node_t *node)
+{
+  return get_named(in, node, 0, in->config->fixed, &in->config->n_fixed);
+}
+
+static int read_priors(reader *in, const yaml_node_t *node)
+{
+  return get_named(in, node, 1, in->config->prior, &in->config->n_prior);
+}
+
+/* Items are names, or mappings with what is special about an arm. */
+static int read_arms(reader *in, const yaml_node_t *node)
+{
+  mill_config *config = in->config;
+  size_t n;
+  int err = MILL_OK;
+  MILL_TRY(get_list(in, node, "a list of names or of {name: NAME, ...}", MILL_MAX_ARM, &n));
+  memset(config->arm, 0, sizeof config->arm);
+  for (size_t i = 0; i < n; i++) {
+    mill_arm_choice *arm = &config->arm[i];
+    const field fields[] = {{"name", arm->arm, NULL, "its name"},
+                            {"min", NULL, &arm->min_aa, NULL},
+                            {"max", NULL, &arm->max_aa, NULL},
+                            {"channel", arm->channel, NULL, NULL},
+                            {"resolving_power", NULL, &arm->resolving_power, NULL}};
+    const yaml_node_t *item = list_item(in, node, i);
+    arm->max_aa = INFINITY;
+    if (item->type != YAML_MAPPING_NODE)
+      MILL_TRY(get_text(in, item, sizeof arm->arm, arm->arm));
+    else
+      MILL_TRY(get_fields(in, item, "an arm",
+                          "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R}",
+                          fields, sizeof fields / sizeof fields[0]));
+  }
+  config->n_arm = (int)n;
+done:
+  return err;
+}
+
+static int compare_id(const void *a, const void *b)
+{
+  int64_t x, y;
+  memcpy(&x, a, sizeof x);
+  memcpy(&y, b, sizeof y);
+  return (x > y) - (x < y);
+}
+
+size_t mill_config_sort_ids(int64_t *id, size_t n)
+{
+  size_t n_kept = 0;
+  if (n == 0)
+    return 0;
+  qsort(id, n, sizeof *id, compare_id);
+  for (size_t i = 0; i < n; i++)
+    if (n_kept == 0 || id[i] != id[n_kept - 1])
+      id[n_kept++] = id[i];
+  return n_kept;
+}
+
+static int read_targetid(reader *in, const yaml_node_t *node)
+{
+  mill_selection *select = &in->config->select;
+  int64_t *id = NULL;
+  size_t n;
+  int err = MILL_OK;
+  MILL_TRY(get_list(in, node, "a list of whole numbers", SIZE_MAX, &n));
+  if (n > 0)
+    MILL_TRY(MILL_ALLOC(n, &id));
+  for (size_t i = 0; i < n; i++)
+    MILL_TRY(get_integer(in, list_item(in, node, i), &id[i]));
+  select->target_id = id; /* the caller of mill_config_read's list stays with the caller */
+  select->n_target_id = mill_config_sort_ids(id, n);
+  id = NULL;
+done:
+  mill_free(id);
+  return err;
+}
+
+static int read_fiberstatus(reader *in, const yaml_node_t *node)
+{
+  uint64_t mask = 0;
+  size_t n;
+  int err = MILL_OK;
+  MILL_TRY(get_list(in, node, "a list of bit numbers", MILL_MAX_MASK_BIT, &n));
+  for (size_t i = 0; i < n; i++) {
+    const yaml_node_t *item = list_item(in, node, i);
+    int64_t bit;
+    MILL_TRY(get_integer(in, item, &bit));
+    if (bit < 0 || bit >= MILL_MAX_MASK_BIT)
+      return bad(in, item, "no bit %lld; give numbers from 0 to %d", (long long)bit,
+                 MILL_MAX_MASK_BIT - 1);
+    mask |= UINT64_C(1) << bit;
+  }
+  in->config->select.fiberstatus_allowed = mask;
+done:
+  return err;
+}
+
+static const struct {
+  const char *key;
+  int (*read)(reader *in, const yaml_node_t *node);
+} other[] = {
+    {"arms", read_arms},
+    {"wave_mask", read_wave_mask},
+    {"mask_ignore", read_mask_ignore},
+    {"fix_param", read_fix_param},
+    {"priors", read_priors},
+    {"targetid", read_targetid},
+    {"fiberstatus_allowed_bits", read_fiberstatus},
+};
+
+static int read_other(reader *in, const yaml_node_t *node)
+{
+  for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
+    if (strcmp(other[i].key, in->key->name) == 0)
+      return other[i].read(in, node);
+  return bad(in, node, "this key cannot be read: please report it");
+}
+
+static int read_key(reader *in, const yaml_node_t *node)
+{
+  const mill_option *k = in->key;
+  void *at = (char *)in->config + k->offset;
+  int err = MILL_OK, i;
+  int64_t n;
+  switch (k->kind) {
+  case MILL_OPTION_PATH:
+    MILL_TRY(get_text(in, node, k->size, at));
+    break;
+  case MILL_OPTION_REAL:
+    if (k->may_be_none && is_plain(node) &&
+        (is_null(node) || strcasecmp(scalar(node), "none") == 0))
+      *(double *)at = -INFINITY;
+    else
+      MILL_TRY(get_real(in, node, at));
+    break;
+  case MILL_OPTION_COUNT:
+    MILL_TRY(get_integer(in, node, &n));
+    if ((double)n < k->min || (double)n > k->max)
+      return bad(in, node, "%lld is out of range; give a whole number from %.0f to %.0f",
+                 (long long)n, k->min, k->max);
+    *(int *)at = (int)n;
+    break;
+  case MILL_OPTION_CHOICE:
+    MILL_TRY(get_word(in, node, k->words, at));
+    break;
+  case MILL_OPTION_WORD:
+    MILL_TRY(get_word(in, node, k->words, &i));
+    memset(at, 0, k->size);
+    memcpy(at, k->words[i], strlen(k->words[i]));
+    break;
+  case MILL_OPTION_NAMES:
+    MILL_TRY(get_names(in, node, k));
+    break;
+  default:
+    MILL_TRY(read_other(in, node));
+  }
+done:
+  return err;
+}
+
+/* Letters to change, add or remove to make one name of the other. */
+static size_t name_distance(const char *a, const char *b)
+{
+  size_t row[MILL_MAX_NAME + 1];
+  const size_t n_b = strlen(b);
+  for (size_t j = 0; j <= n_b; j++)
+    row[j] = j;
+  for (size_t i = 0; a[i]; i++) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < n_b; j++) {
+      const size_t change = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      const size_t step = (row[j] < diagonal ? row[j] : diagonal) + 1;
+      row[j + 1] = change < step ? change : step;
+    }
+  }
+  return row[n_b];
+}
+
+static int unknown_key(const char *name)
+{
+  char text[64];
+  for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+    if (strcmp(name, foreign[i].name) == 0)
+      return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "%s: a key of rvspecfit; %s", name,
+                            foreign[i].advice);
+  size_t best = 4; /* a name farther away is no misspelling */
+  const char *near = NULL;
+  for (int i = 0; i < MILL_N_KEY; i++) {
+    const size_t distance = strlen(name) < 64 ? name_distance(name, mill_config_key[i].name) : best;
+    if (distance < best) {
+      best = distance;
+      near = mill_config_key[i].name;
+    }
+  }
+  if (near)
+    return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
+                          "%s: unknown key; did you mean %s? --print-config lists all keys",
+                          mill_text_shown(name, text), near);
+  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
+                        "%s: unknown key; remove it (--print-config lists all keys)",
+                        mill_text_shown(name, text));
+}
+
+/* Tags ask for conversions that nothing here makes. */
+static int check_tags(yaml_document_t *document, int *line)
+{
+  char text[64];
+  for (yaml_node_t *node = document->nodes.start; node < document->nodes.top; node++) {
+    const char *usual = node->type == YAML_SCALAR_NODE     ? YAML_DEFAULT_SCALAR_TAG
+                        : node->type == YAML_SEQUENCE_NODE ? YAML_DEFAULT_SEQUENCE_TAG
+                                                           : YAML_DEFAULT_MAPPING_TAG;
+    if (strcmp((const char *)node->tag, usual) != 0) {
+      *line = node_line(node);
+      return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
+                            "the tag %s is not used here; remove it",
+                            mill_text_shown((const char *)node->tag, text));
+    }
+  }
+  return MILL_OK;
+}
+
+/* Where the keys of a document stand, and the first items of their lists; 0: nowhere. */
+typedef struct places {
+  int key[MILL_N_KEY], item[MILL_N_KEY][MAX_LINE_ITEM];
+} places;
+
+/* One key and its value; *line is where a failure was found. */
+static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, int *line)
+{
+  char text[80];
+  int err = MILL_OK;
+  const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
+  const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
+  *line = node_line(name);
+  if (name->type != YAML_SCALAR_NODE)
+    MILL_FAIL(MILL_ERR_CONFIG, "a key expected, %s found", found(name, text));
+  const int i = mill_config_find_key(scalar(name));
+  if (i < 0)
+    MILL_TRY(unknown_key(scalar(name)));
+  if (where->key[i])
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: already set on line %d; remove one of them", scalar(name),
+              where->key[i]);
+  where->key[i] = *line;
+  if (value->type == YAML_SEQUENCE_NODE)
+    for (int j = 0;
+         j < MAX_LINE_ITEM && value->data.sequence.items.start + j < value->data.sequence.items.top;
+         j++)
+      where->item[i][j] = node_line(list_item(in, value, (size_t)j));
+  in->key = &mill_config_key[i];
+  err = read_key(in, value);
+  if (err != MILL_OK) /* an empty value stands after its key, perhaps on a later line */
+    *line = is_null(value) || !in->line ? where->key[i] : in->line;
+done:
+  return err;
+}
+
+static int line_of_fault(const places *where, const mill_config_fault *fault)
+{
+  const int i = mill_config_find_key(fault->key);
+  if (fault->item >= 0 && fault->item < MAX_LINE_ITEM && where->item[i][fault->item])
+    return where->item[i][fault->item];
+  return where->key[i] || !fault->other ? where->key[i]
+                                        : where->key[mill_config_find_key(fault->other)];
+}
+
+int mill_config_read_document(struct yaml_document_s *document, mill_config *config, int *line)
+{
+  char text[80];
+  int err = MILL_OK;
+  reader in = {document, config, NULL, 0};
+  places where = {0};
+  mill_config_fault fault = {0};
+  const yaml_node_t *root = yaml_document_get_root_node(document);
+  MILL_TRY(check_tags(document, line));
+  if (!is_null(root)) {
+    *line = node_line(root);
+    if (root->type != YAML_MAPPING_NODE)
+      MILL_FAIL(MILL_ERR_CONFIG, "lines of the form 'key: value' expected, %s found",
+                found(root, text));
+    for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+         pair < root->data.mapping.pairs.top; pair++)
+      MILL_TRY(read_pair(&in, pair, &where, line));
+  }
+  err = mill_config_check_where(config, &fault);
+  if (err != MILL_OK)
+    *line = line_of_fault(&where, &fault);
+done:
+  return err;
+}

@@ -1,0 +1,69 @@
+/** One kind of row for everything that a user may set: a key of the configuration
+ *  (src/config/config_keys.c) or an option of a job (jobs/options/option_table.h).
+ *
+ *  A row gives the name, what the value may be, what --help and the documentation say, and where
+ *  the value is stored: offset bytes into a structure, which every function here takes as base.
+ */
+#ifndef MILL_OPTION_H
+#define MILL_OPTION_H
+
+#include <float.h>
+#include <stddef.h>
+
+enum mill_option_kind {
+  MILL_OPTION_HEADING = 0, /**< no option: a line of --help; without a name the end of a table */
+  MILL_OPTION_FLAG,        /**< int: becomes 1; takes no value */
+  MILL_OPTION_TEXT,        /**< const char *: borrowed from the command line */
+  MILL_OPTION_PATH,        /**< char[size] */
+  MILL_OPTION_WORD,        /**< char[size]: one of words */
+  MILL_OPTION_CHOICE,      /**< int: index of one of words */
+  MILL_OPTION_COUNT,       /**< int, min to max */
+  MILL_OPTION_INTEGER,     /**< int64_t, min to max */
+  MILL_OPTION_REAL,        /**< double, min to max; -inf where may_be_none */
+  MILL_OPTION_PAIR,        /**< double at offset and at offset2, min to max, ascending */
+  MILL_OPTION_SEED,        /**< uint64_t */
+  MILL_OPTION_NAMES,       /**< char[max][size], their number an int at offset2 */
+  MILL_OPTION_OTHER        /**< read by take; for keys by src/config/config_read.c */
+};
+
+typedef struct mill_option {
+  const char *name; /**< of a key, or of an option without its dashes */
+  int kind;         /**< enum mill_option_kind */
+  char letter;      /**< short form of an option; 0: none */
+  size_t offset, size, offset2;
+  double min, max;          /**< both 0: any */
+  int may_be_none;          /**< a REAL that may be the word none */
+  const char *const *words; /**< ends with NULL */
+  const char *argument;     /**< what --help calls the value, and the documentation the type */
+  const char *help;         /**< NULL: that of the key */
+  /** An option that sets this key of the configuration: kind, range, words and help are those of
+   *  the key, and the value is stored as a TEXT or FLAG until mill_config_set reads it. */
+  const char *key;
+  /** OTHER: reads text and stores it in base.  MILL_ERR_USAGE. */
+  int (*take)(const struct mill_option *row, const char *text, void *base);
+  unsigned tasks; /**< bits of the job's tasks that have a use for it; 0: all */
+  /* of keys */
+  int is_identity;     /**< part of the identity of a run */
+  const char *section; /**< of the documentation; set in the first row of each */
+  const char *unit;
+  const char *range;     /**< what the documentation adds to min and max */
+  const char *more;      /**< what the documentation adds to help */
+  const char *elsewhere; /**< name in rvspecfit */
+} mill_option;
+
+/** Member of a structure as offset and size of a row. */
+#define MILL_AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
+
+#define MILL_ABOVE_0 DBL_MIN /**< min of a REAL that must be above 0 */
+
+/** Read the value of an option into base.  MILL_ERR_USAGE: the message names the option (without
+ *  its dashes), what it takes, and text. */
+int mill_option_read(const mill_option *row, const char *option, const char *text, void *base);
+
+/** What the value of a row may be, for messages: "an integer from 1 to 24". */
+const char *mill_option_takes(const mill_option *row, char out[256]);
+
+/** The value in base as a text, for --help; empty where there is none, or where it is 0. */
+const char *mill_option_shown(const mill_option *row, const void *base, char out[128]);
+
+#endif

@@ -1,0 +1,105 @@
+#include "src/config/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *mill_text_of_real(double x, char out[32])
+{
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(out, 32, "%.*g", digits, x);
+    if (strtod(out, NULL) == x)
+      break;
+  }
+  return out;
+}
+
+int mill_text_to_real(const char *text, double *value)
+{
+  char *end = NULL;
+  /* strtod also knows hexadecimal, inf and nan */
+  if (!*text || strspn(text, "0123456789+-.eE") != strlen(text))
+    return 0;
+  *value = strtod(text, &end);
+  return *end == '\0';
+}
+
+const char *mill_text_shown(const char *text, char out[64])
+{
+  size_t n = 0;
+  for (; text[n] && n < 60; n++)
+    out[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
+  if (text[n])
+    memcpy(out + n, "...", 4);
+  else
+    out[n] = '\0';
+  return out;
+}
+
+const char *mill_text_of_words(const char *const *words, char out[128])
+{
+  size_t n = 0;
+  out[0] = '\0';
+  for (int i = 0; words[i] && n < 128; i++)
+    n += (size_t)snprintf(out + n, 128 - n, "%s%s",
+                          i == 0         ? ""
+                          : words[i + 1] ? ", "
+                                         : " or ",
+                          words[i]);
+  return out;
+}
+
+/* Next code point of UTF-8 text and its bytes; 0 bytes when it is none. */
+static unsigned utf8_next(const unsigned char *s, int *n_byte)
+{
+  static const unsigned smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
+  const int n = s[0] < 0x80       ? 1
+                : s[0] >> 5 == 6  ? 2
+                : s[0] >> 4 == 14 ? 3
+                : s[0] >> 3 == 30 ? 4
+                                  : 0;
+  unsigned code = n == 1 ? s[0] : n ? s[0] & (0x7fu >> n) : 0;
+  *n_byte = n;
+  for (int i = 1; i < n; i++) {
+    if (s[i] >> 6 != 2) {
+      *n_byte = 0;
+      return 0;
+    }
+    code = code << 6 | (s[i] & 0x3f);
+  }
+  if (n > 1 && (code < smallest[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)))
+    *n_byte = 0;
+  return code;
+}
+
+int mill_text_is_printable(const char *text)
+{
+  for (const unsigned char *s = (const unsigned char *)text; *s;) {
+    int n_byte;
+    const unsigned code = utf8_next(s, &n_byte);
+    if (!n_byte || code < 0x20 || code == 0x7f)
+      return 0;
+    s += n_byte;
+  }
+  return 1;
+}
+
+/* What YAML would fold or refuse is escaped. */
+void mill_text_print_quoted(const char *text, FILE *out)
+{
+  fputc('"', out);
+  for (const unsigned char *s = (const unsigned char *)text; *s;) {
+    int n_byte;
+    const unsigned code = utf8_next(s, &n_byte);
+    if (code == '"' || code == '\\')
+      fprintf(out, "\\%c", (int)code);
+    else if (!n_byte || code < 0x20 || code == 0x7f)
+      fprintf(out, "\\x%02x", s[0]);
+    else if ((code > 0x7f && code < 0xa1) || code == 0x2028 || code == 0x2029 || code == 0xfeff ||
+             code == 0xfffe || code == 0xffff)
+      fprintf(out, "\\u%04x", code);
+    else
+      fwrite(s, 1, (size_t)n_byte, out);
+    s += n_byte ? n_byte : 1;
+  }
+  fputc('"', out);
+}
