@@ -22,6 +22,8 @@ typedef struct mill_upload {
   size_t bytes;
 } mill_upload;
 
+enum mill_backend_where { MILL_ON_CPU, MILL_ON_GPU, MILL_NOWHERE /**< nothing is computed */ };
+
 /** Every function returns MILL_OK or a code with a message.  Pointers to data
  *  are the backend's own memory; structures hold such pointers too.
  *
@@ -32,6 +34,7 @@ typedef struct mill_upload {
  *  were asked for, and before a start or an advance that comes after them. */
 typedef struct mill_backend {
   const char *name;
+  int where;        /**< enum mill_backend_where: it computes there */
   int overlaps;     /**< work goes on while the host does something else */
   int default_slot; /**< stars at once that suit it; 0: a matter of threads */
   int (*open)(int n_thread, mill_device **out);

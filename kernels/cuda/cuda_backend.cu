@@ -1255,6 +1255,7 @@ const mill_backend *mill_backend_cuda(int *out)
   }
   MILL_TRY(default_slots(&table.default_slot));
   table.name = name;
+  table.where = MILL_ON_GPU;
   table.overlaps = 1;
   table.open = cuda_open;
   table.close = cuda_close;
