@@ -18,6 +18,7 @@
 #include "jobs/bench/bench_read.h"
 #include "jobs/bench/bench_report.h"
 #include "jobs/bench/bench_schedule.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/host_copy.h"
 #include "src/system/file_roles.h"
@@ -130,15 +131,49 @@ done:
 
 /* ---- fit ---- */
 
+static void count_taken(void *context, const mill_library *lib, const mill_fit_settings *set,
+                        const mill_star *star, const double *const *wave_aa)
+{
+  mill_bench_run *run = context;
+  (void)lib, (void)set, (void)star, (void)wave_aa;
+  run->n_taken++;
+}
+
+static void count_star(void *context, const mill_library *lib, const mill_fit_settings *set,
+                       const mill_star *star, const double *const *wave_aa)
+{
+  mill_bench_run *run = context;
+  run->n_taken++;
+  mill_bench_shape_add(&run->shape, lib, set, star, wave_aa);
+}
+
+static void count_row(void *context, const mill_library *lib, const mill_fit_settings *set,
+                      const mill_fit_result *result)
+{
+  mill_bench_run *run = context;
+  mill_bench_shape_add_result(&run->shape, lib, set, result);
+  run->n_eval += result->n_eval;
+  run->n_jac += result->n_jac;
+  if (run->first_wall_s == 0.0)
+    run->first_wall_s = mill_wall_s() - run->start_s;
+}
+
 /* Run a fit of which nothing is kept but its costs. */
-static int run_fit(bench_job *job, mill_fit_options fit, mill_fit_costs *costs)
+static int run_fit(bench_job *job, mill_fit_options fit, const mill_backend *instead,
+                   mill_bench_run *run)
 {
   int err = MILL_OK, status = 0;
   char output[sizeof job->folder + 16];
+  mill_fit_observer observer = {.context = run,
+                                .took = instead ? count_taken : count_star,
+                                .put = instead ? NULL : count_row,
+                                .n_row_limit = job->options.n_star,
+                                .instead = instead};
   snprintf(output, sizeof output, "%s/result.h5", job->folder);
   fit.output = output;
-  costs->n_row_limit = job->options.n_star;
-  err = mill_fit_run(&job->mpi, &fit, job->command, costs, &status);
+  *run = (mill_bench_run){.start_s = mill_wall_s()};
+  err = mill_fit_run(&job->mpi, &fit, job->command, &observer, &status);
+  run->meters = observer.meters;
   empty_folder(job);
   MILL_TRY(err);
   if (mill_stop_signal_seen())
@@ -157,17 +192,17 @@ static int run_once(bench_job *job, mill_bench_series *series, int i_run)
   mill_bench_run *run = &series->run[i_run];
   mill_fit_options fit = job->options.fit;
   fit.optimizer = job->options.n_optimizer > 0 ? series->optimizer : NULL;
-  MILL_TRY(run_fit(job, fit, &run->costs));
-  if (run->costs.shape.n_star == 0)
+  MILL_TRY(run_fit(job, fit, NULL, run));
+  if (run->shape.n_star == 0)
     MILL_FAIL(MILL_ERR_USAGE, "no star was fitted, so there is nothing to measure");
   mill_bench_split(run);
   series->n_run++;
   static const char *const name[] = {[MILL_OPT_HYBRID] = "hybrid",
                                      [MILL_OPT_NELDER_MEAD] = "nelder-mead",
                                      [MILL_OPT_LM] = "levenberg-marquardt"};
-  series->optimizer = name[run->costs.set.optimizer];
+  series->optimizer = name[run->meters.set.optimizer];
   fprintf(stderr, "%s, run %d of %d: %.2f core-ms a star\n", series->optimizer, i_run + 1,
-          job->options.n_repeat, 1e3 * run->star_s / (double)run->costs.shape.n_star);
+          job->options.n_repeat, 1e3 * run->star_s / (double)run->shape.n_star);
 done:
   return err;
 }
@@ -196,9 +231,10 @@ static int count_floors(bench_job *job)
   for (int i = 0; i < job->n_series; i++) {
     mill_bench_series *series = &job->series[i];
     series->median = median_run(series);
-    const mill_fit_costs *c = &series->run[series->median].costs;
-    mill_bench_floor_count(&job->lib, &c->set, &c->shape, &c->timing, c->n_slot, columns->row_size,
-                           job->report.rates.l2_bytes, series->work);
+    const mill_bench_run *run = &series->run[series->median];
+    const mill_fit_meters *c = &run->meters;
+    mill_bench_floor_count(&job->lib, &c->set, &run->shape, &c->timing, c->n_slot,
+                           columns->row_size, job->report.rates.l2_bytes, series->work);
   }
 done:
   mill_free(columns);
@@ -219,15 +255,15 @@ static int bench_fit(bench_job *job)
     for (int i = 0; i < job->n_series; i++) {
       MILL_TRY(run_once(job, &job->series[i], r));
       if (r == 0 && i == 0) {
-        const mill_fit_costs *c = &job->series[0].run[0].costs;
+        const mill_fit_meters *c = &job->series[0].run[0].meters;
         MILL_TRY(mill_library_read(c->library, &job->lib));
         MILL_TRY(measure_rates(job, c->n_slot));
       }
     }
   /* the best of before and after, should one of them have been disturbed */
-  MILL_TRY(measure_rates(job, job->series[0].run[0].costs.n_slot));
+  MILL_TRY(measure_rates(job, job->series[0].run[0].meters.n_slot));
   MILL_TRY(count_floors(job));
-  job->report.backend = job->series[0].run[0].costs.backend;
+  job->report.backend = job->series[0].run[0].meters.backend;
   job->report.series = job->series;
   job->report.n_series = job->n_series;
 done:
@@ -236,29 +272,30 @@ done:
 
 /* ---- host ---- */
 
-/* The run that took the shortest time of so many. */
-static int run_host(bench_job *job, int n_reader, int n_repeat, mill_fit_costs *best)
+/* The quickest of several runs. */
+static int run_host(bench_job *job, int n_reader, int n_repeat, mill_bench_run *best)
 {
   int err = MILL_OK;
   char readers[16];
+  mill_bench_run run;
   mill_fit_options fit = job->options.fit;
   snprintf(readers, sizeof readers, "%d", n_reader);
   fit.readers = readers;
   for (int r = 0; r < n_repeat; r++) {
-    mill_fit_costs costs = {.instead = mill_bench_host_backend()};
-    MILL_TRY(run_fit(job, fit, &costs));
-    if (costs.n_taken == 0)
+    MILL_TRY(run_fit(job, fit, mill_bench_host_backend(), &run));
+    if (run.n_taken == 0)
       MILL_FAIL(MILL_ERR_USAGE, "no star was taken, so there is nothing to measure");
-    if (r == 0 || costs.run_wall_s < best->run_wall_s)
-      *best = costs;
+    if (r == 0 || run.meters.run_wall_s < best->meters.run_wall_s)
+      *best = run;
   }
 done:
   return err;
 }
 
-static int print_host(int n_reader, const mill_fit_costs *c)
+static int print_host(int n_reader, const mill_bench_run *run)
 {
-  const double n = (double)c->n_taken, us = 1e6 / n;
+  const mill_fit_meters *c = &run->meters;
+  const double n = (double)run->n_taken, us = 1e6 / n;
   const double rest_s = c->main_s - c->load_s - c->put_s;
   printf("| %d | %.0f | %.3f | %.0f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n", n_reader,
          n, c->run_wall_s, n / c->run_wall_s, us * c->main_s, us * c->load_s, us * c->put_s,
@@ -270,14 +307,14 @@ static int bench_host(bench_job *job)
 {
   int err = MILL_OK, n_count = 0, n_copier = 0;
   int count[MILL_BENCH_READER_COUNTS];
-  mill_fit_costs best = {0};
+  mill_bench_run best = {0};
   mill_config config;
   memset(&config, 0, sizeof config);
   MILL_TRY(mill_bench_configure(&job->options, &config));
   MILL_TRY(mill_bench_reader_counts(&job->mpi, config.n_reader, count, &n_count));
   MILL_TRY(make_folder(job));
   MILL_TRY(run_host(job, count[n_count - 1], 1, &best)); /* into the page cache */
-  MILL_TRY(mill_host_copiers(best.n_thread, &n_copier));
+  MILL_TRY(mill_host_copiers(best.meters.n_thread, &n_copier));
   mill_bench_describe(&job->report);
   mill_bench_print_head(&job->report, job->command, stdout);
   printf("Nothing is fitted: %d %s stars into buffers, as for a GPU, and every row is done at "

@@ -174,6 +174,7 @@ const mill_backend *mill_bench_host_backend(void)
 {
   static const mill_backend backend = {
       .name = "none",
+      .kind = MILL_BACKEND_NONE,
       .overlaps = 1,
       .default_slot = N_SLOT,
       .open = host_open,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/base/error.h"
+#include "src/system/cpu_model.h"
 #include "src/system/version.h"
 
 #define STAGE_NAME(symbol, name) [symbol] = (name),
@@ -38,7 +39,7 @@ static int phase_of(int stage)
 
 void mill_bench_split(mill_bench_run *run)
 {
-  const mill_fit_costs *c = &run->costs;
+  const mill_fit_meters *c = &run->meters;
   run->once_s = c->library_s + c->index_s + c->create_s + c->model_s + c->waveset_s + c->close_s;
   run->star_s = c->cpu_s - run->once_s;
   run->stage_s[MILL_BENCH_READ] = c->read_s;
@@ -54,23 +55,6 @@ void mill_bench_split(mill_bench_run *run)
   run->stage_s[MILL_BENCH_OTHER] = rest;
 }
 
-void mill_bench_cpu_model(char *out, size_t size)
-{
-  char line[256];
-  snprintf(out, size, "unknown processor");
-  FILE *file = fopen("/proc/cpuinfo", "r");
-  while (file && fgets(line, sizeof line, file)) {
-    const char *value = strchr(line, ':');
-    if (strncmp(line, "model name", 10) == 0 && value) {
-      line[strcspn(line, "\n")] = '\0';
-      snprintf(out, size, "%s", value + 1 + strspn(value + 1, " "));
-      break;
-    }
-  }
-  if (file)
-    fclose(file);
-}
-
 void mill_bench_describe(mill_bench_report *report)
 {
   cpu_set_t cores;
@@ -79,7 +63,7 @@ void mill_bench_describe(mill_bench_report *report)
   if (gmtime_r(&now, &utc))
     strftime(report->date, sizeof report->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
   report->n_core = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 0;
-  mill_bench_cpu_model(report->cpu, sizeof report->cpu);
+  mill_cpu_model(report->cpu, sizeof report->cpu);
 }
 
 /* ---- Markdown ---- */
@@ -125,8 +109,8 @@ static void print_ratio(FILE *out, double spent_s, double floor_s)
 static void print_stages(FILE *out, const mill_bench_series *series, const mill_bench_rates *rates)
 {
   const mill_bench_run *run = &series->run[series->median];
-  const mill_timing *t = &run->costs.timing;
-  const double n = (double)run->costs.shape.n_star;
+  const mill_timing *t = &run->meters.timing;
+  const double n = (double)run->shape.n_star;
   double floor_s = 0.0, mflop = 0.0;
   int64_t n_value = 0, n_jacobian = 0;
   fprintf(out, "\n%s, a star:\n\n", series->optimizer);
@@ -179,18 +163,18 @@ static void print_overview(FILE *out, const mill_bench_report *report)
   for (int i = 0; i < report->n_series; i++) {
     const mill_bench_series *series = &report->series[i];
     const mill_bench_run *run = &series->run[series->median];
-    const mill_fit_costs *c = &run->costs;
-    const double n = (double)c->shape.n_star;
+    const mill_fit_meters *c = &run->meters;
+    const double n = (double)run->shape.n_star;
     double least = INFINITY, most = 0.0;
     for (int r = 0; r < series->n_run; r++) {
-      const double each = series->run[r].star_s / (double)series->run[r].costs.shape.n_star;
+      const double each = series->run[r].star_s / (double)series->run[r].shape.n_star;
       least = fmin(least, each);
       most = fmax(most, each);
     }
     fprintf(out, "| %s | %lld | %.1f | %.1f | %.2f | %.2f to %.2f | %.1f | %.1f |\n",
-            series->optimizer, (long long)c->shape.n_star, n / run->star_s, n / c->wall_s,
-            1e3 * run->star_s / n, 1e3 * least, 1e3 * most, (double)c->n_eval / n,
-            (double)c->n_jac / n);
+            series->optimizer, (long long)run->shape.n_star, n / run->star_s, n / c->wall_s,
+            1e3 * run->star_s / n, 1e3 * least, 1e3 * most, (double)run->n_eval / n,
+            (double)run->n_jac / n);
   }
   fprintf(out,
           "\nStars per core-second leave out what a run does once; stars/s are of wall time with "
@@ -201,11 +185,11 @@ static void print_overview(FILE *out, const mill_bench_report *report)
   for (int i = 0; i < report->n_series; i++) {
     const mill_bench_series *series = &report->series[i];
     const mill_bench_run *run = &series->run[series->median];
-    const mill_fit_costs *c = &run->costs;
+    const mill_fit_meters *c = &run->meters;
     fprintf(out, "| %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.0f |\n",
             series->optimizer, 1e3 * c->library_s, 1e3 * c->index_s, 1e3 * c->create_s,
             1e3 * c->model_s, 1e3 * c->waveset_s, 1e3 * c->close_s, 1e3 * run->once_s,
-            1e3 * c->first_wall_s);
+            1e3 * run->first_wall_s);
   }
 }
 
@@ -233,7 +217,7 @@ int mill_bench_print(const mill_bench_report *report, FILE *out)
   mill_bench_print_head(report, report->command, out);
   print_rates(out, &report->rates);
   if (report->n_series > 0) {
-    const mill_fit_costs *c = &report->series[0].run[0].costs;
+    const mill_fit_meters *c = &report->series[0].run[0].meters;
     fprintf(out, "\n%d %s, %d slots; of %d %s with each optimizer the median by CPU time.\n",
             c->n_thread, c->n_thread == 1 ? "thread" : "threads", c->n_slot,
             report->series[0].n_run, report->series[0].n_run == 1 ? "run" : "runs");
@@ -299,9 +283,8 @@ static void json_rates(FILE *out, const mill_bench_rates *r)
   json_key_number(out, "f64_gflop_s", mill_bench_f64_gflop_s(r), "\n  },\n");
 }
 
-static void json_shape(FILE *out, const mill_fit_costs *c)
+static void json_shape(FILE *out, const mill_bench_shape *shape)
 {
-  const mill_bench_shape *shape = &c->shape;
   int n_arm = 0;
   for (int a = 0; a < MILL_MAX_ARM; a++)
     if (shape->arm[a].n_star > 0)
@@ -322,7 +305,7 @@ static void json_shape(FILE *out, const mill_fit_costs *c)
 static void json_stages(FILE *out, const mill_bench_series *series, const mill_bench_rates *rates)
 {
   const mill_bench_run *run = &series->run[series->median];
-  const mill_timing *t = &run->costs.timing;
+  const mill_timing *t = &run->meters.timing;
   fputs("      \"stages\": [", out);
   for (int s = 0; s < MILL_BENCH_N_STAGE; s++) {
     const int phase = phase_of(s);
@@ -348,14 +331,14 @@ static void json_stages(FILE *out, const mill_bench_series *series, const mill_b
 static void json_series(FILE *out, const mill_bench_series *series, const mill_bench_rates *rates)
 {
   const mill_bench_run *run = &series->run[series->median];
-  const mill_fit_costs *c = &run->costs;
+  const mill_fit_meters *c = &run->meters;
   fputs("\n    {\n      ", out);
   json_key_text(out, "optimizer", series->optimizer, ",\n      ");
   fprintf(out,
           "\"stars\": %lld, \"fitted\": %lld, \"evaluations\": %lld, \"jacobians\": %lld, "
           "\"velocities\": %lld,\n      ",
-          (long long)c->shape.n_star, (long long)c->shape.n_fitted, (long long)c->n_eval,
-          (long long)c->n_jac, (long long)c->timing.n_velocity);
+          (long long)run->shape.n_star, (long long)run->shape.n_fitted, (long long)run->n_eval,
+          (long long)run->n_jac, (long long)c->timing.n_velocity);
   json_key_number(out, "cpu_s", c->cpu_s, ", ");
   json_key_number(out, "wall_s", c->wall_s, ", ");
   json_key_number(out, "once_s", run->once_s, ", ");
@@ -366,20 +349,20 @@ static void json_series(FILE *out, const mill_bench_series *series, const mill_b
   json_key_number(out, "model_s", c->model_s, ", ");
   json_key_number(out, "waveset_s", c->waveset_s, ", ");
   json_key_number(out, "close_s", c->close_s, ", ");
-  json_key_number(out, "first_wall_s", c->first_wall_s, "},\n");
-  json_shape(out, c);
+  json_key_number(out, "first_wall_s", run->first_wall_s, "},\n");
+  json_shape(out, &run->shape);
   json_stages(out, series, rates);
   fputs("      \"runs\": [", out);
   for (int r = 0; r < series->n_run; r++) {
     fputs(r ? ", {" : "{", out);
-    json_key_number(out, "cpu_s", series->run[r].costs.cpu_s, ", ");
-    json_key_number(out, "wall_s", series->run[r].costs.wall_s, ", ");
+    json_key_number(out, "cpu_s", series->run[r].meters.cpu_s, ", ");
+    json_key_number(out, "wall_s", series->run[r].meters.wall_s, ", ");
     json_key_number(out, "star_s", series->run[r].star_s, "}");
   }
   fprintf(out, "],\n      \"median_run\": %d\n    }", series->median);
 }
 
-static void json_settings(FILE *out, const mill_fit_costs *c)
+static void json_settings(FILE *out, const mill_fit_meters *c)
 {
   fputs("  \"settings\": {", out);
   json_key_text(out, "library", c->library, ", ");
@@ -412,7 +395,7 @@ int mill_bench_write_json(const mill_bench_report *report, const char *path)
     json_key_text(out, "backend", report->backend, ",\n");
   }
   if (report->n_series > 0)
-    json_settings(out, &report->series[0].run[0].costs);
+    json_settings(out, &report->series[0].run[0].meters);
   json_rates(out, &report->rates);
   fputs("  \"optimizers\": [", out);
   for (int i = 0; i < report->n_series; i++) {

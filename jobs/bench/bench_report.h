@@ -5,12 +5,18 @@
 #include <stdio.h>
 
 #include "jobs/fit/fit.h"
+#include "src/floor/bench_floor.h"
 
 /** One run of a fit. */
 typedef struct mill_bench_run {
-  mill_fit_costs costs;
-  double once_s; /**< CPU seconds of start-up, sets of wavelengths, and the end */
-  double star_s; /**< the rest */
+  mill_fit_meters meters;
+  int64_t n_taken;       /**< rows that became stars */
+  int64_t n_eval, n_jac; /**< as the results of all stars have them */
+  mill_bench_shape shape;
+  double start_s;      /**< wall */
+  double first_wall_s; /**< wall, to the first finished star; 0: there was none */
+  double once_s;       /**< CPU seconds of start-up, sets of wavelengths, and the end */
+  double star_s;       /**< the rest */
   double stage_s[MILL_BENCH_N_STAGE]; /**< sum: star_s */
 } mill_bench_run;
 
@@ -36,9 +42,6 @@ typedef struct mill_bench_report {
 
 /** Split a finished run's CPU time into what is done once, and stages. */
 void mill_bench_split(mill_bench_run *run);
-
-/** The processor's model as the system names it. */
-void mill_bench_cpu_model(char *out, size_t size);
 
 /** Fill date, cpu and n_core. */
 void mill_bench_describe(mill_bench_report *report);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "jobs/bench/bench_report.h"
+#include "src/system/cpu_model.h"
 #include "src/system/log.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_backend.h"
@@ -135,7 +135,7 @@ int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char 
     goto done;
   }
   mill_gpu_backend_name(&all[gpu], name, sizeof name);
-  mill_bench_cpu_model(cpu, sizeof cpu);
+  mill_cpu_model(cpu, sizeof cpu);
   MILL_TRY(mill_crossover_find(path, name, cpu, n_thread, line, found));
   if (!*found) {
     memcpy(line->gpu, name, sizeof name);

@@ -4,18 +4,15 @@
 
 #include "jobs/options/options.h"
 #include "kernels/backend.h"
-#include "src/floor/bench_floor.h"
+#include "kernels/data/result.h"
+#include "kernels/data/star.h"
 #include "src/ranks/mpi_context.h"
 
 /** argv[0] is the job's name.  Returns the exit status of the program. */
 int mill_job_fit(int argc, char **argv);
 
-/** What a run costs on this rank, for `starmill bench`.  CPU seconds unless called wall. */
-typedef struct mill_fit_costs {
-  int64_t n_row_limit; /**< in: fit only the first rows of the catalog; 0: all */
-  /** in: takes the place of the backend that is configured, and shapes are not counted; NULL */
-  const mill_backend *instead;
-
+/** What a run has cost on this rank.  CPU seconds unless called wall. */
+typedef struct mill_fit_meters {
   /* what ran */
   char library[1024]; /**< its path */
   char backend[64];   /**< its name */
@@ -23,16 +20,14 @@ typedef struct mill_fit_costs {
   mill_fit_settings set; /**< of the pipeline */
 
   /* once a run: start-up and end */
-  double library_s;    /**< configuration, log, library */
-  double index_s;      /**< metadata of the inputs */
-  double create_s;     /**< result file */
-  double model_s;      /**< emulator to the device, templates of the initial guess */
-  double waveset_s;    /**< sets of wavelengths */
-  double close_s;      /**< result file */
-  double first_wall_s; /**< from the call to the first finished star; 0: there was none */
+  double library_s; /**< configuration, log, library */
+  double index_s;   /**< metadata of the inputs */
+  double create_s;  /**< result file */
+  double model_s;   /**< emulator to the device, templates of the initial guess */
+  double waveset_s; /**< sets of wavelengths */
+  double close_s;   /**< result file */
 
   /* work on stars */
-  int64_t n_taken;    /**< rows that became stars */
   double read_s;      /**< reader threads */
   double load_s;      /**< stars from the reader into slots */
   double load_wall_s; /**< of it the copies, by the clock */
@@ -41,27 +36,40 @@ typedef struct mill_fit_costs {
   double run_wall_s;  /**< the same */
   double io_s;        /**< I/O thread */
   mill_timing timing;
-  mill_bench_shape shape;
-  int64_t n_eval, n_jac; /**< as the results of all stars have them */
 
   double cpu_s, wall_s; /**< of the process, from the call to its end */
-} mill_fit_costs;
+} mill_fit_meters;
+
+/** A caller that measures a run.  The main thread calls the hooks; what they take is counted as
+ *  time of the run. */
+typedef struct mill_fit_observer {
+  void *context;
+  /** A row became a star, wave_aa [n_segment][n_pix] vacuum A. */
+  void (*took)(void *context, const mill_library *lib, const mill_fit_settings *set,
+               const mill_star *star, const double *const *wave_aa);
+  /** A star's result was handed over.  NULL: not wanted. */
+  void (*put)(void *context, const mill_library *lib, const mill_fit_settings *set,
+              const mill_fit_result *result);
+  int64_t n_row_limit;         /**< fit only the first rows of the catalog; 0: all */
+  const mill_backend *instead; /**< takes the place of the configured backend; NULL: none does */
+  mill_fit_meters meters;      /**< out */
+} mill_fit_observer;
 
 /** Run a fit, with its summary on standard output unless options->quiet.
  *
  *  command      the command line, for the result file
- *  costs        NULL: not wanted
+ *  observer     NULL: there is none.  An observed run writes no status file and has no stop file
  *  exit_status  0, or that of a run that ended in good order with something left over
  *
  *  Collective over mpi.  The codes of kernels/base/error.h; the caller prints the message. */
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
-                 mill_fit_costs *costs, int *exit_status);
+                 mill_fit_observer *observer, int *exit_status);
 
 /** Stars at once where the configuration leaves it open. */
 int mill_fit_default_slots(const mill_backend *backend, int n_thread);
 
 /** Threads that read spectra where the configuration leaves it open: a star takes 0.08 to 0.3 ms of
- *  a core to read, and a GPU's stars are wanted faster than one core reads them. */
+ *  a core to read, and a GPU fits stars faster than one core reads them. */
 int mill_fit_default_readers(const mill_backend *backend, int n_thread);
 enum { MILL_FIT_MOST_READERS = 8 /**< by default */ };
 

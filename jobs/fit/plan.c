@@ -117,7 +117,7 @@ static double rate_of(const mill_plan *plan)
 {
   if (plan->running.rate > 0)
     return plan->running.rate;
-  if (strncmp(plan->backend, "cpu", 3) != 0)
+  if (plan->backend->kind != MILL_BACKEND_CPU)
     return 0;
   return mill_usual_core_rate(plan->config->fit.optimizer) * plan->n_thread;
 }
@@ -133,7 +133,7 @@ static void print_time(const mill_plan *plan, int n_rank, const mill_schedule_su
     fprintf(out,
             "time         not known for %s: give the stars per second of a rank by --rate "
             "(starmill bench fit measures it)\n",
-            plan->backend);
+            plan->backend->name);
     return;
   }
   const double left = n_row > 0 ? (double)(n_row - n_done) / (double)n_row : 0.0;
@@ -184,7 +184,7 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
   print_inputs(inputs, sum, out);
   print_work(&dealt, n_rank, out);
   fprintf(out, "ranks        %d %s each, %s\n", plan->n_thread,
-          plan->n_thread == 1 ? "thread" : "threads", plan->backend);
+          plan->n_thread == 1 ? "thread" : "threads", plan->backend->name);
   const int64_t n_done = print_existing(plan, out);
   print_time(plan, n_rank, &dealt, n_done, out);
   fprintf(out, "result       %s, about %s\n", plan->options->output,

@@ -7,6 +7,7 @@
 #include "jobs/fit/inputs.h"
 #include "jobs/options/options.h"
 #include "jobs/status/status_result.h"
+#include "kernels/backend.h"
 #include "kernels/data/library.h"
 #include "src/ranks/mpi_context.h"
 
@@ -17,7 +18,7 @@ typedef struct mill_plan {
   const mill_inputs *inputs;     /**< with their index */
   const mill_existing *existing; /**< at the output, as rank 0 has found it */
   mill_running running;
-  const char *backend;
+  const mill_backend *backend;
   int n_thread;   /**< of a rank */
   int64_t n_held; /**< rows that a rank takes before it has finished any */
 } mill_plan;

@@ -57,7 +57,7 @@ struct mill_reader {
   worker *worker; /* [n_worker] */
   /* guarded by deal: pieces are drawn by one thread at a time */
   pthread_mutex_t deal;
-  mill_schedule_piece piece; /* rows that no thread has taken yet */
+  mill_schedule_rows piece; /* rows that no thread has taken yet */
   /* guarded by mutex */
   pthread_mutex_t mutex;
   pthread_cond_t changed;
@@ -439,7 +439,7 @@ done:
   return err;
 }
 
-static int read_share(worker *w, const mill_schedule_piece *share, int *stopped)
+static int read_share(worker *w, const mill_schedule_rows *share, int *stopped)
 {
   int err = MILL_OK;
   int n_wanted = 0;
@@ -468,10 +468,10 @@ static int is_stopped(void *context)
 
 /* The next rows for a thread.  Several threads share the rows of a file, and each opens it; one
  * that has to be unpacked first is left to one thread, and the others go on with what follows. */
-static int take_share(mill_reader *reader, mill_schedule_piece *share, int *there)
+static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there)
 {
   int err = MILL_OK;
-  mill_schedule_piece *piece = &reader->piece;
+  mill_schedule_rows *piece = &reader->piece;
   pthread_mutex_lock(&reader->deal);
   *there = piece->first < piece->end;
   if (!*there)
@@ -492,7 +492,7 @@ static int read_all(worker *w)
 {
   int err = MILL_OK;
   int stopped = 0, there = 0;
-  mill_schedule_piece share = {0};
+  mill_schedule_rows share = {0};
   while (!stopped) {
     MILL_TRY(take_share(w->reader, &share, &there));
     if (!there)

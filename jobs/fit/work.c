@@ -80,7 +80,7 @@ done:
 }
 
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,
-                   mill_schedule_piece *piece, int *there)
+                   mill_schedule_rows *piece, int *there)
 {
   int err = MILL_OK;
   *there = 0;

@@ -34,7 +34,7 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
  *  mill_work_wanted tells.  *there 0: there is no more, or gives_up(context) said 1 while it
  *  was awaited.  One thread at a time, not collective.  MILL_ERR_MPI. */
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,
-                   mill_schedule_piece *piece, int *there);
+                   mill_schedule_rows *piece, int *there);
 
 /** Has the row of /fits to be fitted in this run?  (What is finished meanwhile counts too.) */
 int mill_work_wanted(const mill_work *work, int64_t row);

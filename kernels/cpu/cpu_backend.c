@@ -38,7 +38,7 @@ typedef struct mill_lane {
   double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] */
   float *narrow;     /**< the same, input of the last layer */
   char *memory;      /**< each slot's emulator output, then what a group's slots use in turn */
-  mill_work work[MILL_GROUP];
+  mill_workspace work[MILL_GROUP];
   mill_timing timing;
 } mill_lane;
 
@@ -272,7 +272,7 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
 typedef struct mill_task {
   const mill_model *m;
   mill_slot *slot;
-  mill_work *work;
+  mill_workspace *work;
   int arm;
   mill_timing *timing;
 } mill_task;

@@ -53,7 +53,7 @@ MILL_BLOCK_FN void MILL_T(mill_normal_sums)(mill_block *b, int nk, const mill_se
  *  vector. */
 MILL_INLINE void MILL_T(mill_jacobian_slopes)(const mill_model *m, const mill_segment *s, int first,
                                               int len, const MILL_REAL *templ, double level,
-                                              const mill_work *work,
+                                              const mill_workspace *work,
                                               double (*row)[MILL_PIXEL_CHUNK], double *poly,
                                               double *slope)
 {
@@ -92,7 +92,7 @@ MILL_INLINE void MILL_T(mill_jacobian_slopes)(const mill_model *m, const mill_se
  *  work                            in  solve: a, normal: the factor of N;  pixel: lost */
 MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m,
                                               const mill_segment *s, const MILL_REAL *templ,
-                                              double level, mill_work *work)
+                                              double level, mill_workspace *work)
 {
   const int n = s->n_pix, nk = m->set.n_cont, np = m->n_par;
   const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0), n_sum = n_pair + np;

@@ -72,7 +72,7 @@ static_assert((MILL_MAX_CONT + 1 + MILL_MMA_ROWS - 1) / MILL_MMA_ROWS <= 4, "cas
  *  the first term where marginal, per pixel.  inverse [n_cont]: work space. */
 MILL_BLOCK_FN void MILL_T(mill_pixel_slopes)(const mill_model *m, const mill_segment *s,
                                              const MILL_REAL *templ, double level,
-                                             const mill_work *work, double *inverse, double *poly,
+                                             const mill_workspace *work, double *inverse, double *poly,
                                              double *slope)
 {
   const int nk = m->set.n_cont, marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
@@ -174,7 +174,7 @@ static __device__ inline void MILL_T(mill_jacobian_sums_of)(int nk, int np, cons
  *  work                            in  solve: a, normal: the factor of N;  pixel: lost */
 MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m,
                                               const mill_segment *s, const MILL_REAL *templ,
-                                              double level, mill_work *work)
+                                              double level, mill_workspace *work)
 {
   const int nk = m->set.n_cont, np = m->n_par, pitch = m->max_seg_pix;
   double *poly = (double *)work->pixel, *slope = poly + pitch, *sums = work->sums;

@@ -75,7 +75,7 @@ MILL_HD_INLINE double mill_pixel_slope(double poly, float d, double t)
   return -poly * ((double)d - poly * t);
 }
 
-/** The constant of a template and the logarithm of its unit: mill_work.mean. */
+/** The constant of a template and the logarithm of its unit: mill_workspace.mean. */
 #define MILL_LEVEL(arm, work)    ((arm)->log_flux ? 1.0 : (work)->mean[0])
 #define MILL_LN_SCALE(arm, work) ((arm)->log_flux ? (work)->mean[0] : 0.0)
 

@@ -267,7 +267,7 @@ void mill_schedule_begin(const mill_schedule *s, int64_t number, mill_schedule_w
       .at = from->at, .end = to->at, .first_row = from->row, .end_row = to->row};
 }
 
-int mill_schedule_next(const mill_schedule *s, mill_schedule_walk *walk, mill_schedule_piece *piece)
+int mill_schedule_next(const mill_schedule *s, mill_schedule_walk *walk, mill_schedule_rows *piece)
 {
   /* the chunk ends before row end_row of file end */
   if (walk->at > walk->end || (walk->at == walk->end && walk->end_row == 0))

@@ -54,10 +54,10 @@ typedef struct mill_schedule_sum {
 void mill_schedule_sums(const mill_schedule *schedule, mill_schedule_sum *sum);
 
 /** Rows of one file that belong to a chunk; those among them that are wanted are to be done. */
-typedef struct mill_schedule_piece {
+typedef struct mill_schedule_rows {
   int file;
   int64_t first, end; /**< rows within the file */
-} mill_schedule_piece;
+} mill_schedule_rows;
 
 /** Walk a chunk: begin, then take its rows file after file. */
 typedef struct mill_schedule_walk {
@@ -69,7 +69,7 @@ typedef struct mill_schedule_walk {
 void mill_schedule_begin(const mill_schedule *schedule, int64_t number, mill_schedule_walk *walk);
 /** 1 and the rows of the next file, or 0. */
 int mill_schedule_next(const mill_schedule *schedule, mill_schedule_walk *walk,
-                       mill_schedule_piece *piece);
+                       mill_schedule_rows *piece);
 
 /** Is a row of the catalog wanted?  (Of the list as it was made.) */
 int mill_schedule_wanted(const mill_schedule *schedule, int64_t row);

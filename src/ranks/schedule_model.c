@@ -82,7 +82,7 @@ static void do_chunk(run *r, int rank, int64_t number)
   actor *a = &r->actor[rank];
   const double speed = m->speed ? m->speed[rank] : 1.0;
   mill_schedule_walk walk;
-  mill_schedule_piece piece;
+  mill_schedule_rows piece;
   mill_schedule_begin(m->schedule, number, &walk);
   while (mill_schedule_next(m->schedule, &walk, &piece)) {
     const mill_schedule_file *file = &m->file[piece.file];

@@ -333,7 +333,7 @@ static int make_crossover(void)
 {
   mill_crossover line = {.n_star = FROM, .n_thread = N_THREAD, .date = "2026-11-21T18:00:00Z"};
   mill_gpu_backend_name(&h200, line.gpu, sizeof line.gpu);
-  mill_bench_cpu_model(line.cpu, sizeof line.cpu);
+  mill_cpu_model(line.cpu, sizeof line.cpu);
   return mill_crossover_keep(kept, &line);
 }
 

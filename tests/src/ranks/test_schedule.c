@@ -79,7 +79,7 @@ static double *check_whole(const mill_schedule_plan *plan, const mill_schedule *
   double *cost = NULL;
   mill_schedule_sum sum;
   mill_schedule_walk walk;
-  mill_schedule_piece piece;
+  mill_schedule_rows piece;
   mill_schedule_sums(schedule, &sum);
   assert_int_equal(MILL_ALLOC(sum.n_chunk, &cost), MILL_OK);
   memset(n_seen, 0, (size_t)n_row * sizeof *n_seen);
@@ -165,7 +165,7 @@ static void test_one_rank_takes_files_as_they_come(void **state)
   static const int64_t n_row[] = {10, 0, 700, 3};
   static const double open_cost[] = {1, 1, 300, 1};
   mill_schedule_walk walk;
-  mill_schedule_piece piece;
+  mill_schedule_rows piece;
   mill_schedule_sum sum;
   make_files(4, n_row, open_cost);
   const mill_schedule_plan plan = {
@@ -234,7 +234,7 @@ static void test_files_stay_whole_where_they_can(void **state)
 {
   (void)state;
   mill_schedule_walk walk;
-  mill_schedule_piece piece;
+  mill_schedule_rows piece;
   mill_schedule_sum sum;
   int64_t n_piece = 0;
   const int n_file = make_uneven(200000, 500, 127, 3);

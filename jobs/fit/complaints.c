@@ -1,0 +1,65 @@
+#include "jobs/fit/complaints.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "src/system/log.h"
+
+enum { LIST_SIZE = MILL_MAX_ARM * (MILL_MAX_NAME + 2) };
+
+/* The names of arms, a bit for each. */
+static void list_arms(const mill_library *lib, unsigned arms, char list[LIST_SIZE])
+{
+  size_t n = 0;
+  list[0] = '\0';
+  for (int a = 0; a < lib->n_arm; a++)
+    if (arms & 1u << a)
+      n += (size_t)snprintf(list + n, LIST_SIZE - n, "%s%s", n > 0 ? ", " : "", lib->arm[a].name);
+}
+
+void mill_complain(mill_complaints *c, const mill_left_out *left)
+{
+  const char *path = c->inputs->file[left->i_file].path;
+  const int lsf = mill_config_lsf(c->config);
+  char no_lsf[LIST_SIZE], outside[LIST_SIZE];
+  if (c->i_file != left->i_file) {
+    c->i_file = left->i_file;
+    c->told_no_lsf = c->told_outside = 0;
+    c->told_beyond = 0;
+  }
+  list_arms(c->lib, left->no_lsf & ~c->told_no_lsf, no_lsf);
+  list_arms(c->lib, left->outside & ~c->told_outside, outside);
+  if (no_lsf[0])
+    mill_log_warning("%s: no %s, which the library %s needs, for arm %s: not used "
+                     "(set resolving_power, or lsf: off to fit without)",
+                     path,
+                     lsf == MILL_LSF_MATRIX  ? "resolution matrix"
+                     : lsf == MILL_LSF_SIGMA ? "sigma of the line-spread function"
+                                             : "resolution matrix or other line-spread function",
+                     c->lib->path, no_lsf);
+  if (outside[0])
+    mill_log_warning("%s: outside the library %s, so not used: arm %s (%s)", path, c->lib->path,
+                     outside, left->reason);
+  if (left->beyond && !c->told_beyond)
+    mill_log_warning("%s: has spectra beyond all arms of the library %s at the velocity limits: "
+                     "not used",
+                     path, c->lib->path);
+  c->told_no_lsf |= left->no_lsf;
+  c->told_outside |= left->outside;
+  c->told_beyond |= left->beyond;
+}
+
+void mill_complain_nonfinite(const mill_inputs *inputs, const mill_fit_result *result)
+{
+  for (int f = 0; f < inputs->n_file; f++) {
+    const mill_input_file *file = &inputs->file[f];
+    if (result->row >= file->row_start && result->row < file->row_start + file->n_row) {
+      mill_log_warning("%s: NaN or infinity in the fit of row %lld of /fits (row %lld of this "
+                       "file's); it is flagged NONFINITE%s",
+                       file->path, (long long)result->row,
+                       (long long)(result->row - file->row_start),
+                       result->status == MILL_STATUS_FITTED ? "" : " and not fitted");
+      return;
+    }
+  }
+}

@@ -1,0 +1,32 @@
+/** Warnings about rows that cannot be fitted as they are: each once a file and arm. */
+#ifndef MILL_COMPLAINTS_H
+#define MILL_COMPLAINTS_H
+
+#include "jobs/fit/inputs.h"
+#include "kernels/data/library.h"
+#include "kernels/data/result.h"
+
+/** Arms of a row that cannot be fitted, by reason; a bit for each arm. */
+typedef struct mill_left_out {
+  unsigned no_lsf, outside;
+  int beyond;       /**< a channel lies beyond all arms */
+  int i_file;       /**< of the catalog, of the last of them */
+  char reason[512]; /**< why outside, of the last such arm */
+} mill_left_out;
+
+typedef struct mill_complaints {
+  const mill_config *config;
+  const mill_library *lib;
+  const mill_inputs *inputs;
+  int i_file; /**< whose arms told is about; -1: none yet */
+  unsigned told_no_lsf, told_outside;
+  int told_beyond;
+} mill_complaints;
+
+/** Say what is wrong with a row's arms, unless it was said of this file. */
+void mill_complain(mill_complaints *complaints, const mill_left_out *left);
+
+/** Name the spectrum behind a NaN or infinity in a row. */
+void mill_complain_nonfinite(const mill_inputs *inputs, const mill_fit_result *result);
+
+#endif

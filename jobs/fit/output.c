@@ -1,0 +1,195 @@
+#include "jobs/fit/fit_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/result/result_file.h"
+#include "jobs/fit/reader.h"
+#include "kernels/base/error.h"
+#include "src/config/config.h"
+#include "src/ranks/usual_rate.h"
+#include "src/system/log.h"
+#ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/cuda_probe.h"
+#endif
+
+static int open_result(mill_fit_job *job, int *outcome)
+{
+  int err = MILL_OK;
+  char *identity = NULL, *config = NULL;
+  size_t config_size = 0;
+  FILE *text = open_memstream(&config, &config_size);
+  if (!text)
+    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+  if (err == MILL_OK)
+    err = mill_config_print(&job->setup.config, text);
+  if (text && fclose(text) != 0 && err == MILL_OK)
+    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+  if (err == MILL_OK)
+    err = mill_config_identity(&job->setup.config, &identity);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+
+  const mill_run_info info = {
+      .lib = &job->setup.lib,
+      .identity = identity,
+      .config = config,
+      .command = job->command,
+      .device = job->device.backend->name,
+      .n_thread = job->device.n_thread,
+      .n_row = job->inputs.n_row,
+      .n_file = job->inputs.n_file,
+      .file = job->inputs.file,
+      .file_start = job->inputs.file_start,
+      .file_end = job->inputs.file_end,
+      .index = job->inputs.index,
+      .load = mill_inputs_load,
+      .load_context = &job->inputs,
+      .write_interval_s = job->setup.config.write_interval_s,
+  };
+  MILL_TRY(mill_result_open(job->options.output, job->options.overwrite, job->options.retry_failed,
+                            &info, job->mpi.comm, &job->out.result, outcome));
+done:
+  free(config);
+  free(identity);
+  return err;
+}
+
+/* Before all else that is opened: rows without their models are not done. */
+static int open_models(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  const mill_inputs *inputs = &job->inputs;
+  const double *wave_aa[MILL_MAX_ARM];
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
+    wave_aa[a] = inputs->wave_aa[a];
+    if (inputs->n_pix[a] > 0 && !wave_aa[a] && job->mpi.rank == 0)
+      mill_log_info("models: wavelengths differ in arm %s, so each row has its own",
+                    job->setup.lib.arm[a].name);
+  }
+  MILL_TRY(mill_mpi_agree(
+      &job->mpi, mill_model_rows_open(&job->out.models, &job->setup.lib, inputs, job->out.result)));
+  MILL_TRY(mill_mpi_agree(&job->mpi,
+                          mill_result_open_models(job->out.result, job->options.models,
+                                                  job->options.overwrite, wave_aa, inputs->n_pix)));
+done:
+  return err;
+}
+
+static int open_board(mill_fit_job *job)
+{
+  mill_board_plan plan = {
+      .path = job->observer ? NULL : job->setup.status_path,
+      .interval_s = job->setup.running.status_interval_s,
+      .output = job->options.output,
+      .models = job->options.models,
+      .command = job->command,
+      .backend = job->device.backend->name,
+      .n_thread = job->device.n_thread,
+      .n_slot = job->device.n_slot,
+      .n_row = job->inputs.n_row,
+      .n_file = job->inputs.n_file,
+      .n_unreadable = job->inputs.n_unreadable,
+      .file = job->inputs.file,
+  };
+  int64_t n_base = 0;
+  for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
+    if (s == MILL_STATUS_FITTED || !job->options.retry_failed)
+      n_base += plan.base[s] = job->out.existing.peek.n_status[s];
+  /* rows that were not whole are fitted again */
+  plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(job->out.result);
+#ifdef MILL_HAVE_CUDA
+  if (job->device.backend->kind == MILL_BACKEND_CUDA)
+    mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
+#endif
+  return mill_board_open(&job->mpi, &plan, &job->out.board);
+}
+
+/* Group the rows into chunks, which the ranks draw. */
+static int open_work(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  const int is_cpu = job->device.backend->kind == MILL_BACKEND_CPU;
+  const mill_work_plan plan = {
+      .n_file = job->inputs.n_file,
+      .file = job->inputs.file,
+      .n_exposure = job->inputs.n_exposure,
+      .result = job->out.result,
+      .n_row_limit = job->observer ? job->observer->n_row_limit : 0,
+      .rate = is_cpu ? job->device.n_thread * mill_usual_core_rate(job->setup.config.fit.optimizer)
+                     : mill_usual_gpu_rate(),
+      .n_held = mill_fit_held_rows(job),
+      .n_ahead = mill_reader_rows_ahead(job->device.n_reader),
+  };
+  mill_work_stats stats;
+  MILL_TRY(mill_work_open(&job->mpi, &plan, &job->work));
+  mill_work_get_stats(job->work, &stats);
+  if (job->mpi.rank == 0 && job->mpi.size > 1)
+    mill_log_debug("%lld rows are dealt out in %lld chunks, the least of %.0f rows",
+                   (long long)stats.sum.n_row, (long long)stats.sum.n_chunk, stats.sum.least_cost);
+done:
+  return err;
+}
+
+int mill_fit_open_output(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  MILL_TRY(open_result(job, &job->out.outcome));
+  if (job->out.outcome != MILL_OPEN_CONTINUE)
+    memset(&job->out.existing, 0, sizeof job->out.existing);
+  mill_inputs_drop_index(&job->inputs);
+  if (job->out.outcome == MILL_OPEN_FINISHED && job->mpi.rank == 0 && job->options.models &&
+      access(job->options.models, F_OK) != 0)
+    mill_log_warning("%s is not written: %s was finished without models; --overwrite fits anew",
+                     job->options.models, job->options.output);
+done:
+  return err;
+}
+
+int mill_fit_open_work(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  if (job->options.models)
+    MILL_TRY(open_models(job));
+  MILL_TRY(open_board(job));
+  MILL_TRY(open_work(job));
+done:
+  return err;
+}
+
+int mill_fit_close_output(mill_fit_job *job, int err, int *is_settled)
+{
+  mill_result_summary *summary = &job->out.summary;
+  const double start_s = mill_thread_cpu_s();
+  const int closed = mill_result_close(job->out.result, summary);
+  job->meters.close_s = mill_thread_cpu_s() - start_s;
+  job->meters.io_s = summary->io_cpu_s;
+  job->out.result = NULL;
+  err = mill_mpi_agree(&job->mpi, err == MILL_OK ? closed : err);
+  if (err != MILL_ERR_MPI) {
+    const int settled = mill_work_settle(job->work);
+    err = err == MILL_OK ? settled : err;
+  }
+  if (err != MILL_ERR_MPI) {
+    const int settled = mill_board_settle(job->out.board);
+    *is_settled = settled == MILL_OK;
+    err = err == MILL_OK ? settled : err;
+  }
+  return err;
+}
+
+void mill_fit_end_board(mill_fit_job *job, int code, int exit_status, int is_settled)
+{
+  mill_error_kept kept;
+  mill_error_save(code, &kept);
+  const mill_board_end end = {
+      .code = code,
+      .exit_status = code == MILL_OK ? exit_status : mill_error_exit_status(code),
+      .message = kept.message,
+      .summary = code == MILL_OK ? &job->out.summary : NULL,
+  };
+  mill_board_free(job->out.board, is_settled ? &end : NULL);
+  job->out.board = NULL;
+  mill_error_restore(&kept);
+}

@@ -1,0 +1,114 @@
+#include "jobs/fit/fit_job.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "src/system/log.h"
+
+/* The default mask is the dichroic of DESI, which means nothing elsewhere. */
+static int settle_wave_mask(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  int n_desi = 0, n_other = 0, i_other = 0;
+  if (!job->setup.config.wave_mask_auto)
+    goto done;
+  for (int i = 0; i < job->inputs.n_file; i++) {
+    const char *format = job->inputs.file[i].format;
+    if (strcmp(format, "desi") == 0)
+      n_desi++;
+    else if (format[0] && n_other++ == 0)
+      i_other = i;
+  }
+  if (n_desi > 0 && n_other > 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "wave_mask: auto masks the dichroic of DESI, but %s is of format %s: set wave_mask "
+              "([] for none), or fit the surveys one by one",
+              job->inputs.file[i_other].path, job->inputs.file[i_other].format);
+  if (n_other > 0)
+    job->setup.config.fit.n_wave_mask = 0;
+done:
+  return err;
+}
+
+/* What the table to start from has of a row, or that the row has no key to find it by. */
+enum { NO_KEY = MILL_START_NOT_FINITE + 1, N_COUNT };
+
+/* The rows of a file of this rank's share, by what the table has of them. */
+static int count_starts_of(const mill_fit_job *job, int f, int64_t *n)
+{
+  int err = MILL_OK;
+  mill_file_index loaded = {0};
+  const mill_file_index *index = &job->inputs.index[f - job->inputs.file_start];
+  const double *theta;
+  if (!index->row && index->n_row > 0) {
+    MILL_TRY(mill_inputs_load((void *)&job->inputs, f, &loaded));
+    index = &loaded;
+  }
+  for (int64_t i = 0; i < index->n_row; i++) {
+    const mill_catalog_row *row = &index->row[i];
+    if (row->target_id == -1 && !row->object[0])
+      n[NO_KEY]++;
+    else
+      n[mill_start_table_find(job->setup.start, row->target_id, row->object, &theta)]++;
+  }
+done:
+  mill_file_index_clear(&loaded);
+  return err;
+}
+
+/* Say how many rows the table to start from has, so that no star is guessed unnoticed.
+ * A table without any is the wrong one. */
+static int count_starts(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  int64_t mine[N_COUNT] = {0}, n[N_COUNT] = {0};
+  const char *path = job->setup.config.start;
+  for (int f = job->inputs.file_start; f < job->inputs.file_end && err == MILL_OK; f++)
+    err = count_starts_of(job, f, mine);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_MPI(MPI_Allreduce(mine, n, N_COUNT, MPI_INT64_T, MPI_SUM, job->mpi.comm));
+  const int64_t n_guessed = n[MILL_START_ABSENT] + n[MILL_START_NOT_FINITE] + n[NO_KEY];
+  if (n[MILL_START_GIVEN] == 0 && n_guessed > 0 && n[NO_KEY] == n_guessed)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "start: the stars of the inputs have neither TARGETID nor name by which to find "
+              "them in %s: fit them without start",
+              path);
+  if (n[MILL_START_GIVEN] == 0 && n_guessed > 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "start: %s has values for none of the %lld rows (%lld are not in it, %lld have no "
+              "finite ones there): is it the table of these stars?",
+              path, (long long)n_guessed, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
+              (long long)n[MILL_START_NOT_FINITE]);
+  if (job->mpi.rank != 0)
+    goto done;
+  if (mill_start_table_n_repeated(job->setup.start) > 0)
+    mill_log_warning("start: %lld rows of %s are of stars that have an earlier row there; the "
+                     "first finite one counts",
+                     (long long)mill_start_table_n_repeated(job->setup.start), path);
+  if (n_guessed > 0)
+    mill_log_warning("start: %lld of %lld rows start from %s; the others are guessed: %lld are not "
+                     "in it, %lld have no finite values there",
+                     (long long)n[MILL_START_GIVEN], (long long)(n[MILL_START_GIVEN] + n_guessed),
+                     path, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
+                     (long long)n[MILL_START_NOT_FINITE]);
+  else
+    mill_log_info("start: all %lld rows start from %s", (long long)n[MILL_START_GIVEN], path);
+done:
+  return err;
+}
+
+int mill_fit_settle_rows(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
+  if (job->mpi.rank == 0 && job->inputs.n_row == 0)
+    mill_log_warning("no star to fit: %s; the result is an empty table",
+                     job->inputs.n_unreadable == job->inputs.n_file
+                         ? "no input could be read"
+                         : "the selection (target ids, object type, fiber status, redrock) keeps "
+                           "no row of the inputs");
+  if (job->setup.start)
+    MILL_TRY(count_starts(job));
+done:
+  return err;
+}

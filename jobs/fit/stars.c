@@ -1,0 +1,250 @@
+#include "jobs/fit/stars.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "src/system/log.h"
+#include "src/system/stop_signal.h"
+
+/* The last star has been taken: its slot holds what it needs. */
+static void release_wavesets(mill_stars *stars)
+{
+  for (int i = 0; i < stars->n_held; i++)
+    mill_pipeline_waveset_release(stars->pipeline, stars->segment[i].waveset);
+  stars->n_held = 0;
+}
+
+/* Rows of a batch share their wavelengths, which are looked up only once.  The last set of an
+ * arm is held as long as the batch lasts. */
+static void forget_wavesets(mill_stars *stars)
+{
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
+    if (stars->recent[a].wave_aa)
+      mill_pipeline_waveset_release(stars->pipeline, stars->recent[a].id);
+    stars->recent[a].wave_aa = NULL;
+  }
+}
+
+/* Making a set is start-up, finding it again is not. */
+static int find_waveset(mill_stars *stars, const mill_read_segment *s, const double *wave_aa,
+                        int *id)
+{
+  mill_waveset_stats before, after;
+  mill_fit_meters *meters = &stars->job->meters;
+  mill_recent_set *recent = &stars->recent[s->arm];
+  if (recent->wave_aa == wave_aa && recent->n_pix == s->n_pix) {
+    mill_pipeline_waveset_hold(stars->pipeline, recent->id);
+    *id = recent->id;
+    return MILL_OK;
+  }
+  mill_pipeline_waveset_stats(stars->pipeline, &before);
+  const double start_s = mill_fit_meter_s(stars->job);
+  const int code = mill_pipeline_waveset(stars->pipeline, s->arm, s->n_pix, wave_aa, id);
+  const double spent_s = mill_fit_meter_s(stars->job) - start_s;
+  mill_pipeline_waveset_stats(stars->pipeline, &after);
+  if (code == MILL_OK) {
+    if (recent->wave_aa)
+      mill_pipeline_waveset_release(stars->pipeline, recent->id);
+    *recent = (mill_recent_set){.wave_aa = wave_aa, .n_pix = s->n_pix, .id = *id};
+    mill_pipeline_waveset_hold(stars->pipeline, *id);
+  }
+  if (after.n_made > before.n_made) {
+    meters->waveset_s += spent_s;
+    meters->load_s -= spent_s; /* the caller counts it there */
+  }
+  return code;
+}
+
+/* The segments of a row that can be fitted, and their wavelengths. */
+static int take_segments(mill_stars *stars, const mill_reader_row *row, const double **wave_aa,
+                         mill_left_out *left)
+{
+  int err = MILL_OK;
+  for (int i = 0; i < row->n_segment; i++) {
+    const mill_batch_segment *segment = &stars->batch->segment[row->first_segment + i];
+    const mill_read_segment *s = &segment->read;
+    int waveset = -1;
+    if (s->use == MILL_SEGMENT_OUTSIDE)
+      left->beyond = 1;
+    else if (s->use == MILL_SEGMENT_NO_LSF)
+      left->no_lsf |= 1u << s->arm;
+    if (s->use != MILL_SEGMENT_FIT) {
+      left->i_file = segment->i_file;
+      continue;
+    }
+    const int code = find_waveset(stars, s, segment->wave_aa, &waveset);
+    if (code == MILL_ERR_RANGE) {
+      left->outside |= 1u << s->arm;
+      left->i_file = segment->i_file;
+      snprintf(left->reason, sizeof left->reason, "%s", mill_error_message());
+      continue;
+    }
+    MILL_TRY(code);
+    wave_aa[stars->n_held] = segment->wave_aa;
+    stars->segment[stars->n_held++] = mill_read_segment_raw(s, waveset, s->exposure);
+  }
+done:
+  return err;
+}
+
+/* A row of the batch as a star: its segments that can be fitted, by exposure and arm.
+ * left says what could not be used. */
+static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *star,
+                     mill_left_out *left)
+{
+  int err = MILL_OK;
+  mill_fit_job *job = stars->job;
+  const mill_fit_observer *observer = job->observer;
+  const double **wave_aa = NULL;
+  memset(left, 0, sizeof *left);
+  release_wavesets(stars);
+  MILL_TRY(MILL_GROW(&stars->segment, &stars->n_segment_room, row->n_segment));
+  MILL_TRY(mill_alloc_bytes((size_t)row->n_segment, sizeof *wave_aa, (void **)&wave_aa));
+  MILL_TRY(take_segments(stars, row, wave_aa, left));
+  *star = (mill_star){.row = row->row, .n_segment = stars->n_held, .segment = stars->segment};
+  if (job->setup.start)
+    mill_start_table_find(job->setup.start, row->target_id, row->object, &star->start);
+  if (job->options.models && star->n_segment > 0)
+    MILL_TRY(mill_model_rows_remember(&job->out.models, star, row->model_row, wave_aa));
+  if (observer && star->n_segment > 0)
+    observer->took(observer->context, &job->setup.lib, &stars->fit, star, wave_aa);
+done:
+  mill_free(wave_aa);
+  return err;
+}
+
+static int put_unfitted(mill_fit_job *job, int64_t row, int status)
+{
+  int err = MILL_OK;
+  mill_fit_result result;
+  mill_fit_result_init(&result, &job->setup.lib, row, status);
+  MILL_TRY(mill_result_put(job->out.result, &result));
+  job->n_put++;
+  mill_board_finished(job->out.board, status);
+done:
+  return err;
+}
+
+/* Turn the next row of the batch into a star, or finish it here. */
+static int take_row(mill_stars *stars, mill_star *star, int *is_star)
+{
+  int err = MILL_OK;
+  const mill_batch *batch = stars->batch;
+  const int is_first = stars->i_row == 0;
+  const mill_reader_row *row = &batch->row[stars->i_row++];
+  mill_left_out left;
+  mill_board_took(stars->job->out.board, batch->i_file);
+  if (batch->error[0] != '\0') {
+    if (is_first)
+      mill_log_error("%s (%d %s marked UNREADABLE)", batch->error, batch->n_row,
+                     batch->n_row == 1 ? "row is" : "rows are");
+    MILL_TRY(put_unfitted(stars->job, row->row, MILL_STATUS_UNREADABLE));
+    goto done;
+  }
+  MILL_TRY(make_star(stars, row, star, &left));
+  if (left.no_lsf || left.outside || left.beyond)
+    mill_complain(&stars->complaints, &left);
+  *is_star = star->n_segment > 0;
+  if (!*is_star)
+    MILL_TRY(put_unfitted(stars->job, row->row,
+                          left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
+                          : left.no_lsf               ? MILL_STATUS_NO_RESOLUTION
+                                                      : MILL_STATUS_NO_ARM));
+done:
+  return err;
+}
+
+void mill_stars_note_memory(const mill_stars *stars)
+{
+  mill_board *board = stars->job->out.board;
+  mill_pipeline_bytes bytes;
+  size_t n_batch = sizeof *stars->batch;
+  mill_pipeline_memory(stars->pipeline, &bytes);
+  mill_board_memory(board, MILL_MEMORY_EMULATOR, bytes.model);
+  mill_board_memory(board, MILL_MEMORY_SLOTS, bytes.slots);
+  mill_board_memory(board, MILL_MEMORY_WAVELENGTHS, bytes.wavesets);
+  if (!stars->batch)
+    return;
+  n_batch += (size_t)stars->batch->cap_segment * sizeof *stars->batch->segment;
+  for (int p = 0; p < stars->batch->n_part; p++)
+    n_batch += mill_read_batch_bytes(&stars->batch->part[p]);
+  mill_board_memory(board, MILL_MEMORY_READER,
+                    mill_reader_batches(stars->job->device.n_reader) * n_batch);
+}
+
+static int next_batch(mill_stars *stars)
+{
+  int err = MILL_OK;
+  forget_wavesets(stars);
+  mill_reader_release(stars->reader, stars->batch);
+  stars->batch = NULL;
+  stars->i_row = 0;
+  const double wait_s = mill_wall_s();
+  MILL_TRY(mill_reader_next(stars->reader, &stars->batch));
+  stars->job->balance.read_wait_s += mill_wall_s() - wait_s;
+  if (stars->batch) /* memory grows while the first stars come */
+    mill_stars_note_memory(stars);
+done:
+  return err;
+}
+
+int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star)
+{
+  int err = MILL_OK;
+  const mill_fit_job *job = stars->job;
+  *is_star = 0;
+  while (!*is_star) {
+    if (mill_stop_reason() != MILL_STOP_NONE) {
+      char why[MILL_STATUS_PATH + 64];
+      mill_stop_watch_text(job->stop, why, sizeof why);
+      MILL_LOG(job->mpi.rank == 0 ? MILL_LOG_INFO : MILL_LOG_DEBUG,
+               "%s: the stars under way are finished and written, then the job stops", why);
+      break;
+    }
+    if (!stars->batch || stars->i_row == stars->batch->n_row) {
+      MILL_TRY(next_batch(stars));
+      if (!stars->batch)
+        break;
+    }
+    MILL_TRY(take_row(stars, star, is_star));
+  }
+done:
+  return err;
+}
+
+int mill_stars_begin(mill_fit_job *job, mill_stars *stars)
+{
+  const mill_fit_setup *setup = &job->setup;
+  const mill_inputs *inputs = &job->inputs;
+  const mill_reader_plan plan = {
+      .settings = inputs->settings,
+      .n_file = inputs->n_file,
+      .file = inputs->file,
+      .exposure_start = inputs->exposure_start,
+      .join = inputs->join,
+      .work = job->work,
+      .n_thread = job->device.n_reader,
+  };
+  *stars = (mill_stars){.job = job, .fit = setup->config.fit};
+  stars->complaints = (mill_complaints){
+      .config = &setup->config, .lib = &setup->lib, .inputs = inputs, .i_file = -1};
+  /* spectra come with the line-spread function that is to be used, or none */
+  stars->fit.resolution =
+      mill_config_lsf(&setup->config) == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
+  return mill_reader_start(&plan, &stars->reader);
+}
+
+void mill_stars_end(mill_stars *stars)
+{
+  mill_fit_job *job = stars->job;
+  mill_reader_release(stars->reader, stars->batch);
+  if (stars->reader) {
+    job->meters.read_s = mill_reader_cpu_s(stars->reader);
+    job->balance.n_opened = (double)mill_reader_n_opened(stars->reader);
+  }
+  mill_reader_stop(stars->reader);
+  forget_wavesets(stars);
+  release_wavesets(stars);
+  mill_free(stars->segment);
+}

@@ -1,0 +1,43 @@
+/** Rows from the reader, made into stars for the pipeline. */
+#ifndef MILL_STARS_H
+#define MILL_STARS_H
+
+#include "jobs/fit/complaints.h"
+#include "jobs/fit/fit_job.h"
+#include "jobs/fit/reader.h"
+#include "src/pipeline/pipeline.h"
+
+/** A set of wavelengths that a row of the batch had. */
+typedef struct mill_recent_set {
+  const double *wave_aa; /**< of the batch; NULL: none */
+  int n_pix, id;
+} mill_recent_set;
+
+typedef struct mill_stars {
+  mill_fit_job *job;
+  mill_fit_settings fit; /**< of the pipeline */
+  mill_reader *reader;
+  mill_pipeline *pipeline; /**< NULL until the caller has made it */
+  mill_complaints complaints;
+  mill_batch *batch; /**< NULL: none is at hand */
+  int i_row;         /**< the batch's next row */
+  mill_raw_segment *segment;
+  int64_t n_segment_room;
+  int n_held; /**< segments whose wavelength sets are held until the next star is taken */
+  mill_recent_set recent[MILL_MAX_ARM];
+} mill_stars;
+
+/** Start the reader.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
+int mill_stars_begin(mill_fit_job *job, mill_stars *stars);
+
+/** The next row that is a star; rows that are none are finished here.  *is_star 0: there are no
+ *  more, or there is a reason to stop.  *star is the pipeline's until the next call. */
+int mill_stars_next(mill_stars *stars, mill_star *star, int *is_star);
+
+/** Note on the board how much memory the pipeline and the reader have. */
+void mill_stars_note_memory(const mill_stars *stars);
+
+/** Stop the reader and give back all wavelength sets; before the pipeline is destroyed. */
+void mill_stars_end(mill_stars *stars);
+
+#endif

@@ -1,0 +1,103 @@
+#include "jobs/fit/fit_job.h"
+
+#include <stdio.h>
+
+#include "kernels/base/error.h"
+#include "src/system/log.h"
+#include "src/system/stop_signal.h"
+
+/* How evenly the ranks were busy. */
+static int gather_balance(mill_fit_job *job, mill_balance_all *all)
+{
+  int err = MILL_OK;
+  mill_balance *b = &job->balance;
+  mill_work_stats stats;
+  mill_work_get_stats(job->work, &stats);
+  b->n_row = (double)job->n_put;
+  b->n_chunk = (double)stats.n_taken;
+  b->draw_wait_s = stats.wait_s;
+  b->write_s = job->out.summary.write_s;
+  mill_log_debug(
+      "fitted %lld rows of %lld chunks in %.3f s; files opened %.0f times; waited %.3f s "
+      "for spectra, %.3f s for the I/O thread, which wrote for %.3f s; the reader "
+      "waited %.3f s for work; requests of other ranks answered: %lld",
+      (long long)job->n_put, (long long)stats.n_taken, b->end_s, b->n_opened, b->read_wait_s,
+      b->put_wait_s, b->write_s, b->draw_wait_s, (long long)stats.n_answered);
+  MILL_TRY(mill_balance_gather(&job->mpi, b, all));
+  if (job->mpi.rank == 0)
+    mill_log_debug("idle tail %.2f %%: %d ranks fitted for %.3f to %.3f s", 100.0 * all->idle_tail,
+                   all->n_rank, all->least_end_s, all->most_end_s);
+done:
+  return err;
+}
+
+static void print_reasons(const mill_result_summary *summary)
+{
+  static const struct {
+    int status;
+    const char *name, *meaning;
+  } reason[] = {
+#define REASON(symbol, code, name, meaning) {symbol, name, meaning},
+      MILL_STATUS_LIST(REASON)
+#undef REASON
+  };
+  for (size_t i = 0; i < sizeof reason / sizeof reason[0]; i++) {
+    const int64_t n = summary->n_status[reason[i].status];
+    if (reason[i].status > MILL_STATUS_FITTED && n > 0)
+      printf("  %-16s %lld: %s\n", reason[i].name, (long long)n, reason[i].meaning);
+  }
+}
+
+static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
+                          const mill_balance_all *balance)
+{
+  const mill_result_summary *summary = &job->out.summary;
+  const int outcome = job->out.outcome;
+  const int64_t n_row = job->inputs.n_row;
+  const int64_t n_left = summary->n_status[MILL_STATUS_NOT_DONE];
+  const int64_t n_fitted = summary->n_status[MILL_STATUS_FITTED];
+  if (outcome == MILL_OPEN_FINISHED)
+    printf("%s is finished already; nothing was done\n", job->options.output);
+  printf("rows         %lld\n", (long long)n_row);
+  printf("fitted       %lld, of them %lld with warnings\n", (long long)n_fitted,
+         (long long)summary->n_warned);
+  printf("not fitted   %lld\n", (long long)(n_row - n_left - n_fitted));
+  print_reasons(summary);
+  if (n_left > 0)
+    printf("left         %lld; give the same command again to continue\n", (long long)n_left);
+  if (n_left > 0 && mill_stop_reason() == MILL_STOP_FILE)
+    printf("             but first remove the stop file %s\n", job->setup.stop_file);
+  if (job->inputs.n_unreadable > 0)
+    printf("unreadable   %d of %d files, listed with the reason in /catalog/files\n",
+           job->inputs.n_unreadable, job->inputs.n_file);
+  if (outcome != MILL_OPEN_FINISHED)
+    printf("time         %.1f s, %.1f stars/s (%d %s, %d %s each, %s)\n", wall_s,
+           wall_s > 0 ? (double)n_put / wall_s : 0.0, job->mpi.size,
+           job->mpi.size == 1 ? "rank" : "ranks", job->device.n_thread,
+           job->device.n_thread == 1 ? "thread" : "threads", job->device.backend->name);
+  if (job->work)
+    mill_balance_print(balance, stdout);
+  printf("result       %s\n", job->options.output);
+  if (job->options.models && outcome != MILL_OPEN_FINISHED)
+    printf("models       %s\n", job->options.models);
+  if (job->out.board) {
+    int n_rank = 0;
+    const mill_rank_state *rank = mill_board_ranks(job->out.board, &n_rank);
+    mill_status_print_memory(n_rank, rank, job->device.backend->kind == MILL_BACKEND_CUDA, stdout);
+  }
+  fflush(stdout);
+}
+
+int mill_fit_print_summary(mill_fit_job *job, double fit_s)
+{
+  int err = MILL_OK;
+  int64_t n_put = 0;
+  mill_balance_all balance = {0};
+  MILL_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
+  if (job->work)
+    MILL_TRY(gather_balance(job, &balance));
+  if (job->mpi.rank == 0 && !job->options.quiet)
+    print_summary(job, n_put, fit_s, &balance);
+done:
+  return err;
+}
