@@ -1,5 +1,6 @@
 #include "src/system/status_json.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -32,7 +33,7 @@ int mill_json_close(mill_json *json)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for a text of JSON");
   if (json_dumpf(json->node[0], json->out, JSON_INDENT(2) | JSON_REAL_PRECISION(10)) != 0 ||
       fputc('\n', json->out) == EOF)
-    MILL_FAIL(MILL_ERR_OUTPUT, "a text of JSON cannot be written");
+    MILL_FAIL(MILL_ERR_OUTPUT, "cannot write JSON: %s", strerror(errno));
 done:
   json_decref(json->node[0]);
   return err;
