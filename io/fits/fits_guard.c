@@ -585,10 +585,10 @@ static int walk_file(mill_fits_guard *guard, int64_t image_limit)
   if (size == 0)
     MILL_FAIL(MILL_ERR_INPUT, "%s: the file is empty; fetch it again", guard->path);
   if (mill_fits_read_at(guard->fd, first, 9, 0) != 9 || memcmp(first, "SIMPLE  =", 9) != 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: not a FITS file (it does not begin with SIMPLE); give a FITS file, plain or "
-              "gzip",
-              guard->path);
+    MILL_FAIL(
+        MILL_ERR_INPUT,
+        "%s: not a FITS file (it does not begin with SIMPLE); give a FITS file, plain or gzip",
+        guard->path);
   int64_t room = 0;
   for (int64_t start = 0; start < size;) {
     if (guard->n_hdu == MAX_HDU)

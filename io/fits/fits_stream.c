@@ -244,10 +244,10 @@ done:
 
 static int write_failed(const mill_fits_stream *stream, int reason)
 {
-  return mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                        "%s cannot be written: %s: it needs %.1f MB: make room or choose another "
-                        "output",
-                        stream->path, strerror(reason), (double)stream->file_bytes / 1e6);
+  return mill_error_set(
+      MILL_ERR_OUTPUT, __FILE__, __LINE__,
+      "%s cannot be written: %s: it needs %.1f MB: make room or choose another output",
+      stream->path, strerror(reason), (double)stream->file_bytes / 1e6);
 }
 
 /* All of iov, however the system cuts it. */
@@ -331,10 +331,10 @@ int mill_fits_stream_open(mill_fits_stream *stream, const char *path, int overwr
   if (stream->fd < 0) {
     const int reason = errno;
     stream->temporary[0] = '\0';
-    MILL_FAIL(MILL_ERR_OUTPUT,
-              "%s cannot be created: %s: create the folder or make it writable, or choose another "
-              "output",
-              path, strerror(reason));
+    MILL_FAIL(
+        MILL_ERR_OUTPUT,
+        "%s cannot be created: %s: create the folder or make it writable, or choose another output",
+        path, strerror(reason));
   }
   MILL_TRY(allocate(stream));
   for (int i = 0; i < stream->n_hdu; i++) {

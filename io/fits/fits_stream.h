@@ -61,7 +61,7 @@ enum mill_file_state {
 /** Compare the size and all headers of the file at path with the description. */
 int mill_fits_stream_compare(const mill_fits_stream *stream, const char *path, int *state);
 
-/** Make the file under a temporary name beside path: headers, zeros elsewhere. An
+/** Make the file under a temporary name in the folder of path: headers, zeros elsewhere. An
  *  existing file is refused unless overwrite. */
 int mill_fits_stream_open(mill_fits_stream *stream, const char *path, int overwrite);
 

@@ -72,8 +72,8 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
   }
   if (n_pix * im->pix_bytes > image_limit)
     FAIL_HDU(at,
-             "the compressed image unpacks to %lld MiB, more than the limit of %lld MiB; "
-             "raise gzip_limit_mib, or funpack it",
+             "the compressed image unpacks to %lld MiB, more than the limit of %lld MiB; raise "
+             "gzip_limit_mib, or funpack it",
              (long long)(n_pix * im->pix_bytes >> 20), (long long)(image_limit >> 20));
   if (n_tile != n_row)
     FAIL_HDU(at, "%lld compressed tiles instead of %lld; " CUT, (long long)n_row,

@@ -179,10 +179,11 @@ static int fail_for_room(const unpacker *u)
   char room[64] = "";
   if (isfinite(there))
     snprintf(room, sizeof room, ", %.1f MiB are free", there / mib);
-  return mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__,
-                        "%s: needs %.1f MiB unpacked, which the scratch folder %s cannot take (%s%s"
-                        "); make room, set scratch (or TMPDIR) to another folder, or gunzip it",
-                        u->path, (double)u->size / mib, u->scratch, strerror(u->no_room), room);
+  return mill_error_set(
+      MILL_ERR_INPUT, __FILE__, __LINE__,
+      "%s: needs %.1f MiB unpacked, which the scratch folder %s cannot take (%s%s); make room, set "
+      "scratch (or TMPDIR) to another folder, or gunzip it",
+      u->path, (double)u->size / mib, u->scratch, strerror(u->no_room), room);
 }
 
 static void sleep_s(double s)
@@ -200,8 +201,8 @@ static void share_folder(int lock, double end_s)
     sleep_s(FIRST_PAUSE_S);
 }
 
-/* Wait until there may be room; then with the lock to itself when nobody else has a file there.
- * MILL_ERR_INPUT when there will be none. */
+/* Wait until there may be room; the lock is exclusive when no other thread or rank has a file
+ * there. MILL_ERR_INPUT when there will be none. */
 static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
 {
   int err = MILL_OK;
@@ -241,7 +242,7 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
     u.scratch = "/tmp";
   MILL_TRY(MILL_ALLOC(IO_BYTES, &u.in_buffer));
   MILL_TRY(MILL_ALLOC(IO_BYTES, &u.out_buffer));
-  /* where the file system has no locks nobody waits */
+  /* where the file system has no locks no thread waits */
   out->lock = open(u.scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   share_folder(out->lock, end_s);
   MILL_TRY(unpack_once(&u));

@@ -1,9 +1,9 @@
 /** A gzip file unpacked into a temporary file without a name, which vanishes with the process.
  *
  *  Several threads and ranks unpack into one scratch folder at once and may fill it together
- *  where each alone would have had room.  So whoever has an unpacked file there holds a lock on
- *  the folder, shared with the others; who finds no room gives back what it has written and waits
- *  while there are others, for 300 s at most.
+ *  where each alone would have had room.  So each thread with an unpacked file there holds a lock
+ *  on the folder, shared with the others; a thread that finds no room gives back what it has
+ *  written and waits while there are others, for 300 s at most.
  */
 #ifndef MILL_GUNZIP_H
 #define MILL_GUNZIP_H
@@ -21,14 +21,14 @@ typedef struct mill_gunzipped {
  *  path     for messages
  *  scratch  folder; NULL or empty: TMPDIR, else /tmp
  *
- *  Waits for room only if the calling thread has no other unpacked file, for two that wait for
- *  each other's would wait in vain.
+ *  The calling thread waits for room only if it has no other unpacked file: two threads that
+ *  each hold one would wait for each other in vain.
  *  MILL_ERR_INPUT: damaged, more than limit bytes, or no room; the message says how much it needs.
  *  MILL_ERR_OUTPUT: the folder cannot be written at all.  MILL_ERR_STOPPED: the job is to stop and
  *  it waited for room.  MILL_ERR_MEMORY.  *out is then closed.  Not collective; thread-safe. */
 int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mill_gunzipped *out);
 
-/** Give the room back.  By the thread that unpacked; closed already is fine. */
+/** Give the room back.  Called by the thread that unpacked; a closed file may be closed again. */
 void mill_gunzip_close(mill_gunzipped *file);
 
 #endif

@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "io/fits/fits_file.h"
-#include "io/surveys/spectra.h"
+#include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
 
 enum { MAX_SPECTRA = 20000 };   /* the fit takes time as their third power */
@@ -15,25 +15,14 @@ enum { MAX_SPECTRA = 20000 };   /* the fit takes time as their third power */
 
 /* ---- cards ---------------------------------------------------------------------------------- */
 
-/* A card of the current HDU; found 0 when it is missing. */
+/* A finite number of a card; found 0, and out untouched, when it is missing. */
 static int read_number(mill_fits_file *file, int i_hdu, const char *key, double *out, int *found)
 {
-  int err = MILL_OK, status = 0;
-  fits_read_key(file->fptr, TDOUBLE, key, out, NULL, &status);
-  *found = status == 0;
-  if (status == KEY_NO_EXIST || status == VALUE_UNDEFINED) {
-    fits_clear_errmsg();
-    return MILL_OK;
-  }
-  if (status != 0)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d: the card %s is not a number", file->guard->path,
-              i_hdu + 1, key);
-  if (!isfinite(*out))
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d: the card %s is %g", file->guard->path, i_hdu + 1, key,
-              *out);
+  int err = MILL_OK;
+  MILL_TRY(mill_single_key_double(file, i_hdu, key, out, found));
+  if (*found && !isfinite(*out))
+    MILL_FAIL_HDU(file, i_hdu, ": the card %s is %g", key, *out);
 done:
-  if (err != MILL_OK)
-    fits_clear_errmsg();
   return err;
 }
 
@@ -80,13 +69,12 @@ static int rule_from_header(mill_fits_file *file, int i_hdu, wave_rule *rule, ch
   int err = MILL_OK, found = 0, has_step = 0, has_flag = 0;
   double value = 0, step = 0, pixel = 0, flag = 0, c0 = 0, c1 = 0;
   char type[FLEN_VALUE], unit[FLEN_VALUE];
-  const char *path = file->guard->path, *step_key = "CDELT1";
+  const char *step_key = "CDELT1";
   static const char help[] = "give --wave FIRST,STEP or --log-wave FIRST,STEP";
   read_text(file, "CTYPE1", type);
   read_text(file, "CUNIT1", unit);
   if (*unit && !begins(unit, "ANG"))
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d: CUNIT1 is '%.40s', expected Angstrom; %s", path,
-              i_hdu + 1, unit, help);
+    MILL_FAIL_HDU(file, i_hdu, ": CUNIT1 is '%.40s', expected Angstrom; %s", unit, help);
   MILL_TRY(read_number(file, i_hdu, "COEFF0", &c0, &found));
   MILL_TRY(read_number(file, i_hdu, "COEFF1", &c1, &has_step));
   if (found && has_step) {
@@ -96,30 +84,25 @@ static int rule_from_header(mill_fits_file *file, int i_hdu, wave_rule *rule, ch
   }
   MILL_TRY(read_number(file, i_hdu, "CRVAL1", &value, &found));
   if (!found)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d: has no CRVAL1, so its wavelengths are not known; %s",
-              path, i_hdu + 1, help);
+    MILL_FAIL_HDU(file, i_hdu, ": has no CRVAL1, so its wavelengths are not known; %s", help);
   MILL_TRY(read_number(file, i_hdu, step_key, &step, &has_step));
   if (!has_step) {
     step_key = "CD1_1";
     MILL_TRY(read_number(file, i_hdu, step_key, &step, &has_step));
   }
   if (!has_step)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d: has neither CDELT1 nor CD1_1; %s", path, i_hdu + 1,
-              help);
+    MILL_FAIL_HDU(file, i_hdu, ": has neither CDELT1 nor CD1_1; %s", help);
   MILL_TRY(read_number(file, i_hdu, "CRPIX1", &pixel, &found));
   if (!found)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: HDU %d: has CRVAL1 but no CRPIX1, so the pixel of that wavelength is not known; "
-              "%s",
-              path, i_hdu + 1, help);
+    MILL_FAIL_HDU(file, i_hdu,
+                  ": has CRVAL1 but no CRPIX1, so the pixel of that wavelength is not known; %s",
+                  help);
   MILL_TRY(read_number(file, i_hdu, "DC-FLAG", &flag, &has_flag));
   if (has_flag && flag != 0 && flag != 1)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: HDU %d: DC-FLAG is %g, expected 0 (linear) or 1 (log10); %s",
-              path, i_hdu + 1, flag, help);
+    MILL_FAIL_HDU(file, i_hdu, ": DC-FLAG is %g, expected 0 (linear) or 1 (log10); %s", flag, help);
   if (!has_flag && strchr(type, '-'))
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: HDU %d: CTYPE1 is '%.40s', a kind of axis that is not known here; %s", path,
-              i_hdu + 1, type, help);
+    MILL_FAIL_HDU(file, i_hdu, ": CTYPE1 is '%.40s', a kind of axis that is not known here; %s",
+                  type, help);
   /* without DC-FLAG a first wavelength below 10 can only be a log10 */
   rule->is_log10 = has_flag ? flag == 1 : value < 10;
   rule->step = step;
@@ -172,20 +155,18 @@ static int make_wavelengths(mill_fits_file *file, int i_hdu, const mill_labelled
   if (medium == MILL_MEDIUM_AUTO)
     medium_from_header(file, &medium, origin->medium_key);
   if (medium == MILL_MEDIUM_AUTO)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: HDU %d does not say whether its wavelengths are those of air or vacuum; give "
-              "--medium air or --medium vacuum",
-              file->guard->path, i_hdu + 1);
+    MILL_FAIL_HDU(file, i_hdu,
+                  " does not say whether its wavelengths are those of air or vacuum; give --medium "
+                  "air or --medium vacuum");
   origin->is_air = medium == MILL_MEDIUM_AIR;
   const double last = rule.first + (spectra->n_pix - 1) * rule.step;
   const double low = rule.is_log10 ? pow(10, rule.first) : rule.first;
   const double high = rule.is_log10 ? pow(10, last) : last;
   if (!(rule.step > 0) || !(low >= 100) || !(high <= 1e6))
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: HDU %d: %d pixels from %.6g by %.6g (%s) are no wavelengths in Angstrom: they "
-              "must ascend between 100 and 1e6; give --wave FIRST,STEP or --log-wave FIRST,STEP",
-              file->guard->path, i_hdu + 1, spectra->n_pix, rule.first, rule.step,
-              rule.is_log10 ? "log10" : "linear");
+    MILL_FAIL_HDU(file, i_hdu,
+                  ": %d pixels from %.6g by %.6g (%s) are no wavelengths in Angstrom: they must "
+                  "ascend between 100 and 1e6; give --wave FIRST,STEP or --log-wave FIRST,STEP",
+                  spectra->n_pix, rule.first, rule.step, rule.is_log10 ? "log10" : "linear");
   MILL_TRY(MILL_ALLOC(spectra->n_pix, &spectra->wave_aa));
   for (int i = 0; i < spectra->n_pix; i++) {
     const double x = rule.first + i * rule.step, wave = rule.is_log10 ? pow(10, x) : x;
@@ -207,10 +188,10 @@ static int find_image(const mill_fits_file *file, int *i_hdu)
     if (hdu->kind == MILL_FITS_IMAGE && hdu->n_axis == 2 && hdu->axis[0] > 1 && hdu->axis[1] > 0)
       return MILL_OK;
   }
-  MILL_FAIL(MILL_ERR_INPUT,
-            "%s: has no image with two axes, pixels and spectra; see docs/libraries.md for what is "
-            "read",
-            guard->path);
+  MILL_FAIL(
+      MILL_ERR_INPUT,
+      "%s: has no image with two axes, pixels and spectra; see docs/libraries.md for what is read",
+      guard->path);
 done:
   return err;
 }
@@ -223,11 +204,9 @@ static int read_image(mill_fits_file *file, int i_hdu, mill_labelled_spectra *sp
   long first[2] = {1, 1};
   const double size = (double)hdu->axis[0] * (double)hdu->axis[1];
   if (hdu->axis[1] > MAX_SPECTRA || size > MAX_NUMBERS)
-    MILL_FAIL(
-        MILL_ERR_INPUT,
-        "%s: HDU %d has %lld spectra of %lld pixels; %d spectra and %.0f numbers are possible",
-        file->guard->path, i_hdu + 1, (long long)hdu->axis[1], (long long)hdu->axis[0], MAX_SPECTRA,
-        MAX_NUMBERS);
+    MILL_FAIL_HDU(file, i_hdu,
+                  " has %lld spectra of %lld pixels; %d spectra and %.0f numbers are possible",
+                  (long long)hdu->axis[1], (long long)hdu->axis[0], MAX_SPECTRA, MAX_NUMBERS);
   spectra->n_pix = (int)hdu->axis[0];
   spectra->n_spectrum = (int)hdu->axis[1];
   MILL_TRY(MILL_ALLOC((size_t)size, &spectra->flux));

@@ -230,7 +230,7 @@ static int check_rbf(const mill_library *lib, const mill_arm *arm, const char *w
   if (rbf->n_center < 1 || rbf->n_center > MILL_MAX_RBF_CENTER)
     REFUSE(where, "arm %s has %d centers, this program takes 1 to %d", arm->name, rbf->n_center,
            MILL_MAX_RBF_CENTER);
-  /* |x|^3 needs a linear polynomial beside it to be well posed, but not to be evaluated */
+  /* |x|^3 needs a linear polynomial added to it to be well posed, but not to be evaluated */
   if (rbf->degree < 0 || rbf->degree > MILL_MAX_RBF_DEGREE)
     REFUSE(where, "the polynomial of arm %s has degree %d, this program takes 0 to %d", arm->name,
            rbf->degree, MILL_MAX_RBF_DEGREE);

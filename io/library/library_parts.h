@@ -30,7 +30,7 @@ size_t mill_library_rbf_size(const mill_rbf *rbf);
 /** Can texts be printed on a terminal? */
 int mill_library_is_printable(const char *text);
 
-/** May an emulator of another kind than a perceptron take so many labels?  MILL_ERR_LIBRARY. */
+/** MILL_ERR_LIBRARY when a grid or radial functions cannot take n_label labels. */
 int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where);
 
 /** Read a whole dataset into new memory: out is the address of the caller's pointer. */

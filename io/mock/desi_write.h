@@ -1,7 +1,7 @@
 /** Writing DESI-like coadd files, redrock-like files and the truth table of a mock survey.
  *
- *  Everything is written under a temporary name beside the target and renamed when
- *  it is complete.  The bytes depend on the content alone: no dates, no hosts.
+ *  Each file is written under a temporary name in its folder and renamed when it
+ *  is complete.  The bytes depend on the content alone: no dates, no hosts.
  *  Failures are MILL_ERR_OUTPUT and name the file and what to do; also MILL_ERR_MEMORY,
  *  and MILL_ERR_RANGE for rows that the file has not, or were not all written.
  */

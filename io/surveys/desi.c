@@ -37,13 +37,12 @@ static int check_image(const mill_desi_file *file, int i_hdu, int n_axis, const 
   for (int i = 0; same && i < n_axis; i++)
     same = hdu->axis[i] == axis[i];
   if (!same)
-    MILL_FAIL_HDU(
-        file->fits, i_hdu,
-        " is %s %s, expected an image %s to agree with FIBERMAP and wavelengths; make the "
-        "file again",
-        hdu->kind == MILL_FITS_IMAGE ? "an image" : "a table",
-        shape_text(hdu->n_axis, hdu->axis, found, sizeof found),
-        shape_text(n_axis, axis, expected, sizeof expected));
+    MILL_FAIL_HDU(file->fits, i_hdu,
+                  " is %s %s, expected an image %s to agree with FIBERMAP and wavelengths; make "
+                  "the file again",
+                  hdu->kind == MILL_FITS_IMAGE ? "an image" : "a table",
+                  shape_text(hdu->n_axis, hdu->axis, found, sizeof found),
+                  shape_text(n_axis, axis, expected, sizeof expected));
 done:
   return err;
 }
@@ -68,10 +67,10 @@ static int read_wavelengths(mill_desi_file *file, mill_desi_file_arm *a, int i_h
   MILL_TRY_FITS(file->fits, i_hdu, status, "its pixels cannot be read");
   for (int i = 0; i < n_pix; i++)
     if (!isfinite(a->wave_aa[i]) || a->wave_aa[i] <= (i > 0 ? a->wave_aa[i - 1] : 0.0))
-      MILL_FAIL_HDU(file->fits, i_hdu,
-                    ": wavelength %d is %g, but they must be positive and ascending; make the file "
-                    "again",
-                    i, a->wave_aa[i]);
+      MILL_FAIL_HDU(
+          file->fits, i_hdu,
+          ": wavelength %d is %g, but they must be positive and ascending; make the file again", i,
+          a->wave_aa[i]);
   a->info.n_pix = n_pix;
   a->info.wave_aa = a->wave_aa;
 done:
@@ -168,10 +167,9 @@ static int warn_missing_arms(mill_desi_file *file)
     fits_get_colname(file->fits->fptr, CASEINSEN, template, name, &number, &status);
     fits_clear_errmsg();
     if (status == 0 || status == COL_NOT_UNIQUE)
-      mill_log_warning(
-          "%s: SCORES has a column %s but there is no %s_FLUX: unless the arm was left "
-          "out on purpose, the file is cut",
-          file->fits->guard->path, name, a->prefix);
+      mill_log_warning("%s: SCORES has a column %s but there is no %s_FLUX: unless the arm was "
+                       "left out on purpose, the file is cut",
+                       file->fits->guard->path, name, a->prefix);
   }
 done:
   return err;
@@ -306,7 +304,7 @@ static int has_arm(const mill_desi_file *file, const char *name)
 }
 
 /* The arms of the library by name, and channels that the configuration names; when the file
- * has none of them, everything it has is cut by wavelength. */
+ * has none of these arms, all of its channels are cut by wavelength. */
 static int choose_arms(mill_desi_file *file, const mill_spectra_settings *settings)
 {
   int err = MILL_OK;

@@ -110,9 +110,9 @@ done:
   return err;
 }
 
-/* The redrock file named, else the one beside the input.  When nothing is
- * selected by it, one beside that is missing is nothing to speak of, and a bad
- * one costs only its columns.  One that rows are selected by is noted in the index. */
+/* Read the redrock file that the user names, else the one in the input's folder.  Where no rows are
+ * selected by it the latter may be missing, and a bad one costs only its columns.  The index notes
+ * the file that rows are selected by. */
 static int read_redrock(mill_desi_file *file, const mill_selection *select, mill_redrock *redrock,
                         mill_file_index *index)
 {

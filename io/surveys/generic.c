@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/surveys/generic_table.h"
 #include "io/surveys/selection.h"
 
 enum { N_KNOWN_WAVE = 8 }; /* wavelength sets remembered, to find rows that share them */
@@ -101,10 +100,10 @@ static int check_names(generic *g)
       continue;
     char *arm = g->arm + (size_t)i * g->arm_stride;
     if (strlen(arm) >= MILL_MAX_NAME)
-      MILL_FAIL_TABLE(&g->table,
-                      "ARM of row %lld (counted from 0) is '%s'; it must not have more than %d "
-                      "characters",
-                      (long long)i, arm, MILL_MAX_NAME - 1);
+      MILL_FAIL_TABLE(
+          &g->table,
+          "ARM of row %lld (counted from 0) is '%s'; it must not have more than %d characters",
+          (long long)i, arm, MILL_MAX_NAME - 1);
     for (char *p = arm; *p; p++)
       *p = (char)tolower((unsigned char)*p);
   }
@@ -219,11 +218,11 @@ static int check_targets(const generic *g, const int64_t *target_id)
     const int64_t star = g->exposure[i].star_row;
     for (int64_t row = g->exposure[i].first_row; row >= 0; row = g->next_row[row])
       if (target_id[row] != target_id[star])
-        MILL_FAIL_TABLE(&g->table,
-                        "rows %lld and %lld (counted from 0) are both NAME '%s', but TARGETID %lld "
-                        "and %lld",
-                        (long long)star, (long long)row, g->name + (size_t)row * g->name_stride,
-                        (long long)target_id[star], (long long)target_id[row]);
+        MILL_FAIL_TABLE(
+            &g->table,
+            "rows %lld and %lld (counted from 0) are both NAME '%s', but TARGETID %lld and %lld",
+            (long long)star, (long long)row, g->name + (size_t)row * g->name_stride,
+            (long long)target_id[star], (long long)target_id[row]);
   }
 done:
   return err;

@@ -1,12 +1,52 @@
 /** The generic layout: spectra of any origin, many stars a file, as docs/formats.md
- *  describes it ("Generic input"); tools/make_generic.py writes it.
- *
- *  mill_format_generic is declared in io/surveys/spectra.h; here is what tests and messages
- *  need to know of it. */
+ *  describes it ("Generic input"); tools/make_generic.py writes it.  generic_table.c checks
+ *  the table's columns and the wavelengths, generic.c groups rows and reads them. */
 #ifndef MILL_GENERIC_H
 #define MILL_GENERIC_H
 
+#include "io/surveys/single_spectrum.h"
+
 /** Name of the channel of a row without ARM. */
 #define MILL_GENERIC_CHANNEL "spectrum"
+
+enum mill_generic_vector_name {
+  MILL_GENERIC_WAVELENGTH,
+  MILL_GENERIC_FLUX,
+  MILL_GENERIC_IVAR,
+  MILL_GENERIC_ERROR,
+  MILL_GENERIC_MASK,
+  MILL_GENERIC_LSF_SIGMA,
+  MILL_GENERIC_N_VECTOR
+};
+extern const char *const mill_generic_vector_name[MILL_GENERIC_N_VECTOR];
+
+/** A column of vectors. */
+typedef struct mill_generic_vector {
+  int number;      /**< as CFITSIO counts; 0: the table has none */
+  int type;        /**< CFITSIO type as stored */
+  int n_byte;      /**< of an element */
+  int variable;    /**< lengths differ from row to row */
+  int64_t length;  /**< of all rows when they do not */
+  int is_float;    /**< float32, not scaled: needs no conversion */
+  int is_integer;  /**< as stored: nulls have a sign of their own */
+  uint64_t offset; /**< of 64-bit masks, to be added */
+  double to_aa;    /**< of wavelengths and widths */
+} mill_generic_vector;
+
+typedef struct mill_generic_table {
+  mill_fits_file *file; /**< borrowed */
+  int i_hdu;
+  int64_t n_row, heap_bytes;
+  int air, frame;
+  mill_generic_vector vector[MILL_GENERIC_N_VECTOR];
+  int n_shared;           /**< pixels of the wavelengths of all rows; 0: each row has its own */
+  double *shared_wave_aa; /**< owned by the user of the table */
+} mill_generic_table;
+
+/** ": what" about the table SPECTRA */
+#define MILL_FAIL_TABLE(t, ...) MILL_FAIL_HDU((t)->file, (t)->i_hdu, ": " __VA_ARGS__)
+
+/** Find table, columns and wavelengths; medium: as configured.  MILL_ERR_INPUT. */
+int mill_generic_table_open(mill_fits_file *file, int medium, mill_generic_table *table);
 
 #endif

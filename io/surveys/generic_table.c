@@ -1,4 +1,4 @@
-#include "io/surveys/generic_table.h"
+#include "io/surveys/generic.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,11 +140,10 @@ static int check_heap(mill_generic_table *t)
       continue;
     left -= length[i];
     if (left < 0)
-      MILL_FAIL_TABLE(
-          t,
-          "by row %lld (counted from 0) column FLUX has more values than its table holds; "
-          "fetch or make the file again",
-          (long long)i);
+      MILL_FAIL_TABLE(t,
+                      "by row %lld (counted from 0) column FLUX has more values than its table "
+                      "holds; fetch or make the file again",
+                      (long long)i);
   }
 done:
   mill_free(length);
@@ -240,8 +239,7 @@ static int find_wavelengths(mill_generic_table *t)
   if (has_column == (i_hdu >= 0))
     MILL_FAIL_TABLE(t, "%s",
                     has_column ? "there are a column and an HDU WAVELENGTH; leave one of them"
-                               : "has no column WAVELENGTH, nor has the file an HDU of that "
-                                 "name");
+                               : "has no column WAVELENGTH, nor has the file an HDU of that name");
   if (i_hdu >= 0)
     MILL_TRY(read_shared_wave(t, i_hdu));
   const mill_generic_vector *flux = &t->vector[MILL_GENERIC_FLUX];

@@ -31,10 +31,10 @@ void mill_redrock_clear(mill_redrock *redrock);
 /** NULL when the target is not in the file. */
 const mill_redshift *mill_redrock_find(const mill_redrock *redrock, int64_t target_id);
 
-/** May the file of this name be one that mill_redrock_beside finds? */
+/** Can mill_redrock_beside find a file of this name? */
 int mill_redrock_is_name(const char *name);
 
-/** The file beside path: coadd-X.fits or spectra-X.fits gives redrock-X.fits,
+/** The redrock file in the folder of path: coadd-X.fits or spectra-X.fits gives redrock-X.fits,
  *  then redrock-X.fits.gz, then the same with zbest-; whether path ends in .gz
  *  does not matter.  out [size] is empty when no such file exists.
  *  MILL_ERR_INPUT when the path is too long. */

@@ -88,12 +88,12 @@ static int add_camera(sdss *s, int i_hdu, char letter, int32_t id)
   }
   for (int i = 0; i < e->n_camera; i++)
     if (strcmp(e->camera[i].name, name) == 0)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%s: HDUs %d (%s) and %d (%s) are both the %s camera of exposure %d; leave one of "
-                "them",
-                s->file->guard->path, e->camera[i].i_hdu + 1,
-                s->file->guard->hdu[e->camera[i].i_hdu].name, i_hdu + 1,
-                s->file->guard->hdu[i_hdu].name, letter == 'B' ? "blue" : "red", id);
+      MILL_FAIL(
+          MILL_ERR_INPUT,
+          "%s: HDUs %d (%s) and %d (%s) are both the %s camera of exposure %d; leave one of them",
+          s->file->guard->path, e->camera[i].i_hdu + 1,
+          s->file->guard->hdu[e->camera[i].i_hdu].name, i_hdu + 1, s->file->guard->hdu[i_hdu].name,
+          letter == 'B' ? "blue" : "red", id);
   e->camera[e->n_camera++] = (camera){.i_hdu = i_hdu, .name = name, .mask = "mask"};
 done:
   return err;

@@ -108,7 +108,8 @@ done:
   return err;
 }
 
-int mill_single_key_logical(mill_fits_file *file, int i_hdu, const char *key, int *out, int *found)
+/* T or F */
+static int key_logical(mill_fits_file *file, int i_hdu, const char *key, int *out, int *found)
 {
   int value = 0;
   const int err = read_key(file, i_hdu, key, TLOGICAL, "T or F", &value, found);
@@ -123,7 +124,7 @@ int mill_single_frame(mill_fits_file *file, int i_hdu, int *frame)
   int corrected = 0, found;
   double velocity;
   *frame = MILL_FRAME_UNKNOWN;
-  MILL_TRY(mill_single_key_logical(file, i_hdu, "HELIO", &corrected, &found));
+  MILL_TRY(key_logical(file, i_hdu, "HELIO", &corrected, &found));
   if (found) {
     *frame = corrected ? MILL_FRAME_HELIOCENTRIC : MILL_FRAME_TOPOCENTRIC;
   } else {
@@ -139,7 +140,7 @@ int mill_single_medium(mill_fits_file *file, int i_hdu, int *air)
 {
   int err = MILL_OK;
   int vacuum = 1, found;
-  MILL_TRY(mill_single_key_logical(file, i_hdu, "VACUUM", &vacuum, &found));
+  MILL_TRY(key_logical(file, i_hdu, "VACUUM", &vacuum, &found));
   *air = !vacuum;
 done:
   return err;

@@ -33,7 +33,6 @@ int mill_single_key_double(mill_fits_file *file, int i_hdu, const char *key, dou
                            int *found);
 int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int32_t *out,
                           int *found);
-int mill_single_key_logical(mill_fits_file *file, int i_hdu, const char *key, int *out, int *found);
 
 /** Frame of the wavelengths: HELIO says whether they were corrected; without it
  *  HELIO_RV, the correction that was applied, tells that they were. */

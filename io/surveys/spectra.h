@@ -37,7 +37,7 @@ enum mill_frame {
  *  sigma_aa [n_pix]  Gaussian sigma in A of the line-spread function, pixel included;
  *                    NULL: the format does not know it
  *  resolution        as mill_raw_segment has it; NULL: none
- *  wave_token        equal tokens of one open file mean equal wavelengths (0: no promise)
+ *  wave_token        equal tokens of one open file mean equal wavelengths (0: says nothing)
  */
 typedef struct mill_channel {
   char name[MILL_MAX_NAME]; /**< lower case: b, r, z, coadd, blue, red */

@@ -56,8 +56,8 @@ int mill_library_make_guess(int n_guess, const double *x_min, const double *x_ma
   for (int64_t i = 1; n_found < n_guess; i++) {
     if (i > max_try)
       MILL_FAIL(MILL_ERR_LIBRARY,
-                "only %d of %d templates for the initial guess were found inside the "
-                "hulls, which fill too little of the labels' ranges",
+                "only %d of %d templates for the initial guess were found inside the hulls, which "
+                "fill too little of the labels' ranges",
                 n_found, n_guess);
     double *label = lib->guess_label + (size_t)n_found * (size_t)n_label;
     for (int j = 0; j < n_label; j++) {

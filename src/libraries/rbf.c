@@ -23,7 +23,7 @@ struct mill_rbf_fit {
   double length[MILL_MAX_GRID_AXIS];
   double *x;        /* [n][n_axis] mapped */
   double *root;     /* [n] square roots of the weights */
-  double *basis;    /* [n][n - m] eigenvectors of the kernel beside the polynomials */
+  double *basis;    /* [n][n - m] eigenvectors of the kernel at right angles to the polynomials */
   double *eigen;    /* [n - m] */
   double *pole;     /* [m][n] R^-1 Q1^T: polynomial of weighted values */
   double *pole_k;   /* [m][n] the same of the kernel */
@@ -197,7 +197,7 @@ static int decompose(mill_rbf_fit *f, int degree)
   cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, n, m, n, 1, kernel, n, f->pole, n, 0,
               f->pole_k, n);
 
-  /* the kernel beside the polynomials: the last k rows and columns of Q^T K Q */
+  /* the kernel at right angles to the polynomials: the last k rows and columns of Q^T K Q */
   MILL_TRY(lapack("Q", LAPACKE_dormqr(LAPACK_COL_MAJOR, 'L', 'T', n, n, m, qr, n, tau, kernel, n)));
   MILL_TRY(lapack("Q", LAPACKE_dormqr(LAPACK_COL_MAJOR, 'R', 'N', n, n, m, qr, n, tau, kernel, n)));
   double *block = kernel + (size_t)m * pitch + (size_t)m;
@@ -414,10 +414,10 @@ int mill_rbf_fit_export(const mill_rbf_fit *fit, mill_rbf *rbf)
   const size_t size = n_row * (size_t)fit->q;
   memset(rbf, 0, sizeof *rbf);
   if (size > MILL_MAX_RBF_COEF)
-    MILL_FAIL(MILL_ERR_RANGE,
-              "radial functions with %zu coefficients; %d are possible: take fewer points or "
-              "components",
-              size, MILL_MAX_RBF_COEF);
+    MILL_FAIL(
+        MILL_ERR_RANGE,
+        "radial functions with %zu coefficients; %d are possible: take fewer points or components",
+        size, MILL_MAX_RBF_COEF);
   MILL_TRY(MILL_ALLOC(size, &coef));
   mill_rbf_fit_without(fit, -1, coef, NULL);
   rbf->n_axis = fit->n_axis;

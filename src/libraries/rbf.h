@@ -41,7 +41,7 @@ typedef struct mill_rbf_fit mill_rbf_fit;
 /** MILL_ERR_RANGE when there are too few points or numbers are out of range,
  *  MILL_ERR_MEMORY.  Time and memory go as n_point^3 and n_point^2. */
 int mill_rbf_fit_create(const mill_rbf_problem *problem, mill_rbf_fit **out);
-void mill_rbf_fit_destroy(mill_rbf_fit *fit); /* NULL is fine */
+void mill_rbf_fit_destroy(mill_rbf_fit *fit); /* NULL is allowed */
 
 /** Degree of the polynomial, and its terms. */
 int mill_rbf_fit_degree(const mill_rbf_fit *fit);

@@ -210,8 +210,7 @@ static int check_settings(const mill_spectra_library_settings *set, const mill_l
               set->smoothing);
   if (set->n_guess < 1 || set->n_thread < 1)
     MILL_FAIL(MILL_ERR_RANGE,
-              "%d templates for the initial guess and %d threads; at least one is "
-              "needed",
+              "%d templates for the initial guess and %d threads; at least one is needed",
               set->n_guess, set->n_thread);
   if (!(set->recover_sn >= 0))
     MILL_FAIL(MILL_ERR_RANGE, "a S/N of %g; it must be 0 or above", set->recover_sn);

@@ -39,7 +39,7 @@ typedef struct mill_spectra_library_settings {
   char source[128];         /**< of mill_arm */
   int continuum;            /**< degree of the polynomials taken out of ln flux; -1: none */
   int n_component;          /**< 0: default */
-  int degree;               /**< of the polynomial beside the radial functions */
+  int degree;               /**< degree of the polynomial added to the radial functions */
   double smoothing;         /**< of all components; 0: by leave-one-out, for each */
   int keep_outliers;        /**< 1: no spectrum is weighted down or rejected */
   int n_guess;

@@ -88,15 +88,13 @@ static int check(int n_axis, const int *n_node, const double *const *node, int n
     for (int i = 0; i < n_node[l]; i++)
       if (!isfinite(node[l][i]) || (i > 0 && !(node[l][i] > node[l][i - 1])))
         MILL_FAIL(MILL_ERR_RANGE,
-                  "node %d of axis %d of a grid is %g; nodes must be finite and "
-                  "ascend",
-                  i, l, node[l][i]);
+                  "node %d of axis %d of a grid is %g; nodes must be finite and ascend", i, l,
+                  node[l][i]);
   }
   if (size > MILL_MAX_GRID_COEF)
     MILL_FAIL(MILL_ERR_RANGE,
-              "a grid of %.3g numbers; %d are possible: take fewer nodes or "
-              "components",
-              size, MILL_MAX_GRID_COEF);
+              "a grid of %.3g numbers; %d are possible: take fewer nodes or components", size,
+              MILL_MAX_GRID_COEF);
 done:
   return err;
 }

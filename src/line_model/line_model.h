@@ -41,7 +41,7 @@ typedef struct mill_line_model mill_line_model;
  *  library and the simulator (docs/line-model.md); other values are taken as they are.
  *  MILL_ERR_RANGE outside the model's range or n_pix < 2, MILL_ERR_MEMORY. */
 int mill_line_model_create(double ln_wave0, int n_pix, mill_line_model **out);
-void mill_line_model_destroy(mill_line_model *model); /* NULL is fine */
+void mill_line_model_destroy(mill_line_model *model); /* NULL is allowed */
 
 int mill_line_model_n_pix(const mill_line_model *model);
 double mill_line_model_ln_wave0(const mill_line_model *model);
