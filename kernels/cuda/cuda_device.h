@@ -60,7 +60,7 @@ struct mill_device {
   char *book;  /**< device memory of lists and rows, owned */
   char *arena; /**< all work space, owned */
   work_shape shape;
-  void *d_grid; /**< first of mill_work.grid; the others follow at grid_lane elements */
+  void *d_grid; /**< first of mill_workspace.grid; the others follow at grid_lane elements */
   size_t grid_lane;
   device_view view;
   /* pinned */

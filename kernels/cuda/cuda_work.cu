@@ -56,7 +56,7 @@ static row_layout<type> take_rows(char *block, size_t *at, size_t n_lane, size_t
  *  without work space.  work [n_lane] host copy of the lanes' structures, NULL with block.
  *
  *  Sums, normal matrices and solutions are in shared memory (star_shared). */
-static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_work *work)
+static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_workspace *work)
 {
   const size_t n = (size_t)s->n_lane, n_row = (size_t)s->n_label + 1, pitch = (size_t)s->pitch;
   const mill_array *array;
@@ -66,7 +66,7 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
   v->n_row = (int)n_row;
   v->row_pitch = n * n_row;
   v->n_early = s->n_early;
-  v->work = take<mill_work>(block, &at, n);
+  v->work = take<mill_workspace>(block, &at, n);
   v->row_count = take<int>(block, &at, MILL_MAX_ARM);
   v->row_list = take<int>(block, &at, MILL_MAX_ARM * n * n_row);
   v->fine_count = take<int>(block, &at, MILL_MAX_ARM);
@@ -77,8 +77,8 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
     v->hidden[i] = take_rows<double>(block, &at, n, n_row, pitch);
   v->narrow = take_rows<float>(block, &at, n, n_row, pitch);
   const int precision = s->wide ? MILL_FLOAT64 : MILL_FLOAT32;
-  mill_work_counts(s->n_par, s->max_pix_pad, s->max_seg_pix, precision, count);
-  const int n_array = mill_work_arrays(&array);
+  mill_workspace_counts(s->n_par, s->max_pix_pad, s->max_seg_pix, precision, count);
+  const int n_array = mill_workspace_arrays(&array);
   /* all in one region: each array of all lanes behind the one before */
   size_t end[MILL_N_WORK_REGION] = {at, 0};
   mill_lay_out(1, array, count, MILL_CUDA_ALIGN, end, block, s->n_lane, work, sizeof *work);
@@ -108,7 +108,7 @@ done:
 int mill_cuda_reserve_lanes(mill_device *d)
 {
   int err = MILL_OK;
-  mill_work *work = NULL;
+  mill_workspace *work = NULL;
   void *memory = NULL;
   size_t n_free = 0, n_most = 0;
   work_shape shape = shape_of(d, &d->model, d->n_slot);

@@ -72,7 +72,7 @@ template <int n_stage> struct star_shared {
   double normal[MILL_MAX_CONT * MILL_MAX_CONT];
   double solve[MILL_MAX_CONT * (MILL_MAX_PAR + 3)];
   double stage[n_stage];
-  mill_work work;
+  mill_workspace work;
 };
 
 /** Sizes of stage: none; for float32 and for float64 templates. */
@@ -85,7 +85,8 @@ static_assert(STAR_WARPS * MILL_SPLINE_STAGE_F32 % 2 == 0, "stages are counted i
 
 /** A block over this shared memory and the rest of a lane's work space. */
 template <int n_stage>
-static __device__ inline mill_block use_shared(star_shared<n_stage> *shared, const mill_work *work)
+static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
+                                               const mill_workspace *work)
 {
   mill_block b;
   b.shared = shared->sum;

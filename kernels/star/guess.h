@@ -169,7 +169,7 @@ MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m,
 /** Data divided by its continuum fit (work->solve) and its weight, summed over the bins of
  *  a segment.  work->pixel and smooth hold [n_pix] double here. */
 MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, int nk, const mill_segment *s,
-                                         mill_work *work, mill_slot *slot)
+                                         mill_workspace *work, mill_slot *slot)
 {
   const mill_waveset *ws = s->ws;
   const int n = s->n_pix, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
@@ -272,7 +272,7 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
 /** Fill slot->start from all used segments; slot->n_start = 1 or 2, the second
  *  from the best template with other labels.  Fixed parameters keep their value. */
 MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slot *slot,
-                                    mill_work *work)
+                                    mill_workspace *work)
 {
   const int nv = 2 * m->guess_half + 1;
   MILL_FOR(b, e, m->n_templ * nv)

@@ -181,7 +181,7 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
 
 #endif
 
-/** The constant of a template and the logarithm of its unit: mill_work.mean. */
+/** The constant of a template and the logarithm of its unit: mill_workspace.mean. */
 #define MILL_LEVEL(arm, work)    ((arm)->log_flux ? 1.0 : (work)->mean[0])
 #define MILL_LN_SCALE(arm, work) ((arm)->log_flux ? (work)->mean[0] : 0.0)
 

@@ -42,7 +42,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_flux_tangent)(mill_block *b, const mill_mod
  *  that holds the slopes too.  Returns the half width. */
 MILL_BLOCK_FN int MILL_T(mill_block_rotation_kernel)(mill_block *b, int kind,
                                                      const mill_model_arm *arm, double vsini_km_s,
-                                                     int want_slope, mill_work *work)
+                                                     int want_slope, mill_workspace *work)
 {
   const double per_km_s = 1.0 / (MILL_C_KM_S * arm->ln_step);
   const double r_pix = vsini_km_s * per_km_s;
@@ -243,7 +243,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm
 /** Grid point and fraction for every pixel at a velocity. */
 MILL_BLOCK_FN void MILL_T(mill_block_locate)(mill_block *b, const mill_model_arm *arm,
                                              const mill_waveset *ws, double vel_km_s,
-                                             mill_work *work)
+                                             mill_workspace *work)
 {
   const double offset = mill_doppler_ln(vel_km_s) - arm->ln_wave0;
   const double inv = 1.0 / arm->ln_step, s = arm->ln_step;
@@ -266,7 +266,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_locate)(mill_block *b, const mill_model_arm
  *  respect to velocity into slope [n_pix] as well. */
 MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_model_arm *arm, int n,
                                                   const MILL_REAL *y, const MILL_REAL *bend,
-                                                  const mill_work *work, MILL_REAL *out,
+                                                  const mill_workspace *work, MILL_REAL *out,
                                                   double slope_ln, MILL_REAL *slope)
 {
   const MILL_REAL sixth = (MILL_REAL)(1.0 / 6.0);
@@ -412,7 +412,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment 
  *  this makes flux when its row is asked for, once; the kernel of half width half in work. */
 MILL_BLOCK_FN void MILL_T(mill_block_template_row)(mill_block *b, const mill_model *m,
                                                    const mill_model_arm *arm, int r, int half,
-                                                   mill_work *work, MILL_REAL *rotated,
+                                                   mill_workspace *work, MILL_REAL *rotated,
                                                    MILL_REAL *bend)
 {
   MILL_REAL *value = (MILL_REAL *)work->grid;
@@ -433,7 +433,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_template_row)(mill_block *b, const mill_mod
  *  +inf when the matrix is not positive definite or anything is not finite. */
 MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model *m,
                                                 const mill_segment *s, const MILL_REAL *templ,
-                                                double level, double ln_scale, mill_work *work)
+                                                double level, double ln_scale, mill_workspace *work)
 {
   const int nk = m->set.n_cont;
   /* rows of S and then D, whose products with each other are the triangle of nk + 1 rows
@@ -504,7 +504,7 @@ MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model 
 /** F of one segment at a velocity from the rotated template in work. */
 MILL_BLOCK_FN double MILL_T(mill_block_value)(mill_block *b, const mill_model *m,
                                               const mill_segment *s, double vel_km_s,
-                                              mill_work *work)
+                                              mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
   MILL_REAL *pixel = (MILL_REAL *)work->pixel, *smooth = (MILL_REAL *)work->smooth;
@@ -522,7 +522,7 @@ MILL_BLOCK_FN double MILL_T(mill_block_value)(mill_block *b, const mill_model *m
 MILL_BLOCK_FN void MILL_T(mill_block_pixel_row)(mill_block *b, const mill_model *m,
                                                 const mill_segment *s, double vel_km_s, int r,
                                                 const MILL_REAL *rotated, const MILL_REAL *bend,
-                                                mill_work *work)
+                                                mill_workspace *work)
 {
   MILL_REAL *pixel = (MILL_REAL *)work->pixel;
   const size_t pitch = (size_t)m->max_seg_pix;
@@ -540,7 +540,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_pixel_row)(mill_block *b, const mill_model 
  *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
  *  gradient only. */
 MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *m,
-                                               const mill_segment *s, mill_work *work,
+                                               const mill_segment *s, mill_workspace *work,
                                                mill_eval *eval)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
@@ -669,8 +669,9 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
  *  residual.  The model goes to s->model when keep_model is set. */
 MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *m,
                                                const mill_segment *s, const MILL_REAL *templ,
-                                               double level, int keep_model, const mill_work *work,
-                                               double *chisq, double *negative, double *largest)
+                                               double level, int keep_model,
+                                               const mill_workspace *work, double *chisq,
+                                               double *negative, double *largest)
 {
   const int n = s->n_pix, nk = m->set.n_cont;
   const float *cont = s->ws->cont;
@@ -731,8 +732,8 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *
 /** Model, true chi-squares and checks of one segment at the solution, added to
  *  eval; chisq_c is that of a constant template (continuum only). */
 MILL_BLOCK_FN void MILL_T(mill_block_final)(mill_block *b, const mill_model *m,
-                                            const mill_segment *s, double vel_km_s, mill_work *work,
-                                            mill_eval *eval)
+                                            const mill_segment *s, double vel_km_s,
+                                            mill_workspace *work, mill_eval *eval)
 {
   const MILL_REAL *smooth = (const MILL_REAL *)work->smooth, *none = NULL;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
@@ -761,7 +762,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_final)(mill_block *b, const mill_model *m,
  *  pixels before the next one, so that it is still in the cache; only where several segments
  *  share the arm, all rows are kept for those after the first. */
 MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_model *m,
-                                                   mill_slot *slot, int i_arm, mill_work *work)
+                                                   mill_slot *slot, int i_arm, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const double vel = slot->theta[MILL_PAR_VRAD];
@@ -793,7 +794,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_mod
  *  In: work->grid, the emulator's output for the slot's labels (one row, or one
  *  and a tangent per label for a Jacobian).  Adds to slot->eval. */
 MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mill_slot *slot,
-                                          int i_arm, mill_work *work)
+                                          int i_arm, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const double vel = slot->theta[MILL_PAR_VRAD];

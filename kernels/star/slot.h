@@ -55,7 +55,7 @@ typedef struct mill_model_arm {
   double spline_end_left[MILL_SPLINE_END], spline_end_right[MILL_SPLINE_END];
   int log_flux;
   /** The last layer is held without its mean over pixels, which is evaluated
-   *  apart in float64 (mill_work.mean), so that float32 keeps its digits for the
+   *  apart in float64 (mill_workspace.mean), so that float32 keeps its digits for the
    *  lines and not for the level. */
   double mean_bias;
   const double *mean_weight; /**< [n_in of the last layer] */
@@ -296,7 +296,7 @@ static inline int mill_slot_arrays(const mill_array **table)
  *  grid [row][max_pix_pad] holds the emulator's output and then the rotated
  *  templates, bend their spline coefficients; all of them float or double.
  */
-typedef struct mill_work {
+typedef struct mill_workspace {
   void *grid, *rotated, *bend; /**< [n_par + 1][max_pix_pad] */
   void *pixel, *smooth;        /**< [n_par + 1][max_seg_pix] */
   int *index;                  /**< [max_seg_pix] left grid point */
@@ -308,13 +308,13 @@ typedef struct mill_work {
   double *normal;                /**< [MILL_MAX_CONT^2] lower Cholesky factor */
   double *solve;                 /**< [MILL_MAX_CONT * (MILL_MAX_PAR + 3)] */
   double *sums;                  /**< [MILL_BLOCK_MAX_SUM] */
-} mill_work;
+} mill_workspace;
 
 /** Regions of work space: the emulator's output, which lies apart, and the rest. */
-enum mill_work_region { MILL_WORK_GRID, MILL_WORK_REST, MILL_N_WORK_REGION };
+enum mill_workspace_region { MILL_WORK_GRID, MILL_WORK_REST, MILL_N_WORK_REGION };
 
 /** Numbers of elements of a block's arrays. */
-enum mill_work_count {
+enum mill_workspace_count {
   MILL_COUNT_GRID_BYTES,  /**< of rows of templates on the grid */
   MILL_COUNT_PIXEL_BYTES, /**< of rows of templates at the pixels */
   MILL_COUNT_SEGMENT,     /**< pixels of the largest segment */
@@ -326,21 +326,21 @@ enum mill_work_count {
 };
 
 /** The arrays of a block's work space. */
-static inline int mill_work_arrays(const mill_array **table)
+static inline int mill_workspace_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
-      {offsetof(mill_work, grid), 1, MILL_WORK_GRID, MILL_COUNT_GRID_BYTES},
-      {offsetof(mill_work, rotated), 1, MILL_WORK_REST, MILL_COUNT_GRID_BYTES},
-      {offsetof(mill_work, bend), 1, MILL_WORK_REST, MILL_COUNT_GRID_BYTES},
-      {offsetof(mill_work, pixel), 1, MILL_WORK_REST, MILL_COUNT_PIXEL_BYTES},
-      {offsetof(mill_work, smooth), 1, MILL_WORK_REST, MILL_COUNT_PIXEL_BYTES},
-      {offsetof(mill_work, index), sizeof(int), MILL_WORK_REST, MILL_COUNT_SEGMENT},
-      {offsetof(mill_work, frac), sizeof(float), MILL_WORK_REST, MILL_COUNT_SEGMENT},
-      {offsetof(mill_work, kernel), sizeof(double), MILL_WORK_REST, MILL_COUNT_KERNEL},
-      {offsetof(mill_work, kernel_slope), sizeof(double), MILL_WORK_REST, MILL_COUNT_KERNEL},
-      {offsetof(mill_work, normal), sizeof(double), MILL_WORK_REST, MILL_COUNT_NORMAL},
-      {offsetof(mill_work, solve), sizeof(double), MILL_WORK_REST, MILL_COUNT_SOLVE},
-      {offsetof(mill_work, sums), sizeof(double), MILL_WORK_REST, MILL_COUNT_SUMS},
+      {offsetof(mill_workspace, grid), 1, MILL_WORK_GRID, MILL_COUNT_GRID_BYTES},
+      {offsetof(mill_workspace, rotated), 1, MILL_WORK_REST, MILL_COUNT_GRID_BYTES},
+      {offsetof(mill_workspace, bend), 1, MILL_WORK_REST, MILL_COUNT_GRID_BYTES},
+      {offsetof(mill_workspace, pixel), 1, MILL_WORK_REST, MILL_COUNT_PIXEL_BYTES},
+      {offsetof(mill_workspace, smooth), 1, MILL_WORK_REST, MILL_COUNT_PIXEL_BYTES},
+      {offsetof(mill_workspace, index), sizeof(int), MILL_WORK_REST, MILL_COUNT_SEGMENT},
+      {offsetof(mill_workspace, frac), sizeof(float), MILL_WORK_REST, MILL_COUNT_SEGMENT},
+      {offsetof(mill_workspace, kernel), sizeof(double), MILL_WORK_REST, MILL_COUNT_KERNEL},
+      {offsetof(mill_workspace, kernel_slope), sizeof(double), MILL_WORK_REST, MILL_COUNT_KERNEL},
+      {offsetof(mill_workspace, normal), sizeof(double), MILL_WORK_REST, MILL_COUNT_NORMAL},
+      {offsetof(mill_workspace, solve), sizeof(double), MILL_WORK_REST, MILL_COUNT_SOLVE},
+      {offsetof(mill_workspace, sums), sizeof(double), MILL_WORK_REST, MILL_COUNT_SUMS},
   };
   *table = array;
   return (int)(sizeof array / sizeof array[0]);
@@ -348,8 +348,8 @@ static inline int mill_work_arrays(const mill_array **table)
 
 /** Elements of a block's arrays for a model; count [MILL_N_WORK_COUNT] out, but for those of
  *  normal, solve and sums, which become 0. */
-static inline void mill_work_counts(int n_par, int max_pix_pad, int max_seg_pix, int precision,
-                                    size_t *count)
+static inline void mill_workspace_counts(int n_par, int max_pix_pad, int max_seg_pix, int precision,
+                                         size_t *count)
 {
   /* the guess keeps a double a pixel in the rows at the pixels, the Jacobian two */
   const size_t real = precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);

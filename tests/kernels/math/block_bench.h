@@ -15,7 +15,7 @@ typedef struct block_bench {
   mill_model model;
   mill_waveset ws;
   mill_segment s;
-  mill_work work;
+  mill_workspace work;
   /* rows are wide enough for float64 */
   double grid[BENCH_ROW * BENCH_PIX], rotated[BENCH_ROW * BENCH_PIX], bend[BENCH_ROW * BENCH_PIX];
   double pixel[BENCH_ROW * BENCH_PIX], smooth[BENCH_ROW * BENCH_PIX];
@@ -64,18 +64,18 @@ static inline void block_bench_init(block_bench *b, int n_grid, double ln_wave0,
     b->good[i] = 1;
     b->is[i] = 1;
   }
-  b->work = (mill_work){.grid = b->grid,
-                        .rotated = b->rotated,
-                        .bend = b->bend,
-                        .pixel = b->pixel,
-                        .smooth = b->smooth,
-                        .index = b->index,
-                        .frac = b->frac,
-                        .kernel = b->kernel,
-                        .kernel_slope = b->kernel_slope,
-                        .normal = b->normal,
-                        .solve = b->solve,
-                        .sums = b->sums};
+  b->work = (mill_workspace){.grid = b->grid,
+                             .rotated = b->rotated,
+                             .bend = b->bend,
+                             .pixel = b->pixel,
+                             .smooth = b->smooth,
+                             .index = b->index,
+                             .frac = b->frac,
+                             .kernel = b->kernel,
+                             .kernel_slope = b->kernel_slope,
+                             .normal = b->normal,
+                             .solve = b->solve,
+                             .sums = b->sums};
 }
 
 #endif
