@@ -77,8 +77,8 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
     v->hidden[i] = take_rows<double>(block, &at, n, n_row, pitch);
   v->narrow = take_rows<float>(block, &at, n, n_row, pitch);
   const int precision = s->wide ? MILL_FLOAT64 : MILL_FLOAT32;
-  mill_work_counts(s->n_par, s->max_pix_pad, s->max_seg_pix, precision, count);
-  const int n_array = mill_work_arrays(&array);
+  mill_workspace_counts(s->n_par, s->max_pix_pad, s->max_seg_pix, precision, count);
+  const int n_array = mill_workspace_arrays(&array);
   /* all in one region: each array of all lanes behind the one before */
   size_t end[MILL_N_WORK_REGION] = {at, 0};
   mill_lay_out(1, array, count, MILL_CUDA_ALIGN, end, block, s->n_lane, work, sizeof *work);

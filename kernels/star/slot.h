@@ -311,10 +311,10 @@ typedef struct mill_workspace {
 } mill_workspace;
 
 /** Regions of work space: the emulator's output, which lies apart, and the rest. */
-enum mill_work_region { MILL_WORK_GRID, MILL_WORK_REST, MILL_N_WORK_REGION };
+enum mill_workspace_region { MILL_WORK_GRID, MILL_WORK_REST, MILL_N_WORK_REGION };
 
 /** Numbers of elements of a block's arrays. */
-enum mill_work_count {
+enum mill_workspace_count {
   MILL_COUNT_GRID_BYTES,  /**< of rows of templates on the grid */
   MILL_COUNT_PIXEL_BYTES, /**< of rows of templates at the pixels */
   MILL_COUNT_SEGMENT,     /**< pixels of the largest segment */
@@ -326,7 +326,7 @@ enum mill_work_count {
 };
 
 /** The arrays of a block's work space. */
-static inline int mill_work_arrays(const mill_array **table)
+static inline int mill_workspace_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
       {offsetof(mill_workspace, grid), 1, MILL_WORK_GRID, MILL_COUNT_GRID_BYTES},
@@ -348,8 +348,8 @@ static inline int mill_work_arrays(const mill_array **table)
 
 /** Elements of a block's arrays for a model; count [MILL_N_WORK_COUNT] out, but for those of
  *  normal, solve and sums, which become 0. */
-static inline void mill_work_counts(int n_par, int max_pix_pad, int max_seg_pix, int precision,
-                                    size_t *count)
+static inline void mill_workspace_counts(int n_par, int max_pix_pad, int max_seg_pix, int precision,
+                                         size_t *count)
 {
   /* the guess keeps a double a pixel in the rows at the pixels, the Jacobian two */
   const size_t real = precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
