@@ -41,7 +41,8 @@ static int host_open(int n_thread, mill_device **out)
   MILL_TRY(MILL_ALLOC(1, &d));
   MILL_TRY(mill_host_copiers(n_thread, &d->n_copier));
   MILL_TRY(MILL_ALLOC(BUFFER_BYTES, &d->buffer));
-  memset(d->buffer, 1, BUFFER_BYTES); /* pinned memory is there before anything is copied */
+  memset(d->buffer, 1,
+         BUFFER_BYTES); /* as pinned memory, its pages are there before the first copy */
   *out = d;
   d = NULL;
 done:
@@ -99,7 +100,7 @@ static int host_upload_all(mill_device *d, const mill_upload *piece, int n)
 {
   for (int i = 0; i < n; i++) {
     const char *from = piece[i].from;
-    /* the row of the result is wanted later, pixels are not */
+    /* the result's row is read later, pixels are not */
     if (is_slot(d, piece[i].to))
       memcpy(piece[i].to, from, piece[i].bytes);
     for (size_t left = piece[i].bytes; left > 0;) {

@@ -224,8 +224,8 @@ static double cost_of_file(const char *name, const file_facts *facts)
          (mill_work_is_compressed(name) && facts->size > 0 ? (double)facts->size / CUT_BYTES : 0.0);
 }
 
-/* Keep a text of a file, its error or the path of its redrock file, for the other ranks; at most
-   most bytes of it. */
+/* Keep a text about a file, its error or the path of its redrock file, for the other ranks: its
+ * first most bytes. */
 static int add_text(index_job *job, const char *text, size_t most, int32_t *n_byte)
 {
   int err = MILL_OK;
@@ -463,7 +463,7 @@ static int refuse_written_inputs(const name_list *names, const file_facts *facts
     MILL_TRY(mill_file_roles_read_known(roles, "the input", name, facts[i].on_disk, facts[i].device,
                                         facts[i].inode));
     if (!may_be_redrock || mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
-      continue; /* a path that is too long costs the file, later */
+      continue; /* a path that is too long makes the file unreadable, later */
     MILL_TRY(mill_file_roles_read(roles, "the redrock file", beside));
   }
 done:
@@ -599,7 +599,7 @@ done:
   return err;
 }
 
-/* Velocities are in the frame of the wavelengths: said once for each that there is. */
+/* Velocities are in the frame of the wavelengths; rank 0 names each frame once. */
 static void log_frames(const mill_inputs *inputs)
 {
   for (int i = 0; i < inputs->n_file; i++) {

@@ -180,7 +180,7 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_mutex_unlock(&reader->mutex);
 }
 
-/* The rows of files that make up a row of file i. */
+/* Which rows of files make up a row of file i. */
 static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_join_part **part,
                      int64_t *n_part, mill_join_part *alone)
 {
@@ -392,7 +392,7 @@ static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
     MILL_TRY(get_source(w, i, &s));
     n = rows_of_batch(w->reader, s, w->wanted + at, n_wanted - at);
     MILL_TRY(read_batch(w, i, w->wanted + at, n, &retry, stopped));
-    /* one bad row must not cost its neighbours */
+    /* so one bad row does not cost its neighbours */
     for (int k = 0; retry && k < n && !*stopped; k++) {
       int ignored = 0;
       MILL_TRY(read_batch(w, i, w->wanted + at + k, 1, &ignored, stopped));
