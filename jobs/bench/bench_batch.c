@@ -2,60 +2,14 @@
 
 #include <string.h>
 
-#include "io/hdf5/hdf5_probe.h"
-#include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/clock.h"
 #include "src/system/stop_signal.h"
 
-int mill_bench_configure(const mill_bench_options *options, mill_config *config)
-{
-  int err = MILL_OK;
-  mill_fit_options fit = options->fit;
-  if (options->n_optimizer > 0)
-    fit.optimizer = options->optimizer[0];
-  mill_config_default(config);
-  if (fit.config)
-    MILL_TRY(mill_config_read(config, fit.config));
-  MILL_TRY(mill_fit_options_apply(&fit, config));
-  MILL_TRY(mill_config_check(config));
-done:
-  return err;
-}
-
-int mill_bench_open(const mill_bench_options *options, mill_config *config, mill_library *lib)
-{
-  int err = MILL_OK;
-  MILL_TRY(mill_bench_configure(options, config));
-  if (config->template_lib[0] == '\0')
-    MILL_FAIL(MILL_ERR_USAGE,
-              "no library: give --library FILE or template_lib in the configuration");
-  MILL_TRY(mill_stop_signal_catch());
-  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, config->template_lib));
-  MILL_TRY(mill_library_read(config->template_lib, lib));
-  MILL_TRY(mill_config_bind(config, lib));
-done:
-  return err;
-}
-
 /* ---- stars ---- */
 
-/* Room for more elements of an array of n. */
-static int grow(void **array, int n, int more, size_t size)
-{
-  int err = MILL_OK;
-  void *grown = NULL;
-  MILL_TRY(mill_alloc_bytes((size_t)n + (size_t)more, size, &grown));
-  if (n > 0)
-    memcpy(grown, *array, (size_t)n * size);
-  mill_free(*array);
-  *array = grown;
-done:
-  return err;
-}
-
 /* The stars of one file that is open: those of the first n_row rows of its index. */
-static int take_file(mill_spectra *spectra, const mill_file_index *index, int n_row, int *n_segment,
+static int take_file(mill_spectra *spectra, const mill_file_index *index, int n_row,
                      mill_bench_stars *stars)
 {
   int err = MILL_OK;
@@ -68,32 +22,31 @@ static int take_file(mill_spectra *spectra, const mill_file_index *index, int n_
   for (int r = 0, n = 0; r < n_row; r++)
     for (int e = 0; e < index->row[r].n_exposure; e++)
       exposure[n++] = index->exposure_row[index->row[r].first_exposure + e];
-  MILL_TRY(grow((void **)&stars->part, stars->n_part, 1, sizeof *stars->part));
+  MILL_TRY(MILL_GROW(&stars->part, &stars->part_room, stars->n_part + 1));
   batch = &stars->part[stars->n_part++];
+  memset(batch, 0, sizeof *batch);
   MILL_TRY(mill_spectra_read(spectra, exposure, n_exposure, batch));
-  MILL_TRY(grow((void **)&stars->wave, stars->n_wave, batch->n_wave, sizeof *stars->wave));
+  MILL_TRY(MILL_GROW(&stars->wave, &stars->wave_room, stars->n_wave + batch->n_wave));
   for (int w = 0; w < batch->n_wave; w++)
     stars->wave[stars->n_wave + w] = (struct mill_bench_wave){.arm = batch->wave[w].arm,
                                                               .n_pix = batch->wave[w].n_pix,
                                                               .wave_aa = batch->wave[w].wave_aa};
-  MILL_TRY(grow((void **)&stars->segment, *n_segment, batch->n_segment, sizeof *stars->segment));
-  MILL_TRY(grow((void **)&stars->star, stars->n_star, n_row, sizeof *stars->star));
+  MILL_TRY(MILL_GROW(&stars->segment, &stars->segment_room, stars->n_segment + batch->n_segment));
+  MILL_TRY(MILL_GROW(&stars->star, &stars->star_room, stars->n_star + n_row));
   for (int r = 0, end = 0; r < n_row; r++) {
     mill_star *star = &stars->star[stars->n_star];
     const int first = end;
     end += index->row[r].n_exposure;
-    star->n_segment = 0;
+    *star = (mill_star){.row = stars->n_star};
     for (; i < batch->n_segment && batch->segment[i].exposure < end; i++) {
       const mill_read_segment *s = &batch->segment[i];
       if (s->use != MILL_SEGMENT_FIT)
         continue;
-      stars->segment[*n_segment + star->n_segment++] =
+      stars->segment[stars->n_segment + star->n_segment++] =
           mill_read_segment_raw(s, stars->n_wave + s->wave, s->exposure - first);
     }
-    if (star->n_segment == 0)
-      continue;
-    star->row = stars->n_star++;
-    *n_segment += star->n_segment;
+    stars->n_star += star->n_segment > 0;
+    stars->n_segment += star->n_segment;
   }
   stars->n_wave += batch->n_wave;
 done:
@@ -105,7 +58,6 @@ int mill_bench_stars_read(const mill_spectra_settings *settings, int n_file,
                           const char *const *path, int n_star, mill_bench_stars *stars)
 {
   int err = MILL_OK;
-  int n_segment = 0;
   mill_spectra *spectra = NULL;
   mill_file_index index;
   memset(&index, 0, sizeof index);
@@ -117,8 +69,8 @@ int mill_bench_stars_read(const mill_spectra_settings *settings, int n_file,
     stars->is_desi &= strcmp(mill_spectra_format_name(spectra), "desi") == 0;
     const int64_t missing = n_star - stars->n_star;
     if (index.n_row > 0)
-      MILL_TRY(take_file(spectra, &index, (int)(index.n_row < missing ? index.n_row : missing),
-                         &n_segment, stars));
+      MILL_TRY(
+          take_file(spectra, &index, (int)(index.n_row < missing ? index.n_row : missing), stars));
     mill_file_index_clear(&index);
     mill_spectra_close(spectra);
     spectra = NULL;
@@ -168,7 +120,7 @@ static int next_star(void *context, mill_star *star)
   return 1;
 }
 
-/* Of the same star in another slot, among other neighbours: the same bits. */
+/* The same star in another slot, among other neighbours, has the same bits. */
 static int differs(const mill_fit_result *a, const mill_fit_result *b)
 {
   return a->status != b->status || a->n_eval != b->n_eval || a->n_jac != b->n_jac ||
@@ -184,8 +136,6 @@ static int take_row(void *context, const mill_fit_result *result, const float *c
   mill_bench_batch *out = run->out;
   mill_fit_result *first = &run->first[result->row % run->stars->n_star];
   (void)model;
-  if (run->plan->result)
-    run->plan->result[result->row] = *result;
   out->n_fitted += result->status == MILL_STATUS_FITTED;
   out->n_eval += result->n_eval;
   out->n_jac += result->n_jac;
@@ -216,21 +166,19 @@ done:
   return err;
 }
 
+/* Each distinct star once. */
 static int add_shapes(const batch_run *run)
 {
   int err = MILL_OK;
   const mill_bench_stars *stars = run->stars;
   const double **wave_aa = NULL;
   const int64_t n = run->out->n_star < stars->n_star ? run->out->n_star : stars->n_star;
-  for (int64_t i = 0; i < n; i++) {
-    const mill_star *star = &stars->star[i];
-    MILL_TRY(mill_alloc_bytes((size_t)star->n_segment, sizeof *wave_aa, (void **)&wave_aa));
-    for (int k = 0; k < star->n_segment; k++)
-      wave_aa[k] = stars->wave[star->segment[k].waveset].wave_aa;
-    mill_bench_shape_add(&run->out->shape, run->plan->lib, run->plan->set, star, wave_aa);
-    mill_free((void *)wave_aa);
-    wave_aa = NULL;
-  }
+  MILL_TRY(mill_alloc_bytes((size_t)stars->n_segment, sizeof *wave_aa, (void **)&wave_aa));
+  for (int i = 0; i < stars->n_segment; i++)
+    wave_aa[i] = stars->wave[stars->segment[i].waveset].wave_aa;
+  for (int64_t i = 0; i < n; i++)
+    mill_bench_shape_add(&run->out->shape, run->plan->lib, run->plan->set, &stars->star[i],
+                         wave_aa + (stars->star[i].segment - stars->segment));
 done:
   mill_free((void *)wave_aa);
   return err;
@@ -241,13 +189,11 @@ int mill_bench_batch_run(const mill_bench_plan *plan, const mill_bench_stars *st
 {
   int err = MILL_OK;
   mill_pipeline *pipeline = NULL;
-  int *id = NULL, n_held = 0, n_segment = 0;
+  int *id = NULL, n_held = 0;
   batch_run run = {.plan = plan, .stars = stars, .out = out};
   memset(out, 0, sizeof *out);
   out->n_star = n_star;
-  for (int i = 0; i < stars->n_star; i++)
-    n_segment += stars->star[i].n_segment;
-  MILL_TRY(MILL_ALLOC(n_segment, &run.segment));
+  MILL_TRY(MILL_ALLOC(stars->n_segment, &run.segment));
   MILL_TRY(MILL_ALLOC(stars->n_star, &run.first));
   MILL_TRY(MILL_ALLOC(stars->n_wave, &id));
   MILL_TRY(add_shapes(&run));

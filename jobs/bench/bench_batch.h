@@ -7,24 +7,14 @@
 #define MILL_BENCH_BATCH_H
 
 #include "io/surveys/spectra.h"
-#include "jobs/bench/bench_options.h"
 #include "src/floor/bench_floor.h"
 #include "src/pipeline/pipeline.h"
 
-/** The configuration that the command line names, cleared by the caller also after a failure.
- *  MILL_ERR_USAGE, MILL_ERR_CONFIG. */
-int mill_bench_configure(const mill_bench_options *options, mill_config *config);
-
-/** The configuration and the library that the command line names, bound to each other, both
- *  cleared by the caller also after a failure; signals are caught from then on.  MILL_ERR_USAGE,
- *  MILL_ERR_CONFIG, MILL_ERR_LIBRARY. */
-int mill_bench_open(const mill_bench_options *options, mill_config *config, mill_library *lib);
-
 /** Stars read from files, with all memory behind them. */
 typedef struct mill_bench_stars {
-  int n_star;
+  int n_star, n_segment;
   mill_star *star;           /**< [n_star], owned; row: number */
-  mill_raw_segment *segment; /**< of all stars, owned; waveset: index into wave */
+  mill_raw_segment *segment; /**< [n_segment] of all stars, owned; waveset: index into wave */
   int n_wave;
   struct mill_bench_wave {
     int arm, n_pix;
@@ -33,6 +23,7 @@ typedef struct mill_bench_stars {
   mill_read_batch *part;   /**< [n_part] one a file, owned */
   int n_part;
   int is_desi; /**< all files are of that format */
+  int64_t star_room, segment_room, wave_room, part_room;
 } mill_bench_stars;
 
 /** Read up to n_star stars that can be fitted, in the order of the files.
@@ -41,13 +32,12 @@ int mill_bench_stars_read(const mill_spectra_settings *settings, int n_file,
                           const char *const *path, int n_star, mill_bench_stars *stars);
 void mill_bench_stars_clear(mill_bench_stars *stars);
 
-/** How to fit. */
+/** How to fit the stars. */
 typedef struct mill_bench_plan {
   const mill_library *lib;
   const mill_fit_settings *set;
   const mill_backend *backend;
   int n_slot, n_thread;
-  mill_fit_result *result; /**< [n_star of the batch] out, by number; NULL: not wanted */
 } mill_bench_plan;
 
 typedef struct mill_bench_batch {
@@ -55,7 +45,7 @@ typedef struct mill_bench_batch {
   int n_slot;    /**< at the end: fewer than planned where memory was full */
   double open_s; /**< wall: device, emulator, templates of the guess, wavelength sets */
   double run_s;  /**< wall: from the first star to the last row */
-  double load_s; /**< CPU: stars copied towards their slots, a part of run_s or beside it */
+  double load_s; /**< CPU: stars copied towards their slots, within run_s or at the same time */
   int64_t n_fitted, n_eval, n_jac;
   int64_t n_differ; /**< rows that are not, bit for bit, those of the same star before */
   mill_timing timing;

@@ -1,5 +1,3 @@
-#include "jobs/bench/bench_device.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +5,7 @@
 
 #include "jobs/fit/backend_choice.h"
 #include "jobs/bench/bench_batch.h"
-#include "jobs/bench/bench_report.h"
+#include "jobs/bench/bench_job.h"
 #include "jobs/fit/crossover.h"
 #include "jobs/fit/fit.h"
 #include "kernels/backend.h"
@@ -36,97 +34,69 @@ typedef struct device {
 } device;
 
 typedef struct bench_device {
-  const mill_bench_options *options;
-  mill_config config;
-  mill_library lib;
+  mill_bench *job;
   mill_fit_settings set;
   mill_bench_stars stars;
-  mill_bench_report report; /* date and machine */
   int n_thread;
   device cpu, gpu;
 } bench_device;
 
 /* ---- set-up ---- */
 
-static void find_cpu(bench_device *job)
+/* The CPU, or the GPU that a fit takes. */
+static void find_device(const bench_device *b, int is_gpu, device *d)
 {
-  job->cpu.backend = mill_backend_cpu(NULL);
-  if (!job->cpu.backend)
-    snprintf(job->cpu.reason, sizeof job->cpu.reason, "no CPU backend runs on this machine");
-  job->cpu.n_slot = job->config.n_slot;
-  if (job->cpu.n_slot == 0 && job->cpu.backend)
-    job->cpu.n_slot = mill_fit_default_slots(job->cpu.backend, job->n_thread);
-}
-
-/* The GPU that a fit takes. */
-static void find_gpu(bench_device *job, const mill_mpi *mpi)
-{
+  int err = MILL_OK;
   const double start_s = mill_wall_s();
-  if (mill_backend_place(mpi) == MILL_OK)
-    (void)mill_fit_find_backend("cuda", &job->gpu.backend);
-  job->gpu.start_s = mill_wall_s() - start_s;
-  if (!job->gpu.backend)
-    snprintf(job->gpu.reason, sizeof job->gpu.reason, "%s", mill_error_message());
-  job->gpu.n_slot = job->config.n_slot;
-  if (job->gpu.n_slot == 0 && job->gpu.backend)
-    job->gpu.n_slot = mill_fit_default_slots(job->gpu.backend, job->n_thread);
+  d->n_slot = b->job->config.n_slot;
+  if (is_gpu)
+    err = mill_backend_place(&b->job->mpi);
+  if (err == MILL_OK)
+    err = mill_fit_find_backend(is_gpu ? "cuda" : "cpu", &d->backend);
+  if (err != MILL_OK)
+    snprintf(d->reason, sizeof d->reason, "%s", mill_error_message());
+  else if (d->n_slot == 0)
+    d->n_slot = mill_fit_default_slots(d->backend, b->n_thread);
+  if (is_gpu)
+    d->start_s = mill_wall_s() - start_s;
 }
 
-static int read_stars(bench_device *job, int n_input, const char *const *input)
+static int set_up(bench_device *b)
 {
   int err = MILL_OK;
-  mill_spectra_settings settings = {
-      .lib = &job->lib,
-      .config = &job->config,
-      .limits = {job->config.gzip_limit_mib, job->config.scratch},
-  };
-  MILL_TRY(mill_config_arms(&job->config, &job->lib, settings.arm_wanted));
-  MILL_TRY(mill_bench_stars_read(&settings, n_input, input, DISTINCT_STARS, &job->stars));
-  job->set = job->config.fit;
-  if (job->config.wave_mask_auto && !job->stars.is_desi)
-    job->set.n_wave_mask = 0;
-  job->set.resolution =
-      mill_config_lsf(&job->config) == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
+  mill_bench *job = b->job;
+  mill_config *config = &job->config;
+  mill_spectra_settings settings = {.lib = &job->lib, .config = config};
+  MILL_TRY(mill_bench_open_library(job));
+  settings.limits = (mill_open_limits){config->gzip_limit_mib, config->scratch};
+  MILL_TRY(mill_config_arms(config, &job->lib, settings.arm_wanted));
+  MILL_TRY(mill_bench_stars_read(&settings, job->n_input, job->input, DISTINCT_STARS, &b->stars));
+  b->set = config->fit;
+  if (config->wave_mask_auto && !b->stars.is_desi)
+    b->set.n_wave_mask = 0;
+  b->set.resolution = mill_config_lsf(config) == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
+  b->n_thread = config->n_thread;
+  MILL_TRY(mill_thread_check_number(b->n_thread));
+  if (b->n_thread == 0)
+    MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &b->n_thread));
 done:
   return err;
 }
 
-static int set_up(bench_device *job, const mill_mpi *mpi, int n_input, const char *const *input)
+static void print_head(const bench_device *b)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_bench_open(job->options, &job->config, &job->lib));
-  MILL_TRY(read_stars(job, n_input, input));
-  job->n_thread = job->config.n_thread;
-  MILL_TRY(mill_thread_check_number(job->n_thread));
-  if (job->n_thread == 0)
-    MILL_TRY(mill_mpi_share_of_cores(mpi, &job->n_thread));
-  mill_bench_describe(&job->report);
-done:
-  return err;
+  mill_bench_print_head(b->job, NULL);
+  printf("%d %s of the inputs in memory, repeated; no files are read or written.\n",
+         b->stars.n_star, b->stars.n_star == 1 ? "star" : "stars");
 }
 
-static void tear_down(bench_device *job)
+static mill_bench_plan plan_of(const bench_device *b, const device *d, int n_slot)
 {
-  mill_bench_stars_clear(&job->stars);
-  mill_library_clear(&job->lib);
-  mill_config_clear(&job->config);
-}
-
-static void print_head(const bench_device *job, const char *command)
-{
-  const mill_bench_stars *stars = &job->stars;
-  mill_bench_print_head(&job->report, command, stdout);
-  printf("%d %s of the inputs in memory, repeated; no files are read or written.\n", stars->n_star,
-         stars->n_star == 1 ? "star" : "stars");
-}
-
-static mill_bench_plan plan_of(const bench_device *job, const device *d, int n_slot)
-{
-  return (mill_bench_plan){.lib = &job->lib,
-                           .set = &job->set,
+  return (mill_bench_plan){.lib = &b->job->lib,
+                           .set = &b->set,
                            .backend = d->backend,
                            .n_slot = n_slot,
-                           .n_thread = job->n_thread};
+                           .n_thread = b->n_thread};
 }
 
 /* The same star has the same row in every slot. */
@@ -142,25 +112,26 @@ done:
 }
 
 /* What both tables have first; the last member is a list, which is left open. */
-static int open_json(const bench_device *job, const char *command, mill_json *json)
+static int open_json(const bench_device *b, mill_json *json)
 {
   int err = MILL_OK;
+  const mill_bench *job = b->job;
   memset(json, 0, sizeof *json);
-  json->out = fopen(job->options->json, "w");
+  json->out = fopen(b->job->options.json, "w");
   if (!json->out)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options->json,
+    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", b->job->options.json,
               strerror(errno));
   mill_json_open(json, NULL, '{');
   mill_json_text(json, "revision", mill_version_revision());
-  mill_json_text(json, "date", job->report.date);
-  mill_json_text(json, "command", command);
-  mill_json_text(json, "cpu", job->report.cpu);
-  mill_json_integer(json, "threads", job->n_thread);
+  mill_json_text(json, "date", job->date);
+  mill_json_text(json, "command", job->command);
+  mill_json_text(json, "cpu", job->cpu);
+  mill_json_integer(json, "threads", b->n_thread);
 done:
   return err;
 }
 
-static int close_json(const bench_device *job, mill_json *json)
+static int close_json(const bench_device *b, mill_json *json)
 {
   int err = MILL_OK;
   mill_json_close(json);
@@ -168,7 +139,7 @@ static int close_json(const bench_device *job, mill_json *json)
   const int failed = ferror(json->out);
   if (fclose(json->out) != 0 || failed)
     MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full",
-              job->options->json);
+              b->job->options.json);
 done:
   return err;
 }
@@ -177,18 +148,19 @@ done:
 
 /* The shortest of several times, or -1 when it would take longer than the limit or there is no
  * memory for it.  *rate of the batch before, stars/s; 0: none. */
-static int time_batch(const bench_device *job, device *d, int64_t n_star, double *rate,
+static int time_batch(const bench_device *b, device *d, int64_t n_star, double *rate,
                       int64_t *n_differ, double *best_s)
 {
   int err = MILL_OK;
   mill_bench_batch batch;
   *best_s = -1.0;
-  if (!d->backend || d->is_full || (*rate > 0.0 && (double)n_star / *rate > job->options->limit_s))
+  if (!d->backend || d->is_full ||
+      (*rate > 0.0 && (double)n_star / *rate > b->job->options.limit_s))
     goto done;
   /* as many slots as the device has, or as there are stars */
-  const mill_bench_plan plan = plan_of(job, d, n_star < d->n_slot ? (int)n_star : d->n_slot);
-  for (int i = 0; i < job->options->n_repeat; i++) {
-    err = mill_bench_batch_run(&plan, &job->stars, n_star, &batch);
+  const mill_bench_plan plan = plan_of(b, d, n_star < d->n_slot ? (int)n_star : d->n_slot);
+  for (int i = 0; i < b->job->options.n_repeat; i++) {
+    err = mill_bench_batch_run(&plan, &b->stars, n_star, &batch);
     if (err == MILL_ERR_MEMORY) {
       d->is_full = 1;
       *best_s = -1.0;
@@ -230,11 +202,11 @@ static const char *why_not(const device *d)
   return !d->backend ? "SKIPPED" : d->is_full ? "no memory" : "not run";
 }
 
-static void print_point(const bench_device *job, const mill_crossover_point *p)
+static void print_point(const bench_device *b, const mill_crossover_point *p)
 {
   printf("| %lld |", (long long)p->n_star);
-  print_seconds(p->cpu_s, why_not(&job->cpu));
-  print_seconds(p->gpu_s, why_not(&job->gpu));
+  print_seconds(p->cpu_s, why_not(&b->cpu));
+  print_seconds(p->gpu_s, why_not(&b->gpu));
   if (p->cpu_s > 0.0 && p->gpu_s > 0.0)
     printf(" %.2f |", p->cpu_s / p->gpu_s);
   else
@@ -244,15 +216,15 @@ static void print_point(const bench_device *job, const mill_crossover_point *p)
   printf("\n");
 }
 
-static int write_crossover_json(const bench_device *job, int n, const mill_crossover_point *point,
-                                int64_t from, const char *command)
+static int write_crossover_json(const bench_device *b, int n, const mill_crossover_point *point,
+                                int64_t from)
 {
   int err = MILL_OK;
   mill_json json;
-  MILL_TRY(open_json(job, command, &json));
-  mill_json_text(&json, "gpu", job->gpu.backend ? job->gpu.backend->name : "");
-  mill_json_text(&json, "no_gpu", job->gpu.reason);
-  mill_json_real(&json, "gpu_start_s", job->gpu.start_s);
+  MILL_TRY(open_json(b, &json));
+  mill_json_text(&json, "gpu", b->gpu.backend ? b->gpu.backend->name : "");
+  mill_json_text(&json, "no_gpu", b->gpu.reason);
+  mill_json_real(&json, "gpu_start_s", b->gpu.start_s);
   mill_json_integer(&json, "crossover", from);
   mill_json_open(&json, "batches", '[');
   for (int i = 0; i < n; i++) {
@@ -262,62 +234,62 @@ static int write_crossover_json(const bench_device *job, int n, const mill_cross
     mill_json_real(&json, "gpu_s", point[i].gpu_s < 0.0 ? (double)NAN : point[i].gpu_s);
     mill_json_close(&json);
   }
-  err = close_json(job, &json);
+  err = close_json(b, &json);
 done:
   return err;
 }
 
-static int keep(const bench_device *job, int64_t from)
+static int keep(const bench_device *b, int64_t from)
 {
   int err = MILL_OK;
   char path[MILL_CROSSOVER_PATH];
-  mill_crossover line = {.n_star = from, .n_thread = job->n_thread};
-  if (!job->gpu.backend) {
+  mill_crossover line = {.n_star = from, .n_thread = b->n_thread};
+  if (!b->gpu.backend) {
     printf("\nNothing is kept for --backend auto: no GPU was measured.\n");
     goto done;
   }
   MILL_TRY(mill_crossover_path(path));
-  snprintf(line.date, sizeof line.date, "%s", job->report.date);
+  snprintf(line.date, sizeof line.date, "%s", b->job->date);
   snprintf(line.revision, sizeof line.revision, "%s", mill_version_revision());
-  snprintf(line.gpu, sizeof line.gpu, "%s", job->gpu.backend->name);
-  snprintf(line.cpu, sizeof line.cpu, "%s", job->report.cpu);
+  snprintf(line.gpu, sizeof line.gpu, "%s", b->gpu.backend->name);
+  snprintf(line.cpu, sizeof line.cpu, "%s", b->job->cpu);
   MILL_TRY(mill_crossover_keep(path, &line));
   printf("\nKept for --backend auto in %s.\n", path);
 done:
   return err;
 }
 
-static int measure_crossover(bench_device *job, const char *command)
+static int measure_crossover(bench_device *b)
 {
   int err = MILL_OK, n = 0;
   mill_crossover_point point[MAX_POINT];
   double cpu_rate = 0.0, gpu_rate = 0.0;
   int64_t n_differ = 0;
-  print_head(job, command);
+  print_head(b);
   printf("CPU: %s, %d %s, %d slots at most.\n",
-         job->cpu.backend ? job->cpu.backend->name : job->cpu.reason, job->n_thread,
-         job->n_thread == 1 ? "thread" : "threads", job->cpu.n_slot);
-  if (job->gpu.backend)
+         b->cpu.backend ? b->cpu.backend->name : b->cpu.reason, b->n_thread,
+         b->n_thread == 1 ? "thread" : "threads", b->cpu.n_slot);
+  if (b->gpu.backend)
     printf("GPU: %s, %d slots at most; its first use takes %.3f s, which every time below has.\n",
-           job->gpu.backend->name, job->gpu.n_slot, job->gpu.start_s);
+           b->gpu.backend->name, b->gpu.n_slot, b->gpu.start_s);
   else
-    printf("GPU: SKIPPED: %s.\n", job->gpu.reason);
+    printf("GPU: SKIPPED: %s.\n", b->gpu.reason);
   printf("A time is of a whole run from memory, its start included, the shortest of %d (one where "
          "it takes over %d s); none is begun that would take over %.0f s.\n\n",
-         job->options->n_repeat, ONCE_S, job->options->limit_s);
+         b->job->options.n_repeat, ONCE_S, b->job->options.limit_s);
   printf("| stars | CPU, s | GPU, s | speed-up | CPU, stars/s | GPU, stars/s |\n"
          "|---|---|---|---|---|---|\n");
-  for (int64_t n_star = 1; n_star <= job->options->n_most && n < MAX_POINT; n_star *= 4) {
+  for (int64_t n_star = 1; n_star <= b->job->options.n_most && n < MAX_POINT; n_star *= 4) {
     mill_crossover_point *p = &point[n];
     p->n_star = n_star;
-    MILL_TRY(time_batch(job, &job->cpu, n_star, &cpu_rate, &n_differ, &p->cpu_s));
-    MILL_TRY(time_batch(job, &job->gpu, n_star, &gpu_rate, &n_differ, &p->gpu_s));
+    MILL_TRY(time_batch(b, &b->cpu, n_star, &cpu_rate, &n_differ, &p->cpu_s));
+    MILL_TRY(time_batch(b, &b->gpu, n_star, &gpu_rate, &n_differ, &p->gpu_s));
     n++;
-    print_point(job, p);
-    MILL_TRY(mill_bench_flush(stdout));
+    print_point(b, p);
+    MILL_TRY(mill_bench_flush());
   }
   const int64_t from = mill_crossover_of(n, point);
-  if (!job->gpu.backend)
+  if (!b->gpu.backend)
     printf("\nauto takes the CPU: no GPU was measured.\n");
   else if (from > 0)
     printf("\nauto takes the GPU from %lld stars a rank on, below that the CPU.\n",
@@ -325,37 +297,34 @@ static int measure_crossover(bench_device *job, const char *command)
   else
     printf("\nauto takes the CPU: the GPU was not faster in the largest batch of both.\n");
   MILL_TRY(check_same(n_differ));
-  if (job->options->keep)
-    MILL_TRY(keep(job, from));
-  if (job->options->json)
-    MILL_TRY(write_crossover_json(job, n, point, from, command));
-  MILL_TRY(mill_bench_flush(stdout));
+  if (b->job->options.keep)
+    MILL_TRY(keep(b, from));
+  if (b->job->options.json)
+    MILL_TRY(write_crossover_json(b, n, point, from));
+  MILL_TRY(mill_bench_flush());
 done:
   return err;
 }
 
-int mill_bench_crossover(const mill_mpi *mpi, const mill_bench_options *options,
-                         const char *command, int n_input, const char *const *input)
+int mill_bench_task_crossover(mill_bench *job)
 {
   int err = MILL_OK;
-  bench_device job;
-  memset(&job, 0, sizeof job);
-  job.options = options;
-  MILL_TRY(set_up(&job, mpi, n_input, input));
-  find_cpu(&job);
-  find_gpu(&job, mpi);
-  if (!job.cpu.backend)
-    MILL_FAIL(MILL_ERR_BACKEND, "%s", job.cpu.reason);
-  MILL_TRY(measure_crossover(&job, command));
+  bench_device b = {.job = job};
+  MILL_TRY(set_up(&b));
+  find_device(&b, 0, &b.cpu);
+  find_device(&b, 1, &b.gpu);
+  if (!b.cpu.backend)
+    MILL_FAIL(MILL_ERR_BACKEND, "%s", b.cpu.reason);
+  MILL_TRY(measure_crossover(&b));
 done:
-  tear_down(&job);
+  mill_bench_stars_clear(&b.stars);
   return err;
 }
 
 /* ---- slots ---- */
 
 /* The rates of the device, for the floor; of a CPU those of all threads. */
-static int measure_rates(const bench_device *job, int is_gpu, mill_bench_rates *rates)
+static int measure_rates(const bench_device *b, int is_gpu, mill_bench_rates *rates)
 {
   int err = MILL_OK;
   memset(rates, 0, sizeof *rates);
@@ -377,8 +346,8 @@ static int measure_rates(const bench_device *job, int is_gpu, mill_bench_rates *
 #endif
     goto done;
   }
-  MILL_TRY(mill_bench_rates_measure(&job->lib, job->cpu.n_slot, rates));
-  const double n = job->n_thread;
+  MILL_TRY(mill_bench_rates_measure(&b->job->lib, b->cpu.n_slot, rates));
+  const double n = b->n_thread;
   rates->sgemm_square.gflop_s = n * mill_bench_f32_gflop_s(rates);
   rates->dgemm_square.gflop_s = n * mill_bench_f64_gflop_s(rates);
   rates->copy_memory_gbyte_s *= n;
@@ -398,30 +367,29 @@ typedef struct slots_row {
   mill_bench_batch batch;
 } slots_row;
 
-static int write_slots_json(const bench_device *job, const device *d, int n, const slots_row *row,
-                            const char *command)
+static int write_slots_json(const bench_device *b, const device *d, int n, const slots_row *row)
 {
   int err = MILL_OK;
   mill_json json;
-  MILL_TRY(open_json(job, command, &json));
+  MILL_TRY(open_json(b, &json));
   mill_json_text(&json, "backend", d->backend ? d->backend->name : "");
   mill_json_text(&json, "no_backend", d->reason);
   mill_json_open(&json, "rows", '[');
   for (int i = 0; i < n; i++) {
-    const mill_bench_batch *b = &row[i].batch;
+    const mill_bench_batch *batch = &row[i].batch;
     mill_json_open(&json, NULL, '{');
-    mill_json_integer(&json, "slots", b->n_slot);
+    mill_json_integer(&json, "slots", batch->n_slot);
     mill_json_integer(&json, "slots_asked", row[i].asked);
-    mill_json_integer(&json, "stars", b->n_star);
+    mill_json_integer(&json, "stars", batch->n_star);
     mill_json_real(&json, "start_s", row[i].start_s);
-    mill_json_real(&json, "run_s", b->run_s);
-    mill_json_real(&json, "load_s", b->load_s);
-    mill_json_integer(&json, "evaluations", b->n_eval);
-    mill_json_integer(&json, "jacobians", b->n_jac);
+    mill_json_real(&json, "run_s", batch->run_s);
+    mill_json_real(&json, "load_s", batch->load_s);
+    mill_json_integer(&json, "evaluations", batch->n_eval);
+    mill_json_integer(&json, "jacobians", batch->n_jac);
     mill_json_real(&json, "floor_s_a_star", row[i].floor_s);
     mill_json_close(&json);
   }
-  err = close_json(job, &json);
+  err = close_json(b, &json);
 done:
   return err;
 }
@@ -440,13 +408,13 @@ static void print_slots_row(const slots_row *row)
          row->by_traffic ? "bytes" : "arithmetic", b->run_s / n / row->floor_s);
 }
 
-/* So many stars with the slots that are asked for.  MILL_ERR_MEMORY where they do not fit. */
-static int measure_row(const bench_device *job, const device *d, const mill_bench_rates *rates,
+/* Fit n_star stars with the slots that are asked for.  MILL_ERR_MEMORY where they do not fit. */
+static int measure_row(const bench_device *b, const device *d, const mill_bench_rates *rates,
                        int64_t n_star, slots_row *row)
 {
   int err = MILL_OK;
-  mill_bench_plan plan = plan_of(job, d, row->asked);
-  MILL_TRY(mill_bench_batch_run(&plan, &job->stars, n_star, &row->batch));
+  mill_bench_plan plan = plan_of(b, d, row->asked);
+  MILL_TRY(mill_bench_batch_run(&plan, &b->stars, n_star, &row->batch));
   plan.n_slot = row->batch.n_slot;
   row->start_s = d->start_s + row->batch.open_s;
   row->floor_s = mill_bench_batch_floor_s(&plan, &row->batch, rates, &row->by_traffic);
@@ -454,38 +422,40 @@ done:
   return err;
 }
 
-static int measure_slots(bench_device *job, device *d, int is_gpu, const char *command)
+static int measure_slots(const bench_device *b, const device *d)
 {
   int err = MILL_OK, n = 0;
-  const int fixed = job->config.n_slot;
+  const int is_gpu = d->backend->kind == MILL_BACKEND_CUDA;
+  const int fixed = b->job->config.n_slot;
   const int first = fixed > 0 ? fixed : is_gpu ? 256 : 8;
   const int last = fixed > 0 ? fixed : is_gpu ? 16384 : 128;
   double rate = 0.0, bytes = 0.0;
   int64_t n_differ = 0;
   mill_bench_rates rates;
   slots_row row[MAX_POINT];
-  print_head(job, command);
-  printf("Backend %s, %d %s.\n", d->backend->name, job->n_thread,
-         job->n_thread == 1 ? "thread" : "threads");
-  MILL_TRY(measure_rates(job, is_gpu, &rates));
+  print_head(b);
+  printf("Backend %s, %d %s.\n", d->backend->name, b->n_thread,
+         b->n_thread == 1 ? "thread" : "threads");
+  MILL_TRY(measure_rates(b, is_gpu, &rates));
   printf("\n| slots | stars | start, s | run, s | stars/s | loading, CPU s | evaluations a star | "
          "of them Jacobians | floor, us a star | bound by | time/floor |\n"
          "|---|---|---|---|---|---|---|---|---|---|---|\n");
-  /* the limit holds for the first row too: so many stars may take for ever */
-  if (job->options->n_star > (int64_t)8 * first) {
+  /* the limit holds for the first row too */
+  if (b->job->options.n_star > (int64_t)8 * first) {
     row[0].asked = first;
-    MILL_TRY(measure_row(job, d, &rates, (int64_t)8 * first, &row[0]));
+    MILL_TRY(measure_row(b, d, &rates, (int64_t)8 * first, &row[0]));
     rate = 8.0 * first / row[0].batch.run_s;
   }
   for (int n_slot = first; n_slot <= last && n < MAX_POINT; n_slot *= 2) {
-    const int64_t n_star = job->options->n_star > 0 ? job->options->n_star : (int64_t)8 * n_slot;
+    const int64_t n_star =
+        b->job->options.n_star > 0 ? b->job->options.n_star : (int64_t)8 * n_slot;
     slots_row *r = &row[n];
     r->asked = n_slot;
-    if (rate > 0.0 && (double)n_star / rate > job->options->limit_s) {
-      printf("\nNo more: %d slots would take over %.0f s.\n", n_slot, job->options->limit_s);
+    if (rate > 0.0 && (double)n_star / rate > b->job->options.limit_s) {
+      printf("\nNo more: %d slots would take over %.0f s.\n", n_slot, b->job->options.limit_s);
       break;
     }
-    err = measure_row(job, d, &rates, n_star, r);
+    err = measure_row(b, d, &rates, n_star, r);
     if (err == MILL_ERR_MEMORY && n > 0) {
       err = MILL_OK;
       printf("\nNo more: there is no memory for %d slots.\n", n_slot);
@@ -496,10 +466,10 @@ static int measure_slots(bench_device *job, device *d, int is_gpu, const char *c
     rate = (double)n_star / r->batch.run_s;
     n_differ += r->batch.n_differ;
     bytes = 0.0;
-    for (int a = 0; a < job->lib.n_arm; a++)
+    for (int a = 0; a < b->job->lib.n_arm; a++)
       bytes += (double)r->batch.shape.arm[a].raw_bytes / (double)r->batch.shape.n_star;
     print_slots_row(r);
-    MILL_TRY(mill_bench_flush(stdout));
+    MILL_TRY(mill_bench_flush());
     if (r->batch.n_slot < n_slot) {
       printf("\nNo more: memory is full.\n");
       break;
@@ -510,38 +480,31 @@ static int measure_slots(bench_device *job, device *d, int is_gpu, const char *c
       "a star there, are beside it.\n",
       1e-3 * bytes);
   MILL_TRY(check_same(n_differ));
-  if (job->options->json)
-    MILL_TRY(write_slots_json(job, d, n, row, command));
-  MILL_TRY(mill_bench_flush(stdout));
+  if (b->job->options.json)
+    MILL_TRY(write_slots_json(b, d, n, row));
+  MILL_TRY(mill_bench_flush());
 done:
   return err;
 }
 
-int mill_bench_slots(const mill_mpi *mpi, const mill_bench_options *options, const char *command,
-                     int n_input, const char *const *input)
+int mill_bench_task_slots(mill_bench *job)
 {
   int err = MILL_OK;
-  bench_device job;
-  memset(&job, 0, sizeof job);
-  job.options = options;
-  MILL_TRY(set_up(&job, mpi, n_input, input));
-  const int is_gpu = strcmp(job.config.backend, "cuda") == 0;
-  if (is_gpu)
-    find_gpu(&job, mpi);
-  else
-    find_cpu(&job);
-  device *d = is_gpu ? &job.gpu : &job.cpu;
-  if (is_gpu && !d->backend) {
+  bench_device b = {.job = job};
+  const int is_gpu = strcmp(job->config.backend, "cuda") == 0;
+  device *d = is_gpu ? &b.gpu : &b.cpu;
+  MILL_TRY(set_up(&b));
+  find_device(&b, is_gpu, d);
+  if (d->backend)
+    MILL_TRY(measure_slots(&b, d));
+  else if (is_gpu)
     printf("SKIPPED: %s.\n", d->reason);
-    if (options->json)
-      MILL_TRY(write_slots_json(&job, d, 0, NULL, command));
-    MILL_TRY(mill_bench_flush(stdout));
-    goto done;
-  }
-  if (!d->backend)
+  else
     MILL_FAIL(MILL_ERR_BACKEND, "%s", d->reason);
-  MILL_TRY(measure_slots(&job, d, is_gpu, command));
+  if (!d->backend && job->options.json)
+    MILL_TRY(write_slots_json(&b, d, 0, NULL));
+  MILL_TRY(mill_bench_flush());
 done:
-  tear_down(&job);
+  mill_bench_stars_clear(&b.stars);
   return err;
 }

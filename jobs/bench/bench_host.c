@@ -1,8 +1,8 @@
-#include "jobs/bench/bench_host.h"
-
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "jobs/bench/bench_report.h"
 #include "kernels/base/error.h"
 #include "kernels/base/host_copy.h"
 
@@ -41,7 +41,8 @@ static int host_open(int n_thread, mill_device **out)
   MILL_TRY(MILL_ALLOC(1, &d));
   MILL_TRY(mill_host_copiers(n_thread, &d->n_copier));
   MILL_TRY(MILL_ALLOC(BUFFER_BYTES, &d->buffer));
-  memset(d->buffer, 1, BUFFER_BYTES); /* pinned memory is there before anything is copied */
+  memset(d->buffer, 1,
+         BUFFER_BYTES); /* as pinned memory, its pages are there before the first copy */
   *out = d;
   d = NULL;
 done:
@@ -49,7 +50,7 @@ done:
   return err;
 }
 
-/* Memory of the stars, which nobody touches and which so costs nothing. */
+/* Memory of the stars, which costs nothing since it is never touched. */
 static int host_alloc(mill_device *d, size_t bytes, void **out)
 {
   int err = MILL_OK;
@@ -99,7 +100,7 @@ static int host_upload_all(mill_device *d, const mill_upload *piece, int n)
 {
   for (int i = 0; i < n; i++) {
     const char *from = piece[i].from;
-    /* the row of the result is wanted later, pixels are not */
+    /* the result's row is read later, pixels are not */
     if (is_slot(d, piece[i].to))
       memcpy(piece[i].to, from, piece[i].bytes);
     for (size_t left = piece[i].bytes; left > 0;) {
@@ -170,26 +171,78 @@ static int host_wait(mill_device *d)
   return MILL_OK;
 }
 
-const mill_backend *mill_bench_host_backend(void)
+/* Stars are copied into buffers as the CUDA backend copies them into its pinned ones, and an eighth
+ * of the slots is done whenever the pipeline asks.  Rows are FITTED with nothing in them. */
+static const mill_backend no_backend = {
+    .name = "none",
+    .kind = MILL_BACKEND_NONE,
+    .overlaps = 1,
+    .default_slot = N_SLOT,
+    .open = host_open,
+    .close = host_close,
+    .alloc = host_alloc,
+    .release = host_release,
+    .upload = host_copy,
+    .upload_all = host_upload_all,
+    .zero = host_zero,
+    .download = host_copy,
+    .bind = host_bind,
+    .start = host_start,
+    .advance = host_advance,
+    .collect = host_collect,
+    .wait = host_wait,
+};
+
+/* The quickest of several runs. */
+static int run_host(mill_bench *job, int n_reader, int n_repeat, mill_bench_run *best)
 {
-  static const mill_backend backend = {
-      .name = "none",
-      .kind = MILL_BACKEND_NONE,
-      .overlaps = 1,
-      .default_slot = N_SLOT,
-      .open = host_open,
-      .close = host_close,
-      .alloc = host_alloc,
-      .release = host_release,
-      .upload = host_copy,
-      .upload_all = host_upload_all,
-      .zero = host_zero,
-      .download = host_copy,
-      .bind = host_bind,
-      .start = host_start,
-      .advance = host_advance,
-      .collect = host_collect,
-      .wait = host_wait,
-  };
-  return &backend;
+  int err = MILL_OK;
+  char readers[16];
+  mill_bench_run run;
+  mill_fit_options fit = job->options.fit;
+  snprintf(readers, sizeof readers, "%d", n_reader);
+  fit.readers = readers;
+  for (int r = 0; r < n_repeat; r++) {
+    MILL_TRY(mill_bench_run_fit(job, fit, &no_backend, &run));
+    if (r == 0 || run.meters.run_wall_s < best->meters.run_wall_s)
+      *best = run;
+  }
+done:
+  return err;
+}
+
+static void print_line(int n_reader, const mill_bench_run *run)
+{
+  const mill_fit_meters *c = &run->meters;
+  const double n = (double)run->n_taken, us = 1e6 / n;
+  const double rest_s = c->main_s - c->load_s - c->put_s;
+  printf("| %d | %.0f | %.3f | %.0f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n", n_reader,
+         n, c->run_wall_s, n / c->run_wall_s, us * c->main_s, us * c->load_s, us * c->put_s,
+         us * rest_s, us * c->load_wall_s, us * c->read_s, us * c->io_s);
+}
+
+int mill_bench_task_host(mill_bench *job)
+{
+  int err = MILL_OK, n_count = 0, n_copier = 0;
+  int count[MILL_BENCH_READER_COUNTS];
+  mill_bench_run best = {0};
+  MILL_TRY(mill_bench_reader_counts(job, count, &n_count));
+  MILL_TRY(run_host(job, count[n_count - 1], 1, &best)); /* into the page cache */
+  MILL_TRY(mill_host_copiers(best.meters.n_thread, &n_copier));
+  mill_bench_print_head(job, NULL);
+  printf("Nothing is fitted: %d %s stars into buffers, as for a GPU, and every row is done at "
+         "once.\nTimes of the main thread, the readers and the writer are of CPUs; copies by the "
+         "clock are those that the main thread waits for, whoever makes them.\n\n",
+         n_copier, n_copier == 1 ? "thread copies" : "threads copy");
+  printf("| reader threads | stars | s | stars/s | main thread, us a star | of it stars to the "
+         "device | rows back | rest | copies by the clock, us a star | readers, us a star | "
+         "writer, us a star |\n"
+         "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+  for (int i = 0; i < n_count; i++) {
+    MILL_TRY(run_host(job, count[i], job->options.n_repeat, &best));
+    print_line(count[i], &best);
+    MILL_TRY(mill_bench_flush());
+  }
+done:
+  return err;
 }

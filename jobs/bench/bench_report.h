@@ -1,9 +1,8 @@
-/** What `starmill bench` prints: Markdown for people, JSON for programs. */
+/** Runs of a fit that were measured, and their report: Markdown for people, JSON for programs. */
 #ifndef MILL_BENCH_REPORT_H
 #define MILL_BENCH_REPORT_H
 
-#include <stdio.h>
-
+#include "jobs/bench/bench_job.h"
 #include "jobs/fit/fit.h"
 #include "src/floor/bench_floor.h"
 
@@ -13,8 +12,8 @@ typedef struct mill_bench_run {
   int64_t n_taken;       /**< rows that became stars */
   int64_t n_eval, n_jac; /**< as the results of all stars have them */
   mill_bench_shape shape;
-  double start_s;      /**< wall */
-  double first_wall_s; /**< wall, to the first finished star; 0: there was none */
+  double start_s;      /**< its start, by mill_wall_s */
+  double first_wall_s; /**< wall seconds to the first finished star; 0: there was none */
   double once_s;       /**< CPU seconds of start-up, sets of wavelengths, and the end */
   double star_s;       /**< the rest */
   double stage_s[MILL_BENCH_N_STAGE]; /**< sum: star_s */
@@ -30,32 +29,22 @@ typedef struct mill_bench_series {
 } mill_bench_series;
 
 typedef struct mill_bench_report {
-  const char *command;
-  char date[32];       /**< UTC, ISO 8601 */
-  char cpu[128];       /**< model */
-  int n_core;          /**< that the process may use */
-  const char *backend; /**< NULL: nothing was fitted */
   mill_bench_rates rates;
-  int n_series;
-  const mill_bench_series *series; /**< [n_series] */
+  int n_series; /**< 0: nothing was fitted */
+  mill_bench_series series[MILL_BENCH_N_OPTIMIZER];
 } mill_bench_report;
+
+/** Run a fit in a temporary folder, of which only its costs are kept.  A row that is unreadable
+ *  goes into job->exit_status.  instead: takes the place of the configured backend, and shapes and
+ *  rows are not counted; NULL: none does.  The codes of mill_fit_run, MILL_ERR_STOPPED after a
+ *  signal, MILL_ERR_USAGE when there was no star. */
+int mill_bench_run_fit(mill_bench *job, mill_fit_options fit, const mill_backend *instead,
+                       mill_bench_run *run);
 
 /** Split a finished run's CPU time into what is done once, and stages. */
 void mill_bench_split(mill_bench_run *run);
 
-/** Fill date, cpu and n_core. */
-void mill_bench_describe(mill_bench_report *report);
-
-/** Print when, with what and where, and the command line. */
-void mill_bench_print_head(const mill_bench_report *report, const char *command, FILE *out);
-
-/** Lines are to be seen as they are made.  MILL_ERR_OUTPUT when the stream does not take them. */
-int mill_bench_flush(FILE *out);
-
-/** MILL_ERR_OUTPUT when the stream does not take it. */
-int mill_bench_print(const mill_bench_report *report, FILE *out);
-
-/** Write the JSON file.  MILL_ERR_OUTPUT names it. */
-int mill_bench_write_json(const mill_bench_report *report, const char *path);
+/** Print the report, and write the JSON file where the options name one.  MILL_ERR_OUTPUT. */
+int mill_bench_print(const mill_bench *job, const mill_bench_report *report);
 
 #endif

@@ -1,12 +1,10 @@
-#include "jobs/bench/bench_schedule.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "jobs/bench/bench_report.h"
+#include "jobs/bench/bench_job.h"
 #include "jobs/fit/fit.h"
 #include "jobs/options/option_table.h"
 #include "jobs/fit/reader.h"
@@ -153,13 +151,7 @@ static int read_costs(const char *path, settings *set)
     if (end == line || end[strspn(end, " \t\r\n")] != '\0' || !(value > 0) || !isfinite(value))
       MILL_FAIL(MILL_ERR_USAGE, "--costs %s: number %lld is no positive number", path,
                 (long long)set->n_cost + 1);
-    if (set->n_cost == n_room) {
-      n_room = 2 * n_room + 1024;
-      float *more = realloc(set->cost, (size_t)n_room * sizeof *more);
-      if (!more)
-        MILL_FAIL(MILL_ERR_MEMORY, "no memory for the costs of %lld rows", (long long)n_room);
-      set->cost = more;
-    }
+    MILL_TRY(MILL_GROW(&set->cost, &n_room, set->n_cost + 1));
     set->cost[set->n_cost++] = (float)value;
   }
   if (ferror(file) || set->n_cost == 0)
@@ -175,9 +167,7 @@ static int draw_costs(settings *set)
 {
   int err = MILL_OK;
   mill_random random;
-  set->cost = malloc(N_DRAWN * sizeof *set->cost);
-  if (!set->cost)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the costs of rows");
+  MILL_TRY(MILL_ALLOC(N_DRAWN, &set->cost));
   mill_random_begin(&random, set->seed, 0, 1);
   for (int i = 0; i < N_DRAWN; i++)
     set->cost[i] = (float)usual_cost_at(mill_random_uniform(&random));
@@ -207,16 +197,10 @@ static int make_catalog(const settings *set, int64_t n_row, catalog *c)
 {
   int err = MILL_OK;
   mill_random random;
-  int n_room = 0;
+  int64_t n_room = 0;
   mill_random_begin(&random, set->seed, (uint64_t)n_row, 2);
   for (int64_t row = 0; row < n_row;) {
-    if (c->n_file == n_room) {
-      n_room = 2 * n_room + 1024;
-      mill_schedule_file *more = realloc(c->file, (size_t)n_room * sizeof *more);
-      if (!more)
-        MILL_FAIL(MILL_ERR_MEMORY, "no memory for %d files", n_room);
-      c->file = more;
-    }
+    MILL_TRY(MILL_GROW(&c->file, &n_room, c->n_file + 1));
     const double drawn = exp(mill_random_uniform(&random) * log((double)set->per_file + 1.0));
     int64_t n = (int64_t)drawn;
     n = n < 1 ? 1 : n > n_row - row ? n_row - row : n;
@@ -279,7 +263,7 @@ static int simulate(const settings *set, int n_rank, int rows)
 done:
   mill_schedule_free(schedule);
   mill_free(speed);
-  free(c.file);
+  mill_free(c.file);
   return err;
 }
 
@@ -317,8 +301,8 @@ int mill_bench_schedule(int argc, char **argv)
                   set.n_rank[i], set.rows[k]);
       MILL_TRY(simulate(&set, set.n_rank[i], set.rows[k]));
     }
-  MILL_TRY(mill_bench_flush(stdout));
+  MILL_TRY(mill_bench_flush());
 done:
-  free(set.cost);
+  mill_free(set.cost);
   return err;
 }

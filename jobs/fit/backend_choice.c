@@ -177,12 +177,10 @@ int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char 
 
 #endif
 
-/* The message of a failure with more to it. */
+/* Put more text around the message of a failure. */
 static int tell(int err, const char *before, const char *after)
 {
-  char message[1024];
-  snprintf(message, sizeof message, "%s", mill_error_message());
-  return mill_error_set(err, __FILE__, __LINE__, "%s%s%s", before, message, after);
+  return mill_error_set(err, __FILE__, __LINE__, "%s%s%s", before, mill_error_message(), after);
 }
 
 int mill_backend_place(const mill_mpi *mpi)

@@ -5,7 +5,7 @@
 #include "jobs/fit/crossover.h"
 #include "src/ranks/mpi_context.h"
 
-/** Give every rank a GPU of its node, or a part of one, and make sure that it can be used; the
+/** Give every rank a GPU of its node, or a share of one, and make sure that it can be used; the
  *  CUDA backend then takes it (kernels/cuda/device_choice.h).  When ranks share GPUs this is
  *  logged once.
  *
@@ -14,7 +14,7 @@
  *  MILL_ERR_MPI. */
 int mill_backend_place(const mill_mpi *mpi);
 
-/** The crossover that was measured here for this process's first GPU beside n_thread threads.
+/** The crossover that was measured here for this process's first GPU and n_thread threads.
  *
  *  found  out: 0: there is none, and why [size] says so; line->gpu is then the GPU that was
  *         looked for, empty where there is none or no file
@@ -26,16 +26,14 @@ int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char 
  *  "cpu".  A result file that is continued keeps its backend.  Why is logged.
  *
  *  output     the result file, for messages
- *  device     of the result that is continued (mill_result_peek), on rank 0; NULL: begun anew
- *  n_row      rows of the run
- *  choice     out: "cpu" or "cuda"; after "cuda" every rank has its GPU, after "cpu" none holds
- *             any memory of one
- *  Collective; MILL_ERR_MPI, and where a result that was begun on a GPU finds none
- *  MILL_ERR_OUTPUT, MILL_ERR_BACKEND or MILL_ERR_MEMORY. */
+ *  device     of the result that is continued (mill_result_peek), on rank 0; NULL: a new one is
+ * begun n_row      rows of the run choice     out: "cpu" or "cuda"; after "cuda" every rank has its
+ * GPU, after "cpu" none holds any memory of one Collective; MILL_ERR_MPI, and where a result that
+ * was begun on a GPU finds none MILL_ERR_OUTPUT, MILL_ERR_BACKEND or MILL_ERR_MEMORY. */
 int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
                         int n_thread, const char **choice);
 
-/** The same without any GPU being taken or tried, for a plan: what the run would want. */
+/** What the run would want, for a plan: takes and tries no GPU. */
 int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
                       int n_thread, const char **choice);
 

@@ -26,9 +26,9 @@ done:
   return err;
 }
 
-static double percent(double part, double whole)
+static double percent(double some, double all)
 {
-  return whole > 0 ? 100.0 * part / whole : 0.0;
+  return all > 0 ? 100.0 * some / all : 0.0;
 }
 
 void mill_balance_print(const mill_balance_all *all, FILE *out)

@@ -13,7 +13,7 @@ typedef struct mill_balance {
   double end_s;       /**< its last star was finished */
   double read_wait_s; /**< waiting for the reader */
   double put_wait_s;  /**< in handing over rows and models: waiting for the I/O thread */
-  double draw_wait_s; /**< of the reader, for its next piece of work */
+  double draw_wait_s; /**< of the reader, for its next chunk */
   double write_s;     /**< of the I/O thread, writing */
   double n_row;       /**< rows fitted, and not */
   double n_chunk;     /**< drawn */
@@ -25,7 +25,7 @@ typedef struct mill_balance_all {
   int n_rank;
   double least_end_s, most_end_s;
   mill_balance mean;
-  double idle_tail; /**< part of the ranks' time that passed after their ends: 0 to 1 */
+  double idle_tail; /**< fraction of the ranks' time that passed after their ends: 0 to 1 */
 } mill_balance_all;
 
 /** Collective; *all is filled on every rank.  MILL_ERR_MPI. */

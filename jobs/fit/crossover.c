@@ -41,7 +41,7 @@ int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
   int n;
   if (file && file[0])
     n = snprintf(path, MILL_CROSSOVER_PATH, "%s", file);
-  else if (cache && cache[0] == '/') /* a relative one is to be ignored, says the standard */
+  else if (cache && cache[0] == '/') /* the XDG standard says to ignore a relative path */
     n = snprintf(path, MILL_CROSSOVER_PATH, "%s/starmill/crossover", cache);
   else if (home && home[0])
     n = snprintf(path, MILL_CROSSOVER_PATH, "%s/.cache/starmill/crossover", home);
@@ -155,7 +155,7 @@ int mill_crossover_keep(const char *path, const mill_crossover *line)
     close(descriptor);
     MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written: %s", path, strerror(errno));
   }
-  /* as any new file; mkstemp's is for its owner only */
+  /* permissions of any new file; mkstemp's are its owner's only */
   const mode_t mask = umask(0);
   umask(mask);
   if (fchmod(descriptor, 0666 & ~mask) != 0)

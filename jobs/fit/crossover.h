@@ -14,8 +14,8 @@ enum { MILL_CROSSOVER_PATH = 1024 };
 
 /** A measurement. */
 typedef struct mill_crossover {
-  int64_t n_star;    /**< the GPU is faster from so many stars a rank on; 0: never */
-  int n_thread;      /**< of the CPU beside it */
+  int64_t n_star;    /**< stars a rank from which on the GPU is faster; 0: never */
+  int n_thread;      /**< of the CPU */
   char date[32];     /**< UTC, ISO 8601 */
   char revision[64]; /**< of the program */
   char gpu[64];      /**< as the CUDA backend calls it, "cuda NVIDIA H200 sm_90" */
@@ -32,7 +32,7 @@ typedef struct mill_crossover_point {
  *  (ascending); 0 where it was not even in the largest. */
 int64_t mill_crossover_of(int n, const mill_crossover_point *point);
 
-/** 1 where auto takes the GPU for so many stars a rank; measured NULL: nothing was. */
+/** 1 where auto takes the GPU for n_star stars a rank; measured NULL: nothing was. */
 int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t n_star);
 
 /** Where the file is, if there is one.  MILL_ERR_CONFIG without any of the variables. */

@@ -18,14 +18,13 @@ int mill_fit_default_slots(const mill_backend *backend, int n_thread)
 {
   if (backend->default_slot > 0)
     return backend->default_slot;
-  /* one thread is busy with half of them: its first star comes earlier, and less memory has
-   * to be had */
+  /* half of them keep one thread busy: its first star comes earlier, and they take less memory */
   return backend->kind == MILL_BACKEND_CPU && n_thread == 1 ? THREAD_SLOTS : MANY_SLOTS;
 }
 
 int mill_fit_default_readers(const mill_backend *backend, int n_thread)
 {
-  /* on the CPU a star is fitted in some 20 times the time in which it is read */
+  /* fitting a star on the CPU takes some 20 times as long as reading it */
   const int n = backend->kind == MILL_BACKEND_CPU ? (n_thread + 15) / 16 : n_thread / 2;
   const int most = mill_spectra_threads() ? MILL_FIT_MOST_READERS : 1;
   return n < 1 ? 1 : n > most ? most : n;
@@ -49,7 +48,7 @@ int mill_fit_find_backend(const char *choice, const mill_backend **backend)
               "or build it where nvcc is found");
 #endif
   }
-  /* auto too, until a run settles it by the number of its rows */
+  /* auto is a CPU until a run settles it by the number of its rows */
   *backend = mill_backend_cpu(NULL);
   if (!*backend)
     MILL_FAIL(MILL_ERR_BACKEND, "no CPU backend runs on this machine");
@@ -72,7 +71,7 @@ int mill_fit_agree_backend(mill_fit_job *job)
     goto done;
   }
   if (job->options.plan && strcmp(job->setup.config.backend, "cuda") == 0) {
-    job->device.backend = &any_gpu; /* a plan needs none */
+    job->device.backend = &any_gpu; /* a plan looks for none */
     goto done;
   }
   err = mill_fit_find_backend(job->setup.config.backend, &job->device.backend);
@@ -109,7 +108,7 @@ done:
 /* The device of the result that is continued, on rank 0; NULL: a new one is begun. */
 static const char *begun_on(const mill_fit_job *job)
 {
-  /* known also where other attributes of the file are not */
+  /* this attribute may be known where others are not */
   const char *device = job->out.existing.peek.device;
   return device[0] && !job->options.overwrite ? device : NULL;
 }

@@ -74,8 +74,8 @@ int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const
   out = open_memstream(&text, &n_byte);
   err = mill_config_identity(config, &identity);
   if (out && err == MILL_OK)
-    /* the ranks take one way for the backend, for all threads or their own, and read one file
-       alike, whoever gets it */
+    /* the ranks take one way for the backend, for all threads or their own, and read a file
+       alike */
     fprintf(out, "%sbackend: %s\nthreads: %s\ngzip_limit: %.17g\n", identity, config->backend,
             config->n_thread > 0 ? "given" : "0", config->gzip_limit_mib);
   const int failed = close_text(out);

@@ -18,7 +18,7 @@
 
 enum { MAX_PATH = 1024, MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
 
-/* What a rank finds out about a file; sent as it is. */
+/* What a rank finds out about a file; ranks send it byte by byte. */
 typedef struct file_facts {
   int64_t size;
   double mtime;
@@ -135,7 +135,8 @@ typedef struct index_job {
   int64_t n_held; /* bytes of the indexes */
   int keeps_all;  /* of them, as rows of several files are joined */
   char *text;     /* [n_text] of this rank's files, each error, redrock file, owned */
-  size_t n_text, n_text_room;
+  size_t n_text;
+  int64_t n_text_room;
   mill_read_batch batch;
   arm_layout layout[MILL_MAX_ARM];
 } index_job;
@@ -223,22 +224,13 @@ static double cost_of_file(const char *name, const file_facts *facts)
          (mill_work_is_compressed(name) && facts->size > 0 ? (double)facts->size / CUT_BYTES : 0.0);
 }
 
-/* Keep a text of a file, its error or the path of its redrock file, for the other ranks; at most
-   most bytes of it. */
+/* Keep a text about a file, its error or the path of its redrock file, for the other ranks: its
+ * first most bytes. */
 static int add_text(index_job *job, const char *text, size_t most, int32_t *n_byte)
 {
   int err = MILL_OK;
   const size_t length = strnlen(text, most - 1);
-  if (job->n_text + length + 1 > job->n_text_room) {
-    const size_t n_room = 2 * job->n_text_room + 4096;
-    char *more = NULL;
-    MILL_TRY(MILL_ALLOC(n_room, &more));
-    if (job->n_text > 0)
-      memcpy(more, job->text, job->n_text);
-    mill_free(job->text);
-    job->text = more;
-    job->n_text_room = n_room;
-  }
+  MILL_TRY(MILL_GROW(&job->text, &job->n_text_room, (int64_t)(job->n_text + length + 1)));
   memcpy(job->text + job->n_text, text, length);
   job->text[job->n_text + length] = '\0';
   job->n_text += length + 1;
@@ -336,7 +328,7 @@ static void look_at_file(const char *path, file_facts *facts)
   facts->mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
-/* Everybody's facts; start [size + 1]: the first file of each rank. */
+/* The facts of all ranks; start [size + 1]: the first file of each rank. */
 static int gather_facts(const mill_mpi *mpi, const int *start, file_facts *facts)
 {
   int err = MILL_OK;
@@ -409,7 +401,7 @@ static int cut_files(const mill_mpi *mpi, const name_list *names, file_facts *fa
   for (int r = 1; r <= mpi->size; r++)
     start[r] = (int)names->n;
   for (int64_t i = 0; i < names->n; i++) {
-    /* a file belongs to the rank in whose part its middle lies */
+    /* a file belongs to the rank in whose share of the cost its middle lies */
     const double cost = cost_of_file(names->name[i], &facts[i]);
     for (; rank < mpi->size && so_far + 0.5 * cost > all * rank / mpi->size; rank++)
       start[rank] = (int)i;
@@ -471,7 +463,7 @@ static int refuse_written_inputs(const name_list *names, const file_facts *facts
     MILL_TRY(mill_file_roles_read_known(roles, "the input", name, facts[i].on_disk, facts[i].device,
                                         facts[i].inode));
     if (!may_be_redrock || mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
-      continue; /* a path that is too long costs the file, later */
+      continue; /* a path that is too long makes the file unreadable, later */
     MILL_TRY(mill_file_roles_read(roles, "the redrock file", beside));
   }
 done:
@@ -572,7 +564,7 @@ done:
   return err;
 }
 
-/* Per arm, everybody gets the wavelengths of the first file of all that has it, unless
+/* Per arm, every rank gets the wavelengths of the first file of all that has it, unless
  * some exposure is on others. */
 static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
                         mill_inputs *inputs)
@@ -607,7 +599,7 @@ done:
   return err;
 }
 
-/* Velocities are in the frame of the wavelengths: said once for each that there is. */
+/* Velocities are in the frame of the wavelengths; rank 0 names each frame once. */
 static void log_frames(const mill_inputs *inputs)
 {
   for (int i = 0; i < inputs->n_file; i++) {
@@ -698,13 +690,11 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index)
               index->redrock ? ", or its redrock file " : "", index->redrock ? index->redrock : "");
 done:
   mill_spectra_close(spectra);
-  /* its rows are counted already: the next start counts anew, without it if need be */
-  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
-    char message[1024];
-    snprintf(message, sizeof message, "%s", mill_error_message());
+  /* its rows are counted already: the next start counts again, without it if need be */
+  if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE)
     err = mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__,
-                         "%s; it could be read before: the same command starts again", message);
-  }
+                         "%s; it could be read before: the same command starts again",
+                         mill_error_message());
   if (err != MILL_OK)
     mill_file_index_clear(index);
   return err;

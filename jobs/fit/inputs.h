@@ -45,7 +45,7 @@ typedef struct mill_inputs {
  *  that cannot be read is no failure: its entry says why, and the rank that
  *  found out logs it.  roles: what rank 0 writes, NULL: nothing; the other ranks' are
  *  empty.  MILL_ERR_USAGE when there is no input, when the catalog file cannot be read,
- *  when an input is named twice, or when it or the redrock file beside it is written. */
+ *  when an input is named twice, or when it or its redrock file is written. */
 int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
                       const mill_config *config, const mill_library *lib, const int *arm_wanted,
                       const mill_file_roles *roles, mill_inputs *inputs);
@@ -57,7 +57,7 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index);
 /** Free the rows that this rank indexed, once they are written. */
 void mill_inputs_drop_index(mill_inputs *inputs);
 
-/** Free everything; NULL is fine. */
+/** Free everything; NULL is allowed. */
 void mill_inputs_clear(mill_inputs *inputs);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "kernels/base/error.h"
 
-/* A row as every rank learns of it. */
+/* A row, as ranks send it to each other. */
 typedef struct entry {
   char object[sizeof((mill_catalog_row *)0)->object];
   int64_t target_id, row, place; /* place: in the catalog */
@@ -18,7 +18,7 @@ typedef struct exposure {
   int32_t id, file;
 } exposure;
 
-/* Everybody's entries, in catalog order. */
+/* The entries of all ranks, in catalog order. */
 typedef struct survey {
   int64_t n_entry, n_exposure;
   entry *entry;            /* [n_entry] */

@@ -38,6 +38,6 @@ typedef struct mill_join {
 int mill_join_make(const mill_mpi *mpi, int n_file, int file_start, int file_end,
                    mill_file_index *index, int64_t *n_row, int64_t *n_exposure, mill_join **out);
 
-void mill_join_free(mill_join *join); /* NULL is fine */
+void mill_join_free(mill_join *join); /* NULL is allowed */
 
 #endif

@@ -56,7 +56,7 @@ done:
   return err;
 }
 
-/* Before all else that is opened: rows without their models are not done. */
+/* The models' file comes first: rows without their models are not done. */
 static int open_models(mill_fit_job *job)
 {
   int err = MILL_OK;
@@ -97,7 +97,7 @@ static int open_board(mill_fit_job *job)
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
     if (s == MILL_STATUS_FITTED || !job->options.retry_failed)
       n_base += plan.base[s] = job->out.existing.peek.n_status[s];
-  /* rows that were not whole are fitted again */
+  /* rows that were not whole are fitted again, so they are not done */
   plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(job->out.result);
 #ifdef MILL_HAVE_CUDA
   if (job->device.backend->kind == MILL_BACKEND_CUDA)

@@ -30,7 +30,7 @@ typedef struct place {
   int part, at; /* of the batch; among the exposures asked for there */
 } place;
 
-/* One of the threads, and what no other touches. */
+/* One of the threads, and what only it touches. */
 typedef struct worker {
   mill_reader *reader;
   pthread_t thread;
@@ -39,13 +39,12 @@ typedef struct worker {
   source source[MAX_SOURCE];
   int64_t n_asked;
   int64_t wanted[MILL_BATCH_ROWS];
-  /* of the batch under way, grown as needed */
+  /* of the batch under way */
   int64_t *exposure; /* asked of one file, as its format numbers them */
-  size_t cap_exposure;
-  place *place; /* of all exposures of the batch */
-  size_t cap_place;
-  int *part_file, *cursor; /* by part: its file, the next of its segments */
-  size_t cap_part_file, cap_cursor;
+  place *place;      /* of all exposures of the batch */
+  int *part_file;    /* by part of the batch: its file */
+  int *cursor;       /* by part: the next of its segments */
+  int64_t exposure_room, place_room, part_file_room, cursor_room;
   /* guarded by the reader's mutex */
   int ended;
   double cpu_s; /* once it has ended */
@@ -55,9 +54,9 @@ struct mill_reader {
   mill_reader_plan plan;
   int n_worker;
   worker *worker; /* [n_worker] */
-  /* guarded by deal: pieces are drawn by one thread at a time */
-  pthread_mutex_t deal;
-  mill_schedule_rows piece; /* rows that no thread has taken yet */
+  /* guarded by draw: one thread at a time asks for rows */
+  pthread_mutex_t draw;
+  mill_schedule_rows rest; /* rows that no thread has taken yet */
   /* guarded by mutex */
   pthread_mutex_t mutex;
   pthread_cond_t changed;
@@ -67,8 +66,7 @@ struct mill_reader {
   int n_idle;
   int stop, n_running;
   int64_t n_opened;
-  int failure; /* of the first thread that failed, with its message */
-  char message[1024];
+  mill_error_kept failure; /* of the first thread that failed */
 };
 
 static void close_source(source *s)
@@ -79,7 +77,7 @@ static void close_source(source *s)
   s->i_file = -1;
 }
 
-/* The rows of /fits are those that the file, and the redrock file beside it, gave at indexing. */
+/* The rows of /fits are those that the file, and its redrock file, gave at indexing. */
 static int check_unchanged(const mill_input_file *then, int64_t n_row, const mill_file_index *now)
 {
   int err = MILL_OK;
@@ -97,8 +95,8 @@ done:
   return err;
 }
 
-/* Of this thread, all open files but one; how many they were.  Unpacked ones may have filled the
- * scratch folder. */
+/* Close all of this thread's open files but one; gives their number.  Unpacked ones may have
+ * filled the scratch folder. */
 static int close_others(worker *w, const source *keep)
 {
   int n = 0;
@@ -182,20 +180,7 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_mutex_unlock(&reader->mutex);
 }
 
-static int grow(size_t n_needed, size_t size, size_t *n_held, void **buffer)
-{
-  int err = MILL_OK;
-  if (n_needed <= *n_held)
-    goto done;
-  mill_free(*buffer);
-  *n_held = 0;
-  MILL_TRY(mill_alloc_bytes(n_needed, size, buffer));
-  *n_held = n_needed;
-done:
-  return err;
-}
-
-/* The rows of files that make up a row of file i. */
+/* Which rows of files make up a row of file i. */
 static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_join_part **part,
                      int64_t *n_part, mill_join_part *alone)
 {
@@ -231,32 +216,17 @@ static int find_part(worker *w, mill_batch *batch, int i_file, int *i_part)
   for (*i_part = 0; *i_part < batch->n_part; (*i_part)++)
     if (w->part_file[*i_part] == i_file)
       goto done;
-  if (batch->n_part == batch->cap_part) {
-    const int cap = 2 * batch->cap_part + 1;
-    mill_read_batch *more = NULL;
-    MILL_TRY(MILL_ALLOC(cap, &more));
-    if (batch->cap_part > 0)
-      memcpy(more, batch->part, (size_t)batch->cap_part * sizeof *more);
-    mill_free(batch->part);
-    batch->part = more;
-    batch->cap_part = cap;
-  }
-  if ((size_t)batch->n_part >= w->cap_part_file) {
-    int *more = NULL;
-    MILL_TRY(MILL_ALLOC(2 * batch->n_part + 4, &more));
-    if (batch->n_part > 0)
-      memcpy(more, w->part_file, (size_t)batch->n_part * sizeof *more);
-    mill_free(w->part_file);
-    w->part_file = more;
-    w->cap_part_file = 2 * (size_t)batch->n_part + 4;
-  }
+  const int64_t n_made = batch->cap_part;
+  MILL_TRY(MILL_GROW(&batch->part, &batch->cap_part, batch->n_part + 1));
+  memset(batch->part + n_made, 0, (size_t)(batch->cap_part - n_made) * sizeof *batch->part);
+  MILL_TRY(MILL_GROW(&w->part_file, &w->part_file_room, batch->n_part + 1));
   w->part_file[batch->n_part++] = i_file;
 done:
   return err;
 }
 
-/* Read what part p of the batch holds of the rows wanted of file i; place says where each
- * exposure went. */
+/* Read part p of the batch, the spectra of one file for the rows wanted of file i; place says
+ * where each exposure went. */
 static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted, int p)
 {
   int err = MILL_OK;
@@ -296,14 +266,8 @@ static int collect_segments(worker *w, mill_batch *batch)
   int n_segment = 0, e = 0;
   for (int p = 0; p < batch->n_part; p++)
     n_segment += batch->part[p].n_segment;
-  if (n_segment > batch->cap_segment) {
-    mill_free(batch->segment);
-    batch->segment = NULL;
-    batch->cap_segment = 0;
-    MILL_TRY(MILL_ALLOC(n_segment, &batch->segment));
-    batch->cap_segment = n_segment;
-  }
-  MILL_TRY(grow((size_t)batch->n_part, sizeof(int), &w->cap_cursor, (void **)&w->cursor));
+  MILL_TRY(MILL_GROW(&batch->segment, &batch->cap_segment, n_segment));
+  MILL_TRY(MILL_GROW(&w->cursor, &w->cursor_room, batch->n_part));
   for (int p = 0; p < batch->n_part; p++)
     w->cursor[p] = 0;
   batch->n_segment = 0;
@@ -360,9 +324,8 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
     for (int64_t q = 0; q < n_part; q++)
       MILL_TRY(find_part(w, batch, part[q].file, &i_part));
   }
-  const size_t n_exposure = (size_t)batch->n_exposure;
-  MILL_TRY(grow(n_exposure, sizeof *w->exposure, &w->cap_exposure, (void **)&w->exposure));
-  MILL_TRY(grow(n_exposure, sizeof *w->place, &w->cap_place, (void **)&w->place));
+  MILL_TRY(MILL_GROW(&w->exposure, &w->exposure_room, batch->n_exposure));
+  MILL_TRY(MILL_GROW(&w->place, &w->place_room, batch->n_exposure));
   for (int p = 0; p < batch->n_part; p++)
     MILL_TRY(read_part(w, batch, i, wanted, p));
   MILL_TRY(collect_segments(w, batch));
@@ -429,7 +392,7 @@ static int read_wanted(worker *w, int i, int n_wanted, int *stopped)
     MILL_TRY(get_source(w, i, &s));
     n = rows_of_batch(w->reader, s, w->wanted + at, n_wanted - at);
     MILL_TRY(read_batch(w, i, w->wanted + at, n, &retry, stopped));
-    /* one bad row must not cost its neighbours */
+    /* so one bad row does not cost its neighbours */
     for (int k = 0; retry && k < n && !*stopped; k++) {
       int ignored = 0;
       MILL_TRY(read_batch(w, i, w->wanted + at + k, 1, &ignored, stopped));
@@ -471,20 +434,20 @@ static int is_stopped(void *context)
 static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there)
 {
   int err = MILL_OK;
-  mill_schedule_rows *piece = &reader->piece;
-  pthread_mutex_lock(&reader->deal);
-  *there = piece->first < piece->end;
+  mill_schedule_rows *rest = &reader->rest;
+  pthread_mutex_lock(&reader->draw);
+  *there = rest->first < rest->end;
   if (!*there)
-    MILL_TRY(mill_work_next(reader->plan.work, is_stopped, reader, piece, there));
+    MILL_TRY(mill_work_next(reader->plan.work, is_stopped, reader, rest, there));
   if (*there) {
-    *share = *piece;
+    *share = *rest;
     if (reader->n_worker > 1 && share->end - share->first > MILL_READER_SHARE &&
-        !mill_work_is_compressed(reader->plan.file[piece->file].path))
+        !mill_work_is_compressed(reader->plan.file[rest->file].path))
       share->end = share->first + MILL_READER_SHARE;
-    piece->first = share->end;
+    rest->first = share->end;
   }
 done:
-  pthread_mutex_unlock(&reader->deal);
+  pthread_mutex_unlock(&reader->draw);
   return err;
 }
 
@@ -512,10 +475,9 @@ static void *worker_main(void *argument)
   for (int k = 0; k < w->n_source; k++)
     close_source(&w->source[k]);
   pthread_mutex_lock(&reader->mutex);
-  /* whoever takes the batches sees by himself that the job is to stop */
-  if (err != MILL_OK && err != MILL_ERR_STOPPED && reader->failure == MILL_OK) {
-    reader->failure = err;
-    snprintf(reader->message, sizeof reader->message, "%s", mill_error_message());
+  /* the thread that takes the batches sees the wish to stop itself */
+  if (err != MILL_OK && err != MILL_ERR_STOPPED && reader->failure.code == MILL_OK) {
+    mill_error_save(err, &reader->failure);
     reader->stop = 1; /* the other threads */
   }
   w->cpu_s = mill_thread_cpu_s();
@@ -555,7 +517,7 @@ int mill_reader_start(const mill_reader_plan *plan, mill_reader **out)
     MILL_FAIL(MILL_ERR_INTERNAL, "%d reader threads", plan->n_thread);
   MILL_TRY(MILL_ALLOC(1, &reader));
   reader->plan = *plan;
-  pthread_mutex_init(&reader->deal, NULL);
+  pthread_mutex_init(&reader->draw, NULL);
   pthread_mutex_init(&reader->mutex, NULL);
   pthread_cond_init(&reader->changed, NULL);
   MILL_TRY(MILL_ALLOC(plan->n_thread, &reader->worker));
@@ -584,8 +546,8 @@ int mill_reader_next(mill_reader *reader, mill_batch **out)
     *out = reader->ready[0];
     reader->n_ready--;
     memmove(&reader->ready[0], &reader->ready[1], (size_t)reader->n_ready * sizeof *reader->ready);
-  } else if (reader->failure != MILL_OK) {
-    err = mill_error_set(reader->failure, __FILE__, __LINE__, "%s", reader->message);
+  } else if (reader->failure.code != MILL_OK) {
+    err = mill_error_restore(&reader->failure);
   }
   pthread_mutex_unlock(&reader->mutex);
   return err;
@@ -630,7 +592,7 @@ void mill_reader_release(mill_reader *reader, mill_batch *batch)
 
 static void free_batch(mill_batch *batch)
 {
-  for (int p = 0; p < batch->cap_part; p++)
+  for (int64_t p = 0; p < batch->cap_part; p++)
     mill_read_batch_clear(&batch->part[p]);
   mill_free(batch->part);
   mill_free(batch->segment);
@@ -659,7 +621,7 @@ void mill_reader_stop(mill_reader *reader)
   while (reader->n_idle > 0)
     free_batch(reader->idle[--reader->n_idle]);
   mill_free(reader->worker);
-  pthread_mutex_destroy(&reader->deal);
+  pthread_mutex_destroy(&reader->draw);
   pthread_mutex_destroy(&reader->mutex);
   pthread_cond_destroy(&reader->changed);
   mill_free(reader);

@@ -1,9 +1,9 @@
 /** The reader of a rank: threads that bring its stars' pixels from disk.
  *
- *  They draw pieces of the catalog (jobs/fit/work.h), the next one when the last has been taken,
- * and hand over their wanted rows in batches of a bounded size.  Several threads read shares of the
- *  same file, which each of them opens; a compressed file is unpacked and read by one of them,
- *  while the others go on.  So with several threads the batches come in any order.
+ *  The threads draw chunks of the catalog (jobs/fit/work.h), the next one when all rows of the last
+ *  are taken, and hand over the wanted rows in batches of a bounded size.  Several threads read
+ *  shares of the same file, which each of them opens; one of them unpacks and reads a compressed
+ *  file, while the others go on.  So with several threads the batches come in any order.
  *
  *  A fixed number of batches circulates, so the memory does not depend on the catalog: it is
  *  mill_reader_batches() times the larger of MILL_BATCH_EXPOSURES exposures and the most exposures
@@ -20,25 +20,25 @@
 enum {
   MILL_BATCH_ROWS = 128,     /**< rows of a batch at most */
   MILL_BATCH_EXPOSURES = 16, /**< exposures of a batch, unless one row has more */
-  MILL_READER_AHEAD = 2,     /**< batches beside those that the threads fill: one being fitted
+  MILL_READER_AHEAD = 2,     /**< batches besides those that the threads fill: one being fitted
                               *   from, one ready */
   MILL_READER_SHARE = 64     /**< rows of a file that one of several threads takes at a time */
 };
 
-/** Batches that circulate with so many threads. */
+/** Batches that circulate with n_thread threads. */
 static inline int mill_reader_batches(int n_thread)
 {
   return n_thread + MILL_READER_AHEAD;
 }
 
-/** Rows that so many threads have taken at most before any is fitted, of one exposure each. */
+/** Rows, of one exposure each, that n_thread threads have taken at most before any is fitted. */
 static inline int64_t mill_reader_rows_ahead(int n_thread)
 {
   const int64_t n_filled = (int64_t)mill_reader_batches(n_thread) * MILL_BATCH_EXPOSURES;
   return n_thread == 1 ? n_filled : n_filled + (int64_t)n_thread * MILL_READER_SHARE;
 }
 
-/** A piece of a row's spectra. */
+/** The spectrum of one arm of one exposure of a row. */
 typedef struct mill_batch_segment {
   mill_read_segment read; /**< its exposure counts in the row, its wave means nothing */
   const double *wave_aa;  /**< [n_pix], NULL when it is outside */
@@ -65,9 +65,11 @@ typedef struct mill_batch {
   char error[512]; /**< not empty: these rows are unreadable, and why */
   int n_exposure;
   mill_batch_segment *segment; /**< [n_segment] of all rows, owned */
-  int n_segment, cap_segment;
+  int n_segment;
+  int64_t cap_segment;
   mill_read_batch *part; /**< [n_part] the pixels, one for each file that was read, owned */
-  int n_part, cap_part;
+  int n_part;
+  int64_t cap_part;
 } mill_batch;
 
 /** What to read; everything is borrowed until mill_reader_stop. */
@@ -96,11 +98,11 @@ int64_t mill_reader_n_opened(mill_reader *reader);
 /** CPU seconds that the threads have used so far. */
 double mill_reader_cpu_s(mill_reader *reader);
 
-/** Give a batch back for reuse; its pixels are gone. NULL is fine. */
+/** Give a batch back for reuse; its pixels are gone. NULL is allowed. */
 void mill_reader_release(mill_reader *reader, mill_batch *batch);
 
 /** Stop the threads, at once even when batches are left, and free everything.
- *  NULL is fine. */
+ *  NULL is allowed. */
 void mill_reader_stop(mill_reader *reader);
 
 #endif

@@ -30,10 +30,10 @@ done:
   return err;
 }
 
-/* What the table to start from has of a row, or that the row has no key to find it by. */
+/* After what the start table may have of a row: the row has no key to find it by. */
 enum { NO_KEY = MILL_START_NOT_FINITE + 1, N_COUNT };
 
-/* The rows of a file of this rank's share, by what the table has of them. */
+/* Count the rows of one of this rank's files by what the start table has of them. */
 static int count_starts_of(const mill_fit_job *job, int f, int64_t *n)
 {
   int err = MILL_OK;
@@ -56,8 +56,8 @@ done:
   return err;
 }
 
-/* Say how many rows the table to start from has, so that no star is guessed unnoticed.
- * A table without any is the wrong one. */
+/* Say how many rows the start table has, so that no star is guessed unnoticed.  A table that has
+ * none of them is the wrong one. */
 static int count_starts(mill_fit_job *job)
 {
   int err = MILL_OK;

@@ -94,7 +94,7 @@ done:
   return err;
 }
 
-/* Before hours of indexing. */
+/* Checked before the inputs are indexed, which may take hours. */
 static int check_output(const char *path, const char *option)
 {
   int err = MILL_OK;
@@ -121,9 +121,9 @@ done:
   return err;
 }
 
-/* No file has two roles.  The inputs of a catalog, of which there may be very many, are compared
- * when all ranks have looked at theirs (mill_inputs_index): until then only the log is written
- * and the stop file looked for, which are no files of data. */
+/* No file has two roles.  A catalog may name very many inputs, so these are compared when all ranks
+ * have looked at theirs (mill_inputs_index): until then the job writes only the log and looks for
+ * the stop file, which are no files of data. */
 static int check_roles(mill_fit_job *job)
 {
   int err = MILL_OK;

@@ -26,7 +26,7 @@ int mill_stop_watch_start(mill_mpi *mpi, const char *file, double limit_s, doubl
 
 /** What is known of how long it takes to come to an end, in seconds: the longest time that a
  *  star of this rank was under way, and the longest that writing has taken so far.  Any
- *  thread; watch NULL is fine. */
+ *  thread; watch NULL is allowed. */
 void mill_stop_watch_star(mill_stop_watch *watch, double s);
 void mill_stop_watch_write(mill_stop_watch *watch, double s);
 
@@ -41,7 +41,7 @@ void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size);
 /** Is the stop file there?  One rank asks before the start.  MILL_ERR_STOPPED says so. */
 int mill_stop_file_absent(const char *file);
 
-/** End the thread.  After it mpi is not used any more.  NULL is fine. */
+/** End the thread.  After it mpi is not used any more.  NULL is allowed. */
 void mill_stop_watch_end(mill_stop_watch *watch);
 
 #endif

@@ -64,7 +64,7 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
   mill_work_plan agreed = *plan;
   double rate = plan->rate;
   *out = NULL;
-  /* ranks may differ in threads and so in slots, but not in the list */
+  /* ranks may differ in threads and so in slots; the list of chunks is the same on all */
   MILL_MPI(MPI_Allreduce(&rate, &agreed.rate, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
   MILL_MPI(MPI_Allreduce(&plan->n_held, &agreed.n_held, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
   err = MILL_ALLOC(1, &work);

@@ -1,5 +1,5 @@
-/** The rows that a run has to fit, dealt out to its ranks: the schedule (src/ranks/schedule.h) and
- * the numbers drawn from it (src/ranks/draw.h). */
+/** The rows that a run has to fit, in chunks that the ranks draw: the schedule
+ *  (src/ranks/schedule.h) and the numbers drawn from it (src/ranks/draw.h). */
 #ifndef MILL_WORK_H
 #define MILL_WORK_H
 
@@ -7,7 +7,7 @@
 #include "src/ranks/mpi_context.h"
 #include "src/ranks/schedule.h"
 
-/** What to deal out.  All but rate and n_held are equal on every rank; result is borrowed for
+/** What there is to draw.  All but rate and n_held are equal on every rank; result is borrowed for
  *  the call. */
 typedef struct mill_work_plan {
   int n_file;
@@ -30,7 +30,7 @@ int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **o
  *  MILL_ERR_MPI, MILL_ERR_INTERNAL. */
 int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **out);
 
-/** The next piece of this rank: rows of one file, those of them to be fitted that
+/** The next rows of this rank's chunk, or of a new one: rows of one file, those to be fitted that
  *  mill_work_wanted tells.  *there 0: there is no more, or gives_up(context) said 1 while it
  *  was awaited.  One thread at a time, not collective.  MILL_ERR_MPI. */
 int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *context,
@@ -39,7 +39,7 @@ int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *contex
 /** Has the row of /fits to be fitted in this run?  (What is finished meanwhile counts too.) */
 int mill_work_wanted(const mill_work *work, int64_t row);
 
-/** Is a file dear to open, since it has to be unpacked before any row can be read? */
+/** Does a file have to be unpacked before any row can be read, so that opening it takes long? */
 int mill_work_is_compressed(const char *path);
 
 /** What there is, and how it went: chunks that this rank has taken, messages that it has
@@ -54,7 +54,7 @@ void mill_work_get_stats(const mill_work *work, mill_work_stats *stats);
 /** Collective, when no rank draws any more.  MILL_ERR_MPI. */
 int mill_work_settle(mill_work *work);
 
-/** Free.  Collective after mill_work_settle, else not; NULL is fine. */
+/** Free.  Collective after mill_work_settle, else not; NULL is allowed. */
 void mill_work_free(mill_work *work);
 
 #endif

@@ -11,7 +11,7 @@
 #include "kernels/base/clock.h"
 
 enum { SQUARE_F32 = 1536, SQUARE_F64 = 1024, N_TRY = 8, READ_BLOCK = 256 << 10, READ_TRY = 5 };
-/** A try lasts at least so long, so that the clock's resolution does not matter. */
+/** Shortest try, s: the clock's resolution does not matter then. */
 static const double TRY_S = 0.02;
 static const size_t MEMORY_BYTES = (size_t)128 << 20, READ_BYTES = (size_t)1 << 30;
 
@@ -172,7 +172,7 @@ done:
   return err;
 }
 
-/** Bytes read of all files, no more than READ_BYTES. */
+/** Read all files, no more than READ_BYTES together. */
 static int read_pass(int n_file, const char *const *path, char *block, size_t *n_read)
 {
   int err = MILL_OK, file = -1;

@@ -178,7 +178,7 @@ class Status(EndToEnd):
             env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, timeout=240, check=False)
         self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
-        line = r"(?m)^20\S+Z rank 1 ERROR fit\.c:\d+  this rank fails \(\S+:\d+\), .*no memory for"
+        line = r"(?m)^20\S+Z rank 1 ERROR stopping\.c:\d+  this rank fails \(\S+:\d+\), .*no memory for"
         self.assertRegex(done.stderr, line)
         self.assertRegex(content(tmp("fail.log"), "r"), line)
         self.assertIn("starmill fit: no memory", done.stderr)
@@ -202,8 +202,8 @@ class Status(EndToEnd):
             env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, timeout=240, check=False)
         self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
-        first = re.findall(r"rank (\d) ERROR fit\.c:\d+  this rank fails \(", done.stderr)
-        later = re.findall(r"rank (\d) DEBUG fit\.c:\d+  this rank fails too \(", done.stderr)
+        first = re.findall(r"rank (\d) ERROR stopping\.c:\d+  this rank fails \(", done.stderr)
+        later = re.findall(r"rank (\d) DEBUG stopping\.c:\d+  this rank fails too \(", done.stderr)
         self.assertGreaterEqual(len(first), 1, done.stderr)
         self.assertEqual(sorted(first + later), ["0", "1"])
         errors = [r["error"] for r in status_of(tmp("alike.h5"))["ranks"]]

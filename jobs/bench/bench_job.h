@@ -1,0 +1,63 @@
+/** `starmill bench`: what its tasks share, and the tasks. */
+#ifndef MILL_BENCH_TASKS_H
+#define MILL_BENCH_TASKS_H
+
+#include "jobs/bench/bench_options.h"
+#include "kernels/data/library.h"
+#include "src/config/config.h"
+#include "src/ranks/mpi_context.h"
+
+typedef struct mill_bench {
+  mill_mpi mpi;
+  mill_bench_options options;
+  char *command;
+  const char **input; /**< [n_input] all inputs by name, owned; the texts are not */
+  int n_input;
+  char **listed; /**< [n_listed] those of the catalog, owned */
+  size_t n_listed;
+  mill_config config;
+  mill_library lib; /**< empty until mill_bench_open_library */
+  char date[32];    /**< UTC, ISO 8601 */
+  char cpu[128];    /**< model */
+  int n_core;       /**< that the process may use */
+  int exit_status;  /**< of a bench that ends without a failure */
+} mill_bench;
+
+/** Read the library that the command line or the configuration names, and bind the configuration
+ *  to it; signals are caught from then on.  MILL_ERR_USAGE, MILL_ERR_CONFIG, MILL_ERR_LIBRARY. */
+int mill_bench_open_library(mill_bench *job);
+
+/** Print when, with what and where, and the command line.  backend NULL: none is named. */
+void mill_bench_print_head(const mill_bench *job, const char *backend);
+
+/** Show the lines printed so far.  MILL_ERR_OUTPUT when standard output does not take them. */
+int mill_bench_flush(void);
+
+/** Numbers of reader threads to measure with, [MILL_BENCH_READER_COUNTS]: 1, 2, 4, ... and that of
+ *  the configuration, or the cores of the process.  MILL_ERR_MPI. */
+enum { MILL_BENCH_READER_COUNTS = 6 };
+int mill_bench_reader_counts(const mill_bench *job, int *count, int *n_count);
+
+/** Each task measures and prints Markdown on standard output, lines as soon as they are known;
+ *  JSON where the options say so.
+ *
+ *  fit        what a fit costs on this machine, and what it must cost
+ *  rates      what the machine can do
+ *  crossover  batches of 1, 4, 16 ... stars in memory on the CPU and on the GPU, and from where on
+ *             the GPU is faster; --keep leaves that for --backend auto.  Without a GPU its column
+ *             says SKIPPED and why
+ *  slots      one backend with more and more slots: rate, and the time of the least work
+ *  read       how fast 1, 2, 4, ... reader threads of a rank bring spectra from the page cache
+ *  host       a fit with a device that computes nothing, in no time: the work of the host */
+int mill_bench_task_fit(mill_bench *job);
+int mill_bench_task_rates(mill_bench *job);
+int mill_bench_task_crossover(mill_bench *job);
+int mill_bench_task_slots(mill_bench *job);
+int mill_bench_task_read(mill_bench *job);
+int mill_bench_task_host(mill_bench *job);
+
+/** How evenly the ranks of a run would be busy, by the scheduler's own code.  argv[0] is
+ *  "schedule"; argv is permuted.  MILL_ERR_USAGE, MILL_ERR_MEMORY, MILL_ERR_OUTPUT. */
+int mill_bench_schedule(int argc, char **argv);
+
+#endif
