@@ -99,7 +99,7 @@ class FitStart(EndToEnd):
         self.assertIn("finished already", done.stdout)
 
     def test_stars_without_values_are_guessed(self):
-        missing, bad = [3, 17], [5, 20]
+        missing, bad = [3, 9], [5, 10]
 
         def spoil(columns):
             columns["TEFF"][bad[0]] = np.nan
