@@ -46,6 +46,7 @@ target_compile_definitions(mill_hdf5 INTERFACE ${HDF5_C_DEFINITIONS})
 pkg_check_modules(CFITSIO REQUIRED IMPORTED_TARGET cfitsio)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
 find_package(ZLIB REQUIRED)
 find_path(MILL_RANDOM123_INCLUDE_DIR Random123/philox.h REQUIRED) # headers only
 find_package(OpenMP REQUIRED COMPONENTS C)

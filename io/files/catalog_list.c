@@ -68,7 +68,8 @@ int mill_catalog_list_read(const char *path, char ***paths, size_t *n)
   int err = MILL_OK;
   line_reader lines = {0};
   char **list = NULL;
-  size_t n_list = 0, capacity = 0;
+  size_t n_list = 0;
+  int64_t room = 0;
   const char *slash = strrchr(path, '/');
   const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
   int more;
@@ -84,13 +85,7 @@ int mill_catalog_list_read(const char *path, char ***paths, size_t *n)
     if (length >= MILL_FITS_MAX_PATH)
       MILL_FAIL(MILL_ERR_USAGE, "%s, line %zu: the path has %zu bytes, more than %d", path,
                 lines.number, length, MILL_FITS_MAX_PATH - 1);
-    if (n_list == capacity) {
-      capacity = capacity ? 2 * capacity : 256;
-      char **grown = realloc(list, capacity * sizeof *grown);
-      if (!grown)
-        MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory for %zu paths", path, capacity);
-      list = grown;
-    }
+    MILL_TRY(MILL_GROW(&list, &room, (int64_t)n_list + 1));
     MILL_TRY(MILL_ALLOC(length + 1, &list[n_list]));
     memcpy(list[n_list], path, before);
     strcpy(list[n_list] + before, lines.text);
@@ -112,7 +107,7 @@ void mill_catalog_list_free(char **paths, size_t n)
 {
   for (size_t i = 0; i < n; i++)
     mill_free(paths[i]);
-  free(paths);
+  mill_free(paths);
 }
 
 static int compare_ids(const void *a, const void *b)
@@ -125,7 +120,7 @@ static int read_text_ids(const char *path, int64_t **ids, size_t *n)
 {
   int err = MILL_OK;
   line_reader lines = {0};
-  size_t capacity = 0;
+  int64_t room = 0;
   int more;
   MILL_TRY(open_lines(&lines, path));
   for (;;) {
@@ -138,15 +133,7 @@ static int read_text_ids(const char *path, int64_t **ids, size_t *n)
     if (end == lines.text || end[strspn(end, " \t")] != '\0' || errno)
       MILL_FAIL(MILL_ERR_USAGE, "%s, line %zu: '%.40s' is no TARGETID; write one integer a line",
                 path, lines.number, lines.text);
-    if (*n == capacity) {
-      capacity = capacity ? 2 * capacity : 1024;
-      int64_t *grown = NULL;
-      MILL_TRY(MILL_ALLOC(capacity, &grown));
-      if (*n > 0)
-        memcpy(grown, *ids, *n * sizeof *grown);
-      mill_free(*ids);
-      *ids = grown;
-    }
+    MILL_TRY(MILL_GROW(ids, &room, (int64_t)*n + 1));
     (*ids)[(*n)++] = value;
   }
 done:

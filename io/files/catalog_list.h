@@ -20,7 +20,7 @@
  *  path that is too long (MILL_FITS_MAX_PATH) or holds a zero byte. */
 int mill_catalog_list_read(const char *path, char ***paths, size_t *n);
 
-/** NULL is fine. */
+/** NULL is allowed. */
 void mill_catalog_list_free(char **paths, size_t n);
 
 /** Read TARGETIDs: a text file with one integer a line (blank lines and lines

@@ -7,6 +7,7 @@
 
 #include "io/fits/fits_file.h"
 #include "io/hdf5/hdf5_util.h"
+#include "io/hdf5/parallel_hdf5.h"
 #include "io/files/sha256.h"
 #include "kernels/base/error.h"
 #include "src/system/regular_file.h"
@@ -14,27 +15,19 @@
 enum { OBJECT_SIZE = sizeof((mill_catalog_row *)0)->object, N_KEY_NAME = 2 };
 static const char *const key_name[N_KEY_NAME] = {"TARGETID", "OBJECT"};
 
-/* A row under its TARGETID, or under its name. */
-typedef struct id_entry {
-  int64_t id;
-  int64_t row;
-  int not_finite; /* so that the usable row of a star comes first */
-} id_entry;
-
-typedef struct object_entry {
+/* A row under its TARGETID, or, with -1, under its name. */
+typedef struct entry {
+  int64_t id, row;
   char object[OBJECT_SIZE]; /* filled with zeros */
-  int64_t row;
-  int not_finite;
-} object_entry;
+  int not_finite;           /* so that the usable row of a star comes first */
+} entry;
 
 struct mill_start_table {
   int n_par;
   int64_t n_row, n_repeated;
   double *theta; /* [n_row][n_par] */
-  id_entry *id;  /* [n_id] sorted */
-  int64_t n_id;
-  object_entry *object; /* [n_object] sorted */
-  int64_t n_object;
+  entry *entry;  /* [n_entry] sorted */
+  int64_t n_entry;
   char hash[65];
 };
 
@@ -191,26 +184,20 @@ static int read_objects(const mill_h5_file *file, raw_table *raw)
 {
   int err = MILL_OK;
   static const char name[] = "catalog/OBJECT";
-  hid_t dataset = H5I_INVALID_HID, type = H5I_INVALID_HID;
+  mill_ph5_texts texts = {0};
   size_t n_row = 0;
   if (!mill_h5_exists(file, name))
     goto done;
-  MILL_TRY(mill_h5_shape(file, name, 1, &n_row));
-  dataset = H5Dopen2(file->id, name, H5P_DEFAULT);
-  type = dataset >= 0 ? H5Dget_type(dataset) : H5I_INVALID_HID;
-  if (type < 0 || H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 ||
-      (int64_t)n_row != raw->n_row)
+  MILL_TRY(mill_h5_shape(file, name, 1, &n_row)); /* no more than the file can hold */
+  const int code = mill_ph5_read_texts(file->id, raw->path, name, &texts);
+  raw->object = texts.text;
+  raw->stride = texts.n_byte;
+  if (code == MILL_ERR_MEMORY)
+    MILL_TRY(code);
+  if (code != MILL_OK || texts.n != raw->n_row)
     MILL_FAIL(MILL_ERR_CONFIG, "%s: /%s does not hold one text of fixed length for each row",
               raw->path, name);
-  raw->stride = H5Tget_size(type);
-  MILL_TRY(mill_alloc_bytes(n_row, raw->stride, (void **)&raw->object));
-  if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, raw->object) < 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: /%s cannot be read: %s", raw->path, name, mill_h5_reason());
 done:
-  if (type >= 0)
-    H5Tclose(type);
-  if (dataset >= 0)
-    H5Dclose(dataset);
   return err;
 }
 
@@ -250,30 +237,24 @@ static int read_hdf5(raw_table *raw)
     put_values(raw, j);
   }
 done:
-  if (group >= 0)
-    H5Gclose(group);
+  MILL_H5_CLOSE(group);
   mill_h5_close(&file);
   return err;
 }
 
 /* ---- the table ---- */
 
-static int compare_id(const void *a, const void *b)
+static int compare_keys(const entry *x, const entry *y)
 {
-  const id_entry *x = a, *y = b;
-  if (x->id != y->id)
-    return x->id < y->id ? -1 : 1;
-  if (x->not_finite != y->not_finite)
-    return x->not_finite - y->not_finite;
-  return (x->row > y->row) - (x->row < y->row);
+  return x->id != y->id ? (x->id < y->id ? -1 : 1) : memcmp(x->object, y->object, OBJECT_SIZE);
 }
 
-static int compare_object(const void *a, const void *b)
+static int compare_entries(const void *a, const void *b)
 {
-  const object_entry *x = a, *y = b;
-  const int by_name = memcmp(x->object, y->object, sizeof x->object);
-  if (by_name != 0)
-    return by_name;
+  const entry *x = a, *y = b;
+  const int by_key = compare_keys(x, y);
+  if (by_key != 0)
+    return by_key;
   if (x->not_finite != y->not_finite)
     return x->not_finite - y->not_finite;
   return (x->row > y->row) - (x->row < y->row);
@@ -287,73 +268,54 @@ static int is_finite(const mill_start_table *table, int64_t row)
   return 1;
 }
 
-/* As the catalog has it: cut to its length and ended by a zero. */
-static void take_object(const char *text, size_t size, char object[OBJECT_SIZE])
+/* The key of a row or a star; 0: it has none.  Names are as the catalog has them: cut to its length
+ * and ended by a zero. */
+static int take_key(int64_t id, const char *object, size_t size, entry *key)
 {
-  const size_t n = strnlen(text, size < OBJECT_SIZE - 1 ? size : OBJECT_SIZE - 1);
-  memset(object, 0, OBJECT_SIZE);
-  memcpy(object, text, n);
+  *key = (entry){.id = id};
+  if (id == -1 && object)
+    memcpy(key->object, object, strnlen(object, size < OBJECT_SIZE - 1 ? size : OBJECT_SIZE - 1));
+  return id != -1 || key->object[0];
 }
 
-/* Rows by their keys.  A row without any is nobody's. */
+/* Rows by their keys.  A row without any is left out. */
 static int sort_rows(raw_table *raw)
 {
   int err = MILL_OK;
   mill_start_table *t = raw->out;
-  int64_t n_name = 0;
-  for (int64_t i = 0; i < raw->n_row; i++)
-    if (raw->id && raw->id[i] != -1)
-      t->n_id++;
-    else if (raw->object && raw->stride > 0 && raw->object[(size_t)i * raw->stride])
-      n_name++;
-  MILL_TRY(MILL_ALLOC(t->n_id, &t->id));
-  MILL_TRY(MILL_ALLOC(n_name, &t->object));
-  int64_t n_id = 0;
+  MILL_TRY(MILL_ALLOC(raw->n_row, &t->entry));
   for (int64_t i = 0; i < raw->n_row; i++) {
-    const int not_finite = !is_finite(t, i);
-    const char *object =
-        raw->object && raw->stride > 0 ? raw->object + (size_t)i * raw->stride : NULL;
-    if (raw->id && raw->id[i] != -1) {
-      t->id[n_id++] = (id_entry){raw->id[i], i, not_finite};
-    } else if (object && object[0]) {
-      object_entry *entry = &t->object[t->n_object++];
-      take_object(object, raw->stride, entry->object);
-      entry->row = i;
-      entry->not_finite = not_finite;
-    }
+    entry *e = &t->entry[t->n_entry];
+    const char *object = raw->object ? raw->object + (size_t)i * raw->stride : NULL;
+    if (!take_key(raw->id ? raw->id[i] : -1, object, raw->stride, e))
+      continue;
+    e->row = i;
+    e->not_finite = !is_finite(t, i);
+    t->n_entry++;
   }
-  qsort(t->id, (size_t)t->n_id, sizeof *t->id, compare_id);
-  qsort(t->object, (size_t)t->n_object, sizeof *t->object, compare_object);
-  for (int64_t i = 1; i < t->n_id; i++)
-    t->n_repeated += t->id[i].id == t->id[i - 1].id;
-  for (int64_t i = 1; i < t->n_object; i++)
-    t->n_repeated += memcmp(t->object[i].object, t->object[i - 1].object, OBJECT_SIZE) == 0;
+  qsort(t->entry, (size_t)t->n_entry, sizeof *t->entry, compare_entries);
+  for (int64_t i = 1; i < t->n_entry; i++)
+    t->n_repeated += compare_keys(&t->entry[i], &t->entry[i - 1]) == 0;
 done:
   return err;
 }
 
-/* Keys and values of the rows that can be found, in the order of the keys. */
+/* Keys and values of the rows that can be found, in the order of the keys, names last. */
 static void digest(mill_start_table *t)
 {
   mill_sha256 sha;
-  const size_t n_byte = (size_t)t->n_par * sizeof(double);
   mill_sha256_init(&sha);
-  for (int64_t i = 0; i < t->n_id; i++) {
-    if (i > 0 && t->id[i].id == t->id[i - 1].id)
-      continue;
-    mill_sha256_update(&sha, &t->id[i].id, sizeof t->id[i].id);
-    mill_sha256_update(&sha, t->id[i].not_finite ? "n" : "f", 1);
-    if (!t->id[i].not_finite)
-      mill_sha256_update(&sha, t->theta + t->id[i].row * t->n_par, n_byte);
-  }
-  for (int64_t i = 0; i < t->n_object; i++) {
-    if (i > 0 && memcmp(t->object[i].object, t->object[i - 1].object, OBJECT_SIZE) == 0)
-      continue;
-    mill_sha256_update(&sha, t->object[i].object, OBJECT_SIZE);
-    mill_sha256_update(&sha, t->object[i].not_finite ? "n" : "f", 1);
-    if (!t->object[i].not_finite)
-      mill_sha256_update(&sha, t->theta + t->object[i].row * t->n_par, n_byte);
-  }
+  for (int names = 0; names < 2; names++)
+    for (int64_t i = 0; i < t->n_entry; i++) {
+      const entry *e = &t->entry[i];
+      if ((e->id == -1) != names || (i > 0 && compare_keys(e, e - 1) == 0))
+        continue;
+      mill_sha256_update(&sha, names ? (const void *)e->object : &e->id,
+                         names ? sizeof e->object : sizeof e->id);
+      mill_sha256_update(&sha, e->not_finite ? "n" : "f", 1);
+      if (!e->not_finite)
+        mill_sha256_update(&sha, t->theta + e->row * t->n_par, (size_t)t->n_par * sizeof(double));
+    }
   mill_sha256_final(&sha, t->hash);
 }
 
@@ -384,9 +346,9 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
   err = is_hdf5 ? read_hdf5(&raw) : read_fits(&raw, limits);
   if (err == MILL_ERR_INPUT) {
     /* spectra that cannot be read leave a run that is done; this leaves none */
-    char message[1024];
-    snprintf(message, sizeof message, "%s", mill_error_message());
-    err = mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "start: %s", message);
+    mill_error_kept kept;
+    mill_error_save(err, &kept);
+    err = mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "start: %s", kept.message);
   }
   MILL_TRY(err);
   MILL_TRY(sort_rows(&raw));
@@ -406,51 +368,31 @@ void mill_start_table_free(mill_start_table *table)
   if (!table)
     return;
   mill_free(table->theta);
-  mill_free(table->id);
-  mill_free(table->object);
+  mill_free(table->entry);
   mill_free(table);
-}
-
-/* Index of the first entry that is not before the key; entries may be equal to it. */
-static int64_t lower_bound(const mill_start_table *t, int64_t target_id, const char *object)
-{
-  int64_t low = 0, high = object ? t->n_object : t->n_id;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    const int before = object ? memcmp(t->object[middle].object, object, OBJECT_SIZE) < 0
-                              : t->id[middle].id < target_id;
-    if (before)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
 }
 
 enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,
                                             const char *object, const double **theta)
 {
-  char name[OBJECT_SIZE];
-  int64_t row;
-  int not_finite;
+  entry key;
+  int64_t low = 0, high = table->n_entry;
   *theta = NULL;
-  if (target_id != -1) {
-    const int64_t at = lower_bound(table, target_id, NULL);
-    if (at == table->n_id || table->id[at].id != target_id)
-      return MILL_START_ABSENT;
-    row = table->id[at].row;
-    not_finite = table->id[at].not_finite;
-  } else {
-    take_object(object, OBJECT_SIZE, name);
-    const int64_t at = name[0] ? lower_bound(table, -1, name) : table->n_object;
-    if (at == table->n_object || memcmp(table->object[at].object, name, OBJECT_SIZE) != 0)
-      return MILL_START_ABSENT;
-    row = table->object[at].row;
-    not_finite = table->object[at].not_finite;
+  if (!take_key(target_id, object, OBJECT_SIZE, &key))
+    return MILL_START_ABSENT;
+  while (low < high) { /* to the first that is not before the key */
+    const int64_t middle = low + (high - low) / 2;
+    if (compare_keys(&table->entry[middle], &key) < 0)
+      low = middle + 1;
+    else
+      high = middle;
   }
-  if (not_finite)
+  const entry *found = &table->entry[low];
+  if (low == table->n_entry || compare_keys(found, &key) != 0)
+    return MILL_START_ABSENT;
+  if (found->not_finite)
     return MILL_START_NOT_FINITE;
-  *theta = table->theta + row * table->n_par;
+  *theta = table->theta + found->row * table->n_par;
   return MILL_START_GIVEN;
 }
 

@@ -20,7 +20,7 @@ enum mill_start_found {
   MILL_START_NOT_FINITE /**< it has rows, but each lacks a finite value */
 };
 
-/** Read a table; some (n_label + 3) * 8 bytes a row are held until it is freed.
+/** Read a table; some (n_label + 9) * 8 bytes a row are held until it is freed.
  *
  *  Columns, of any case: TARGETID or OBJECT or both, VRAD, VSINI, and each label of lib as
  *  its column of the result file or by its own name.  Of a FITS file the first table with

@@ -18,6 +18,10 @@ enum {
   MAX_PACKING = 1032                /* bytes that deflate can pack into one */
 };
 
+/* The beginning of a message; a description follows. */
+#define DATASET(text)   "%s: dataset /%s " text, file->path, name
+#define ATTRIBUTE(text) "%s: attribute %s of %s " text, file->path, name, object
+
 static herr_t take_innermost(unsigned n, const H5E_error2_t *entry, void *context)
 {
   if (n == 0 && entry->desc)
@@ -36,10 +40,37 @@ const char *mill_h5_reason(void)
   return reason;
 }
 
-/* Our messages carry the reason; the stack that HDF5 prints by itself helps nobody else. */
+/* Our messages carry the reason; the stack that HDF5 prints by itself says no more. */
 static void be_quiet(void)
 {
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+}
+
+void mill_h5_close_ids(int n, const hid_t *id)
+{
+  for (int i = 0; i < n; i++)
+    if (id[i] > 0)
+      H5Idec_ref(id[i]);
+}
+
+int mill_h5_array_open(hid_t loc, const char *name, mill_h5_array *array)
+{
+  *array = (mill_h5_array){0};
+  return (array->id = H5Dopen2(loc, name, H5P_DEFAULT)) > 0 &&
+         (array->type = H5Dget_type(array->id)) > 0 && (array->space = H5Dget_space(array->id)) > 0;
+}
+
+int mill_h5_array_open_attr(hid_t loc, const char *object, const char *name, mill_h5_array *array)
+{
+  *array = (mill_h5_array){0};
+  return (array->id = H5Aopen_by_name(loc, object, name, H5P_DEFAULT, H5P_DEFAULT)) > 0 &&
+         (array->type = H5Aget_type(array->id)) > 0 && (array->space = H5Aget_space(array->id)) > 0;
+}
+
+void mill_h5_array_close(mill_h5_array *array)
+{
+  MILL_H5_CLOSE(array->space, array->type, array->id);
+  *array = (mill_h5_array){0};
 }
 
 int mill_h5_open(const char *path, int code, mill_h5_file *file)
@@ -72,8 +103,7 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file)
     MILL_FAIL(code, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
               mill_h5_reason());
 done:
-  if (access >= 0)
-    H5Pclose(access);
+  MILL_H5_CLOSE(access);
   if (fd >= 0)
     close(fd);
   return err;
@@ -92,20 +122,17 @@ static int scan_dataset(const mill_h5_file *file, const char *name, hid_t datase
   int err = MILL_OK;
   const hid_t creation = H5Dget_create_plist(dataset);
   if (creation < 0)
-    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+    MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
   if (H5Pget_external_count(creation) != 0)
     MILL_FAIL(file->code,
-              "%s: dataset /%s keeps its data in another file, which is refused; copy "
-              "it with h5repack",
-              file->path, name);
+              DATASET("keeps its data in another file, which is refused; copy it with h5repack"));
   if (H5Pget_layout(creation) == H5D_VIRTUAL)
-    MILL_FAIL(file->code,
-              "%s: dataset /%s is virtual, made from other files, which is refused; "
-              "copy it with h5repack",
-              file->path, name);
+    MILL_FAIL(
+        file->code,
+        DATASET("is virtual, made from other files, which is refused; copy it with h5repack"));
   const int n_filter = H5Pget_nfilters(creation);
   if (n_filter < 0)
-    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+    MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
   for (int i = 0; i < n_filter; i++) {
     unsigned flags, config;
     size_t n_value = 0;
@@ -114,13 +141,12 @@ static int scan_dataset(const mill_h5_file *file, const char *name, hid_t datase
     if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE &&
         filter != H5Z_FILTER_FLETCHER32)
       MILL_FAIL(file->code,
-                "%s: dataset /%s is stored with HDF5 filter %d; only deflate, shuffle "
-                "and fletcher32 are read, copy it with h5repack -f NONE",
-                file->path, name, (int)filter);
+                DATASET("is stored with HDF5 filter %d; only deflate, shuffle and fletcher32 are "
+                        "read, copy it with h5repack -f NONE"),
+                (int)filter);
   }
 done:
-  if (creation >= 0)
-    H5Pclose(creation);
+  MILL_H5_CLOSE(creation);
   return err;
 }
 
@@ -150,8 +176,7 @@ static herr_t scan_link(hid_t group, const char *name, const H5L_info_t *info, v
     MILL_FAIL(file->code, "%s: /%s is neither a group nor a dataset, which is refused", file->path,
               name);
 done:
-  if (object >= 0)
-    H5Oclose(object);
+  MILL_H5_CLOSE(object);
   state->err = err;
   return err == MILL_OK ? 0 : 1;
 }
@@ -186,8 +211,7 @@ int mill_h5_create_image(const char *name, int code, mill_h5_file *file)
   if (file->id < 0)
     MILL_FAIL(code, "%s: cannot be made in memory: %s", name, mill_h5_reason());
 done:
-  if (access >= 0)
-    H5Pclose(access);
+  MILL_H5_CLOSE(access);
   return err;
 }
 
@@ -196,19 +220,18 @@ int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte)
   int err = MILL_OK;
   *image = NULL;
   *n_byte = 0;
-  if (H5Fflush(file->id, H5F_SCOPE_GLOBAL) < 0)
+  const ssize_t n =
+      H5Fflush(file->id, H5F_SCOPE_GLOBAL) < 0 ? -1 : H5Fget_file_image(file->id, NULL, 0);
+  if (n > 0)
+    MILL_TRY(mill_alloc_bytes((size_t)n, 1, image));
+  if (n <= 0 || H5Fget_file_image(file->id, *image, (size_t)n) != n)
     MILL_FAIL(file->code, "%s: cannot be made in memory: %s", file->path, mill_h5_reason());
-  const ssize_t n = H5Fget_file_image(file->id, NULL, 0);
-  if (n <= 0)
-    MILL_FAIL(file->code, "%s: cannot be made in memory: %s", file->path, mill_h5_reason());
-  MILL_TRY(mill_alloc_bytes((size_t)n, 1, image));
-  if (H5Fget_file_image(file->id, *image, (size_t)n) != n) {
-    mill_free(*image);
-    *image = NULL;
-    MILL_FAIL(file->code, "%s: cannot be made in memory: %s", file->path, mill_h5_reason());
-  }
   *n_byte = (size_t)n;
 done:
+  if (err != MILL_OK) {
+    mill_free(*image);
+    *image = NULL;
+  }
   return err;
 }
 
@@ -242,7 +265,7 @@ static int open_dataset(const mill_h5_file *file, const char *name, hid_t *datas
   int err = MILL_OK;
   *dataset = H5I_INVALID_HID;
   if (!mill_h5_exists(file, name))
-    MILL_FAIL(file->code, "%s: dataset /%s is missing", file->path, name);
+    MILL_FAIL(file->code, DATASET("is missing"));
   *dataset = H5Dopen2(file->id, name, H5P_DEFAULT);
   if (*dataset < 0)
     MILL_FAIL(file->code, "%s: /%s cannot be opened as a dataset: %s", file->path, name,
@@ -258,20 +281,18 @@ static int dataset_shape(const mill_h5_file *file, const char *name, hid_t datas
   hsize_t extent[H5S_MAX_RANK];
   const hid_t space = H5Dget_space(dataset);
   if (space < 0)
-    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+    MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
   const int n_found = H5Sget_simple_extent_dims(space, extent, NULL);
   if (n_found != n_dim || n_dim > MAX_DIM)
-    MILL_FAIL(file->code, "%s: dataset /%s has %d dimensions, expected %d", file->path, name,
-              n_found, n_dim);
+    MILL_FAIL(file->code, DATASET("has %d dimensions, expected %d"), n_found, n_dim);
   for (int i = 0; i < n_dim; i++) {
     if (extent[i] > INT_MAX)
-      MILL_FAIL(file->code, "%s: dataset /%s has a dimension of %llu, too large", file->path, name,
+      MILL_FAIL(file->code, DATASET("has a dimension of %llu, too large"),
                 (unsigned long long)extent[i]);
     dim[i] = (size_t)extent[i];
   }
 done:
-  if (space >= 0)
-    H5Sclose(space);
+  MILL_H5_CLOSE(space);
   return err;
 }
 
@@ -284,7 +305,7 @@ static int check_size(const mill_h5_file *file, const char *name, hid_t dataset,
   hsize_t file_bytes = 0;
   const hid_t type = H5Dget_type(dataset);
   if (type < 0 || H5Fget_filesize(file->id, &file_bytes) < 0)
-    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+    MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
   size_t n_byte = H5Tget_size(type);
   for (int i = 0; i < n_dim; i++)
     if (__builtin_mul_overflow(n_byte, dim[i], &n_byte))
@@ -294,14 +315,12 @@ static int check_size(const mill_h5_file *file, const char *name, hid_t dataset,
     if (dim[i] == 0)
       n_byte = 0;
   if (n_byte / MAX_PACKING > file_bytes)
-    MILL_FAIL(
-        file->code,
-        "%s: dataset /%s is said to have %zu bytes, more than the file's %llu can hold; it is "
-        "damaged or was never written",
-        file->path, name, n_byte, (unsigned long long)file_bytes);
+    MILL_FAIL(file->code,
+              DATASET("is said to have %zu bytes, more than the file's %llu can hold; it is "
+                      "damaged or was never written"),
+              n_byte, (unsigned long long)file_bytes);
 done:
-  if (type >= 0)
-    H5Tclose(type);
+  MILL_H5_CLOSE(type);
   return err;
 }
 
@@ -313,8 +332,7 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
   MILL_TRY(dataset_shape(file, name, dataset, n_dim, dim));
   MILL_TRY(check_size(file, name, dataset, n_dim, dim));
 done:
-  if (dataset >= 0)
-    H5Dclose(dataset);
+  MILL_H5_CLOSE(dataset);
   return err;
 }
 
@@ -328,31 +346,28 @@ int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int
   MILL_TRY(dataset_shape(file, name, dataset, n_dim, found));
   for (int i = 0; i < n_dim; i++) {
     if (found[i] != dim[i])
-      MILL_FAIL(file->code, "%s: dataset /%s has %zu elements along dimension %d, expected %zu",
-                file->path, name, found[i], i, dim[i]);
+      MILL_FAIL(file->code, DATASET("has %zu elements along dimension %d, expected %zu"), found[i],
+                i, dim[i]);
     n *= dim[i];
   }
   type = H5Dget_type(dataset);
   if (type < 0)
-    MILL_FAIL(file->code, "%s: dataset /%s is damaged: %s", file->path, name, mill_h5_reason());
+    MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
   const H5T_class_t wanted = H5Tget_class(mem_type);
   if (H5Tget_class(type) != wanted)
-    MILL_FAIL(file->code, "%s: dataset /%s does not hold %s", file->path, name,
+    MILL_FAIL(file->code, DATASET("does not hold %s"),
               wanted == H5T_FLOAT ? "floating-point numbers" : "integers");
   if (H5Tget_size(type) > (wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER))
-    MILL_FAIL(file->code, "%s: dataset /%s holds %zu-byte numbers, expected %zu bytes", file->path,
-              name, H5Tget_size(type), H5Tget_size(mem_type));
+    MILL_FAIL(file->code, DATASET("holds %zu-byte numbers, expected %zu bytes"), H5Tget_size(type),
+              H5Tget_size(mem_type));
   if (n == 0)
     goto done;
   if (H5Dget_storage_size(dataset) == 0)
-    MILL_FAIL(file->code, "%s: dataset /%s was never written", file->path, name);
+    MILL_FAIL(file->code, DATASET("was never written"));
   if (H5Dread(dataset, mem_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-    MILL_FAIL(file->code, "%s: dataset /%s cannot be read: %s", file->path, name, mill_h5_reason());
+    MILL_FAIL(file->code, DATASET("cannot be read: %s"), mill_h5_reason());
 done:
-  if (type >= 0)
-    H5Tclose(type);
-  if (dataset >= 0)
-    H5Dclose(dataset);
+  MILL_H5_CLOSE(type, dataset);
   return err;
 }
 
@@ -361,55 +376,50 @@ int mill_h5_has_attr(const mill_h5_file *file, const char *object, const char *n
   return H5Aexists_by_name(file->id, object, name, H5P_DEFAULT) > 0;
 }
 
-/* A scalar attribute and its type; the caller closes both. */
-static int open_attr(const mill_h5_file *file, const char *object, const char *name, hid_t *attr,
-                     hid_t *type)
+/* A scalar attribute; the caller closes it. */
+static int open_attr(const mill_h5_file *file, const char *object, const char *name,
+                     mill_h5_array *attr)
 {
   int err = MILL_OK;
-  hid_t space = H5I_INVALID_HID;
-  *attr = *type = H5I_INVALID_HID;
+  *attr = (mill_h5_array){0};
   if (object[0] != '/' && !mill_h5_exists(file, object))
     MILL_FAIL(file->code, "%s: group /%s is missing", file->path, object);
   if (!mill_h5_has_attr(file, object, name))
-    MILL_FAIL(file->code, "%s: attribute %s of %s is missing", file->path, name, object);
-  *attr = H5Aopen_by_name(file->id, object, name, H5P_DEFAULT, H5P_DEFAULT);
-  if (*attr < 0)
-    MILL_FAIL(file->code, "%s: attribute %s of %s cannot be opened: %s", file->path, name, object,
-              mill_h5_reason());
-  *type = H5Aget_type(*attr);
-  space = H5Aget_space(*attr);
-  if (*type < 0 || space < 0)
-    MILL_FAIL(file->code, "%s: attribute %s of %s is damaged: %s", file->path, name, object,
-              mill_h5_reason());
-  if (H5Sget_simple_extent_npoints(space) != 1)
-    MILL_FAIL(file->code, "%s: attribute %s of %s is not a single value", file->path, name, object);
+    MILL_FAIL(file->code, ATTRIBUTE("is missing"));
+  if (!mill_h5_array_open_attr(file->id, object, name, attr))
+    MILL_FAIL(file->code, ATTRIBUTE("cannot be opened: %s"), mill_h5_reason());
+  if (H5Sget_simple_extent_npoints(attr->space) != 1)
+    MILL_FAIL(file->code, ATTRIBUTE("is not a single value"));
 done:
-  if (space >= 0)
-    H5Sclose(space);
+  return err;
+}
+
+/* Of an open attribute into value. */
+static int read_attr(const mill_h5_file *file, const char *object, const char *name, hid_t attr,
+                     hid_t mem_type, void *value)
+{
+  int err = MILL_OK;
+  if (H5Aread(attr, mem_type, value) < 0)
+    MILL_FAIL(file->code, ATTRIBUTE("cannot be read: %s"), mill_h5_reason());
+done:
   return err;
 }
 
 int mill_h5_read_attr_int(const mill_h5_file *file, const char *object, const char *name, int *out)
 {
   int err = MILL_OK;
-  hid_t attr, type;
+  mill_h5_array attr;
   long long value = 0;
-  MILL_TRY(open_attr(file, object, name, &attr, &type));
-  const H5T_class_t found = H5Tget_class(type);
-  if ((found != H5T_INTEGER && found != H5T_ENUM) || H5Tget_size(type) > MILL_H5_MAX_NUMBER)
-    MILL_FAIL(file->code, "%s: attribute %s of %s is not an integer", file->path, name, object);
-  if (H5Aread(attr, H5T_NATIVE_LLONG, &value) < 0)
-    MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,
-              mill_h5_reason());
+  MILL_TRY(open_attr(file, object, name, &attr));
+  const H5T_class_t found = H5Tget_class(attr.type);
+  if ((found != H5T_INTEGER && found != H5T_ENUM) || H5Tget_size(attr.type) > MILL_H5_MAX_NUMBER)
+    MILL_FAIL(file->code, ATTRIBUTE("is not an integer"));
+  MILL_TRY(read_attr(file, object, name, attr.id, H5T_NATIVE_LLONG, &value));
   if (value < INT_MIN || value > INT_MAX)
-    MILL_FAIL(file->code, "%s: attribute %s of %s is %lld, out of range", file->path, name, object,
-              value);
+    MILL_FAIL(file->code, ATTRIBUTE("is %lld, out of range"), value);
   *out = (int)value;
 done:
-  if (type >= 0)
-    H5Tclose(type);
-  if (attr >= 0)
-    H5Aclose(attr);
+  mill_h5_array_close(&attr);
   return err;
 }
 
@@ -417,19 +427,14 @@ int mill_h5_read_attr_double(const mill_h5_file *file, const char *object, const
                              double *out)
 {
   int err = MILL_OK;
-  hid_t attr, type;
-  MILL_TRY(open_attr(file, object, name, &attr, &type));
-  const H5T_class_t found = H5Tget_class(type);
-  if ((found != H5T_FLOAT && found != H5T_INTEGER) || H5Tget_size(type) > MILL_H5_MAX_NUMBER)
-    MILL_FAIL(file->code, "%s: attribute %s of %s is not a number", file->path, name, object);
-  if (H5Aread(attr, H5T_NATIVE_DOUBLE, out) < 0)
-    MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,
-              mill_h5_reason());
+  mill_h5_array attr;
+  MILL_TRY(open_attr(file, object, name, &attr));
+  const H5T_class_t found = H5Tget_class(attr.type);
+  if ((found != H5T_FLOAT && found != H5T_INTEGER) || H5Tget_size(attr.type) > MILL_H5_MAX_NUMBER)
+    MILL_FAIL(file->code, ATTRIBUTE("is not a number"));
+  MILL_TRY(read_attr(file, object, name, attr.id, H5T_NATIVE_DOUBLE, out));
 done:
-  if (type >= 0)
-    H5Tclose(type);
-  if (attr >= 0)
-    H5Aclose(attr);
+  mill_h5_array_close(&attr);
   return err;
 }
 
@@ -437,50 +442,41 @@ int mill_h5_read_attr_text(const mill_h5_file *file, const char *object, const c
                            char *out, size_t size)
 {
   int err = MILL_OK;
-  hid_t attr, type, mem_type = H5I_INVALID_HID;
+  mill_h5_array attr;
+  hid_t mem_type = H5I_INVALID_HID;
   char *variable = NULL, *fixed = NULL;
   const char *text = "";
-  MILL_TRY(open_attr(file, object, name, &attr, &type));
-  if (H5Tget_class(type) != H5T_STRING)
-    MILL_FAIL(file->code, "%s: attribute %s of %s is not a text", file->path, name, object);
-  if (H5Tis_variable_str(type) > 0) {
+  MILL_TRY(open_attr(file, object, name, &attr));
+  if (H5Tget_class(attr.type) != H5T_STRING)
+    MILL_FAIL(file->code, ATTRIBUTE("is not a text"));
+  if (H5Tis_variable_str(attr.type) > 0) {
     /* HDF5 does not convert between character sets, so the file's is taken over */
     mem_type = H5Tcopy(H5T_C_S1);
     if (mem_type < 0 || H5Tset_size(mem_type, H5T_VARIABLE) < 0 ||
-        H5Tset_cset(mem_type, H5Tget_cset(type)) < 0)
+        H5Tset_cset(mem_type, H5Tget_cset(attr.type)) < 0)
       MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no text type: %s", mill_h5_reason());
-    if (H5Aread(attr, mem_type, &variable) < 0)
-      MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,
-                mill_h5_reason());
+    MILL_TRY(read_attr(file, object, name, attr.id, mem_type, &variable));
     text = variable ? variable : "";
   } else {
-    const size_t n = H5Tget_size(type);
+    const size_t n = H5Tget_size(attr.type);
     if (n > 65536)
-      MILL_FAIL(file->code, "%s: attribute %s of %s has %zu bytes, too long", file->path, name,
-                object, n);
+      MILL_FAIL(file->code, ATTRIBUTE("has %zu bytes, too long"), n);
     MILL_TRY(MILL_ALLOC(n + 1, &fixed));
-    if (H5Aread(attr, type, fixed) < 0)
-      MILL_FAIL(file->code, "%s: attribute %s of %s cannot be read: %s", file->path, name, object,
-                mill_h5_reason());
-    if (H5Tget_strpad(type) == H5T_STR_SPACEPAD)
+    MILL_TRY(read_attr(file, object, name, attr.id, attr.type, fixed));
+    if (H5Tget_strpad(attr.type) == H5T_STR_SPACEPAD)
       for (size_t i = n; i > 0 && fixed[i - 1] == ' '; i--)
         fixed[i - 1] = '\0';
     text = fixed;
   }
   if (strlen(text) >= size)
-    MILL_FAIL(file->code, "%s: attribute %s of %s is longer than %zu bytes", file->path, name,
-              object, size - 1);
+    MILL_FAIL(file->code, ATTRIBUTE("is longer than %zu bytes"), size - 1);
   snprintf(out, size, "%s", text);
 done:
   if (variable)
     H5free_memory(variable);
   mill_free(fixed);
-  if (mem_type >= 0)
-    H5Tclose(mem_type);
-  if (type >= 0)
-    H5Tclose(type);
-  if (attr >= 0)
-    H5Aclose(attr);
+  MILL_H5_CLOSE(mem_type);
+  mill_h5_array_close(&attr);
   return err;
 }
 
@@ -517,12 +513,7 @@ int mill_h5_write(const mill_h5_file *file, const char *name, hid_t file_type, h
     MILL_TRY(mill_h5_write_attr_text(file, name, "unit", unit));
   MILL_TRY(mill_h5_write_attr_text(file, name, "description", description));
 done:
-  if (dataset >= 0)
-    H5Dclose(dataset);
-  if (creation >= 0)
-    H5Pclose(creation);
-  if (space >= 0)
-    H5Sclose(space);
+  MILL_H5_CLOSE(dataset, creation, space);
   return err;
 }
 
@@ -537,13 +528,9 @@ static int write_attr(const mill_h5_file *file, const char *object, const char *
   attr = H5Acreate_by_name(file->id, object, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT,
                            H5P_DEFAULT);
   if (attr < 0 || H5Awrite(attr, mem_type, value) < 0)
-    MILL_FAIL(file->code, "%s: attribute %s of %s cannot be written: %s", file->path, name, object,
-              mill_h5_reason());
+    MILL_FAIL(file->code, ATTRIBUTE("cannot be written: %s"), mill_h5_reason());
 done:
-  if (attr >= 0)
-    H5Aclose(attr);
-  if (space >= 0)
-    H5Sclose(space);
+  MILL_H5_CLOSE(attr, space);
   return err;
 }
 
@@ -569,7 +556,6 @@ int mill_h5_write_attr_text(const mill_h5_file *file, const char *object, const 
     MILL_FAIL(MILL_ERR_INTERNAL, "HDF5: no text type: %s", mill_h5_reason());
   MILL_TRY(write_attr(file, object, name, type, type, value));
 done:
-  if (type >= 0)
-    H5Tclose(type);
+  MILL_H5_CLOSE(type);
   return err;
 }

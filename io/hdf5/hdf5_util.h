@@ -23,6 +23,23 @@ enum { MILL_H5_MAX_NUMBER = 16 /**< bytes; damaged ones of gigabytes would be co
  *  any other HDF5 function. */
 const char *mill_h5_reason(void);
 
+/** Close each of n ids that is open (above 0): of datasets, types, groups, lists, ..., and of files
+ *  that were only read. */
+void mill_h5_close_ids(int n, const hid_t *id);
+#define MILL_H5_CLOSE(...)                                                                         \
+  mill_h5_close_ids((int)(sizeof((const hid_t[]){__VA_ARGS__}) / sizeof(hid_t)),                   \
+                    (const hid_t[]){__VA_ARGS__})
+
+/** A dataset or an attribute, open with its type and its shape; zeros where it is not open. */
+typedef struct mill_h5_array {
+  hid_t id, type, space;
+} mill_h5_array;
+
+/** Open; 1: all of it, 0: not, and mill_h5_reason says why.  Either way close it. */
+int mill_h5_array_open(hid_t loc, const char *name, mill_h5_array *array);
+int mill_h5_array_open_attr(hid_t loc, const char *object, const char *name, mill_h5_array *array);
+void mill_h5_array_close(mill_h5_array *array);
+
 /** Open read-only and without a lock.  Nothing inside is followed or read yet.
  *  Says apart: missing, unreadable, no file, no HDF5 file, cut or damaged. */
 int mill_h5_open(const char *path, int code, mill_h5_file *file);
@@ -39,7 +56,7 @@ int mill_h5_create_image(const char *name, int code, mill_h5_file *file);
 /** The bytes of a file made by mill_h5_create_image; free with mill_free. */
 int mill_h5_get_image(const mill_h5_file *file, void **image, size_t *n_byte);
 
-/** Close; a file that is not open is fine. */
+/** Close; does nothing for a file that is not open. */
 void mill_h5_close(mill_h5_file *file);
 
 /** 1 when the path of hard links exists, else 0. */

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/files/lock_file.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
 
@@ -29,22 +28,6 @@ static int is_broken;
 int mill_ph5_is_broken(void)
 {
   return is_broken;
-}
-
-hid_t mill_ph5_file_type(int column_type)
-{
-  switch (column_type) {
-  case MILL_TYPE_F64:
-    return H5T_IEEE_F64LE;
-  case MILL_TYPE_I64:
-    return H5T_STD_I64LE;
-  case MILL_TYPE_I32:
-    return H5T_STD_I32LE;
-  case MILL_TYPE_U32:
-    return H5T_STD_U32LE;
-  default:
-    return H5T_STD_U8LE;
-  }
 }
 
 hid_t mill_ph5_text_type(size_t n_byte)
@@ -135,8 +118,7 @@ int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file)
 done:
   if (fd >= 0)
     close(fd);
-  if (access >= 0)
-    H5Pclose(access);
+  MILL_H5_CLOSE(access);
   return err;
 }
 
@@ -155,8 +137,7 @@ int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
 done:
   if (fd >= 0)
     close(fd);
-  if (access >= 0)
-    H5Pclose(access);
+  MILL_H5_CLOSE(access);
   return err;
 }
 
@@ -173,7 +154,7 @@ done:
 int mill_ph5_still_there(const char *path, int fd)
 {
   int err = MILL_OK;
-  char link[64], now[MILL_MAX_PATH] = "";
+  char link[64], now[PATH_MAX] = "";
   struct stat held, named;
   if (fd < 0 || (fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
                  held.st_ino == named.st_ino))
@@ -219,10 +200,18 @@ void mill_ph5_drop(hid_t *file, int n_rank)
   *file = H5I_INVALID_HID;
 }
 
+int mill_ph5_end(const char *path, hid_t *file, int n_rank, int err)
+{
+  if (err == MILL_OK)
+    return mill_ph5_close(path, file);
+  mill_ph5_drop(file, n_rank);
+  return err;
+}
+
 int mill_ph5_rename(const char *from, const char *to)
 {
   int err = MILL_OK;
-  char folder[MILL_MAX_PATH];
+  char folder[PATH_MAX];
   int fd = open(from, O_RDONLY | O_CLOEXEC);
   if (fd < 0 || fsync(fd) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written to disk: %s", from, strerror(errno));
@@ -264,10 +253,7 @@ static int attribute(hid_t loc, const char *path, const char *object, const char
   if (attr < 0 || H5Awrite(attr, type, value) < 0)
     FAIL_WRITE(name);
 done:
-  if (attr >= 0)
-    H5Aclose(attr);
-  if (space >= 0)
-    H5Sclose(space);
+  MILL_H5_CLOSE(attr, space);
   return err;
 }
 
@@ -276,8 +262,7 @@ int mill_ph5_attr_text(hid_t loc, const char *path, const char *object, const ch
 {
   const hid_t type = mill_ph5_text_type(strlen(text));
   const int err = attribute(loc, path, object, name, type, 0, text);
-  if (type >= 0)
-    H5Tclose(type);
+  MILL_H5_CLOSE(type);
   return err;
 }
 
@@ -296,8 +281,7 @@ int mill_ph5_attr_texts(hid_t loc, const char *path, const char *object, const c
   type = mill_ph5_text_type(n_byte);
   MILL_TRY(attribute(loc, path, object, name, type, n_text, packed));
 done:
-  if (type >= 0)
-    H5Tclose(type);
+  MILL_H5_CLOSE(type);
   mill_free(packed);
   return err;
 }
@@ -311,56 +295,16 @@ int mill_ph5_attr_int64(hid_t loc, const char *path, const char *object, const c
 int mill_ph5_read_attr_text(hid_t loc, const char *path, const char *object, const char *name,
                             char *out, size_t size)
 {
-  int err = MILL_OK;
-  hid_t attr = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
+  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
   memset(out, 0, size);
-  attr = H5Aopen_by_name(loc, object, name, H5P_DEFAULT, H5P_DEFAULT);
-  if (attr < 0)
-    FAIL_READ(name);
-  type = H5Aget_type(attr);
-  space = H5Aget_space(attr);
-  if (type < 0 || space < 0)
-    FAIL_READ(name);
-  if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 ||
-      H5Tget_size(type) >= size || H5Sget_simple_extent_npoints(space) != 1)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: attribute %s is not a text of fewer than %zu bytes", path, name,
-              size);
-  if (H5Aread(attr, type, out) < 0)
-    FAIL_READ(name);
-done:
-  if (space >= 0)
-    H5Sclose(space);
-  if (type >= 0)
-    H5Tclose(type);
-  if (attr >= 0)
-    H5Aclose(attr);
-  return err;
+  return mill_h5_read_attr_text(&file, object, name, out, size);
 }
 
-int mill_ph5_read_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
-                             int64_t *value)
+int mill_ph5_read_attr_int(hid_t loc, const char *path, const char *object, const char *name,
+                           int *value)
 {
-  int err = MILL_OK;
-  hid_t attr = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
-  attr = H5Aopen_by_name(loc, object, name, H5P_DEFAULT, H5P_DEFAULT);
-  if (attr < 0)
-    FAIL_READ(name);
-  type = H5Aget_type(attr);
-  space = H5Aget_space(attr);
-  if (type < 0 || space < 0)
-    FAIL_READ(name);
-  if (H5Tget_class(type) != H5T_INTEGER || H5Sget_simple_extent_npoints(space) != 1)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: attribute %s is not one integer", path, name);
-  if (H5Aread(attr, H5T_NATIVE_INT64, value) < 0)
-    FAIL_READ(name);
-done:
-  if (space >= 0)
-    H5Sclose(space);
-  if (type >= 0)
-    H5Tclose(type);
-  if (attr >= 0)
-    H5Aclose(attr);
-  return err;
+  const mill_h5_file file = {loc, MILL_ERR_OUTPUT, path};
+  return mill_h5_read_attr_int(&file, object, name, value);
 }
 
 int mill_ph5_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
@@ -389,41 +333,7 @@ done:
   if (dataset >= 0 && H5Dclose(dataset) < 0 && err == MILL_OK)
     err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot write %s: %s", path, name,
                          mill_h5_reason());
-  if (create >= 0)
-    H5Pclose(create);
-  if (space >= 0)
-    H5Sclose(space);
-  return err;
-}
-
-int mill_ph5_column(hid_t loc, const char *path, const mill_column *column, int64_t n_row)
-{
-  int err = MILL_OK;
-  char description[256];
-  char fill[256] = "";
-  hid_t type = H5I_INVALID_HID;
-  mill_column_description(column, description, sizeof description);
-  if (column->type == MILL_TYPE_TEXT) {
-    type = mill_ph5_text_type((size_t)column->n_value);
-  } else {
-    const double f64 = column->missing;
-    const int64_t i64 = isnan(f64) ? 0 : (int64_t)f64;
-    const int32_t i32 = (int32_t)i64;
-    type = H5Tcopy(mill_ph5_file_type(column->type));
-    if (column->type == MILL_TYPE_F64)
-      memcpy(fill, &f64, sizeof f64);
-    else if (column->type == MILL_TYPE_I64)
-      memcpy(fill, &i64, sizeof i64);
-    else if (column->type == MILL_TYPE_I32)
-      memcpy(fill, &i32, sizeof i32);
-  }
-  if (type < 0)
-    FAIL_WRITE(column->name);
-  MILL_TRY(mill_ph5_dataset(loc, path, column->name, type, column->vector ? 2 : 1, n_row,
-                            column->n_value, fill, column->unit, description));
-done:
-  if (type >= 0)
-    H5Tclose(type);
+  MILL_H5_CLOSE(create, space);
   return err;
 }
 
@@ -431,25 +341,25 @@ int mill_ph5_text(hid_t loc, const char *path, const char *name, const char *tex
                   const char *description)
 {
   int err = MILL_OK;
-  hid_t space = H5I_INVALID_HID, dataset = H5I_INVALID_HID, create = H5I_INVALID_HID;
   const hid_t type = mill_ph5_text_type(strlen(text));
-  space = H5Screate(H5S_SCALAR);
-  create = H5Pcreate(H5P_DATASET_CREATE);
-  if (type < 0 || space < 0 || create < 0 || H5Pset_obj_track_times(create, 0) < 0)
+  if (type < 0)
     FAIL_WRITE(name);
-  dataset = H5Dcreate2(loc, name, type, space, H5P_DEFAULT, create, H5P_DEFAULT);
-  if (dataset < 0 || H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
-    FAIL_WRITE(name);
-  MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "description", description));
+  MILL_TRY(mill_ph5_dataset(loc, path, name, type, 0, 1, 1, NULL, "", description));
+  MILL_TRY(mill_ph5_write_whole(loc, path, name, type, text));
 done:
-  if (dataset >= 0)
-    H5Dclose(dataset);
-  if (create >= 0)
-    H5Pclose(create);
-  if (space >= 0)
-    H5Sclose(space);
-  if (type >= 0)
-    H5Tclose(type);
+  MILL_H5_CLOSE(type);
+  return err;
+}
+
+/* Texts of fixed length; *array is closed by the caller. */
+static int open_texts(hid_t loc, const char *path, const char *name, mill_h5_array *array)
+{
+  int err = MILL_OK;
+  if (!mill_h5_array_open(loc, name, array))
+    FAIL_READ(name);
+  if (H5Tget_class(array->type) != H5T_STRING || H5Tis_variable_str(array->type) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a text", path, name);
+done:
   return err;
 }
 
@@ -457,28 +367,16 @@ int mill_ph5_read_text(hid_t loc, const char *path, const char *name, char **tex
 {
   int err = MILL_OK;
   const size_t max = (size_t)1 << 28;
-  hid_t dataset = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
+  mill_h5_array array;
   *text = NULL;
-  dataset = H5Dopen2(loc, name, H5P_DEFAULT);
-  if (dataset < 0)
-    FAIL_READ(name);
-  type = H5Dget_type(dataset);
-  space = H5Dget_space(dataset);
-  if (type < 0 || space < 0)
-    FAIL_READ(name);
-  if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 ||
-      H5Sget_simple_extent_npoints(space) != 1 || H5Tget_size(type) > max)
+  MILL_TRY(open_texts(loc, path, name, &array));
+  if (H5Sget_simple_extent_npoints(array.space) != 1 || H5Tget_size(array.type) > max)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a text", path, name);
-  MILL_TRY(mill_alloc_bytes(H5Tget_size(type) + 1, 1, (void **)text));
-  if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, *text) < 0)
+  MILL_TRY(mill_alloc_bytes(H5Tget_size(array.type) + 1, 1, (void **)text));
+  if (H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, *text) < 0)
     FAIL_READ(name);
 done:
-  if (space >= 0)
-    H5Sclose(space);
-  if (type >= 0)
-    H5Tclose(type);
-  if (dataset >= 0)
-    H5Dclose(dataset);
+  mill_h5_array_close(&array);
   if (err != MILL_OK) {
     mill_free(*text);
     *text = NULL;
@@ -486,34 +384,61 @@ done:
   return err;
 }
 
+int mill_ph5_read_texts(hid_t loc, const char *path, const char *name, mill_ph5_texts *out)
+{
+  int err = MILL_OK;
+  mill_h5_array array;
+  *out = (mill_ph5_texts){0};
+  MILL_TRY(open_texts(loc, path, name, &array));
+  if (H5Sget_simple_extent_ndims(array.space) != 1)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s is not a list of texts", path, name);
+  out->n = (int64_t)H5Sget_simple_extent_npoints(array.space);
+  out->n_byte = H5Tget_size(array.type);
+  MILL_TRY(mill_alloc_bytes((size_t)out->n, out->n_byte, (void **)&out->text));
+  if (out->n > 0 && H5Dread(array.id, array.type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out->text) < 0)
+    FAIL_READ(name);
+done:
+  mill_h5_array_close(&array);
+  if (err != MILL_OK) {
+    mill_free(out->text);
+    *out = (mill_ph5_texts){0};
+  }
+  return err;
+}
+
+int mill_ph5_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,
+                        void *buffer)
+{
+  int err = MILL_OK;
+  hid_t dataset = H5I_INVALID_HID;
+  MILL_TRY(mill_ph5_open_dataset(loc, path, name, type, 1, n_row, 1, &dataset));
+  if (n_row > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) < 0)
+    FAIL_READ(name);
+done:
+  MILL_H5_CLOSE(dataset);
+  return err;
+}
+
 int mill_ph5_open_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                           int64_t n_row, int64_t n_value, hid_t *dataset)
 {
   int err = MILL_OK;
-  hid_t space = H5I_INVALID_HID, stored = H5I_INVALID_HID;
+  mill_h5_array array;
   hsize_t dim[2] = {0, 0};
-  *dataset = H5Dopen2(loc, name, H5P_DEFAULT);
-  if (*dataset < 0)
+  *dataset = H5I_INVALID_HID;
+  if (!mill_h5_array_open(loc, name, &array))
     FAIL_READ(name);
-  space = H5Dget_space(*dataset);
-  stored = H5Dget_type(*dataset);
-  if (space < 0 || stored < 0)
-    FAIL_READ(name);
-  if (H5Sget_simple_extent_ndims(space) != n_dim ||
-      H5Sget_simple_extent_dims(space, dim, NULL) != n_dim || dim[0] != (hsize_t)n_row ||
-      (n_dim == 2 && dim[1] != (hsize_t)n_value) || H5Tget_class(stored) != H5Tget_class(type) ||
-      H5Tget_size(stored) != H5Tget_size(type))
+  if (H5Sget_simple_extent_ndims(array.space) != n_dim ||
+      H5Sget_simple_extent_dims(array.space, dim, NULL) != n_dim || dim[0] != (hsize_t)n_row ||
+      (n_dim == 2 && dim[1] != (hsize_t)n_value) ||
+      H5Tget_class(array.type) != H5Tget_class(type) ||
+      H5Tget_size(array.type) != H5Tget_size(type))
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s has another shape or type than this program writes", path,
               name);
+  *dataset = array.id;
+  array.id = 0;
 done:
-  if (stored >= 0)
-    H5Tclose(stored);
-  if (space >= 0)
-    H5Sclose(space);
-  if (err != MILL_OK && *dataset >= 0) {
-    H5Dclose(*dataset);
-    *dataset = H5I_INVALID_HID;
-  }
+  mill_h5_array_close(&array);
   return err;
 }
 
@@ -549,10 +474,7 @@ static int select_rows(const char *path, int n_dim, const hsize_t *dim, const in
     i = j;
   }
 done:
-  if (low >= 0)
-    H5Sclose(low);
-  if (high >= 0)
-    H5Sclose(high);
+  MILL_H5_CLOSE(low, high);
   return err;
 }
 
@@ -591,10 +513,7 @@ done:
 
 void mill_ph5_unselect(mill_ph5_rows *rows)
 {
-  if (rows->space >= 0)
-    H5Sclose(rows->space);
-  if (rows->memory >= 0)
-    H5Sclose(rows->memory);
+  MILL_H5_CLOSE(rows->space, rows->memory);
   rows->space = rows->memory = H5I_INVALID_HID;
 }
 
@@ -624,8 +543,7 @@ int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type
   if (H5Dwrite(dataset, type, rows->memory, rows->space, transfer, buffer) < 0)
     FAIL_WRITE(name);
 done:
-  if (transfer >= 0)
-    H5Pclose(transfer);
+  MILL_H5_CLOSE(transfer);
   return err;
 }
 
@@ -649,7 +567,6 @@ int mill_ph5_write_whole(hid_t loc, const char *path, const char *name, hid_t ty
   if (dataset < 0 || H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer) < 0)
     FAIL_WRITE(name);
 done:
-  if (dataset >= 0)
-    H5Dclose(dataset);
+  MILL_H5_CLOSE(dataset);
   return err;
 }

@@ -14,11 +14,6 @@
 #include <mpi.h>
 #include <stdint.h>
 
-#include "io/result/columns.h"
-
-/** Types in the file and in memory. */
-hid_t mill_ph5_file_type(int column_type);
-
 /** Create under its temporary name, open by one process (MPI_COMM_SELF); n_byte:
  *  about how large it gets, so that a full disk is noticed before HDF5 starts. */
 int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file);
@@ -31,7 +26,7 @@ int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file);
  *  close. */
 int mill_ph5_hold(const char *path, int *fd);
 
-/** Does the path still name the file that is held?  fd -1: nothing is held, which is fine.
+/** Does the path still name the file that is held?  fd -1: nothing is held, MILL_OK.
  *  MILL_ERR_OUTPUT says whether the file was removed or where it is now. */
 int mill_ph5_still_there(const char *path, int fd);
 
@@ -43,6 +38,10 @@ int mill_ph5_close(const char *path, hid_t *file);
  *  it stays open. */
 void mill_ph5_drop(hid_t *file, int n_rank);
 
+/** Close, or after a failure err drop, a file that n_rank ranks have open; the first failure, which
+ *  counts. */
+int mill_ph5_end(const char *path, hid_t *file, int n_rank, int err);
+
 /** 1 when a file could not be closed in this process.  HDF5 tries again when MPI is finalized,
  *  which 1.10 does not survive: the program must leave without that. */
 int mill_ph5_is_broken(void);
@@ -52,13 +51,11 @@ int mill_ph5_rename(const char *from, const char *to);
 
 int mill_ph5_group(hid_t loc, const char *path, const char *name);
 
-/** One contiguous dataset [n_row] or [n_row][n_value], allocated and filled.
- *  With unit and description as attributes (unit empty: none). */
+/** One contiguous dataset of one value (n_dim 0), [n_row] or [n_row][n_value], allocated and
+ * filled. With unit and description as attributes (unit empty: none). */
 int mill_ph5_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                      int64_t n_row, int64_t n_value, const void *fill, const char *unit,
                      const char *description);
-/** A dataset of /fits or /catalog with its fill value. */
-int mill_ph5_column(hid_t loc, const char *path, const mill_column *column, int64_t n_row);
 
 /** Attributes of an object; texts have fixed length, UTF-8. */
 int mill_ph5_attr_text(hid_t loc, const char *path, const char *object, const char *name,
@@ -70,14 +67,22 @@ int mill_ph5_attr_int64(hid_t loc, const char *path, const char *object, const c
 /** Read a text attribute into out [size]; absent, another type or too long: failure. */
 int mill_ph5_read_attr_text(hid_t loc, const char *path, const char *object, const char *name,
                             char *out, size_t size);
-int mill_ph5_read_attr_int64(hid_t loc, const char *path, const char *object, const char *name,
-                             int64_t *value);
+int mill_ph5_read_attr_int(hid_t loc, const char *path, const char *object, const char *name,
+                           int *value);
 
 /** A scalar text dataset, for texts of any length (attributes end at 64 kB). */
 int mill_ph5_text(hid_t loc, const char *path, const char *name, const char *text,
                   const char *description);
 /** free with mill_free */
 int mill_ph5_read_text(hid_t loc, const char *path, const char *name, char **text);
+
+/** A dataset [n] of texts, each of n_byte bytes, filled with zeros; free text with mill_free. */
+typedef struct mill_ph5_texts {
+  char *text;
+  size_t n_byte;
+  int64_t n;
+} mill_ph5_texts;
+int mill_ph5_read_texts(hid_t loc, const char *path, const char *name, mill_ph5_texts *out);
 
 /** Open a dataset and check its shape [n_row] or [n_row][n_value], class and size. */
 int mill_ph5_open_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
@@ -103,6 +108,10 @@ int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type
                    const mill_ph5_rows *rows, const void *buffer);
 int mill_ph5_read(hid_t dataset, const char *path, const char *name, hid_t type,
                   const mill_ph5_rows *rows, void *buffer);
+
+/** Read a whole dataset [n_row], which must hold this very type; not collective. */
+int mill_ph5_read_whole(hid_t loc, const char *path, const char *name, hid_t type, int64_t n_row,
+                        void *buffer);
 
 /** Write a whole small dataset from one rank alone; not collective. */
 int mill_ph5_write_whole(hid_t loc, const char *path, const char *name, hid_t type,

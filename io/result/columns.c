@@ -139,6 +139,7 @@ static void add(mill_columns *columns, const line *from, const char *name, const
   c->field = from->field + i_value * c->n_byte;
   c->at = columns->row_size;
   columns->row_size += c->n_byte;
+  columns->widest = c->n_byte > columns->widest ? c->n_byte : columns->widest;
 }
 
 static int find(const mill_columns *columns, const char *name)

@@ -57,6 +57,7 @@ typedef struct mill_columns {
   int n_column;
   mill_column column[MILL_MAX_COLUMN];
   size_t row_size;                       /**< bytes of a packed row */
+  size_t widest;                         /**< bytes of the widest column in it */
   int i_target, i_crc, i_status, i_warn; /**< columns with a role of their own */
   int i_n_pix[MILL_MAX_ARM];             /**< good pixels, by arm; of /fits only */
 } mill_columns;

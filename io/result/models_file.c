@@ -19,15 +19,16 @@
 #define FORMAT_NAME "starmill models"
 enum {
   BLOCK_ROWS = 65536,
-  MODEL_ROWS = 256 /* looked at together: some MB of an arm */
+  MODEL_ROWS = 256, /* looked at together: some MB of an arm */
+  NAME_SIZE = MILL_MAX_NAME + 32
 };
 
 struct mill_models_file {
   char path[MILL_MAX_PATH];
   hid_t file;
   hid_t flux[MILL_MAX_ARM], wave[MILL_MAX_ARM]; /**< wave: where rows have their own */
-  char name[MILL_MAX_ARM][MILL_MAX_NAME + 16];  /**< of the datasets */
-  char wave_name[MILL_MAX_ARM][MILL_MAX_NAME + 32];
+  char name[MILL_MAX_ARM][NAME_SIZE];           /**< of the datasets */
+  char wave_name[MILL_MAX_ARM][NAME_SIZE];
   int own_waves[MILL_MAX_ARM];
   int n_arm, n_pix[MILL_MAX_ARM];
   int64_t n_row;
@@ -50,6 +51,60 @@ int mill_models_has_own_waves(const mill_models_file *models, int arm)
   return arm >= 0 && arm < models->n_arm && models->own_waves[arm];
 }
 
+static int by_row(const void *a, const void *b)
+{
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* one model row of the index; row first, for sorting */
+typedef struct index_row {
+  int64_t row, fits_row, target;
+  int32_t exposure;
+} index_row;
+
+/* The datasets of the index. */
+static const struct {
+  const char *name;
+  size_t size, field;
+  const char *description;
+} index_data[] = {
+    {"models/fits_row", 8, offsetof(index_row, fits_row), "row of /fits in the result file"},
+    {"models/exposure", 4, offsetof(index_row, exposure), "exposure of that row, from 0"},
+    {"models/TARGETID", 8, offsetof(index_row, target),
+     "target identifier, -1 when there is none"}};
+enum { N_INDEX = sizeof index_data / sizeof index_data[0] };
+
+/* Collective: dataset k of the index, for entry [n]. */
+static int write_index(hid_t file, const char *path, int k, const index_row *entry,
+                       const mill_ph5_rows *rows, int64_t n, char *buffer)
+{
+  int err = MILL_OK;
+  const char *name = index_data[k].name;
+  const size_t size = index_data[k].size;
+  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
+  if (dataset < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot open %s: %s", path, name, mill_h5_reason());
+  for (int64_t i = 0; i < n; i++)
+    memcpy(buffer + (size_t)i * size, (const char *)&entry[i] + index_data[k].field, size);
+  MILL_TRY(
+      mill_ph5_write(dataset, path, name, size == 8 ? H5T_STD_I64LE : H5T_STD_I32LE, rows, buffer));
+done:
+  MILL_H5_CLOSE(dataset);
+  return err;
+}
+
+/* The dataset of an arm. */
+static void name_flux(const mill_models_info *info, int arm, char name[NAME_SIZE])
+{
+  snprintf(name, NAME_SIZE, "models/%s/flux", info->arm_name[arm]);
+}
+
+static void name_wave(const mill_models_info *info, int arm, char name[NAME_SIZE])
+{
+  snprintf(name, NAME_SIZE, "models/%s/wavelength", info->arm_name[arm]);
+}
+
 static int create(const char *path, const mill_models_info *info)
 {
   int err = MILL_OK;
@@ -67,19 +122,18 @@ static int create(const char *path, const mill_models_info *info)
   MILL_TRY(mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
   MILL_TRY(mill_ph5_attr_text(file, path, "/", "RUN_ID", info->run_id));
   MILL_TRY(mill_ph5_group(file, path, "models"));
-  MILL_TRY(mill_ph5_dataset(file, path, "models/fits_row", H5T_STD_I64LE, 1, info->n_exposure, 1,
-                            &none64, "", "row of /fits in the result file"));
-  MILL_TRY(mill_ph5_dataset(file, path, "models/exposure", H5T_STD_I32LE, 1, info->n_exposure, 1,
-                            &none32, "", "exposure of that row, from 0"));
-  MILL_TRY(mill_ph5_dataset(file, path, "models/TARGETID", H5T_STD_I64LE, 1, info->n_exposure, 1,
-                            &none64, "", "target identifier, -1 when there is none"));
+  for (int k = 0; k < N_INDEX; k++)
+    MILL_TRY(mill_ph5_dataset(
+        file, path, index_data[k].name, index_data[k].size == 8 ? H5T_STD_I64LE : H5T_STD_I32LE, 1,
+        info->n_exposure, 1, index_data[k].size == 8 ? (const void *)&none64 : &none32, "",
+        index_data[k].description));
   for (int a = 0; a < info->n_arm; a++) {
-    char name[MILL_MAX_NAME + 32];
+    char name[NAME_SIZE];
     if (info->n_pix[a] == 0)
       continue;
     snprintf(name, sizeof name, "models/%s", info->arm_name[a]);
     MILL_TRY(mill_ph5_group(file, path, name));
-    snprintf(name, sizeof name, "models/%s/wavelength", info->arm_name[a]);
+    name_wave(info, a, name);
     if (info->wave_aa[a]) {
       MILL_TRY(mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, 1, info->n_pix[a], 1, NULL,
                                 "Angstrom", "vacuum wavelength of the pixels"));
@@ -90,49 +144,13 @@ static int create(const char *path, const mill_models_info *info)
                                 "vacuum wavelength of each row's pixels; NaN beyond its last "
                                 "pixel and where not fitted"));
     }
-    snprintf(name, sizeof name, "models/%s/flux", info->arm_name[a]);
+    name_flux(info, a, name);
     MILL_TRY(mill_ph5_dataset(file, path, name, H5T_IEEE_F32LE, 2, info->n_exposure, info->n_pix[a],
                               &nan32, "as the input",
                               "best-fit model with its continuum; NaN where not fitted"));
   }
 done:
-  if (file >= 0) {
-    if (err == MILL_OK)
-      err = mill_ph5_close(path, &file);
-    else
-      mill_ph5_drop(&file, 1);
-  }
-  return err;
-}
-
-static int by_row(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
-/* one model row of the index; row first, for sorting */
-typedef struct index_row {
-  int64_t row, fits_row, target;
-  int32_t exposure;
-} index_row;
-
-/* One dataset of the index: the values of entry [n], given as offsets */
-static int write_index(hid_t file, const char *path, const char *name, hid_t type, size_t size,
-                       size_t field, const index_row *entry, const mill_ph5_rows *rows, int64_t n,
-                       char *buffer)
-{
-  int err = MILL_OK;
-  hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
-  if (dataset < 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot open %s: %s", path, name, mill_h5_reason());
-  for (int64_t i = 0; i < n; i++)
-    memcpy(buffer + (size_t)i * size, (const char *)&entry[i] + field, size);
-  MILL_TRY(mill_ph5_write(dataset, path, name, type, rows, buffer));
-done:
-  if (dataset >= 0)
-    H5Dclose(dataset);
-  return err;
+  return mill_ph5_end(path, &file, 1, err);
 }
 
 /* Read a block of a /catalog column of the result file */
@@ -148,8 +166,7 @@ static int read_catalog(const mill_models_info *info, const char *name, hid_t ty
   MILL_TRY(mill_ph5_read(dataset, info->result_path, name, type, &rows, out));
 done:
   mill_ph5_unselect(&rows);
-  if (dataset >= 0)
-    H5Dclose(dataset);
+  MILL_H5_CLOSE(dataset);
   return err;
 }
 
@@ -224,15 +241,10 @@ static int fill_index(const mill_models_info *info, const mill_mpi *mpi, const c
     if (err == MILL_OK)
       err = mill_ph5_select(path, 1, info->n_exposure, 1, row, n_entry, &rows);
     MILL_TRY(mill_mpi_agree(mpi, err));
-    err = write_index(file, path, "models/fits_row", H5T_STD_I64LE, 8,
-                      offsetof(index_row, fits_row), entry, &rows, n_entry, buffer);
-    MILL_TRY(mill_mpi_agree(mpi, err));
-    err = write_index(file, path, "models/exposure", H5T_STD_I32LE, 4,
-                      offsetof(index_row, exposure), entry, &rows, n_entry, buffer);
-    MILL_TRY(mill_mpi_agree(mpi, err));
-    err = write_index(file, path, "models/TARGETID", H5T_STD_I64LE, 8, offsetof(index_row, target),
-                      entry, &rows, n_entry, buffer);
-    MILL_TRY(mill_mpi_agree(mpi, err));
+    for (int k = 0; k < N_INDEX; k++) {
+      err = write_index(file, path, k, entry, &rows, n_entry, buffer);
+      MILL_TRY(mill_mpi_agree(mpi, err));
+    }
     mill_ph5_unselect(&rows);
     mill_free(buffer);
     mill_free(row);
@@ -251,13 +263,43 @@ done:
 
 #define WHAT_TO_DO "give another --models, or --overwrite to start anew"
 
+/* Has an arm the shape and the wavelengths that it would be given? */
+static int check_arm(hid_t file, const char *path, const mill_models_info *info, int a)
+{
+  int err = MILL_OK;
+  char name[NAME_SIZE];
+  hid_t flux = H5I_INVALID_HID, each = H5I_INVALID_HID;
+  double *wave = NULL;
+  name_flux(info, a, name);
+  MILL_TRY(mill_ph5_open_dataset(file, path, name, H5T_IEEE_F32LE, 2, info->n_exposure,
+                                 info->n_pix[a], &flux));
+  name_wave(info, a, name);
+  if (!info->wave_aa[a]) {
+    if (mill_ph5_open_dataset(file, path, name, H5T_IEEE_F64LE, 2, info->n_exposure, info->n_pix[a],
+                              &each) != MILL_OK)
+      MILL_FAIL(MILL_ERR_OUTPUT,
+                "%s has one set of wavelengths for all rows in arm %s, but they differ "
+                "now: " WHAT_TO_DO,
+                path, info->arm_name[a]);
+    goto done;
+  }
+  MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));
+  MILL_TRY(mill_ph5_read_whole(file, path, name, H5T_NATIVE_DOUBLE, info->n_pix[a], wave));
+  if (memcmp(wave, info->wave_aa[a], sizeof *wave * (size_t)info->n_pix[a]) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s has other wavelengths in arm %s: " WHAT_TO_DO, path,
+              info->arm_name[a]);
+done:
+  mill_free(wave);
+  MILL_H5_CLOSE(flux, each);
+  return err;
+}
+
 /* Rank 0: can what is there be used? */
 static int inspect(const char *path, const mill_models_info *info, int *found)
 {
   int err = MILL_OK;
   char text[64];
-  hid_t file = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
-  double *wave = NULL;
+  hid_t file = H5I_INVALID_HID;
   struct stat status;
   *found = 0;
   if (stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
@@ -285,115 +327,99 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
       strcmp(text, info->run_id) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s: " WHAT_TO_DO,
               path, info->result_path);
-  for (int a = 0; a < info->n_arm; a++) {
-    char name[MILL_MAX_NAME + 32];
-    if (info->n_pix[a] == 0)
-      continue;
-    snprintf(name, sizeof name, "models/%s/flux", info->arm_name[a]);
-    MILL_TRY(mill_ph5_open_dataset(file, path, name, H5T_IEEE_F32LE, 2, info->n_exposure,
-                                   info->n_pix[a], &dataset));
-    H5Dclose(dataset);
-    dataset = H5I_INVALID_HID;
-    snprintf(name, sizeof name, "models/%s/wavelength", info->arm_name[a]);
-    if (!info->wave_aa[a]) {
-      if (mill_ph5_open_dataset(file, path, name, H5T_IEEE_F64LE, 2, info->n_exposure,
-                                info->n_pix[a], &dataset) != MILL_OK)
-        MILL_FAIL(MILL_ERR_OUTPUT,
-                  "%s has one set of wavelengths for all rows in arm %s, but they differ "
-                  "now: " WHAT_TO_DO,
-                  path, info->arm_name[a]);
-      H5Dclose(dataset);
-      dataset = H5I_INVALID_HID;
-      continue;
-    }
-    MILL_TRY(
-        mill_ph5_open_dataset(file, path, name, H5T_IEEE_F64LE, 1, info->n_pix[a], 1, &dataset));
-    MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));
-    if (H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, wave) < 0 ||
-        memcmp(wave, info->wave_aa[a], sizeof *wave * (size_t)info->n_pix[a]) != 0)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s has other wavelengths in arm %s: " WHAT_TO_DO, path,
-                info->arm_name[a]);
-    mill_free(wave);
-    wave = NULL;
-    H5Dclose(dataset);
-    dataset = H5I_INVALID_HID;
-  }
+  for (int a = 0; a < info->n_arm; a++)
+    if (info->n_pix[a] > 0)
+      MILL_TRY(check_arm(file, path, info, a));
   *found = 1;
 done:
-  mill_free(wave);
-  if (dataset >= 0)
-    H5Dclose(dataset);
-  if (file >= 0)
-    H5Fclose(file);
+  MILL_H5_CLOSE(file);
+  return err;
+}
+
+/* Rank 0, with the lock: *found what can be used, or the file made under a temporary name. */
+static int find_or_create(mill_models_file *models, int overwrite, const mill_models_info *info,
+                          const char *temporary, int *found)
+{
+  int err = MILL_OK;
+  if (!overwrite)
+    MILL_TRY(inspect(models->path, info, found));
+  mill_lock_remove_leftovers(&models->lock, models->path);
+  if (!*found)
+    MILL_TRY(create(temporary, info));
+done:
+  return err;
+}
+
+/* Collective: the index of a new file, which then gets its name. */
+static int complete(const char *temporary, const char *path, const mill_models_info *info,
+                    const mill_mpi *mpi, hid_t *file)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_mpi_agree(mpi, mill_ph5_open(temporary, H5F_ACC_RDWR, mpi->comm, file)));
+  MILL_TRY(fill_index(info, mpi, temporary, *file));
+  MILL_TRY(mill_mpi_agree(mpi, mill_ph5_close(temporary, file)));
+  MILL_TRY(mill_mpi_agree(mpi, mpi->rank == 0 ? mill_ph5_rename(temporary, path) : MILL_OK));
+done:
+  return err;
+}
+
+static int open_arms(mill_models_file *models, const mill_models_info *info, const mill_mpi *mpi)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_ph5_open(models->path, H5F_ACC_RDWR, mpi->comm, &models->file));
+  if (mpi->rank == 0)
+    MILL_TRY(mill_ph5_hold(models->path, &models->held));
+  for (int a = 0; a < info->n_arm; a++) {
+    if (info->n_pix[a] == 0)
+      continue;
+    name_flux(info, a, models->name[a]);
+    MILL_TRY(mill_ph5_open_dataset(models->file, models->path, models->name[a], H5T_IEEE_F32LE, 2,
+                                   info->n_exposure, info->n_pix[a], &models->flux[a]));
+    models->own_waves[a] = info->wave_aa[a] == NULL;
+    name_wave(info, a, models->wave_name[a]);
+    if (models->own_waves[a])
+      MILL_TRY(mill_ph5_open_dataset(models->file, models->path, models->wave_name[a],
+                                     H5T_IEEE_F64LE, 2, info->n_exposure, info->n_pix[a],
+                                     &models->wave[a]));
+  }
+done:
   return err;
 }
 
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
                      const mill_mpi *mpi, mill_models_file **out)
 {
-  int err = MILL_OK;
-  int found = 0;
+  int err = MILL_OK, found = 0;
   char temporary[MILL_MAX_PATH] = "", end[MILL_MAX_PATH] = "", job[96];
   mill_models_file *models = NULL;
   mill_lock_keeper *keeper = NULL;
   *out = NULL;
   MILL_TRY(mill_resolve_links_for_all(mpi, path, end, sizeof end));
-  path = end;
   err = MILL_ALLOC(1, &models);
   MILL_TRY(mill_mpi_agree(mpi, err));
   models->file = H5I_INVALID_HID;
   models->held = -1;
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    models->flux[a] = models->wave[a] = H5I_INVALID_HID;
   models->n_arm = info->n_arm;
   models->n_row = info->n_exposure;
   memcpy(models->n_pix, info->n_pix, sizeof models->n_pix);
   mill_lock_job(job, sizeof job);
-  if (snprintf(models->path, sizeof models->path, "%s", path) >= (int)sizeof models->path - 128)
+  if (snprintf(models->path, sizeof models->path, "%s", end) >= (int)sizeof models->path - 128)
     err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "the path of --models is too long");
   if (mpi->rank == 0 && err == MILL_OK) {
-    snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128, path, job);
-    err = mill_lock_take(path, &models->lock);
+    snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128, end, job);
+    err = mill_lock_take(end, &models->lock);
     if (err == MILL_OK)
       err = mill_lock_keeper_start(&models->lock, &keeper); /* it may take long */
-    if (err == MILL_OK && !overwrite)
-      err = inspect(path, info, &found);
     if (err == MILL_OK)
-      mill_lock_remove_leftovers(&models->lock, path);
-    if (err == MILL_OK && !found)
-      err = create(temporary, info);
+      err = find_or_create(models, overwrite, info, temporary, &found);
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Bcast(&found, 1, MPI_INT, 0, mpi->comm));
-  if (!found) {
-    MILL_MPI(MPI_Bcast(temporary, sizeof temporary, MPI_CHAR, 0, mpi->comm));
-    err = mill_ph5_open(temporary, H5F_ACC_RDWR, mpi->comm, &models->file);
-    MILL_TRY(mill_mpi_agree(mpi, err));
-    MILL_TRY(fill_index(info, mpi, temporary, models->file));
-    err = mill_ph5_close(temporary, &models->file);
-    MILL_TRY(mill_mpi_agree(mpi, err));
-    err = mpi->rank == 0 ? mill_ph5_rename(temporary, path) : MILL_OK;
-    MILL_TRY(mill_mpi_agree(mpi, err));
-    temporary[0] = '\0';
-  }
-  err = mill_ph5_open(path, H5F_ACC_RDWR, mpi->comm, &models->file);
-  if (err == MILL_OK && mpi->rank == 0)
-    err = mill_ph5_hold(path, &models->held);
-  for (int a = 0; a < info->n_arm && err == MILL_OK; a++) {
-    if (info->n_pix[a] == 0)
-      continue;
-    snprintf(models->name[a], sizeof models->name[a], "models/%s/flux", info->arm_name[a]);
-    err = mill_ph5_open_dataset(models->file, path, models->name[a], H5T_IEEE_F32LE, 2,
-                                info->n_exposure, info->n_pix[a], &models->flux[a]);
-    models->own_waves[a] = info->wave_aa[a] == NULL;
-    if (err != MILL_OK || !models->own_waves[a])
-      continue;
-    snprintf(models->wave_name[a], sizeof models->wave_name[a], "models/%s/wavelength",
-             info->arm_name[a]);
-    err = mill_ph5_open_dataset(models->file, path, models->wave_name[a], H5T_IEEE_F64LE, 2,
-                                info->n_exposure, info->n_pix[a], &models->wave[a]);
-  }
-  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Bcast(temporary, sizeof temporary, MPI_CHAR, 0, mpi->comm));
+  if (!found)
+    MILL_TRY(complete(temporary, end, info, mpi, &models->file));
+  temporary[0] = '\0';
+  MILL_TRY(mill_mpi_agree(mpi, open_arms(models, info, mpi)));
   *out = models;
 done:
   mill_lock_keeper_stop(keeper);
@@ -607,12 +633,7 @@ int mill_models_find_missing(const mill_models_file *models, const mill_models_i
     for (int64_t i = 0; i < l.n_row; i++) {
       if (!l.is_missing[i])
         continue;
-      if (*n == n_room) {
-        int64_t *more = realloc(*row, sizeof *more * (size_t)(n_room = 2 * n_room + 64));
-        if (!more)
-          MILL_FAIL(MILL_ERR_MEMORY, "no memory for a list of %lld rows", (long long)n_room);
-        *row = more;
-      }
+      MILL_TRY(MILL_GROW(row, &n_room, *n + 1));
       (*row)[(*n)++] = at + i;
     }
     mill_watch_again(watch);
@@ -637,12 +658,8 @@ int mill_models_close(mill_models_file *models, int n_drop)
   int err = MILL_OK;
   if (!models)
     return MILL_OK;
-  for (int a = 0; a < MILL_MAX_ARM; a++) {
-    if (models->flux[a] >= 0)
-      H5Dclose(models->flux[a]);
-    if (models->wave[a] >= 0)
-      H5Dclose(models->wave[a]);
-  }
+  mill_h5_close_ids(MILL_MAX_ARM, models->flux);
+  mill_h5_close_ids(MILL_MAX_ARM, models->wave);
   if (n_drop > 0)
     mill_ph5_drop(&models->file, n_drop);
   else

@@ -56,8 +56,8 @@ int mill_models_sync(mill_models_file *models);
  *  A common arm's model is finite in all its pixels or in none; one with wavelengths of its own is
  *  finite where these are.  An arm that was fitted (NPIX) has one in some exposure.
  *
- *  row    [n]  out  ascending, to be freed with free, also after a failure
- *  watch       in   token of src/system/watchdog.h, told of every piece
+ *  row    [n]  out  ascending, to be freed with mill_free, also after a failure
+ *  watch       in   token of src/system/watchdog.h, told of every block
  *
  *  Not collective.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_models_find_missing(const mill_models_file *models, const mill_models_info *info,
@@ -70,15 +70,15 @@ int64_t mill_models_n_row(const mill_models_file *models);
 /** Do the rows of the arm have wavelengths of their own? */
 int mill_models_has_own_waves(const mill_models_file *models, int arm);
 
-/** Touch its lock now and then, as mill_lock_keep does; one thread at a time.  NULL is fine. */
+/** Touch its lock now and then, as mill_lock_keep does; one thread at a time.  NULL is allowed. */
 int mill_models_keep(mill_models_file *models);
 
 /** Does its path still name the file (mill_ph5_still_there)?  Asks the file system, so before a
- *  write and not at every look at MPI.  NULL is fine. */
+ *  write and not at every look at MPI.  NULL is allowed. */
 int mill_models_still_there(const mill_models_file *models);
 
 /** Collective: flush, close, release its lock; n_drop: ranks, where writing has failed and it is
- *  given up (mill_ph5_drop), else 0.  NULL is fine. */
+ *  given up (mill_ph5_drop), else 0.  NULL is allowed. */
 int mill_models_close(mill_models_file *models, int n_drop);
 
 #endif

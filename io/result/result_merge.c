@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
+#include "io/result/result_inspect.h"
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
@@ -69,7 +69,7 @@ typedef struct merge_job {
   merge_dataset dataset[MAX_DATASET];
   int64_t n[N_UNIT], n_byte; /* of the whole */
   merge_input *input;        /* [n[FILES]] of the parts seen so far */
-  size_t cap_input;
+  int64_t input_room;
   /* provenance */
   char *identity, hash[80], device[256];
   FILE *commands, *frames;
@@ -98,31 +98,27 @@ static int describe(const merge_part *part, hid_t file, const char *name, int un
 {
   int err = MILL_OK;
   hsize_t dim[2] = {0, 1};
-  hid_t space = H5I_INVALID_HID, create = H5I_INVALID_HID;
-  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
-  memset(d, 0, sizeof *d);
-  d->type = H5I_INVALID_HID;
-  if (dataset < 0 || (space = H5Dget_space(dataset)) < 0 || (d->type = H5Dget_type(dataset)) < 0 ||
-      (create = H5Dget_create_plist(dataset)) < 0)
+  hid_t create = H5I_INVALID_HID;
+  mill_h5_array array;
+  *d = (merge_dataset){.unit = unit};
+  if (!mill_h5_array_open(file, name, &array) || (create = H5Dget_create_plist(array.id)) < 0)
     DAMAGED(part, name);
-  d->n_dim = H5Sget_simple_extent_ndims(space);
-  if (d->n_dim < 1 || d->n_dim > 2 || H5Sget_simple_extent_dims(space, dim, NULL) != d->n_dim ||
-      H5Tis_variable_str(d->type) > 0 || H5Pget_layout(create) != H5D_CONTIGUOUS ||
+  d->n_dim = H5Sget_simple_extent_ndims(array.space);
+  if (d->n_dim < 1 || d->n_dim > 2 ||
+      H5Sget_simple_extent_dims(array.space, dim, NULL) != d->n_dim ||
+      H5Tis_variable_str(array.type) > 0 || H5Pget_layout(create) != H5D_CONTIGUOUS ||
       H5Pget_external_count(create) != 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", part->path, name);
   if ((int64_t)dim[0] != part->n[unit])
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s has %llu rows, not %lld", part->path, name,
               (unsigned long long)dim[0], (long long)part->n[unit]);
   snprintf(d->name, sizeof d->name, "%s", name);
-  d->unit = unit;
   d->n_value = (int64_t)dim[1];
+  d->type = array.type;
+  array.type = 0;
 done:
-  if (create >= 0)
-    H5Pclose(create);
-  if (space >= 0)
-    H5Sclose(space);
-  if (dataset >= 0)
-    H5Dclose(dataset);
+  MILL_H5_CLOSE(create);
+  mill_h5_array_close(&array);
   return err;
 }
 
@@ -165,8 +161,7 @@ static int note_group(merge_job *job, const merge_part *part, hid_t file, int i_
 {
   int err = MILL_OK;
   H5G_info_t info;
-  hid_t object = H5I_INVALID_HID;
-  merge_dataset d = {.type = H5I_INVALID_HID};
+  merge_dataset d = {0};
   const hid_t group = H5Gopen2(file, groups[i_group].name, H5P_DEFAULT);
   if (group < 0 || H5Gget_info(group, &info) < 0)
     DAMAGED(part, groups[i_group].name);
@@ -174,25 +169,23 @@ static int note_group(merge_job *job, const merge_part *part, hid_t file, int i_
     char link[64], name[128];
     const ssize_t n = H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, link,
                                          sizeof link, H5P_DEFAULT);
-    if (n <= 0 || n >= (ssize_t)sizeof link || (object = H5Oopen(group, link, H5P_DEFAULT)) < 0)
+    const hid_t object =
+        n > 0 && n < (ssize_t)sizeof link ? H5Oopen(group, link, H5P_DEFAULT) : H5I_INVALID_HID;
+    const int is_dataset = object > 0 && H5Iget_type(object) == H5I_DATASET;
+    MILL_H5_CLOSE(object);
+    if (object < 0)
       DAMAGED(part, groups[i_group].name);
-    const int is_dataset = H5Iget_type(object) == H5I_DATASET;
-    H5Oclose(object);
-    object = H5I_INVALID_HID;
     if (!is_dataset)
       continue;
     snprintf(name, sizeof name, "%s/%s", groups[i_group].name, link);
     MILL_TRY(describe(part, file, name, groups[i_group].unit, &d));
     MILL_TRY(note_dataset(job, part, &d));
     H5Tclose(d.type);
-    d.type = H5I_INVALID_HID;
+    d.type = 0;
     ++*n_found;
   }
 done:
-  if (d.type >= 0)
-    H5Tclose(d.type);
-  if (group >= 0)
-    H5Gclose(group);
+  MILL_H5_CLOSE(d.type, group);
   return err;
 }
 
@@ -200,57 +193,31 @@ done:
 static int read_length(const merge_part *part, hid_t file, const char *name, int64_t *n)
 {
   int err = MILL_OK;
-  hid_t space = H5I_INVALID_HID;
-  hsize_t dim = 0;
-  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
-  if (dataset < 0 || (space = H5Dget_space(dataset)) < 0 ||
-      H5Sget_simple_extent_ndims(space) != 1 || H5Sget_simple_extent_dims(space, &dim, NULL) != 1)
+  mill_h5_array array;
+  if (!mill_h5_array_open(file, name, &array) || H5Sget_simple_extent_ndims(array.space) != 1)
     DAMAGED(part, name);
-  *n = (int64_t)dim;
+  *n = (int64_t)H5Sget_simple_extent_npoints(array.space);
 done:
-  if (space >= 0)
-    H5Sclose(space);
-  if (dataset >= 0)
-    H5Dclose(dataset);
-  return err;
-}
-
-/* A dataset of one value. */
-static int read_one(const merge_part *part, hid_t file, const char *name, hid_t type, void *value)
-{
-  int err = MILL_OK;
-  hid_t space = H5I_INVALID_HID;
-  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
-  if (dataset < 0 || (space = H5Dget_space(dataset)) < 0 ||
-      H5Sget_simple_extent_npoints(space) != 1 ||
-      H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) < 0)
-    DAMAGED(part, name);
-done:
-  if (space >= 0)
-    H5Sclose(space);
-  if (dataset >= 0)
-    H5Dclose(dataset);
+  mill_h5_array_close(&array);
   return err;
 }
 
 static int check_format(const merge_part *part, hid_t file)
 {
   int err = MILL_OK;
-  char format[64];
-  int64_t version = 0;
+  int version = 0;
   uint8_t finished = 0;
-  if (mill_ph5_read_attr_text(file, part->path, "/", "FORMAT", format, sizeof format) != MILL_OK ||
-      strcmp(format, "starmill result") != 0 ||
-      mill_ph5_read_attr_int64(file, part->path, "/", "FORMAT_VERSION", &version) != MILL_OK)
+  if (!mill_result_layout_is_result(file, part->path, &version))
     REFUSE("%s is no result of starmill fit", part->path);
   if (version > MILL_RESULT_FORMAT)
-    REFUSE("%s was written by a newer starmill (format %lld, this program knows %d)", part->path,
-           (long long)version, MILL_RESULT_FORMAT);
+    REFUSE("%s was written by a newer starmill (format %d, this program knows %d)", part->path,
+           version, MILL_RESULT_FORMAT);
   if (version < MILL_RESULT_FORMAT)
-    REFUSE("%s was written by an older starmill (format %lld, this program merges %d only): merge "
+    REFUSE("%s was written by an older starmill (format %d, this program merges %d only): merge "
            "it with that version, or fit it anew",
-           part->path, (long long)version, MILL_RESULT_FORMAT);
-  MILL_TRY(read_one(part, file, "provenance/FINISHED", H5T_NATIVE_UINT8, &finished));
+           part->path, version, MILL_RESULT_FORMAT);
+  MILL_TRY(
+      mill_ph5_read_whole(file, part->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished));
   if (!finished)
     REFUSE("%s is not finished: give its command again (starmill status %s says how far it is)",
            part->path, part->path);
@@ -281,7 +248,7 @@ static int check_identity(merge_job *job, const merge_part *part, hid_t file)
   }
   if (strcmp(identity, job->identity) != 0) {
     char difference[256];
-    mill_result_layout_difference(identity, job->identity, difference, sizeof difference);
+    mill_result_difference(identity, job->identity, difference, sizeof difference);
     REFUSE("%s and %s were made with different settings (%s)", job->part->path, part->path,
            difference);
   }
@@ -326,10 +293,11 @@ static int note_provenance(merge_job *job, const merge_part *part, hid_t file)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
   MILL_TRY(mill_ph5_read_text(file, part->path, "provenance/COMMAND", &command));
   MILL_TRY(mill_ph5_read_text(file, part->path, "provenance/FRAMES", &frames));
-  MILL_TRY(read_one(part, file, "provenance/START_TIME", type, start));
-  MILL_TRY(read_one(part, file, "provenance/END_TIME", type, end));
-  MILL_TRY(read_one(part, file, "provenance/WALL_S", H5T_NATIVE_DOUBLE, &wall_s));
-  MILL_TRY(read_one(part, file, "provenance/N_RUN", H5T_NATIVE_INT32, &n_run));
+  MILL_TRY(mill_ph5_read_whole(file, part->path, "provenance/START_TIME", type, 1, start));
+  MILL_TRY(mill_ph5_read_whole(file, part->path, "provenance/END_TIME", type, 1, end));
+  MILL_TRY(
+      mill_ph5_read_whole(file, part->path, "provenance/WALL_S", H5T_NATIVE_DOUBLE, 1, &wall_s));
+  MILL_TRY(mill_ph5_read_whole(file, part->path, "provenance/N_RUN", H5T_NATIVE_INT32, 1, &n_run));
   fprintf(job->commands, "\n%s", command);
   MILL_TRY(add_frames(job, frames));
   /* times of this form sort as texts */
@@ -342,22 +310,7 @@ static int note_provenance(merge_job *job, const merge_part *part, hid_t file)
 done:
   mill_free(command);
   mill_free(frames);
-  if (type >= 0)
-    H5Tclose(type);
-  return err;
-}
-
-/* A column of all inputs of a part. */
-static int read_files(const merge_part *part, hid_t file, const char *name, hid_t type, void *value)
-{
-  int err = MILL_OK;
-  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
-  if (dataset < 0 ||
-      (part->n[FILES] > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) < 0))
-    DAMAGED(part, name);
-done:
-  if (dataset >= 0)
-    H5Dclose(dataset);
+  MILL_H5_CLOSE(type);
   return err;
 }
 
@@ -365,45 +318,29 @@ done:
 static int note_inputs(merge_job *job, const merge_part *part, hid_t file)
 {
   int err = MILL_OK;
-  char *packed = NULL;
   int64_t *size = NULL;
   double *mtime = NULL;
-  hid_t type = H5I_INVALID_HID;
+  mill_ph5_texts path = {0};
   const int64_t n_file = part->n[FILES];
-  const hid_t dataset = H5Dopen2(file, "catalog/files/PATH", H5P_DEFAULT);
-  if (dataset < 0 || (type = H5Dget_type(dataset)) < 0 || H5Tget_class(type) != H5T_STRING)
-    DAMAGED(part, "catalog/files/PATH");
-  const size_t n_byte = H5Tget_size(type);
-  MILL_TRY(mill_alloc_bytes((size_t)n_file, n_byte, (void **)&packed));
-  if (n_file > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, packed) < 0)
-    DAMAGED(part, "catalog/files/PATH");
-  if ((size_t)(job->n[FILES] + n_file) > job->cap_input) {
-    const size_t cap = 2 * (size_t)(job->n[FILES] + n_file);
-    merge_input *more = realloc(job->input, cap * sizeof *more);
-    if (!more)
-      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
-    job->input = more;
-    job->cap_input = cap;
-  }
   MILL_TRY(MILL_ALLOC(n_file, &size));
   MILL_TRY(MILL_ALLOC(n_file, &mtime));
-  /* note_group has seen that both have a row for each input */
-  MILL_TRY(read_files(part, file, "catalog/files/SIZE", H5T_NATIVE_INT64, size));
-  MILL_TRY(read_files(part, file, "catalog/files/MTIME", H5T_NATIVE_DOUBLE, mtime));
+  /* note_group has seen that all have a row for each input */
+  MILL_TRY(mill_ph5_read_texts(file, part->path, "catalog/files/PATH", &path));
+  MILL_TRY(
+      mill_ph5_read_whole(file, part->path, "catalog/files/SIZE", H5T_NATIVE_INT64, n_file, size));
+  MILL_TRY(mill_ph5_read_whole(file, part->path, "catalog/files/MTIME", H5T_NATIVE_DOUBLE, n_file,
+                               mtime));
+  MILL_TRY(MILL_GROW(&job->input, &job->input_room, job->n[FILES] + n_file));
   for (int64_t i = 0; i < n_file; i++) {
-    char *name = strndup(packed + (size_t)i * n_byte, n_byte);
+    char *name = strndup(path.text + (size_t)i * path.n_byte, path.n_byte);
     if (!name)
       MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
     job->input[job->n[FILES]++] = (merge_input){.path = name, .size = size[i], .mtime = mtime[i]};
   }
 done:
-  mill_free(packed);
+  mill_free(path.text);
   mill_free(size);
   mill_free(mtime);
-  if (type >= 0)
-    H5Tclose(type);
-  if (dataset >= 0)
-    H5Dclose(dataset);
   return err;
 }
 
@@ -439,8 +376,7 @@ static int look_at_part(merge_job *job, merge_part *part)
 done:
   if (fd >= 0)
     close(fd);
-  if (file >= 0)
-    H5Fclose(file);
+  MILL_H5_CLOSE(file);
   return err;
 }
 
@@ -501,158 +437,101 @@ done:
 
 /* ---- making the whole ---- */
 
-typedef struct attribute_copy {
-  hid_t to;
-  const char *but; /* not this one */
-} attribute_copy;
-
+/* context: the object that gets the attribute */
 static herr_t copy_attribute(hid_t from, const char *name, const H5A_info_t *info, void *context)
 {
-  const attribute_copy *copy = context;
   herr_t result = -1;
   void *value = NULL;
-  (void)info;
-  if (copy->but && strcmp(name, copy->but) == 0)
-    return 0;
-  const hid_t attr = H5Aopen(from, name, H5P_DEFAULT);
-  const hid_t type = H5Aget_type(attr), space = H5Aget_space(attr);
   hid_t made = H5I_INVALID_HID;
-  if (attr < 0 || type < 0 || space < 0 || H5Tdetect_class(type, H5T_VLEN) > 0 ||
-      H5Tis_variable_str(type) > 0)
+  mill_h5_array attr;
+  (void)info;
+  if (!mill_h5_array_open_attr(from, ".", name, &attr) ||
+      H5Tdetect_class(attr.type, H5T_VLEN) > 0 || H5Tis_variable_str(attr.type) > 0)
     goto done;
-  const hssize_t n = H5Sget_simple_extent_npoints(space);
-  if (n < 0 || mill_alloc_bytes((size_t)n, H5Tget_size(type), &value) != MILL_OK)
+  const hssize_t n = H5Sget_simple_extent_npoints(attr.space);
+  if (n < 0 || mill_alloc_bytes((size_t)n, H5Tget_size(attr.type), &value) != MILL_OK)
     goto done;
-  made = H5Acreate2(copy->to, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-  if (H5Aread(attr, type, value) >= 0 && made >= 0 && H5Awrite(made, type, value) >= 0)
+  made = H5Acreate2(*(hid_t *)context, name, attr.type, attr.space, H5P_DEFAULT, H5P_DEFAULT);
+  if (H5Aread(attr.id, attr.type, value) >= 0 && made >= 0 && H5Awrite(made, attr.type, value) >= 0)
     result = 0;
 done:
   mill_free(value);
-  if (made >= 0)
-    H5Aclose(made);
-  if (space >= 0)
-    H5Sclose(space);
-  if (type >= 0)
-    H5Tclose(type);
-  if (attr >= 0)
-    H5Aclose(attr);
+  MILL_H5_CLOSE(made);
+  mill_h5_array_close(&attr);
   return result;
 }
 
-/* A dataset as the first part has it, with its attributes and fill value, but n_row rows and
- * another type (H5I_INVALID_HID: the same).  *made is the caller's to close. */
+/* A dataset as the first part has it, with its attributes and fill value, but n_row rows and this
+ * type.  *made is the caller's to close. */
 static int create_like(const merge_job *job, const char *path, hid_t first, hid_t file,
                        const char *name, hid_t type, int64_t n_row, hid_t *made)
 {
   int err = MILL_OK;
   hsize_t dim[2] = {0, 0};
-  hid_t own_type = H5I_INVALID_HID, create = H5I_INVALID_HID;
-  hid_t space = H5I_INVALID_HID, whole = H5I_INVALID_HID;
-  const hid_t model = H5Dopen2(first, name, H5P_DEFAULT);
+  hid_t create = H5I_INVALID_HID, whole = H5I_INVALID_HID;
+  mill_h5_array model;
   *made = H5I_INVALID_HID;
-  if (model < 0 || (own_type = H5Dget_type(model)) < 0 || (space = H5Dget_space(model)) < 0 ||
-      (create = H5Dget_create_plist(model)) < 0)
+  if (!mill_h5_array_open(first, name, &model) || (create = H5Dget_create_plist(model.id)) < 0)
     DAMAGED(job->part, name);
-  const int n_dim = H5Sget_simple_extent_ndims(space);
-  if (n_dim < 0 || n_dim > 2 || H5Sget_simple_extent_dims(space, dim, NULL) != n_dim)
+  const int n_dim = H5Sget_simple_extent_ndims(model.space);
+  if (n_dim < 0 || n_dim > 2 || H5Sget_simple_extent_dims(model.space, dim, NULL) != n_dim)
     DAMAGED(job->part, name);
   dim[0] = (hsize_t)n_row;
   whole = n_dim == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(n_dim, dim, NULL);
-  *made =
-      H5Dcreate2(file, name, type >= 0 ? type : own_type, whole, H5P_DEFAULT, create, H5P_DEFAULT);
-  attribute_copy copy = {*made, NULL};
-  if (*made < 0 || H5Aiterate2(model, H5_INDEX_NAME, H5_ITER_INC, NULL, copy_attribute, &copy) < 0)
+  *made = H5Dcreate2(file, name, type, whole, H5P_DEFAULT, create, H5P_DEFAULT);
+  if (*made < 0 ||
+      H5Aiterate2(model.id, H5_INDEX_NAME, H5_ITER_INC, NULL, copy_attribute, made) < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
 done:
-  if (whole >= 0)
-    H5Sclose(whole);
-  if (create >= 0)
-    H5Pclose(create);
-  if (space >= 0)
-    H5Sclose(space);
-  if (own_type >= 0)
-    H5Tclose(own_type);
-  if (model >= 0)
-    H5Dclose(model);
+  MILL_H5_CLOSE(whole, create);
+  mill_h5_array_close(&model);
   return err;
 }
 
-/* A dataset of /provenance with another content; value NULL: that of the first part. */
-static int put_provenance(const merge_job *job, const char *path, hid_t first, hid_t file,
-                          const char *name, hid_t type, const void *value)
+/* A text of /provenance, of which there is a copy of the first part's already. */
+static int replace_text(const merge_job *job, const char *path, hid_t first, hid_t file,
+                        const char *name, const char *text)
 {
   int err = MILL_OK;
-  char *text = NULL;
-  hid_t text_type = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
-  if (type < 0) { /* a text of any length */
-    if (!value) {
-      MILL_TRY(mill_ph5_read_text(first, job->part->path, name, &text));
-      value = text;
-    }
-    text_type = mill_ph5_text_type(strlen(value));
-    type = text_type;
-    if (type < 0)
-      MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
-  }
-  MILL_TRY(create_like(job, path, first, file, name, text_type, 1, &dataset));
-  if (H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) < 0)
+  hid_t dataset = H5I_INVALID_HID;
+  const hid_t type = mill_ph5_text_type(strlen(text));
+  if (type < 0 || H5Ldelete(file, name, H5P_DEFAULT) < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
+  MILL_TRY(create_like(job, path, first, file, name, type, 1, &dataset));
+  if (H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
 done:
-  if (dataset >= 0)
-    H5Dclose(dataset);
-  if (text_type >= 0)
-    H5Tclose(text_type);
-  mill_free(text);
+  MILL_H5_CLOSE(dataset, type);
   return err;
 }
 
+/* The first part's, finished, with what differs in the whole. */
 static int create_provenance(const merge_job *job, const char *path, hid_t first, hid_t file)
 {
   int err = MILL_OK;
   char run_id[MILL_RUN_ID_SIZE] = "";
-  unsigned char random[16];
-  const uint8_t finished = 1;
-  hid_t from = H5I_INVALID_HID, to = H5I_INVALID_HID;
+  static const char at[] = "provenance";
   const hid_t time = mill_ph5_text_type(MILL_TIME_SIZE - 1);
-  if (time < 0)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
-  if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-    MILL_FAIL(MILL_ERR_INTERNAL, "no random numbers: %s", strerror(errno));
-  for (size_t i = 0; i < sizeof random; i++)
-    snprintf(run_id + 2 * i, 3, "%02x", random[i]);
-  MILL_TRY(mill_ph5_group(file, path, "provenance"));
-  from = H5Gopen2(first, "provenance", H5P_DEFAULT);
-  to = H5Gopen2(file, "provenance", H5P_DEFAULT);
-  attribute_copy copy = {to, "RUN_ID"};
-  if (from < 0 || to < 0 ||
-      H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_INC, NULL, copy_attribute, &copy) < 0)
+  if (H5Ocopy(first, at, file, at, H5P_DEFAULT, H5P_DEFAULT) < 0 ||
+      H5Adelete_by_name(file, at, "RUN_ID", H5P_DEFAULT) < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write /provenance: %s", path, mill_h5_reason());
-  MILL_TRY(mill_ph5_attr_text(file, path, "provenance", "RUN_ID", run_id));
+  MILL_TRY(mill_result_layout_run_id(run_id));
+  MILL_TRY(mill_ph5_attr_text(file, path, at, "RUN_ID", run_id));
+  MILL_TRY(replace_text(job, path, first, file, "provenance/COMMAND", job->command_text));
+  MILL_TRY(replace_text(job, path, first, file, "provenance/FRAMES", job->frame_text));
   const struct {
     const char *name;
     hid_t type;
     const void *value;
-  } item[] = {{"provenance/IDENTITY", H5I_INVALID_HID, NULL},
-              {"provenance/CONFIG", H5I_INVALID_HID, NULL},
-              {"provenance/COMMAND", H5I_INVALID_HID, job->command_text},
-              {"provenance/FRAMES", H5I_INVALID_HID, job->frame_text},
-              {"provenance/START_TIME", time, job->start},
+  } item[] = {{"provenance/START_TIME", time, job->start},
               {"provenance/END_TIME", time, job->end},
               {"provenance/WALL_S", H5T_NATIVE_DOUBLE, &job->wall_s},
-              {"provenance/N_RUN", H5T_NATIVE_INT32, &job->n_run},
-              {"provenance/FINISHED", H5T_NATIVE_UINT8, &finished}};
+              {"provenance/N_RUN", H5T_NATIVE_INT32, &job->n_run}};
   for (size_t i = 0; i < sizeof item / sizeof item[0]; i++)
-    MILL_TRY(put_provenance(job, path, first, file, item[i].name, item[i].type, item[i].value));
-  /* models are not merged */
-  MILL_TRY(mill_result_layout_create_unmodelled(file, path));
-  MILL_TRY(mill_result_layout_mark_unmodelled(file, path));
+    MILL_TRY(mill_ph5_write_whole(file, path, item[i].name, item[i].type, item[i].value));
+  MILL_TRY(mill_result_layout_mark_unmodelled(file, path)); /* models are not merged */
 done:
-  if (to >= 0)
-    H5Gclose(to);
-  if (from >= 0)
-    H5Gclose(from);
-  if (time >= 0)
-    H5Tclose(time);
+  MILL_H5_CLOSE(time);
   return err;
 }
 
@@ -660,25 +539,20 @@ done:
 static int create_whole(const merge_job *job, const char *path, hid_t file)
 {
   int err = MILL_OK;
-  const int64_t version = MILL_RESULT_FORMAT;
   hid_t first = H5I_INVALID_HID, made = H5I_INVALID_HID;
   MILL_TRY(mill_ph5_open(job->part->path, H5F_ACC_RDONLY, MPI_COMM_SELF, &first));
-  MILL_TRY(mill_ph5_attr_text(file, path, "/", "FORMAT", "starmill result"));
-  MILL_TRY(mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
+  MILL_TRY(mill_result_layout_put_format(file, path));
   for (int g = 0; g < N_GROUP; g++)
     MILL_TRY(mill_ph5_group(file, path, groups[g].name));
   for (int i = 0; i < job->n_dataset; i++) {
     const merge_dataset *d = &job->dataset[i];
     MILL_TRY(create_like(job, path, first, file, d->name, d->type, job->n[d->unit], &made));
     H5Dclose(made);
-    made = H5I_INVALID_HID;
+    made = 0;
   }
   MILL_TRY(create_provenance(job, path, first, file));
 done:
-  if (made >= 0)
-    H5Dclose(made);
-  if (first >= 0)
-    H5Fclose(first);
+  MILL_H5_CLOSE(made, first);
   return err;
 }
 
@@ -731,10 +605,7 @@ static int copy_rows(const merge_job *job, const merge_part *part, const merge_d
   }
 done:
   mill_ph5_unselect(&rows);
-  if (out >= 0)
-    H5Dclose(out);
-  if (in >= 0)
-    H5Dclose(in);
+  MILL_H5_CLOSE(out, in);
   return err;
 }
 
@@ -752,8 +623,7 @@ static int copy_part(const merge_job *job, const merge_part *part, const char *p
   /* a run that fits its failed rows again takes the mark away first */
   MILL_TRY(check_format(part, from));
 done:
-  if (from >= 0)
-    H5Fclose(from);
+  MILL_H5_CLOSE(from);
   return err;
 }
 
@@ -867,9 +737,9 @@ done:
     free(job->frame_text);
     for (int64_t i = 0; i < job->n[FILES]; i++)
       free(job->input[i].path);
-    free(job->input);
+    mill_free(job->input);
     for (int i = 0; i < job->n_dataset; i++)
-      H5Tclose(job->dataset[i].type);
+      MILL_H5_CLOSE(job->dataset[i].type);
     mill_free(job->identity);
     mill_free(job->part);
     mill_free(job);

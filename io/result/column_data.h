@@ -1,0 +1,19 @@
+/** The columns of io/result/columns.h as datasets of an HDF5 file. */
+#ifndef MILL_COLUMN_DATA_H
+#define MILL_COLUMN_DATA_H
+
+#include <hdf5.h>
+
+#include "io/result/columns.h"
+
+/** The type of a column of numbers in the file and in memory; borrowed from HDF5. */
+hid_t mill_column_hdf5_type(const mill_column *column);
+
+/** A dataset of /fits or /catalog with its fill value; path: of the file, for messages. */
+int mill_column_create(hid_t group, const char *path, const mill_column *column, int64_t n_row);
+
+/** Open a column of /fits, whose shape and type are checked. */
+int mill_column_open(hid_t file, const char *path, const mill_column *column, int64_t n_row,
+                     hid_t *dataset);
+
+#endif

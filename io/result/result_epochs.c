@@ -1,0 +1,399 @@
+/* The I/O thread: when the ranks write, and how. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/hdf5/hdf5_util.h"
+#include "io/hdf5/parallel_hdf5.h"
+#include "io/result/column_data.h"
+#include "io/result/result_layout.h"
+#include "io/result/result_file_impl.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/nvtx.h"
+#include "src/system/log.h"
+#include "src/system/thread.h"
+#include "src/system/watchdog.h"
+
+enum {
+  POLL_FIRST_US = 500,  /* between looks at MPI: soon after something has changed, */
+  POLL_MOST_US = 16000, /* then ever later up to this */
+  TAG_WANT = 1
+};
+
+void mill_result_set_busy(mill_result_file *file, int busy)
+{
+  if (!busy) {
+    mill_watch_end(file->watch);
+    file->watch = -1;
+  } else if (file->watch < 0) {
+    file->watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: a collective write", file->path);
+  } else {
+    mill_watch_again(file->watch);
+  }
+}
+
+static int by_row(const void *a, const void *b)
+{
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* May this rank write?  Its lock is still its own and the files are still at their paths; rank 0
+   also notes that rows come without models. */
+static int check_before_write(mill_result_file *file)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_lock_keep(&file->lock));
+  MILL_TRY(mill_ph5_still_there(file->path, file->held));
+  MILL_TRY(mill_models_keep(file->models));
+  MILL_TRY(mill_models_still_there(file->models));
+  if (!file->models && !file->has_marked && file->io.rank == 0)
+    MILL_TRY(mill_result_layout_mark_unmodelled(file->file, file->path));
+  file->has_marked = 1;
+done:
+  return err;
+}
+
+/* The rows of a queue in ascending order, for writing. */
+typedef struct sorted_rows {
+  int64_t *order;       /* [n][2]: row of /fits, row of the queue */
+  int64_t *at;          /* [n] row of /fits */
+  char *value;          /* room for one column */
+  mill_ph5_rows scalar; /* selection for columns of one value a row */
+} sorted_rows;
+
+static void clear_rows(sorted_rows *sorted)
+{
+  mill_ph5_unselect(&sorted->scalar);
+  mill_free(sorted->value);
+  mill_free(sorted->at);
+  mill_free(sorted->order);
+}
+
+static int sort_rows(const mill_result_file *file, const mill_result_queue *q, sorted_rows *sorted)
+{
+  int err = MILL_OK;
+  const int64_t n = q->n_row;
+  MILL_TRY(MILL_ALLOC(2 * n, &sorted->order));
+  MILL_TRY(MILL_ALLOC(n, &sorted->at));
+  MILL_TRY(mill_alloc_bytes((size_t)n, file->columns.widest, (void **)&sorted->value));
+  for (int64_t i = 0; i < n; i++) {
+    sorted->order[2 * i] = q->at[i];
+    sorted->order[2 * i + 1] = i;
+  }
+  qsort(sorted->order, (size_t)n, 2 * sizeof *sorted->order, by_row);
+  for (int64_t i = 0; i < n; i++)
+    sorted->at[i] = sorted->order[2 * i];
+  MILL_TRY(mill_ph5_select(file->path, 1, file->n_row, 1, sorted->at, n, &sorted->scalar));
+done:
+  return err;
+}
+
+/* Collective: one column of the sorted rows. */
+static int write_column(mill_result_file *file, const mill_column *c, const mill_result_queue *q,
+                        sorted_rows *sorted)
+{
+  int err = MILL_OK, failed = MILL_OK;
+  mill_ph5_rows vector = {H5I_INVALID_HID, H5I_INVALID_HID};
+  for (int64_t i = 0; i < q->n_row; i++)
+    memcpy(sorted->value + (size_t)i * c->n_byte,
+           q->row + (size_t)sorted->order[2 * i + 1] * file->columns.row_size + c->at, c->n_byte);
+  if (c->vector)
+    failed = mill_ph5_select(file->path, 2, file->n_row, c->n_value, sorted->at, q->n_row, &vector);
+  /* called also after that failed: the other ranks wait for this one in it */
+  err = mill_ph5_write(file->dataset[c - file->columns.column], file->path, c->name,
+                       mill_column_hdf5_type(c), c->vector ? &vector : &sorted->scalar,
+                       sorted->value);
+  mill_ph5_unselect(&vector);
+  return mill_mpi_agree(&file->io, failed == MILL_OK ? err : failed);
+}
+
+/* Complete rows with TARGETID, as the file has it, and CRC */
+static int seal_rows(mill_result_file *file, mill_result_queue *q, const sorted_rows *sorted)
+{
+  int err = MILL_OK;
+  const int i_target = file->columns.i_target;
+  const mill_column *c = &file->columns.column[i_target];
+  MILL_TRY(mill_ph5_read(file->dataset[i_target], file->path, c->name, H5T_NATIVE_INT64,
+                         &sorted->scalar, sorted->value));
+  for (int64_t i = 0; i < q->n_row; i++) {
+    char *row = q->row + (size_t)sorted->order[2 * i + 1] * file->columns.row_size;
+    memcpy(row + c->at, sorted->value + (size_t)i * c->n_byte, c->n_byte);
+    mill_columns_set_crc(&file->columns, row);
+  }
+done:
+  return err;
+}
+
+/* Collective over the I/O threads: write what this rank has, values first, then CRC, STATUS
+   last, each stage only when the one before it has worked on every rank. */
+static int write_queue(mill_result_file *file, mill_result_queue *q)
+{
+  int err = MILL_OK;
+  const mill_columns *columns = &file->columns;
+  sorted_rows sorted = {.scalar = {H5I_INVALID_HID, H5I_INVALID_HID}};
+  MILL_TRY(mill_mpi_agree(&file->io, check_before_write(file)));
+  if (file->models) {
+    err = mill_models_write(file->models, q->item, q->n_item, q->pool);
+    MILL_TRY(mill_mpi_agree(&file->io, err));
+    mill_result_set_busy(file, 1);
+    /* a row that is lost in a power cut is known by its CRC; a model has none */
+    MILL_TRY(mill_mpi_agree(&file->io, mill_models_sync(file->models)));
+  }
+  err = sort_rows(file, q, &sorted);
+  if (err == MILL_OK)
+    err = seal_rows(file, q, &sorted);
+  MILL_TRY(mill_mpi_agree(&file->io, err));
+  for (int i = 0; i < columns->n_column; i++) {
+    if (i == columns->i_target || i == columns->i_crc || i == columns->i_status)
+      continue;
+    MILL_TRY(write_column(file, &columns->column[i], q, &sorted));
+    mill_result_set_busy(file, 1); /* slow is not the same as never */
+  }
+  MILL_TRY(write_column(file, &columns->column[columns->i_crc], q, &sorted));
+  MILL_TRY(write_column(file, &columns->column[columns->i_status], q, &sorted));
+done:
+  clear_rows(&sorted);
+  return err;
+}
+
+static void keep_failure(mill_result_file *file, int err)
+{
+  pthread_mutex_lock(&file->mutex);
+  if (file->failure.code == MILL_OK)
+    mill_error_save(err, &file->failure);
+  pthread_cond_broadcast(&file->room);
+  pthread_mutex_unlock(&file->mutex);
+}
+
+/* One epoch; *ends when all ranks are closing and nothing is left. */
+static int run_epoch(mill_result_file *file, int *ends)
+{
+  int err = MILL_OK;
+  enum { N_ROW, N_ITEM, N_OPEN, N_COUNT };
+  int64_t mine[N_COUNT], all[N_COUNT];
+  pthread_mutex_lock(&file->mutex);
+  mill_result_queue *q = file->filling;
+  file->filling = file->writing;
+  file->writing = q;
+  const int is_closing = file->is_closing;
+  pthread_cond_broadcast(&file->room);
+  pthread_mutex_unlock(&file->mutex);
+  mine[N_ROW] = q->n_row;
+  mine[N_ITEM] = q->n_item;
+  mine[N_OPEN] = !is_closing;
+  file->announced_closing = is_closing;
+  MILL_MPI(MPI_Allreduce(mine, all, N_COUNT, MPI_INT64_T, MPI_SUM, file->io.comm));
+  if ((all[N_ROW] > 0 || all[N_ITEM] > 0) && file->failure.code == MILL_OK) {
+    const double start_s = mill_wall_s();
+    pthread_mutex_lock(&file->hdf5);
+    mill_range_begin(MILL_RANGE_WRITE);
+    err = write_queue(file, q);
+    mill_range_end();
+    pthread_mutex_unlock(&file->hdf5);
+    const double spent_s = mill_wall_s() - start_s;
+    file->write_s += spent_s;
+    if (spent_s > atomic_load(&file->longest_s))
+      atomic_store(&file->longest_s, spent_s);
+    if (err == MILL_OK)
+      atomic_fetch_add(&file->n_done, all[N_ROW]);
+    else if (err != MILL_ERR_MPI)
+      keep_failure(file, err); /* the same on every rank: the epochs go on, without writing */
+    if (err != MILL_ERR_MPI)
+      err = MILL_OK;
+  }
+  *ends = all[N_OPEN] == 0;
+done:
+  q->n_row = 0;
+  q->n_item = 0;
+  q->n_pix = 0;
+  return err;
+}
+
+/* Under the mutex: does this rank need an epoch? */
+static int wants_epoch(const mill_result_file *file)
+{
+  const mill_result_queue *q = file->filling;
+  const int has_work = q->n_row > 0 || q->n_item > 0;
+  return q->n_row >= MILL_EPOCH_ROWS || q->n_pix >= MILL_EPOCH_PIX || file->n_waiting > 0 ||
+         (has_work && mill_wall_s() - q->first_s >= file->write_interval_s) ||
+         (file->is_closing && (has_work || !file->announced_closing));
+}
+
+/* Show other hosts that the job is alive; a lock that was lost is told before the next write. */
+static void keep_locks(mill_result_file *file)
+{
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: touching its lock", file->path);
+  (void)mill_lock_keep(&file->lock);
+  if (pthread_mutex_trylock(&file->hdf5) == 0) { /* else the models are just being opened */
+    (void)mill_models_keep(file->models);
+    pthread_mutex_unlock(&file->hdf5);
+  }
+  mill_watch_end(watch);
+}
+
+/* Wait until a single rank wants an epoch: nobody else is to be heard. */
+static void await_own_epoch(mill_result_file *file)
+{
+  pthread_mutex_lock(&file->mutex);
+  while (!wants_epoch(file)) {
+    const mill_result_queue *q = file->filling;
+    const double beat_s = mill_wall_s() + MILL_LOCK_BEAT_S;
+    double until_s = beat_s;
+    if ((q->n_row > 0 || q->n_item > 0) && q->first_s + file->write_interval_s < beat_s)
+      until_s = q->first_s + file->write_interval_s;
+    const struct timespec until = mill_cond_time(until_s);
+    pthread_cond_timedwait(&file->work, &file->mutex, &until);
+    if (mill_wall_s() >= beat_s) {
+      /* files are not touched under the mutex: it would hold up the fits */
+      pthread_mutex_unlock(&file->mutex);
+      keep_locks(file);
+      pthread_mutex_lock(&file->mutex);
+    }
+  }
+  pthread_mutex_unlock(&file->mutex);
+}
+
+/* Sleep between looks at MPI, of which each costs tens of microseconds; a rank that did not
+   want an epoch is woken when it does. */
+static void nap(mill_result_file *file, int has_wanted, long *us)
+{
+  const struct timespec until = mill_cond_time(mill_wall_s() + 1e-6 * (double)*us);
+  pthread_mutex_lock(&file->mutex);
+  if (has_wanted || !wants_epoch(file))
+    pthread_cond_timedwait(&file->work, &file->mutex, &until);
+  pthread_mutex_unlock(&file->mutex);
+  *us = 2 * *us < POLL_MOST_US ? 2 * *us : POLL_MOST_US;
+}
+
+/* Wait until some rank wants an epoch.  Rank 0 decides: it hears the wishes of
+   the others, which carry the number of the epoch so that late ones count for
+   nothing, and starts a broadcast that all others wait for.  Nobody blocks in it. */
+static int await_epoch(mill_result_file *file)
+{
+  int err = MILL_OK;
+  int token = 1, started = 0, arrived = 0, has_told = 0, has_wanted = 0;
+  long us = POLL_FIRST_US;
+  int64_t wish = file->epoch;
+  MPI_Request go = MPI_REQUEST_NULL, told = MPI_REQUEST_NULL;
+  const int is_root = file->io.rank == 0;
+  if (file->io.size == 1) {
+    await_own_epoch(file);
+    goto done;
+  }
+  if (!is_root) {
+    MILL_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
+    started = 1;
+  }
+  while (!arrived) {
+    pthread_mutex_lock(&file->mutex);
+    int wants = wants_epoch(file);
+    pthread_mutex_unlock(&file->mutex);
+    int there = is_root;
+    while (is_root && there) {
+      int64_t heard = -1;
+      MILL_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_WANT, file->io.comm, &there, MPI_STATUS_IGNORE));
+      if (!there)
+        break;
+      MILL_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
+                        MPI_STATUS_IGNORE));
+      file->n_want_taken++;
+      wants |= heard == file->epoch;
+    }
+    if (wants && is_root && !started) {
+      mill_result_set_busy(file, 1);
+      MILL_MPI(MPI_Ibcast(&token, 1, MPI_INT, 0, file->io.comm, &go));
+      started = 1;
+    } else if (wants && !is_root && !has_told) {
+      mill_result_set_busy(file, 1);
+      MILL_MPI(MPI_Isend(&wish, 1, MPI_INT64_T, 0, TAG_WANT, file->io.comm, &told));
+      file->n_want_sent++;
+      has_told = 1;
+    }
+    if (started)
+      MILL_MPI(MPI_Test(&go, &arrived, MPI_STATUS_IGNORE));
+    if (arrived)
+      break;
+    if (wants && !has_wanted)
+      us = POLL_FIRST_US;
+    has_wanted |= wants;
+    if (is_root)
+      keep_locks(file);
+    nap(file, has_wanted, &us);
+  }
+  /* eight bytes: MPI buffers them, or rank 0 takes them in the next wait or at the end */
+  if (has_told) {
+    int gone = 0;
+    MILL_MPI(MPI_Test(&told, &gone, MPI_STATUS_IGNORE));
+    if (!gone)
+      MILL_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
+  }
+done:
+  return err;
+}
+
+/* Wishes still under way at the end are taken, so that MPI can be finalized. */
+static int settle_wishes(mill_result_file *file)
+{
+  int err = MILL_OK;
+  int64_t n_sent = 0;
+  MILL_MPI(MPI_Reduce(&file->n_want_sent, &n_sent, 1, MPI_INT64_T, MPI_SUM, 0, file->io.comm));
+  for (; file->io.rank == 0 && file->n_want_taken < n_sent; file->n_want_taken++) {
+    int64_t heard;
+    MILL_MPI(MPI_Recv(&heard, 1, MPI_INT64_T, MPI_ANY_SOURCE, TAG_WANT, file->io.comm,
+                      MPI_STATUS_IGNORE));
+  }
+done:
+  return err;
+}
+
+static void *write_epochs(void *context)
+{
+  mill_result_file *file = context;
+  int err = MILL_OK, ends = 0;
+  mill_nvtx_name_thread("I/O");
+  pthread_mutex_lock(&file->mutex);
+  while (file->may_start == 0)
+    pthread_cond_wait(&file->work, &file->mutex);
+  ends = file->may_start < 0;
+  pthread_mutex_unlock(&file->mutex);
+  if (ends)
+    return NULL;
+  while (!ends) {
+    MILL_TRY(await_epoch(file));
+    mill_result_set_busy(file, 1);
+    MILL_TRY(run_epoch(file, &ends));
+    mill_result_set_busy(file, 0);
+    file->epoch++;
+  }
+  mill_result_set_busy(file, 1);
+  MILL_TRY(settle_wishes(file));
+  mill_result_set_busy(file, 0);
+  file->io_cpu_s = mill_thread_cpu_s();
+done:
+  if (err != MILL_OK) {
+    /* ranks that cannot talk to each other cannot agree on anything any more */
+    mill_log_error("%s: %s: the job is aborted; the same command continues it", file->path,
+                   mill_error_message());
+    MPI_Abort(file->io.comm, mill_error_exit_status(err));
+  }
+  return NULL;
+}
+
+int mill_result_start_epochs(mill_result_file *file)
+{
+  int err = MILL_OK;
+  const int rc = mill_thread_start(&file->io_thread, write_epochs, file);
+  file->has_io_thread = rc == 0;
+  if (rc != 0)
+    err = mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__, "no thread for writing: %s",
+                         strerror(rc));
+  err = mill_mpi_agree(&file->mpi, err);
+  pthread_mutex_lock(&file->mutex);
+  file->may_start = err == MILL_OK ? 1 : -1;
+  pthread_cond_signal(&file->work);
+  pthread_mutex_unlock(&file->mutex);
+  if (err != MILL_OK && file->has_io_thread)
+    pthread_join(file->io_thread, NULL);
+  return err;
+}

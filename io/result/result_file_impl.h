@@ -1,0 +1,99 @@
+/** What the parts of a result file share: result_file.c opens and closes it, result_wanted.c
+ *  knows which rows are to be fitted, result_queue.c takes finished rows from the fits, and
+ *  result_epochs.c, the I/O thread, writes them. */
+#ifndef MILL_RESULT_FILE_IMPL_H
+#define MILL_RESULT_FILE_IMPL_H
+
+#include <pthread.h>
+
+#include <hdf5.h>
+
+#include "io/files/lock_file.h"
+#include "io/result/columns.h"
+#include "io/result/models_file.h"
+#include "io/result/result_file.h"
+#include "kernels/base/error.h"
+#include "src/ranks/mpi_context.h"
+
+enum {
+  MILL_EPOCH_ROWS = 4096,    /* a rank asks for a write when this many rows wait: collective
+                                writes of fewer are slow (PLATFORM.md) */
+  MILL_QUEUE_ROWS = 16384,   /* with this many mill_result_put waits */
+  MILL_EPOCH_PIX = 8 << 20,  /* the same for the pixels of models: 32 MiB */
+  MILL_QUEUE_PIX = 32 << 20, /* 128 MiB */
+};
+
+/* What fits hand over between two epochs; the I/O thread swaps two of these */
+typedef struct mill_result_queue {
+  int64_t n_row, n_item, n_pix;
+  char *row;             /* [n_row][row_size], packed */
+  int64_t *at;           /* [n_row] row of /fits */
+  mill_model_item *item; /* [n_item] */
+  float *pool;           /* [n_pix] of the items */
+  int64_t row_room, at_room, item_room, pool_room;
+  double first_s; /* moment of mill_wall_s at which the first came */
+} mill_result_queue;
+
+struct mill_result_file {
+  char path[MILL_MAX_PATH];
+  mill_columns columns;
+  int n_label, n_arm;
+  char arm_name[MILL_MAX_ARM][MILL_MAX_NAME];
+  mill_mpi mpi;    /* of the calling threads' collective calls */
+  mill_mpi io;     /* of the I/O thread */
+  int is_finished; /* found finished: nothing is open */
+  mill_result_summary found;
+  hid_t file;
+  int held; /* rank 0: descriptor of the same file; -1 */
+  hid_t dataset[MILL_MAX_COLUMN];
+  int64_t n_row, n_exposure;
+  mill_models_file *models;
+  mill_lock lock; /* rank 0 */
+  double start_s, write_interval_s;
+  _Atomic int64_t n_done; /* of all ranks, written */
+
+  /* under mutex */
+  pthread_mutex_t mutex;
+  pthread_cond_t room, work;
+  mill_result_queue *filling, *writing; /* the second belongs to the I/O thread */
+  mill_result_queue both[2];
+  uint8_t *wanted; /* one bit a row */
+  int n_waiting;   /* number of threads that wait for room */
+  int is_closing;
+  int may_start;           /* 1: every rank has its threads; -1: not, end at once */
+  mill_error_kept failure; /* the first of writing */
+
+  pthread_mutex_t hdf5; /* HDF5 is not thread-safe */
+  pthread_t io_thread;
+  int has_io_thread;
+  /* of the I/O thread */
+  int64_t epoch, n_want_sent, n_want_taken;
+  int announced_closing;
+  double io_cpu_s; /* set at its end */
+  double write_s;
+  int has_marked;           /* that rows come without models */
+  int watch;                /* token of the collective call under way; -1: none */
+  _Atomic double longest_s; /* of the writes so far */
+};
+
+/* ---- result_wanted.c: one bit a row; the caller holds the mutex, or is the only thread ---- */
+
+int mill_result_bit(const uint8_t *bits, int64_t i);
+void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
+
+/** Collective: learn from the open file which rows are done; every rank examines its share. */
+int mill_result_learn_wanted(mill_result_file *file, int retry_failed);
+
+/** Collective: rows whose models did not reach the disk, or were lost there, are fitted again. */
+int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info, int watch);
+
+/* ---- result_epochs.c ---- */
+
+/** A collective call begins or goes on (busy 1), or has ended (0): one that does not return ends
+ *  the job (src/system/watchdog.h). */
+void mill_result_set_busy(mill_result_file *file, int busy);
+
+/** Collective: all ranks have their I/O threads or none. */
+int mill_result_start_epochs(mill_result_file *file);
+
+#endif

@@ -1,0 +1,130 @@
+#include "io/result/result_inspect.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io/hdf5/hdf5_util.h"
+#include "io/hdf5/parallel_hdf5.h"
+#include "io/result/column_data.h"
+#include "io/result/result_inputs.h"
+#include "io/result/result_layout.h"
+#include "kernels/base/error.h"
+#include "src/ranks/same_on_ranks.h"
+
+#define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
+#define WHAT_TO_DO  MILL_RESULT_WHAT_TO_DO
+
+/* Is it ours at all? */
+static int check_format(hid_t file, const char *path)
+{
+  int err = MILL_OK;
+  int version = 0;
+  if (!mill_result_layout_is_result(file, path, &version))
+    REFUSE("%s exists and is no result of starmill: " WHAT_TO_DO, path);
+  if (version > MILL_RESULT_FORMAT)
+    REFUSE("%s was written by a newer starmill (format %d, this program knows %d): continue with "
+           "that version, " WHAT_TO_DO,
+           path, version, MILL_RESULT_FORMAT);
+  if (version < MILL_RESULT_FORMAT)
+    REFUSE("%s was written by an older starmill (format %d, this program continues %d only): "
+           "continue with that version, " WHAT_TO_DO,
+           path, version, MILL_RESULT_FORMAT);
+done:
+  return err;
+}
+
+void mill_result_difference(const char *was, const char *is, char *out, size_t size)
+{
+  size_t n_was, n_is;
+  mill_first_difference(&was, &n_was, &is, &n_is);
+  snprintf(out, size, "\"%.*s\", now \"%.*s\"", (int)(n_was < 100 ? n_was : 100), was,
+           (int)(n_is < 100 ? n_is : 100), is);
+}
+
+static int check_identity(hid_t file, const char *path, const mill_run_info *info)
+{
+  int err = MILL_OK;
+  char *identity = NULL;
+  char hash[80], device[256], difference[256];
+  MILL_TRY(mill_ph5_read_text(file, path, "provenance/IDENTITY", &identity));
+  MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "LIBRARY_HASH", hash, sizeof hash));
+  MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "DEVICE", device, sizeof device));
+  if (strcmp(identity, mill_result_text(info->identity)) != 0) {
+    mill_result_difference(identity, mill_result_text(info->identity), difference,
+                           sizeof difference);
+    REFUSE("%s exists and was made with other settings (%s): " WHAT_TO_DO, path, difference);
+  }
+  if (strcmp(hash, info->lib->hash) != 0)
+    REFUSE("%s exists and was made with another library (hash %.12s, now %.12s): " WHAT_TO_DO, path,
+           hash, info->lib->hash);
+  MILL_TRY(mill_result_inputs_check(file, path, info));
+  if (strcmp(device, mill_result_text(info->device)) != 0)
+    REFUSE("%s was begun on another device (%s, now %s), whose results differ in the last digits: "
+           "continue it there, " WHAT_TO_DO,
+           path, device, mill_result_text(info->device));
+done:
+  mill_free(identity);
+  return err;
+}
+
+int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
+                        const mill_columns *columns, int *found, mill_result_summary *summary)
+{
+  int err = MILL_OK;
+  hid_t file = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
+  uint8_t finished = 0;
+  int n_repaired = 0;
+  mill_input_file *recorded = NULL;
+  mill_run_info then = *info; /* with the inputs as they were */
+  struct stat status;
+  *found = MILL_FOUND_NOTHING;
+  memset(summary, 0, sizeof *summary);
+  if (stat(path, &status) != 0) {
+    /* any other reason (no folder, no permission) is told when it is created */
+    if (errno == ENOENT || errno == ENOTDIR)
+      goto done;
+    REFUSE("%s cannot be examined: %s", path, strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode))
+    REFUSE("%s exists and is no regular file: give another --output", path);
+  H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+  if (H5Fis_hdf5(path) <= 0)
+    REFUSE("%s exists and is no HDF5 file: " WHAT_TO_DO, path);
+  if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
+    REFUSE("%s exists and is a damaged or truncated HDF5 file: " WHAT_TO_DO, path);
+  MILL_TRY(check_format(file, path));
+  /* a row of several files says nothing of each of them */
+  if (retry_failed && !strstr(mill_result_text(info->identity), "join_by_name")) {
+    MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
+    then.file = recorded;
+  }
+  MILL_TRY(check_identity(file, path, &then));
+  for (int i = 0; i < columns->n_column; i++) {
+    const mill_column *c = &columns->column[i];
+    if (mill_column_open(file, path, c, info->n_row, &dataset) != MILL_OK)
+      REFUSE("%s exists and is damaged (/fits/%s): " WHAT_TO_DO, path, c->name);
+    H5Dclose(dataset);
+  }
+  if (mill_ph5_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
+      MILL_OK)
+    REFUSE("%s exists and is damaged (/provenance/FINISHED): " WHAT_TO_DO, path);
+  *found = finished && n_repaired == 0 ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
+  if (finished)
+    MILL_TRY(mill_result_layout_count(file, path, info->n_row, 0, info->n_row, summary));
+done:
+  mill_free(recorded);
+  MILL_H5_CLOSE(file);
+  return err;
+}
+
+int mill_result_job(const char *path, char *out, size_t size)
+{
+  int err = MILL_OK;
+  hid_t file = H5I_INVALID_HID;
+  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file));
+  MILL_TRY(mill_ph5_read_attr_text(file, path, "provenance", "JOB", out, size));
+done:
+  MILL_H5_CLOSE(file);
+  return err;
+}

@@ -1,0 +1,23 @@
+/** Is what is at the path of the output a result, and of this very run?  One rank alone. */
+#ifndef MILL_RESULT_INSPECT_H
+#define MILL_RESULT_INSPECT_H
+
+#include "io/result/columns.h"
+#include "io/result/result_file.h"
+
+enum mill_found { MILL_FOUND_NOTHING, MILL_FOUND_UNFINISHED, MILL_FOUND_FINISHED };
+
+/** Look at what is at path, read-only.  MILL_ERR_OUTPUT when it is no result of this very run, and
+ *  says in what it differs.  A finished file also fills summary.  retry_failed: input files of
+ *  which no row is fitted may have changed in size and time; a result with such ones counts as
+ *  unfinished. */
+int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
+                        const mill_columns *columns, int *found, mill_result_summary *summary);
+
+/** Job that created the file at path (mill_lock_job) into out [size]. */
+int mill_result_job(const char *path, char *out, size_t size);
+
+/** The first line in which two identities differ, as: "was", now "is". */
+void mill_result_difference(const char *was, const char *is, char *out, size_t size);
+
+#endif
