@@ -20,10 +20,10 @@ typedef struct mill_block {
   MILL_PRAGMA(omp simd reduction(* : product) reduction(+ : sum))
 #define MILL_UNROLL
 
-#define MILL_FOR_TILES(b, c, n)         MILL_FOR(b, c, n)
-#define MILL_TILE_MEMORY(b, type, x, n) type x[n]
-#define MILL_FOR_TILE(b, i, first, end) MILL_SIMD for (int i = (first); i < (end); i++)
-#define MILL_TILE_BARRIER(b)            ((void)(b))
+#define MILL_FOR_TILES(b, c, n)            MILL_FOR(b, c, n)
+#define MILL_TILE_MEMORY(b, type, name, n) type name[n]
+#define MILL_FOR_TILE(b, i, first, end)    MILL_SIMD for (int i = (first); i < (end); i++)
+#define MILL_TILE_BARRIER(b)               ((void)(b))
 
 /** Such that the rows of a chunk of pixels stay in the first-level cache. */
 enum { MILL_CHUNK = 64, MILL_PIXEL_CHUNK = 128, MILL_TILE = 256 };

@@ -29,8 +29,8 @@ enum {
 
 #define MILL_FOR_TILES(b, c, n)                                                                    \
   for (int c = (int)threadIdx.x >> 5; c < (n); c += (int)blockDim.x >> 5)
-#define MILL_TILE_MEMORY(b, type, x, n)                                                            \
-  type *x = (type *)(b)->stage + (size_t)(threadIdx.x >> 5) * (size_t)(n)
+#define MILL_TILE_MEMORY(b, type, name, n)                                                         \
+  type *name = (type *)(b)->stage + (size_t)(threadIdx.x >> 5) * (size_t)(n)
 #define MILL_FOR_TILE(b, i, first, end)                                                            \
   for (int i = (first) + ((int)threadIdx.x & 31); i < (end); i += 32)
 #define MILL_TILE_BARRIER(b) __syncwarp()

@@ -8,11 +8,9 @@
 enum { MILL_GUESS_SHIFTS = 8, MILL_GUESS_TEMPLATES = 1 };
 
 /** mill_guess_tile of n_shift shifts; a thread loads a bin of the template once for all of them. */
-template at n_shift shifts, the first of which puts data bin 0 at t; a bin
- *  of the template is loaded once for all of them. */
 template <int n_shift>
 static __device__ inline void mill_guess_tile_of(int n_bin, const float *bin_wn, const float *bin_w,
-                                                const float *t, double *sum)
+                                                 const float *t, double *sum)
 {
   float x[n_shift]; /* shift s needs the template s bins before that of shift 0 */
 #pragma unroll

@@ -159,6 +159,48 @@ static __device__ __forceinline__ void get_quad(const float *at, float *to)
   to[3] = v.w;
 }
 
+/** Inputs k0 .. k0 + K_BLOCK - 1 of a tile's rows, for product_f32; zeros past the last one. */
+static __device__ __forceinline__ void load_inputs_f32(const row_layout<const float> &in,
+                                                       const tile_rows &rows, int n_left, int n_in,
+                                                       int k0, float (*h)[TILE])
+{
+  const int thread = (int)threadIdx.x;
+#pragma unroll
+  for (int e = thread; e < TILE * K_BLOCK / 4; e += F32_THREADS) {
+    const int k = e % (K_BLOCK / 4) * 4, r = e / (K_BLOCK / 4);
+    float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (r < n_left) {
+      const float *from = in.base + rows.from[r] + (size_t)(k0 + k);
+      if (k0 + k + 4 <= n_in)
+        get_quad(from, x);
+      else
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+          x[q] = k0 + k + q < n_in ? from[q] : 0.0f;
+    }
+#pragma unroll
+    for (int q = 0; q < 4; q++)
+      h[k + q][quad_at(r / 4, k) + r % 4] = x[q];
+  }
+}
+
+/** Weights of the same inputs and of a tile's columns. */
+static __device__ __forceinline__ void load_weights_f32(const float *weight, int n_in, int k0,
+                                                        int column, float (*w)[TILE])
+{
+  const int thread = (int)threadIdx.x;
+#pragma unroll
+  for (int e = thread; e < TILE * K_BLOCK / 4; e += F32_THREADS) {
+    /* a panel's columns of one input after the other lie side by side */
+    const int c = e % (F32_PANEL / 4) * 4, k = e / (F32_PANEL / 4) % K_BLOCK;
+    const int panel = e / (F32_PANEL / 4 * K_BLOCK) * F32_PANEL;
+    float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (k0 + k < n_in)
+      get_quad(weight + mill_weight_at(n_in, F32_PANEL, k0 + k, column + panel + c), x);
+    *(float4 *)(void *)&w[k][panel + c] = make_float4(x[0], x[1], x[2], x[3]);
+  }
+}
+
 /** A layer in float32, the same sums.  A thread makes eight rows by twice four columns: 64
  *  multiply-adds for every four loads of four numbers from shared memory, which would bound it
  *  with fewer.  Rows of inputs and outputs begin at multiples of 16 bytes. */
@@ -178,33 +220,8 @@ static __global__ void __launch_bounds__(F32_THREADS)
 
   float total[F32_EACH][F32_EACH];
   for (int k0 = 0; k0 < n_in; k0 += K_BLOCK) {
-#pragma unroll
-    for (int e = thread; e < TILE * K_BLOCK / 4; e += F32_THREADS) {
-      const int k = e % (K_BLOCK / 4) * 4, r = e / (K_BLOCK / 4);
-      float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-      if (r < n_left) {
-        const float *from = in.base + rows.from[r] + (size_t)(k0 + k);
-        if (k0 + k + 4 <= n_in)
-          get_quad(from, x);
-        else
-#pragma unroll
-          for (int q = 0; q < 4; q++)
-            x[q] = k0 + k + q < n_in ? from[q] : 0.0f;
-      }
-#pragma unroll
-      for (int q = 0; q < 4; q++)
-        h[k + q][quad_at(r / 4, k) + r % 4] = x[q];
-    }
-#pragma unroll
-    for (int e = thread; e < TILE * K_BLOCK / 4; e += F32_THREADS) {
-      /* a panel's columns of one input after the other lie side by side */
-      const int c = e % (F32_PANEL / 4) * 4, k = e / (F32_PANEL / 4) % K_BLOCK;
-      const int panel = e / (F32_PANEL / 4 * K_BLOCK) * F32_PANEL;
-      float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-      if (k0 + k < n_in)
-        get_quad(weight + mill_weight_at(n_in, F32_PANEL, k0 + k, column + panel + c), x);
-      *(float4 *)(void *)&w[k][panel + c] = make_float4(x[0], x[1], x[2], x[3]);
-    }
+    load_inputs_f32(in, rows, n_left, n_in, k0, h);
+    load_weights_f32(weight, n_in, k0, column, w);
     __syncthreads();
     float acc[F32_EACH][F32_EACH];
 #pragma unroll
@@ -298,12 +315,50 @@ static __device__ __forceinline__ void mma_tf32(const unsigned *a, const unsigne
 #endif
 }
 
-/** x = high + low, both TF32; what is left is 2^-22 of x.  The 13 bits that TF32 lacks are
- *  nobody's promise, and must be 0 where a number of TF32 is used as one of float32. */
+/** x = high + low, both TF32; what is left is 2^-22 of x.  No one promises the
+ *  13 bits that TF32 lacks; they must be 0 where a number of TF32 is used as one of float32. */
 static __device__ __forceinline__ void split_tf32(float x, unsigned *high, unsigned *low)
 {
   *high = to_tf32(x) & 0xffffe000u;
   *low = to_tf32(x - __uint_as_float(*high));
+}
+
+/** Inputs k0 .. k0 + K_BLOCK - 1 of a tile's rows and columns, for product_tf32; zeros past the
+ * last one. */
+static __device__ __forceinline__ void load_tf32(const row_layout<const float> &in,
+                                                 const tile_rows &rows, const float *weight,
+                                                 int n_left, int n_in, int k0, int column,
+                                                 float (*h)[ROW_PITCH], float (*w)[COLUMN_PITCH])
+{
+  const int thread = (int)threadIdx.x;
+  for (int e = thread; e < TILE * K_BLOCK; e += MMA_THREADS) {
+    const int k = e % K_BLOCK, r = e / K_BLOCK;
+    h[r][k] = r < n_left && k0 + k < n_in ? in.base[rows.from[r] + (size_t)(k0 + k)] : 0.0f;
+  }
+  for (int e = thread; e < TILE * K_BLOCK; e += MMA_THREADS) {
+    const int c = e % TILE, k = e / TILE;
+    w[k][c] = k0 + k < n_in ? weight[mill_weight_at(n_in, F32_PANEL, k0 + k, column + c)] : 0.0f;
+  }
+}
+
+/** A warp's outputs, whose first row and column in the tile are row0 and column0. */
+static __device__ __forceinline__ void store_tf32(const row_layout<float> &out,
+                                                  const tile_rows &rows, int n_left, int row0,
+                                                  int column0, const float (*total)[WARP_N][4])
+{
+  const int lane = (int)threadIdx.x & 31;
+#pragma unroll
+  for (int i = 0; i < WARP_M; i++)
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+      const int r = row0 + i * MMA_M + lane / 4 + q / 2 * 8;
+      if (r >= n_left)
+        continue;
+#pragma unroll
+      for (int j = 0; j < WARP_N; j++)
+        out.base[rows.to[r] + (size_t)(column0 + j * MMA_N + 2 * (lane % 4) + q % 2)] =
+            total[i][j][q];
+    }
 }
 
 /** The last layer in float32 by tensor cores.  n_product 3: each number as the sum of two of TF32,
@@ -314,7 +369,6 @@ static __global__ void __launch_bounds__(MMA_THREADS)
     product_tf32(row_batch batch, int n_in, const float *weight, const float *bias,
                  row_layout<const float> in, row_layout<float> out)
 {
-  const int panel = MILL_PANEL_BYTES / (int)sizeof(float);
   __shared__ float h[TILE][ROW_PITCH], w[K_BLOCK][COLUMN_PITCH];
   __shared__ tile_rows rows;
   const int first = (int)blockIdx.x * TILE, column = (int)blockIdx.y * TILE;
@@ -327,14 +381,7 @@ static __global__ void __launch_bounds__(MMA_THREADS)
 
   float total[WARP_M][WARP_N][4];
   for (int k0 = 0; k0 < n_in; k0 += K_BLOCK) {
-    for (int e = thread; e < TILE * K_BLOCK; e += MMA_THREADS) {
-      const int k = e % K_BLOCK, r = e / K_BLOCK;
-      h[r][k] = r < n_left && k0 + k < n_in ? in.base[rows.from[r] + (size_t)(k0 + k)] : 0.0f;
-    }
-    for (int e = thread; e < TILE * K_BLOCK; e += MMA_THREADS) {
-      const int c = e % TILE, k = e / TILE;
-      w[k][c] = k0 + k < n_in ? weight[mill_weight_at(n_in, panel, k0 + k, column + c)] : 0.0f;
-    }
+    load_tf32(in, rows, weight, n_left, n_in, k0, column, h, w);
     __syncthreads();
     float acc[WARP_M][WARP_N][4];
 #pragma unroll
@@ -387,18 +434,7 @@ static __global__ void __launch_bounds__(MMA_THREADS)
         }
     __syncthreads();
   }
-#pragma unroll
-  for (int i = 0; i < WARP_M; i++)
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-      const int r = row0 + i * MMA_M + lane / 4 + q / 2 * 8;
-      if (r >= n_left)
-        continue;
-#pragma unroll
-      for (int j = 0; j < WARP_N; j++)
-        out.base[rows.to[r] + (size_t)(column0 + j * MMA_N + 2 * (lane % 4) + q % 2)] =
-            total[i][j][q];
-    }
+  store_tf32(out, rows, n_left, row0, column0, total);
 }
 
 #endif

@@ -21,7 +21,7 @@ enum {
   DIGEST_THREADS = 32, /**< a warp, of which one thread runs the state machine */
   LIST_THREADS = 1024  /**< of the block that makes the list of a round */
 };
-static_assert((int)STAR_WARPS <= (int)MILL_BLOCK_MAX_WARP, "sums are made for so many warps");
+static_assert((int)STAR_WARPS <= (int)MILL_BLOCK_MAX_WARP, "sums are made for fewer warps");
 
 /** Bookkeeping of rounds, in device memory. */
 struct loop_state {

@@ -26,10 +26,10 @@ void mill_block_run(void (*body)(mill_block *, void *), void *task);
 #define MILL_SIMD_PRODUCT(product, sum)
 #define MILL_UNROLL
 
-#define MILL_FOR_TILES(b, c, n)         MILL_FOR(b, c, n)
-#define MILL_TILE_MEMORY(b, type, x, n) type x[n]
-#define MILL_FOR_TILE(b, i, first, end) for (int i = (first); i < (end); i++)
-#define MILL_TILE_BARRIER(b)            ((void)(b))
+#define MILL_FOR_TILES(b, c, n)            MILL_FOR(b, c, n)
+#define MILL_TILE_MEMORY(b, type, name, n) type name[n]
+#define MILL_FOR_TILE(b, i, first, end)    for (int i = (first); i < (end); i++)
+#define MILL_TILE_BARRIER(b)               ((void)(b))
 
 enum { MILL_CHUNK = 16, MILL_PIXEL_CHUNK = 16, MILL_TILE = 16 };
 

@@ -54,7 +54,7 @@ typedef struct mill_nm_options {
    *  difference of a coordinate from the best vertex's. */
   double f_tol, x_tol;
   int adaptive; /**< coefficients by n (Gao & Han) */
-  /** On convergence, or when degenerate, start again at most so often, with an
+  /** On convergence, or when degenerate, start again n_restart times at most, with an
    *  axis-aligned simplex about the best point; its steps are restart_step times the
    *  extent of simplex0 along each coordinate, their sign alternating between restarts.
    *  Stops earlier when a restart gained less than f_tol. */

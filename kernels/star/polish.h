@@ -118,6 +118,196 @@ MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *
   return f;
 }
 
+/** A step from polish->at while it is being made. */
+typedef struct mill_polish_try {
+  double delta[MILL_MAX_PAR]; /**< of the inner parameters */
+  int pin[MILL_MAX_PAR];      /**< -1, 1: the parameter is held at its lower, upper limit */
+  int idx[MILL_MAX_PAR], n;   /**< parameters that are neither fixed nor pinned */
+  mill_active_facet *facet;   /**< [n_facet] that a step has crossed */
+  int n_facet;
+} mill_polish_try;
+
+/** Enter facet i of hull h among those that the step has crossed, switched on. */
+MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const double *at, int h,
+                                                   int i, mill_polish_try *t)
+{
+  const mill_hull *hull = &m->hull[h];
+  const double *normal = hull->facet + (size_t)i * (size_t)(hull->n_label + 1);
+  double mapped[MILL_MAX_LABEL];
+  mill_active_facet *f = &t->facet[t->n_facet++];
+  mill_map_labels(m, at, mapped);
+  f->hull = h;
+  f->facet = i;
+  f->on = 1;
+  f->n_on = 1;
+  f->value = mill_facet_value(hull, i, mapped);
+  for (int j = 0; j < m->n_par; j++)
+    f->slope[j] = 0.0;
+  for (int l = 0; l < hull->n_label; l++) {
+    const int j = MILL_PAR_LABEL0 + hull->label[l];
+    f->slope[j] = normal[l] * mill_label_map_slope(&m->label[hull->label[l]], at[j]);
+  }
+}
+
+/** Switch on the facets that the step from `at` crosses, each twice at most; without a step those
+ *  that `at` is beyond.  Returns whether that changed anything. */
+MILL_HD static inline int mill_polish_cross(const mill_model *m, const double *at,
+                                            mill_polish_try *t)
+{
+  double end[MILL_MAX_PAR], end_mapped[MILL_MAX_LABEL];
+  int changed = 0;
+  for (int j = 0; j < m->n_par; j++)
+    end[j] = at[j] + t->delta[j];
+  mill_map_labels(m, end, end_mapped);
+  for (int h = 0; h < m->n_hull; h++)
+    for (int i = 0; i < m->hull[h].n_facet; i++) {
+      if (!(mill_facet_value(&m->hull[h], i, end_mapped) > 1e-9))
+        continue;
+      mill_active_facet *known = NULL;
+      for (int k = 0; k < t->n_facet; k++)
+        if (t->facet[k].hull == h && t->facet[k].facet == i)
+          known = &t->facet[k];
+      if (known && (known->on || known->n_on >= 2))
+        continue;
+      if (known) {
+        known->on = 1;
+        known->n_on++;
+      } else if (t->n_facet < MILL_POLISH_MAX_FACET) {
+        mill_polish_enter_facet(m, at, h, i, t);
+      } else {
+        continue;
+      }
+      changed = 1;
+    }
+  return changed;
+}
+
+/** Solve for the step of the parameters that are neither fixed nor pinned, with damping and the
+ *  facets that are switched on.  The factor of the curvature goes to axes too, unless NULL.
+ *  0: the curvature is not positive definite. */
+MILL_HD static inline int mill_polish_solve(const mill_model *m, mill_slot *slot,
+                                            mill_polish_try *t, mill_polish_axes *axes)
+{
+  const mill_polish *p = &slot->polish;
+  const int np = m->n_par;
+  const double weight = slot->hull_weight;
+  double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
+  int n = 0;
+  for (int j = 0; j < np; j++)
+    if (!m->set.fixed[j] && !t->pin[j])
+      t->idx[n++] = j;
+  t->n = n;
+  for (int r = 0; r < n; r++) {
+    const int j = t->idx[r];
+    rhs[r] = -0.5 * p->at.grad[j];
+    for (int k = 0; k < np; k++)
+      if (t->pin[k])
+        rhs[r] -= p->at.hess[j * np + k] * t->delta[k];
+    for (int c = 0; c < n; c++)
+      a[r * n + c] = p->at.hess[j * np + t->idx[c]];
+    const double unit = mill_par_scale(m, j);
+    a[r * n + r] += p->lambda * (p->at.hess[j * np + j] + 1e-6 / (unit * unit));
+    for (int f = 0; f < t->n_facet; f++) {
+      const mill_active_facet *facet = &t->facet[f];
+      if (!facet->on)
+        continue;
+      rhs[r] -= weight * facet->value * facet->slope[j];
+      for (int c = 0; c < n; c++)
+        a[r * n + c] += weight * facet->slope[j] * facet->slope[t->idx[c]];
+    }
+  }
+  if (n > 0) {
+    if (mill_cholesky(n, a, n) != 0)
+      return 0;
+    mill_cholesky_solve(n, a, n, rhs);
+  }
+  if (axes) {
+    axes->n = n;
+    for (int r = 0; r < n; r++)
+      axes->idx[r] = t->idx[r];
+    for (int e = 0; e < n * n; e++)
+      axes->factor[e] = a[e];
+  }
+  for (int r = 0; r < n; r++)
+    t->delta[t->idx[r]] = rhs[r];
+  return 1;
+}
+
+/** Distance of a facet at the end of the step, as far as its slope tells. */
+MILL_HD static inline double mill_polish_facet_end(const mill_model *m, const mill_polish_try *t,
+                                                   const mill_active_facet *facet)
+{
+  double v = facet->value;
+  for (int j = 0; j < m->n_par; j++)
+    v += facet->slope[j] * t->delta[j];
+  return v;
+}
+
+/** Switch off the facets that the step ends inside of: a facet acts outside only and must not draw
+ *  the star to the surface.  Returns whether there was one. */
+MILL_HD static inline int mill_polish_release(const mill_model *m, mill_polish_try *t)
+{
+  int changed = 0;
+  for (int f = 0; f < t->n_facet; f++)
+    if (t->facet[f].on && mill_polish_facet_end(m, t, &t->facet[f]) < 0.0) {
+      t->facet[f].on = 0;
+      changed = 1;
+    }
+  return changed;
+}
+
+/** Shorten the step to the largest one allowed.  A parameter that would leave its box is pinned to
+ *  it, and the rest has to be solved again: 1.  0: nothing was pinned, -1: there is no step. */
+MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_polish *p,
+                                            mill_polish_try *t)
+{
+  double shrink = 1.0;
+  int changed = 0;
+  for (int r = 0; r < t->n; r++) {
+    const double limit = mill_par_limit(m, t->idx[r]), length = fabs(t->delta[t->idx[r]]);
+    if (!(length * shrink <= limit))
+      shrink = limit / length;
+  }
+  if (!(shrink > 0.0))
+    return -1;
+  for (int r = 0; r < t->n; r++) {
+    const int j = t->idx[r];
+    const double here = mill_par_inner(m, j, p->at.theta[j]);
+    const double lo = mill_par_inner(m, j, mill_par_min(m, j)) - here;
+    const double hi = mill_par_inner(m, j, mill_par_max(m, j)) - here;
+    const double d = t->delta[j] * shrink;
+    if (d < lo || d > hi) {
+      t->delta[j] = d < lo ? lo : hi;
+      t->pin[j] = d < lo ? -1 : 1;
+      changed = 1;
+    }
+  }
+  for (int r = 0; r < t->n; r++)
+    if (!t->pin[t->idx[r]])
+      t->delta[t->idx[r]] *= shrink;
+  return changed;
+}
+
+/** Decrease of F that the step promises, hull penalty included. */
+MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill_slot *slot,
+                                                 const mill_polish_try *t)
+{
+  const mill_point *at = &slot->polish.at;
+  const double weight = slot->hull_weight;
+  double model = 0.0, before = 0.0;
+  for (int j = 0; j < m->n_par; j++) {
+    model += at->grad[j] * t->delta[j];
+    for (int k = 0; k < m->n_par; k++)
+      model += t->delta[j] * at->hess[j * m->n_par + k] * t->delta[k];
+  }
+  for (int f = 0; f < t->n_facet; f++) {
+    const double v = t->facet[f].value, end = mill_polish_facet_end(m, t, &t->facet[f]);
+    before += v > 0.0 ? weight * v * v : 0.0;
+    model += end > 0.0 ? weight * end * end : 0.0;
+  }
+  return before - model;
+}
+
 /** Step from polish->at into theta (trial); returns 0 when there is none.  axes, unless
  *  NULL, gets the curvature that the step was solved with: over the parameters that are
  *  neither fixed nor pinned, with damping and with the facets that hold the step. */
@@ -125,162 +315,35 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
                                            mill_polish_axes *axes)
 {
   mill_polish *p = &slot->polish;
-  const int np = m->n_par;
-  const double weight = slot->hull_weight;
-  mill_active_facet *active = slot->space.facet;
-  int n_active = 0;
-  double mapped[MILL_MAX_LABEL], map_slope[MILL_MAX_LABEL], delta[MILL_MAX_PAR];
-  int pin[MILL_MAX_PAR];
-
-  mill_map_labels(m, p->at.theta, mapped);
-  for (int l = 0; l < m->n_label; l++)
-    map_slope[l] = mill_label_map_slope(&m->label[l], p->at.theta[MILL_PAR_LABEL0 + l]);
-  for (int j = 0; j < np; j++) {
-    pin[j] = 0;
-    delta[j] = 0.0;
+  mill_polish_try t;
+  t.facet = slot->space.facet;
+  t.n_facet = t.n = 0;
+  for (int j = 0; j < m->n_par; j++) {
+    t.pin[j] = 0;
+    t.delta[j] = 0.0;
   }
   /* each pass switches a facet (twice at most each way) or pins a parameter */
   int changed = 1;
   for (int pass = 0; pass < 4 * MILL_POLISH_MAX_FACET + MILL_MAX_PAR; pass++) {
-    /* which facets does the step cross?  On the first pass: where we stand. */
-    double end[MILL_MAX_PAR], end_mapped[MILL_MAX_LABEL];
-    for (int j = 0; j < np; j++)
-      end[j] = p->at.theta[j] + delta[j];
-    mill_map_labels(m, end, end_mapped);
-    for (int h = 0; h < m->n_hull; h++)
-      for (int i = 0; i < m->hull[h].n_facet; i++) {
-        if (!(mill_facet_value(&m->hull[h], i, end_mapped) > 1e-9))
-          continue;
-        int known = -1;
-        for (int k = 0; k < n_active; k++)
-          if (active[k].hull == h && active[k].facet == i)
-            known = k;
-        if (known >= 0) {
-          if (!active[known].on && active[known].n_on < 2) {
-            active[known].on = 1;
-            active[known].n_on++;
-            changed = 1;
-          }
-          continue;
-        }
-        if (n_active >= MILL_POLISH_MAX_FACET)
-          continue;
-        mill_active_facet *f = &active[n_active++];
-        f->hull = h;
-        f->facet = i;
-        f->on = 1;
-        f->n_on = 1;
-        f->value = mill_facet_value(&m->hull[h], i, mapped);
-        for (int j = 0; j < np; j++)
-          f->slope[j] = 0.0;
-        const double *normal = m->hull[h].facet + (size_t)i * (size_t)(m->hull[h].n_label + 1);
-        for (int l = 0; l < m->hull[h].n_label; l++) {
-          const int label = m->hull[h].label[l];
-          f->slope[MILL_PAR_LABEL0 + label] = normal[l] * map_slope[label];
-        }
-        changed = 1;
-      }
-    if (!changed)
+    if (!(mill_polish_cross(m, p->at.theta, &t) | changed))
       break;
-    changed = 0;
-
-    /* solve over the parameters that are neither fixed nor pinned */
-    int idx[MILL_MAX_PAR], n = 0;
-    for (int j = 0; j < np; j++)
-      if (!m->set.fixed[j] && !pin[j])
-        idx[n++] = j;
-    double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
-    for (int r = 0; r < n; r++) {
-      const int j = idx[r];
-      rhs[r] = -0.5 * p->at.grad[j];
-      for (int k = 0; k < np; k++)
-        if (pin[k])
-          rhs[r] -= p->at.hess[j * np + k] * delta[k];
-      for (int c = 0; c < n; c++)
-        a[r * n + c] = p->at.hess[j * np + idx[c]];
-      const double unit = mill_par_scale(m, j);
-      a[r * n + r] += p->lambda * (p->at.hess[j * np + j] + 1e-6 / (unit * unit));
-      for (int f = 0; f < n_active; f++) {
-        if (!active[f].on)
-          continue;
-        rhs[r] -= weight * active[f].value * active[f].slope[j];
-        for (int c = 0; c < n; c++)
-          a[r * n + c] += weight * active[f].slope[j] * active[f].slope[idx[c]];
-      }
-    }
-    if (n > 0) {
-      if (mill_cholesky(n, a, n) != 0)
-        return 0;
-      mill_cholesky_solve(n, a, n, rhs);
-    }
-    if (axes) {
-      axes->n = n;
-      for (int r = 0; r < n; r++)
-        axes->idx[r] = idx[r];
-      for (int e = 0; e < n * n; e++)
-        axes->factor[e] = a[e];
-    }
-    for (int r = 0; r < n; r++)
-      delta[idx[r]] = rhs[r];
-    /* a facet acts outside only: where the solution lies inside, it must not
-     * draw the star to the surface */
-    for (int f = 0; f < n_active; f++) {
-      double v = active[f].value;
-      for (int j = 0; j < np; j++)
-        v += active[f].slope[j] * delta[j];
-      if (active[f].on && v < 0.0) {
-        active[f].on = 0;
-        changed = 1;
-      }
-    }
-    double shrink = 1.0;
-    for (int r = 0; r < n; r++) {
-      const double limit = mill_par_limit(m, idx[r]);
-      if (!(fabs(rhs[r]) * shrink <= limit))
-        shrink = limit / fabs(rhs[r]);
-    }
-    if (!(shrink > 0.0))
+    if (!mill_polish_solve(m, slot, &t, axes))
       return 0;
-    /* a parameter that would leave its box is pinned to it, and the rest solved
-     * again; the length limit comes after that */
-    for (int r = 0; r < n; r++) {
-      const int j = idx[r];
-      const double here = mill_par_inner(m, j, p->at.theta[j]);
-      const double lo = mill_par_inner(m, j, mill_par_min(m, j)) - here;
-      const double hi = mill_par_inner(m, j, mill_par_max(m, j)) - here;
-      const double d = delta[j] * shrink;
-      if (d < lo || d > hi) {
-        delta[j] = d < lo ? lo : hi;
-        pin[j] = d < lo ? -1 : 1;
-        changed = 1;
-      }
-    }
-    for (int r = 0; r < n; r++)
-      if (!pin[idx[r]])
-        delta[idx[r]] *= shrink;
+    changed = mill_polish_release(m, &t);
+    const int pinned = mill_polish_bound(m, p, &t);
+    if (pinned < 0)
+      return 0;
+    changed |= pinned;
   }
-  double model = 0.0, before = 0.0;
-  for (int j = 0; j < np; j++) {
-    model += p->at.grad[j] * delta[j];
-    for (int k = 0; k < np; k++)
-      model += delta[j] * p->at.hess[j * np + k] * delta[k];
-  }
-  for (int f = 0; f < n_active; f++) {
-    double v = active[f].value;
-    before += v > 0.0 ? weight * v * v : 0.0;
-    for (int j = 0; j < np; j++)
-      v += active[f].slope[j] * delta[j];
-    model += v > 0.0 ? weight * v * v : 0.0;
-  }
-  p->pred = before - model;
-  for (int j = 0; j < np; j++) {
+  p->pred = mill_polish_promise(m, slot, &t);
+  for (int j = 0; j < m->n_par; j++) {
     /* limits exactly: the way to u and back rounds, and near 0 the root of that is large */
-    if (pin[j] != 0)
-      theta[j] = pin[j] < 0 ? mill_par_min(m, j) : mill_par_max(m, j);
-    else if (delta[j] == 0.0)
+    if (t.pin[j] != 0)
+      theta[j] = t.pin[j] < 0 ? mill_par_min(m, j) : mill_par_max(m, j);
+    else if (t.delta[j] == 0.0)
       theta[j] = p->at.theta[j];
     else
-      theta[j] = mill_par_outer(m, j, mill_par_inner(m, j, p->at.theta[j]) + delta[j]);
+      theta[j] = mill_par_outer(m, j, mill_par_inner(m, j, p->at.theta[j]) + t.delta[j]);
   }
   return 1;
 }

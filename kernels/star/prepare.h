@@ -131,6 +131,52 @@ MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
   s->base[i] = base;
 }
 
+/** Rows of the resolution matrix of len pixels from first on, from the diagonals as stored; rows
+ *  beyond n_diag are filled up with zeros to a whole step of MILL_DECONV_STEP. */
+MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
+                                  double (*row)[MILL_CHUNK])
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  for (int k = 0; k < nd; k++) {
+    const float *raw = s->raw_res + (size_t)(nd - 1 - k) * n;
+    const int shift = first - h + k;
+    if (shift >= 0 && shift + len <= n) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        row[k][i] = (double)raw[shift + i];
+    } else {
+      for (int i = 0; i < len; i++)
+        row[k][i] = shift + i >= 0 && shift + i < n ? (double)raw[shift + i] : 0.0;
+    }
+  }
+  for (int k = nd; k % MILL_DECONV_STEP != 0; k++)
+    for (int i = 0; i < len; i++)
+      row[k][i] = 0.0;
+}
+
+/** x [len] = sum over rows l < nd of weight[l] row[l]. */
+MILL_BLOCK_FN void mill_deconvolve(int nd, const double *weight, int len,
+                                   const double (*row)[MILL_CHUNK], double *x)
+{
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    x[i] = 0.0;
+  for (int l = 0; l < nd; l += MILL_DECONV_STEP) {
+    double w[MILL_DECONV_STEP];
+    for (int q = 0; q < MILL_DECONV_STEP; q++)
+      w[q] = l + q < nd ? weight[l + q] : 0.0;
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      double y = x[i];
+      y += w[0] * row[l][i];
+      y += w[1] * row[l + 1][i];
+      y += w[2] * row[l + 2][i];
+      y += w[3] * row[l + 3][i];
+      x[i] = y;
+    }
+  }
+}
+
 /** Resolution matrix: diagonals as stored (offsets +h..-h, scipy dia layout) to
  *  row form, the template's own resolution taken out, edge rows rescaled.
  *  Sets good: 0 where an element of the pixel's row is not finite, which then is that of the
@@ -144,47 +190,17 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
   {
     const int first = c * MILL_CHUNK;
     const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
-    /* rows and weights are filled up with zeros to whole steps of MILL_DECONV_STEP */
     double row[MILL_MAX_DIAG + MILL_DECONV_STEP - 1][MILL_CHUNK];
     double x[MILL_CHUNK], sum[MILL_CHUNK], base[MILL_CHUNK];
-    for (int k = 0; k < nd; k++) {
-      const float *raw = s->raw_res + (size_t)(nd - 1 - k) * n;
-      const int shift = first - h + k;
-      if (shift >= 0 && shift + len <= n) {
-        MILL_SIMD
-        for (int i = 0; i < len; i++)
-          row[k][i] = (double)raw[shift + i];
-      } else {
-        for (int i = 0; i < len; i++)
-          row[k][i] = shift + i >= 0 && shift + i < n ? (double)raw[shift + i] : 0.0;
-      }
-    }
-    for (int k = nd; k % MILL_DECONV_STEP != 0; k++)
-      for (int i = 0; i < len; i++)
-        row[k][i] = 0.0;
+    mill_read_rows(s, first, len, row);
     MILL_SIMD
     for (int i = 0; i < len; i++)
       sum[i] = base[i] = 0.0;
     for (int k = 0; k < nd; k++) {
       const double *from = row[k];
       if (s->deconv) {
-        MILL_SIMD
-        for (int i = 0; i < len; i++)
-          x[i] = 0.0;
-        for (int l = 0; l < nd; l += MILL_DECONV_STEP) {
-          double w[MILL_DECONV_STEP];
-          for (int q = 0; q < MILL_DECONV_STEP; q++)
-            w[q] = l + q < nd ? s->deconv[k * nd + l + q] : 0.0;
-          MILL_SIMD
-          for (int i = 0; i < len; i++) {
-            double y = x[i];
-            y += w[0] * row[l][i];
-            y += w[1] * row[l + 1][i];
-            y += w[2] * row[l + 2][i];
-            y += w[3] * row[l + 3][i];
-            x[i] = y;
-          }
-        }
+        mill_deconvolve(nd, s->deconv + (ptrdiff_t)k * nd, len, (const double(*)[MILL_CHUNK])row,
+                        x);
         from = x;
       }
       float *to = s->res + (size_t)k * n + first;
@@ -446,42 +462,14 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
   return n_good;
 }
 
-/** Prepare one segment.  Sets used, n_good, sn, d, is, good, res, sums. */
-MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_segment *s)
+/** Flux over sigma and 1 / sigma into d and is.
+ *
+ *  bad, most  in   1 / sigma of bad pixels, and at most of good ones
+ *  total [3]  out  sum of ln (1 / sigma), sum of d^2, pixels whose numbers are not usable */
+MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_segment *s,
+                                           double bad, double most, double *total)
 {
   const int n = s->n_pix;
-  const uint32_t ignore = m->set.mask_ignore;
-
-  if (s->raw_res) {
-    mill_block_prepare_resolution(b, s);
-  } else if (s->res) {
-    mill_block_prepare_lsf(b, s);
-  } else {
-    MILL_FOR(b, i, n)
-    {
-      s->base[i] = 1.0;
-    }
-    MILL_BARRIER(b);
-  }
-
-  double sn, scale, median_sigma;
-  const int n_clear = mill_block_flux_level(b, ignore, s, &sn, &scale);
-  MILL_SERIAL(b)
-  {
-    s->sn = isfinite(sn) ? sn : -1e9;
-    s->n_good = 0;
-    s->used = 0;
-    s->sum_ln_var = 0.0;
-    s->dd = 0.0;
-  }
-  MILL_BARRIER(b);
-  if (n_clear < 1 || !isfinite(scale) || scale == 0.0)
-    return;
-
-  const int n_good = mill_block_good(b, m, s, &median_sigma);
-  /* 1 / sigma of bad pixels, and at most of good ones */
-  const double bad = 1.0 / (m->set.bad_sigma_factor * fabs(scale));
-  const double most = n_good > 0 ? 1.0 / (m->set.sigma_floor * median_sigma) : 0.0;
   double acc[3] = {0.0, 0.0, 0.0};
   const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
   MILL_FOR(b, c, n_chunk)
@@ -522,8 +510,47 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
     acc[1] += dd;
     acc[2] += (double)n_off;
   }
-  double total[3];
   mill_block_sum_n(b, acc, 3, total);
+}
+
+/** Prepare one segment.  Sets used, n_good, sn, d, is, good, res, sums. */
+MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_segment *s)
+{
+  const int n = s->n_pix;
+  const uint32_t ignore = m->set.mask_ignore;
+
+  if (s->raw_res) {
+    mill_block_prepare_resolution(b, s);
+  } else if (s->res) {
+    mill_block_prepare_lsf(b, s);
+  } else {
+    MILL_FOR(b, i, n)
+    {
+      s->base[i] = 1.0;
+    }
+    MILL_BARRIER(b);
+  }
+
+  double sn, scale, median_sigma;
+  const int n_clear = mill_block_flux_level(b, ignore, s, &sn, &scale);
+  MILL_SERIAL(b)
+  {
+    s->sn = isfinite(sn) ? sn : -1e9;
+    s->n_good = 0;
+    s->used = 0;
+    s->sum_ln_var = 0.0;
+    s->dd = 0.0;
+  }
+  MILL_BARRIER(b);
+  if (n_clear < 1 || !isfinite(scale) || scale == 0.0)
+    return;
+
+  const int n_good = mill_block_good(b, m, s, &median_sigma);
+  /* 1 / sigma of bad pixels, and at most of good ones */
+  const double bad = 1.0 / (m->set.bad_sigma_factor * fabs(scale));
+  const double most = n_good > 0 ? 1.0 / (m->set.sigma_floor * median_sigma) : 0.0;
+  double total[3];
+  mill_block_scale_pixels(b, ignore, s, bad, most, total);
   MILL_SERIAL(b)
   {
     s->sum_ln_var = -2.0 * total[0];
