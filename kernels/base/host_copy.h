@@ -25,8 +25,8 @@ typedef struct mill_upload {
   size_t bytes;
 } mill_upload;
 
-/** Threads that copy where the process may use so many: a quarter of them, at most four, as
- *  readers have the others to themselves; MILL_CUDA_COPIERS of the environment gives another
+/** Threads that copy where the process may use n_thread of them: a quarter of them, at most four,
+ * as readers have the others to themselves; MILL_CUDA_COPIERS of the environment gives another
  *  number.  MILL_ERR_CONFIG when that is not 1 to MILL_MOST_COPIERS. */
 int mill_host_copiers(int n_thread, int *n_copier);
 

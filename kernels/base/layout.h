@@ -1,7 +1,7 @@
 /** Arrays one behind the other in a block of memory, laid out from a table.
  *
- *  A structure's table has a row for each array that it points to.  Whoever owns the structure
- *  counts the elements; the same call then measures the memory and sets the pointers.
+ *  A structure's table has a row for each array that it points to.  The owner of the structure
+ *  counts the elements; mill_lay_out then measures the memory, and with memory sets the pointers.
  */
 #ifndef MILL_LAYOUT_H
 #define MILL_LAYOUT_H
@@ -28,7 +28,7 @@ static inline size_t mill_round_up(size_t bytes, size_t unit)
   return (bytes + unit - 1) / unit * unit;
 }
 
-/** Offset of the next array, of so many bytes; *at moves behind it. */
+/** Offset of the next array, which takes this many bytes; *at moves behind it. */
 static inline size_t mill_take(size_t *at, size_t bytes)
 {
   const size_t here = *at;

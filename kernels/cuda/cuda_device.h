@@ -137,7 +137,7 @@ int mill_cuda_reserve_lanes(mill_device *d);
 /** Look for this build's code for every kernel, which also loads it: later there may be no memory
  *  for it, and nothing may be loaded while a graph is captured. */
 int mill_cuda_load_kernels(void);
-/** A round over nothing, whose kernels get all the memory that they want besides ours: code,
+/** A round over nothing, whose kernels get all the memory that they want in addition to ours: code,
  *  graphs, the threads' own.  Stars may take the rest. */
 int mill_cuda_rehearse(mill_device *d);
 void mill_cuda_drop_graph(mill_device *d);

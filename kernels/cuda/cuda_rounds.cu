@@ -112,7 +112,7 @@ static row_batch all_rows(const device_view *v, int arm)
   return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch, 1};
 }
 
-/** A layer of so many rows at most, by a kernel of so many threads. */
+/** A layer of n_most rows at most, by a kernel with n_thread threads in a block. */
 template <typename real>
 static int layer(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
                  const row_layout<real> *in, const row_layout<real> *out, int n_thread,

@@ -102,35 +102,19 @@ static void stages_say(const stages *stage, const char *text)
 }
 
 /* Messages belong to threads: the first failure's is kept for the thread that returns it. */
-typedef struct failure {
-  int code;
-  char message[512];
-} failure;
-
-static void failure_keep(failure *kept, int code)
+static void failure_keep(mill_error_kept *kept, int code)
 {
 #pragma omp critical(mill_demo_failure)
-  if (kept->code == MILL_OK) {
-    kept->code = code;
-    snprintf(kept->message, sizeof kept->message, "%s", mill_error_message());
-  }
+  if (kept->code == MILL_OK)
+    mill_error_save(code, kept);
 }
 
-static int failure_seen(const failure *kept)
+static int failure_seen(const mill_error_kept *kept)
 {
   int code;
 #pragma omp critical(mill_demo_failure)
   code = kept->code;
   return code;
-}
-
-static int failure_raise(const failure *kept)
-{
-  int err = MILL_OK;
-  if (kept->code != MILL_OK)
-    MILL_FAIL(kept->code, "%s", kept->message);
-done:
-  return err;
 }
 
 /* The level of an arm: the smooth median of ln flux that the header defines. Newton's method on a
@@ -502,7 +486,7 @@ done:
 static int fill_spectra(const mill_demo_templates *t, const mill_library *lib, int n_thread,
                         node_grid *grid)
 {
-  failure kept = {.code = MILL_OK};
+  mill_error_kept kept = {.code = MILL_OK};
 #pragma omp parallel num_threads(n_thread)
   {
     double *flux = NULL;
@@ -516,7 +500,7 @@ static int fill_spectra(const mill_demo_templates *t, const mill_library *lib, i
       failure_keep(&kept, err);
     mill_free(flux);
   }
-  return failure_raise(&kept);
+  return mill_error_restore(&kept);
 }
 
 /* ---- principal components ------------------------------------------------------------------- */
@@ -799,7 +783,7 @@ static int measure(const mill_demo_settings *settings, const mill_demo_templates
                    const mill_library *lib, mill_demo_error *error)
 {
   int err = MILL_OK;
-  failure kept = {.code = MILL_OK};
+  mill_error_kept kept = {.code = MILL_OK};
   float *value = NULL;
   const int n_model = settings->n_held_out;
   memset(error, 0, sizeof *error);
@@ -814,7 +798,7 @@ static int measure(const mill_demo_settings *settings, const mill_demo_templates
     if (code != MILL_OK)
       failure_keep(&kept, code);
   }
-  MILL_TRY(failure_raise(&kept));
+  MILL_TRY(mill_error_restore(&kept));
   MILL_TRY(summarise(t, n_model, value, error));
 done:
   mill_free(value);

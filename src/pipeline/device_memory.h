@@ -13,7 +13,7 @@ typedef struct mill_device_memory {
   size_t uploaded; /**< bytes of the blocks that were filled when they were taken */
 } mill_device_memory;
 
-/** A block of so many bytes, filled from `from` unless that is NULL.
+/** A block of this size in bytes, filled from `from` unless that is NULL.
  *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out);
 

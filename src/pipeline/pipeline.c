@@ -29,7 +29,6 @@ struct mill_pipeline {
   mill_guess_table guess;
   mill_waveset_cache *waveset;
   mill_slots slots;
-  int want_models;
   int n_usable;     /**< slots that may take a star: all, fewer when memory is full */
   int is_bound;     /**< the backend knows the model as it is */
   int has_remarked; /**< the log has the backend's remark */
@@ -58,7 +57,6 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   p->lib = lib;
   p->backend = backend;
   p->n_usable = n_slot;
-  p->want_models = want_models;
   MILL_TRY(backend->open(n_thread, &p->device));
   p->model_memory = (mill_device_memory){.backend = backend, .device = p->device};
   MILL_TRY(mill_guess_table_create(lib, settings, n_thread, &p->guess));
@@ -327,7 +325,7 @@ static int deliver(mill_pipeline *p, mill_result_sink sink, void *context)
   int i = 0;
   for (; i < p->n_done; i++) {
     const float *const *model = NULL;
-    if (p->want_models && p->row[i].status == MILL_STATUS_FITTED) {
+    if (p->slots.want_models && p->row[i].status == MILL_STATUS_FITTED) {
       mill_range_begin(MILL_RANGE_DOWNLOAD);
       err = mill_slots_fetch_models(&p->slots, p->done[i]);
       mill_range_end();
@@ -346,7 +344,7 @@ done:
 /** The rounds have failed: hand over what had finished before.  The first failure counts. */
 static void deliver_last(mill_pipeline *p, mill_result_sink sink, void *context)
 {
-  for (int i = 0; i < p->n_done && !p->want_models; i++)
+  for (int i = 0; i < p->n_done && !p->slots.want_models; i++)
     if (sink(context, &p->row[i], NULL) != MILL_OK)
       break;
   p->n_done = 0;

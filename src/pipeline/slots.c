@@ -10,7 +10,7 @@
 #define SLAB_BYTES ((size_t)32 << 20)
 
 /** What is uploaded with a segment at most (flux, inverse variance, mask, resolution or sigma),
- *  and with a star besides. */
+ *  and once with a star. */
 enum { SEGMENT_PIECES = 4, STAR_PIECES = 2 };
 
 /** Bytes from one mill_slot to the next. */
@@ -66,8 +66,7 @@ void mill_slots_clear(mill_slots *slots)
     for (int k = 0; k < MILL_N_SLOT_PURPOSE; k++)
       drop_own(s, &e->memory[k]);
     mill_free(e->segment);
-    mill_free(e->waveset);
-    mill_free(e->n_diag);
+    mill_free(e->plan);
   }
   mill_device_memory_clear(&s->memory);
   mill_free(s->entry);
@@ -153,18 +152,8 @@ static int reserve_segments(mill_slots *s, mill_slot_entry *e, const mill_star *
   MILL_TRY(MILL_RENEW(&s->piece, &s->cap_piece, SEGMENT_PIECES * n + STAR_PIECES));
   MILL_TRY(MILL_RENEW(&s->lsf_aa, &s->cap_lsf, n_lsf));
   MILL_TRY(reserve_memory(s, e, MILL_FOR_SEGMENTS, (size_t)n * sizeof(mill_segment)));
-  if (n <= e->cap_segment)
-    goto done;
-  mill_free(e->segment);
-  mill_free(e->waveset);
-  mill_free(e->n_diag);
-  e->segment = NULL;
-  e->waveset = e->n_diag = NULL;
-  e->cap_segment = 0;
-  MILL_TRY(MILL_ALLOC(n, &e->segment));
-  MILL_TRY(MILL_ALLOC(n, &e->waveset));
-  MILL_TRY(MILL_ALLOC(n, &e->n_diag));
-  e->cap_segment = n;
+  MILL_TRY(MILL_RENEW(&e->segment, &e->cap_segment, n));
+  MILL_TRY(MILL_RENEW(&e->plan, &e->cap_plan, n));
 done:
   return err;
 }
@@ -244,9 +233,9 @@ static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, i
         ws.arm != raw->arm || raw->n_diag > MILL_MAX_DIAG)
       MILL_FAIL(MILL_ERR_INTERNAL, "segment %d of row %lld does not fit its wavelength set", i,
                 (long long)star->row);
-    e->n_diag[i] = with_matrix(s, raw) ? raw->n_diag : 0;
+    e->plan[i].n_diag = with_matrix(s, raw) ? raw->n_diag : 0;
     if (with_sigma(s, raw)) {
-      plan_sigma(s, raw, ws.wave_aa, lsf_aa, &e->n_diag[i], info);
+      plan_sigma(s, raw, ws.wave_aa, lsf_aa, &e->plan[i].n_diag, info);
       lsf_aa += raw->n_pix;
     }
   }
@@ -260,7 +249,7 @@ done:
 static void count_segment(const mill_slots *s, const mill_slot_entry *e,
                           const mill_raw_segment *raw, int i, size_t *count)
 {
-  const size_t n = (size_t)raw->n_pix, n_res = (size_t)e->n_diag[i] * n;
+  const size_t n = (size_t)raw->n_pix, n_res = (size_t)e->plan[i].n_diag * n;
   count[MILL_COUNT_PIX] = n;
   count[MILL_COUNT_MATRIX] = with_matrix(s, raw) ? n_res : 0;
   count[MILL_COUNT_SIGMA] = with_sigma(s, raw) ? n : 0;
@@ -311,7 +300,7 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *sta
     mill_waveset_cache_view(s->waveset, raw->waveset, &ws);
     to->arm = raw->arm;
     to->n_pix = raw->n_pix;
-    to->n_diag = e->n_diag[i];
+    to->n_diag = e->plan[i].n_diag;
     to->ws = ws.device;
     add_piece(s, to->raw_flux, raw->flux, n * sizeof *raw->flux);
     add_piece(s, to->raw_ivar, raw->ivar, n * sizeof *raw->ivar);
@@ -374,8 +363,8 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
   add_piece(s, e->device, &s->host, MILL_SLOT_COPY_BYTES);
   MILL_TRY(be->upload_all(s->memory.device, s->piece, s->n_piece));
   for (int i = 0; i < star->n_segment; i++) {
-    e->waveset[i] = star->segment[i].waveset;
-    mill_waveset_cache_hold(s->waveset, e->waveset[i]);
+    e->plan[i].waveset = star->segment[i].waveset;
+    mill_waveset_cache_hold(s->waveset, e->plan[i].waveset);
   }
   e->n_waveset = star->n_segment;
   e->active = e->fresh = 1;
@@ -387,7 +376,7 @@ void mill_slots_free(mill_slots *slots, int i_slot)
 {
   mill_slot_entry *e = &slots->entry[i_slot];
   for (int i = 0; i < e->n_waveset; i++)
-    mill_waveset_cache_release(slots->waveset, e->waveset[i]);
+    mill_waveset_cache_release(slots->waveset, e->plan[i].waveset);
   e->n_waveset = e->active = e->fresh = e->finished = 0;
 }
 

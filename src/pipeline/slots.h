@@ -23,14 +23,21 @@ typedef struct mill_slot_memory {
 
 enum mill_slot_purpose { MILL_FOR_SEGMENTS, MILL_FOR_ARRAYS, MILL_N_SLOT_PURPOSE };
 
+/** What a slot holds for a segment. */
+typedef struct mill_slot_plan {
+  int waveset; /**< id of its wavelength set */
+  int n_diag;  /**< diagonals of the rows that it will have */
+} mill_slot_plan;
+
 /** A slot as the host knows it. */
 typedef struct mill_slot_entry {
   mill_slot *device;
   mill_slot_memory memory[MILL_N_SLOT_PURPOSE]; /**< its mill_segment, and all arrays */
   mill_segment *segment;                        /**< host copy [cap_segment], owned */
-  int *waveset;                                 /**< ids of the sets that it holds, owned */
-  int *n_diag; /**< of the rows that each segment will have, owned */
-  int n_waveset, cap_segment;
+  size_t cap_segment;
+  mill_slot_plan *plan; /**< of each segment [cap_plan], owned */
+  size_t cap_plan;
+  int n_waveset;      /**< segments whose wavelength sets it holds */
   size_t model_bytes; /**< of all segments' models together */
   int active;         /**< holds a star */
   int fresh;          /**< that has not been started */

@@ -30,7 +30,8 @@ struct mill_waveset_cache {
   mill_device *device;
   int n_thread;
   entry *entry;
-  int n_entry, cap_entry;
+  int n_entry;
+  int64_t n_room; /**< of entry */
   int first_free;
   int *bucket; /**< [n_bucket] first entry of each, n_bucket a power of two */
   int n_bucket;
@@ -140,23 +141,17 @@ static int find(const mill_waveset_cache *c, uint64_t hash, int arm, int n_pix,
 static int reserve(mill_waveset_cache *c)
 {
   int err = MILL_OK;
-  entry *more = NULL;
   int *bucket = NULL;
-  if (c->first_free != NONE || c->n_entry < c->cap_entry)
+  if (c->first_free != NONE || c->n_entry < c->n_bucket)
     goto done;
-  const int cap = c->cap_entry ? 2 * c->cap_entry : FIRST_SETS;
-  MILL_TRY(MILL_ALLOC(cap, &more));
-  MILL_TRY(MILL_ALLOC(cap, &bucket));
-  if (c->n_entry)
-    memcpy(more, c->entry, (size_t)c->n_entry * sizeof *more);
-  mill_free(c->entry);
+  const int n = c->n_bucket ? 2 * c->n_bucket : FIRST_SETS;
+  MILL_TRY(MILL_ALLOC(n, &bucket));
+  MILL_TRY(MILL_GROW(&c->entry, &c->n_room, n));
   mill_free(c->bucket);
-  c->entry = more;
   c->bucket = bucket;
-  c->cap_entry = c->n_bucket = cap;
-  more = NULL;
+  c->n_bucket = n;
   bucket = NULL;
-  for (int i = 0; i < cap; i++)
+  for (int i = 0; i < n; i++)
     c->bucket[i] = NONE;
   /* no entry is free here */
   for (int id = 0; id < c->n_entry; id++) {
@@ -165,7 +160,6 @@ static int reserve(mill_waveset_cache *c)
     *first = id;
   }
 done:
-  mill_free(more);
   mill_free(bucket);
   return err;
 }
