@@ -25,7 +25,7 @@ typedef struct mill_selection {
   int n_objtype; /**< OBJTYPE values kept; 0: all but SKY and BAD */
   char objtype[8][16];
   int redrock;             /**< keep only SPECTYPE STAR or |z| c < redrock_max_vel */
-  char redrock_file[1024]; /**< empty: in the folder of the input, coadd-/spectra- -> redrock- */
+  char redrock_file[1024]; /**< empty: in the input's folder, coadd-/spectra- -> redrock- */
   double redrock_max_vel_km_s;
   uint64_t fiberstatus_allowed; /**< FIBERSTATUS bits that may be set */
 } mill_selection;

@@ -152,7 +152,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "fit only what redrock calls a star or gives a small velocity",
      .elsewhere = "`--zbest_select`"},
     {"redrock_file", PATH(select.redrock_file), SCIENCE,
-     .help = "redrock's file; empty: in the folder of the input, with `coadd-` or `spectra-` "
+     .help = "redrock's file; empty: in the input's folder, with `coadd-` or `spectra-` "
              "replaced by "
              "`redrock-`"},
     {"redrock_max_vel", REAL(select.redrock_max_vel_km_s, 0, MAX_VEL), SCIENCE, .unit = "km/s",
