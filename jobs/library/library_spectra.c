@@ -208,7 +208,7 @@ const mill_option_table mill_library_spectra_table = {
         {"components", COUNT(settings.n_component, MILL_MAX_WIDTH),
          .help = "principal components (default 40)"},
         {"degree", COUNT(settings.degree, MILL_MAX_RBF_DEGREE),
-         .help = "of the polynomial beside the radial functions (default 2)"},
+         .help = "of the polynomial that is added to the radial functions (default 2)"},
         {"smoothing", ABOVE_0(settings.smoothing),
          .help = "of all components (default: each by leave-one-out)"},
         {"lengths", NAMED(length, "NAME=X,..."),

@@ -90,13 +90,13 @@ static void print_wrapped(const char *text, int column, FILE *out)
 static int label(const mill_option *row, char out[64])
 {
   const mill_option *type = row->key ? mill_config_key_of(row->key) : row;
-  const char *argument = row->argument       ? row->argument
-                         : !takes_value(row) ? NULL
-                         : type->words       ? "NAME"
-                         : type->kind == MILL_OPTION_COUNT || type->kind == MILL_OPTION_INTEGER
-                             ? "N"
+  const char *argument = type->words                      ? "NAME"
                          : type->kind == MILL_OPTION_REAL ? "X"
-                                                          : "FILE";
+                         : type->kind >= MILL_OPTION_COUNT && type->kind <= MILL_OPTION_SEED
+                             ? "N"
+                             : "FILE";
+  if (row->argument || !takes_value(row))
+    argument = row->argument;
   return snprintf(out, 64, "--%s%s%s", row->name, argument ? " " : "", argument ? argument : "");
 }
 

@@ -157,12 +157,6 @@ void mill_fit_options_clear(mill_fit_options *options)
 
 /* ---- into the configuration ---- */
 
-static int compare_ids(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
 /* --targetid and --targetid-file together replace what the configuration lists */
 static int apply_target_ids(const mill_fit_options *options, mill_selection *select)
 {
@@ -181,10 +175,9 @@ static int apply_target_ids(const mill_fit_options *options, mill_selection *sel
     memcpy(all, options->target_id, options->n_target_id * sizeof *all);
   if (n_file > 0)
     memcpy(all + options->n_target_id, from_file, n_file * sizeof *all);
-  qsort(all, n, sizeof *all, compare_ids);
   mill_free(select->target_id);
   select->target_id = all;
-  select->n_target_id = n;
+  select->n_target_id = mill_config_sort_ids(all, n);
   all = NULL;
 done:
   mill_free(from_file);

@@ -25,7 +25,7 @@ typedef struct mill_selection {
   int n_objtype; /**< OBJTYPE values kept; 0: all but SKY and BAD */
   char objtype[8][16];
   int redrock;             /**< keep only SPECTYPE STAR or |z| c < redrock_max_vel */
-  char redrock_file[1024]; /**< empty: beside the input, coadd-/spectra- -> redrock- */
+  char redrock_file[1024]; /**< empty: in the input's folder, coadd-/spectra- -> redrock- */
   double redrock_max_vel_km_s;
   uint64_t fiberstatus_allowed; /**< FIBERSTATUS bits that may be set */
 } mill_selection;
@@ -108,6 +108,9 @@ const mill_option *mill_config_key_of(const char *name);
  *  (given without its dashes), what it takes, and text. */
 int mill_config_set(mill_config *config, const char *key, const char *option, const char *text);
 
+/** Sort target ids, drop repetitions; returns the number left. */
+size_t mill_config_sort_ids(int64_t *id, size_t n);
+
 /** Check ranges and cross-dependencies, after values came from elsewhere (the
  *  command line).  MILL_ERR_CONFIG; the message starts with the key. */
 int mill_config_check(const mill_config *config);
@@ -143,7 +146,7 @@ int mill_config_print_keys(FILE *out);
 /** As mill_config_print into a malloc'd string (free()), only the keys that
  *  make the identity of a run (science and selection), sorted by name and with
  *  lists whose order means nothing in one order.  template_lib is no part of
- *  it: the library's hash is kept beside it.  start is there as start_hash, which must
+ *  it: the result keeps the library's hash.  start is there as start_hash, which must
  *  be known: else MILL_ERR_INTERNAL.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_identity(const mill_config *config, char **text);
 

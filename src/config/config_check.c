@@ -26,57 +26,50 @@ static int wrong(mill_config_fault *where, const char *key_name, const char *oth
   return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "%s: %s%s", key_name, place, text);
 }
 
+static int count_words(const char *const *words)
+{
+  int n = 0;
+  while (words[n])
+    n++;
+  return n;
+}
+
 static int check_key(const mill_config *config, const mill_option *k, mill_config_fault *where)
 {
   const void *at = (const char *)config + k->offset;
-  char min[32], max[32], value[32], text[64], list[128];
+  char value[64] = "", takes[256];
+  double x = k->min;
+  int n = 0, is_right = 1;
   switch (k->kind) {
-  case MILL_OPTION_REAL: {
-    double x;
+  case MILL_OPTION_REAL:
     memcpy(&x, at, sizeof x);
-    if (!(x >= k->min && x <= k->max) && !k->may_be_none)
-      return wrong(where, k->name, NULL, -1, "%s is out of range; give a number from %s to %s",
-                   mill_text_of_real(x, value), mill_text_of_real(k->min, min),
-                   mill_text_of_real(k->max, max));
+    mill_text_of_real(x, value);
+    is_right = (x >= k->min && x <= k->max) || (k->may_be_none && x < 0);
     break;
-  }
-  case MILL_OPTION_COUNT: {
-    int n;
+  case MILL_OPTION_COUNT:
+  case MILL_OPTION_CHOICE:
     memcpy(&n, at, sizeof n);
-    if (n < k->min || n > k->max)
-      return wrong(where, k->name, NULL, -1,
-                   "%d is out of range; give a whole number from %.0f to %.0f", n, k->min, k->max);
+    snprintf(value, sizeof value, "%d", n);
+    is_right = k->words ? n >= 0 && n < count_words(k->words) : n >= k->min && n <= k->max;
     break;
-  }
-  case MILL_OPTION_CHOICE: {
-    int i, n = 0;
-    memcpy(&i, at, sizeof i);
-    while (k->words[n])
+  case MILL_OPTION_WORD:
+    mill_text_shown(at, value);
+    while (k->words[n] && strcmp(k->words[n], at) != 0)
       n++;
-    if (i < 0 || i >= n)
-      return wrong(where, k->name, NULL, -1, "no choice number %d; give %s", i,
-                   mill_text_of_words(k->words, list));
+    is_right = k->words[n] != NULL;
     break;
-  }
-  case MILL_OPTION_WORD: {
-    int i = 0;
-    while (k->words[i] && strcmp(k->words[i], (const char *)at) != 0)
-      i++;
-    if (!k->words[i])
-      return wrong(where, k->name, NULL, -1, "'%s' is unknown; give %s",
-                   mill_text_shown((const char *)at, text), mill_text_of_words(k->words, list));
-    break;
-  }
   case MILL_OPTION_PATH:
-    if (!mill_text_is_printable((const char *)at))
+    if (!mill_text_is_printable(at))
       return wrong(where, k->name, NULL, -1,
                    "'%s' has control characters or is not UTF-8; rename the file or folder",
-                   mill_text_shown((const char *)at, text));
+                   mill_text_shown(at, value));
     break;
   default:
     break;
   }
-  return MILL_OK;
+  return is_right ? MILL_OK
+                  : wrong(where, k->name, NULL, -1, "%s is out of range; give %s", value,
+                          mill_option_takes(k, takes));
 }
 
 static int check_names(const char *key_name, const mill_named_value *list, int n, int is_prior,
@@ -173,9 +166,6 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
                    "order and join those that overlap",
                    mill_text_of_real(range->min_aa, a), mill_text_of_real(range[-1].max_aa, b));
   }
-  if (!(config->select.min_sn < INFINITY))
-    return wrong(where, "minsn", NULL, -1, "%s is not finite; give a number or none",
-                 mill_text_of_real(config->select.min_sn, a));
   MILL_TRY(check_names("fix_param", config->fixed, config->n_fixed, 0, where));
   MILL_TRY(check_names("priors", config->prior, config->n_prior, 1, where));
   for (int i = 0; i < config->n_prior; i++)

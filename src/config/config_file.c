@@ -21,7 +21,7 @@ static int read_file(const char *path, unsigned char **text, size_t *n_text)
   FILE *file = NULL;
   *text = NULL;
   MILL_TRY(mill_regular_stream(path, "a configuration file", MILL_ERR_CONFIG, &file));
-  do { /* by what comes: the file may grow meanwhile */
+  do { /* not by its size: the file may grow meanwhile */
     MILL_TRY(MILL_GROW(&buffer, &n_room, n + 65536));
     n += (int64_t)fread(buffer + n, 1, (size_t)(n_room - n), file);
     if (ferror(file))

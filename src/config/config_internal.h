@@ -32,7 +32,4 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
 struct yaml_document_s;
 int mill_config_read_document(struct yaml_document_s *document, mill_config *config, int *line);
 
-/* Sort, drop repetitions, give the number left. */
-size_t mill_config_sort_ids(int64_t *id, size_t n);
-
 #endif

@@ -152,7 +152,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "fit only what redrock calls a star or gives a small velocity",
      .elsewhere = "`--zbest_select`"},
     {"redrock_file", PATH(select.redrock_file), SCIENCE,
-     .help = "redrock's file; empty: beside the input, with `coadd-` or `spectra-` replaced by "
+     .help = "redrock's file; empty: in the input's folder, with `coadd-` or `spectra-` "
+             "replaced by "
              "`redrock-`"},
     {"redrock_max_vel", REAL(select.redrock_max_vel_km_s, 0, MAX_VEL), SCIENCE, .unit = "km/s",
      .help = "largest absolute velocity by redrock that counts as a star", .elsewhere = "– (1500)"},
@@ -162,7 +163,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .range = "at most four for each core of the machine and 64 anyway",
      .help = "threads of a rank; 0: the cores it may use", .elsewhere = "`--nthreads` (processes)"},
     {"readers", COUNT(n_reader, 0, MILL_MAX_READER),
-     .help = "threads of a rank that read spectra, beside those that fit; 0: the default",
+     .help = "threads of a rank that read spectra, in addition to those that fit; 0: the default",
      .more = ", one for every 16 threads, with a GPU half as many as threads, at most 8"},
     {"slots", COUNT(n_slot, 0, 1000000), .help = "stars in work at once on a rank; 0: the default",
      .more = ", on the CPU 32 with one thread and 64 with more, on a GPU 4,096, fewer where the "

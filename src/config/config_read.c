@@ -577,7 +577,8 @@ static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, in
       where->item[i][j] = node_line(list_item(in, value, (size_t)j));
   in->key = &mill_config_key[i];
   err = read_key(in, value);
-  if (err != MILL_OK) /* an empty value stands after its key, perhaps on a later line */
+  if (err !=
+      MILL_OK) /* libyaml places an empty value after its key, on a later line if there is one */
     *line = is_null(value) || !in->line ? where->key[i] : in->line;
 done:
   return err;

@@ -145,8 +145,9 @@ class LibraryTest(unittest.TestCase):
         self.refused(2, "needs emulator files", "import", "--output", lib)
         self.refused(2, "--colour", *new, "--colour", self.a)
         self.refused(2, "--output needs a value", "import", self.a, "--output")
-        self.refused(2, "--template-sigma -1", *new, "--template-sigma", "-1", self.a)
-        self.refused(2, "--template-sigma nan", *new, "--template-sigma", "nan", self.a)
+        for sigma in ("-1", "nan"):
+            self.refused(2, f"--template-sigma takes a number, 0 or more, not '{sigma}'", *new,
+                         "--template-sigma", sigma, self.a)
         for sigma in ("1e300", "20"):  # Angstrom, of arms 25 wide
             self.refused(2, f"sigma of {float(sigma):g} A", *new, "--template-sigma", sigma, self.a)
         for name in ("tot", "c_b"):  # c_b: CHISQ_C_B is that of arm b already
@@ -157,7 +158,7 @@ class LibraryTest(unittest.TestCase):
         self.refused(2, "exclude each other", *new, "--template-sigma", "1",
                      "--at-instrument-resolution", self.a)
         self.refused(2, "2 names for 1 files", *new, "--arm-names", "b,r", self.a)
-        self.refused(2, "--arm-names b,,r", *new, "--arm-names", "b,,r", self.a)
+        self.refused(2, "with commas between them, not 'b,,r'", *new, "--arm-names", "b,,r", self.a)
         self.refused(2, "--guess-templates takes an integer from 1 to 10000, not '0'", *new,
                      "--guess-templates", "0", self.a)
         self.refused(2, "are one file", "import", "--output", self.a, "--overwrite",

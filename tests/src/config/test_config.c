@@ -555,7 +555,7 @@ static void test_binary_file_is_refused(void **state)
   assert_non_null(strstr(mill_error_message(), ":1: "));
   write_bytes("\xff\xfen\0p\0o\0l\0y\0", 12); /* UTF-16 */
   assert_int_equal(mill_config_read(&config, path), MILL_ERR_CONFIG);
-  write_bytes("\xef\xbb\xbfnpoly: 5\n", 12); /* a mark of UTF-8 is fine */
+  write_bytes("\xef\xbb\xbfnpoly: 5\n", 12); /* a mark of UTF-8 is allowed */
   assert_int_equal(mill_config_read(&config, path), MILL_OK);
   assert_int_equal(config.fit.n_cont, 5);
 }
@@ -946,7 +946,7 @@ static void test_identity_holds_the_hash_of_the_start(void **state)
   for (int i = 0; i < 3; i++) {
     mill_config_default(&config);
     snprintf(config.start, sizeof config.start, "%s", table[i]);
-    /* as long as nobody has read it, nobody knows what the run is */
+    /* before the table is read, its hash is not known */
     assert_int_equal(mill_config_identity(&config, &text[i]), MILL_ERR_INTERNAL);
     assert_null(text[i]);
     snprintf(config.start_hash, sizeof config.start_hash, "%s", hash[i]);
@@ -1032,7 +1032,7 @@ static void test_bind_resolves_names(void **state)
     }
     assert_close(config.fit.min_sn, 3.0, 0.0);
   }
-  config.n_fixed = config.n_prior = 0; /* bound anew, nothing of before stays */
+  config.n_fixed = config.n_prior = 0; /* bound again, nothing of before stays */
   assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
   for (int j = 0; j < MILL_MAX_PAR; j++) {
     assert_int_equal(config.fit.fixed[j], 0);
