@@ -56,6 +56,36 @@ done:
   return err;
 }
 
+void mill_bench_print_cell(int there, int n_digit, double value, const char *without)
+{
+  if (there)
+    printf(" %.*f |", n_digit, value);
+  else
+    printf("%s%s |", without[0] ? " " : "", without);
+}
+
+int mill_bench_open_json(const mill_bench *job, FILE **out)
+{
+  int err = MILL_OK;
+  *out = fopen(job->options.json, "w");
+  if (!*out)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options.json,
+              strerror(errno));
+done:
+  return err;
+}
+
+int mill_bench_close_json(const mill_bench *job, FILE *out)
+{
+  int err = MILL_OK;
+  const int failed = ferror(out);
+  if (fclose(out) != 0 || failed)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full",
+              job->options.json);
+done:
+  return err;
+}
+
 int mill_bench_reader_counts(const mill_bench *job, int *count, int *n_count)
 {
   int err = MILL_OK, most = job->config.n_reader;

@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,10 +116,7 @@ static int open_json(const bench_device *b, mill_json *json)
   int err = MILL_OK;
   const mill_bench *job = b->job;
   memset(json, 0, sizeof *json);
-  json->out = fopen(b->job->options.json, "w");
-  if (!json->out)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", b->job->options.json,
-              strerror(errno));
+  MILL_TRY(mill_bench_open_json(job, &json->out));
   mill_json_open(json, NULL, '{');
   mill_json_text(json, "revision", mill_version_revision());
   mill_json_text(json, "date", job->date);
@@ -133,15 +129,9 @@ done:
 
 static int close_json(const bench_device *b, mill_json *json)
 {
-  int err = MILL_OK;
   mill_json_close(json);
   mill_json_close(json);
-  const int failed = ferror(json->out);
-  if (fclose(json->out) != 0 || failed)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full",
-              b->job->options.json);
-done:
-  return err;
+  return mill_bench_close_json(b->job, json->out);
 }
 
 /* ---- crossover ---- */
@@ -181,22 +171,6 @@ done:
   return err;
 }
 
-static void print_seconds(double s, const char *without)
-{
-  if (s >= 0.0)
-    printf(" %.3f |", s);
-  else
-    printf(" %s |", without);
-}
-
-static void print_rate(int64_t n_star, double s)
-{
-  if (s > 0.0)
-    printf(" %.1f |", (double)n_star / s);
-  else
-    printf(" |");
-}
-
 static const char *why_not(const device *d)
 {
   return !d->backend ? "SKIPPED" : d->is_full ? "no memory" : "not run";
@@ -204,15 +178,13 @@ static const char *why_not(const device *d)
 
 static void print_point(const bench_device *b, const mill_crossover_point *p)
 {
+  const double n = (double)p->n_star, cpu_s = p->cpu_s, gpu_s = p->gpu_s;
   printf("| %lld |", (long long)p->n_star);
-  print_seconds(p->cpu_s, why_not(&b->cpu));
-  print_seconds(p->gpu_s, why_not(&b->gpu));
-  if (p->cpu_s > 0.0 && p->gpu_s > 0.0)
-    printf(" %.2f |", p->cpu_s / p->gpu_s);
-  else
-    printf(" |");
-  print_rate(p->n_star, p->cpu_s);
-  print_rate(p->n_star, p->gpu_s);
+  mill_bench_print_cell(cpu_s >= 0.0, 3, cpu_s, why_not(&b->cpu));
+  mill_bench_print_cell(gpu_s >= 0.0, 3, gpu_s, why_not(&b->gpu));
+  mill_bench_print_cell(cpu_s > 0.0 && gpu_s > 0.0, 2, cpu_s / gpu_s, "");
+  mill_bench_print_cell(cpu_s > 0.0, 1, n / cpu_s, "");
+  mill_bench_print_cell(gpu_s > 0.0, 1, n / gpu_s, "");
   printf("\n");
 }
 

@@ -33,6 +33,14 @@ void mill_bench_print_head(const mill_bench *job, const char *backend);
 /** Show the lines printed so far.  MILL_ERR_OUTPUT when standard output does not take them. */
 int mill_bench_flush(void);
 
+/** A cell of a table: value with n_digit decimals where there is one, else what stands in its
+ * place, which may be empty. */
+void mill_bench_print_cell(int there, int n_digit, double value, const char *without);
+
+/** Open the file of --json, and close it.  MILL_ERR_OUTPUT names it. */
+int mill_bench_open_json(const mill_bench *job, FILE **out);
+int mill_bench_close_json(const mill_bench *job, FILE *out);
+
 /** Numbers of reader threads to measure with, [MILL_BENCH_READER_COUNTS]: 1, 2, 4, ... and that of
  *  the configuration, or the cores of the process.  MILL_ERR_MPI. */
 enum { MILL_BENCH_READER_COUNTS = 6 };

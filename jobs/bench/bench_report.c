@@ -1,9 +1,7 @@
 #include "jobs/bench/bench_report.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "kernels/base/error.h"
 #include "src/system/version.h"
@@ -60,15 +58,6 @@ static void print_rates(const mill_bench_rates *r)
     printf("| reading the inputs from the page cache | %.1f GB/s |\n", r->read_gbyte_s);
 }
 
-/* A cell of a table: the value, or nothing where there is none. */
-static void print_cell(int there, int n_digit, double value)
-{
-  if (there)
-    printf(" %.*f |", n_digit, value);
-  else
-    printf(" |");
-}
-
 /* The end of a line: time over its floor; a stage without one has no ratio. */
 static void print_ratio(double spent_s, double floor_s)
 {
@@ -100,12 +89,12 @@ static void print_stages(const mill_bench_series *series, const mill_bench_rates
      * as long */
     const double shown_s = least_s < 1e-6 * n ? 0.0 : least_s;
     printf("| %s |", stage_name[s]);
-    print_cell(value + jacobian > 0.0, 2, value / n);
-    print_cell(value + jacobian > 0.0, 2, jacobian / n);
-    print_cell(flop > 0.0, 2, 1e-6 * flop / n);
-    print_cell(1, 3, 1e3 * run->stage_s[s] / n);
-    print_cell(emulate_s > 0.0, 3, 1e3 * emulate_s / n);
-    print_cell(shown_s > 0.0, 4, 1e3 * shown_s / n);
+    mill_bench_print_cell(value + jacobian > 0.0, 2, value / n, "");
+    mill_bench_print_cell(value + jacobian > 0.0, 2, jacobian / n, "");
+    mill_bench_print_cell(flop > 0.0, 2, 1e-6 * flop / n, "");
+    mill_bench_print_cell(1, 3, 1e3 * run->stage_s[s] / n, "");
+    mill_bench_print_cell(emulate_s > 0.0, 3, 1e3 * emulate_s / n, "");
+    mill_bench_print_cell(shown_s > 0.0, 4, 1e3 * shown_s / n, "");
     printf(shown_s <= 0.0 ? " |" : by_traffic ? " bytes |" : " arithmetic |");
     print_ratio(run->stage_s[s], shown_s);
     n_value += value;
@@ -306,10 +295,8 @@ static void put_settings(FILE *out, const mill_fit_meters *c)
 static int write_json(const mill_bench *job, const mill_bench_report *report)
 {
   int err = MILL_OK;
-  const char *path = job->options.json;
-  FILE *out = fopen(path, "w");
-  if (!out)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", path, strerror(errno));
+  FILE *out = NULL;
+  MILL_TRY(mill_bench_open_json(job, &out));
   fputs("{\n  ", out);
   put_text(out, "version", mill_version(), ", ");
   put_text(out, "revision", mill_version_revision(), ", ");
@@ -328,9 +315,7 @@ static int write_json(const mill_bench *job, const mill_bench_report *report)
     put_series(out, &report->series[i], &report->rates);
   }
   fputs("]\n}\n", out);
-  const int failed = ferror(out);
-  if (fclose(out) != 0 || failed)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full", path);
+  MILL_TRY(mill_bench_close_json(job, out));
 done:
   return err;
 }
