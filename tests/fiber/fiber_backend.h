@@ -1,101 +1,11 @@
-/** The backend of the fiber build, and what its tests compare. */
+/** The backend of the fiber build. */
 #ifndef FIBER_BACKEND_H
 #define FIBER_BACKEND_H
 
+#include "kernels/backend.h"
 #include "kernels/fiber/fiber.h"
-#include "tests/fit/made_star.h"
 
 /** kernels/cpu/cpu_backend.c compiled with MILL_BLOCK_FIBERS. */
 extern const mill_backend mill_backend_cpu_fiber;
-
-enum { WORK_STARS = 3, WORK_PAR = 5, WORK_SEED = 88 };
-
-/** Everything that one workload gives. */
-typedef struct work_output {
-  mill_fit_result result[WORK_STARS];
-  float model[WORK_STARS * MADE_MAX_SEG * MADE_MAX_PIX];
-  mill_eval eval[4]; /**< value, Jacobian, final, value at a very wide kernel */
-  mill_eval thin;    /**< Jacobian of a star with too few pixels: infinite */
-} work_output;
-
-typedef struct work_input {
-  mill_library lib;
-  made_star star[WORK_STARS], thin;
-  double truth[WORK_STARS][WORK_PAR];
-} work_input;
-
-/** Stars that reach every branch and the ends of the templates: a resolution matrix
- *  with defects, two exposures of which one has a sigma per pixel, one of low S/N whose
- *  first arm has a median of zero, and one with three pixels in an arm.  kind: of the
- *  emulators. */
-static inline void work_make(work_input *in, int kind)
-{
-  uint64_t random = WORK_SEED;
-  memset(in, 0, sizeof *in);
-  made_check(test_library_make(3, 2, 9, &in->lib));
-  made_check(test_library_to(&in->lib, kind));
-  for (int i = 0; i < WORK_STARS; i++) {
-    made_star_cut(&in->lib, 1 + (i == 1), i == 1 ? 0.45 : 0.8, i != 1, 4, &random, &in->star[i]);
-    made_theta(&in->lib, 0.5, 40, 60, &random, in->truth[i]);
-    made_star_fill(&in->lib, in->truth[i], i == 2 ? 5 : 40, 1, &random, &in->star[i]);
-  }
-  made_segment *s = in->star[0].segment;
-  s[0].mask[20] = s[0].mask[21] = 8;
-  s[0].flux[22] = NAN;
-  s[1].ivar[50] = 0;
-  in->star[1].segment[1].ivar[30] = 1e4f;
-  for (int k = 0; k < in->star[1].n_segment; k += 2) {
-    /* a sigma per pixel in some segments, narrower and wider than templates' */
-    made_segment *m = &in->star[1].segment[k];
-    m->with_sigma = 1;
-    for (int p = 0; p < m->n_pix; p++)
-      m->sigma_aa[p] = p % 17 == 0 ? 0.0f : (float)(0.4 + 0.6 * p / m->n_pix);
-  }
-  made_segment *dark = &in->star[2].segment[0];
-  for (int p = 0; p < dark->n_pix; p++) {
-    /* positive ones masked: the scale is that of absolute values */
-    dark->flux[p] *= p % 10 < 4 ? 0.0f : (p % 2 ? -1.0f : 1.0f);
-    dark->mask[p] = dark->flux[p] > 0;
-  }
-  /* a normal matrix that is finite but not positive definite */
-  in->thin = in->star[1];
-  in->thin.n_segment = 1; /* one segment: none after it brings barriers of its own */
-  made_segment *thin = &in->thin.segment[0];
-  for (int p = 0; p < thin->n_pix; p++)
-    thin->ivar[p] = p % (thin->n_pix / 3 + 1) == 9 ? 1e16f : 0.0f;
-}
-
-/** Fit the stars with their models, then evaluate one of them in all ways. */
-static inline void work_run(const mill_backend *backend, work_input *in, int precision,
-                            work_output *out)
-{
-  mill_fit_settings set;
-  mill_pipeline *pipeline = NULL;
-  mill_star raw;
-  mill_fit_result prepared;
-  memset(out, 0, sizeof *out);
-  made_settings(&in->lib, &set);
-  set.precision = precision;
-  set.optimizer = MILL_OPT_LM;
-  set.min_vel_km_s = -60;
-  set.max_vel_km_s = 60;
-  set.guess_vel_step_km_s = 15;
-  made_fit(&in->lib, &set, backend, 2, 1, WORK_STARS, in->star, NULL, out->result, out->model);
-  made_check(mill_pipeline_create(&in->lib, &set, backend, 1, 1, 1, &pipeline));
-  made_star_register(pipeline, 0, &in->star[0], &raw);
-  static const int request[4] = {MILL_REQ_VALUE, MILL_REQ_JACOBIAN, MILL_REQ_FINAL, MILL_REQ_VALUE};
-  for (int i = 0; i < 4; i++) {
-    double theta[WORK_PAR];
-    memcpy(theta, in->truth[0], sizeof theta);
-    if (i == 3)
-      theta[1] = 6000; /* the kernel is wider than the grid: convolve's other branch */
-    made_check(
-        mill_pipeline_evaluate(pipeline, &raw, request[i], 1, theta, &out->eval[i], &prepared));
-  }
-  made_star_register(pipeline, 0, &in->thin, &raw);
-  made_check(mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_JACOBIAN, 1, in->truth[1], &out->thin,
-                                    &prepared));
-  mill_pipeline_destroy(pipeline);
-}
 
 #endif
