@@ -1,12 +1,9 @@
-/** The backend of the fiber build, and what its tests compare. */
-#ifndef FIBER_BACKEND_H
-#define FIBER_BACKEND_H
+/** What every backend must do on a few stars that reach every branch, as close to the CPU's best
+ *  backend as the order of sums allows. */
+#ifndef CONFORMANCE_BRANCHES_H
+#define CONFORMANCE_BRANCHES_H
 
-#include "kernels/fiber/fiber.h"
 #include "tests/fit/made_star.h"
-
-/** kernels/cpu/cpu_backend.c compiled with MILL_BLOCK_FIBERS. */
-extern const mill_backend mill_backend_cpu_fiber;
 
 enum { WORK_STARS = 3, WORK_PAR = 5, WORK_SEED = 88 };
 
@@ -96,6 +93,65 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
   made_check(mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_JACOBIAN, 1, in->truth[1], &out->thin,
                                     &prepared));
   mill_pipeline_destroy(pipeline);
+}
+
+/* ---- how close ---- */
+
+static inline void work_compare_eval(const work_input *in, const mill_eval *a, const mill_eval *b,
+                                     double tolerance)
+{
+  assert_close(a->f, b->f, tolerance * 10 + tolerance * fabs(b->f));
+  for (int j = 0; j < WORK_PAR; j++) {
+    const double unit = sqrt(b->hess[j * WORK_PAR + j]) + 1e-300;
+    assert_close(a->grad[j] / unit, b->grad[j] / unit,
+                 tolerance * 100 * (1 + fabs(b->grad[j]) / unit));
+    for (int k = 0; k < WORK_PAR; k++) {
+      const double size = sqrt(b->hess[j * WORK_PAR + j] * b->hess[k * WORK_PAR + k]);
+      assert_close(a->hess[j * WORK_PAR + k], b->hess[j * WORK_PAR + k], tolerance * 100 * size);
+    }
+  }
+  for (int i = 0; i < in->lib.n_arm; i++) {
+    assert_close(a->chisq[i], b->chisq[i], 10 * tolerance * (1 + b->chisq[i]));
+    assert_close(a->chisq_c[i], b->chisq_c[i], 10 * tolerance * (1 + b->chisq_c[i]));
+  }
+  assert_close(a->max_resid2, b->max_resid2, 10 * tolerance * (1 + b->max_resid2));
+  assert_close(a->negative, b->negative, 10 * tolerance * (1 + b->negative));
+}
+
+static inline void work_compare(const work_input *in, const work_output *a, const work_output *b,
+                                double tolerance)
+{
+  assert_true(isinf(a->thin.f) && isinf(b->thin.f));
+  for (int i = 0; i < 4; i++)
+    work_compare_eval(in, &a->eval[i], &b->eval[i], tolerance);
+  for (int i = 0; i < WORK_STARS; i++) {
+    const mill_fit_result *x = &a->result[i], *y = &b->result[i];
+    assert_int_equal(x->status, y->status);
+    assert_int_equal(x->warn, y->warn);
+    assert_int_equal(x->info, y->info);
+    assert_int_equal(x->n_pix_tot, y->n_pix_tot);
+    assert_close(x->vrad_guess_km_s, y->vrad_guess_km_s, 1e-2);
+    /* the polish stops within 1e-3 of the minimum on either path */
+    assert_close(x->m2ll, y->m2ll, 2e-3);
+    for (int j = 0; j < WORK_PAR; j++) {
+      assert_close(made_par(x, j), made_par(y, j), 0.03 * made_err(y, j));
+      assert_close(made_err(x, j), made_err(y, j), 0.01 * made_err(y, j));
+    }
+    for (int s = 0; s < in->star[i].n_segment; s++)
+      for (int p = 0; p < in->star[i].segment[s].n_pix; p++) {
+        const int at = (i * MADE_MAX_SEG + s) * MADE_MAX_PIX + p;
+        assert_close((double)a->model[at], (double)b->model[at], 0.02);
+      }
+  }
+}
+
+/** The stars by the CPU's best backend; all of them must be fitted. */
+static inline void work_expected(work_input *in, int precision, int kind, work_output *out)
+{
+  work_make(in, kind);
+  work_run(mill_backend_cpu(NULL), in, precision, out);
+  for (int i = 0; i < WORK_STARS; i++)
+    assert_int_equal(out->result[i].status, MILL_STATUS_FITTED);
 }
 
 #endif

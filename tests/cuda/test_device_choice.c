@@ -69,7 +69,7 @@ static const choice_row choices[] = {
     {"one GPU", 13000, 13000, DEFAULT_BUILD, 1, {&h200}, 0, MILL_OK, 0, {NULL}},
     {"rank 1 of two GPUs", 13000, 13000, DEFAULT_BUILD, 2, {&h200, &other}, 1, MILL_OK, 1, {NULL}},
     {"rank 2 of two GPUs", 13000, 13000, DEFAULT_BUILD, 2, {&h200, &other}, 2, MILL_OK, 0, {NULL}},
-    {"an old one beside it", 13000, 13000, DEFAULT_BUILD, 2, {&t4, &a100}, 0, MILL_OK, 1, {NULL}},
+    {"an old one next to it", 13000, 13000, DEFAULT_BUILD, 2, {&t4, &a100}, 0, MILL_OK, 1, {NULL}},
     {"two fit of three",
      13000,
      13000,

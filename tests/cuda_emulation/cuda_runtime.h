@@ -11,7 +11,7 @@
  *     random order that only events restrict: a host that reads too early, or writes too
  *     early into a pinned buffer, gets other results.
  *   - Device memory is out of the host's reach while no work is done, full of NaN when it
- *     is new, and ends before a page that nobody may touch.
+ *     is new, and ends before a page that no access may touch.
  *   - Memory can be short or without gaps, a launch can want some, a launch and calls that
  *     make a graph can fail (emulation.h).
  *   - An access that is not aligned to its type ends the program.

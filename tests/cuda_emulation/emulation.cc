@@ -229,7 +229,7 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()> &thread)
 /* ---- memory ---- */
 
 struct piece {
-  char *page; /* first of its pages; a page that nobody may touch follows them */
+  char *page; /* first of its pages; a page without access follows them */
   size_t page_bytes, bytes;
   bool is_mapped; /* by itself; else it lies in the pool with others */
 };
@@ -349,7 +349,7 @@ void work_until(const std::function<bool()> &condition)
       if (!s->work.empty() && (!s->work.front().ready || s->work.front().ready()))
         ready.push_back(s);
     if (ready.empty())
-      stop("streams wait for events that nobody will record");
+      stop("streams wait for events that are never recorded");
     mill_emu_stream *s = ready[next_random() % ready.size()];
     const operation op = s->work.front();
     s->work.pop_front();
@@ -439,8 +439,8 @@ void __syncwarp(unsigned mask)
 
 const unsigned char *mill_emu_exchange(const void *mine, size_t bytes)
 {
-  /* two buffers in turn: whoever writes the first one again has passed the barrier of the
-   * second, before which everybody had read the first */
+  /* two buffers in turn: a lane that writes the first one again has passed the barrier of the
+   * second, before which every lane had read the first */
   fiber *f = &fibers[current];
   const unsigned id = (unsigned)current;
   unsigned char *all = exchange[id / WARP][f->n_exchange++ % 2];

@@ -15,7 +15,7 @@ void mill_emulation_seed(unsigned seed);
 void mill_emulation_memory(size_t bytes);
 
 /** Not 0: new pieces of device memory follow one another, as a GPU's often do, in the place of
- *  ending before a page that nobody may touch.  A copy still has to stay within its piece. */
+ *  ending before a page that no access may touch.  A copy still has to stay within its piece. */
 void mill_emulation_adjacent(int on);
 
 /** Device memory that CUDA itself takes at the first launch from now on, bytes; a launch fails

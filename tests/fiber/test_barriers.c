@@ -22,6 +22,7 @@ static void marked_barrier(mill_block *b, const char *function, int line);
 extern const struct mill_backend mill_backend_cpu_dropped;
 #include "kernels/cpu/cpu_backend.c"
 
+#include "tests/conformance/branches.h"
 #include "tests/fiber/fiber_backend.h"
 
 enum { MAX_SITE = 200, N_SEED = 4, N_FIBER = 5 };
@@ -92,7 +93,7 @@ static const harmless allowed[] = {
     {"mill_block_prepare", 3, 3, next},            /* mill_block_guess, barrier 1: see pairs */
     {"mill_block_prepare_lsf", 3, 3, next},        /* in mill_block_prepare */
     {"mill_block_prepare_resolution", 2, 2, next}, /* in the medians */
-    {"mill_block_project", 2, 2, next},            /* in the sums of whoever comes next */
+    {"mill_block_project", 2, 2, next},            /* in the sums that come next */
     {NULL, 0, 0, NULL},
 };
 

@@ -11,7 +11,7 @@ enum { NP = 5, N_LABEL = 3 };
 static mill_model model;
 static mill_slot slot;
 static double centre[NP], hess[NP * NP];
-/* the function's own: a second valley, and derivatives that lie in so many Jacobians */
+/* the function's own: a second valley, and derivatives that lie in the first Jacobians */
 static double second_centre[NP], second_depth;
 static int has_second, lies, fails_at_end;
 static int n_request[MILL_REQ_FINAL + 1];

@@ -1,0 +1,568 @@
+/** What every backend must do, on stars made from a small made-up library: the checks that the
+ *  adapters of the backends run (tests/cpu, tests/fiber, tests/cuda, the latter on a GPU and over
+ *  an emulated one).
+ *
+ *  An adapter defines CONFORMANCE_STARS and CONFORMANCE_SLOTS, the numbers of stars that are fitted
+ *  at a time, sets `tested` (NULL: it is not here, and `reason` says why) after survey_make, and
+ *  runs CONFORMANCE_TESTS.  The reference is the CPU's best backend. */
+#ifndef CONFORMANCE_SURVEY_H
+#define CONFORMANCE_SURVEY_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "kernels/base/error.h"
+#include "src/config/config.h"
+#include "src/pipeline/pipeline.h"
+#include "tests/conformance/branches.h"
+#include "tests/test_library.h"
+
+enum {
+  N_STAR = CONFORMANCE_STARS,
+  N_LABEL = 4,
+  N_ARM = 3,
+  N_PAR = N_LABEL + 2,
+  N_DIAG = 11,
+  MAX_PIX = 140,
+  MAX_SEGMENT = 4,
+  SEED = 20
+};
+
+/* around a chunk, a warp and a block of threads */
+static const int n_pix_arm[N_ARM] = {97, 128, 129};
+
+/* The first ones of them are fitted. */
+static int n_fit = N_STAR;
+
+static const mill_backend *tested;
+static const char *reason = "it is not here";
+
+typedef struct star_pixels {
+  float flux[MAX_PIX], ivar[MAX_PIX], resolution[N_DIAG * MAX_PIX];
+  int32_t mask[MAX_PIX];
+} star_pixels;
+
+typedef struct survey {
+  mill_library lib;
+  mill_config config;
+  double wave_aa[N_ARM][MAX_PIX];
+  double truth[N_STAR][N_PAR];
+  mill_raw_segment segment[N_STAR][MAX_SEGMENT];
+  mill_star star[N_STAR];
+  star_pixels pixels[N_STAR][MAX_SEGMENT];
+  int next;
+  mill_fit_result result[N_STAR];
+  float model[N_STAR][MAX_SEGMENT][MAX_PIX];
+  int got[N_STAR], has_model[N_STAR];
+} survey;
+
+static survey data;
+
+static inline void must(int err)
+{
+  if (err != MILL_OK)
+    fail_msg("%s", mill_error_message());
+}
+
+/* roughly Gaussian, variance 1 */
+static inline double noise(uint64_t *state)
+{
+  double sum = 0.0;
+  for (int i = 0; i < 12; i++)
+    sum += 0.5 * test_library_random(state);
+  return sum;
+}
+
+/** log flux of the emulator on its grid. */
+static inline void survey_emulate(const mill_library *lib, int a, const double *theta, double *y)
+{
+  const mill_emulator *net = &lib->arm[a].emulator;
+  double in[64], out[64];
+  for (int l = 0; l < N_LABEL; l++) {
+    const mill_label *label = &lib->label[l];
+    const double value = label->mapping == MILL_MAP_LOG10 ? log10(theta[2 + l]) : theta[2 + l];
+    in[l] = (value - label->mean) / label->std;
+  }
+  for (int k = 0; k < net->n_layer; k++) {
+    const int last = k == net->n_layer - 1;
+    for (int i = 0; i < net->n_out[k]; i++) {
+      double sum = net->bias[k][i];
+      for (int j = 0; j < net->n_in[k]; j++)
+        sum += (double)net->weight[k][i * net->n_in[k] + j] * in[j];
+      if (last)
+        y[i] = sum;
+      else
+        out[i] = sum / (1.0 + exp(-sum));
+    }
+    if (!last)
+      memcpy(in, out, sizeof in);
+  }
+}
+
+/** One arm of a star at its velocity with a slope and noise. */
+static inline void make_segment(survey *s, int i_star, int i_seg, int a, double sn, uint64_t *state)
+{
+  const mill_arm *arm = &s->lib.arm[a];
+  star_pixels *p = &s->pixels[i_star][i_seg];
+  mill_raw_segment *raw = &s->segment[i_star][i_seg];
+  const int n = n_pix_arm[a];
+  const double beta = s->truth[i_star][0] / MILL_C_KM_S;
+  static double y[1024];
+  survey_emulate(&s->lib, a, s->truth[i_star], y);
+  for (int i = 0; i < n; i++) {
+    const double ln_wave = log(s->wave_aa[a][i]) - atanh(beta);
+    const double pos = (ln_wave - arm->ln_wave0) / arm->ln_step, u = pos - floor(pos);
+    const int k = (int)floor(pos);
+    const double flux = 80.0 * (1.0 + 0.3 * i / n) * exp((1.0 - u) * y[k] + u * y[k + 1]);
+    const double sigma = flux / sn;
+    p->flux[i] = (float)(flux + sigma * noise(state));
+    p->ivar[i] = (float)(1.0 / (sigma * sigma));
+    p->mask[i] = 0;
+  }
+  /* Gaussian of 0.9 pixels; diagonal k holds offset h - k, stored by column */
+  for (int k = 0; k < N_DIAG; k++)
+    for (int j = 0; j < n; j++) {
+      const double off = (N_DIAG / 2 - k) / 0.9;
+      p->resolution[k * n + j] = (float)(exp(-0.5 * off * off) / (0.9 * sqrt(6.283185307179586)));
+    }
+  raw->arm = a;
+  raw->exposure = 0;
+  raw->n_pix = n;
+  raw->n_diag = N_DIAG;
+  raw->flux = p->flux;
+  raw->ivar = p->ivar;
+  raw->mask = p->mask;
+  raw->resolution = p->resolution;
+}
+
+static inline void spoil(survey *s)
+{
+  star_pixels *p;
+  p = s->pixels[3]; /* some bad pixels of every kind */
+  p[0].mask[0] = p[0].mask[20] = p[0].mask[21] = 1;
+  p[1].ivar[5] = 0.0f;
+  p[1].ivar[6] = -1.0f;
+  p[1].flux[7] = NAN;
+  p[2].ivar[8] = INFINITY;
+  for (int i = 0; i < MAX_PIX; i++)
+    s->pixels[4][1].mask[i] = 2; /* an arm without a pixel */
+  for (int a = 0; a < N_ARM; a++)
+    for (int i = 0; i < MAX_PIX; i++)
+      s->pixels[5][a].ivar[i] = 0.0f; /* nothing at all */
+  s->star[6].n_segment = 1;           /* one arm only */
+  s->segment[7][0].resolution = NULL; /* no matrix, no mask */
+  s->segment[7][0].n_diag = 0;
+  s->segment[7][1].mask = NULL;
+  for (int i = 0; i < MAX_PIX; i++)
+    s->pixels[8][0].flux[i] *= -1.0f;
+  s->pixels[9][2].flux[60] = 1e9f;
+}
+
+/** Make the stars. */
+static inline void survey_make(void)
+{
+  survey *s = &data;
+  uint64_t random = SEED;
+  memset(s, 0, sizeof *s);
+  n_fit = N_STAR;
+  printf("seed %d\n", SEED);
+  must(test_library_make(N_LABEL, N_ARM, SEED, &s->lib));
+  mill_config_default(&s->config);
+  s->config.fit.min_vel_km_s = -400.0;
+  s->config.fit.max_vel_km_s = 400.0;
+  s->config.fit.max_vsini_km_s = 150.0;
+  s->config.fit.n_cont = 5;
+  s->config.fit.n_wave_mask = 0;
+  must(mill_config_bind(&s->config, &s->lib));
+  for (int a = 0; a < N_ARM; a++) {
+    const mill_arm *arm = &s->lib.arm[a];
+    const double first = arm->wave_aa[0] * 1.003, last = arm->wave_aa[arm->n_pix - 1] * 0.997;
+    for (int i = 0; i < n_pix_arm[a]; i++)
+      s->wave_aa[a][i] = first + (last - first) * i / (n_pix_arm[a] - 1);
+  }
+  for (int i = 0; i < N_STAR; i++) {
+    double *theta = s->truth[i];
+    theta[0] = 200.0 * test_library_random(&random);
+    for (int l = 0; l < N_LABEL; l++) {
+      const mill_label *label = &s->lib.label[l];
+      const double x = label->mean + 1.2 * test_library_random(&random) * label->std;
+      theta[2 + l] = label->mapping == MILL_MAP_LOG10 ? pow(10.0, x) : x;
+    }
+    s->star[i].row = i;
+    s->star[i].segment = s->segment[i];
+    s->star[i].n_segment = i % 5 == 2 ? MAX_SEGMENT : N_ARM; /* a second exposure for some */
+    for (int k = 0; k < s->star[i].n_segment; k++) {
+      make_segment(s, i, k, k % N_ARM, 8.0 + 3.0 * i, &random);
+      s->segment[i][k].exposure = k / N_ARM;
+    }
+  }
+  spoil(s);
+}
+
+static inline int clean_up(void **state)
+{
+  (void)state;
+  mill_config_clear(&data.config);
+  mill_library_clear(&data.lib);
+  return 0;
+}
+
+/** A test of a backend that is not here. */
+#define NEEDS_BACKEND()                                                                            \
+  do {                                                                                             \
+    if (!tested) {                                                                                 \
+      printf("SKIPPED: %s\n", reason);                                                             \
+      skip();                                                                                      \
+    }                                                                                              \
+  } while (0)
+
+static inline mill_pipeline *pipeline(survey *s, const mill_backend *backend, int n_slot)
+{
+  mill_pipeline *p = NULL;
+  int id[N_ARM];
+  must(mill_pipeline_create(&s->lib, &s->config.fit, backend, n_slot, 1, 1, &p));
+  for (int a = 0; a < N_ARM; a++)
+    must(mill_pipeline_waveset(p, a, n_pix_arm[a], s->wave_aa[a], &id[a]));
+  for (int i = 0; i < N_STAR; i++)
+    for (int k = 0; k < s->star[i].n_segment; k++)
+      s->segment[i][k].waveset = id[s->segment[i][k].arm];
+  return p;
+}
+
+static inline int next_star(void *context, mill_star *star)
+{
+  survey *s = context;
+  if (s->next == n_fit)
+    return 0;
+  *star = s->star[s->next++];
+  return 1;
+}
+
+static inline int take_row(void *context, const mill_fit_result *result, const float *const *model)
+{
+  survey *s = context;
+  const int i = (int)result->row;
+  s->result[i] = *result;
+  s->got[i]++;
+  s->has_model[i] = model != NULL;
+  for (int k = 0; model && k < s->star[i].n_segment; k++)
+    memcpy(s->model[i][k], model[k], (size_t)s->segment[i][k].n_pix * sizeof(float));
+  return MILL_OK;
+}
+
+/** Fit all; rows and models are then in s. */
+static inline void fit(survey *s, const mill_backend *backend, int n_slot)
+{
+  mill_pipeline *p = pipeline(s, backend, n_slot);
+  s->next = 0;
+  memset(s->result, 0, sizeof s->result);
+  memset(s->model, 0, sizeof s->model);
+  memset(s->got, 0, sizeof s->got);
+  must(mill_pipeline_run(p, next_star, s, take_row, s));
+  mill_pipeline_destroy(p);
+  for (int i = 0; i < n_fit; i++)
+    assert_int_equal(s->got[i], 1);
+}
+
+/** The same requests at the same points; derivatives in units of what they tell. */
+static inline void compare_answers(int precision, double tolerance)
+{
+  survey *s = &data;
+  static const int request[] = {MILL_REQ_VALUE, MILL_REQ_JACOBIAN, MILL_REQ_FINAL};
+  s->config.fit.precision = precision;
+  mill_pipeline *on_cpu = pipeline(s, mill_backend_cpu(NULL), 1);
+  mill_pipeline *on_tested = pipeline(s, tested, 1);
+  double worst_f = 0.0;
+  for (int i = 0; i < n_fit; i++)
+    for (int r = 0; r < 3; r++) {
+      double theta[2][N_PAR];
+      mill_eval a[2], b[2];
+      mill_fit_result prepared_a, prepared_b;
+      memset(a, 0, sizeof a);
+      memset(b, 0, sizeof b);
+      memcpy(theta[0], s->truth[i], sizeof theta[0]);
+      memcpy(theta[1], s->truth[i], sizeof theta[1]);
+      theta[1][0] += 35.0;
+      theta[1][1] = 60.0;
+      theta[1][3] += 0.3;
+      must(mill_pipeline_evaluate(on_cpu, &s->star[i], request[r], 2, theta[0], a, &prepared_a));
+      must(mill_pipeline_evaluate(on_tested, &s->star[i], request[r], 2, theta[0], b, &prepared_b));
+      assert_int_equal(prepared_a.status, prepared_b.status);
+      assert_int_equal(prepared_a.n_pix_tot, prepared_b.n_pix_tot);
+      for (int k = 0; k < N_ARM; k++)
+        assert_close(prepared_b.sn[k], prepared_a.sn[k], 1e-5 * fabs(prepared_a.sn[k]));
+      for (int p = 0; p < 2; p++) {
+        /* sums of products of float32 pixels: rounding grows with the sum */
+        const double t = tolerance * (1.0 + 1e-5 * fabs(a[p].f));
+        assert_close(b[p].f, a[p].f, t);
+        if (fabs(a[p].f) < 1e6) /* not of spoilt stars */
+          worst_f = fmax(worst_f, fabs(b[p].f - a[p].f));
+        for (int k = 0; k < N_ARM; k++) {
+          assert_close(b[p].chisq[k], a[p].chisq[k], tolerance + 1e-5 * a[p].chisq[k]);
+          assert_close(b[p].chisq_c[k], a[p].chisq_c[k], tolerance + 1e-5 * a[p].chisq_c[k]);
+        }
+        for (int j = 0; j < N_PAR; j++) {
+          const double hj = a[p].hess[j * N_PAR + j];
+          assert_close(b[p].grad[j], a[p].grad[j], t * sqrt(hj) + 1e-5 * fabs(a[p].grad[j]));
+          for (int l = 0; l < N_PAR; l++)
+            assert_close(b[p].hess[j * N_PAR + l], a[p].hess[j * N_PAR + l],
+                         (tolerance + 1e-5) * sqrt(hj * a[p].hess[l * N_PAR + l]));
+        }
+      }
+    }
+  printf("%s: largest difference of -2 ln L %.2g\n",
+         precision == MILL_FLOAT64 ? "float64" : "float32", worst_f);
+  mill_pipeline_destroy(on_cpu);
+  mill_pipeline_destroy(on_tested);
+}
+
+static void test_answers_equal_the_cpu_in_float64(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  compare_answers(MILL_FLOAT64, 1e-6);
+}
+
+static void test_answers_equal_the_cpu_in_float32(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  compare_answers(MILL_FLOAT32, 1e-3);
+}
+
+static inline void test_fits_equal_the_cpu(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  survey *s = &data;
+  static mill_fit_result expected[N_STAR];
+  static float model[N_STAR][MAX_SEGMENT][MAX_PIX];
+  s->config.fit.precision = MILL_FLOAT32;
+  fit(s, mill_backend_cpu(NULL), N_STAR);
+  memcpy(expected, s->result, sizeof expected);
+  memcpy(model, s->model, sizeof model);
+  fit(s, tested, N_STAR);
+  int n_fitted = 0, n_compared = 0;
+  for (int i = 0; i < N_STAR; i++) {
+    const mill_fit_result *a = &expected[i], *b = &s->result[i];
+    assert_int_equal(a->status, b->status);
+    assert_int_equal(a->warn, b->warn);
+    assert_int_equal(a->n_pix_tot, b->n_pix_tot);
+    if (a->status != MILL_STATUS_FITTED)
+      continue;
+    n_fitted++;
+    if (a->warn & MILL_WARN_OUTLIER) /* errors of 1e-10 km/s: rounding decides */
+      continue;
+    n_compared++;
+    /* DESIGN: 0.05 sigma and 5e-3 in -2 ln L */
+    assert_close(b->m2ll, a->m2ll, 5e-3);
+    assert_close(b->vrad_km_s, a->vrad_km_s, 0.05 * a->vrad_err_km_s);
+    assert_close(b->vrad_err_km_s, a->vrad_err_km_s, 0.05 * a->vrad_err_km_s);
+    for (int l = 0; l < N_LABEL; l++)
+      if (a->label_err[l] > 0.0)
+        assert_close(b->label[l], a->label[l], 0.05 * a->label_err[l]);
+    for (int k = 0; k < s->star[i].n_segment; k++)
+      for (int p = 0; p < s->segment[i][k].n_pix; p++) {
+        const float x = model[i][k][p], y = s->model[i][k][p];
+        if (isnan(x))
+          assert_true(isnan(y));
+        else /* the scale of the fluxes is 80 */
+          assert_close(y, x, 0.5);
+      }
+  }
+  assert_true(n_fitted >= N_STAR - 2);
+  assert_true(n_compared >= N_STAR - 4);
+  assert_int_equal(s->result[5].status, MILL_STATUS_NO_ARM);
+}
+
+typedef struct fitted {
+  mill_fit_result result[N_STAR];
+  float model[N_STAR][MAX_SEGMENT][MAX_PIX];
+} fitted;
+
+/** Fit with n_slot slots; the rows and models must be the expected ones, bit for bit. */
+static inline void expect(const fitted *expected, int n_slot)
+{
+  fit(&data, tested, n_slot);
+  assert_memory_equal(data.result, expected->result, (size_t)n_fit * sizeof *expected->result);
+  assert_memory_equal(data.model, expected->model, (size_t)n_fit * sizeof *expected->model);
+}
+
+static inline void keep(fitted *to)
+{
+  memcpy(to->result, data.result, sizeof to->result);
+  memcpy(to->model, data.model, sizeof to->model);
+}
+
+static fitted by_batch; /**< of the first of CONFORMANCE_SLOTS */
+
+/** The rows and models must not depend on how many stars are fitted at a time. */
+static inline void compare_batches(void)
+{
+  static const int n_slots[] = CONFORMANCE_SLOTS;
+  data.config.fit.precision = MILL_FLOAT32;
+  fit(&data, tested, n_slots[0]);
+  keep(&by_batch);
+  for (size_t i = 1; i < sizeof n_slots / sizeof n_slots[0]; i++)
+    expect(&by_batch, n_slots[i]);
+}
+
+static inline void test_result_does_not_depend_on_the_batch(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  compare_batches();
+}
+
+/* Pieces of one memory, some far apart, some of zeros, in more than one buffer; what was sent is
+ * written over at once. */
+static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
+{
+  enum { N_BYTE = 7 << 20 };
+  static unsigned char sent[N_BYTE], got[N_BYTE], expected[N_BYTE];
+  static mill_upload piece[N_BYTE / 64];
+  mill_device *device = NULL;
+  void *memory = NULL;
+  assert_true(n_piece * step <= N_BYTE);
+  must(tested->open(1, &device));
+  must(tested->alloc(device, N_BYTE, &memory));
+  memset(expected, 0x5a, N_BYTE);
+  must(tested->upload(device, memory, expected, N_BYTE));
+  for (size_t i = 0; i < N_BYTE; i++)
+    sent[i] = (unsigned char)(i * 2654435761u >> 11);
+  for (size_t i = 0; i < (size_t)n_piece; i++) {
+    const int is_zero = i % 5 == 4;
+    piece[i] = (mill_upload){(char *)memory + i * step, is_zero ? NULL : sent + i * step, bytes};
+    if (is_zero)
+      memset(expected + i * step, 0, bytes);
+    else
+      memcpy(expected + i * step, sent + i * step, bytes);
+  }
+  must(tested->upload_all(device, piece, n_piece));
+  memset(sent, 0xff, N_BYTE);
+  must(tested->download(device, got, memory, N_BYTE));
+  /* pieces that nearly meet go as one, and what lies between them may be anything */
+  for (size_t i = 0; i < (size_t)n_piece; i++)
+    assert_memory_equal(got + i * step, expected + i * step, bytes);
+  if (step >= bytes + 64)
+    assert_memory_equal(got, expected, N_BYTE);
+  tested->release(device, memory);
+  tested->close(device);
+}
+
+static inline void upload_all_pieces(void)
+{
+  upload_pieces(1, 7 << 20, 7 << 20);        /* over all buffers */
+  upload_pieces(7, 1 << 20, 1 << 20);        /* one after the other */
+  upload_pieces(1000, 7104, 7100);           /* more than are copied at a time */
+  upload_pieces(100, 65536, 64 << 8);        /* apart */
+  upload_pieces(3, 2 << 20, (2 << 20) - 63); /* ends just before a buffer does */
+}
+
+static inline void test_pieces_come_as_they_were_when_sent(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  upload_all_pieces();
+}
+
+/** Run a check with layers of several blocks of inputs and tiles of outputs, none of them full,
+ *  in the place of the stars' own networks. */
+static inline void with_wide_layers(void (*check)(void))
+{
+  const mill_library narrow = data.lib;
+  memset(&data.lib, 0, sizeof data.lib);
+  must(test_library_make(N_LABEL, N_ARM, SEED, &data.lib));
+  must(test_library_widen(SEED, &data.lib));
+  compare_answers(MILL_FLOAT64, 1e-6);
+  check();
+  /* rows of a grid's and of radial functions' outputs, which are not padded as layers are */
+  must(test_library_to_rbf(&data.lib));
+  compare_answers(MILL_FLOAT32, 1e-3);
+  mill_library_clear(&data.lib);
+  data.lib = narrow;
+}
+
+/** Of many stars at once every row of a tile is used, and of more than one tile. */
+static inline void compare_many_with_one(void)
+{
+  static fitted once;
+  fit(&data, tested, N_STAR);
+  keep(&once);
+  expect(&once, 1);
+}
+
+static inline void compare_float32_and_batches(void)
+{
+  compare_answers(MILL_FLOAT32, 1e-3);
+  compare_many_with_one();
+}
+
+static inline void test_wide_layers_equal_the_cpu(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  with_wide_layers(compare_float32_and_batches);
+}
+
+/* The last one: it leaves splines and radial functions in the place of the networks, which the
+ * stars' templates are close to. */
+static inline void test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  must(test_library_to_mixed(&data.lib));
+  compare_answers(MILL_FLOAT64, 1e-6);
+  compare_answers(MILL_FLOAT32, 1e-3);
+  compare_batches();
+}
+
+/** How close the stars of branches.h must come; an adapter may ask for less.  float64: sums in
+ *  another order, of 500 terms; float32: templates rounded at other places where one build fuses
+ *  products, 6e-8 of 40 sigma a pixel. */
+static double branch_float32 = 1e-6, branch_float64 = 1e-11;
+
+static inline void check_branches(int precision, int kind)
+{
+  static work_input in;
+  static work_output expected, found;
+  work_expected(&in, precision, kind, &expected);
+  work_run(tested, &in, precision, &found);
+  work_compare(&in, &found, &expected, precision == MILL_FLOAT64 ? branch_float64 : branch_float32);
+  mill_library_clear(&in.lib);
+}
+
+static inline void test_every_branch_equals_the_cpu_in_float32(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  check_branches(MILL_FLOAT32, MILL_EMULATOR_MLP);
+}
+
+static inline void test_every_branch_equals_the_cpu_in_float64(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  check_branches(MILL_FLOAT64, MILL_EMULATOR_MLP);
+}
+
+static inline void test_every_branch_equals_the_cpu_for_other_emulators(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  check_branches(MILL_FLOAT64, MILL_EMULATOR_GRID);
+  check_branches(MILL_FLOAT64, MILL_EMULATOR_RBF);
+}
+
+/** What every backend runs, but test_pieces_come_as_they_were_when_sent,
+ *  test_wide_layers_equal_the_cpu and the last one, which an adapter may have in a longer form. */
+#define CONFORMANCE_TESTS                                                                          \
+  cmocka_unit_test(test_answers_equal_the_cpu_in_float64),                                         \
+      cmocka_unit_test(test_answers_equal_the_cpu_in_float32),                                     \
+      cmocka_unit_test(test_fits_equal_the_cpu),                                                   \
+      cmocka_unit_test(test_result_does_not_depend_on_the_batch),                                  \
+      cmocka_unit_test(test_every_branch_equals_the_cpu_in_float32),                               \
+      cmocka_unit_test(test_every_branch_equals_the_cpu_in_float64)
+
+#endif
