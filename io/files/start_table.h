@@ -32,7 +32,7 @@ enum mill_start_found {
  *  (io/fits/fits_guard.h).  Not collective. */
 int mill_start_table_read(const char *path, const mill_library *lib, const mill_fit_settings *set,
                           const mill_open_limits *limits, mill_start_table **out);
-void mill_start_table_free(mill_start_table *table); /* NULL is fine */
+void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 
 /** Find a star: by target_id unless it is -1, else by object (at most sizeof
  *  mill_catalog_row.object bytes).  *theta [n_label + 2] is VRAD, VSINI and the labels,

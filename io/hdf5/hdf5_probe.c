@@ -199,18 +199,12 @@ static void lower_limit(int resource, rlim_t to)
   }
 }
 
-/* A child that goes astray takes neither the node's memory nor its time, writes nothing, leaves
- * no core, and sees no signal that is meant for the run. */
+/* A child that goes astray takes neither the node's memory nor its time, writes nothing and leaves
+ * no core. */
 static void limit_myself(const char *path)
 {
-  static const int of_the_run[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP};
-  sigset_t blocked;
   struct stat status;
   const rlim_t n_byte = stat(path, &status) == 0 ? (rlim_t)status.st_size : 0;
-  sigemptyset(&blocked);
-  for (size_t i = 0; i < sizeof of_the_run / sizeof *of_the_run; i++)
-    sigaddset(&blocked, of_the_run[i]);
-  sigprocmask(SIG_SETMASK, &blocked, NULL);
   lower_limit(RLIMIT_CORE, 0);
   lower_limit(RLIMIT_FSIZE, 0);
   lower_limit(RLIMIT_CPU, CPU_S + n_byte / CPU_BYTES);
@@ -246,7 +240,9 @@ static int spawn(const char *kind, const char *path, int fd, pid_t *child)
   static char sh[] = "sh", c[] = "-c";
   static char call[] = "OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 exec \"$0\" probe \"$1\" \"$2\" "
                        "</dev/null 2>/dev/null";
+  static const int of_the_run[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP};
   char program[4096];
+  sigset_t blocked, before;
   const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
   posix_spawn_file_actions_t actions;
   program[n > 0 ? n : 0] = '\0';
@@ -257,9 +253,15 @@ static int spawn(const char *kind, const char *path, int fd, pid_t *child)
   int rc = posix_spawn_file_actions_init(&actions);
   if (rc != 0)
     return rc;
+  /* the child sees no signal that is meant for the run */
+  sigemptyset(&blocked);
+  for (size_t i = 0; i < sizeof of_the_run / sizeof *of_the_run; i++)
+    sigaddset(&blocked, of_the_run[i]);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
   rc = posix_spawn_file_actions_adddup2(&actions, fd, STDOUT_FILENO);
   if (rc == 0)
     rc = posix_spawn(child, "/bin/sh", &actions, NULL, argv, environ);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
   posix_spawn_file_actions_destroy(&actions);
   return rc;
 }

@@ -260,29 +260,19 @@ int mill_h5_exists(const mill_h5_file *file, const char *name)
   return 1;
 }
 
-static int open_dataset(const mill_h5_file *file, const char *name, hid_t *dataset)
-{
-  int err = MILL_OK;
-  *dataset = H5I_INVALID_HID;
-  if (!mill_h5_exists(file, name))
-    MILL_FAIL(file->code, DATASET("is missing"));
-  *dataset = H5Dopen2(file->id, name, H5P_DEFAULT);
-  if (*dataset < 0)
-    MILL_FAIL(file->code, "%s: /%s cannot be opened as a dataset: %s", file->path, name,
-              mill_h5_reason());
-done:
-  return err;
-}
-
-static int dataset_shape(const mill_h5_file *file, const char *name, hid_t dataset, int n_dim,
-                         size_t *dim)
+/* A dataset of n_dim dimensions, open; the caller closes it. */
+static int open_dataset(const mill_h5_file *file, const char *name, int n_dim, size_t *dim,
+                        mill_h5_array *array)
 {
   int err = MILL_OK;
   hsize_t extent[H5S_MAX_RANK];
-  const hid_t space = H5Dget_space(dataset);
-  if (space < 0)
-    MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
-  const int n_found = H5Sget_simple_extent_dims(space, extent, NULL);
+  *array = (mill_h5_array){0};
+  if (!mill_h5_exists(file, name))
+    MILL_FAIL(file->code, DATASET("is missing"));
+  if (!mill_h5_array_open(file->id, name, array))
+    MILL_FAIL(file->code, "%s: /%s cannot be opened as a dataset: %s", file->path, name,
+              mill_h5_reason());
+  const int n_found = H5Sget_simple_extent_dims(array->space, extent, NULL);
   if (n_found != n_dim || n_dim > MAX_DIM)
     MILL_FAIL(file->code, DATASET("has %d dimensions, expected %d"), n_found, n_dim);
   for (int i = 0; i < n_dim; i++) {
@@ -292,21 +282,18 @@ static int dataset_shape(const mill_h5_file *file, const char *name, hid_t datas
     dim[i] = (size_t)extent[i];
   }
 done:
-  MILL_H5_CLOSE(space);
   return err;
 }
 
-/* A few bytes can claim any shape, and a dataset of chunks that were never written has it; what
- * is to be allocated for it must have stood in the file. */
-static int check_size(const mill_h5_file *file, const char *name, hid_t dataset, int n_dim,
-                      const size_t *dim)
+int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t *dim)
 {
   int err = MILL_OK;
+  mill_h5_array array;
   hsize_t file_bytes = 0;
-  const hid_t type = H5Dget_type(dataset);
-  if (type < 0 || H5Fget_filesize(file->id, &file_bytes) < 0)
+  MILL_TRY(open_dataset(file, name, n_dim, dim, &array));
+  if (H5Fget_filesize(file->id, &file_bytes) < 0)
     MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
-  size_t n_byte = H5Tget_size(type);
+  size_t n_byte = H5Tget_size(array.type);
   for (int i = 0; i < n_dim; i++)
     if (__builtin_mul_overflow(n_byte, dim[i], &n_byte))
       n_byte = SIZE_MAX;
@@ -314,25 +301,15 @@ static int check_size(const mill_h5_file *file, const char *name, hid_t dataset,
   for (int i = 0; i < n_dim; i++)
     if (dim[i] == 0)
       n_byte = 0;
+  /* A few bytes can claim any shape, and a dataset of chunks that were never written has it; what
+   * is to be allocated for it must have stood in the file. */
   if (n_byte / MAX_PACKING > file_bytes)
     MILL_FAIL(file->code,
               DATASET("is said to have %zu bytes, more than the file's %llu can hold; it is "
                       "damaged or was never written"),
               n_byte, (unsigned long long)file_bytes);
 done:
-  MILL_H5_CLOSE(type);
-  return err;
-}
-
-int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t *dim)
-{
-  int err = MILL_OK;
-  hid_t dataset = H5I_INVALID_HID;
-  MILL_TRY(open_dataset(file, name, &dataset));
-  MILL_TRY(dataset_shape(file, name, dataset, n_dim, dim));
-  MILL_TRY(check_size(file, name, dataset, n_dim, dim));
-done:
-  MILL_H5_CLOSE(dataset);
+  mill_h5_array_close(&array);
   return err;
 }
 
@@ -340,34 +317,31 @@ int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int
                  const size_t *dim, void *data)
 {
   int err = MILL_OK;
-  hid_t dataset = H5I_INVALID_HID, type = H5I_INVALID_HID;
+  mill_h5_array array;
   size_t found[MAX_DIM] = {0}, n = 1;
-  MILL_TRY(open_dataset(file, name, &dataset));
-  MILL_TRY(dataset_shape(file, name, dataset, n_dim, found));
+  MILL_TRY(open_dataset(file, name, n_dim, found, &array));
   for (int i = 0; i < n_dim; i++) {
     if (found[i] != dim[i])
       MILL_FAIL(file->code, DATASET("has %zu elements along dimension %d, expected %zu"), found[i],
                 i, dim[i]);
     n *= dim[i];
   }
-  type = H5Dget_type(dataset);
-  if (type < 0)
-    MILL_FAIL(file->code, DATASET("is damaged: %s"), mill_h5_reason());
   const H5T_class_t wanted = H5Tget_class(mem_type);
-  if (H5Tget_class(type) != wanted)
+  const size_t n_byte = H5Tget_size(array.type);
+  if (H5Tget_class(array.type) != wanted)
     MILL_FAIL(file->code, DATASET("does not hold %s"),
               wanted == H5T_FLOAT ? "floating-point numbers" : "integers");
-  if (H5Tget_size(type) > (wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER))
-    MILL_FAIL(file->code, DATASET("holds %zu-byte numbers, expected %zu bytes"), H5Tget_size(type),
+  if (n_byte > (wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER))
+    MILL_FAIL(file->code, DATASET("holds %zu-byte numbers, expected %zu bytes"), n_byte,
               H5Tget_size(mem_type));
   if (n == 0)
     goto done;
-  if (H5Dget_storage_size(dataset) == 0)
+  if (H5Dget_storage_size(array.id) == 0)
     MILL_FAIL(file->code, DATASET("was never written"));
-  if (H5Dread(dataset, mem_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+  if (H5Dread(array.id, mem_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
     MILL_FAIL(file->code, DATASET("cannot be read: %s"), mill_h5_reason());
 done:
-  MILL_H5_CLOSE(type, dataset);
+  mill_h5_array_close(&array);
   return err;
 }
 

@@ -69,7 +69,7 @@ done:
  * opened (*fd is -1) HDF5 says why. */
 static const char *name_for_mpi(const char *path, unsigned flags, char name[64], int *fd)
 {
-  const int mode = flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY;
+  const int mode = flags & (H5F_ACC_RDWR | H5F_ACC_TRUNC) ? O_RDWR : O_RDONLY;
   *fd = open(path, mode | O_CLOEXEC);
   if (*fd < 0)
     return path;
@@ -102,26 +102,6 @@ done:
   return err;
 }
 
-int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file)
-{
-  int err = MILL_OK;
-  int fd = -1;
-  char name[64];
-  hid_t access = H5I_INVALID_HID;
-  *file = H5I_INVALID_HID;
-  MILL_TRY(check_room(path, n_byte));
-  MILL_TRY(access_list(MPI_COMM_SELF, path, &access));
-  *file =
-      H5Fcreate(name_for_mpi(path, H5F_ACC_RDWR, name, &fd), H5F_ACC_TRUNC, H5P_DEFAULT, access);
-  if (*file < 0)
-    FAIL_WRITE("the file");
-done:
-  if (fd >= 0)
-    close(fd);
-  MILL_H5_CLOSE(access);
-  return err;
-}
-
 int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
 {
   int err = MILL_OK;
@@ -130,7 +110,11 @@ int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file)
   hid_t access = H5I_INVALID_HID;
   *file = H5I_INVALID_HID;
   MILL_TRY(access_list(comm, path, &access));
-  *file = H5Fopen(name_for_mpi(path, flags, name, &fd), flags, access);
+  const char *opened = name_for_mpi(path, flags, name, &fd);
+  *file = flags & H5F_ACC_TRUNC ? H5Fcreate(opened, H5F_ACC_TRUNC, H5P_DEFAULT, access)
+                                : H5Fopen(opened, flags, access);
+  if (*file < 0 && flags & H5F_ACC_TRUNC)
+    FAIL_WRITE("the file");
   if (*file < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be opened as HDF5, it may be cut or damaged: %s", path,
               mill_h5_reason());
@@ -138,6 +122,16 @@ done:
   if (fd >= 0)
     close(fd);
   MILL_H5_CLOSE(access);
+  return err;
+}
+
+int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file)
+{
+  int err = MILL_OK;
+  *file = H5I_INVALID_HID;
+  MILL_TRY(check_room(path, n_byte));
+  MILL_TRY(mill_ph5_open(path, H5F_ACC_TRUNC, MPI_COMM_SELF, file));
+done:
   return err;
 }
 
@@ -529,7 +523,7 @@ int mill_ph5_write(hid_t dataset, const char *path, const char *name, hid_t type
 #ifdef MPICH
   /* HDF5 sets file views around a collective write, and a rank whose write failed
      leaves without the second one: in MPICH's ROMIO, where that is collective, the
-     others then wait for ever.  So the ranks' own parts are written independently. */
+     others then wait for ever.  So each rank writes its own rows independently. */
   if (transfer < 0 || H5Pset_dxpl_mpio(transfer, H5FD_MPIO_INDEPENDENT) < 0)
     FAIL_WRITE(name);
 #else

@@ -19,7 +19,8 @@
 int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file);
 
 /** Open with the mpio driver, which takes no lock and leaves no mark; flags
- *  H5F_ACC_RDONLY or H5F_ACC_RDWR.  Collective over comm, the outcome may differ. */
+ *  H5F_ACC_RDONLY, H5F_ACC_RDWR or, for a file that becomes empty, H5F_ACC_TRUNC.  Collective over
+ *  comm, the outcome may differ. */
 int mill_ph5_open(const char *path, unsigned flags, MPI_Comm comm, hid_t *file);
 
 /** Hold the file at path, to see later whether the path still names it.  *fd is the caller's to
@@ -34,7 +35,7 @@ int mill_ph5_still_there(const char *path, int fd);
 int mill_ph5_close(const char *path, hid_t *file);
 
 /** Give up a file whose writing has failed already; n_rank: that have it open.  Of several a
- *  close may never return, for a rank whose part of it fails leaves the others waiting, so then
+ *  close may never return, for a rank that fails in it leaves the others waiting, so then
  *  it stays open. */
 void mill_ph5_drop(hid_t *file, int n_rank);
 

@@ -215,7 +215,7 @@ done:
 }
 
 /* fits_row, exposure, TARGETID.  Collective: all ranks make the same number of calls, each
-   for its part of the rows. */
+   for its share of the rows. */
 static int fill_index(const mill_models_info *info, const mill_mpi *mpi, const char *path,
                       hid_t file)
 {

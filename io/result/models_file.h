@@ -1,4 +1,4 @@
-/** The models file: best-fit models beside a result file, one row per exposure.
+/** The models file: best-fit models of a result file, one row per exposure.
  *
  *  Belongs to exactly one result file (same RUN_ID) and is written by its I/O
  *  thread; io/result/result_file.h is the way to use it.
@@ -51,7 +51,7 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
 /** Collective: what was written is on the disk, so that rows may be called done. */
 int mill_models_sync(mill_models_file *models);
 
-/** Which of the rows [lo, hi) of /fits are fitted but lack a model, or have one in part?
+/** Which of the rows [lo, hi) of /fits are fitted but lack a model, or have a cut one?
  *
  *  A common arm's model is finite in all its pixels or in none; one with wavelengths of its own is
  *  finite where these are.  An arm that was fitted (NPIX) has one in some exposure.

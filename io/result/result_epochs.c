@@ -232,7 +232,7 @@ static void keep_locks(mill_result_file *file)
   mill_watch_end(watch);
 }
 
-/* Wait until a single rank wants an epoch: nobody else is to be heard. */
+/* Wait until a rank that is alone wants an epoch. */
 static void await_own_epoch(mill_result_file *file)
 {
   pthread_mutex_lock(&file->mutex);

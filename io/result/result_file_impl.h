@@ -1,4 +1,4 @@
-/** What the parts of a result file share: result_file.c opens and closes it, result_wanted.c
+/** What the files that make a result file share: result_file.c opens and closes it, result_wanted.c
  *  knows which rows are to be fitted, result_queue.c takes finished rows from the fits, and
  *  result_epochs.c, the I/O thread, writes them. */
 #ifndef MILL_RESULT_FILE_IMPL_H

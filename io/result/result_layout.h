@@ -1,5 +1,5 @@
-/** What stands in a result file besides the rows of fits: how it is created and counted.  For the
- *  other files of this folder. */
+/** What stands in a result file apart from the rows of fits: how it is created and counted.  For
+ * the other files of this folder. */
 #ifndef MILL_RESULT_LAYOUT_H
 #define MILL_RESULT_LAYOUT_H
 

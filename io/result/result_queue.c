@@ -9,7 +9,7 @@ int mill_result_wanted(const mill_result_file *file, int64_t row)
 {
   if (row < 0 || row >= file->n_row)
     return 0;
-  /* the mutex is no part of what the caller sees as constant */
+  /* to the caller the file is constant, its mutex is not */
   pthread_mutex_t *mutex = (pthread_mutex_t *)&file->mutex;
   pthread_mutex_lock(mutex);
   const int wanted = mill_result_bit(file->wanted, row);

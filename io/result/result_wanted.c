@@ -21,7 +21,7 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value)
 
 /* Look at the rows [lo, hi) of an earlier run: rows that are not whole, or have
    failed and shall be tried again, are wanted; their STATUS goes back to 0, so
-   that nobody takes them for done meanwhile. */
+   that no reader takes them for done meanwhile. */
 static int examine_rows(mill_result_file *file, int retry_failed, int64_t lo, int64_t hi,
                         int64_t **reset, int64_t *n_reset)
 {
@@ -97,11 +97,10 @@ done:
   return err;
 }
 
-/* Collective: every rank examines its part, then all know all. */
 int mill_result_learn_wanted(mill_result_file *file, int retry_failed)
 {
   int err = MILL_OK;
-  /* parts begin at whole bytes of the bit field, so that they can be put together */
+  /* shares begin at whole bytes of the bit field, so that they can be put together */
   const int64_t n_byte = (file->n_row + 7) / 8;
   const int64_t lo = n_byte * file->mpi.rank / file->mpi.size * 8;
   int64_t hi = n_byte * (file->mpi.rank + 1) / file->mpi.size * 8;
