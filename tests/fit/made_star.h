@@ -158,18 +158,22 @@ static inline void made_template(const mill_library *lib, int kind, const made_s
   const mill_arm *arm = &lib->arm[s->arm];
   const int n = arm->n_pix;
   static double flux[MADE_GRID], rotated[MADE_GRID], second[MADE_GRID], c[MADE_GRID];
+  static double weight[MADE_GRID];
   double pixel[MADE_MAX_PIX];
   made_check(mill_emulator_eval(lib, s->arm, theta + 2, flux));
   const double r = theta[1] / (MILL_C_KM_S * arm->ln_step);
   const int half = (int)ceil(r) + 3;
+  assert_true(half < MADE_GRID);
+  for (int k = 0; k <= half; k++) {
+    double slope;
+    mill_rotation_weight(kind, r, k, &weight[k], &slope);
+  }
   for (int i = 0; i < n; i++) {
     /* ends repeat: no pixel of these stars looks there */
     rotated[i] = 0;
     for (int k = -half; k <= half; k++) {
-      double w, slope;
-      mill_rotation_weight(kind, r, k < 0 ? -k : k, &w, &slope);
       const int j = i + k < 0 ? 0 : (i + k >= n ? n - 1 : i + k);
-      rotated[i] += w * flux[j];
+      rotated[i] += weight[k < 0 ? -k : k] * flux[j];
     }
   }
   /* natural spline: forward sweep, back substitution */
