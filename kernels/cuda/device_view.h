@@ -24,7 +24,7 @@ struct loop_state {
 struct device_view {
   const mill_model *m;
   mill_slot *const *slot; /**< [n_slot] */
-  mill_workspace *work;        /**< [n_lane] */
+  mill_workspace *work;   /**< [n_lane] */
   int n_slot, n_lane;
   int n_row; /**< rows a lane may have: the value and a tangent per label */
   loop_state *state;

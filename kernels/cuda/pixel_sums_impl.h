@@ -72,8 +72,8 @@ static_assert((MILL_MAX_CONT + 1 + MILL_MMA_ROWS - 1) / MILL_MMA_ROWS <= 4, "cas
  *  the first term where marginal, per pixel.  inverse [n_cont]: work space. */
 MILL_BLOCK_FN void MILL_T(mill_pixel_slopes)(const mill_model *m, const mill_segment *s,
                                              const MILL_REAL *templ, double level,
-                                             const mill_workspace *work, double *inverse, double *poly,
-                                             double *slope)
+                                             const mill_workspace *work, double *inverse,
+                                             double *poly, double *slope)
 {
   const int nk = m->set.n_cont, marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
   const double *a = work->solve, *chol = work->normal;

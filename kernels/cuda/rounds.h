@@ -85,7 +85,8 @@ static_assert(STAR_WARPS * MILL_SPLINE_STAGE_F32 % 2 == 0, "stages are counted i
 
 /** A block over this shared memory and the rest of a lane's work space. */
 template <int n_stage>
-static __device__ inline mill_block use_shared(star_shared<n_stage> *shared, const mill_workspace *work)
+static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
+                                               const mill_workspace *work)
 {
   mill_block b;
   b.shared = shared->sum;

@@ -515,8 +515,9 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
  *  residual.  The model goes to s->model when keep_model is set. */
 MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *m,
                                                const mill_segment *s, const MILL_REAL *templ,
-                                               double level, int keep_model, const mill_workspace *work,
-                                               double *chisq, double *negative, double *largest)
+                                               double level, int keep_model,
+                                               const mill_workspace *work, double *chisq,
+                                               double *negative, double *largest)
 {
   const int n = s->n_pix, nk = m->set.n_cont;
   const float *cont = s->ws->cont;
@@ -577,8 +578,8 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *
 /** Model, true chi-squares and checks of one segment at the solution, added to
  *  eval; chisq_c is that of a constant template (continuum only). */
 MILL_BLOCK_FN void MILL_T(mill_block_final)(mill_block *b, const mill_model *m,
-                                            const mill_segment *s, double vel_km_s, mill_workspace *work,
-                                            mill_eval *eval)
+                                            const mill_segment *s, double vel_km_s,
+                                            mill_workspace *work, mill_eval *eval)
 {
   const MILL_REAL *smooth = (const MILL_REAL *)work->smooth, *none = NULL;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);

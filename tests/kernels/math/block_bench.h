@@ -65,17 +65,17 @@ static inline void block_bench_init(block_bench *b, int n_grid, double ln_wave0,
     b->is[i] = 1;
   }
   b->work = (mill_workspace){.grid = b->grid,
-                        .rotated = b->rotated,
-                        .bend = b->bend,
-                        .pixel = b->pixel,
-                        .smooth = b->smooth,
-                        .index = b->index,
-                        .frac = b->frac,
-                        .kernel = b->kernel,
-                        .kernel_slope = b->kernel_slope,
-                        .normal = b->normal,
-                        .solve = b->solve,
-                        .sums = b->sums};
+                             .rotated = b->rotated,
+                             .bend = b->bend,
+                             .pixel = b->pixel,
+                             .smooth = b->smooth,
+                             .index = b->index,
+                             .frac = b->frac,
+                             .kernel = b->kernel,
+                             .kernel_slope = b->kernel_slope,
+                             .normal = b->normal,
+                             .solve = b->solve,
+                             .sums = b->sums};
 }
 
 #endif
