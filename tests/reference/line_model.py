@@ -69,8 +69,8 @@ STARK = {(2, 3): 0.0090190, (2, 4): 0.0177200, (2, 5): 0.0250700,
 
 
 def rows_of(name):
-    """Numbers (and symbols) of the rows of a table in src."""
-    with open(os.path.join(SOURCE, "src", name)) as f:
+    """Numbers (and symbols) of the rows of a table of the line model."""
+    with open(os.path.join(SOURCE, "src", "line_model", name)) as f:
         lines = [line for line in f if line.startswith("{")]
     return [re.sub(r'[{}";]', " ", line).replace(",", " ").split() for line in lines]
 
