@@ -435,8 +435,8 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
                          [MILL_KEY_ZCMPTYPE] = {"ZCMPTYPE", 0, 0},
                          [MILL_KEY_THEAP] = {"THEAP", 0, 0}};
   int64_t value = -1;
-  if (c->type != VALUE_TOKEN || !parse_integer(c->value, &value))
-    value = -1;
+  if (c->type == VALUE_TOKEN)
+    parse_integer(c->value, &value);
   const int i_form = numbered(c->keyword, "TFORM"), i_type = numbered(c->keyword, "TTYPE");
   if (i_form > 0 && i_form <= table->n_field) {
     mill_fits_field *field = &table->field[i_form - 1];
@@ -449,14 +449,12 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
     memcpy(field->form, c->value, sizeof field->form);
   }
   if (i_type > 0 && i_type <= table->n_field) {
-    table->field[i_type - 1].is_tile |= strcasecmp(c->value, "COMPRESSED_DATA") == 0;
-    table->field[i_type - 1].is_gzip |= strcasecmp(c->value, "GZIP_COMPRESSED_DATA") == 0;
+    table->field[i_type - 1].is_tile += strcasecmp(c->value, "COMPRESSED_DATA") == 0;
+    table->field[i_type - 1].is_gzip += strcasecmp(c->value, "GZIP_COMPRESSED_DATA") == 0;
   }
   for (int k = 0; k < MILL_N_KEY; k++) {
-    if (!is_keyword(c->keyword, known[k].name))
-      continue;
     const int number = numbered(c->keyword, known[k].name);
-    if (number < known[k].first || number > known[k].last)
+    if (!is_keyword(c->keyword, known[k].name) || number < known[k].first || number > known[k].last)
       continue;
     /* CFITSIO takes the first of some keywords and the last of others */
     mill_fits_key *key = &table->key[k][number];

@@ -24,7 +24,7 @@ typedef struct mill_fits_field {
   int have_form;
   char form[MILL_FITS_MAX_VALUE];
   int64_t n_byte;       /**< bytes of it in a row */
-  int is_tile, is_gzip; /**< COMPRESSED_DATA, GZIP_COMPRESSED_DATA */
+  int is_tile, is_gzip; /**< how often it is called COMPRESSED_DATA, GZIP_... */
 } mill_fits_field;
 
 /** Keywords by which CFITSIO finds its way in a table; each may stand once. */
