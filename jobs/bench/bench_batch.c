@@ -136,6 +136,8 @@ static int take_row(void *context, const mill_fit_result *result, const float *c
   mill_bench_batch *out = run->out;
   mill_fit_result *first = &run->first[result->row % run->stars->n_star];
   (void)model;
+  if (run->plan->result)
+    run->plan->result[result->row] = *result;
   out->n_fitted += result->status == MILL_STATUS_FITTED;
   out->n_eval += result->n_eval;
   out->n_jac += result->n_jac;

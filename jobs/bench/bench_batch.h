@@ -38,6 +38,7 @@ typedef struct mill_bench_plan {
   const mill_fit_settings *set;
   const mill_backend *backend;
   int n_slot, n_thread;
+  mill_fit_result *result; /**< [n_star of the batch] out, by number; NULL: not wanted */
 } mill_bench_plan;
 
 typedef struct mill_bench_batch {
