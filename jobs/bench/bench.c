@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "io/files/catalog_list.h"
+#include "io/catalog/catalog_list.h"
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
 #include "io/surveys/spectra.h"

@@ -5,7 +5,7 @@
 #ifndef MILL_FIT_STEPS_H
 #define MILL_FIT_STEPS_H
 
-#include "io/files/start_table.h"
+#include "io/catalog/start_table.h"
 #include "io/result/result_file.h"
 #include "jobs/fit/balance.h"
 #include "jobs/fit/fit.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "io/files/catalog_list.h"
+#include "io/catalog/catalog_list.h"
 #include "io/surveys/redrock.h"
 #include "io/surveys/spectra.h"
 #include "jobs/fit/work.h"

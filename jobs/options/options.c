@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "io/files/catalog_list.h"
+#include "io/catalog/catalog_list.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 

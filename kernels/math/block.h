@@ -1,7 +1,7 @@
 /** A block: the work of one star as loops over pixels between barriers.
  *
  *  On the CPU a block is one thread, on a GPU a thread block, in the checking build several
- *  fibers (kernels/primitives.h).  Each backend's block.h gives:
+ *  fibers (kernels/math/primitives.h).  Each backend's block.h gives:
  *
  *   MILL_BLOCK_FN                   what a block function is declared with
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
@@ -31,7 +31,7 @@
 #define MILL_BLOCK_H
 
 #include "kernels/base/common.h"
-#include "kernels/primitives.h"
+#include "kernels/math/primitives.h"
 
 /** Sums that one call of mill_block_sum_n may take. */
 enum { MILL_BLOCK_MAX_SUM = 640 };

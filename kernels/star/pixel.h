@@ -2,7 +2,7 @@
  *
  *  The blocks are written once in pixel_impl.h over MILL_REAL, the type of
  *  templates; sums are float64 in both.  The sums of products over pixels are a backend's
- *  (kernels/primitives.h).
+ *  (kernels/math/primitives.h).
  */
 #ifndef MILL_PIXEL_H
 #define MILL_PIXEL_H

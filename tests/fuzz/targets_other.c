@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/files/catalog_list.h"
+#include "io/catalog/catalog_list.h"
 #include "io/fits/fits_guard.h"
 #include "io/library/library_file.h"
-#include "io/files/start_table.h"
+#include "io/catalog/start_table.h"
 #include "kernels/base/error.h"
 #include "src/config/config.h"
 #include "tests/fuzz/targets.h"

@@ -13,7 +13,7 @@
 
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
-#include "io/files/start_table.h"
+#include "io/catalog/start_table.h"
 #include "kernels/base/error.h"
 #include "tests/test_library.h"
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "io/files/catalog_list.h"
+#include "io/catalog/catalog_list.h"
 #include "io/surveys/redrock.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"

@@ -4,7 +4,7 @@
 
 #include <hdf5.h>
 
-#include "io/files/start_table.h"
+#include "io/catalog/start_table.h"
 #include "kernels/base/error.h"
 
 enum { N_ROW = 5 };

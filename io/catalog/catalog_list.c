@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* getline */
 
-#include "io/files/catalog_list.h"
+#include "io/catalog/catalog_list.h"
 
 #include <errno.h>
 #include <stdio.h>

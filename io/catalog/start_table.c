@@ -1,4 +1,4 @@
-#include "io/files/start_table.h"
+#include "io/catalog/start_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
