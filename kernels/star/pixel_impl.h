@@ -150,7 +150,7 @@ MILL_INLINE MILL_REAL MILL_T(mill_spline_filtered)(const MILL_REAL *w, int apart
  *  the right):  r Z_{i-1} + 2 (1 + 1/r) Z_i + Z_{i+1} / r^2 =
  *  6 [(y_{i+1} - y_i) - r (y_i - y_{i-1})],  r = exp(step).
  *  Their inverse is a two-sided exponential, cut after 16 (float32) or 32 grid
- *  points and applied as short filters in turn (kernels/math/spline_filter.h); the
+ *  points and applied as short filters in turn (kernels/star/spline_filter.h); the
  *  natural ends (Z = 0) add a decaying solution from each side. */
 MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm *arm,
                                              const MILL_REAL *y, MILL_REAL *bend)

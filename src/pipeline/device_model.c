@@ -4,7 +4,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/math/rotation.h"
-#include "kernels/math/spline_filter.h"
+#include "kernels/star/spline_filter.h"
 
 int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
 {

@@ -9,7 +9,7 @@ import time
 
 from common import *  # noqa: F403
 
-N_KILL = 25
+N_KILL = 50
 
 
 def stale_semaphore(name):

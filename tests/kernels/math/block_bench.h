@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/star/pixel.h"
-#include "kernels/math/spline_filter.h"
+#include "kernels/star/spline_filter.h"
 #include "tests/test_library.h"
 
 enum { BENCH_PIX = 512, BENCH_ROW = 8, BENCH_DIAG = 11 };

@@ -2,7 +2,7 @@
 #ifndef MILL_SPLINE_FILTER_H
 #define MILL_SPLINE_FILTER_H
 
-#include "kernels/base/common.h"
+#include "kernels/star/slot.h"
 
 /** Fill the spline constants of an arm from its ln_step: the response of the
  *  coefficients to one second difference, the decay at the two ends, and the
