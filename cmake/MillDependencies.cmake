@@ -36,7 +36,7 @@ if(NOT HDF5_FOUND OR NOT HDF5_IS_PARALLEL)
     "starmill needs a parallel HDF5, but ${found}. "
     "On Debian and Ubuntu: apt-get install libhdf5-openmpi-dev. On a cluster load the parallel "
     "module (often cray-hdf5-parallel or hdf5-mpi), or set HDF5_C_COMPILER_EXECUTABLE to its h5pcc. "
-    "docs/install.md says more.")
+    "docs/use/install.md says more.")
 endif()
 add_library(mill_hdf5 INTERFACE)
 target_include_directories(mill_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})

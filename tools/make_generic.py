@@ -1,4 +1,4 @@
-"""Put spectra of any origin into starmill's generic layout (docs/formats.md, "Generic input").
+"""Put spectra of any origin into starmill's generic layout (docs/use/formats.md, "Generic input").
 
 usage: make_generic.py --medium vacuum|air [--frame FRAME] [--unit UNIT] OUT.fits TABLE...
 

@@ -24,7 +24,7 @@ BARKLEM_FILE  Barklem.dat of the public repository github.com/alexji/moog17scat 
               Z.charge, log10 of the full width per hydrogen atom at 10,000 K.
 --lines N     how many lines to keep (8000)
 
-Only numbers are taken.  What is done with them: docs/line-model.md, "Line list".
+Only numbers are taken.  What is done with them: docs/science/line-model.md, "Line list".
 """
 
 import argparse
@@ -360,7 +360,7 @@ HEADER = """/* Lines of the line model (src/line_model/line_list.h), ascending i
  * al. 2021, RNAAS 5, 92, with references per species); the line list of GALAH DR3 (Buder et al.
  * 2021, MNRAS 506, 150); CH of Masseron et al. 2014, A&A 571, A47; broadening by hydrogen of
  * Barklem et al. 2000, A&AS 142, 467 and Barklem & Aspelund-Johansson 2005, A&A 435, 373.
- * How the lines were chosen: docs/line-model.md.
+ * How the lines were chosen: docs/science/line-model.md.
  */
 """
 

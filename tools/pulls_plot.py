@@ -76,7 +76,7 @@ def bits_of(names, known, option):
 
 
 class Hulls:
-    """The hulls of a library (docs/formats.md), in the labels themselves."""
+    """The hulls of a library (docs/use/formats.md), in the labels themselves."""
 
     def __init__(self, path):
         try:

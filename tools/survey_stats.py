@@ -1,7 +1,7 @@
 """Recovered against true values of a simulated survey: what tables and pictures share.
 
-A fit (docs/formats.md) is read beside the truth table of `starmill simulate`
-(docs/simulator.md), and the truth is put into the order of the fit's rows.
+A fit (docs/use/formats.md) is read beside the truth table of `starmill simulate`
+(docs/science/simulator.md), and the truth is put into the order of the fit's rows.
 """
 
 import collections

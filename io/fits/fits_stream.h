@@ -3,7 +3,7 @@
  *  The HDUs are described first and CFITSIO makes their headers; then the file is
  *  allocated under a temporary name and data goes straight to its place, in any
  *  order and from several threads (CFITSIO's own path copies every block twice and
- *  fills a file with zeros first: docs/simulator.md has the figures).  The bytes
+ *  fills a file with zeros first: docs/science/simulator.md has the figures).  The bytes
  *  depend on the content alone: no dates, no hosts.
  *
  *  Failures are MILL_ERR_OUTPUT and name the file and what to do; MILL_ERR_MEMORY.

@@ -190,7 +190,7 @@ static int find_image(const mill_fits_file *file, int *i_hdu)
   }
   MILL_FAIL(
       MILL_ERR_INPUT,
-      "%s: has no image with two axes, pixels and spectra; see docs/libraries.md for what is read",
+      "%s: has no image with two axes, pixels and spectra; see docs/use/libraries.md for what is read",
       guard->path);
 done:
   return err;

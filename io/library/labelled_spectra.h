@@ -1,5 +1,5 @@
 /** Labelled spectra from FITS: an image of spectra on one grid, and a table of labels
- *  (docs/libraries.md). */
+ *  (docs/use/libraries.md). */
 #ifndef MILL_LABELLED_SPECTRA_H
 #define MILL_LABELLED_SPECTRA_H
 

@@ -1,4 +1,4 @@
-/** The library file: HDF5, versioned (docs/formats.md). */
+/** The library file: HDF5, versioned (docs/use/formats.md). */
 #ifndef MILL_LIBRARY_FILE_H
 #define MILL_LIBRARY_FILE_H
 
@@ -30,7 +30,7 @@ int mill_library_import(const char *const *path, int n_path, double template_sig
 int mill_library_import_named(const char *const *path, const char *const *arm_name, int n_path,
                               double template_sigma_aa, int n_guess, mill_library *lib);
 
-/** SHA-256 of the contents that a fit depends on (docs/formats.md), whatever the
+/** SHA-256 of the contents that a fit depends on (docs/use/formats.md), whatever the
  *  file's path, layout, name or origin. hex: 64 digits and the end. */
 void mill_library_digest(const mill_library *lib, char hex[65]);
 

@@ -1,4 +1,4 @@
-/* Emulators trained elsewhere -> a library: one HDF5 file per arm (docs/formats.md). */
+/* Emulators trained elsewhere -> a library: one HDF5 file per arm (docs/use/formats.md). */
 #include "io/library/library_file.h"
 
 #include <ctype.h>
@@ -417,7 +417,7 @@ static int read_file(const char *path, const char *arm_name, double template_sig
   if (!mill_h5_exists(&file, "lam") || !mill_h5_has_attr(&file, "/", "parnames"))
     MILL_FAIL(MILL_ERR_LIBRARY,
               "%s: is not an emulator file (dataset lam or attribute parnames is missing; see "
-              "docs/formats.md)",
+              "docs/use/formats.md)",
               path);
   MILL_TRY(read_names(&file, lib));
   MILL_TRY(read_mapping(&file, lib));

@@ -1,5 +1,5 @@
 /** The columns of the result file: one table, from which the datasets, their
- *  attributes, the packing of rows and the tables of docs/formats.md follow.
+ *  attributes, the packing of rows and the tables of docs/use/formats.md follow.
  *
  *  /fits depends on the library (labels and arms), so its table is built at run
  *  time; /catalog is always the same.
@@ -87,7 +87,7 @@ void mill_column_description(const mill_column *column, char *out, size_t size);
 /** "float64", "int64", ... "text[24]". */
 void mill_column_type_name(const mill_column *column, char *out, size_t size);
 
-/** The table as docs/formats.md has it; tests compare the two. */
+/** The table as docs/use/formats.md has it; tests compare the two. */
 int mill_columns_print_markdown(const mill_columns *columns, FILE *out);
 
 #endif

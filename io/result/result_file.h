@@ -1,7 +1,7 @@
 /** The result file: one parallel HDF5 file, written collectively.
  *
  *  Columns, types, units and meanings stand in one table (io/result/columns.c); the
- *  datasets, their attributes and docs/formats.md follow from it.
+ *  datasets, their attributes and docs/use/formats.md follow from it.
  */
 #ifndef MILL_RESULT_FILE_H
 #define MILL_RESULT_FILE_H

@@ -25,7 +25,7 @@ void mill_desi_close(mill_desi_file *file);
 
 /** Select rows (everything but S/N); joint: all exposures of a target in a spectra file
  *  are one row.  *index need not be zeroed, and is left cleared on failure.
- *  docs/input.md has the rules.
+ *  docs/use/input.md has the rules.
  *  MILL_ERR_INPUT names the file, HDU and column, or the redrock file. */
 int mill_desi_index(mill_desi_file *file, const mill_selection *select, int joint,
                     mill_file_index *index);

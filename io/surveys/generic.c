@@ -535,7 +535,7 @@ done:
 }
 
 const mill_format mill_format_generic = {
-    "generic",     "any spectra as rows of a table SPECTRA; docs/formats.md has the layout",
+    "generic",     "any spectra as rows of a table SPECTRA; docs/use/formats.md has the layout",
     recognise,     open_file,
     close_file,    index_file,
     read_exposures};

@@ -1,4 +1,4 @@
-/** The generic layout: spectra of any origin, many stars a file, as docs/formats.md
+/** The generic layout: spectra of any origin, many stars a file, as docs/use/formats.md
  *  describes it ("Generic input"); tools/make_generic.py writes it.  generic_table.c checks
  *  the table's columns and the wavelengths, generic.c groups rows and reads them. */
 #ifndef MILL_GENERIC_H

@@ -301,7 +301,7 @@ int mill_generic_table_open(mill_fits_file *file, int medium, mill_generic_table
   MILL_TRY(mill_fits_file_find(file, "SPECTRA", &table->i_hdu));
   if (table->i_hdu < 0 || file->guard->hdu[table->i_hdu].kind != MILL_FITS_TABLE)
     MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has no binary table SPECTRA; docs/formats.md has the generic layout",
+              "%s: has no binary table SPECTRA; docs/use/formats.md has the generic layout",
               file->guard->path);
   table->n_row = file->guard->hdu[table->i_hdu].axis[1];
   MILL_TRY(measure_heap(table));

@@ -1,7 +1,7 @@
 /** LAMOST low-resolution files: the COADD table of DR8 and later, or the image of
  *  five rows of the releases before.
  *
- *  mill_format_lamost is declared in io/surveys/spectra.h; docs/input.md has the rules. */
+ *  mill_format_lamost is declared in io/surveys/spectra.h; docs/use/input.md has the rules. */
 #ifndef MILL_LAMOST_H
 #define MILL_LAMOST_H
 

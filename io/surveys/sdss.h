@@ -1,7 +1,7 @@
 /** SDSS and BOSS: spec-PLATE-MJD-FIBER files, the coadd or single exposures.
  *
  *  mill_format_sdss is declared in io/surveys/spectra.h; here is what tests and
- *  messages need to know of it.  docs/input.md has the rules. */
+ *  messages need to know of it.  docs/use/input.md has the rules. */
 #ifndef MILL_SDSS_H
 #define MILL_SDSS_H
 

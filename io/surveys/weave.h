@@ -1,7 +1,7 @@
 /** WEAVE L1: row-stacked spectra of single exposures and of stacks, MOS and IFU alike.
  *
  *  mill_format_weave is declared in io/surveys/spectra.h; here is what tests and messages
- *  need to know of it.  docs/input.md has the rules.
+ *  need to know of it.  docs/use/input.md has the rules.
  *
  *  flux = DATA SENSFUNC and ivar = IVAR / SENSFUNC^2; where SENSFUNC is no positive
  *  number the flux is left as DATA has it and ivar is 0. */

@@ -100,7 +100,7 @@ static const mill_option_table table = {
     "a temporary file, and prints the rate, the time of a star by stage, the evaluations by\n"
     "stage, and the ratio to the time that the least work takes on this machine.  'rates'\n"
     "measures only what the machine can do: matrix products, copies, reading the inputs\n"
-    "from the page cache.  docs/performance.md says how to read the table.  'crossover'\n"
+    "from the page cache.  docs/develop/performance.md says how to read the table.  'crossover'\n"
     "repeats the first 256 stars of the inputs in memory and fits batches of 1, 4, 16, ...\n"
     "of them on the CPU and on the GPU: from where on the GPU is faster.  'slots' fits them\n"
     "with more and more slots on one backend.  'read' reads the inputs with 1, 2, 4, ...\n"

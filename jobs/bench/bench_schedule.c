@@ -20,7 +20,7 @@ enum { MAX_LIST = 16, MAX_RANK = 1 << 16, MAX_ROWS = 1 << 24, MAX_TOTAL = 1 << 2
 /* Bytes of a compressed mock coadd for each of its rows (starmill simulate, then gzip -4). */
 static const double GZIP_ROW_BYTES = 310e3;
 
-/* Costs of 3,200 stars fitted with hybrid, from their values and Jacobians (docs/scaling.md):
+/* Costs of 3,200 stars fitted with hybrid, from their values and Jacobians (docs/develop/scaling.md):
  * shares of the stars that cost less, in units of the mean. */
 static const struct {
   double share, cost;
@@ -83,7 +83,7 @@ static const mill_option_table table = {
     "\n"
     "How evenly the ranks of a run would be busy: the code by which ranks draw the chunks\n"
     "of a run, in a simulated one.  Its catalog has files of 1 to --per-file rows, all orders of\n"
-    "magnitude alike.  docs/scaling.md says how to read the table.\n"
+    "magnitude alike.  docs/develop/scaling.md says how to read the table.\n"
     "\n",
     NULL,
     (const mill_option[]){

@@ -99,7 +99,7 @@ static int find_program(doctor_job *job)
     if (strcmp(row[i].name, "HDF5") == 0 && strstr(row[i].text, "parallel: no"))
       mill_finding_fail(&job->findings, EXIT_BROKEN,
                         "this HDF5 writes no file with several ranks: build with a parallel one "
-                        "(docs/install.md)");
+                        "(docs/use/install.md)");
   }
 done:
   return err;
@@ -403,7 +403,7 @@ static void find_devices(doctor_job *job)
   mill_finding_text(&job->findings, "cuda.devices", "built without CUDA");
   if (mill_gpu_count() > 0)
     mill_finding_warn(&job->findings, "there is a GPU that this program cannot use: build it where "
-                                      "nvcc is found (docs/install.md)");
+                                      "nvcc is found (docs/use/install.md)");
 }
 #endif
 

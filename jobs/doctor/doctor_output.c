@@ -331,7 +331,7 @@ static int check_together(output_check *check, unsigned limit_s)
   report(check->findings, "output.collective_write", err, 1e3 * wall_s,
          "ms to make, write, flush and read a small file with all ranks",
          "a parallel HDF5 of the MPI that starts the ranks, and a file system that all ranks "
-         "share, are needed (docs/install.md)");
+         "share, are needed (docs/use/install.md)");
   unlink(check->path);
   return MILL_OK;
 }

@@ -36,7 +36,7 @@ typedef struct import_options {
 static const mill_option_table import_table = {
     "starmill library",
     "import makes a library from emulators that were trained elsewhere, one file per arm\n"
-    "(layout: docs/formats.md), and checks them against the reference values they carry.\n",
+    "(layout: docs/use/formats.md), and checks them against the reference values they carry.\n",
     "\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
@@ -69,7 +69,7 @@ typedef struct demo_options {
 static const mill_option_table demo_table = {
     "starmill library",
     "demo makes a library for DESI's arms out of the built-in line model, and measures its error\n"
-    "(docs/demo-library.md).  It is for demonstration and tests, not for science.\n",
+    "(docs/science/demo-library.md).  It is for demonstration and tests, not for science.\n",
     "\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",

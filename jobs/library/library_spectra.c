@@ -175,7 +175,7 @@ static int take_continuum(const mill_option *row, const char *text, void *base)
 const mill_option_table mill_library_spectra_table = {
     "starmill library",
     "spectra makes a library from labelled spectra on one wavelength grid: a FITS file with an\n"
-    "image of spectra and a table of labels (docs/libraries.md).\n",
+    "image of spectra and a table of labels (docs/use/libraries.md).\n",
     NULL,
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",

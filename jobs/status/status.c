@@ -69,7 +69,7 @@ static const mill_option_table table = {
          .help = "a line for every rank, not only where there are few"},
         {"json", MILL_OPTION_FLAG, MILL_AT(status_job, json),
          .help = "JSON instead of text: state, counts, and under \"run\" all that the status file "
-                 "says (docs/formats.md)"},
+                 "says (docs/use/formats.md)"},
         MILL_OPTION_HELP(status_job),
         {0}}};
 

@@ -7,7 +7,7 @@
  *  a rank or a file system that hangs shows in the status and stops nothing; and when the status
  *  file cannot be written, the log says so once, and the fit goes on.
  *
- *  docs/formats.md describes the file.
+ *  docs/use/formats.md describes the file.
  */
 #ifndef MILL_STATUS_BOARD_H
 #define MILL_STATUS_BOARD_H

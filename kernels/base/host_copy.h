@@ -1,7 +1,7 @@
 /** Copies within the host's memory by several threads.
  *
  *  A star of a DESI-like survey is 446 kB, and one thread that brings stars to pinned memory is
- *  what a GPU would wait for first (docs/performance.md, roofline of a GPU).
+ *  what a GPU would wait for first (docs/develop/performance.md, roofline of a GPU).
  */
 #ifndef MILL_HOST_COPY_H
 #define MILL_HOST_COPY_H

@@ -3,7 +3,7 @@
  *
  *  Without a tool that listens a range costs two tests of a variable, and in a build without
  *  NVTX's headers the same.  Ranges belong to the calling thread: each is ended there, the last
- *  one begun first.  docs/profiling.md tells what the timeline looks like.
+ *  one begun first.  docs/develop/performance.md tells what the timeline looks like.
  */
 #ifndef MILL_NVTX_H
 #define MILL_NVTX_H

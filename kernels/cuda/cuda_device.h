@@ -32,7 +32,7 @@ struct work_shape {
   int n_early;
 };
 
-/** Switches of the environment (docs/gpu.md). */
+/** Switches of the environment (docs/develop/gpu.md). */
 struct cuda_options {
   int graph;      /**< MILL_CUDA_GRAPH */
   int debug;      /**< MILL_CUDA_DEBUG */

@@ -6,7 +6,7 @@
 
 enum {
   /** Jacobians of a star that are coarse where MILL_CUDA_LAST_LAYER asks for it: with a third one
-   *  a star takes half as many evaluations again (docs/gpu.md). */
+   *  a star takes half as many evaluations again (docs/develop/gpu.md). */
   N_EARLY = 2
 };
 

@@ -13,7 +13,7 @@
  *  SciPy's Nelder-Mead visits from the same initial simplex, in the same order and bit
  *  for bit where multiplications and additions are not fused; the expressions below keep
  *  SciPy's order of operations for that reason.  Departures, all outside the sequence of
- *  points: docs/numerics.md.
+ *  points: docs/science/numerics.md.
  *
  *  Nelder & Mead 1965, Comput. J. 7, 308; adaptive coefficients: Gao & Han 2012, Comput.
  *  Optim. Appl. 51, 259.  Serial code: one thread of a star's block runs it.

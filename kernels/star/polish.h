@@ -4,7 +4,7 @@
  *  brings the value too and most steps are accepted.  Steps are taken in v sin i's
  *  inner parameter u (kernels/math/rotation.h), and gradient and curvature are with respect
  *  to it; points hold v sin i itself.  Serial code: one thread of a star's block runs
- *  it.  Settings: docs/numerics.md.
+ *  it.  Settings: docs/science/numerics.md.
  */
 #ifndef MILL_POLISH_H
 #define MILL_POLISH_H

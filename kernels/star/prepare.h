@@ -1,6 +1,6 @@
 /** Pixel preparation: raw flux, ivar, mask and resolution to what the
  *  likelihood reads.  Conventions of rvspecfit's DESI reader, so that results
- *  can be compared; every rule is listed in docs/numerics.md.
+ *  can be compared; every rule is listed in docs/science/numerics.md.
  */
 #ifndef MILL_PREPARE_H
 #define MILL_PREPARE_H

@@ -90,7 +90,7 @@ typedef struct mill_config {
   char log_level[16];    /**< error, warning, info, debug */
 } mill_config;
 
-/** Defaults, as documented in docs/configuration.md. */
+/** Defaults, as documented in docs/use/configuration.md. */
 void mill_config_default(mill_config *config);
 
 /** Free what it owns; NULL is allowed. */
@@ -139,7 +139,7 @@ double mill_config_resolving_power(const mill_config *config, const char *arm);
  *  MILL_ERR_CONFIG when it does not pass mill_config_check, MILL_ERR_OUTPUT. */
 int mill_config_print(const mill_config *config, FILE *out);
 
-/** All keys as the tables (Markdown) of docs/configuration.md.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY.
+/** All keys as the tables (Markdown) of docs/use/configuration.md.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY.
  */
 int mill_config_print_keys(FILE *out);
 

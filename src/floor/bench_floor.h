@@ -3,7 +3,7 @@
  *
  *  Counted from compulsory work only, with the sizes of the library and of the spectra
  *  that were fitted; the formulas stand in bench_floor.c and are explained in
- *  docs/performance.md.  How many likelihoods and Jacobians a stage takes is not part
+ *  docs/develop/performance.md.  How many likelihoods and Jacobians a stage takes is not part
  *  of the count: it is what the run had (mill_timing).
  */
 #ifndef MILL_BENCH_FLOOR_H

@@ -34,7 +34,7 @@ enum {
 
 /* DESI's pixels (3600 to 5800, 5760 to 7620, 7520 to 9824 A) at +-3000 km/s.  Steps are in the line
    model's own: nothing is resampled.  They are as fine as it takes for a cubic spline between
-   pixels to carry lines of 0.5 A sigma (docs/demo-library.md). */
+   pixels to carry lines of 0.5 A sigma (docs/science/demo-library.md). */
 static const struct {
   const char *name;
   double min_aa, max_aa;

@@ -1,5 +1,5 @@
 /** The library of `starmill library demo`: the line model on DESI's three arms
- *  (docs/demo-library.md).  FOR DEMONSTRATION AND TESTS, NOT FOR SCIENCE. */
+ *  (docs/science/demo-library.md).  FOR DEMONSTRATION AND TESTS, NOT FOR SCIENCE. */
 #ifndef MILL_DEMO_LIBRARY_H
 #define MILL_DEMO_LIBRARY_H
 

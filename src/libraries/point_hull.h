@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /** Hull of points in a plane as facets of mill_hull, without points that stand alone
- *  (docs/libraries.md).
+ *  (docs/use/libraries.md).
  *
  *  x [n][2]; facet [*n_facet][3] from mill_alloc, the caller's
  *  MILL_ERR_INPUT when fewer than three points remain or they lie on a line. */

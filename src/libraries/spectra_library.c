@@ -9,7 +9,7 @@
 #include "src/libraries/spectra_work.h"
 #include "src/system/blas_threads.h"
 
-/* Chosen by leave-one-out on MILES (docs/libraries.md). */
+/* Chosen by leave-one-out on MILES (docs/use/libraries.md). */
 enum { DEFAULT_COMPONENT = 40, DEFAULT_CONTINUUM = 8, DEFAULT_DEGREE = 2, DEFAULT_GUESS = 50 };
 #define DEFAULT_SN 20.0
 

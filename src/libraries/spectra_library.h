@@ -1,5 +1,5 @@
 /** A library from labelled spectra on one wavelength grid: observed stars or models at
- *  scattered labels (docs/libraries.md). */
+ *  scattered labels (docs/use/libraries.md). */
 #ifndef MILL_SPECTRA_LIBRARY_H
 #define MILL_SPECTRA_LIBRARY_H
 

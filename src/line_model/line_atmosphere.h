@@ -1,4 +1,4 @@
-/** Atmosphere and continuous opacity of the line model (docs/line-model.md).
+/** Atmosphere and continuous opacity of the line model (docs/science/line-model.md).
  *
  *  FOR DEMONSTRATION AND TESTS, NOT FOR SCIENCE.  Internal to the line model; cgs
  *  units, temperatures in K, energies in eV.

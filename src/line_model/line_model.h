@@ -1,4 +1,4 @@
-/** Synthetic spectra of stars from a small physical model (docs/line-model.md).
+/** Synthetic spectra of stars from a small physical model (docs/science/line-model.md).
  *
  *  A plane-parallel grey atmosphere in hydrostatic equilibrium with Saha and
  *  Boltzmann populations, continuous opacity of H-, H and scattering, hydrogen
@@ -38,7 +38,7 @@ typedef struct mill_line_model mill_line_model;
  *  The flux is sampled there, not averaged, and weak lines are hardly wider than a step:
  *  spectra of two models agree pixel by pixel, and after a convolution, only where
  *  their pixels coincide.  So ln_wave0 should be a multiple of the step, as in the demo
- *  library and the simulator (docs/line-model.md); other values are taken as they are.
+ *  library and the simulator (docs/science/line-model.md); other values are taken as they are.
  *  MILL_ERR_RANGE outside the model's range or n_pix < 2, MILL_ERR_MEMORY. */
 int mill_line_model_create(double ln_wave0, int n_pix, mill_line_model **out);
 void mill_line_model_destroy(mill_line_model *model); /* NULL is allowed */

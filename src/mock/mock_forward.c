@@ -2,7 +2,7 @@
  *
  * Two ways, on purpose unlike each other and unlike the fit's block functions:
  * from the line model by direct quadrature, and from an emulator as the fit defines
- * its model (docs/numerics.md), written plainly. */
+ * its model (docs/science/numerics.md), written plainly. */
 #include <math.h>
 #include <string.h>
 

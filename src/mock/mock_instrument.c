@@ -1,5 +1,5 @@
 /* The instrument: wavelengths, line-spread functions, throughput, sky and read noise.
- * docs/simulator.md gives the formulas and where their constants come from. */
+ * docs/science/simulator.md gives the formulas and where their constants come from. */
 #include <math.h>
 #include <string.h>
 

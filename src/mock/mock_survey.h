@@ -4,7 +4,7 @@
  *  seed; ranks share files among them without talking.  No file formats here
  *  (io/mock/desi_write.h).  The instrument is DESI-like: three arms,
  *  vacuum wavelengths in steps of 0.8 A, resolution matrices of 11 diagonals.
- *  docs/simulator.md describes the distributions and the noise.
+ *  docs/science/simulator.md describes the distributions and the noise.
  */
 #ifndef MILL_MOCK_SURVEY_H
 #define MILL_MOCK_SURVEY_H

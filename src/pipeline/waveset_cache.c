@@ -417,7 +417,7 @@ static int invert(int n, double *a, double *inverse)
 }
 
 /** Inverse of the Gaussian that the template carries, on n_diag pixels:
- *  G_ij = exp(-(i-j)^2 / 2 s^2) / (s sqrt(2 pi)), s in pixels (docs/numerics.md). */
+ *  G_ij = exp(-(i-j)^2 / 2 s^2) / (s sqrt(2 pi)), s in pixels (docs/science/numerics.md). */
 int mill_waveset_cache_deconv(mill_waveset_cache *c, int id, int n_diag, const double **out)
 {
   int err = MILL_OK;

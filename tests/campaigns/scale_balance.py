@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Idle tail, waiting and weak scaling of real runs on an uneven catalog (docs/scaling.md).
+"""Idle tail, waiting and weak scaling of real runs on an uneven catalog (docs/develop/scaling.md).
 
     scale_balance.py --starmill PROGRAM --library LIB.h5 --folder DIR [--stars 4000] [--repeat 3]
 

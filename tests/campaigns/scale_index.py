@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Time and memory of indexing a large catalog (docs/scaling.md).
+"""Time and memory of indexing a large catalog (docs/develop/scaling.md).
 
     scale_index.py --starmill PROGRAM --library LIB.h5 --folder DIR [--files 100000] [--rows 100]
 

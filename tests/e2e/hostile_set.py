@@ -1,4 +1,4 @@
-"""A wider set than test_hostile.py has; prints what docs/validation.md (Hostile input) says of it.
+"""A wider set than test_hostile.py has; prints what docs/science/validation.md (Hostile input) says of it.
 
 Not a test:
 STARMILL=build/release/starmill STARMILL_TEST_DATA=DATA python3 tests/e2e/hostile_set.py

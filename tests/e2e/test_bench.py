@@ -146,7 +146,7 @@ def library_sizes():
 
 
 class Work:
-    """The counts of docs/performance.md for stars that all have the same three arms."""
+    """The counts of docs/develop/performance.md for stars that all have the same three arms."""
 
     def __init__(self, series):
         self.arms, self.n_label, self.n_guess = library_sizes()

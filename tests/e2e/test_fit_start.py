@@ -52,7 +52,7 @@ class FitStart(EndToEnd):
     def assertSameSolution(self, a, b):
         """Two fits of the same stars from different starts.
 
-        The polish ends where it promises to gain less than 1e-3 (docs/numerics.md), so each is
+        The polish ends where it promises to gain less than 1e-3 (docs/science/numerics.md), so each is
         within about that of its minimum: 0.01 leaves room for one that promised too little.  A
         parameter may be off by the root of that in its errors, 0.1.
         """

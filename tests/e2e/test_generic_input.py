@@ -1,4 +1,4 @@
-"""Generic input: files written by astropy, as docs/formats.md and tools/make_generic.py do.
+"""Generic input: files written by astropy, as docs/use/formats.md and tools/make_generic.py do.
 
 The same pixels of simulated stars are given once as a DESI file and once in the generic
 layout; the fits of the two must agree bit for bit.  Needs no test data.

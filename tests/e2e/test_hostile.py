@@ -1,8 +1,8 @@
 """What is finite but no star, or not only one: no such row comes out as a normal fit.
 
 The rows are made here from one star of the reference survey (S/N 50, v sin i 5 km/s), whose
-wavelengths, errors and resolution they keep.  docs/validation.md (Hostile input) has the
-answers; docs/running.md says what to make of the flags.
+wavelengths, errors and resolution they keep.  docs/science/validation.md (Hostile input) has the
+answers; docs/use/running.md says what to make of the flags.
 """
 
 from common import *  # noqa: F403

@@ -25,7 +25,7 @@ def starmill(*args):
 
 
 def make_emulator(path, seed, setup="lab_x", revision="v1", log_spec=False, n_pix=50):
-    """A three-label emulator in the layout of docs/formats.md, check values by numpy."""
+    """A three-label emulator in the layout of docs/use/formats.md, check values by numpy."""
     rng = np.random.default_rng(seed)
     names = ["teff", "logg", "c_h"]
     # the mapping and hulls must not depend on the seed: arms of one library share them

@@ -230,7 +230,7 @@ class DemoLibrary(ProgramTest):
 
 class FullGrid(ProgramTest):
     def test_error_is_what_was_promised(self):
-        # Promised are 0.3 % and 2 %.  200 models gave 0.0025 and 0.12 (docs/demo-library.md); twice
+        # Promised are 0.3 % and 2 %.  200 models gave 0.0025 and 0.12 (docs/science/demo-library.md); twice
         # that is a worse grid or line model, not another draw of models.
         done = starmill("library", "demo", "--held-out", 60, "--output", tmp("full.h5"),
                         timeout=2400)

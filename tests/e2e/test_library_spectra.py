@@ -74,7 +74,7 @@ GIVEN = ("--medium", "vacuum", "--sigma", SIGMA)
 
 
 def emulate(lib, labels):
-    """Fluxes from the library file alone, as docs/formats.md says."""
+    """Fluxes from the library file alone, as docs/use/formats.md says."""
     with h5py.File(lib, "r") as f:
         x = np.empty_like(labels)
         for i in range(labels.shape[1]):

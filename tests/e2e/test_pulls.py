@@ -55,7 +55,7 @@ class Pulls(ProgramTest):
     def test_widths(self):
         """0.88 to 1.12 over all S/N, 0.8 to 1.2 in every bin.
 
-        The project's target is 0.9 to 1.1 away from the hulls' edges (docs/validation.md);
+        The project's target is 0.9 to 1.1 away from the hulls' edges (docs/science/validation.md);
         here all stars count, and the edges make labels' widths smaller.  The width of n
         Gaussian pulls scatters by 0.96 / sqrt(n): 0.02 for all 2,000 stars, 0.04 for the 580
         resolved rotators, 0.04 and 0.07 in a bin.  Medians: 0.1 sigma, the target, is 3.5

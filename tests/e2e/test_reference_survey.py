@@ -113,7 +113,7 @@ class SmoothRotation(EndToEnd):
     def test_rotation_is_less_biased(self):
         """The median of fitted minus true above a pixel of the templates, 14 to 26 km/s.
 
-        What is left (docs/validation.md) is not of the kernel; 9 to 18 stars a bin with a
+        What is left (docs/science/validation.md) is not of the kernel; 9 to 18 stars a bin with a
         scatter of 1 to 5 km/s put the median off by a third of that, which is alike in both.
         """
         true = self.smooth.truth["VSINI"]

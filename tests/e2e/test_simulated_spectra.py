@@ -1,8 +1,8 @@
 """The noise-free pixels of starmill simulate against programs that share nothing with it.
 
-The line model's stars are computed from docs/line-model.md by tests/reference/line_model.py,
-and rotated, shifted and sampled here by quadrature, as docs/simulator.md says; the
-emulators' stars from the library file (docs/formats.md, docs/numerics.md) with SciPy's
+The line model's stars are computed from docs/science/line-model.md by tests/reference/line_model.py,
+and rotated, shifted and sampled here by quadrature, as docs/science/simulator.md says; the
+emulators' stars from the library file (docs/use/formats.md, docs/science/numerics.md) with SciPy's
 splines.  All of it is float64.
 
 Differences are in units of the star's continuum, but for one factor per star: its
@@ -27,7 +27,7 @@ C_KM_S = 299792.458
 LN_STEP = 1e-5  # the line model's own grid is ln(wavelength / A) = k LN_STEP, k integer
 LIMB = 0.6
 
-# The line model accumulates lines in float32: docs/line-model.md promises 1e-4 of the continuum,
+# The line model accumulates lines in float32: docs/science/line-model.md promises 1e-4 of the continuum,
 # and 3e-4 in flanks of strong lines, which are narrower than the line-spread function.  All else
 # is float64.  The worst pixels of 60 stars were off by 1e-6 to 2.3e-5.  So the test sees an error
 # of 0.02 km/s in velocity, or of 1 % in what the groups add to the line-spread function's width.

@@ -1,6 +1,6 @@
 /** Stars made from an emulator, and a second, dense likelihood to compare with.
  *
- *  The template is evaluated as in docs/numerics.md but by other means: float64
+ *  The template is evaluated as in docs/science/numerics.md but by other means: float64
  *  throughout, the spline by solving its tridiagonal equations in wavelength, the
  *  resolution matrix by solving for each row, the continuum by least squares
  *  (LAPACK's QR) in place of normal equations.
@@ -115,7 +115,7 @@ static inline void made_resolution_rows(const mill_library *lib, made_segment *s
 }
 
 /** Sigma that templates lack at pixel p: 0 where they are too broad, NaN where a pixel is
- *  not fitted (docs/numerics.md, "Line-spread function"). */
+ *  not fitted (docs/science/numerics.md, "Line-spread function"). */
 static inline double made_lack_aa(const mill_library *lib, const made_segment *s, int p)
 {
   const double sigma = (double)s->sigma_aa[p], templ = lib->arm[s->arm].template_sigma_aa;

@@ -235,7 +235,7 @@ static void test_likelihood_at_instrument_resolution(void **state)
 {
   (void)state;
   /* not strict: one star at S/N 100 has 2.1e-3, float32 sums of the last layer;
-   * docs/validation.md has the table */
+   * docs/science/validation.md has the table */
   compare("nn", "sim/likelihood-nn.json", 0);
 }
 

@@ -199,7 +199,7 @@ static void test_priors_pull(void **state)
   }
 }
 
-/** u of v sin i in km/s, in which F is smooth at 0 (docs/numerics.md, "Rotation"). */
+/** u of v sin i in km/s, in which F is smooth at 0 (docs/science/numerics.md, "Rotation"). */
 static double inner(double v)
 {
   return set.rotation == MILL_ROT_LINEAR ? v : sqrt(v * v + 900) - 30;

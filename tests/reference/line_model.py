@@ -1,4 +1,4 @@
-"""The line model of docs/line-model.md once more, in NumPy and SciPy and float64.
+"""The line model of docs/science/line-model.md once more, in NumPy and SciPy and float64.
 
 It was written from that page and from the tables src/line_model/line_list.inc and
 src/line_model/line_elements.inc alone, without a look at the C code, so that the two can judge

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Write library_digest.h: digests of three small libraries, from docs/formats.md alone.
+"""Write library_digest.h: digests of three small libraries, from docs/use/formats.md alone.
 
     /usr/bin/python3 tests/reference/make_library_digest.py tests/reference/library_digest.h
 

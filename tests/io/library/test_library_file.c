@@ -261,7 +261,7 @@ static void test_networks_stay_in_format_1(void **state)
 }
 
 /* A library of exact numbers, whose digests tests/reference/make_library_digest.py has from
-   the description in docs/formats.md. */
+   the description in docs/use/formats.md. */
 static void test_library_digest_is_as_documented(void **state)
 {
   (void)state;

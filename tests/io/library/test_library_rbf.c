@@ -79,7 +79,7 @@ static void test_file_gives_back_what_was_written(void **state)
   release(back);
 }
 
-/* The digest is that of docs/formats.md, written down a second time in Python. */
+/* The digest is that of docs/use/formats.md, written down a second time in Python. */
 static void test_digest_is_the_documented_one(void **state)
 {
   (void)state;

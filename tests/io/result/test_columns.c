@@ -210,7 +210,7 @@ static void check_documented(const mill_columns *columns, const char *name)
 {
   char begin[64], end[64], *table = NULL;
   size_t n_table = 0;
-  FILE *doc = fopen(MILL_SOURCE_DIR "/docs/formats.md", "r");
+  FILE *doc = fopen(MILL_SOURCE_DIR "/docs/use/formats.md", "r");
   static char text[1 << 20];
   size_t n = doc ? fread(text, 1, sizeof text - 1, doc) : 0;
   if (doc)
@@ -224,11 +224,11 @@ static void check_documented(const mill_columns *columns, const char *name)
   fclose(out);
   char *from = strstr(text, begin), *to = strstr(text, end);
   if (!from || !to)
-    fail_msg("no table %s in docs/formats.md; it should be:\n%s", name, table);
+    fail_msg("no table %s in docs/use/formats.md; it should be:\n%s", name, table);
   from += strlen(begin);
   *to = '\0';
   if (strcmp(from, table) != 0)
-    fail_msg("the table %s in docs/formats.md is out of date; it should be:\n%s", name, table);
+    fail_msg("the table %s in docs/use/formats.md is out of date; it should be:\n%s", name, table);
   free(table);
 }
 

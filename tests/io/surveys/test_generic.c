@@ -764,7 +764,7 @@ static void test_recognises_its_own(void **state)
   save(&t);
   assert_int_equal(one_recognises(&one, one.path), 0);
   strcpy(one.config.format, "generic"); /* forced on a file that is none */
-  one_refuses(&one, "no binary table SPECTRA", "docs/formats.md");
+  one_refuses(&one, "no binary table SPECTRA", "docs/use/formats.md");
 }
 
 int main(void)

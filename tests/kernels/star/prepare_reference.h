@@ -1,6 +1,6 @@
 /** Pixel preparation written a second time, plainly and in float64, for tests.
  *
- *  The rules of docs/numerics.md, with qsort for the medians.  What the fit
+ *  The rules of docs/science/numerics.md, with qsort for the medians.  What the fit
  *  stores as float32 (flux / sigma, 1 / sigma) is rounded at the end.
  */
 #ifndef PREPARE_REFERENCE_H

@@ -212,10 +212,6 @@ static void test_documentation_is_that_of_the_table(void **state)
 {
   (void)state;
   char *text = text_of(MILL_SOURCE_DIR "/docs/use/configuration.md"), *keys = NULL, *rest = NULL;
-  if (!*text) {
-    free(text);
-    text = text_of(MILL_SOURCE_DIR "/docs/configuration.md");
-  }
   size_t n = 0, n_key = 0, n_row = 0;
   FILE *out = open_memstream(&keys, &n);
   assert_non_null(out);

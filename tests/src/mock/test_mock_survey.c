@@ -414,7 +414,7 @@ static void test_noise_comes_from_source_and_sky(void **state)
   assert_true(line[1] < 0.7 * line[0]);
 }
 
-/* docs/simulator.md at 6400 A, where no airglow line is near. */
+/* docs/science/simulator.md at 6400 A, where no airglow line is near. */
 static void test_noise_follows_its_formula(void **state)
 {
   (void)state;
