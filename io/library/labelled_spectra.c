@@ -188,10 +188,10 @@ static int find_image(const mill_fits_file *file, int *i_hdu)
     if (hdu->kind == MILL_FITS_IMAGE && hdu->n_axis == 2 && hdu->axis[0] > 1 && hdu->axis[1] > 0)
       return MILL_OK;
   }
-  MILL_FAIL(
-      MILL_ERR_INPUT,
-      "%s: has no image with two axes, pixels and spectra; see docs/use/libraries.md for what is read",
-      guard->path);
+  MILL_FAIL(MILL_ERR_INPUT,
+            "%s: has no image with two axes, pixels and spectra; see docs/use/libraries.md for "
+            "what is read",
+            guard->path);
 done:
   return err;
 }

@@ -25,17 +25,6 @@ static const double ROW_S = 1e-4;
 
 /* ---- open ---- */
 
-static int dup_comm(MPI_Comm from, mill_mpi *to)
-{
-  int err = MILL_OK;
-  MILL_MPI(MPI_Comm_dup(from, &to->comm));
-  MILL_MPI(MPI_Comm_set_errhandler(to->comm, MPI_ERRORS_RETURN));
-  MILL_MPI(MPI_Comm_rank(to->comm, &to->rank));
-  MILL_MPI(MPI_Comm_size(to->comm, &to->size));
-done:
-  return err;
-}
-
 /* Where each file's exposures begin among all.  Collective.  Every file must be one
    rank's and its rows must follow those of the file before. */
 static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int64_t *first,
@@ -230,8 +219,8 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
     MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the I/O thread");
   }
   *out = file;
-  MILL_TRY(dup_comm(comm, &file->mpi));
-  MILL_TRY(dup_comm(comm, &file->io));
+  MILL_TRY(mill_mpi_dup(comm, &file->mpi));
+  MILL_TRY(mill_mpi_dup(comm, &file->io));
   if (strlen(path) + 128 > sizeof file->path)
     MILL_FAIL(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
   memcpy(file->path, path, strlen(path) + 1);

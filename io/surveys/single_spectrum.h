@@ -86,8 +86,8 @@ typedef struct mill_single_object {
   int joint;                  /**< 1: all exposures are one row */
 } mill_single_object;
 
-/** Select by target list, OBJTYPE and class, and make the rows in a zeroed index; docs/use/input.md has
- *  the rules. */
+/** Select by target list, OBJTYPE and class, and make the rows in a zeroed index; docs/use/input.md
+ * has the rules. */
 int mill_single_index(const mill_single_object *object, const mill_selection *select,
                       mill_file_index *index);
 

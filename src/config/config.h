@@ -139,7 +139,8 @@ double mill_config_resolving_power(const mill_config *config, const char *arm);
  *  MILL_ERR_CONFIG when it does not pass mill_config_check, MILL_ERR_OUTPUT. */
 int mill_config_print(const mill_config *config, FILE *out);
 
-/** All keys as the tables (Markdown) of docs/use/configuration.md.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY.
+/** All keys as the tables (Markdown) of docs/use/configuration.md.  MILL_ERR_OUTPUT,
+ * MILL_ERR_MEMORY.
  */
 int mill_config_print_keys(FILE *out);
 

@@ -1,5 +1,6 @@
 /** The line model's list of atomic and molecular lines (where it comes from:
- *  docs/science/line-model.md; made by tools/make_line_list.py into src/line_model/line_list.inc). */
+ *  docs/science/line-model.md; made by tools/make_line_list.py into src/line_model/line_list.inc).
+ */
 #ifndef MILL_LINE_LIST_H
 #define MILL_LINE_LIST_H
 

@@ -13,8 +13,8 @@ static const double SHARES = 4.0;
  * work, so that short runs end together too; and this number of rows. */
 static const double LEAST_S = 0.1, LEAST_SHARE = 0.01, LEAST_ROWS = 4.0;
 
-/* Measured on one core (docs/develop/scaling.md): bytes a second of unpacking, counted in the packed
- * file (40 to 120 million), and seconds for headers and tables of any file. */
+/* Measured on one core (docs/develop/scaling.md): bytes a second of unpacking, counted in the
+ * packed file (40 to 120 million), and seconds for headers and tables of any file. */
 static const double UNPACK_BYTES_S = 80e6, OPEN_S = 2.5e-3;
 
 /* Each exposure after the first adds so much to a row: the emulator, 0.37 of a star's time

@@ -6,8 +6,8 @@
 #include "kernels/data/settings.h"
 
 /** Stars a second of one core with an imported network of three arms, DESI coadds with their
- *  resolution matrices, on a Xeon with AVX-512 (docs/develop/performance.md).  optimizer: of the settings,
- *  MILL_OPT_HYBRID, ... */
+ *  resolution matrices, on a Xeon with AVX-512 (docs/develop/performance.md).  optimizer: of the
+ * settings, MILL_OPT_HYBRID, ... */
 static inline double mill_usual_core_rate(int optimizer)
 {
   /* hybrid and levenberg-marquardt are the same within 2 % */
