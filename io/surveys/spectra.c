@@ -130,7 +130,7 @@ static void set_rules(mill_spectra *spectra)
 {
   const mill_library *lib = spectra->settings.lib;
   const mill_config *config = spectra->settings.config;
-  spectra->lsf = mill_config_lsf(config);
+  spectra->lsf = config->lsf;
   spectra->medium = config->medium;
   spectra->min_pix = 2 * config->fit.n_cont; /* below it the continuum is not determined */
   for (int a = 0; a < lib->n_arm; a++) {

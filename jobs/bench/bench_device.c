@@ -73,7 +73,7 @@ static int set_up(bench_device *b)
   b->set = config->fit;
   if (config->wave_mask_auto && !b->stars.is_desi)
     b->set.n_wave_mask = 0;
-  b->set.resolution = mill_config_lsf(config) == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
+  b->set.resolution = config->lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   b->n_thread = config->n_thread;
   MILL_TRY(mill_thread_check_number(b->n_thread));
   if (b->n_thread == 0)

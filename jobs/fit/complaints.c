@@ -20,7 +20,7 @@ static void list_arms(const mill_library *lib, unsigned arms, char list[LIST_SIZ
 void mill_complain(mill_complaints *c, const mill_left_out *left)
 {
   const char *path = c->inputs->file[left->i_file].path;
-  const int lsf = mill_config_lsf(c->config);
+  const int lsf = c->config->lsf;
   char no_lsf[LIST_SIZE], outside[LIST_SIZE];
   if (c->i_file != left->i_file) {
     c->i_file = left->i_file;

@@ -128,9 +128,6 @@ int mill_config_arms(const mill_config *config, const mill_library *lib, int *wa
 /** Index into config->arm of the library's arm of that name, -1 when it is not there. */
 int mill_config_find_arm(const mill_config *config, const char *arm);
 
-/** config->lsf. */
-int mill_config_lsf(const mill_config *config);
-
 /** Of the arm of that name, else the general one; 0: none. */
 double mill_config_resolving_power(const mill_config *config, const char *arm);
 
@@ -139,9 +136,8 @@ double mill_config_resolving_power(const mill_config *config, const char *arm);
  *  MILL_ERR_CONFIG when it does not pass mill_config_check, MILL_ERR_OUTPUT. */
 int mill_config_print(const mill_config *config, FILE *out);
 
-/** All keys as the tables (Markdown) of docs/use/configuration.md.  MILL_ERR_OUTPUT,
- * MILL_ERR_MEMORY.
- */
+/** All keys as the tables (Markdown) of docs/use/configuration.md.
+ *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_config_print_keys(FILE *out);
 
 /** As mill_config_print into a malloc'd string (free()), only the keys that

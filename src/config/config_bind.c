@@ -46,11 +46,6 @@ int mill_config_find_arm(const mill_config *config, const char *arm)
   return -1;
 }
 
-int mill_config_lsf(const mill_config *config)
-{
-  return config->lsf;
-}
-
 double mill_config_resolving_power(const mill_config *config, const char *arm)
 {
   const int i = mill_config_find_arm(config, arm);

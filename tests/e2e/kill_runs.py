@@ -18,7 +18,7 @@ SHIM = os.environ.get("FAULT_SHIM", "")
 
 def crc_columns():
     """Columns of /fits that a CRC covers, in their order: as docs/use/formats.md has them."""
-    with open(os.path.join(SOURCE, "docs", "formats.md"), encoding="utf-8") as f:
+    with open(os.path.join(SOURCE, "docs", "use", "formats.md"), encoding="utf-8") as f:
         lines = f.read().split("/fits", 1)[1].splitlines()
     names = []
     for line in lines:

@@ -148,7 +148,7 @@ class Test(ProgramTest):
         self.fit("apart.h5", *args[:2], args[3], paths["topocentric"], lib=self.lib)
 
     def test_the_example_of_the_documentation(self):
-        text = content(os.path.join(SOURCE, "docs", "formats.md"), "r")
+        text = content(os.path.join(SOURCE, "docs", "use", "formats.md"), "r")
         section = text[text.index("## Generic input"):]
         code = re.search(r"```python\n(.*?)```", section, re.DOTALL).group(1)
         done = subprocess.run(

@@ -1,0 +1,287 @@
+/* The identity of a configuration, and its names resolved against a library. */
+#include "tests/src/config/config_fixture.h"
+
+static char *identity(const mill_config *config)
+{
+  char *text = NULL;
+  assert_int_equal(mill_config_identity(config, &text), MILL_OK);
+  assert_non_null(text);
+  return text;
+}
+
+static char *identity_of(const char *yaml)
+{
+  mill_config config;
+  mill_config_default(&config);
+  must_read(&config, yaml);
+  char *text = identity(&config);
+  mill_config_clear(&config);
+  return text;
+}
+
+static void test_identity_ignores_operation_and_order(void **state)
+{
+  (void)state;
+  static const char *const same[][2] = {
+      {"", "threads: 3\nreaders: 2\nslots: 5\nwrite_interval: 9\ngzip_limit_mib: 3\nscratch: /x\n"
+           "backend: cpu\nlog_level: debug\ntemplate_lib: a.h5\n"},
+      {"arms: [b, r]\n", "arms: [r, b]\n"},
+      {"arms: [{name: b}]\n", "arms: b\n"},
+      {"wave_mask: auto\n", "wave_mask: [[4300, 4450]]\n"},
+      {"exposures: coadd\nlsf: auto\nresolving_power: 0\nmedium: auto\nformat: auto\n", ""},
+      {"objtypes: [A, B]\n", "objtypes: [B, A]\n"},
+      {"targetid: [1, 2, 2]\n", "targetid: [2, 1]\n"},
+      {"fiberstatus_allowed_bits: [1, 2]\n", "fiberstatus_allowed_bits: [2, 1]\n"},
+      {"fix_param: [{param: a, value: 1}, {param: b, value: 2}]\n",
+       "fix_param: [{param: b, value: 2.0}, {value: 1, param: a}]\n"},
+      {"priors: [{param: a, mean: 1, sigma: 1}, {param: b, mean: 2, sigma: 1}]\n",
+       "priors: [{param: b, mean: 2, sigma: 1}, {param: a, mean: 1, sigma: 1}]\n"},
+  };
+  for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+    char *a = identity_of(same[i][0]), *b = identity_of(same[i][1]);
+    assert_string_equal(a, b);
+    free(a);
+    free(b);
+  }
+}
+
+static void test_identity_holds_science_and_selection(void **state)
+{
+  (void)state;
+  static const char *const other[] = {
+      "arms: [b]",
+      "min_vel: -999",
+      "max_vel: 999",
+      "min_vsini: 1",
+      "max_vsini: 499",
+      "npoly: 9",
+      "rbf_continuum: false",
+      "likelihood: profile",
+      "precision: float64",
+      "rotation_kernel: linear",
+      "optimizer: nelder-mead",
+      "guess_vel_step: 59",
+      "second_start_sn: 5",
+      "n_simplex_round: 41",
+      "max_eval: 4001",
+      "edge_pix: 4",
+      "sigma_floor: 0.30000000000000004",
+      "bad_sigma_factor: 999",
+      "wave_mask: []",
+      "mask_ignore: 1",
+      "fix_param: [{param: vsini, value: 0}]",
+      "priors: [{param: teff, mean: 1, sigma: 1}]",
+      "minsn: 0",
+      "objtypes: [TGT]",
+      "targetid: [1]",
+      "fiberstatus_allowed_bits: [3]",
+      "redrock: true",
+      "redrock_file: x",
+      "redrock_max_vel: 1501",
+      "exposures: single",
+      "format: desi",
+      "join_by_name: true",
+      "lsf: sigma",
+      "medium: air",
+      "resolving_power: 2000",
+      "start: \"\"", /* test_identity_holds_the_hash_of_the_start */
+  };
+  static const char *const of_an_arm[] = {
+      "arms: [{name: b, min: 4000}]",
+      "arms: [{name: b, max: 4000}]",
+      "arms: [{name: b, channel: blue}]",
+      "arms: [{name: b, resolving_power: 2000}]",
+  };
+  char *base = identity_of("");
+  for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+    char *text = identity_of(other[i]);
+    if (strcmp(text, base) == 0 && strncmp(other[i], "start", 5) != 0)
+      fail_msg("%s does not change the identity", other[i]);
+    free(text);
+  }
+  for (size_t i = 0; i < sizeof of_an_arm / sizeof of_an_arm[0]; i++) {
+    char *text = identity_of(of_an_arm[i]), *plain = identity_of("arms: [b]");
+    if (strcmp(text, base) == 0 || strcmp(text, plain) == 0)
+      fail_msg("%s does not change the identity", of_an_arm[i]);
+    free(text);
+    free(plain);
+  }
+  /* as many keys as there are changes above, in ascending order */
+  char *rest = NULL, *before = NULL;
+  size_t n_key = 0;
+  for (char *line = strtok_r(base, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    line[strcspn(line, ":")] = '\0';
+    if (before)
+      assert_true(strcmp(before, line) < 0);
+    before = line;
+    n_key++;
+  }
+  assert_int_equal(n_key, sizeof other / sizeof other[0]);
+  free(base);
+}
+
+/* A table to start from counts by what is in it, not by where it lies. */
+static void test_identity_holds_the_hash_of_the_start(void **state)
+{
+  (void)state;
+  static const char *const table[] = {"a.fits", "folder/b.h5", "a.fits"};
+  static const char *const hash[] = {"0123abcd", "0123abcd", "0123abce"};
+  char *text[3], *base = identity_of("");
+  mill_config config;
+  for (int i = 0; i < 3; i++) {
+    mill_config_default(&config);
+    snprintf(config.start, sizeof config.start, "%s", table[i]);
+    /* before the table is read, its hash is not known */
+    assert_int_equal(mill_config_identity(&config, &text[i]), MILL_ERR_INTERNAL);
+    assert_null(text[i]);
+    snprintf(config.start_hash, sizeof config.start_hash, "%s", hash[i]);
+    text[i] = identity(&config);
+    assert_string_not_equal(text[i], base);
+    assert_non_null(strstr(text[i], hash[i]));
+    assert_null(strstr(text[i], table[i]));
+  }
+  assert_string_equal(text[0], text[1]);
+  assert_string_not_equal(text[0], text[2]);
+  for (int i = 0; i < 3; i++)
+    free(text[i]);
+  free(base);
+}
+
+static void test_identity_of_the_defaults(void **state)
+{
+  (void)state;
+  char *text = identity_of("");
+  assert_string_equal(
+      text, "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\nexposures: coadd\n"
+            "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\nformat: auto\n"
+            "guess_vel_step: 60\njoin_by_name: false\nlikelihood: marginal\nlsf: auto\n"
+            "mask_ignore: 0\nmax_eval: 4000\nmax_vel: 1000\nmax_vsini: 500\nmedium: auto\n"
+            "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
+            "npoly: 10\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
+            "priors: []\nrbf_continuum: true\nredrock: false\n"
+            "redrock_file: \"\"\nredrock_max_vel: 1500\nresolving_power: 0\n"
+            "rotation_kernel: spline\nsecond_start_sn: 6\nsigma_floor: 0.3\nstart: \"\"\n"
+            "targetid: []\nwave_mask: [[4300, 4450]]\n");
+  free(text);
+}
+
+static void test_resolving_power_of_an_arm(void **state)
+{
+  (void)state;
+  mill_config config;
+  mill_config_default(&config);
+  must_read(&config, "resolving_power: 1800\narms: [b, {name: r, resolving_power: 2500}]");
+  assert_close(mill_config_resolving_power(&config, "b"), 1800, 0);
+  assert_close(mill_config_resolving_power(&config, "r"), 2500, 0);
+  assert_close(mill_config_resolving_power(&config, "z"), 1800, 0);
+  assert_int_equal(mill_config_find_arm(&config, "r"), 1);
+  assert_int_equal(mill_config_find_arm(&config, "z"), -1);
+}
+
+static void make_library(mill_library *lib)
+{
+  static const char *const labels[] = {"teff", "logg", "feh"}, *const arms[] = {"b", "r"};
+  memset(lib, 0, sizeof *lib);
+  lib->n_label = 3;
+  for (int i = 0; i < 3; i++) {
+    strcpy(lib->label[i].name, labels[i]);
+    lib->label[i].min = i == 0 ? 4000.0 : -3.0;
+    lib->label[i].max = i == 0 ? 7000.0 : 5.0;
+  }
+  lib->n_arm = 2;
+  for (int i = 0; i < 2; i++)
+    strcpy(lib->arm[i].name, arms[i]);
+}
+
+static void test_bind_resolves_names(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_config config;
+  make_library(&lib);
+  mill_config_default(&config);
+  must_read(&config,
+            "arms: [r]\nminsn: 3\n"
+            "fix_param: [{param: vsini, value: 2}, {param: feh, value: -1}]\n"
+            "priors: [{param: vrad, mean: 7, sigma: 8}, {param: teff, mean: 5e3, sigma: 9}]");
+  for (int i = 0; i < 2; i++) { /* again: the same */
+    assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+    static const int fixed[] = {0, 1, 0, 0, 1, 0};
+    static const double value[] = {0, 2, 0, 0, -1, 0}, mean[] = {7, 0, 5000, 0, 0, 0},
+                        sigma[] = {8, 0, 9, 0, 0, 0};
+    for (int j = 0; j < 6; j++) {
+      assert_int_equal(config.fit.fixed[j], fixed[j]);
+      assert_close(config.fit.fixed_value[j], value[j], 0.0);
+      assert_close(config.fit.prior_mean[j], mean[j], 0.0);
+      assert_close(config.fit.prior_sigma[j], sigma[j], 0.0);
+    }
+    assert_close(config.fit.min_sn, 3.0, 0.0);
+  }
+  config.n_fixed = config.n_prior = 0; /* bound again, nothing of before stays */
+  assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+  for (int j = 0; j < MILL_MAX_PAR; j++) {
+    assert_int_equal(config.fit.fixed[j], 0);
+    assert_close(config.fit.prior_sigma[j], 0.0, 0.0);
+  }
+}
+
+static void test_bind_refuses_what_the_library_lacks(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text, *key, *words;
+  } bad[] = {
+      {"fix_param: [{param: tef, value: 5000}]", "fix_param: no parameter tef",
+       "vrad, vsini, teff, logg, feh"},
+      {"priors: [{param: alpha, mean: 0, sigma: 1}]", "priors: no parameter alpha",
+       "vrad, vsini, teff, logg, feh"},
+      {"arms: [b, z]", "arms: no arm z", "b, r"},
+      {"arms: [{name: z, min: 7000}]", "arms: no arm z", "b, r"},
+      {"lsf: matrix", "lsf: matrix", "arm r is at the instrument's own resolution"},
+      {"lsf: sigma", "lsf: sigma", "arm r is at the instrument's own resolution"},
+      {"arms: [b]\nlsf: resolving_power", "lsf: resolving_power", "set for arm b"},
+      {"fix_param: [{param: teff, value: 7001}]", "fix_param: teff", "from 4000 to 7000"},
+      {"fix_param: [{param: vrad, value: -1001}]", "fix_param: vrad", "from -1000 to 1000"},
+      {"fix_param: [{param: vsini, value: 501}]", "fix_param: vsini", "from 0 to 500"},
+      {"fix_param: [{param: vrad, value: 0}, {param: vsini, value: 0}, {param: teff, value: 5000}, "
+       "{param: logg, value: 0}, {param: feh, value: 0}]",
+       "fix_param: all 5", "at least one"},
+      /* 100 templates, 2003 velocities, 1e6 bins of each arm */
+      {"guess_vel_step: 1", "guess_vel_step: 1 would cost", "4e+11 products a star"},
+      {"guess_vel_step: 2\nmin_vel: -200000", "guess_vel_step: 2", "larger step"},
+  };
+  mill_library lib;
+  make_library(&lib);
+  lib.arm[1].template_sigma_aa = -1.0;
+  lib.n_guess = 50;
+  lib.n_guess_vsini = 2;
+  for (int a = 0; a < 2; a++) {
+    lib.arm[a].n_pix = 100001;
+    lib.arm[a].ln_step = 10.0 / MILL_C_KM_S;
+  }
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    mill_config config, before;
+    mill_config_default(&config);
+    must_read(&config, bad[i].text);
+    memcpy(&before, &config, sizeof before);
+    assert_int_equal(mill_config_bind(&config, &lib), MILL_ERR_CONFIG);
+    const char *message = mill_error_message();
+    if (strncmp(message, bad[i].key, strlen(bad[i].key)) != 0 || !strstr(message, bad[i].words))
+      fail_msg("'%s': message '%s'", bad[i].text, message);
+    assert_memory_equal(&config, &before, sizeof config);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_identity_ignores_operation_and_order),
+      cmocka_unit_test(test_identity_holds_science_and_selection),
+      cmocka_unit_test(test_identity_holds_the_hash_of_the_start),
+      cmocka_unit_test(test_identity_of_the_defaults),
+      cmocka_unit_test(test_resolving_power_of_an_arm),
+      cmocka_unit_test(test_bind_resolves_names),
+      cmocka_unit_test(test_bind_refuses_what_the_library_lacks),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

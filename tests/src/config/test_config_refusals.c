@@ -1,0 +1,250 @@
+/* What is refused when a configuration is read: the message names file, line and key. */
+#include "tests/src/config/config_fixture.h"
+
+#include <sys/stat.h>
+
+/* text; line of the message, 0 for none; what the message must have */
+static const struct {
+  const char *text;
+  int line;
+  const char *key, *words;
+} refusals[] = {
+    {"npoly: 5\nmin_vell: 3\nmax_vel: 9\n", 2, "min_vell", "did you mean min_vel?"},
+    {"npoly: 5\n\nwhatever_it_is: 3", 3, "whatever_it_is", "unknown key"},
+    {"vel_step0: 5", 1, "vel_step0", "guess_vel_step"},
+    {"second_minimizer: 1", 1, "second_minimizer", "optimizer"},
+    {"zbest_select: 1", 1, "zbest_select", "redrock"},
+    {"npoly: 5\n# x\nnpoly: 5\n", 3, "npoly", "already set on line 1"},
+    {"npoly: ten", 1, "npoly", "'ten' found"},
+    {"npoly: 10.0", 1, "npoly", "a whole number expected"},
+    {"npoly: '10'", 1, "npoly", "quoted text"},
+    {"npoly: 010", 1, "npoly", "a whole number expected"},
+    {"npoly: [10]", 1, "npoly", "a list found"},
+    {"\nnpoly: {a: 1}", 2, "npoly", "a mapping found"},
+    {"npoly:\nmax_vel: 5\n", 1, "npoly", "nothing found"},
+    {"npoly: 0", 1, "npoly", "from 1 to 24"},
+    {"npoly: 25", 1, "npoly", "from 1 to 24"},
+    {"npoly: 99999999999999999999", 1, "npoly", "too large"},
+    {"npoly: 5000000000", 1, "npoly", "out of range"},
+    {"min_vel: 0x10", 1, "min_vel", "a number expected"},
+    {"min_vel: 1,5", 1, "min_vel", "a number expected"},
+    {"min_vel: .nan", 1, "min_vel", "not finite"},
+    {"min_vel: nan", 1, "min_vel", "not finite"},
+    {"min_vel: -.inf", 1, "min_vel", "not finite"},
+    {"min_vel: 1e999", 1, "min_vel", "too large"},
+    {"npoly: 3\nmin_vel: -300000", 2, "min_vel", "out of range"},
+    {"max_vel: 299793", 1, "max_vel", "out of range"},
+    {"npoly: 3\nmin_vel: 1000", 2, "min_vel", "not below max_vel"},
+    {"npoly: 3\nmax_vel: -2000", 2, "min_vel", "not below max_vel"},
+    {"min_vsini: -1", 1, "min_vsini", "out of range"},
+    {"max_vsini: 1001", 1, "max_vsini", "out of range"},
+    {"min_vsini: 500", 1, "min_vsini", "not below max_vsini"},
+    {"max_vsini: 0", 1, "min_vsini", "fix vsini by fix_param"},
+    {"rbf_continuum: 1", 1, "rbf_continuum", "true or false expected"},
+    {"likelihood: best", 1, "likelihood", "marginal or profile expected"},
+    {"precision: float16", 1, "precision", "float32 or float64"},
+    {"rotation_kernel: exact", 1, "rotation_kernel", "spline or linear"},
+    {"optimizer: Hybrid", 1, "optimizer", "hybrid, nelder-mead or levenberg-marquardt"},
+    {"optimizer: [hybrid]", 1, "optimizer", "a list found"},
+    {"guess_vel_step: 0", 1, "guess_vel_step", "out of range"},
+    {"max_vel: 50\nmin_vel: 0\nguess_vel_step: 51", 3, "guess_vel_step", "smaller step"},
+    {"second_start_sn: -1", 1, "second_start_sn", "out of range"},
+    {"n_simplex_round: -1", 1, "n_simplex_round", "out of range"},
+    {"max_eval: 0", 1, "max_eval", "out of range"},
+    {"edge_pix: -1", 1, "edge_pix", "out of range"},
+    {"sigma_floor: -0.1", 1, "sigma_floor", "out of range"},
+    {"bad_sigma_factor: 0", 1, "bad_sigma_factor", "out of range"},
+    {"wave_mask: 4300", 1, "wave_mask", "a list of ranges"},
+    {"wave_mask: [4300, 4450]", 1, "wave_mask", "item 1 is no [min, max]"},
+    {"wave_mask:\n - [1, 2]\n - [3]\n", 3, "wave_mask", "item 2 is no [min, max]"},
+    {"wave_mask:\n - [1, 2]\n - [4, x]\n", 3, "wave_mask", "a number expected"},
+    {"wave_mask:\n - [1, 2]\n - [4, 3]\n", 3, "wave_mask", "item 2: [4, 3] is no range"},
+    {"wave_mask:\n - [1, 2]\n - [3, 3]\n", 3, "wave_mask", "is no range"},
+    {"wave_mask:\n - [5, 6]\n - [1, 2]\n", 3, "wave_mask", "ascending"},
+    {"wave_mask:\n - [1, 3]\n\n - [2, 4]\n", 4, "wave_mask", "join"},
+    {"wave_mask: [[-1, 3]]", 1, "wave_mask", "0 <= min < max"},
+    {"wave_mask: [[1, .inf]]", 1, "wave_mask", "not finite"},
+    {"mask_ignore: -1", 1, "mask_ignore", "out of range"},
+    {"mask_ignore: 0x100000000", 1, "mask_ignore", "out of range"},
+    {"mask_ignore: 0xg", 1, "mask_ignore", "a whole number expected"},
+    {"fix_param: vsini", 1, "fix_param", "a list of items"},
+    {"fix_param: [vsini]", 1, "fix_param", "{param: NAME, value: NUMBER} expected"},
+    {"fix_param:\n - {param: vsini}\n", 2, "fix_param", "lacks value"},
+    {"fix_param:\n - {value: 2}\n", 2, "fix_param", "lacks param"},
+    {"fix_param:\n - {param: vsini, valeu: 0}\n", 2, "fix_param", "'valeu' is unknown"},
+    {"fix_param:\n - {param: a, value: 0, param: b}\n", 2, "fix_param", "param is there twice"},
+    {"fix_param:\n - param: vsini\n   value: x\n", 3, "fix_param", "a number expected"},
+    {"fix_param:\n - {param: vsini, value: .nan}\n", 2, "fix_param", "not finite"},
+    {"fix_param:\n - {param: '', value: 0}\n", 2, "fix_param", "no parameter name"},
+    {"fix_param:\n - {param: a2345678901234567890123456789012, value: 0}\n", 2, "fix_param",
+     "longer than 31 bytes"},
+    {"fix_param:\n - {param: a, value: 0}\n - {param: a, value: 0}\n", 3, "fix_param",
+     "a is there twice"},
+    {"priors:\n - {param: a, mean: 0}\n", 2, "priors", "lacks sigma"},
+    {"priors:\n - {param: a, mean: 0, sigma: 0}\n", 2, "priors", "sigma of a must be positive"},
+    {"priors:\n - {param: a, mean: 0, sigma: -1}\n", 2, "priors", "sigma of a must be positive"},
+    {"priors:\n - {param: a, mean: .inf, sigma: 1}\n", 2, "priors", "not finite"},
+    {"priors:\n - {param: a, mean: 0, sigma: 1}\n - {param: a, mean: 1, sigma: 1}\n", 3, "priors",
+     "a is there twice"},
+    {"fix_param: [{param: a, value: 0}]\npriors:\n - {param: a, mean: 0, sigma: 1}\n", 3, "priors",
+     "a has a prior and a fixed value"},
+    {"minsn: few", 1, "minsn", "a number expected"},
+    {"minsn: .nan", 1, "minsn", "not finite"},
+    {"minsn: -.inf", 1, "minsn", "not finite"},
+    {"objtypes: [TGT, [SKY]]", 1, "objtypes", "a text expected"},
+    {"objtypes: [a, b, c, d, e, f, g, h, i]", 1, "objtypes", "at most 8"},
+    {"objtypes: [a234567890123456]", 1, "objtypes", "longer than 15 bytes"},
+    {"objtypes:\n - TGT\n - TGT\n", 3, "objtypes", "TGT is there twice"},
+    {"objtypes:", 1, "objtypes", "nothing found"},
+    {"targetid:\n - 1\n - 1.5\n", 3, "targetid", "a whole number expected"},
+    {"targetid: 9223372036854775808", 1, "targetid", "too large"},
+    {"targetid: {a: 1}", 1, "targetid", "a list of whole numbers"},
+    {"fiberstatus_allowed_bits: [64]", 1, "fiberstatus_allowed_bits", "from 0 to 63"},
+    {"fiberstatus_allowed_bits: [-1]", 1, "fiberstatus_allowed_bits", "from 0 to 63"},
+    {"redrock: maybe", 1, "redrock", "false or true expected"},
+    {"redrock_file: \"a\\0b\"", 1, "redrock_file", "control characters"},
+    {"redrock_file: \"a\\nb\"", 1, "redrock_file", "control characters"},
+    {"redrock_max_vel: -1", 1, "redrock_max_vel", "out of range"},
+    {"exposures: all", 1, "exposures", "coadd, single or joint expected"},
+    {"format: fits", 1, "format", "lamost"},
+    {"lsf: none", 1, "lsf", "resolving_power or off expected"},
+    {"resolving_power: -1", 1, "resolving_power", "out of range"},
+    {"medium: water", 1, "medium", "auto, vacuum or air expected"},
+    {"arms:\n - b\n - {min: 3}", 3, "arms", "lacks its name"},
+    {"arms: [{name: b, mni: 3}]", 1, "arms", "'mni' is unknown in an arm"},
+    {"arms: [{name: b, min: 3, min: 4}]", 1, "arms", "twice in one arm"},
+    {"arms: [{name: b, min: 3, max: 3}]", 1, "arms", "no range"},
+    {"arms: [{name: b, min: -1}]", 1, "arms", "no range"},
+    {"arms: [{name: b, max: .inf}]", 1, "arms", "not finite"},
+    {"arms: [b, {name: b, max: 9}]", 1, "arms", "b is there twice"},
+    {"arms: [{name: b, resolving_power: 1e9}]", 1, "arms", "resolving_power of b"},
+    {"arms: {name: b}", 1, "arms", "a list of names"},
+    {"wave_mask: none", 1, "wave_mask", "a list of ranges"},
+    {"arms:\n - b\n - r\n - b\n", 4, "arms", "b is there twice"},
+    {"arms: [1, 2, 3, 4, 5, 6, 7, 8, 9]", 1, "arms", "at most 8"},
+    {"threads: -1", 1, "threads", "out of range"},
+    {"slots: -1", 1, "slots", "out of range"},
+    {"readers: 17", 1, "readers", "out of range"},
+    {"write_interval: 0", 1, "write_interval", "out of range"},
+    {"gzip_limit_mib: -1", 1, "gzip_limit_mib", "out of range"},
+    {"backend: gpu", 1, "backend", "auto, cpu or cuda expected"},
+    {"log_level: loud", 1, "log_level", "error, warning, info or debug expected"},
+    {"template_lib: ~", 1, "template_lib", "nothing found"},
+    {"? [a]\n: 5", 1, "a key expected", "a list found"},
+    {"- npoly\n", 1, "'key: value'", "a list found"},
+    {"npoly", 1, "'key: value'", "'npoly' found"},
+    {"npoly: 5\nmin_vel: [1\nmax_vel: 2\n", 0, "not YAML", "correct the line"},
+    {"npoly: 5\n\tmin_vel: 3\n", 2, "not YAML", "correct the line"},
+    {"npoly: 5\nmin_vel: \"x\n", 0, "not YAML", "correct the line"},
+    {"npoly: *a\n", 1, "not YAML", "undefined alias"},
+    {"npoly: 5\n---\nnpoly: 6\n", 2, "second YAML document", "keep one"},
+    {"npoly: !!int 5\n", 1, "tag", "remove it"},
+    {"npoly: 5\nmin_vel: \xff\n", 2, "UTF-8", "configuration file"},
+    {"npoly: 5\n\nmin_vel: \x01\n", 3, "UTF-8", "control characters"},
+};
+
+static void test_refusals_name_file_line_and_key(void **state)
+{
+  (void)state;
+  mill_config config, before;
+  mill_config_default(&before);
+  must_read(&before, "targetid: [5, 6]\n");
+  for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+    char start[200];
+    memcpy(&config, &before, sizeof config);
+    if (read_text(&config, refusals[i].text) != MILL_ERR_CONFIG)
+      fail_msg("'%s' was not refused", refusals[i].text);
+    const char *message = mill_error_message();
+    snprintf(start, sizeof start, refusals[i].line ? "%s:%d: %s" : "%s:", path, refusals[i].line,
+             strchr(refusals[i].key, '_') || strcmp(refusals[i].key, "npoly") == 0 ? refusals[i].key
+                                                                                   : "");
+    if (strncmp(message, start, strlen(start)) != 0 || !strstr(message, refusals[i].key) ||
+        !strstr(message, refusals[i].words) || strchr(message, '\n'))
+      fail_msg("'%s': message '%s', expected %s ... %s ... %s", refusals[i].text, message, start,
+               refusals[i].key, refusals[i].words);
+    assert_memory_equal(&config, &before, sizeof config); /* untouched */
+  }
+  mill_config_clear(&before);
+}
+
+/* The time of libyaml grows with their square: 200 kB of brackets took a minute. */
+static void test_what_would_take_long_is_refused_at_once(void **state)
+{
+  (void)state;
+  enum { N = 200000, LARGE = (16 << 20) + 1 };
+  static char text[LARGE + 1];
+  mill_config config;
+  mill_config_default(&config);
+  static const char *const open[] = {"[", "{a: ", "[[", "- "};
+  for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
+    size_t n = (size_t)sprintf(text, "npoly: 5\n%s", i == 3 ? "" : "arms: ");
+    while (n < N)
+      n += (size_t)sprintf(text + n, "%s", open[i]);
+    assert_int_equal(read_text(&config, text), MILL_ERR_CONFIG);
+    if (i < 3) { /* the last one is no YAML after the first line */
+      assert_non_null(strstr(mill_error_message(), ":2: "));
+      assert_non_null(strstr(mill_error_message(), "no key needs more than 16"));
+    }
+  }
+  size_t n = (size_t)sprintf(text, "objtypes: [");
+  for (int i = 0; n < N; i++)
+    n += (size_t)sprintf(text + n, "%s&a%d X", i ? ",\n" : "", i);
+  strcpy(text + n, "]\n");
+  assert_int_equal(read_text(&config, text), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), ":65: more than 64 anchors"));
+  memset(text, '#', LARGE);
+  write_bytes(text, LARGE);
+  assert_int_equal(mill_config_read(&config, path), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), "more than 16 MiB"));
+  /* what a configuration needs */
+  must_read(&config, "&a npoly: &b 5\narms: [{name: r, min: 5000}]\nwave_mask: [[4000, 4100]]\n");
+}
+
+static void test_binary_file_is_refused(void **state)
+{
+  (void)state;
+  mill_config config;
+  mill_config_default(&config);
+  write_bytes("\x1f\x8b\x08\x00\x00\x00\x00\x00", 8);
+  assert_int_equal(mill_config_read(&config, path), MILL_ERR_CONFIG);
+  write_bytes("npoly: 5\0\0", 10);
+  assert_int_equal(mill_config_read(&config, path), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), ":1: "));
+  write_bytes("\xff\xfen\0p\0o\0l\0y\0", 12); /* UTF-16 */
+  assert_int_equal(mill_config_read(&config, path), MILL_ERR_CONFIG);
+  write_bytes("\xef\xbb\xbfnpoly: 5\n", 12); /* a mark of UTF-8 is allowed */
+  assert_int_equal(mill_config_read(&config, path), MILL_OK);
+  assert_int_equal(config.fit.n_cont, 5);
+}
+
+static void test_files_that_cannot_be_read(void **state)
+{
+  (void)state;
+  mill_config config;
+  char missing[160];
+  mill_config_default(&config);
+  snprintf(missing, sizeof missing, "%s/none.yaml", folder);
+  assert_int_equal(mill_config_read(&config, missing), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), missing));
+  assert_non_null(strstr(mill_error_message(), "No such file"));
+  assert_int_equal(mill_config_read(&config, folder), MILL_ERR_CONFIG);
+  assert_non_null(strstr(mill_error_message(), "a folder"));
+  write_bytes("npoly: 5\n", 9);
+  assert_int_equal(chmod(path, 0), 0);
+  if (access(path, R_OK) != 0) { /* root may read it all the same */
+    assert_int_equal(mill_config_read(&config, path), MILL_ERR_CONFIG);
+    assert_non_null(strstr(mill_error_message(), "Permission denied"));
+  }
+  assert_int_equal(chmod(path, 0600), 0);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_refusals_name_file_line_and_key),
+      cmocka_unit_test(test_what_would_take_long_is_refused_at_once),
+      cmocka_unit_test(test_binary_file_is_refused),
+      cmocka_unit_test(test_files_that_cannot_be_read),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
