@@ -64,22 +64,31 @@ void mill_bench_print_cell(int there, int n_digit, double value, const char *wit
     printf("%s%s |", without[0] ? " " : "", without);
 }
 
-int mill_bench_open_json(const mill_bench *job, FILE **out)
+int mill_bench_open_json(const mill_bench *job, mill_json *json)
 {
   int err = MILL_OK;
-  *out = fopen(job->options.json, "w");
-  if (!*out)
+  *json = (mill_json){.out = fopen(job->options.json, "w"), .n_digit = 17};
+  if (!json->out)
     MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options.json,
               strerror(errno));
+  mill_json_open(json, NULL, '{');
+  mill_json_text(json, "version", mill_version());
+  mill_json_text(json, "revision", mill_version_revision());
+  mill_json_text(json, "compiler", mill_version_compiler());
+  mill_json_text(json, "date", job->date);
+  mill_json_text(json, "command", job->command);
+  mill_json_text(json, "cpu", job->cpu);
+  mill_json_integer(json, "cores", job->n_core);
 done:
   return err;
 }
 
-int mill_bench_close_json(const mill_bench *job, FILE *out)
+int mill_bench_close_json(const mill_bench *job, mill_json *json)
 {
   int err = MILL_OK;
-  const int failed = ferror(out);
-  if (fclose(out) != 0 || failed)
+  while (json->depth > 0)
+    err = mill_json_close(json);
+  if (fclose(json->out) != 0 || err == MILL_ERR_OUTPUT)
     MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full",
               job->options.json);
 done:

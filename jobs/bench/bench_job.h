@@ -6,6 +6,7 @@
 #include "kernels/data/library.h"
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
+#include "src/system/status_json.h"
 
 typedef struct mill_bench {
   mill_mpi mpi;
@@ -37,9 +38,10 @@ int mill_bench_flush(void);
  * place, which may be empty. */
 void mill_bench_print_cell(int there, int n_digit, double value, const char *without);
 
-/** Open the file of --json, and close it.  MILL_ERR_OUTPUT names it. */
-int mill_bench_open_json(const mill_bench *job, FILE **out);
-int mill_bench_close_json(const mill_bench *job, FILE *out);
+/** Open the file of --json, with an object that says when, with what and where; end all that is
+ *  open, and close the file.  MILL_ERR_OUTPUT names it; MILL_ERR_MEMORY. */
+int mill_bench_open_json(const mill_bench *job, mill_json *json);
+int mill_bench_close_json(const mill_bench *job, mill_json *json);
 
 /** Numbers of reader threads to measure with, [MILL_BENCH_READER_COUNTS]: 1, 2, 4, ... and that of
  *  the configuration, or the cores of the process.  MILL_ERR_MPI. */
