@@ -126,7 +126,7 @@ static int open_work(mill_fit_job *job)
   MILL_TRY(mill_work_open(&job->mpi, &plan, &job->work));
   mill_work_get_stats(job->work, &stats);
   if (job->mpi.rank == 0 && job->mpi.size > 1)
-    mill_log_debug("%lld rows are dealt out in %lld chunks, the least of %.0f rows",
+    mill_log_debug("%lld rows are grouped into %lld chunks, the least of %.0f rows",
                    (long long)stats.sum.n_row, (long long)stats.sum.n_chunk, stats.sum.least_cost);
 done:
   return err;
