@@ -7,6 +7,7 @@
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/status_json.h"
+#include "src/system/status_process.h"
 
 typedef struct mill_bench {
   mill_mpi mpi;
@@ -17,11 +18,11 @@ typedef struct mill_bench {
   char **listed; /**< [n_listed] those of the catalog, owned */
   size_t n_listed;
   mill_config config;
-  mill_library lib; /**< empty until mill_bench_open_library */
-  char date[32];    /**< UTC, ISO 8601 */
-  char cpu[128];    /**< model */
-  int n_core;       /**< that the process may use */
-  int exit_status;  /**< of a bench that ends without a failure */
+  mill_library lib;         /**< empty until mill_bench_open_library */
+  char date[MILL_UTC_SIZE]; /**< UTC, ISO 8601 */
+  char cpu[128];            /**< model */
+  int n_core;               /**< that the process may use */
+  int exit_status;          /**< of a bench that ends without a failure */
 } mill_bench;
 
 /** Read the library that the command line or the configuration names, and bind the configuration

@@ -274,7 +274,8 @@ static void put_settings(mill_json *json, const mill_fit_meters *c)
   mill_json_text(json, "backend", c->backend);
   mill_json_open(json, "settings", '{');
   mill_json_text(json, "library", c->library);
-  mill_json_text(json, "rotation_kernel", c->set.rotation == MILL_ROT_LINEAR ? "linear" : "spline");
+  mill_json_text(json, "rotation_kernel",
+                 mill_config_key_of("rotation_kernel")->words[c->set.rotation]);
   mill_json_bool(json, "wide", c->set.precision == MILL_FLOAT64);
   PUT(json, {"threads", c->n_thread}, {"slots", c->n_slot}, {"n_cont", c->set.n_cont},
       {"min_vel", c->set.min_vel_km_s}, {"max_vel", c->set.max_vel_km_s},

@@ -20,8 +20,8 @@ enum { MAX_LIST = 16, MAX_RANK = 1 << 16, MAX_ROWS = 1 << 24, MAX_TOTAL = 1 << 2
 /* Bytes of a compressed mock coadd for each of its rows (starmill simulate, then gzip -4). */
 static const double GZIP_ROW_BYTES = 310e3;
 
-/* Costs of 3,200 stars fitted with hybrid, from their values and Jacobians (docs/develop/scaling.md):
- * shares of the stars that cost less, in units of the mean. */
+/* Costs of 3,200 stars fitted with hybrid, from their values and Jacobians
+ * (docs/develop/scaling.md): shares of the stars that cost less, in units of the mean. */
 static const struct {
   double share, cost;
 } usual_cost[] = {{0, 0.70},    {0.05, 0.85}, {0.25, 0.98}, {0.75, 0.99}, {0.90, 1.14},

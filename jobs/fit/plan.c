@@ -10,10 +10,6 @@
 #include "src/system/progress.h"
 #include "src/ranks/usual_rate.h"
 
-static const char *const optimizer_name[] = {[MILL_OPT_HYBRID] = "hybrid",
-                                             [MILL_OPT_NELDER_MEAD] = "nelder-mead",
-                                             [MILL_OPT_LM] = "levenberg-marquardt"};
-
 /* of the HDF5 files: objects, attributes, configuration */
 enum { RESULT_HEADERS = 40 << 10, MODELS_HEADERS = 8 << 10 };
 
@@ -147,8 +143,8 @@ static void print_time(const mill_plan *plan, int n_rank, const mill_schedule_su
             "\n             (a default: %.0f stars/s a core with %s, measured with DESI coadds on "
             "one core of a Xeon with\n             AVX-512, times %d %s; starmill bench fit "
             "measures yours, --rate takes it)\n",
-            mill_usual_core_rate(optimizer), optimizer_name[optimizer], plan->n_thread,
-            plan->n_thread == 1 ? "thread" : "threads");
+            mill_usual_core_rate(optimizer), mill_config_key_of("optimizer")->words[optimizer],
+            plan->n_thread, plan->n_thread == 1 ? "thread" : "threads");
 }
 
 static void print_work(const mill_schedule_sum *sum, int n_rank, FILE *out)
