@@ -41,6 +41,11 @@ typedef struct name_list {
   const char **name; /* [n] into text */
 } name_list;
 
+static const char *name_at(const mill_fit_options *options, char *const *listed, int64_t i)
+{
+  return i < options->n_input ? options->input[i] : listed[i - options->n_input];
+}
+
 /* Rank 0: command line, then catalog file. */
 static int collect_names(const mill_fit_options *options, name_list *names)
 {
@@ -60,8 +65,7 @@ static int collect_names(const mill_fit_options *options, name_list *names)
   if (names->n > INT_MAX / 2)
     MILL_FAIL(MILL_ERR_USAGE, "%lld inputs are too many for one run", (long long)names->n);
   for (int64_t i = 0; i < names->n; i++) {
-    const char *name = i < options->n_input ? options->input[i] : listed[i - options->n_input];
-    const size_t n = strlen(name);
+    const size_t n = strlen(name_at(options, listed, i));
     if (n == 0 || n >= MAX_PATH)
       MILL_FAIL(MILL_ERR_USAGE, "input %lld has a path of %zu bytes; 1 to %d are possible",
                 (long long)i + 1, n, MAX_PATH - 1);
@@ -72,12 +76,8 @@ static int collect_names(const mill_fit_options *options, name_list *names)
               (long long)names->n);
   MILL_TRY(MILL_ALLOC(names->n_byte, &names->text));
   char *at = names->text;
-  for (int64_t i = 0; i < names->n; i++) {
-    const char *name = i < options->n_input ? options->input[i] : listed[i - options->n_input];
-    const size_t n = strlen(name) + 1;
-    memcpy(at, name, n);
-    at += n;
-  }
+  for (int64_t i = 0; i < names->n; i++)
+    at = stpcpy(at, name_at(options, listed, i)) + 1;
 done:
   mill_watch_end(watch);
   mill_catalog_list_free(listed, n_listed);
@@ -592,17 +592,15 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
   file_facts *facts = NULL;
   int *start = NULL;
   int64_t n_text = 0;
-  index_job job;
+  index_job job = {.settings = {.lib = lib,
+                                .config = config,
+                                .limits = {config->gzip_limit_mib, config->scratch}},
+                   .inputs = inputs,
+                   .want_models = options->models != NULL,
+                   .keeps_all = config->join_by_name};
 
   memset(inputs, 0, sizeof *inputs);
-  memset(&job, 0, sizeof job);
-  job.settings.lib = lib;
-  job.settings.config = config;
-  job.settings.limits = (mill_open_limits){config->gzip_limit_mib, config->scratch};
   memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
-  job.want_models = options->models != NULL;
-  job.keeps_all = config->join_by_name;
-  job.inputs = inputs;
   for (int a = 0; a < MILL_MAX_ARM; a++)
     job.layout[a].first_file = INT_MAX;
   MILL_TRY(share_names(mpi, options, &names));
