@@ -167,11 +167,8 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
   mill_columns *columns = NULL;
   char size[32];
   const double rate = rate_of(plan);
-  const mill_work_plan work = {.n_file = inputs->n_file,
-                               .file = inputs->file,
-                               .n_exposure = inputs->n_exposure,
-                               .rate = rate > 0 ? rate : mill_usual_gpu_rate(),
-                               .n_held = plan->n_held};
+  const mill_work_plan work = {
+      .inputs = inputs, .rate = rate > 0 ? rate : mill_usual_gpu_rate(), .n_held = plan->n_held};
   MILL_TRY(MILL_ALLOC(1, &columns));
   MILL_TRY(mill_columns_fits(plan->lib, plan->lib->path, columns));
   MILL_TRY(mill_work_schedule(&work, n_rank, &schedule));
