@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "io/catalog/catalog_list.h"
 #include "io/hdf5/hdf5_probe.h"
@@ -15,6 +14,7 @@
 #include "io/surveys/spectra.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/fit.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/system/cpu_model.h"
 #include "src/system/file_roles.h"
@@ -64,22 +64,31 @@ void mill_bench_print_cell(int there, int n_digit, double value, const char *wit
     printf("%s%s |", without[0] ? " " : "", without);
 }
 
-int mill_bench_open_json(const mill_bench *job, FILE **out)
+int mill_bench_open_json(const mill_bench *job, mill_json *json)
 {
   int err = MILL_OK;
-  *out = fopen(job->options.json, "w");
-  if (!*out)
+  *json = (mill_json){.out = fopen(job->options.json, "w"), .n_digit = 17};
+  if (!json->out)
     MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: %s", job->options.json,
               strerror(errno));
+  mill_json_open(json, NULL, '{');
+  mill_json_text(json, "version", mill_version());
+  mill_json_text(json, "revision", mill_version_revision());
+  mill_json_text(json, "compiler", mill_version_compiler());
+  mill_json_text(json, "date", job->date);
+  mill_json_text(json, "command", job->command);
+  mill_json_text(json, "cpu", job->cpu);
+  mill_json_integer(json, "cores", job->n_core);
 done:
   return err;
 }
 
-int mill_bench_close_json(const mill_bench *job, FILE *out)
+int mill_bench_close_json(const mill_bench *job, mill_json *json)
 {
   int err = MILL_OK;
-  const int failed = ferror(out);
-  if (fclose(out) != 0 || failed)
+  while (json->depth > 0)
+    err = mill_json_close(json);
+  if (fclose(json->out) != 0 || err == MILL_ERR_OUTPUT)
     MILL_FAIL(MILL_ERR_OUTPUT, "--json %s cannot be written: the disk may be full",
               job->options.json);
 done:
@@ -157,22 +166,13 @@ done:
 static void describe_machine(mill_bench *job)
 {
   cpu_set_t cores;
-  const time_t now = time(NULL);
-  struct tm utc;
-  if (gmtime_r(&now, &utc))
-    strftime(job->date, sizeof job->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  mill_utc_text(mill_unix_s(), job->date);
   job->n_core = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 0;
   mill_cpu_model(job->cpu, sizeof job->cpu);
 }
 
 static int start(mill_bench *job, int argc, char **argv)
 {
-  static int (*const task[])(mill_bench *) = {[MILL_BENCH_FIT] = mill_bench_task_fit,
-                                              [MILL_BENCH_RATES] = mill_bench_task_rates,
-                                              [MILL_BENCH_CROSSOVER] = mill_bench_task_crossover,
-                                              [MILL_BENCH_SLOTS] = mill_bench_task_slots,
-                                              [MILL_BENCH_READING] = mill_bench_task_read,
-                                              [MILL_BENCH_HOST] = mill_bench_task_host};
   int err = MILL_OK;
   if (argc > 1 && strcmp(argv[1], "schedule") == 0) {
     if (job->mpi.rank == 0)
@@ -182,7 +182,7 @@ static int start(mill_bench *job, int argc, char **argv)
   }
   MILL_TRY(mill_fit_command(argc, argv, &job->command));
   MILL_TRY(mill_bench_options_parse(argc, argv, &job->options));
-  if (job->options.task == MILL_BENCH_HELP) {
+  if (!job->options.task) {
     if (job->mpi.rank == 0)
       mill_bench_options_print_help(stdout);
     goto done;
@@ -194,7 +194,7 @@ static int start(mill_bench *job, int argc, char **argv)
   MILL_TRY(configure(job));
   MILL_TRY(check_roles(job));
   describe_machine(job);
-  MILL_TRY(task[job->options.task](job));
+  MILL_TRY(job->options.task(job));
 done:
   return err;
 }

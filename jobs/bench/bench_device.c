@@ -10,7 +10,6 @@
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "kernels/base/clock.h"
-#include "src/system/status_json.h"
 #include "src/system/thread.h"
 #include "src/system/version.h"
 #ifdef MILL_HAVE_CUDA
@@ -110,30 +109,6 @@ done:
   return err;
 }
 
-/* What both tables have first; the last member is a list, which is left open. */
-static int open_json(const bench_device *b, mill_json *json)
-{
-  int err = MILL_OK;
-  const mill_bench *job = b->job;
-  memset(json, 0, sizeof *json);
-  MILL_TRY(mill_bench_open_json(job, &json->out));
-  mill_json_open(json, NULL, '{');
-  mill_json_text(json, "revision", mill_version_revision());
-  mill_json_text(json, "date", job->date);
-  mill_json_text(json, "command", job->command);
-  mill_json_text(json, "cpu", job->cpu);
-  mill_json_integer(json, "threads", b->n_thread);
-done:
-  return err;
-}
-
-static int close_json(const bench_device *b, mill_json *json)
-{
-  mill_json_close(json);
-  mill_json_close(json);
-  return mill_bench_close_json(b->job, json->out);
-}
-
 /* ---- crossover ---- */
 
 /* The shortest of several times, or -1 when it would take longer than the limit or there is no
@@ -193,7 +168,8 @@ static int write_crossover_json(const bench_device *b, int n, const mill_crossov
 {
   int err = MILL_OK;
   mill_json json;
-  MILL_TRY(open_json(b, &json));
+  MILL_TRY(mill_bench_open_json(b->job, &json));
+  mill_json_integer(&json, "threads", b->n_thread);
   mill_json_text(&json, "gpu", b->gpu.backend ? b->gpu.backend->name : "");
   mill_json_text(&json, "no_gpu", b->gpu.reason);
   mill_json_real(&json, "gpu_start_s", b->gpu.start_s);
@@ -206,7 +182,7 @@ static int write_crossover_json(const bench_device *b, int n, const mill_crossov
     mill_json_real(&json, "gpu_s", point[i].gpu_s < 0.0 ? (double)NAN : point[i].gpu_s);
     mill_json_close(&json);
   }
-  err = close_json(b, &json);
+  err = mill_bench_close_json(b->job, &json);
 done:
   return err;
 }
@@ -343,7 +319,8 @@ static int write_slots_json(const bench_device *b, const device *d, int n, const
 {
   int err = MILL_OK;
   mill_json json;
-  MILL_TRY(open_json(b, &json));
+  MILL_TRY(mill_bench_open_json(b->job, &json));
+  mill_json_integer(&json, "threads", b->n_thread);
   mill_json_text(&json, "backend", d->backend ? d->backend->name : "");
   mill_json_text(&json, "no_backend", d->reason);
   mill_json_open(&json, "rows", '[');
@@ -361,7 +338,7 @@ static int write_slots_json(const bench_device *b, const device *d, int n, const
     mill_json_real(&json, "floor_s_a_star", row[i].floor_s);
     mill_json_close(&json);
   }
-  err = close_json(b, &json);
+  err = mill_bench_close_json(b->job, &json);
 done:
   return err;
 }

@@ -137,9 +137,6 @@ done:
 
 static int run_once(mill_bench *job, mill_bench_series *series)
 {
-  static const char *const name[] = {[MILL_OPT_HYBRID] = "hybrid",
-                                     [MILL_OPT_NELDER_MEAD] = "nelder-mead",
-                                     [MILL_OPT_LM] = "levenberg-marquardt"};
   int err = MILL_OK;
   mill_bench_run *run = &series->run[series->n_run];
   mill_fit_options fit = job->options.fit;
@@ -147,7 +144,7 @@ static int run_once(mill_bench *job, mill_bench_series *series)
   MILL_TRY(mill_bench_run_fit(job, fit, NULL, run));
   mill_bench_split(run);
   series->n_run++;
-  series->optimizer = name[run->meters.set.optimizer];
+  series->optimizer = mill_config_key_of("optimizer")->words[run->meters.set.optimizer];
   fprintf(stderr, "%s, run %d of %d: %.2f core-ms a star\n", series->optimizer, series->n_run,
           job->options.n_repeat, 1e3 * run->star_s / (double)run->shape.n_star);
 done:

@@ -6,6 +6,8 @@
 #include "kernels/data/library.h"
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
+#include "src/system/status_json.h"
+#include "src/system/status_process.h"
 
 typedef struct mill_bench {
   mill_mpi mpi;
@@ -16,11 +18,11 @@ typedef struct mill_bench {
   char **listed; /**< [n_listed] those of the catalog, owned */
   size_t n_listed;
   mill_config config;
-  mill_library lib; /**< empty until mill_bench_open_library */
-  char date[32];    /**< UTC, ISO 8601 */
-  char cpu[128];    /**< model */
-  int n_core;       /**< that the process may use */
-  int exit_status;  /**< of a bench that ends without a failure */
+  mill_library lib;         /**< empty until mill_bench_open_library */
+  char date[MILL_UTC_SIZE]; /**< UTC, ISO 8601 */
+  char cpu[128];            /**< model */
+  int n_core;               /**< that the process may use */
+  int exit_status;          /**< of a bench that ends without a failure */
 } mill_bench;
 
 /** Read the library that the command line or the configuration names, and bind the configuration
@@ -37,9 +39,10 @@ int mill_bench_flush(void);
  * place, which may be empty. */
 void mill_bench_print_cell(int there, int n_digit, double value, const char *without);
 
-/** Open the file of --json, and close it.  MILL_ERR_OUTPUT names it. */
-int mill_bench_open_json(const mill_bench *job, FILE **out);
-int mill_bench_close_json(const mill_bench *job, FILE *out);
+/** Open the file of --json, with an object that says when, with what and where; end all that is
+ *  open, and close the file.  MILL_ERR_OUTPUT names it; MILL_ERR_MEMORY. */
+int mill_bench_open_json(const mill_bench *job, mill_json *json);
+int mill_bench_close_json(const mill_bench *job, mill_json *json);
 
 /** Numbers of reader threads to measure with, [MILL_BENCH_READER_COUNTS]: 1, 2, 4, ... and that of
  *  the configuration, or the cores of the process.  MILL_ERR_MPI. */

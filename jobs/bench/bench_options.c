@@ -3,36 +3,35 @@
 #include <limits.h>
 #include <string.h>
 
+#include "jobs/bench/bench_job.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 
 #define N_ELEMENT(array) (sizeof(array) / sizeof((array)[0]))
 
+enum { FIT = 1, RATES = 2, CROSSOVER = 4, SLOTS = 8, READING = 16, HOST = 32 };
+
 static const struct {
   const char *name;
-  int task;
-} task_of[] = {
-    {"fit", MILL_BENCH_FIT},     {"rates", MILL_BENCH_RATES},  {"crossover", MILL_BENCH_CROSSOVER},
-    {"slots", MILL_BENCH_SLOTS}, {"read", MILL_BENCH_READING}, {"host", MILL_BENCH_HOST}};
-
-enum {
-  FIT = 1 << MILL_BENCH_FIT,
-  RATES = 1 << MILL_BENCH_RATES,
-  CROSSOVER = 1 << MILL_BENCH_CROSSOVER,
-  SLOTS = 1 << MILL_BENCH_SLOTS,
-  READING = 1 << MILL_BENCH_READING,
-  HOST = 1 << MILL_BENCH_HOST
-};
+  unsigned bit;
+  int (*task)(mill_bench *job);
+} tasks[] = {{"fit", FIT, mill_bench_task_fit},
+             {"rates", RATES, mill_bench_task_rates},
+             {"crossover", CROSSOVER, mill_bench_task_crossover},
+             {"slots", SLOTS, mill_bench_task_slots},
+             {"read", READING, mill_bench_task_read},
+             {"host", HOST, mill_bench_task_host}};
 
 static int take_optimizer(const mill_option *row, const char *text, void *base)
 {
-  static const char *const name[] = {"levenberg-marquardt", "hybrid", "nelder-mead"};
+  static const int order[] = {MILL_OPT_LM, MILL_OPT_HYBRID, MILL_OPT_NELDER_MEAD};
+  const char *const *words = mill_config_key_of("optimizer")->words;
   mill_bench_options *options = base;
   int err = MILL_OK;
   options->n_optimizer = 0;
   for (int i = 0; i < MILL_BENCH_N_OPTIMIZER; i++)
-    if (strcmp(text, "all") == 0 || strcmp(text, name[i]) == 0)
-      options->optimizer[options->n_optimizer++] = name[i];
+    if (strcmp(text, "all") == 0 || strcmp(text, words[order[i]]) == 0)
+      options->optimizer[options->n_optimizer++] = words[order[i]];
   if (options->n_optimizer == 0)
     MILL_FAIL(MILL_ERR_USAGE,
               "--%s takes hybrid, nelder-mead, levenberg-marquardt or all, not '%s'", row->name,
@@ -129,34 +128,38 @@ void mill_bench_options_print_help(FILE *out)
   mill_option_print_help(&table, &usual, out);
 }
 
-static int set_task(const char *text, mill_bench_options *options)
+/* name NULL: none is named. */
+static int set_task(const char *name, mill_bench_options *options, unsigned *bit)
 {
   int err = MILL_OK;
-  for (size_t i = 0; i < N_ELEMENT(task_of); i++)
-    if (strcmp(text, task_of[i].name) == 0) {
-      options->task = task_of[i].task;
+  for (size_t i = 0; i < N_ELEMENT(tasks); i++)
+    if (name && strcmp(name, tasks[i].name) == 0) {
+      options->task = tasks[i].task;
+      *bit = tasks[i].bit;
       goto done;
     }
-  MILL_FAIL(MILL_ERR_USAGE,
-            "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host' or 'schedule', "
-            "not '%s'; see "
-            "starmill bench --help",
-            text);
+  MILL_FAIL(
+      MILL_ERR_USAGE,
+      "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host' or 'schedule'%s%s%s; "
+      "see starmill bench --help",
+      name ? ", not '" : "", name ? name : "", name ? "'" : "");
 done:
   return err;
 }
 
 /* An option that would do nothing is a mistake. */
-static int check_tasks(const char *task, const unsigned char *is_given,
-                       const mill_bench_options *options)
+static int check_task(const char *name, unsigned bit, const unsigned char *is_given,
+                      const mill_bench_options *options)
 {
   int err = MILL_OK;
   for (size_t i = 0; rows[i].name; i++)
-    if (is_given[i] && !(rows[i].tasks >> options->task & 1))
+    if (is_given[i] && !(rows[i].tasks & bit))
       MILL_FAIL(MILL_ERR_USAGE, "--%s is not for '%s'; see starmill bench --help", rows[i].name,
-                task);
-  if (options->task != MILL_BENCH_FIT && options->n_optimizer > 1)
-    MILL_FAIL(MILL_ERR_USAGE, "--optimizer all is not for '%s': name one", task);
+                name);
+  if (bit != FIT && options->n_optimizer > 1)
+    MILL_FAIL(MILL_ERR_USAGE, "--optimizer all is not for '%s': name one", name);
+  if (bit != RATES && options->fit.n_input == 0 && !options->fit.catalog)
+    MILL_FAIL(MILL_ERR_USAGE, "no input: name FITS files or give --catalog FILE");
 done:
   return err;
 }
@@ -164,24 +167,16 @@ done:
 int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
 {
   int err = MILL_OK, first = 0;
+  unsigned bit = 0;
   unsigned char is_given[N_ELEMENT(rows)];
   set_defaults(options);
   MILL_TRY(mill_option_parse(&table, argc, argv, options, is_given, &first));
-  if (options->fit.help) {
-    options->task = MILL_BENCH_HELP;
+  if (options->fit.help)
     goto done;
-  }
-  if (first == argc)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host' or "
-              "'schedule'; see starmill bench "
-              "--help");
-  MILL_TRY(set_task(argv[first], options));
-  MILL_TRY(check_tasks(argv[first], is_given, options));
+  MILL_TRY(set_task(first < argc ? argv[first] : NULL, options, &bit));
   options->fit.input = argv + first + 1;
   options->fit.n_input = argc - first - 1;
-  if (options->task != MILL_BENCH_RATES && options->fit.n_input == 0 && !options->fit.catalog)
-    MILL_FAIL(MILL_ERR_USAGE, "no input: name FITS files or give --catalog FILE");
+  MILL_TRY(check_task(argv[first], bit, is_given, options));
 done:
   return err;
 }

@@ -6,21 +6,13 @@
 
 #include "jobs/options/options.h"
 
-enum mill_bench_task {
-  MILL_BENCH_HELP,
-  MILL_BENCH_FIT,
-  MILL_BENCH_RATES,
-  MILL_BENCH_CROSSOVER,
-  MILL_BENCH_SLOTS,
-  MILL_BENCH_READING,
-  MILL_BENCH_HOST
-};
+struct mill_bench;
 
 enum { MILL_BENCH_N_OPTIMIZER = 3 };
 
 /** What the command line says; texts are borrowed from argv. */
 typedef struct mill_bench_options {
-  int task; /**< enum mill_bench_task */
+  int (*task)(struct mill_bench *job); /**< (jobs/bench/bench_job.h); NULL: only --help */
   /** The fit: library, config, catalog, backend, threads, slots, input; quiet is set. */
   mill_fit_options fit;
   int n_optimizer; /**< 0: that of the configuration; more than one only of fit */

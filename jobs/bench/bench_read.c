@@ -38,9 +38,7 @@ static int read_once(const mill_bench *job, const mill_inputs *inputs, int n_thr
   mill_work *work = NULL;
   mill_batch *batch = NULL;
   const mill_work_plan plan = {
-      .n_file = inputs->n_file,
-      .file = inputs->file,
-      .n_exposure = inputs->n_exposure,
+      .inputs = inputs,
       .n_row_limit = job->options.n_star,
       .rate = mill_usual_gpu_rate(),
       .n_held = mill_reader_rows_ahead(n_thread),
@@ -49,11 +47,7 @@ static int read_once(const mill_bench *job, const mill_inputs *inputs, int n_thr
   memset(p, 0, sizeof *p);
   MILL_TRY(mill_work_open(&job->mpi, &plan, &work));
   const mill_reader_plan reading = {
-      .settings = inputs->settings,
-      .n_file = inputs->n_file,
-      .file = inputs->file,
-      .exposure_start = inputs->exposure_start,
-      .join = inputs->join,
+      .inputs = inputs,
       .work = work,
       .n_thread = n_thread,
   };

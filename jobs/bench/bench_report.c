@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "kernels/base/error.h"
-#include "src/system/version.h"
 
 #define STAGE_NAME(symbol, name) [symbol] = (name),
 static const char *const stage_name[] = {MILL_BENCH_STAGE_LIST(STAGE_NAME)};
@@ -162,160 +161,142 @@ static void print_markdown(const mill_bench *job, const mill_bench_report *repor
 
 /* ---- JSON ---- */
 
-/* A text, its key before it.  Bytes from 128 on are UTF-8 and pass. */
-static void put_text(FILE *out, const char *key, const char *text, const char *end)
-{
-  fprintf(out, "\"%s\": \"", key);
-  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-    if (*c == '"' || *c == '\\')
-      fprintf(out, "\\%c", *c);
-    else if (*c < 0x20)
-      fprintf(out, "\\u%04x", *c);
-    else
-      fputc(*c, out);
-  }
-  fprintf(out, "\"%s", end);
-}
-
 typedef struct number {
   const char *key;
   double value;
 } number;
 
-/* Numbers with all their digits; counts are below 2^53.  JSON has no NaN and no infinity. */
-static void put_list(FILE *out, size_t n, const number *list, const char *end)
+/* Members of the object that is open; counts, which are below 2^53, without a point. */
+static void put_numbers(mill_json *json, size_t n, const number *list)
 {
   for (size_t i = 0; i < n; i++)
-    if (isfinite(list[i].value))
-      fprintf(out, "%s\"%s\": %.17g", i ? ", " : "", list[i].key, list[i].value);
+    if (fabs(list[i].value) < 0x1p53 && list[i].value == rint(list[i].value))
+      mill_json_integer(json, list[i].key, (int64_t)list[i].value);
     else
-      fprintf(out, "%s\"%s\": null", i ? ", " : "", list[i].key);
-  fputs(end, out);
+      mill_json_real(json, list[i].key, list[i].value);
 }
-#define PUT(out, end, ...)                                                                         \
-  put_list(out, sizeof((number[]){__VA_ARGS__}) / sizeof(number), (number[]){__VA_ARGS__}, end)
+#define PUT(json, ...)                                                                             \
+  put_numbers(json, sizeof((number[]){__VA_ARGS__}) / sizeof(number), (number[]){__VA_ARGS__})
+#define PUT_OBJECT(json, key, ...)                                                                 \
+  do {                                                                                             \
+    mill_json_open(json, key, '{');                                                                \
+    PUT(json, __VA_ARGS__);                                                                        \
+    mill_json_close(json);                                                                         \
+  } while (0)
 
-static void put_gemm(FILE *out, const char *key, const mill_gemm_rate *rate)
+static void put_gemm(mill_json *json, const char *key, const mill_gemm_rate *rate)
 {
-  fprintf(out, "    \"%s\": {", key);
-  PUT(out, "},\n", {"m", rate->m}, {"k", rate->k}, {"n", rate->n}, {"gflop_s", rate->gflop_s});
+  PUT_OBJECT(json, key, {"m", rate->m}, {"k", rate->k}, {"n", rate->n}, {"gflop_s", rate->gflop_s});
 }
 
-static void put_rates(FILE *out, const mill_bench_rates *r)
+static void put_rates(mill_json *json, const mill_bench_rates *r)
 {
-  fputs("  \"rates\": {\n", out);
-  put_gemm(out, "sgemm_square", &r->sgemm_square);
-  put_gemm(out, "sgemm_last", &r->sgemm_last);
-  put_gemm(out, "dgemm_square", &r->dgemm_square);
-  put_gemm(out, "dgemm_hidden", &r->dgemm_hidden);
-  fputs("    ", out);
-  PUT(out, "\n  },\n", {"copy_cache_bytes", (double)r->copy_cache_bytes},
+  mill_json_open(json, "rates", '{');
+  put_gemm(json, "sgemm_square", &r->sgemm_square);
+  put_gemm(json, "sgemm_last", &r->sgemm_last);
+  put_gemm(json, "dgemm_square", &r->dgemm_square);
+  put_gemm(json, "dgemm_hidden", &r->dgemm_hidden);
+  PUT(json, {"copy_cache_bytes", (double)r->copy_cache_bytes},
       {"copy_memory_bytes", (double)r->copy_memory_bytes},
       {"copy_cache_gbyte_s", r->copy_cache_gbyte_s},
       {"copy_memory_gbyte_s", r->copy_memory_gbyte_s}, {"read_gbyte_s", r->read_gbyte_s},
       {"f32_gflop_s", mill_bench_f32_gflop_s(r)}, {"f64_gflop_s", mill_bench_f64_gflop_s(r)});
+  mill_json_close(json);
 }
 
-static void put_arms(FILE *out, const mill_bench_shape *shape)
+static void put_arms(mill_json *json, const mill_bench_shape *shape)
 {
   int n_arm = 0;
   for (int a = 0; a < MILL_MAX_ARM; a++)
     if (shape->arm[a].n_star > 0)
       n_arm = a + 1;
-  fputs("      \"arms\": [", out);
-  for (int a = 0; a < n_arm; a++) {
-    fputs(a ? ",\n        {" : "\n        {", out);
-    PUT(out, "}", {"stars", (double)shape->arm[a].n_star},
-        {"segments", (double)shape->arm[a].n_segment}, {"pixels", (double)shape->arm[a].n_pix},
-        {"resolution", (double)shape->arm[a].n_res},
-        {"deconvolution", (double)shape->arm[a].n_deconv},
-        {"guess_bins", (double)shape->arm[a].n_guess_bin},
-        {"raw_bytes", (double)shape->arm[a].raw_bytes},
-        {"rotation", (double)shape->arm[a].n_rotation});
-  }
-  fputs("],\n", out);
+  mill_json_open(json, "arms", '[');
+  for (int a = 0; a < n_arm; a++)
+    PUT_OBJECT(json, NULL, {"stars", (double)shape->arm[a].n_star},
+               {"segments", (double)shape->arm[a].n_segment},
+               {"pixels", (double)shape->arm[a].n_pix}, {"resolution", (double)shape->arm[a].n_res},
+               {"deconvolution", (double)shape->arm[a].n_deconv},
+               {"guess_bins", (double)shape->arm[a].n_guess_bin},
+               {"raw_bytes", (double)shape->arm[a].raw_bytes},
+               {"rotation", (double)shape->arm[a].n_rotation});
+  mill_json_close(json);
 }
 
-static void put_stages(FILE *out, const mill_bench_series *series, const mill_bench_rates *rates)
+static void put_stages(mill_json *json, const mill_bench_series *series,
+                       const mill_bench_rates *rates)
 {
   const mill_bench_run *run = &series->run[series->median];
   const mill_timing *t = &run->meters.timing;
-  fputs("      \"stages\": [", out);
+  mill_json_open(json, "stages", '[');
   for (int s = 0; s < MILL_BENCH_N_STAGE; s++) {
     const int phase = phase_of(s);
     const mill_bench_work *w = &series->work[s];
-    fputs(s ? ",\n        {" : "\n        {", out);
-    put_text(out, "name", stage_name[s], ", ");
+    mill_json_open(json, NULL, '{');
+    mill_json_text(json, "name", stage_name[s]);
     if (phase >= 0)
-      PUT(out, ", ", {"emulator_s", t->emulate_s[phase]}, {"values", (double)t->n_value[phase]},
+      PUT(json, {"emulator_s", t->emulate_s[phase]}, {"values", (double)t->n_value[phase]},
           {"jacobians", (double)t->n_jacobian[phase]});
-    PUT(out, "}", {"cpu_s", run->stage_s[s]}, {"f32_operations", w->f32},
-        {"f64_operations", w->f64}, {"file_bytes", w->bytes_file},
-        {"memory_bytes", w->bytes_memory}, {"cache_bytes", w->bytes_cache},
-        {"floor_s", mill_bench_floor_s(w, rates, NULL)});
+    PUT(json, {"cpu_s", run->stage_s[s]}, {"f32_operations", w->f32}, {"f64_operations", w->f64},
+        {"file_bytes", w->bytes_file}, {"memory_bytes", w->bytes_memory},
+        {"cache_bytes", w->bytes_cache}, {"floor_s", mill_bench_floor_s(w, rates, NULL)});
+    mill_json_close(json);
   }
-  fputs("],\n", out);
+  mill_json_close(json);
 }
 
-static void put_series(FILE *out, const mill_bench_series *series, const mill_bench_rates *rates)
+static void put_series(mill_json *json, const mill_bench_series *series,
+                       const mill_bench_rates *rates)
 {
   const mill_bench_run *run = &series->run[series->median];
   const mill_fit_meters *c = &run->meters;
-  fputs("\n    {", out);
-  put_text(out, "optimizer", series->optimizer, ",\n      ");
-  PUT(out, ",\n      \"once\": {", {"stars", (double)run->shape.n_star},
-      {"fitted", (double)run->shape.n_fitted}, {"evaluations", (double)run->n_eval},
-      {"jacobians", (double)run->n_jac}, {"velocities", (double)c->timing.n_velocity},
-      {"cpu_s", c->cpu_s}, {"wall_s", c->wall_s}, {"once_s", run->once_s}, {"star_s", run->star_s});
-  PUT(out, "},\n", {"library_s", c->library_s}, {"index_s", c->index_s}, {"create_s", c->create_s},
-      {"model_s", c->model_s}, {"waveset_s", c->waveset_s}, {"close_s", c->close_s},
-      {"first_wall_s", run->first_wall_s});
-  put_arms(out, &run->shape);
-  put_stages(out, series, rates);
-  fputs("      \"runs\": [", out);
-  for (int r = 0; r < series->n_run; r++) {
-    fputs(r ? ", {" : "{", out);
-    PUT(out, "}", {"cpu_s", series->run[r].meters.cpu_s}, {"wall_s", series->run[r].meters.wall_s},
-        {"star_s", series->run[r].star_s});
-  }
-  fprintf(out, "],\n      \"median_run\": %d}", series->median);
+  mill_json_open(json, NULL, '{');
+  mill_json_text(json, "optimizer", series->optimizer);
+  PUT(json, {"stars", (double)run->shape.n_star}, {"fitted", (double)run->shape.n_fitted},
+      {"evaluations", (double)run->n_eval}, {"jacobians", (double)run->n_jac},
+      {"velocities", (double)c->timing.n_velocity}, {"cpu_s", c->cpu_s}, {"wall_s", c->wall_s},
+      {"once_s", run->once_s}, {"star_s", run->star_s});
+  PUT_OBJECT(json, "once", {"library_s", c->library_s}, {"index_s", c->index_s},
+             {"create_s", c->create_s}, {"model_s", c->model_s}, {"waveset_s", c->waveset_s},
+             {"close_s", c->close_s}, {"first_wall_s", run->first_wall_s});
+  put_arms(json, &run->shape);
+  put_stages(json, series, rates);
+  mill_json_open(json, "runs", '[');
+  for (int r = 0; r < series->n_run; r++)
+    PUT_OBJECT(json, NULL, {"cpu_s", series->run[r].meters.cpu_s},
+               {"wall_s", series->run[r].meters.wall_s}, {"star_s", series->run[r].star_s});
+  mill_json_close(json);
+  mill_json_integer(json, "median_run", series->median);
+  mill_json_close(json);
 }
 
-static void put_settings(FILE *out, const mill_fit_meters *c)
+static void put_settings(mill_json *json, const mill_fit_meters *c)
 {
-  put_text(out, "backend", c->backend, ",\n  \"settings\": {");
-  put_text(out, "library", c->library, ", ");
-  put_text(out, "rotation_kernel", c->set.rotation == MILL_ROT_LINEAR ? "linear" : "spline", ", ");
-  fprintf(out, "\"wide\": %s, ", c->set.precision == MILL_FLOAT64 ? "true" : "false");
-  PUT(out, "},\n", {"threads", c->n_thread}, {"slots", c->n_slot}, {"n_cont", c->set.n_cont},
+  mill_json_text(json, "backend", c->backend);
+  mill_json_open(json, "settings", '{');
+  mill_json_text(json, "library", c->library);
+  mill_json_text(json, "rotation_kernel",
+                 mill_config_key_of("rotation_kernel")->words[c->set.rotation]);
+  mill_json_bool(json, "wide", c->set.precision == MILL_FLOAT64);
+  PUT(json, {"threads", c->n_thread}, {"slots", c->n_slot}, {"n_cont", c->set.n_cont},
       {"min_vel", c->set.min_vel_km_s}, {"max_vel", c->set.max_vel_km_s},
       {"guess_vel_step", c->set.guess_vel_step_km_s});
+  mill_json_close(json);
 }
 
 static int write_json(const mill_bench *job, const mill_bench_report *report)
 {
   int err = MILL_OK;
-  FILE *out = NULL;
-  MILL_TRY(mill_bench_open_json(job, &out));
-  fputs("{\n  ", out);
-  put_text(out, "version", mill_version(), ", ");
-  put_text(out, "revision", mill_version_revision(), ", ");
-  put_text(out, "compiler", mill_version_compiler(), ",\n  ");
-  put_text(out, "date", job->date, ", ");
-  put_text(out, "command", job->command, ",\n  ");
-  put_text(out, "cpu", job->cpu, ", ");
-  PUT(out, ",\n  ", {"cores", job->n_core}, {"l2_bytes", (double)report->rates.l2_bytes},
+  mill_json json;
+  MILL_TRY(mill_bench_open_json(job, &json));
+  PUT(&json, {"l2_bytes", (double)report->rates.l2_bytes},
       {"l3_bytes", (double)report->rates.l3_bytes});
   if (report->n_series > 0)
-    put_settings(out, &report->series[0].run[0].meters);
-  put_rates(out, &report->rates);
-  fputs("  \"optimizers\": [", out);
-  for (int i = 0; i < report->n_series; i++) {
-    fputs(i ? "," : "", out);
-    put_series(out, &report->series[i], &report->rates);
-  }
-  fputs("]\n}\n", out);
-  MILL_TRY(mill_bench_close_json(job, out));
+    put_settings(&json, &report->series[0].run[0].meters);
+  put_rates(&json, &report->rates);
+  mill_json_open(&json, "optimizers", '[');
+  for (int i = 0; i < report->n_series; i++)
+    put_series(&json, &report->series[i], &report->rates);
+  MILL_TRY(mill_bench_close_json(job, &json));
 done:
   return err;
 }

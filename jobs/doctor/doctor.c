@@ -25,6 +25,7 @@
 #endif
 #include "src/floor/bench_rates.h"
 #include "src/ranks/mpi_context.h"
+#include "src/system/cpu_model.h"
 #include "src/system/status_gpu.h"
 #include "src/system/status_process.h"
 
@@ -105,29 +106,13 @@ done:
   return err;
 }
 
-static void cpu_model(char *out, size_t size)
-{
-  char line[256];
-  FILE *file = fopen("/proc/cpuinfo", "re");
-  snprintf(out, size, "unknown");
-  if (!file)
-    return;
-  while (fgets(line, sizeof line, file))
-    if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) {
-      line[strcspn(line, "\n")] = '\0';
-      snprintf(out, size, "%.200s", strchr(line, ':') + 1 + (strchr(line, ':')[1] == ' '));
-      break;
-    }
-  fclose(file);
-}
-
 static void find_machine(doctor_job *job)
 {
   mill_findings *f = &job->findings;
   char host[64], model[256];
   int64_t total, available, limit;
   mill_host_name(host, sizeof host);
-  cpu_model(model, sizeof model);
+  mill_cpu_model(model, sizeof model);
   mill_machine_memory(&total, &available, &limit);
   mill_finding_text(f, "machine.host", "%s", host);
   mill_finding_text(f, "machine.processor", "%s", model);

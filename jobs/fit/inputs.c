@@ -41,6 +41,11 @@ typedef struct name_list {
   const char **name; /* [n] into text */
 } name_list;
 
+static const char *name_at(const mill_fit_options *options, char *const *listed, int64_t i)
+{
+  return i < options->n_input ? options->input[i] : listed[i - options->n_input];
+}
+
 /* Rank 0: command line, then catalog file. */
 static int collect_names(const mill_fit_options *options, name_list *names)
 {
@@ -60,8 +65,7 @@ static int collect_names(const mill_fit_options *options, name_list *names)
   if (names->n > INT_MAX / 2)
     MILL_FAIL(MILL_ERR_USAGE, "%lld inputs are too many for one run", (long long)names->n);
   for (int64_t i = 0; i < names->n; i++) {
-    const char *name = i < options->n_input ? options->input[i] : listed[i - options->n_input];
-    const size_t n = strlen(name);
+    const size_t n = strlen(name_at(options, listed, i));
     if (n == 0 || n >= MAX_PATH)
       MILL_FAIL(MILL_ERR_USAGE, "input %lld has a path of %zu bytes; 1 to %d are possible",
                 (long long)i + 1, n, MAX_PATH - 1);
@@ -72,12 +76,8 @@ static int collect_names(const mill_fit_options *options, name_list *names)
               (long long)names->n);
   MILL_TRY(MILL_ALLOC(names->n_byte, &names->text));
   char *at = names->text;
-  for (int64_t i = 0; i < names->n; i++) {
-    const char *name = i < options->n_input ? options->input[i] : listed[i - options->n_input];
-    const size_t n = strlen(name) + 1;
-    memcpy(at, name, n);
-    at += n;
-  }
+  for (int64_t i = 0; i < names->n; i++)
+    at = stpcpy(at, name_at(options, listed, i)) + 1;
 done:
   mill_watch_end(watch);
   mill_catalog_list_free(listed, n_listed);
@@ -328,61 +328,24 @@ static void look_at_file(const char *path, file_facts *facts)
   facts->mtime = (double)status.st_mtim.tv_sec + 1e-9 * (double)status.st_mtim.tv_nsec;
 }
 
-/* The facts of all ranks; start [size + 1]: the first file of each rank. */
-static int gather_facts(const mill_mpi *mpi, const int *start, file_facts *facts)
+/* Put the facts of all ranks in place of this rank's; start [size + 1]: the first file of each. */
+static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **facts)
 {
   int err = MILL_OK;
-  int *count = NULL;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(mpi->size, &count)));
-  for (int rank = 0; rank < mpi->size; rank++)
-    count[rank] = start[rank + 1] - start[rank];
-  MILL_MPI(MPI_Type_contiguous((int)sizeof(file_facts), MPI_BYTE, &type));
-  MILL_MPI(MPI_Type_commit(&type));
-  MILL_MPI(
-      MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, facts, count, start, type, mpi->comm));
-done:
-  if (type != MPI_DATATYPE_NULL)
-    MPI_Type_free(&type);
-  mill_free(count);
-  return err;
-}
-
-/* The texts of all files, one after the other, on every rank. */
-static int gather_texts(const mill_mpi *mpi, const index_job *job, char **all)
-{
-  int err = MILL_OK;
-  int *count = NULL, *start = NULL;
+  file_facts *all = NULL;
+  const int first = start[mpi->rank], n = start[mpi->rank + 1] - first;
   int64_t n_all = 0;
-  int n = 0;
-  if (job->n_text > INT_MAX)
-    err = mill_error_set(MILL_ERR_RANGE, __FILE__, __LINE__,
-                         "errors and redrock files of the inputs are too long for one run");
-  n = (int)job->n_text;
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size, &count);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size, &start);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Allgather(&n, 1, MPI_INT, count, 1, MPI_INT, mpi->comm));
-  for (int rank = 0; rank < mpi->size; rank++) {
-    start[rank] = (int)n_all;
-    n_all += count[rank];
-    if (n_all > INT_MAX)
-      MILL_FAIL(MILL_ERR_RANGE, /* on every rank */
-                "errors and redrock files of the inputs are too long for one run");
-  }
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(n_all, all)));
-  MILL_MPI(MPI_Allgatherv(job->text, n, MPI_CHAR, *all, count, start, MPI_CHAR, mpi->comm));
+  MILL_TRY(mill_mpi_gather(mpi, *facts + first, n, sizeof **facts,
+                           "inputs are too many for one run", (void **)&all, &n_all));
+  mill_free(*facts);
+  *facts = all;
 done:
-  mill_free(count);
-  mill_free(start);
   return err;
 }
 
 /* Cut the list of files so that every rank has about as much to read: packed files are read
  * whole, others as headers and tables.  Collective; start [size + 1]. */
-static int cut_files(const mill_mpi *mpi, const name_list *names, file_facts *facts, int *start)
+static int cut_files(const mill_mpi *mpi, const name_list *names, file_facts **facts, int *start)
 {
   int err = MILL_OK;
   double all = 0, so_far = 0;
@@ -392,17 +355,17 @@ static int cut_files(const mill_mpi *mpi, const name_list *names, file_facts *fa
   for (int i = start[mpi->rank]; i < start[mpi->rank + 1]; i++) {
     const int watch =
         mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at the file", names->name[i]);
-    look_at_file(names->name[i], &facts[i]);
+    look_at_file(names->name[i], *facts + i);
     mill_watch_end(watch);
   }
   MILL_TRY(gather_facts(mpi, start, facts));
   for (int64_t i = 0; i < names->n; i++)
-    all += cost_of_file(names->name[i], &facts[i]);
+    all += cost_of_file(names->name[i], *facts + i);
   for (int r = 1; r <= mpi->size; r++)
     start[r] = (int)names->n;
   for (int64_t i = 0; i < names->n; i++) {
     /* a file belongs to the rank in whose share of the cost its middle lies */
-    const double cost = cost_of_file(names->name[i], &facts[i]);
+    const double cost = cost_of_file(names->name[i], *facts + i);
     for (; rank < mpi->size && so_far + 0.5 * cost > all * rank / mpi->size; rank++)
       start[rank] = (int)i;
     so_far += cost;
@@ -628,17 +591,16 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
   name_list names = {0};
   file_facts *facts = NULL;
   int *start = NULL;
-  index_job job;
+  int64_t n_text = 0;
+  index_job job = {.settings = {.lib = lib,
+                                .config = config,
+                                .limits = {config->gzip_limit_mib, config->scratch}},
+                   .inputs = inputs,
+                   .want_models = options->models != NULL,
+                   .keeps_all = config->join_by_name};
 
   memset(inputs, 0, sizeof *inputs);
-  memset(&job, 0, sizeof job);
-  job.settings.lib = lib;
-  job.settings.config = config;
-  job.settings.limits = (mill_open_limits){config->gzip_limit_mib, config->scratch};
   memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
-  job.want_models = options->models != NULL;
-  job.keeps_all = config->join_by_name;
-  job.inputs = inputs;
   for (int a = 0; a < MILL_MAX_ARM; a++)
     job.layout[a].first_file = INT_MAX;
   MILL_TRY(share_names(mpi, options, &names));
@@ -647,12 +609,15 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
   if (err == MILL_OK)
     err = MILL_ALLOC(mpi->size + 1, &start);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(cut_files(mpi, &names, facts, start));
+  MILL_TRY(cut_files(mpi, &names, &facts, start));
   inputs->file_start = start[mpi->rank];
   inputs->file_end = start[mpi->rank + 1];
   MILL_TRY(mill_mpi_agree(mpi, index_share(&job, &names, facts)));
-  MILL_TRY(gather_facts(mpi, start, facts));
-  MILL_TRY(gather_texts(mpi, &job, &inputs->file_text));
+  MILL_TRY(gather_facts(mpi, start, &facts));
+  MILL_TRY(
+      mill_mpi_gather(mpi, job.text, (int64_t)job.n_text, 1,
+                      "bytes of errors and redrock files of the inputs are too many for one run",
+                      (void **)&inputs->file_text, &n_text));
   if (config->join_by_name)
     MILL_TRY(join_rows(mpi, &names, facts, inputs));
   MILL_TRY(mill_mpi_agree(mpi, build_table(&names, facts, roles, inputs)));

@@ -1,6 +1,5 @@
 #include "jobs/fit/join.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,52 +36,6 @@ void mill_join_free(mill_join *join)
   mill_free(join->first_exposure);
   mill_free(join->part);
   mill_free(join);
-}
-
-/* Elements of size bytes of all ranks, one rank after the other; *all is allocated. */
-static int gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size, void **all,
-                  int64_t *n_all)
-{
-  int err = MILL_OK;
-  int *count = NULL, *start = NULL;
-  const int n = (int)n_mine;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
-  *all = NULL;
-  *n_all = 0;
-  if (n_mine > INT_MAX)
-    err = mill_error_set(MILL_ERR_RANGE, __FILE__, __LINE__,
-                         "%lld rows of one rank are too many to be joined: use more ranks",
-                         (long long)n_mine);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size, &count);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(mpi->size, &start);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Allgather(&n, 1, MPI_INT, count, 1, MPI_INT, mpi->comm));
-  for (int rank = 0; rank < mpi->size; rank++) {
-    start[rank] = (int)*n_all;
-    *n_all += count[rank];
-  }
-  if (*n_all > INT_MAX)
-    err = mill_error_set(MILL_ERR_RANGE, __FILE__, __LINE__,
-                         "%lld rows are too many to be joined: fit parts of the catalog",
-                         (long long)*n_all);
-  else
-    err = mill_alloc_bytes((size_t)*n_all, size, all);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Type_contiguous((int)size, MPI_BYTE, &type));
-  MILL_MPI(MPI_Type_commit(&type));
-  MILL_MPI(MPI_Allgatherv(mine, n, type, *all, count, start, type, mpi->comm));
-done:
-  if (type != MPI_DATATYPE_NULL)
-    MPI_Type_free(&type);
-  mill_free(count);
-  mill_free(start);
-  if (err != MILL_OK) {
-    mill_free(*all);
-    *all = NULL;
-  }
-  return err;
 }
 
 /* This rank's rows and exposures. */
@@ -263,13 +216,15 @@ int mill_join_make(const mill_mpi *mpi, int n_file, int file_start, int file_end
   survey mine, all;
   mill_join *join = NULL;
   int64_t *place_start = NULL;
+  static const char too_many[] = "rows are too many to be joined: fit parts of the catalog";
   *out = NULL;
   memset(&mine, 0, sizeof mine);
   memset(&all, 0, sizeof all);
   MILL_TRY(mill_mpi_agree(mpi, list_mine(index, file_start, file_end, &mine)));
-  MILL_TRY(gather(mpi, mine.entry, mine.n_entry, sizeof(entry), (void **)&all.entry, &all.n_entry));
-  MILL_TRY(gather(mpi, mine.exposure, mine.n_exposure, sizeof(exposure), (void **)&all.exposure,
-                  &all.n_exposure));
+  MILL_TRY(mill_mpi_gather(mpi, mine.entry, mine.n_entry, sizeof(entry), too_many,
+                           (void **)&all.entry, &all.n_entry));
+  MILL_TRY(mill_mpi_gather(mpi, mine.exposure, mine.n_exposure, sizeof(exposure), too_many,
+                           (void **)&all.exposure, &all.n_exposure));
   err = MILL_ALLOC(1, &join);
   if (err == MILL_OK)
     err = find_owners(&all);

@@ -112,9 +112,7 @@ static int open_work(mill_fit_job *job)
   int err = MILL_OK;
   const int is_cpu = job->device.backend->kind == MILL_BACKEND_CPU;
   const mill_work_plan plan = {
-      .n_file = job->inputs.n_file,
-      .file = job->inputs.file,
-      .n_exposure = job->inputs.n_exposure,
+      .inputs = &job->inputs,
       .result = job->out.result,
       .n_row_limit = job->observer ? job->observer->n_row_limit : 0,
       .rate = is_cpu ? job->device.n_thread * mill_usual_core_rate(job->setup.config.fit.optimizer)
@@ -126,7 +124,7 @@ static int open_work(mill_fit_job *job)
   MILL_TRY(mill_work_open(&job->mpi, &plan, &job->work));
   mill_work_get_stats(job->work, &stats);
   if (job->mpi.rank == 0 && job->mpi.size > 1)
-    mill_log_debug("%lld rows are dealt out in %lld chunks, the least of %.0f rows",
+    mill_log_debug("%lld rows are grouped into %lld chunks, the least of %.0f rows",
                    (long long)stats.sum.n_row, (long long)stats.sum.n_chunk, stats.sum.least_cost);
 done:
   return err;

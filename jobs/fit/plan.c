@@ -10,10 +10,6 @@
 #include "src/system/progress.h"
 #include "src/ranks/usual_rate.h"
 
-static const char *const optimizer_name[] = {[MILL_OPT_HYBRID] = "hybrid",
-                                             [MILL_OPT_NELDER_MEAD] = "nelder-mead",
-                                             [MILL_OPT_LM] = "levenberg-marquardt"};
-
 /* of the HDF5 files: objects, attributes, configuration */
 enum { RESULT_HEADERS = 40 << 10, MODELS_HEADERS = 8 << 10 };
 
@@ -147,14 +143,14 @@ static void print_time(const mill_plan *plan, int n_rank, const mill_schedule_su
             "\n             (a default: %.0f stars/s a core with %s, measured with DESI coadds on "
             "one core of a Xeon with\n             AVX-512, times %d %s; starmill bench fit "
             "measures yours, --rate takes it)\n",
-            mill_usual_core_rate(optimizer), optimizer_name[optimizer], plan->n_thread,
-            plan->n_thread == 1 ? "thread" : "threads");
+            mill_usual_core_rate(optimizer), mill_config_key_of("optimizer")->words[optimizer],
+            plan->n_thread, plan->n_thread == 1 ? "thread" : "threads");
 }
 
 static void print_work(const mill_schedule_sum *sum, int n_rank, FILE *out)
 {
   const int64_t n_draw = sum->n_chunk < n_rank ? sum->n_chunk : n_rank;
-  fprintf(out, "work         dealt out to %d %s in %lld %s", n_rank, n_rank == 1 ? "rank" : "ranks",
+  fprintf(out, "work         %d %s %lld %s", n_rank, n_rank == 1 ? "rank draws" : "ranks draw",
           (long long)sum->n_chunk, sum->n_chunk == 1 ? "chunk" : "chunks");
   if (sum->n_chunk >= n_rank)
     fprintf(out, ", about %.0f rows each rank\n", ceil((double)sum->n_row / (double)n_rank));
@@ -167,26 +163,23 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
   int err = MILL_OK;
   const mill_inputs *inputs = plan->inputs;
   mill_schedule *schedule = NULL;
-  mill_schedule_sum dealt;
+  mill_schedule_sum work_sum;
   mill_columns *columns = NULL;
   char size[32];
   const double rate = rate_of(plan);
-  const mill_work_plan work = {.n_file = inputs->n_file,
-                               .file = inputs->file,
-                               .n_exposure = inputs->n_exposure,
-                               .rate = rate > 0 ? rate : mill_usual_gpu_rate(),
-                               .n_held = plan->n_held};
+  const mill_work_plan work = {
+      .inputs = inputs, .rate = rate > 0 ? rate : mill_usual_gpu_rate(), .n_held = plan->n_held};
   MILL_TRY(MILL_ALLOC(1, &columns));
   MILL_TRY(mill_columns_fits(plan->lib, plan->lib->path, columns));
   MILL_TRY(mill_work_schedule(&work, n_rank, &schedule));
-  mill_schedule_sums(schedule, &dealt);
+  mill_schedule_sums(schedule, &work_sum);
   fputs("plan         nothing is written\n", out);
   print_inputs(inputs, sum, out);
-  print_work(&dealt, n_rank, out);
+  print_work(&work_sum, n_rank, out);
   fprintf(out, "ranks        %d %s each, %s\n", plan->n_thread,
           plan->n_thread == 1 ? "thread" : "threads", plan->backend->name);
   const int64_t n_done = print_existing(plan, out);
-  print_time(plan, n_rank, &dealt, n_done, out);
+  print_time(plan, n_rank, &work_sum, n_done, out);
   fprintf(out, "result       %s, about %s\n", plan->options->output,
           size_text(result_bytes(inputs, columns, sum->n_exposure), size));
   if (plan->options->models)

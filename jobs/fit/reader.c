@@ -117,7 +117,7 @@ static int get_source(worker *w, int i, source **out)
   int err = MILL_OK, watch = -1;
   mill_reader *reader = w->reader;
   const mill_reader_plan *plan = &reader->plan;
-  const mill_input_file *entry = &plan->file[i];
+  const mill_input_file *entry = &plan->inputs->file[i];
   source *s = &w->source[0];
   *out = NULL;
   w->n_asked++;
@@ -137,14 +137,14 @@ static int get_source(worker *w, int i, source **out)
   reader->n_opened++;
   pthread_mutex_unlock(&reader->mutex);
   watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: opening it", entry->path);
-  err = mill_spectra_open(entry->path, &plan->settings, &s->spectra);
+  err = mill_spectra_open(entry->path, &plan->inputs->settings, &s->spectra);
   if (err == MILL_ERR_INPUT && mill_work_is_compressed(entry->path) && close_others(w, s) > 0)
-    err = mill_spectra_open(entry->path, &plan->settings, &s->spectra);
+    err = mill_spectra_open(entry->path, &plan->inputs->settings, &s->spectra);
   if (err == MILL_OK)
-    err = mill_spectra_index(s->spectra, &plan->settings.config->select, &s->index);
+    err = mill_spectra_index(s->spectra, &plan->inputs->settings.config->select, &s->index);
   if (err == MILL_OK)
-    err =
-        check_unchanged(entry, plan->join ? plan->join->n_row_before[i] : entry->n_row, &s->index);
+    err = check_unchanged(
+        entry, plan->inputs->join ? plan->inputs->join->n_row_before[i] : entry->n_row, &s->index);
   if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE) {
     mill_spectra_close(s->spectra);
     s->spectra = NULL;
@@ -184,7 +184,7 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
 static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_join_part **part,
                      int64_t *n_part, mill_join_part *alone)
 {
-  const mill_join *join = reader->plan.join;
+  const mill_join *join = reader->plan.inputs->join;
   *alone = (mill_join_part){.file = i, .row = row};
   *part = alone;
   *n_part = 1;
@@ -199,13 +199,13 @@ static void parts_of(const mill_reader *reader, int i, int64_t row, const mill_j
 static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
                            int64_t *model_row)
 {
-  const mill_join *join = reader->plan.join;
+  const mill_join *join = reader->plan.inputs->join;
   if (join) {
     const int64_t k = join->row_start[s->i_file] + row;
     *model_row = join->first_exposure[k];
     return (int)(join->first_exposure[k + 1] - join->first_exposure[k]);
   }
-  *model_row = reader->plan.exposure_start[s->i_file] + s->index.row[row].first_exposure;
+  *model_row = reader->plan.inputs->exposure_start[s->i_file] + s->index.row[row].first_exposure;
   return s->index.row[row].n_exposure;
 }
 
@@ -252,7 +252,8 @@ static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted,
       n += n_exposure;
     }
   }
-  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading it", reader->plan.file[s->i_file].path);
+  watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading it",
+                           reader->plan.inputs->file[s->i_file].path);
   MILL_TRY(mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]));
 done:
   mill_watch_end(watch);
@@ -305,8 +306,9 @@ static int fill_batch(worker *w, int i, const source *s, const int64_t *wanted, 
   batch->n_part = batch->n_segment = batch->n_exposure = 0;
   batch->n_row = n;
   for (int k = 0; k < n; k++)
-    batch->row[k] = (mill_reader_row){
-        .row = reader->plan.file[i].row_start + wanted[k], .target_id = -1, .model_row = -1};
+    batch->row[k] = (mill_reader_row){.row = reader->plan.inputs->file[i].row_start + wanted[k],
+                                      .target_id = -1,
+                                      .model_row = -1};
   if (!s->spectra)
     MILL_FAIL(MILL_ERR_INPUT, "%s", s->error);
   for (int k = 0; k < n; k++) {
@@ -407,7 +409,7 @@ static int read_share(worker *w, const mill_schedule_rows *share, int *stopped)
   int err = MILL_OK;
   int n_wanted = 0;
   const mill_reader_plan *plan = &w->reader->plan;
-  const int64_t row_start = plan->file[share->file].row_start;
+  const int64_t row_start = plan->inputs->file[share->file].row_start;
   for (int64_t row = share->first; row < share->end && !*stopped; row++) {
     if (mill_work_wanted(plan->work, row_start + row))
       w->wanted[n_wanted++] = row;
@@ -442,7 +444,7 @@ static int take_share(mill_reader *reader, mill_schedule_rows *share, int *there
   if (*there) {
     *share = *rest;
     if (reader->n_worker > 1 && share->end - share->first > MILL_READER_SHARE &&
-        !mill_work_is_compressed(reader->plan.file[rest->file].path))
+        !mill_work_is_compressed(reader->plan.inputs->file[rest->file].path))
       share->end = share->first + MILL_READER_SHARE;
     rest->first = share->end;
   }
@@ -492,7 +494,7 @@ static int start_worker(mill_reader *reader, worker *w)
 {
   int err = MILL_OK;
   w->reader = reader;
-  w->n_source = reader->plan.join ? MAX_SOURCE : 1;
+  w->n_source = reader->plan.inputs->join ? MAX_SOURCE : 1;
   for (int k = 0; k < w->n_source; k++)
     w->source[k].i_file = -1;
   pthread_mutex_lock(&reader->mutex);

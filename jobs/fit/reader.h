@@ -12,9 +12,8 @@
 #ifndef MILL_READER_H
 #define MILL_READER_H
 
-#include "io/result/result_file.h"
 #include "io/surveys/spectra.h"
-#include "jobs/fit/join.h"
+#include "jobs/fit/inputs.h"
 #include "jobs/fit/work.h"
 
 enum {
@@ -74,13 +73,9 @@ typedef struct mill_batch {
 
 /** What to read; everything is borrowed until mill_reader_stop. */
 typedef struct mill_reader_plan {
-  mill_spectra_settings settings; /**< with which the files were indexed */
-  int n_file;
-  const mill_input_file *file;   /**< [n_file] */
-  const int64_t *exposure_start; /**< [n_file] first model row of each file */
-  const mill_join *join;         /**< NULL: no rows were joined */
-  mill_work *work;               /**< which rows; the reader's own until mill_reader_stop */
-  int n_thread;                  /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
+  const mill_inputs *inputs;
+  mill_work *work; /**< which rows; the reader's own until mill_reader_stop */
+  int n_thread;    /**< 1 to MILL_MAX_READER; 1 unless mill_spectra_threads() */
 } mill_reader_plan;
 
 typedef struct mill_reader mill_reader;

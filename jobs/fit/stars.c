@@ -218,11 +218,7 @@ int mill_stars_begin(mill_fit_job *job, mill_stars *stars)
   const mill_fit_setup *setup = &job->setup;
   const mill_inputs *inputs = &job->inputs;
   const mill_reader_plan plan = {
-      .settings = inputs->settings,
-      .n_file = inputs->n_file,
-      .file = inputs->file,
-      .exposure_start = inputs->exposure_start,
-      .join = inputs->join,
+      .inputs = inputs,
       .work = job->work,
       .n_thread = job->device.n_reader,
   };

@@ -26,11 +26,11 @@ int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **o
   uint8_t *wanted = NULL;
   int64_t n_row = 0;
   *out = NULL;
-  MILL_TRY(MILL_ALLOC(plan->n_file, &file));
-  for (int i = 0; i < plan->n_file; i++) {
-    const mill_input_file *from = &plan->file[i];
+  MILL_TRY(MILL_ALLOC(plan->inputs->n_file, &file));
+  for (int i = 0; i < plan->inputs->n_file; i++) {
+    const mill_input_file *from = &plan->inputs->file[i];
     const double n_exposure =
-        from->n_row > 0 ? (double)plan->n_exposure[i] / (double)from->n_row : 1.0;
+        from->n_row > 0 ? (double)plan->inputs->n_exposure[i] / (double)from->n_row : 1.0;
     file[i] =
         (mill_schedule_file){.row_start = from->row_start,
                              .n_row = from->n_row,
@@ -43,7 +43,7 @@ int mill_work_schedule(const mill_work_plan *plan, int n_rank, mill_schedule **o
     MILL_TRY(mill_alloc_bytes((size_t)n_row / 8 + 1, 1, (void **)&wanted));
     mill_result_wanted_bits(plan->result, wanted);
   }
-  const mill_schedule_plan what = {.n_file = plan->n_file,
+  const mill_schedule_plan what = {.n_file = plan->inputs->n_file,
                                    .file = file,
                                    .wanted = wanted,
                                    .n_row_limit = plan->n_row_limit,

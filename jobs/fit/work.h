@@ -4,15 +4,14 @@
 #define MILL_WORK_H
 
 #include "io/result/result_file.h"
+#include "jobs/fit/inputs.h"
 #include "src/ranks/mpi_context.h"
 #include "src/ranks/schedule.h"
 
-/** What there is to draw.  All but rate and n_held are equal on every rank; result is borrowed for
- *  the call. */
+/** What there is to draw.  All but rate and n_held are equal on every rank; inputs and result are
+ *  borrowed for the call. */
 typedef struct mill_work_plan {
-  int n_file;
-  const mill_input_file *file;    /**< [n_file] */
-  const int64_t *n_exposure;      /**< [n_file] of all rows of each file */
+  const mill_inputs *inputs;
   const mill_result_file *result; /**< which rows are wanted; NULL: all */
   int64_t n_row_limit;            /**< only rows of /fits below it; 0: all */
   double rate;                    /**< stars a second that this rank may be expected to fit */

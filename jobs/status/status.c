@@ -112,11 +112,9 @@ static double real(const status_job *job, const char *key)
 
 static enum state state_of_result(const status_job *job)
 {
-  if (!job->has_result)
-    return job->lock.is_locked && !job->lock.is_gone ? RUNNING : NONE;
   if (job->lock.is_locked && !job->lock.is_gone)
     return RUNNING;
-  return job->result.finished ? FINISHED : INCOMPLETE;
+  return !job->has_result ? NONE : job->result.finished ? FINISHED : INCOMPLETE;
 }
 
 /* The result file is the truth about rows, the status file about the run; a status file of

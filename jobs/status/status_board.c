@@ -401,11 +401,8 @@ static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **o
   if (pthread_mutex_init(&board->mutex, NULL) != 0 || mill_cond_init(&board->changed) != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "no locks for the status");
   MILL_TRY(MILL_ALLOC(mpi->rank == 0 ? mpi->size : 1, &board->rank));
-  for (int r = 0; mpi->rank == 0 && r < mpi->size; r++) {
-    board->rank[r].rank = r;
-    board->rank[r].i_file = -1;
-    board->rank[r].gpu_percent = -1;
-  }
+  for (int r = 0; mpi->rank == 0 && r < mpi->size; r++)
+    board->rank[r] = (mill_rank_state){.rank = r, .i_file = -1, .gpu_percent = -1};
   *out = board;
   board = NULL;
 done:

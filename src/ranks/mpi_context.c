@@ -2,6 +2,7 @@
 
 #include "src/ranks/mpi_context.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -151,6 +152,40 @@ int mill_mpi_agree(const mill_mpi *mpi, int code)
   err = mill_error_restore(&outcome);
 done:
   mill_watch_end(watch);
+  return err;
+}
+
+int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
+                    const char *too_many, void **all, int64_t *n_all)
+{
+  int err = MILL_OK, n = 0, *count = NULL, *start = NULL;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  *all = NULL;
+  MILL_MPI(MPI_Allreduce(&n_mine, n_all, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
+  if (*n_all > INT_MAX)
+    MILL_FAIL(MILL_ERR_RANGE, "%lld %s", (long long)*n_all, too_many); /* on every rank */
+  n = (int)n_mine;
+  err = MILL_ALLOC(mpi->size, &count);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(mpi->size, &start);
+  if (err == MILL_OK)
+    err = mill_alloc_bytes((size_t)*n_all, size, all);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Allgather(&n, 1, MPI_INT, count, 1, MPI_INT, mpi->comm));
+  for (int rank = 1; rank < mpi->size; rank++)
+    start[rank] = start[rank - 1] + count[rank - 1];
+  MILL_MPI(MPI_Type_contiguous((int)size, MPI_BYTE, &type));
+  MILL_MPI(MPI_Type_commit(&type));
+  MILL_MPI(MPI_Allgatherv(mine, n, type, *all, count, start, type, mpi->comm));
+done:
+  if (type != MPI_DATATYPE_NULL)
+    MPI_Type_free(&type);
+  mill_free(count);
+  mill_free(start);
+  if (err != MILL_OK) {
+    mill_free(*all);
+    *all = NULL;
+  }
   return err;
 }
 

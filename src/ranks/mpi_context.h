@@ -3,6 +3,8 @@
 #define MILL_MPI_CONTEXT_H
 
 #include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "kernels/base/error.h"
 
@@ -54,6 +56,12 @@ int mill_mpi_agree(const mill_mpi *mpi, int code);
  *  mistake is found and told once and the others find the file in the page cache.
  *  Collective; the same code on every rank. */
 int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context);
+
+/** Bring elements of size bytes together, rank after rank, on every rank; *all [*n_all] is for
+ *  mill_free.  Collective.  MILL_ERR_RANGE, with their number and the text too_many, when there
+ *  are more than INT_MAX; MILL_ERR_MEMORY, MILL_ERR_MPI. */
+int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
+                    const char *too_many, void **all, int64_t *n_all);
 
 /** Ask all other ranks to take no more work (a signal or a failure here).  Not
  *  collective, any thread, returns at once, does nothing the second time or when this rank has

@@ -31,7 +31,8 @@ int mill_json_close(mill_json *json)
     return MILL_OK;
   if (json->is_short)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for a text of JSON");
-  if (json_dumpf(json->node[0], json->out, JSON_INDENT(2) | JSON_REAL_PRECISION(10)) != 0 ||
+  const size_t n_digit = json->n_digit > 0 ? (size_t)json->n_digit : 10;
+  if (json_dumpf(json->node[0], json->out, JSON_INDENT(2) | JSON_REAL_PRECISION(n_digit)) != 0 ||
       fputc('\n', json->out) == EOF)
     MILL_FAIL(MILL_ERR_OUTPUT, "cannot write JSON: %s", strerror(errno));
 done:

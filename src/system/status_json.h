@@ -12,9 +12,10 @@
 
 enum { MILL_JSON_DEPTH = 16 };
 
-/** A text that is being made; zero it, but for out. */
+/** A text that is being made; zero it, but for out and n_digit. */
 typedef struct mill_json {
   FILE *out;
+  int n_digit; /**< significant digits of a number; 0: 10 */
   int depth;
   int is_short; /**< memory ran out: a value is missing */
   json_t *node[MILL_JSON_DEPTH];

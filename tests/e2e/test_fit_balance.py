@@ -37,7 +37,7 @@ class Balance(EndToEnd):
             ranks = re.findall(r"fitted (\d+) rows of (\d+) chunks.*files opened (\d+) times", text)
             self.assertEqual(len(ranks), n_rank, text)
             self.assertEqual(sum(int(r[0]) for r in ranks), 57)
-            n_chunk = int(re.search(r"57 rows are dealt out in (\d+) chunks", text)[1])
+            n_chunk = int(re.search(r"57 rows are grouped into (\d+) chunks", text)[1])
             self.assertEqual(sum(int(r[1]) for r in ranks), n_chunk)
             # each file once, and once more for a chunk that begins within it
             self.assertTrue(5 <= sum(int(r[2]) for r in ranks) <= 5 + n_chunk, text)

@@ -47,7 +47,7 @@ class Plan(EndToEnd):
         self.assertAlmostEqual(float(re.search(r"([0-9.]+) MB", plan["inputs"])[1]), size / 1e6,
                                delta=0.51)
         self.assertEqual(plan["rows"], "45 in the files, 10 selected, 10 exposures")
-        self.assertEqual(plan["work"], "dealt out to 1 rank in 1 chunk, about 10 rows each rank")
+        self.assertEqual(plan["work"], "1 rank draws 1 chunk, about 10 rows each rank")
         self.assertIn("10 rows", plan["time"])
         self.fit("plan.h5", *args)
         self.assertEqual(len(read(self.path)["STATUS"]), 10)
@@ -69,7 +69,7 @@ class Plan(EndToEnd):
         args = ["--catalog", tmp("many.txt"), "--threads", 2]
         plan = self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5)
         # few rows: each rank begins with about its even share, as its slots would hold it at once
-        n_chunk = int(re.fullmatch(r"dealt out to 7 ranks in (\d+) chunks, about 26 rows each rank",
+        n_chunk = int(re.fullmatch(r"7 ranks draw (\d+) chunks, about 26 rows each rank",
                                    plan["work"])[1])
         self.assertTrue(7 <= n_chunk <= 14, n_chunk)
         # 180 rows / (7 ranks of 2.5 a second), and opening 60 files
@@ -79,10 +79,10 @@ class Plan(EndToEnd):
         same = self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5, ranks=2)
         self.assertEqual(same, plan)
         self.assertRegex(self.plan("many.h5", *args, ranks=2)["work"],
-                         r"^dealt out to 2 ranks in \d chunks, about 90 rows each rank$")
+                         r"^2 ranks draw \d chunks, about 90 rows each rank$")
         # more ranks than can have work
         work = self.plan("many.h5", *args, "--ranks", 500, "--rate", 2.5)["work"]
-        n_chunk, n_idle = map(int, re.search(r"in (\d+) chunks; (\d+) of the ranks would have "
+        n_chunk, n_idle = map(int, re.search(r"draw (\d+) chunks; (\d+) of the ranks would have "
                                              "nothing to do", work).groups())
         self.assertEqual(n_chunk + n_idle, 500)
         self.assertLessEqual(n_chunk, 60)

@@ -30,6 +30,7 @@ typedef struct catalog {
   int64_t n_exposure[N_FILE];
   mill_mpi mpi;
   mill_work *work;
+  mill_inputs inputs;
   mill_reader_plan plan;
 } catalog;
 
@@ -103,24 +104,19 @@ static int open_catalog(catalog *c, const char *name)
   if (mill_result_open(path, 0, 0, &info, MPI_COMM_WORLD, &c->result, &outcome) != MILL_OK)
     fail_msg("%s", mill_error_message());
   c->mpi = (mill_mpi){.comm = MPI_COMM_WORLD, .rank = rank, .size = size};
-  const mill_work_plan work = {.n_file = N_FILE,
-                               .file = c->file,
-                               .n_exposure = c->n_exposure,
-                               .result = c->result,
-                               .rate = 127,
-                               .n_held = 32,
-                               .n_ahead = 32};
+  c->inputs = (mill_inputs){.settings = {.lib = &c->lib,
+                                         .config = &c->config,
+                                         .arm_wanted = {1, 1, 1},
+                                         .limits = {4096, ""}},
+                            .n_file = N_FILE,
+                            .file = c->file,
+                            .exposure_start = c->exposure_start,
+                            .n_exposure = c->n_exposure};
+  const mill_work_plan work = {
+      .inputs = &c->inputs, .result = c->result, .rate = 127, .n_held = 32, .n_ahead = 32};
   if (mill_work_open(&c->mpi, &work, &c->work) != MILL_OK)
     fail_msg("%s", mill_error_message());
-  c->plan = (mill_reader_plan){.settings = {.lib = &c->lib,
-                                            .config = &c->config,
-                                            .arm_wanted = {1, 1, 1},
-                                            .limits = {4096, ""}},
-                               .n_file = N_FILE,
-                               .file = c->file,
-                               .exposure_start = c->exposure_start,
-                               .work = c->work,
-                               .n_thread = n_thread};
+  c->plan = (mill_reader_plan){.inputs = &c->inputs, .work = c->work, .n_thread = n_thread};
   return 1;
 }
 
@@ -305,7 +301,7 @@ static void test_threads_that_fail(void **state)
   if (!open_catalog(&c, "fail.h5"))
     skip();
   /* not the file's fault: the folder where it would be unpacked is missing */
-  c.plan.settings.limits.scratch = "/nonexistent/scratch";
+  c.inputs.settings.limits.scratch = "/nonexistent/scratch";
   assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
   while ((err = mill_reader_next(reader, &batch)) == MILL_OK && batch)
     fail_msg("row %lld was read", (long long)batch->row[0].row);

@@ -1,4 +1,4 @@
-/* How rows are dealt out: every wanted row once, in chunks that become smaller, with files whole
+/* How rows are grouped: every wanted row once, in chunks that become smaller, with files whole
  * where that costs nothing; and what that does to a run in time. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -113,7 +113,7 @@ static double *check_whole(const mill_schedule_plan *plan, const mill_schedule *
   return cost;
 }
 
-static void test_every_wanted_row_is_dealt_once(void **state)
+static void test_every_wanted_row_is_in_one_chunk(void **state)
 {
   (void)state;
   static const int n_rank[] = {1, 2, 3, 16, 100, 5000};
@@ -370,7 +370,7 @@ static void test_idle_tail_on_an_uneven_catalog(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_wanted_row_is_dealt_once),
+      cmocka_unit_test(test_every_wanted_row_is_in_one_chunk),
       cmocka_unit_test(test_nothing_to_do),
       cmocka_unit_test(test_one_rank_takes_files_as_they_come),
       cmocka_unit_test(test_chunks_become_smaller),
