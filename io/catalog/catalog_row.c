@@ -31,10 +31,7 @@ void mill_file_index_clear(mill_file_index *index)
 {
   if (!index)
     return;
-  mill_free(index->row);
-  mill_free(index->exposure_row);
-  mill_free(index->exposure_id);
-  mill_free(index->exposure_file);
-  mill_free(index->redrock);
+  MILL_FREE(index->row, index->exposure_row, index->exposure_id, index->exposure_file,
+            index->redrock);
   memset(index, 0, sizeof *index);
 }

@@ -357,9 +357,7 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
   raw.out = NULL;
 done:
   mill_start_table_free(raw.out);
-  mill_free(raw.id);
-  mill_free(raw.object);
-  mill_free(raw.value);
+  MILL_FREE(raw.id, raw.object, raw.value);
   return err;
 }
 
@@ -367,9 +365,7 @@ void mill_start_table_free(mill_start_table *table)
 {
   if (!table)
     return;
-  mill_free(table->theta);
-  mill_free(table->entry);
-  mill_free(table);
+  MILL_FREE(table->theta, table->entry, table);
 }
 
 enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,

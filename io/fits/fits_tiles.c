@@ -250,9 +250,7 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
       FAIL_HDU(at, "tile %lld has too few bytes for its pixels; " CUT, (long long)i_row + 1);
   }
 done:
-  mill_free(stream);
-  mill_free(row);
-  mill_free(tile);
+  MILL_FREE(stream, row, tile);
   return err;
 }
 

@@ -350,10 +350,7 @@ static int verify(const mill_h5_file *file, const mill_library *lib, const mill_
              i, d * d, outside[i]);
   }
 done:
-  mill_free(label);
-  mill_free(spectrum);
-  mill_free(outside);
-  mill_free(scratch);
+  MILL_FREE(label, spectrum, outside, scratch);
   return err;
 }
 

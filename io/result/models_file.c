@@ -203,9 +203,7 @@ static int collect_index(const mill_models_info *info, int64_t start, int64_t n,
       MILL_FAIL(MILL_ERR_INTERNAL, "%s: two rows share exposure %lld", info->result_path,
                 (long long)(*entry)[i].row);
 done:
-  mill_free(target);
-  mill_free(first);
-  mill_free(n_exposure);
+  MILL_FREE(target, first, n_exposure);
   if (err != MILL_OK) {
     mill_free(*entry);
     *entry = NULL;
@@ -246,18 +244,14 @@ static int fill_index(const mill_models_info *info, const mill_mpi *mpi, const c
       MILL_TRY(mill_mpi_agree(mpi, err));
     }
     mill_ph5_unselect(&rows);
-    mill_free(buffer);
-    mill_free(row);
-    mill_free(entry);
+    MILL_FREE(buffer, row, entry);
     buffer = NULL;
     row = NULL;
     entry = NULL;
   }
 done:
   mill_ph5_unselect(&rows);
-  mill_free(buffer);
-  mill_free(row);
-  mill_free(entry);
+  MILL_FREE(buffer, row, entry);
   return err;
 }
 
@@ -479,9 +473,7 @@ int mill_models_write(mill_models_file *models, mill_model_item *item, int64_t n
       failed = failed == MILL_OK ? err : failed;
     }
     mill_ph5_unselect(&rows);
-    mill_free(packed_wave);
-    mill_free(packed);
-    mill_free(row);
+    MILL_FREE(packed_wave, packed, row);
     i += n_arm;
   }
   return failed;
@@ -512,13 +504,8 @@ typedef struct look {
 
 static void clear_look(look *l)
 {
-  mill_free(l->first_exposure);
-  mill_free(l->n_good);
-  mill_free(l->n_exposure);
-  mill_free(l->status);
-  mill_free(l->is_missing);
-  mill_free(l->flux);
-  mill_free(l->wave);
+  MILL_FREE(l->first_exposure, l->n_good, l->n_exposure, l->status, l->is_missing, l->flux,
+            l->wave);
 }
 
 /* The rows of an arm's dataset. */

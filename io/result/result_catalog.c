@@ -42,9 +42,7 @@ static void clear_group(group *g)
   for (int i = 0; i < g->end - g->first && g->index; i++)
     if (g->is_loaded[i])
       mill_file_index_clear(&g->index[i]);
-  mill_free(g->index);
-  mill_free(g->is_loaded);
-  mill_free(g->packed);
+  MILL_FREE(g->index, g->is_loaded, g->packed);
   memset(g, 0, sizeof *g);
 }
 

@@ -65,9 +65,7 @@ typedef struct sorted_rows {
 static void clear_rows(sorted_rows *sorted)
 {
   mill_ph5_unselect(&sorted->scalar);
-  mill_free(sorted->value);
-  mill_free(sorted->at);
-  mill_free(sorted->order);
+  MILL_FREE(sorted->value, sorted->at, sorted->order);
 }
 
 static int sort_rows(const mill_result_file *file, const mill_result_queue *q, sorted_rows *sorted)

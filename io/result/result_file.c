@@ -170,10 +170,7 @@ static void destroy(mill_result_file *file)
     return;
   mill_result_set_busy(file, 1); /* removing the lock may take long as well */
   for (int i = 0; i < 2; i++) {
-    mill_free(file->both[i].row);
-    mill_free(file->both[i].at);
-    mill_free(file->both[i].item);
-    mill_free(file->both[i].pool);
+    MILL_FREE(file->both[i].row, file->both[i].at, file->both[i].item, file->both[i].pool);
   }
   mill_lock_release(&file->lock);
   if (file->held >= 0)

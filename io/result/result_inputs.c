@@ -301,10 +301,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
   *recorded = table;
   table = NULL;
 done:
-  mill_free(table);
-  mill_free(was.size);
-  mill_free(was.n_row);
-  mill_free(was.mtime);
+  MILL_FREE(table, was.size, was.n_row, was.mtime);
   return err;
 }
 
@@ -333,8 +330,6 @@ int mill_result_inputs_note(hid_t file, const char *path, const mill_run_info *i
   MILL_TRY(mill_ph5_write_whole(file, path, ERROR, type, errors.text));
 done:
   MILL_H5_CLOSE(type);
-  mill_free(errors.text);
-  mill_free(size);
-  mill_free(mtime);
+  MILL_FREE(errors.text, size, mtime);
   return err;
 }

@@ -338,9 +338,7 @@ static int note_inputs(merge_job *job, const merge_part *part, hid_t file)
     job->input[job->n[FILES]++] = (merge_input){.path = name, .size = size[i], .mtime = mtime[i]};
   }
 done:
-  mill_free(path.text);
-  mill_free(size);
-  mill_free(mtime);
+  MILL_FREE(path.text, size, mtime);
   return err;
 }
 
@@ -740,9 +738,7 @@ done:
     mill_free(job->input);
     for (int i = 0; i < job->n_dataset; i++)
       MILL_H5_CLOSE(job->dataset[i].type);
-    mill_free(job->identity);
-    mill_free(job->part);
-    mill_free(job);
+    MILL_FREE(job->identity, job->part, job);
   }
   return err;
 }

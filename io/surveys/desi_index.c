@@ -32,15 +32,8 @@ static int compare_id_place(const void *a, const void *b)
 
 static void clear_fibermap(fibermap *map)
 {
-  mill_free(map->target_id);
-  mill_free(map->status);
-  mill_free(map->ref_id);
-  mill_free(map->target_ra);
-  mill_free(map->target_dec);
-  mill_free(map->fiber);
-  mill_free(map->exp_id);
-  mill_free(map->objtype);
-  mill_free(map->ref_cat);
+  MILL_FREE(map->target_id, map->status, map->ref_id, map->target_ra, map->target_dec, map->fiber,
+            map->exp_id, map->objtype, map->ref_cat);
 }
 
 static int read_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map)
@@ -104,9 +97,7 @@ static int fill_exp_id(mill_desi_file *file, fibermap *map)
       map->exp_id[i] = exp_id[key[low].place];
   }
 done:
-  mill_free(target_id);
-  mill_free(exp_id);
-  mill_free(key);
+  MILL_FREE(target_id, exp_id, key);
   return err;
 }
 

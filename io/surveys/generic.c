@@ -178,12 +178,7 @@ done:
 static void close_file(void *state)
 {
   generic *g = state;
-  mill_free(g->table.shared_wave_aa);
-  mill_free(g->name);
-  mill_free(g->arm);
-  mill_free(g->next_row);
-  mill_free(g->is_first);
-  mill_free(g->exposure);
+  MILL_FREE(g->table.shared_wave_aa, g->name, g->arm, g->next_row, g->is_first, g->exposure);
   for (int i = 0; i < N_KNOWN_WAVE; i++)
     mill_free(g->known[i].wave_aa);
   mill_single_clear(&g->spectrum);
@@ -269,9 +264,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   }
   index->n_fits_row = g->table.n_row;
 done:
-  mill_free(target_id);
-  mill_free(ra);
-  mill_free(dec);
+  MILL_FREE(target_id, ra, dec);
   return err;
 }
 

@@ -65,11 +65,7 @@ int mill_redrock_read(const char *path, const mill_open_limits *limits, mill_red
                           sizeof row->subtype);
   }
 done:
-  mill_free(target_id);
-  mill_free(z);
-  mill_free(spectype);
-  mill_free(subtype);
-  mill_free(key);
+  MILL_FREE(target_id, z, spectype, subtype, key);
   mill_fits_file_close(file);
   if (err != MILL_OK)
     mill_redrock_clear(out);

@@ -158,9 +158,7 @@ done:
 static void close_file(void *state)
 {
   sdss *s = state;
-  mill_free(s->exposure);
-  mill_free(s->exposure_number);
-  mill_free(s->exposure_id);
+  MILL_FREE(s->exposure, s->exposure_number, s->exposure_id);
   mill_single_clear(&s->spectrum);
   mill_free(s);
 }

@@ -11,12 +11,8 @@
 
 void mill_single_clear(mill_single_spectrum *spectrum)
 {
-  mill_free(spectrum->wave_aa);
-  mill_free(spectrum->number);
-  mill_free(spectrum->flux);
-  mill_free(spectrum->ivar);
-  mill_free(spectrum->sigma_aa);
-  mill_free(spectrum->mask);
+  MILL_FREE(spectrum->wave_aa, spectrum->number, spectrum->flux, spectrum->ivar, spectrum->sigma_aa,
+            spectrum->mask);
   memset(spectrum, 0, sizeof *spectrum);
 }
 

@@ -34,9 +34,7 @@ void mill_read_batch_clear(mill_read_batch *batch)
     return;
   if (batch->store)
     mill_arena_clear(&batch->store->arena);
-  mill_free(batch->store);
-  mill_free(batch->segment);
-  mill_free(batch->wave);
+  MILL_FREE(batch->store, batch->segment, batch->wave);
   memset(batch, 0, sizeof *batch);
 }
 

@@ -368,12 +368,7 @@ typedef struct fibtable {
 
 static void clear_fibtable(fibtable *t)
 {
-  mill_free(t->fiber);
-  mill_free(t->ra);
-  mill_free(t->dec);
-  mill_free(t->name);
-  mill_free(t->status);
-  mill_free(t->use);
+  MILL_FREE(t->fiber, t->ra, t->dec, t->name, t->status, t->use);
 }
 
 static int read_fibtable(weave *w, fibtable *t)

@@ -90,10 +90,7 @@ void mill_bench_stars_clear(mill_bench_stars *stars)
 {
   for (int i = 0; i < stars->n_part; i++)
     mill_read_batch_clear(&stars->part[i]);
-  mill_free(stars->part);
-  mill_free(stars->wave);
-  mill_free(stars->segment);
-  mill_free(stars->star);
+  MILL_FREE(stars->part, stars->wave, stars->segment, stars->star);
   memset(stars, 0, sizeof *stars);
 }
 
@@ -215,9 +212,7 @@ done:
   for (int i = 0; i < n_held; i++)
     mill_pipeline_waveset_release(pipeline, id[i]);
   mill_pipeline_destroy(pipeline);
-  mill_free(id);
-  mill_free(run.first);
-  mill_free(run.segment);
+  MILL_FREE(id, run.first, run.segment);
   return err;
 }
 

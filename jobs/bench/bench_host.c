@@ -28,9 +28,7 @@ static void host_close(mill_device *d)
 {
   if (!d)
     return;
-  mill_free(d->buffer);
-  mill_free(d->done);
-  mill_free(d);
+  MILL_FREE(d->buffer, d->done, d);
 }
 
 static int host_open(int n_thread, mill_device **out)

@@ -632,11 +632,7 @@ done:
   mill_read_batch_clear(&job.batch);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     mill_free(job.layout[a].wave_aa);
-  mill_free(job.text);
-  mill_free(start);
-  mill_free(facts);
-  mill_free(names.text);
-  mill_free((void *)names.name);
+  MILL_FREE(job.text, start, facts, names.text, (void *)names.name);
   return err;
 }
 
@@ -680,11 +676,8 @@ void mill_inputs_clear(mill_inputs *inputs)
     return;
   mill_inputs_drop_index(inputs);
   mill_join_free(inputs->join);
-  mill_free(inputs->file);
-  mill_free(inputs->exposure_start);
-  mill_free(inputs->n_exposure);
-  mill_free(inputs->path_text);
-  mill_free(inputs->file_text);
+  MILL_FREE(inputs->file, inputs->exposure_start, inputs->n_exposure, inputs->path_text,
+            inputs->file_text);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     mill_free(inputs->wave_aa[a]);
   memset(inputs, 0, sizeof *inputs);

@@ -30,12 +30,8 @@ void mill_join_free(mill_join *join)
 {
   if (!join)
     return;
-  mill_free(join->n_row_before);
-  mill_free(join->row_start);
-  mill_free(join->part_start);
-  mill_free(join->first_exposure);
-  mill_free(join->part);
-  mill_free(join);
+  MILL_FREE(join->n_row_before, join->row_start, join->part_start, join->first_exposure, join->part,
+            join);
 }
 
 /* This rank's rows and exposures. */
@@ -241,12 +237,7 @@ int mill_join_make(const mill_mpi *mpi, int n_file, int file_start, int file_end
   join = NULL;
 done:
   mill_join_free(join);
-  mill_free(place_start);
-  mill_free(mine.entry);
-  mill_free(mine.exposure);
-  mill_free(all.entry);
-  mill_free(all.exposure);
-  mill_free(all.exposure_start);
-  mill_free(all.owner);
+  MILL_FREE(place_start, mine.entry, mine.exposure, all.entry, all.exposure, all.exposure_start,
+            all.owner);
   return err;
 }

@@ -117,8 +117,6 @@ void mill_model_rows_clear(mill_model_rows *models)
 {
   for (int64_t i = 0; i < models->n_flight; i++)
     clear_flight(&models->flight[i]);
-  mill_free(models->flight);
-  mill_free(models->flux);
-  mill_free(models->wave);
+  MILL_FREE(models->flight, models->flux, models->wave);
   memset(models, 0, sizeof *models);
 }

@@ -596,9 +596,7 @@ static void free_batch(mill_batch *batch)
 {
   for (int64_t p = 0; p < batch->cap_part; p++)
     mill_read_batch_clear(&batch->part[p]);
-  mill_free(batch->part);
-  mill_free(batch->segment);
-  mill_free(batch);
+  MILL_FREE(batch->part, batch->segment, batch);
 }
 
 void mill_reader_stop(mill_reader *reader)
@@ -613,10 +611,7 @@ void mill_reader_stop(mill_reader *reader)
     worker *w = &reader->worker[i];
     if (w->started)
       pthread_join(w->thread, NULL);
-    mill_free(w->exposure);
-    mill_free(w->place);
-    mill_free(w->part_file);
-    mill_free(w->cursor);
+    MILL_FREE(w->exposure, w->place, w->part_file, w->cursor);
   }
   while (reader->n_ready > 0)
     free_batch(reader->ready[--reader->n_ready]);

@@ -45,9 +45,7 @@ static void free_maker(maker *m)
     worker *w = &m->worker[t];
     mill_mock_work_destroy(w->work);
     for (int a = 0; a < MILL_MOCK_N_ARM; a++) {
-      mill_free(w->flux[a]);
-      mill_free(w->ivar[a]);
-      mill_free(w->mask[a]);
+      MILL_FREE(w->flux[a], w->ivar[a], w->mask[a]);
     }
     mill_free(w->scratch);
   }

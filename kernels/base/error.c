@@ -158,6 +158,12 @@ void mill_free(void *p)
   free(p);
 }
 
+void mill_free_list(int n, const void *const *p)
+{
+  for (int i = 0; i < n; i++)
+    free((void *)p[i]);
+}
+
 int mill_grow_bytes(void **p, int64_t *n_room, int64_t n_need, size_t size)
 {
   int64_t n = *n_room < 32 ? 64 : *n_room;

@@ -78,6 +78,9 @@ int mill_alloc_bytes(size_t n, size_t size, void **out);
 int mill_alloc_raw(size_t n, size_t size, void **out);
 void mill_free(void *p);
 
+/** Free n pointers; MILL_FREE(a, b, ...) counts them. */
+void mill_free_list(int n, const void *const *p);
+
 /** Room for n_need elements of size bytes at *p, of which *n_room have room now: memory at least
  *  doubles, so that appending n elements one by one costs n copies and not n * n.  *p is NULL or
  *  from this function; free with mill_free.  The new room is not zeroed.  On failure *p and
@@ -100,6 +103,9 @@ const char *mill_memory_limit(void);
  *  that do not survive without memory. */
 int mill_memory_room(int n, size_t n_byte);
 
+#define MILL_FREE(...)                                                                             \
+  mill_free_list((int)(sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *)),               \
+                 (const void *const[]){__VA_ARGS__})
 #define MILL_ALLOC(n, out) mill_alloc_bytes((size_t)(n), sizeof(**(out)), (void **)(out))
 
 #define MILL_FAIL(code, ...)                                                                       \

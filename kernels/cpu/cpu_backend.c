@@ -314,10 +314,7 @@ static void body_arm(mill_block *b, void *arg)
 
 static void lane_clear(mill_lane *lane)
 {
-  mill_free(lane->hidden[0]);
-  mill_free(lane->hidden[1]);
-  mill_free(lane->narrow);
-  mill_free(lane->memory);
+  MILL_FREE(lane->hidden[0], lane->hidden[1], lane->narrow, lane->memory);
   const mill_timing timing = lane->timing;
   memset(lane, 0, sizeof *lane);
   lane->timing = timing;
@@ -377,10 +374,7 @@ static void cpu_close(mill_device *d)
     return;
   for (int i = 0; i < d->n_thread; i++)
     lane_clear(&d->lane[i]);
-  mill_free(d->lane);
-  mill_free((void *)d->active);
-  mill_free(d->index);
-  mill_free(d);
+  MILL_FREE(d->lane, (void *)d->active, d->index, d);
 }
 
 static int cpu_alloc(mill_device *d, size_t bytes, void **out)

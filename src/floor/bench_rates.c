@@ -98,9 +98,7 @@ static int measure_gemm(int wide, int m, int k, int n, mill_gemm_rate *rate)
   rate->n = n;
   keep_better(2e-9 * m * k * n / least_s(&w), &rate->gflop_s);
 done:
-  mill_free(a);
-  mill_free(b);
-  mill_free(c);
+  MILL_FREE(a, b, c);
   return err;
 }
 

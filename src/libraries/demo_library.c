@@ -353,10 +353,7 @@ void mill_demo_templates_destroy(mill_demo_templates *templates)
   if (!templates)
     return;
   mill_line_model_destroy(templates->model);
-  mill_free(templates->first);
-  mill_free(templates->at);
-  mill_free(templates->weight);
-  mill_free(templates);
+  MILL_FREE(templates->first, templates->at, templates->weight, templates);
 }
 
 static void convolve(const mill_demo_templates *t, const double *fine, double *out)
@@ -404,9 +401,7 @@ int mill_demo_templates_eval(const mill_demo_templates *templates, const double 
     }
   }
 done:
-  mill_free(fine);
-  mill_free(fine_cont);
-  mill_free(ln_flux);
+  MILL_FREE(fine, fine_cont, ln_flux);
   return err;
 }
 
@@ -643,9 +638,7 @@ static int principal_components(const arm_matrix *m, int n_dir, const float *dir
     }
   }
 done:
-  mill_free(s);
-  mill_free(gram);
-  mill_free(variance);
+  MILL_FREE(s, gram, variance);
   return err;
 }
 
@@ -681,9 +674,7 @@ static int build_emulator(int n_thread, int n_component, const node_grid *grid, 
   MILL_TRY(
       mill_spline_grid_fit(MILL_LINE_N_LABEL, grid->n_node, node, n_component, value, &e->grid));
 done:
-  mill_free(dir);
-  mill_free(score);
-  mill_free(value);
+  MILL_FREE(dir, score, value);
   return err;
 }
 
@@ -739,9 +730,7 @@ static int model_error(const mill_demo_templates *t, const mill_library *lib, ui
   for (int p = 0; p < t->n_pix; p++)
     out[p] = (float)(100 * fabs(emulated[p] - flux[p]) / cont[p]);
 done:
-  mill_free(flux);
-  mill_free(cont);
-  mill_free(emulated);
+  MILL_FREE(flux, cont, emulated);
   return err;
 }
 

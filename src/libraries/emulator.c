@@ -111,9 +111,7 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
     y = swap;
   }
 done:
-  mill_free(x);
-  mill_free(y);
-  mill_free(front);
+  MILL_FREE(x, y, front);
   return err;
 }
 

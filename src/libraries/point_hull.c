@@ -107,9 +107,6 @@ int mill_hull_of_points(int n, const double *x, int *n_facet, double **facet)
   }
   *n_facet = n_corner;
 done:
-  mill_free(p);
-  mill_free(corner);
-  mill_free(lonely);
-  mill_free(sorted);
+  MILL_FREE(p, corner, lonely, sorted);
   return err;
 }

@@ -211,9 +211,7 @@ static int decompose(mill_rbf_fit *f, int degree)
   MILL_TRY(
       lapack("Q", LAPACKE_dormqr(LAPACK_COL_MAJOR, 'L', 'N', n, k, m, qr, n, tau, f->basis, n)));
 done:
-  mill_free(qr);
-  mill_free(tau);
-  mill_free(kernel);
+  MILL_FREE(qr, tau, kernel);
   return err;
 }
 
@@ -228,11 +226,7 @@ typedef struct search {
 
 static void search_clear(search *s)
 {
-  mill_free(s->in_basis);
-  mill_free(s->scaled);
-  mill_free(s->residual);
-  mill_free(s->sum);
-  mill_free(s->error);
+  MILL_FREE(s->in_basis, s->scaled, s->residual, s->sum, s->error);
 }
 
 /** Residuals of the points left out at one smoothing. */
@@ -367,17 +361,8 @@ void mill_rbf_fit_destroy(mill_rbf_fit *fit)
 {
   if (!fit)
     return;
-  mill_free(fit->x);
-  mill_free(fit->root);
-  mill_free(fit->basis);
-  mill_free(fit->eigen);
-  mill_free(fit->pole);
-  mill_free(fit->pole_k);
-  mill_free(fit->smooth);
-  mill_free(fit->left_out);
-  mill_free(fit->gamma);
-  mill_free(fit->beta);
-  mill_free(fit);
+  MILL_FREE(fit->x, fit->root, fit->basis, fit->eigen, fit->pole, fit->pole_k, fit->smooth,
+            fit->left_out, fit->gamma, fit->beta, fit);
 }
 
 int mill_rbf_fit_degree(const mill_rbf_fit *fit)

@@ -130,9 +130,7 @@ static int recover(const mill_spectra_work *w, int i, double *x)
       break;
   }
 done:
-  mill_free(coef);
-  mill_free(space);
-  mill_free(near);
+  MILL_FREE(coef, space, near);
   return err;
 }
 

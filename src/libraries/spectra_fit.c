@@ -162,9 +162,7 @@ static int find_components(int n_component, mill_spectra_work *w)
     w->lost[i] = fmax(w->lost[i], 0) / (double)n_pix;
   w->kept_variance = kept / total;
 done:
-  mill_free(centred);
-  mill_free(gram);
-  mill_free(variance);
+  MILL_FREE(centred, gram, variance);
   return err;
 }
 

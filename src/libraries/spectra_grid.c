@@ -224,10 +224,6 @@ int mill_spectra_make_grid(const mill_labelled_spectra *in, int first, int n_in,
   w->n = n_good;
   w->n_pix = arm->n_pix;
 done:
-  mill_free(flux);
-  mill_free(bend);
-  mill_free(upper);
-  mill_free(basis);
-  mill_free(sorted);
+  MILL_FREE(flux, bend, upper, basis, sorted);
   return err;
 }

@@ -17,9 +17,7 @@ void mill_labelled_spectra_clear(mill_labelled_spectra *spectra)
 {
   if (!spectra)
     return;
-  mill_free(spectra->wave_aa);
-  mill_free(spectra->flux);
-  mill_free(spectra->label);
+  MILL_FREE(spectra->wave_aa, spectra->flux, spectra->label);
   memset(spectra, 0, sizeof *spectra);
 }
 
@@ -27,9 +25,7 @@ void mill_spectra_report_clear(mill_spectra_report *report)
 {
   if (!report)
     return;
-  mill_free(report->fate);
-  mill_free(report->weight);
-  mill_free(report->error);
+  MILL_FREE(report->fate, report->weight, report->error);
   memset(report, 0, sizeof *report);
 }
 
@@ -61,15 +57,7 @@ const char *mill_spectrum_fate_text(int fate)
 
 void mill_spectra_work_clear(mill_spectra_work *w)
 {
-  mill_free(w->row);
-  mill_free(w->y);
-  mill_free(w->mapped);
-  mill_free(w->length);
-  mill_free(w->weight);
-  mill_free(w->score);
-  mill_free(w->lost);
-  mill_free(w->mean);
-  mill_free(w->pattern);
+  MILL_FREE(w->row, w->y, w->mapped, w->length, w->weight, w->score, w->lost, w->mean, w->pattern);
   mill_rbf_fit_destroy(w->fit);
   memset(w, 0, sizeof *w);
 }

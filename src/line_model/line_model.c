@@ -245,12 +245,7 @@ void mill_line_model_destroy(mill_line_model *model)
 {
   if (!model)
     return;
-  mill_free(model->first);
-  mill_free(model->line);
-  mill_free(model->species);
-  mill_free(model->mass);
-  mill_free(model->wave);
-  mill_free(model);
+  MILL_FREE(model->first, model->line, model->species, model->mass, model->wave, model);
 }
 
 int mill_line_model_n_pix(const mill_line_model *model)
@@ -633,12 +628,6 @@ int mill_line_model_flux(const mill_line_model *model, const double *label, doub
     add_line(&model->line[i], model->n_pix, &s, s.pixel);
   solve_pixels(model, &s, flux);
 done:
-  mill_free(s.ln_number);
-  mill_free(s.doppler);
-  mill_free(s.inv_doppler);
-  mill_free(s.node_cont);
-  mill_free(s.node_planck);
-  mill_free(s.pixel);
-  mill_free(node_flux);
+  MILL_FREE(s.ln_number, s.doppler, s.inv_doppler, s.node_cont, s.node_planck, s.pixel, node_flux);
   return err;
 }

@@ -312,12 +312,7 @@ void mill_mock_work_destroy(mill_mock_work *work)
     mill_free(work->grid[k]);
   for (int a = 0; a < MILL_MOCK_N_ARM; a++)
     mill_free(work->flux[a]);
-  mill_free(work->pixel);
-  mill_free(work->ideal);
-  mill_free(work->sigma);
-  mill_free(work->noise);
-  mill_free(work->sorted);
-  mill_free(work);
+  MILL_FREE(work->pixel, work->ideal, work->sigma, work->noise, work->sorted, work);
 }
 
 /* --- spectra --- */

@@ -87,10 +87,7 @@ void mill_pipeline_destroy(mill_pipeline *p)
     p->backend->close(p->device);
   }
   mill_guess_table_clear(&p->guess);
-  mill_free(p->list);
-  mill_free(p->done);
-  mill_free(p->row);
-  mill_free(p);
+  MILL_FREE(p->list, p->done, p->row, p);
 }
 
 int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wave_aa, int *id)

@@ -69,12 +69,7 @@ void mill_slots_clear(mill_slots *slots)
     mill_free(e->plan);
   }
   mill_device_memory_clear(&s->memory);
-  mill_free(s->entry);
-  mill_free((void *)s->bound);
-  mill_free(s->lsf_aa);
-  mill_free(s->piece);
-  mill_free(s->model_flux);
-  mill_free((void *)s->model_row);
+  MILL_FREE(s->entry, (void *)s->bound, s->lsf_aa, s->piece, s->model_flux, (void *)s->model_row);
   memset(s, 0, sizeof *s);
 }
 

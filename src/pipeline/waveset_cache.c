@@ -84,10 +84,7 @@ void mill_waveset_cache_destroy(mill_waveset_cache *c)
     return;
   for (int i = 0; i < c->n_entry; i++)
     free_memory(c, &c->entry[i]);
-  mill_free(c->entry);
-  mill_free(c->bucket);
-  mill_free(c->staging);
-  mill_free(c);
+  MILL_FREE(c->entry, c->bucket, c->staging, c);
 }
 
 void mill_waveset_cache_stats(const mill_waveset_cache *c, mill_waveset_stats *stats)

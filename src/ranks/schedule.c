@@ -245,11 +245,7 @@ void mill_schedule_free(mill_schedule *s)
 {
   if (!s)
     return;
-  mill_free(s->file);
-  mill_free(s->order);
-  mill_free(s->wanted);
-  mill_free(s->start);
-  mill_free(s);
+  MILL_FREE(s->file, s->order, s->wanted, s->start, s);
 }
 
 void mill_schedule_sums(const mill_schedule *s, mill_schedule_sum *sum)

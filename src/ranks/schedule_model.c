@@ -173,8 +173,6 @@ int mill_schedule_model_run(const mill_schedule_model *m, mill_schedule_outcome 
   }
   outcome->most_messages_s = (double)r.most_window / WINDOW_S;
 done:
-  mill_free(r.actor);
-  mill_free(r.heap);
-  mill_free(r.memory);
+  MILL_FREE(r.actor, r.heap, r.memory);
   return err;
 }
