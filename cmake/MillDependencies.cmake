@@ -2,7 +2,7 @@
 
 find_package(PkgConfig REQUIRED)
 
-# Debian keeps several MPIs beside each other under suffixed names; naming them
+# Debian keeps several MPIs side by side under suffixed names; naming them
 # leaves the system's own choice (update-alternatives) alone.
 string(TOLOWER "${MILL_MPI}" mill_mpi)
 if(mill_mpi STREQUAL "openmpi" OR mill_mpi STREQUAL "mpich")

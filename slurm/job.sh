@@ -63,8 +63,8 @@ job_read_arguments() { # BACKEND ARGUMENTS...: of starmill fit, as the script wa
   for argument; do
     case $argument in
       --ov*) # starmill takes shortened options
-        job_refuse "$argument has no place in a job that is requeued: every start would begin" \
-          "anew; remove the old output by hand" ;;
+        job_refuse "$argument has no place in a job that is requeued: every start would fit" \
+          "all rows again; remove the old output by hand" ;;
       --output=*) job_output=${argument#*=} ;;
       --backend | --backend=*) has_backend=1 ;;
     esac

@@ -1,6 +1,6 @@
 """Recovered against true values of a simulated survey: what tables and pictures share.
 
-A fit (docs/use/formats.md) is read beside the truth table of `starmill simulate`
+A fit (docs/use/formats.md) is read with the truth table of `starmill simulate`
 (docs/science/simulator.md), and the truth is put into the order of the fit's rows.
 """
 
@@ -35,7 +35,7 @@ class SurveyError(ValueError):
 
 
 class Survey:
-    """A fit beside its truth.
+    """A fit and its truth.
 
     fit      columns of /fits by name, [row]
     catalog  FILE and FITS_ROW by name, [row]; files: paths as the fit knew them

@@ -39,7 +39,7 @@ class Fits:
 
     names    what each fit is, as its configuration has it
     excess   -2 ln L above the best known, [fit][star]; infinite where not fitted
-    surveys  the fits beside the truth, rows in the same order
+    surveys  the fits and the truth, rows in the same order
     """
 
     def __init__(self, truth_path, paths):

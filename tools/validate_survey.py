@@ -56,7 +56,7 @@ SCATTERS = {"MAD": mad, "68 %": half_width}
 
 
 class Survey:
-    """One result beside the truth and rvspecfit's, row by row in the truth's order."""
+    """One result, the truth and rvspecfit's result, row by row in the truth's order."""
 
     def __init__(self, fit_path, data):
         self.truth = pyfits.getdata(os.path.join(data, "sim", "truth-dev.fits"), 1)

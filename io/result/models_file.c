@@ -255,7 +255,7 @@ done:
   return err;
 }
 
-#define WHAT_TO_DO "give another --models, or --overwrite to start anew"
+#define WHAT_TO_DO "give another --models, or --overwrite to start over"
 
 /* Has an arm the shape and the wavelengths that it would be given? */
 static int check_arm(hid_t file, const char *path, const mill_models_info *info, int a)
@@ -301,7 +301,7 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
       MILL_FAIL(
           MILL_ERR_OUTPUT,
           "%s does not exist, but %lld rows of %s are already fitted and their models would be "
-          "missing: continue without --models, or start anew with --overwrite",
+          "missing: continue without --models, or start over with --overwrite",
           path, (long long)info->n_done, info->result_path);
     goto done;
   }

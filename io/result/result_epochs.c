@@ -266,7 +266,7 @@ static void nap(mill_result_file *file, int has_wanted, long *us)
 
 /* Wait until some rank wants an epoch.  Rank 0 decides: it hears the wishes of
    the others, which carry the number of the epoch so that late ones count for
-   nothing, and starts a broadcast that all others wait for.  Nobody blocks in it. */
+   nothing, and starts a broadcast that all others wait for.  No rank blocks in it. */
 static int await_epoch(mill_result_file *file)
 {
   int err = MILL_OK;

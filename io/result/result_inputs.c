@@ -256,7 +256,7 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *i
               "%s: the input %s has changed: it has %lld selected rows now and had %lld when the "
               "result was begun, and rows cannot be put into a result that is there: fit this file "
               "to another --output, leave this result as it is, and join the two by starmill "
-              "merge; or begin anew with --overwrite",
+              "merge; or start over with --overwrite",
               path, input->path, (long long)input->n_row, (long long)n_row);
   MILL_TRY(mill_result_layout_count(file, path, n_all, start, n_row, &summary));
   const int64_t n_fitted = summary.n_status[MILL_STATUS_FITTED];
@@ -264,7 +264,7 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *i
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s: the input %s has changed, and %lld of its %lld rows are fitted already from "
               "what it was: bring that file back, or give another --output, or --overwrite to "
-              "begin anew",
+              "start over",
               path, input->path, (long long)n_fitted, (long long)n_row);
 done:
   return err;

@@ -214,7 +214,7 @@ static int check_format(const merge_part *part, hid_t file)
            version, MILL_RESULT_FORMAT);
   if (version < MILL_RESULT_FORMAT)
     REFUSE("%s was written by an older starmill (format %d, this program merges %d only): merge "
-           "it with that version, or fit it anew",
+           "it with that version, or fit it again",
            part->path, version, MILL_RESULT_FORMAT);
   MILL_TRY(
       mill_ph5_read_whole(file, part->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished));

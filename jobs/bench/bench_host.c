@@ -230,7 +230,7 @@ int mill_bench_task_host(mill_bench *job)
   mill_bench_print_head(job, NULL);
   printf("Nothing is fitted: %d %s stars into buffers, as for a GPU, and every row is done at "
          "once.\nTimes of the main thread, the readers and the writer are of CPUs; copies by the "
-         "clock are those that the main thread waits for, whoever makes them.\n\n",
+         "clock are those that the main thread waits for, whichever thread makes them.\n\n",
          n_copier, n_copier == 1 ? "thread copies" : "threads copy");
   printf("| reader threads | stars | s | stars/s | main thread, us a star | of it stars to the "
          "device | rows back | rest | copies by the clock, us a star | readers, us a star | "

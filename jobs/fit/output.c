@@ -139,7 +139,7 @@ int mill_fit_open_output(mill_fit_job *job)
   mill_inputs_drop_index(&job->inputs);
   if (job->out.outcome == MILL_OPEN_FINISHED && job->mpi.rank == 0 && job->options.models &&
       access(job->options.models, F_OK) != 0)
-    mill_log_warning("%s is not written: %s was finished without models; --overwrite fits anew",
+    mill_log_warning("%s is not written: %s was finished without models; --overwrite fits again",
                      job->options.models, job->options.output);
 done:
   return err;

@@ -93,7 +93,7 @@ const char *mill_status_name(int status);
  *  the bytes by purpose, which lie on the device or in the process. */
 void mill_status_print_memory(int n_rank, const mill_rank_state *rank, int on_device, FILE *out);
 
-/** A status file beside an output: PATH.status.json into out [MILL_STATUS_PATH].
+/** The status file of an output: PATH.status.json into out [MILL_STATUS_PATH].
  *  MILL_ERR_USAGE when the name is too long. */
 int mill_status_path(const char *output, char *out);
 

@@ -52,7 +52,7 @@ typedef struct mill_demo_error {
  *  Thread-safe.  MILL_ERR_RANGE outside the line model's range, MILL_ERR_MEMORY. */
 typedef struct mill_demo_templates mill_demo_templates;
 int mill_demo_templates_create(mill_demo_templates **out);
-void mill_demo_templates_destroy(mill_demo_templates *templates); /* NULL is fine */
+void mill_demo_templates_destroy(mill_demo_templates *templates); /* NULL is allowed */
 int mill_demo_templates_eval(const mill_demo_templates *templates, const double *label,
                              double *flux, double *cont);
 

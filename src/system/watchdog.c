@@ -70,7 +70,8 @@ static void *abort_all(void *status)
   return NULL;
 }
 
-/* What it does may hang as well: a thread does it, and this one waits so many seconds at most. */
+/* What it does may hang as well: a thread does it, and this one waits that number of seconds at
+ * most. */
 static void try_for(void *(*what)(void *), void *context, int seconds)
 {
   pthread_t thread;

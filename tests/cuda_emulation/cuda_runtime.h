@@ -7,7 +7,7 @@
  *   - The threads of a block run as fibers, between barriers in a random order, the blocks
  *     of a grid in a random order too; threads that wait at different barriers, or end
  *     while others wait, abort the program.
- *   - A stream's work is done when somebody waits for it and not before, streams in a
+ *   - A stream's work is done when the host waits for it and not before, streams in a
  *     random order that only events restrict: a host that reads too early, or writes too
  *     early into a pinned buffer, gets other results.
  *   - Device memory is out of the host's reach while no work is done, full of NaN when it

@@ -515,7 +515,7 @@ class Device(ProgramTest):
             self.assertEqual(plan.returncode, 0, plan.stderr)
             self.assertRegex(plan.stdout, r"(?m)^ranks +.* cuda$")
             self.assertRegex(plan.stdout, r"(?m)^time +not known for cuda")
-        # begun anew, it is as if it had not been there
+        # started over, it is as if it had not been there
         words.append("--overwrite")
         done = run()
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -533,7 +533,7 @@ class Device(ProgramTest):
 
 
 class Schedule(ProgramTest):
-    """The code that deals out rows, in a simulated run; tests/src/ranks/test_schedule.c has the rest."""
+    """The code that makes the chunks of rows, in a simulated run; tests/src/ranks/test_schedule.c has the rest."""
 
     def table(self, *args):
         done = starmill("bench", "schedule", *args)

@@ -43,7 +43,7 @@ class Neighbours(EndToEnd):
                 for name in left:
                     os.remove(name)
             self.assertEqual(done.returncode, 0, done.stderr)
-            # nothing of MPI's own beside the output
+            # no file of MPI's own in the output's folder
             self.assertEqual(sorted(glob.glob(glob.escape(path) + "*")),
                              [path, path + ".status.json"])
 

@@ -39,7 +39,7 @@ class SameResult(EndToEnd):
         fits = read(self.path)
         self.assertEqual(list(np.flatnonzero(fits["STATUS"] == FITTED)), [0, 50, 100, 150, 200, 250])
         self.assertEqual(int((fits["STATUS"] == NO_ARM).sum()), 294)
-        # equal spectra, equal rows, whoever fitted them
+        # equal spectra, equal rows, on any rank
         self.assertEqual(len({v.tobytes() for v in fits["VRAD"][fits["STATUS"] == FITTED]}), 1)
         for ranks, readers in ((2, 1), (3, 1), (1, 5), (2, 3)):
             with self.subTest(ranks=ranks, readers=readers):

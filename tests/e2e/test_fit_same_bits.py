@@ -1,4 +1,4 @@
-"""Every optimizer gives a star the same bits, whichever stars are fitted beside it and by how many.
+"""Every optimizer gives a star the same bits, with any other stars and any number of threads and ranks.
 
 Stars of the reference survey among rows with one defect each (NaN, infinities, masked and
 zero arms, one pixel of 1e9, noise, a changed sign), whose fits take the rarest paths.

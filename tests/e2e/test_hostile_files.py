@@ -32,7 +32,7 @@ def write(name, content_bytes):
 
 @functools.cache
 def good():
-    """A file in order and the rows that it must give, whatever is fitted beside it."""
+    """A file in order and the rows that it must give, with any other files."""
     path = cut("good.fits", ROWS)
     done = starmill("fit", "--library", library(), "--output", tmp("good.h5"), path)
     if done.returncode != 0:

@@ -126,7 +126,7 @@ class Merge(ProgramTest):
         parts = [self.part(f"named{i}.h5", [path]) for i, path in enumerate((first, second, third))]
         self.assertRefused(*parts, says=["coadd.fits", "two of the parts"])
         self.merge("two.h5", *parts[:2])
-        # without the files nobody can tell: then they are taken for one
+        # without the files they cannot be told apart, and count as one
         shutil.rmtree(tmp("d2"))
         self.assertRefused(*parts[:2], says=["coadd.fits", "two of the parts"])
 

@@ -159,7 +159,7 @@ class PullsPlot(ToolTest):
         self.table("--figure", "pulls.png")
         image = made.matplotlib.image.imread(self.path("pulls.png"))
         self.assertGreater(image.shape[1], 600)
-        # histograms and curves: more than one colour beside the background
+        # histograms and curves: more than the background and one colour
         self.assertGreater(len(np.unique(image.reshape(-1, image.shape[2]), axis=0)), 10)
 
     def test_mistakes_are_one_line(self):

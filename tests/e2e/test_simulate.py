@@ -1,4 +1,4 @@
-"""starmill simulate: its files, the same bytes whoever writes them, its refusals, and a fit."""
+"""starmill simulate: its files, the same bytes from any ranks, its refusals, and a fit."""
 
 import hashlib
 import resource

@@ -21,7 +21,7 @@ def stars():
 
 
 def status_of(path):
-    """The status file beside a result, as another program's JSON reader has it; None: none."""
+    """The status file of a result, as another program's JSON reader has it; None: none."""
     try:
         with open(path + ".status.json", "rb") as f:
             return json.loads(f.read().decode())

@@ -94,7 +94,7 @@ static int lazy_sink(void *context, const mill_fit_result *r, const float *const
   return MILL_OK;
 }
 
-/** Fit n stars in an order with a cache of so many bytes; what was held and made. */
+/** Fit n stars in an order with a cache of this many bytes; what was held and made. */
 static mill_waveset_stats run_stars(int n_slot, int n_thread, size_t limit, int n, const int *order,
                                     mill_fit_result *out, lazy_run *run)
 {
@@ -134,7 +134,7 @@ static void test_bits_do_not_depend_on_the_batch_or_on_eviction(void **state)
   assert_int_equal(all.n_set, all.n_made);
   for (int i = 0; i < N_STAR; i++)
     assert_int_equal(result[0][i].status, MILL_STATUS_FITTED);
-  /* nothing stays: every star makes its sets, shared ones whenever nobody has them */
+  /* nothing stays: every star makes its sets, shared ones whenever no slot holds them */
   const mill_waveset_stats none = run_stars(8, 2, 0, N_STAR, mixed, result[1], &run);
   assert_same(N_STAR, NULL);
   assert_int_equal(none.n_set, 0);

@@ -93,7 +93,7 @@ int fuzz_config(const uint8_t *bytes, size_t n)
   }
   free(text);
   free(text_again);
-  if (!config.start[0]) { /* else whoever reads that table makes its hash known */
+  if (!config.start[0]) { /* else the reader of that table makes its hash known */
     fuzz_check_code("identity", mill_config_identity(&config, &text), (const int[]){-1});
     free(text);
   }

@@ -118,7 +118,7 @@ static void does_not_start(void)
 static const struct fault {
   const char *what;
   void (*make)(void);
-  int code, least; /* with so many ranks it shows */
+  int code, least; /* with this many ranks it shows */
   int is_late;     /* after the ranks have been placed */
   const char *message;
 } fault[] = {

@@ -1,4 +1,4 @@
-/* Numbers drawn by all ranks at once: each comes once, and nobody has to draw. */
+/* Numbers drawn by all ranks at once: each comes once, and no rank has to draw. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

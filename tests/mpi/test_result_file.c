@@ -22,7 +22,7 @@ static mill_result_file *open_new(const survey *s, const char *path)
   return file;
 }
 
-/* until so many rows of all ranks are written */
+/* until this many rows of all ranks are written */
 static void wait_for(const mill_result_file *file, int64_t n)
 {
   for (int i = 0; i < 4000 && mill_result_n_done(file) < n; i++)
@@ -253,7 +253,7 @@ static void test_idle_ranks_join_a_busy_one(void **state)
   survey_free(&s);
 }
 
-/* Rows that nobody puts: the file stays unfinished and says so. */
+/* Rows that no rank puts: the file stays unfinished and says so. */
 static void test_stopped_run_is_not_finished(void **state)
 {
   (void)state;
@@ -418,7 +418,7 @@ static void test_full_disk_at_creation(void **state)
   survey_free(&s);
 }
 
-/* Writing begins to fail later, on one rank: every rank hears of it and nobody hangs. */
+/* Writing begins to fail later, on one rank: every rank hears of it and none hangs. */
 static void test_failing_write_reaches_every_rank(void **state)
 {
   (void)state;

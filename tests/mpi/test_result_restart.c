@@ -189,7 +189,7 @@ static void test_damaged_rows_are_fitted_again(void **state)
     assert_int_equal(mill_result_wanted(file, row),
                      row >= 400 || row == 10 || row == 399 || row == 42);
   assert_int_equal(mill_result_n_done(file), 397);
-  /* nobody may take them for done any more */
+  /* no run may take them for done any more */
   if (test_rank == 0) {
     const hid_t h5 = open_plain(in_dir("damaged.h5"), H5F_ACC_RDONLY);
     int32_t *status = read_whole(h5, "fits/STATUS", NULL);
@@ -466,7 +466,7 @@ static void test_models_belong_to_one_result(void **state)
     free(stored);
     H5Fclose(h5);
   }
-  /* another result may not have it, unless it is told to start anew */
+  /* another result may not have it, unless it is told to start over */
   file = open_as(&s, in_dir("yours.h5"), 0, MILL_OPEN_NEW);
   assert_int_equal(mill_result_open_models(file, in_dir("m.h5"), 0, wave_aa, n_pix),
                    MILL_ERR_OUTPUT);

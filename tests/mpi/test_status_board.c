@@ -1,4 +1,4 @@
-/* The ranks' notes reach the status file while they work, and nobody waits for anybody. */
+/* The ranks' notes reach the status file while they work, and no rank waits for another. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

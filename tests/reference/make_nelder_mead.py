@@ -77,7 +77,7 @@ def plateau(x):
 
 
 def broken(x):
-    """Rosenbrock's function with holes of NaN, +inf and -inf beside the way."""
+    """Rosenbrock's function with holes of NaN, +inf and -inf off the way."""
     if x[0] < -1.3:
         return math.nan
     if x[1] > 1.35:

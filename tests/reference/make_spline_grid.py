@@ -3,7 +3,7 @@
 
     /usr/bin/python3 tests/reference/make_spline_grid.py tests/reference/spline_grid.h
 
-Values on the grid are random with a fixed seed and are written beside the results. They are
+Values on the grid are random with a fixed seed and are written with the results. They are
 interpolated by scipy.interpolate.make_interp_spline along one axis after the other; inside the
 grid the results must be those of RegularGridInterpolator(method="cubic"). Beyond the grid a
 coordinate goes on linearly.

@@ -1,6 +1,6 @@
 """The job scripts in a private Slurm on this machine: they run, are requeued and finish.
 
-Skipped where Slurm's daemons are not there or cannot run.  What mostly waits runs beside the
+Skipped where Slurm's daemons are not there or cannot run.  What mostly waits runs in parallel with the
 other tests: a job that outlasts its time limit, and whole tests.
 """
 
@@ -181,7 +181,7 @@ def site(name, program, *more):
 
 
 class Beside(threading.Thread):
-    """A test that runs from the start, beside the others; a daemon, so that it keeps nobody."""
+    """A test that runs from the start, in parallel; a daemon thread, so that the program can end."""
 
     waiting = []  # tests that are to run so
 

@@ -318,7 +318,7 @@ static void test_rows_of_a_result_file(void **state)
   assert_string_equal(mill_start_table_hash(t), from_result);
   mill_start_table_free(t);
   t = NULL;
-  /* without names, the rows without TARGETID are nobody's */
+  /* without names, the rows without TARGETID belong to no star */
   save_result("catalog/OBJECT");
   assert_int_equal(mill_start_table_read(path, &lib, &set, NULL, &t), MILL_OK);
   assert_given(t, 39, "", 1.5, 0.0, 4000.0, 0.25);

@@ -85,7 +85,7 @@ static void put_column(hid_t file, const char *name, hid_t type, hid_t creation,
   H5Sclose(space);
 }
 
-/* As a result that somebody repacked: chunks, packed. */
+/* As a result that a user repacked: chunks, packed. */
 static void make_table(const char *path)
 {
   static const char *const name[] = {"fits/VRAD", "fits/VSINI", "fits/TEFF", "fits/LOGG",

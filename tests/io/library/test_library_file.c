@@ -39,7 +39,7 @@ static int get_attr_int(hid_t file, const char *object, const char *name)
   return value;
 }
 
-/* Every number of labels that a grid may have, alone and beside networks. */
+/* Every number of labels that a grid may have, alone and with networks. */
 static void test_grid_library_round_trip(void **state)
 {
   (void)state;

@@ -41,7 +41,7 @@ static mill_fibermap_row fibermap[N_ROW];
 
 /* ---- writes that the system cuts -------------------------------------- */
 
-static int cut_writes; /* pieces of at most so many bytes, every third interrupted; 0: whole */
+static int cut_writes; /* writes of at most this many bytes, every third interrupted; 0: whole */
 static int n_cut_call;
 
 /* Stands before libc's. */

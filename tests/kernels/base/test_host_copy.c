@@ -40,7 +40,7 @@ static void test_every_byte_comes(void **state)
 {
   (void)state;
   static const size_t one[] = {MAX_BYTES}, few[] = {1, 0, 7, 0};
-  /* a star of three arms: flux, inverse variance, mask, resolution; odd sizes beside them */
+  /* a star of three arms: flux, inverse variance, mask, resolution; and odd sizes */
   static const size_t star[MAX_PIECE] = {11004, 11004,  11004, 121044, 9304, 9304,
                                          9304,  102344, 63,    1,      65,   0};
   /* shares of a thread begin and end at the edges of these */

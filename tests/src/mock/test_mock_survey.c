@@ -403,7 +403,7 @@ static void test_noise_comes_from_source_and_sky(void **state)
     check(mill_mock_observe(v.survey, &star, v.work, &v.row));
     for (int a = 0; a < 3; a++)
       sigma[bright][a] = 1 / sqrt((double)v.row.ivar[a][1000]);
-    /* [O I] 5577 lies at 5578.9 A in vacuum; 40 A beside it there is none */
+    /* [O I] 5577 lies at 5578.9 A in vacuum; 40 A away there is none */
     const int p = (int)((5578.9 - 3600) / 0.8);
     line[bright] = sqrt((double)(v.row.ivar[0][p + 50] / v.row.ivar[0][p]));
     close_view(&v);

@@ -36,7 +36,7 @@ static void make_files(int n, const int64_t *n_row, const double *open_cost)
   }
 }
 
-/* 1 to most rows, all orders of magnitude alike, every seventh dear to open. */
+/* 1 to most rows, all orders of magnitude alike, every seventh slow to open. */
 static int make_uneven(int64_t n_row, int most, double rate, uint64_t seed)
 {
   mill_random random;
@@ -248,7 +248,7 @@ static void test_files_stay_whole_where_they_can(void **state)
     while (mill_schedule_next(schedule, &walk, &piece)) {
       const mill_schedule_file *f = &file[piece.file];
       n_piece++;
-      /* dear files first, and in pieces that are worth opening them */
+      /* slow files first, and in chunks that are worth opening them */
       const int dear_now = f->open_cost > sum.least_cost;
       assert_true(is_dear || !dear_now);
       is_dear = dear_now;
