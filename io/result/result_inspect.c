@@ -95,7 +95,7 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     REFUSE("%s exists and is a damaged or truncated HDF5 file: " WHAT_TO_DO, path);
   MILL_TRY(check_format(file, path));
   /* a row of several files says nothing of each of them */
-  if (retry_failed && !strstr(mill_result_text(info->identity), "join_by_name")) {
+  if (retry_failed && !strstr(mill_result_text(info->identity), "join_by_name: true")) {
     MILL_TRY(mill_result_inputs_repaired(file, path, info, &recorded, &n_repaired));
     then.file = recorded;
   }
