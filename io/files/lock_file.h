@@ -1,12 +1,13 @@
-/** A lock file next to an output, so that two jobs never write the same one.
+/** A lock file beside an output, so that two jobs never write the same one.
  *
- *  OUTPUT.lock is made with O_EXCL and says who holds it: host, process and its start, Slurm job.
- *  Taken over is a lock
- *  - whose process is gone from this host, also when its number belongs to another by now;
+ *  OUTPUT.lock says who holds it: host, process and its start, Slurm job.  It gets its name
+ *  only with its text, so a kill leaves no lock that says nothing.  Taken over is a lock
+ *  - whose process is gone from this host, also when its number belongs to another by now, or
+ *    the machine was started again;
  *  - that an earlier start of the same requeued Slurm job left;
- *  - of another host, when its holder, which touches it every MILL_LOCK_BEAT_S, has not done so for
- *    MILL_LOCK_DEAD_S.  A holder that was suspended so long finds out before it writes again
- *    (mill_lock_keep).
+ *  - of another host (or of another container here), when its holder, which touches it every
+ *    MILL_LOCK_BEAT_S, has not done so for MILL_LOCK_DEAD_S by the clock of the file system.
+ *    A holder that was suspended so long finds out before it writes again (mill_lock_keep).
  *  Any other is respected.
  */
 #ifndef MILL_LOCK_FILE_H
@@ -35,25 +36,25 @@ int mill_lock_take(const char *output, mill_lock *lock);
 
 /** Touch a lock that is held, at most every MILL_LOCK_BEAT_S; cheap, to be called often, by one
  *  thread at a time.  MILL_ERR_OUTPUT when another job has it by now: then nothing may be
- *  written any more.  MILL_OK for a lock that is not held. */
+ *  written any more.  A lock not held is fine. */
 int mill_lock_keep(mill_lock *lock);
 
 /** Touches a lock in a thread of its own while its owner is busy for long, as when a large output
  *  is made. */
 typedef struct mill_lock_keeper mill_lock_keeper;
 
-/** Begin; until the end the caller may not use *lock, which is borrowed.  *out is NULL for a lock
+/** Begin; until the end nobody else may use *lock, which is borrowed.  *out is NULL for a lock
  *  that is not held.  MILL_ERR_MEMORY, MILL_ERR_INTERNAL. */
 int mill_lock_keeper_start(mill_lock *lock, mill_lock_keeper **out);
 
-/** End; whether another job has the lock by now, mill_lock_keep tells.  NULL is allowed. */
+/** End; whether another job has the lock by now, mill_lock_keep tells.  NULL is fine. */
 void mill_lock_keeper_stop(mill_lock_keeper *keeper);
 
-/** Remove the lock file if it is still ours. */
+/** Remove the lock file if it is still ours; a lock not held is fine. */
 void mill_lock_release(mill_lock *lock);
 
 /** Remove the half-made files OUTPUT.tmp-* that killed jobs left.  Only with the
- *  lock of the output: no other job makes such files then. */
+ *  lock of the output: nobody else makes such files then. */
 void mill_lock_remove_leftovers(const mill_lock *lock, const char *output);
 
 /** Name of this job for temporary files: SLURM_JOB_ID, else the process id. */

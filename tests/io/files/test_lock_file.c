@@ -171,6 +171,14 @@ static void test_number_of_a_process_is_not_enough(void **state)
   own_lock_but("start", "1", text);
   write_lock(text, 0);
   expect_taken(1);
+  /* of an earlier start of this machine, unless somebody has touched it since */
+  own_lock_but("boot", "another-start-of-this-machine", text);
+  struct timespec up;
+  assert_int_equal(clock_gettime(CLOCK_BOOTTIME, &up), 0);
+  write_lock(text, (long)up.tv_sec + 60);
+  expect_taken(1);
+  write_lock(text, 0);
+  expect_taken(0);
   own_lock_but("restart", "0", text);
   write_lock(text, 10 * MILL_LOCK_DEAD_S);
   expect_taken(0);
@@ -180,13 +188,19 @@ static void test_other_hosts_show_life(void **state)
 {
   (void)state;
   char text[1024];
-  own_lock_but("host", "elsewhere", text);
-  write_lock(text, 0);
+  const char *line[] = {"host", "pids"};
+  for (int i = 0; i < 2; i++) { /* or another container of this host */
+    own_lock_but(line[i], "elsewhere", text);
+    write_lock(text, 0);
+    expect_taken(0);
+    write_lock(text, MILL_LOCK_DEAD_S - 60);
+    expect_taken(0);
+    write_lock(text, MILL_LOCK_DEAD_S + 60);
+    expect_taken(1);
+  }
+  /* one that nobody touches says nothing by its age */
+  write_lock("host elsewhere\npid 12\njob -\nrestart 0\n", 10 * MILL_LOCK_DEAD_S);
   expect_taken(0);
-  write_lock(text, MILL_LOCK_DEAD_S - 60);
-  expect_taken(0);
-  write_lock(text, MILL_LOCK_DEAD_S + 60);
-  expect_taken(1);
 }
 
 static void test_lock_without_text(void **state)
