@@ -50,7 +50,7 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
   X(MILL_INFO_VSINI_ZERO, 1, "VSINI_UNRESOLVED",                                                   \
     "v sin i at its lower limit, where VSINI_ERR is a 1-sigma upper limit, or within 2 errors")    \
   X(MILL_INFO_SECOND_START, 2, "SECOND_START",                                                     \
-    "fitted from two or three starts, the best one kept")                                          \
+    "fitted from two or more starts, the best one kept")                                           \
   X(MILL_INFO_FALLBACK, 4, "FALLBACK", "the polish did not converge and the next method was used") \
   X(MILL_INFO_ARM_DROPPED, 8, "ARM_DROPPED", "at least one arm of the star had no usable pixel")   \
   X(MILL_INFO_LSF_NARROW, 16, "LSF_NARROW",                                                        \
@@ -60,7 +60,8 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
   X(MILL_INFO_GIVEN_START, 64, "GIVEN_START",                                                      \
     "fitted from the values of the table given as start")                                          \
   X(MILL_INFO_TWO_MINIMA, 128, "TWO_MINIMA",                                                       \
-    "two starts ended in different minima that fit about equally well")                            \
+    "two starts ended in different minima that fit about equally well, or of three or more only "  \
+    "one found the best")                                                                          \
   X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
     "a facet of the library's hulls lies within one error: errors not Gaussian")
 

@@ -36,7 +36,8 @@ typedef struct mill_fit_settings {
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< bins of the initial guess */
-  double second_start_sn;     /**< below this S/N the fit also runs from the second guess */
+  double second_start_sn;     /**< below this S/N the fit always runs from the second guess */
+  int max_starts;             /**< templates of the guess that a star may start from, 1 or more */
   int n_simplex_round;        /**< rounds of the short simplex of `hybrid` */
   double min_sn;              /**< largest S/N of the arms below it: LOW_SN, no fit; -inf: none */
   int max_eval;               /**< of one star; a simplex beyond it goes to the polish as it is */

@@ -1,13 +1,13 @@
 /** The fit of one star as a state machine: each round answers one request.
  *
- *  guess -> (Jacobian, simplex) -> polish -> second start where asked -> velocity
+ *  guess -> (Jacobian, simplex) -> polish -> other starts where there is a doubt -> velocity
  *  profile -> final evaluation -> result.  A start whose polish fails falls to the next
  *  method.  Serial code, run by one thread of a star's block after each round.
  */
 #ifndef MILL_FIT_H
 #define MILL_FIT_H
 
-#include "kernels/star/polish.h"
+#include "kernels/star/starts.h"
 
 /** First step of a simplex along each axis and its tolerances in value and in each
  *  coordinate; coordinates are such that F rises by about their square. */
@@ -22,22 +22,15 @@
  *  brings less than this share of it: there F is not what its derivatives say. */
 #define MILL_SIMPLEX_TRUST   0.5
 #define MILL_SIMPLEX_PROMISE 1.0
-/** A star that needed a second start and seems to rotate faster than this (km/s) is also
- *  started from its solution with v sin i times MILL_FASTER: in noise broad lines are
- *  fitted about as well by narrower ones. */
-#define MILL_FAST_ROTATION 100.0
-#define MILL_FASTER        1.5
-/** Labels within this distance of a hull's facet are at the edge. */
-#define MILL_HULL_EDGE 1e-3
 /** Errors from a facet within which it cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
 /** v sin i this many errors (of its inner parameter) above its limit is resolved. */
 #define MILL_VSINI_RESOLVED 2.0
-/** Two minima tie when their F differ by less; they are two beyond this many errors. */
+/** Two minima tie when their F differ by less, in units of the reduced chi-square; they are two
+ *  beyond this many errors. */
 #define MILL_TWO_MINIMA_GAP      4.0
 #define MILL_TWO_MINIMA_DISTANCE 3.0
-/** A second start repeats the first one when its F and its squared distance in errors are
- *  this close. */
+/** A start repeats an earlier one when its F and its squared distance in errors are this close. */
 #define MILL_REPEAT_GAP 0.25
 /** Where 13 velocities give the moments: width over step, and how far from a Gaussian. */
 #define MILL_PROFILE_NARROW 0.95
@@ -170,19 +163,26 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          !(p->gained >= MILL_SIMPLEX_TRUST * p->promised);
 }
 
-/** First stage of one start. */
+/** First stage of one start.  Starts after the first do without the simplex, unless the first
+ *  one was lost. */
 MILL_HD static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
 {
   slot->method = m->set.optimizer;
+  if (slot->method == MILL_OPT_HYBRID && slot->have_best && slot->doubt != MILL_DOUBT_LOST)
+    slot->method = MILL_OPT_LM;
+  if (slot->i_start > 0)
+    slot->result.info |= MILL_INFO_SECOND_START;
   slot->n_method_run = 0;
   mill_method_begin(m, slot, slot->start[slot->i_start], 0);
 }
 
 /** The polish failed: the next method, levenberg-marquardt -> hybrid -> nelder-mead ->
- *  nelder-mead once more; 0 when none is left. */
+ *  nelder-mead once more; 0 when none is left, or an earlier start was better. */
 MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
 {
   if (slot->n_free == 0 || slot->result.n_eval >= m->set.max_eval)
+    return 0;
+  if (slot->have_best && !(slot->polish.have && slot->polish.at.f < slot->best.f))
     return 0;
   if (slot->method == MILL_OPT_NELDER_MEAD && slot->n_method_run++ > 0)
     return 0;
@@ -243,8 +243,9 @@ MILL_HD static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
     mill_fit_end(slot, MILL_STATUS_LOW_SN);
     return 0;
   }
-  if (!(best_sn < m->set.second_start_sn) && slot->n_start > 1)
-    slot->n_start = 1;
+  slot->low_sn = best_sn < m->set.second_start_sn;
+  if (slot->n_start > m->set.max_starts)
+    slot->n_start = m->set.max_starts;
   return 1;
 }
 
@@ -270,6 +271,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
 {
   slot->have_best = 0;
   slot->i_start = 0;
+  slot->tried_faster = 0;
   slot->nonfinite = 0;
   slot->n_profile_round = 0;
   slot->n_free = 0;
@@ -287,8 +289,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
     mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
     return;
   }
-  if (slot->n_start > 1)
-    slot->result.info |= MILL_INFO_SECOND_START;
+  slot->doubt = MILL_DOUBT_NONE;
   mill_start_begin(m, slot);
 }
 
@@ -342,17 +343,16 @@ MILL_HD static inline double mill_point_distance2(const mill_model *m, const mil
  *  value. */
 MILL_HD static inline void mill_next_start(const mill_model *m, mill_slot *slot)
 {
-  slot->i_start++;
-  if (slot->i_start == 2 && slot->n_start == 2 && slot->have_best &&
-      !m->set.fixed[MILL_PAR_VSINI] && slot->best_end[MILL_PAR_VSINI] > MILL_FAST_ROTATION) {
-    double *start = slot->start[slot->n_start++];
-    for (int j = 0; j < m->n_par; j++)
-      start[j] = slot->best_end[j];
-    start[MILL_PAR_VSINI] *= MILL_FASTER;
-  }
-  if (slot->i_start < slot->n_start) {
+  slot->start_f[slot->i_start++] = slot->polish.have ? slot->polish.at.f : (double)INFINITY;
+  if (slot->i_start == 1 && slot->have_best)
+    slot->doubt = mill_fit_doubt(m, slot);
+  if (mill_start_wanted(slot) || mill_start_faster(m, slot)) {
     mill_start_begin(m, slot);
-  } else if (!slot->have_best) {
+    return;
+  }
+  if (slot->i_start > 2 && slot->have_best && mill_start_agree(slot) < 2)
+    slot->result.info |= MILL_INFO_TWO_MINIMA;
+  if (!slot->have_best) {
     slot->result.warn |= MILL_WARN_NONFINITE;
     mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
   } else if (m->set.fixed[MILL_PAR_VRAD]) {
@@ -366,12 +366,13 @@ MILL_HD static inline void mill_next_start(const mill_model *m, mill_slot *slot)
 MILL_HD static inline void mill_start_end(const mill_model *m, mill_slot *slot, int converged)
 {
   const mill_polish *p = &slot->polish;
+  const double gap = MILL_TWO_MINIMA_GAP * (slot->have_best ? mill_fit_reduced(slot) : 1.0);
   if (p->have && slot->have_best && converged && slot->best_converged &&
-      fabs(p->at.f - slot->best.f) < MILL_TWO_MINIMA_GAP &&
+      fabs(p->at.f - slot->best.f) < gap &&
       mill_point_distance2(m, slot, p->end) > MILL_TWO_MINIMA_DISTANCE * MILL_TWO_MINIMA_DISTANCE)
     slot->result.info |= MILL_INFO_TWO_MINIMA;
   if (p->have && (!slot->have_best || p->at.f < slot->best.f)) {
-    if (slot->have_best && slot->best.f - p->at.f >= MILL_TWO_MINIMA_GAP)
+    if (slot->have_best && slot->best.f - p->at.f >= gap)
       slot->result.info &= ~MILL_INFO_TWO_MINIMA; /* both of them are beaten */
     slot->best = p->at;
     slot->have_best = 1;

@@ -15,6 +15,13 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
   return MILL_C_KM_S * tanh(n_bin * ln_step);
 }
 
+/** Labels of start i are at least this far from those of the starts before it, in the units of the
+ *  mapping: the first ones look around, the last ones in other parts of the library. */
+MILL_HD static inline double mill_guess_apart(int i)
+{
+  return i <= 2 ? 0.5 : i <= 4 ? 1.0 : 1.5;
+}
+
 /** Bins whose terms are added up in float32 before they join a float64 sum. */
 enum { MILL_GUESS_CHUNK = 128 };
 
@@ -98,37 +105,76 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, int nk, const mill_segme
   MILL_BARRIER(b);
 }
 
-/** The first template with the least chi^2 among velocities [v0, v1) and labels other than
- *  `other`, as template * n_velocity + velocity; -1: none is finite. */
-MILL_BLOCK_FN int mill_block_guess_best(mill_block *b, const mill_model *m, const mill_slot *slot,
-                                        int v0, int v1, int other)
+/** The least chi^2 of each template among velocities [v0, v1) into slot->guess_least, infinite
+ * where none is finite, and its velocity into slot->guess_velocity. */
+MILL_BLOCK_FN void mill_block_guess_least(mill_block *b, const mill_model *m, mill_slot *slot,
+                                          int v0, int v1)
 {
   const int nv = 2 * m->guess_half + 1;
-  double best = INFINITY;
-  int best_k = -1, best_v = 0;
   MILL_FOR(b, k, m->n_templ)
   {
-    if (k / m->n_guess_vsini == other)
-      continue;
+    double least = INFINITY;
+    int at = v0;
     for (int v = v0; v < v1; v++)
-      if (slot->guess_chisq[k * nv + v] < best) {
-        best = slot->guess_chisq[k * nv + v];
-        best_k = k;
-        best_v = v;
+      if (slot->guess_chisq[k * nv + v] < least) {
+        least = slot->guess_chisq[k * nv + v];
+        at = v;
       }
+    slot->guess_least[k] = least;
+    slot->guess_velocity[k] = at;
+  }
+  MILL_BARRIER(b);
+}
+
+/** Squared distance of two guess templates in mapped labels. */
+MILL_HD static inline double mill_guess_distance2(const mill_model *m, int i, int k)
+{
+  double sum = 0.0;
+  for (int l = 0; l < m->n_label; l++) {
+    const double d = mill_label_map(&m->label[l], m->guess_label[i * m->n_label + l]) -
+                     mill_label_map(&m->label[l], m->guess_label[k * m->n_label + l]);
+    sum += d * d;
+  }
+  return sum;
+}
+
+/** The first template with the least chi^2; -1: none is finite.  Templates with its labels, or
+ *  labels closer than apart, are then out of the choice. */
+MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill_slot *slot,
+                                        double apart)
+{
+  double best = INFINITY;
+  int best_k = -1;
+  MILL_FOR(b, k, m->n_templ)
+  {
+    if (slot->guess_least[k] < best) {
+      best = slot->guess_least[k];
+      best_k = k;
+    }
   }
   /* of equal ones the first, whichever thread has it */
   const double least = -mill_block_max(b, -best);
-  const double at = best_k >= 0 && best == least ? (double)(best_k * nv + best_v) : INFINITY;
+  const double at = best_k >= 0 && best == least ? (double)best_k : INFINITY;
   const double first = -mill_block_max(b, -at);
-  return first < INFINITY ? (int)first : -1;
+  if (!(first < INFINITY))
+    return -1;
+  const int taken = (int)first, nr = m->n_guess_vsini;
+  MILL_FOR(b, i, m->n_templ / nr)
+  {
+    if (i == taken / nr || mill_guess_distance2(m, i, taken / nr) < apart * apart)
+      for (int r = 0; r < nr; r++)
+        slot->guess_least[i * nr + r] = INFINITY;
+  }
+  MILL_BARRIER(b);
+  return taken;
 }
 
-/** Start number slot->n_start from template and velocity bin best. */
-MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot, int best)
+/** Start number slot->n_start from a template at its best velocity. */
+MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot, int templ)
 {
   const int nv = 2 * m->guess_half + 1, n_label = m->n_label;
-  const int templ = best / nv, i_label = templ / m->n_guess_vsini, iv = best % nv;
+  const int i_label = templ / m->n_guess_vsini, iv = slot->guess_velocity[templ];
+  const int best = templ * nv + iv;
   double at = (double)(iv - m->guess_half);
   if (iv > 0 && iv < nv - 1) {
     const double y0 = slot->guess_chisq[best - 1], y1 = slot->guess_chisq[best],
@@ -140,6 +186,7 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
       at += shift;
     }
   }
+  slot->start_chisq[slot->n_start] = slot->guess_chisq[best];
   double *theta = slot->start[slot->n_start++];
   double v = mill_guess_velocity(at, m->guess_ln_step);
   v = v < m->set.min_vel_km_s ? m->set.min_vel_km_s : v;
@@ -156,8 +203,8 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
       theta[j] = m->set.fixed_value[j];
 }
 
-/** Fill slot->start from all used segments; slot->n_start = 1 or 2, the second
- *  from the best template with other labels.  Fixed parameters keep their value. */
+/** Fill slot->start from all used segments: the best template, the best of those whose labels are
+ *  apart from its, and so on.  Fixed parameters keep their value. */
 MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slot *slot,
                                     mill_workspace *work)
 {
@@ -184,18 +231,22 @@ MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slo
   while (v1 > v0 &&
          mill_guess_velocity(v1 - 1 - m->guess_half, m->guess_ln_step) > m->set.max_vel_km_s)
     v1--;
-  const int first = mill_block_guess_best(b, m, slot, v0, v1, -1);
-  const int second =
-      first >= 0 ? mill_block_guess_best(b, m, slot, v0, v1, first / nv / m->n_guess_vsini) : -1;
+  mill_block_guess_least(b, m, slot, v0, v1);
   MILL_SERIAL(b)
   {
     slot->n_start = 0;
-    if (first >= 0)
-      mill_guess_start(m, slot, first);
-    if (second >= 0)
-      mill_guess_start(m, slot, second);
   }
   MILL_BARRIER(b);
+  for (int i = 0; i < MILL_MAX_GUESS_START; i++) {
+    const int taken = mill_block_guess_take(b, m, slot, mill_guess_apart(i + 1));
+    if (taken < 0)
+      break;
+    MILL_SERIAL(b)
+    {
+      mill_guess_start(m, slot, taken);
+    }
+    MILL_BARRIER(b);
+  }
 }
 
 #endif

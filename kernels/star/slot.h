@@ -24,7 +24,8 @@ enum {
   MILL_MAX_PROFILE_ROUND = 8,
   MILL_COLUMN_PAD = 64,   /**< emulator outputs are padded to this many */
   MILL_PANEL_BYTES = 128, /**< of a panel of a layer's outputs: 32 floats, 16 doubles */
-  MILL_GUESS_LANE = 16    /**< templates of the initial guess that lie side by side */
+  MILL_GUESS_LANE = 16,   /**< templates of the initial guess that lie side by side */
+  MILL_MAX_START = MILL_MAX_GUESS_START + 1
 };
 
 /** Emulator weights as the matrix product wants them: in panels of MILL_PANEL_BYTES of
@@ -153,6 +154,15 @@ enum mill_stage {
   MILL_STAGE_DONE
 };
 
+/** Why the solution of the first start may not be the best minimum, from bad to worse. */
+enum mill_doubt {
+  MILL_DOUBT_NONE = 0,
+  MILL_DOUBT_EDGE,     /**< at or outside a hull */
+  MILL_DOUBT_ROTATION, /**< broad lines, which other labels imitate */
+  MILL_DOUBT_POOR,     /**< a high reduced chi-square */
+  MILL_DOUBT_LOST      /**< a long way, or none that converged */
+};
+
 /** A point with its value and curvature; v sin i in km/s in theta, its inner parameter in
  *  grad and hess. */
 typedef struct mill_point {
@@ -210,9 +220,14 @@ typedef struct mill_slot {
   mill_eval eval;
 
   /* the fit */
-  double start[3][MILL_MAX_PAR]; /**< initial guesses, the second from another template, the
-                                      third a faster rotator than the best one */
+  double start[MILL_MAX_START][MILL_MAX_PAR]; /**< the guess's best templates, the best first, and
+                                                   after them a faster rotator than the solution */
+  double start_chisq[MILL_MAX_START];         /**< of the guess; only differences have a meaning */
+  double start_f[MILL_MAX_START];             /**< F where each start ended */
   int n_start, i_start;
+  int doubt;                  /**< enum mill_doubt, of the first start's solution */
+  int low_sn;                 /**< S/N below second_start_sn */
+  int tried_faster;           /**< the faster rotator has been a start */
   int has_given;              /**< start from `given` instead of the guesses */
   double given[MILL_MAX_PAR]; /**< finite, not yet within the limits */
   int free_par[MILL_MAX_PAR], n_free;
@@ -238,6 +253,8 @@ typedef struct mill_slot {
   /* guess work space */
   float *bin_wn, *bin_w; /**< sums over the bins of all segments of an arm */
   double *guess_chisq;   /**< [n_templ][2 * guess_half + 1] */
+  double *guess_least;   /**< [n_templ] of them; infinite: no choice any more */
+  int *guess_velocity;   /**< [n_templ] where that is */
 
   mill_fit_space space; /**< the last member: the host need not copy it */
 } mill_slot;
@@ -255,6 +272,7 @@ enum mill_star_count {
   MILL_COUNT_MODEL,  /**< n_pix where models are wanted, else 0 */
   MILL_COUNT_BIN,    /**< the most bins of a segment's wavelength set */
   MILL_COUNT_GUESS,  /**< n_templ * (2 * guess_half + 1) */
+  MILL_COUNT_TEMPL,  /**< n_templ */
   MILL_N_STAR_COUNT
 };
 
@@ -286,6 +304,8 @@ static inline int mill_slot_arrays(const mill_array **table)
       {offsetof(mill_slot, bin_wn), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_BIN},
       {offsetof(mill_slot, bin_w), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_BIN},
       {offsetof(mill_slot, guess_chisq), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_GUESS},
+      {offsetof(mill_slot, guess_least), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
+      {offsetof(mill_slot, guess_velocity), sizeof(int), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
   };
   *table = array;
   return (int)(sizeof array / sizeof array[0]);

@@ -112,8 +112,10 @@ const mill_option mill_config_key[MILL_N_KEY] = {
              "rank or 2e11 products a star (velocities × bins × templates of the guess)",
      .elsewhere = "– (`vel_step0` is the first grid of its velocity scan)"},
     {"second_start_sn", REAL(fit.second_start_sn, 0, 1e6), SCIENCE,
-     .help = "below this S/N the fit also starts from the second-best guess, and fast rotators "
-             "from a faster one; 0: never"},
+     .help = "below this S/N the fit always starts from the second-best guess too, above it only "
+             "where the first solution leaves a doubt"},
+    {"max_starts", COUNT(fit.max_starts, 1, MILL_MAX_GUESS_START), SCIENCE,
+     .help = "templates of the guess that a star may start from; 1: only the best one"},
     {"n_simplex_round", COUNT(fit.n_simplex_round, 0, 100000), SCIENCE,
      .help = "evaluations of the short simplex of `hybrid`; 0: none"},
     {"max_eval", COUNT(fit.max_eval, 1, 10000000), SCIENCE,
@@ -221,6 +223,7 @@ void mill_config_default(mill_config *config)
   fit->max_vsini_km_s = 500.0;
   fit->guess_vel_step_km_s = 60.0;
   fit->second_start_sn = 6.0;
+  fit->max_starts = MILL_MAX_GUESS_START;
   fit->n_simplex_round = 40;
   fit->min_sn = -INFINITY;
   fit->max_eval = 4000;

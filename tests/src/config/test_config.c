@@ -21,6 +21,7 @@ static void test_defaults(void **state)
   assert_int_equal(config.fit.resolution, MILL_RES_AUTO);
   assert_close(config.fit.guess_vel_step_km_s, 60.0, 0.0);
   assert_close(config.fit.second_start_sn, 6.0, 0.0);
+  assert_int_equal(config.fit.max_starts, 8);
   assert_int_equal(config.fit.n_simplex_round, 40);
   assert_int_equal(config.fit.max_eval, 4000);
   assert_int_equal(config.fit.edge_pix, 5);
@@ -175,7 +176,7 @@ static void test_every_key_is_read(void **state)
             "likelihood: profile\nprecision: float64\n"
             "rotation_kernel: linear\n"
             "optimizer: levenberg-marquardt\nguess_vel_step: 20\nsecond_start_sn: 0\n"
-            "n_simplex_round: 12\nmax_eval: 99\nedge_pix: 0\nsigma_floor: 0\n"
+            "max_starts: 3\nn_simplex_round: 12\nmax_eval: 99\nedge_pix: 0\nsigma_floor: 0\n"
             "bad_sigma_factor: 10\nwave_mask:\n  - [1, 2]\n  - [2, 3.5]\n"
             "mask_ignore: 0x80000001\nfix_param: [{value: 3, param: vsini}]\n"
             "priors:\n  - param: teff\n    mean: 5000\n    sigma: 100\n"
@@ -214,6 +215,7 @@ static void test_every_key_is_read(void **state)
   assert_int_equal(config.fit.optimizer, MILL_OPT_LM);
   assert_close(config.fit.guess_vel_step_km_s, 20.0, 0.0);
   assert_close(config.fit.second_start_sn, 0.0, 0.0);
+  assert_int_equal(config.fit.max_starts, 3);
   assert_int_equal(config.fit.n_simplex_round, 12);
   assert_int_equal(config.fit.max_eval, 99);
   assert_int_equal(config.fit.edge_pix, 0);
@@ -390,6 +392,7 @@ static void random_config(mill_config *config)
   fit->second_start_sn = fabs(random_finite());
   if (fit->second_start_sn > 1e6)
     fit->second_start_sn = 5e-324; /* the smallest there is */
+  fit->max_starts = random_int(1, MILL_MAX_GUESS_START);
   fit->n_simplex_round = random_int(0, 100000);
   fit->max_eval = random_int(1, 10000000);
   fit->edge_pix = random_int(0, 1000);

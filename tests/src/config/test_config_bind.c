@@ -63,6 +63,7 @@ static void test_identity_holds_science_and_selection(void **state)
       "guess_vel_step: 59",
       "second_start_sn: 5",
       "n_simplex_round: 41",
+      "max_starts: 7",
       "max_eval: 4001",
       "edge_pix: 4",
       "sigma_floor: 0.30000000000000004",
@@ -152,16 +153,17 @@ static void test_identity_of_the_defaults(void **state)
   (void)state;
   char *text = identity_of("");
   assert_string_equal(
-      text, "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\nexposures: coadd\n"
-            "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\nformat: auto\n"
-            "guess_vel_step: 60\njoin_by_name: false\nlikelihood: marginal\nlsf: auto\n"
-            "mask_ignore: 0\nmax_eval: 4000\nmax_vel: 1000\nmax_vsini: 500\nmedium: auto\n"
-            "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
-            "npoly: 10\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
-            "priors: []\nrbf_continuum: true\nredrock: false\n"
-            "redrock_file: \"\"\nredrock_max_vel: 1500\nresolving_power: 0\n"
-            "rotation_kernel: spline\nsecond_start_sn: 6\nsigma_floor: 0.3\nstart: \"\"\n"
-            "targetid: []\nwave_mask: [[4300, 4450]]\n");
+      text,
+      "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\nexposures: coadd\n"
+      "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\nformat: auto\n"
+      "guess_vel_step: 60\njoin_by_name: false\nlikelihood: marginal\nlsf: auto\n"
+      "mask_ignore: 0\nmax_eval: 4000\nmax_starts: 8\nmax_vel: 1000\nmax_vsini: 500\nmedium: auto\n"
+      "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
+      "npoly: 10\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
+      "priors: []\nrbf_continuum: true\nredrock: false\n"
+      "redrock_file: \"\"\nredrock_max_vel: 1500\nresolving_power: 0\n"
+      "rotation_kernel: spline\nsecond_start_sn: 6\nsigma_floor: 0.3\nstart: \"\"\n"
+      "targetid: []\nwave_mask: [[4300, 4450]]\n");
   free(text);
 }
 

@@ -49,6 +49,7 @@ static const struct {
     {"guess_vel_step: 0", 1, "guess_vel_step", "out of range"},
     {"max_vel: 50\nmin_vel: 0\nguess_vel_step: 51", 3, "guess_vel_step", "smaller step"},
     {"second_start_sn: -1", 1, "second_start_sn", "out of range"},
+    {"max_starts: 0", 1, "max_starts", "out of range"},
     {"n_simplex_round: -1", 1, "n_simplex_round", "out of range"},
     {"max_eval: 0", 1, "max_eval", "out of range"},
     {"edge_pix: -1", 1, "edge_pix", "out of range"},

@@ -1,0 +1,109 @@
+/** Whether a star's first solution may not be the best minimum, and which other starts it gets.
+ *
+ *  The starts are the guess's best templates, each with labels apart from those of the others
+ *  (kernels/star/guess.h).  An easy star has one; the limits below were chosen on 984 spectra of
+ *  MILES and 200 simulated stars of DESI (docs/science/numerics.md).  Serial code, run by one
+ *  thread of a star's block.
+ */
+#ifndef MILL_STARTS_H
+#define MILL_STARTS_H
+
+#include "kernels/star/polish.h"
+
+/** A star that had a second start and seems to rotate faster than this (km/s) is also
+ *  started from its solution with v sin i times MILL_FASTER: in noise broad lines are
+ *  fitted about as well by narrower ones. */
+#define MILL_FAST_ROTATION 100.0
+#define MILL_FASTER        1.5
+/** Labels within this distance of a hull's facet are at the edge. */
+#define MILL_HULL_EDGE 1e-3
+/** Starts whose F is within this of the best one agree with it. */
+#define MILL_SAME_F 2.0
+/** Doubts about the first solution (enum mill_doubt): more Jacobians than an easy star takes; F
+ *  for each pixel without the data's variances, above this by three of its errors; v sin i in
+ *  km/s. */
+enum { MILL_DOUBT_JAC = 6 };
+#define MILL_DOUBT_CHISQ 1.1
+#define MILL_DOUBT_VSINI 60.0
+/** Templates that the guess found worse than the best by less than this, in units of the reduced
+ *  chi-square, are worth a start: of any star, and of one at an edge or that rotates. */
+#define MILL_DOUBT_GAP      50.0
+#define MILL_DOUBT_GAP_WIDE 400.0
+/** F of the best point for each pixel, without the data's variances: about the reduced
+ *  chi-square, above it by the determinants of the continuum functions; at least 1. */
+MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
+{
+  double ln_var = 0.0;
+  for (int i = 0; i < slot->n_segment; i++)
+    if (slot->segment[i].used)
+      ln_var += slot->segment[i].sum_ln_var;
+  const double x = (slot->best.f - ln_var) / (double)slot->result.n_pix_tot;
+  return x > 1.0 ? x : 1.0;
+}
+
+/** How doubtful the solution of the first start is, the worst doubt that holds. */
+MILL_HD static inline int mill_fit_doubt(const mill_model *m, const mill_slot *slot)
+{
+  double mapped[MILL_MAX_LABEL];
+  if (!slot->best_converged || slot->had_simplex || slot->polish.n_jac > MILL_DOUBT_JAC)
+    return MILL_DOUBT_LOST;
+  if (mill_fit_reduced(slot) > MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot))
+    return MILL_DOUBT_POOR;
+  if (!m->set.fixed[MILL_PAR_VSINI] && slot->best_end[MILL_PAR_VSINI] > MILL_DOUBT_VSINI)
+    return MILL_DOUBT_ROTATION;
+  mill_map_labels(m, slot->best_end, mapped);
+  return mill_hull_signed(m->n_hull, m->hull, mapped) > -MILL_HULL_EDGE ? MILL_DOUBT_EDGE
+                                                                        : MILL_DOUBT_NONE;
+}
+
+/** Starts so far that ended where the best one did. */
+MILL_HD static inline int mill_start_agree(const mill_slot *slot)
+{
+  int n = 0;
+  for (int i = 0; i < slot->i_start; i++)
+    n += slot->start_f[i] < slot->best.f + MILL_SAME_F;
+  return n;
+}
+
+/** Is start number i_start, of the guess's templates, worth its time?  It is until as many starts
+ *  agree as the doubt asks for, or the guess found the template too bad. */
+MILL_HD static inline int mill_start_wanted(const mill_slot *slot)
+{
+  const int i = slot->i_start;
+  if (i >= slot->n_start)
+    return 0;
+  if (!slot->have_best || (slot->low_sn && i == 1))
+    return 1;
+  const double gap = (slot->start_chisq[i] - slot->start_chisq[0]) / mill_fit_reduced(slot);
+  const int n_agree = mill_start_agree(slot);
+  switch (slot->doubt) {
+  case MILL_DOUBT_LOST:
+    return n_agree < MILL_MAX_GUESS_START;
+  case MILL_DOUBT_POOR:
+    return n_agree < 4;
+  case MILL_DOUBT_ROTATION:
+    return n_agree < 3 && gap < MILL_DOUBT_GAP_WIDE;
+  case MILL_DOUBT_EDGE:
+    return n_agree < 2 && gap < MILL_DOUBT_GAP_WIDE;
+  default:
+    return n_agree < 3 && gap < MILL_DOUBT_GAP;
+  }
+}
+
+/** A star of several starts that rotates fast has one more, from its solution with a larger v sin
+ *  i, when the others are done.  Returns whether this is it. */
+MILL_HD static inline int mill_start_faster(const mill_model *m, mill_slot *slot)
+{
+  const int i = slot->i_start;
+  if (i < 2 || slot->tried_faster || !slot->have_best || m->set.fixed[MILL_PAR_VSINI] ||
+      !(slot->best_end[MILL_PAR_VSINI] > MILL_FAST_ROTATION))
+    return 0;
+  slot->tried_faster = 1;
+  slot->n_start = i;
+  for (int j = 0; j < m->n_par; j++)
+    slot->start[i][j] = slot->best_end[j];
+  slot->start[i][MILL_PAR_VSINI] *= MILL_FASTER;
+  return 1;
+}
+
+#endif

@@ -1,0 +1,201 @@
+#!/usr/bin/python3
+"""Does the fit find the best minimum on real spectra?  Default fits against random starts.
+
+    random_starts.py STARMILL DIR [--data DIR] [--starts 32] [--sets lamost,sdss,miles,...]
+                     [--default] [--library LIB]
+
+Fits LAMOST, SDSS and MILES spectra with a library of MILES, as they are and from random starts (labels
+of random MILES stars, a velocity about that of the guess, any v sin i), all into DIR, and prints
+for each set how many default fits are above the best of all by more than 1 in -2 ln L, how many of
+those are flagged TWO_MINIMA, how many are flagged in all, and the evaluations of a star.
+Sets: lamost, sdss, and MILES with its spectra as observed (miles), with noise to S/N 60 and 20 a
+pixel (miles60, miles20), and with each spectrum's own template left out (out, out60, out20: five
+libraries, each without a fifth of the spectra).
+Random starts that DIR has are kept: --default fits only what the program decides itself, to compare
+two programs by the same starts.
+"""
+import argparse
+import glob
+import os
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+from astropy.io import fits
+from astropy.table import Table
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(SOURCE, "tools"))
+import make_generic  # noqa: E402
+
+RANGE = "3950,7380"
+MISS = 1.0          # in -2 ln L
+TWO_MINIMA = 128
+N_FOLD = 5
+SN_OBSERVED = 150   # MILES gives no errors; its spectra have more than 100 a pixel
+LABELS = ("TEFF", "LOGG", "FEH")
+
+
+class Campaign:
+    def __init__(self, args):
+        self.args = args
+        self.miles = os.path.join(args.data, "real/miles/miles_v9.1_packed.fits.gz")
+        os.makedirs(args.folder, exist_ok=True)
+
+    def at(self, *name):
+        return os.path.join(self.args.folder, *name)
+
+    def run(self, *command):
+        done = subprocess.run([self.args.starmill, *command], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout}{done.stderr}")
+
+    def library(self, fold=None):
+        """The library of MILES, or the one without a fold of its spectra."""
+        if fold is None and self.args.library:
+            return self.args.library
+        path = self.at("miles.h5" if fold is None else f"miles-{fold}.h5")
+        if os.path.exists(path):
+            return path
+        source = self.miles
+        if fold is not None:
+            source = self.at(f"spectra-{fold}.fits")
+            with fits.open(self.miles) as hdus:
+                keep = np.arange(len(hdus["LABELS"].data)) % N_FOLD != fold
+                hdus[0].data = hdus[0].data[keep]
+                hdus["LABELS"].data = hdus["LABELS"].data[keep]
+                hdus.writeto(source, overwrite=True)
+        self.run("library", "spectra", "--output", path, "--range", RANGE, source)
+        return path
+
+    def labels(self):
+        with fits.open(self.miles) as hdus:
+            table = hdus["LABELS"].data
+            rows = np.array([table[c] for c in LABELS], float).T
+        return rows[np.isfinite(rows).all(axis=1)]
+
+    def config(self, survey, arms):
+        path = self.at(survey + ".yaml")
+        with open(os.path.join(SOURCE, "config", survey + ".yaml")) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace("\narms: []", f"\narms: [{arms}]"))
+        return path
+
+    def miles_spectra(self, name, sn, rows):
+        """MILES spectra as generic input, noise added where sn says so."""
+        path = self.at(name + ".fits")
+        if os.path.exists(path):
+            return path
+        rng = np.random.default_rng(sn or 1)
+        with fits.open(self.miles) as hdus:
+            flux, card = np.asarray(hdus[0].data, float), hdus[0].header
+        wave = card["CRVAL1"] + card["CDELT1"] * (np.arange(flux.shape[1]) + 1 - card["CRPIX1"])
+        use = (wave > 4000) & (wave < 7300)
+        spectra = []
+        for i in range(len(flux)):
+            f = flux[i, use]
+            level = np.median(f[np.isfinite(f)])
+            error = np.where(np.isfinite(f), np.full(len(f), level / (sn or SN_OBSERVED)), np.inf)
+            noise = rng.normal(size=len(f)) * level / sn if sn else 0.0
+            if i in rows:
+                spectra.append(dict(NAME=f"miles-{i:04d}", TARGETID=i + 1, WAVELENGTH=wave[use],
+                                    FLUX=np.nan_to_num(f + noise), IVAR=error**-2.0,
+                                    LSF_SIGMA=np.full(len(f), 2.5 / 2.3548)))
+        make_generic.write(path, spectra, "air")
+        return path
+
+    def sets(self):
+        """(name, library, configuration, inputs) of each fit."""
+        real = os.path.join(self.args.data, "real")
+        for name in self.args.sets.split(","):
+            if name == "lamost":
+                yield (name, self.library(), self.config("lamost", "{name: opt, min: 4000, max: 7300}"),
+                       sorted(glob.glob(os.path.join(real, "lamost/*.fits.gz"))))
+            elif name == "sdss":
+                yield (name, self.library(), self.config("sdss", "{name: opt, min: 4000, max: 7300}"),
+                       sorted(glob.glob(os.path.join(real, "sdss/*.fits.gz"))))
+            elif name.startswith("miles"):
+                yield (name, self.library(), None,
+                       [self.miles_spectra(name, int(name[5:] or 0), range(10**6))])
+            elif name.startswith("out"):
+                for fold in range(N_FOLD):
+                    yield (f"{name}-{fold}", self.library(fold), None, [self.miles_spectra(
+                        f"{name}-{fold}", int(name[3:] or 0), range(fold, 10**4, N_FOLD))])
+            else:
+                sys.exit(f"no set {name}")
+
+    def fit(self, output, library, config, inputs, *more):
+        self.run("fit", "--library", library, "--output", output, "--overwrite", "--quiet",
+                 *(["--config", config] if config else []), *more, *inputs)
+
+    def one_set(self, name, library, config, inputs):
+        default = self.at(f"{name}.h5")
+        self.fit(default, library, config, inputs)
+        with h5py.File(default) as file:
+            row = {c: file["fits"][c][()] for c in ("VRAD_CCF", "M2LL", "FIT_INFO", "NEVAL",
+                                                    "STATUS", *LABELS, "VSINI", "VRAD")}
+            catalog = file["catalog"]
+            objects, ids = catalog["OBJECT"][()], catalog["TARGETID"][()]
+        labels, n = self.labels(), len(objects)
+        m2ll = []
+        for k in range(self.args.starts):
+            path = self.at(f"{name}-start{k:02d}.h5")
+            if not os.path.exists(path) and not self.args.default:
+                rng = np.random.default_rng([k, n])
+                spread = np.where(rng.random(n) < 0.5, 30.0, 300.0)
+                table = Table(dict(zip(LABELS, labels[rng.integers(len(labels), size=n)].T)))
+                table["TARGETID"], table["OBJECT"] = ids, objects
+                table["VRAD"] = (np.nan_to_num(row["VRAD_CCF"]) + rng.uniform(-1, 1, n) * spread)
+                table["VSINI"] = rng.uniform(0, 200, n) * (rng.random(n) < 0.7)
+                table.write(self.at("start.fits"), overwrite=True)
+                self.fit(path, library, config, inputs, "--start", self.at("start.fits"))
+            if os.path.exists(path):
+                with h5py.File(path) as file:
+                    m2ll.append(np.where(file["fits/STATUS"][()] == 1, file["fits/M2LL"][()], np.inf))
+        best = np.min([row["M2LL"], *m2ll], axis=0)
+        fitted = row["STATUS"] == 1
+        with np.errstate(invalid="ignore"):
+            excess = np.where(fitted, row["M2LL"] - best, 0.0)
+        return dict(name=objects[fitted], excess=excess[fitted], starts=len(m2ll),
+                    **{c: row[c][fitted] for c in row})
+
+
+def report(name, parts):
+    joined = {c: np.concatenate([np.atleast_1d(p[c]) for p in parts]) for c in parts[0]}
+    missed, flagged = joined["excess"] > MISS, (joined["FIT_INFO"] & TWO_MINIMA) != 0
+    n = len(missed)
+    print(f"| {name} | {n} | {missed.sum()} | {100 - 100 * missed.mean():.2f} % | "
+          f"{(missed & flagged).sum()} | {flagged.sum()} | {joined['excess'].max():.1f} | "
+          f"{joined['NEVAL'].mean():.2f} |", flush=True)
+    return joined, missed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("starmill")
+    parser.add_argument("folder")
+    parser.add_argument("--data", default=os.environ.get("STARMILL_TEST_DATA",
+                                                         os.path.join(SOURCE, "../shared/data")))
+    parser.add_argument("--starts", type=int, default=32)
+    parser.add_argument("--sets", default="lamost,sdss,miles,miles60,miles20")
+    parser.add_argument("--default", action="store_true")
+    parser.add_argument("--library", help="in place of the library of all MILES spectra")
+    campaign = Campaign(parser.parse_args())
+    found = {}
+    for name, *rest in campaign.sets():
+        found.setdefault(name.split("-")[0], []).append(campaign.one_set(name, *rest))
+    print("| set | stars | missed by more than 1 | found | missed and flagged | flagged | worst | NEVAL |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, parts in found.items():
+        joined, missed = report(name, parts)
+        for i in np.nonzero(missed)[0]:
+            print(f"  {joined['name'][i]} {joined['excess'][i]:8.1f}  Teff {joined['TEFF'][i]:.0f} "
+                  f"log g {joined['LOGG'][i]:.2f} [Fe/H] {joined['FEH'][i]:.2f} v sin i "
+                  f"{joined['VSINI'][i]:.0f} VRAD {joined['VRAD'][i]:.1f} info "
+                  f"{joined['FIT_INFO'][i]} NEVAL {joined['NEVAL'][i]}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
