@@ -216,7 +216,7 @@ const mill_option_table mill_library_spectra_table = {
         {"keep-outliers", MILL_OPTION_FLAG, AT(settings.keep_outliers),
          .help = "neither weigh down nor reject spectra unlike those with like labels"},
         {"guess-templates", COUNT(settings.n_guess, 10000),
-         .help = "templates of the initial guess at most (default 50)"},
+         .help = "templates of the initial guess at most (default 300)"},
         {"recovery-sn", MILL_OPTION_REAL, AT(settings.recover_sn), .max = DBL_MAX,
          .help = "S/N at which the recovery of labels is measured (default 20); 0: do not measure"},
         {"threads", COUNT(n_thread, 4096),

@@ -10,7 +10,7 @@
 #include "src/system/blas_threads.h"
 
 /* Chosen by leave-one-out on MILES (docs/use/libraries.md). */
-enum { DEFAULT_COMPONENT = 40, DEFAULT_CONTINUUM = 8, DEFAULT_DEGREE = 2, DEFAULT_GUESS = 50 };
+enum { DEFAULT_COMPONENT = 40, DEFAULT_CONTINUUM = 8, DEFAULT_DEGREE = 2, DEFAULT_GUESS = 300 };
 #define DEFAULT_SN 20.0
 
 void mill_labelled_spectra_clear(mill_labelled_spectra *spectra)
