@@ -29,6 +29,9 @@ typedef struct named {
 
 enum { MAX_NAMED = 2 * MILL_MAX_GRID_AXIS };
 
+enum { HULL_ALL, HULL_DENSE };
+static const char *const hull_words[] = {"all", "dense", NULL};
+
 typedef struct options {
   const char *output;
   int overwrite, help;
@@ -36,6 +39,7 @@ typedef struct options {
   named label[MAX_NAMED], keep[MAX_NAMED], length[MAX_NAMED];
   double fwhm_aa, sigma_aa, resolving_power; /* NAN: not given */
   int at_instrument;
+  int hull;     /* HULL_ALL, HULL_DENSE; -1: not given */
   int n_thread; /* 0: not given */
   mill_labelled_request request;
   mill_spectra_library_settings settings;
@@ -215,6 +219,9 @@ const mill_option_table mill_library_spectra_table = {
          .help = "units of distance along labels in their standard deviations (default 1)"},
         {"keep-outliers", MILL_OPTION_FLAG, AT(settings.keep_outliers),
          .help = "neither weigh down nor reject spectra unlike those with like labels"},
+        {"hull", MILL_OPTION_CHOICE, AT(hull), .words = hull_words,
+         .help = "hulls of the labels: around all spectra, or without those that stand alone "
+                 "(default: all with --keep-outliers, else dense)"},
         {"guess-templates", COUNT(settings.n_guess, 10000),
          .help = "templates of the initial guess at most (default 300)"},
         {"recovery-sn", MILL_OPTION_REAL, AT(settings.recover_sn), .max = DBL_MAX,
@@ -333,17 +340,17 @@ done:
 /* ---- report ------------------------------------------------------------------------------------
  */
 
-/* Rows of one fate, from 1 as FITS counts them, runs as 3-7. */
-static void print_rows(const mill_spectra_report *report, int fate)
+/* The n rows with a mark of this value, from 1 as FITS counts them, runs as 3-7. */
+static void print_rows(const char *what, int n, int n_spectrum, const unsigned char *mark,
+                       int value)
 {
-  printf("  %4d %s: row%s ", report->n_fate[fate], mill_spectrum_fate_text(fate),
-         report->n_fate[fate] == 1 ? "" : "s");
+  printf("  %4d %s: row%s ", n, what, n == 1 ? "" : "s");
   int n_printed = 0;
-  for (int i = 0; i < report->n_spectrum; i++) {
+  for (int i = 0; i < n_spectrum; i++) {
     int last = i;
-    if (report->fate[i] != fate)
+    if (mark[i] != value)
       continue;
-    while (last + 1 < report->n_spectrum && report->fate[last + 1] == fate)
+    while (last + 1 < n_spectrum && mark[last + 1] == value)
       last++;
     printf("%s%d", n_printed++ ? ", " : "", i + 1);
     if (last > i)
@@ -389,8 +396,12 @@ static void print_report(const options *o, const mill_library *lib,
   printf("spectra: %d of %d used\n", report->n_fate[MILL_SPECTRUM_USED], report->n_spectrum);
   for (int fate = 1; fate < MILL_N_SPECTRUM_FATE; fate++)
     if (report->n_fate[fate] > 0)
-      print_rows(report, fate);
+      print_rows(mill_spectrum_fate_text(fate), report->n_fate[fate], report->n_spectrum,
+                 report->fate, fate);
   print_doubtful(report);
+  if (report->n_outside > 0)
+    print_rows("of those used lie outside the hulls of the others (--hull all takes them in)",
+               report->n_outside, report->n_spectrum, report->outside, 1);
   printf("components: %d, with %.3f %% of the variance; polynomial of degree %d%s, smoothing %.3g "
          "to %.3g%s\n",
          report->n_component, 100 * report->kept_variance, report->degree,
@@ -438,6 +449,7 @@ int mill_job_library_spectra(int argc, char **argv)
   MILL_TRY(MILL_ALLOC(1, &o));
   MILL_TRY(MILL_ALLOC(1, &lib));
   o->fwhm_aa = o->sigma_aa = o->resolving_power = NAN;
+  o->hull = -1;
   o->request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   mill_spectra_library_settings_init(&o->settings);
   snprintf(o->settings.arm, sizeof o->settings.arm, "opt");
@@ -451,6 +463,7 @@ int mill_job_library_spectra(int argc, char **argv)
   const char *slash = strrchr(path, '/');
   MILL_TRY(bind_labels(o));
   MILL_TRY(check_output(o, path));
+  o->settings.hull_all = o->hull < 0 ? o->settings.keep_outliers : o->hull == HULL_ALL;
   o->settings.n_thread = o->n_thread;
   if (o->n_thread == 0) {
     /* other ranks only wait, their cores count as this one's */

@@ -25,7 +25,7 @@ void mill_spectra_report_clear(mill_spectra_report *report)
 {
   if (!report)
     return;
-  MILL_FREE(report->fate, report->weight, report->error);
+  MILL_FREE(report->fate, report->outside, report->weight, report->error);
   memset(report, 0, sizeof *report);
 }
 
@@ -90,7 +90,7 @@ static int make_hulls(const mill_spectra_work *w, mill_library *lib)
         x[2 * i] = w->mapped[i * n_label + a];
         x[2 * i + 1] = w->mapped[i * n_label + b];
       }
-      if (mill_hull_of_points(w->n, x, &hull->n_facet, &hull->facet) != MILL_OK)
+      if (mill_hull_of_points(w->n, x, w->set->hull_all, &hull->n_facet, &hull->facet) != MILL_OK)
         MILL_FAIL(MILL_ERR_INPUT, "labels %s and %s are not independent: %s", lib->label[a].name,
                   lib->label[b].name, mill_error_message());
     }
@@ -102,7 +102,7 @@ done:
 /* Labels of spectra that lie as far from one another as can be: the next one is always the one
    farthest from those taken. */
 static int make_guess(const mill_spectra_work *w, const mill_labelled_spectra *in,
-                      mill_library *lib)
+                      mill_library *lib, mill_spectra_report *report)
 {
   int err = MILL_OK;
   double *distance2 = NULL;
@@ -119,6 +119,8 @@ static int make_guess(const mill_spectra_work *w, const mill_labelled_spectra *i
       r2 += x[l] * x[l];
     const int inside = mill_hull_distance(lib->n_hull, lib->hull, x) <= 1e-10;
     distance2[i] = inside ? INFINITY : -1;
+    report->outside[w->row[i]] = (unsigned char)!inside;
+    report->n_outside += !inside;
     if (inside && r2 < nearest) { /* begin in the middle */
       nearest = r2;
       next = i;
@@ -218,6 +220,7 @@ static int work_begin(const mill_spectra_library_settings *set, const mill_label
   w->n_label = in->n_label;
   report->n_spectrum = in->n_spectrum;
   MILL_TRY(MILL_ALLOC(n, &report->fate));
+  MILL_TRY(MILL_ALLOC(n, &report->outside));
   MILL_TRY(MILL_ALLOC(n, &report->weight));
   MILL_TRY(MILL_ALLOC(n, &report->error));
   MILL_TRY(MILL_ALLOC(n, &w->row));
@@ -259,7 +262,7 @@ static int build(const mill_spectra_library_settings *set, const mill_labelled_s
   for (int i = 0; i < in->n_spectrum; i++)
     report->n_fate[report->fate[i]]++;
   MILL_TRY(make_hulls(w, lib));
-  MILL_TRY(make_guess(w, in, lib));
+  MILL_TRY(make_guess(w, in, lib, report));
   MILL_TRY(make_emulator(w, &arm->emulator));
   MILL_TRY(mill_spectra_measure(w, lib, in, report));
 done:

@@ -42,6 +42,7 @@ typedef struct mill_spectra_library_settings {
   int degree;               /**< degree of the polynomial added to the radial functions */
   double smoothing;         /**< of all components; 0: by leave-one-out, for each */
   int keep_outliers;        /**< 1: no spectrum is weighted down or rejected */
+  int hull_all;             /**< 1: hulls around all spectra; 0: without those that stand alone */
   int n_guess;
   double recover_sn; /**< S/N a pixel at which the recovery of labels is measured; inf: without
                         noise, 0: not measured */
@@ -74,9 +75,11 @@ const char *mill_spectrum_fate_text(int fate);
 typedef struct mill_spectra_report {
   int n_spectrum;
   int n_fate[MILL_N_SPECTRUM_FATE];
-  unsigned char *fate; /**< [n_spectrum] enum mill_spectrum_fate, owned */
-  double *weight;      /**< [n_spectrum] 0 where not used, owned */
-  double *error;       /**< [n_spectrum] per cent, NaN where not used, owned */
+  unsigned char *fate;    /**< [n_spectrum] enum mill_spectrum_fate, owned */
+  int n_outside;          /**< spectra in use that lie outside the hulls */
+  unsigned char *outside; /**< [n_spectrum] 1: it is one of them, owned */
+  double *weight;         /**< [n_spectrum] 0 where not used, owned */
+  double *error;          /**< [n_spectrum] per cent, NaN where not used, owned */
   int n_component, degree;
   double kept_variance;           /**< part of the variance that the components carry */
   double smooth_min, smooth_max;  /**< smoothings chosen */

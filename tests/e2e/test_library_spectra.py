@@ -215,6 +215,29 @@ class LibrarySpectra(ProgramTest):
             self.assertGreaterEqual(a["min"], 4800)
             self.assertLessEqual(a["max"], 6200)
 
+    def test_hulls_of_models_hold_all_of_them(self):
+        # a grid with a node far off: 7500 K is 3.3 standard deviations from the next ones
+        nodes = np.array([(t, g, m) for t in np.linspace(4800, 6000, 7) for g in (2.5, 3.2, 3.8, 4.5)
+                          for m in (-1.0, -0.6, -0.3, 0.0)] + [(7500, 4.0, -0.5)])
+
+        def edit(flux, labels):
+            labels[:] = nodes
+            for i, label in enumerate(nodes):
+                flux[i] = spectrum(label, FIRST + STEP * np.arange(N_PIX))
+
+        path = write("grid.fits", edit=edit, n=len(nodes))
+        alone = f"lie outside the hulls of the others .*: row {len(nodes)}\n"
+        for options, left_out in (((), False), (("--hull", "dense"), True),
+                                  (("--hull", "all"), False)):
+            with self.subTest(options=options):
+                done = build("grid.h5", path, *GIVEN, "--recovery-sn", 0, "--keep-outliers",
+                             *options)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(bool(re.search(alone, done.stdout)), left_out, done.stdout)
+                with h5py.File(tmp("grid.h5"), "r") as f:
+                    guess = f["guess/labels"][:]
+                self.assertEqual(guess[:, 0].max(), 6000 if left_out else 7500)
+
     def test_what_is_not_said_is_asked_for(self):
         path = write("silent.fits")
         # a name of the axis that many write; only WAVE by itself means vacuum

@@ -319,7 +319,7 @@ static void test_hull_leaves_lone_points_out(void **state)
     }
   x[2 * n] = 9;
   x[2 * n + 1] = 0.5;
-  assert_ok(mill_hull_of_points(n + 1, x, &n_facet, &facet));
+  assert_ok(mill_hull_of_points(n + 1, x, 0, &n_facet, &facet));
   assert_int_equal(n_facet, 4);
   const mill_hull hull = {.n_label = 2, .label = {0, 1}, .n_facet = n_facet, .facet = facet};
   static const double place[][3] = {/* x, y, signed distance */
@@ -328,10 +328,15 @@ static void test_hull_leaves_lone_points_out(void **state)
   for (size_t i = 0; i < sizeof place / sizeof *place; i++)
     assert_close(mill_hull_signed(1, &hull, place[i]), place[i][2], 1e-14);
   mill_free(facet);
+  assert_ok(mill_hull_of_points(n + 1, x, 1, &n_facet, &facet));
+  const mill_hull with = {.n_label = 2, .label = {0, 1}, .n_facet = n_facet, .facet = facet};
+  assert_int_equal(n_facet, 5);
+  assert_close(mill_hull_signed(1, &with, place[5]), 0, 1e-14);
+  mill_free(facet);
   for (int i = 0; i < 26; i++)
     x[2 * i + 1] = 2 * x[2 * i];
-  assert_int_equal(mill_hull_of_points(26, x, &n_facet, &facet), MILL_ERR_INPUT);
-  assert_int_equal(mill_hull_of_points(2, x, &n_facet, &facet), MILL_ERR_INPUT);
+  assert_int_equal(mill_hull_of_points(26, x, 0, &n_facet, &facet), MILL_ERR_INPUT);
+  assert_int_equal(mill_hull_of_points(2, x, 1, &n_facet, &facet), MILL_ERR_INPUT);
 }
 
 static void refuse(fixture *f, int code, const char *text)
