@@ -230,6 +230,8 @@ MILL_HD static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
     n_pix_all += s->n_pix;
     n_good += s->n_good;
     r->n_pix[s->arm] += s->n_good;
+    if (s->narrow)
+      r->info |= MILL_INFO_LSF_NARROW;
   }
   r->n_pix_tot = n_good;
   slot->hull_weight = 10.0 * (double)n_pix_all * (double)n_used;
