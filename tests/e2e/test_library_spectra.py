@@ -195,6 +195,56 @@ class LibrarySpectra(ProgramTest):
             n_par = 5  # velocity, rotation, three labels
             self.assertEqual(f["fits/COVAR"].shape, (3, n_par * (n_par + 1) // 2))
 
+    def test_desi_coadds_without_networks(self):
+        """Both cameras of a coadd with resolution matrices in a library's one arm; and templates
+        that are broader than the matrix, which is told."""
+        path = write("grid.fits", edit=lambda flux, labels: flux.__imul__(1e5))
+        done = build("grid.h5", path, *GIVEN, "--keep-outliers", "--recovery-sn", 0)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        truth = np.array([[5000, 3, -1.0], [5500, 4.2, -0.3], [6000, 4, -0.8]])
+        vrad = np.array([30.0, -80.0, 0.0])
+        n, rng, offset = len(truth), np.random.default_rng(SEED + 4), np.arange(5, -6, -1)
+        for sigma, narrow in ((1.3, 0), (SIGMA / 2, 16)):
+            hdus = [pyfits.PrimaryHDU(), pyfits.BinTableHDU.from_columns([
+                pyfits.Column("TARGETID", "K", array=np.arange(n) + 100),
+                pyfits.Column("TARGET_RA", "D", array=np.zeros(n)),
+                pyfits.Column("TARGET_DEC", "D", array=np.zeros(n)),
+                pyfits.Column("OBJTYPE", "3A", array=["TGT"] * n),
+                pyfits.Column("COADD_FIBERSTATUS", "J", array=np.zeros(n, int))], name="FIBERMAP")]
+            for arm, first, last in (("B", 4810.0, 5010.0), ("R", 4990.0, 5160.0)):
+                wave = np.arange(first, last, 0.8)
+                # of sigma 0.9 already; the rest of the line-spread function by a sum over the line
+                beyond = np.arange(-6, 6.01, 0.1)
+                weight = np.exp(-0.5 * beyond**2 / max(sigma**2 - SIGMA**2, 1e-4))
+                weight /= weight.sum()
+                flux = np.array([sum(w * spectrum(p, (wave + d) * (1 - v / 299792.458))
+                                     for d, w in zip(beyond, weight) if w > 1e-6)
+                                 for p, v in zip(truth, vrad)]) * 20
+                flux += 0.2 * rng.normal(size=flux.shape)
+                row = np.exp(-0.5 * (offset * 0.8 / sigma) ** 2)
+                row /= row.sum()
+                matrix = np.repeat(np.tile(row[:, None], (1, len(wave)))[None], n, 0)
+                for name, array in (("WAVELENGTH", wave), ("FLUX", flux.astype("f4")),
+                                    ("IVAR", np.full(flux.shape, 25, "f4")),
+                                    ("MASK", np.zeros(flux.shape, "i4")),
+                                    ("RESOLUTION", matrix.astype("f4"))):
+                    hdus.append(pyfits.ImageHDU(array, name=f"{arm}_{name}"))
+            pyfits.HDUList(hdus).writeto(tmp("coadd.fits"), overwrite=True)
+            with open(tmp("desi.yaml"), "w", encoding="ascii") as f:
+                f.write("wave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
+            self.fit(f"desi{narrow}.h5", "--config", tmp("desi.yaml"), tmp("coadd.fits"),
+                     lib=tmp("grid.h5"))
+            got = read(self.path)
+            np.testing.assert_array_equal(got["STATUS"], FITTED)
+            np.testing.assert_array_equal(got["FIT_INFO"] & 16, narrow)
+            # S/N 100 over 460 pixels: errors of 0.4 km/s, 20 K, 0.05 and 0.03 dex
+            self.assertLess(abs(got["VRAD"] - vrad).max(), 2)
+            self.assertLess(abs(got["TEFF"] - truth[:, 0]).max(), 100)
+            self.assertLess(abs(got["LOGG"] - truth[:, 1]).max(), 0.3)
+            self.assertLess(abs(got["FEH"] - truth[:, 2]).max(), 0.1)
+            # pixels of both cameras, but five at each end
+            self.assertTrue((got["NPIX_OPT"] > 420).all())
+
     def test_bad_spectra_are_named(self):
         def spoil(flux, labels):
             labels[4, 1] = np.nan
