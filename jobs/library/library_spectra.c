@@ -219,13 +219,16 @@ const mill_option_table mill_library_spectra_table = {
          .help = "units of distance along labels in their standard deviations (default 1)"},
         {"keep-outliers", MILL_OPTION_FLAG, AT(settings.keep_outliers),
          .help = "neither weigh down nor reject spectra unlike those with like labels"},
+        {"align", MILL_OPTION_FLAG, AT(settings.align),
+         .help = "find the spectra's own velocities and take them out"},
         {"hull", MILL_OPTION_CHOICE, AT(hull), .words = hull_words,
          .help = "hulls of the labels: around all spectra, or without those that stand alone "
                  "(default: all with --keep-outliers, else dense)"},
         {"guess-templates", COUNT(settings.n_guess, 10000),
          .help = "templates of the initial guess at most (default 300)"},
         {"recovery-sn", MILL_OPTION_REAL, AT(settings.recover_sn), .max = DBL_MAX,
-         .help = "S/N at which the recovery of labels is measured (default 20); 0: do not measure"},
+         .help = "S/N at which the recovery of labels and velocities is measured (default 20); 0: "
+                 "do not measure"},
         {"threads", COUNT(n_thread, 4096),
          .help = "threads (default: the cores that this process may use)"},
         MILL_OPTION_HELP(options),
@@ -374,6 +377,46 @@ static void print_doubtful(const mill_spectra_report *report)
   printf("\n");
 }
 
+/* Spectra with bad pixels, and where none is. */
+static void print_gaps(const mill_spectra_report *report)
+{
+  int n = 0;
+  double most = 0;
+  for (int i = 0; i < report->n_spectrum; i++)
+    if (report->fate[i] == MILL_SPECTRUM_USED && report->gap[i] > 0) {
+      n++;
+      most = fmax(most, report->gap[i]);
+    }
+  if (n > 0)
+    printf(
+        "  %4d of those used have gaps, bad pixels that the functions of the labels fill: at most "
+        "%.2g %%\n",
+        n, 100 * most);
+  if ((n > 0 || report->n_fate[MILL_SPECTRUM_BAD_FLUX] > 0) && report->good_max_aa > 0)
+    printf("       no spectrum has a bad pixel from %.2f to %.2f A\n", report->good_min_aa,
+           report->good_max_aa);
+}
+
+/* What --align did. */
+static void print_velocities(const mill_spectra_report *report)
+{
+  double scatter = 0, most = 0;
+  int n = 0, row = 0;
+  for (int i = 0; i < report->n_spectrum; i++)
+    if (report->fate[i] == MILL_SPECTRUM_USED) {
+      const double v = report->velocity[i];
+      scatter += v * v;
+      n++;
+      if (fabs(v) > fabs(most)) {
+        most = v;
+        row = i + 1;
+      }
+    }
+  printf("velocities of the spectra taken out: rms %.2f km/s, the largest %.2f km/s (row %d); %d "
+         "rounds, the last one changed them by %.3f km/s\n",
+         sqrt(scatter / n), most, row, report->n_align, report->align_step);
+}
+
 static void print_report(const options *o, const mill_library *lib,
                          const mill_labelled_origin *origin, const mill_spectra_report *report)
 {
@@ -399,6 +442,7 @@ static void print_report(const options *o, const mill_library *lib,
       print_rows(mill_spectrum_fate_text(fate), report->n_fate[fate], report->n_spectrum,
                  report->fate, fate);
   print_doubtful(report);
+  print_gaps(report);
   if (report->n_outside > 0)
     print_rows("of those used lie outside the hulls of the others (--hull all takes them in)",
                report->n_outside, report->n_spectrum, report->outside, 1);
@@ -408,6 +452,8 @@ static void print_report(const options *o, const mill_library *lib,
          report->degree < o->settings.degree ? " (what the labels determine)" : "",
          report->smooth_min, report->smooth_max,
          o->settings.smoothing > 0 ? "" : " (by leave-one-out)");
+  if (report->n_align > 0)
+    print_velocities(report);
   printf("error of spectra left out one at a time, rms over pixels: median %.2f %%, 95 %% below "
          "%.2f %%\n",
          report->error_median, report->error_p95);
@@ -420,6 +466,9 @@ static void print_report(const options *o, const mill_library *lib,
       printf("  %-8s %10.3f %10.3f %s\n", lib->label[l].name, report->bias[l], report->scatter[l],
              lib->label[l].unit);
   }
+  if (report->n_velocity > 0)
+    printf("  %-8s %10.3f %10.3f km/s%s\n", "vrad", report->velocity_bias, report->velocity_scatter,
+           o->settings.align ? "" : " (--align takes their own out)");
 }
 
 /* ---- job ----------------------------------------------------------------------------------------

@@ -195,6 +195,26 @@ class LibrarySpectra(ProgramTest):
             n_par = 5  # velocity, rotation, three labels
             self.assertEqual(f["fits/COVAR"].shape, (3, n_par * (n_par + 1) // 2))
 
+    def test_velocities_of_the_spectra_are_taken_out(self):
+        truth = np.random.default_rng(SEED + 5).normal(0, 12, N_STAR)
+        wave = FIRST + STEP * np.arange(N_PIX)
+
+        def move(flux, labels):
+            for i, v in enumerate(truth):
+                flux[i] = spectrum(labels[i], wave * (1 - v / 299792.458))
+
+        path = write("moved.fits", edit=move)
+        scatter = []
+        for options in ((), ("--align",)):
+            done = build("moved.h5", path, *GIVEN, *options, "--recovery-sn", 50)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            scatter.append(float(re.search(r"  vrad +\S+ +(\S+) km/s", done.stdout).group(1)))
+        rms = float(re.search(r"velocities of the spectra taken out: rms (\S+)", done.stdout).group(1))
+        # what is left is noise, S/N 50 over 1500 pixels of 16 km/s
+        self.assertGreater(scatter[0], 9)
+        self.assertLess(scatter[1], 1.5)
+        self.assertLess(abs(rms - truth.std()), 2)
+
     def test_desi_coadds_without_networks(self):
         """Both cameras of a coadd with resolution matrices in a library's one arm; and templates
         that are broader than the matrix, which is told."""
@@ -248,7 +268,9 @@ class LibrarySpectra(ProgramTest):
     def test_bad_spectra_are_named(self):
         def spoil(flux, labels):
             labels[4, 1] = np.nan
-            flux[[7, 8, 9], 100] = [0, np.nan, -1]
+            for row, value in zip((7, 8, 9), (0, np.nan, -1)):
+                flux[row, 500:900] = value
+            flux[[11, 12, 13], 100] = [0, np.nan, -1]
             flux[20] = spectrum([6400, 4.8, 0.2], FIRST + STEP * np.arange(N_PIX))
             labels[20] = [5000, 3, -1.2]
 
@@ -256,7 +278,11 @@ class LibrarySpectra(ProgramTest):
         done = build("bad.h5", path, *GIVEN)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"1 a label is not known: row 5\n")
-        self.assertRegex(done.stdout, r"3 a pixel is not finite or not above 0: rows 8-10\n")
+        self.assertRegex(done.stdout, r"3 more than a fifth of the pixels are not finite or not "
+                                      r"above 0: rows 8-10\n")
+        self.assertRegex(done.stdout, r"3 of those used have gaps .*: at most 0.26 %\n")
+        # pixels 901 to 1500
+        self.assertIn("no spectrum has a bad pixel from 5025.00 to 5174.75 A", done.stdout)
         self.assertRegex(done.stdout, r"unlike the spectra with like labels: rows? (\d+, )*21\b")
         done = build("bad.h5", path, *GIVEN, "--keep", "teff=4800:6200,feh=-1.5:0")
         self.assertEqual(done.returncode, 0, done.stderr)
