@@ -389,9 +389,9 @@ static void print_gaps(const mill_spectra_report *report)
     }
   if (n > 0)
     printf(
-        "  %4d of those used have gaps, bad pixels that the functions of the labels fill: at most "
-        "%.2g %%\n",
-        n, 100 * most);
+        "  %4d of those used have gaps (bad pixels%s), which the functions of the labels fill: at "
+        "most %.2g %%\n",
+        n, report->n_align > 0 ? ", and beyond the ends of what was moved" : "", 100 * most);
   if ((n > 0 || report->n_fate[MILL_SPECTRUM_BAD_FLUX] > 0) && report->good_max_aa > 0)
     printf("       no spectrum has a bad pixel from %.2f to %.2f A\n", report->good_min_aa,
            report->good_max_aa);
