@@ -7,6 +7,7 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
+#include "src/libraries/cubic_spline.h"
 #include "src/libraries/point_hull.h"
 
 int mill_spectra_find_pixels(const mill_spectra_library_settings *set,
@@ -169,28 +170,6 @@ done:
   return err;
 }
 
-/* Second derivatives of the natural cubic spline through (x, y); work [n]. */
-static void spline_bend(int n, const double *x, const double *y, double *bend, double *upper)
-{
-  bend[0] = upper[0] = 0;
-  for (int i = 1; i < n - 1; i++) {
-    const double left = x[i] - x[i - 1], right = x[i + 1] - x[i];
-    const double rhs = 6 * ((y[i + 1] - y[i]) / right - (y[i] - y[i - 1]) / left);
-    const double pivot = 2 * (left + right) - left * upper[i - 1];
-    upper[i] = right / pivot;
-    bend[i] = (rhs - left * bend[i - 1]) / pivot;
-  }
-  bend[n - 1] = 0;
-  for (int i = n - 2; i > 0; i--)
-    bend[i] -= upper[i] * bend[i + 1];
-}
-
-static double spline_value(const double *x, const double *y, const double *bend, double at)
-{
-  const double h = x[1] - x[0], b = (at - x[0]) / h, a = 1 - b;
-  return a * y[0] + b * y[1] + ((a * a * a - a) * bend[0] + (b * b * b - b) * bend[1]) * h * h / 6;
-}
-
 /* Legendre polynomials in wavelength, orthonormal on the grid, basis [n_basis][n_pix]. */
 static void make_continuum(const mill_arm *arm, int n_basis, double *basis)
 {
@@ -253,12 +232,12 @@ static void take_flux(const mill_labelled_spectra *in, int i, source *s)
 static int resample(source *s, double factor, const mill_arm *arm, double *y, unsigned char *gap)
 {
   int n_gap = 0;
-  spline_bend(s->n, s->wave, s->flux, s->bend, s->upper);
+  mill_spline_bend(s->n, s->wave, s->flux, s->bend, s->upper);
   for (int i = 0, at = 0; i < arm->n_pix; i++) {
     const double wave = factor == 1 ? arm->wave_aa[i] : arm->wave_aa[i] * factor;
     while (at < s->n - 2 && s->wave[at + 1] <= wave)
       at++;
-    const double value = spline_value(s->wave + at, s->flux + at, s->bend + at, wave);
+    const double value = mill_spline_value(s->wave + at, s->flux + at, s->bend + at, wave);
     int bad = !(value > 0);
     for (int p = at > 0 ? at - 1 : 0; p < s->n && p <= at + 2; p++)
       bad |= s->bad[p];

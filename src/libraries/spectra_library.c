@@ -18,7 +18,7 @@ void mill_labelled_spectra_clear(mill_labelled_spectra *spectra)
 {
   if (!spectra)
     return;
-  MILL_FREE(spectra->wave_aa, spectra->flux, spectra->label);
+  MILL_FREE(spectra->wave_aa, spectra->flux, spectra->label, spectra->name);
   memset(spectra, 0, sizeof *spectra);
 }
 

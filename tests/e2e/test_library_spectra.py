@@ -195,6 +195,122 @@ class LibrarySpectra(ProgramTest):
             n_par = 5  # velocity, rotation, three labels
             self.assertEqual(f["fits/COVAR"].shape, (3, n_par * (n_par + 1) // 2))
 
+    def test_files_of_one_spectrum(self):
+        """The same stars as one image, as folders in the manner of STELIB (each file its own
+        wavelengths, labels in a table), of a PHOENIX grid (labels in cards, wavelengths in a file),
+        as tables, and named one by one: libraries whose templates agree."""
+        n = 60
+        labels, wave = make_labels(n), FIRST + STEP * np.arange(N_PIX)
+
+        def clean(flux, given):
+            for i in range(n):
+                flux[i] = spectrum(given[i], wave)
+
+        def cards(hdu, **more):
+            for key, value in more.items():
+                hdu.header[key] = value
+            return hdu
+
+        image = write("packed.fits", edit=clean, n=n)
+        options = (*GIVEN, "--recovery-sn", 0, "--range", "4815,5160", "--keep-outliers")
+        done = build("packed.h5", image, *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        at = labels[:5]
+        grid, expected = emulate(tmp("packed.h5"), at)
+        for folder in ("stelib", "phoenix", "tables"):
+            os.makedirs(tmp(folder))
+        for i, label in enumerate(labels):
+            name = f"star{i:03d}.fits"
+            # 2 to 26 pixels from the first one's grid, and a bad pixel in some
+            start = FIRST + (0.1 + 0.25 * (i % 25) if i else 0)
+            own = start + STEP * np.arange(N_PIX)
+            flux = spectrum(label, own)
+            flux[300 + 7 * i] = np.nan if i % 3 == 1 else flux[300 + 7 * i]
+            cards(pyfits.PrimaryHDU(flux.astype("f4")), CRVAL1=start, CDELT1=STEP, CRPIX1=1,
+                  ).writeto(tmp(f"stelib/{name}"))
+            cards(pyfits.PrimaryHDU(spectrum(label, wave).astype("f4")), PHXTEFF=label[0],
+                  PHXLOGG=label[1], PHXM_H=label[2]).writeto(tmp(f"phoenix/{name}"))
+            table = pyfits.BinTableHDU.from_columns([
+                pyfits.Column("lam", "D", unit="Angstrom", array=wave),
+                pyfits.Column("f", "E", array=spectrum(label, wave))])
+            cards(table, TEFF=label[0], LOGG=label[1], FEH=label[2]).writeto(tmp(f"tables/{name}"))
+        pyfits.PrimaryHDU(wave).writeto(tmp("wave.fits"))
+        order = np.random.default_rng(SEED).permutation(n)
+        pyfits.BinTableHDU.from_columns([
+            pyfits.Column("STAR", "16A", array=[f"star{i:03d}" for i in order]),
+            *[pyfits.Column(c, "D", array=labels[order, k])
+              for k, c in enumerate(("T", "G", "M"))]]).writeto(tmp("stars.fits"), overwrite=True)
+        named = sorted(os.listdir(tmp("tables")))
+        phoenix = ("--labels", "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H", "--wave-file",
+                   tmp("wave.fits"))
+        for inputs, more, tolerance in (
+            ((tmp("stelib"),), ("--table", tmp("stars.fits"), "--name-column", "STAR", "--labels",
+                                "teff=T,logg=G,feh=M"), 1e-2),  # gaps as the others fill them
+            ((tmp("phoenix") + "/",), phoenix, 1e-5),
+            ((tmp("tables"),), ("--columns", "LAM,F"), 1e-5),
+            ([tmp("tables/" + f) for f in named], ("--columns", "LAM,F"), 1e-5),
+        ):
+            with self.subTest(inputs=inputs[0]):
+                done = starmill("library", "spectra", "--output", tmp("files.h5"), "--overwrite",
+                                *options, *more, *inputs)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"{n} of {n} used", done.stdout)
+                wave_got, got = emulate(tmp("files.h5"), at)
+                np.testing.assert_allclose(wave_got, grid, rtol=1e-9)
+                self.assertLess(abs(np.log(got / expected)).max(), tolerance)
+        self.assertIn("20 of those used have gaps", starmill(
+            "library", "spectra", "--output", tmp("files.h5"), "--overwrite", *options, "--table",
+            tmp("stars.fits"), "--name-column", "STAR", "--labels", "teff=T,logg=G,feh=M",
+            tmp("stelib")).stdout)
+        out = ("library", "spectra", "--output", tmp("no.h5"), *GIVEN)
+        os.makedirs(tmp("empty"))
+        for options, status, parts in (
+            ((tmp("empty"),), 3, ("has no files",)),
+            ((tmp("stelib"), "--columns", "LAM,F"), 3, ("star000.fits", "LAM and F", "--columns")),
+            ((tmp("stelib"),), 3, ("60 lack a label",)),
+            ((tmp("stelib"), "--columns", "LAM"), 2, ("WAVE,FLUX",)),
+            ((tmp("stelib"), "--table", tmp("stars.fits")), 3, ("column FILE", "--name-column")),
+            ((tmp("phoenix"), *phoenix[:2]), 3, ("no CRVAL1",)),
+            ((tmp("phoenix"), *phoenix, "--wave", "4800,1"), 2, ("exclude one another",)),
+            ((image, "--table", tmp("stars.fits")), 2, ("is no folder",)),
+            ((tmp("tables"), "--labels", "teff=TEFF,logg=LOGG,feh=M_H", "--columns", "LAM,F"), 3,
+             ("60 lack a label",)),
+        ):
+            with self.subTest(options=options):
+                self.assertOneLine(starmill(*out, *options), *parts, status=status)
+
+    def test_cube(self):
+        """A grid as a cube of five axes, not all of its nodes there: axes by cards and by images."""
+        wave = FIRST + STEP * np.arange(N_PIX)
+        teff, logg, feh = np.arange(4600, 6401, 300), np.array([2.0, 2.6, 3.5, 4.8]), \
+            np.arange(-1.5, 0.1, 0.5)
+        cube = np.array([[[spectrum([t, g, m], wave) for t in teff] for g in logg] for m in feh],
+                        "f4")
+        cube[0, 3, 6] = 0  # a node without a model
+        image = pyfits.PrimaryHDU(cube)
+        for key, value in (("CRVAL1", FIRST), ("CDELT1", STEP), ("CRPIX1", 1), ("CTYPE2", "TEFF"),
+                           ("CRVAL2", 4900.0), ("CDELT2", 300.0), ("CRPIX2", 2.0),
+                           ("CTYPE3", "LOGG"), ("CTYPE4", "FEH"), ("CRVAL4", -1.5),
+                           ("CDELT4", 0.5)):
+            image.header[key] = value
+        pyfits.HDUList([image, pyfits.ImageHDU(logg, name="LOGG")]).writeto(tmp("cube.fits"))
+        done = build("cube.h5", tmp("cube.fits"), *GIVEN, "--keep-outliers", "--smoothing", 1e-8,
+                     "--recovery-sn", 0)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("111 of 112 used", done.stdout)
+        self.assertRegex(done.stdout, r"1 more than a fifth of the pixels .*: row 28\n")
+        nodes = np.array([[4600, 2.0, -1.5], [6100, 4.8, 0.0], [5500, 2.6, -0.5]])
+        grid, flux = emulate(tmp("cube.h5"), nodes)
+        inner = slice(100, -100)
+        for node, got in zip(nodes, flux):
+            ratio = np.log(got / spectrum(node, grid))[inner]
+            smooth = np.polynomial.Legendre.fit(grid[inner], ratio, 8)(grid[inner])
+            self.assertLess(np.std(ratio - smooth), 3e-3)  # 40 of 111 components
+        done = build("cube.h5", tmp("cube.fits"), *GIVEN, "--labels", "teff=TEFF,logg=LOGG")
+        self.assertOneLine(done, "3 axes", "2 labels", status=3)
+        done = build("cube.h5", tmp("cube.fits"), *GIVEN, "--labels", "teff=TEFF,logg=LOGG,feh=MH")
+        self.assertOneLine(done, "CTYPE4 is 'FEH'", "--labels", status=3)
+
     def test_velocities_of_the_spectra_are_taken_out(self):
         truth = np.random.default_rng(SEED + 5).normal(0, 12, N_STAR)
         wave = FIRST + STEP * np.arange(N_PIX)
