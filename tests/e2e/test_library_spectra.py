@@ -66,6 +66,42 @@ def write(name, wave=None, cards=(), edit=None, columns=("TEFF", "LOGG", "FEH"),
     return tmp(name)
 
 
+def cards(hdu, **more):
+    for key, value in more.items():
+        hdu.header[key] = value
+    return hdu
+
+
+def write_folders(labels):
+    """Folders with one spectrum a file: stelib (images with wavelengths of their own, labels in
+    stars.fits), phoenix (labels in cards, wavelengths in wave.fits), tables."""
+    n, wave = len(labels), FIRST + STEP * np.arange(N_PIX)
+    for folder in ("stelib", "phoenix", "tables"):
+        os.makedirs(tmp(folder), exist_ok=True)
+    for i, label in enumerate(labels):
+        name = f"star{i:03d}.fits"
+        # 2 to 26 pixels from the first one's grid, and a bad pixel in some
+        start = FIRST + (0.1 + 0.25 * (i % 25) if i else 0)
+        own = start + STEP * np.arange(N_PIX)
+        flux = spectrum(label, own)
+        flux[300 + 7 * i] = np.nan if i % 3 == 1 else flux[300 + 7 * i]
+        cards(pyfits.PrimaryHDU(flux.astype("f4")), CRVAL1=start, CDELT1=STEP, CRPIX1=1,
+              ).writeto(tmp(f"stelib/{name}"), overwrite=True)
+        cards(pyfits.PrimaryHDU(spectrum(label, wave).astype("f4")), PHXTEFF=label[0],
+              PHXLOGG=label[1], PHXM_H=label[2]).writeto(tmp(f"phoenix/{name}"), overwrite=True)
+        table = pyfits.BinTableHDU.from_columns([
+            pyfits.Column("lam", "D", unit="Angstrom", array=wave),
+            pyfits.Column("f", "E", array=spectrum(label, wave))])
+        cards(table, TEFF=label[0], LOGG=label[1], FEH=label[2]).writeto(
+            tmp(f"tables/{name}"), overwrite=True)
+    pyfits.PrimaryHDU(wave).writeto(tmp("wave.fits"), overwrite=True)
+    order = np.random.default_rng(SEED).permutation(n)
+    pyfits.BinTableHDU.from_columns([
+        pyfits.Column("STAR", "16A", array=[f"star{i:03d}" for i in order]),
+        *[pyfits.Column(c, "D", array=labels[order, k])
+          for k, c in enumerate(("T", "G", "M"))]]).writeto(tmp("stars.fits"), overwrite=True)
+
+
 def build(out, path, *options):
     return starmill("library", "spectra", "--output", tmp(out), "--overwrite", *options, path)
 
@@ -206,40 +242,13 @@ class LibrarySpectra(ProgramTest):
             for i in range(n):
                 flux[i] = spectrum(given[i], wave)
 
-        def cards(hdu, **more):
-            for key, value in more.items():
-                hdu.header[key] = value
-            return hdu
-
         image = write("packed.fits", edit=clean, n=n)
         options = (*GIVEN, "--recovery-sn", 0, "--range", "4815,5160", "--keep-outliers")
         done = build("packed.h5", image, *options)
         self.assertEqual(done.returncode, 0, done.stderr)
         at = labels[:5]
         grid, expected = emulate(tmp("packed.h5"), at)
-        for folder in ("stelib", "phoenix", "tables"):
-            os.makedirs(tmp(folder))
-        for i, label in enumerate(labels):
-            name = f"star{i:03d}.fits"
-            # 2 to 26 pixels from the first one's grid, and a bad pixel in some
-            start = FIRST + (0.1 + 0.25 * (i % 25) if i else 0)
-            own = start + STEP * np.arange(N_PIX)
-            flux = spectrum(label, own)
-            flux[300 + 7 * i] = np.nan if i % 3 == 1 else flux[300 + 7 * i]
-            cards(pyfits.PrimaryHDU(flux.astype("f4")), CRVAL1=start, CDELT1=STEP, CRPIX1=1,
-                  ).writeto(tmp(f"stelib/{name}"))
-            cards(pyfits.PrimaryHDU(spectrum(label, wave).astype("f4")), PHXTEFF=label[0],
-                  PHXLOGG=label[1], PHXM_H=label[2]).writeto(tmp(f"phoenix/{name}"))
-            table = pyfits.BinTableHDU.from_columns([
-                pyfits.Column("lam", "D", unit="Angstrom", array=wave),
-                pyfits.Column("f", "E", array=spectrum(label, wave))])
-            cards(table, TEFF=label[0], LOGG=label[1], FEH=label[2]).writeto(tmp(f"tables/{name}"))
-        pyfits.PrimaryHDU(wave).writeto(tmp("wave.fits"))
-        order = np.random.default_rng(SEED).permutation(n)
-        pyfits.BinTableHDU.from_columns([
-            pyfits.Column("STAR", "16A", array=[f"star{i:03d}" for i in order]),
-            *[pyfits.Column(c, "D", array=labels[order, k])
-              for k, c in enumerate(("T", "G", "M"))]]).writeto(tmp("stars.fits"), overwrite=True)
+        write_folders(labels)
         named = sorted(os.listdir(tmp("tables")))
         phoenix = ("--labels", "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H", "--wave-file",
                    tmp("wave.fits"))
@@ -262,6 +271,12 @@ class LibrarySpectra(ProgramTest):
             "library", "spectra", "--output", tmp("files.h5"), "--overwrite", *options, "--table",
             tmp("stars.fits"), "--name-column", "STAR", "--labels", "teff=T,logg=G,feh=M",
             tmp("stelib")).stdout)
+
+    def test_files_of_one_spectrum_that_do_not_fit(self):
+        write_folders(make_labels(60))
+        image = write("many.fits", n=60)
+        phoenix = ("--labels", "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H", "--wave-file",
+                   tmp("wave.fits"))
         out = ("library", "spectra", "--output", tmp("no.h5"), *GIVEN)
         os.makedirs(tmp("empty"))
         for options, status, parts in (
