@@ -1,4 +1,4 @@
-#include "io/library/labelled_spectra.h"
+#include "io/library/labelled_parts.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -6,17 +6,12 @@
 #include <string.h>
 #include <strings.h>
 
-#include "io/fits/fits_file.h"
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
 
-enum { MAX_SPECTRA = 20000 };   /* the fit takes time as their third power */
-#define MAX_NUMBERS 268435456.0 /* of an image: 1 GiB */
-
 /* ---- cards ---------------------------------------------------------------------------------- */
 
-/* A finite number of a card; found 0, and out untouched, when it is missing. */
-static int read_number(mill_fits_file *file, int i_hdu, const char *key, double *out, int *found)
+int mill_labelled_number(mill_fits_file *file, int i_hdu, const char *key, double *out, int *found)
 {
   int err = MILL_OK;
   MILL_TRY(mill_single_key_double(file, i_hdu, key, out, found));
@@ -26,8 +21,7 @@ done:
   return err;
 }
 
-/* Text of a card, empty when it is missing or no text; a truth value reads T or F. */
-static void read_text(mill_fits_file *file, const char *key, char text[FLEN_VALUE])
+void mill_labelled_text(mill_fits_file *file, const char *key, char text[FLEN_VALUE])
 {
   int status = 0, truth = 0;
   text[0] = '\0';
@@ -71,33 +65,33 @@ static int rule_from_header(mill_fits_file *file, int i_hdu, wave_rule *rule, ch
   char type[FLEN_VALUE], unit[FLEN_VALUE];
   const char *step_key = "CDELT1";
   static const char help[] = "give --wave FIRST,STEP or --log-wave FIRST,STEP";
-  read_text(file, "CTYPE1", type);
-  read_text(file, "CUNIT1", unit);
+  mill_labelled_text(file, "CTYPE1", type);
+  mill_labelled_text(file, "CUNIT1", unit);
   if (*unit && !begins(unit, "ANG"))
     MILL_FAIL_HDU(file, i_hdu, ": CUNIT1 is '%.40s', expected Angstrom; %s", unit, help);
-  MILL_TRY(read_number(file, i_hdu, "COEFF0", &c0, &found));
-  MILL_TRY(read_number(file, i_hdu, "COEFF1", &c1, &has_step));
+  MILL_TRY(mill_labelled_number(file, i_hdu, "COEFF0", &c0, &found));
+  MILL_TRY(mill_labelled_number(file, i_hdu, "COEFF1", &c1, &has_step));
   if (found && has_step) {
     *rule = (wave_rule){c0, c1, 1};
     snprintf(text, 160, "log10 from COEFF0 %.10g and COEFF1 %.6g", c0, c1);
     return MILL_OK;
   }
-  MILL_TRY(read_number(file, i_hdu, "CRVAL1", &value, &found));
+  MILL_TRY(mill_labelled_number(file, i_hdu, "CRVAL1", &value, &found));
   if (!found)
     MILL_FAIL_HDU(file, i_hdu, ": has no CRVAL1, so its wavelengths are not known; %s", help);
-  MILL_TRY(read_number(file, i_hdu, step_key, &step, &has_step));
+  MILL_TRY(mill_labelled_number(file, i_hdu, step_key, &step, &has_step));
   if (!has_step) {
     step_key = "CD1_1";
-    MILL_TRY(read_number(file, i_hdu, step_key, &step, &has_step));
+    MILL_TRY(mill_labelled_number(file, i_hdu, step_key, &step, &has_step));
   }
   if (!has_step)
     MILL_FAIL_HDU(file, i_hdu, ": has neither CDELT1 nor CD1_1; %s", help);
-  MILL_TRY(read_number(file, i_hdu, "CRPIX1", &pixel, &found));
+  MILL_TRY(mill_labelled_number(file, i_hdu, "CRPIX1", &pixel, &found));
   if (!found)
     MILL_FAIL_HDU(file, i_hdu,
                   ": has CRVAL1 but no CRPIX1, so the pixel of that wavelength is not known; %s",
                   help);
-  MILL_TRY(read_number(file, i_hdu, "DC-FLAG", &flag, &has_flag));
+  MILL_TRY(mill_labelled_number(file, i_hdu, "DC-FLAG", &flag, &has_flag));
   if (has_flag && flag != 0 && flag != 1)
     MILL_FAIL_HDU(file, i_hdu, ": DC-FLAG is %g, expected 0 (linear) or 1 (log10); %s", flag, help);
   if (!has_flag && strchr(type, '-'))
@@ -122,7 +116,7 @@ static void medium_from_header(mill_fits_file *file, int *medium, char key_text[
   *medium = MILL_MEDIUM_AUTO;
   for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
     char text[FLEN_VALUE];
-    read_text(file, key[i], text);
+    mill_labelled_text(file, key[i], text);
     if (strcmp(key[i], "VACUUM") == 0) {
       if (text[0] == 'T' || text[0] == 'F')
         *medium = text[0] == 'T' ? MILL_MEDIUM_VACUUM : MILL_MEDIUM_AIR;
@@ -138,19 +132,12 @@ static void medium_from_header(mill_fits_file *file, int *medium, char key_text[
   }
 }
 
-static int make_wavelengths(mill_fits_file *file, int i_hdu, const mill_labelled_request *request,
-                            mill_labelled_spectra *spectra, mill_labelled_origin *origin)
+/* Medium and checks of wavelengths, and their conversion. */
+int mill_labelled_to_vacuum(mill_fits_file *file, int i_hdu, const mill_labelled_request *request,
+                            const char *what, int n_pix, double *wave, mill_labelled_origin *origin)
 {
   int err = MILL_OK;
-  wave_rule rule = {0};
   int medium = request->medium;
-  if (request->have_wave) {
-    rule = (wave_rule){request->wave_first, request->wave_step, request->wave_is_log10};
-    snprintf(origin->wavelengths, sizeof origin->wavelengths, "%s as given, from %.10g by %.6g",
-             rule.is_log10 ? "log10" : "linear", rule.first, rule.step);
-  } else {
-    MILL_TRY(rule_from_header(file, i_hdu, &rule, origin->wavelengths));
-  }
   snprintf(origin->medium_key, sizeof origin->medium_key, "--medium");
   if (medium == MILL_MEDIUM_AUTO)
     medium_from_header(file, &medium, origin->medium_key);
@@ -159,19 +146,68 @@ static int make_wavelengths(mill_fits_file *file, int i_hdu, const mill_labelled
                   " does not say whether its wavelengths are those of air or vacuum; give --medium "
                   "air or --medium vacuum");
   origin->is_air = medium == MILL_MEDIUM_AIR;
-  const double last = rule.first + (spectra->n_pix - 1) * rule.step;
-  const double low = rule.is_log10 ? pow(10, rule.first) : rule.first;
-  const double high = rule.is_log10 ? pow(10, last) : last;
-  if (!(rule.step > 0) || !(low >= 100) || !(high <= 1e6))
-    MILL_FAIL_HDU(file, i_hdu,
-                  ": %d pixels from %.6g by %.6g (%s) are no wavelengths in Angstrom: they must "
-                  "ascend between 100 and 1e6; give --wave FIRST,STEP or --log-wave FIRST,STEP",
-                  spectra->n_pix, rule.first, rule.step, rule.is_log10 ? "log10" : "linear");
-  MILL_TRY(MILL_ALLOC(spectra->n_pix, &spectra->wave_aa));
-  for (int i = 0; i < spectra->n_pix; i++) {
-    const double x = rule.first + i * rule.step, wave = rule.is_log10 ? pow(10, x) : x;
-    spectra->wave_aa[i] = origin->is_air ? mill_air_to_vacuum(wave) : wave;
+  for (int i = 0; i < n_pix; i++)
+    if (!(wave[i] >= 100 && wave[i] <= 1e6) || (i > 0 && !(wave[i] > wave[i - 1])))
+      MILL_FAIL_HDU(file, i_hdu,
+                    ": %d pixels with %.6g at pixel %d and %.6g at the last one (%s) are no "
+                    "wavelengths in Angstrom: they must ascend between 100 and 1e6; give --wave "
+                    "FIRST,STEP or --log-wave FIRST,STEP",
+                    n_pix, wave[i], i, wave[n_pix - 1], what);
+  for (int i = 0; i < n_pix && origin->is_air; i++)
+    wave[i] = mill_air_to_vacuum(wave[i]);
+done:
+  return err;
+}
+
+/* An image of one axis, the wavelengths of all spectra. */
+static int wavelengths_from_file(const mill_labelled_request *request, int n_pix, double **wave,
+                                 mill_labelled_origin *origin)
+{
+  int err = MILL_OK, status = 0, any_null = 0, i = 0;
+  mill_fits_file *file = NULL;
+  double nothing = NAN;
+  long first[1] = {1};
+  MILL_TRY(mill_fits_file_open(request->wave_file, &request->limits, &file));
+  const mill_fits_guard *guard = file->guard;
+  while (i < guard->n_hdu && !(guard->hdu[i].kind == MILL_FITS_IMAGE && guard->hdu[i].n_axis == 1 &&
+                               guard->hdu[i].axis[0] == n_pix))
+    i++;
+  if (i == guard->n_hdu)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: has no image of one axis with the %d pixels of the spectra",
+              request->wave_file, n_pix);
+  MILL_TRY(MILL_ALLOC(n_pix, wave));
+  MILL_TRY(mill_fits_file_move(file, i));
+  fits_read_pix(file->fptr, TDOUBLE, first, n_pix, &nothing, *wave, &any_null, &status);
+  MILL_TRY_FITS(file, i, status, "the wavelengths cannot be read");
+  snprintf(origin->wavelengths, sizeof origin->wavelengths, "from %.10g to %.10g, of --wave-file",
+           (*wave)[0], (*wave)[n_pix - 1]);
+  MILL_TRY(mill_labelled_to_vacuum(file, i, request, origin->wavelengths, n_pix, *wave, origin));
+done:
+  mill_fits_file_close(file);
+  return err;
+}
+
+int mill_labelled_wavelengths(mill_fits_file *file, int i_hdu, const mill_labelled_request *request,
+                              int n_pix, double **wave, mill_labelled_origin *origin)
+{
+  int err = MILL_OK;
+  wave_rule rule = {0};
+  if (request->wave_file)
+    return wavelengths_from_file(request, n_pix, wave, origin);
+  if (request->have_wave) {
+    rule = (wave_rule){request->wave_first, request->wave_step, request->wave_is_log10};
+    snprintf(origin->wavelengths, sizeof origin->wavelengths, "%s as given, from %.10g by %.6g",
+             rule.is_log10 ? "log10" : "linear", rule.first, rule.step);
+  } else {
+    MILL_TRY(rule_from_header(file, i_hdu, &rule, origin->wavelengths));
   }
+  MILL_TRY(MILL_ALLOC(n_pix, wave));
+  for (int i = 0; i < n_pix; i++) {
+    const double x = rule.first + i * rule.step;
+    (*wave)[i] = rule.is_log10 ? pow(10, x) : x;
+  }
+  MILL_TRY(
+      mill_labelled_to_vacuum(file, i_hdu, request, origin->wavelengths, n_pix, *wave, origin));
 done:
   return err;
 }
@@ -185,7 +221,10 @@ static int find_image(const mill_fits_file *file, int *i_hdu)
   const mill_fits_guard *guard = file->guard;
   for (*i_hdu = 0; *i_hdu < guard->n_hdu; ++*i_hdu) {
     const mill_fits_hdu *hdu = &guard->hdu[*i_hdu];
-    if (hdu->kind == MILL_FITS_IMAGE && hdu->n_axis == 2 && hdu->axis[0] > 1 && hdu->axis[1] > 0)
+    int empty = hdu->n_axis < 2 || hdu->n_axis > 1 + MILL_MAX_GRID_AXIS || hdu->axis[0] < 2;
+    for (int k = 1; k < hdu->n_axis && !empty; k++)
+      empty = hdu->axis[k] < 1;
+    if (hdu->kind == MILL_FITS_IMAGE && !empty)
       return MILL_OK;
   }
   MILL_FAIL(MILL_ERR_INPUT,
@@ -201,20 +240,107 @@ static int read_image(mill_fits_file *file, int i_hdu, mill_labelled_spectra *sp
   int err = MILL_OK, status = 0, any_null = 0;
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
   float blank = NAN; /* integers that mean nothing become what is refused */
-  long first[2] = {1, 1};
-  const double size = (double)hdu->axis[0] * (double)hdu->axis[1];
-  if (hdu->axis[1] > MAX_SPECTRA || size > MAX_NUMBERS)
+  long first[MILL_FITS_MAX_AXIS];
+  double n = 1;
+  for (int k = 0; k < hdu->n_axis; k++) {
+    first[k] = 1;
+    n *= k > 0 ? (double)hdu->axis[k] : 1;
+  }
+  const double size = (double)hdu->axis[0] * n;
+  if (n > MILL_LABELLED_MAX || size > MILL_LABELLED_MAX_NUMBERS)
     MILL_FAIL_HDU(file, i_hdu,
-                  " has %lld spectra of %lld pixels; %d spectra and %.0f numbers are possible",
-                  (long long)hdu->axis[1], (long long)hdu->axis[0], MAX_SPECTRA, MAX_NUMBERS);
+                  " has %.0f spectra of %lld pixels; %d spectra and %.0f numbers are possible", n,
+                  (long long)hdu->axis[0], MILL_LABELLED_MAX, MILL_LABELLED_MAX_NUMBERS);
   spectra->n_pix = (int)hdu->axis[0];
-  spectra->n_spectrum = (int)hdu->axis[1];
+  spectra->n_spectrum = (int)n;
   MILL_TRY(MILL_ALLOC((size_t)size, &spectra->flux));
   MILL_TRY(mill_fits_file_move(file, i_hdu));
   fits_read_pix(file->fptr, TFLOAT, first, (LONGLONG)size, &blank, spectra->flux, &any_null,
                 &status);
   MILL_TRY_FITS(file, i_hdu, status, "the image cannot be read");
 done:
+  return err;
+}
+
+/* Values of a label along axis k of a cube: those of the image with the label's name, or equal
+   steps from the cards.  value [axis] */
+static int read_axis(mill_fits_file *file, int i_hdu, int k, const char *name, double *value)
+{
+  int err = MILL_OK, status = 0, any_null = 0, i_nodes = -1, found;
+  const int64_t n = file->guard->hdu[i_hdu].axis[k];
+  double start = 0, step = 0, pixel = 1, nothing = NAN;
+  char key[16], upper[MILL_MAX_NAME] = "";
+  for (size_t c = 0; name[c] && c + 1 < sizeof upper; c++)
+    upper[c] = (char)toupper((unsigned char)name[c]);
+  MILL_TRY(mill_fits_file_find(file, upper, &i_nodes));
+  if (i_nodes >= 0) {
+    const mill_fits_hdu *hdu = &file->guard->hdu[i_nodes];
+    long first[1] = {1};
+    if (hdu->kind != MILL_FITS_IMAGE || hdu->n_axis != 1 || hdu->axis[0] != n)
+      MILL_FAIL_HDU(file, i_nodes,
+                    ": expected an image of one axis with the %lld values of axis %d", (long long)n,
+                    k + 1);
+    MILL_TRY(mill_fits_file_move(file, i_nodes));
+    fits_read_pix(file->fptr, TDOUBLE, first, n, &nothing, value, &any_null, &status);
+    MILL_TRY_FITS(file, i_nodes, status, "the values of axis %d cannot be read", k + 1);
+    goto done;
+  }
+  snprintf(key, sizeof key, "CRPIX%d", k + 1);
+  MILL_TRY(mill_labelled_number(file, i_hdu, key, &pixel, &found));
+  snprintf(key, sizeof key, "CRVAL%d", k + 1);
+  MILL_TRY(mill_labelled_number(file, i_hdu, key, &start, &found));
+  if (found) {
+    snprintf(key, sizeof key, "CDELT%d", k + 1);
+    MILL_TRY(mill_labelled_number(file, i_hdu, key, &step, &found));
+  }
+  if (!found)
+    MILL_FAIL_HDU(
+        file, i_hdu,
+        ": the values of axis %d, %s, are not known: there is neither an image %s nor the "
+        "card %s",
+        k + 1, name, name, key);
+  for (int64_t i = 0; i < n; i++)
+    value[i] = start + ((double)(i + 1) - pixel) * step;
+done:
+  return err;
+}
+
+/* Labels of a cube: each of its axes but the first is one. */
+static int read_cube_labels(mill_fits_file *file, int i_hdu, const mill_labelled_request *request,
+                            mill_labelled_spectra *spectra)
+{
+  int err = MILL_OK;
+  const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
+  const size_t n_label = (size_t)request->n_label;
+  double *value = NULL;
+  size_t stride = 1;
+  spectra->n_label = request->n_label;
+  MILL_TRY(MILL_ALLOC((size_t)spectra->n_spectrum * n_label, &spectra->label));
+  if (hdu->n_axis != request->n_label + 1)
+    MILL_FAIL_HDU(file, i_hdu,
+                  " has %d axes beside the pixels' for %d labels; name all with --labels",
+                  hdu->n_axis - 1, request->n_label);
+  for (int k = 1; k < hdu->n_axis; k++) {
+    char key[16], name[FLEN_VALUE];
+    size_t l = 0;
+    MILL_TRY(mill_fits_file_move(file, i_hdu));
+    snprintf(key, sizeof key, "CTYPE%d", k + 1);
+    mill_labelled_text(file, key, name);
+    while (l < n_label && strcasecmp(request->column[l], name) != 0)
+      l++;
+    if (l == n_label)
+      MILL_FAIL_HDU(file, i_hdu, ": %s is '%.40s', which --labels NAME=%s,... does not name", key,
+                    name, key);
+    MILL_TRY(MILL_ALLOC((size_t)hdu->axis[k], &value));
+    MILL_TRY(read_axis(file, i_hdu, k, request->column[l], value));
+    for (size_t i = 0; i < (size_t)spectra->n_spectrum; i++)
+      spectra->label[i * n_label + l] = value[i / stride % (size_t)hdu->axis[k]];
+    stride *= (size_t)hdu->axis[k];
+    mill_free(value);
+    value = NULL;
+  }
+done:
+  mill_free(value);
   return err;
 }
 
@@ -269,11 +395,15 @@ int mill_labelled_spectra_read(const char *path, const mill_labelled_request *re
   MILL_TRY(mill_fits_file_open(path, &request->limits, &file));
   MILL_TRY(find_image(file, &i_hdu));
   MILL_TRY(read_image(file, i_hdu, spectra));
-  MILL_TRY(make_wavelengths(file, i_hdu, request, spectra, origin));
-  MILL_TRY(read_number(file, i_hdu, "FWHM", &origin->fwhm_aa, &found));
+  MILL_TRY(
+      mill_labelled_wavelengths(file, i_hdu, request, spectra->n_pix, &spectra->wave_aa, origin));
+  MILL_TRY(mill_labelled_number(file, i_hdu, "FWHM", &origin->fwhm_aa, &found));
   if (!found)
     origin->fwhm_aa = NAN;
-  MILL_TRY(read_labels(file, request, spectra));
+  if (file->guard->hdu[i_hdu].n_axis > 2)
+    MILL_TRY(read_cube_labels(file, i_hdu, request, spectra));
+  else
+    MILL_TRY(read_labels(file, request, spectra));
 done:
   mill_fits_file_close(file);
   if (err != MILL_OK)

@@ -1,5 +1,5 @@
-/** Labelled spectra from FITS: an image of spectra on one grid, and a table of labels
- *  (docs/use/libraries.md). */
+/** Labelled spectra from FITS: an image of spectra on one grid and a table of labels, a cube whose
+ *  axes are labels, or files with one spectrum each (docs/use/libraries.md). */
 #ifndef MILL_LABELLED_SPECTRA_H
 #define MILL_LABELLED_SPECTRA_H
 
@@ -10,11 +10,17 @@
 /** What the file does not say, or shall be read otherwise. */
 typedef struct mill_labelled_request {
   int n_label;
-  char column[MILL_MAX_GRID_AXIS][MILL_MAX_NAME]; /**< of the table, one per label */
-  int medium;                                     /**< enum mill_medium; AUTO: as the header says */
+  /** of the table, one per label; cards of files with one spectrum; CTYPE of a cube's axes */
+  char column[MILL_MAX_GRID_AXIS][MILL_MAX_NAME];
+  int medium;        /**< enum mill_medium; AUTO: as the header says */
   int have_wave;     /**< 1: wavelengths from the two below, not from the header */
   int wave_is_log10; /**< they are log10 of A */
   double wave_first, wave_step;
+  const char *wave_file; /**< image with the wavelengths; NULL: none */
+  /* of files with one spectrum */
+  char wave_column[MILL_MAX_NAME], flux_column[MILL_MAX_NAME]; /**< of a table; empty: an image */
+  const char *table;               /**< with the labels of all files; NULL: their cards have them */
+  char name_column[MILL_MAX_NAME]; /**< of it: names of the files */
   mill_open_limits limits;
 } mill_labelled_request;
 
@@ -27,11 +33,22 @@ typedef struct mill_labelled_origin {
 } mill_labelled_origin;
 
 /** Read a file: the first image with two axes, [spectrum][pixel], and the first table
- *  that has the columns and a row for each spectrum.
+ *  that has the columns and a row for each spectrum; or a cube, the first image with more axes.
  *
  *  spectra zeroed before; cleared on failure.  Wavelengths come out in vacuum.
  *  MILL_ERR_INPUT names file, HDU, card or column, and the option that helps. */
 int mill_labelled_spectra_read(const char *path, const mill_labelled_request *request,
                                mill_labelled_spectra *spectra, mill_labelled_origin *origin);
+
+/** Read files with one spectrum each, onto the wavelengths of the first one; pixels beyond a
+ *  file's own are NaN. */
+int mill_labelled_files_read(const char *const *path, int n_path,
+                             const mill_labelled_request *request, mill_labelled_spectra *spectra,
+                             mill_labelled_origin *origin);
+
+/** FITS files of a folder in the order of their names, *path [*n] with the folder; free them with
+ *  mill_labelled_files_free.  n 0: path is no folder. */
+int mill_labelled_files_list(const char *path, char ***list, int *n);
+void mill_labelled_files_free(char **list, int n);
 
 #endif

@@ -29,6 +29,9 @@ typedef struct named {
 
 enum { MAX_NAMED = 2 * MILL_MAX_GRID_AXIS };
 
+enum { HULL_ALL, HULL_DENSE };
+static const char *const hull_words[] = {"all", "dense", NULL};
+
 typedef struct options {
   const char *output;
   int overwrite, help;
@@ -36,6 +39,7 @@ typedef struct options {
   named label[MAX_NAMED], keep[MAX_NAMED], length[MAX_NAMED];
   double fwhm_aa, sigma_aa, resolving_power; /* NAN: not given */
   int at_instrument;
+  int hull;     /* HULL_ALL, HULL_DENSE; -1: not given */
   int n_thread; /* 0: not given */
   mill_labelled_request request;
   mill_spectra_library_settings settings;
@@ -153,6 +157,22 @@ done:
   return err;
 }
 
+/* WAVE,FLUX */
+static int take_columns(const mill_option *row, const char *text, void *base)
+{
+  options *o = base;
+  int err = MILL_OK;
+  const size_t n = strcspn(text, ",");
+  if (n == 0 || n >= MILL_MAX_NAME || !text[n] || !text[n + 1] ||
+      strlen(text + n + 1) >= MILL_MAX_NAME || strpbrk(text, "*?#") || strchr(text + n + 1, ','))
+    MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected WAVE,FLUX, the names of two columns", row->name,
+              text);
+  snprintf(o->request.wave_column, MILL_MAX_NAME, "%.*s", (int)n, text);
+  snprintf(o->request.flux_column, MILL_MAX_NAME, "%s", text + n + 1);
+done:
+  return err;
+}
+
 static int take_continuum(const mill_option *row, const char *text, void *base)
 {
   static const mill_option degree = {.kind = MILL_OPTION_COUNT,
@@ -174,16 +194,25 @@ static int take_continuum(const mill_option *row, const char *text, void *base)
 
 const mill_option_table mill_library_spectra_table = {
     "starmill library",
-    "spectra makes a library from labelled spectra on one wavelength grid: a FITS file with an\n"
-    "image of spectra and a table of labels (docs/use/libraries.md).\n",
+    "spectra makes a library from labelled spectra: a FITS file with an image of spectra and a\n"
+    "table of labels, a cube whose axes are labels, or a folder of files with one spectrum each\n"
+    "(docs/use/libraries.md).\n",
     NULL,
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
          .help = "the library to write"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
         {"labels", OTHER(take_labels, "NAME=COLUMN,..."),
-         .help = "the library's labels and their columns of the table (default "
-                 "teff=TEFF,logg=LOGG,feh=FEH)"},
+         .help = "the library's labels and their columns of the table, cards of files with one "
+                 "spectrum, or CTYPE of the axes of a cube (default teff=TEFF,logg=LOGG,feh=FEH)"},
+        {"table", MILL_OPTION_TEXT, AT(request.table), .argument = "FILE",
+         .help = "table with the labels of files with one spectrum (default: their cards)"},
+        {"name-column", MILL_OPTION_PATH, AT(request.name_column), .argument = "NAME",
+         .help = "its column with the files' names, with or without .fits (default FILE)"},
+        {"columns", OTHER(take_columns, "WAVE,FLUX"),
+         .help = "columns of files with one spectrum in a table (default: an image)"},
+        {"wave-file", MILL_OPTION_TEXT, AT(request.wave_file), .argument = "FILE",
+         .help = "image with the wavelengths of all spectra, Angstrom"},
         {"keep", NAMED(keep, "NAME=MIN:MAX,..."), .help = "leave out spectra with labels outside"},
         {"medium", OTHER(take_medium, "NAME"),
          .help = "air or vacuum: of the file's wavelengths; needed unless its header says so"},
@@ -215,26 +244,37 @@ const mill_option_table mill_library_spectra_table = {
          .help = "units of distance along labels in their standard deviations (default 1)"},
         {"keep-outliers", MILL_OPTION_FLAG, AT(settings.keep_outliers),
          .help = "neither weigh down nor reject spectra unlike those with like labels"},
+        {"align", MILL_OPTION_FLAG, AT(settings.align),
+         .help = "find the spectra's own velocities and take them out"},
+        {"hull", MILL_OPTION_CHOICE, AT(hull), .words = hull_words,
+         .help = "hulls of the labels: around all spectra, or without those that stand alone "
+                 "(default: all with --keep-outliers, else dense)"},
         {"guess-templates", COUNT(settings.n_guess, 10000),
          .help = "templates of the initial guess at most (default 300)"},
         {"recovery-sn", MILL_OPTION_REAL, AT(settings.recover_sn), .max = DBL_MAX,
-         .help = "S/N at which the recovery of labels is measured (default 20); 0: do not measure"},
+         .help = "S/N at which the recovery of labels and velocities is measured (default 20); 0: "
+                 "do not measure"},
         {"threads", COUNT(n_thread, 4096),
          .help = "threads (default: the cores that this process may use)"},
         MILL_OPTION_HELP(options),
         {0}}};
 
-static int parse(int argc, char **argv, options *o, const char **path)
+static int parse(int argc, char **argv, options *o, int *first_file)
 {
   int err = MILL_OK, first = 0;
+  snprintf(o->request.name_column, sizeof o->request.name_column, "FILE");
   MILL_TRY(mill_option_parse(&mill_library_spectra_table, argc, argv, o, NULL, &first));
   if (o->help)
     goto done;
   if (!o->output)
     MILL_FAIL(MILL_ERR_USAGE, "library spectra needs --output LIB.h5");
-  if (argc - first != 1)
-    MILL_FAIL(MILL_ERR_USAGE, "library spectra takes one file of spectra, not %d", argc - first);
-  *path = argv[first];
+  if (argc == first)
+    MILL_FAIL(MILL_ERR_USAGE,
+              "library spectra takes one file of spectra, a folder, or several files "
+              "of one spectrum each, not 0");
+  *first_file = first;
+  if (o->request.have_wave + (o->request.wave_file != NULL) + (o->request.flux_column[0] != 0) > 1)
+    MILL_FAIL(MILL_ERR_USAGE, "--wave, --log-wave, --wave-file and --columns exclude one another");
   if (!(o->settings.min_aa < o->settings.max_aa))
     MILL_FAIL(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
   MILL_TRY(mill_thread_check_number(o->n_thread));
@@ -333,17 +373,22 @@ done:
 /* ---- report ------------------------------------------------------------------------------------
  */
 
-/* Rows of one fate, from 1 as FITS counts them, runs as 3-7. */
-static void print_rows(const mill_spectra_report *report, int fate)
+/* The n spectra with a mark of this value: names of their files, or rows from 1 as FITS counts
+   them, runs as 3-7. */
+static void print_rows(const char *what, int n, const mill_labelled_spectra *in,
+                       const unsigned char *mark, int value)
 {
-  printf("  %4d %s: row%s ", report->n_fate[fate], mill_spectrum_fate_text(fate),
-         report->n_fate[fate] == 1 ? "" : "s");
+  printf("  %4d %s: %s%s ", n, what, in->name ? "file" : "row", n == 1 ? "" : "s");
   int n_printed = 0;
-  for (int i = 0; i < report->n_spectrum; i++) {
+  for (int i = 0; i < in->n_spectrum; i++) {
     int last = i;
-    if (report->fate[i] != fate)
+    if (mark[i] != value)
       continue;
-    while (last + 1 < report->n_spectrum && report->fate[last + 1] == fate)
+    if (in->name) {
+      printf("%s%s", n_printed++ ? ", " : "", in->name[i]);
+      continue;
+    }
+    while (last + 1 < in->n_spectrum && mark[last + 1] == value)
       last++;
     printf("%s%d", n_printed++ ? ", " : "", i + 1);
     if (last > i)
@@ -353,21 +398,72 @@ static void print_rows(const mill_spectra_report *report, int fate)
   printf("\n");
 }
 
-static void print_doubtful(const mill_spectra_report *report)
+/* Name or row of spectrum i. */
+static const char *spectrum_name(const mill_labelled_spectra *in, int i, char text[MILL_MAX_NAME])
+{
+  snprintf(text, MILL_MAX_NAME, "%d", i + 1);
+  return in->name ? in->name[i] : text;
+}
+
+static void print_doubtful(const mill_labelled_spectra *in, const mill_spectra_report *report)
 {
   int n = 0;
+  char text[MILL_MAX_NAME];
   for (int i = 0; i < report->n_spectrum; i++)
     n += report->fate[i] == MILL_SPECTRUM_USED && report->weight[i] < 0.5;
   if (n == 0)
     return;
-  printf("  %4d of those used have a weight below 0.5: row%s ", n, n == 1 ? "" : "s");
+  printf("  %4d of those used have a weight below 0.5: %s%s ", n, in->name ? "file" : "row",
+         n == 1 ? "" : "s");
   for (int i = 0, k = 0; i < report->n_spectrum; i++)
     if (report->fate[i] == MILL_SPECTRUM_USED && report->weight[i] < 0.5)
-      printf("%s%d (%.2f)", k++ ? ", " : "", i + 1, report->weight[i]);
+      printf("%s%s (%.2f)", k++ ? ", " : "", spectrum_name(in, i, text), report->weight[i]);
   printf("\n");
 }
 
-static void print_report(const options *o, const mill_library *lib,
+/* Spectra with bad pixels, and where none is. */
+static void print_gaps(const mill_spectra_report *report)
+{
+  int n = 0;
+  double most = 0;
+  for (int i = 0; i < report->n_spectrum; i++)
+    if (report->fate[i] == MILL_SPECTRUM_USED && report->gap[i] > 0) {
+      n++;
+      most = fmax(most, report->gap[i]);
+    }
+  if (n > 0)
+    printf(
+        "  %4d of those used have gaps (bad pixels%s), which the functions of the labels fill: at "
+        "most %.2g %%\n",
+        n, report->n_align > 0 ? ", and beyond the ends of what was moved" : "", 100 * most);
+  if ((n > 0 || report->n_fate[MILL_SPECTRUM_BAD_FLUX] > 0) && report->good_max_aa > 0)
+    printf("       no spectrum has a bad pixel from %.2f to %.2f A\n", report->good_min_aa,
+           report->good_max_aa);
+}
+
+/* What --align did. */
+static void print_velocities(const mill_labelled_spectra *in, const mill_spectra_report *report)
+{
+  double scatter = 0, most = 0;
+  char text[MILL_MAX_NAME];
+  int n = 0, row = 0;
+  for (int i = 0; i < report->n_spectrum; i++)
+    if (report->fate[i] == MILL_SPECTRUM_USED) {
+      const double v = report->velocity[i];
+      scatter += v * v;
+      n++;
+      if (fabs(v) > fabs(most)) {
+        most = v;
+        row = i;
+      }
+    }
+  printf("velocities of the spectra taken out: rms %.2f km/s, the largest %.2f km/s (%s %s); %d "
+         "rounds, the last one changed them by %.3f km/s\n",
+         sqrt(scatter / n), most, in->name ? "file" : "row", spectrum_name(in, row, text),
+         report->n_align, report->align_step);
+}
+
+static void print_report(const options *o, const mill_labelled_spectra *in, const mill_library *lib,
                          const mill_labelled_origin *origin, const mill_spectra_report *report)
 {
   const mill_arm *arm = &lib->arm[0];
@@ -389,14 +485,20 @@ static void print_report(const options *o, const mill_library *lib,
   printf("spectra: %d of %d used\n", report->n_fate[MILL_SPECTRUM_USED], report->n_spectrum);
   for (int fate = 1; fate < MILL_N_SPECTRUM_FATE; fate++)
     if (report->n_fate[fate] > 0)
-      print_rows(report, fate);
-  print_doubtful(report);
+      print_rows(mill_spectrum_fate_text(fate), report->n_fate[fate], in, report->fate, fate);
+  print_doubtful(in, report);
+  print_gaps(report);
+  if (report->n_outside > 0)
+    print_rows("of those used lie outside the hulls of the others (--hull all takes them in)",
+               report->n_outside, in, report->outside, 1);
   printf("components: %d, with %.3f %% of the variance; polynomial of degree %d%s, smoothing %.3g "
          "to %.3g%s\n",
          report->n_component, 100 * report->kept_variance, report->degree,
          report->degree < o->settings.degree ? " (what the labels determine)" : "",
          report->smooth_min, report->smooth_max,
          o->settings.smoothing > 0 ? "" : " (by leave-one-out)");
+  if (report->n_align > 0)
+    print_velocities(in, report);
   printf("error of spectra left out one at a time, rms over pixels: median %.2f %%, 95 %% below "
          "%.2f %%\n",
          report->error_median, report->error_p95);
@@ -409,22 +511,63 @@ static void print_report(const options *o, const mill_library *lib,
       printf("  %-8s %10.3f %10.3f %s\n", lib->label[l].name, report->bias[l], report->scatter[l],
              lib->label[l].unit);
   }
+  if (report->n_velocity > 0)
+    printf("  %-8s %10.3f %10.3f km/s%s\n", "vrad", report->velocity_bias, report->velocity_scatter,
+           o->settings.align ? "" : " (--align takes their own out)");
 }
 
 /* ---- job ----------------------------------------------------------------------------------------
  */
 
 /* Overwriting the input would destroy what cannot be made again. */
-static int check_output(const options *o, const char *input)
+static int check_output(const options *o, const char *const *input, int n_input)
 {
   int err = MILL_OK;
   mill_file_roles roles = {0};
   MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_file_roles_read(&roles, "the file of spectra", input));
+  MILL_TRY(mill_file_roles_read(&roles, "--table", o->request.table));
+  MILL_TRY(mill_file_roles_read(&roles, "--wave-file", o->request.wave_file));
+  for (int i = 0; i < n_input; i++)
+    MILL_TRY(mill_file_roles_read(&roles, "the file of spectra", input[i]));
   if (!o->overwrite && access(o->output, F_OK) == 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
 done:
   return err;
+}
+
+/* What the command line names: one file of many spectra, a folder, or files of one each. */
+static int read_spectra(const options *o, int n_path, char **path, mill_labelled_spectra *spectra,
+                        mill_labelled_origin *origin)
+{
+  int err = MILL_OK, n_listed = 0;
+  char **listed = NULL;
+  if (n_path == 1)
+    MILL_TRY(mill_labelled_files_list(path[0], &listed, &n_listed));
+  const char *const *file = (const char *const *)(listed ? listed : path);
+  const int n_file = listed ? n_listed : n_path;
+  MILL_TRY(check_output(o, file, n_file));
+  if (listed || n_path > 1)
+    MILL_TRY(mill_labelled_files_read(file, n_file, &o->request, spectra, origin));
+  else if (o->request.table || o->request.flux_column[0])
+    MILL_FAIL(MILL_ERR_USAGE,
+              "--table and --columns are for files with one spectrum; %s is no folder", path[0]);
+  else
+    MILL_TRY(mill_labelled_spectra_read(path[0], &o->request, spectra, origin));
+done:
+  mill_labelled_files_free(listed, n_listed);
+  return err;
+}
+
+/* Last part of a path, without a slash at its end. */
+static void name_source(const char *path, char *out, size_t size)
+{
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/')
+    n--;
+  size_t first = n;
+  while (first > 0 && path[first - 1] != '/')
+    first--;
+  snprintf(out, size, "%.*s", (int)(n - first), path + first);
 }
 
 int mill_job_library_spectra(int argc, char **argv)
@@ -438,33 +581,35 @@ int mill_job_library_spectra(int argc, char **argv)
   MILL_TRY(MILL_ALLOC(1, &o));
   MILL_TRY(MILL_ALLOC(1, &lib));
   o->fwhm_aa = o->sigma_aa = o->resolving_power = NAN;
+  o->hull = -1;
   o->request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   mill_spectra_library_settings_init(&o->settings);
   snprintf(o->settings.arm, sizeof o->settings.arm, "opt");
-  const char *path = NULL;
-  MILL_TRY(parse(argc, argv, o, &path));
+  int first = 0;
+  MILL_TRY(parse(argc, argv, o, &first));
   if (o->help) {
-    printf("usage: starmill library spectra --output LIB.h5 [options] FILE.fits\n\n");
+    printf("usage: starmill library spectra --output LIB.h5 [options] "
+           "FILE.fits|FOLDER|FILE.fits...\n\n");
     mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
     goto done;
   }
-  const char *slash = strrchr(path, '/');
+  const char *path = argv[first];
   MILL_TRY(bind_labels(o));
-  MILL_TRY(check_output(o, path));
+  o->settings.hull_all = o->hull < 0 ? o->settings.keep_outliers : o->hull == HULL_ALL;
   o->settings.n_thread = o->n_thread;
   if (o->n_thread == 0) {
     /* other ranks only wait, their cores count as this one's */
     const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
     MILL_TRY(mill_mpi_share_of_cores(&alone, &o->settings.n_thread));
   }
-  MILL_TRY(mill_labelled_spectra_read(path, &o->request, &spectra, &origin));
+  MILL_TRY(read_spectra(o, argc - first, argv + first, &spectra, &origin));
   MILL_TRY(choose_resolution(o, path, &spectra, &origin, &o->settings));
-  snprintf(o->settings.source, sizeof o->settings.source, "%s", slash ? slash + 1 : path);
+  name_source(path, o->settings.source, sizeof o->settings.source);
   MILL_TRY(mill_spectra_library_build(&o->settings, &spectra, lib, &report));
   snprintf(lib->name, sizeof lib->name, "spectra of %.100s", o->settings.source);
   MILL_TRY(mill_library_write(o->output, lib, o->overwrite));
   mill_library_digest(lib, lib->hash);
-  print_report(o, lib, &origin, &report);
+  print_report(o, &spectra, lib, &origin, &report);
   printf("%s: %d labels, hash %s\n", o->output, lib->n_label, lib->hash);
 done:
   mill_labelled_spectra_clear(&spectra);

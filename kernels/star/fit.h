@@ -163,12 +163,12 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          !(p->gained >= MILL_SIMPLEX_TRUST * p->promised);
 }
 
-/** First stage of one start.  Starts after the first do without the simplex, unless the first
- *  one was lost. */
+/** First stage of one start.  Starts after the first do without hybrid's simplex: several of
+ *  them look around more cheaply. */
 MILL_HD static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
 {
   slot->method = m->set.optimizer;
-  if (slot->method == MILL_OPT_HYBRID && slot->have_best && slot->doubt != MILL_DOUBT_LOST)
+  if (slot->method == MILL_OPT_HYBRID && slot->have_best)
     slot->method = MILL_OPT_LM;
   if (slot->i_start > 0)
     slot->result.info |= MILL_INFO_SECOND_START;
@@ -230,6 +230,8 @@ MILL_HD static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
     n_pix_all += s->n_pix;
     n_good += s->n_good;
     r->n_pix[s->arm] += s->n_good;
+    if (s->narrow)
+      r->info |= MILL_INFO_LSF_NARROW;
   }
   r->n_pix_tot = n_good;
   slot->hull_weight = 10.0 * (double)n_pix_all * (double)n_used;

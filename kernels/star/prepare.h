@@ -177,39 +177,88 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, const double *weight, int len,
   }
 }
 
+/** Rows of len pixels from first on that are narrower than the templates: narrow [len] is their
+ *  sum there, else 0.  A row is as wide as the Gaussian with its sum of squares, (sum)^2 / (2
+ *  sqrt(pi) sum of squares), which wings and a shift within the pixel hardly move.  A row that is
+ *  cut at an end of the arm is judged by the nearest whole one.  Returns how many rows are below
+ *  MILL_LSF_NARROW. */
+MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
+                                   const double (*row)[MILL_CHUNK], double *narrow)
+{
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
+  const double unit = 3.5449077018110318 * s->templ_pix; /* 2 sqrt(pi) */
+  double sum[MILL_CHUNK], square[MILL_CHUNK];
+  int n_narrow = 0;
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    sum[i] = square[i] = 0.0;
+  for (int k = 0; k < nd; k++) {
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      sum[i] += row[k][i];
+      square[i] += row[k][i] * row[k][i];
+    }
+  }
+  for (int i = 0; i < len && n > 2 * h; i++) {
+    const int whole = first + i < h ? h : (first + i >= n - h ? n - 1 - h : first + i);
+    if (whole == first + i)
+      continue;
+    sum[i] = square[i] = 0.0;
+    for (int k = 0; k < nd; k++) {
+      const double x = (double)s->raw_res[(size_t)(nd - 1 - k) * n + whole - h + k];
+      sum[i] += x;
+      square[i] += x * x;
+    }
+  }
+  MILL_SIMD_SUM(n_narrow)
+  for (int i = 0; i < len; i++) {
+    const double limit = unit * square[i]; /* sigma / templ_pix is sum^2 / limit; NaN: not narrow */
+    n_narrow += sum[i] * sum[i] < MILL_LSF_NARROW * limit;
+    narrow[i] = sum[i] * sum[i] <= limit && limit > 0.0 ? sum[i] : 0.0;
+  }
+  return n_narrow;
+}
+
 /** Resolution matrix: diagonals as stored (offsets +h..-h, scipy dia layout) to
- *  row form, the template's own resolution taken out, edge rows rescaled.
+ *  row form, the template's own resolution taken out, edge rows rescaled.  Where templates are
+ *  broader than the row nothing can be taken out: the row becomes the pixel alone.
  *  Sets good: 0 where an element of the pixel's row is not finite, which then is that of the
- *  pixel alone. */
+ *  pixel alone; sets narrow. */
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
   const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
   const double most = 1e300; /* a sum of floats that is finite is below */
+  int part = 0;
   MILL_FOR(b, c, n_chunk)
   {
     const int first = c * MILL_CHUNK;
     const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
     double row[MILL_MAX_DIAG + MILL_DECONV_STEP - 1][MILL_CHUNK];
-    double x[MILL_CHUNK], sum[MILL_CHUNK], base[MILL_CHUNK];
+    double x[MILL_CHUNK], sum[MILL_CHUNK], base[MILL_CHUNK], narrow[MILL_CHUNK];
     mill_read_rows(s, first, len, row);
+    if (s->templ_pix > 0.0)
+      part += mill_find_narrow(s, first, len, (const double(*)[MILL_CHUNK])row, narrow);
     MILL_SIMD
     for (int i = 0; i < len; i++)
       sum[i] = base[i] = 0.0;
     for (int k = 0; k < nd; k++) {
       const double *from = row[k];
-      if (s->deconv) {
+      if (s->templ_pix > 0.0) {
         mill_deconvolve(nd, s->deconv + (ptrdiff_t)k * nd, len, (const double(*)[MILL_CHUNK])row,
                         x);
+        MILL_SIMD
+        for (int i = 0; i < len; i++)
+          x[i] = narrow[i] == 0.0 ? x[i] : (k == h ? narrow[i] : 0.0);
         from = x;
       }
       float *to = s->res + (size_t)k * n + first;
       MILL_SIMD
       for (int i = 0; i < len; i++) {
-        const float narrow = (float)from[i];
-        to[i] = narrow;
+        const float rounded = (float)from[i];
+        to[i] = rounded;
         sum[i] += from[i];
-        base[i] += (double)narrow;
+        base[i] += (double)rounded;
       }
     }
     int n_lost = 0;
@@ -223,6 +272,11 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
     for (int i = first; n_lost > 0 && i < first + len; i++)
       if (!s->good[i])
         mill_lose_row(s, i);
+  }
+  const int n_narrow = (int)mill_block_sum(b, (double)part);
+  MILL_SERIAL(b)
+  {
+    s->narrow = (double)n_narrow >= MILL_LSF_SIZEABLE * (double)n;
   }
   MILL_BARRIER(b);
   /* every row with numbers counts, also where the file has zeros */

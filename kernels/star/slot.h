@@ -103,6 +103,7 @@ typedef struct mill_segment {
   int used; /**< 0: dropped, no contribution */
   const mill_waveset *ws;
   const double *deconv; /**< [n_diag][n_diag] solves for the template's own resolution, or NULL */
+  double templ_pix;     /**< sigma in pixels that deconv takes out of the matrix; 0: none */
   /* raw, as read */
   float *raw_flux, *raw_ivar;
   int32_t *raw_mask; /**< zeros when the file has none */
@@ -123,6 +124,7 @@ typedef struct mill_segment {
   double dd;           /**< sum (flux / sigma)^2 */
   double sn;           /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
   int n_good;
+  int narrow; /**< 1: templates are broader than the matrix in a sizeable part of it */
 } mill_segment;
 
 enum mill_request {

@@ -69,7 +69,7 @@ static double loneliness(int n, const point *p, int i)
   return near[2];
 }
 
-int mill_hull_of_points(int n, const double *x, int *n_facet, double **facet)
+int mill_hull_of_points(int n, const double *x, int all, int *n_facet, double **facet)
 {
   int err = MILL_OK;
   point *p = NULL, *corner = NULL;
@@ -84,12 +84,12 @@ int mill_hull_of_points(int n, const double *x, int *n_facet, double **facet)
   for (int i = 0; i < n; i++)
     p[i] = (point){x[2 * i], x[2 * i + 1]};
   for (int i = 0; i < n; i++)
-    sorted[i] = lonely[i] = loneliness(n, p, i);
+    sorted[i] = lonely[i] = all ? 0 : loneliness(n, p, i);
   /* a lone point would open a hull over labels that nothing is known of */
   const double limit = fmax(4 * mill_quantile((size_t)n, 0.5, sorted), 0.3);
   int n_left = 0;
   for (int i = 0; i < n; i++)
-    if (lonely[i] <= limit || n == 3)
+    if (all || lonely[i] <= limit || n == 3)
       p[n_left++] = p[i];
   qsort(p, (size_t)n_left, sizeof *p, compare_point);
   const int n_corner = n_left < 3 ? 0 : convex_corners(n_left, p, corner);

@@ -15,6 +15,7 @@
 enum {
   N_SMOOTH = 25,
   N_REWEIGHT = 3,
+  N_FILL = 3,
   N_NEIGHBOUR = 40 /* with like labels, that a spectrum is compared with */
 };
 #define TOLERANCE 1.0 /* of the smoothings: the one-standard-error rule */
@@ -22,6 +23,8 @@ enum {
 /* Smoothings to choose from: powers of ten in steps of half a decade. */
 #define SMOOTH_LEAST -8.0
 #define SMOOTH_STEP  0.5
+/* Leaves the polynomial. */
+#define SMOOTH_STIFF 1e8
 
 /* Residuals in units of those of spectra with like labels: beyond the first a spectrum counts
    less, beyond the second not at all. */
@@ -179,6 +182,10 @@ static int fit_scores(mill_spectra_work *w)
     smooth[0] = w->set->smoothing;
     n_smooth = 1;
   }
+  if (w->aligning == MILL_SPECTRA_ALIGN_STIFF) {
+    smooth[0] = SMOOTH_STIFF;
+    n_smooth = 1;
+  }
   const mill_rbf_problem problem = {.n_axis = w->n_label,
                                     .n_point = w->n,
                                     .n_out = w->n_component,
@@ -238,6 +245,31 @@ done:
   return err;
 }
 
+/* Gaps become what the functions of the labels say, components and functions are made again: the
+   change falls by the part of the pixels that are gaps, or faster. */
+static int fill_gaps(int n_component, mill_spectra_work *w)
+{
+  int err = MILL_OK;
+  const size_t n_pix = (size_t)w->n_pix;
+  for (int pass = 0; pass < N_FILL && w->n_gap > 0; pass++) {
+    const size_t q = (size_t)w->n_component;
+    for (size_t i = 0; i < (size_t)w->n; i++)
+      for (size_t p = 0; p < n_pix; p++) {
+        if (!w->gap[i * n_pix + p])
+          continue;
+        double y = w->mean[p];
+        for (size_t k = 0; k < q; k++)
+          y += (w->score[i * q + k] - mill_rbf_fit_residual(w->fit, (int)i, (int)k)) *
+               w->pattern[k * n_pix + p];
+        w->y[i * n_pix + p] = y;
+      }
+    MILL_TRY(find_components(n_component, w));
+    MILL_TRY(fit_scores(w));
+  }
+done:
+  return err;
+}
+
 /* Take the spectra with limit < ratio out of the work. */
 static void drop_outliers(const double *ratio, unsigned char *fate, mill_spectra_work *w)
 {
@@ -250,8 +282,10 @@ static void drop_outliers(const double *ratio, unsigned char *fate, mill_spectra
     }
     w->row[n] = w->row[i];
     w->weight[n] = w->weight[i];
-    if (n < i)
+    if (n < i) {
       memcpy(w->y + (size_t)n * n_pix, w->y + (size_t)i * n_pix, n_pix * sizeof *w->y);
+      memcpy(w->gap + (size_t)n * n_pix, w->gap + (size_t)i * n_pix, n_pix);
+    }
     n++;
   }
   w->n = n;
@@ -268,14 +302,17 @@ int mill_spectra_fit(const mill_labelled_spectra *in, int n_component, unsigned 
   MILL_TRY(make_labels(in, w, lib));
   MILL_TRY(find_components(n_component, w));
   MILL_TRY(fit_scores(w));
+  MILL_TRY(fill_gaps(n_component, w));
   if (!w->set->keep_outliers) {
     for (int pass = 0; pass < N_REWEIGHT; pass++) {
       MILL_TRY(doubt(w, ratio));
       for (int i = 0; i < w->n; i++)
         w->weight[i] = ratio[i] > DOUBT_LIMIT ? pow(DOUBT_LIMIT / ratio[i], 2) : 1;
-      if (pass < N_REWEIGHT - 1)
+      if (pass < N_REWEIGHT - 1 || w->aligning)
         MILL_TRY(fit_scores(w));
     }
+    if (w->aligning)
+      goto done;
     drop_outliers(ratio, fate, w);
     if (w->n < MILL_SPECTRA_MIN)
       MILL_FAIL(MILL_ERR_INPUT,
@@ -286,6 +323,7 @@ int mill_spectra_fit(const mill_labelled_spectra *in, int n_component, unsigned 
     MILL_TRY(make_labels(in, w, lib));
     MILL_TRY(find_components(n_component, w));
     MILL_TRY(fit_scores(w));
+    MILL_TRY(fill_gaps(n_component, w));
   }
 done:
   mill_free(ratio);

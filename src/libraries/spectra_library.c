@@ -11,13 +11,14 @@
 
 /* Chosen by leave-one-out on MILES (docs/use/libraries.md). */
 enum { DEFAULT_COMPONENT = 40, DEFAULT_CONTINUUM = 8, DEFAULT_DEGREE = 2, DEFAULT_GUESS = 300 };
+enum { MAX_ALIGN = 4 }; /* rounds of a stage; three are enough */
 #define DEFAULT_SN 20.0
 
 void mill_labelled_spectra_clear(mill_labelled_spectra *spectra)
 {
   if (!spectra)
     return;
-  MILL_FREE(spectra->wave_aa, spectra->flux, spectra->label);
+  MILL_FREE(spectra->wave_aa, spectra->flux, spectra->label, spectra->name);
   memset(spectra, 0, sizeof *spectra);
 }
 
@@ -25,7 +26,8 @@ void mill_spectra_report_clear(mill_spectra_report *report)
 {
   if (!report)
     return;
-  MILL_FREE(report->fate, report->weight, report->error);
+  MILL_FREE(report->fate, report->outside, report->gap, report->velocity, report->weight,
+            report->error);
   memset(report, 0, sizeof *report);
 }
 
@@ -50,14 +52,15 @@ const char *mill_spectrum_fate_text(int fate)
       [MILL_SPECTRUM_USED] = "used",
       [MILL_SPECTRUM_NO_LABEL] = "a label is not known",
       [MILL_SPECTRUM_OUTSIDE] = "a label is outside the range to keep",
-      [MILL_SPECTRUM_BAD_FLUX] = "a pixel is not finite or not above 0",
+      [MILL_SPECTRUM_BAD_FLUX] = "more than a fifth of the pixels are not finite or not above 0",
       [MILL_SPECTRUM_OUTLIER] = "unlike the spectra with like labels"};
   return fate >= 0 && fate < MILL_N_SPECTRUM_FATE ? text[fate] : "unknown";
 }
 
 void mill_spectra_work_clear(mill_spectra_work *w)
 {
-  MILL_FREE(w->row, w->y, w->mapped, w->length, w->weight, w->score, w->lost, w->mean, w->pattern);
+  MILL_FREE(w->row, w->y, w->gap, w->mapped, w->length, w->weight, w->score, w->lost, w->mean,
+            w->pattern);
   mill_rbf_fit_destroy(w->fit);
   memset(w, 0, sizeof *w);
 }
@@ -90,7 +93,7 @@ static int make_hulls(const mill_spectra_work *w, mill_library *lib)
         x[2 * i] = w->mapped[i * n_label + a];
         x[2 * i + 1] = w->mapped[i * n_label + b];
       }
-      if (mill_hull_of_points(w->n, x, &hull->n_facet, &hull->facet) != MILL_OK)
+      if (mill_hull_of_points(w->n, x, w->set->hull_all, &hull->n_facet, &hull->facet) != MILL_OK)
         MILL_FAIL(MILL_ERR_INPUT, "labels %s and %s are not independent: %s", lib->label[a].name,
                   lib->label[b].name, mill_error_message());
     }
@@ -102,7 +105,7 @@ done:
 /* Labels of spectra that lie as far from one another as can be: the next one is always the one
    farthest from those taken. */
 static int make_guess(const mill_spectra_work *w, const mill_labelled_spectra *in,
-                      mill_library *lib)
+                      mill_library *lib, mill_spectra_report *report)
 {
   int err = MILL_OK;
   double *distance2 = NULL;
@@ -119,6 +122,8 @@ static int make_guess(const mill_spectra_work *w, const mill_labelled_spectra *i
       r2 += x[l] * x[l];
     const int inside = mill_hull_distance(lib->n_hull, lib->hull, x) <= 1e-10;
     distance2[i] = inside ? INFINITY : -1;
+    report->outside[w->row[i]] = (unsigned char)!inside;
+    report->n_outside += !inside;
     if (inside && r2 < nearest) { /* begin in the middle */
       nearest = r2;
       next = i;
@@ -208,6 +213,23 @@ done:
   return err;
 }
 
+static int report_begin(const mill_labelled_spectra *in, mill_spectra_report *report)
+{
+  int err = MILL_OK;
+  const size_t n = (size_t)in->n_spectrum;
+  report->n_spectrum = in->n_spectrum;
+  MILL_TRY(MILL_ALLOC(n, &report->fate));
+  MILL_TRY(MILL_ALLOC(n, &report->outside));
+  MILL_TRY(MILL_ALLOC(n, &report->gap));
+  MILL_TRY(MILL_ALLOC(n, &report->velocity));
+  MILL_TRY(MILL_ALLOC(n, &report->weight));
+  MILL_TRY(MILL_ALLOC(n, &report->error));
+  for (int i = 0; i < in->n_spectrum; i++)
+    report->error[i] = NAN;
+done:
+  return err;
+}
+
 /* Everything below w->n rows of the largest size that it will have. */
 static int work_begin(const mill_spectra_library_settings *set, const mill_labelled_spectra *in,
                       mill_spectra_report *report, int first, int n_in, mill_spectra_work *w)
@@ -216,21 +238,46 @@ static int work_begin(const mill_spectra_library_settings *set, const mill_label
   const size_t n = (size_t)in->n_spectrum;
   w->set = set;
   w->n_label = in->n_label;
-  report->n_spectrum = in->n_spectrum;
-  MILL_TRY(MILL_ALLOC(n, &report->fate));
-  MILL_TRY(MILL_ALLOC(n, &report->weight));
-  MILL_TRY(MILL_ALLOC(n, &report->error));
   MILL_TRY(MILL_ALLOC(n, &w->row));
   MILL_TRY(MILL_ALLOC(n, &w->weight));
   MILL_TRY(MILL_ALLOC(n, &w->lost));
   MILL_TRY(MILL_ALLOC(n * (size_t)in->n_label, &w->mapped));
   MILL_TRY(MILL_ALLOC(in->n_label, &w->length));
   for (int i = 0; i < in->n_spectrum; i++) {
-    report->error[i] = NAN;
     report->fate[i] = (unsigned char)mill_spectra_fate_of(set, in, first, n_in, i);
     if (report->fate[i] == MILL_SPECTRUM_USED)
       w->row[w->n++] = i;
   }
+done:
+  return err;
+}
+
+static void count_fates(mill_spectra_report *report)
+{
+  memset(report->n_fate, 0, sizeof report->n_fate);
+  for (int i = 0; i < report->n_spectrum; i++)
+    report->n_fate[report->fate[i]]++;
+}
+
+/* Spectra on the library's wavelengths, and the functions of the labels. */
+static int make_functions(const mill_spectra_library_settings *set, const mill_labelled_spectra *in,
+                          int first, int n_in, mill_library *lib, mill_spectra_report *report,
+                          mill_spectra_work *w)
+{
+  int err = MILL_OK;
+  const int n_component = set->n_component ? set->n_component : DEFAULT_COMPONENT;
+  MILL_TRY(work_begin(set, in, report, first, n_in, w));
+  MILL_TRY(mill_spectra_check_pixels(in, first, n_in, report));
+  lib->n_arm = 1;
+  MILL_TRY(mill_spectra_make_grid(in, first, n_in, &lib->arm[0], report, w));
+  count_fates(report);
+  if (w->n < MILL_SPECTRA_MIN)
+    MILL_TRY(mill_spectra_too_few(report, w->n));
+  MILL_TRY(MILL_ALLOC((size_t)w->n * (size_t)n_component, &w->score));
+  MILL_TRY(MILL_ALLOC(w->n_pix, &w->mean));
+  MILL_TRY(MILL_ALLOC((size_t)n_component * (size_t)w->n_pix, &w->pattern));
+  MILL_TRY(mill_spectra_fit(in, n_component, report->fate, w, lib));
+  count_fates(report);
 done:
   return err;
 }
@@ -240,28 +287,29 @@ static int build(const mill_spectra_library_settings *set, const mill_labelled_s
 {
   int err = MILL_OK;
   int first = 0, n_in = 0;
-  const int n_component = set->n_component ? set->n_component : DEFAULT_COMPONENT;
   MILL_TRY(check_settings(set, in));
   MILL_TRY(mill_spectra_find_pixels(set, in, &first, &n_in));
-  MILL_TRY(work_begin(set, in, report, first, n_in, w));
-  lib->n_arm = 1;
-  mill_arm *arm = &lib->arm[0];
-  MILL_TRY(mill_spectra_make_grid(in, first, n_in, arm, report->fate, w));
-  for (int i = 0; i < in->n_spectrum; i++)
-    report->n_fate[report->fate[i]]++;
-  if (w->n < MILL_SPECTRA_MIN)
-    MILL_TRY(mill_spectra_too_few(in, report, w->n));
-  MILL_TRY(MILL_ALLOC((size_t)w->n * (size_t)n_component, &w->score));
-  MILL_TRY(MILL_ALLOC(w->n_pix, &w->mean));
-  MILL_TRY(MILL_ALLOC((size_t)n_component * (size_t)w->n_pix, &w->pattern));
-  MILL_TRY(mill_spectra_fit(in, n_component, report->fate, w, lib));
-  memset(report->n_fate, 0, sizeof report->n_fate);
-  for (int i = 0; i < in->n_spectrum; i++)
-    report->n_fate[report->fate[i]]++;
+  MILL_TRY(report_begin(in, report));
+  for (int stage = set->align ? MILL_SPECTRA_ALIGN_STIFF : MILL_SPECTRA_LAST, n = 0;
+       stage != MILL_SPECTRA_LAST;) {
+    int done = 0;
+    w->aligning = stage;
+    MILL_TRY(make_functions(set, in, first, n_in, lib, report, w));
+    MILL_TRY(mill_spectra_align(w, lib, report, &done));
+    mill_spectra_work_clear(w);
+    mill_library_clear(lib);
+    if (done || ++n == MAX_ALIGN) {
+      stage = stage == MILL_SPECTRA_ALIGN_STIFF ? MILL_SPECTRA_ALIGN : MILL_SPECTRA_LAST;
+      n = 0;
+    }
+  }
+  MILL_TRY(make_functions(set, in, first, n_in, lib, report, w));
   MILL_TRY(make_hulls(w, lib));
-  MILL_TRY(make_guess(w, in, lib));
-  MILL_TRY(make_emulator(w, &arm->emulator));
+  MILL_TRY(make_guess(w, in, lib, report));
+  MILL_TRY(make_emulator(w, &lib->arm[0].emulator));
   MILL_TRY(mill_spectra_measure(w, lib, in, report));
+  if (set->recover_sn > 0)
+    MILL_TRY(mill_spectra_recover_velocities(w, lib, report));
 done:
   return err;
 }

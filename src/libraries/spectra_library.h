@@ -14,12 +14,14 @@ enum { MILL_SPECTRA_LIBRARY_MAX_CONTINUUM = 20 };
  *  wave_aa [n_pix]              vacuum A, ascending; owned
  *  flux    [n_spectrum][n_pix]  flux density in any unit, each spectrum in its own; owned
  *  label   [n_spectrum][n_label]  in the labels' units, NaN: not known; owned
+ *  name    [n_spectrum]         of files with one spectrum each, else NULL; owned
  */
 typedef struct mill_labelled_spectra {
   int n_spectrum, n_pix, n_label;
   double *wave_aa;
   float *flux;
   double *label;
+  char (*name)[MILL_MAX_NAME];
 } mill_labelled_spectra;
 
 void mill_labelled_spectra_clear(mill_labelled_spectra *spectra); /* NULL is allowed */
@@ -42,6 +44,8 @@ typedef struct mill_spectra_library_settings {
   int degree;               /**< degree of the polynomial added to the radial functions */
   double smoothing;         /**< of all components; 0: by leave-one-out, for each */
   int keep_outliers;        /**< 1: no spectrum is weighted down or rejected */
+  int align;                /**< 1: velocities of the spectra are found and taken out */
+  int hull_all;             /**< 1: hulls around all spectra; 0: without those that stand alone */
   int n_guess;
   double recover_sn; /**< S/N a pixel at which the recovery of labels is measured; inf: without
                         noise, 0: not measured */
@@ -56,7 +60,7 @@ enum mill_spectrum_fate {
   MILL_SPECTRUM_USED = 0,
   MILL_SPECTRUM_NO_LABEL, /**< a label is not known */
   MILL_SPECTRUM_OUTSIDE,  /**< a label outside the range asked for */
-  MILL_SPECTRUM_BAD_FLUX, /**< a pixel in range is not finite or not above 0 */
+  MILL_SPECTRUM_BAD_FLUX, /**< too many pixels in range are not finite or not above 0 */
   MILL_SPECTRUM_OUTLIER,  /**< unlike the spectra with like labels */
   MILL_N_SPECTRUM_FATE
 };
@@ -74,9 +78,18 @@ const char *mill_spectrum_fate_text(int fate);
 typedef struct mill_spectra_report {
   int n_spectrum;
   int n_fate[MILL_N_SPECTRUM_FATE];
-  unsigned char *fate; /**< [n_spectrum] enum mill_spectrum_fate, owned */
-  double *weight;      /**< [n_spectrum] 0 where not used, owned */
-  double *error;       /**< [n_spectrum] per cent, NaN where not used, owned */
+  unsigned char *fate;             /**< [n_spectrum] enum mill_spectrum_fate, owned */
+  int n_outside;                   /**< spectra in use that lie outside the hulls */
+  unsigned char *outside;          /**< [n_spectrum] 1: it is one of them, owned */
+  double *gap;                     /**< [n_spectrum] part of its pixels that were bad, owned */
+  double good_min_aa, good_max_aa; /**< where no spectrum with labels has a bad pixel; 0: nowhere */
+  double *velocity;                /**< [n_spectrum] km/s that was taken out, owned */
+  int n_align;                     /**< rounds of --align */
+  double align_step;               /**< km/s, robust scatter of the last round's changes */
+  int n_velocity;                  /**< spectra whose velocity was recovered; 0: not measured */
+  double velocity_bias, velocity_scatter; /**< km/s, median and 1.48 MAD */
+  double *weight;                         /**< [n_spectrum] 0 where not used, owned */
+  double *error;                          /**< [n_spectrum] per cent, NaN where not used, owned */
   int n_component, degree;
   double kept_variance;           /**< part of the variance that the components carry */
   double smooth_min, smooth_max;  /**< smoothings chosen */

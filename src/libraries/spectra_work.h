@@ -13,19 +13,30 @@ enum {
   MILL_SPECTRA_MAX_PIX = 1 << 20
 };
 
+/** While spectra have velocities none is rejected.  Functions that follow single spectra follow
+ *  their velocities too, so the first rounds have the polynomials alone. */
+enum mill_spectra_stage {
+  MILL_SPECTRA_LAST = 0,
+  MILL_SPECTRA_ALIGN_STIFF,
+  MILL_SPECTRA_ALIGN,
+};
+
 /** The spectra in use, as ln flux without continuum and level. */
 typedef struct mill_spectra_work {
   const mill_spectra_library_settings *set;
   int n, n_label, n_pix;
-  int *row;        /**< [n] of the input */
-  double *y;       /**< [n][n_pix] */
-  double *mapped;  /**< [n][n_label] */
-  double *length;  /**< [n_label] */
-  double *weight;  /**< [n] */
-  double *score;   /**< [n][n_component] */
-  double *lost;    /**< [n] mean square over pixels that the components do not carry */
-  double *mean;    /**< [n_pix] */
-  double *pattern; /**< [n_component][n_pix] orthonormal */
+  int *row;           /**< [n] of the input */
+  double *y;          /**< [n][n_pix] */
+  unsigned char *gap; /**< [n][n_pix] 1: the pixel is bad, and y what the others make of it */
+  int n_gap;          /**< of all */
+  int aligning;       /**< enum mill_spectra_stage */
+  double *mapped;     /**< [n][n_label] */
+  double *length;     /**< [n_label] */
+  double *weight;     /**< [n] */
+  double *score;      /**< [n][n_component] */
+  double *lost;       /**< [n] mean square over pixels that the components do not carry */
+  double *mean;       /**< [n_pix] */
+  double *pattern;    /**< [n_component][n_pix] orthonormal */
   int n_component;
   double kept_variance;
   mill_rbf_fit *fit;
@@ -61,16 +72,31 @@ int mill_spectra_fate_of(const mill_spectra_library_settings *set, const mill_la
                          int first, int n, int i);
 
 /** Fail because only n spectra can be used: say why, and what range would do. */
-int mill_spectra_too_few(const mill_labelled_spectra *in, const mill_spectra_report *report, int n);
+int mill_spectra_too_few(const mill_spectra_report *report, int n);
 
-/** The library's arm for n_in pixels from first on, and the spectra on it: w->y, n and n_pix. */
+/** Fail when half of the spectra in use have a bad pixel at the same place: name it, and what range
+ *  would do; where all are good goes to the report. */
+int mill_spectra_check_pixels(const mill_labelled_spectra *in, int first, int n,
+                              mill_spectra_report *report);
+
+/** The library's arm for n_in pixels from first on, and the spectra on it without their velocities
+ *  (of the report): w->y, gap, n and n_pix. */
 int mill_spectra_make_grid(const mill_labelled_spectra *in, int first, int n_in, mill_arm *arm,
-                           unsigned char *fate, mill_spectra_work *w);
+                           mill_spectra_report *report, mill_spectra_work *w);
 
 /** Labels, components and functions; spectra that do not fit in get less weight, and none at all
  *  when they are far off. */
 int mill_spectra_fit(const mill_labelled_spectra *in, int n_component, unsigned char *fate,
                      mill_spectra_work *w, mill_library *lib);
+
+/** Add to the spectra's velocities what is left of them, against the functions without each; done:
+ *  the changes were small. */
+int mill_spectra_align(const mill_spectra_work *w, const mill_library *lib,
+                       mill_spectra_report *report, int *done);
+
+/** Velocities found in spectra left out, after noise of the settings' S/N. */
+int mill_spectra_recover_velocities(const mill_spectra_work *w, const mill_library *lib,
+                                    mill_spectra_report *report);
 
 /** Errors of the spectra, and of the labels if the settings ask for them. */
 int mill_spectra_measure(const mill_spectra_work *w, const mill_library *lib,

@@ -303,8 +303,10 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e, const mill_star *sta
     add_piece(s, to->raw_mask, raw->mask, n * sizeof *raw->mask); /* none: zeros */
     if (to->raw_res) {
       add_piece(s, to->raw_res, raw->resolution, (size_t)to->n_diag * n * sizeof *raw->resolution);
-      if (s->lib->arm[raw->arm].template_sigma_aa > 0.0)
+      if (s->lib->arm[raw->arm].template_sigma_aa > 0.0) {
+        to->templ_pix = s->lib->arm[raw->arm].template_sigma_aa / (ws.wave_aa[1] - ws.wave_aa[0]);
         MILL_TRY(mill_waveset_cache_deconv(s->waveset, raw->waveset, raw->n_diag, &to->deconv));
+      }
     }
     if (to->lsf_aa) {
       add_piece(s, to->lsf_aa, lsf_aa, n * sizeof *lsf_aa);

@@ -66,6 +66,42 @@ def write(name, wave=None, cards=(), edit=None, columns=("TEFF", "LOGG", "FEH"),
     return tmp(name)
 
 
+def cards(hdu, **more):
+    for key, value in more.items():
+        hdu.header[key] = value
+    return hdu
+
+
+def write_folders(labels):
+    """Folders with one spectrum a file: stelib (images with wavelengths of their own, labels in
+    stars.fits), phoenix (labels in cards, wavelengths in wave.fits), tables."""
+    n, wave = len(labels), FIRST + STEP * np.arange(N_PIX)
+    for folder in ("stelib", "phoenix", "tables"):
+        os.makedirs(tmp(folder), exist_ok=True)
+    for i, label in enumerate(labels):
+        name = f"star{i:03d}.fits"
+        # 2 to 26 pixels from the first one's grid, and a bad pixel in some
+        start = FIRST + (0.1 + 0.25 * (i % 25) if i else 0)
+        own = start + STEP * np.arange(N_PIX)
+        flux = spectrum(label, own)
+        flux[300 + 7 * i] = np.nan if i % 3 == 1 else flux[300 + 7 * i]
+        cards(pyfits.PrimaryHDU(flux.astype("f4")), CRVAL1=start, CDELT1=STEP, CRPIX1=1,
+              ).writeto(tmp(f"stelib/{name}"), overwrite=True)
+        cards(pyfits.PrimaryHDU(spectrum(label, wave).astype("f4")), PHXTEFF=label[0],
+              PHXLOGG=label[1], PHXM_H=label[2]).writeto(tmp(f"phoenix/{name}"), overwrite=True)
+        table = pyfits.BinTableHDU.from_columns([
+            pyfits.Column("lam", "D", unit="Angstrom", array=wave),
+            pyfits.Column("f", "E", array=spectrum(label, wave))])
+        cards(table, TEFF=label[0], LOGG=label[1], FEH=label[2]).writeto(
+            tmp(f"tables/{name}"), overwrite=True)
+    pyfits.PrimaryHDU(wave).writeto(tmp("wave.fits"), overwrite=True)
+    order = np.random.default_rng(SEED).permutation(n)
+    pyfits.BinTableHDU.from_columns([
+        pyfits.Column("STAR", "16A", array=[f"star{i:03d}" for i in order]),
+        *[pyfits.Column(c, "D", array=labels[order, k])
+          for k, c in enumerate(("T", "G", "M"))]]).writeto(tmp("stars.fits"), overwrite=True)
+
+
 def build(out, path, *options):
     return starmill("library", "spectra", "--output", tmp(out), "--overwrite", *options, path)
 
@@ -195,10 +231,177 @@ class LibrarySpectra(ProgramTest):
             n_par = 5  # velocity, rotation, three labels
             self.assertEqual(f["fits/COVAR"].shape, (3, n_par * (n_par + 1) // 2))
 
+    def test_files_of_one_spectrum(self):
+        """The same stars as one image, as folders in the manner of STELIB (each file its own
+        wavelengths, labels in a table), of a PHOENIX grid (labels in cards, wavelengths in a file),
+        as tables, and named one by one: libraries whose templates agree."""
+        n = 60
+        labels, wave = make_labels(n), FIRST + STEP * np.arange(N_PIX)
+
+        def clean(flux, given):
+            for i in range(n):
+                flux[i] = spectrum(given[i], wave)
+
+        image = write("packed.fits", edit=clean, n=n)
+        options = (*GIVEN, "--recovery-sn", 0, "--range", "4815,5160", "--keep-outliers")
+        done = build("packed.h5", image, *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        at = labels[:5]
+        grid, expected = emulate(tmp("packed.h5"), at)
+        write_folders(labels)
+        named = sorted(os.listdir(tmp("tables")))
+        phoenix = ("--labels", "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H", "--wave-file",
+                   tmp("wave.fits"))
+        for inputs, more, tolerance in (
+            ((tmp("stelib"),), ("--table", tmp("stars.fits"), "--name-column", "STAR", "--labels",
+                                "teff=T,logg=G,feh=M"), 1e-2),  # gaps as the others fill them
+            ((tmp("phoenix") + "/",), phoenix, 1e-5),
+            ((tmp("tables"),), ("--columns", "LAM,F"), 1e-5),
+            ([tmp("tables/" + f) for f in named], ("--columns", "LAM,F"), 1e-5),
+        ):
+            with self.subTest(inputs=inputs[0]):
+                done = starmill("library", "spectra", "--output", tmp("files.h5"), "--overwrite",
+                                *options, *more, *inputs)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"{n} of {n} used", done.stdout)
+                wave_got, got = emulate(tmp("files.h5"), at)
+                np.testing.assert_allclose(wave_got, grid, rtol=1e-9)
+                self.assertLess(abs(np.log(got / expected)).max(), tolerance)
+        self.assertIn("20 of those used have gaps", starmill(
+            "library", "spectra", "--output", tmp("files.h5"), "--overwrite", *options, "--table",
+            tmp("stars.fits"), "--name-column", "STAR", "--labels", "teff=T,logg=G,feh=M",
+            tmp("stelib")).stdout)
+
+    def test_files_of_one_spectrum_that_do_not_fit(self):
+        write_folders(make_labels(60))
+        image = write("many.fits", n=60)
+        phoenix = ("--labels", "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H", "--wave-file",
+                   tmp("wave.fits"))
+        out = ("library", "spectra", "--output", tmp("no.h5"), *GIVEN)
+        os.makedirs(tmp("empty"))
+        for options, status, parts in (
+            ((tmp("empty"),), 3, ("has no files",)),
+            ((tmp("stelib"), "--columns", "LAM,F"), 3, ("star000.fits", "LAM and F", "--columns")),
+            ((tmp("stelib"),), 3, ("60 lack a label",)),
+            ((tmp("stelib"), "--columns", "LAM"), 2, ("WAVE,FLUX",)),
+            ((tmp("stelib"), "--table", tmp("stars.fits")), 3, ("column FILE", "--name-column")),
+            ((tmp("phoenix"), *phoenix[:2]), 3, ("no CRVAL1",)),
+            ((tmp("phoenix"), *phoenix, "--wave", "4800,1"), 2, ("exclude one another",)),
+            ((image, "--table", tmp("stars.fits")), 2, ("is no folder",)),
+            ((tmp("tables"), "--labels", "teff=TEFF,logg=LOGG,feh=M_H", "--columns", "LAM,F"), 3,
+             ("60 lack a label",)),
+        ):
+            with self.subTest(options=options):
+                self.assertOneLine(starmill(*out, *options), *parts, status=status)
+
+    def test_cube(self):
+        """A grid as a cube of five axes, not all of its nodes there: axes by cards and by images."""
+        wave = FIRST + STEP * np.arange(N_PIX)
+        teff, logg, feh = np.arange(4600, 6401, 300), np.array([2.0, 2.6, 3.5, 4.8]), \
+            np.arange(-1.5, 0.1, 0.5)
+        cube = np.array([[[spectrum([t, g, m], wave) for t in teff] for g in logg] for m in feh],
+                        "f4")
+        cube[0, 3, 6] = 0  # a node without a model
+        image = pyfits.PrimaryHDU(cube)
+        for key, value in (("CRVAL1", FIRST), ("CDELT1", STEP), ("CRPIX1", 1), ("CTYPE2", "TEFF"),
+                           ("CRVAL2", 4900.0), ("CDELT2", 300.0), ("CRPIX2", 2.0),
+                           ("CTYPE3", "LOGG"), ("CTYPE4", "FEH"), ("CRVAL4", -1.5),
+                           ("CDELT4", 0.5)):
+            image.header[key] = value
+        pyfits.HDUList([image, pyfits.ImageHDU(logg, name="LOGG")]).writeto(tmp("cube.fits"))
+        done = build("cube.h5", tmp("cube.fits"), *GIVEN, "--keep-outliers", "--smoothing", 1e-8,
+                     "--recovery-sn", 0)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("111 of 112 used", done.stdout)
+        self.assertRegex(done.stdout, r"1 more than a fifth of the pixels .*: row 28\n")
+        nodes = np.array([[4600, 2.0, -1.5], [6100, 4.8, 0.0], [5500, 2.6, -0.5]])
+        grid, flux = emulate(tmp("cube.h5"), nodes)
+        inner = slice(100, -100)
+        for node, got in zip(nodes, flux):
+            ratio = np.log(got / spectrum(node, grid))[inner]
+            smooth = np.polynomial.Legendre.fit(grid[inner], ratio, 8)(grid[inner])
+            self.assertLess(np.std(ratio - smooth), 3e-3)  # 40 of 111 components
+        done = build("cube.h5", tmp("cube.fits"), *GIVEN, "--labels", "teff=TEFF,logg=LOGG")
+        self.assertOneLine(done, "3 axes", "2 labels", status=3)
+        done = build("cube.h5", tmp("cube.fits"), *GIVEN, "--labels", "teff=TEFF,logg=LOGG,feh=MH")
+        self.assertOneLine(done, "CTYPE4 is 'FEH'", "--labels", status=3)
+
+    def test_velocities_of_the_spectra_are_taken_out(self):
+        truth = np.random.default_rng(SEED + 5).normal(0, 12, N_STAR)
+        wave = FIRST + STEP * np.arange(N_PIX)
+
+        def move(flux, labels):
+            for i, v in enumerate(truth):
+                flux[i] = spectrum(labels[i], wave * (1 - v / 299792.458))
+
+        path = write("moved.fits", edit=move)
+        scatter = []
+        for options in ((), ("--align",)):
+            done = build("moved.h5", path, *GIVEN, *options, "--recovery-sn", 50)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            scatter.append(float(re.search(r"  vrad +\S+ +(\S+) km/s", done.stdout).group(1)))
+        rms = float(re.search(r"velocities of the spectra taken out: rms (\S+)", done.stdout).group(1))
+        # what is left is noise, S/N 50 over 1500 pixels of 16 km/s
+        self.assertGreater(scatter[0], 9)
+        self.assertLess(scatter[1], 1.5)
+        self.assertLess(abs(rms - truth.std()), 2)
+
+    def test_desi_coadds_without_networks(self):
+        """Both cameras of a coadd with resolution matrices in a library's one arm; and templates
+        that are broader than the matrix, which is told."""
+        path = write("grid.fits", edit=lambda flux, labels: flux.__imul__(1e5))
+        done = build("grid.h5", path, *GIVEN, "--keep-outliers", "--recovery-sn", 0)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        truth = np.array([[5000, 3, -1.0], [5500, 4.2, -0.3], [6000, 4, -0.8]])
+        vrad = np.array([30.0, -80.0, 0.0])
+        n, rng, offset = len(truth), np.random.default_rng(SEED + 4), np.arange(5, -6, -1)
+        for sigma, narrow in ((1.3, 0), (SIGMA / 2, 16)):
+            hdus = [pyfits.PrimaryHDU(), pyfits.BinTableHDU.from_columns([
+                pyfits.Column("TARGETID", "K", array=np.arange(n) + 100),
+                pyfits.Column("TARGET_RA", "D", array=np.zeros(n)),
+                pyfits.Column("TARGET_DEC", "D", array=np.zeros(n)),
+                pyfits.Column("OBJTYPE", "3A", array=["TGT"] * n),
+                pyfits.Column("COADD_FIBERSTATUS", "J", array=np.zeros(n, int))], name="FIBERMAP")]
+            for arm, first, last in (("B", 4810.0, 5010.0), ("R", 4990.0, 5160.0)):
+                wave = np.arange(first, last, 0.8)
+                # of sigma 0.9 already; the rest of the line-spread function by a sum over the line
+                beyond = np.arange(-6, 6.01, 0.1)
+                weight = np.exp(-0.5 * beyond**2 / max(sigma**2 - SIGMA**2, 1e-4))
+                weight /= weight.sum()
+                flux = np.array([sum(w * spectrum(p, (wave + d) * (1 - v / 299792.458))
+                                     for d, w in zip(beyond, weight) if w > 1e-6)
+                                 for p, v in zip(truth, vrad)]) * 20
+                flux += 0.2 * rng.normal(size=flux.shape)
+                row = np.exp(-0.5 * (offset * 0.8 / sigma) ** 2)
+                row /= row.sum()
+                matrix = np.repeat(np.tile(row[:, None], (1, len(wave)))[None], n, 0)
+                for name, array in (("WAVELENGTH", wave), ("FLUX", flux.astype("f4")),
+                                    ("IVAR", np.full(flux.shape, 25, "f4")),
+                                    ("MASK", np.zeros(flux.shape, "i4")),
+                                    ("RESOLUTION", matrix.astype("f4"))):
+                    hdus.append(pyfits.ImageHDU(array, name=f"{arm}_{name}"))
+            pyfits.HDUList(hdus).writeto(tmp("coadd.fits"), overwrite=True)
+            with open(tmp("desi.yaml"), "w", encoding="ascii") as f:
+                f.write("wave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
+            self.fit(f"desi{narrow}.h5", "--config", tmp("desi.yaml"), tmp("coadd.fits"),
+                     lib=tmp("grid.h5"))
+            got = read(self.path)
+            np.testing.assert_array_equal(got["STATUS"], FITTED)
+            np.testing.assert_array_equal(got["FIT_INFO"] & 16, narrow)
+            # S/N 100 over 460 pixels: errors of 0.4 km/s, 20 K, 0.05 and 0.03 dex
+            self.assertLess(abs(got["VRAD"] - vrad).max(), 2)
+            self.assertLess(abs(got["TEFF"] - truth[:, 0]).max(), 100)
+            self.assertLess(abs(got["LOGG"] - truth[:, 1]).max(), 0.3)
+            self.assertLess(abs(got["FEH"] - truth[:, 2]).max(), 0.1)
+            # pixels of both cameras, but five at each end
+            self.assertTrue((got["NPIX_OPT"] > 420).all())
+
     def test_bad_spectra_are_named(self):
         def spoil(flux, labels):
             labels[4, 1] = np.nan
-            flux[[7, 8, 9], 100] = [0, np.nan, -1]
+            for row, value in zip((7, 8, 9), (0, np.nan, -1)):
+                flux[row, 500:900] = value
+            flux[[11, 12, 13], 100] = [0, np.nan, -1]
             flux[20] = spectrum([6400, 4.8, 0.2], FIRST + STEP * np.arange(N_PIX))
             labels[20] = [5000, 3, -1.2]
 
@@ -206,7 +409,11 @@ class LibrarySpectra(ProgramTest):
         done = build("bad.h5", path, *GIVEN)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"1 a label is not known: row 5\n")
-        self.assertRegex(done.stdout, r"3 a pixel is not finite or not above 0: rows 8-10\n")
+        self.assertRegex(done.stdout, r"3 more than a fifth of the pixels are not finite or not "
+                                      r"above 0: rows 8-10\n")
+        self.assertRegex(done.stdout, r"3 of those used have gaps .*: at most 0.26 %\n")
+        # pixels 901 to 1500
+        self.assertIn("no spectrum has a bad pixel from 5025.00 to 5174.75 A", done.stdout)
         self.assertRegex(done.stdout, r"unlike the spectra with like labels: rows? (\d+, )*21\b")
         done = build("bad.h5", path, *GIVEN, "--keep", "teff=4800:6200,feh=-1.5:0")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -214,6 +421,29 @@ class LibrarySpectra(ProgramTest):
             a = f["labels/label0"].attrs
             self.assertGreaterEqual(a["min"], 4800)
             self.assertLessEqual(a["max"], 6200)
+
+    def test_hulls_of_models_hold_all_of_them(self):
+        # a grid with a node far off: 7500 K is 3.3 standard deviations from the next ones
+        nodes = np.array([(t, g, m) for t in np.linspace(4800, 6000, 7) for g in (2.5, 3.2, 3.8, 4.5)
+                          for m in (-1.0, -0.6, -0.3, 0.0)] + [(7500, 4.0, -0.5)])
+
+        def edit(flux, labels):
+            labels[:] = nodes
+            for i, label in enumerate(nodes):
+                flux[i] = spectrum(label, FIRST + STEP * np.arange(N_PIX))
+
+        path = write("grid.fits", edit=edit, n=len(nodes))
+        alone = f"lie outside the hulls of the others .*: row {len(nodes)}\n"
+        for options, left_out in (((), False), (("--hull", "dense"), True),
+                                  (("--hull", "all"), False)):
+            with self.subTest(options=options):
+                done = build("grid.h5", path, *GIVEN, "--recovery-sn", 0, "--keep-outliers",
+                             *options)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(bool(re.search(alone, done.stdout)), left_out, done.stdout)
+                with h5py.File(tmp("grid.h5"), "r") as f:
+                    guess = f["guess/labels"][:]
+                self.assertEqual(guess[:, 0].max(), 6000 if left_out else 7500)
 
     def test_what_is_not_said_is_asked_for(self):
         path = write("silent.fits")

@@ -343,6 +343,45 @@ static void test_a_function_narrower_than_templates_is_told_and_changes_nothing(
   assert_same_but_narrow(3, 0);
 }
 
+/** As matrix_for_sigma, for whoever has the wavelengths only: Gaussians of this sigma in A. */
+static double matrix_sigma_aa;
+
+static void as_matrix(made_segment *s)
+{
+  static made_star one, with_matrix;
+  for (int p = 0; p < s->n_pix; p++)
+    s->sigma_aa[p] = (float)matrix_sigma_aa;
+  one.n_segment = 1;
+  one.segment[0] = *s;
+  matrix_for_sigma(&one, &with_matrix);
+  *s = with_matrix.segment[0];
+}
+
+/* Templates of 0.5 A on pixels of 0.7 A: taken out of a matrix of 0.3 A they leave nothing that
+ * could be a line-spread function. */
+static void test_a_matrix_narrower_than_templates_is_told_and_changes_nothing(void **state)
+{
+  (void)state;
+  make_few(0.5);
+  for (int i = 0; i < 3; i++)
+    mask_ends(&star[i]);
+  matrix_sigma_aa = 0.3;
+  fit_both(3, as_matrix);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(result[0][i].info & MILL_INFO_LSF_NARROW, 0);
+    assert_int_equal(result[1][i].info & MILL_INFO_LSF_NARROW, MILL_INFO_LSF_NARROW);
+    assert_int_equal(result[1][i].status, MILL_STATUS_FITTED);
+    /* rows of one weight, whose sum is 1 but for float32 */
+    for (int j = 0; j < N_PAR; j++)
+      assert_close(made_par(&result[1][i], j), made_par(&result[0][i], j),
+                   0.01 * made_err(&result[0][i], j));
+  }
+  matrix_sigma_aa = 0.6;
+  fit_both(3, as_matrix);
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(result[1][i].info & MILL_INFO_LSF_NARROW, 0);
+}
+
 static void test_sigma_is_not_used_where_templates_are_at_the_instruments_resolution(void **state)
 {
   (void)state;
@@ -371,6 +410,7 @@ int main(void)
       cmocka_unit_test(test_pixels_with_an_invalid_sigma_are_not_fitted),
       cmocka_unit_test(test_many_invalid_sigmas_are_told),
       cmocka_unit_test(test_a_function_narrower_than_templates_is_told_and_changes_nothing),
+      cmocka_unit_test(test_a_matrix_narrower_than_templates_is_told_and_changes_nothing),
       cmocka_unit_test(test_sigma_is_not_used_where_templates_are_at_the_instruments_resolution),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

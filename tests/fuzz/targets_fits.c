@@ -190,11 +190,24 @@ int fuzz_labelled(const uint8_t *bytes, size_t n)
     strcpy(request.column[i], column[i]);
   limits.scratch = fuzz_scratch();
   request.limits = limits;
-  mill_error_clear();
-  const int err = mill_labelled_spectra_read(fuzz_file(bytes, n), &request, &spectra, &origin);
-  fuzz_check_code("labelled spectra", err, of_a_file);
-  if (err != MILL_OK)
-    return FUZZ_REFUSED;
-  mill_labelled_spectra_clear(&spectra);
-  return FUZZ_ACCEPTED;
+  const char *const path = fuzz_file(bytes, n);
+  int accepted = 0;
+  /* as a file of many spectra, then as one of several with one spectrum each: an image, and a table
+     that has the names too */
+  for (int form = 0; form < 3; form++) {
+    mill_error_clear();
+    if (form == 2) {
+      strcpy(request.wave_column, "WAVELENGTH");
+      strcpy(request.flux_column, "FLUX");
+      strcpy(request.name_column, "NAME");
+      request.table = path;
+    }
+    const char *const twice[2] = {path, path};
+    const int err = form == 0 ? mill_labelled_spectra_read(path, &request, &spectra, &origin)
+                              : mill_labelled_files_read(twice, 2, &request, &spectra, &origin);
+    fuzz_check_code("labelled spectra", err, of_a_file);
+    accepted |= err == MILL_OK;
+    mill_labelled_spectra_clear(&spectra);
+  }
+  return accepted ? FUZZ_ACCEPTED : FUZZ_REFUSED;
 }

@@ -365,6 +365,7 @@ static void test_resolution_matrix_matches_scipy(void **state)
   mill_segment segment = {.n_pix = NR,
                           .n_diag = ND,
                           .deconv = deconv,
+                          .templ_pix = s,
                           .raw_res = raw,
                           .res = res,
                           .base = base,
@@ -382,6 +383,58 @@ static void test_resolution_matrix_matches_scipy(void **state)
         assert_close((double)res[k * NR + i], 0, 0);
     }
     assert_close(base[i], sum, 1e-15);
+  }
+}
+
+/* Rows that are narrower than the templates are the pixel alone, at the ends of the arm too; the
+ * others lose the templates' width whatever their neighbours are. */
+static void test_rows_narrower_than_templates_are_the_pixel_alone(void **state)
+{
+  (void)state;
+  enum { NR = 90, ND = 11, H = ND / 2 };
+  const double templ = 1.0; /* pixels, and that of the library */
+  double identity[ND * ND] = {0};
+  for (int k = 0; k < ND; k++)
+    identity[k * ND + k] = 2; /* tells whether it was applied */
+  for (int n_narrow = 0; n_narrow <= NR; n_narrow += 9) {
+    static float raw[ND * NR], res[ND * NR], scratch[NR];
+    unsigned char good[NR];
+    double base[NR];
+    memset(raw, 0, sizeof raw);
+    for (int i = 0; i < NR; i++)
+      for (int k = 0; k < ND; k++) {
+        /* 0.8 and 1.3 pixels, off the pixel's middle by up to half of it; sums of 0.9 */
+        const double width = i < n_narrow ? 0.8 : 1.3, u = (k - H - 0.5 * (i % 3 - 1)) / width;
+        if (i - H + k >= 0 && i - H + k < NR)
+          raw[(ND - 1 - k) * NR + i - H + k] =
+              (float)(0.9 * exp(-0.5 * u * u) / (width * sqrt(2 * acos(-1))));
+      }
+    mill_segment segment = {.n_pix = NR,
+                            .n_diag = ND,
+                            .deconv = identity,
+                            .templ_pix = templ,
+                            .raw_res = raw,
+                            .res = res,
+                            .base = base,
+                            .scratch = scratch,
+                            .good = good};
+    mill_block_prepare_resolution(&block, &segment);
+    assert_int_equal(segment.narrow, n_narrow >= 0.1 * NR);
+    for (int i = H; i < NR - H; i++)
+      for (int k = 0; k < ND; k++) {
+        const double as_stored = (double)raw[(ND - 1 - k) * NR + i - H + k];
+        /* 0.9 but for what lies beyond 5 pixels (4e-4 of a width of 1.3) and float32 */
+        assert_close((double)res[k * NR + i],
+                     i >= n_narrow ? 2 * as_stored
+                     : k == H      ? 0.9
+                                   : 0,
+                     i >= n_narrow || k != H ? 1e-7 : 1e-3);
+      }
+    for (int i = 0; i < H; i++) { /* not judged by what is left of their rows */
+      const float left = res[(H + 1) * NR + i], right = res[(H - 1) * NR + NR - 1 - i];
+      assert_true(n_narrow > H ? left == 0 : left > 0);
+      assert_true(n_narrow == NR ? right == 0 : right > 0);
+    }
   }
 }
 
@@ -632,6 +685,7 @@ int main(void)
       cmocka_unit_test(test_values_beyond_float32_drop_the_arm),
       cmocka_unit_test(test_small_and_negative_fluxes),
       cmocka_unit_test(test_resolution_matrix_matches_scipy),
+      cmocka_unit_test(test_rows_narrower_than_templates_are_the_pixel_alone),
       cmocka_unit_test(test_resolution_without_a_width_is_only_turned_into_rows),
       cmocka_unit_test(test_a_row_that_is_not_finite_costs_its_pixel),
       cmocka_unit_test(test_edge_pixels_are_bad_with_a_resolution_matrix),

@@ -1,0 +1,333 @@
+/* Labelled spectra of files with one spectrum each. */
+#include "io/library/labelled_parts.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "io/surveys/single_spectrum.h"
+#include "kernels/base/error.h"
+#include "src/libraries/cubic_spline.h"
+
+/* ---- names ------------------------------------------------------------------------------------
+ */
+
+/* Bytes of a name without .fits or .fit, and .gz; 0 when it has none of these ends. */
+static size_t stem_length(const char *name)
+{
+  static const char *const end[] = {".fits", ".fit", ".fits.gz", ".fit.gz"};
+  const size_t n = strlen(name);
+  for (size_t i = 0; i < sizeof end / sizeof *end; i++) {
+    const size_t n_end = strlen(end[i]);
+    if (n > n_end && strcasecmp(name + n - n_end, end[i]) == 0)
+      return n - n_end;
+  }
+  return 0;
+}
+
+/* Name of a file without its folder and its end. */
+static void stem_of(const char *path, char out[MILL_MAX_NAME])
+{
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  const size_t n = stem_length(name);
+  snprintf(out, MILL_MAX_NAME, "%.*s", (int)(n > 0 ? n : strlen(name)), name);
+}
+
+static int is_fits(const struct dirent *entry)
+{
+  return entry->d_name[0] != '.' && stem_length(entry->d_name) > 0;
+}
+
+void mill_labelled_files_free(char **list, int n)
+{
+  for (int i = 0; list && i < n; i++)
+    mill_free(list[i]);
+  mill_free(list);
+}
+
+int mill_labelled_files_list(const char *path, char ***list, int *n)
+{
+  int err = MILL_OK, n_entry = 0;
+  struct dirent **entry = NULL;
+  struct stat about;
+  *list = NULL;
+  *n = 0;
+  if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
+    return MILL_OK;
+  n_entry = scandir(path, &entry, is_fits, alphasort);
+  if (n_entry < 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be listed: %s", path, strerror(errno));
+  if (n_entry == 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: has no files .fits, .fit, .fits.gz or .fit.gz", path);
+  MILL_TRY(MILL_ALLOC(n_entry, list));
+  for (*n = 0; *n < n_entry; ++*n) {
+    const size_t size = strlen(path) + strlen(entry[*n]->d_name) + 2;
+    MILL_TRY(MILL_ALLOC(size, &(*list)[*n]));
+    snprintf((*list)[*n], size, "%s/%s", path, entry[*n]->d_name);
+  }
+done:
+  for (int i = 0; i < n_entry; i++)
+    free(entry[i]); /* of the C library */
+  free(entry);
+  if (err != MILL_OK) {
+    mill_labelled_files_free(*list, *n);
+    *list = NULL;
+    *n = 0;
+  }
+  return err;
+}
+
+/* ---- one spectrum -----------------------------------------------------------------------------
+ */
+
+typedef struct one_spectrum {
+  int i_hdu, n_pix;
+  double *wave, *flux; /* [n_pix] */
+} one_spectrum;
+
+static void clear_one(one_spectrum *one)
+{
+  MILL_FREE(one->wave, one->flux);
+  memset(one, 0, sizeof *one);
+}
+
+static int read_columns(mill_fits_file *file, const mill_labelled_request *request,
+                        one_spectrum *one, mill_labelled_origin *origin)
+{
+  int err = MILL_OK;
+  const mill_fits_guard *guard = file->guard;
+  const char *const column[2] = {request->wave_column, request->flux_column};
+  mill_fits_column c;
+  char key[16], unit[FLEN_VALUE];
+  for (one->i_hdu = 0; one->i_hdu < guard->n_hdu; one->i_hdu++) {
+    int has_wave = 0, has_flux = 0;
+    if (guard->hdu[one->i_hdu].kind != MILL_FITS_TABLE)
+      continue;
+    MILL_TRY(mill_fits_column_find(file, one->i_hdu, column[1], &has_flux, &c));
+    MILL_TRY(mill_fits_column_find(file, one->i_hdu, column[0], &has_wave, &c));
+    if (has_wave && has_flux)
+      break;
+  }
+  if (one->i_hdu == guard->n_hdu)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: no table has the columns %s and %s; name them with --columns",
+              guard->path, column[0], column[1]);
+  snprintf(key, sizeof key, "TUNIT%d", c.number);
+  mill_labelled_text(file, key, unit);
+  if (*unit && strncasecmp(unit, "ANG", 3) != 0 && strcmp(unit, "A") != 0)
+    MILL_FAIL_HDU(file, one->i_hdu, ": the unit of %s is '%.40s', expected Angstrom", column[0],
+                  unit);
+  MILL_TRY(mill_single_check_columns(file, one->i_hdu, column, 2, &one->n_pix));
+  MILL_TRY(MILL_ALLOC(one->n_pix, &one->wave));
+  MILL_TRY(MILL_ALLOC(one->n_pix, &one->flux));
+  MILL_TRY(mill_single_column(file, one->i_hdu, column[0], one->n_pix, one->wave));
+  MILL_TRY(mill_single_column(file, one->i_hdu, column[1], one->n_pix, one->flux));
+  snprintf(origin->wavelengths, sizeof origin->wavelengths, "column %s", column[0]);
+  MILL_TRY(mill_labelled_to_vacuum(file, one->i_hdu, request, origin->wavelengths, one->n_pix,
+                                   one->wave, origin));
+done:
+  return err;
+}
+
+static int read_image(mill_fits_file *file, const mill_labelled_request *request, one_spectrum *one,
+                      mill_labelled_origin *origin)
+{
+  int err = MILL_OK, status = 0, any_null = 0;
+  const mill_fits_guard *guard = file->guard;
+  double nothing = NAN;
+  long first[MILL_FITS_MAX_AXIS];
+  for (one->i_hdu = 0; one->i_hdu < guard->n_hdu; one->i_hdu++) {
+    const mill_fits_hdu *hdu = &guard->hdu[one->i_hdu];
+    int is_row = hdu->kind == MILL_FITS_IMAGE && hdu->n_axis > 0 && hdu->axis[0] > 1;
+    for (int k = 1; k < hdu->n_axis && is_row; k++)
+      is_row = hdu->axis[k] == 1;
+    if (is_row)
+      break;
+  }
+  if (one->i_hdu == guard->n_hdu)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: has no image of one spectrum; name the columns of a table with --columns "
+              "WAVE,FLUX",
+              guard->path);
+  if (guard->hdu[one->i_hdu].axis[0] > MILL_SINGLE_MAX_PIX * 4)
+    MILL_FAIL_HDU(file, one->i_hdu, " has %lld pixels; %d are possible",
+                  (long long)guard->hdu[one->i_hdu].axis[0], MILL_SINGLE_MAX_PIX * 4);
+  one->n_pix = (int)guard->hdu[one->i_hdu].axis[0];
+  for (int k = 0; k < MILL_FITS_MAX_AXIS; k++)
+    first[k] = 1;
+  MILL_TRY(MILL_ALLOC(one->n_pix, &one->flux));
+  MILL_TRY(mill_fits_file_move(file, one->i_hdu));
+  fits_read_pix(file->fptr, TDOUBLE, first, one->n_pix, &nothing, one->flux, &any_null, &status);
+  MILL_TRY_FITS(file, one->i_hdu, status, "the spectrum cannot be read");
+  MILL_TRY(mill_labelled_wavelengths(file, one->i_hdu, request, one->n_pix, &one->wave, origin));
+done:
+  return err;
+}
+
+/* A number of the spectrum's header, or of the first one; NaN: neither has it. */
+static int read_card(mill_fits_file *file, int i_hdu, const char *key, double *out)
+{
+  int err = MILL_OK, found = 0;
+  *out = NAN;
+  MILL_TRY(mill_labelled_number(file, i_hdu, key, out, &found));
+  if (!found && i_hdu != 0)
+    MILL_TRY(mill_labelled_number(file, 0, key, out, &found));
+done:
+  return err;
+}
+
+/* The spectrum of a file, its labels where no table has them, and what it says of its resolution.
+   label [n_label] */
+static int read_one(const char *path, const mill_labelled_request *request, one_spectrum *one,
+                    double *label, mill_labelled_origin *origin)
+{
+  int err = MILL_OK;
+  mill_fits_file *file = NULL;
+  MILL_TRY(mill_fits_file_open(path, &request->limits, &file));
+  if (request->flux_column[0])
+    MILL_TRY(read_columns(file, request, one, origin));
+  else
+    MILL_TRY(read_image(file, request, one, origin));
+  for (int l = 0; l < request->n_label && !request->table; l++)
+    MILL_TRY(read_card(file, one->i_hdu, request->column[l], &label[l]));
+  MILL_TRY(read_card(file, one->i_hdu, "FWHM", &origin->fwhm_aa));
+done:
+  mill_fits_file_close(file);
+  return err;
+}
+
+/* ---- all of them -------------------------------------------------------------------------------
+ */
+
+/* Onto the wavelengths [n_pix] of the first file: the same numbers where they are its own, else a
+   spline; pixels without good neighbours are NaN. */
+static int put_on_grid(const one_spectrum *one, int n_pix, const double *wave, float *out)
+{
+  int err = MILL_OK, same = one->n_pix == n_pix;
+  double *bend = NULL, *upper = NULL, *flux = NULL;
+  for (int p = 0; p < n_pix && same; p++)
+    same = fabs(one->wave[p] - wave[p]) <= 1e-9 * wave[p];
+  for (int p = 0; p < n_pix && same; p++)
+    out[p] = (float)one->flux[p];
+  if (same)
+    return MILL_OK;
+  MILL_TRY(MILL_ALLOC(one->n_pix, &bend));
+  MILL_TRY(MILL_ALLOC(one->n_pix, &upper));
+  MILL_TRY(MILL_ALLOC(one->n_pix, &flux));
+  for (int p = 0; p < one->n_pix; p++) /* what is near a bad pixel is lost, whatever it holds */
+    flux[p] = isfinite(one->flux[p]) ? one->flux[p] : (p > 0 ? flux[p - 1] : 0);
+  mill_spline_bend(one->n_pix, one->wave, flux, bend, upper);
+  for (int p = 0, at = 0; p < n_pix; p++) {
+    while (at < one->n_pix - 2 && one->wave[at + 1] <= wave[p])
+      at++;
+    int good = wave[p] >= one->wave[0] && wave[p] <= one->wave[one->n_pix - 1];
+    for (int k = at > 0 ? at - 1 : 0; k < one->n_pix && k <= at + 2; k++)
+      good &= isfinite(one->flux[k]) && one->flux[k] > 0;
+    out[p] = good ? (float)mill_spline_value(one->wave + at, flux + at, bend + at, wave[p]) : NAN;
+  }
+done:
+  MILL_FREE(bend, upper, flux);
+  return err;
+}
+
+/* Labels of the table's rows whose names are those of the files. */
+static int read_table(const mill_labelled_request *request, mill_labelled_spectra *spectra)
+{
+  int err = MILL_OK, i = 0, found = 0, n_matched = 0;
+  mill_fits_file *file = NULL;
+  char *text = NULL;
+  size_t stride = 0;
+  double *column = NULL;
+  mill_fits_column c;
+  const size_t n_label = (size_t)request->n_label;
+  MILL_TRY(mill_fits_file_open(request->table, &request->limits, &file));
+  const mill_fits_guard *guard = file->guard;
+  for (; i < guard->n_hdu; i++) {
+    if (guard->hdu[i].kind == MILL_FITS_TABLE)
+      MILL_TRY(mill_fits_column_find(file, i, request->name_column, &found, &c));
+    if (found)
+      break;
+  }
+  if (!found)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: no table has a column %s with the names of the files; name it "
+              "with --name-column",
+              request->table, request->name_column);
+  MILL_TRY(mill_fits_file_check_rows(file));
+  const int64_t n_row = guard->hdu[i].axis[1];
+  MILL_TRY(mill_fits_column_text(file, i, request->name_column, &text, &stride, &found));
+  MILL_TRY(MILL_ALLOC(n_row, &column));
+  for (size_t l = 0; l < n_label; l++) {
+    MILL_TRY(mill_fits_column_double(file, i, request->column[l], column, NULL));
+    for (int k = 0; k < spectra->n_spectrum; k++)
+      for (int64_t r = 0; r < n_row; r++) {
+        char name[MILL_MAX_NAME];
+        const char *full = text + (size_t)r * stride;
+        stem_of(full + strspn(full, " "), name);
+        if (strcmp(name, spectra->name[k]) == 0) {
+          spectra->label[(size_t)k * n_label + l] = column[r];
+          n_matched++;
+          break;
+        }
+      }
+  }
+  if (n_matched == 0)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: its column %s has none of the files' names, such as %s; the first is '%.40s'",
+              request->table, request->name_column, spectra->name[0], n_row > 0 ? text : "");
+done:
+  mill_fits_file_close(file);
+  MILL_FREE(text, column);
+  return err;
+}
+
+int mill_labelled_files_read(const char *const *path, int n_path,
+                             const mill_labelled_request *request, mill_labelled_spectra *spectra,
+                             mill_labelled_origin *origin)
+{
+  int err = MILL_OK;
+  one_spectrum one = {0};
+  const size_t n_label = (size_t)request->n_label;
+  memset(origin, 0, sizeof *origin);
+  if (n_path > MILL_LABELLED_MAX)
+    MILL_FAIL(MILL_ERR_INPUT, "%d files; %d are possible", n_path, MILL_LABELLED_MAX);
+  spectra->n_spectrum = n_path;
+  spectra->n_label = request->n_label;
+  MILL_TRY(MILL_ALLOC((size_t)n_path * n_label, &spectra->label));
+  MILL_TRY(MILL_ALLOC(n_path, &spectra->name));
+  for (int i = 0; i < n_path; i++) {
+    mill_labelled_origin other = {0};
+    double *label = spectra->label + (size_t)i * n_label;
+    for (size_t l = 0; l < n_label; l++)
+      label[l] = NAN;
+    stem_of(path[i], spectra->name[i]);
+    MILL_TRY(read_one(path[i], request, &one, label, i == 0 ? origin : &other));
+    if (i == 0) {
+      spectra->n_pix = one.n_pix;
+      if ((double)n_path * one.n_pix > MILL_LABELLED_MAX_NUMBERS)
+        MILL_FAIL(MILL_ERR_INPUT, "%d spectra of %d pixels; %.0f numbers are possible", n_path,
+                  one.n_pix, MILL_LABELLED_MAX_NUMBERS);
+      MILL_TRY(MILL_ALLOC((size_t)n_path * (size_t)one.n_pix, &spectra->flux));
+      MILL_TRY(MILL_ALLOC(one.n_pix, &spectra->wave_aa));
+      memcpy(spectra->wave_aa, one.wave, (size_t)one.n_pix * sizeof *one.wave);
+    } else if (other.is_air != origin->is_air) {
+      MILL_FAIL(MILL_ERR_INPUT, "%s: its wavelengths are those of %s, of %s of %s; give --medium",
+                path[i], other.is_air ? "air" : "vacuum", path[0],
+                origin->is_air ? "air" : "vacuum");
+    }
+    MILL_TRY(put_on_grid(&one, spectra->n_pix, spectra->wave_aa,
+                         spectra->flux + (size_t)i * (size_t)spectra->n_pix));
+    clear_one(&one);
+  }
+  if (request->table)
+    MILL_TRY(read_table(request, spectra));
+done:
+  clear_one(&one);
+  if (err != MILL_OK)
+    mill_labelled_spectra_clear(spectra);
+  return err;
+}
