@@ -337,7 +337,7 @@ static int find_or_create(mill_models_file *models, int overwrite, const mill_mo
   int err = MILL_OK;
   if (!overwrite)
     MILL_TRY(inspect(models->path, info, found));
-  mill_lock_remove_leftovers(&models->lock, models->path);
+  mill_lock_remove_leftovers(&models->lock, info->target ? info->target : models->path);
   if (!*found)
     MILL_TRY(create(temporary, info));
 done:
@@ -400,8 +400,9 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   if (snprintf(models->path, sizeof models->path, "%s", end) >= (int)sizeof models->path - 128)
     err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "the path of --models is too long");
   if (mpi->rank == 0 && err == MILL_OK) {
-    snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128, end, job);
-    err = mill_lock_take(end, &models->lock);
+    snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128,
+             info->target ? info->target : end, job);
+    err = mill_lock_take(info->target ? info->target : end, &models->lock);
     if (err == MILL_OK)
       err = mill_lock_keeper_start(&models->lock, &keeper); /* it may take long */
     if (err == MILL_OK)

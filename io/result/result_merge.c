@@ -673,6 +673,7 @@ static int check_output(const merge_job *job, int overwrite)
     REFUSE("%s exists and is no regular file: give another --output", job->output);
   if (!overwrite)
     REFUSE("%s exists: give another --output, or --overwrite to replace it", job->output);
+  MILL_TRY(mill_refuse_foreign(job->output, "--output", "starmill result"));
 done:
   return err;
 }

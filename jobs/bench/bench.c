@@ -18,6 +18,7 @@
 #include "kernels/base/error.h"
 #include "src/system/cpu_model.h"
 #include "src/system/file_roles.h"
+#include "src/system/regular_file.h"
 #include "src/system/stop_signal.h"
 #include "src/system/version.h"
 
@@ -145,6 +146,23 @@ done:
   return err;
 }
 
+/* What is there may be an older JSON of ours, and nothing else. */
+static int check_json(const char *path)
+{
+  int err = MILL_OK;
+  static const char begins[] = "{\n  \"version\": ";
+  char first[sizeof begins - 1];
+  const size_t n = path ? mill_first_bytes(path, first, sizeof first) : 0;
+  if (n > 0 && (n < sizeof first || memcmp(first, begins, n) != 0))
+    MILL_FAIL(
+        MILL_ERR_USAGE,
+        "--json %s exists and was not made by starmill bench: give another name, or remove it "
+        "yourself",
+        path);
+done:
+  return err;
+}
+
 /* The JSON file replaces nothing that is read. */
 static int check_roles(const mill_bench *job)
 {
@@ -152,6 +170,7 @@ static int check_roles(const mill_bench *job)
   const mill_config *config = &job->config;
   mill_file_roles roles = {0};
   MILL_TRY(mill_file_roles_write(&roles, "--json", job->options.json));
+  MILL_TRY(check_json(job->options.json));
   MILL_TRY(mill_file_roles_read(&roles, "the library", config->template_lib));
   MILL_TRY(mill_file_roles_read(&roles, "--config", job->options.fit.config));
   MILL_TRY(mill_file_roles_read(&roles, "--catalog", job->options.fit.catalog));

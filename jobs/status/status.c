@@ -4,8 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "io/files/lock_file.h"
 #include "io/hdf5/hdf5_probe.h"
+#include "io/result/result_file.h"
 #include "jobs/options/option_table.h"
 #include "jobs/status/status_file.h"
 #include "jobs/status/status_result.h"
@@ -43,6 +46,7 @@ typedef struct status_job {
   int help, json, all_ranks;
   const char *output, *status; /* paths */
   char default_status[MILL_STATUS_PATH];
+  char begun[MILL_MAX_PATH]; /* OUT.h5, or OUT.h5.new that replaces it when it is finished */
   int has_result;
   json_t *doc; /* of the status file; NULL: there is none */
   double age_s;
@@ -148,8 +152,9 @@ static int look(status_job *job)
   MILL_TRY(mill_status_read(job->status, &job->doc));
   /* the lock before the result: a run that ends in between shows as finished */
   mill_lock_look(job->output, &job->lock);
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, job->output));
-  MILL_TRY(mill_result_look(job->output, &job->has_result, &job->result));
+  MILL_TRY(mill_result_begun(job->output, job->begun, sizeof job->begun));
+  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, job->begun));
+  MILL_TRY(mill_result_look(job->begun, &job->has_result, &job->result));
   job->state = find_state(job);
 done:
   return err;
@@ -273,11 +278,20 @@ static void print_run(const status_job *job)
   print_ranks(job);
 }
 
+/* Does a run with --overwrite make another result beside the old one? */
+static int is_renewed(const status_job *job)
+{
+  const size_t n = strlen(job->begun);
+  return n > 4 && strcmp(job->begun + n - 4, ".new") == 0;
+}
+
 static void print_text(const status_job *job)
 {
   printf("%s: %s\n", job->output, states[job->state].text);
   if (job->state == NONE)
     return;
+  if (job->has_result && access(job->output, F_OK) == 0 && is_renewed(job))
+    printf("overwritten  when %s is finished, of which all this is\n", job->begun);
   if (job->has_result || job->doc)
     print_counts(job);
   if (job->doc) {
