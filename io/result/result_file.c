@@ -69,13 +69,14 @@ done:
 
 /* Rank 0: does --overwrite find what an earlier start of this very job has begun?  A requeued
    script that has the option would else begin again for ever. */
-static int is_own_work(const mill_result_file *file, const mill_run_info *info)
+static int is_own_work(const mill_result_file *file, const mill_run_info *info, int watch)
 {
   char job[96], made_by[96] = "";
   int found = MILL_FOUND_NOTHING;
   mill_result_summary summary;
   if (mill_lock_restart() == 0 || mill_h5_probe(MILL_PROBE_RESULT, file->path) != MILL_OK ||
-      mill_result_inspect(file->path, info, 0, &file->columns, &found, &summary) != MILL_OK ||
+      mill_result_inspect(file->path, info, 0, &file->columns, watch, &found, &summary) !=
+          MILL_OK ||
       found == MILL_FOUND_NOTHING ||
       mill_result_job(file->path, made_by, sizeof made_by) != MILL_OK)
     return 0;
@@ -101,7 +102,8 @@ done:
 
 /* Rank 0: where something is to be overwritten, it becomes the target, and the new file another;
  *is_begun: an earlier start has made that one. */
-static int settle_target(mill_result_file *file, const mill_run_info *info, int *is_begun)
+static int settle_target(mill_result_file *file, const mill_run_info *info, int watch,
+                         int *is_begun)
 {
   int err = MILL_OK;
   int found = MILL_FOUND_NOTHING;
@@ -118,10 +120,10 @@ static int settle_target(mill_result_file *file, const mill_run_info *info, int 
   strcat(file->path, NEW);
   if (strcmp(begun, file->path) != 0)
     goto done;
-  *is_begun =
-      mill_h5_probe(MILL_PROBE_RESULT, file->path) == MILL_OK &&
-      mill_result_inspect(file->path, info, 0, &file->columns, &found, &summary) == MILL_OK &&
-      found != MILL_FOUND_NOTHING;
+  *is_begun = mill_h5_probe(MILL_PROBE_RESULT, file->path) == MILL_OK &&
+              mill_result_inspect(file->path, info, 0, &file->columns, watch, &found, &summary) ==
+                  MILL_OK &&
+              found != MILL_FOUND_NOTHING;
   if (*is_begun)
     mill_log_info("%s: an earlier start with --overwrite has begun it: it is continued",
                   file->path);
@@ -131,19 +133,19 @@ done:
 
 /* Rank 0: see what is there and take the lock, unless nothing is to be done. */
 static int claim(mill_result_file *file, const mill_run_info *info, int overwrite, int retry_failed,
-                 int *found)
+                 int watch, int *found)
 {
   int err = MILL_OK;
   mill_result_summary summary;
   *found = MILL_FOUND_NOTHING;
-  if (overwrite && is_own_work(file, info)) {
+  if (overwrite && is_own_work(file, info, watch)) {
     mill_log_info("%s: an earlier start of this Slurm job has begun it: it is continued, "
                   "--overwrite has been done",
                   file->path);
     overwrite = 0;
   } else if (overwrite) {
     int is_begun = 0;
-    MILL_TRY(settle_target(file, info, &is_begun));
+    MILL_TRY(settle_target(file, info, watch, &is_begun));
     overwrite = !is_begun;
   } else {
     MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, file->path));
@@ -152,8 +154,8 @@ static int claim(mill_result_file *file, const mill_run_info *info, int overwrit
   for (int locked = 0; locked < 2; locked++) {
     /* looked at again under the lock: another job may have worked on it meanwhile */
     if (!overwrite) {
-      MILL_TRY(
-          mill_result_inspect(file->path, info, retry_failed, &file->columns, found, &summary));
+      MILL_TRY(mill_result_inspect(file->path, info, retry_failed, &file->columns, watch, found,
+                                   &summary));
       const int64_t n_failed = info->n_row - summary.n_status[MILL_STATUS_NOT_DONE] -
                                summary.n_status[MILL_STATUS_FITTED];
       if (*found == MILL_FOUND_FINISHED && retry_failed && n_failed > 0)
@@ -365,7 +367,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
   watch = mill_watch_begin(MILL_WATCH_START, 2 * ROW_S * (double)info->n_row,
                            "%s: opening the output", end);
-  err = outer.rank == 0 ? claim(file, info, overwrite, retry_failed, &found) : MILL_OK;
+  err = outer.rank == 0 ? claim(file, info, overwrite, retry_failed, watch, &found) : MILL_OK;
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   mill_watch_again(watch);
   MILL_TRY(share_found(file, &found));

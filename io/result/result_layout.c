@@ -11,6 +11,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/column_data.h"
 #include "io/result/result_inputs.h"
+#include "io/result/result_rows.h"
 #include "kernels/base/error.h"
 #include "src/system/stop_signal.h"
 #include "src/system/version.h"
@@ -105,6 +106,7 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
   }
   MILL_TRY(
       mill_ph5_attr_texts(file, path, "fits/COVAR", "ORDER", parameter, info->lib->n_label + 2));
+  MILL_TRY(mill_result_rows_put_order(file, path, columns));
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
   WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
   WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);

@@ -13,6 +13,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_inspect.h"
 #include "io/result/result_layout.h"
+#include "io/result/result_rows.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
@@ -346,6 +347,8 @@ static int look_at_part(merge_job *job, merge_part *part)
 {
   int err = MILL_OK;
   int n_found = 0, fd = -1;
+  char text[MILL_ROWS_TEXT];
+  mill_damaged_rows damaged = {0};
   hid_t file = H5I_INVALID_HID;
   struct stat status;
   MILL_TRY(mill_regular_open(part->path, "a result of starmill fit", MILL_ERR_USAGE, &fd));
@@ -364,6 +367,10 @@ static int look_at_part(merge_job *job, merge_part *part)
   if (n_found != job->n_dataset)
     REFUSE("%s has %d columns and %s %d: they were made by different versions", part->path, n_found,
            job->part->path, job->n_dataset);
+  MILL_TRY(mill_result_rows_check(file, part->path, part->n[ROWS], -1, &damaged));
+  if (damaged.n > 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s; the command that made it fits them again", part->path,
+              mill_damaged_rows_text(&damaged, text));
   MILL_TRY(note_provenance(job, part, file));
   MILL_TRY(note_inputs(job, part, file)); /* counts them too */
   job->n[ROWS] += part->n[ROWS];
