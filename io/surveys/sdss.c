@@ -179,7 +179,7 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
               guard->path);
   if (guard->hdu[s->i_object].axis[1] != 1)
     MILL_FAIL_HDU(file, s->i_object,
-                  " has %lld rows, expected one for the file's only object; fetch the file again",
+                  " has %lld rows, expected one for the file's only object; make the file again",
                   (long long)guard->hdu[s->i_object].axis[1]);
   const int choice = settings->config->exposures;
   s->joint = choice == MILL_EXPOSURES_JOINT;

@@ -483,8 +483,12 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
               spectra->fits->guard->path, channel->name, channel->n_diag, MILL_MAX_DIAG);
   MILL_TRY(know(spectra, channel, &known));
   if (known->outside) {
-    const mill_read_segment none = {
-        .use = MILL_SEGMENT_OUTSIDE, .exposure = i_exposure, .arm = -1, .wave = -1};
+    const mill_read_segment none = {.use = MILL_SEGMENT_OUTSIDE,
+                                    .exposure = i_exposure,
+                                    .arm = -1,
+                                    .wave = -1,
+                                    .first_aa = known->wave_aa[0],
+                                    .last_aa = known->wave_aa[known->n_pix - 1]};
     MILL_TRY(add_segment(spectra, &none));
   }
   for (int i = 0; i < known->n_piece; i++) {

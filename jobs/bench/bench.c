@@ -170,7 +170,6 @@ static int check_roles(const mill_bench *job)
   const mill_config *config = &job->config;
   mill_file_roles roles = {0};
   MILL_TRY(mill_file_roles_write(&roles, "--json", job->options.json));
-  MILL_TRY(check_json(job->options.json));
   MILL_TRY(mill_file_roles_read(&roles, "the library", config->template_lib));
   MILL_TRY(mill_file_roles_read(&roles, "--config", job->options.fit.config));
   MILL_TRY(mill_file_roles_read(&roles, "--catalog", job->options.fit.catalog));
@@ -178,6 +177,7 @@ static int check_roles(const mill_bench *job)
   MILL_TRY(mill_file_roles_read(&roles, "the redrock file", config->select.redrock_file));
   for (int i = 0; i < job->n_input; i++)
     MILL_TRY(mill_file_roles_read(&roles, "the input", job->input[i]));
+  MILL_TRY(check_json(job->options.json));
 done:
   return err;
 }

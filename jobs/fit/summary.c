@@ -112,6 +112,7 @@ int mill_fit_print_summary(mill_fit_job *job, double fit_s)
   MILL_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
   if (job->work)
     MILL_TRY(gather_balance(job, &balance));
+  MILL_TRY(mill_medium_hint(&job->mpi, &job->velocities));
   if (job->mpi.rank == 0 && job->out.summary.old == MILL_OLD_KEPT)
     mill_log_warning("%s was not overwritten: no row has been fitted", job->options.output);
   if (job->mpi.rank == 0 && !job->options.quiet)

@@ -86,11 +86,11 @@ int mill_refuse_foreign(const char *path, const char *option, const char *made)
   int err = MILL_OK;
   char first[FORMAT_BYTES];
   struct stat status;
-  if (lstat(path, &status) != 0)
+  if (stat(path, &status) != 0)
     goto done;
   const size_t n = mill_first_bytes(path, first, sizeof first);
   if (n < 4 || memcmp(first, "\x89HDF", 4) != 0 || !memmem(first, n, made, strlen(made)))
-    MILL_FAIL(MILL_ERR_OUTPUT,
+    MILL_FAIL(MILL_ERR_USAGE,
               "%s %s exists and is no %s file, and --overwrite replaces nothing else: give another "
               "name, or remove it yourself",
               option, path, made);

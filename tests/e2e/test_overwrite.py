@@ -121,7 +121,7 @@ class Overwrite(ProgramTest):
             for call in calls:
                 with self.subTest(call=call):
                     self.assertOneLine(starmill(*call), "exists and is no starmill", "remove it",
-                                       status=4)
+                                       status=2)
             self.assertEqual([content(name) for name in foreign], kept)
         for path in (text, lib):
             done = starmill("bench", "fit", "--library", LIBRARY, "--repeat", 1, "--json", path,
