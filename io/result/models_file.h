@@ -13,7 +13,7 @@
 #include "kernels/base/common.h"
 #include "src/ranks/mpi_context.h"
 
-enum { MILL_MODELS_FORMAT = 1 };
+enum { MILL_MODELS_FORMAT = 2 };
 
 typedef struct mill_models_file mill_models_file;
 

@@ -242,6 +242,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   /* SDSS-I and II say what a fibre was put on in SOURCETYPE */
   MILL_TRY(read_text(s, "OBJTYPE", "SOURCETYPE", object.objtype, sizeof object.objtype));
   snprintf(row->object, sizeof row->object, "spec-%04d-%05d-%04d", plate, mjd, row->fiber);
+  snprintf(row->identifier, sizeof row->identifier, "sdss %04d-%05d-%04d", plate, mjd, row->fiber);
   MILL_TRY(mill_single_index(&object, select, index));
 done:
   return err;
