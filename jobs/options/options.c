@@ -47,6 +47,7 @@ static const mill_option rows[] = {
     {"redrock", FLAG_KEY(redrock)},
     {"exposures", KEY(exposures, "exposures")},
     {"join-by-name", FLAG_KEY(join_by_name)},
+    {"join-radius", KEY(join_radius, "join_radius")},
     {.name = "spectra"},
     {"format", KEY(format, "format")},
     {"lsf", KEY(lsf, "lsf")},
