@@ -1,6 +1,7 @@
 #include "io/result/result_layout.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
@@ -171,7 +172,8 @@ done:
 static int create_provenance(hid_t file, const char *path, const mill_run_info *info, int n_rank)
 {
   int err = MILL_OK;
-  char now[MILL_TIME_SIZE], host[256] = "", run_id[MILL_RUN_ID_SIZE] = "", job[96];
+  char folder[PATH_MAX], now[MILL_TIME_SIZE], host[256] = "", run_id[MILL_RUN_ID_SIZE] = "",
+                                              job[96];
   const int64_t rank64 = n_rank, thread64 = info->n_thread;
   const char *const at = "provenance";
   hid_t text20 = H5I_INVALID_HID;
@@ -187,6 +189,8 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
   MILL_TRY(mill_ph5_attr_text(file, path, at, "LIBRARY_HASH", info->lib->hash));
   MILL_TRY(mill_ph5_attr_text(file, path, at, "DEVICE", mill_result_text(info->device)));
   MILL_TRY(mill_ph5_attr_text(file, path, at, "HOST", host));
+  MILL_TRY(
+      mill_ph5_attr_text(file, path, at, "FOLDER", getcwd(folder, sizeof folder) ? folder : ""));
   MILL_TRY(mill_ph5_attr_text(file, path, at, "RUN_ID", run_id));
   mill_lock_job(job, sizeof job);
   MILL_TRY(mill_ph5_attr_text(file, path, at, "JOB", job));
