@@ -68,8 +68,9 @@ typedef struct merge_job {
   int n_part, n_dataset;
   merge_part *part;
   merge_dataset dataset[MAX_DATASET];
-  int64_t n[N_UNIT], n_byte; /* of the whole */
-  merge_input *input;        /* [n[FILES]] of the parts seen so far */
+  int64_t n[N_UNIT], n_byte;  /* of the whole */
+  mill_result_summary counts; /* and its rows by STATUS */
+  merge_input *input;         /* [n[FILES]] of the parts seen so far */
   int64_t input_room;
   /* provenance */
   char *identity, hash[80], device[256];
@@ -371,6 +372,8 @@ static int look_at_part(merge_job *job, merge_part *part)
   if (damaged.n > 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s; the command that made it fits them again", part->path,
               mill_damaged_rows_text(&damaged, text));
+  MILL_TRY(
+      mill_result_layout_count(file, part->path, part->n[ROWS], 0, part->n[ROWS], &job->counts));
   MILL_TRY(note_provenance(job, part, file));
   MILL_TRY(note_inputs(job, part, file)); /* counts them too */
   job->n[ROWS] += part->n[ROWS];
@@ -703,6 +706,8 @@ static int merge(merge_job *job, int overwrite)
   if (fflush(job->commands) != 0 || fflush(job->frames) != 0)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the provenance");
   MILL_TRY(refuse_duplicates(job));
+  if (access(job->output, F_OK) == 0 && job->counts.n_status[MILL_STATUS_FITTED] == 0)
+    REFUSE("%s stays as it is: the parts have no fitted row; give another --output", job->output);
   MILL_TRY(mill_lock_take(job->output, &lock));
   MILL_TRY(check_output(job, overwrite)); /* another job may have made it meanwhile */
   mill_lock_remove_leftovers(&lock, job->output);

@@ -54,6 +54,13 @@ class Overwrite(ProgramTest):
         self.assertIn("LOW_SN", alone.stdout)
         self.assertEqual(len(read(tmp("alone.h5"))["STATUS"]), 40)
 
+    def test_merge_of_nothing_fitted_replaces_nothing(self):
+        super().fit("faint.h5", "--quiet", "--minsn", 1e6, SURVEY, lib=LIBRARY, status=3)
+        done = starmill("merge", "--overwrite", "--output", self.out, tmp("faint.h5"))
+        self.assertOneLine(done, self.out, "stays as it is", status=2)
+        self.assertKept()
+        run("merge", "--output", tmp("faint-merged.h5"), tmp("faint.h5"))
+
     def test_failure_replaces_nothing(self):
         if not SHIM:
             self.skipTest("FAULT_SHIM is not set")
