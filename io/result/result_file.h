@@ -70,10 +70,8 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
  * is one, else path.  Not collective. */
 int mill_result_begun(const char *path, char *out, size_t size);
 
-/** Has the row to be fitted?  (Not done before, CRC whole.) Thread-safe. */
-int mill_result_wanted(const mill_result_file *file, int64_t row);
-
-/** The same of all rows, one bit each, the lowest bit first; bits [n_row / 8 + 1]. */
+/** Which rows have to be fitted (not done before, CRC whole), one bit each, the lowest bit first;
+ *  bits [n_row / 8 + 1].  Thread-safe. */
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
 
 /** Hand a finished row to the I/O thread (copied); any thread, not collective.
