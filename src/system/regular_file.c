@@ -86,7 +86,7 @@ int mill_refuse_foreign(const char *path, const char *option, const char *made)
   int err = MILL_OK;
   char first[FORMAT_BYTES];
   struct stat status;
-  if (stat(path, &status) != 0)
+  if (stat(path, &status) != 0 || (S_ISREG(status.st_mode) && status.st_size == 0))
     goto done;
   const size_t n = mill_first_bytes(path, first, sizeof first);
   if (n < 4 || memcmp(first, "\x89HDF", 4) != 0 || !memmem(first, n, made, strlen(made)))

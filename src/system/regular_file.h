@@ -26,7 +26,7 @@ int mill_refuse_data(const char *path, const char *option);
 /** May --overwrite replace what is at path?  Only a file that starmill has made as what is to be
  *  written there: HDF5 that says so in its first bytes, which damaged and older ones still have.
  *  made: "starmill result", as the file's FORMAT has it; option: "--output", for the message.  No
- *  file there is allowed.  MILL_ERR_USAGE. */
+ *  file there is allowed, and an empty one.  MILL_ERR_USAGE. */
 int mill_refuse_foreign(const char *path, const char *option, const char *made);
 
 #endif
