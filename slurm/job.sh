@@ -208,7 +208,7 @@ job_main() { # COMMAND...: run it, try again what may help, requeue, or end with
     fi
     case $job_status in
       0) job_say "done" ;;
-      3) job_say "done, but some input was unreadable" ;;
+      3) job_say "done, but some input was unreadable, or no row was fitted" ;;
       2 | 4) job_say "ended with status $job_status; the lines above say why" ;;
       *)
         # the program looks for the first of these files itself, and more often

@@ -17,6 +17,7 @@ typedef struct mill_catalog_row {
   double z; /**< redrock, NaN when there is none */
   char spectype[8], subtype[24];
   char object[32];        /**< name; empty for DESI */
+  char identifier[64];    /**< which spectrum of which survey, or file and row */
   int64_t fits_row;       /**< first exposure's 0-based row of FIBERMAP */
   int32_t n_exposure;     /**< rows fitted jointly */
   int64_t first_exposure; /**< index into mill_file_index.exposure_row */

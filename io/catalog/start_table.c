@@ -392,11 +392,6 @@ enum mill_start_found mill_start_table_find(const mill_start_table *table, int64
   return MILL_START_GIVEN;
 }
 
-int64_t mill_start_table_n_row(const mill_start_table *table)
-{
-  return table->n_row;
-}
-
 int64_t mill_start_table_n_repeated(const mill_start_table *table)
 {
   return table->n_repeated;

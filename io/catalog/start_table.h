@@ -40,7 +40,6 @@ void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,
                                             const char *object, const double **theta);
 
-int64_t mill_start_table_n_row(const mill_start_table *table);
 /** Rows of stars that have an earlier row in the table. */
 int64_t mill_start_table_n_repeated(const mill_start_table *table);
 

@@ -32,7 +32,7 @@ int mill_fits_file_status(const mill_fits_file *file, int i_hdu, int status, con
   fits_get_errstatus(status, reason);
   fits_clear_errmsg();
   return mill_error_set(MILL_ERR_INPUT, source, line,
-                        "%s: %s (CFITSIO %d: %s); the file is damaged: fetch it again", hdu, what,
+                        "%s: %s (CFITSIO %d: %s); the file is damaged: make it again", hdu, what,
                         status, reason);
 }
 

@@ -22,6 +22,7 @@ enum {
 };
 
 #define CUT      MILL_FITS_CUT
+#define BAD      MILL_FITS_BAD
 #define FAIL_HDU MILL_FAIL_PLACE
 
 int64_t mill_fits_read_at(int fd, void *out, int64_t n, int64_t offset)
@@ -150,12 +151,12 @@ static int parse_value(const mill_fits_place *at, const char *text, int start, i
     out->type = VALUE_STRING;
     p = parse_string(p, end, out->value);
     if (!p)
-      FAIL_HDU(at, "card %d (%s) is a string without its closing quote; " CUT, i_card + 1,
+      FAIL_HDU(at, "card %d (%s) is a string without its closing quote; " BAD, i_card + 1,
                out->keyword);
     while (p < end && *p == ' ')
       p++;
     if (p < end && *p != '/')
-      FAIL_HDU(at, "card %d (%s) has text after its closing quote; " CUT, i_card + 1, out->keyword);
+      FAIL_HDU(at, "card %d (%s) has text after its closing quote; " BAD, i_card + 1, out->keyword);
   } else if (strcmp(out->keyword, "CONTINUE") != 0) {
     size_t length = 0;
     while (p < end && *p != ' ' && *p != '/')
@@ -192,7 +193,7 @@ static int parse_card(const mill_fits_place *at, const char *text, int i_card, c
     const char c = text[i];
     if (i < n ? !(isupper((unsigned char)c) || isdigit((unsigned char)c) || c == '-' || c == '_')
               : c != ' ')
-      FAIL_HDU(at, "card %d has the bad keyword '%.8s'; " CUT, i_card + 1, text);
+      FAIL_HDU(at, "card %d has the bad keyword '%.8s'; " BAD, i_card + 1, text);
   }
   memcpy(out->keyword, text, (size_t)n);
   if (n == 0 || strcmp(out->keyword, "COMMENT") == 0 || strcmp(out->keyword, "HISTORY") == 0)
@@ -205,12 +206,12 @@ static int parse_card(const mill_fits_place *at, const char *text, int i_card, c
     start = (int)(equals - text) + 1;
   } else if (strcmp(out->keyword, "CONTINUE") != 0 && (text[8] != '=' || text[9] != ' ')) {
     if (wanted)
-      FAIL_HDU(at, "card %d (%s) has no value; " CUT, i_card + 1, out->keyword);
+      FAIL_HDU(at, "card %d (%s) has no value; " BAD, i_card + 1, out->keyword);
     goto done;
   }
   MILL_TRY(parse_value(at, text, start, i_card, out));
   if (wanted && !has_type(out, wanted))
-    FAIL_HDU(at, "card %d (%s) must be %s; " CUT, i_card + 1, out->keyword,
+    FAIL_HDU(at, "card %d (%s) must be %s; " BAD, i_card + 1, out->keyword,
              wanted == 's'   ? "a string in quotes"
              : wanted == 'i' ? "an integer"
              : wanted == 'r' ? "a finite number"
@@ -246,16 +247,16 @@ static int read_header(const mill_fits_place *at, int fd, int64_t start, header 
       if (memcmp(text, "END     ", 8) == 0) {
         for (int j = 8; j < CARD; j++)
           if (text[j] != ' ')
-            FAIL_HDU(at, "text follows END in card %d; " CUT, out->n_card + 1);
+            FAIL_HDU(at, "text follows END in card %d; " BAD, out->n_card + 1);
         goto done;
       }
       /* checked at once, so that data taken for a header stops here */
       for (int j = 0; j < CARD; j++)
         if (text[j] < ' ' || text[j] > '~')
-          FAIL_HDU(at, "card %d of the header holds a byte that is not printable text; " CUT,
+          FAIL_HDU(at, "card %d of the header holds a byte that is not printable text; " BAD,
                    out->n_card + 1);
       if (++out->n_card >= MAX_CARD)
-        FAIL_HDU(at, "the header has more than %d cards and no END; " CUT, MAX_CARD);
+        FAIL_HDU(at, "the header has more than %d cards and no END; " BAD, MAX_CARD);
     }
   }
 done:
@@ -285,7 +286,7 @@ static int card_at(const mill_fits_place *at, const header *h, int i_card, const
   if (i_card < h->n_card)
     MILL_TRY(parse_card(at, h->text + (size_t)i_card * CARD, i_card, out));
   if (strcmp(out->keyword, keyword) != 0)
-    FAIL_HDU(at, "card %d is '%s', not the mandatory %s; " CUT, i_card + 1, out->keyword, keyword);
+    FAIL_HDU(at, "card %d is '%s', not the mandatory %s; " BAD, i_card + 1, out->keyword, keyword);
 done:
   return err;
 }
@@ -297,7 +298,7 @@ static int integer_at(const mill_fits_place *at, const header *h, int i_card, co
   card c;
   MILL_TRY(card_at(at, h, i_card, keyword, &c));
   if (c.type != VALUE_TOKEN || !parse_integer(c.value, out) || *out < min || *out > max)
-    FAIL_HDU(at, "%s = '%s' is out of range; " CUT, keyword, c.value);
+    FAIL_HDU(at, "%s = '%s' is out of range; " BAD, keyword, c.value);
 done:
   return err;
 }
@@ -362,7 +363,7 @@ static int take_kind(walk *w)
   if (w->at.i_hdu == 0) {
     MILL_TRY(card_at(&w->at, &w->h, 0, "SIMPLE", &c));
     if (c.value[0] != 'T')
-      FAIL_HDU(&w->at, "SIMPLE is not T: not a standard FITS file; " CUT);
+      FAIL_HDU(&w->at, "SIMPLE is not T: not a standard FITS file; " BAD);
     goto done;
   }
   MILL_TRY(card_at(&w->at, &w->h, 0, "XTENSION", &c));
@@ -386,9 +387,9 @@ static int take_sizes(walk *w)
   MILL_TRY(integer_at(at, &w->h, 1, "BITPIX", -64, 64, &bitpix));
   MILL_TRY(integer_at(at, &w->h, 2, "NAXIS", 0, MILL_FITS_MAX_AXIS, &n_axis));
   if (!mill_fits_good_bitpix(bitpix))
-    FAIL_HDU(at, "BITPIX = %lld is none of the standard's; " CUT, (long long)bitpix);
+    FAIL_HDU(at, "BITPIX = %lld is none of the standard's; " BAD, (long long)bitpix);
   if (w->is_table && (bitpix != 8 || n_axis != 2))
-    FAIL_HDU(at, "a table with BITPIX %lld and NAXIS %lld; " CUT, (long long)bitpix,
+    FAIL_HDU(at, "a table with BITPIX %lld and NAXIS %lld; " BAD, (long long)bitpix,
              (long long)n_axis);
   w->i_card = 3;
   int64_t n_element = n_axis > 0;
@@ -397,24 +398,24 @@ static int take_sizes(walk *w)
     snprintf(keyword, sizeof keyword, "NAXIS%d", i + 1);
     MILL_TRY(integer_at(at, &w->h, w->i_card++, keyword, 0, INT64_MAX, &hdu->axis[i]));
     if (__builtin_mul_overflow(n_element, hdu->axis[i], &n_element))
-      FAIL_HDU(at, "its axes multiply to more than a file can hold; " CUT);
+      FAIL_HDU(at, "its axes multiply to more than a file can hold; " BAD);
   }
   /* rows without a byte may be of any number, and readers keep something for each */
   if (w->is_table && hdu->axis[0] == 0 && hdu->axis[1] > 0)
-    FAIL_HDU(at, "its %lld rows have no bytes; " CUT, (long long)hdu->axis[1]);
+    FAIL_HDU(at, "its %lld rows have no bytes; " BAD, (long long)hdu->axis[1]);
   hdu->bitpix = (int)bitpix;
   hdu->n_axis = (int)n_axis;
   if (at->i_hdu > 0) {
     MILL_TRY(integer_at(at, &w->h, w->i_card++, "PCOUNT", 0, INT64_MAX, &p_count));
     MILL_TRY(integer_at(at, &w->h, w->i_card++, "GCOUNT", 1, 1, &g_count));
     if (hdu->kind == MILL_FITS_IMAGE && p_count != 0)
-      FAIL_HDU(at, "an image with PCOUNT %lld; " CUT, (long long)p_count);
+      FAIL_HDU(at, "an image with PCOUNT %lld; " BAD, (long long)p_count);
   }
   if (w->is_table)
     MILL_TRY(integer_at(at, &w->h, w->i_card++, "TFIELDS", 0, MAX_FIELD, &n_field));
   if (__builtin_add_overflow(n_element, p_count, &n_element) ||
       __builtin_mul_overflow(n_element, llabs(bitpix) / 8, &hdu->data_bytes))
-    FAIL_HDU(at, "its size is more than a file can hold; " CUT);
+    FAIL_HDU(at, "its size is more than a file can hold; " BAD);
   w->table.n_field = w->is_binary ? (int)n_field : 0;
 done:
   return err;
@@ -442,9 +443,9 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
     mill_fits_field *field = &table->field[i_form - 1];
     field->n_byte = field_bytes(c->value);
     if (field->n_byte < 0)
-      FAIL_HDU(at, "%s = '%s' is no column format; " CUT, c->keyword, c->value);
+      FAIL_HDU(at, "%s = '%s' is no column format; " BAD, c->keyword, c->value);
     if (field->have_form)
-      FAIL_HDU(at, "%s stands twice; " CUT, c->keyword);
+      FAIL_HDU(at, "%s stands twice; " BAD, c->keyword);
     field->have_form = 1;
     memcpy(field->form, c->value, sizeof field->form);
   }
@@ -459,7 +460,7 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
     /* CFITSIO takes the first of some keywords and the last of others */
     mill_fits_key *key = &table->key[k][number];
     if (key->have)
-      FAIL_HDU(at, "%s stands twice; " CUT, c->keyword);
+      FAIL_HDU(at, "%s stands twice; " BAD, c->keyword);
     key->have = 1;
     key->value = value;
     memcpy(key->text, c->value, sizeof key->text);
@@ -468,7 +469,7 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
     table->is_image = c->value[0] == 'T';
   /* CFITSIO takes it as the place in a table of random numbers */
   if (strcmp(c->keyword, "ZDITHER0") == 0 && (value < 1 || value > 10000))
-    FAIL_HDU(at, "ZDITHER0 = '%s', expected 1 to 10000; " CUT, c->value);
+    FAIL_HDU(at, "ZDITHER0 = '%s', expected 1 to 10000; " BAD, c->value);
 done:
   return err;
 }
@@ -507,7 +508,7 @@ static int take_other_cards(walk *w)
   for (int i = w->i_card; i < w->h.n_card; i++) {
     MILL_TRY(parse_card(&w->at, w->h.text + (size_t)i * CARD, i, &c));
     if (is_out_of_place(w, &c, &n_zimage))
-      FAIL_HDU(&w->at, "card %d (%s) does not belong there; " CUT, i + 1, c.keyword);
+      FAIL_HDU(&w->at, "card %d (%s) does not belong there; " BAD, i + 1, c.keyword);
     if (w->is_binary)
       MILL_TRY(take_table_card(&w->at, &c, &w->table));
   }
@@ -524,15 +525,15 @@ static int check_table(walk *w)
   int64_t row_bytes = 0;
   for (int i = 0; i < table->n_field; i++) {
     if (!table->field[i].have_form)
-      FAIL_HDU(&w->at, "TFORM%d is missing; " CUT, i + 1);
+      FAIL_HDU(&w->at, "TFORM%d is missing; " BAD, i + 1);
     row_bytes += table->field[i].n_byte; /* at most 999 times 2^35 */
   }
   if (row_bytes != w->hdu->axis[0])
-    FAIL_HDU(&w->at, "its columns are %lld bytes wide, its rows %lld; " CUT, (long long)row_bytes,
+    FAIL_HDU(&w->at, "its columns are %lld bytes wide, its rows %lld; " BAD, (long long)row_bytes,
              (long long)w->hdu->axis[0]);
   table->heap_start = heap->have ? heap->value : rows_bytes;
   if (table->heap_start < rows_bytes || table->heap_start > w->hdu->data_bytes)
-    FAIL_HDU(&w->at, "THEAP = %lld lies outside the data; " CUT, (long long)table->heap_start);
+    FAIL_HDU(&w->at, "THEAP = %lld lies outside the data; " BAD, (long long)table->heap_start);
 done:
   return err;
 }

@@ -6,7 +6,8 @@
 #include "io/fits/fits_guard.h"
 #include "kernels/base/error.h"
 
-#define MILL_FITS_CUT "the file is cut or damaged: fetch it again"
+#define MILL_FITS_CUT "the file is cut: fetch it again"
+#define MILL_FITS_BAD "the file is damaged or no standard FITS: make it again"
 
 /** The HDU that is walked, for messages. */
 typedef struct mill_fits_place {

@@ -90,8 +90,7 @@ static int inflate_members(unpacker *u, z_stream *z)
       MILL_TRY(refill(u, z));
       if (z->avail_in == 0)
         MILL_FAIL(MILL_ERR_INPUT,
-                  "%s: the gzip stream ends too early; the file is cut or damaged: fetch it again",
-                  u->path);
+                  "%s: the gzip stream ends too early; the file is cut: fetch it again", u->path);
     }
     z->next_out = u->out_buffer;
     z->avail_out = IO_BYTES;
@@ -99,7 +98,7 @@ static int inflate_members(unpacker *u, z_stream *z)
     if (status == Z_MEM_ERROR)
       MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to unpack it", u->path);
     if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-      MILL_FAIL(MILL_ERR_INPUT, "%s: the gzip stream is damaged (%s); fetch it again", u->path,
+      MILL_FAIL(MILL_ERR_INPUT, "%s: the gzip stream is damaged (%s): make the file again", u->path,
                 z->msg ? z->msg : "no reason given");
     MILL_TRY(write_out(u, IO_BYTES - z->avail_out));
     if (status != Z_STREAM_END)

@@ -9,6 +9,7 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
+#include "src/system/regular_file.h"
 #include "kernels/math/rbf.h"
 #include "src/system/version.h"
 
@@ -579,6 +580,7 @@ int mill_library_write(const char *path, const mill_library *lib, int overwrite)
       MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
     if (!overwrite)
       MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
+    MILL_TRY(mill_refuse_foreign(path, "--output", "starmill library"));
   }
   snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
   MILL_TRY(make_image(temporary, lib, &image, &n_byte));

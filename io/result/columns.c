@@ -96,6 +96,8 @@ static const line catalog_line[] = {
     {ONCE, "SPECTYPE", TEXT(spectype), 0, "", "spectral type of redrock"},
     {ONCE, "SUBTYPE", TEXT(subtype), 0, "", "spectral subtype of redrock"},
     {ONCE, "OBJECT", TEXT(object), 0, "", "name of the object"},
+    {ONCE, "IDENTIFIER", TEXT(identifier), 0, "",
+     "which spectrum it is, wherever its file lies: the survey's own name, else file and FITS_ROW"},
 };
 
 static size_t type_size(int type)

@@ -61,9 +61,10 @@ static int by_row(const void *a, const void *b)
 typedef struct index_row {
   int64_t row, fits_row, target;
   int32_t exposure;
+  char identifier[sizeof((mill_catalog_row *)0)->identifier];
 } index_row;
 
-/* The datasets of the index. */
+/* The datasets of the index: numbers of 4 or 8 bytes, and a text. */
 static const struct {
   const char *name;
   size_t size, field;
@@ -71,9 +72,17 @@ static const struct {
 } index_data[] = {
     {"models/fits_row", 8, offsetof(index_row, fits_row), "row of /fits in the result file"},
     {"models/exposure", 4, offsetof(index_row, exposure), "exposure of that row, from 0"},
-    {"models/TARGETID", 8, offsetof(index_row, target),
-     "target identifier, -1 when there is none"}};
+    {"models/TARGETID", 8, offsetof(index_row, target), "target identifier, -1 when there is none"},
+    {"models/IDENTIFIER", sizeof((index_row *)0)->identifier, offsetof(index_row, identifier),
+     "that of the row in /catalog of the result file"}};
 enum { N_INDEX = sizeof index_data / sizeof index_data[0] };
+
+/* The type of dataset k, to be closed. */
+static hid_t index_type(int k)
+{
+  const size_t size = index_data[k].size;
+  return size > 8 ? mill_ph5_text_type(size) : H5Tcopy(size == 8 ? H5T_STD_I64LE : H5T_STD_I32LE);
+}
 
 /* Collective: dataset k of the index, for entry [n]. */
 static int write_index(hid_t file, const char *path, int k, const index_row *entry,
@@ -82,15 +91,14 @@ static int write_index(hid_t file, const char *path, int k, const index_row *ent
   int err = MILL_OK;
   const char *name = index_data[k].name;
   const size_t size = index_data[k].size;
-  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
-  if (dataset < 0)
+  const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT), type = index_type(k);
+  if (dataset < 0 || type < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot open %s: %s", path, name, mill_h5_reason());
   for (int64_t i = 0; i < n; i++)
     memcpy(buffer + (size_t)i * size, (const char *)&entry[i] + index_data[k].field, size);
-  MILL_TRY(
-      mill_ph5_write(dataset, path, name, size == 8 ? H5T_STD_I64LE : H5T_STD_I32LE, rows, buffer));
+  MILL_TRY(mill_ph5_write(dataset, path, name, type, rows, buffer));
 done:
-  MILL_H5_CLOSE(dataset);
+  MILL_H5_CLOSE(dataset, type);
   return err;
 }
 
@@ -108,12 +116,12 @@ static void name_wave(const mill_models_info *info, int arm, char name[NAME_SIZE
 static int create(const char *path, const mill_models_info *info)
 {
   int err = MILL_OK;
-  const int64_t version = MILL_MODELS_FORMAT, none64 = -1;
-  const int32_t none32 = -1;
+  const int64_t version = MILL_MODELS_FORMAT, none = -1; /* its first 4 bytes too */
+  static const char empty[sizeof((index_row *)0)->identifier];
   const float nan32 = NAN;
   const double nan64 = NAN;
-  hid_t file = H5I_INVALID_HID;
-  int64_t n_byte = 20 * info->n_exposure + (1 << 16);
+  hid_t file = H5I_INVALID_HID, type = H5I_INVALID_HID;
+  int64_t n_byte = (20 + (int64_t)sizeof empty) * info->n_exposure + (1 << 16);
   for (int a = 0; a < info->n_arm; a++)
     n_byte +=
         info->n_pix[a] * (info->wave_aa[a] ? 8 + 4 * info->n_exposure : 12 * info->n_exposure);
@@ -122,11 +130,16 @@ static int create(const char *path, const mill_models_info *info)
   MILL_TRY(mill_ph5_attr_int64(file, path, "/", "FORMAT_VERSION", &version, 0));
   MILL_TRY(mill_ph5_attr_text(file, path, "/", "RUN_ID", info->run_id));
   MILL_TRY(mill_ph5_group(file, path, "models"));
-  for (int k = 0; k < N_INDEX; k++)
-    MILL_TRY(mill_ph5_dataset(
-        file, path, index_data[k].name, index_data[k].size == 8 ? H5T_STD_I64LE : H5T_STD_I32LE, 1,
-        info->n_exposure, 1, index_data[k].size == 8 ? (const void *)&none64 : &none32, "",
-        index_data[k].description));
+  for (int k = 0; k < N_INDEX; k++) {
+    type = index_type(k);
+    if (type < 0)
+      MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
+    MILL_TRY(mill_ph5_dataset(file, path, index_data[k].name, type, 1, info->n_exposure, 1,
+                              index_data[k].size > 8 ? (const void *)empty : &none, "",
+                              index_data[k].description));
+    H5Tclose(type);
+    type = H5I_INVALID_HID;
+  }
   for (int a = 0; a < info->n_arm; a++) {
     char name[NAME_SIZE];
     if (info->n_pix[a] == 0)
@@ -150,6 +163,7 @@ static int create(const char *path, const mill_models_info *info)
                               "best-fit model with its continuum; NaN where not fitted"));
   }
 done:
+  MILL_H5_CLOSE(type);
   return mill_ph5_end(path, &file, 1, err);
 }
 
@@ -177,6 +191,8 @@ static int collect_index(const mill_models_info *info, int64_t start, int64_t n,
   int err = MILL_OK;
   int32_t *n_exposure = NULL;
   int64_t *first = NULL, *target = NULL;
+  char *identifier = NULL;
+  hid_t type = H5I_INVALID_HID;
   int64_t n_total = 0;
   *entry = NULL;
   *n_entry = 0;
@@ -186,6 +202,11 @@ static int collect_index(const mill_models_info *info, int64_t start, int64_t n,
   MILL_TRY(read_catalog(info, "catalog/N_EXPOSURE", H5T_STD_I32LE, start, n, n_exposure));
   MILL_TRY(read_catalog(info, "catalog/FIRST_EXPOSURE", H5T_STD_I64LE, start, n, first));
   MILL_TRY(read_catalog(info, "catalog/TARGETID", H5T_STD_I64LE, start, n, target));
+  MILL_TRY(mill_alloc_bytes((size_t)n, sizeof(*entry)->identifier, (void **)&identifier));
+  type = mill_ph5_text_type(sizeof(*entry)->identifier);
+  if (type < 0)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
+  MILL_TRY(read_catalog(info, "catalog/IDENTIFIER", type, start, n, identifier));
   for (int64_t i = 0; i < n; i++) {
     if (n_exposure[i] < 0 || first[i] < 0 || first[i] > info->n_exposure - n_exposure[i])
       MILL_FAIL(MILL_ERR_INTERNAL, "%s: row %lld has exposures %lld to %lld of %lld",
@@ -195,15 +216,20 @@ static int collect_index(const mill_models_info *info, int64_t start, int64_t n,
   }
   MILL_TRY(MILL_ALLOC(n_total, entry));
   for (int64_t i = 0; i < n; i++)
-    for (int32_t e = 0; e < n_exposure[i]; e++)
-      (*entry)[(*n_entry)++] = (index_row){first[i] + e, start + i, target[i], e};
+    for (int32_t e = 0; e < n_exposure[i]; e++) {
+      index_row *row = &(*entry)[(*n_entry)++];
+      *row = (index_row){first[i] + e, start + i, target[i], e, ""};
+      memcpy(row->identifier, identifier + (size_t)i * sizeof row->identifier,
+             sizeof row->identifier);
+    }
   qsort(*entry, (size_t)n_total, sizeof **entry, by_row);
   for (int64_t i = 1; i < n_total; i++)
     if ((*entry)[i].row == (*entry)[i - 1].row)
       MILL_FAIL(MILL_ERR_INTERNAL, "%s: two rows share exposure %lld", info->result_path,
                 (long long)(*entry)[i].row);
 done:
-  MILL_FREE(target, first, n_exposure);
+  MILL_H5_CLOSE(type);
+  MILL_FREE(identifier, target, first, n_exposure);
   if (err != MILL_OK) {
     mill_free(*entry);
     *entry = NULL;
@@ -233,7 +259,7 @@ static int fill_index(const mill_models_info *info, const mill_mpi *mpi, const c
     if (err == MILL_OK)
       err = MILL_ALLOC(n_entry, &row);
     if (err == MILL_OK)
-      err = mill_alloc_bytes((size_t)n_entry, 8, (void **)&buffer);
+      err = mill_alloc_bytes((size_t)n_entry, sizeof entry->identifier, (void **)&buffer);
     for (int64_t i = 0; err == MILL_OK && i < n_entry; i++)
       row[i] = entry[i].row;
     if (err == MILL_OK)
@@ -337,7 +363,7 @@ static int find_or_create(mill_models_file *models, int overwrite, const mill_mo
   int err = MILL_OK;
   if (!overwrite)
     MILL_TRY(inspect(models->path, info, found));
-  mill_lock_remove_leftovers(&models->lock, models->path);
+  mill_lock_remove_leftovers(&models->lock, info->target ? info->target : models->path);
   if (!*found)
     MILL_TRY(create(temporary, info));
 done:
@@ -400,8 +426,9 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   if (snprintf(models->path, sizeof models->path, "%s", end) >= (int)sizeof models->path - 128)
     err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "the path of --models is too long");
   if (mpi->rank == 0 && err == MILL_OK) {
-    snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128, end, job);
-    err = mill_lock_take(end, &models->lock);
+    snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128,
+             info->target ? info->target : end, job);
+    err = mill_lock_take(info->target ? info->target : end, &models->lock);
     if (err == MILL_OK)
       err = mill_lock_keeper_start(&models->lock, &keeper); /* it may take long */
     if (err == MILL_OK)

@@ -13,7 +13,7 @@
 #include "kernels/base/common.h"
 #include "src/ranks/mpi_context.h"
 
-enum { MILL_MODELS_FORMAT = 1 };
+enum { MILL_MODELS_FORMAT = 2 };
 
 typedef struct mill_models_file mill_models_file;
 
@@ -27,7 +27,8 @@ typedef struct mill_models_info {
   int n_arm;
   const char *arm_name[MILL_MAX_ARM];
   const double *wave_aa[MILL_MAX_ARM]; /**< [n_pix] of all rows, NULL: each has its own */
-  int n_pix[MILL_MAX_ARM];             /**< 0: no file has the arm */
+  const char *target;      /**< what the file replaces later, whose lock it takes; NULL: nothing */
+  int n_pix[MILL_MAX_ARM]; /**< 0: no file has the arm */
 } mill_models_info;
 
 /** Collective.  Create, or reuse the one of the same run.  MILL_ERR_OUTPUT on

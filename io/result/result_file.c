@@ -17,6 +17,8 @@
 #include "kernels/base/clock.h"
 #include "src/system/log.h"
 #include "src/ranks/same_on_ranks.h"
+#include "src/system/file_roles.h"
+#include "src/system/regular_file.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
@@ -67,13 +69,14 @@ done:
 
 /* Rank 0: does --overwrite find what an earlier start of this very job has begun?  A requeued
    script that has the option would else begin again for ever. */
-static int is_own_work(const mill_result_file *file, const mill_run_info *info)
+static int is_own_work(const mill_result_file *file, const mill_run_info *info, int watch)
 {
   char job[96], made_by[96] = "";
   int found = MILL_FOUND_NOTHING;
   mill_result_summary summary;
   if (mill_lock_restart() == 0 || mill_h5_probe(MILL_PROBE_RESULT, file->path) != MILL_OK ||
-      mill_result_inspect(file->path, info, 0, &file->columns, &found, &summary) != MILL_OK ||
+      mill_result_inspect(file->path, info, 0, &file->columns, watch, &found, &summary) !=
+          MILL_OK ||
       found == MILL_FOUND_NOTHING ||
       mill_result_job(file->path, made_by, sizeof made_by) != MILL_OK)
     return 0;
@@ -81,41 +84,95 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info)
   return strcmp(job, made_by) == 0;
 }
 
+#define NEW ".new"
+
+int mill_result_begun(const char *path, char *out, size_t size)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_resolve_links(path, out, size));
+  const size_t n = strlen(out);
+  if (n + sizeof NEW > size)
+    MILL_FAIL(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
+  memcpy(out + n, NEW, sizeof NEW);
+  if (access(out, F_OK) != 0)
+    out[n] = '\0';
+done:
+  return err;
+}
+
+/* Rank 0: where something is to be overwritten, it becomes the target, and the new file another;
+ *is_begun: an earlier start has made that one. */
+static int settle_target(mill_result_file *file, const mill_run_info *info, int watch,
+                         int *is_begun)
+{
+  int err = MILL_OK;
+  int found = MILL_FOUND_NOTHING;
+  mill_result_summary summary;
+  char begun[MILL_MAX_PATH];
+  *is_begun = 0;
+  MILL_TRY(mill_result_begun(file->path, begun, sizeof begun - 128));
+  const int is_there = access(file->path, F_OK) == 0;
+  if (!is_there && strcmp(begun, file->path) == 0 &&
+      !(info->models && access(info->models, F_OK) == 0))
+    goto done;
+  MILL_TRY(mill_refuse_foreign(file->path, "--output", "starmill result"));
+  memcpy(file->target, file->path, sizeof file->target);
+  strcat(file->path, NEW);
+  if (strcmp(begun, file->path) != 0)
+    goto done;
+  *is_begun = mill_h5_probe(MILL_PROBE_RESULT, file->path) == MILL_OK &&
+              mill_result_inspect(file->path, info, 0, &file->columns, watch, &found, &summary) ==
+                  MILL_OK &&
+              found != MILL_FOUND_NOTHING;
+  if (*is_begun)
+    mill_log_info("%s: an earlier start with --overwrite has begun it: it is continued",
+                  file->path);
+done:
+  return err;
+}
+
 /* Rank 0: see what is there and take the lock, unless nothing is to be done. */
 static int claim(mill_result_file *file, const mill_run_info *info, int overwrite, int retry_failed,
-                 int *found)
+                 int watch, int *found)
 {
   int err = MILL_OK;
   mill_result_summary summary;
   *found = MILL_FOUND_NOTHING;
-  if (overwrite && is_own_work(file, info)) {
+  if (overwrite && is_own_work(file, info, watch)) {
     mill_log_info("%s: an earlier start of this Slurm job has begun it: it is continued, "
                   "--overwrite has been done",
                   file->path);
     overwrite = 0;
-  } else if (!overwrite) {
+  } else if (overwrite) {
+    int is_begun = 0;
+    MILL_TRY(settle_target(file, info, watch, &is_begun));
+    overwrite = !is_begun;
+  } else {
     MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, file->path));
   }
+  const char *end = file->target[0] ? file->target : file->path; /* which has the lock */
   for (int locked = 0; locked < 2; locked++) {
     /* looked at again under the lock: another job may have worked on it meanwhile */
     if (!overwrite) {
-      MILL_TRY(
-          mill_result_inspect(file->path, info, retry_failed, &file->columns, found, &summary));
+      MILL_TRY(mill_result_inspect(file->path, info, retry_failed, &file->columns, watch, found,
+                                   &summary));
       const int64_t n_failed = info->n_row - summary.n_status[MILL_STATUS_NOT_DONE] -
                                summary.n_status[MILL_STATUS_FITTED];
       if (*found == MILL_FOUND_FINISHED && retry_failed && n_failed > 0)
+        *found = MILL_FOUND_UNFINISHED;
+      if (*found == MILL_FOUND_FINISHED && file->target[0]) /* but for its name */
         *found = MILL_FOUND_UNFINISHED;
       file->found = summary;
       if (*found == MILL_FOUND_FINISHED)
         break;
     }
     if (!locked)
-      MILL_TRY(mill_lock_take(file->path, &file->lock));
+      MILL_TRY(mill_lock_take(end, &file->lock));
   }
   if (*found == MILL_FOUND_FINISHED)
     mill_lock_release(&file->lock);
   else
-    mill_lock_remove_leftovers(&file->lock, file->path);
+    mill_lock_remove_leftovers(&file->lock, end);
 done:
   return err;
 }
@@ -129,7 +186,8 @@ static int create(mill_result_file *file, const mill_run_info *info, const int64
   const mill_mpi *mpi = &file->mpi;
   if (mpi->rank == 0) {
     mill_lock_job(job, sizeof job);
-    snprintf(path, sizeof path, "%.*s.tmp-%s", (int)sizeof path - 128, file->path, job);
+    snprintf(path, sizeof path, "%.*s.tmp-%s", (int)sizeof path - 128,
+             file->target[0] ? file->target : file->path, job);
     err = mill_result_layout_create(path, info, &file->columns, file->n_exposure, mpi->size);
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -235,6 +293,8 @@ static int share_found(mill_result_file *file, int *found)
 {
   int err = MILL_OK;
   MILL_MPI(MPI_Bcast(found, 1, MPI_INT, 0, file->mpi.comm));
+  MILL_MPI(MPI_Bcast(file->path, sizeof file->path, MPI_CHAR, 0, file->mpi.comm));
+  MILL_MPI(MPI_Bcast(file->target, sizeof file->target, MPI_CHAR, 0, file->mpi.comm));
   if (*found != MILL_FOUND_FINISHED)
     goto done;
   MILL_MPI(MPI_Bcast(&file->found, sizeof file->found, MPI_BYTE, 0, file->mpi.comm));
@@ -307,7 +367,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
   watch = mill_watch_begin(MILL_WATCH_START, 2 * ROW_S * (double)info->n_row,
                            "%s: opening the output", end);
-  err = outer.rank == 0 ? claim(file, info, overwrite, retry_failed, &found) : MILL_OK;
+  err = outer.rank == 0 ? claim(file, info, overwrite, retry_failed, watch, &found) : MILL_OK;
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   mill_watch_again(watch);
   MILL_TRY(share_found(file, &found));
@@ -338,7 +398,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   int err = MILL_OK;
   int watch = -1;
   double n_byte = 0;
-  char run_id[MILL_RUN_ID_SIZE] = "";
+  char run_id[MILL_RUN_ID_SIZE] = "", renewed[MILL_MAX_PATH];
   mill_models_info info;
   memset(&info, 0, sizeof info);
   info.run_id = run_id;
@@ -354,6 +414,13 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
     info.wave_aa[a] = wave_aa[a];
     info.n_pix[a] = n_pix[a];
     n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure;
+  }
+  if (file->target[0]) {
+    MILL_TRY(mill_resolve_links_for_all(&file->mpi, path, file->models_target,
+                                        sizeof file->models_target - 128));
+    snprintf(renewed, sizeof renewed, "%.*s" NEW, (int)sizeof renewed - 128, file->models_target);
+    path = renewed;
+    info.target = file->models_target;
   }
   watch = mill_watch_begin(MILL_WATCH_START, 1e-7 * n_byte, "%s: opening the models", path);
   /* the I/O thread has nothing to write yet: epochs begin after the first put */
@@ -431,6 +498,32 @@ done:
   return err;
 }
 
+/* Rank 0, all being on disk: the new files take the place of the old ones, where they are worth
+   it. */
+static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
+{
+  int err = MILL_OK;
+  char models[MILL_MAX_PATH];
+  snprintf(models, sizeof models, "%.*s" NEW, (int)sizeof models - 128, file->models_target);
+  const int64_t n_left = counts->n_status[MILL_STATUS_NOT_DONE];
+  const int is_empty = counts->n_status[MILL_STATUS_FITTED] == 0;
+  if (n_left > 0 && n_left < file->n_row) {
+    *old = MILL_OLD_WAITS;
+  } else if (is_empty) {
+    *old = MILL_OLD_KEPT;
+    unlink(file->path);
+    if (file->models_target[0])
+      unlink(models);
+  } else {
+    MILL_TRY(mill_ph5_rename(file->path, file->target));
+    if (file->models_target[0])
+      MILL_TRY(mill_ph5_rename(models, file->models_target));
+    *old = MILL_OLD_REPLACED;
+  }
+done:
+  return err;
+}
+
 int mill_result_close(mill_result_file *file, mill_result_summary *summary)
 {
   int err = MILL_OK;
@@ -464,6 +557,13 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
   if (err == MILL_OK)
     err = mill_ph5_still_there(file->path, file->held);
   err = mill_mpi_agree(&file->mpi, err);
+  if (err == MILL_OK && file->target[0]) {
+    counts.old = MILL_OLD_NONE;
+    if (file->mpi.rank == 0)
+      err = replace_old(file, &counts, &counts.old);
+    err = mill_mpi_agree(&file->mpi, err);
+    MPI_Bcast(&counts.old, 1, MPI_INT32_T, 0, file->mpi.comm);
+  }
 done:
   counts.wall_s = mill_wall_s() - file->start_s;
   counts.io_cpu_s = file->io_cpu_s;

@@ -48,23 +48,30 @@ typedef struct mill_run_info {
   int (*load)(void *context, int i_file, mill_file_index *index);
   void *load_context;
   double write_interval_s;
+  const char *models; /**< the models file, for mill_result_open alone; NULL: none */
 } mill_run_info;
 
 enum mill_open_outcome { MILL_OPEN_NEW, MILL_OPEN_CONTINUE, MILL_OPEN_FINISHED };
 
 /** Collective.  Create the file (temporary name, flushed, renamed), or continue
  *  an unfinished one of the same identity, or find it finished (nothing is
- *  touched).  Another identity or a foreign file is refused unless overwrite; what an earlier
- *  start of the same requeued Slurm job has made is continued also with overwrite.
+ *  touched).  Another identity or a foreign file is refused unless overwrite.
+ *
+ *  With overwrite a result that is there, and its models, stay until the new one is finished and
+ *  has a fitted row: until then that one is PATH.new (and MODELS.new), which the next call with
+ *  overwrite continues when its identity is the same.  What an earlier start of the same requeued
+ *  Slurm job has made is continued also with overwrite.
  *  Takes the lock file.  Starts this rank's I/O thread.
  *  MILL_ERR_OUTPUT on every rank alike. */
 int mill_result_open(const char *path, int overwrite, int retry_failed, const mill_run_info *info,
                      MPI_Comm comm, mill_result_file **out, int *outcome);
 
-/** Has the row to be fitted?  (Not done before, CRC whole.) Thread-safe. */
-int mill_result_wanted(const mill_result_file *file, int64_t row);
+/** The file that mill_result_open with overwrite would continue, out [size]: PATH.new where there
+ * is one, else path.  Not collective. */
+int mill_result_begun(const char *path, char *out, size_t size);
 
-/** The same of all rows, one bit each, the lowest bit first; bits [n_row / 8 + 1]. */
+/** Which rows have to be fitted (not done before, CRC whole), one bit each, the lowest bit first;
+ *  bits [n_row / 8 + 1].  Thread-safe. */
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits);
 
 /** Hand a finished row to the I/O thread (copied); any thread, not collective.
@@ -85,10 +92,15 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
 int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
                             const double *const *wave_aa, const int *n_pix);
 
+/** What has become of a file that was to be overwritten: there was none, it is replaced, it stays
+ *  until the new one is finished, or it stays as the new one has no fitted row. */
+enum mill_old_result { MILL_OLD_NONE, MILL_OLD_REPLACED, MILL_OLD_WAITS, MILL_OLD_KEPT };
+
 /** Counts over all ranks after close: by STATUS. */
 typedef struct mill_result_summary {
   int64_t n_status[MILL_N_STATUS];
   int64_t n_warned;
+  int32_t old; /**< enum mill_old_result */
   double wall_s;
   double io_cpu_s; /**< CPU seconds of this rank's I/O thread */
   double write_s;  /**< wall seconds of it in writing, with waiting for other ranks there */

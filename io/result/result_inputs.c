@@ -1,6 +1,9 @@
 #include "io/result/result_inputs.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
@@ -150,12 +153,38 @@ static int is_text(const mill_ph5_texts *texts, int64_t i, const char *text)
   return n == strlen(text) && memcmp(stored, text, n) == 0;
 }
 
+/* The folder that relative paths of a result count from; empty where it is not known. */
+static void read_folder(hid_t file, const char *path, char *out, size_t size)
+{
+  if (mill_ph5_read_attr_text(file, path, "provenance", "FOLDER", out, size) != MILL_OK)
+    out[0] = '\0';
+}
+
+/* Is path i of a column this one, perhaps in another spelling? */
+static int is_path(const char *folder, const mill_ph5_texts *texts, int64_t i, const char *now)
+{
+  char then[2 * PATH_MAX];
+  struct stat a, b;
+  const char *stored = texts->text + (size_t)i * texts->n_byte;
+  const int n = (int)strnlen(stored, texts->n_byte);
+  if (is_text(texts, i, now))
+    return 1;
+  if (n == 0 || !now[0])
+    return 0;
+  const int is_relative = stored[0] != '/' && folder[0];
+  snprintf(then, sizeof then, "%s%s%.*s", is_relative ? folder : "", is_relative ? "/" : "", n,
+           stored);
+  return stat(then, &a) == 0 && stat(now, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 /* what: what a difference is called after the name of the file; NULL: the text is that name */
 static int check_text(hid_t file, const char *path, const mill_run_info *info,
                       const file_text *column, const char *what)
 {
   int err = MILL_OK;
+  char folder[PATH_MAX];
   mill_ph5_texts was;
+  read_folder(file, path, folder, sizeof folder);
   if (mill_ph5_read_texts(file, path, column->name, &was) != MILL_OK)
     REFUSE("%s: is damaged, /%s cannot be read: " WHAT_TO_DO, path, column->name);
   if (was.n != info->n_file)
@@ -164,7 +193,7 @@ static int check_text(hid_t file, const char *path, const mill_run_info *info,
   for (int i = 0; i < info->n_file; i++) {
     const char *stored = was.text + (size_t)i * was.n_byte, *now = text_of(&info->file[i], column);
     const int n = (int)strnlen(stored, was.n_byte);
-    if (!is_text(&was, i, now))
+    if (!is_path(folder, &was, i, now))
       REFUSE("%s exists and was made from other inputs (%s%s%s%.*s, now %s): " WHAT_TO_DO, path,
              what ? info->file[i].path : "", what ? what : "", n > 0 ? "" : "none", n, stored,
              now[0] ? now : "none");
@@ -214,11 +243,13 @@ done:
 static int are_inputs(hid_t file, const char *path, const mill_run_info *info, int *same)
 {
   int err = MILL_OK;
+  char folder[PATH_MAX];
   mill_ph5_texts was;
+  read_folder(file, path, folder, sizeof folder);
   MILL_TRY(mill_ph5_read_texts(file, path, PATH, &was));
   *same = was.n == info->n_file;
   for (int i = 0; i < info->n_file && *same; i++)
-    *same = is_text(&was, i, info->file[i].path);
+    *same = is_path(folder, &was, i, info->file[i].path);
 done:
   mill_free(was.text);
   return err;

@@ -9,6 +9,7 @@
 #include "io/result/column_data.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
+#include "io/result/result_rows.h"
 #include "kernels/base/error.h"
 #include "src/ranks/same_on_ranks.h"
 
@@ -69,9 +70,11 @@ done:
 }
 
 int mill_result_inspect(const char *path, const mill_run_info *info, int retry_failed,
-                        const mill_columns *columns, int *found, mill_result_summary *summary)
+                        const mill_columns *columns, int watch, int *found,
+                        mill_result_summary *summary)
 {
   int err = MILL_OK;
+  mill_damaged_rows damaged = {0};
   hid_t file = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
   uint8_t finished = 0;
   int n_repaired = 0;
@@ -109,9 +112,12 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   if (mill_ph5_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
       MILL_OK)
     REFUSE("%s exists and is damaged (/provenance/FINISHED): " WHAT_TO_DO, path);
-  *found = finished && n_repaired == 0 ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
-  if (finished)
+  if (finished) {
     MILL_TRY(mill_result_layout_count(file, path, info->n_row, 0, info->n_row, summary));
+    MILL_TRY(mill_result_rows_check(file, path, info->n_row, watch, &damaged));
+  }
+  *found =
+      finished && n_repaired == 0 && damaged.n == 0 ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
 done:
   mill_free(recorded);
   MILL_H5_CLOSE(file);

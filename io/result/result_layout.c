@@ -1,6 +1,7 @@
 #include "io/result/result_layout.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
@@ -11,6 +12,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/column_data.h"
 #include "io/result/result_inputs.h"
+#include "io/result/result_rows.h"
 #include "kernels/base/error.h"
 #include "src/system/stop_signal.h"
 #include "src/system/version.h"
@@ -105,6 +107,7 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
   }
   MILL_TRY(
       mill_ph5_attr_texts(file, path, "fits/COVAR", "ORDER", parameter, info->lib->n_label + 2));
+  MILL_TRY(mill_result_rows_put_order(file, path, columns));
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
   WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
   WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);
@@ -169,7 +172,8 @@ done:
 static int create_provenance(hid_t file, const char *path, const mill_run_info *info, int n_rank)
 {
   int err = MILL_OK;
-  char now[MILL_TIME_SIZE], host[256] = "", run_id[MILL_RUN_ID_SIZE] = "", job[96];
+  char folder[PATH_MAX], now[MILL_TIME_SIZE], host[256] = "", run_id[MILL_RUN_ID_SIZE] = "",
+                                              job[96];
   const int64_t rank64 = n_rank, thread64 = info->n_thread;
   const char *const at = "provenance";
   hid_t text20 = H5I_INVALID_HID;
@@ -185,6 +189,8 @@ static int create_provenance(hid_t file, const char *path, const mill_run_info *
   MILL_TRY(mill_ph5_attr_text(file, path, at, "LIBRARY_HASH", info->lib->hash));
   MILL_TRY(mill_ph5_attr_text(file, path, at, "DEVICE", mill_result_text(info->device)));
   MILL_TRY(mill_ph5_attr_text(file, path, at, "HOST", host));
+  MILL_TRY(
+      mill_ph5_attr_text(file, path, at, "FOLDER", getcwd(folder, sizeof folder) ? folder : ""));
   MILL_TRY(mill_ph5_attr_text(file, path, at, "RUN_ID", run_id));
   mill_lock_job(job, sizeof job);
   MILL_TRY(mill_ph5_attr_text(file, path, at, "JOB", job));

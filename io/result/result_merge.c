@@ -13,6 +13,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_inspect.h"
 #include "io/result/result_layout.h"
+#include "io/result/result_rows.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
@@ -67,8 +68,9 @@ typedef struct merge_job {
   int n_part, n_dataset;
   merge_part *part;
   merge_dataset dataset[MAX_DATASET];
-  int64_t n[N_UNIT], n_byte; /* of the whole */
-  merge_input *input;        /* [n[FILES]] of the parts seen so far */
+  int64_t n[N_UNIT], n_byte;  /* of the whole */
+  mill_result_summary counts; /* and its rows by STATUS */
+  merge_input *input;         /* [n[FILES]] of the parts seen so far */
   int64_t input_room;
   /* provenance */
   char *identity, hash[80], device[256];
@@ -346,6 +348,8 @@ static int look_at_part(merge_job *job, merge_part *part)
 {
   int err = MILL_OK;
   int n_found = 0, fd = -1;
+  char text[MILL_ROWS_TEXT];
+  mill_damaged_rows damaged = {0};
   hid_t file = H5I_INVALID_HID;
   struct stat status;
   MILL_TRY(mill_regular_open(part->path, "a result of starmill fit", MILL_ERR_USAGE, &fd));
@@ -364,6 +368,12 @@ static int look_at_part(merge_job *job, merge_part *part)
   if (n_found != job->n_dataset)
     REFUSE("%s has %d columns and %s %d: they were made by different versions", part->path, n_found,
            job->part->path, job->n_dataset);
+  MILL_TRY(mill_result_rows_check(file, part->path, part->n[ROWS], -1, &damaged));
+  if (damaged.n > 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s; the command that made it fits them again", part->path,
+              mill_damaged_rows_text(&damaged, text));
+  MILL_TRY(
+      mill_result_layout_count(file, part->path, part->n[ROWS], 0, part->n[ROWS], &job->counts));
   MILL_TRY(note_provenance(job, part, file));
   MILL_TRY(note_inputs(job, part, file)); /* counts them too */
   job->n[ROWS] += part->n[ROWS];
@@ -673,6 +683,7 @@ static int check_output(const merge_job *job, int overwrite)
     REFUSE("%s exists and is no regular file: give another --output", job->output);
   if (!overwrite)
     REFUSE("%s exists: give another --output, or --overwrite to replace it", job->output);
+  MILL_TRY(mill_refuse_foreign(job->output, "--output", "starmill result"));
 done:
   return err;
 }
@@ -695,6 +706,8 @@ static int merge(merge_job *job, int overwrite)
   if (fflush(job->commands) != 0 || fflush(job->frames) != 0)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the provenance");
   MILL_TRY(refuse_duplicates(job));
+  if (access(job->output, F_OK) == 0 && job->counts.n_status[MILL_STATUS_FITTED] == 0)
+    REFUSE("%s stays as it is: the parts have no fitted row; give another --output", job->output);
   MILL_TRY(mill_lock_take(job->output, &lock));
   MILL_TRY(check_output(job, overwrite)); /* another job may have made it meanwhile */
   mill_lock_remove_leftovers(&lock, job->output);

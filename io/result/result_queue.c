@@ -5,20 +5,9 @@
 #include "io/result/result_file_impl.h"
 #include "kernels/base/clock.h"
 
-int mill_result_wanted(const mill_result_file *file, int64_t row)
-{
-  if (row < 0 || row >= file->n_row)
-    return 0;
-  /* to the caller the file is constant, its mutex is not */
-  pthread_mutex_t *mutex = (pthread_mutex_t *)&file->mutex;
-  pthread_mutex_lock(mutex);
-  const int wanted = mill_result_bit(file->wanted, row);
-  pthread_mutex_unlock(mutex);
-  return wanted;
-}
-
 void mill_result_wanted_bits(const mill_result_file *file, uint8_t *bits)
 {
+  /* to the caller the file is constant, its mutex is not */
   pthread_mutex_t *mutex = (pthread_mutex_t *)&file->mutex;
   pthread_mutex_lock(mutex);
   memcpy(bits, file->wanted, (size_t)file->n_row / 8 + 1);

@@ -1,9 +1,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/column_data.h"
 #include "io/result/result_file_impl.h"
+#include "io/result/result_rows.h"
 #include "src/system/log.h"
 
 enum { READ_ROWS = 8192 /* block of rows looked at when a file is continued */ };
@@ -27,8 +29,9 @@ static int examine_rows(mill_result_file *file, int retry_failed, int64_t lo, in
 {
   int err = MILL_OK;
   const mill_columns *columns = &file->columns;
-  char *row = NULL, *value = NULL;
+  char *row = NULL, *value = NULL, text[MILL_ROWS_TEXT];
   mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
+  mill_damaged_rows damaged = {0};
   int64_t n_room = 0;
   *reset = NULL;
   *n_reset = 0;
@@ -55,14 +58,44 @@ static int examine_rows(mill_result_file *file, int retry_failed, int64_t lo, in
       mill_result_set_bit(file->wanted, at + k, !done);
       if (done || status == MILL_STATUS_NOT_DONE)
         continue;
+      if (!mill_columns_is_whole(columns, this_row))
+        mill_damaged_rows_add(&damaged, at + k);
       MILL_TRY(MILL_GROW(reset, &n_room, *n_reset + 1));
       (*reset)[(*n_reset)++] = at + k;
     }
   }
+  if (damaged.n > 0)
+    mill_log_warning("%s: %s; they are fitted again", file->path,
+                     mill_damaged_rows_text(&damaged, text));
 done:
   mill_ph5_unselect(&rows);
   mill_free(value);
   mill_free(row);
+  return err;
+}
+
+/* Collective: TARGETID, which no fit gives, may be what is damaged in these rows; /catalog has it
+   too. */
+static int restore_targets(mill_result_file *file, int64_t n, const mill_ph5_rows *rows)
+{
+  int err = MILL_OK;
+  static const char name[] = "catalog/TARGETID";
+  int64_t *target = NULL;
+  hid_t catalog = H5I_INVALID_HID;
+  const int i_target = file->columns.i_target;
+  err = MILL_ALLOC(n, &target);
+  if (err == MILL_OK)
+    err = mill_ph5_open_dataset(file->file, file->path, name, H5T_STD_I64LE, 1, file->n_row, 1,
+                                &catalog);
+  if (err == MILL_OK)
+    err = mill_ph5_read(catalog, file->path, name, H5T_NATIVE_INT64, rows, target);
+  MILL_TRY(mill_mpi_agree(&file->mpi, err));
+  err = mill_ph5_write(file->dataset[i_target], file->path, "TARGETID", H5T_NATIVE_INT64, rows,
+                       target);
+  MILL_TRY(mill_mpi_agree(&file->mpi, err));
+done:
+  MILL_H5_CLOSE(catalog);
+  mill_free(target);
   return err;
 }
 
@@ -84,6 +117,7 @@ static int reset_rows(mill_result_file *file, int code, const int64_t *reset, in
   err = mill_ph5_write(file->dataset[file->columns.i_status], file->path, status->name,
                        H5T_NATIVE_INT32, &rows, zero);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
+  MILL_TRY(restore_targets(file, n_reset, &rows));
   for (int64_t at = 0; at < n_byte; at += 1 << 30) {
     const int n = n_byte - at < 1 << 30 ? (int)(n_byte - at) : 1 << 30;
     MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, file->wanted + at, n, MPI_BYTE, MPI_BOR, file->mpi.comm));

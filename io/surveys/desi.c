@@ -92,8 +92,8 @@ static int open_arm(mill_desi_file *file, mill_desi_file_arm *a)
   for (int i = 0; i < 3; i++)
     if (i_hdu[i] < 0)
       MILL_FAIL(MILL_ERR_INPUT,
-                "%s: has no HDU %s_%s though it has others of this arm; the file is cut or "
-                "damaged: fetch it again",
+                "%s: has no HDU %s_%s though it has others of this arm; make the file again, or "
+                "fetch it again if it is cut",
                 file->fits->guard->path, a->prefix, what[i]);
   MILL_TRY(read_wavelengths(file, a, i_hdu[0]));
   const int64_t plane[2] = {a->info.n_pix, file->n_spec};
@@ -139,8 +139,8 @@ static int check_alike(const mill_desi_file *file)
                                                                    : NULL;
     if (missing)
       MILL_FAIL(MILL_ERR_INPUT,
-                "%s: has no HDU %s_%s though another arm has one; the file is cut or damaged: "
-                "fetch it again",
+                "%s: has no HDU %s_%s though another arm has one; make the file again, "
+                "or fetch it again if it is cut",
                 file->fits->guard->path, a->prefix, missing);
   }
 done:

@@ -9,7 +9,10 @@
 
 #include "io/surveys/selection.h"
 
-enum { N_KNOWN_WAVE = 8 }; /* wavelength sets remembered, to find rows that share them */
+enum {
+  N_KNOWN_WAVE = 8, /* wavelength sets remembered, to find rows that share them */
+  SET_APART = 2
+};
 
 /* Rows of one NAME and one EXPOSURE. */
 typedef struct exposure {
@@ -29,8 +32,8 @@ typedef struct generic {
   int joint;
   char *name, *arm; /* by row, arm NULL: none */
   size_t name_stride, arm_stride;
-  int64_t *next_row; /* [n_row] of the same exposure, -1: it was the last */
-  unsigned char *is_first;
+  int64_t *next_row; /* [n_row] of the same exposure, -1: it was the last; SET_APART: whose name */
+  unsigned char *is_first; /* of an exposure; SET_APART: of one that is not read */
   int64_t n_exposure;
   exposure *exposure; /* in the order of the index */
   known_wave known[N_KNOWN_WAVE];
@@ -111,19 +114,40 @@ done:
   return err;
 }
 
-/* key [n] is sorted, all of one NAME: make its exposures. */
-static int add_star(generic *g, row_key *key, int64_t n)
+/* An exposure cannot be told from row other, or is another star's: it is a row of its own that is
+   not read, and has no name by which it could be joined. */
+static void set_apart(generic *g, exposure *e, int64_t other)
 {
-  int err = MILL_OK;
-  int64_t star_row = key[0].row;
+  g->is_first[e->first_row] = SET_APART;
+  g->next_row[e->first_row] = other;
+  e->star_row = e->first_row;
+}
+
+/* key [n] is sorted, all of one NAME: leave out, and set apart, what has NAME, EXPOSURE and ARM of
+   an earlier row; how many are left. */
+static int64_t set_repeats_apart(generic *g, row_key *key, int64_t n)
+{
+  int64_t n_left = 1;
   for (int64_t i = 1; i < n; i++) {
-    star_row = key[i].row < star_row ? key[i].row : star_row;
-    if (key[i].id == key[i - 1].id && strcmp(key[i].arm, key[i - 1].arm) == 0)
-      MILL_FAIL_TABLE(&g->table,
-                      "rows %lld and %lld (counted from 0) have the same NAME '%s' and the same "
-                      "EXPOSURE and ARM, if any; tell them apart by one of these",
-                      (long long)key[i - 1].row, (long long)key[i].row, key[i].name);
+    const row_key *first = &key[n_left - 1];
+    if (key[i].id != first->id || strcmp(key[i].arm, first->arm) != 0) {
+      key[n_left++] = key[i];
+      continue;
+    }
+    exposure *e = &g->exposure[g->n_exposure++];
+    *e = (exposure){.first_row = key[i].row, .id = (int32_t)key[i].id};
+    set_apart(g, e, first->row);
   }
+  return n_left;
+}
+
+/* key [n] is sorted, all of one NAME: make its exposures. */
+static void add_star(generic *g, row_key *key, int64_t n)
+{
+  n = set_repeats_apart(g, key, n);
+  int64_t star_row = key[0].row;
+  for (int64_t i = 1; i < n; i++)
+    star_row = key[i].row < star_row ? key[i].row : star_row;
   for (int64_t i = 0, end; i < n; i = end) {
     for (end = i + 1; end < n && key[end].id == key[i].id;)
       end++;
@@ -135,8 +159,6 @@ static int add_star(generic *g, row_key *key, int64_t n)
     for (int64_t k = i; k < end; k++)
       g->next_row[key[k].row] = k + 1 < end ? key[k + 1].row : -1;
   }
-done:
-  return err;
 }
 
 static int group_rows(generic *g)
@@ -163,10 +185,8 @@ static int group_rows(generic *g)
   for (int64_t i = 0, end; i < g->table.n_row; i = end) {
     for (end = i + 1; end < g->table.n_row && strcmp(key[end].name, key[i].name) == 0;)
       end++;
-    MILL_TRY(add_star(g, key + i, end - i));
+    add_star(g, key + i, end - i);
   }
-  qsort(g->exposure, (size_t)g->n_exposure, sizeof *g->exposure,
-        g->joint ? compare_joint : compare_exposures);
 done:
   mill_free(key);
   mill_free(id);
@@ -206,21 +226,37 @@ done:
 
 /* ---- index ------------------------------------------------------------ */
 
-static int check_targets(const generic *g, const int64_t *target_id)
+/* Rows of one NAME have one TARGETID, that of the first of them. */
+static void set_other_targets_apart(generic *g, const int64_t *target_id)
 {
-  int err = MILL_OK;
-  for (int64_t i = 0; i < g->n_exposure; i++) {
-    const int64_t star = g->exposure[i].star_row;
-    for (int64_t row = g->exposure[i].first_row; row >= 0; row = g->next_row[row])
-      if (target_id[row] != target_id[star])
-        MILL_FAIL_TABLE(
-            &g->table,
-            "rows %lld and %lld (counted from 0) are both NAME '%s', but TARGETID %lld and %lld",
-            (long long)star, (long long)row, g->name + (size_t)row * g->name_stride,
-            (long long)target_id[star], (long long)target_id[row]);
+  const int64_t n = g->n_exposure;
+  for (int64_t i = 0; i < n; i++) {
+    exposure *e = &g->exposure[i];
+    int64_t first = -1, last = -1;
+    if (g->is_first[e->first_row] == SET_APART)
+      continue;
+    for (int64_t row = e->first_row, next; row >= 0; row = next) {
+      next = g->next_row[row];
+      if (target_id[row] != target_id[e->star_row]) {
+        exposure *other = &g->exposure[g->n_exposure++];
+        *other = (exposure){.first_row = row, .id = e->id};
+        set_apart(g, other, e->star_row);
+        continue;
+      }
+      if (last >= 0)
+        g->next_row[last] = row;
+      else
+        first = row;
+      g->next_row[row] = -1;
+      last = row;
+    }
+    if (first < 0) { /* its place is that of the last row that was set apart */
+      *e = g->exposure[--g->n_exposure];
+      continue;
+    }
+    e->first_row = first;
+    g->is_first[first] = 1;
   }
-done:
-  return err;
 }
 
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
@@ -235,7 +271,9 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_TRY(mill_fits_table_int64(file, i_hdu, "TARGETID", -1, &target_id, &found));
   MILL_TRY(mill_fits_table_double(file, i_hdu, "RA", NAN, &ra, &found));
   MILL_TRY(mill_fits_table_double(file, i_hdu, "DEC", NAN, &dec, &found));
-  MILL_TRY(check_targets(g, target_id));
+  set_other_targets_apart(g, target_id);
+  qsort(g->exposure, (size_t)g->n_exposure, sizeof *g->exposure,
+        g->joint ? compare_joint : compare_exposures);
   MILL_TRY(mill_file_index_alloc(index, g->n_exposure, g->n_exposure));
   for (int64_t i = 0, end; i < g->n_exposure; i = end) {
     const int64_t first = g->exposure[i].first_row;
@@ -251,7 +289,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
     if (end - i > INT32_MAX)
       MILL_FAIL_TABLE(&g->table, "NAME '%s' has too many exposures",
                       g->name + (size_t)first * g->name_stride);
-    snprintf(row->object, sizeof row->object, "%s", g->name + (size_t)first * g->name_stride);
+    if (g->is_first[first] != SET_APART)
+      snprintf(row->object, sizeof row->object, "%s", g->name + (size_t)first * g->name_stride);
     row->target_ra = ra[first];
     row->target_dec = dec[first];
     row->fits_row = first;
@@ -513,6 +552,12 @@ static int read_exposures(void *state, mill_spectra *spectra, const int64_t *num
     if (number[i] < 0 || number[i] >= g->table.n_row || !g->is_first[number[i]])
       MILL_FAIL(MILL_ERR_RANGE, "%s: no exposure begins in row %lld", g->table.file->guard->path,
                 (long long)number[i]);
+    if (g->is_first[number[i]] == SET_APART)
+      MILL_FAIL_TABLE(&g->table,
+                      "row %lld (counted from 0) has NAME '%s' of row %lld, and either the same "
+                      "EXPOSURE and ARM, if any, or another TARGETID; give it another name",
+                      (long long)number[i], g->name + (size_t)number[i] * g->name_stride,
+                      (long long)g->next_row[number[i]]);
     for (int64_t row = number[i]; row >= 0; row = g->next_row[row]) {
       mill_channel channel;
       int wants;

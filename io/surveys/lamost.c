@@ -158,6 +158,23 @@ done:
   return err;
 }
 
+/* Day, plan, spectrograph and fibre, where the header has them all. */
+static int identify(lamost *l, mill_catalog_row *row)
+{
+  int err = MILL_OK;
+  char plan[32] = "";
+  int32_t day = 0, spectrograph = 0;
+  int has_day, has_plan, has_spectrograph;
+  MILL_TRY(mill_single_key_int32(l->file, 0, "LMJD", &day, &has_day));
+  MILL_TRY(mill_single_key_text(l->file, 0, "PLANID", plan, sizeof plan, &has_plan));
+  MILL_TRY(mill_single_key_int32(l->file, 0, "SPID", &spectrograph, &has_spectrograph));
+  if (has_day && has_plan && has_spectrograph && row->fiber >= 0)
+    snprintf(row->identifier, sizeof row->identifier, "lamost %05d-%s-%02d-%03d", day, plan,
+             spectrograph, row->fiber);
+done:
+  return err;
+}
+
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
@@ -175,6 +192,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_TRY(mill_single_key_text(l->file, 0, "CLASS", row->spectype, sizeof row->spectype, &found));
   MILL_TRY(mill_single_key_text(l->file, 0, "SUBCLASS", row->subtype, sizeof row->subtype, &found));
   MILL_TRY(read_objtype(l, object.objtype, sizeof object.objtype));
+  MILL_TRY(identify(l, row));
   MILL_TRY(mill_single_index(&object, select, index));
 done:
   return err;

@@ -179,7 +179,7 @@ static int open_file(mill_fits_file *file, const mill_spectra_settings *settings
               guard->path);
   if (guard->hdu[s->i_object].axis[1] != 1)
     MILL_FAIL_HDU(file, s->i_object,
-                  " has %lld rows, expected one for the file's only object; fetch the file again",
+                  " has %lld rows, expected one for the file's only object; make the file again",
                   (long long)guard->hdu[s->i_object].axis[1]);
   const int choice = settings->config->exposures;
   s->joint = choice == MILL_EXPOSURES_JOINT;
@@ -242,6 +242,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   /* SDSS-I and II say what a fibre was put on in SOURCETYPE */
   MILL_TRY(read_text(s, "OBJTYPE", "SOURCETYPE", object.objtype, sizeof object.objtype));
   snprintf(row->object, sizeof row->object, "spec-%04d-%05d-%04d", plate, mjd, row->fiber);
+  snprintf(row->identifier, sizeof row->identifier, "sdss %04d-%05d-%04d", plate, mjd, row->fiber);
   MILL_TRY(mill_single_index(&object, select, index));
 done:
   return err;

@@ -57,7 +57,7 @@ static int read_key(mill_fits_file *file, int i_hdu, const char *key, int type, 
   /* a keyword without a value is one that is not there */
   *found = status == 0;
   if (status != 0 && status != KEY_NO_EXIST && status != VALUE_UNDEFINED)
-    MILL_FAIL_HDU(file, i_hdu, ": keyword %s must hold %s (CFITSIO %d); fetch the file again", key,
+    MILL_FAIL_HDU(file, i_hdu, ": keyword %s must hold %s (CFITSIO %d); make the file again", key,
                   kind, status);
 done:
   return err;
@@ -96,7 +96,7 @@ int mill_single_key_int32(mill_fits_file *file, int i_hdu, const char *key, int3
   /* written so that NaN fails */
   if (!(value >= (double)INT32_MIN && value <= (double)INT32_MAX))
     MILL_FAIL_HDU(file, i_hdu,
-                  ": keyword %s must hold an integer of 32 bits, not %g; fetch the file again", key,
+                  ": keyword %s must hold an integer of 32 bits, not %g; make the file again", key,
                   value);
   if (*found)
     *out = (int32_t)value;
@@ -167,7 +167,7 @@ static int count_pixels(mill_fits_file *file, int i_hdu, const char *column, int
   if (n < 2 || n > MILL_SINGLE_MAX_PIX || (n_row != 1 && c.repeat != 1))
     MILL_FAIL_HDU(file, i_hdu,
                   ": %lld rows with %lld values of column %s each are no spectrum: one row a pixel "
-                  "or one row with all, of 2 to %d pixels; fetch the file again",
+                  "or one row with all, of 2 to %d pixels; make the file again",
                   (long long)n_row, (long long)c.repeat, column, MILL_SINGLE_MAX_PIX);
   *n_pix = (int)n;
 done:
@@ -224,7 +224,7 @@ int mill_single_check_wave(const mill_fits_file *file, int i_hdu, const char *wh
     if (!isfinite(wave_aa[i]) || wave_aa[i] <= (i > 0 ? wave_aa[i - 1] : 0.0))
       MILL_FAIL_HDU(file, i_hdu,
                     ": %s: the wavelength of pixel %d is %g A, but they must be positive and "
-                    "ascending; fetch the file again",
+                    "ascending; make the file again",
                     what, i, wave_aa[i]);
 done:
   return err;

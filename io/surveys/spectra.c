@@ -483,8 +483,12 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
               spectra->fits->guard->path, channel->name, channel->n_diag, MILL_MAX_DIAG);
   MILL_TRY(know(spectra, channel, &known));
   if (known->outside) {
-    const mill_read_segment none = {
-        .use = MILL_SEGMENT_OUTSIDE, .exposure = i_exposure, .arm = -1, .wave = -1};
+    const mill_read_segment none = {.use = MILL_SEGMENT_OUTSIDE,
+                                    .exposure = i_exposure,
+                                    .arm = -1,
+                                    .wave = -1,
+                                    .first_aa = known->wave_aa[0],
+                                    .last_aa = known->wave_aa[known->n_pix - 1]};
     MILL_TRY(add_segment(spectra, &none));
   }
   for (int i = 0; i < known->n_piece; i++) {
@@ -713,6 +717,34 @@ static int64_t hash_rows(const mill_file_index *index)
   return (int64_t)strtoull(hex, NULL, 16);
 }
 
+/* The survey's own identifiers stay; where a file has several rows of one they get FITS_ROW too. */
+static void identify_rows(const char *path, mill_file_index *index)
+{
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  size_t n = strlen(name);
+  if (n > 3 && strcmp(name + n - 3, ".gz") == 0)
+    n -= 3; /* the same file */
+  enum { N_NUMBER = 21, SIZE = sizeof index->row->identifier, MOST = SIZE - N_NUMBER - 1 };
+  char file[MOST + 1], hex[65];
+  if (n <= MOST) {
+    snprintf(file, sizeof file, "%.*s", (int)n, name);
+  } else {
+    mill_sha256 sha;
+    mill_sha256_init(&sha);
+    mill_sha256_update(&sha, name, n);
+    mill_sha256_final(&sha, hex);
+    snprintf(file, sizeof file, "%.*s~%.8s", MOST - 9, name, hex);
+  }
+  for (int64_t i = 0; i < index->n_row; i++) {
+    mill_catalog_row *row = &index->row[i];
+    if (row->identifier[0] && index->n_row == 1)
+      continue;
+    if (row->identifier[0])
+      snprintf(file, sizeof file, "%.*s", MOST, row->identifier);
+    snprintf(row->identifier, SIZE, "%s:%lld", file, (long long)row->fits_row);
+  }
+}
+
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
@@ -723,6 +755,7 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
   index->rows_hash = hash_rows(index);
+  identify_rows(spectra->fits->guard->path, index);
 done:
   mill_watch_end(watch);
   if (err != MILL_OK)

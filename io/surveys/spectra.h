@@ -69,6 +69,7 @@ typedef struct mill_read_segment {
   const int32_t *mask;      /**< NULL: none */
   const float *resolution;  /**< [n_diag][n_pix], NULL: none */
   const float *sigma_aa;    /**< [n_pix], NULL: none */
+  double first_aa, last_aa; /**< of MILL_SEGMENT_OUTSIDE alone: the channel's range */
 } mill_read_segment;
 
 /** A segment that can be fitted as the pipeline takes it, with the id of its wavelengths and its

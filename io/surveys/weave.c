@@ -67,7 +67,7 @@ static int check_shapes(const weave *w, arm *a)
   if (data->kind != MILL_FITS_IMAGE || data->n_axis != 2 || data->axis[1] != w->n_spec)
     MILL_FAIL_HDU(w->file, a->i_hdu[DATA],
                   " must be an image with a row for each of the %lld of FIBTABLE; give row-stacked "
-                  "L1 spectra, no cube, or fetch the file again",
+                  "L1 spectra, no cube",
                   (long long)w->n_spec);
   if (data->axis[0] < 2 || data->axis[0] > MILL_SINGLE_MAX_PIX)
     MILL_FAIL_HDU(w->file, a->i_hdu[DATA], " has %lld pixels a row, expected 2 to %d",
@@ -78,7 +78,7 @@ static int check_shapes(const weave *w, arm *a)
     const int is_row = i == SENSFUNC && hdu->n_axis == 1 && hdu->axis[0] == a->n_pix;
     if (hdu->kind != MILL_FITS_IMAGE || (!is_row && !is_image_of(hdu, a->n_pix, w->n_spec)))
       MILL_FAIL_HDU(w->file, a->i_hdu[i],
-                    " has not the %lld rows of %d pixels of %s; fetch the file again",
+                    " has not the %lld rows of %d pixels of %s; make the file again",
                     (long long)w->n_spec, a->n_pix, data->name);
     a->one_sensfunc |= is_row;
   }
@@ -296,8 +296,8 @@ static int open_arm(weave *w, arm *a, const char *name, int medium, int *there)
   for (int i = 0; i < N_IMAGE; i++)
     if (a->i_hdu[i] < 0)
       MILL_FAIL(MILL_ERR_INPUT,
-                "%s: has no HDU %s_%s though it has others of this arm; the file is cut or "
-                "damaged: fetch it again",
+                "%s: has no HDU %s_%s though it has others of this arm; make the file again, or "
+                "fetch it again if it is cut",
                 w->file->guard->path, name, image_name[i]);
   for (size_t k = 0; name[k]; k++)
     a->channel[k] = (char)tolower((unsigned char)name[k]);
@@ -415,7 +415,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
       continue;
     if (strlen(name) >= sizeof row->object)
       MILL_FAIL_HDU(w->file, w->i_table,
-                    ": CNAME '%s' of row %lld is longer than %zu characters; fetch the file again",
+                    ": CNAME '%s' of row %lld is longer than %zu characters; make the file again",
                     name, (long long)i, sizeof row->object - 1);
     snprintf(row->object, sizeof row->object, "%s", name);
     row->target_ra = t.ra[i];

@@ -18,6 +18,7 @@
 #include "kernels/base/error.h"
 #include "src/system/cpu_model.h"
 #include "src/system/file_roles.h"
+#include "src/system/regular_file.h"
 #include "src/system/stop_signal.h"
 #include "src/system/version.h"
 
@@ -145,6 +146,23 @@ done:
   return err;
 }
 
+/* What is there may be an older JSON of ours, and nothing else. */
+static int check_json(const char *path)
+{
+  int err = MILL_OK;
+  static const char begins[] = "{\n  \"version\": ";
+  char first[sizeof begins - 1];
+  const size_t n = path ? mill_first_bytes(path, first, sizeof first) : 0;
+  if (n > 0 && (n < sizeof first || memcmp(first, begins, n) != 0))
+    MILL_FAIL(
+        MILL_ERR_USAGE,
+        "--json %s exists and was not made by starmill bench: give another name, or remove it "
+        "yourself",
+        path);
+done:
+  return err;
+}
+
 /* The JSON file replaces nothing that is read. */
 static int check_roles(const mill_bench *job)
 {
@@ -159,6 +177,7 @@ static int check_roles(const mill_bench *job)
   MILL_TRY(mill_file_roles_read(&roles, "the redrock file", config->select.redrock_file));
   for (int i = 0; i < job->n_input; i++)
     MILL_TRY(mill_file_roles_read(&roles, "the input", job->input[i]));
+  MILL_TRY(check_json(job->options.json));
 done:
   return err;
 }

@@ -1,5 +1,6 @@
 #include "jobs/fit/complaints.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,32 @@ static void list_arms(const mill_library *lib, unsigned arms, char list[LIST_SIZ
       n += (size_t)snprintf(list + n, LIST_SIZE - n, "%s%s", n > 0 ? ", " : "", lib->arm[a].name);
 }
 
+/* Wavelengths where the library has none: what they would be in another unit. */
+static void complain_of_range(const mill_complaints *c, const char *path, const mill_left_out *left)
+{
+  static const struct {
+    double factor;
+    const char *name;
+  } units[] = {{10.0, "nm"}, {1e4, "um"}, {0.1, "tenths of A"}};
+  double first = INFINITY, last = 0.0;
+  const char *hint = "";
+  char question[64];
+  for (int a = 0; a < c->lib->n_arm; a++) {
+    const mill_arm *arm = &c->lib->arm[a];
+    first = fmin(first, exp(arm->ln_wave0));
+    last = fmax(last, exp(arm->ln_wave0 + arm->ln_step * (double)(arm->n_pix - 1)));
+  }
+  for (size_t i = 0; i < sizeof units / sizeof units[0] && !hint[0]; i++)
+    if (left->first_aa * units[i].factor < last && left->last_aa * units[i].factor > first &&
+        (left->last_aa < first || left->first_aa > last)) {
+      snprintf(question, sizeof question, "; are these %s?", units[i].name);
+      hint = question;
+    }
+  mill_log_warning("%s: spectra from %.0f to %.0f A are beyond all arms of the library %s, which "
+                   "has %.0f to %.0f A and needs room for the velocity limits: not used%s",
+                   path, left->first_aa, left->last_aa, c->lib->path, first, last, hint);
+}
+
 void mill_complain(mill_complaints *c, const mill_left_out *left)
 {
   const char *path = c->inputs->file[left->i_file].path;
@@ -24,7 +51,7 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
   char no_lsf[LIST_SIZE], outside[LIST_SIZE];
   if (c->i_file != left->i_file) {
     c->i_file = left->i_file;
-    c->told_no_lsf = c->told_outside = 0;
+    c->told_no_lsf = c->told_outside = c->told_odd_lsf = 0;
     c->told_beyond = 0;
   }
   list_arms(c->lib, left->no_lsf & ~c->told_no_lsf, no_lsf);
@@ -41,11 +68,14 @@ void mill_complain(mill_complaints *c, const mill_left_out *left)
     mill_log_warning("%s: outside the library %s, so not used: arm %s (%s)", path, c->lib->path,
                      outside, left->reason);
   if (left->beyond && !c->told_beyond)
-    mill_log_warning("%s: has spectra beyond all arms of the library %s at the velocity limits: "
-                     "not used",
-                     path, c->lib->path);
+    complain_of_range(c, path, left);
+  if (left->odd_lsf & ~c->told_odd_lsf)
+    mill_log_warning("%s: sigma of the line-spread function is %.3g A at %.0f A, where pixels are "
+                     "%.3g A wide: no spectrograph has that; is its unit right?",
+                     path, left->sigma_aa, left->sigma_wave_aa, left->pixel_aa);
   c->told_no_lsf |= left->no_lsf;
   c->told_outside |= left->outside;
+  c->told_odd_lsf |= left->odd_lsf;
   c->told_beyond |= left->beyond;
 }
 

@@ -8,8 +8,11 @@
 
 /** Arms of a row that cannot be fitted, by reason; a bit for each arm. */
 typedef struct mill_left_out {
-  unsigned no_lsf, outside;
-  int beyond;       /**< a channel lies beyond all arms */
+  unsigned no_lsf, outside, odd_lsf;
+  int beyond;               /**< a channel lies beyond all arms: */
+  double first_aa, last_aa; /**< its range, of the last such one */
+  /** where no spectrograph has such a sigma: it, its wavelength and the width of pixels */
+  double sigma_aa, sigma_wave_aa, pixel_aa;
   int i_file;       /**< of the catalog, of the last of them */
   char reason[512]; /**< why outside, of the last such arm */
 } mill_left_out;
@@ -19,7 +22,7 @@ typedef struct mill_complaints {
   const mill_library *lib;
   const mill_inputs *inputs;
   int i_file; /**< whose arms told is about; -1: none yet */
-  unsigned told_no_lsf, told_outside;
+  unsigned told_no_lsf, told_outside, told_odd_lsf;
   int told_beyond;
 } mill_complaints;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/files/lock_file.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "jobs/fit/fit_job.h"
 #include "jobs/fit/fit_same.h"
@@ -13,7 +14,7 @@
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
-enum { EXIT_UNREADABLE = 3, EXIT_STOPPED = 75 };
+enum { EXIT_INCOMPLETE = 3, EXIT_STOPPED = 75 };
 
 int mill_fit_command(int argc, char **argv, char **out)
 {
@@ -59,7 +60,7 @@ static int print_plan(mill_fit_job *job, int *exit_status)
                           .backend = job->device.backend,
                           .n_thread = job->device.n_thread,
                           .n_held = mill_fit_held_rows(job)};
-  *exit_status = job->inputs.n_unreadable > 0 ? EXIT_UNREADABLE : 0;
+  *exit_status = job->inputs.n_unreadable > 0 ? EXIT_INCOMPLETE : 0;
   return mill_plan_print(&job->mpi, &plan, stdout);
 }
 
@@ -68,7 +69,21 @@ static int exit_status_of(const mill_fit_job *job)
   const int64_t *n_status = job->out.summary.n_status;
   if (n_status[MILL_STATUS_NOT_DONE] > 0)
     return EXIT_STOPPED;
-  return job->inputs.n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0 ? EXIT_UNREADABLE : 0;
+  /* a result of which nothing can be used must not pass for one */
+  if (n_status[MILL_STATUS_FITTED] == 0 &&
+      (job->inputs.n_row > 0 || job->out.summary.old == MILL_OLD_KEPT))
+    return EXIT_INCOMPLETE;
+  return job->inputs.n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0 ? EXIT_INCOMPLETE : 0;
+}
+
+/* Rank 0: what is there of this result, if it is to be continued. */
+static void find_existing(mill_fit_job *job)
+{
+  char begun[MILL_MAX_PATH];
+  const char *path = job->options.output;
+  if (job->options.overwrite && mill_result_begun(path, begun, sizeof begun - 128) == MILL_OK)
+    path = begun;
+  mill_result_find(path, &job->out.existing);
 }
 
 static int run(mill_fit_job *job, int *exit_status)
@@ -85,7 +100,7 @@ static int run(mill_fit_job *job, int *exit_status)
   job->meters.index_s = lap_s(&cpu_s);
   MILL_TRY(mill_fit_agree_to_go_on(job, "while indexing"));
   if (job->mpi.rank == 0) /* opening it says what is wrong with it */
-    mill_result_find(job->options.output, &job->out.existing);
+    find_existing(job);
   MILL_TRY(mill_fit_settle_device(job));
   MILL_TRY(mill_fit_settle_rows(job));
   if (job->options.plan) {

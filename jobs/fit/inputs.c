@@ -462,8 +462,8 @@ done:
   return err;
 }
 
-static int join_rows(const mill_mpi *mpi, const name_list *names, file_facts *facts,
-                     mill_inputs *inputs)
+static int join_rows(const mill_mpi *mpi, double radius_arcsec, const name_list *names,
+                     file_facts *facts, mill_inputs *inputs)
 {
   int err = MILL_OK;
   int64_t *n_row = NULL, *n_exposure = NULL, n_before = 0, n_after = 0;
@@ -471,8 +471,8 @@ static int join_rows(const mill_mpi *mpi, const name_list *names, file_facts *fa
   if (err == MILL_OK)
     err = MILL_ALLOC(inputs->n_file, &n_exposure);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(mill_join_make(mpi, inputs->n_file, inputs->file_start, inputs->file_end, inputs->index,
-                          n_row, n_exposure, &inputs->join));
+  MILL_TRY(mill_join_make(mpi, radius_arcsec, inputs->n_file, inputs->file_start, inputs->file_end,
+                          inputs->index, n_row, n_exposure, &inputs->join));
   MILL_TRY(refuse_mixed_frames(names, facts, inputs->join)); /* every rank has all of both */
   for (int i = 0; i < inputs->n_file; i++) {
     n_before += facts[i].n_row;
@@ -619,7 +619,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
                       "bytes of errors and redrock files of the inputs are too many for one run",
                       (void **)&inputs->file_text, &n_text));
   if (config->join_by_name)
-    MILL_TRY(join_rows(mpi, &names, facts, inputs));
+    MILL_TRY(join_rows(mpi, config->join_radius_arcsec, &names, facts, inputs));
   MILL_TRY(mill_mpi_agree(mpi, build_table(&names, facts, roles, inputs)));
   inputs->settings = job.settings;
   inputs->path_text = names.text;

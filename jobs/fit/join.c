@@ -1,5 +1,6 @@
 #include "jobs/fit/join.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 typedef struct entry {
   char object[sizeof((mill_catalog_row *)0)->object];
   int64_t target_id, row, place; /* place: in the catalog */
+  double ra, dec;                /* degrees, NaN where there are none */
   int32_t file, n_exposure;
 } entry;
 
@@ -52,6 +54,8 @@ static int list_mine(const mill_file_index *index, int file_start, int file_end,
       entry *e = &mine->entry[mine->n_entry++];
       memcpy(e->object, row->object, sizeof e->object);
       e->target_id = row->target_id;
+      e->ra = row->target_ra;
+      e->dec = row->target_dec;
       e->row = i;
       e->file = f;
       e->n_exposure = row->n_exposure;
@@ -107,6 +111,56 @@ static int find_owners(survey *all)
       first = i;
     all->owner[sorted[i]->place] = sorted[first]->place;
   }
+done:
+  mill_free(sorted);
+  return err;
+}
+
+static int compare_dec(const void *a, const void *b)
+{
+  const entry *x = *(const entry *const *)a, *y = *(const entry *const *)b;
+  if (x->dec != y->dec)
+    return x->dec < y->dec ? -1 : 1;
+  return (x->place > y->place) - (x->place < y->place);
+}
+
+/* Degrees between two positions; right also for very small ones (haversines). */
+static double distance_deg(const entry *a, const entry *b)
+{
+  const double deg = atan(1.0) / 45.0;
+  const double s_dec = sin(0.5 * deg * (b->dec - a->dec)), s_ra = sin(0.5 * deg * (b->ra - a->ra));
+  const double h = s_dec * s_dec + cos(deg * a->dec) * cos(deg * b->dec) * s_ra * s_ra;
+  return 2.0 * asin(sqrt(fmin(h, 1.0))) / deg;
+}
+
+static int64_t owner_of(const survey *all, int64_t i)
+{
+  while (all->owner[i] != i)
+    i = all->owner[i];
+  return i;
+}
+
+/* Objects near each other become one, whose owner is the first of all. */
+static int join_near(survey *all, double radius_deg)
+{
+  int err = MILL_OK;
+  const entry **sorted = NULL;
+  int64_t n = 0;
+  MILL_TRY(mill_alloc_bytes((size_t)all->n_entry, sizeof *sorted, (void **)&sorted));
+  for (int64_t i = 0; i < all->n_entry; i++)
+    if (isfinite(all->entry[i].ra) && isfinite(all->entry[i].dec))
+      sorted[n++] = &all->entry[i];
+  if (n > 0)
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_dec);
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t k = i + 1; k < n && sorted[k]->dec - sorted[i]->dec <= radius_deg; k++) {
+      const int64_t a = owner_of(all, sorted[i]->place), b = owner_of(all, sorted[k]->place);
+      if (a != b && distance_deg(sorted[i], sorted[k]) <= radius_deg)
+        all->owner[a > b ? a : b] = a > b ? b : a;
+    }
+  /* an owner stands before what it owns */
+  for (int64_t i = 0; i < all->n_entry; i++)
+    all->owner[i] = all->owner[all->owner[i]];
 done:
   mill_free(sorted);
   return err;
@@ -205,8 +259,9 @@ done:
   return err;
 }
 
-int mill_join_make(const mill_mpi *mpi, int n_file, int file_start, int file_end,
-                   mill_file_index *index, int64_t *n_row, int64_t *n_exposure, mill_join **out)
+int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int file_start,
+                   int file_end, mill_file_index *index, int64_t *n_row, int64_t *n_exposure,
+                   mill_join **out)
 {
   int err = MILL_OK;
   survey mine, all;
@@ -224,6 +279,8 @@ int mill_join_make(const mill_mpi *mpi, int n_file, int file_start, int file_end
   err = MILL_ALLOC(1, &join);
   if (err == MILL_OK)
     err = find_owners(&all);
+  if (err == MILL_OK && radius_arcsec > 0)
+    err = join_near(&all, radius_arcsec / 3600.0);
   if (err == MILL_OK)
     err = make_table(&all, n_file, n_row, n_exposure, join);
   if (err == MILL_OK)

@@ -1,4 +1,4 @@
-/** Rows of several files that are one object, by its name or identifier. */
+/** Rows of several files that are one object, by its name, identifier or position. */
 #ifndef MILL_JOIN_H
 #define MILL_JOIN_H
 
@@ -15,8 +15,9 @@ typedef struct mill_join_part {
 /** Which rows became one; the same on every rank.
  *
  *  Objects are told apart by their name, or by TARGETID when they have none; a row with
- *  neither is joined with no other.  The object's row stays where it appears first in the
- *  catalog and takes the exposures of the others, in catalog order.
+ *  neither is joined with no other.  Objects nearer to each other than a radius are one as well,
+ *  and so are those that such ones lie between.  The object's row stays where it appears first in
+ * the catalog and takes the exposures of the others, in catalog order.
  */
 typedef struct mill_join {
   int n_file;
@@ -27,16 +28,17 @@ typedef struct mill_join {
   mill_join_part *part;    /**< [part_start[n_row]] */
 } mill_join;
 
-/** Join the rows of all files.  Collective: the files [file_start, file_end) are this
- *  rank's, in the order of ranks; every rank then holds some 30 bytes a row, and while this
- *  works some 100.
+/** Join the rows of all files.  radius_arcsec: 0: not by position.  Collective: the files
+ * [file_start, file_end) are this rank's, in the order of ranks; every rank then holds some 30
+ * bytes a row, and while this works some 130.
  *
  *  index [file_end - file_start]  in/out  rows and exposures as they are after joining
  *  n_row, n_exposure [n_file]     out     of all files, after joining
  *
  *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_RANGE. */
-int mill_join_make(const mill_mpi *mpi, int n_file, int file_start, int file_end,
-                   mill_file_index *index, int64_t *n_row, int64_t *n_exposure, mill_join **out);
+int mill_join_make(const mill_mpi *mpi, double radius_arcsec, int n_file, int file_start,
+                   int file_end, mill_file_index *index, int64_t *n_row, int64_t *n_exposure,
+                   mill_join **out);
 
 void mill_join_free(mill_join *join); /* NULL is allowed */
 

@@ -47,6 +47,7 @@ static int open_result(mill_fit_job *job, int *outcome)
       .load = mill_inputs_load,
       .load_context = &job->inputs,
       .write_interval_s = job->setup.config.write_interval_s,
+      .models = job->options.models,
   };
   MILL_TRY(mill_result_open(job->options.output, job->options.overwrite, job->options.retry_failed,
                             &info, job->mpi.comm, &job->out.result, outcome));

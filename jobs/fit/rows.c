@@ -102,7 +102,7 @@ int mill_fit_settle_rows(mill_fit_job *job)
   int err = MILL_OK;
   MILL_TRY(mill_mpi_agree(&job->mpi, settle_wave_mask(job)));
   if (job->mpi.rank == 0 && job->inputs.n_row == 0)
-    mill_log_warning("no star to fit: %s; the result is an empty table",
+    mill_log_warning("no star to fit: %s; the result has no rows",
                      job->inputs.n_unreadable == job->inputs.n_file
                          ? "no input could be read"
                          : "the selection (target ids, object type, fiber status, redrock) keeps "

@@ -166,6 +166,10 @@ static int check_outputs(mill_fit_job *job)
   MILL_TRY(check_output(options->output, "output"));
   if (options->models)
     MILL_TRY(check_output(options->models, "models"));
+  if (options->overwrite)
+    MILL_TRY(mill_refuse_foreign(options->output, "--output", "starmill result"));
+  if (options->overwrite && options->models)
+    MILL_TRY(mill_refuse_foreign(options->models, "--models", "starmill models"));
 done:
   mill_watch_end(watch);
   return err;

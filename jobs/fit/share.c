@@ -67,6 +67,7 @@ static int take_result(void *context, const mill_fit_result *result, const float
   MILL_TRY(mill_result_put(job->out.result, result));
   job->balance.put_wait_s += mill_wall_s() - wait_s;
   job->n_put++;
+  mill_velocity_count(&job->velocities, result);
   mill_board_finished(job->out.board, result->status);
   mill_progress_update(&s->progress, mill_result_n_done(job->out.result),
                        mill_board_n_failed(job->out.board));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/star/prepare.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
@@ -56,6 +57,25 @@ static int find_waveset(mill_stars *stars, const mill_read_segment *s, const dou
   return code;
 }
 
+static const double LEAST_SIGMA = 0.1; /* pixels */
+
+/* Is the sigma in the middle of a segment none that a spectrograph has? */
+static int is_odd_sigma(const mill_read_segment *s, const double *wave_aa, mill_left_out *left)
+{
+  const int i = s->n_pix / 2;
+  const double sigma = (double)s->sigma_aa[i];
+  const double pixel = s->n_pix > 1 ? (wave_aa[s->n_pix - 1] - wave_aa[0]) / (s->n_pix - 1) : 0.0;
+  /* beyond the largest kernel (src/pipeline/slots.c), or narrower than any pixel can be */
+  const int is_odd = MILL_LSF_REACH * sigma > pixel * (double)(MILL_MAX_DIAG / 2) ||
+                     (sigma > 0.0 && sigma < LEAST_SIGMA * pixel);
+  if (is_odd) {
+    left->sigma_aa = sigma;
+    left->sigma_wave_aa = wave_aa[i];
+    left->pixel_aa = pixel;
+  }
+  return is_odd;
+}
+
 /* The segments of a row that can be fitted, and their wavelengths. */
 static int take_segments(mill_stars *stars, const mill_reader_row *row, const double **wave_aa,
                          mill_left_out *left)
@@ -65,9 +85,11 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, const do
     const mill_batch_segment *segment = &stars->batch->segment[row->first_segment + i];
     const mill_read_segment *s = &segment->read;
     int waveset = -1;
-    if (s->use == MILL_SEGMENT_OUTSIDE)
+    if (s->use == MILL_SEGMENT_OUTSIDE) {
       left->beyond = 1;
-    else if (s->use == MILL_SEGMENT_NO_LSF)
+      left->first_aa = s->first_aa;
+      left->last_aa = s->last_aa;
+    } else if (s->use == MILL_SEGMENT_NO_LSF)
       left->no_lsf |= 1u << s->arm;
     if (s->use != MILL_SEGMENT_FIT) {
       left->i_file = segment->i_file;
@@ -81,6 +103,10 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, const do
       continue;
     }
     MILL_TRY(code);
+    if (s->sigma_aa && is_odd_sigma(s, segment->wave_aa, left)) {
+      left->odd_lsf |= 1u << s->arm;
+      left->i_file = segment->i_file;
+    }
     wave_aa[stars->n_held] = segment->wave_aa;
     stars->segment[stars->n_held++] = mill_read_segment_raw(s, waveset, s->exposure);
   }
@@ -143,14 +169,15 @@ static int take_row(mill_stars *stars, mill_star *star, int *is_star)
     goto done;
   }
   MILL_TRY(make_star(stars, row, star, &left));
-  if (left.no_lsf || left.outside || left.beyond)
+  if (left.no_lsf || left.outside || left.beyond || left.odd_lsf)
     mill_complain(&stars->complaints, &left);
   *is_star = star->n_segment > 0;
   if (!*is_star)
     MILL_TRY(put_unfitted(stars->job, row->row,
-                          left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
-                          : left.no_lsf               ? MILL_STATUS_NO_RESOLUTION
-                                                      : MILL_STATUS_NO_ARM));
+                          /* the first is what can be mended, and says so of wanted pixels */
+                          left.no_lsf                   ? MILL_STATUS_NO_RESOLUTION
+                          : left.outside || left.beyond ? MILL_STATUS_OUTSIDE_LIBRARY
+                                                        : MILL_STATUS_NO_ARM));
 done:
   return err;
 }

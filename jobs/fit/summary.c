@@ -48,6 +48,22 @@ static void print_reasons(const mill_result_summary *summary)
   }
 }
 
+/* Where the rows are. */
+static void print_where(const mill_fit_job *job)
+{
+  const char *path = job->options.output;
+  switch (job->out.summary.old) {
+  case MILL_OLD_WAITS:
+    printf("result       %s.new, which replaces %s when it is finished\n", path, path);
+    break;
+  case MILL_OLD_KEPT:
+    printf("result       none: %s is as it was\n", path);
+    break;
+  default:
+    printf("result       %s\n", path);
+  }
+}
+
 static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
                           const mill_balance_all *balance)
 {
@@ -77,8 +93,8 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
            job->device.n_thread == 1 ? "thread" : "threads", job->device.backend->name);
   if (job->work)
     mill_balance_print(balance, stdout);
-  printf("result       %s\n", job->options.output);
-  if (job->options.models && outcome != MILL_OPEN_FINISHED)
+  print_where(job);
+  if (job->options.models && summary->old != MILL_OLD_KEPT && outcome != MILL_OPEN_FINISHED)
     printf("models       %s\n", job->options.models);
   if (job->out.board) {
     int n_rank = 0;
@@ -96,6 +112,9 @@ int mill_fit_print_summary(mill_fit_job *job, double fit_s)
   MILL_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
   if (job->work)
     MILL_TRY(gather_balance(job, &balance));
+  MILL_TRY(mill_medium_hint(&job->mpi, &job->velocities));
+  if (job->mpi.rank == 0 && job->out.summary.old == MILL_OLD_KEPT)
+    mill_log_warning("%s was not overwritten: no row has been fitted", job->options.output);
   if (job->mpi.rank == 0 && !job->options.quiet)
     print_summary(job, n_put, fit_s, &balance);
 done:

@@ -16,6 +16,7 @@
 #include "kernels/base/error.h"
 #include "src/libraries/demo_library.h"
 #include "src/system/file_roles.h"
+#include "src/system/regular_file.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/thread.h"
 
@@ -140,6 +141,7 @@ static int run_import(int argc, char **argv)
   /* before the work; mill_library_write looks again */
   if (!options.overwrite && stat(options.output, &status) == 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", options.output);
+  MILL_TRY(mill_refuse_foreign(options.output, "--output", "starmill library"));
 
   MILL_TRY(MILL_ALLOC(1, &lib));
   const double sigma = options.at_instrument ? -1 : options.template_sigma_aa;
@@ -177,6 +179,7 @@ static int check_output(const char *path, int overwrite)
       MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
     if (!S_ISREG(status.st_mode))
       MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
+    MILL_TRY(mill_refuse_foreign(path, "--output", "starmill library"));
   }
   const char *slash = strrchr(path, '/');
   if (slash) {

@@ -14,6 +14,7 @@
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
+#include "src/system/regular_file.h"
 #include "src/ranks/mpi_context.h"
 #include "src/libraries/spectra_library.h"
 #include "src/system/thread.h"
@@ -531,6 +532,7 @@ static int check_output(const options *o, const char *const *input, int n_input)
     MILL_TRY(mill_file_roles_read(&roles, "the file of spectra", input[i]));
   if (!o->overwrite && access(o->output, F_OK) == 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
+  MILL_TRY(mill_refuse_foreign(o->output, "--output", "starmill library"));
 done:
   return err;
 }

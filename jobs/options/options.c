@@ -31,8 +31,10 @@ static const mill_option rows[] = {
     {"print-config", FLAG(print_config), .help = "print the effective configuration and stop"},
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},
     {"overwrite", FLAG(overwrite),
-     .help = "start over and replace the output that is there (leave it out of batch scripts that "
-             "are requeued: they continue without it)"},
+     .help =
+         "start over, and replace the result that is there when the new one is finished and has "
+         "a fitted row (leave it out of batch scripts that are requeued: they continue without "
+         "it)"},
     {"retry-failed", FLAG(retry_failed),
      .help = "fit again the rows of an earlier run that failed"},
     {.name = "selection"},
@@ -45,6 +47,7 @@ static const mill_option rows[] = {
     {"redrock", FLAG_KEY(redrock)},
     {"exposures", KEY(exposures, "exposures")},
     {"join-by-name", FLAG_KEY(join_by_name)},
+    {"join-radius", KEY(join_radius, "join_radius")},
     {.name = "spectra"},
     {"format", KEY(format, "format")},
     {"lsf", KEY(lsf, "lsf")},
@@ -97,7 +100,7 @@ static const mill_option_table table = {
     "SIGTERM, SIGINT and SIGUSR1 finish the stars under way, write them and stop; a second one\n"
     "stops at once.\n"
     "Exit status: 0 done, 2 usage, configuration or library, 3 done but some input was\n"
-    "unreadable, 4 output or disk, 70 internal error, 75 stopped in good order.\n",
+    "unreadable or no row fitted, 4 output or disk, 70 internal error, 75 stopped in good order.\n",
     rows};
 
 void mill_fit_options_print_help(FILE *out)

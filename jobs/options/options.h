@@ -13,7 +13,7 @@ typedef struct mill_fit_options {
   const char *library, *output, *config, *catalog, *models, *log, *log_level, *backend;
   const char *threads, *readers, *slots, *target_id_file, *min_sn, *objtype, *npoly;
   const char *optimizer, *precision;
-  const char *format, *exposures, *lsf, *resolving_power, *medium, *start;
+  const char *format, *exposures, *join_radius, *lsf, *resolving_power, *medium, *start;
   const char *status;                         /**< path of the status file */
   const char *time_limit, *stop_file;         /**< see mill_fit_options_running */
   const char *status_interval, *ranks, *rate; /**< see mill_fit_options_running */

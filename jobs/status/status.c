@@ -4,8 +4,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "io/files/lock_file.h"
 #include "io/hdf5/hdf5_probe.h"
+#include "io/result/result_file.h"
+#include "io/result/result_layout.h"
 #include "jobs/options/option_table.h"
 #include "jobs/status/status_file.h"
 #include "jobs/status/status_result.h"
@@ -18,7 +22,7 @@ enum { SHOWN_RANKS = 8 };
 /* a rank that has been silent for these seconds, and these intervals, gets a line */
 static const double SILENT_S = 60.0, SILENT_INTERVALS = 10.0;
 
-enum state { FINISHED, RUNNING, STOPPED, FAILED, DIED, INCOMPLETE, NONE };
+enum state { FINISHED, RUNNING, STOPPED, FAILED, DIED, INCOMPLETE, DAMAGED, NONE };
 static const struct {
   const char *name, *text;
   int exit_status;
@@ -36,6 +40,9 @@ static const struct {
                     "not finished, and no run works on it; the same command "
                     "continues it",
                     MILL_STATUS_EXIT_INCOMPLETE},
+    [DAMAGED] = {"damaged",
+                 "was finished, and some rows are damaged; the same command fits them again",
+                 MILL_STATUS_EXIT_INCOMPLETE},
     [NONE] = {"none", "there is neither a result nor a status", MILL_STATUS_EXIT_NONE},
 };
 
@@ -43,10 +50,12 @@ typedef struct status_job {
   int help, json, all_ranks;
   const char *output, *status; /* paths */
   char default_status[MILL_STATUS_PATH];
+  char begun[MILL_MAX_PATH]; /* OUT.h5, or OUT.h5.new that replaces it when it is finished */
   int has_result;
   json_t *doc; /* of the status file; NULL: there is none */
   double age_s;
   mill_result_peek result;
+  mill_damaged_rows damaged; /* of a finished one */
   mill_lock_holder lock;
   enum state state;
 } status_job;
@@ -148,9 +157,14 @@ static int look(status_job *job)
   MILL_TRY(mill_status_read(job->status, &job->doc));
   /* the lock before the result: a run that ends in between shows as finished */
   mill_lock_look(job->output, &job->lock);
-  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, job->output));
-  MILL_TRY(mill_result_look(job->output, &job->has_result, &job->result));
+  MILL_TRY(mill_result_begun(job->output, job->begun, sizeof job->begun));
+  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, job->begun));
+  MILL_TRY(mill_result_look(job->begun, &job->has_result, &job->result));
   job->state = find_state(job);
+  if (job->state == FINISHED && job->has_result && job->result.version == MILL_RESULT_FORMAT)
+    MILL_TRY(mill_result_damaged(job->begun, job->result.n_row, &job->damaged));
+  if (job->damaged.n > 0)
+    job->state = DAMAGED;
 done:
   return err;
 }
@@ -273,11 +287,23 @@ static void print_run(const status_job *job)
   print_ranks(job);
 }
 
+/* Does a run with --overwrite make another result beside the old one? */
+static int is_renewed(const status_job *job)
+{
+  const size_t n = strlen(job->begun);
+  return n > 4 && strcmp(job->begun + n - 4, ".new") == 0;
+}
+
 static void print_text(const status_job *job)
 {
+  char damaged[MILL_ROWS_TEXT];
   printf("%s: %s\n", job->output, states[job->state].text);
   if (job->state == NONE)
     return;
+  if (job->damaged.n > 0)
+    printf("damaged      %s\n", mill_damaged_rows_text(&job->damaged, damaged));
+  if (job->has_result && access(job->output, F_OK) == 0 && is_renewed(job))
+    printf("overwritten  when %s is finished, of which all this is\n", job->begun);
   if (job->has_result || job->doc)
     print_counts(job);
   if (job->doc) {
@@ -308,6 +334,7 @@ static void put_result(const status_job *job, mill_json *json)
   mill_json_bool(json, "finished", r->finished);
   mill_json_integer(json, "rows", r->n_row);
   mill_json_integer(json, "warned", r->n_warned);
+  mill_json_integer(json, "damaged", job->damaged.n);
   mill_json_open(json, "rows_by_status", '{');
   for (int s = 0; s < MILL_N_STATUS; s++)
     mill_json_integer(json, mill_status_name(s), r->n_status[s]);

@@ -66,6 +66,7 @@ int mill_result_look(const char *path, int *found, mill_result_peek *peek)
       mill_h5_read_attr_text(&file, "provenance", "DEVICE", peek->device, sizeof peek->device));
   MILL_TRY(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
   peek->n_row = (int64_t)n_row;
+  peek->version = version;
   MILL_TRY(mill_result_layout_count(file.id, path, peek->n_row, 0, peek->n_row, &summary));
   memcpy(peek->n_status, summary.n_status, sizeof peek->n_status);
   peek->n_warned = summary.n_warned;
@@ -76,6 +77,18 @@ int mill_result_look(const char *path, int *found, mill_result_peek *peek)
   MILL_TRY(read_time(&file, "provenance/END_TIME", peek->end));
   MILL_TRY(mill_h5_read_attr_text(&file, "provenance", "HOST", peek->host, sizeof peek->host));
   *found = 1;
+done:
+  mill_h5_close(&file);
+  return err;
+}
+
+int mill_result_damaged(const char *path, int64_t n_row, mill_damaged_rows *damaged)
+{
+  int err = MILL_OK;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  memset(damaged, 0, sizeof *damaged);
+  MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
+  MILL_TRY(mill_result_rows_check(file.id, path, n_row, -1, damaged));
 done:
   mill_h5_close(&file);
   return err;

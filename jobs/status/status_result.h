@@ -4,10 +4,12 @@
 
 #include <stdint.h>
 
+#include "io/result/result_rows.h"
 #include "kernels/data/result.h"
 
 typedef struct mill_result_peek {
   int64_t n_row, n_status[MILL_N_STATUS], n_warned;
+  int version; /**< of the file's format */
   int finished;
   int n_run;     /**< runs that ended in good order */
   double wall_s; /**< their time together */
@@ -17,6 +19,9 @@ typedef struct mill_result_peek {
 /** Look at a result file, also while a run writes it; MPI need not be initialised.
  *  *found 0: there is none.  MILL_ERR_OUTPUT when it is something else or damaged. */
 int mill_result_look(const char *path, int *found, mill_result_peek *peek);
+
+/** Which rows of a finished result are damaged: reads all of them. */
+int mill_result_damaged(const char *path, int64_t n_row, mill_damaged_rows *damaged);
 
 /** What lies at the output of a run. */
 typedef struct mill_existing {

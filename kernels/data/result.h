@@ -19,7 +19,9 @@ MILL_EXTERN_C_BEGIN
     "library needs a line-spread function and none is known")                                      \
   X(MILL_STATUS_OUTSIDE_LIBRARY, 6, "OUTSIDE_LIBRARY",                                             \
     "wavelengths outside the library's templates")                                                 \
-  X(MILL_STATUS_FIT_FAILED, 7, "FIT_FAILED", "no finite likelihood was found")
+  X(MILL_STATUS_FIT_FAILED, 7, "FIT_FAILED", "no finite likelihood was found")                     \
+  X(MILL_STATUS_BAD_LSF, 8, "BAD_LSF",                                                             \
+    "sigma of the line-spread function absent or beyond what can be used, in all good pixels")
 
 #define MILL_STATUS_ENUM(symbol, code, name, meaning) symbol = code,
 enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };

@@ -238,7 +238,7 @@ MILL_HD static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
   if (n_dropped > 0)
     r->info |= MILL_INFO_ARM_DROPPED;
   if (n_good == 0) {
-    mill_fit_end(slot, MILL_STATUS_NO_ARM);
+    mill_fit_end(slot, r->info & MILL_INFO_LSF_UNUSABLE ? MILL_STATUS_BAD_LSF : MILL_STATUS_NO_ARM);
     return 0;
   }
   if (best_sn < m->set.min_sn) {

@@ -72,13 +72,14 @@ typedef struct mill_config {
   mill_named_value fixed[MILL_MAX_PAR], prior[MILL_MAX_PAR];
   int n_arm; /**< arms to use; 0: all of the library */
   mill_arm_choice arm[MILL_MAX_ARM];
-  char format[16];        /**< auto, desi, sdss, lamost, weave, generic */
-  int exposures;          /**< enum mill_exposures */
-  int join_by_name;       /**< files of one object (by name) are one row */
-  int lsf;                /**< enum mill_lsf_source */
-  double resolving_power; /**< 0: none */
-  int medium;             /**< enum mill_medium: overrides what the file says */
-  int wave_mask_auto;     /**< 1: fit.wave_mask is the default, which is for DESI files alone */
+  char format[16];           /**< auto, desi, sdss, lamost, weave, generic */
+  int exposures;             /**< enum mill_exposures */
+  int join_by_name;          /**< files of one object (by name) are one row */
+  double join_radius_arcsec; /**< with it also those that are so near; 0: only by name */
+  int lsf;                   /**< enum mill_lsf_source */
+  double resolving_power;    /**< 0: none */
+  int medium;                /**< enum mill_medium: overrides what the file says */
+  int wave_mask_auto;        /**< 1: fit.wave_mask is the default, which is for DESI files alone */
   /* operation: may differ between runs that continue one another */
   int n_thread; /**< per rank; 0: the cores the rank may use */
   int n_reader; /**< threads per rank that read spectra, at most MILL_MAX_READER; 0: the default */

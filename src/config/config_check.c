@@ -153,6 +153,9 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
                  "%s is more than max_vel - min_vel, %s; give a smaller step",
                  mill_text_of_real(fit->guess_vel_step_km_s, a),
                  mill_text_of_real(fit->max_vel_km_s - fit->min_vel_km_s, b));
+  if (config->join_radius_arcsec > 0.0 && !config->join_by_name)
+    return wrong(where, "join_radius", "join_by_name", -1,
+                 "is of no use without join_by_name: true; set that, or leave it out");
   for (int i = 0; i < fit->n_wave_mask; i++) {
     const mill_wave_range *range = &fit->wave_mask[i];
     if (!isfinite(range->min_aa) || !isfinite(range->max_aa) || range->min_aa < 0.0 ||

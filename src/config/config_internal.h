@@ -7,10 +7,11 @@
 
 enum {
   MILL_MAX_MASK_BIT = 64, /* of mill_selection.fiberstatus_allowed */
-  MILL_N_KEY = 46
+  MILL_N_KEY = 47
 };
 
-#define MILL_MAX_POWER 1e7 /* resolving power: beyond any spectrograph of stars */
+#define MILL_MAX_RADIUS 60  /* arcsec: visits of one object are nearer, and others get near */
+#define MILL_MAX_POWER  1e7 /* resolving power: beyond any spectrograph of stars */
 
 /* In the order of the documentation and of --print-config. */
 extern const mill_option mill_config_key[MILL_N_KEY];

@@ -87,6 +87,9 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help =
          "rows of one object, by its name, else its TARGETID, become one row, also from several "
          "files"},
+    {"join_radius", REAL(join_radius_arcsec, 0, MILL_MAX_RADIUS), SCIENCE, .unit = "arcsec",
+     .help = "with join_by_name rows that lie so near to each other are one object too, whatever "
+             "their names; 0: only by name"},
     {"lsf", CHOICE(lsf, "auto", "matrix", "sigma", "resolving_power", "off"), SCIENCE,
      .help = "where the line-spread function comes from", .more = " (below)"},
     {"resolving_power", REAL(resolving_power, 0, MILL_MAX_POWER), SCIENCE,

@@ -3,7 +3,7 @@
  *  A job names its files one by one, before it opens or makes any: first all that it writes, then
  *  all that it reads.  Files are compared by what they are, so links are seen, and by folder and
  *  name where they are not there yet.  A written name stands also for NAME.lock,
- *  NAME.tmp and NAME.tmp-... in its folder.
+ *  NAME.new, NAME.tmp and NAME.tmp-... in its folder.
  *
  *  A name costs a look or two at the file system; nothing is kept of those that are read.
  */

@@ -1,3 +1,5 @@
+#define _GNU_SOURCE /* memmem */
+
 #include "src/system/regular_file.h"
 
 #include <errno.h>
@@ -7,6 +9,8 @@
 #include <unistd.h>
 
 #include "kernels/base/error.h"
+
+enum { FORMAT_BYTES = 4096 /* in which HDF5 files of ours have their FORMAT */ };
 
 int mill_regular_open(const char *path, const char *what, int code, int *fd)
 {
@@ -49,6 +53,18 @@ done:
   return err;
 }
 
+size_t mill_first_bytes(const char *path, char *out, size_t size)
+{
+  struct stat status;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  /* from a pipe or terminal it would take what is meant for others */
+  const int is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const ssize_t n = is_file ? read(fd, out, size) : 0;
+  if (fd >= 0)
+    close(fd);
+  return n > 0 ? (size_t)n : 0;
+}
+
 int mill_refuse_data(const char *path, const char *option)
 {
   int err = MILL_OK;
@@ -57,16 +73,27 @@ int mill_refuse_data(const char *path, const char *option)
   } kind[] = {
       {"SIMPLE  =", "a FITS file"}, {"\x1f\x8b", "a gzip file"}, {"\x89HDF", "an HDF5 file"}};
   char first[16] = "";
-  struct stat status;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  /* from a pipe or terminal it would take what is meant for others */
-  const int is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  const ssize_t n = is_file ? read(fd, first, sizeof first) : 0;
-  if (fd >= 0)
-    close(fd);
+  const size_t n = mill_first_bytes(path, first, sizeof first);
   for (size_t i = 0; i < sizeof kind / sizeof kind[0]; i++)
-    if (n == (ssize_t)sizeof first && memcmp(first, kind[i].first, strlen(kind[i].first)) == 0)
+    if (n == sizeof first && memcmp(first, kind[i].first, strlen(kind[i].first)) == 0)
       MILL_FAIL(MILL_ERR_USAGE, "%s %s is %s: give another name", option, path, kind[i].name);
+done:
+  return err;
+}
+
+int mill_refuse_foreign(const char *path, const char *option, const char *made)
+{
+  int err = MILL_OK;
+  char first[FORMAT_BYTES];
+  struct stat status;
+  if (stat(path, &status) != 0 || (S_ISREG(status.st_mode) && status.st_size == 0))
+    goto done;
+  const size_t n = mill_first_bytes(path, first, sizeof first);
+  if (n < 4 || memcmp(first, "\x89HDF", 4) != 0 || !memmem(first, n, made, strlen(made)))
+    MILL_FAIL(MILL_ERR_USAGE,
+              "%s %s exists and is no %s file, and --overwrite replaces nothing else: give another "
+              "name, or remove it yourself",
+              option, path, made);
 done:
   return err;
 }

@@ -15,9 +15,18 @@ int mill_regular_open(const char *path, const char *what, int code, int *fd);
 /** The same as a stream for the caller to close; NULL on failure.  Also MILL_ERR_MEMORY. */
 int mill_regular_stream(const char *path, const char *what, int code, FILE **stream);
 
+/** The first bytes of a regular file, at most size; how many, 0 where there are none. */
+size_t mill_first_bytes(const char *path, char *out, size_t size);
+
 /** Is there something at path that begins as FITS, gzip or HDF5, where data never belong (a log, a
  *  stop file)?  MILL_ERR_USAGE then; option: "--log", for the message.  No file there is allowed.
  */
 int mill_refuse_data(const char *path, const char *option);
+
+/** May --overwrite replace what is at path?  Only a file that starmill has made as what is to be
+ *  written there: HDF5 that says so in its first bytes, which damaged and older ones still have.
+ *  made: "starmill result", as the file's FORMAT has it; option: "--output", for the message.  No
+ *  file there is allowed, and an empty one.  MILL_ERR_USAGE. */
+int mill_refuse_foreign(const char *path, const char *option, const char *made);
 
 #endif

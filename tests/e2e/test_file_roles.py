@@ -66,6 +66,29 @@ class OneFile(ProgramTest):
             os.unlink(redrock)
         self.assertFalse(os.path.exists(tmp("none.h5")))
 
+    def test_links_to_what_is_read_are_not_written(self):
+        read_files = {"library": tmp("role-library.h5"), "config": tmp("role.yaml"),
+                      "catalog": tmp("role.txt"), "targetid-file": tmp("role-ids.txt"),
+                      "start": tmp("role-start.h5")}
+        shutil.copy(LIBRARY, read_files["library"])
+        fit("--output", read_files["start"], SURVEY)
+        for option, text in (("config", "npoly: 10\n"), ("catalog", SURVEY + "\n"),
+                             ("targetid-file", "1\n")):
+            with open(read_files[option], "w") as f:
+                f.write(text)
+        args = [x for option, path in read_files.items() for x in ("--" + option, path)]
+        kept = [(path, content(path)) for path in (*read_files.values(), SURVEY)]
+        for path, _ in kept:
+            link = tmp("role-link")
+            os.symlink(path, link)
+            for option in ("--output", "--models", "--log", "--status", "--stop-file"):
+                with self.subTest(option=option, path=path):
+                    out = [] if option == "--output" else ["--output", tmp("role-new.h5")]
+                    self.assertKept(starmill("fit", "--overwrite", *args, *out, option, link),
+                                    link, kept=kept)
+            os.unlink(link)
+        self.assertFalse(os.path.exists(tmp("role-new.h5")))
+
     def test_other_jobs(self):
         emulator, spectra = tmp("emulator.h5"), tmp("bench.fits")
         shutil.copy(LIBRARY, emulator)

@@ -91,9 +91,9 @@ class Surveys(EndToEnd):
             self.assertEqual(alone[name][0].tobytes(), both[name][0].tobytes(), name)
 
     def test_without_a_line_spread_function_nothing_is_fitted(self):
-        done = self.fit("no-lsf.h5", LAMOST[0])
+        done = self.fit("no-lsf.h5", LAMOST[0], status=3)
         self.assertOneLine(done, os.path.basename(LAMOST[0]), "resolving_power", "lsf: off",
-                           status=0)
+                           status=3)
         self.assertEqual(list(read(self.path)["STATUS"]), [NO_RESOLUTION])
         self.fit("off.h5", "--lsf", "off", LAMOST[0])
         off = read(self.path)

@@ -142,6 +142,7 @@ class Merge(ProgramTest):
                         many.pop(group + "/" + name, None)
                         rows = np.resize(column[...], (n_row, *column.shape[1:]))
                         many.create_dataset(group + "/" + name, data=rows, dtype=column.dtype)
+                        many[group + "/" + name].attrs.update(column.attrs)
 
         def limit():  # less than the whole, more than MPI needs
             resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 20, 32 << 20))

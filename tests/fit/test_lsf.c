@@ -312,7 +312,7 @@ static void test_many_invalid_sigmas_are_told(void **state)
   }
   fit_both(3, spoil_all);
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(result[1][i].status, MILL_STATUS_NO_ARM);
+    assert_int_equal(result[1][i].status, MILL_STATUS_BAD_LSF);
     assert_true(result[1][i].info & MILL_INFO_LSF_UNUSABLE);
   }
 }

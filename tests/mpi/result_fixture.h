@@ -250,12 +250,20 @@ static inline void put_row(const survey *s, mill_result_file *file, int64_t row)
     fail_msg("row %lld: %s", (long long)row, mill_error_message());
 }
 
+/* Has the row to be fitted? */
+static inline int is_wanted(const mill_result_file *file, int64_t row)
+{
+  static uint8_t bits[1 << 20]; /* more than any test has */
+  mill_result_wanted_bits(file, bits);
+  return bits[row / 8] >> (row % 8) & 1;
+}
+
 /* Put this rank's share (row % size == rank) of the wanted rows below n, backwards. */
 static inline int64_t put_share(const survey *s, mill_result_file *file, int64_t n)
 {
   int64_t n_put = 0;
   for (int64_t row = n - 1; row >= 0; row--)
-    if (row % test_size == test_rank && mill_result_wanted(file, row)) {
+    if (row % test_size == test_rank && is_wanted(file, row)) {
       put_row(s, file, row);
       n_put++;
     }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "jobs/fit/join.h"
@@ -83,7 +84,7 @@ static void test_objects_of_several_files_become_one_row(void **state)
   mill_join *join = NULL;
   for (int f = start; f < end; f++)
     make_index(f, &index[f - start]);
-  if (mill_join_make(&mpi, N_FILE, start, end, index, n_row, n_exp, &join) != MILL_OK)
+  if (mill_join_make(&mpi, 0, N_FILE, start, end, index, n_row, n_exp, &join) != MILL_OK)
     fail_msg("%s", mill_error_message());
   /* the table, on every rank */
   int64_t first = 0;
@@ -132,10 +133,68 @@ static void test_objects_of_several_files_become_one_row(void **state)
   mill_join_free(NULL);
 }
 
+/* A file with one row at each position, named after the place in the list. */
+static void make_places(int n, const double (*at)[2], mill_file_index *index)
+{
+  memset(index, 0, sizeof *index);
+  assert_int_equal(mill_file_index_alloc(index, n, n), MILL_OK);
+  for (int i = 0; i < n; i++) {
+    mill_catalog_row *row = &index->row[index->n_row++];
+    mill_catalog_row_init(row);
+    snprintf(row->object, sizeof row->object, "visit %d", i);
+    row->target_ra = at[i][0];
+    row->target_dec = at[i][1];
+    row->n_exposure = 1;
+    row->first_exposure = i;
+    mill_file_index_add(index, i, i);
+  }
+}
+
+/* Positions within 1 arcsec are one object, whatever their names. */
+static void test_positions(void **state)
+{
+  (void)state;
+  const double s = 1.0 / 3600.0; /* arcsec */
+  /* distances by hand: along a meridian the difference of dec, along the equator that of RA, at dec
+     60 half of it, across the pole the sum of both polar distances */
+  const double at[][2] = {
+      {10, 20},           {10, 20 + 0.9 * s},             /* 0.9: joined */
+      {10, 20 + 1.8 * s},                                 /* 0.9 from the second: joined too */
+      {10, 20 + 2.9 * s},                                 /* 1.1: not */
+      {359.9999, 0},      {0.0001, 0},                    /* 0.72 across RA 0: joined */
+      {50, 60},           {50 + 1.9 * s, 60},             /* 0.95: joined */
+      {80, 60},           {80 + 2.1 * s, 60},             /* 1.05: not */
+      {0, 90 - 0.4 * s},  {180, 90 - 0.5 * s},            /* 0.9: joined */
+      {NAN, NAN},         {NAN, NAN},          {NAN, 20}, /* nowhere */
+  };
+  enum { N = sizeof at / sizeof at[0] };
+  static const int owner[N] = {0, 0, 0, 3, 4, 4, 6, 6, 8, 9, 10, 10, 12, 13, 14};
+  mill_file_index index[1];
+  int64_t n_row, n_exposure;
+  mill_join *join = NULL;
+  const int mine = mpi.rank == 0; /* the only file is the first rank's */
+  if (mine)
+    make_places(N, at, index);
+  assert_int_equal(mill_join_make(&mpi, 1.0, 1, 0, mine, index, &n_row, &n_exposure, &join),
+                   MILL_OK);
+  for (int row = 0; row < n_row; row++)
+    for (int64_t p = join->part_start[row]; p < join->part_start[row + 1]; p++)
+      assert_int_equal(owner[join->part[p].row], join->part[join->part_start[row]].row);
+  int n_owner = 0;
+  for (int i = 0; i < N; i++)
+    n_owner += owner[i] == i;
+  assert_int_equal(n_row, n_owner);
+  assert_int_equal(n_exposure, N);
+  if (mine)
+    mill_file_index_clear(index);
+  mill_join_free(join);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_objects_of_several_files_become_one_row),
+      cmocka_unit_test(test_positions),
   };
   if (mill_mpi_start(&mpi) != MILL_OK)
     return 1;

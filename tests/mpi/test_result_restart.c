@@ -45,7 +45,7 @@ static int64_t count_wanted(const mill_result_file *file)
 {
   int64_t n = 0;
   for (int64_t row = 0; row < N_ROW; row++)
-    n += mill_result_wanted(file, row);
+    n += is_wanted(file, row);
   return n;
 }
 
@@ -104,8 +104,8 @@ static void test_continued_run_equals_an_uninterrupted_one(void **state)
   mill_result_file *file = open_as(&s, in_dir("part.h5"), 0, MILL_OPEN_CONTINUE);
   assert_int_equal(mill_result_n_done(file), 123);
   assert_int_equal(count_wanted(file), N_ROW - 123);
-  assert_int_equal(mill_result_wanted(file, 122), 0);
-  assert_int_equal(mill_result_wanted(file, 123), 1);
+  assert_int_equal(is_wanted(file, 122), 0);
+  assert_int_equal(is_wanted(file, 123), 1);
   put_share(&s, file, N_ROW);
   close_all(file, &summary);
   assert_int_equal(summary.n_status[MILL_STATUS_NOT_DONE], 0);
@@ -162,7 +162,7 @@ static void test_rows_marked_done_are_whole_at_any_moment(void **state)
   assert_true(n_done >= 77 && n_done <= 300);
   uint8_t done[N_ROW];
   for (int64_t row = 0; row < N_ROW; row++)
-    done[row] = !mill_result_wanted(file, row);
+    done[row] = !is_wanted(file, row);
   if (test_rank == 0)
     check_fits(&s, in_dir("killed.h5"), done);
   MPI_Barrier(MPI_COMM_WORLD);
@@ -186,7 +186,7 @@ static void test_damaged_rows_are_fitted_again(void **state)
   damage(in_dir("damaged.h5"), "fits/TARGETID", 200, 39600000000000200);
   mill_result_file *file = open_as(&s, in_dir("damaged.h5"), 0, MILL_OPEN_CONTINUE);
   for (int64_t row = 0; row < N_ROW; row++)
-    assert_int_equal(mill_result_wanted(file, row),
+    assert_int_equal(is_wanted(file, row),
                      row >= 400 || row == 10 || row == 399 || row == 42);
   assert_int_equal(mill_result_n_done(file), 397);
   /* no run may take them for done any more */
@@ -256,7 +256,7 @@ static void test_failed_rows_stay_failed_unless_retried(void **state)
   make(&s, in_dir("retry.h5"), N_ROW);
   mill_result_file *file = open_as(&s, in_dir("retry.h5"), 1, MILL_OPEN_CONTINUE);
   for (int64_t row = 0; row < N_ROW; row++)
-    assert_int_equal(mill_result_wanted(file, row), row % 17 == 5);
+    assert_int_equal(is_wanted(file, row), row % 17 == 5);
   if (test_rank == 0)
     assert_int_equal(read_finished(in_dir("retry.h5")), 0);
   MPI_Barrier(MPI_COMM_WORLD);
@@ -270,11 +270,11 @@ static void test_failed_rows_stay_failed_unless_retried(void **state)
   /* in a part-done file as well; without the option only the missing rows */
   make(&s, in_dir("retry2.h5"), 100);
   file = open_as(&s, in_dir("retry2.h5"), 0, MILL_OPEN_CONTINUE);
-  assert_int_equal(mill_result_wanted(file, 5), 0);
+  assert_int_equal(is_wanted(file, 5), 0);
   close_all(file, NULL);
   file = open_as(&s, in_dir("retry2.h5"), 1, MILL_OPEN_CONTINUE);
-  assert_int_equal(mill_result_wanted(file, 5), 1);
-  assert_int_equal(mill_result_wanted(file, 6), 0);
+  assert_int_equal(is_wanted(file, 5), 1);
+  assert_int_equal(is_wanted(file, 6), 0);
   close_all(file, NULL);
   survey_free(&s);
 }
@@ -352,7 +352,7 @@ static void test_other_identity_is_refused(void **state)
   survey_free(&s);
 }
 
-static void test_foreign_files_are_refused_and_overwritten_on_demand(void **state)
+static void test_foreign_files_are_refused_and_damaged_ones_overwritten_on_demand(void **state)
 {
   (void)state;
   static const char *const why[] = {"no HDF5 file",         "no HDF5 file",
@@ -392,6 +392,11 @@ static void test_foreign_files_are_refused_and_overwritten_on_demand(void **stat
     MPI_Barrier(MPI_COMM_WORLD);
     mill_result_file *file;
     int outcome;
+    if (k == 0 || k == 3) { /* not starmill's: it stays */
+      assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_ERR_USAGE);
+      assert_non_null(strstr(mill_error_message(), "is no starmill result file"));
+      continue;
+    }
     assert_int_equal(open_code(&s, path, 1, 0, &file, &outcome), MILL_OK);
     assert_int_equal(outcome, MILL_OPEN_NEW);
     put_share(&s, file, N_ROW);
@@ -558,7 +563,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_finished_file_is_not_touched),
       cmocka_unit_test(test_failed_rows_stay_failed_unless_retried),
       cmocka_unit_test(test_other_identity_is_refused),
-      cmocka_unit_test(test_foreign_files_are_refused_and_overwritten_on_demand),
+      cmocka_unit_test(test_foreign_files_are_refused_and_damaged_ones_overwritten_on_demand),
       cmocka_unit_test(test_failed_overwrite_keeps_the_old_file),
       cmocka_unit_test(test_models_belong_to_one_result),
       cmocka_unit_test(test_overwrite_of_a_requeued_job_is_done_once),

@@ -608,7 +608,6 @@ static void test_keywords_that_are_wrong(void **state)
 
 static void test_names_that_are_wrong(void **state)
 {
-  static const int64_t twins[N_ROW] = {1, 2, 3};
   static char longest[N_ROW * 40];
   layout t = usual();
   (void)state;
@@ -617,12 +616,6 @@ static void test_names_that_are_wrong(void **state)
   memset(longest, 'x', sizeof longest);
   *find(&t, "NAME") = (column){"NAME", "40A", NULL, longest, NULL};
   refuse(&t, "NAME of row 0", "1 to 31 characters");
-  t = usual();
-  find(&t, "NAME")->values = "twin  lone  twin  ";
-  refuse(&t, "rows 0 and 2", "EXPOSURE and ARM");
-  add(&t, (column){"ARM", "1A", NULL, "brr", NULL});
-  add(&t, (column){"TARGETID", "K", NULL, twins, NULL});
-  refuse(&t, "rows 0 and 2", "TARGETID 1 and 3");
   t = usual();
   add(&t, (column){"ARM", "40A", NULL, longest, NULL});
   refuse(&t, "ARM of row 0", "31 characters");
@@ -662,9 +655,20 @@ static void test_a_bad_row_is_alone(void **state)
   static const double bad_wave[] = {4001.5, 4001.5, 4000.0, NAN, -1.0, INFINITY};
   static const float tiny[N_ROW * N_PIX] = {1, 1, 1, 1, 1, 1, 1, 1, 1e-25f, 1e-25f, 1e-25f, 1};
   static const float no_width[N_ROW * N_PIX] = {1, 1, 1, 1, 0, NAN, -1, 0, 1, 1, 1, 1};
+  static const int64_t twins[N_ROW] = {1, 2, 3};
   layout t = usual();
   (void)state;
   one.lib.arm[2].template_sigma_aa = -1.0;
+  find(&t, "NAME")->values = "twin  lone  twin  ";
+  refuse_row(&t, 2, "NAME 'twin' of row 0");
+  one.config.exposures = MILL_EXPOSURES_JOINT;
+  refuse_row(&t, 2, "NAME 'twin' of row 0");
+  one.config.exposures = MILL_EXPOSURES_COADD;
+  /* pieces of one exposure, but of other stars */
+  add(&t, (column){"ARM", "1A", NULL, "brr", NULL});
+  add(&t, (column){"TARGETID", "K", NULL, twins, NULL});
+  refuse_row(&t, 2, "another TARGETID");
+  t = usual();
   for (size_t k = 0; k < sizeof bad_wave / sizeof *bad_wave; k++) {
     double changed[N_ROW * N_PIX];
     memcpy(changed, wave, sizeof wave);

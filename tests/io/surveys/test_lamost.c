@@ -55,6 +55,9 @@ static void cards(fits_maker *m, const lamost_options *o)
   maker_card(m, "RA      =           138.080956");
   maker_card(m, "DEC     =            27.893459");
   maker_card(m, "FIBERID =                  110");
+  maker_card(m, "LMJD    =                55877");
+  maker_card(m, "PLANID  = 'B7708   '");
+  maker_card(m, "SPID    =                    3");
   maker_card(m, "FIB_TYPE= '%s'", o->fiber ? o->fiber : "Obj");
   maker_card(m, "CLASS   = 'STAR    '");
   maker_card(m, "SUBCLASS= 'K7      '");
@@ -180,6 +183,7 @@ static void test_reads_both_layouts(void **state)
     assert_int_equal(index.exposure_id[0], 3703110);
     const mill_catalog_row *row = &index.row[0];
     assert_string_equal(row->object, "LAMOST J091219.42+275336.4");
+    assert_string_equal(row->identifier, "lamost 55877-B7708-03-110");
     assert_int_equal(row->target_id, -1);
     assert_int_equal(row->fiber, 110);
     assert_int_equal(row->exp_id, 3703110);

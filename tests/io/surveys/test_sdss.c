@@ -174,6 +174,7 @@ static void test_reads_the_coadd(void **state)
   assert_int_equal(index.n_exposure, 1);
   const mill_catalog_row *row = &index.row[0];
   assert_string_equal(row->object, "spec-0266-51602-0031");
+  assert_string_equal(row->identifier, "sdss 0266-51602-0031");
   assert_int_equal(row->target_id, -1);
   assert_int_equal(row->ref_id, -1);
   assert_int_equal(row->fiber, 31);

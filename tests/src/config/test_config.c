@@ -148,7 +148,7 @@ static void test_documentation_is_that_of_the_table(void **state)
     at = next + strlen(line);
     n_key += strncmp(line, "| `", 3) == 0;
   }
-  assert_int_equal(n_key, 45);
+  assert_int_equal(n_key, 46);
   /* and no key besides: seven columns are those of a key */
   for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
     int n_column = -1;
@@ -170,7 +170,7 @@ static void test_every_key_is_read(void **state)
             "template_lib: 'a b: #c.h5'\n"
             "arms: [b, {name: z, min: 7e3, max: 9000, channel: RED, "
             "resolving_power: 1800}]\n"
-            "format: sdss\njoin_by_name: yes\nexposures: joint\nlsf: matrix\nresolving_power: 2e3\n"
+            "format: sdss\njoin_by_name: yes\njoin_radius: 1.5\nexposures: joint\nlsf: matrix\nresolving_power: 2e3\n"
             "start: truth.fits\nmedium: air\nmin_vel: -1.5e2\nmax_vel: +300\n"
             "min_vsini: .5\nmax_vsini: 80.\nnpoly: 7\nrbf_continuum: no\n"
             "likelihood: profile\nprecision: float64\n"
@@ -200,6 +200,7 @@ static void test_every_key_is_read(void **state)
   assert_string_equal(config.format, "sdss");
   assert_int_equal(config.exposures, MILL_EXPOSURES_JOINT);
   assert_int_equal(config.join_by_name, 1);
+  assert_close(config.join_radius_arcsec, 1.5, 0.0);
   assert_int_equal(config.lsf, MILL_LSF_MATRIX);
   assert_close(config.resolving_power, 2000.0, 0.0);
   assert_int_equal(config.medium, MILL_MEDIUM_AIR);
@@ -437,6 +438,7 @@ static void random_config(mill_config *config)
   strcpy(config->format, formats[random_int(0, 5)]);
   config->exposures = random_int(0, 2);
   config->join_by_name = random_int(0, 1);
+  config->join_radius_arcsec = config->join_by_name ? random_real(0, 60) : 0.0;
   config->lsf = random_int(0, 4);
   config->resolving_power = random_int(0, 1) ? random_real(0, 1e7) : 0.0;
   config->medium = random_int(0, 2);

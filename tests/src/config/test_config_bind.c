@@ -82,6 +82,7 @@ static void test_identity_holds_science_and_selection(void **state)
       "exposures: single",
       "format: desi",
       "join_by_name: true",
+      "{join_by_name: true, join_radius: 1}",
       "lsf: sigma",
       "medium: air",
       "resolving_power: 2000",
@@ -156,7 +157,7 @@ static void test_identity_of_the_defaults(void **state)
       text,
       "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\nexposures: coadd\n"
       "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\nformat: auto\n"
-      "guess_vel_step: 60\njoin_by_name: false\nlikelihood: marginal\nlsf: auto\n"
+      "guess_vel_step: 60\njoin_by_name: false\njoin_radius: 0\nlikelihood: marginal\nlsf: auto\n"
       "mask_ignore: 0\nmax_eval: 4000\nmax_starts: 8\nmax_vel: 1000\nmax_vsini: 500\nmedium: auto\n"
       "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
       "npoly: 10\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"

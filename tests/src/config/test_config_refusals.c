@@ -106,6 +106,7 @@ static const struct {
     {"redrock_file: \"a\\0b\"", 1, "redrock_file", "control characters"},
     {"redrock_file: \"a\\nb\"", 1, "redrock_file", "control characters"},
     {"redrock_max_vel: -1", 1, "redrock_max_vel", "out of range"},
+    {"format: desi\njoin_radius: 1", 2, "join_radius", "without join_by_name: true"},
     {"exposures: all", 1, "exposures", "coadd, single or joint expected"},
     {"format: fits", 1, "format", "lamost"},
     {"lsf: none", 1, "lsf", "resolving_power or off expected"},

@@ -1,0 +1,55 @@
+"""Damaged rows of a finished result are noticed: by the same command, which fits them again, by
+status and by merge."""
+
+from base import *  # noqa: F403
+
+LIBRARY, SURVEY = coarse_survey(40)
+ROWS = [3, 17, 38]
+
+
+class Damaged(ProgramTest):
+    def damage(self, path):
+        """One byte in each of three rows: a value, the key, and a STATUS that does not exist."""
+        with h5py.File(path, "r+") as f:
+            for name, row in zip(("VRAD", "TARGETID"), ROWS):
+                values = f["fits/" + name]
+                bits = values[row : row + 1].view(np.uint64) ^ np.uint64(1 << 40)
+                values[row] = bits.view(values.dtype)[0]
+            f["fits/STATUS"][ROWS[2]] = 77
+
+    def test_finished_result(self):
+        for ranks in (0, 2):
+            with self.subTest(ranks=ranks):
+                path, whole = tmp(f"finished-{ranks}.h5"), tmp("whole.h5")
+                options = ["--quiet", SURVEY]
+                self.fit(os.path.basename(path), *options, lib=LIBRARY)
+                shutil.copy(path, whole)
+                merge = ["merge", "--overwrite", "--output", tmp("merged.h5"), path]
+                run(*merge)
+                self.damage(path)
+                says = "3 rows (3, 17, 38) are damaged: their CRC disagrees"
+                status = starmill("status", path)
+                self.assertEqual(status.returncode, 75, status.stdout)
+                self.assertIn(says, status.stdout)
+                before = content(tmp("merged.h5"))
+                self.assertOneLine(starmill(*merge), path, says, status=4)
+                self.assertEqual(content(tmp("merged.h5")), before)
+                done = self.fit(os.path.basename(path), *options, lib=LIBRARY, ranks=ranks)
+                self.assertIn("fitted again", done.stderr)
+                self.assertEqual(differing(read(path), read(whole)), [])
+                self.assertEqual(starmill("status", path).returncode, 0)
+                run(*merge)
+
+    def test_order_of_columns(self):
+        """The attribute by which anybody can check a row's CRC."""
+        import zlib
+        self.fit("order.h5", "--quiet", SURVEY, lib=LIBRARY)
+        with h5py.File(self.path, "r") as f:
+            names = f["fits/CRC"].attrs["COLUMNS"].decode().split()
+            for row in (0, 39):
+                packed = b"".join(f["fits/" + name][row].tobytes() for name in names)
+                self.assertEqual(zlib.crc32(packed), f["fits/CRC"][row])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What a user gets wrong most often has a message that names it: units, line-spread functions, the
+medium of the wavelengths, files that are cut or badly made."""
+
+import sys
+
+from base import *  # noqa: F403
+
+sys.path.insert(0, os.path.join(SOURCE, "tools"))
+import make_generic  # noqa: E402
+
+LIBRARY, SURVEY = coarse_survey(40)
+C_KM_S = 299792.458
+
+
+def stars(velocity_km_s=None):
+    """The red spectra of the survey as rows of the generic layout; velocities are taken out and
+    velocity_km_s put in their place where it is given."""
+    folder = os.path.dirname(SURVEY)
+    with pyfits.open(SURVEY) as h, pyfits.open(os.path.join(folder, "truth.fits")) as t:
+        true = dict(zip(t[1].data["TARGETID"], t[1].data["VRAD"]))
+        wave = h["R_WAVELENGTH"].data.astype("f8")
+        rows = []
+        for i, target in enumerate(h["FIBERMAP"].data["TARGETID"]):
+            v = 0.0 if velocity_km_s is None else velocity_km_s[i] - true[target]
+            rows.append({"NAME": f"star-{i}", "WAVELENGTH": wave * (1 + v / C_KM_S),
+                         "FLUX": h["R_FLUX"].data[i], "IVAR": h["R_IVAR"].data[i],
+                         "LSF_SIGMA": np.full(wave.size, 0.8)})
+    return rows
+
+
+def write(name, rows, medium="vacuum", **factor):
+    """Rows with columns multiplied by factors, or left out where the factor is None."""
+    path = tmp(name)
+    keep = [k for k in rows[0] if factor.get(k, 1) is not None]
+    make_generic.write(path, [{k: row[k] * factor[k] if k in factor else row[k] for k in keep}
+                              for row in rows], medium)
+    return path
+
+
+class Messages(ProgramTest):
+    def fit(self, *args, status=0):
+        return super().fit("messages.h5", "--overwrite", *args, lib=LIBRARY, status=status)
+
+    def setUp(self):
+        if os.path.exists(tmp("messages.h5")):
+            os.unlink(tmp("messages.h5"))
+
+    def assertStatuses(self, code):
+        self.assertEqual(set(read(self.path)["STATUS"]), {code})
+
+    def test_unit_of_wavelengths(self):
+        rows = stars()[:3]
+        for factor, unit in ((0.1, "nm"), (1e-4, "um"), (10, "tenths of A")):
+            path = write("unit.fits", rows, WAVELENGTH=factor, LSF_SIGMA=factor)
+            first, last = rows[0]["WAVELENGTH"][[0, -1]] * factor
+            self.setUp()
+            done = self.fit(path, status=3)
+            self.assertOneLine(done, path, f"spectra from {first:.0f} to {last:.0f} A",
+                               f"are these {unit}?", LIBRARY, status=3)
+            self.assertStatuses(OUTSIDE)
+
+    def test_absurd_sigma(self):
+        rows = stars()[:3]
+        path = write("wide.fits", rows, LSF_SIGMA=200)
+        done = self.fit(path, status=3)
+        self.assertOneLine(done, path, "sigma of the line-spread function is 160 A", "0.8 A wide",
+                           "unit", status=3)
+        self.assertIn("BAD_LSF", done.stdout)
+        self.assertStatuses(BAD_LSF)
+        self.setUp()
+        path = write("narrow.fits", rows, LSF_SIGMA=1e-3)
+        self.assertOneLine(self.fit(path), path, "sigma of the line-spread function is 0.0008 A",
+                           status=0)
+        self.setUp()
+        self.assertNotIn("sigma of the line-spread", self.fit(write("good.fits", rows)).stderr)
+
+    def test_missing_line_spread_function_comes_first(self):
+        """A star with pieces without one and others beyond the library: the first can be mended."""
+        beyond = [{**row, "WAVELENGTH": row["WAVELENGTH"] + 9000} for row in stars()[:3]]
+        rows = [{**row, "ARM": arm} for pieces in zip(stars()[:3], beyond)
+                for row, arm in zip(pieces, ("one", "two"))]
+        path = write("pieces.fits", rows, LSF_SIGMA=None)
+        done = self.fit(path, status=3)
+        self.assertIn("set resolving_power", done.stderr)
+        self.assertStatuses(NO_RESOLUTION)
+
+    def test_air_and_vacuum(self):
+        velocity = np.random.default_rng(4).normal(0, 20, 40)
+        rows = stars(velocity)
+        self.assertNotIn("median velocity", self.fit(write("right.fits", rows)).stderr)
+        done = self.fit(write("wrong.fits", rows, medium="air"))
+        self.assertOneLine(done, "the median velocity of", "in vacuum", "--medium vacuum", status=0)
+        self.assertNotIn("median velocity",
+                         self.fit("--medium", "vacuum", write("wrong.fits", rows, "air")).stderr)
+        for row in rows:  # the inverse of the conversion, well enough
+            s2 = (1e4 / row["WAVELENGTH"]) ** 2
+            row["WAVELENGTH"] = row["WAVELENGTH"] / (
+                1 + 8.336624212083e-5 + 0.02408926869968 / (130.1065924522 - s2)
+                + 1.599740894897e-4 / (38.92568793293 - s2))
+        done = self.fit(write("air.fits", rows))
+        self.assertOneLine(done, "the median velocity of", "in air", "--medium air", status=0)
+
+    def test_fetch_it_again(self):
+        """That is said of files that are cut, and of no other."""
+        whole = content(write("whole.fits", stars()[:2]))
+        header = whole.index(b"TTYPE1")
+        for name, data, is_cut in (
+            ("cut.fits", whole[:-3000], True),
+            ("header.fits", whole[:header + 100], True),
+            ("empty.fits", b"", True),
+            ("keyword.fits", whole.replace(b"TTYPE1", b"ttype1", 1), False),
+            ("column.fits", whole.replace(b"'FLUX ", b"'FLOX ", 1), False),
+        ):
+            with self.subTest(name=name):
+                with open(tmp(name), "wb") as f:
+                    f.write(data)
+                done = self.fit(tmp(name), status=3)
+                self.assertEqual("fetch it again" in done.stderr, is_cut, done.stderr)
+
+
+if __name__ == "__main__":
+    main()
