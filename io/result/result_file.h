@@ -85,10 +85,16 @@ int mill_result_put_model(mill_result_file *file, int arm, int64_t model_row, co
 int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
                             const double *const *wave_aa, const int *n_pix);
 
-/** Counts over all ranks after close: by STATUS. */
+/** Bits of RVS_WARN and FIT_INFO that are counted, from 1 on. */
+enum { MILL_N_RESULT_BIT = 32 };
+
+/** Counts over all ranks after close; they come first. */
 typedef struct mill_result_summary {
   int64_t n_status[MILL_N_STATUS];
-  int64_t n_warned;
+  int64_t n_warned;                  /**< fitted rows with a warning */
+  int64_t n_good;                    /**< rows with VRAD_GOOD */
+  int64_t n_warn[MILL_N_RESULT_BIT]; /**< fitted rows with each bit of RVS_WARN, */
+  int64_t n_info[MILL_N_RESULT_BIT]; /**< and of FIT_INFO */
   double wall_s;
   double io_cpu_s; /**< CPU seconds of this rank's I/O thread */
   double write_s;  /**< wall seconds of it in writing, with waiting for other ranks there */

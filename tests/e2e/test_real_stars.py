@@ -4,6 +4,7 @@ The library is MILES, made by `library spectra` as config/lamost.yaml's user wou
 """
 
 import csv
+import re
 
 from scipy.interpolate import CubicSpline
 
@@ -31,7 +32,7 @@ def config(name, survey, arms):
     """The shipped configuration of a survey with another choice of arms."""
     with open(os.path.join(SOURCE, "config", survey + ".yaml")) as f:
         text = f.read()
-    changed = text.replace("\narms: []", f"\narms: [{arms}]")
+    changed = re.sub(r"\narms: .*\n", f"\narms: [{arms}]\n", text)
     assert changed != text
     with open(tmp(name), "w") as f:
         f.write(changed)
