@@ -650,7 +650,6 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_velocity)(mill_block *b, const mill_mod
     slot->eval.vrad_arm[i_arm] = at.found;
     slot->eval.vrad_arm_err[i_arm] = at.err;
   }
-  MILL_BARRIER(b);
 }
 
 /** F, gradient and curvature of an arm.  A row of the template is made, rotated and brought to the
