@@ -82,8 +82,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"priors", OTHER("list of `{param, mean, sigma}`"), SCIENCE, .unit = "of the parameter",
      .range = "sigma above 0", .help = "Gaussian priors", .elsewhere = "`priors`"},
     {"rescale_errors", CHOICE(fit.rescale_errors, "false", "true"), SCIENCE,
-     .help = "errors are multiplied by the root of the reduced chi-square where that is above 1",
-     .more = " ([numerics.md](../science/numerics.md#reduced-chi-square-and-scaled-errors))"},
+     .help = "errors are multiplied by the root of the reduced chi-square where that is above 1"},
 
     {"format", WORD(format, "auto", "desi", "sdss", "lamost", "weave", "generic"), SCIENCE,
      .section = "Spectra",
