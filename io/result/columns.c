@@ -38,21 +38,33 @@ static const line fits_line[] = {
      "target identifier, -1 when there is none"},
     {ONCE, "VRAD", F64, 1, R(vrad_km_s), NAN, "km/s", "radial velocity, positive when receding"},
     {ONCE, "VRAD_ERR", F64, 1, R(vrad_err_km_s), NAN, "km/s",
-     "standard deviation of the velocity's likelihood"},
+     "standard deviation of the velocity's likelihood, times ERR_SCALE"},
+    {ONCE, "VRAD_ERR_FORMAL", F64, 1, R(vrad_err_formal_km_s), NAN, "km/s",
+     "VRAD_ERR before it was multiplied by ERR_SCALE"},
     {ONCE, "VRAD_SKEW", F64, 1, R(vrad_skew), NAN, "", "skewness of the velocity's likelihood"},
     {ONCE, "VRAD_KURT", F64, 1, R(vrad_kurt), NAN, "", "kurtosis of the velocity's likelihood"},
     {ONCE, "VRAD_CCF", F64, 1, R(vrad_guess_km_s), NAN, "km/s", "velocity of the initial guess"},
     {ONCE, "VSINI", F64, 1, R(vsini_km_s), NAN, "km/s", "projected rotation velocity"},
     {ONCE, "VSINI_ERR", F64, 1, R(vsini_err_km_s), NAN, "km/s",
-     "error of VSINI; at its limit, where COVAR is zero, a 1-sigma limit"},
+     "error of VSINI, times ERR_SCALE; at its limit, where COVAR is zero, a 1-sigma limit"},
+    {ONCE, "VSINI_ERR_FORMAL", F64, 1, R(vsini_err_formal_km_s), NAN, "km/s",
+     "VSINI_ERR before it was multiplied by ERR_SCALE"},
     {LABEL, "%s", F64, 1, R(label), NAN, "%s", "%s of the best fit"},
-    {LABEL, "%s_ERR", F64, 1, R(label_err), NAN, "%s", "error of %s"},
+    {LABEL, "%s_ERR", F64, 1, R(label_err), NAN, "%s", "error of %s, times ERR_SCALE"},
+    {LABEL, "%s_ERR_FORMAL", F64, 1, R(label_err_formal), NAN, "%s",
+     "error of %s before it was multiplied by ERR_SCALE"},
     {ONCE, "COVAR", F64, COVAR_LENGTH, R(covar), NAN, "product of the parameters' units",
-     "covariance of the parameters named in ORDER, upper triangle row by row; zero where fixed or "
-     "at a limit"},
+     "covariance of the parameters named in ORDER, times the square of ERR_SCALE, upper triangle "
+     "row by row; zero where fixed or at a limit"},
+    {ONCE, "ERR_SCALE", F64, 1, R(err_scale), NAN, "",
+     "what errors were multiplied by: with rescale_errors the root of RCHISQ_TOT where that is "
+     "above 1, else 1"},
     {ONCE, "CHISQ_TOT", F64, 1, R(chisq_tot), NAN, "", "chi-square of all arms over good pixels"},
     {ONCE, "CHISQ_C_TOT", F64, 1, R(chisq_c_tot), NAN, "",
      "chi-square of the continuum alone over good pixels"},
+    {ONCE, "RCHISQ_TOT", F64, 1, R(rchisq_tot), NAN, "",
+     "CHISQ_TOT by its degrees of freedom: good pixels less continuum functions less free "
+     "parameters"},
     {ONCE, "NPIX_TOT", I64, 1, R(n_pix_tot), 0, "", "good pixels of all arms"},
     {ONCE, "M2LL", F64, 1, R(m2ll), NAN, "",
      "-2 ln L with priors and hull penalty at the solution"},
@@ -60,6 +72,17 @@ static const line fits_line[] = {
      "distance outside the library's hulls in mapped labels; 0 inside"},
     {ARM, "CHISQ_%s", F64, 1, R(chisq), NAN, "", "chi-square of arm %s over good pixels"},
     {ARM, "CHISQ_C_%s", F64, 1, R(chisq_c), NAN, "", "chi-square of the continuum alone in arm %s"},
+    {ARM, "RCHISQ_%s", F64, 1, R(rchisq), NAN, "",
+     "chi-square of arm %s by its degrees of freedom: good pixels less continuum functions"},
+    {ARM, "STIFF_%s", F64, 1, R(stiff), NAN, "",
+     "part of arm %s's chi-square that is waves of its residuals, which a less stiff continuum "
+     "would "
+     "follow"},
+    {ARM, "VRAD_%s", F64, 1, R(vrad_arm_km_s), NAN, "km/s",
+     "radial velocity of arm %s alone, the other parameters as they are"},
+    {ARM, "VRAD_%s_ERR", F64, 1, R(vrad_arm_err_km_s), NAN, "km/s",
+     "error of the velocity of arm %s, with rescale_errors times the root of its RCHISQ where that "
+     "is above 1"},
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
     {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
@@ -68,6 +91,8 @@ static const line fits_line[] = {
     {ONCE, "RVS_WARN", I64, 1, R(warn), 0, "", "warning bits, listed in the attributes"},
     {ONCE, "FIT_INFO", I32, 1, R(info), 0, "",
      "bits of facts that are no warnings, listed likewise"},
+    {ONCE, "VRAD_GOOD", MILL_TYPE_U8, 1, MILL_FROM_VRAD_GOOD, 0, 0, "",
+     "1 when STATUS is FITTED and no warning spoils the velocity, whatever the labels are"},
     {ONCE, "SUCCESS", MILL_TYPE_U8, 1, MILL_FROM_SUCCESS, 0, 0, "",
      "1 when STATUS is FITTED and RVS_WARN is 0"},
     {ONCE, "CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
@@ -219,7 +244,9 @@ void mill_columns_pack(const mill_columns *columns, const mill_fit_result *resul
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
     char *to = row + c->at;
-    if (c->source == MILL_FROM_SUCCESS) {
+    if (c->source == MILL_FROM_VRAD_GOOD) {
+      *to = (result->warn & MILL_WARN_VELOCITY) == 0 && result->status == MILL_STATUS_FITTED;
+    } else if (c->source == MILL_FROM_SUCCESS) {
       *to = result->warn == 0 && result->status == MILL_STATUS_FITTED;
     } else if (c->source == MILL_FROM_RESULT) {
       const char *from = (const char *)result + c->field;

@@ -24,13 +24,14 @@ enum mill_column_type {
 
 /** Where a value comes from. */
 enum mill_column_source {
-  MILL_FROM_RESULT,  /**< a field of mill_fit_result */
-  MILL_FROM_CATALOG, /**< a field of mill_catalog_row */
-  MILL_FROM_FILE,    /**< index of the input file */
-  MILL_FROM_OFFSET,  /**< first_exposure, counted over all files */
-  MILL_FROM_TARGET,  /**< TARGETID, written when the file is created */
-  MILL_FROM_SUCCESS, /**< RVS_WARN = 0 and STATUS = FITTED */
-  MILL_FROM_CRC      /**< CRC-32 of the packed row before it */
+  MILL_FROM_RESULT,    /**< a field of mill_fit_result */
+  MILL_FROM_CATALOG,   /**< a field of mill_catalog_row */
+  MILL_FROM_FILE,      /**< index of the input file */
+  MILL_FROM_OFFSET,    /**< first_exposure, counted over all files */
+  MILL_FROM_TARGET,    /**< TARGETID, written when the file is created */
+  MILL_FROM_VRAD_GOOD, /**< STATUS = FITTED and no warning that spoils a velocity */
+  MILL_FROM_SUCCESS,   /**< RVS_WARN = 0 and STATUS = FITTED */
+  MILL_FROM_CRC        /**< CRC-32 of the packed row before it */
 };
 
 typedef struct mill_column {
@@ -48,7 +49,7 @@ typedef struct mill_column {
   char of[MILL_MAX_NAME]; /**< that label or arm */
 } mill_column;
 
-enum { MILL_MAX_COLUMN = 48 + 2 * MILL_MAX_LABEL + 4 * MILL_MAX_ARM };
+enum { MILL_MAX_COLUMN = 48 + 3 * MILL_MAX_LABEL + 8 * MILL_MAX_ARM };
 
 /** A packed row holds the values of all columns without gaps, little-endian, in
  *  table order: TARGETID first, CRC and STATUS last.  CRC covers the bytes

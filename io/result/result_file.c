@@ -480,10 +480,10 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   if (err == MILL_OK)
     err = mill_result_layout_count(file->file, file->path, file->n_row, lo, hi - lo, summary);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, summary->n_status, MILL_N_STATUS, MPI_INT64_T, MPI_SUM,
-                         file->mpi.comm));
-  MILL_MPI(
-      MPI_Allreduce(MPI_IN_PLACE, &summary->n_warned, 1, MPI_INT64_T, MPI_SUM, file->mpi.comm));
+  static_assert(offsetof(mill_result_summary, n_status) == 0, "counts come first");
+  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, summary,
+                         offsetof(mill_result_summary, wall_s) / sizeof(int64_t), MPI_INT64_T,
+                         MPI_SUM, file->mpi.comm));
   for (int i = MILL_STATUS_FITTED; i < MILL_N_STATUS; i++)
     n_done += summary->n_status[i];
   if (file->mpi.rank == 0)

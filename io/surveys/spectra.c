@@ -83,7 +83,7 @@ typedef struct known_waves {
 typedef struct arm_rule {
   int wanted;
   double usable_min_aa, usable_max_aa; /* the templates' range less the Doppler shift */
-  double min_aa, max_aa;               /* of the configuration */
+  double min_aa, max_aa;               /* of the configuration; within the usable ones if given */
   const char *channel;                 /* empty: any */
   double resolving_power;              /* 0: none */
   int needs_lsf;
@@ -147,6 +147,11 @@ static void set_rules(mill_spectra *spectra)
     const double margin = 1e-9;
     rule->usable_min_aa = first * exp(atanh(config->fit.max_vel_km_s / MILL_C_KM_S)) * (1 + margin);
     rule->usable_max_aa = last * exp(atanh(config->fit.min_vel_km_s / MILL_C_KM_S)) * (1 - margin);
+    /* a range of which one end is left open ends where the templates do */
+    if (rule->min_aa > 0.0 || isfinite(rule->max_aa)) {
+      rule->min_aa = fmax(rule->min_aa, rule->usable_min_aa);
+      rule->max_aa = fmin(rule->max_aa, rule->usable_max_aa);
+    }
   }
 }
 

@@ -6,7 +6,8 @@
  * This module recognises the format, gives each channel to the library's arms and keeps the pixels
  * of a batch.
  *
- *  A channel whose name is that of an arm of the library goes to that arm whole.
+ *  A channel whose name is that of an arm of the library goes to that arm whole, or where the
+ *  configuration gives the arm a range, what of it is in the range and in the templates' reach.
  *  Any other channel is cut by wavelength: each pixel goes to the arm whose usable
  *  range (its templates' range less the Doppler shift at the velocity limits) holds
  *  it; where two arms overlap the cut is in the middle of the overlap; pixels

@@ -34,6 +34,7 @@ int mill_bench_open_library(mill_bench *job)
   MILL_TRY(mill_stop_signal_catch());
   MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, path));
   MILL_TRY(mill_library_read(path, &job->lib));
+  MILL_TRY(mill_config_cut_arms(&job->config, &job->lib));
   MILL_TRY(mill_config_bind(&job->config, &job->lib));
 done:
   return err;

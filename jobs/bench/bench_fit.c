@@ -203,6 +203,7 @@ int mill_bench_task_fit(mill_bench *job)
         continue;
       first = &report.series[0].run[0].meters;
       MILL_TRY(mill_library_read(first->library, &job->lib));
+      MILL_TRY(mill_config_cut_arms(&job->config, &job->lib));
       MILL_TRY(measure_rates(job, first->n_slot, &report.rates));
     }
   /* the best of before and after, should one of them have been disturbed */

@@ -66,6 +66,7 @@ static int load_library(void *context)
   if (job->mpi.rank == 0)
     MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->setup.config.template_lib));
   MILL_TRY(mill_library_read(job->setup.config.template_lib, &job->setup.lib));
+  MILL_TRY(mill_config_cut_arms(&job->setup.config, &job->setup.lib));
   MILL_TRY(mill_config_bind(&job->setup.config, &job->setup.lib));
   MILL_TRY(mill_config_arms(&job->setup.config, &job->setup.lib, job->setup.arm_wanted));
 done:

@@ -31,6 +31,12 @@ done:
   return err;
 }
 
+/* A bit of a column, as the file names it. */
+typedef struct mill_bit {
+  int bit;
+  const char *name, *meaning;
+} mill_bit;
+
 static void print_reasons(const mill_result_summary *summary)
 {
   static const struct {
@@ -64,6 +70,30 @@ static void print_where(const mill_fit_job *job)
   }
 }
 
+/* The number of fitted rows with each bit of RVS_WARN or FIT_INFO. */
+static void print_bits(const char *column, const int64_t *n_row, const mill_bit *bit, int n_bit)
+{
+  int64_t n_any = 0;
+  for (int i = 0; i < n_bit; i++)
+    n_any += n_row[__builtin_ctz((unsigned)bit[i].bit)];
+  if (n_any > 0)
+    printf("%-12s rows with each bit:\n", column);
+  for (int i = 0; i < n_bit; i++) {
+    const int64_t n = n_row[__builtin_ctz((unsigned)bit[i].bit)];
+    if (n > 0)
+      printf("  %-16s %lld (bit %d): %s\n", bit[i].name, (long long)n, bit[i].bit, bit[i].meaning);
+  }
+}
+
+static void print_flags(const mill_result_summary *summary)
+{
+#define BIT(symbol, bit, name, meaning) {symbol, name, meaning},
+  static const mill_bit warn[] = {MILL_WARN_LIST(BIT)}, info[] = {MILL_INFO_LIST(BIT)};
+#undef BIT
+  print_bits("RVS_WARN", summary->n_warn, warn, (int)(sizeof warn / sizeof warn[0]));
+  print_bits("FIT_INFO", summary->n_info, info, (int)(sizeof info / sizeof info[0]));
+}
+
 static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
                           const mill_balance_all *balance)
 {
@@ -79,6 +109,9 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
          (long long)summary->n_warned);
   printf("not fitted   %lld\n", (long long)(n_row - n_left - n_fitted));
   print_reasons(summary);
+  if (n_fitted > 0)
+    printf("velocities   %lld good (VRAD_GOOD)\n", (long long)summary->n_good);
+  print_flags(summary);
   if (n_left > 0)
     printf("left         %lld; give the same command again to continue\n", (long long)n_left);
   if (n_left > 0 && mill_stop_reason() == MILL_STOP_FILE)

@@ -57,7 +57,7 @@ MILL_INLINE void MILL_T(mill_jacobian_slopes)(const mill_model *m, const mill_se
                                               double (*row)[MILL_PIXEL_CHUNK], double *poly,
                                               double *slope)
 {
-  const int nk = m->set.n_cont, padded = mill_vec_padded_f64(len);
+  const int nk = s->ws->n_cont, padded = mill_vec_padded_f64(len);
   double p[MILL_MAX_CONT][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
   const float *is = s->is + first, *d = s->d + first;
   MILL_SIMD
@@ -94,7 +94,7 @@ MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m
                                               const mill_segment *s, const MILL_REAL *templ,
                                               double level, mill_workspace *work)
 {
-  const int n = s->n_pix, nk = m->set.n_cont, np = m->n_par;
+  const int n = s->n_pix, nk = s->ws->n_cont, np = m->n_par;
   const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0), n_sum = n_pair + np;
   const mill_vec_f64 zero = {0};
   mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];

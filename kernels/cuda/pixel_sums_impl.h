@@ -75,7 +75,7 @@ MILL_BLOCK_FN void MILL_T(mill_pixel_slopes)(const mill_model *m, const mill_seg
                                              const mill_workspace *work, double *inverse,
                                              double *poly, double *slope)
 {
-  const int nk = m->set.n_cont, marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
+  const int nk = s->ws->n_cont, marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
   const double *a = work->solve, *chol = work->normal;
   const int n = s->n_pix;
   const float *cont = s->ws->cont;
@@ -176,7 +176,7 @@ MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m
                                               const mill_segment *s, const MILL_REAL *templ,
                                               double level, mill_workspace *work)
 {
-  const int nk = m->set.n_cont, np = m->n_par, pitch = m->max_seg_pix;
+  const int nk = s->ws->n_cont, np = m->n_par, pitch = m->max_seg_pix;
   double *poly = (double *)work->pixel, *slope = poly + pitch, *sums = work->sums;
   (void)b; /* all threads of the block are here */
   MILL_T(mill_pixel_slopes)

@@ -4,21 +4,26 @@
 
 #include "kernels/base/error.h"
 
+void mill_arm_clear(mill_arm *arm)
+{
+  mill_free(arm->wave_aa);
+  for (int j = 0; j < MILL_MAX_LAYER; j++) {
+    mill_free(arm->emulator.weight[j]);
+    mill_free(arm->emulator.bias[j]);
+  }
+  mill_spline_grid_clear(&arm->emulator.grid);
+  mill_rbf_clear(&arm->emulator.rbf);
+  memset(arm, 0, sizeof *arm);
+}
+
 void mill_library_clear(mill_library *lib)
 {
   if (!lib)
     return;
   for (int i = 0; i < MILL_MAX_HULL; i++)
     mill_free(lib->hull[i].facet);
-  for (int i = 0; i < MILL_MAX_ARM; i++) {
-    mill_free(lib->arm[i].wave_aa);
-    for (int j = 0; j < MILL_MAX_LAYER; j++) {
-      mill_free(lib->arm[i].emulator.weight[j]);
-      mill_free(lib->arm[i].emulator.bias[j]);
-    }
-    mill_spline_grid_clear(&lib->arm[i].emulator.grid);
-    mill_rbf_clear(&lib->arm[i].emulator.rbf);
-  }
+  for (int i = 0; i < MILL_MAX_ARM; i++)
+    mill_arm_clear(&lib->arm[i]);
   mill_free(lib->guess_label);
   memset(lib, 0, sizeof *lib);
 }

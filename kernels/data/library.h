@@ -142,7 +142,8 @@ typedef struct mill_library {
 /** Free what a library owns and zero it; NULL is allowed. */
 void mill_library_clear(mill_library *lib);
 
-/** The same for a grid and for radial functions. */
+/** The same for an arm, a grid and radial functions; an arm must be there. */
+void mill_arm_clear(mill_arm *arm);
 void mill_spline_grid_clear(mill_spline_grid *grid);
 void mill_rbf_clear(mill_rbf *rbf);
 

@@ -18,9 +18,13 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
   result->vrad_guess_km_s = NAN;
   result->vsini_km_s = NAN;
   result->vsini_err_km_s = NAN;
+  result->err_scale = NAN;
+  result->vrad_err_formal_km_s = NAN;
+  result->vsini_err_formal_km_s = NAN;
   for (int i = 0; i < lib->n_label; i++) {
     result->label[i] = NAN;
     result->label_err[i] = NAN;
+    result->label_err_formal[i] = NAN;
   }
   for (int i = 0; i < n_par * (n_par + 1) / 2; i++)
     result->covar[i] = NAN;
@@ -28,9 +32,14 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
   result->hull_dist = NAN;
   result->chisq_tot = NAN;
   result->chisq_c_tot = NAN;
+  result->rchisq_tot = NAN;
   for (int a = 0; a < lib->n_arm; a++) {
     result->chisq[a] = NAN;
     result->chisq_c[a] = NAN;
+    result->rchisq[a] = NAN;
+    result->stiff[a] = NAN;
+    result->vrad_arm_km_s[a] = NAN;
+    result->vrad_arm_err_km_s[a] = NAN;
     result->sn[a] = -1e9;
   }
 }

@@ -43,6 +43,13 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_NOT_CONVERGED, 4096, "NOT_CONVERGED", "the optimizer did not converge")              \
   X(MILL_WARN_NONFINITE, 8192, "NONFINITE", "NaN or infinity appeared in the fit")
 
+/** The warnings that spoil a velocity.  Labels at an edge, off the hulls or not determined, and
+ * fast rotation do not. */
+#define MILL_WARN_VELOCITY                                                                         \
+  (MILL_WARN_CHISQ | MILL_WARN_VEL_LIMIT | MILL_WARN_VEL_ERR | MILL_WARN_BAD_SPECTRUM |            \
+   MILL_WARN_NEGATIVE | MILL_WARN_OUTLIER | MILL_WARN_POOR_FIT | MILL_WARN_NOT_CONVERGED |         \
+   MILL_WARN_NONFINITE)
+
 #define MILL_WARN_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
 #undef MILL_WARN_ENUM
@@ -65,7 +72,9 @@ enum mill_warn { MILL_WARN_LIST(MILL_WARN_ENUM) };
     "two starts ended in different minima that fit about equally well, or of three or more only "  \
     "one found the best")                                                                          \
   X(MILL_INFO_NEAR_HULL, 256, "NEAR_HULL",                                                         \
-    "a facet of the library's hulls lies within one error: errors not Gaussian")
+    "a facet of the library's hulls lies within one error: errors not Gaussian")                   \
+  X(MILL_INFO_STIFF, 512, "STIFF_CONTINUUM",                                                       \
+    "the residuals of an arm have waves that its continuum functions are too few to follow")
 
 #define MILL_INFO_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
@@ -89,13 +98,19 @@ typedef struct mill_fit_result {
   double vrad_guess_km_s; /**< of the initial guess (VRAD_CCF) */
   double vsini_km_s, vsini_err_km_s;
   double label[MILL_MAX_LABEL], label_err[MILL_MAX_LABEL];
+  /** What the errors were multiplied by, and what they were before. */
+  double err_scale, vrad_err_formal_km_s, vsini_err_formal_km_s;
+  double label_err_formal[MILL_MAX_LABEL];
   double covar[MILL_MAX_COVAR];
   double m2ll;      /**< -2 ln L with priors and hull penalty at the solution */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
-  double chisq_tot, chisq_c_tot;
+  double chisq_tot, chisq_c_tot, rchisq_tot;
   int64_t n_pix_tot;
   /** by arm of the library, summed over exposures */
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
+  double rchisq[MILL_MAX_ARM]; /**< by degrees of freedom; NaN without any */
+  double stiff[MILL_MAX_ARM];  /**< part of the arm's chi-square that is waves of its residuals */
+  double vrad_arm_km_s[MILL_MAX_ARM], vrad_arm_err_km_s[MILL_MAX_ARM]; /**< of the arm alone */
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
 } mill_fit_result;

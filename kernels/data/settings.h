@@ -29,10 +29,11 @@ typedef struct mill_fit_settings {
   int optimizer;  /**< enum mill_optimizer */
   int likelihood; /**< enum mill_likelihood_kind */
   int continuum;  /**< enum mill_continuum_kind */
-  int n_cont;     /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT */
+  int n_cont;     /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT, at least */
   int precision;  /**< enum mill_precision: of the emulator and the templates */
   int resolution; /**< enum mill_resolution_use */
   int rotation;   /**< enum mill_rotation_kind: how rotation acts below a grid step */
+  double n_cont_per_1000aa; /**< as many by width, where more: mill_continuum_count */
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< bins of the initial guess */
@@ -44,6 +45,7 @@ typedef struct mill_fit_settings {
   int edge_pix;               /**< pixels dropped at each end when a resolution matrix is used */
   double sigma_floor;         /**< sigma of good pixels is at least this times its median */
   double bad_sigma_factor;    /**< sigma of bad pixels in units of |median flux| */
+  int rescale_errors;         /**< errors times the root of the reduced chi-square, where above 1 */
   int n_wave_mask;
   mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< never used for fitting: the dichroic */
   uint32_t mask_ignore;                          /**< mask bits that do not make a pixel bad */

@@ -4,6 +4,20 @@
 
 #include "kernels/data/settings.h"
 
+/** Continuum functions of a segment: npoly, or by its width where that gives more; the width
+ *  never asks for more than half the pixels. */
+MILL_HD static inline int mill_continuum_count(const mill_fit_settings *set, int n_pix,
+                                               double width_aa)
+{
+  int n = MILL_MAX_CONT;
+  const double wanted = ceil(width_aa * 1e-3 * set->n_cont_per_1000aa);
+  if (wanted < (double)n)
+    n = (int)wanted;
+  if (n > n_pix / 2)
+    n = n_pix / 2;
+  return n > set->n_cont ? n : set->n_cont;
+}
+
 /** Function k of n at x in [-1, 1] (linear in wavelength over a segment).
  *
  *  MILL_CONT_RBF: 1, x, x^2, then n - 3 Gaussians of width 1/(n - 3) at centres

@@ -32,6 +32,10 @@
 #define MILL_TWO_MINIMA_DISTANCE 3.0
 /** A start repeats an earlier one when its F and its squared distance in errors are this close. */
 #define MILL_REPEAT_GAP 0.25
+/** Waves of the residuals are reported when they are this part of an arm's chi-square and this
+ *  many standard deviations above noise. */
+#define MILL_STIFF_PART   0.2
+#define MILL_STIFF_ERRORS 6.0
 /** Where 13 velocities give the moments: width over step, and how far from a Gaussian. */
 #define MILL_PROFILE_NARROW 0.95
 #define MILL_PROFILE_WIDE   1.15
@@ -585,6 +589,75 @@ MILL_HD static inline int mill_fit_covariance(const mill_model *m, mill_slot *sl
   return 1;
 }
 
+/** Reduced chi-squares.  A segment has as many continuum functions as its wavelength set says;
+ *  one without a good pixel counts for nothing. */
+MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  int64_t n_cont[MILL_MAX_ARM] = {0}, n_left = r->n_pix_tot - slot->n_free;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    if (s->used && s->n_good > 0)
+      n_cont[s->arm] += s->ws->n_cont;
+  }
+  for (int a = 0; a < m->n_arm; a++) {
+    n_left -= n_cont[a];
+    if (r->n_pix[a] > n_cont[a])
+      r->rchisq[a] = r->chisq[a] / (double)(r->n_pix[a] - n_cont[a]);
+  }
+  if (n_left > 0)
+    r->rchisq_tot = r->chisq_tot / (double)n_left;
+}
+
+/** Waves in the residuals of an arm, as a part of its chi-square, and whether they are more than
+ *  noise and much of it. */
+MILL_HD static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  for (int a = 0; a < m->n_arm; a++) {
+    const double n = (double)r->n_pix[a], n_block = slot->eval.n_block[a];
+    if (!(n > 2.0 * n_block) || !(r->chisq[a] > 0.0))
+      continue;
+    /* what a pixel has without them */
+    const double noise = (r->chisq[a] - slot->eval.block_gain[a]) / (n - n_block);
+    const double excess = slot->eval.block_gain[a] - n_block * noise;
+    r->stiff[a] = excess / r->chisq[a];
+    if (r->stiff[a] > MILL_STIFF_PART && excess > MILL_STIFF_ERRORS * sqrt(2.0 * n_block) * noise)
+      r->info |= MILL_INFO_STIFF;
+  }
+}
+
+/** Velocities of the arms alone, with errors scaled by their own chi-squares. */
+MILL_HD static inline void mill_fit_arm_velocities(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  for (int a = 0; a < m->n_arm; a++) {
+    if (r->n_pix[a] == 0)
+      continue;
+    const int scaled = m->set.rescale_errors && r->rchisq[a] > 1.0;
+    r->vrad_arm_km_s[a] = slot->eval.vrad_arm[a];
+    r->vrad_arm_err_km_s[a] = slot->eval.vrad_arm_err[a] * (scaled ? sqrt(r->rchisq[a]) : 1.0);
+  }
+}
+
+/** Keep the errors as the likelihood gives them, and scale them where that is asked for. */
+MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_result *r)
+{
+  r->vrad_err_formal_km_s = r->vrad_err_km_s;
+  r->vsini_err_formal_km_s = r->vsini_err_km_s;
+  for (int l = 0; l < m->n_label; l++)
+    r->label_err_formal[l] = r->label_err[l];
+  r->err_scale = m->set.rescale_errors && r->rchisq_tot > 1.0 ? sqrt(r->rchisq_tot) : 1.0;
+  if (r->err_scale == 1.0)
+    return;
+  r->vrad_err_km_s *= r->err_scale;
+  r->vsini_err_km_s *= r->err_scale;
+  for (int l = 0; l < m->n_label; l++)
+    r->label_err[l] *= r->err_scale;
+  for (int i = 0; i < m->n_par * (m->n_par + 1) / 2; i++)
+    r->covar[i] *= r->err_scale * r->err_scale;
+}
+
 /** Everything known: the row. */
 MILL_HD static inline void mill_fit_finish(const mill_model *m, mill_slot *slot, double f)
 {
@@ -615,6 +688,10 @@ MILL_HD static inline void mill_fit_finish(const mill_model *m, mill_slot *slot,
     r->vrad_skew = 0.0;
     r->vrad_kurt = 0.0;
   }
+  mill_fit_reduce(m, slot);
+  mill_fit_scale_errors(m, r);
+  mill_fit_stiffness(m, slot);
+  mill_fit_arm_velocities(m, slot);
   if (!(r->chisq_c_tot - r->chisq_tot >= 50.0))
     r->warn |= MILL_WARN_CHISQ;
   if (r->vrad_km_s < m->set.min_vel_km_s + 5.0 || r->vrad_km_s > m->set.max_vel_km_s - 5.0)

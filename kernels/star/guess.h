@@ -220,7 +220,7 @@ MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slo
       continue;
     if (!isfinite(mill_block_project_f32(b, m, s, NULL, 1.0, 0.0, work)))
       continue;
-    mill_block_guess_bins(b, m->set.n_cont, s, work, slot);
+    mill_block_guess_bins(b, s->ws->n_cont, s, work, slot);
     mill_block_guess_match(b, m, s->ws, slot);
   }
 

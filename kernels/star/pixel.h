@@ -75,6 +75,99 @@ MILL_HD_INLINE double mill_pixel_slope(double poly, float d, double t)
   return -poly * ((double)d - poly * t);
 }
 
+/** Blocks of pixels for each continuum function, in which the residuals of the final answer are
+ *  looked at: with a factor of its own for each the continuum would follow waves of half the
+ *  length that its functions can. */
+enum { MILL_STIFF_BLOCKS = 4 };
+
+/** Drop of the segment's chi-square if each block had a factor of its own on the model, from
+ *  model / sigma in s->scratch, and the number of blocks with a good pixel. */
+MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double *gain,
+                                   double *n_block)
+{
+  const int n = MILL_STIFF_BLOCKS * s->ws->n_cont;
+  double part[2] = {0.0, 0.0}, total[2];
+  MILL_FOR(b, k, n)
+  {
+    const int first = (int)((int64_t)s->n_pix * k / n),
+              end = (int)((int64_t)s->n_pix * (k + 1) / n);
+    double cross = 0.0, square = 0.0;
+    for (int i = first; i < end; i++) {
+      const double model = (double)s->scratch[i];
+      cross += model * ((double)s->d[i] - model);
+      square += model * model;
+    }
+    if (square > 0.0) {
+      part[0] += cross * cross / square;
+      part[1] += 1.0;
+    }
+  }
+  mill_block_sum_n(b, part, 2, total);
+  *gain = total[0];
+  *n_block = total[1];
+}
+
+/** Search for the velocity of an arm alone. */
+typedef struct mill_arm_velocity {
+  int go, n_round;
+  double v, f, step;
+  double found, err; /**< NaN until it has ended well */
+} mill_arm_velocity;
+
+/** Rounds of the search, of two or three values each; its first steps, in errors of all arms and
+ *  in km/s; its widest ones; errors below which the values at a step are mere noise, and steps
+ *  beyond which a parabola is not to be trusted. */
+#define MILL_ARM_VEL_ROUNDS 8
+#define MILL_ARM_VEL_STEP   2.0
+#define MILL_ARM_VEL_LEAST  1.0
+#define MILL_ARM_VEL_MOST   60.0
+#define MILL_ARM_VEL_NOISE  0.5
+#define MILL_ARM_VEL_NEAR   0.5
+
+MILL_HD static inline void mill_arm_velocity_begin(const mill_slot *slot, double f,
+                                                   mill_arm_velocity *at)
+{
+  const double err = slot->result.vrad_err_km_s;
+  at->go = isfinite(f);
+  at->n_round = 0;
+  at->v = slot->theta[MILL_PAR_VRAD];
+  at->f = f;
+  at->step = MILL_ARM_VEL_STEP * err;
+  if (!(at->step > MILL_ARM_VEL_LEAST)) /* a fixed velocity has no error */
+    at->step = MILL_ARM_VEL_LEAST;
+  if (at->step > MILL_ARM_VEL_MOST)
+    at->step = MILL_ARM_VEL_MOST;
+  at->found = at->err = (double)NAN;
+}
+
+/** Digest F at v - step and v + step; 1: v has moved and wants its F. */
+MILL_HD static inline int mill_arm_velocity_tell(mill_arm_velocity *at, double left, double right)
+{
+  const double h = at->step;
+  const double curve = 0.5 * (left + right - 2.0 * at->f) / (h * h);
+  const double slope = 0.5 * (right - left) / h;
+  if (!isfinite(curve) || ++at->n_round >= MILL_ARM_VEL_ROUNDS) {
+    at->go = 0;
+    return 0;
+  }
+  if (!(curve * h * h > MILL_ARM_VEL_NOISE * MILL_ARM_VEL_NOISE)) {
+    at->go = h < MILL_ARM_VEL_MOST;
+    at->step = 2.0 * h < MILL_ARM_VEL_MOST ? 2.0 * h : MILL_ARM_VEL_MOST;
+    return 0;
+  }
+  double move = -0.5 * slope / curve;
+  if (fabs(move) <= MILL_ARM_VEL_NEAR * h) {
+    at->found = at->v + move;
+    at->err = 1.0 / sqrt(curve);
+    at->go = 0;
+    return 0;
+  }
+  const double most = 4.0 * h < MILL_ARM_VEL_MOST ? 4.0 * h : MILL_ARM_VEL_MOST;
+  move = move < -most ? -most : (move > most ? most : move);
+  at->v += move;
+  return 1;
+}
+
 /** The constant of a template and the logarithm of its unit: mill_workspace.mean. */
 #define MILL_LEVEL(arm, work)    ((arm)->log_flux ? 1.0 : (work)->mean[0])
 #define MILL_LN_SCALE(arm, work) ((arm)->log_flux ? (work)->mean[0] : 0.0)

@@ -398,7 +398,7 @@ MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model 
                                                 const mill_segment *s, const MILL_REAL *templ,
                                                 double level, double ln_scale, mill_workspace *work)
 {
-  const int nk = m->set.n_cont;
+  const int nk = s->ws->n_cont;
   /* rows of S and then D, whose products with each other are the triangle of nk + 1 rows
    * without its last element */
   const int n_tri = mill_gram_at(nk, 0);
@@ -466,7 +466,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
                                                mill_eval *eval)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
-  const int nk = m->set.n_cont, np = m->n_par, pitch = m->max_seg_pix;
+  const int nk = s->ws->n_cont, np = m->n_par, pitch = m->max_seg_pix;
   MILL_REAL *smooth = (MILL_REAL *)work->smooth;
 
   MILL_T(mill_block_resolve)(b, s, np + 1, pitch, (const MILL_REAL *)work->pixel, smooth);
@@ -512,14 +512,14 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
 
 /** Residuals of the good pixels for the coefficients and template at hand:
  *  chi-square, squared significance of negative model pixels, largest squared
- *  residual.  The model goes to s->model when keep_model is set. */
-MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *m,
-                                               const mill_segment *s, const MILL_REAL *templ,
-                                               double level, int keep_model,
+ *  residual.  With keep set the model goes to s->model, where that is wanted, and over sigma to
+ *  s->scratch. */
+MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_segment *s,
+                                               const MILL_REAL *templ, double level, int keep,
                                                const mill_workspace *work, double *chisq,
                                                double *negative, double *largest)
 {
-  const int n = s->n_pix, nk = m->set.n_cont;
+  const int n = s->n_pix, nk = s->ws->n_cont;
   const float *cont = s->ws->cont;
   double acc[2] = {0.0, 0.0}, worst = 0.0;
   const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
@@ -548,7 +548,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *
     MILL_SIMD
     for (int i = 0; i < len; i++)
       flux[i] *= poly[i];
-    if (keep_model) {
+    if (keep && s->model) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
         s->model[first + i] = (float)flux[i];
@@ -561,7 +561,13 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *
       const double low = s->good[first + i] && model < 0.0 ? model : 0.0;
       chi += r * r;
       below += low * low;
+      poly[i] = model;
       flux[i] = r * r;
+    }
+    if (keep) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        s->scratch[first + i] = s->good[first + i] ? (float)poly[i] : 0.0f;
     }
     for (int i = 0; i < len; i++)
       worst = flux[i] > worst ? flux[i] : worst;
@@ -576,32 +582,74 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_model *
 }
 
 /** Model, true chi-squares and checks of one segment at the solution, added to
- *  eval; chisq_c is that of a constant template (continuum only). */
-MILL_BLOCK_FN void MILL_T(mill_block_final)(mill_block *b, const mill_model *m,
-                                            const mill_segment *s, double vel_km_s,
-                                            mill_workspace *work, mill_eval *eval)
+ *  eval; chisq_c is that of a constant template (continuum only).  Returns its F. */
+MILL_BLOCK_FN double MILL_T(mill_block_final)(mill_block *b, const mill_model *m,
+                                              const mill_segment *s, double vel_km_s,
+                                              mill_workspace *work, mill_eval *eval)
 {
   const MILL_REAL *smooth = (const MILL_REAL *)work->smooth, *none = NULL;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
-  double chisq, negative, largest, chisq_c, unused_negative, unused_largest;
+  double chisq, negative, largest, chisq_c, unused_negative, unused_largest, gain, n_block;
   const double f = MILL_T(mill_block_value)(b, m, s, vel_km_s, work);
   MILL_T(mill_block_residual)
-  (b, m, s, smooth, level, s->model != NULL, work, &chisq, &negative, &largest);
+  (b, s, smooth, level, 1, work, &chisq, &negative, &largest);
   MILL_BARRIER(b);
+  mill_block_gain(b, s, &gain, &n_block);
   const double f_c = MILL_T(mill_block_project)(b, m, s, none, 1.0, 0.0, work);
   MILL_T(mill_block_residual)
-  (b, m, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
+  (b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_SERIAL(b)
   {
     eval->f += f;
     /* without a projection the coefficients at hand are another star's */
     eval->chisq[s->arm] += isfinite(f) ? chisq : (double)NAN;
     eval->chisq_c[s->arm] += isfinite(f_c) ? chisq_c : (double)NAN;
+    eval->block_gain[s->arm] += gain;
+    eval->n_block[s->arm] += n_block;
     eval->negative += negative;
     if (largest > eval->max_resid2)
       eval->max_resid2 = largest;
   }
   MILL_BARRIER(b);
+  return f;
+}
+
+/** F of an arm's segments at a velocity. */
+MILL_BLOCK_FN double MILL_T(mill_block_arm_value)(mill_block *b, const mill_model *m,
+                                                  const mill_slot *slot, int i_arm, double vel_km_s,
+                                                  mill_workspace *work)
+{
+  double f = 0.0;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const mill_segment *s = &slot->segment[i];
+    if (s->arm == i_arm && s->used)
+      f += MILL_T(mill_block_value)(b, m, s, vel_km_s, work);
+  }
+  return f;
+}
+
+/** Velocity of an arm alone, the other parameters as in theta: minima of parabolas through three
+ *  values of F in turn, f the one at the solution. */
+MILL_BLOCK_FN void MILL_T(mill_block_arm_velocity)(mill_block *b, const mill_model *m,
+                                                   mill_slot *slot, int i_arm, double f,
+                                                   mill_workspace *work)
+{
+  mill_arm_velocity at;
+  mill_arm_velocity_begin(slot, f, &at);
+  while (at.go) {
+    const double v = at.v, h = at.step;
+    if (v - h < m->set.min_vel_km_s || v + h > m->set.max_vel_km_s)
+      break;
+    const double left = MILL_T(mill_block_arm_value)(b, m, slot, i_arm, v - h, work);
+    const double right = MILL_T(mill_block_arm_value)(b, m, slot, i_arm, v + h, work);
+    if (mill_arm_velocity_tell(&at, left, right))
+      at.f = MILL_T(mill_block_arm_value)(b, m, slot, i_arm, at.v, work);
+  }
+  MILL_SERIAL(b)
+  {
+    slot->eval.vrad_arm[i_arm] = at.found;
+    slot->eval.vrad_arm_err[i_arm] = at.err;
+  }
 }
 
 /** F, gradient and curvature of an arm.  A row of the template is made, rotated and brought to the
@@ -653,12 +701,13 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mi
                                                       slot->theta[MILL_PAR_VSINI], 0, work);
   MILL_T(mill_block_template_row)
   (b, m, arm, 0, half, work, (MILL_REAL *)work->rotated, (MILL_REAL *)work->bend);
+  double f_arm = 0.0;
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
     const mill_segment *s = &slot->segment[i_seg];
     if (s->arm != i_arm || !s->used)
       continue;
     if (slot->request == MILL_REQ_FINAL) {
-      MILL_T(mill_block_final)(b, m, s, vel, work, &slot->eval);
+      f_arm += MILL_T(mill_block_final)(b, m, s, vel, work, &slot->eval);
     } else if (slot->request == MILL_REQ_VALUE) {
       const double f = MILL_T(mill_block_value)(b, m, s, vel, work);
       MILL_SERIAL(b)
@@ -680,4 +729,6 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mi
       }
     }
   }
+  if (slot->request == MILL_REQ_FINAL)
+    MILL_T(mill_block_arm_velocity)(b, m, slot, i_arm, f_arm, work);
 }

@@ -119,7 +119,7 @@ typedef struct mill_segment {
                             NULL: none */
   double *base;        /**< [n_pix] sum of the resolution row: what a constant becomes */
   float *model;        /**< [n_pix] best-fit flux, or NULL when not wanted */
-  float *scratch;      /**< [n_pix] */
+  float *scratch;      /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
   double sum_ln_var;   /**< 2 sum ln sigma */
   double dd;           /**< sum (flux / sigma)^2 */
   double sn;           /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
@@ -132,7 +132,7 @@ enum mill_request {
   MILL_REQ_VALUE,    /**< F at theta */
   MILL_REQ_JACOBIAN, /**< F, gradient and curvature at theta */
   MILL_REQ_PROFILE,  /**< F at MILL_N_PROFILE velocities, other parameters as in theta */
-  MILL_REQ_FINAL     /**< F, true chi-squares and models at theta */
+  MILL_REQ_FINAL     /**< F, true chi-squares, models and velocities by arm at theta */
 };
 
 /** The answer to a request. */
@@ -144,6 +144,9 @@ typedef struct mill_eval {
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
   double max_resid2; /**< largest squared residual of a good pixel */
   double negative;   /**< squared significance of negative model pixels */
+  /** Drop of an arm's chi-square with a factor of its own for each block of pixels, and blocks. */
+  double block_gain[MILL_MAX_ARM], n_block[MILL_MAX_ARM];
+  double vrad_arm[MILL_MAX_ARM], vrad_arm_err[MILL_MAX_ARM]; /**< of the arm alone; NaN: none */
 } mill_eval;
 
 enum mill_stage {

@@ -116,6 +116,13 @@ size_t mill_config_sort_ids(int64_t *id, size_t n);
  *  command line).  MILL_ERR_CONFIG; the message starts with the key. */
 int mill_config_check(const mill_config *config);
 
+/** Replace the only arm of a library by its parts, where the configuration names such: arms with a
+ *  range and a name that the library lacks.  A part has the grid points that its range needs at the
+ *  limits of velocity and v sin i, and is an arm like any other.  To be called between reading a
+ *  library and mill_config_bind, which refuses names that are left.  MILL_ERR_CONFIG,
+ *  MILL_ERR_MEMORY. */
+int mill_config_cut_arms(const mill_config *config, mill_library *lib);
+
 /** Check, and resolve names (fixed, priors, arms) against a library, filling
  *  config->fit (fit.min_sn from select.min_sn too).  Parameter names are vrad,
  *  vsini and the library's labels.  config->fit is untouched on failure.

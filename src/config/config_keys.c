@@ -43,7 +43,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"template_lib", PATH(template_lib), .section = "Model", .help = "library file",
      .more = "; `--library` overrides it", .elsewhere = "same (a folder there)"},
     {"arms", OTHER("list of names or of `{name, min, max, channel, resolving_power}`"), SCIENCE,
-     .unit = "Angstrom, vacuum", .range = "arms of the library, each once; 0 ≤ min < max",
+     .unit = "Angstrom, vacuum",
+     .range = "arms of the library, or parts of its only one, each once; 0 ≤ min < max",
      .help = "arms to fit, and what is special about them (below); empty: all of the "
              "library",
      .elsewhere = "`--fitarm`"},
@@ -57,7 +58,11 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"max_vsini", REAL(fit.max_vsini_km_s, 0, MAX_VSINI), SCIENCE, .unit = "km/s",
      .range = "above `min_vsini`", .help = "highest v sin i", .elsewhere = "same"},
     {"npoly", COUNT(fit.n_cont, 1, MILL_MAX_CONT), SCIENCE,
-     .help = "continuum functions of each spectrum", .elsewhere = "same"},
+     .help = "continuum functions of each spectrum in an arm", .elsewhere = "same"},
+    {"npoly_per_1000aa", REAL(fit.n_cont_per_1000aa, 0, 1000), SCIENCE, .unit = "per 1000 Angstrom",
+     .help = "continuum functions by the width of a spectrum in its arm, where that is more than "
+             "npoly; at most 24; 0: npoly everywhere",
+     .elsewhere = "–"},
     {"rbf_continuum", CHOICE(fit.continuum, "true", "false"), SCIENCE,
      .help = "continuum of 1, x, x² and Gaussians; false: Chebyshev polynomials",
      .elsewhere = "same"},
@@ -76,6 +81,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "parameters held at a value", .elsewhere = "`fixParam`"},
     {"priors", OTHER("list of `{param, mean, sigma}`"), SCIENCE, .unit = "of the parameter",
      .range = "sigma above 0", .help = "Gaussian priors", .elsewhere = "`priors`"},
+    {"rescale_errors", CHOICE(fit.rescale_errors, "false", "true"), SCIENCE,
+     .help = "errors are multiplied by the root of the reduced chi-square where that is above 1"},
 
     {"format", WORD(format, "auto", "desi", "sdss", "lamost", "weave", "generic"), SCIENCE,
      .section = "Spectra",

@@ -199,7 +199,8 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
 {
   int err = MILL_OK;
   const double step = table->ln_step;
-  const int nk = set->n_cont, half = table->half, pitch = (nk + TILE - 1) / TILE * TILE;
+  const int nk = mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]);
+  const int half = table->half, pitch = (nk + TILE - 1) / TILE * TILE;
   double *basis = NULL;
   double normal[MILL_MAX_CONT * MILL_MAX_CONT];
 

@@ -287,8 +287,9 @@ static int make(mill_waveset_cache *c, entry *e)
 {
   int err = MILL_OK;
   const mill_fit_settings *set = c->set;
-  const int n_pix = e->n_pix, nk = set->n_cont, n_bin = e->n_bin;
+  const int n_pix = e->n_pix, n_bin = e->n_bin;
   const double *wave_aa = e->wave_aa;
+  const int nk = mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]);
   const size_t n = (size_t)n_pix, width = (size_t)n_bin + 2 * (size_t)c->guess->half;
   size_t size = 0;
   mill_take(&size, sizeof(mill_waveset));

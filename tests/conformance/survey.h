@@ -362,6 +362,16 @@ static inline void test_fits_equal_the_cpu(void **state)
     for (int l = 0; l < N_LABEL; l++)
       if (a->label_err[l] > 0.0)
         assert_close(b->label[l], a->label[l], 0.05 * a->label_err[l]);
+    assert_close(b->rchisq_tot, a->rchisq_tot, 1e-4 * a->rchisq_tot);
+    for (int k = 0; k < N_ARM; k++) {
+      assert_int_equal(isnan(b->vrad_arm_km_s[k]), isnan(a->vrad_arm_km_s[k]));
+      if (isnan(a->vrad_arm_km_s[k]))
+        continue;
+      assert_close(b->vrad_arm_km_s[k], a->vrad_arm_km_s[k], 0.05 * a->vrad_arm_err_km_s[k]);
+      assert_close(b->vrad_arm_err_km_s[k], a->vrad_arm_err_km_s[k],
+                   0.05 * a->vrad_arm_err_km_s[k]);
+      assert_close(b->stiff[k], a->stiff[k], 1e-4);
+    }
     for (int k = 0; k < s->star[i].n_segment; k++)
       for (int p = 0; p < s->segment[i][k].n_pix; p++) {
         const float x = model[i][k][p], y = s->model[i][k][p];

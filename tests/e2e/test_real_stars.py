@@ -4,6 +4,7 @@ The library is MILES, made by `library spectra` as config/lamost.yaml's user wou
 """
 
 import csv
+import re
 
 from scipy.interpolate import CubicSpline
 
@@ -31,7 +32,7 @@ def config(name, survey, arms):
     """The shipped configuration of a survey with another choice of arms."""
     with open(os.path.join(SOURCE, "config", survey + ".yaml")) as f:
         text = f.read()
-    changed = text.replace("\narms: []", f"\narms: [{arms}]")
+    changed = re.sub(r"\narms: .*\n", f"\narms: [{arms}]\n", text)
     assert changed != text
     with open(tmp(name), "w") as f:
         f.write(changed)
@@ -74,6 +75,91 @@ class RealStars(EndToEnd):
                     self.assertLessEqual(abs(np.median(delta)), limit)
                     self.assertLessEqual(mad(delta), scatter)
                     self.assertLessEqual(half_width(delta), scatter)
+
+    def check_reduced(self, table, widths):
+        """RCHISQ against its definition: these stars have one segment in each arm."""
+        n_cont = 0
+        for arm, width in zip("BR", widths):
+            # 9 functions for 1000 A of an arm's pixels, whose ends are those of the templates
+            left = table["NPIX_" + arm] - table["CHISQ_" + arm] / table["RCHISQ_" + arm]
+            functions = np.round(left)
+            np.testing.assert_allclose(left, functions, atol=1e-6)
+            self.assertTrue((np.abs(functions - 0.009 * width) <= 1).all(), functions)
+            n_cont += functions
+        # radial velocity, v sin i and three labels
+        np.testing.assert_allclose(table["CHISQ_TOT"] / table["RCHISQ_TOT"],
+                                   table["NPIX_TOT"] - n_cont - 5, rtol=1e-12)
+        scale = np.sqrt(np.maximum(1, table["RCHISQ_TOT"]))
+        for name in "VRAD", "VSINI", "TEFF", "LOGG", "FEH":
+            np.testing.assert_allclose(table[name + "_ERR"], scale * table[name + "_ERR_FORMAL"],
+                                       rtol=1e-12)
+
+    def test_cameras_of_lamost(self):
+        """The shipped configuration; velocities of a camera against fits of that camera alone.
+
+        With the labels and v sin i held at the values of the fit of both, the velocity of a camera
+        alone is the minimum of the same function, found by another way: it agrees within the
+        tolerance of the polish, a few hundredths of an error.
+        """
+        shipped = os.path.join(SOURCE, "config", "lamost.yaml")
+        stars = sorted(os.path.join(LAMOST, n) for n in os.listdir(LAMOST)
+                       if n.endswith(".fits.gz"))
+        self.fit("cameras.h5", "--config", shipped, *stars, lib=self.lib)
+        both = read(self.path)
+        self.assertEqual(list(both["STATUS"]), [FITTED] * 25)
+        self.check_reduced(both, (1800, 1555))
+        self.assertGreaterEqual(both["VRAD_GOOD"].sum(), 24)
+        self.assertEqual((both["FIT_INFO"] & 512).sum(), 0)
+        with open(shipped) as f:
+            text = f.read()
+        for i in (0, 12):
+            for arm, item in ("B", "{name: b, min: 4000, max: 5800}"), ("R", "{name: r, min: 5800}"):
+                held = "".join(f"  - {{param: {name.lower()}, value: {float(both[name][i])!r}}}\n"
+                               for name in ("VSINI", "TEFF", "LOGG", "FEH"))
+                with open(tmp("alone.yaml"), "w") as f:
+                    f.write(re.sub(r"\narms: .*\n", f"\narms: [{item}]\n", text) +
+                            f"fix_param:\n{held}")
+                self.fit("alone.h5", "--overwrite", "--config", tmp("alone.yaml"), stars[i],
+                         lib=self.lib)
+                alone, error = read(self.path), both[f"VRAD_{arm}_ERR"][i]
+                print(f"star {i}, {arm}: {both['VRAD_' + arm][i]:.3f} +- {error:.3f} km/s, alone "
+                      f"{alone['VRAD'][0]:.3f} +- {alone['VRAD_ERR'][0]:.3f}")
+                self.assertLess(abs(alone["VRAD"][0] - both["VRAD_" + arm][i]), 0.1 * error)
+                self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
+
+    def test_cameras_of_sdss(self):
+        """Coadd, exposures one by one and jointly with the shipped configuration.
+
+        Ten functions for all of the coadd leave waves in the residuals, and say so.
+        """
+        shipped = os.path.join(SOURCE, "config", "sdss.yaml")
+        found = {}
+        for exposures in "coadd", "single", "joint":
+            self.fit(exposures + ".h5", "--config", shipped, "--exposures", exposures, EXPOSURES,
+                     lib=self.lib)
+            found[exposures] = read(self.path)
+            self.assertTrue((found[exposures]["STATUS"] == FITTED).all())
+            self.assertEqual((found[exposures]["FIT_INFO"] & 512).sum(), 0)
+        coadd, joint = found["coadd"], found["joint"]
+        self.check_reduced(coadd, (2035, 1355))
+        for name in "VRAD", "TEFF", "LOGG", "FEH":
+            print(f"{name}: coadd {coadd[name][0]:.3f}, joint {joint[name][0]:.3f} +- "
+                  f"{joint[name + '_ERR'][0]:.3f}")
+            self.assertLess(abs(coadd[name][0] - joint[name][0]), 2 * joint[name + "_ERR"][0])
+        stiff = config("stiff.yaml", "sdss", "{name: opt, min: 3950}")
+        self.fit("stiff.h5", "--config", stiff, EXPOSURES, lib=self.lib)
+        many = read(self.path)
+        text = content(stiff, "r").replace("npoly_per_1000aa: 9", "npoly_per_1000aa: 0")
+        with open(stiff, "w") as f:
+            f.write(text)
+        self.fit("stiff.h5", "--overwrite", "--config", stiff, EXPOSURES, lib=self.lib)
+        few = read(self.path)
+        print("reduced chi-square with 10 functions %.2f, 24 %.2f, two cameras %.2f" %
+              (few["RCHISQ_TOT"][0], many["RCHISQ_TOT"][0], coadd["RCHISQ_TOT"][0]))
+        self.assertTrue(few["FIT_INFO"][0] & 512)
+        self.assertFalse(many["FIT_INFO"][0] & 512)
+        self.assertGreater(few["STIFF_OPT"][0], 0.2)
+        self.assertGreater(few["RCHISQ_TOT"][0], 1.3 * coadd["RCHISQ_TOT"][0])
 
     def shift_from_coadd(self, hdus, name):
         """Velocity of an exposure against the file's own coadd, and its error: no template.

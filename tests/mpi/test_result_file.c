@@ -99,11 +99,25 @@ static void test_rows_come_back_bit_for_bit(void **state)
   survey_result(&s, test_rank, &again);
   assert_int_equal(mill_result_put(file, &again), MILL_ERR_INTERNAL); /* a row twice */
   close_all(file, &summary);
-  int64_t n_failed = 0, n_warned = 0;
+  int64_t n_failed = 0, n_warned = 0, n_good = 0;
+  int64_t n_warn[MILL_N_RESULT_BIT] = {0}, n_info[MILL_N_RESULT_BIT] = {0};
   for (int64_t row = 0; row < s.info.n_row; row++) {
     n_failed += row % 17 == 5;
     n_warned += row % 17 != 5 && row % 5 == 0;
+    mill_fit_result result;
+    survey_result(&s, row, &result);
+    if (result.status != MILL_STATUS_FITTED)
+      continue;
+    /* the bits that spoil a velocity, as numerics.md has them */
+    n_good += (result.warn & (1 | 2 | 4 | 32 | 512 | 1024 | 2048 | 4096 | 8192)) == 0;
+    for (int bit = 0; bit < MILL_N_RESULT_BIT; bit++) {
+      n_warn[bit] += (result.warn & INT64_C(1) << bit) != 0;
+      n_info[bit] += (result.info & INT64_C(1) << bit) != 0;
+    }
   }
+  assert_int_equal(summary.n_good, n_good);
+  assert_memory_equal(summary.n_warn, n_warn, sizeof n_warn);
+  assert_memory_equal(summary.n_info, n_info, sizeof n_info);
   assert_int_equal(summary.n_status[MILL_STATUS_NOT_DONE], 0);
   assert_int_equal(summary.n_status[MILL_STATUS_LOW_SN], n_failed);
   assert_int_equal(summary.n_status[MILL_STATUS_FITTED], s.info.n_row - n_failed);

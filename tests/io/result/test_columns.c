@@ -129,7 +129,13 @@ static void test_pack_takes_every_value(void **state)
   result.sn[2] = 42;
   result.chisq_c[1] = 9;
   result.n_pix[0] = 2700;
+  result.rchisq[2] = 1.5;
+  result.vrad_arm_km_s[1] = -11;
+  result.label_err_formal[0] = 12;
   mill_columns_pack(&columns, &result, row);
+  assert_close(f64_at(&columns, row, "RCHISQ_Z"), 1.5, 0);
+  assert_close(f64_at(&columns, row, "VRAD_R"), -11, 0);
+  assert_close(f64_at(&columns, row, "TEFF_ERR_FORMAL"), 12, 0);
   assert_close(f64_at(&columns, row, "VRAD"), -12.5, 0);
   assert_close(f64_at(&columns, row, "ALPHAFE"), 0.25, 0);
   assert_close(f64_at(&columns, row, "TEFF_ERR"), 13, 0);
@@ -151,6 +157,27 @@ static void test_pack_takes_every_value(void **state)
   result.status = MILL_STATUS_LOW_SN;
   mill_columns_pack(&columns, &result, row);
   assert_int_equal(row[column(&columns, "SUCCESS")->at], 0);
+}
+
+/* Only warnings that concern the velocity spoil it, one by one. */
+static void test_a_velocity_is_good_apart_from_the_labels(void **state)
+{
+  (void)state;
+  static const int64_t spoils = 1 | 2 | 4 | 32 | 512 | 1024 | 2048 | 4096 | 8192;
+  mill_library lib;
+  mill_columns columns;
+  mill_fit_result result;
+  char row[4096] = "";
+  make_library(&lib);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  const size_t at = column(&columns, "VRAD_GOOD")->at;
+  for (int status = MILL_STATUS_NOT_DONE; status < MILL_N_STATUS; status++)
+    for (int bit = -1; bit < 16; bit++) {
+      mill_fit_result_init(&result, &lib, 3, status);
+      result.warn = bit < 0 ? 0 : INT64_C(1) << bit;
+      mill_columns_pack(&columns, &result, row);
+      assert_int_equal(row[at], status == MILL_STATUS_FITTED && (result.warn & spoils) == 0);
+    }
 }
 
 static void test_nans_of_any_kind_pack_alike(void **state)
@@ -251,6 +278,7 @@ int main(void)
       cmocka_unit_test(test_largest_library_fits),
       cmocka_unit_test(test_two_columns_of_one_name_are_refused),
       cmocka_unit_test(test_pack_takes_every_value),
+      cmocka_unit_test(test_a_velocity_is_good_apart_from_the_labels),
       cmocka_unit_test(test_nans_of_any_kind_pack_alike),
       cmocka_unit_test(test_crc_covers_every_byte_before_it),
       cmocka_unit_test(test_documentation_has_the_same_columns),

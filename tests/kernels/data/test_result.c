@@ -22,11 +22,33 @@ static void test_values_that_do_not_exist_are_missing(void **state)
   assert_int_equal(result.status, MILL_STATUS_UNREADABLE);
   assert_int_equal(result.n_label, 3);
   const double missing[] = {
-      result.vrad_km_s,  result.vrad_err_km_s,  result.vrad_skew,       result.vrad_kurt,
-      result.vsini_km_s, result.vsini_err_km_s, result.vrad_guess_km_s, result.m2ll,
-      result.hull_dist,  result.chisq_tot,      result.chisq_c_tot,     result.label[0],
-      result.label[2],   result.label_err[2],   result.chisq[1],        result.chisq_c[1],
-      result.covar[0],   result.covar[14],
+      result.vrad_km_s,
+      result.vrad_err_km_s,
+      result.vrad_skew,
+      result.vrad_kurt,
+      result.vsini_km_s,
+      result.vsini_err_km_s,
+      result.vrad_guess_km_s,
+      result.m2ll,
+      result.hull_dist,
+      result.chisq_tot,
+      result.chisq_c_tot,
+      result.label[0],
+      result.label[2],
+      result.label_err[2],
+      result.chisq[1],
+      result.chisq_c[1],
+      result.covar[0],
+      result.covar[14],
+      result.rchisq_tot,
+      result.rchisq[1],
+      result.err_scale,
+      result.stiff[1],
+      result.vrad_arm_km_s[1],
+      result.vrad_err_formal_km_s,
+      result.vsini_err_formal_km_s,
+      result.label_err_formal[2],
+      result.vrad_arm_err_km_s[1],
   };
   for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)
     assert_true(isnan(missing[i]));

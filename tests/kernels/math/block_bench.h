@@ -21,7 +21,7 @@ typedef struct block_bench {
   double pixel[BENCH_ROW * BENCH_PIX], smooth[BENCH_ROW * BENCH_PIX];
   double ln_wave[BENCH_PIX], base[BENCH_PIX];
   float d[BENCH_PIX], is[BENCH_PIX], frac[BENCH_PIX], res[BENCH_DIAG * BENCH_PIX];
-  float model_flux[BENCH_PIX], cont[MILL_MAX_CONT * BENCH_PIX];
+  float model_flux[BENCH_PIX], scratch[BENCH_PIX], cont[MILL_MAX_CONT * BENCH_PIX];
   unsigned char good[BENCH_PIX];
   int index[BENCH_PIX];
   double kernel[MILL_MAX_ROTATION + 1], kernel_slope[MILL_MAX_ROTATION + 1];
@@ -58,6 +58,7 @@ static inline void block_bench_init(block_bench *b, int n_grid, double ln_wave0,
   b->s.good = b->good;
   b->s.base = b->base;
   b->s.model = b->model_flux;
+  b->s.scratch = b->scratch;
   b->s.n_good = n_pix;
   for (int i = 0; i < n_pix; i++) {
     b->base[i] = 1;

@@ -33,11 +33,28 @@ static void test_chebyshev_matches_numpy(void **state)
   compare(MILL_CONT_CHEBYSHEV, 6, ref_continuum_chebyshev_6);
 }
 
+/* By width where that is more than npoly, within half the pixels and the most there are. */
+static void test_number_of_functions(void **state)
+{
+  (void)state;
+  mill_fit_settings set = {.n_cont = 10};
+  assert_int_equal(mill_continuum_count(&set, 3000, 3400.0), 10);
+  set.n_cont_per_1000aa = 6.0;
+  assert_int_equal(mill_continuum_count(&set, 3000, 3400.0), 21); /* 20.4 */
+  assert_int_equal(mill_continuum_count(&set, 3000, 2000.0), 12);
+  assert_int_equal(mill_continuum_count(&set, 3000, 500.0), 10);
+  assert_int_equal(mill_continuum_count(&set, 3000, 5000.0), MILL_MAX_CONT);
+  assert_int_equal(mill_continuum_count(&set, 3000, 1e12), MILL_MAX_CONT);
+  assert_int_equal(mill_continuum_count(&set, 31, 3400.0), 15);
+  assert_int_equal(mill_continuum_count(&set, 8, 3400.0), 10); /* the caller refuses it */
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_polynomials_and_gaussians_match_numpy),
       cmocka_unit_test(test_chebyshev_matches_numpy),
+      cmocka_unit_test(test_number_of_functions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

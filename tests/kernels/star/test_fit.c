@@ -593,6 +593,100 @@ static void test_near_hull(void **state)
   assert_int_equal(near_hull(0.92 * r, -0.92 * r, 0.6, r, -r), 0);
 }
 
+/* Degrees of freedom are good pixels less continuum functions, and in all less free parameters;
+ * errors and COVAR grow with the root of the reduced chi-square, where that is asked for and it is
+ * above 1. */
+static void test_errors_are_scaled(void **state)
+{
+  (void)state;
+  mill_waveset ws[3] = {{.n_cont = 10}, {.n_cont = 10}, {.n_cont = 7}};
+  mill_segment segment[4] = {{.arm = 0, .used = 1, .n_good = 60, .ws = &ws[0]},
+                             {.arm = 0, .used = 1, .n_good = 50, .ws = &ws[1]},
+                             {.arm = 1, .used = 1, .n_good = 37, .ws = &ws[2]},
+                             {.arm = 1, .used = 1, .n_good = 0, .ws = &ws[2]}};
+  const double chisq[2] = {180, 24};
+  make(MILL_OPT_LM);
+  fit(1, start, NULL);
+  const mill_fit_result plain = slot.result;
+  assert_close(plain.err_scale, 1, 0);
+  for (int rescale = 0; rescale < 2; rescale++) {
+    make(MILL_OPT_LM);
+    model.n_arm = 2;
+    model.set.rescale_errors = rescale;
+    model.set.fixed[MILL_PAR_LABEL0] = 1;
+    slot.n_segment = 4;
+    slot.segment = segment;
+    mill_fit_result *r = &slot.result;
+    r->n_pix[0] = 110;
+    r->n_pix[1] = 37;
+    r->n_pix_tot = 147;
+    r->rchisq_tot = NAN;
+    memcpy(slot.start[0], start, sizeof start);
+    slot.n_start = 1;
+    for (int j = 0; j < NP; j++)
+      if (!model.set.fixed[j])
+        slot.free_par[slot.n_free++] = j;
+    mill_start_begin(&model, &slot);
+    for (int i = 0; i < 5000 && slot.stage != MILL_STAGE_DONE; i++) {
+      answer();
+      memcpy(slot.eval.chisq, chisq, sizeof chisq);
+      slot.eval.vrad_arm[1] = 3;
+      slot.eval.vrad_arm_err[0] = slot.eval.vrad_arm_err[1] = 2;
+      mill_fit_digest(&model, &slot);
+    }
+    assert_close(r->rchisq[0], 180.0 / (110 - 20), 1e-15);
+    assert_close(r->rchisq[1], 24.0 / (37 - 7), 1e-15);
+    assert_close(r->rchisq_tot, 204.0 / (147 - 27 - 4), 1e-15);
+    const double scale = rescale ? sqrt(204.0 / 116) : 1;
+    assert_close(r->err_scale, scale, 1e-15);
+    assert_close(r->vrad_err_km_s, scale * r->vrad_err_formal_km_s, 1e-14);
+    assert_close(r->vsini_err_km_s, scale * r->vsini_err_formal_km_s, 1e-13);
+    assert_close(r->label_err[1], scale * r->label_err_formal[1], 1e-14);
+    /* the last element of COVAR is the variance of the last label */
+    assert_close(r->covar[NP * (NP + 1) / 2 - 1], r->label_err[2] * r->label_err[2], 1e-14);
+    /* an arm's velocity by its own chi-square, which is below 1 in the second */
+    assert_close(r->vrad_arm_err_km_s[0], rescale ? 2 * sqrt(2.0) : 2, 1e-15);
+    assert_close(r->vrad_arm_err_km_s[1], 2, 0);
+    assert_close(r->vrad_arm_km_s[1], 3, 0);
+    assert_true(r->vrad_err_formal_km_s > 1 && r->label_err_formal[1] > 0.05);
+  }
+}
+
+/* Waves are reported when they are more than noise and a good part of chi-square. */
+static void test_waves_of_residuals_are_reported(void **state)
+{
+  (void)state;
+  static const struct {
+    double chisq, gain, stiff;
+    int is_stiff;
+  } arm[] = {
+      {960, 0, -40.0 / 960, 0},     /* white noise has gain 40 of 1000 */
+      {1000, 40, 0, 0},             /* of it nothing is left */
+      {1300, 340, 300.0 / 1300, 1}, /* 33 standard deviations, 23 % */
+      {1150, 190, 150.0 / 1150, 0}, /* 13 % */
+  };
+  for (size_t i = 0; i < sizeof arm / sizeof arm[0]; i++) {
+    make(MILL_OPT_LM);
+    model.n_arm = 1;
+    slot.result.n_pix[0] = 1000;
+    slot.result.chisq[0] = arm[i].chisq;
+    slot.eval.block_gain[0] = arm[i].gain;
+    slot.eval.n_block[0] = 40;
+    mill_fit_stiffness(&model, &slot);
+    assert_close(slot.result.stiff[0], arm[i].stiff, 1e-14);
+    assert_int_equal((slot.result.info & MILL_INFO_STIFF) != 0, arm[i].is_stiff);
+  }
+  /* 50 % of few pixels, but only 5 standard deviations: n 20, 4 blocks, 16 others of 1 */
+  slot.result.info = 0;
+  slot.result.n_pix[0] = 20;
+  slot.result.chisq[0] = 34;
+  slot.eval.block_gain[0] = 18;
+  slot.eval.n_block[0] = 4;
+  mill_fit_stiffness(&model, &slot);
+  assert_close(slot.result.stiff[0], 14.0 / 34, 1e-14);
+  assert_int_equal(slot.result.info, 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -612,6 +706,8 @@ int main(void)
       cmocka_unit_test(test_limit_of_vsini),
       cmocka_unit_test(test_a_step_to_a_limit_that_is_taken_back),
       cmocka_unit_test(test_near_hull),
+      cmocka_unit_test(test_errors_are_scaled),
+      cmocka_unit_test(test_waves_of_residuals_are_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

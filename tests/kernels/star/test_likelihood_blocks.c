@@ -137,8 +137,7 @@ static void test_residuals_count_good_pixels(void **state)
   dense(templ, 1, 0, 0, a);
   const double f = mill_block_project_f64(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
   assert_true(isfinite(f));
-  mill_block_residual_f64(&b.block, &b.model, &b.s, templ, 1, 1, &b.work, &chisq, &negative,
-                          &largest);
+  mill_block_residual_f64(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
   double expected = 0, worst = 0, below = 0;
   for (int i = 0; i < 130; i++) {
     double poly = 0;
@@ -161,10 +160,93 @@ static void test_residuals_count_good_pixels(void **state)
   for (int i = 0; i < 130; i++)
     b.d[i] = -b.d[i];
   mill_block_project_f64(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
-  mill_block_residual_f64(&b.block, &b.model, &b.s, templ, 1, 0, &b.work, &chisq, &negative,
-                          &largest);
+  mill_block_residual_f64(&b.block, &b.s, templ, 1, 0, &b.work, &chisq, &negative, &largest);
   assert_close(chisq, expected, 1e-9 * expected);
   assert_true(negative > 1000);
+}
+
+/* The drop of chi-square is that of a least-squares factor for each block; without noise around
+ * the model it is that of the waves put in. */
+static void test_gain_is_that_of_a_factor_for_each_block(void **state)
+{
+  (void)state;
+  enum { N = 503, NK = 3, N_BLOCK = MILL_STIFF_BLOCKS * NK };
+  double templ[BENCH_PIX], chisq, negative, largest, gain, n_block, expected = 0;
+  rng = SEED;
+  make(N, NK, templ);
+  mill_block_project_f64(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  mill_block_residual_f64(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
+  for (int i = 0; i < N; i++) { /* a wave that three functions cannot follow, and a gap */
+    b.d[i] *= (float)(1 + 0.1 * sin(0.03 * i));
+    b.good[i] = b.good[i] && (i < 41 || i >= 84);
+  }
+  mill_block_residual_f64(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
+  mill_block_gain(&b.block, &b.s, &gain, &n_block);
+  for (int k = 0; k < N_BLOCK; k++) {
+    double with = 0, without = 0, model[BENCH_PIX], factor, up = 0, down = 0;
+    const int first = N * k / N_BLOCK, end = N * (k + 1) / N_BLOCK;
+    for (int i = first; i < end; i++) {
+      model[i] = 0;
+      for (int j = 0; j < NK; j++)
+        model[i] += b.work.solve[j] * (double)b.cont[j * N + i];
+      model[i] *= (b.base[i] + templ[i]) * (double)b.is[i];
+      up += b.good[i] ? model[i] * (double)b.d[i] : 0;
+      down += b.good[i] ? model[i] * model[i] : 0;
+    }
+    factor = down > 0 ? up / down : 0;
+    for (int i = first; i < end; i++)
+      if (b.good[i]) {
+        without += pow((double)b.d[i] - model[i], 2);
+        with += pow((double)b.d[i] - factor * model[i], 2);
+      }
+    expected += without - with;
+  }
+  /* block 1 is the gap; model / sigma is kept as float32 */
+  assert_close(n_block, N_BLOCK - 1, 0);
+  assert_close(gain, expected, 1e-6 * expected);
+  assert_true(gain > 0.5 * chisq);
+}
+
+/** F of an arm whose velocity is 17 km/s off, with a line's shape: flatter than a parabola far
+ *  out. */
+static double line_shape(double v, double depth)
+{
+  return -depth * exp(-0.5 * pow((v - 37) / 60, 2));
+}
+
+static mill_arm_velocity search(double err, double depth, double noise)
+{
+  static mill_slot slot;
+  mill_arm_velocity at;
+  memset(&slot, 0, sizeof slot);
+  slot.theta[MILL_PAR_VRAD] = 20;
+  slot.result.vrad_err_km_s = err;
+  mill_arm_velocity_begin(&slot, line_shape(20, depth), &at);
+  for (int i = 0; at.go; i++) {
+    assert_true(i < MILL_ARM_VEL_ROUNDS);
+    if (mill_arm_velocity_tell(&at, line_shape(at.v - at.step, depth) + noise,
+                               line_shape(at.v + at.step, depth) - noise))
+      at.f = line_shape(at.v, depth);
+  }
+  return at;
+}
+
+static void test_velocity_of_an_arm(void **state)
+{
+  (void)state;
+  /* F'' = depth / 60^2 is twice the curvature */
+  static const double depth[] = {3e2, 1e4, 1e6}, err[] = {0.02, 1, 5};
+  for (int i = 0; i < 3; i++)
+    for (int j = 0; j < 3; j++) {
+      const mill_arm_velocity at = search(err[j], depth[i], 0);
+      const double sigma = 60 * sqrt(2 / depth[i]);
+      /* within a tenth of an error, or of a step: what a parabola misses over it */
+      assert_close(at.found, 37, 0.1 * fmax(sigma, err[j]));
+      assert_close(at.err, sigma, 0.05 * sigma);
+    }
+  /* nothing there, or rounding alone */
+  assert_true(isnan(search(1, 0, 0).found) && isnan(search(1, 0, 0).err));
+  assert_true(isnan(search(1, 1e-4, 1e-3).found));
 }
 
 /** Template rows as mill_block_template_row leaves them, one after the other: random, smooth
@@ -280,6 +362,8 @@ int main(void)
       cmocka_unit_test(test_projection_matches_least_squares),
       cmocka_unit_test(test_projection_that_has_no_answer_is_infinite),
       cmocka_unit_test(test_residuals_count_good_pixels),
+      cmocka_unit_test(test_gain_is_that_of_a_factor_for_each_block),
+      cmocka_unit_test(test_velocity_of_an_arm),
       cmocka_unit_test(test_derivatives_match_differences_of_the_value),
       cmocka_unit_test(test_infinite_value_adds_no_derivatives),
   };

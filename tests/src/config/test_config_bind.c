@@ -55,6 +55,8 @@ static void test_identity_holds_science_and_selection(void **state)
       "min_vsini: 1",
       "max_vsini: 499",
       "npoly: 9",
+      "npoly_per_1000aa: 9",
+      "rescale_errors: true",
       "rbf_continuum: false",
       "likelihood: profile",
       "precision: float64",
@@ -160,9 +162,9 @@ static void test_identity_of_the_defaults(void **state)
       "guess_vel_step: 60\njoin_by_name: false\njoin_radius: 0\nlikelihood: marginal\nlsf: auto\n"
       "mask_ignore: 0\nmax_eval: 4000\nmax_starts: 8\nmax_vel: 1000\nmax_vsini: 500\nmedium: auto\n"
       "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
-      "npoly: 10\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
+      "npoly: 10\nnpoly_per_1000aa: 0\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
       "priors: []\nrbf_continuum: true\nredrock: false\n"
-      "redrock_file: \"\"\nredrock_max_vel: 1500\nresolving_power: 0\n"
+      "redrock_file: \"\"\nredrock_max_vel: 1500\nrescale_errors: false\nresolving_power: 0\n"
       "rotation_kernel: spline\nsecond_start_sn: 6\nsigma_floor: 0.3\nstart: \"\"\n"
       "targetid: []\nwave_mask: [[4300, 4450]]\n");
   free(text);

@@ -1,0 +1,153 @@
+/* Arms of the configuration that are parts of the library's only arm. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "src/config/config_internal.h"
+#include "src/config/text.h"
+
+enum {
+  SPLINE_MARGIN = 64, /* grid points beyond those that are needed, where a spline's end is felt */
+  MIN_POINTS = 200    /* of a part */
+};
+
+static int is_part(const mill_config *config, const mill_library *lib, int i)
+{
+  const mill_arm_choice *choice = &config->arm[i];
+  return mill_library_find_arm(lib, choice->arm) < 0 &&
+         (choice->min_aa > 0.0 || isfinite(choice->max_aa));
+}
+
+/* A copy of n bytes at from; NULL of nothing. */
+static int copy_of(const void *from, size_t n, void **to)
+{
+  int err = MILL_OK;
+  *to = NULL;
+  if (!from)
+    goto done;
+  MILL_TRY(mill_alloc_raw(n, 1, to));
+  memcpy(*to, from, n);
+done:
+  return err;
+}
+
+/* Grid points of the whole arm that a part needs: its pixels at any velocity, and what rotation
+ * brings to them. */
+static void window(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
+                   int *first, int *end)
+{
+  const mill_fit_settings *fit = &config->fit;
+  const double turn = atanh(fit->max_vsini_km_s / MILL_C_KM_S);
+  const double least =
+      log(choice->min_aa) - atanh(fit->max_vel_km_s / MILL_C_KM_S) - turn - whole->ln_wave0;
+  const double most =
+      log(choice->max_aa) - atanh(fit->min_vel_km_s / MILL_C_KM_S) + turn - whole->ln_wave0;
+  const double n = whole->n_pix;
+  const double low = floor(least / whole->ln_step) - SPLINE_MARGIN;
+  const double high = ceil(most / whole->ln_step) + SPLINE_MARGIN + 1.0;
+  *first = (int)fmin(fmax(low, 0.0), n);
+  *end = (int)fmin(fmax(high, 0.0), n);
+}
+
+/* What comes before the last layer, whole; the last layer from first on. */
+static int copy_emulator(const mill_emulator *from, int first, int n_pix, mill_emulator *to)
+{
+  int err = MILL_OK;
+  const int last = from->n_layer - 1;
+  for (int i = 0; i < from->n_layer; i++) {
+    const size_t n_in = (size_t)from->n_in[i], n_out = (size_t)(i == last ? n_pix : from->n_out[i]);
+    const size_t skip = i == last ? (size_t)first : 0;
+    MILL_TRY(copy_of(from->weight[i] + skip * n_in, n_in * n_out * sizeof(float),
+                     (void **)&to->weight[i]));
+    MILL_TRY(copy_of(from->bias[i] + skip, n_out * sizeof(float), (void **)&to->bias[i]));
+  }
+  to->n_out[last] = n_pix;
+  size_t n_coef = (size_t)from->grid.n_out;
+  for (int i = 0; i < from->grid.n_axis; i++) {
+    n_coef *= (size_t)from->grid.n_node[i];
+    MILL_TRY(copy_of(from->grid.knot[i], (size_t)(from->grid.n_node[i] + 4) * sizeof(double),
+                     (void **)&to->grid.knot[i]));
+  }
+  MILL_TRY(copy_of(from->grid.coef, n_coef * sizeof(float), (void **)&to->grid.coef));
+  const mill_rbf *rbf = &from->rbf;
+  MILL_TRY(copy_of(rbf->center, (size_t)rbf->n_center * (size_t)rbf->n_axis * sizeof(double),
+                   (void **)&to->rbf.center));
+  MILL_TRY(copy_of(rbf->coef,
+                   (size_t)(rbf->n_center + rbf->n_poly) * (size_t)rbf->n_out * sizeof(float),
+                   (void **)&to->rbf.coef));
+done:
+  return err;
+}
+
+static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
+               mill_arm *part)
+{
+  int err = MILL_OK, first = 0, end = 0;
+  char a[32], b[32];
+  window(config, whole, choice, &first, &end);
+  if (end - first < MIN_POINTS)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "arms: %s, from %s to %s A, is no part of the library's arm %s, which has %.0f to "
+              "%.0f A; give it another range or leave it out",
+              choice->arm, mill_text_of_real(choice->min_aa, a),
+              mill_text_of_real(choice->max_aa, b), whole->name, whole->wave_aa[0],
+              whole->wave_aa[whole->n_pix - 1]);
+  *part = *whole;
+  part->wave_aa = NULL;
+  memset(part->emulator.weight, 0, sizeof part->emulator.weight);
+  memset(part->emulator.bias, 0, sizeof part->emulator.bias);
+  memset(part->emulator.grid.knot, 0, sizeof part->emulator.grid.knot);
+  part->emulator.grid.coef = part->emulator.rbf.coef = NULL;
+  part->emulator.rbf.center = NULL;
+  memcpy(part->name, choice->arm, sizeof part->name);
+  part->n_pix = end - first;
+  part->ln_wave0 = whole->ln_wave0 + whole->ln_step * first;
+  MILL_TRY(copy_of(whole->wave_aa + first, (size_t)part->n_pix * sizeof(double),
+                   (void **)&part->wave_aa));
+  MILL_TRY(copy_emulator(&whole->emulator, first, part->n_pix, &part->emulator));
+done:
+  return err;
+}
+
+/* By wavelength, so that the order in which a configuration names them means nothing. */
+static int compare_choice(const void *a, const void *b)
+{
+  const mill_arm_choice *x = a, *y = b;
+  if (x->min_aa != y->min_aa)
+    return x->min_aa < y->min_aa ? -1 : 1;
+  if (x->max_aa != y->max_aa)
+    return x->max_aa < y->max_aa ? -1 : 1;
+  return strcmp(x->arm, y->arm);
+}
+
+int mill_config_cut_arms(const mill_config *config, mill_library *lib)
+{
+  int err = MILL_OK, n_part = 0;
+  mill_arm *part = NULL;
+  mill_arm_choice choice[MILL_MAX_ARM];
+  for (int i = 0; i < config->n_arm; i++)
+    n_part += is_part(config, lib, i);
+  if (n_part == 0 || lib->n_arm != 1)
+    goto done;
+  if (n_part < config->n_arm)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "arms: some are parts of the library's only arm, %s; give all of them a range by min "
+              "or max and a name of its own",
+              lib->arm[0].name);
+  MILL_TRY(MILL_ALLOC(MILL_MAX_ARM, &part));
+  memcpy(choice, config->arm, sizeof choice);
+  qsort(choice, (size_t)n_part, sizeof choice[0], compare_choice);
+  for (int i = 0; i < n_part; i++)
+    MILL_TRY(cut(config, &lib->arm[0], &choice[i], &part[i]));
+  mill_arm_clear(&lib->arm[0]);
+  memcpy(lib->arm, part, (size_t)n_part * sizeof *part);
+  lib->n_arm = n_part;
+  mill_free(part);
+  part = NULL;
+done:
+  for (int i = 0; part && i < n_part; i++)
+    mill_arm_clear(&part[i]);
+  mill_free(part);
+  return err;
+}
