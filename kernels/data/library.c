@@ -18,6 +18,7 @@ void mill_library_clear(mill_library *lib)
     }
     mill_spline_grid_clear(&lib->arm[i].emulator.grid);
     mill_rbf_clear(&lib->arm[i].emulator.rbf);
+    mill_model_error_clear(&lib->arm[i].error);
   }
   mill_free(lib->guess_label);
   memset(lib, 0, sizeof *lib);
@@ -40,6 +41,14 @@ void mill_rbf_clear(mill_rbf *rbf)
   mill_free(rbf->center);
   mill_free(rbf->coef);
   memset(rbf, 0, sizeof *rbf);
+}
+
+void mill_model_error_clear(mill_model_error *error)
+{
+  if (!error)
+    return;
+  MILL_FREE(error->fraction, error->component);
+  memset(error, 0, sizeof *error);
 }
 
 void mill_label_set_edges(mill_label *label)

@@ -26,13 +26,14 @@ typedef struct mill_wave_range {
 enum { MILL_MAX_WAVE_MASK = 32 };
 
 typedef struct mill_fit_settings {
-  int optimizer;  /**< enum mill_optimizer */
-  int likelihood; /**< enum mill_likelihood_kind */
-  int continuum;  /**< enum mill_continuum_kind */
-  int n_cont;     /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT */
-  int precision;  /**< enum mill_precision: of the emulator and the templates */
-  int resolution; /**< enum mill_resolution_use */
-  int rotation;   /**< enum mill_rotation_kind: how rotation acts below a grid step */
+  int optimizer;   /**< enum mill_optimizer */
+  int likelihood;  /**< enum mill_likelihood_kind */
+  int continuum;   /**< enum mill_continuum_kind */
+  int n_cont;      /**< continuum functions per segment (npoly), 1..MILL_MAX_CONT */
+  int precision;   /**< enum mill_precision: of the emulator and the templates */
+  int resolution;  /**< enum mill_resolution_use */
+  int rotation;    /**< enum mill_rotation_kind: how rotation acts below a grid step */
+  int model_error; /**< 1: what the library knows of its templates' errors is used */
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< bins of the initial guess */

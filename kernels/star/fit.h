@@ -272,6 +272,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->i_start = 0;
   slot->nonfinite = 0;
   slot->n_profile_round = 0;
+  slot->settled = 0;
   slot->n_free = 0;
   for (int j = 0; j < m->n_par; j++)
     if (!m->set.fixed[j])
@@ -289,6 +290,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   }
   if (slot->n_start > 1)
     slot->result.info |= MILL_INFO_SECOND_START;
+  slot->fix_error = 1;
   mill_start_begin(m, slot);
 }
 
@@ -338,6 +340,26 @@ MILL_HD static inline double mill_point_distance2(const mill_model *m, const mil
   return sum;
 }
 
+/** Does the model error have to be fixed at the solution?  Until then it is that of the first
+ *  guess, which all starts have in common.  If so, polish once more from there. */
+MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
+{
+  int has_error = 0;
+  for (int a = 0; a < m->n_arm; a++)
+    has_error |= m->arm[a].error.fraction != NULL;
+  if (!has_error || slot->settled || !slot->have_best)
+    return 0;
+  slot->settled = 1;
+  slot->fix_error = 1;
+  slot->have_best = 0; /* its F was that of another covariance */
+  slot->method = m->set.optimizer == MILL_OPT_NELDER_MEAD ? MILL_OPT_LM : m->set.optimizer;
+  slot->n_method_run = 0;
+  slot->had_simplex = 0;
+  slot->stage = MILL_STAGE_POLISH;
+  mill_polish_begin(m, slot, slot->best_end);
+  return 1;
+}
+
 /** The next start; after the last one the profile, or the end where none found a finite
  *  value. */
 MILL_HD static inline void mill_next_start(const mill_model *m, mill_slot *slot)
@@ -352,6 +374,8 @@ MILL_HD static inline void mill_next_start(const mill_model *m, mill_slot *slot)
   }
   if (slot->i_start < slot->n_start) {
     mill_start_begin(m, slot);
+  } else if (mill_fit_settle(m, slot)) {
+    return;
   } else if (!slot->have_best) {
     slot->result.warn |= MILL_WARN_NONFINITE;
     mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
@@ -647,8 +671,10 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
 {
   double f = slot->eval.f;
   slot->result.n_eval++;
-  if (slot->request == MILL_REQ_JACOBIAN)
+  if (slot->request == MILL_REQ_JACOBIAN) {
     slot->result.n_jac++;
+    slot->fix_error = 0;
+  }
 
   switch (slot->stage) {
   case MILL_STAGE_SIMPLEX_SHORT:

@@ -7,7 +7,7 @@
 
 enum {
   MILL_MAX_MASK_BIT = 64, /* of mill_selection.fiberstatus_allowed */
-  MILL_N_KEY = 45
+  MILL_N_KEY = 46
 };
 
 #define MILL_MAX_POWER 1e7 /* resolving power: beyond any spectrograph of stars */

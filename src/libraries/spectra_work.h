@@ -72,8 +72,8 @@ int mill_spectra_make_grid(const mill_labelled_spectra *in, int first, int n_in,
 int mill_spectra_fit(const mill_labelled_spectra *in, int n_component, unsigned char *fate,
                      mill_spectra_work *w, mill_library *lib);
 
-/** Errors of the spectra, and of the labels if the settings ask for them. */
-int mill_spectra_measure(const mill_spectra_work *w, const mill_library *lib,
+/** Errors of the spectra, and of the labels and of the templates if the settings ask for them. */
+int mill_spectra_measure(const mill_spectra_work *w, mill_library *lib,
                          const mill_labelled_spectra *in, mill_spectra_report *report);
 
 #endif
