@@ -27,6 +27,9 @@
  *  fitted about as well by narrower ones. */
 #define MILL_FAST_ROTATION 100.0
 #define MILL_FASTER        1.5
+/** The model error is fixed for good where a step promises less than this: at most five errors from
+ *  its end. */
+#define MILL_SETTLE_PROMISE 25.0
 /** Labels within this distance of a hull's facet are at the edge. */
 #define MILL_HULL_EDGE 1e-3
 /** Errors from a facet within which it cuts a sizeable part off the posterior. */
@@ -340,16 +343,35 @@ MILL_HD static inline double mill_point_distance2(const mill_model *m, const mil
   return sum;
 }
 
-/** Does the model error have to be fixed at the solution?  Until then it is that of the first
- *  guess, which all starts have in common.  If so, polish once more from there. */
+MILL_HD static inline int mill_has_model_error(const mill_model *m)
+{
+  int has = 0;
+  for (int a = 0; a < m->n_arm; a++)
+    has |= m->arm[a].error.fraction != NULL;
+  return has;
+}
+
+/** Is the next step of the first start's polish so close to its end that the model error, until
+ *  then that of the guess, may be fixed there?  If so, the polish begins again with that step. */
+MILL_HD static inline void mill_polish_settle(const mill_model *m, mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  if (slot->settled || slot->i_start > 0 || !(p->pred < MILL_SETTLE_PROMISE) ||
+      !(p->lambda <= MILL_POLISH_LAMBDA_END) || !mill_has_model_error(m))
+    return;
+  slot->settled = 1;
+  slot->fix_error = 1;
+  mill_polish_begin(m, slot, slot->theta);
+}
+
+/** Has the model error been fixed elsewhere than at the solution?  All starts have it in common,
+ *  so that their F can be compared.  If so, fix it there and polish once more. */
 MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
 {
-  int has_error = 0;
-  for (int a = 0; a < m->n_arm; a++)
-    has_error |= m->arm[a].error.fraction != NULL;
-  if (!has_error || slot->settled || !slot->have_best)
+  if (!slot->have_best || slot->settled > (slot->i_best > 0) || !mill_has_model_error(m))
     return 0;
-  slot->settled = 1;
+  slot->settled = 2;
+  slot->i_best = 0;
   slot->fix_error = 1;
   slot->have_best = 0; /* its F was that of another covariance */
   slot->method = m->set.optimizer == MILL_OPT_NELDER_MEAD ? MILL_OPT_LM : m->set.optimizer;
@@ -399,6 +421,7 @@ MILL_HD static inline void mill_start_end(const mill_model *m, mill_slot *slot, 
       slot->result.info &= ~MILL_INFO_TWO_MINIMA; /* both of them are beaten */
     slot->best = p->at;
     slot->have_best = 1;
+    slot->i_best = slot->i_start;
     slot->best_converged = converged;
     for (int j = 0; j < m->n_par; j++)
       slot->best_end[j] = converged ? p->end[j] : p->at.theta[j];
@@ -705,6 +728,8 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
       mill_simplex_begin(m, slot, slot->start[slot->i_start], 0);
       return;
     }
+    if (outcome == MILL_POLISH_GO)
+      mill_polish_settle(m, slot);
     if (outcome == MILL_POLISH_GO || (outcome == MILL_POLISH_FAILED && mill_method_fall(m, slot)))
       return;
     mill_start_end(m, slot, outcome == MILL_POLISH_CONVERGED);

@@ -47,14 +47,40 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
-/** A row of the library's grid at fraction u of the interval right of its point k: the cubic
- *  through four points. */
-MILL_HD static inline double mill_error_at(const float *row, int n, int k, double u)
+/** The components at the located pixels of a segment into its rows of error: the cubic through the
+ *  four grid points around each. */
+MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
+                                           mill_segment *s, const mill_workspace *work)
 {
-  const double left = (double)row[k > 0 ? k - 1 : 0];
-  const double right = (double)row[k + 2 < n ? k + 2 : n - 1];
-  return u * (u - 1.0) * ((u + 1.0) * right - (u - 2.0) * left) / 6.0 +
-         (u + 1.0) * (u - 2.0) * ((u - 1.0) * (double)row[k] - u * (double)row[k + 1]) / 2.0;
+  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  const int last = arm->n_pix - 1;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    const int *index = work->index + first;
+    const float *frac = work->frac + first;
+    float weight[4][MILL_PIXEL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const float u = frac[i], left = u + 1.0f, right = u - 1.0f, far = u - 2.0f;
+      weight[0][i] = -u * right * far * (float)(1.0 / 6.0);
+      weight[1][i] = left * right * far * 0.5f;
+      weight[2][i] = -left * u * far * 0.5f;
+      weight[3][i] = left * u * right * (float)(1.0 / 6.0);
+    }
+    for (int j = 0; j < arm->error.n_component; j++) {
+      const float *row = arm->error.component + (size_t)j * (size_t)arm->n_pix_pad;
+      float *to = s->error + (size_t)j * (size_t)n_pix + first;
+      MILL_SIMD
+      for (int i = 0; i < len; i++) {
+        const int k = index[i];
+        to[i] = weight[0][i] * row[k > 0 ? k - 1 : 0] + weight[1][i] * row[k] +
+                weight[2][i] * row[k + 1] + weight[3][i] * row[k + 2 <= last ? k + 2 : last];
+      }
+    }
+  }
+  MILL_BARRIER(b);
 }
 
 /** Width of pixel i in ln wavelength. */

@@ -48,15 +48,13 @@ MILL_BLOCK_FN void MILL_T(mill_block_draw_error)(mill_block *b, const mill_model
   const size_t pitch = (size_t)m->max_seg_pix;
   const MILL_REAL *value = (const MILL_REAL *)work->pixel;
   MILL_REAL *sharp = (MILL_REAL *)work->pixel + pitch, *seen = sharp + pitch;
+  mill_block_locate_error(b, arm, s, work);
   for (int j = 0; j < e->n_component; j++) {
-    const float *component = e->component + (size_t)j * (size_t)arm->n_pix_pad;
     const double scale = e->sigma[j] * sqrt((double)n_share);
     float *to = s->error + (size_t)j * (size_t)s->n_pix;
-    MILL_FOR(b, i, s->n_pix)
+    MILL_FOR_SIMD(b, i, s->n_pix)
     {
-      sharp[i] =
-          (MILL_REAL)(mill_error_at(component, arm->n_pix, work->index[i], (double)work->frac[i]) *
-                      (level + (double)value[i]));
+      sharp[i] = (MILL_REAL)((double)to[i] * (level + (double)value[i]));
     }
     MILL_BARRIER(b);
     MILL_T(mill_block_resolve)(b, s, 1, m->max_seg_pix, sharp, seen);

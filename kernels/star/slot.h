@@ -227,8 +227,9 @@ typedef struct mill_slot {
   int free_par[MILL_MAX_PAR], n_free;
   int method;       /**< enum mill_optimizer now at work; falls to the next when it fails */
   int n_method_run; /**< times that nelder-mead had to repeat */
-  int settled;      /**< the model error has been fixed at the solution */
-  int had_simplex;  /**< this start has had its simplex */
+  int settled; /**< the model error is fixed at a solution: of the first start (1), the best (2) */
+  int i_best;  /**< start of the best point */
+  int had_simplex; /**< this start has had its simplex */
   /** The simplex's coordinates: x = L^T (parameter - centre), both inner, L in
    *  polish.at.hess [nm.n][nm.n], in which F rises by about |x|^2. */
   mill_nm nm;

@@ -124,6 +124,10 @@ static inline void work_compare(const work_input *in, const work_output *a, cons
                                 double tolerance)
 {
   assert_true(isinf(a->thin.f) && isinf(b->thin.f));
+  /* the fixed weights and rows of a model error are float32: 6e-8 of them where a last bit differs,
+   * of some hundred pixels at random */
+  if (in->lib.arm[0].error.fraction && tolerance < 1e-9)
+    tolerance = 1e-9;
   for (int i = 0; i < 4; i++)
     work_compare_eval(in, &a->eval[i], &b->eval[i], tolerance);
   for (int i = 0; i < WORK_STARS; i++) {
