@@ -305,6 +305,32 @@ done:
   return err;
 }
 
+/** A model error for every arm: waves of several periods as components. */
+static inline int test_library_add_error(int n_component, mill_library *lib)
+{
+  int err = MILL_OK;
+  for (int a = 0; a < lib->n_arm; a++) {
+    mill_model_error *error = &lib->arm[a].error;
+    const size_t n = (size_t)lib->arm[a].n_pix;
+    MILL_TRY(MILL_ALLOC(n, &error->fraction));
+    for (size_t i = 0; i < n; i++)
+      error->fraction[i] = (float)(0.004 + 0.002 * sin(0.05 * (double)i));
+    error->correlation = 2.5;
+    error->n_component = n_component;
+    if (n_component == 0)
+      continue;
+    MILL_TRY(MILL_ALLOC((size_t)n_component * n, &error->component));
+    for (int j = 0; j < n_component; j++) {
+      error->sigma[j] = 0.01 / (1 + j);
+      for (size_t i = 0; i < n; i++)
+        error->component[(size_t)j * n + i] =
+            (float)sin(6.283185307179586 * ((double)i / (9 + 4 * j) + 0.13 * j));
+    }
+  }
+done:
+  return err;
+}
+
 /** The library with emulators of a kind, MILL_EMULATOR_MLP as it is made. */
 static inline int test_library_to(mill_library *lib, int kind)
 {

@@ -28,6 +28,9 @@ static int all_finite_f64(size_t n, const double *x)
 int mill_library_format(const mill_library *lib)
 {
   for (int i = 0; i < lib->n_arm; i++)
+    if (lib->arm[i].error.fraction)
+      return MILL_LIBRARY_ERRORS;
+  for (int i = 0; i < lib->n_arm; i++)
     if (lib->arm[i].emulator.kind != MILL_EMULATOR_MLP)
       return MILL_LIBRARY_KINDS;
   return MILL_LIBRARY_MLP;
@@ -302,6 +305,39 @@ done:
   return err;
 }
 
+static int check_error(const mill_arm *arm, const char *where)
+{
+  int err = MILL_OK;
+  const mill_model_error *error = &arm->error;
+  const size_t n_pix = (size_t)arm->n_pix;
+  if (!error->fraction) {
+    if (error->n_component != 0)
+      REFUSE(where, "the model error of arm %s has components but no fraction", arm->name);
+    goto done;
+  }
+  for (size_t i = 0; i < n_pix; i++)
+    if (!(error->fraction[i] >= 0 && error->fraction[i] <= MILL_LIBRARY_MAX_ERROR))
+      REFUSE(where, "the model error of arm %s is %g of the flux in pixel %zu, expected 0 to %g",
+             arm->name, (double)error->fraction[i], i, MILL_LIBRARY_MAX_ERROR);
+  if (!(error->correlation >= 0 && error->correlation <= (double)n_pix))
+    REFUSE(where, "the model error of arm %s is correlated over %g pixels, expected 0 to %d",
+           arm->name, error->correlation, arm->n_pix);
+  if (error->n_component < 0 || error->n_component > MILL_MAX_ERROR)
+    REFUSE(where, "the model error of arm %s has %d components, this program takes 0 to %d",
+           arm->name, error->n_component, MILL_MAX_ERROR);
+  for (int j = 0; j < error->n_component; j++)
+    if (!(error->sigma[j] >= 0 && error->sigma[j] <= MILL_LIBRARY_MAX_ERROR))
+      REFUSE(where,
+             "component %d of the model error of arm %s has the standard deviation %g, expected 0 "
+             "to %g",
+             j, arm->name, error->sigma[j], MILL_LIBRARY_MAX_ERROR);
+  if (error->n_component > 0 &&
+      (!error->component || !all_finite_f32((size_t)error->n_component * n_pix, error->component)))
+    REFUSE(where, "a component of the model error of arm %s is not finite", arm->name);
+done:
+  return err;
+}
+
 static int check_arms(const mill_library *lib, const char *where)
 {
   int err = MILL_OK;
@@ -341,6 +377,7 @@ static int check_arms(const mill_library *lib, const char *where)
              "give it in Angstrom, at most %.3g",
              arm->name, arm->template_sigma_aa, width_aa, MILL_MAX_SIGMA_WIDTH * width_aa);
     MILL_TRY(check_emulator(lib, arm, where));
+    MILL_TRY(check_error(arm, where));
   }
 done:
   return err;

@@ -64,13 +64,28 @@ static void digest_rbf(mill_sha256 *sha, const mill_rbf *rbf)
   digest_f32(sha, mill_library_rbf_size(rbf), rbf->coef);
 }
 
+static void digest_error(mill_sha256 *sha, size_t n_pix, const mill_model_error *error)
+{
+  digest_u64(sha, error->fraction ? 1 : 0);
+  if (!error->fraction)
+    return;
+  const size_t n = (size_t)error->n_component;
+  digest_f32(sha, n_pix, error->fraction);
+  digest_f64(sha, 1, &error->correlation);
+  digest_u64(sha, n);
+  digest_f64(sha, n, error->sigma);
+  digest_f32(sha, n * n_pix, error->component);
+}
+
 void mill_library_digest(const mill_library *lib, char hex[65])
 {
   mill_sha256 sha;
   const int format = mill_library_format(lib);
   mill_sha256_init(&sha);
-  digest_text(&sha, format == MILL_LIBRARY_KINDS ? "starmill library contents 2"
-                                                 : "starmill library contents 1");
+  static const char *const contents[MILL_LIBRARY_FORMAT + 1] = {"", "starmill library contents 1",
+                                                                "starmill library contents 2",
+                                                                "starmill library contents 3"};
+  digest_text(&sha, contents[format]);
   digest_u64(&sha, (uint64_t)lib->n_label);
   for (int i = 0; i < lib->n_label; i++) {
     const mill_label *label = &lib->label[i];
@@ -101,7 +116,7 @@ void mill_library_digest(const mill_library *lib, char hex[65])
     digest_f64(&sha, sizeof number / sizeof *number, number);
     digest_f64(&sha, (size_t)arm->n_pix, arm->wave_aa);
     digest_u64(&sha, (uint64_t)net->log_flux);
-    if (format == MILL_LIBRARY_KINDS)
+    if (format >= MILL_LIBRARY_KINDS)
       digest_u64(&sha, (uint64_t)net->kind);
     if (net->kind == MILL_EMULATOR_GRID)
       digest_grid(&sha, &net->grid);
@@ -114,6 +129,8 @@ void mill_library_digest(const mill_library *lib, char hex[65])
       digest_f32(&sha, (size_t)net->n_out[j] * (size_t)net->n_in[j], net->weight[j]);
       digest_f32(&sha, (size_t)net->n_out[j], net->bias[j]);
     }
+    if (format >= MILL_LIBRARY_ERRORS)
+      digest_error(&sha, (size_t)arm->n_pix, &arm->error);
   }
   digest_u64(&sha, (uint64_t)lib->n_guess);
   digest_f64(&sha, (size_t)lib->n_guess * (size_t)lib->n_label, lib->guess_label);

@@ -16,7 +16,7 @@
 #define FORMAT_NAME "starmill library"
 /* the first program that reads each format; written into every file, so that an older program
    can say what is needed */
-static const char *const format_reader[MILL_LIBRARY_FORMAT + 1] = {"", "0.1.0", "0.1.0"};
+static const char *const format_reader[MILL_LIBRARY_FORMAT + 1] = {"", "0.1.0", "0.1.0", "0.1.0"};
 
 static const char *const kind_name[MILL_LIBRARY_N_KIND] = {
     [MILL_EMULATOR_MLP] = "mlp", [MILL_EMULATOR_GRID] = "grid", [MILL_EMULATOR_RBF] = "rbf"};
@@ -289,6 +289,34 @@ done:
   return err;
 }
 
+/* What the templates get wrong, where the arm has it. */
+static int read_error(const mill_h5_file *file, int i_arm, mill_arm *arm)
+{
+  int err = MILL_OK;
+  mill_model_error *error = &arm->error;
+  char at[64];
+  size_t dim[2] = {(size_t)arm->n_pix, 0};
+  snprintf(at, sizeof at, "arms/arm%d/model_error", i_arm);
+  if (!mill_h5_exists(file, at))
+    goto done;
+  MILL_TRY(mill_h5_read_attr_double(file, at, "correlation", &error->correlation));
+  snprintf(at, sizeof at, "arms/arm%d/model_error/fraction", i_arm);
+  MILL_TRY(mill_library_read_new(file, at, H5T_NATIVE_FLOAT, 1, dim, &error->fraction));
+  snprintf(at, sizeof at, "arms/arm%d/model_error/components", i_arm);
+  if (!mill_h5_exists(file, at))
+    goto done;
+  MILL_TRY(mill_h5_shape(file, at, 2, dim));
+  if (dim[0] < 1 || dim[0] > MILL_MAX_ERROR || dim[1] != (size_t)arm->n_pix)
+    REFUSE(file, "dataset /%s has the shape [%zu][%zu], expected 1 to %d components of %d pixels",
+           at, dim[0], dim[1], MILL_MAX_ERROR, arm->n_pix);
+  MILL_TRY(mill_library_read_new(file, at, H5T_NATIVE_FLOAT, 2, dim, &error->component));
+  error->n_component = (int)dim[0];
+  snprintf(at, sizeof at, "arms/arm%d/model_error/sigmas", i_arm);
+  MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 1, dim, error->sigma));
+done:
+  return err;
+}
+
 static int read_arm(const mill_h5_file *file, int format, int i_arm, int n_label, mill_arm *arm)
 {
   int err = MILL_OK;
@@ -313,6 +341,8 @@ static int read_arm(const mill_h5_file *file, int format, int i_arm, int n_label
   snprintf(at, sizeof at, "arms/arm%d/", i_arm);
   for (int i = 0; i < arm->emulator.n_layer; i++)
     MILL_TRY(mill_library_read_layer(file, at, i, arm->n_pix, &arm->emulator));
+  if (format >= MILL_LIBRARY_ERRORS)
+    MILL_TRY(read_error(file, i_arm, arm));
 done:
   return err;
 }
@@ -447,6 +477,30 @@ done:
   return err;
 }
 
+static int write_error(const mill_h5_file *file, int i_arm, int n_pix,
+                       const mill_model_error *error)
+{
+  int err = MILL_OK;
+  char at[64];
+  const size_t n = (size_t)n_pix, dim[2] = {(size_t)error->n_component, n};
+  snprintf(at, sizeof at, "arms/arm%d/model_error", i_arm);
+  MILL_TRY(mill_h5_write_group(file, at));
+  MILL_TRY(mill_h5_write_attr_double(file, at, "correlation", error->correlation));
+  snprintf(at, sizeof at, "arms/arm%d/model_error/fraction", i_arm);
+  MILL_TRY(mill_h5_write(file, at, FLOATS, 1, &n, error->fraction, NULL,
+                         "rms of what the components leave, relative to the template's flux"));
+  if (error->n_component == 0)
+    goto done;
+  snprintf(at, sizeof at, "arms/arm%d/model_error/components", i_arm);
+  MILL_TRY(mill_h5_write(file, at, FLOATS, 2, dim, error->component, NULL,
+                         "patterns of error relative to the template's flux"));
+  snprintf(at, sizeof at, "arms/arm%d/model_error/sigmas", i_arm);
+  MILL_TRY(mill_h5_write(file, at, DOUBLES, 1, dim, error->sigma, NULL,
+                         "standard deviations of the components' shares"));
+done:
+  return err;
+}
+
 static int write_arm(const mill_h5_file *file, int format, int i_arm, const mill_arm *arm)
 {
   int err = MILL_OK;
@@ -479,6 +533,8 @@ static int write_arm(const mill_h5_file *file, int format, int i_arm, const mill
     snprintf(at, sizeof at, "arms/arm%d/layer%d/bias", i_arm, i);
     MILL_TRY(mill_h5_write(file, at, FLOATS, 1, dim, net->bias[i], NULL, "biases, one per output"));
   }
+  if (arm->error.fraction)
+    MILL_TRY(write_error(file, i_arm, arm->n_pix, &arm->error));
 done:
   return err;
 }

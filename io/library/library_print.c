@@ -78,6 +78,18 @@ static void print_arm(const mill_library *lib, const mill_arm *arm, FILE *out)
     print_grid(lib, &net->grid, out);
   if (is_rbf)
     print_rbf(lib, &net->rbf, out);
+  const mill_model_error *error = &arm->error;
+  if (error->fraction) {
+    double sum = 0;
+    for (int i = 0; i < arm->n_pix; i++)
+      sum += (double)error->fraction[i] * (double)error->fraction[i];
+    fprintf(out,
+            "    model error: %.3f %% of the flux, correlated over %.1f pixels, and %d components",
+            100 * sqrt(sum / arm->n_pix), error->correlation, error->n_component);
+    for (int j = 0; j < error->n_component; j++)
+      fprintf(out, "%s %.3f", j ? "," : " of", 100 * error->sigma[j]);
+    fprintf(out, "%s\n", error->n_component ? " %" : "");
+  }
   if (*arm->source)
     fprintf(out, "    from %s, revision %s\n", arm->source,
             *arm->revision ? arm->revision : "none");

@@ -11,6 +11,7 @@
 
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
+#include "jobs/library/library_error.h"
 #include "jobs/library/library_spectra.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
@@ -87,6 +88,11 @@ static const mill_option_table demo_table = {
          .help = "principal components of an arm (default: chosen for the grid)"},
         {"coarse", MILL_OPTION_FLAG, AT(settings.coarse),
          .help = "a small grid, in seconds, with errors of some per cent: for tests"},
+        {"line-scatter", MILL_OPTION_REAL, AT(settings.line_scatter), .max = MILL_DEMO_MAX_SCATTER,
+         .help = "a library that is wrong in a known way: line strengths scattered by this in "
+                 "their logarithm; 0: none"},
+        {"line-seed", MILL_OPTION_SEED, AT(settings.line_seed), .argument = "N",
+         .help = "of the scattered line strengths (default 1)"},
         MILL_OPTION_HELP(demo_options),
         {0}}};
 #undef AT
@@ -96,12 +102,15 @@ static void print_usage(void)
   fputs("usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
         "       starmill library demo --output LIB.h5 [options]\n"
         "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
+        "       starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
+        "LIBRARY.h5\n"
         "       starmill library info LIB.h5\n"
         "\n",
         stdout);
   mill_option_print_help(&import_table, NULL, stdout);
   mill_option_print_help(&demo_table, NULL, stdout);
   mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
+  mill_option_print_help(&mill_library_error_table, NULL, stdout);
   fputs("\ninfo prints what is inside a library.\n", stdout);
 }
 
@@ -281,8 +290,9 @@ static int run(int argc, char **argv)
 {
   int err = MILL_OK;
   if (argc < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "library needs a sub-command: import, demo, spectra or info; see "
-                              "starmill library --help");
+    MILL_FAIL(MILL_ERR_USAGE,
+              "library needs a sub-command: import, demo, spectra, model-error or info; "
+              "see starmill library --help");
   if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
     print_usage();
   else if (strcmp(argv[0], "import") == 0)
@@ -291,10 +301,13 @@ static int run(int argc, char **argv)
     MILL_TRY(run_demo(argc, argv));
   else if (strcmp(argv[0], "spectra") == 0)
     MILL_TRY(mill_job_library_spectra(argc, argv));
+  else if (strcmp(argv[0], "model-error") == 0)
+    MILL_TRY(mill_job_library_error(argc, argv));
   else if (strcmp(argv[0], "info") == 0)
     MILL_TRY(run_info(argc, argv));
   else
-    MILL_FAIL(MILL_ERR_USAGE, "unknown sub-command %s; library has import, demo, spectra and info",
+    MILL_FAIL(MILL_ERR_USAGE,
+              "unknown sub-command %s; library has import, demo, spectra, model-error and info",
               argv[0]);
 done:
   return err;

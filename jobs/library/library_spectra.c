@@ -1,5 +1,7 @@
 #include "jobs/library/library_spectra.h"
 
+#include "jobs/library/library_error.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -255,6 +257,12 @@ const mill_option_table mill_library_spectra_table = {
         {"recovery-sn", MILL_OPTION_REAL, AT(settings.recover_sn), .max = DBL_MAX,
          .help = "S/N at which the recovery of labels and velocities is measured (default 20); 0: "
                  "do not measure"},
+        {"model-error", MILL_OPTION_COUNT, AT(settings.n_error), .max = MILL_MAX_ERROR,
+         .help = "measure the templates' errors on spectra left out, with so many components, for "
+                 "fits to count them (default: no)"},
+        {"spectra-sn", MILL_OPTION_REAL, AT(settings.error_sn), .min = 1, .max = DBL_MAX,
+         .help = "S/N of a pixel of the spectra, whose noise is no model error (default: without "
+                 "noise)"},
         {"threads", COUNT(n_thread, 4096),
          .help = "threads (default: the cores that this process may use)"},
         MILL_OPTION_HELP(options),
@@ -503,6 +511,8 @@ static void print_report(const options *o, const mill_labelled_spectra *in, cons
   printf("error of spectra left out one at a time, rms over pixels: median %.2f %%, 95 %% below "
          "%.2f %%\n",
          report->error_median, report->error_p95);
+  if (report->model_error.n > 0)
+    mill_library_print_error(arm->name, &arm->error, &report->model_error);
   if (report->n_recovered > 0) {
     printf(
         "labels of spectra left out, with noise of S/N %g a pixel, recovered minus given: median, "

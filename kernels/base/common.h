@@ -40,6 +40,8 @@ enum {
   MILL_MAX_GRID_AXIS = 6,   /**< labels of a grid emulator (4096 terms) */
   MILL_MAX_HULL = 16,       /**< hulls of a library */
   MILL_MAX_CONT = 24,       /**< continuum functions of a segment */
+  MILL_MAX_ERROR = 16,      /**< components of the model error of an arm */
+  MILL_MAX_ROWS = 48,       /**< components, continuum functions and parameters together */
   MILL_MAX_GUESS_START = 8, /**< templates of the guess that a star may start from */
   MILL_MAX_DIAG = 31,       /**< diagonals of a resolution matrix, odd */
   MILL_MAX_NAME = 32        /**< bytes of a label, arm or setup name with its end */

@@ -3,15 +3,31 @@
  * A thread makes the rows of a chunk of pixels in the cache and adds up their products. */
 #include "kernels/cpu/pixel_sums.h"
 
-/** Products of the rows P_k t, k < nk, and D of a segment's pixels with each other into sums, at
- *  mill_gram_at(row, column); t is the template over sigma, templ NULL for zeros. */
+/** Rows of model error, of len pixels from first on, zeros up to a whole vector. */
+MILL_INLINE void MILL_T(mill_error_rows)(const mill_segment *s, int first, int len,
+                                         double (*row)[MILL_PIXEL_CHUNK])
+{
+  const int padded = mill_vec_padded_f64(len);
+  for (int e = 0; e < s->n_error; e++) {
+    const float *from = s->error + (size_t)e * s->n_pix + first;
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      row[e][i] = (double)from[i];
+    for (int i = len; i < padded; i++)
+      row[e][i] = 0.0;
+  }
+}
+
+/** Products of the rows P_k t, k < nk, and D of a segment's pixels with all rows up to themselves,
+ *  those of model error the first, into sums, at mill_gram_at(row, column) -
+ *  mill_gram_at(n_error, 0); t is the template over sigma, templ NULL for zeros. */
 MILL_BLOCK_FN void MILL_T(mill_normal_sums)(mill_block *b, int nk, const mill_segment *s,
                                             const MILL_REAL *templ, double level, double *sums)
 {
-  const int n = s->n_pix;
+  const int n = s->n_pix, ne = s->n_error;
   const float *cont = s->ws->cont;
-  enum { MAX_SUM = (MILL_MAX_CONT + 1) * (MILL_MAX_CONT + 2) / 2 };
-  const int n_sum = mill_gram_at(nk, 0) + nk;
+  enum { MAX_ROW = MILL_MAX_ERROR + MILL_MAX_CONT + 1, MAX_SUM = MILL_BLOCK_MAX_SUM };
+  const int n_sum = mill_gram_at(ne + nk, 0) - mill_gram_at(ne, 0) + ne + nk;
   const mill_vec_f64 zero = {0};
   mill_vec_f64 acc[MAX_SUM];
   for (int q = 0; q <= n_sum; q++)
@@ -22,10 +38,11 @@ MILL_BLOCK_FN void MILL_T(mill_normal_sums)(mill_block *b, int nk, const mill_se
     const int first = c * MILL_PIXEL_CHUNK;
     const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
     const int padded = mill_vec_padded_f64(len);
-    double row[MILL_MAX_CONT + 1][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
+    double row[MAX_ROW][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
+    MILL_T(mill_error_rows)(s, first, len, row);
     MILL_SIMD
     for (int i = 0; i < len; i++) {
-      row[nk][i] = (double)s->d[first + i];
+      row[ne + nk][i] = (double)s->d[first + i];
       t[i] = level * s->base[first + i];
     }
     if (templ) {
@@ -37,10 +54,10 @@ MILL_BLOCK_FN void MILL_T(mill_normal_sums)(mill_block *b, int nk, const mill_se
     for (int i = 0; i < len; i++)
       t[i] *= (double)s->is[first + i];
     for (int k = 0; k < nk; k++)
-      mill_pixel_product(len, cont + (size_t)k * n + first, t, row[k]);
+      mill_pixel_product(len, cont + (size_t)k * n + first, t, row[ne + k]);
     for (int i = len; i < padded; i++)
-      row[nk][i] = 0.0;
-    mill_gram_add(0, nk + 1, padded, MILL_PIXEL_CHUNK, row[0], acc);
+      row[ne + nk][i] = 0.0;
+    mill_gram_add(ne, ne + nk + 1, padded, MILL_PIXEL_CHUNK, row[0], acc);
   }
   double part[MAX_SUM];
   for (int q = 0; q < n_sum; q++)
@@ -48,16 +65,48 @@ MILL_BLOCK_FN void MILL_T(mill_normal_sums)(mill_block *b, int nk, const mill_se
   mill_block_sum_n(b, part, n_sum, sums);
 }
 
-/** The rows P_k t, the continuum P a and what half the gradient is weighted by, t p^T N^-1 p -
- *  (P a) r, the first term where marginal, of len pixels from first on; zeros up to a whole
- *  vector. */
+/** What model error adds to half the gradient's weights at len pixels: of the residual (P a) E^T E
+ * r, and where marginal -p^T N^-1 U^T E. */
+MILL_INLINE void MILL_T(mill_error_slopes)(const mill_model *m, const mill_segment *s, int len,
+                                           const mill_workspace *work,
+                                           double (*error)[MILL_PIXEL_CHUNK],
+                                           double (*p)[MILL_PIXEL_CHUNK], const double *poly,
+                                           double *slope)
+{
+  const int nk = s->ws->n_cont, q = s->n_error;
+  const double *with_residual = work->error + MILL_ERROR_RESIDUAL;
+  const double *solved = work->error + MILL_ERROR_SOLVED;
+  for (int e = 0; e < q; e++) {
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      slope[i] += with_residual[e] * error[e][i] * poly[i];
+  }
+  for (int k = 0; k < nk && m->set.likelihood == MILL_LIKE_MARGINAL; k++) {
+    double sum[MILL_PIXEL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      sum[i] = 0.0;
+    for (int e = 0; e < q; e++) {
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        sum[i] += solved[e * nk + k] * error[e][i];
+    }
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      slope[i] -= p[k][i] * sum[i];
+  }
+}
+
+/** The rows P_k t after those of model error, the continuum P a and what half the gradient is
+ *  weighted by, t p^T N^-1 p - (P a) r, the first term where marginal, of len pixels from first
+ *  on; zeros up to a whole vector. */
 MILL_INLINE void MILL_T(mill_jacobian_slopes)(const mill_model *m, const mill_segment *s, int first,
                                               int len, const MILL_REAL *templ, double level,
                                               const mill_workspace *work,
                                               double (*row)[MILL_PIXEL_CHUNK], double *poly,
                                               double *slope)
 {
-  const int nk = s->ws->n_cont, padded = mill_vec_padded_f64(len);
+  const int nk = s->ws->n_cont, q = s->n_error, padded = mill_vec_padded_f64(len);
   double p[MILL_MAX_CONT][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
   const float *is = s->is + first, *d = s->d + first;
   MILL_SIMD
@@ -65,14 +114,17 @@ MILL_INLINE void MILL_T(mill_jacobian_slopes)(const mill_model *m, const mill_se
     t[i] = mill_pixel_template(level, s->base[first + i], (double)templ[first + i], is[i]);
   for (int i = 0; i < padded; i++)
     poly[i] = 0.0;
+  MILL_T(mill_error_rows)(s, first, len, row);
   for (int k = 0; k < nk; k++) {
     const float *pk = s->ws->cont + (size_t)k * s->n_pix + first;
-    mill_pixel_product(len, pk, t, row[k]);
+    mill_pixel_product(len, pk, t, row[q + k]);
     mill_pixel_add(len, work->solve[k], pk, p[k], poly);
   }
   MILL_SIMD
   for (int i = 0; i < len; i++)
     slope[i] = mill_pixel_slope(poly[i], d[i], t[i]);
+  if (q > 0)
+    MILL_T(mill_error_slopes)(m, s, len, work, row, p, poly, slope);
   if (m->set.likelihood == MILL_LIKE_MARGINAL) {
     double quad[MILL_PIXEL_CHUNK];
     mill_pixel_quadratic(nk, work->normal, padded, p[0], quad);
@@ -85,8 +137,9 @@ MILL_INLINE void MILL_T(mill_jacobian_slopes)(const mill_model *m, const mill_se
 }
 
 /** With V_j = (dT/dtheta_j / sigma) (P a): for every parameter in turn the products of V_j with
- *  the rows P_k t and with the V up to itself, into work->sums at mill_gram_at(nk + j, ..) -
- *  mill_gram_at(nk, 0); after them half the gradient of each.
+ *  the rows of model error, with P_k t and with the V up to itself, into work->sums at
+ *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0); after them half the
+ *  gradient of each.
  *
  *  templ [1 + n_par][max_seg_pix]  in  the template and its derivatives
  *  work                            in  solve: a, normal: the factor of N;  pixel: lost */
@@ -94,8 +147,8 @@ MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m
                                               const mill_segment *s, const MILL_REAL *templ,
                                               double level, mill_workspace *work)
 {
-  const int n = s->n_pix, nk = s->ws->n_cont, np = m->n_par;
-  const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0), n_sum = n_pair + np;
+  const int n = s->n_pix, np = m->n_par, nv = s->n_error + s->ws->n_cont; /* rows before V */
+  const int n_pair = mill_gram_at(nv + np, 0) - mill_gram_at(nv, 0), n_sum = n_pair + np;
   const mill_vec_f64 zero = {0};
   mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
   for (int q = 0; q < n_sum; q++)
@@ -106,13 +159,13 @@ MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m
     const int first = c * MILL_PIXEL_CHUNK;
     const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
     const int padded = mill_vec_padded_f64(len);
-    double row[MILL_MAX_CONT + MILL_MAX_PAR][MILL_PIXEL_CHUNK];
+    double row[MILL_MAX_ROWS][MILL_PIXEL_CHUNK];
     double poly[MILL_PIXEL_CHUNK], slope[MILL_PIXEL_CHUNK];
     const float *is = s->is + first;
     MILL_T(mill_jacobian_slopes)(m, s, first, len, templ, level, work, row, poly, slope);
     for (int j = 0; j < np; j++) {
       const MILL_REAL *dt = templ + (size_t)(j + 1) * (size_t)m->max_seg_pix + first;
-      double *vj = row[nk + j];
+      double *vj = row[nv + j];
       for (int i = len; i < padded; i++)
         vj[i] = 0.0;
       MILL_SIMD
@@ -120,7 +173,7 @@ MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m
         vj[i] = (double)dt[i] * (double)is[i];
     }
     for (int j = 0; j < np; j++) {
-      double *vj = row[nk + j];
+      double *vj = row[nv + j];
       mill_vec_f64 sum = acc[n_pair + j];
       for (int i = 0; i < padded; i += MILL_VEC_N_F64) {
         mill_vec_f64 *v = (mill_vec_f64 *)(vj + i);
@@ -129,7 +182,7 @@ MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m
       }
       acc[n_pair + j] = sum;
     }
-    mill_gram_add(nk, nk + np, padded, MILL_PIXEL_CHUNK, row[0], acc);
+    mill_gram_add(nv, nv + np, padded, MILL_PIXEL_CHUNK, row[0], acc);
   }
   double part[MILL_BLOCK_MAX_SUM];
   for (int q = 0; q < n_sum; q++)

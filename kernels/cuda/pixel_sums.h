@@ -14,7 +14,7 @@ enum {
   MILL_MMA_ROWS = 8,     /**< of a tile of products */
   MILL_MMA_PIXELS = 4,   /**< that one instruction adds up */
   MILL_GRAM_PIXELS = 16, /**< that a warp takes at a time */
-  MILL_GRAM_GROUPS = (MILL_MAX_CONT + MILL_MAX_PAR + MILL_MMA_ROWS - 1) / MILL_MMA_ROWS
+  MILL_GRAM_GROUPS = (MILL_MAX_ROWS + MILL_MMA_ROWS - 1) / MILL_MMA_ROWS
 };
 
 /** c [8][8] += a [8][4] b [4][8], all of a warp.  A lane has a of row lane / 4 and column

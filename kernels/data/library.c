@@ -13,6 +13,7 @@ void mill_arm_clear(mill_arm *arm)
   }
   mill_spline_grid_clear(&arm->emulator.grid);
   mill_rbf_clear(&arm->emulator.rbf);
+  mill_model_error_clear(&arm->error);
   memset(arm, 0, sizeof *arm);
 }
 
@@ -45,6 +46,14 @@ void mill_rbf_clear(mill_rbf *rbf)
   mill_free(rbf->center);
   mill_free(rbf->coef);
   memset(rbf, 0, sizeof *rbf);
+}
+
+void mill_model_error_clear(mill_model_error *error)
+{
+  if (!error)
+    return;
+  MILL_FREE(error->fraction, error->component);
+  memset(error, 0, sizeof *error);
 }
 
 void mill_label_set_edges(mill_label *label)

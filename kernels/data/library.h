@@ -98,6 +98,16 @@ typedef struct mill_emulator {
   mill_rbf rbf;                  /**< of MILL_EMULATOR_RBF only */
 } mill_emulator;
 
+/** What an arm's templates get wrong, relative to their flux (docs/science/numerics.md, "Model
+ *  error"): patterns of which a star has an unknown share each, and what they leave. */
+typedef struct mill_model_error {
+  float *fraction;  /**< [n_pix] rms of what the components leave, owned; NULL: no model error */
+  int n_component;  /**< 0 ... MILL_MAX_ERROR */
+  float *component; /**< [n_component][n_pix], owned; NULL without */
+  double sigma[MILL_MAX_ERROR]; /**< standard deviations of the components' shares */
+  double correlation;           /**< pixels over which what the components leave is correlated */
+} mill_model_error;
+
 /** Beyond that, as a part of the width of its arm, a sigma is a slip of the pen. */
 #define MILL_MAX_SIGMA_WIDTH 0.25
 
@@ -115,6 +125,7 @@ typedef struct mill_arm {
    *  width. */
   double template_sigma_aa;
   mill_emulator emulator;
+  mill_model_error error;
   /* where it came from; printed and kept, no part of the hash; may be empty */
   char sigma_origin[160]; /**< why template_sigma_aa is what it is */
   char source[128];       /**< name of the emulator's file, without its folder */
@@ -142,10 +153,11 @@ typedef struct mill_library {
 /** Free what a library owns and zero it; NULL is allowed. */
 void mill_library_clear(mill_library *lib);
 
-/** The same for an arm, a grid and radial functions; an arm must be there. */
+/** The same for an arm, a grid, radial functions and a model error; an arm must be there. */
 void mill_arm_clear(mill_arm *arm);
 void mill_spline_grid_clear(mill_spline_grid *grid);
 void mill_rbf_clear(mill_rbf *rbf);
+void mill_model_error_clear(mill_model_error *error);
 
 /** Edges of a label by how its name begins: rvspecfit's range of teff, logg and feh. */
 void mill_label_set_edges(mill_label *label);

@@ -34,6 +34,7 @@ typedef struct mill_fit_settings {
   int resolution; /**< enum mill_resolution_use */
   int rotation;   /**< enum mill_rotation_kind: how rotation acts below a grid step */
   double n_cont_per_1000aa; /**< as many by width, where more: mill_continuum_count */
+  int model_error;          /**< 1: what the library knows of its templates' errors is used */
   double min_vel_km_s, max_vel_km_s;
   double min_vsini_km_s, max_vsini_km_s;
   double guess_vel_step_km_s; /**< bins of the initial guess */

@@ -34,7 +34,7 @@
 #include "kernels/math/primitives.h"
 
 /** Sums that one call of mill_block_sum_n may take. */
-enum { MILL_BLOCK_MAX_SUM = 640 };
+enum { MILL_BLOCK_MAX_SUM = 768 };
 
 #include MILL_PRIMITIVES_BLOCK
 

@@ -22,6 +22,9 @@
  *  brings less than this share of it: there F is not what its derivatives say. */
 #define MILL_SIMPLEX_TRUST   0.5
 #define MILL_SIMPLEX_PROMISE 1.0
+/** The model error is fixed for good where a step promises less than this: at most five errors from
+ *  its end. */
+#define MILL_SETTLE_PROMISE 25.0
 /** Errors from a facet within which it cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
 /** v sin i this many errors (of its inner parameter) above its limit is resolved. */
@@ -280,6 +283,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->tried_faster = 0;
   slot->nonfinite = 0;
   slot->n_profile_round = 0;
+  slot->settled = 0;
   slot->n_free = 0;
   for (int j = 0; j < m->n_par; j++)
     if (!m->set.fixed[j])
@@ -296,6 +300,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
     return;
   }
   slot->doubt = MILL_DOUBT_NONE;
+  slot->fix_error = 1;
   mill_start_begin(m, slot);
 }
 
@@ -345,19 +350,62 @@ MILL_HD static inline double mill_point_distance2(const mill_model *m, const mil
   return sum;
 }
 
+MILL_HD static inline int mill_has_model_error(const mill_model *m)
+{
+  int has = 0;
+  for (int a = 0; a < m->n_arm; a++)
+    has |= m->arm[a].error.fraction != NULL;
+  return has;
+}
+
+/** Is the next step of the first start's polish so close to its end that the model error, until
+ *  then that of the guess, may be fixed there?  If so, the polish begins again with that step. */
+MILL_HD static inline void mill_polish_settle(const mill_model *m, mill_slot *slot)
+{
+  const mill_polish *p = &slot->polish;
+  if (slot->settled || slot->i_start > 0 || !(p->pred < MILL_SETTLE_PROMISE) ||
+      !(p->lambda <= MILL_POLISH_LAMBDA_END) || !mill_has_model_error(m))
+    return;
+  slot->settled = 1;
+  slot->fix_error = 1;
+  mill_polish_begin(m, slot, slot->theta);
+}
+
+/** Has the model error been fixed elsewhere than at the solution?  All starts have it in common,
+ *  so that their F can be compared.  If so, fix it there and polish once more. */
+MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
+{
+  if (!slot->have_best || slot->settled > (slot->i_best > 0) || !mill_has_model_error(m))
+    return 0;
+  slot->settled = 2;
+  slot->i_best = 0;
+  slot->fix_error = 1;
+  slot->have_best = 0; /* its F was that of another covariance */
+  slot->method = m->set.optimizer == MILL_OPT_NELDER_MEAD ? MILL_OPT_LM : m->set.optimizer;
+  slot->n_method_run = 0;
+  slot->had_simplex = 0;
+  slot->stage = MILL_STAGE_POLISH;
+  mill_polish_begin(m, slot, slot->best_end);
+  return 1;
+}
+
 /** The next start; after the last one the profile, or the end where none found a finite
  *  value. */
 MILL_HD static inline void mill_next_start(const mill_model *m, mill_slot *slot)
 {
-  slot->start_f[slot->i_start++] = slot->polish.have ? slot->polish.at.f : (double)INFINITY;
-  if (slot->i_start == 1 && slot->have_best)
-    slot->doubt = mill_fit_doubt(m, slot);
-  if (mill_start_wanted(slot) || mill_start_faster(m, slot)) {
-    mill_start_begin(m, slot);
-    return;
+  if (slot->settled < 2) {
+    slot->start_f[slot->i_start++] = slot->polish.have ? slot->polish.at.f : (double)INFINITY;
+    if (slot->i_start == 1 && slot->have_best)
+      slot->doubt = mill_fit_doubt(m, slot);
+    if (mill_start_wanted(slot) || mill_start_faster(m, slot)) {
+      mill_start_begin(m, slot);
+      return;
+    }
+    if (slot->i_start > 2 && slot->have_best && mill_start_agree(slot) < 2)
+      slot->result.info |= MILL_INFO_TWO_MINIMA;
+    if (mill_fit_settle(m, slot))
+      return;
   }
-  if (slot->i_start > 2 && slot->have_best && mill_start_agree(slot) < 2)
-    slot->result.info |= MILL_INFO_TWO_MINIMA;
   if (!slot->have_best) {
     slot->result.warn |= MILL_WARN_NONFINITE;
     mill_fit_end(slot, MILL_STATUS_FIT_FAILED);
@@ -382,6 +430,7 @@ MILL_HD static inline void mill_start_end(const mill_model *m, mill_slot *slot, 
       slot->result.info &= ~MILL_INFO_TWO_MINIMA; /* both of them are beaten */
     slot->best = p->at;
     slot->have_best = 1;
+    slot->i_best = slot->i_start;
     slot->best_converged = converged;
     for (int j = 0; j < m->n_par; j++)
       slot->best_end[j] = converged ? p->end[j] : p->at.theta[j];
@@ -727,8 +776,10 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
 {
   double f = slot->eval.f;
   slot->result.n_eval++;
-  if (slot->request == MILL_REQ_JACOBIAN)
+  if (slot->request == MILL_REQ_JACOBIAN) {
     slot->result.n_jac++;
+    slot->fix_error = 0;
+  }
 
   switch (slot->stage) {
   case MILL_STAGE_SIMPLEX_SHORT:
@@ -759,6 +810,8 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
       mill_simplex_begin(m, slot, slot->start[slot->i_start], 0);
       return;
     }
+    if (outcome == MILL_POLISH_GO)
+      mill_polish_settle(m, slot);
     if (outcome == MILL_POLISH_GO || (outcome == MILL_POLISH_FAILED && mill_method_fall(m, slot)))
       return;
     mill_start_end(m, slot, outcome == MILL_POLISH_CONVERGED);

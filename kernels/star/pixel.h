@@ -14,6 +14,7 @@
 #include "kernels/math/linalg.h"
 #include "kernels/math/rotation.h"
 #include "kernels/math/vector.h"
+#include "kernels/star/model_error.h"
 #include "kernels/star/slot.h"
 
 /** Reach of the filters that make a spline, and the numbers that a tile of one takes. */
@@ -180,6 +181,7 @@ MILL_HD static inline int mill_arm_velocity_tell(mill_arm_velocity *at, double l
 #define MILL_END      MILL_SPLINE_END_F32
 #define MILL_VEC_N    MILL_VEC_N_F32
 #include MILL_PRIMITIVES_PIXEL_SUMS
+#include "kernels/star/model_error_impl.h"
 #include "kernels/star/pixel_impl.h"
 #undef MILL_REAL
 #undef MILL_T
@@ -197,6 +199,7 @@ MILL_HD static inline int mill_arm_velocity_tell(mill_arm_velocity *at, double l
 #define MILL_END      MILL_SPLINE_END
 #define MILL_VEC_N    MILL_VEC_N_F64
 #include MILL_PRIMITIVES_PIXEL_SUMS
+#include "kernels/star/model_error_impl.h"
 #include "kernels/star/pixel_impl.h"
 #undef MILL_REAL
 #undef MILL_T

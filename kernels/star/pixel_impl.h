@@ -392,23 +392,39 @@ MILL_BLOCK_FN void MILL_T(mill_block_template_row)(mill_block *b, const mill_mod
  *  Returns F of this segment without hull or priors: ln det (marginal only)
  *  + 2 sum ln sigma + |D|^2 - |L^-1 S^T D|^2.  work->normal holds the Cholesky
  *  factor, work->solve [0, K) the coefficients a.  The template is exp(ln_scale)
- *  (level base + templ), templ NULL for zeros.
+ *  (level base + templ), templ NULL for zeros.  With model error <x, y> = x . y - sum (E x)(E y)
+ *  is in the place of all products, and work->error holds E S and E (D - S a).
  *  +inf when the matrix is not positive definite or anything is not finite. */
 MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model *m,
                                                 const mill_segment *s, const MILL_REAL *templ,
                                                 double level, double ln_scale, mill_workspace *work)
 {
   const int nk = s->ws->n_cont;
-  /* rows of S and then D, whose products with each other are the triangle of nk + 1 rows
-   * without its last element */
-  const int n_tri = mill_gram_at(nk, 0);
+  /* rows of E, of S and then D: the products of S and D with all up to themselves but for the
+   * last one */
+  const int q = s->n_error, origin = mill_gram_at(q, 0);
   MILL_T(mill_normal_sums)(b, nk, s, templ, level, work->sums);
   double *a = work->normal, *v = work->solve;
+  double *with_s = work->error, *with_residual = work->error + MILL_ERROR_RESIDUAL;
+  const double *with_d = work->sums + mill_gram_at(q + nk, 0) - origin;
   MILL_FOR(b, k, nk)
   {
-    for (int l = 0; l <= k; l++)
-      a[k * nk + l] = work->sums[mill_gram_at(k, l)];
-    v[k] = work->sums[n_tri + k];
+    const double *row = work->sums + mill_gram_at(q + k, 0) - origin;
+    for (int l = 0; l <= k; l++) {
+      const double *other = work->sums + mill_gram_at(q + l, 0) - origin;
+      a[k * nk + l] = row[q + l];
+      for (int e = 0; e < q; e++)
+        a[k * nk + l] -= row[e] * other[e];
+    }
+    v[k] = with_d[q + k];
+    for (int e = 0; e < q; e++) {
+      v[k] -= row[e] * with_d[e];
+      with_s[e * nk + k] = row[e];
+    }
+  }
+  MILL_FOR(b, e, q)
+  {
+    with_residual[e] = with_d[e];
   }
   MILL_BARRIER(b);
   double f = INFINITY;
@@ -418,6 +434,11 @@ MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model 
         work->sums[1];
     if (!isfinite(f))
       f = INFINITY;
+    MILL_FOR(b, e, q)
+    {
+      for (int k = 0; k < nk; k++)
+        with_residual[e] -= v[k] * with_s[e * nk + k];
+    }
   }
   MILL_BARRIER(b);
   return f;
@@ -460,16 +481,22 @@ MILL_BLOCK_FN void MILL_T(mill_block_pixel_row)(mill_block *b, const mill_model 
  *  Variable projection after Kaufman: with V_j = (dT/dtheta_j / sigma) (P a),
  *  N = S^T S, A = S^T V, r = D - S a:  curvature V^T V - A^T N^-1 A, gradient
  *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
- *  gradient only. */
-MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *m,
-                                               const mill_segment *s, mill_workspace *work,
-                                               mill_eval *eval)
+ *  gradient only.  Model error as in mill_block_project; n_share >= 1: it is fixed here first, for
+ *  a star with so many segments of this arm. */
+MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *m, mill_segment *s,
+                                               int n_share, mill_workspace *work, mill_eval *eval)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
   const int nk = s->ws->n_cont, np = m->n_par, pitch = m->max_seg_pix;
   MILL_REAL *smooth = (MILL_REAL *)work->smooth;
 
   MILL_T(mill_block_resolve)(b, s, np + 1, pitch, (const MILL_REAL *)work->pixel, smooth);
+  if (n_share > 0) {
+    mill_block_release_error(b, s);
+    if (isfinite(MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
+                                            MILL_LN_SCALE(arm, work), work)))
+      MILL_T(mill_block_fix_error)(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
+  }
 
   const double f = MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
                                               MILL_LN_SCALE(arm, work), work);
@@ -481,25 +508,40 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
   if (!isfinite(f))
     return;
 
-  MILL_T(mill_jacobian_sums)(b, m, s, smooth, MILL_LEVEL(arm, work), work);
-  const int n_pair = mill_gram_at(nk + np, 0) - mill_gram_at(nk, 0);
-  const double *chol = work->normal;
+  const int q = s->n_error, origin = mill_gram_at(q + nk, 0);
+  const int n_pair = mill_gram_at(q + nk + np, 0) - origin;
+  const double *chol = work->normal, *with_s = work->error;
   const double *sums = work->sums;
+  MILL_FOR(b, e, q)
+  {
+    double *x = work->error + MILL_ERROR_SOLVED + e * nk;
+    for (int k = 0; k < nk; k++)
+      x[k] = with_s[e * nk + k];
+    mill_cholesky_solve(nk, chol, nk, x);
+  }
+  MILL_BARRIER(b);
+  MILL_T(mill_jacobian_sums)(b, m, s, smooth, MILL_LEVEL(arm, work), work);
   double *solve = work->solve + MILL_MAX_CONT; /* [np][nk]: L^-1 S^T V */
   MILL_FOR(b, j, np)
   {
-    const double *from = sums + mill_gram_at(nk + j, 0) - mill_gram_at(nk, 0);
-    for (int k = 0; k < nk; k++)
-      solve[j * nk + k] = from[k];
+    const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
+    for (int k = 0; k < nk; k++) {
+      solve[j * nk + k] = from[q + k];
+      for (int e = 0; e < q; e++)
+        solve[j * nk + k] -= from[e] * with_s[e * nk + k];
+    }
     mill_cholesky_forward(nk, chol, nk, solve + j * nk);
     eval->grad[j] += 2.0 * sums[n_pair + j];
   }
   MILL_BARRIER(b);
   MILL_FOR(b, j, np)
   {
-    const double *from = sums + mill_gram_at(nk + j, 0) - mill_gram_at(nk, 0) + nk;
+    const double *from = sums + mill_gram_at(q + nk + j, 0) - origin;
     for (int l = 0; l <= j; l++) {
-      double h = from[l];
+      const double *other = sums + mill_gram_at(q + nk + l, 0) - origin;
+      double h = from[q + nk + l];
+      for (int e = 0; e < q; e++)
+        h -= from[e] * other[e];
       for (int k = 0; k < nk; k++)
         h -= solve[j * nk + k] * solve[l * nk + k];
       eval->hess[j * np + l] += h;
@@ -548,6 +590,14 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_segment
     MILL_SIMD
     for (int i = 0; i < len; i++)
       flux[i] *= poly[i];
+    for (int e = 0; e < s->n_error; e++) {
+      /* the share of the component that the residual has */
+      const float *error = s->error + (size_t)e * n + first;
+      const double share = work->error[MILL_ERROR_RESIDUAL + e];
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        flux[i] += share * (double)error[i] / (double)s->is[first + i];
+    }
     if (keep && s->model) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
@@ -666,8 +716,9 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_mod
   for (int i = 0; i < slot->n_segment; i++)
     n_used += slot->segment[i].used && slot->segment[i].arm == i_arm;
   const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0;
+  const int n_share = slot->fix_error && arm->error.fraction ? n_used : 0;
   for (int i = 0; i < slot->n_segment; i++) {
-    const mill_segment *s = &slot->segment[i];
+    mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !s->used)
       continue;
     MILL_T(mill_block_locate)(b, arm, s->ws, vel, work);
@@ -678,7 +729,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_mod
         MILL_T(mill_block_template_row)(b, m, arm, r, half, work, rotated, bend);
       MILL_T(mill_block_pixel_row)(b, m, s, vel, r, rotated, bend, work);
     }
-    MILL_T(mill_block_jacobian)(b, m, s, work, &slot->eval);
+    MILL_T(mill_block_jacobian)(b, m, s, n_share, work, &slot->eval);
     n_done++;
   }
 }

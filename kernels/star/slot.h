@@ -65,6 +65,7 @@ typedef struct mill_model_arm {
   mill_rbf rbf;              /**< the same, of MILL_EMULATOR_RBF */
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
+  mill_model_error error; /**< fraction NULL: none, or not wanted */
 } mill_model_arm;
 
 /** Wavelengths that segments share, with all that depends on them alone. */
@@ -120,9 +121,16 @@ typedef struct mill_segment {
   double *base;        /**< [n_pix] sum of the resolution row: what a constant becomes */
   float *model;        /**< [n_pix] best-fit flux, or NULL when not wanted */
   float *scratch;      /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
-  double sum_ln_var;   /**< 2 sum ln sigma */
-  double dd;           /**< sum (flux / sigma)^2 */
-  double sn;           /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
+  double sum_ln_var;   /**< 2 sum ln sigma, with model error ln det of the covariance */
+  double dd;           /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
+  /* model error (kernels/star/model_error_impl.h): d and is have the part that is independent from
+   * pixel to pixel in them once it is fixed */
+  int error_fixed;       /**< it has been fixed for this star */
+  int n_error;           /**< rows of error in use */
+  float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
+  float *error;          /**< [components][n_pix] E: the inverse covariance is 1 - E^T E */
+  double own_sum_ln_var, own_dd;
+  double sn; /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
   int n_good;
   int narrow; /**< 1: templates are broader than the matrix in a sizeable part of it */
 } mill_segment;
@@ -215,8 +223,9 @@ typedef struct mill_fit_space {
 } mill_fit_space;
 
 typedef struct mill_slot {
-  int stage;   /**< enum mill_stage */
-  int request; /**< enum mill_request of the next round */
+  int stage;     /**< enum mill_stage */
+  int request;   /**< enum mill_request of the next round */
+  int fix_error; /**< the Jacobian of the request fixes the model error at its place */
   int n_segment;
   mill_segment *segment;
   double hull_weight;         /**< hull penalty = hull_weight * distance^2 */
@@ -238,7 +247,9 @@ typedef struct mill_slot {
   int free_par[MILL_MAX_PAR], n_free;
   int method;       /**< enum mill_optimizer now at work; falls to the next when it fails */
   int n_method_run; /**< times that nelder-mead had to repeat */
-  int had_simplex;  /**< this start has had its simplex */
+  int settled; /**< the model error is fixed at a solution: of the first start (1), the best (2) */
+  int i_best;  /**< start of the best point */
+  int had_simplex; /**< this start has had its simplex */
   /** The simplex's coordinates: x = L^T (parameter - centre), both inner, L in
    *  polish.at.hess [nm.n][nm.n], in which F rises by about |x|^2. */
   mill_nm nm;
@@ -275,6 +286,8 @@ enum mill_star_count {
   MILL_COUNT_SIGMA,  /**< n_pix where a line-spread function is used, else 0 */
   MILL_COUNT_RES,    /**< n_diag * n_pix */
   MILL_COUNT_MODEL,  /**< n_pix where models are wanted, else 0 */
+  MILL_COUNT_OWN,    /**< n_pix where the arm has a model error, else 0 */
+  MILL_COUNT_ERROR,  /**< components * n_pix of it */
   MILL_COUNT_BIN,    /**< the most bins of a segment's wavelength set */
   MILL_COUNT_GUESS,  /**< n_templ * (2 * guess_half + 1) */
   MILL_COUNT_TEMPL,  /**< n_templ */
@@ -296,6 +309,9 @@ static inline int mill_segment_arrays(const mill_array **table)
       {offsetof(mill_segment, good), sizeof(unsigned char), MILL_STAR_DEVICE, MILL_COUNT_PIX},
       {offsetof(mill_segment, base), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_PIX},
       {offsetof(mill_segment, scratch), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_PIX},
+      {offsetof(mill_segment, own_d), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_OWN},
+      {offsetof(mill_segment, own_is), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_OWN},
+      {offsetof(mill_segment, error), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_ERROR},
       {offsetof(mill_segment, model), sizeof(float), MILL_STAR_MODELS, MILL_COUNT_MODEL},
   };
   *table = array;
@@ -316,6 +332,14 @@ static inline int mill_slot_arrays(const mill_array **table)
   return (int)(sizeof array / sizeof array[0]);
 }
 
+/** Where products of the rows E of model error stand in mill_workspace.error: with the rows S of
+ *  the normal matrix, U [n_error][n_cont]; with the residual [n_error]; N^-1 U. */
+enum {
+  MILL_ERROR_RESIDUAL = MILL_MAX_ERROR * MILL_MAX_CONT,
+  MILL_ERROR_SOLVED = MILL_ERROR_RESIDUAL + MILL_MAX_ERROR,
+  MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
+};
+
 /** Work space of one block: rows of templates on the grid and at the pixels.
  *
  *  grid [row][max_pix_pad] holds the emulator's output and then the rotated
@@ -333,6 +357,7 @@ typedef struct mill_workspace {
   double *normal;                /**< [MILL_MAX_CONT^2] lower Cholesky factor */
   double *solve;                 /**< [MILL_MAX_CONT * (MILL_MAX_PAR + 3)] */
   double *sums;                  /**< [MILL_BLOCK_MAX_SUM] */
+  double *error;                 /**< [MILL_ERROR_SPACE] products of the rows of model error */
 } mill_workspace;
 
 /** Regions of work space: the emulator's output, which lies apart, and the rest. */
@@ -347,6 +372,7 @@ enum mill_workspace_count {
   MILL_COUNT_NORMAL, /**< of this and the next two: 0 where a backend keeps them elsewhere */
   MILL_COUNT_SOLVE,
   MILL_COUNT_SUMS,
+  MILL_COUNT_ERROR_SPACE,
   MILL_N_WORK_COUNT
 };
 
@@ -366,6 +392,7 @@ static inline int mill_workspace_arrays(const mill_array **table)
       {offsetof(mill_workspace, normal), sizeof(double), MILL_WORK_REST, MILL_COUNT_NORMAL},
       {offsetof(mill_workspace, solve), sizeof(double), MILL_WORK_REST, MILL_COUNT_SOLVE},
       {offsetof(mill_workspace, sums), sizeof(double), MILL_WORK_REST, MILL_COUNT_SUMS},
+      {offsetof(mill_workspace, error), sizeof(double), MILL_WORK_REST, MILL_COUNT_ERROR_SPACE},
   };
   *table = array;
   return (int)(sizeof array / sizeof array[0]);
@@ -384,6 +411,7 @@ static inline void mill_workspace_counts(int n_par, int max_pix_pad, int max_seg
   count[MILL_COUNT_PIXEL_BYTES] = row * (size_t)max_seg_pix;
   count[MILL_COUNT_SEGMENT] = (size_t)max_seg_pix;
   count[MILL_COUNT_KERNEL] = MILL_MAX_ROTATION + 1;
+  count[MILL_COUNT_ERROR_SPACE] = MILL_ERROR_SPACE;
 }
 
 MILL_EXTERN_C_END

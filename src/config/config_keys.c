@@ -76,6 +76,9 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "how v sin i acts on the pixels of a template: as on a smooth spectrum, or as on one "
              "that is linear between pixels, which broadens too much below about two of them",
      .elsewhere = "– (linear)"},
+    {"model_error", YES_NO(fit.model_error), SCIENCE,
+     .help = "whether the errors of the templates that the library has measured count in the "
+             "likelihood; nothing where it has none"},
     {"fix_param", OTHER("list of `{param, value}`"), SCIENCE, .unit = "of the parameter",
      .range = "`vsini` and `vrad` within their limits, labels within the library's range",
      .help = "parameters held at a value", .elsewhere = "`fixParam`"},
@@ -227,6 +230,7 @@ void mill_config_default(mill_config *config)
   fit->precision = MILL_FLOAT32;
   fit->resolution = MILL_RES_AUTO;
   fit->rotation = MILL_ROT_SPLINE;
+  fit->model_error = 1;
   fit->min_vel_km_s = -1000.0;
   fit->max_vel_km_s = 1000.0;
   fit->min_vsini_km_s = 0.0;

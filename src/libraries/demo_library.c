@@ -59,6 +59,7 @@ void mill_demo_settings_init(mill_demo_settings *settings)
   settings->n_held_out = 200;
   settings->seed = 1;
   settings->n_guess = 50;
+  settings->line_seed = 1;
 }
 
 static int check_settings(const mill_demo_settings *settings)
@@ -72,6 +73,9 @@ static int check_settings(const mill_demo_settings *settings)
   if (settings->n_held_out < 0 || settings->n_held_out > MILL_DEMO_MAX_HELD_OUT)
     MILL_FAIL(MILL_ERR_RANGE, "%d held-out models; 0 to %d are possible", settings->n_held_out,
               MILL_DEMO_MAX_HELD_OUT);
+  if (!(settings->line_scatter >= 0 && settings->line_scatter <= MILL_DEMO_MAX_SCATTER))
+    MILL_FAIL(MILL_ERR_RANGE, "a scatter of %g of the lines' strengths; 0 to %g are possible",
+              settings->line_scatter, MILL_DEMO_MAX_SCATTER);
   if (settings->n_guess < 1)
     MILL_FAIL(MILL_ERR_RANGE, "%d templates for the initial guess; at least one is needed",
               settings->n_guess);
@@ -345,6 +349,17 @@ int mill_demo_templates_create(mill_demo_templates **out)
   t = NULL;
 done:
   mill_demo_templates_destroy(t);
+  return err;
+}
+
+/* Templates of a run's settings. */
+static int create_templates(const mill_demo_settings *settings, mill_demo_templates **out)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_demo_templates_create(out));
+  if (settings->line_scatter > 0)
+    mill_line_model_scatter((*out)->model, settings->line_scatter, settings->line_seed);
+done:
   return err;
 }
 
@@ -800,7 +815,7 @@ int mill_demo_library_error(const mill_demo_settings *settings, const mill_libra
   int err = MILL_OK;
   mill_demo_templates *t = NULL;
   MILL_TRY(check_settings(settings));
-  MILL_TRY(mill_demo_templates_create(&t));
+  MILL_TRY(create_templates(settings, &t));
   int same = lib->n_label == MILL_LINE_N_LABEL && lib->n_arm == N_ARM;
   for (int a = 0; same && a < N_ARM; a++)
     same = lib->arm[a].n_pix == t->arm_n_pix[a];
@@ -826,7 +841,7 @@ int mill_demo_library_build(const mill_demo_settings *settings, mill_library *li
   stages_begin(&stage, settings->progress);
   MILL_TRY(check_settings(settings));
   MILL_TRY(mill_demo_library_frame(lib));
-  MILL_TRY(mill_demo_templates_create(&t));
+  MILL_TRY(create_templates(settings, &t));
   MILL_TRY(node_grid_init(lib, settings->coarse, &grid));
   snprintf(text, sizeof text, "computing %d spectra with the line model on %d thread%s", grid.n_all,
            settings->n_thread, settings->n_thread == 1 ? "" : "s");
@@ -840,6 +855,10 @@ int mill_demo_library_build(const mill_demo_settings *settings, mill_library *li
   for (int a = 0; a < lib->n_arm; a++)
     snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "demo1%s",
              settings->coarse ? "-coarse" : "");
+  if (settings->line_scatter > 0)
+    snprintf(lib->name, sizeof lib->name,
+             "demo with wrong lines: strengths scattered by %g, seed %llu; for tests",
+             settings->line_scatter, (unsigned long long)settings->line_seed);
   if (error) {
     snprintf(text, sizeof text, "measuring the error on %d models at other labels",
              settings->n_held_out);

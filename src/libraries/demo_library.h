@@ -14,6 +14,7 @@
 #define MILL_DEMO_MEDIAN_WIDTH 0.1
 
 /** Limits of the settings. */
+#define MILL_DEMO_MAX_SCATTER 1.0
 enum { MILL_DEMO_MAX_COMPONENT = 256, MILL_DEMO_MAX_HELD_OUT = 1000 };
 
 typedef struct mill_demo_settings {
@@ -23,7 +24,11 @@ typedef struct mill_demo_settings {
   uint64_t seed;   /**< of the held-out labels */
   int n_guess;     /**< templates of the initial guess */
   int coarse;      /**< 1: the smallest grid that makes sense, for tests */
-  FILE *progress;  /**< a line per stage with its time, or NULL */
+  /** Line strengths are scattered by this in their logarithm (mill_line_model_scatter), so that
+   *  the library is wrong in a known way; 0: none. */
+  double line_scatter;
+  uint64_t line_seed;
+  FILE *progress; /**< a line per stage with its time, or NULL */
 } mill_demo_settings;
 
 void mill_demo_settings_init(mill_demo_settings *settings);

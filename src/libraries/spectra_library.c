@@ -43,6 +43,8 @@ void mill_spectra_library_settings_init(mill_spectra_library_settings *settings)
   settings->degree = DEFAULT_DEGREE;
   settings->n_guess = DEFAULT_GUESS;
   settings->recover_sn = DEFAULT_SN;
+  settings->n_error = -1;
+  settings->error_sn = INFINITY;
   settings->n_thread = 1;
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "kernels/data/library.h"
+#include "src/libraries/model_error.h"
 
 enum { MILL_SPECTRA_LIBRARY_MAX_CONTINUUM = 20 };
 
@@ -49,6 +50,8 @@ typedef struct mill_spectra_library_settings {
   int n_guess;
   double recover_sn; /**< S/N a pixel at which the recovery of labels is measured; inf: without
                         noise, 0: not measured */
+  int n_error;       /**< components of a model error from spectra left out; -1: no model error */
+  double error_sn;   /**< S/N a pixel of the spectra, whose noise is no model error; inf: none */
   int n_thread;      /**< 1 or more; the library does not depend on it */
 } mill_spectra_library_settings;
 
@@ -96,6 +99,7 @@ typedef struct mill_spectra_report {
   double error_median, error_p95; /**< per cent */
   int n_recovered;                /**< 0: not measured */
   double bias[MILL_MAX_GRID_AXIS], scatter[MILL_MAX_GRID_AXIS]; /**< median and 1.48 MAD */
+  mill_model_error_report model_error;                          /**< n 0: not measured */
 } mill_spectra_report;
 
 void mill_spectra_report_clear(mill_spectra_report *report); /* NULL is allowed */

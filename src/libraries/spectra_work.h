@@ -98,8 +98,8 @@ int mill_spectra_align(const mill_spectra_work *w, const mill_library *lib,
 int mill_spectra_recover_velocities(const mill_spectra_work *w, const mill_library *lib,
                                     mill_spectra_report *report);
 
-/** Errors of the spectra, and of the labels if the settings ask for them. */
-int mill_spectra_measure(const mill_spectra_work *w, const mill_library *lib,
+/** Errors of the spectra, and of the labels and of the templates if the settings ask for them. */
+int mill_spectra_measure(const mill_spectra_work *w, mill_library *lib,
                          const mill_labelled_spectra *in, mill_spectra_report *report);
 
 #endif

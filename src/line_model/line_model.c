@@ -8,6 +8,7 @@
 #include "src/line_model/line_atmosphere.h"
 #include "src/line_model/line_list.h"
 #include "src/line_model/line_voigt.h"
+#include "src/system/random.h"
 
 const mill_line_label_info mill_line_label_info_of[MILL_LINE_N_LABEL] = {
     {"teff", "TEFF", "K", 4000.0, 7500.0},
@@ -35,6 +36,8 @@ enum { N_BATCH = 28 }; /* >= pixels between two nodes, a multiple of 4 */
 #define H_FAR_LN  0.04
 enum { H_MAX_UPPER = 24, H_MAX_LINE = 2 * H_MAX_UPPER };
 
+enum { SCATTER_STREAM = 0x73636174 /* "scat": this purpose of the random numbers */ };
+
 #define SQRT_PI        1.7724538509055160
 #define LINE_CONST     0.02654008 /* pi e^2 / (m_e c), cm2 / s */
 #define KM_S           1e5
@@ -49,6 +52,7 @@ typedef struct line {
   float damp;        /**< wavelength / (4 pi c) in pixels: width -> a */
   float gamma_rad, gamma_stark, gamma_waals; /**< rad / s; the last two per particle at 10^4 K */
   int species, mass;                         /**< rows of the star's tables */
+  int index;                                 /**< in the list of lines */
 } line;
 
 typedef struct hydrogen_line {
@@ -144,6 +148,7 @@ static int add_lines(mill_line_model *model)
   for (int i = 0; i < mill_line_list_n; i++) {
     const mill_line *in = &mill_line_list[i];
     line out;
+    out.index = i;
     out.pixel = (log((double)in->wave_aa) - model->ln_wave0) / MILL_LINE_LN_STEP;
     const int is_ch = in->species == MILL_LINE_CH;
     const int i_element = is_ch ? -1 : mill_line_element_find(in->species / 100);
@@ -239,6 +244,15 @@ int mill_line_model_create(double ln_wave0, int n_pix, mill_line_model **out)
 done:
   mill_line_model_destroy(model);
   return err;
+}
+
+void mill_line_model_scatter(mill_line_model *model, double scatter, uint64_t seed)
+{
+  for (int i = 0; i < model->n_line; i++) {
+    mill_random random;
+    mill_random_begin(&random, seed, (uint64_t)model->line[i].index, SCATTER_STREAM);
+    model->line[i].ln_strength += (float)(scatter * mill_random_normal(&random));
+  }
 }
 
 void mill_line_model_destroy(mill_line_model *model)

@@ -12,6 +12,8 @@
 #ifndef MILL_LINE_MODEL_H
 #define MILL_LINE_MODEL_H
 
+#include <stdint.h>
+
 enum { MILL_LINE_N_LABEL = 4 };
 
 /** Order of the labels. */
@@ -42,6 +44,11 @@ typedef struct mill_line_model mill_line_model;
  *  MILL_ERR_RANGE outside the model's range or n_pix < 2, MILL_ERR_MEMORY. */
 int mill_line_model_create(double ln_wave0, int n_pix, mill_line_model **out);
 void mill_line_model_destroy(mill_line_model *model); /* NULL is allowed */
+
+/** Make a model whose lines are wrong: the strength of each metal and molecular line times
+ *  exp(scatter x), x standard normal, a function of the seed and the line alone.  Once, before
+ *  the first spectrum. */
+void mill_line_model_scatter(mill_line_model *model, double scatter, uint64_t seed);
 
 int mill_line_model_n_pix(const mill_line_model *model);
 double mill_line_model_ln_wave0(const mill_line_model *model);

@@ -18,6 +18,14 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
   if (!(s->min_vel_km_s < s->max_vel_km_s) || !(s->guess_vel_step_km_s > 0.0))
     MILL_FAIL(MILL_ERR_RANGE, "velocity limits %g to %g km/s in steps of %g", s->min_vel_km_s,
               s->max_vel_km_s, s->guess_vel_step_km_s);
+  for (int a = 0; a < lib->n_arm && s->model_error; a++)
+    if (lib->arm[a].error.n_component + s->n_cont + MILL_PAR_LABEL0 + lib->n_label > MILL_MAX_ROWS)
+      MILL_FAIL(
+          MILL_ERR_RANGE,
+          "arm %s has %d components of model error, with npoly %d and %d parameters more than "
+          "%d; lower npoly, or give model_error: false",
+          lib->arm[a].name, lib->arm[a].error.n_component, s->n_cont,
+          MILL_PAR_LABEL0 + lib->n_label, MILL_MAX_ROWS);
   for (int a = 0; a < lib->n_arm; a++)
     /* the first test keeps a half width within int */
     if (s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step) > (double)MILL_MAX_ROTATION ||
@@ -119,9 +127,34 @@ done:
   return err;
 }
 
+/** What an arm's templates get wrong; rows of components are padded as templates are. */
+static int load_error(mill_device_memory *memory, const mill_model_error *from, int n_pix,
+                      int n_pix_pad, mill_model_error *error)
+{
+  int err = MILL_OK;
+  float *row = NULL;
+  void *block = NULL;
+  const size_t pad = (size_t)n_pix_pad, n = (size_t)n_pix;
+  *error = *from;
+  MILL_TRY(mill_device_memory_take(memory, n * sizeof *row, from->fraction, &block));
+  error->fraction = block;
+  error->component = NULL;
+  if (from->n_component > 0) {
+    MILL_TRY(MILL_ALLOC((size_t)from->n_component * pad, &row));
+    for (size_t j = 0; j < (size_t)from->n_component; j++)
+      memcpy(row + j * pad, from->component + j * n, n * sizeof *row);
+    MILL_TRY(mill_device_memory_take(memory, (size_t)from->n_component * pad * sizeof *row, row,
+                                     &block));
+    error->component = block;
+  }
+done:
+  mill_free(row);
+  return err;
+}
+
 /** One arm: its grid in wavelength, its splines' filter and its emulator. */
 static int load_arm(mill_device_memory *memory, const mill_library *lib, const mill_arm *from,
-                    int precision, mill_model_arm *arm)
+                    const mill_fit_settings *set, mill_model_arm *arm)
 {
   int err = MILL_OK;
   const mill_emulator *e = &from->emulator;
@@ -140,8 +173,10 @@ static int load_arm(mill_device_memory *memory, const mill_library *lib, const m
     MILL_TRY(load_grid(memory, &e->grid, &arm->grid));
   if (arm->kind == MILL_EMULATOR_RBF)
     MILL_TRY(load_rbf(memory, &e->rbf, &arm->rbf));
+  if (set->model_error && from->error.fraction)
+    MILL_TRY(load_error(memory, &from->error, arm->n_pix, arm->n_pix_pad, &arm->error));
   for (int l = 0; l < arm->n_layer; l++)
-    MILL_TRY(load_layer(memory, e, l, precision, arm));
+    MILL_TRY(load_layer(memory, e, l, set->precision, arm));
 done:
   return err;
 }
@@ -169,7 +204,7 @@ int mill_device_model_load(const mill_library *lib, const mill_fit_settings *set
     m->hull[h].facet = block;
   }
   for (int a = 0; a < lib->n_arm; a++) {
-    MILL_TRY(load_arm(memory, lib, &lib->arm[a], settings->precision, &m->arm[a]));
+    MILL_TRY(load_arm(memory, lib, &lib->arm[a], settings, &m->arm[a]));
     if (m->arm[a].n_pix_pad > m->max_pix_pad)
       m->max_pix_pad = m->arm[a].n_pix_pad;
   }

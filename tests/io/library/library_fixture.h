@@ -149,6 +149,17 @@ static inline void assert_same(const mill_library *a, const mill_library *b)
     assert_memory_equal(&p->ln_step, &q->ln_step, sizeof(double));
     assert_memory_equal(&p->template_sigma_aa, &q->template_sigma_aa, sizeof(double));
     assert_memory_equal(p->wave_aa, q->wave_aa, (size_t)p->n_pix * sizeof(double));
+    assert_int_equal(p->error.n_component, q->error.n_component);
+    assert_int_equal(p->error.fraction != NULL, q->error.fraction != NULL);
+    if (p->error.fraction) {
+      const size_t n_error = (size_t)p->error.n_component;
+      assert_memory_equal(&p->error.correlation, &q->error.correlation, sizeof(double));
+      assert_memory_equal(p->error.fraction, q->error.fraction, (size_t)p->n_pix * sizeof(float));
+      assert_memory_equal(p->error.sigma, q->error.sigma, n_error * sizeof(double));
+      if (n_error > 0)
+        assert_memory_equal(p->error.component, q->error.component,
+                            n_error * (size_t)p->n_pix * sizeof(float));
+    }
     const mill_emulator *m = &p->emulator, *n = &q->emulator;
     assert_int_equal(m->log_flux, n->log_flux);
     assert_int_equal(m->kind, n->kind);

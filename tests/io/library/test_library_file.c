@@ -64,6 +64,47 @@ static void test_grid_library_round_trip(void **state)
     }
 }
 
+/* Arms with and without; every part of it changes the hash. */
+static void test_model_error_round_trip(void **state)
+{
+  (void)state;
+  const char *path = in_folder("error.h5");
+  for (int n_component = 0; n_component <= MILL_MAX_ERROR; n_component += 8) {
+    mill_library *lib = new_library(), *back = new_library();
+    make(4, 3, lib);
+    assert_ok(test_library_add_error(n_component, lib));
+    mill_model_error_clear(&lib->arm[1].error);
+    assert_ok(mill_library_write(path, lib, 1));
+    assert_ok(mill_library_read(path, back));
+    assert_same(lib, back);
+    const hid_t file = open_file(path);
+    assert_int_equal(get_attr_int(file, "/", "format_version"), 3);
+    H5Fclose(file);
+    mill_model_error *error = &back->arm[2].error;
+    char hash[65];
+    memcpy(hash, back->hash, sizeof hash);
+    error->fraction[3] *= 2;
+    mill_library_digest(back, back->hash);
+    assert_string_not_equal(hash, back->hash);
+    error->fraction[3] /= 2;
+    error->correlation += 1;
+    mill_library_digest(back, back->hash);
+    assert_string_not_equal(hash, back->hash);
+    error->correlation -= 1;
+    if (n_component > 0) {
+      error->sigma[0] *= 2;
+      mill_library_digest(back, back->hash);
+      assert_string_not_equal(hash, back->hash);
+      error->sigma[0] /= 2;
+      error->component[5] += 1;
+      mill_library_digest(back, back->hash);
+      assert_string_not_equal(hash, back->hash);
+    }
+    free_library(lib);
+    free_library(back);
+  }
+}
+
 /* What older programs know stays in the format that they read. */
 static void test_networks_stay_in_format_1(void **state)
 {
@@ -455,6 +496,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_library_round_trip),
       cmocka_unit_test(test_grid_library_round_trip),
+      cmocka_unit_test(test_model_error_round_trip),
       cmocka_unit_test(test_networks_stay_in_format_1),
       cmocka_unit_test(test_library_digest_is_as_documented),
       cmocka_unit_test(test_library_digest),

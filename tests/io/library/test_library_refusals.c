@@ -67,6 +67,67 @@ static void test_library_refuses_foreign_files(void **state)
   end_broken(file, path, "no attribute format");
 }
 
+static void change_error(mill_library *lib, int which)
+{
+  mill_model_error *error = &lib->arm[1].error;
+  switch (which) {
+  case 0:
+    error->fraction[7] = NAN;
+    break;
+  case 1:
+    error->fraction[7] = -0.1f;
+    break;
+  case 2:
+    error->component[11] = INFINITY;
+    break;
+  case 3:
+    error->sigma[1] = -1;
+    break;
+  case 4:
+    error->correlation = NAN;
+    break;
+  default:
+    error->n_component = MILL_MAX_ERROR + 1;
+    break;
+  }
+}
+
+/* Neither written nor, with shapes that do not fit, read. */
+static void test_library_refuses_a_wrong_model_error(void **state)
+{
+  (void)state;
+  static const char *const text[] = {"in pixel 7",         "in pixel 7",
+                                     "not finite",         "component 1 of the",
+                                     "is correlated over", "has 17 components"};
+  const char *path = in_folder("error.h5");
+  for (int which = 0; which < 6; which++) {
+    mill_library *lib = new_library();
+    make(4, 2, lib);
+    assert_ok(test_library_add_error(3, lib));
+    change_error(lib, which);
+    assert_int_equal(mill_library_write(path, lib, 1), MILL_ERR_LIBRARY);
+    assert_message(text[which]);
+    assert_message("arm r");
+    free_library(lib);
+  }
+  for (int which = 0; which < 3; which++) {
+    static const char *const name[] = {"fraction", "components", "sigmas"};
+    static const char *const complaint[] = {"fraction", "expected 1 to 16 components", "sigmas"};
+    const hsize_t dim[2] = {2, 5};
+    char at[64];
+    mill_library *lib = new_library();
+    make(4, 2, lib);
+    assert_ok(test_library_add_error(3, lib));
+    assert_ok(mill_library_write(path, lib, 1));
+    free_library(lib);
+    const hid_t file = open_file(path);
+    snprintf(at, sizeof at, "arms/arm1/model_error/%s", name[which]);
+    set_dataset(file, at, which == 2 ? H5T_IEEE_F64LE : H5T_IEEE_F32LE, which == 1 ? 2 : 1, dim,
+                H5P_DEFAULT, 1);
+    end_broken(file, path, complaint[which]);
+  }
+}
+
 static void test_library_refuses_other_formats(void **state)
 {
   (void)state;
@@ -493,6 +554,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_library_refuses_foreign_files),
       cmocka_unit_test(test_library_refuses_other_formats),
+      cmocka_unit_test(test_library_refuses_a_wrong_model_error),
       cmocka_unit_test(test_library_refuses_links_and_types),
       cmocka_unit_test(test_library_refuses_storage),
       cmocka_unit_test(test_library_reads_compressed),

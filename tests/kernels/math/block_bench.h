@@ -26,7 +26,7 @@ typedef struct block_bench {
   int index[BENCH_PIX];
   double kernel[MILL_MAX_ROTATION + 1], kernel_slope[MILL_MAX_ROTATION + 1];
   double normal[MILL_MAX_CONT * MILL_MAX_CONT], solve[MILL_MAX_CONT * (MILL_MAX_PAR + 3)];
-  double sums[MILL_BLOCK_MAX_SUM];
+  double sums[MILL_BLOCK_MAX_SUM], error[MILL_ERROR_SPACE];
 } block_bench;
 
 /** An arm of n_grid knots and a segment of n_pix pixels, no resolution matrix, S/N of
@@ -76,7 +76,8 @@ static inline void block_bench_init(block_bench *b, int n_grid, double ln_wave0,
                              .kernel_slope = b->kernel_slope,
                              .normal = b->normal,
                              .solve = b->solve,
-                             .sums = b->sums};
+                             .sums = b->sums,
+                             .error = b->error};
 }
 
 #endif

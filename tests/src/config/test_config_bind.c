@@ -61,6 +61,7 @@ static void test_identity_holds_science_and_selection(void **state)
       "likelihood: profile",
       "precision: float64",
       "rotation_kernel: linear",
+      "model_error: false",
       "optimizer: nelder-mead",
       "guess_vel_step: 59",
       "second_start_sn: 5",
@@ -161,7 +162,7 @@ static void test_identity_of_the_defaults(void **state)
       "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\nformat: auto\n"
       "guess_vel_step: 60\njoin_by_name: false\njoin_radius: 0\nlikelihood: marginal\nlsf: auto\n"
       "mask_ignore: 0\nmax_eval: 4000\nmax_starts: 8\nmax_vel: 1000\nmax_vsini: 500\nmedium: auto\n"
-      "min_vel: -1000\nmin_vsini: 0\nminsn: none\nn_simplex_round: 40\n"
+      "min_vel: -1000\nmin_vsini: 0\nminsn: none\nmodel_error: true\nn_simplex_round: 40\n"
       "npoly: 10\nnpoly_per_1000aa: 0\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
       "priors: []\nrbf_continuum: true\nredrock: false\n"
       "redrock_file: \"\"\nredrock_max_vel: 1500\nrescale_errors: false\nresolving_power: 0\n"

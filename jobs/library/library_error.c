@@ -1,0 +1,200 @@
+#include "jobs/library/library_error.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io/hdf5/hdf5_probe.h"
+#include "io/library/labelled_spectra.h"
+#include "io/library/library_file.h"
+#include "kernels/base/error.h"
+#include "src/libraries/model_error.h"
+#include "src/system/file_roles.h"
+
+typedef struct options {
+  const char *output, *spectra;
+  int overwrite, help;
+  int n_component, medium;
+  double sn; /* inf: without noise */
+  int n_arm, n_column;
+  char arm[MILL_MAX_ARM][MILL_MAX_NAME];
+  char column[MILL_MAX_GRID_AXIS][MILL_MAX_NAME];
+} options;
+
+static_assert(MILL_MEDIUM_AUTO == 0 && MILL_MEDIUM_VACUUM == 1 && MILL_MEDIUM_AIR == 2,
+              "order of the words");
+static const char *const media[] = {"auto", "vacuum", "air", NULL};
+
+#define AT(member) MILL_AT(options, member)
+#define NAMES(member, most)                                                                        \
+  MILL_OPTION_NAMES, .offset = offsetof(options, member), .size = MILL_MAX_NAME, .max = (most),    \
+                     .offset2 = offsetof(options, n_##member)
+const mill_option_table mill_library_error_table = {
+    "starmill library",
+    "model-error measures what a library's templates get wrong, from spectra with known labels at\n"
+    "the templates' resolution and at rest, and writes the library with it.\n",
+    "\n",
+    (const mill_option[]){
+        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
+         .help = "the library to write"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        {"spectra", MILL_OPTION_TEXT, AT(spectra), .argument = "FILE.fits",
+         .help = "an image of spectra and a table of their labels, as library spectra reads them"},
+        {"columns", NAMES(column, MILL_MAX_GRID_AXIS), .argument = "TEFF,LOGG,...",
+         .help = "columns of the labels, in the library's order (default: the library's own)"},
+        {"arms", NAMES(arm, MILL_MAX_ARM), .argument = "b,r",
+         .help = "arms to measure (default: those of which the spectra cover half or more); the "
+                 "others stay as they are"},
+        {"medium", MILL_OPTION_CHOICE, AT(medium), .words = media,
+         .help = "of the spectra's wavelengths: as their header says, or given"},
+        {"components", MILL_OPTION_COUNT, AT(n_component), .max = MILL_MAX_ERROR,
+         .help = "principal components an arm (default 8)"},
+        {"spectra-sn", MILL_OPTION_REAL, AT(sn), .min = 1, .max = DBL_MAX,
+         .help = "S/N of a pixel of the spectra, whose noise is no model error (default: without "
+                 "noise)"},
+        MILL_OPTION_HELP(options),
+        {0}}};
+#undef NAMES
+#undef AT
+
+void mill_library_print_error(const char *arm, const mill_model_error *error,
+                              const mill_model_error_report *report)
+{
+  printf("model error of arm %s: %.3f %% of the flux, rms of %d spectra; %d component%s leave "
+         "%.1f %% of its variance, correlated over %.2f A\n",
+         arm, 100 * report->rms, report->n, error->n_component, error->n_component == 1 ? "" : "s",
+         100 * report->left, report->correlation_aa);
+}
+
+static int parse(int argc, char **argv, options *o, const char **path)
+{
+  int err = MILL_OK, first = 0;
+  MILL_TRY(mill_option_parse(&mill_library_error_table, argc, argv, o, NULL, &first));
+  if (o->help)
+    goto done;
+  if (!o->output || !o->spectra)
+    MILL_FAIL(MILL_ERR_USAGE, "library model-error needs --spectra FILE.fits and --output LIB.h5");
+  if (argc - first != 1)
+    MILL_FAIL(MILL_ERR_USAGE, "library model-error takes one library, not %d", argc - first);
+  *path = argv[first];
+done:
+  return err;
+}
+
+static int check_files(const options *o, const char *path)
+{
+  int err = MILL_OK;
+  struct stat status;
+  mill_file_roles roles = {0};
+  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_TRY(mill_file_roles_read(&roles, "the library", path));
+  MILL_TRY(mill_file_roles_read(&roles, "--spectra", o->spectra));
+  if (!o->overwrite && stat(o->output, &status) == 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
+done:
+  return err;
+}
+
+static int read_spectra(const options *o, const mill_library *lib, mill_labelled_spectra *spectra)
+{
+  int err = MILL_OK;
+  mill_labelled_request request = {.n_label = lib->n_label, .medium = o->medium};
+  mill_labelled_origin origin;
+  request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
+  if (lib->n_label > MILL_MAX_GRID_AXIS)
+    MILL_FAIL(MILL_ERR_USAGE, "%s: has %d labels; spectra with up to %d can be read", lib->path,
+              lib->n_label, MILL_MAX_GRID_AXIS);
+  if (o->n_column > 0 && o->n_column != lib->n_label)
+    MILL_FAIL(MILL_ERR_USAGE, "--columns gives %d names for %d labels of the library", o->n_column,
+              lib->n_label);
+  for (int l = 0; l < lib->n_label; l++)
+    memcpy(request.column[l], o->n_column > 0 ? o->column[l] : lib->label[l].column, MILL_MAX_NAME);
+  MILL_TRY(mill_labelled_spectra_read(o->spectra, &request, spectra, &origin));
+done:
+  return err;
+}
+
+/* Spectra whose labels are known and inside the hulls, moved to the front; their number. */
+static int keep_inside(const mill_library *lib, mill_labelled_spectra *s)
+{
+  const size_t n_label = (size_t)s->n_label, n_pix = (size_t)s->n_pix;
+  int n = 0;
+  for (int i = 0; i < s->n_spectrum; i++) {
+    const double *label = s->label + (size_t)i * n_label;
+    /* NaN fails */
+    if (!(mill_library_hull_distance(lib, label) <= 0))
+      continue;
+    memmove(s->label + (size_t)n * n_label, label, n_label * sizeof *label);
+    memmove(s->flux + (size_t)n * n_pix, s->flux + (size_t)i * n_pix, n_pix * sizeof *s->flux);
+    n++;
+  }
+  return n;
+}
+
+static int measure_arm(const options *o, int n, const mill_labelled_spectra *s, mill_library *lib,
+                       int i_arm, int *n_measured)
+{
+  int err = MILL_OK, wanted = o->n_arm == 0;
+  mill_arm *arm = &lib->arm[i_arm];
+  mill_model_error error = {0};
+  mill_model_error_report report;
+  mill_residuals residuals = {.n = n, .n_pix = arm->n_pix, .noise = 1 / o->sn};
+  for (int i = 0; i < o->n_arm; i++)
+    wanted |= strcmp(o->arm[i], arm->name) == 0;
+  const double low = fmax(arm->wave_aa[0], s->wave_aa[0]);
+  const double high = fmin(arm->wave_aa[arm->n_pix - 1], s->wave_aa[s->n_pix - 1]);
+  if (!wanted ||
+      (o->n_arm == 0 && high - low < 0.5 * (arm->wave_aa[arm->n_pix - 1] - arm->wave_aa[0])))
+    goto done;
+  MILL_TRY(mill_model_error_residuals(lib, i_arm, n, s->n_pix, s->wave_aa, s->flux, s->label,
+                                      &residuals.value));
+  MILL_TRY(mill_model_error_measure(arm->wave_aa, &residuals, o->n_component, &error, &report));
+  mill_model_error_clear(&arm->error);
+  arm->error = error;
+  mill_library_print_error(arm->name, &error, &report);
+  ++*n_measured;
+done:
+  mill_free(residuals.value);
+  return err;
+}
+
+int mill_job_library_error(int argc, char **argv)
+{
+  int err = MILL_OK, n_measured = 0;
+  const char *path = NULL;
+  mill_library *lib = NULL;
+  mill_labelled_spectra spectra = {0};
+  options o = {.n_component = MILL_MODEL_ERROR_COMPONENT, .sn = INFINITY};
+  MILL_TRY(parse(argc, argv, &o, &path));
+  if (o.help) {
+    printf("usage: starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
+           "LIBRARY.h5\n\n");
+    mill_option_print_help(&mill_library_error_table, NULL, stdout);
+    goto done;
+  }
+  MILL_TRY(check_files(&o, path));
+  MILL_TRY(MILL_ALLOC(1, &lib));
+  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, path));
+  MILL_TRY(mill_library_read(path, lib));
+  for (int i = 0; i < o.n_arm; i++)
+    if (mill_library_find_arm(lib, o.arm[i]) < 0)
+      MILL_FAIL(MILL_ERR_USAGE, "--arms: %s has no arm %s", path, o.arm[i]);
+  MILL_TRY(read_spectra(&o, lib, &spectra));
+  const int n = keep_inside(lib, &spectra);
+  printf("spectra: %d of %d have labels inside the library's hulls\n", n, spectra.n_spectrum);
+  for (int a = 0; a < lib->n_arm; a++)
+    MILL_TRY(measure_arm(&o, n, &spectra, lib, a, &n_measured));
+  if (n_measured == 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: its spectra, %.0f to %.0f A, cover no half of an arm of %s",
+              o.spectra, spectra.wave_aa[0], spectra.wave_aa[spectra.n_pix - 1], path);
+  MILL_TRY(mill_library_write(o.output, lib, o.overwrite));
+  mill_library_digest(lib, lib->hash);
+  printf("%s: %d arm%s measured, hash %s\n", o.output, n_measured, n_measured == 1 ? "" : "s",
+         lib->hash);
+done:
+  mill_labelled_spectra_clear(&spectra);
+  mill_library_clear(lib);
+  mill_free(lib);
+  return err;
+}

@@ -1,0 +1,174 @@
+/** Model error of a star: what its templates get wrong, as a part of the covariance.
+ *
+ *  The covariance of a segment's pixels, in units of the data's sigma, is that of the data, the
+ *  squared fraction of the flux on the diagonal, and C C^T of the components, whose shares have
+ *  unit variance.  It is fixed once, with a template, a velocity and a continuum, and from then on
+ *  F is a Gaussian likelihood of known covariance: weights is and d = flux is with the diagonal in
+ *  them, and E = L^-1 C with L L^T = 1 + C^T C, so that the inverse covariance is 1 - E^T E.
+ *  mill_block_fix_error is in model_error_impl.h.
+ */
+#ifndef MILL_MODEL_ERROR_H
+#define MILL_MODEL_ERROR_H
+
+#include "kernels/math/block.h"
+#include "kernels/math/linalg.h"
+#include "kernels/star/slot.h"
+
+/** A product of 1 + variance is taken the logarithm of beyond this. */
+#define MILL_ERROR_PRODUCT 1e150
+
+/** The segment's data alone, as prepared. */
+MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
+{
+  const int was_fixed = s->error_fixed;
+  MILL_BARRIER(b);
+  MILL_FOR_SIMD(b, i, s->n_pix)
+  {
+    if (was_fixed) {
+      s->d[i] = s->own_d[i];
+      s->is[i] = s->own_is[i];
+    } else {
+      s->own_d[i] = s->d[i];
+      s->own_is[i] = s->is[i];
+    }
+  }
+  MILL_SERIAL(b)
+  {
+    if (was_fixed) {
+      s->sum_ln_var = s->own_sum_ln_var;
+      s->dd = s->own_dd;
+    } else {
+      s->own_sum_ln_var = s->sum_ln_var;
+      s->own_dd = s->dd;
+    }
+    s->error_fixed = 1;
+    s->n_error = 0;
+  }
+  MILL_BARRIER(b);
+}
+
+/** The components at the located pixels of a segment into its rows of error: the cubic through the
+ *  four grid points around each. */
+MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
+                                           mill_segment *s, const mill_workspace *work)
+{
+  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  const int last = arm->n_pix - 1;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    const int *index = work->index + first;
+    const float *frac = work->frac + first;
+    float weight[4][MILL_PIXEL_CHUNK];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const float u = frac[i], left = u + 1.0f, right = u - 1.0f, far = u - 2.0f;
+      weight[0][i] = -u * right * far * (float)(1.0 / 6.0);
+      weight[1][i] = left * right * far * 0.5f;
+      weight[2][i] = -left * u * far * 0.5f;
+      weight[3][i] = left * u * right * (float)(1.0 / 6.0);
+    }
+    for (int j = 0; j < arm->error.n_component; j++) {
+      const float *row = arm->error.component + (size_t)j * (size_t)arm->n_pix_pad;
+      float *to = s->error + (size_t)j * (size_t)n_pix + first;
+      MILL_SIMD
+      for (int i = 0; i < len; i++) {
+        const int k = index[i];
+        to[i] = weight[0][i] * row[k > 0 ? k - 1 : 0] + weight[1][i] * row[k] +
+                weight[2][i] * row[k + 1] + weight[3][i] * row[k + 2 <= last ? k + 2 : last];
+      }
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Width of pixel i in ln wavelength. */
+MILL_HD static inline double mill_error_width(const mill_waveset *ws, int i)
+{
+  const int left = i > 0 ? i - 1 : 0, right = i < ws->n_pix - 1 ? i + 1 : i;
+  return (ws->ln_wave[right] - ws->ln_wave[left]) / (double)(right - left);
+}
+
+/** The components' matrix 1 + C C^T of a segment, factored, into work->normal [n][n]; its ln det
+ *  into *ln_det.  0, or that it is not positive definite; the same on all threads. */
+MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, int n,
+                                          mill_workspace *work)
+{
+  double acc[MILL_MAX_ERROR * (MILL_MAX_ERROR + 1) / 2];
+  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  const int n_pair = n * (n + 1) / 2;
+  for (int k = 0; k < n_pair; k++)
+    acc[k] = 0.0;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    for (int j = 0, k = 0; j < n; j++)
+      for (int l = 0; l <= j; l++, k++) {
+        const float *x = s->error + (size_t)j * n_pix + first;
+        const float *y = s->error + (size_t)l * n_pix + first;
+        double sum = 0.0;
+        MILL_SIMD_SUM(sum)
+        for (int i = 0; i < len; i++)
+          sum += (double)x[i] * (double)y[i];
+        acc[k] += sum;
+      }
+  }
+  mill_block_sum_n(b, acc, n_pair, work->sums);
+  MILL_BARRIER(b);
+  double *a = work->normal;
+  MILL_SERIAL(b)
+  {
+    for (int j = 0, k = 0; j < n; j++)
+      for (int l = 0; l <= j; l++, k++)
+        a[j * n + l] = work->sums[k] + (j == l ? 1.0 : 0.0);
+    const int failed = mill_cholesky(n, a, n);
+    work->sums[0] = failed ? 0.0 : mill_cholesky_logdet(n, a, n);
+    work->sums[1] = (double)failed;
+  }
+  MILL_BARRIER(b);
+  return (int)work->sums[1];
+}
+
+/** C into E = L^-1 C, L in work->normal; projections of the data on its rows into work->error. */
+MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
+                                           mill_workspace *work)
+{
+  double acc[MILL_MAX_ERROR];
+  const double *a = work->normal;
+  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  for (int j = 0; j < n; j++)
+    acc[j] = 0.0;
+  MILL_FOR(b, c, n_chunk)
+  {
+    const int first = c * MILL_PIXEL_CHUNK;
+    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    double z[MILL_MAX_ERROR][MILL_PIXEL_CHUNK];
+    for (int j = 0; j < n; j++) {
+      float *row = s->error + (size_t)j * n_pix + first;
+      const double inverse = 1.0 / a[j * n + j];
+      double sum = 0.0;
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        z[j][i] = (double)row[i];
+      for (int l = 0; l < j; l++) {
+        const double w = a[j * n + l];
+        MILL_SIMD
+        for (int i = 0; i < len; i++)
+          z[j][i] -= w * z[l][i];
+      }
+      MILL_SIMD_SUM(sum)
+      for (int i = 0; i < len; i++) {
+        z[j][i] *= inverse;
+        row[i] = (float)z[j][i];
+        sum += (double)row[i] * (double)s->d[first + i];
+      }
+      acc[j] += sum;
+    }
+  }
+  mill_block_sum_n(b, acc, n, work->error);
+  MILL_BARRIER(b);
+}
+
+#endif

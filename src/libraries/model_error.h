@@ -1,0 +1,55 @@
+/** The model error of an arm from residuals of spectra whose labels are known
+ *  (docs/science/numerics.md, "Model error"). */
+#ifndef MILL_LIBRARIES_MODEL_ERROR_H
+#define MILL_LIBRARIES_MODEL_ERROR_H
+
+#include "kernels/data/library.h"
+
+enum {
+  MILL_MODEL_ERROR_MIN = 8,        /**< spectra that a measurement needs */
+  MILL_MODEL_ERROR_COMPONENT = 8,  /**< components unless told otherwise */
+  MILL_MODEL_ERROR_CONTINUUM = 10, /**< functions of the continuum, as of the fit (npoly) */
+  MILL_MODEL_ERROR_MAX_LAG = 64    /**< pixels over which correlation is looked for */
+};
+
+/** Residuals on an arm's pixels.
+ *
+ *  value [n][n_pix]  observed over template - 1, NaN where it is not known; the continuum may
+ *                    still be in it
+ *  weight [n]        0 or more; NULL: 1 for all
+ *  noise             rms noise of a pixel of the spectra relative to their flux, 0: none */
+typedef struct mill_residuals {
+  int n, n_pix;
+  double *value;
+  const double *weight;
+  double noise;
+} mill_residuals;
+
+/** For people. */
+typedef struct mill_model_error_report {
+  int n;                 /**< spectra */
+  double rms;            /**< of the residuals without continuum and noise */
+  double left;           /**< part of their variance that the components leave */
+  double correlation_aa; /**< length over which the rest is correlated, mid arm */
+} mill_model_error_report;
+
+/** Measure it.
+ *
+ *  wave_aa [n_pix]  in      of the arm
+ *  residuals        in/out  the continuum is taken out of value, and NaN becomes 0
+ *  n_component      in      0 ... MILL_MAX_ERROR, at most half of the spectra
+ *  error            out     zeroed before, cleared on failure
+ *
+ *  MILL_ERR_INPUT for too few spectra or pixels without one, MILL_ERR_RANGE, MILL_ERR_MEMORY. */
+int mill_model_error_measure(const double *wave_aa, mill_residuals *residuals, int n_component,
+                             mill_model_error *error, mill_model_error_report *report);
+
+/** Residuals of labelled spectra of a library's arm: spectra [n][n_pix] on pixels wave_aa, vacuum,
+ *  ascending, at the templates' resolution and at rest; label [n][n_label].  Values become [n]
+ *  [pixels of the arm], owned by the caller.  A pixel of a spectrum that is not finite or not
+ *  above 0 is not known.  MILL_ERR_MEMORY. */
+int mill_model_error_residuals(const mill_library *lib, int arm, int n, int n_pix,
+                               const double *wave_aa, const float *flux, const double *label,
+                               double **value);
+
+#endif

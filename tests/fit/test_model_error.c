@@ -1,0 +1,388 @@
+/* Model error in the likelihood: value and curvature against a dense covariance matrix in float64,
+ * the gradient against differences, and that without it nothing changes. */
+#include "tests/mill_test.h"
+
+#include <cblas.h>
+
+#include "src/pipeline/device_model.h"
+#include "tests/fit/made_star.h"
+
+enum { SEED = 20261122, MAX_PAR = 6 };
+
+typedef struct fixture {
+  mill_library lib;
+  mill_fit_settings set;
+  mill_pipeline *pipeline;
+  made_star star;
+  mill_star raw;
+  double truth[MAX_PAR], place[MAX_PAR]; /**< where the stars are, where the error is fixed */
+  uint64_t random;
+} fixture;
+
+static fixture fx;
+
+static void begin(int n_component, int n_exposure, int with_matrix)
+{
+  memset(&fx, 0, sizeof fx);
+  fx.random = SEED + (uint64_t)(17 * n_component + with_matrix);
+  made_check(test_library_make(4, 2, 5, &fx.lib));
+  made_check(test_library_add_error(n_component, &fx.lib));
+  made_settings(&fx.lib, &fx.set);
+  fx.set.precision = MILL_FLOAT64;
+  made_star_init(&fx.lib, n_exposure, with_matrix ? 0.8 : 0.45, with_matrix, &fx.random, &fx.star);
+  made_theta(&fx.lib, 0.5, 150, 60, &fx.random, fx.truth);
+  memcpy(fx.place, fx.truth, sizeof fx.place);
+  fx.place[0] += 7;
+  fx.place[2] += 40;
+  made_star_fill(&fx.lib, fx.truth, 60, 1, &fx.random, &fx.star);
+  fx.star.segment[0].mask[20] = 8;
+  fx.star.segment[0].ivar[40] = 0;
+}
+
+static void open_pipeline(void)
+{
+  made_check(mill_pipeline_create(&fx.lib, &fx.set, mill_backend_cpu(NULL), 1, 1, 0, &fx.pipeline));
+  made_star_register(fx.pipeline, 0, &fx.star, &fx.raw);
+}
+
+static void close_pipeline(void)
+{
+  mill_pipeline_destroy(fx.pipeline);
+  fx.pipeline = NULL;
+}
+
+static void end(void)
+{
+  close_pipeline();
+  mill_library_clear(&fx.lib);
+}
+
+/** The Jacobian at theta, of a model error that was fixed at fx.place. */
+static void jacobian(const double *theta, mill_eval *eval)
+{
+  mill_eval both[2];
+  mill_fit_result prepared;
+  double point[2 * MAX_PAR];
+  const size_t np = (size_t)fx.lib.n_label + 2;
+  memcpy(point, fx.place, np * sizeof *point);
+  memcpy(point + np, theta, np * sizeof *point);
+  made_check(
+      mill_pipeline_evaluate(fx.pipeline, &fx.raw, MILL_REQ_JACOBIAN, 2, point, both, &prepared));
+  *eval = both[1];
+}
+
+static void move(const double *theta, int j, double step, double *x)
+{
+  memcpy(x, theta, MAX_PAR * sizeof *x);
+  x[j] = j == MILL_PAR_VSINI
+             ? mill_vsini_outer(fx.set.rotation, mill_vsini_inner(fx.set.rotation, theta[j]) + step)
+             : theta[j] + step;
+}
+
+/* --- the dense reference --- */
+
+/** A row of the library's grid at a wavelength: the polynomial through the four points around it,
+ *  by Neville's scheme in the index. */
+static double row_at(const mill_arm *arm, const float *row, double rest_aa)
+{
+  int k = 0;
+  while (k < arm->n_pix - 2 && arm->wave_aa[k + 1] <= rest_aa)
+    k++;
+  const double u = (rest_aa - arm->wave_aa[k]) / (arm->wave_aa[k + 1] - arm->wave_aa[k]);
+  double y[4];
+  for (int i = 0; i < 4; i++)
+    y[i] = (double)row[k - 1 + i];
+  for (int level = 1; level < 4; level++)
+    for (int i = 0; i + level < 4; i++)
+      y[i] = ((u - (i - 1 + level)) * y[i] - (u - (i - 1)) * y[i + 1]) / -level;
+  return y[0];
+}
+
+typedef struct dense {
+  int n;
+  double inverse[MADE_MAX_PIX * MADE_MAX_PIX]; /**< of the covariance; then that of the continuum
+                                                    taken out */
+  double ln_det;
+  ref_prepared prepared;
+} dense;
+
+static dense of_segment[MADE_MAX_SEG];
+
+static void invert(int n, double *a, double *ln_det)
+{
+  if (LAPACKE_dpotrf(LAPACK_ROW_MAJOR, 'L', n, a, n) != 0)
+    fail_msg("not positive definite");
+  *ln_det = 0;
+  for (int i = 0; i < n; i++)
+    *ln_det += 2 * log(a[i * n + i]);
+  LAPACKE_dpotri(LAPACK_ROW_MAJOR, 'L', n, a, n);
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < i; j++)
+      a[j * n + i] = a[i * n + j];
+}
+
+/** The covariance of a segment with its model error at fx.place, from the definition. */
+static void make_dense(const made_segment *s, int n_share, dense *d)
+{
+  const mill_arm *arm = &fx.lib.arm[s->arm];
+  const mill_model_error *error = &arm->error;
+  const int n = s->n_pix;
+  static made_segment bare;
+  double templ[MADE_MAX_PIX], sharp[MADE_MAX_PIX], model[MADE_MAX_PIX], rest[MADE_MAX_PIX];
+  const double beta = fx.place[0] / MILL_C_KM_S, shift = sqrt((1 - beta) / (1 + beta));
+  made_prepare(&fx.lib, &fx.set, s, &d->prepared);
+  made_template(&fx.lib, fx.set.rotation, s, fx.place, templ);
+  bare = *s;
+  bare.n_diag = 0;
+  made_template(&fx.lib, fx.set.rotation, &bare, fx.place, sharp);
+  made_project(&fx.set, s, &d->prepared, templ, model);
+  d->n = n;
+  memset(d->inverse, 0, sizeof d->inverse);
+  for (int p = 0; p < n; p++) {
+    const double sigma = d->prepared.sigma[p], flux = model[p] * sigma;
+    const int left = p > 0 ? p - 1 : 0, right = p < n - 1 ? p + 1 : p;
+    const double width = log(s->wave_aa[right] / s->wave_aa[left]) / (right - left);
+    rest[p] = s->wave_aa[p] * shift;
+    int k = 0;
+    while (k < arm->n_pix - 2 && arm->wave_aa[k + 1] <= rest[p])
+      k++;
+    const double u = (rest[p] - arm->wave_aa[k]) / (arm->wave_aa[k + 1] - arm->wave_aa[k]);
+    const double fraction =
+        (1 - u) * (double)error->fraction[k] + u * (double)error->fraction[k + 1];
+    d->inverse[p * n + p] = sigma * sigma + n_share * error->correlation * arm->ln_step / width *
+                                                fraction * fraction * flux * flux;
+  }
+  for (int j = 0; j < error->n_component; j++) {
+    const float *row = error->component + (size_t)j * (size_t)arm->n_pix;
+    double seen[MADE_MAX_PIX];
+    for (int p = 0; p < n; p++) {
+      double sum = 0;
+      for (int k = 0; k < s->n_diag; k++) {
+        const int q = p - s->n_diag / 2 + k;
+        if (q >= 0 && q < n)
+          sum += s->row[p][k] * row_at(arm, row, rest[q]) * sharp[q];
+      }
+      if (!s->n_diag)
+        sum = row_at(arm, row, rest[p]) * sharp[p];
+      seen[p] = error->sigma[j] * sqrt(n_share) * sum * model[p] * d->prepared.sigma[p] / templ[p];
+    }
+    cblas_dger(CblasRowMajor, n, n, 1, seen, 1, seen, 1, d->inverse, n);
+  }
+  invert(n, d->inverse, &d->ln_det);
+}
+
+/** F of a segment at theta, and what is left of the inverse covariance without the continuum. */
+static double project_dense(const made_segment *s, const dense *d, const double *theta,
+                            double *left, double *model)
+{
+  const int n = d->n, nk = fx.set.n_cont;
+  static double design[MADE_MAX_PIX * MILL_MAX_CONT], with[MADE_MAX_PIX * MILL_MAX_CONT];
+  static double x[MADE_MAX_PIX * MILL_MAX_CONT];
+  double templ[MADE_MAX_PIX], normal[MILL_MAX_CONT * MILL_MAX_CONT], ln_det, f = d->ln_det;
+  double share[MILL_MAX_CONT] = {0};
+  made_template(&fx.lib, fx.set.rotation, s, theta, templ);
+  for (int p = 0; p < n; p++)
+    for (int k = 0; k < nk; k++)
+      design[p * nk + k] = made_continuum(&fx.set, s, k, p) * templ[p];
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, nk, n, 1, d->inverse, n, design, nk, 0,
+              with, nk);
+  cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, nk, nk, n, 1, design, nk, with, nk, 0,
+              normal, nk);
+  invert(nk, normal, &ln_det);
+  if (fx.set.likelihood == MILL_LIKE_MARGINAL)
+    f += ln_det;
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, nk, nk, 1, with, nk, normal, nk, 0, x,
+              nk);
+  memcpy(left, d->inverse, sizeof *left * (size_t)(n * n));
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, nk, -1, x, nk, with, nk, 1, left, n);
+  for (int p = 0; p < n; p++)
+    for (int q = 0; q < n; q++)
+      f += d->prepared.flux[p] * left[p * n + q] * d->prepared.flux[q];
+  /* the continuum that fits best */
+  cblas_dgemv(CblasRowMajor, CblasTrans, n, nk, 1, x, nk, d->prepared.flux, 1, 0, share, 1);
+  for (int p = 0; p < n; p++) {
+    model[p] = 0;
+    for (int k = 0; k < nk; k++)
+      model[p] += share[k] * made_continuum(&fx.set, s, k, p);
+  }
+  return f;
+}
+
+static void compare_dense(const double *theta)
+{
+  enum { NP = MAX_PAR };
+  static double left[MADE_MAX_PIX * MADE_MAX_PIX];
+  double f = 0, hess[NP * NP] = {0};
+  mill_eval eval;
+  jacobian(theta, &eval);
+  for (int i = 0; i < fx.star.n_segment; i++) {
+    const made_segment *s = &fx.star.segment[i];
+    int n_share = 0;
+    for (int k = 0; k < fx.star.n_segment; k++)
+      n_share += fx.star.segment[k].arm == s->arm;
+    double cont[MADE_MAX_PIX];
+    static double v[NP][MADE_MAX_PIX];
+    make_dense(s, n_share, &of_segment[i]);
+    f += project_dense(s, &of_segment[i], theta, left, cont);
+    for (int j = 0; j < NP; j++) {
+      double x[NP], up[MADE_MAX_PIX], down[MADE_MAX_PIX];
+      const double h = 3e-3 / sqrt(eval.hess[j * NP + j]);
+      move(theta, j, h, x);
+      made_template(&fx.lib, fx.set.rotation, s, x, up);
+      move(theta, j, -h, x);
+      made_template(&fx.lib, fx.set.rotation, s, x, down);
+      for (int p = 0; p < s->n_pix; p++)
+        v[j][p] = (up[p] - down[p]) / (2 * h) * cont[p];
+    }
+    for (int j = 0; j < NP; j++)
+      for (int l = 0; l < NP; l++)
+        for (int p = 0; p < s->n_pix; p++)
+          hess[j * NP + l] +=
+              v[j][p] * cblas_ddot(s->n_pix, left + (size_t)p * (size_t)s->n_pix, 1, v[l], 1);
+  }
+  f += made_penalty(&fx.lib, &fx.set, &fx.star, theta);
+  /* The prepared data and the rows of the error are float32: their rounding moves residuals of
+   * some 60 sigma in thousands of pixels by 1e-6 of themselves. */
+  assert_close(eval.f, f, 2e-3);
+  for (int j = 0; j < NP; j++)
+    for (int l = 0; l < NP; l++) {
+      const double unit = sqrt(hess[j * NP + j] * hess[l * NP + l]);
+      /* differences of the template: h^2 of a third derivative */
+      assert_close(eval.hess[j * NP + l] / unit, hess[j * NP + l] / unit, 2e-5);
+    }
+}
+
+static void test_value_and_curvature_match_a_dense_covariance(void **state)
+{
+  (void)state;
+  static const int n_component[] = {0, 1, 8};
+  for (int i = 0; i < 3; i++)
+    for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
+      begin(n_component[i], 1 + with_matrix, with_matrix);
+      fx.set.likelihood = i == 1;
+      open_pipeline();
+      compare_dense(fx.place);
+      compare_dense(fx.truth);
+      end();
+    }
+}
+
+/* --- the gradient --- */
+
+static double value(const double *theta)
+{
+  mill_eval eval;
+  jacobian(theta, &eval);
+  return eval.f;
+}
+
+static void test_gradient_matches_differences(void **state)
+{
+  (void)state;
+  for (int likelihood = 0; likelihood < 2; likelihood++)
+    for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
+      mill_eval eval;
+      begin(with_matrix ? 8 : 3, 1 + likelihood, with_matrix);
+      fx.set.likelihood = likelihood;
+      open_pipeline();
+      const int np = fx.lib.n_label + 2;
+      double theta[MAX_PAR];
+      memcpy(theta, fx.truth, sizeof theta);
+      theta[1] = 66; /* so that all steps are above 0 */
+      jacobian(theta, &eval);
+      for (int j = 0; j < np; j++) {
+        const double sigma = 1 / sqrt(eval.hess[j * np + j]);
+        double d[3];
+        for (int i = 0; i < 3; i++) {
+          double up[MAX_PAR], down[MAX_PAR];
+          const double h = 0.2 * sigma / (1 << i);
+          move(theta, j, h, up);
+          move(theta, j, -h, down);
+          d[i] = (value(up) - value(down)) / (2 * h);
+        }
+        const double a = (4 * d[1] - d[0]) / 3, b = (4 * d[2] - d[1]) / 3;
+        const double found = (16 * b - a) / 15;
+        const double unit = fmax(sqrt(eval.hess[j * np + j]), fabs(eval.grad[j]));
+        /* as of the likelihood without model error (test_gradient.c) */
+        assert_close(eval.grad[j] / unit, found / unit, 2e-5);
+      }
+      end();
+    }
+}
+
+/* --- off and absent --- */
+
+/** Fits with and without, bit for bit: only the results of fixed settings are compared. */
+static void fit_once(mill_fit_result *result)
+{
+  made_fit(&fx.lib, &fx.set, mill_backend_cpu(NULL), 1, 1, 1, &fx.star, NULL, result, NULL);
+}
+
+static void test_off_is_absent(void **state)
+{
+  (void)state;
+  mill_fit_result with, off, absent;
+  begin(8, 1, 1);
+  fit_once(&with);
+  fx.set.model_error = 0;
+  fit_once(&off);
+  for (int a = 0; a < fx.lib.n_arm; a++)
+    mill_model_error_clear(&fx.lib.arm[a].error);
+  fit_once(&absent);
+  assert_memory_equal(&off, &absent, sizeof off);
+  fx.set.model_error = 1;
+  fit_once(&off);
+  assert_memory_equal(&off, &absent, sizeof off);
+  /* what is uncertain in the templates makes the errors larger */
+  assert_int_equal(with.status, MILL_STATUS_FITTED);
+  for (int l = 0; l < fx.lib.n_label; l++)
+    assert_true(with.label_err[l] > absent.label_err[l]);
+  mill_library_clear(&fx.lib);
+}
+
+/** Two segments of an arm with the same spectrum say no more about the templates than one. */
+static void test_exposures_share_the_error(void **state)
+{
+  (void)state;
+  mill_fit_result one, two;
+  begin(4, 1, 0);
+  fx.star.n_segment = 1;
+  made_star_fill(&fx.lib, fx.truth, 20000, 0, &fx.random,
+                 &fx.star); /* the templates' error alone */
+  fit_once(&one);
+  fx.star.segment[1] = fx.star.segment[0];
+  fx.star.segment[1].exposure = 1;
+  fx.star.n_segment = 2;
+  fit_once(&two);
+  /* sigma of a pixel is 5e-5 of its flux, the fraction a hundred times that */
+  for (int l = 0; l < fx.lib.n_label; l++)
+    assert_close(two.label_err[l] / one.label_err[l], 1, 0.02);
+  mill_library_clear(&fx.lib);
+}
+
+static void test_too_many_rows_are_refused(void **state)
+{
+  (void)state;
+  begin(MILL_MAX_ERROR, 1, 0);
+  fx.set.n_cont = MILL_MAX_CONT;
+  made_check(mill_device_model_check(&fx.lib, &fx.set)); /* 16 + 24 + 6 */
+  fx.lib.n_label = 7;
+  assert_int_equal(mill_device_model_check(&fx.lib, &fx.set), MILL_ERR_RANGE);
+  assert_non_null(strstr(mill_error_message(), "model_error: false"));
+  fx.set.model_error = 0;
+  made_check(mill_device_model_check(&fx.lib, &fx.set));
+  fx.lib.n_label = 4;
+  mill_library_clear(&fx.lib);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_value_and_curvature_match_a_dense_covariance),
+      cmocka_unit_test(test_gradient_matches_differences),
+      cmocka_unit_test(test_off_is_absent),
+      cmocka_unit_test(test_exposures_share_the_error),
+      cmocka_unit_test(test_too_many_rows_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,200 @@
+/* The model error of residuals whose components, rest and noise are known. */
+#include "tests/mill_test.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/math/hull.h"
+#include "src/libraries/emulator.h"
+#include "src/libraries/model_error.h"
+#include "src/system/random.h"
+#include "tests/test_library.h"
+
+enum { N = 400, N_PIX = 600, SEED = 16 };
+
+static double wave_aa[N_PIX];
+
+typedef struct made {
+  mill_residuals residuals;
+  double *value;
+  mill_model_error error;
+  mill_model_error_report report;
+} made;
+
+static made fx;
+
+/** Spectra with two patterns of widths 0.02 and 0.01, a rest of width 0.004 that is smoothed by a
+ *  Gaussian of smooth_pix, noise, and a continuum of their own. */
+static void begin(double smooth_pix, double noise)
+{
+  memset(&fx, 0, sizeof fx);
+  assert_int_equal(MILL_ALLOC((size_t)N * N_PIX, &fx.value), MILL_OK);
+  for (int p = 0; p < N_PIX; p++)
+    wave_aa[p] = 4000 * exp(1e-4 * p);
+  for (int i = 0; i < N; i++) {
+    mill_random random;
+    double raw[N_PIX + 80], weight[81], norm = 0;
+    mill_random_begin(&random, SEED, (uint64_t)i, 1);
+    const double a = 0.02 * mill_random_normal(&random), b = 0.01 * mill_random_normal(&random);
+    const double tilt = 0.2 * mill_random_normal(&random);
+    for (int p = 0; p < N_PIX + 80; p++)
+      raw[p] = mill_random_normal(&random);
+    for (int k = -40; k <= 40; k++) {
+      weight[k + 40] = smooth_pix > 0 ? exp(-0.5 * k * k / (smooth_pix * smooth_pix)) : k == 0;
+      norm += weight[k + 40] * weight[k + 40];
+    }
+    for (int p = 0; p < N_PIX; p++) {
+      double rest = 0;
+      for (int k = 0; k <= 80; k++)
+        rest += weight[k] * raw[p + k] / sqrt(norm);
+      const double model = 1 + a * sqrt(2) * sin(0.4 * p) + b * sqrt(2) * cos(0.9 * p + 1) +
+                           0.004 * rest + noise * mill_random_normal(&random);
+      const double x = 2.0 * p / (N_PIX - 1) - 1;
+      fx.value[(size_t)i * N_PIX + (size_t)p] = model * (1.3 + tilt * x - 0.1 * x * x) - 1;
+    }
+  }
+  fx.residuals = (mill_residuals){.n = N, .n_pix = N_PIX, .value = fx.value, .noise = noise};
+}
+
+static void measure(int n_component)
+{
+  if (mill_model_error_measure(wave_aa, &fx.residuals, n_component, &fx.error, &fx.report) !=
+      MILL_OK)
+    fail_msg("%s", mill_error_message());
+}
+
+static void end(void)
+{
+  mill_model_error_clear(&fx.error);
+  mill_free(fx.value);
+}
+
+static double mean_fraction(void)
+{
+  double sum = 0;
+  for (int p = 0; p < N_PIX; p++)
+    sum += (double)fx.error.fraction[p] * (double)fx.error.fraction[p] / N_PIX;
+  return sqrt(sum);
+}
+
+/* Of 400 spectra a width is known to 1/sqrt(800) = 3.5 %; three of that. */
+static void test_components_and_rest_are_found(void **state)
+{
+  (void)state;
+  for (int noisy = 0; noisy < 2; noisy++) {
+    begin(0, noisy ? 0.01 : 0);
+    measure(2);
+    assert_int_equal(fx.error.n_component, 2);
+    assert_close(fx.error.sigma[0], 0.02, 0.1 * 0.02);
+    assert_close(fx.error.sigma[1], 0.01, 0.1 * 0.01);
+    for (int j = 0; j < 2; j++) {
+      /* the pattern, but for its sign; noise of a hundredth in 400 spectra of width 0.01 leaves
+       * 1/20 of the pattern's rms in a pixel */
+      double with = 0;
+      for (int p = 0; p < N_PIX; p++)
+        with += (double)fx.error.component[(size_t)j * N_PIX + (size_t)p] * sqrt(2) *
+                (j ? cos(0.9 * p + 1) : sin(0.4 * p)) / N_PIX;
+      assert_close(fabs(with), 1, 0.02);
+    }
+    /* 600 pixels of 400 spectra: the mean is known much better than a pixel is, but noise of 2.5
+     * times the rest is taken out of its square, and the continuum has ten of the pixels */
+    assert_close(mean_fraction(), 0.004, noisy ? 0.1 * 0.004 : 0.03 * 0.004);
+    assert_close(fx.error.correlation, 1, 0.15);
+    assert_close(fx.report.rms, sqrt(5e-4 + 1.6e-5), 0.1 * 0.0227);
+    assert_close(fx.report.left, 1.6e-5 / 5.16e-4, 0.2 * 0.031);
+    end();
+  }
+}
+
+/* The sum of the correlation of a Gaussian of sigma s is 2 sqrt(pi) s, 7 and 14 pixels of 600.  The
+ * continuum takes out ten degrees of freedom and with them the longest waves, of which the sum is
+ * made: up to 10 / 600 for each of the pixels that are correlated. */
+static void test_correlation_is_that_of_the_smoothing(void **state)
+{
+  (void)state;
+  for (int s = 2; s <= 4; s += 2) {
+    begin(s, 0.005);
+    measure(2);
+    const double expected = 2 * sqrt(acos(-1.0)) * s;
+    assert_close(fx.error.correlation, expected, (0.05 + expected / 60) * expected);
+    assert_close(mean_fraction(), 0.004, 0.15 * 0.004);
+    end();
+  }
+}
+
+static void test_unknown_pixels_do_not_count(void **state)
+{
+  (void)state;
+  begin(0, 0);
+  for (int i = 0; i < N; i++)
+    for (int p = 0; p < N_PIX; p++)
+      if (p >= N_PIX - 50 || (i + p) % 10 == 0)
+        fx.value[(size_t)i * N_PIX + (size_t)p] = NAN;
+  measure(0);
+  /* all of the error is in the fraction; where no spectrum has a pixel it is that of the arm */
+  assert_close(mean_fraction(), 0.0227, 0.1 * 0.0227);
+  assert_close((double)fx.error.fraction[N_PIX - 10], 0.0227, 0.1 * 0.0227);
+  assert_int_equal(fx.error.n_component, 0);
+  end();
+}
+
+static void test_too_little_is_refused(void **state)
+{
+  (void)state;
+  begin(0, 0);
+  fx.residuals.n = 15;
+  assert_int_equal(mill_model_error_measure(wave_aa, &fx.residuals, 8, &fx.error, &fx.report),
+                   MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), "needs at least 16"));
+  assert_null(fx.error.fraction);
+  fx.residuals.n = N;
+  assert_int_equal(
+      mill_model_error_measure(wave_aa, &fx.residuals, MILL_MAX_ERROR + 1, &fx.error, &fx.report),
+      MILL_ERR_RANGE);
+  end();
+}
+
+/* Spectra of the templates themselves, in another unit: no residual, and none where the flux is not
+ * known. */
+static void test_residuals_of_the_templates_are_none(void **state)
+{
+  (void)state;
+  mill_library *lib = NULL;
+  double *value = NULL, *templ = NULL;
+  float *flux = NULL;
+  assert_int_equal(MILL_ALLOC(1, &lib), MILL_OK);
+  assert_int_equal(test_library_make(3, 1, 5, lib), MILL_OK);
+  const int n = lib->arm[0].n_pix;
+  double label[3];
+  for (int l = 0; l < 3; l++)
+    label[l] = mill_label_unmap(&lib->label[l], 0.3);
+  assert_int_equal(MILL_ALLOC(n, &templ), MILL_OK);
+  assert_int_equal(MILL_ALLOC(n, &flux), MILL_OK);
+  assert_int_equal(mill_emulator_eval(lib, 0, label, templ), MILL_OK);
+  for (int p = 0; p < n; p++)
+    flux[p] = (float)(7 * templ[p]);
+  flux[100] = NAN;
+  assert_int_equal(
+      mill_model_error_residuals(lib, 0, 1, n, lib->arm[0].wave_aa, flux, label, &value), MILL_OK);
+  for (int p = 0; p < n; p++)
+    if (p > 1 && p < n - 3 && (p < 98 || p > 102))
+      assert_close(value[p], 0, 1e-6); /* float32 flux; its level is the mean of both */
+  assert_true(isnan(value[100]) && isnan(value[0]) && isnan(value[n - 1]));
+  MILL_FREE(value, templ, flux);
+  mill_library_clear(lib);
+  mill_free(lib);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_components_and_rest_are_found),
+      cmocka_unit_test(test_correlation_is_that_of_the_smoothing),
+      cmocka_unit_test(test_unknown_pixels_do_not_count),
+      cmocka_unit_test(test_too_little_is_refused),
+      cmocka_unit_test(test_residuals_of_the_templates_are_none),
+  };
+  printf("seed %d\n", SEED);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
