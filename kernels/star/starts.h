@@ -27,7 +27,7 @@ enum { MILL_DOUBT_JAC = 6 };
 #define MILL_DOUBT_VSINI 60.0
 /** Templates that the guess found worse than the best by less than this, in units of the reduced
  *  chi-square, are worth a start: of any star, and of one at an edge or that rotates. */
-#define MILL_DOUBT_GAP      50.0
+#define MILL_DOUBT_GAP      70.0
 #define MILL_DOUBT_GAP_WIDE 400.0
 /** F of the best point for each pixel, without the data's variances: about the reduced
  *  chi-square, above it by the determinants of the continuum functions; at least 1. */
