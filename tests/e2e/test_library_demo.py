@@ -179,7 +179,9 @@ class DemoLibrary(ProgramTest):
         with open(path, "w") as f:
             f.write("kept?")
         self.refuse("--coarse", "--output", path, status=4, parts=[path, "exists", "--overwrite"])
+        self.refuse("--coarse", "--overwrite", "--output", path, status=2, parts=[path, "no starmill"])
         self.assertEqual(content(path), b"kept?")
+        shutil.copy(self.path, path)  # a library may be replaced
         done = starmill("library", "demo", "--coarse", "--overwrite", "--components", 6,
                         "--held-out", 25, "--threads", 1, "--output", path, timeout=500)
         self.assertEqual(done.returncode, 0, done.stderr)

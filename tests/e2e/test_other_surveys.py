@@ -155,7 +155,7 @@ class Test(ProgramTest):
 
     def test_lamost_needs_a_resolution(self):
         """None is assumed: the row says that it is missing."""
-        _, fits, _ = self.run_fit("no_power.h5", LAMOST[0])
+        _, fits, _ = self.run_fit("no_power.h5", LAMOST[0], status=3)
         np.testing.assert_array_equal(fits["STATUS"], [NO_RESOLUTION])
 
     def test_a_row_of_wavelengths_that_do_not_ascend(self):
