@@ -80,6 +80,25 @@ done:
   return err;
 }
 
+/* The part's share of each row; sigma and correlation as they are. */
+static int copy_error(const mill_model_error *from, int n_whole, int first, int n_pix,
+                      mill_model_error *to)
+{
+  int err = MILL_OK;
+  const size_t n = (size_t)n_pix;
+  if (!from->fraction)
+    goto done;
+  MILL_TRY(copy_of(from->fraction + first, n * sizeof(float), (void **)&to->fraction));
+  if (from->n_component == 0)
+    goto done;
+  MILL_TRY(MILL_ALLOC((size_t)from->n_component * n, &to->component));
+  for (int k = 0; k < from->n_component; k++)
+    memcpy(to->component + (size_t)k * n, from->component + (size_t)k * (size_t)n_whole + first,
+           n * sizeof(float));
+done:
+  return err;
+}
+
 static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
                mill_arm *part)
 {
@@ -100,12 +119,14 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
   memset(part->emulator.grid.knot, 0, sizeof part->emulator.grid.knot);
   part->emulator.grid.coef = part->emulator.rbf.coef = NULL;
   part->emulator.rbf.center = NULL;
+  part->error.fraction = part->error.component = NULL;
   memcpy(part->name, choice->arm, sizeof part->name);
   part->n_pix = end - first;
   part->ln_wave0 = whole->ln_wave0 + whole->ln_step * first;
   MILL_TRY(copy_of(whole->wave_aa + first, (size_t)part->n_pix * sizeof(double),
                    (void **)&part->wave_aa));
   MILL_TRY(copy_emulator(&whole->emulator, first, part->n_pix, &part->emulator));
+  MILL_TRY(copy_error(&whole->error, whole->n_pix, first, part->n_pix, &part->error));
 done:
   return err;
 }

@@ -23,8 +23,8 @@ static void close_both(void)
   mill_config_clear(&config);
 }
 
-/* Arm b has 4000 to 4130 A.  A part has the whole arm's pixels bit for bit, all that its range
- * needs at any velocity and rotation, and not all of them. */
+/* Arm b has 4000 to 4130 A.  A part has the whole arm's pixels bit for bit, with what is known of
+ * their errors, all that its range needs at any velocity and rotation, and not all of them. */
 static void test_a_part_has_the_pixels_of_the_whole(void **state)
 {
   (void)state;
@@ -37,9 +37,15 @@ static void test_a_part_has_the_pixels_of_the_whole(void **state)
               1, kind[k]);
     const int n_whole = lib.arm[0].n_pix;
     double whole[2048], part[2048], wave[2048];
+    float fraction[2048], component[2][2048];
     assert_true(n_whole <= 2048);
     assert_int_equal(mill_emulator_eval(&lib, 0, label, whole), MILL_OK);
     memcpy(wave, lib.arm[0].wave_aa, (size_t)n_whole * sizeof *wave);
+    assert_int_equal(test_library_add_error(2, &lib), MILL_OK);
+    memcpy(fraction, lib.arm[0].error.fraction, (size_t)n_whole * sizeof *fraction);
+    for (int c = 0; c < 2; c++)
+      memcpy(component[c], lib.arm[0].error.component + c * n_whole,
+             (size_t)n_whole * sizeof component[c][0]);
     assert_int_equal(mill_config_cut_arms(&config, &lib), MILL_OK);
     assert_int_equal(lib.n_arm, 2);
     assert_string_equal(lib.arm[0].name, "blue");
@@ -53,6 +59,11 @@ static void test_a_part_has_the_pixels_of_the_whole(void **state)
       assert_memory_equal(arm->wave_aa, wave + first, (size_t)arm->n_pix * sizeof *wave);
       assert_int_equal(mill_emulator_eval(&lib, a, label, part), MILL_OK);
       assert_memory_equal(part, whole + first, (size_t)arm->n_pix * sizeof *part);
+      const size_t n_byte = (size_t)arm->n_pix * sizeof *fraction;
+      assert_int_equal(arm->error.n_component, 2);
+      assert_memory_equal(arm->error.fraction, fraction + first, n_byte);
+      for (int c = 0; c < 2; c++)
+        assert_memory_equal(arm->error.component + c * arm->n_pix, component[c] + first, n_byte);
     }
     /* 150 km/s beyond the cut on either side, of 24 km/s pixels */
     assert_true(lib.arm[0].wave_aa[lib.arm[0].n_pix - 1] > 4065 * (1 + 150 / MILL_C_KM_S));
