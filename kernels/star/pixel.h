@@ -111,7 +111,8 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
 /** Search for the velocity of an arm alone. */
 typedef struct mill_arm_velocity {
   int go, n_round;
-  double v, f, step;
+  int side; /**< asks for F at v + side step: -1, 1, and 0 after v has moved */
+  double v, f, step, left;
   double found, err; /**< NaN until it has ended well */
 } mill_arm_velocity;
 
@@ -131,6 +132,8 @@ MILL_HD static inline void mill_arm_velocity_begin(const mill_slot *slot, double
   const double err = slot->result.vrad_err_km_s;
   at->go = isfinite(f);
   at->n_round = 0;
+  at->side = -1;
+  at->left = 0.0;
   at->v = slot->theta[MILL_PAR_VRAD];
   at->f = f;
   at->step = MILL_ARM_VEL_STEP * err;
@@ -141,32 +144,48 @@ MILL_HD static inline void mill_arm_velocity_begin(const mill_slot *slot, double
   at->found = at->err = (double)NAN;
 }
 
-/** Digest F at v - step and v + step; 1: v has moved and wants its F. */
-MILL_HD static inline int mill_arm_velocity_tell(mill_arm_velocity *at, double left, double right)
+/** Digest F at v - step and v + step. */
+MILL_HD static inline void mill_arm_velocity_digest(mill_arm_velocity *at, double left,
+                                                    double right)
 {
   const double h = at->step;
+  at->side = -1;
   const double curve = 0.5 * (left + right - 2.0 * at->f) / (h * h);
   const double slope = 0.5 * (right - left) / h;
   if (!isfinite(curve) || ++at->n_round >= MILL_ARM_VEL_ROUNDS) {
     at->go = 0;
-    return 0;
+    return;
   }
   if (!(curve * h * h > MILL_ARM_VEL_NOISE * MILL_ARM_VEL_NOISE)) {
     at->go = h < MILL_ARM_VEL_MOST;
     at->step = 2.0 * h < MILL_ARM_VEL_MOST ? 2.0 * h : MILL_ARM_VEL_MOST;
-    return 0;
+    return;
   }
   double move = -0.5 * slope / curve;
   if (fabs(move) <= MILL_ARM_VEL_NEAR * h) {
     at->found = at->v + move;
     at->err = 1.0 / sqrt(curve);
     at->go = 0;
-    return 0;
+    return;
   }
   const double most = 4.0 * h < MILL_ARM_VEL_MOST ? 4.0 * h : MILL_ARM_VEL_MOST;
   move = move < -most ? -most : (move > most ? most : move);
   at->v += move;
-  return 1;
+  at->side = 0;
+}
+
+/** Digest F at v + side step. */
+MILL_HD static inline void mill_arm_velocity_tell(mill_arm_velocity *at, double f)
+{
+  if (at->side > 0) {
+    mill_arm_velocity_digest(at, at->left, f);
+  } else if (at->side < 0) {
+    at->left = f;
+    at->side = 1;
+  } else {
+    at->f = f;
+    at->side = -1;
+  }
 }
 
 /** The constant of a template and the logarithm of its unit: mill_workspace.mean. */

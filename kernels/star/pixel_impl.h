@@ -687,13 +687,10 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_velocity)(mill_block *b, const mill_mod
   mill_arm_velocity at;
   mill_arm_velocity_begin(slot, f, &at);
   while (at.go) {
-    const double v = at.v, h = at.step;
-    if (v - h < m->set.min_vel_km_s || v + h > m->set.max_vel_km_s)
+    const double v = at.v + at.side * at.step;
+    if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
       break;
-    const double left = MILL_T(mill_block_arm_value)(b, m, slot, i_arm, v - h, work);
-    const double right = MILL_T(mill_block_arm_value)(b, m, slot, i_arm, v + h, work);
-    if (mill_arm_velocity_tell(&at, left, right))
-      at.f = MILL_T(mill_block_arm_value)(b, m, slot, i_arm, at.v, work);
+    mill_arm_velocity_tell(&at, MILL_T(mill_block_arm_value)(b, m, slot, i_arm, v, work));
   }
   MILL_SERIAL(b)
   {

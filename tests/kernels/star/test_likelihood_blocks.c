@@ -223,10 +223,8 @@ static mill_arm_velocity search(double err, double depth, double noise)
   slot.result.vrad_err_km_s = err;
   mill_arm_velocity_begin(&slot, line_shape(20, depth), &at);
   for (int i = 0; at.go; i++) {
-    assert_true(i < MILL_ARM_VEL_ROUNDS);
-    if (mill_arm_velocity_tell(&at, line_shape(at.v - at.step, depth) + noise,
-                               line_shape(at.v + at.step, depth) - noise))
-      at.f = line_shape(at.v, depth);
+    assert_true(i < 3 * MILL_ARM_VEL_ROUNDS);
+    mill_arm_velocity_tell(&at, line_shape(at.v + at.side * at.step, depth) - at.side * noise);
   }
   return at;
 }
