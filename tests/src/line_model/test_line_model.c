@@ -541,9 +541,40 @@ static void test_threads(void **state)
   }
 }
 
+/* Lines are scattered one by one, the same wherever a model begins; the continuum stays. */
+static void test_scattered_lines_are_those_of_the_seed(void **state)
+{
+  (void)state;
+  enum { N_FINE = 4000, SHIFT = 500 };
+  static double plain[N_FINE], wrong[N_FINE], other[N_FINE], cont[2][N_FINE];
+  static const double label[MILL_LINE_N_LABEL] = {5000, 4, -0.5, 0.1};
+  const double start = floor(log(5100.0) / MILL_LINE_LN_STEP) * MILL_LINE_LN_STEP;
+  double largest = 0;
+  for (int i = 0; i < 3; i++) {
+    mill_line_model *scattered = NULL;
+    const double from = i == 2 ? start + SHIFT * MILL_LINE_LN_STEP : start;
+    assert_int_equal(mill_line_model_create(from, N_FINE, &scattered), MILL_OK);
+    if (i > 0)
+      mill_line_model_scatter(scattered, 0.2, 5);
+    double *out = i == 0 ? plain : (i == 1 ? wrong : other);
+    assert_int_equal(mill_line_model_flux(scattered, label, out, cont[i > 0]), MILL_OK);
+    if (i == 1)
+      for (int p = 0; p < N_FINE; p++) {
+        assert_close(cont[1][p], cont[0][p], 0);
+        largest = fmax(largest, fabs(wrong[p] - plain[p]) / cont[0][p]);
+      }
+    mill_line_model_destroy(scattered);
+  }
+  /* a line of half the continuum changes by a tenth of itself or so */
+  assert_true(largest > 0.01 && largest < 0.3);
+  for (int p = SHIFT; p < N_FINE; p++) /* the positions of lines in float64 round differently */
+    assert_close(other[p - SHIFT] / wrong[p], 1, 1e-4);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_scattered_lines_are_those_of_the_seed),
       cmocka_unit_test(test_planck),
       cmocka_unit_test(test_voigt),
       cmocka_unit_test(test_h_minus_against_newer_cross_sections),
