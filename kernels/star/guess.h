@@ -106,7 +106,7 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, int nk, const mill_segme
 }
 
 /** The least chi^2 of each template among velocities [v0, v1) into slot->guess_least, infinite
- * where none is finite, and its velocity into slot->guess_velocity. */
+ *  where none is finite, and its velocity into slot->guess_velocity. */
 MILL_BLOCK_FN void mill_block_guess_least(mill_block *b, const mill_model *m, mill_slot *slot,
                                           int v0, int v1)
 {

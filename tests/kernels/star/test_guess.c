@@ -14,7 +14,8 @@ static struct guess_bench {
   int bin_first[MAX_BIN + 1];
   float bin_wn[MAX_BIN], bin_w[MAX_BIN];
   double label[N_TEMPL];
-  double chisq[N_TEMPL * MAX_VEL], expected[N_TEMPL * MAX_VEL];
+  double chisq[N_TEMPL * MAX_VEL], expected[N_TEMPL * MAX_VEL], least[N_TEMPL];
+  int velocity[N_TEMPL];
   _Alignas(64) float templ[N_GROUP * MAX_WIDTH * MILL_GUESS_LANE];
 } g;
 
@@ -54,6 +55,8 @@ static void make_bins(int n_bin, int half, uint64_t *random)
   g.slot.bin_wn = g.bin_wn;
   g.slot.bin_w = g.bin_w;
   g.slot.guess_chisq = g.chisq;
+  g.slot.guess_least = g.least;
+  g.slot.guess_velocity = g.velocity;
 }
 
 /** Every template at every shift, also where the shifts are fewer than go at once or no
@@ -128,40 +131,56 @@ static void test_bins_sum_good_pixels(void **state)
   }
 }
 
-/** The least chi^2 within the limits of velocity, then the least with other labels; of
- *  equal ones the first; what is not a number never. */
-static void test_starts_are_the_two_best(void **state)
+/** The least chi^2 within the limits of velocity, then the least of those with labels apart from
+ * the ones before, farther and farther; of equal ones the first; what is not a number never. */
+static void test_starts_are_the_best_that_are_apart(void **state)
 {
   (void)state;
   uint64_t random = SEED + 2;
-  enum { HALF = 8, NV = 2 * HALF + 1 };
+  enum { HALF = 8, NV = 2 * HALF + 1, N_WHOLE = N_TEMPL / N_VSINI * N_VSINI };
   make_bins(50, HALF, &random);
   mill_model *m = &g.b.model;
+  m->n_templ = N_WHOLE;
+  m->label[0] = (mill_label){.mapping = MILL_MAP_LINEAR, .std = 1};
   /* bins of 59.96 km/s: five on each side are within the limits */
   m->set.min_vel_km_s = -301;
   m->set.max_vel_km_s = 301;
-  for (int e = 0; e < N_TEMPL * NV; e++)
+  for (int e = 0; e < N_WHOLE * NV; e++)
     g.chisq[e] = 10 + 0.001 * e;
   g.chisq[3 * NV + 2] = -100; /* too fast */
   g.chisq[9 * NV + 1] = NAN;
   g.chisq[20 * NV + HALF + 4] = 1; /* labels 10 with rotation 0 */
   g.chisq[21 * NV + HALF - 2] = 2; /* the same labels, rotating */
   g.chisq[31 * NV + HALF + 1] = 3; /* labels 15, rotating */
-  g.chisq[33 * NV + HALF] = 3;     /* as good, but later */
-  const int v0 = HALF - 5, v1 = HALF + 6;
-  const int first = mill_block_guess_best(&g.b.block, m, &g.slot, v0, v1, -1);
-  assert_int_equal(first, 20 * NV + HALF + 4);
-  assert_int_equal(mill_block_guess_best(&g.b.block, m, &g.slot, v0, v1, 10), 31 * NV + HALF + 1);
+  g.chisq[33 * NV + HALF] = 3;     /* labels 16: as good, but later */
+  static const struct {
+    double apart;
+    int templ, bin;
+  } take[] = {{0.5, 20, HALF + 4},
+              {0.5, 31, HALF + 1},
+              {0.5, 33, HALF},
+              {1.5, 0, HALF - 5},
+              {1.5, 4, HALF - 5}};
+  mill_block_guess_least(&g.b.block, m, &g.slot, HALF - 5, HALF + 6);
+  for (size_t i = 0; i < sizeof take / sizeof *take; i++) {
+    assert_int_equal(mill_block_guess_take(&g.b.block, m, &g.slot, take[i].apart), take[i].templ);
+    assert_int_equal(g.velocity[take[i].templ], take[i].bin);
+  }
 
   g.slot.n_segment = 0; /* nothing to match: chi^2 is 0 everywhere */
   mill_block_guess(&g.b.block, m, &g.slot, &g.b.work);
-  assert_int_equal(g.slot.n_start, 2);
+  assert_int_equal(g.slot.n_start, MILL_MAX_GUESS_START);
   assert_close(g.slot.start[0][MILL_PAR_VRAD], mill_guess_velocity(-5, m->guess_ln_step), 1e-9);
-  assert_close(g.slot.start[0][MILL_PAR_LABEL0], 0, 0);
-  assert_close(g.slot.start[1][MILL_PAR_LABEL0], 1, 0);
-  for (int e = 0; e < N_TEMPL * NV; e++)
+  double label = 0; /* one more each time, as that is apart enough for the first four */
+  for (int i = 0; i < MILL_MAX_GUESS_START; i++) {
+    assert_close(g.slot.start[i][MILL_PAR_LABEL0], label, 0);
+    assert_close(g.slot.start_chisq[i], 0, 0);
+    label += mill_guess_apart(i + 1) <= 1 ? 1 : 2;
+  }
+  for (int e = 0; e < N_WHOLE * NV; e++)
     g.chisq[e] = NAN;
-  assert_int_equal(mill_block_guess_best(&g.b.block, m, &g.slot, v0, v1, -1), -1);
+  mill_block_guess_least(&g.b.block, m, &g.slot, HALF - 5, HALF + 6);
+  assert_int_equal(mill_block_guess_take(&g.b.block, m, &g.slot, 0.5), -1);
 }
 
 int main(void)
@@ -169,7 +188,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_match_is_the_sum_over_bins),
       cmocka_unit_test(test_bins_sum_good_pixels),
-      cmocka_unit_test(test_starts_are_the_two_best),
+      cmocka_unit_test(test_starts_are_the_best_that_are_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -273,7 +273,7 @@ static void jacobian(double vel, mill_eval *eval)
   for (int r = 0; r < b.model.n_par; r++)
     mill_block_pixel_row_f64(&b.block, &b.model, &b.s, vel, r, b.rotated + r * BENCH_PIX,
                              b.bend + r * BENCH_PIX, &b.work);
-  mill_block_jacobian_f64(&b.block, &b.model, &b.s, &b.work, eval);
+  mill_block_jacobian_f64(&b.block, &b.model, &b.s, 0, &b.work, eval);
 }
 
 static void test_derivatives_match_differences_of_the_value(void **state)
