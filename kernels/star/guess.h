@@ -19,7 +19,7 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
  *  mapping: the first ones look around, the last ones in other parts of the library. */
 MILL_HD static inline double mill_guess_apart(int i)
 {
-  return i <= 3 ? 0.5 : i <= 4 ? 1.0 : 1.5;
+  return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
 }
 
 /** Bins whose terms are added up in float32 before they join a float64 sum. */

@@ -22,6 +22,7 @@
 #define MILL_POLISH_LAMBDA_END  1e-2 /**< damping above which a small step proves nothing */
 #define MILL_POLISH_LAMBDA_MAX  1e10
 enum { MILL_POLISH_MAX_JAC = 41 };
+enum { MILL_POLISH_MAX_SHARE = 100 }; /**< times that a step shares the penalty among facets */
 
 /** Typical uncertainty of a parameter; velocities as of a star at S/N 10-20. */
 MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
@@ -140,6 +141,7 @@ MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const do
   f->facet = i;
   f->on = 1;
   f->n_on = 1;
+  f->share = 1.0;
   f->value = mill_facet_value(hull, i, mapped);
   for (int j = 0; j < m->n_par; j++)
     f->slope[j] = 0.0;
@@ -190,9 +192,10 @@ MILL_HD static inline int mill_polish_solve(const mill_model *m, mill_slot *slot
 {
   const mill_polish *p = &slot->polish;
   const int np = m->n_par;
-  const double weight = slot->hull_weight;
-  double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
+  double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR], shares = 0.0;
   int n = 0;
+  for (int f = 0; f < t->n_facet; f++)
+    shares += t->facet[f].on ? t->facet[f].share : 0.0;
   for (int j = 0; j < np; j++)
     if (!m->set.fixed[j] && !t->pin[j])
       t->idx[n++] = j;
@@ -211,6 +214,7 @@ MILL_HD static inline int mill_polish_solve(const mill_model *m, mill_slot *slot
       const mill_active_facet *facet = &t->facet[f];
       if (!facet->on)
         continue;
+      const double weight = slot->hull_weight * (facet->share / shares);
       rhs[r] -= weight * facet->value * facet->slope[j];
       for (int c = 0; c < n; c++)
         a[r * n + c] += weight * facet->slope[j] * facet->slope[t->idx[c]];
@@ -256,6 +260,33 @@ MILL_HD static inline int mill_polish_release(const mill_model *m, mill_polish_t
   return changed;
 }
 
+/** Share the penalty among the facets that hold the step.  It is that of the farthest facet alone,
+ *  so where several hold it they are equally far, and each bears a share w of the weight in
+ *  sum_f w_f d_f^2 whose minimum is there.  What a facet bears, w_f d_f, hardly depends on its
+ *  share, so that of the next solution it is as much as of this one.  Returns whether a share
+ *  changed by more than a thousandth. */
+MILL_HD static inline int mill_polish_share(const mill_model *m, mill_polish_try *t)
+{
+  double before = 0.0, after = 0.0;
+  int n = 0, changed = 0;
+  for (int f = 0; f < t->n_facet; f++)
+    if (t->facet[f].on) {
+      n++;
+      before += t->facet[f].share;
+      after += t->facet[f].share * mill_polish_facet_end(m, t, &t->facet[f]);
+    }
+  if (n < 2 || !(after > 0.0))
+    return 0;
+  for (int f = 0; f < t->n_facet; f++)
+    if (t->facet[f].on) {
+      mill_active_facet *facet = &t->facet[f];
+      const double share = facet->share * mill_polish_facet_end(m, t, facet) / after;
+      changed |= fabs(share - facet->share / before) > 1e-3;
+      facet->share = share;
+    }
+  return changed;
+}
+
 /** Shorten the step to the largest one allowed.  A parameter that would leave its box is pinned to
  *  it, and the rest has to be solved again: 1.  0: nothing was pinned, -1: there is no step. */
 MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_polish *p,
@@ -294,7 +325,7 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
 {
   const mill_point *at = &slot->polish.at;
   const double weight = slot->hull_weight;
-  double model = 0.0, before = 0.0;
+  double model = 0.0, before = 0.0, after = 0.0; /* the farthest facet's distance */
   for (int j = 0; j < m->n_par; j++) {
     model += at->grad[j] * t->delta[j];
     for (int k = 0; k < m->n_par; k++)
@@ -302,10 +333,10 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
   }
   for (int f = 0; f < t->n_facet; f++) {
     const double v = t->facet[f].value, end = mill_polish_facet_end(m, t, &t->facet[f]);
-    before += v > 0.0 ? weight * v * v : 0.0;
-    model += end > 0.0 ? weight * end * end : 0.0;
+    before = v > before ? v : before;
+    after = end > after ? end : after;
   }
-  return before - model;
+  return weight * before * before - (model + weight * after * after);
 }
 
 /** Step from polish->at into theta (trial); returns 0 when there is none.  axes, unless
@@ -318,18 +349,22 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
   mill_polish_try t;
   t.facet = slot->space.facet;
   t.n_facet = t.n = 0;
+  int n_share = 0;
   for (int j = 0; j < m->n_par; j++) {
     t.pin[j] = 0;
     t.delta[j] = 0.0;
   }
-  /* each pass switches a facet (twice at most each way) or pins a parameter */
+  /* each pass switches a facet (twice at most each way), pins a parameter or shares the penalty */
   int changed = 1;
-  for (int pass = 0; pass < 4 * MILL_POLISH_MAX_FACET + MILL_MAX_PAR; pass++) {
+  for (int pass = 0; pass < 4 * MILL_POLISH_MAX_FACET + MILL_MAX_PAR + MILL_POLISH_MAX_SHARE;
+       pass++) {
     if (!(mill_polish_cross(m, p->at.theta, &t) | changed))
       break;
     if (!mill_polish_solve(m, slot, &t, axes))
       return 0;
     changed = mill_polish_release(m, &t);
+    if (!changed && n_share < MILL_POLISH_MAX_SHARE)
+      n_share += changed = mill_polish_share(m, &t);
     const int pinned = mill_polish_bound(m, p, &t);
     if (pinned < 0)
       return 0;

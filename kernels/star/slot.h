@@ -202,6 +202,7 @@ typedef struct mill_active_facet {
   int on;       /**< holds the step; off: released because the step turns inwards */
   int n_on;     /**< times it was switched on, so that on and off cannot alternate for ever */
   double value; /**< signed distance at the current point */
+  double share; /**< of the penalty, before all of them are made to sum to 1 */
   double slope[MILL_MAX_PAR];
 } mill_active_facet;
 

@@ -37,6 +37,10 @@ SN_OBSERVED = 150   # MILES gives no errors; its spectra have more than 100 a pi
 LABELS = ("TEFF", "LOGG", "FEH")
 
 
+def config(survey):
+    return os.path.join(SOURCE, "config", survey + ".yaml")
+
+
 class Campaign:
     def __init__(self, args):
         self.args = args
@@ -55,7 +59,7 @@ class Campaign:
         """The library of MILES, or the one without a fold of its spectra."""
         if fold is None and self.args.library:
             return self.args.library
-        path = self.at("miles.h5" if fold is None else f"miles-{fold}.h5")
+        path = self.at("library.h5" if fold is None else f"library-{fold}.h5")
         if os.path.exists(path):
             return path
         source = self.miles
@@ -74,14 +78,6 @@ class Campaign:
             table = hdus["LABELS"].data
             rows = np.array([table[c] for c in LABELS], float).T
         return rows[np.isfinite(rows).all(axis=1)]
-
-    def config(self, survey, arms):
-        path = self.at(survey + ".yaml")
-        with open(os.path.join(SOURCE, "config", survey + ".yaml")) as file:
-            text = file.read()
-        with open(path, "w") as file:
-            file.write(text.replace("\narms: []", f"\narms: [{arms}]"))
-        return path
 
     def miles_spectra(self, name, sn, rows):
         """MILES spectra as generic input, noise added where sn says so."""
@@ -111,10 +107,10 @@ class Campaign:
         real = os.path.join(self.args.data, "real")
         for name in self.args.sets.split(","):
             if name == "lamost":
-                yield (name, self.library(), self.config("lamost", "{name: opt, min: 4000, max: 7300}"),
+                yield (name, self.library(), config("lamost"),
                        sorted(glob.glob(os.path.join(real, "lamost/*.fits.gz"))))
             elif name == "sdss":
-                yield (name, self.library(), self.config("sdss", "{name: opt, min: 4000, max: 7300}"),
+                yield (name, self.library(), config("sdss"),
                        sorted(glob.glob(os.path.join(real, "sdss/*.fits.gz"))))
             elif name.startswith("miles"):
                 yield (name, self.library(), None,
@@ -127,7 +123,9 @@ class Campaign:
                 sys.exit(f"no set {name}")
 
     def fit(self, output, library, config, inputs, *more):
-        self.run("fit", "--library", library, "--output", output, "--overwrite", "--quiet",
+        if os.path.exists(output):
+            os.remove(output)
+        self.run("fit", "--library", library, "--output", output, "--quiet",
                  *(["--config", config] if config else []), *more, *inputs)
 
     def one_set(self, name, library, config, inputs):

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/star/polish.h"
+#include "tests/test_library.h"
 
 enum { NP = 5, N_LABEL = 3 };
 
@@ -198,6 +199,33 @@ static void test_minimum_beyond_a_hull_is_found_at_its_facet(void **state)
     assert_close((slot.polish.end[j] - expected[j]) * sqrt(hess[j * NP + j]), 0, 0.06);
 }
 
+/** Where two facets hold the star the penalty is that of the farther one.  The minimum there is one
+ *  of the penalised F itself: no step in any direction, of any length, leads lower. */
+static void test_minimum_beyond_two_facets_is_found_at_their_corner(void **state)
+{
+  (void)state;
+  uint64_t random = 77;
+  for (int turn = 0; turn < 12; turn++) {
+    make();
+    add_hull();
+    const double angle = 0.3 + 0.1 * turn, other = angle - 0.8;
+    const double rows[6] = {cos(angle), sin(angle), 0.4, cos(other), sin(other), 0.5};
+    memcpy(facet, rows, sizeof facet);
+    slot.hull_weight = 2e3; /* where all the penalty is summed, F is higher by 0.1 to 10 */
+    assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
+    memcpy(slot.theta, slot.polish.end, sizeof slot.polish.end);
+    const double f = answer(0);
+    for (int i = 0; i < 20000; i++) {
+      const double length = pow(10, 2 * test_library_random(&random) - 2);
+      for (int j = 0; j < NP; j++)
+        slot.theta[j] =
+            slot.polish.end[j] + length * test_library_random(&random) / sqrt(hess[j * NP + j]);
+      /* the promise that ends a polish, twice */
+      assert_true(answer(0) > f - 2e-2);
+    }
+  }
+}
+
 /* F regular in u = sqrt(v^2 + s^2) - s is flat in v at 0: only steps in u leave it */
 static void test_steps_are_taken_in_the_inner_parameter(void **state)
 {
@@ -334,6 +362,7 @@ int main(void)
       cmocka_unit_test(test_a_wall_can_be_left_again),
       cmocka_unit_test(test_starts_outside_the_box_are_brought_in),
       cmocka_unit_test(test_minimum_beyond_a_hull_is_found_at_its_facet),
+      cmocka_unit_test(test_minimum_beyond_two_facets_is_found_at_their_corner),
       cmocka_unit_test(test_steps_are_taken_in_the_inner_parameter),
       cmocka_unit_test(test_fixed_parameters_do_not_move),
       cmocka_unit_test(test_priors_enter_gradient_and_curvature),

@@ -21,7 +21,7 @@ static void test_defaults(void **state)
   assert_int_equal(config.fit.resolution, MILL_RES_AUTO);
   assert_close(config.fit.guess_vel_step_km_s, 60.0, 0.0);
   assert_close(config.fit.second_start_sn, 6.0, 0.0);
-  assert_int_equal(config.fit.max_starts, 8);
+  assert_int_equal(config.fit.max_starts, 10);
   assert_int_equal(config.fit.n_simplex_round, 40);
   assert_int_equal(config.fit.max_eval, 4000);
   assert_int_equal(config.fit.edge_pix, 5);

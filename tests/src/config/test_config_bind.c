@@ -161,7 +161,7 @@ static void test_identity_of_the_defaults(void **state)
       "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\nexposures: coadd\n"
       "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\nformat: auto\n"
       "guess_vel_step: 60\njoin_by_name: false\njoin_radius: 0\nlikelihood: marginal\nlsf: auto\n"
-      "mask_ignore: 0\nmax_eval: 4000\nmax_starts: 8\nmax_vel: 1000\nmax_vsini: 500\nmedium: auto\n"
+      "mask_ignore: 0\nmax_eval: 4000\nmax_starts: 10\nmax_vel: 1000\nmax_vsini: 500\nmedium: auto\n"
       "min_vel: -1000\nmin_vsini: 0\nminsn: none\nmodel_error: true\nn_simplex_round: 40\n"
       "npoly: 10\nnpoly_per_1000aa: 0\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
       "priors: []\nrbf_continuum: true\nredrock: false\n"
