@@ -170,12 +170,12 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          !(p->gained >= MILL_SIMPLEX_TRUST * p->promised);
 }
 
-/** First stage of one start.  Starts after the first do without hybrid's simplex: several of
- *  them look around more cheaply. */
+/** First stage of one start.  Starts after the first do without a simplex: several of them
+ *  look around more cheaply. */
 MILL_HD static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
 {
   slot->method = m->set.optimizer;
-  if (slot->method == MILL_OPT_HYBRID && slot->have_best)
+  if (slot->have_best)
     slot->method = MILL_OPT_LM;
   if (slot->i_start > 0)
     slot->result.info |= MILL_INFO_SECOND_START;

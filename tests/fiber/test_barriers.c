@@ -75,6 +75,7 @@ typedef struct harmless {
 
 static const char own[] = "threads read back only the elements that they wrote";
 static const char serial[] = "the serial thread alone reads what it wrote";
+static const char sums[] = "the sums before it end with a barrier of their own";
 static const char next[] = "another barrier stands before the first reader";
 
 static const harmless allowed[] = {
@@ -82,18 +83,25 @@ static const harmless allowed[] = {
     {"mill_block_arm", 1, 2, serial},
     {"mill_block_final", 1, 1, next}, /* in the sums of mill_block_project */
     {"mill_block_final", 2, 2, serial},
+    {"mill_block_factor_error", 1, 1, sums},
+    {"mill_block_fix_error", 1, 1, own},
+    {"mill_block_fix_error", 2, 2, serial},
     {"mill_block_flux", 1, 1, next},      /* mill_block_rotation_kernel */
     {"mill_block_flux_level", 1, 3, own}, /* a median counts its thread's own pixels */
     {"mill_block_guess", 1, 1, next},     /* in the sums of mill_block_project */
-    {"mill_block_guess", 2, 2, serial},
+    {"mill_block_guess", 2, 3, serial},
+    {"mill_block_guess_least", 1, 1, own},
+    {"mill_block_guess_take", 1, 1, next}, /* mill_block_guess, barrier 3: see pairs */
     {"mill_block_jacobian", 1, 1, serial},
-    {"mill_block_jacobian", 3, 3, next}, /* mill_block_locate of the next segment */
+    {"mill_block_jacobian", 4, 4, next}, /* mill_block_locate of the next segment */
     {"mill_block_prepare", 1, 1, next},  /* in the medians */
     {"mill_block_prepare", 2, 2, serial},
-    {"mill_block_prepare", 3, 3, next},            /* mill_block_guess, barrier 1: see pairs */
-    {"mill_block_prepare_lsf", 3, 3, next},        /* in mill_block_prepare */
+    {"mill_block_prepare", 3, 3, next},     /* mill_block_guess, barrier 1: see pairs */
+    {"mill_block_prepare_lsf", 3, 3, next}, /* in mill_block_prepare */
+    {"mill_block_prepare_resolution", 1, 1, serial},
     {"mill_block_prepare_resolution", 2, 2, next}, /* in the medians */
-    {"mill_block_project", 2, 2, next},            /* in the sums that come next */
+    {"mill_block_weigh_error", 1, 1, sums},
+    {"mill_block_whiten_error", 1, 1, sums},
     {NULL, 0, 0, NULL},
 };
 
@@ -103,6 +111,7 @@ static const struct {
   int ordinal[2];
 } pairs[] = {
     {{"mill_block_prepare", "mill_block_guess"}, {3, 1}},
+    {{"mill_block_guess_take", "mill_block_guess"}, {1, 3}},
 };
 
 static int by_place(const void *a, const void *b)
