@@ -186,8 +186,7 @@ static void test_damaged_rows_are_fitted_again(void **state)
   damage(in_dir("damaged.h5"), "fits/TARGETID", 200, 39600000000000200);
   mill_result_file *file = open_as(&s, in_dir("damaged.h5"), 0, MILL_OPEN_CONTINUE);
   for (int64_t row = 0; row < N_ROW; row++)
-    assert_int_equal(is_wanted(file, row),
-                     row >= 400 || row == 10 || row == 399 || row == 42);
+    assert_int_equal(is_wanted(file, row), row >= 400 || row == 10 || row == 399 || row == 42);
   assert_int_equal(mill_result_n_done(file), 397);
   /* no run may take them for done any more */
   if (test_rank == 0) {
