@@ -120,10 +120,15 @@ static int settle_target(mill_result_file *file, const mill_run_info *info, int 
   strcat(file->path, NEW);
   if (strcmp(begun, file->path) != 0)
     goto done;
-  *is_begun = mill_h5_probe(MILL_PROBE_RESULT, file->path) == MILL_OK &&
-              mill_result_inspect(file->path, info, 0, &file->columns, watch, &found, &summary) ==
-                  MILL_OK &&
-              found != MILL_FOUND_NOTHING;
+  MILL_TRY(mill_refuse_foreign(file->path, "--output", "starmill result"));
+  err = mill_h5_probe(MILL_PROBE_RESULT, file->path);
+  if (err == MILL_OK)
+    err = mill_result_inspect(file->path, info, 0, &file->columns, watch, &found, &summary);
+  if (err != MILL_OK)
+    mill_log_warning("%s: begun by an earlier start with --overwrite, and begun again: %s",
+                     file->path, mill_error_message());
+  *is_begun = err == MILL_OK && found != MILL_FOUND_NOTHING;
+  err = MILL_OK;
   if (*is_begun)
     mill_log_info("%s: an earlier start with --overwrite has begun it: it is continued",
                   file->path);
@@ -429,6 +434,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
                                 sizeof run_id);
   if (err == MILL_OK && info.n_done > 0 && file->mpi.rank == 0)
     err = mill_result_layout_check_modelled(file->file, file->path, path);
+  if (err == MILL_OK && file->target[0] && file->mpi.rank == 0)
+    err = mill_refuse_foreign(path, "--models", "starmill models");
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   /* the models of a result that is continued belong to it, whatever was to be overwritten */
   MILL_TRY(mill_models_open(path, overwrite && info.n_done == 0, &info, &file->mpi, &file->models));

@@ -171,7 +171,8 @@ static int group_rows(generic *g)
   MILL_TRY(MILL_ALLOC(g->table.n_row, &key));
   MILL_TRY(MILL_ALLOC(g->table.n_row, &g->next_row));
   MILL_TRY(MILL_ALLOC(g->table.n_row, &g->is_first));
-  MILL_TRY(MILL_ALLOC(g->table.n_row, &g->exposure));
+  /* one more, for a row that is set apart before its exposure gives its place up */
+  MILL_TRY(MILL_ALLOC(g->table.n_row + 1, &g->exposure));
   for (int64_t i = 0; i < g->table.n_row; i++) {
     if (id[i] < INT32_MIN || id[i] > INT32_MAX)
       MILL_FAIL_TABLE(&g->table, "EXPOSURE of row %lld (counted from 0) is %lld, beyond 32 bits",

@@ -148,7 +148,8 @@ static int join_near(survey *all, double radius_deg)
   int64_t n = 0;
   MILL_TRY(mill_alloc_bytes((size_t)all->n_entry, sizeof *sorted, (void **)&sorted));
   for (int64_t i = 0; i < all->n_entry; i++)
-    if (isfinite(all->entry[i].ra) && isfinite(all->entry[i].dec))
+    /* catalogues write -999 or so where a position is unknown */
+    if (fabs(all->entry[i].ra) <= 360 && fabs(all->entry[i].dec) <= 90)
       sorted[n++] = &all->entry[i];
   if (n > 0)
     qsort(sorted, (size_t)n, sizeof *sorted, compare_dec);

@@ -368,6 +368,8 @@ MILL_HD static inline void mill_polish_settle(const mill_model *m, mill_slot *sl
     return;
   slot->settled = 1;
   slot->fix_error = 1;
+  for (int j = 0; j < m->n_par; j++)
+    slot->start[0][j] = p->at.theta[j]; /* where the next method begins if that step fails */
   mill_polish_begin(m, slot, slot->theta);
 }
 
@@ -378,7 +380,9 @@ MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
   if (!slot->have_best || slot->settled > (slot->i_best > 0) || !mill_has_model_error(m))
     return 0;
   slot->settled = 2;
-  slot->i_best = 0;
+  slot->i_best = slot->i_start = 0;
+  for (int j = 0; j < m->n_par; j++)
+    slot->start[0][j] = slot->best_end[j];
   slot->fix_error = 1;
   slot->have_best = 0; /* its F was that of another covariance */
   slot->method = m->set.optimizer == MILL_OPT_NELDER_MEAD ? MILL_OPT_LM : m->set.optimizer;
@@ -395,9 +399,9 @@ MILL_HD static inline void mill_next_start(const mill_model *m, mill_slot *slot)
 {
   if (slot->settled < 2) {
     slot->start_f[slot->i_start++] = slot->polish.have ? slot->polish.at.f : (double)INFINITY;
-    if (slot->i_start == 1 && slot->have_best)
-      slot->doubt = mill_fit_doubt(m, slot);
-    if (mill_start_wanted(slot) || mill_start_faster(m, slot)) {
+    if (slot->i_start == 1)
+      slot->doubt = slot->have_best ? mill_fit_doubt(m, slot) : MILL_DOUBT_LOST;
+    if (mill_start_wanted(m, slot) || mill_start_faster(m, slot)) {
       mill_start_begin(m, slot);
       return;
     }
@@ -405,6 +409,9 @@ MILL_HD static inline void mill_next_start(const mill_model *m, mill_slot *slot)
       slot->result.info |= MILL_INFO_TWO_MINIMA;
     if (mill_fit_settle(m, slot))
       return;
+  } else if (!slot->have_best) { /* nothing finite with the covariance of the solution */
+    slot->have_best = 1;
+    slot->best_converged = 0;
   }
   if (!slot->have_best) {
     slot->result.warn |= MILL_WARN_NONFINITE;

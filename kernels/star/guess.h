@@ -15,8 +15,8 @@ MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
   return MILL_C_KM_S * tanh(n_bin * ln_step);
 }
 
-/** Labels of start i are at least this far from those of the starts before it, in the units of the
- *  mapping: the first ones look around, the last ones in other parts of the library. */
+/** Start i, from 1 on, takes templates with labels nearer than this out of the choice, in the units
+ *  of the mapping: the first ones look around, the last ones in other parts of the library. */
 MILL_HD static inline double mill_guess_apart(int i)
 {
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;

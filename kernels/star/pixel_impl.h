@@ -709,11 +709,14 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_mod
   const double vel = slot->theta[MILL_PAR_VRAD];
   const int half = MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm,
                                                       slot->theta[MILL_PAR_VSINI], 1, work);
-  int n_used = 0, n_done = 0;
-  for (int i = 0; i < slot->n_segment; i++)
-    n_used += slot->segment[i].used && slot->segment[i].arm == i_arm;
+  int n_used = 0, n_done = 0, n_seen = 0;
+  for (int i = 0; i < slot->n_segment; i++) {
+    const int used = slot->segment[i].used && slot->segment[i].arm == i_arm;
+    n_used += used;
+    n_seen += used && slot->segment[i].n_good > 0;
+  }
   const size_t pitch = n_used > 1 ? (size_t)m->max_pix_pad : 0;
-  const int n_share = slot->fix_error && arm->error.fraction ? n_used : 0;
+  const int n_share = slot->fix_error && arm->error.fraction ? (n_seen > 0 ? n_seen : 1) : 0;
   for (int i = 0; i < slot->n_segment; i++) {
     mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !s->used)

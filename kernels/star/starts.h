@@ -45,7 +45,11 @@ MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
 MILL_HD static inline int mill_fit_doubt(const mill_model *m, const mill_slot *slot)
 {
   double mapped[MILL_MAX_LABEL];
-  if (!slot->best_converged || slot->had_simplex || slot->polish.n_jac > MILL_DOUBT_JAC)
+  /* nelder-mead has its simplex and a few Jacobians for the axes without any doubt */
+  const int asked =
+      m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
+  if (!slot->best_converged ||
+      (!asked && (slot->had_simplex || slot->result.n_jac > MILL_DOUBT_JAC)))
     return MILL_DOUBT_LOST;
   if (mill_fit_reduced(slot) > MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot))
     return MILL_DOUBT_POOR;
@@ -67,10 +71,10 @@ MILL_HD static inline int mill_start_agree(const mill_slot *slot)
 
 /** Is start number i_start, of the guess's templates, worth its time?  It is until as many starts
  *  agree as the doubt asks for, or the guess found the template too bad. */
-MILL_HD static inline int mill_start_wanted(const mill_slot *slot)
+MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot *slot)
 {
   const int i = slot->i_start;
-  if (i >= slot->n_start)
+  if (i >= slot->n_start || (slot->have_best && slot->result.n_eval >= m->set.max_eval))
     return 0;
   if (!slot->have_best || (slot->low_sn && i == 1))
     return 1;
@@ -95,8 +99,8 @@ MILL_HD static inline int mill_start_wanted(const mill_slot *slot)
 MILL_HD static inline int mill_start_faster(const mill_model *m, mill_slot *slot)
 {
   const int i = slot->i_start;
-  if (i < 2 || slot->tried_faster || !slot->have_best || m->set.fixed[MILL_PAR_VSINI] ||
-      !(slot->best_end[MILL_PAR_VSINI] > MILL_FAST_ROTATION))
+  if (i < 2 || slot->tried_faster || !slot->have_best || slot->result.n_eval >= m->set.max_eval ||
+      m->set.fixed[MILL_PAR_VSINI] || !(slot->best_end[MILL_PAR_VSINI] > MILL_FAST_ROTATION))
     return 0;
   slot->tried_faster = 1;
   slot->n_start = i;

@@ -171,6 +171,8 @@ static void measure_correlation(int n, int n_pix, const double *x, mill_model_er
   for (int p = 0; p < n_pix; p++)
     zero += (double)error->fraction[p] * (double)error->fraction[p];
   error->correlation = 1;
+  if (!(zero > 0)) /* all of the residuals is noise */
+    return;
   const double free = n - error->n_component;
   for (int lag = 1; lag <= MILL_MODEL_ERROR_MAX_LAG && lag < n_pix; lag++) {
     double sum = 0;
@@ -180,7 +182,7 @@ static void measure_correlation(int n, int n_pix, const double *x, mill_model_er
     const double rho = sum / free / zero;
     if (!(rho > 0))
       break;
-    error->correlation += 2 * rho;
+    error->correlation += 2 * fmin(rho, 1);
   }
 }
 

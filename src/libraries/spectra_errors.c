@@ -212,7 +212,7 @@ static int measure_model_error(const mill_spectra_work *w, mill_arm *arm,
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, w->n, w->n_pix, w->n_component, 1, score,
               w->n_component, w->pattern, w->n_pix, 1, x.value, w->n_pix);
   for (size_t i = 0; i < (size_t)w->n * n_pix; i++)
-    x.value[i] = expm1(x.value[i]);
+    x.value[i] = w->gap[i] ? (double)NAN : expm1(x.value[i]);
   MILL_TRY(mill_model_error_measure(arm->wave_aa, &x, w->set->n_error, &arm->error,
                                     &report->model_error));
 done:

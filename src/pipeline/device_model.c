@@ -18,14 +18,16 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
   if (!(s->min_vel_km_s < s->max_vel_km_s) || !(s->guess_vel_step_km_s > 0.0))
     MILL_FAIL(MILL_ERR_RANGE, "velocity limits %g to %g km/s in steps of %g", s->min_vel_km_s,
               s->max_vel_km_s, s->guess_vel_step_km_s);
+  /* by the width of an arm there may be any number of functions up to the most */
+  const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
   for (int a = 0; a < lib->n_arm && s->model_error; a++)
-    if (lib->arm[a].error.n_component + s->n_cont + MILL_PAR_LABEL0 + lib->n_label > MILL_MAX_ROWS)
-      MILL_FAIL(
-          MILL_ERR_RANGE,
-          "arm %s has %d components of model error, with npoly %d and %d parameters more than "
-          "%d; lower npoly, or give model_error: false",
-          lib->arm[a].name, lib->arm[a].error.n_component, s->n_cont,
-          MILL_PAR_LABEL0 + lib->n_label, MILL_MAX_ROWS);
+    if (lib->arm[a].error.n_component + n_cont + MILL_PAR_LABEL0 + lib->n_label > MILL_MAX_ROWS)
+      MILL_FAIL(MILL_ERR_RANGE,
+                "arm %s has %d components of model error, with up to %d continuum functions and %d "
+                "parameters more than %d; lower npoly, leave npoly_per_1000aa out, or give "
+                "model_error: false",
+                lib->arm[a].name, lib->arm[a].error.n_component, n_cont,
+                MILL_PAR_LABEL0 + lib->n_label, MILL_MAX_ROWS);
   for (int a = 0; a < lib->n_arm; a++)
     /* the first test keeps a half width within int */
     if (s->max_vsini_km_s / (MILL_C_KM_S * lib->arm[a].ln_step) > (double)MILL_MAX_ROTATION ||
