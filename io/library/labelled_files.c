@@ -263,17 +263,28 @@ static int read_table(const mill_labelled_request *request, mill_labelled_spectr
   MILL_TRY(MILL_ALLOC(n_row, &column));
   for (size_t l = 0; l < n_label; l++) {
     MILL_TRY(mill_fits_column_double(file, i, request->column[l], column, NULL));
-    for (int k = 0; k < spectra->n_spectrum; k++)
+    for (int k = 0; k < spectra->n_spectrum; k++) {
+      int64_t row = -1;
       for (int64_t r = 0; r < n_row; r++) {
         char name[MILL_MAX_NAME];
         const char *full = text + (size_t)r * stride;
         stem_of(full + strspn(full, " "), name);
-        if (strcmp(name, spectra->name[k]) == 0) {
-          spectra->label[(size_t)k * n_label + l] = column[r];
-          n_matched++;
-          break;
-        }
+        if (strcmp(name, spectra->name[k]) != 0)
+          continue;
+        /* names are cut, so that this may be another star */
+        if (row >= 0)
+          MILL_FAIL(
+              MILL_ERR_INPUT,
+              "%s: rows %lld and %lld (counted from 1) both have the name '%s' in their first "
+              "%d characters: give shorter names to the files and to the rows",
+              request->table, (long long)row + 1, (long long)r + 1, name, MILL_MAX_NAME - 1);
+        row = r;
       }
+      if (row < 0)
+        continue;
+      spectra->label[(size_t)k * n_label + l] = column[row];
+      n_matched++;
+    }
   }
   if (n_matched == 0)
     MILL_FAIL(MILL_ERR_INPUT,
