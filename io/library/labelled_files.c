@@ -14,8 +14,7 @@
 #include "kernels/base/error.h"
 #include "src/libraries/cubic_spline.h"
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ---- */
 
 /* Bytes of a name without .fits or .fit, and .gz; 0 when it has none of these ends. */
 static size_t stem_length(const char *name)
@@ -82,8 +81,7 @@ done:
   return err;
 }
 
-/* ---- one spectrum -----------------------------------------------------------------------------
- */
+/* ---- one spectrum ---- */
 
 typedef struct one_spectrum {
   int i_hdu, n_pix;
@@ -200,8 +198,7 @@ done:
   return err;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------
- */
+/* ---- all of them ---- */
 
 /* Onto the wavelengths [n_pix] of the first file: the same numbers where they are its own, else a
    spline; pixels without good neighbours are NaN. */
@@ -234,6 +231,30 @@ done:
   return err;
 }
 
+/* The row of a table whose name, of n_row texts at text, is a file's; -1: none.  Both are cut, so
+   that two rows may be one name: of which star then? */
+static int find_row(const char *table, const char *wanted, const char *text, size_t stride,
+                    int64_t n_row, int64_t *row)
+{
+  int err = MILL_OK;
+  *row = -1;
+  for (int64_t r = 0; r < n_row; r++) {
+    char name[MILL_MAX_NAME];
+    const char *full = text + (size_t)r * stride;
+    stem_of(full + strspn(full, " "), name);
+    if (strcmp(name, wanted) != 0)
+      continue;
+    if (*row >= 0)
+      MILL_FAIL(MILL_ERR_INPUT,
+                "%s: rows %lld and %lld (counted from 1) both have the name '%s' in their first %d "
+                "characters: give shorter names to the files and to the rows",
+                table, (long long)*row + 1, (long long)r + 1, name, MILL_MAX_NAME - 1);
+    *row = r;
+  }
+done:
+  return err;
+}
+
 /* Labels of the table's rows whose names are those of the files. */
 static int read_table(const mill_labelled_request *request, mill_labelled_spectra *spectra)
 {
@@ -242,6 +263,7 @@ static int read_table(const mill_labelled_request *request, mill_labelled_spectr
   char *text = NULL;
   size_t stride = 0;
   double *column = NULL;
+  int64_t *row = NULL;
   mill_fits_column c;
   const size_t n_label = (size_t)request->n_label;
   MILL_TRY(mill_fits_file_open(request->table, &request->limits, &file));
@@ -261,38 +283,24 @@ static int read_table(const mill_labelled_request *request, mill_labelled_spectr
   const int64_t n_row = guard->hdu[i].axis[1];
   MILL_TRY(mill_fits_column_text(file, i, request->name_column, &text, &stride, &found));
   MILL_TRY(MILL_ALLOC(n_row, &column));
-  for (size_t l = 0; l < n_label; l++) {
-    MILL_TRY(mill_fits_column_double(file, i, request->column[l], column, NULL));
-    for (int k = 0; k < spectra->n_spectrum; k++) {
-      int64_t row = -1;
-      for (int64_t r = 0; r < n_row; r++) {
-        char name[MILL_MAX_NAME];
-        const char *full = text + (size_t)r * stride;
-        stem_of(full + strspn(full, " "), name);
-        if (strcmp(name, spectra->name[k]) != 0)
-          continue;
-        /* names are cut, so that this may be another star */
-        if (row >= 0)
-          MILL_FAIL(
-              MILL_ERR_INPUT,
-              "%s: rows %lld and %lld (counted from 1) both have the name '%s' in their first "
-              "%d characters: give shorter names to the files and to the rows",
-              request->table, (long long)row + 1, (long long)r + 1, name, MILL_MAX_NAME - 1);
-        row = r;
-      }
-      if (row < 0)
-        continue;
-      spectra->label[(size_t)k * n_label + l] = column[row];
-      n_matched++;
-    }
+  MILL_TRY(MILL_ALLOC(spectra->n_spectrum, &row));
+  for (int k = 0; k < spectra->n_spectrum; k++) {
+    MILL_TRY(find_row(request->table, spectra->name[k], text, stride, n_row, &row[k]));
+    n_matched += row[k] >= 0;
   }
   if (n_matched == 0)
     MILL_FAIL(MILL_ERR_INPUT,
               "%s: its column %s has none of the files' names, such as %s; the first is '%.40s'",
               request->table, request->name_column, spectra->name[0], n_row > 0 ? text : "");
+  for (size_t l = 0; l < n_label; l++) {
+    MILL_TRY(mill_fits_column_double(file, i, request->column[l], column, NULL));
+    for (size_t k = 0; k < (size_t)spectra->n_spectrum; k++)
+      if (row[k] >= 0)
+        spectra->label[k * n_label + l] = column[row[k]];
+  }
 done:
   mill_fits_file_close(file);
-  MILL_FREE(text, column);
+  MILL_FREE(text, column, row);
   return err;
 }
 

@@ -121,7 +121,7 @@ static int create(const char *path, const mill_models_info *info)
   const float nan32 = NAN;
   const double nan64 = NAN;
   hid_t file = H5I_INVALID_HID, type = H5I_INVALID_HID;
-  int64_t n_byte = (20 + (int64_t)sizeof empty) * info->n_exposure + (1 << 16);
+  int64_t n_byte = MILL_MODELS_ROW_BYTES * info->n_exposure + (1 << 16);
   for (int a = 0; a < info->n_arm; a++)
     n_byte +=
         info->n_pix[a] * (info->wave_aa[a] ? 8 + 4 * info->n_exposure : 12 * info->n_exposure);

@@ -15,6 +15,9 @@
 
 enum { MILL_MODELS_FORMAT = 2 };
 
+/** Bytes of a row of the index: two numbers of 8, one of 4, and the identifier. */
+enum { MILL_MODELS_ROW_BYTES = 20 + sizeof((mill_catalog_row *)0)->identifier };
+
 typedef struct mill_models_file mill_models_file;
 
 /** What a models file has to fit to. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/result/columns.h"
+#include "io/result/models_file.h"
 #include "jobs/fit/work.h"
 #include "kernels/base/error.h"
 #include "src/system/progress.h"
@@ -76,7 +77,7 @@ static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, 
 
 static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)
 {
-  double bytes = MODELS_HEADERS + 20.0 * (double)n_exposure;
+  double bytes = MODELS_HEADERS + MILL_MODELS_ROW_BYTES * (double)n_exposure;
   for (int a = 0; a < MILL_MAX_ARM; a++)
     bytes += (double)inputs->n_pix[a] *
              (inputs->wave_aa[a] ? 8.0 + 4.0 * (double)n_exposure : 12.0 * (double)n_exposure);

@@ -280,7 +280,6 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
 {
   slot->have_best = 0;
   slot->i_start = 0;
-  slot->tried_faster = 0;
   slot->nonfinite = 0;
   slot->n_profile_round = 0;
   slot->settled = 0;

@@ -242,7 +242,6 @@ typedef struct mill_slot {
   int n_start, i_start;
   int doubt;                  /**< enum mill_doubt, of the first start's solution */
   int low_sn;                 /**< S/N below second_start_sn */
-  int tried_faster;           /**< the faster rotator has been a start */
   int has_given;              /**< start from `given` instead of the guesses */
   double given[MILL_MAX_PAR]; /**< finite, not yet within the limits */
   int free_par[MILL_MAX_PAR], n_free;

@@ -29,6 +29,7 @@ enum { MILL_DOUBT_JAC = 6 };
  *  chi-square, are worth a start: of any star, and of one at an edge or that rotates. */
 #define MILL_DOUBT_GAP      70.0
 #define MILL_DOUBT_GAP_WIDE 400.0
+
 /** F of the best point for each pixel, without the data's variances: about the reduced
  *  chi-square, above it by the determinants of the continuum functions; at least 1. */
 MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
@@ -82,7 +83,7 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
   const int n_agree = mill_start_agree(slot);
   switch (slot->doubt) {
   case MILL_DOUBT_LOST:
-    return n_agree < MILL_MAX_GUESS_START;
+    return 1;
   case MILL_DOUBT_POOR:
     return n_agree < 4;
   case MILL_DOUBT_ROTATION:
@@ -99,11 +100,10 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
 MILL_HD static inline int mill_start_faster(const mill_model *m, mill_slot *slot)
 {
   const int i = slot->i_start;
-  if (i < 2 || slot->tried_faster || !slot->have_best || slot->result.n_eval >= m->set.max_eval ||
+  if (i < 2 || i > slot->n_start || !slot->have_best || slot->result.n_eval >= m->set.max_eval ||
       m->set.fixed[MILL_PAR_VSINI] || !(slot->best_end[MILL_PAR_VSINI] > MILL_FAST_ROTATION))
     return 0;
-  slot->tried_faster = 1;
-  slot->n_start = i;
+  slot->n_start = i; /* which the starts are beyond when this one is done */
   for (int j = 0; j < m->n_par; j++)
     slot->start[i][j] = slot->best_end[j];
   slot->start[i][MILL_PAR_VSINI] *= MILL_FASTER;

@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/linalg.h"
 #include "kernels/math/rotation.h"
+#include "src/libraries/cubic_spline.h"
 #include "src/libraries/emulator.h"
 #include "src/mock/mock_internal.h"
 
@@ -300,21 +301,6 @@ static void rotate(const mill_arm *arm, double vsini_km_s, const double *flux, d
   }
 }
 
-/** Second derivatives of the natural cubic spline through y at x (Thomas's algorithm). */
-static void spline_second(int n, const double *x, const double *y, double *c, double *second)
-{
-  second[0] = c[0] = second[n - 1] = 0.0;
-  for (int i = 1; i < n - 1; i++) {
-    const double h0 = x[i] - x[i - 1], h1 = x[i + 1] - x[i];
-    const double rhs = 6.0 * ((y[i + 1] - y[i]) / h1 - (y[i] - y[i - 1]) / h0);
-    const double pivot = 2.0 * (h0 + h1) - h0 * c[i - 1];
-    c[i] = h1 / pivot;
-    second[i] = (rhs - h0 * second[i - 1]) / pivot;
-  }
-  for (int i = n - 3; i > 0; i--)
-    second[i] -= c[i] * second[i + 1];
-}
-
 /** The spline at ascending observed wavelengths times shift. */
 static void spline_eval(int n, const double *x, const double *y, const double *second, int n_pix,
                         const double *wave_aa, double shift, double *out)
@@ -323,9 +309,7 @@ static void spline_eval(int n, const double *x, const double *y, const double *s
     const double at = wave_aa[p] * shift;
     while (i < n - 2 && x[i + 1] <= at)
       i++;
-    const double h = x[i + 1] - x[i], b = (at - x[i]) / h, a = 1.0 - b;
-    out[p] = a * y[i] + b * y[i + 1] +
-             ((a * a * a - a) * second[i] + (b * b * b - b) * second[i + 1]) * h * h / 6.0;
+    out[p] = mill_spline_value(x + i, y + i, second + i, at);
   }
 }
 
@@ -342,7 +326,7 @@ int mill_mock_forward_emulator(const mill_mock_survey *survey, const mill_mock_s
     double *pixel = row ? work->pixel : flux[a];
     MILL_TRY(mill_emulator_eval(survey->lib, survey->arm_of[a], star->label, intrinsic));
     rotate(arm, star->vsini_km_s, intrinsic, rotated);
-    spline_second(arm->n_pix, arm->wave_aa, rotated, intrinsic, second);
+    mill_spline_bend(arm->n_pix, arm->wave_aa, rotated, second, intrinsic);
     spline_eval(arm->n_pix, arm->wave_aa, rotated, second, n_pix, survey->instrument.wave_aa[a],
                 shift, pixel);
     for (int i = 0; i < n_pix && row; i++) {
