@@ -10,7 +10,7 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "CRC is defined over little-endian values");
 
-enum scope { ONCE, LABEL, ARM };
+enum scope { ONCE, LABEL, ARM, OFFSET /* an arm, with velocity_offsets */ };
 
 /* one line of the table; name and unit "%s" stand for the label's or arm's */
 typedef struct line {
@@ -85,6 +85,11 @@ static const line fits_line[] = {
      "is above 1"},
     {ARM, "NPIX_%s", I64, 1, R(n_pix), 0, "", "good pixels of arm %s"},
     {ARM, "SN_%s", F64, 1, R(sn), NO_SN, "", "median signal-to-noise of a good pixel of arm %s"},
+    {OFFSET, "VRAD_OFFSET_%s", F64, 1, R(vrad_offset_km_s), NAN, "km/s",
+     "velocity of arm %s in the fit less VRAD, with velocity_offsets only; 0 in the star's first "
+     "arm"},
+    {OFFSET, "VRAD_OFFSET_%s_ERR", F64, 1, R(vrad_offset_err_km_s), NAN, "km/s",
+     "error of the velocity offset of arm %s, times ERR_SCALE; 0 in the star's first arm"},
     {ONCE, "NEVAL", I32, 1, R(n_eval), 0, "",
      "likelihood evaluations; a Jacobian and a velocity profile count once each"},
     {ONCE, "NJAC", I32, 1, R(n_jac), 0, "", "Jacobians among them"},
@@ -177,7 +182,8 @@ static int find(const mill_columns *columns, const char *name)
   return -1;
 }
 
-int mill_columns_fits(const mill_library *lib, const char *where, mill_columns *columns)
+int mill_columns_fits(const mill_library *lib, const char *where, int velocity_offsets,
+                      mill_columns *columns)
 {
   int err = MILL_OK;
   memset(columns, 0, sizeof *columns);
@@ -187,7 +193,10 @@ int mill_columns_fits(const mill_library *lib, const char *where, mill_columns *
     while (j < n_line && fits_line[j].scope == fits_line[i].scope)
       j++;
     const enum scope scope = fits_line[i].scope;
-    const int n = scope == LABEL ? lib->n_label : scope == ARM ? lib->n_arm : 1;
+    const int n = scope == LABEL                         ? lib->n_label
+                  : scope == OFFSET && !velocity_offsets ? 0
+                  : scope == ONCE                        ? 1
+                                                         : lib->n_arm;
     for (int k = 0; k < n; k++) {
       char name[MILL_MAX_NAME] = "";
       const char *unit = "", *of = "";
@@ -195,7 +204,7 @@ int mill_columns_fits(const mill_library *lib, const char *where, mill_columns *
         memcpy(name, lib->label[k].column, sizeof name);
         unit = lib->label[k].unit;
         of = lib->label[k].name;
-      } else if (scope == ARM) {
+      } else if (scope != ONCE) {
         of = lib->arm[k].name;
         for (size_t c = 0; c + 1 < sizeof name && of[c]; c++)
           name[c] = (char)toupper((unsigned char)of[c]);

@@ -35,7 +35,7 @@ enum mill_column_source {
 };
 
 typedef struct mill_column {
-  char name[MILL_MAX_NAME + 12];
+  char name[MILL_MAX_NAME + 18];
   int type;               /**< enum mill_column_type */
   int n_value;            /**< values per row; bytes of a MILL_TYPE_TEXT */
   int source;             /**< enum mill_column_source */
@@ -49,7 +49,7 @@ typedef struct mill_column {
   char of[MILL_MAX_NAME]; /**< that label or arm */
 } mill_column;
 
-enum { MILL_MAX_COLUMN = 48 + 3 * MILL_MAX_LABEL + 8 * MILL_MAX_ARM };
+enum { MILL_MAX_COLUMN = 48 + 3 * MILL_MAX_LABEL + 10 * MILL_MAX_ARM };
 
 /** A packed row holds the values of all columns without gaps, little-endian, in
  *  table order: TARGETID first, CRC and STATUS last.  CRC covers the bytes
@@ -63,9 +63,10 @@ typedef struct mill_columns {
   int i_n_pix[MILL_MAX_ARM];             /**< good pixels, by arm; of /fits only */
 } mill_columns;
 
-/** Columns of /fits.  where: of the library, for messages.  MILL_ERR_LIBRARY when two of them
- *  would share a name, or one cannot name a column. */
-int mill_columns_fits(const mill_library *lib, const char *where, mill_columns *columns);
+/** Columns of /fits, of a fit with velocity_offsets too.  where: of the library, for messages.
+ *  MILL_ERR_LIBRARY when two of them would share a name, or one cannot name a column. */
+int mill_columns_fits(const mill_library *lib, const char *where, int velocity_offsets,
+                      mill_columns *columns);
 
 /** Columns of /catalog. */
 void mill_columns_catalog(mill_columns *columns);

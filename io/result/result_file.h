@@ -37,7 +37,8 @@ typedef struct mill_run_info {
   const char *command;  /**< the command line */
   const char *device;   /**< backend and device type, e.g. "cpu x86-64-v4" */
   int n_thread;
-  int64_t n_row; /**< rows of /fits, all files */
+  int velocity_offsets; /**< /fits has their columns */
+  int64_t n_row;        /**< rows of /fits, all files */
   int n_file;
   const mill_input_file *file; /**< [n_file] */
   /** this rank's share of /catalog: the files [file_start, file_end) with one index each */

@@ -38,6 +38,7 @@ static int open_result(mill_fit_job *job, int *outcome)
       .command = job->command,
       .device = job->device.backend->name,
       .n_thread = job->device.n_thread,
+      .velocity_offsets = job->setup.config.fit.velocity_offsets,
       .n_row = job->inputs.n_row,
       .n_file = job->inputs.n_file,
       .file = job->inputs.file,

@@ -172,7 +172,8 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
   const mill_work_plan work = {
       .inputs = inputs, .rate = rate > 0 ? rate : mill_usual_gpu_rate(), .n_held = plan->n_held};
   MILL_TRY(MILL_ALLOC(1, &columns));
-  MILL_TRY(mill_columns_fits(plan->lib, plan->lib->path, columns));
+  MILL_TRY(
+      mill_columns_fits(plan->lib, plan->lib->path, plan->config->fit.velocity_offsets, columns));
   MILL_TRY(mill_work_schedule(&work, n_rank, &schedule));
   mill_schedule_sums(schedule, &work_sum);
   fputs("plan         nothing is written\n", out);

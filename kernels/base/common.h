@@ -33,7 +33,7 @@
 /** Limits of one library and one fit; a library beyond them is refused. */
 enum {
   MILL_MAX_LABEL = 16,       /**< labels of a library (Teff, log g, ...) */
-  MILL_MAX_PAR = 18,         /**< velocity, v sin i and the labels */
+  MILL_MAX_PAR = 18,         /**< velocity, v sin i, the labels and velocity offsets */
   MILL_MAX_ARM = 8,          /**< arms of a library */
   MILL_MAX_LAYER = 12,       /**< layers of an emulator */
   MILL_MAX_WIDTH = 1024,     /**< neurons of a hidden layer */

@@ -331,7 +331,7 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   const mill_array *array;
   const int n_array = mill_workspace_arrays(&array);
   size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
-  mill_workspace_counts(m->n_par, m->max_pix_pad, m->max_seg_pix, m->set.precision, count);
+  mill_workspace_counts(m->n_deriv, m->max_pix_pad, m->max_seg_pix, m->set.precision, count);
   count[MILL_COUNT_NORMAL] = MILL_MAX_CONT * MILL_MAX_CONT;
   count[MILL_COUNT_SOLVE] = MILL_MAX_CONT * (MILL_MAX_PAR + 3);
   count[MILL_COUNT_SUMS] = MILL_BLOCK_MAX_SUM;

@@ -141,13 +141,13 @@ MILL_INLINE void MILL_T(mill_jacobian_slopes)(const mill_model *m, const mill_se
  *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0); after them half the
  *  gradient of each.
  *
- *  templ [1 + n_par][max_seg_pix]  in  the template and its derivatives
+ *  templ [1 + n_deriv][max_seg_pix]  in  the template and its derivatives
  *  work                            in  solve: a, normal: the factor of N;  pixel: lost */
 MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m,
                                               const mill_segment *s, const MILL_REAL *templ,
                                               double level, mill_workspace *work)
 {
-  const int n = s->n_pix, np = m->n_par, nv = s->n_error + s->ws->n_cont; /* rows before V */
+  const int n = s->n_pix, np = m->n_deriv, nv = s->n_error + s->ws->n_cont; /* rows before V */
   const int n_pair = mill_gram_at(nv + np, 0) - mill_gram_at(nv, 0), n_sum = n_pair + np;
   const mill_vec_f64 zero = {0};
   mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];

@@ -26,7 +26,7 @@ enum last_layer { LAYER_FFMA, LAYER_TF32X3, LAYER_TF32_EARLY, N_LAST_LAYER };
 
 /** What the work space of a lane is made for. */
 struct work_shape {
-  int n_lane, n_par, n_label, max_pix_pad, max_seg_pix;
+  int n_lane, n_deriv, n_label, max_pix_pad, max_seg_pix;
   int pitch; /**< of a row of hidden layers */
   int wide;  /**< float64 templates */
   int n_early;

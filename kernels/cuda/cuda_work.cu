@@ -15,7 +15,7 @@ static work_shape shape_of(const mill_device *d, const mill_model *m, int n_lane
   work_shape s;
   memset(&s, 0, sizeof s);
   s.n_lane = n_lane;
-  s.n_par = m->n_par;
+  s.n_deriv = m->n_deriv;
   s.n_label = m->n_label;
   s.max_pix_pad = m->max_pix_pad;
   s.max_seg_pix = m->max_seg_pix;
@@ -77,7 +77,7 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
     v->hidden[i] = take_rows<double>(block, &at, n, n_row, pitch);
   v->narrow = take_rows<float>(block, &at, n, n_row, pitch);
   const int precision = s->wide ? MILL_FLOAT64 : MILL_FLOAT32;
-  mill_workspace_counts(s->n_par, s->max_pix_pad, s->max_seg_pix, precision, count);
+  mill_workspace_counts(s->n_deriv, s->max_pix_pad, s->max_seg_pix, precision, count);
   const int n_array = mill_workspace_arrays(&array);
   /* all in one region: each array of all lanes behind the one before */
   size_t end[MILL_N_WORK_REGION] = {at, 0};

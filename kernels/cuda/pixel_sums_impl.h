@@ -197,13 +197,13 @@ static __device__ inline void MILL_T(mill_jacobian_sums_of)(int nk, int np, cons
  *  mill_gram_at(n_error + nk + j, ..) - mill_gram_at(n_error + nk, 0); after them half the
  *  gradient of each.
  *
- *  templ [1 + n_par][max_seg_pix]  in  the template and its derivatives
+ *  templ [1 + n_deriv][max_seg_pix]  in  the template and its derivatives
  *  work                            in  solve: a, normal: the factor of N;  pixel: lost */
 MILL_BLOCK_FN void MILL_T(mill_jacobian_sums)(mill_block *b, const mill_model *m,
                                               const mill_segment *s, const MILL_REAL *templ,
                                               double level, mill_workspace *work)
 {
-  const int nk = s->ws->n_cont, np = m->n_par, pitch = m->max_seg_pix;
+  const int nk = s->ws->n_cont, np = m->n_deriv, pitch = m->max_seg_pix;
   double *poly = (double *)work->pixel, *slope = poly + pitch, *sums = work->sums;
   (void)b; /* all threads of the block are here */
   MILL_T(mill_pixel_slopes)

@@ -40,6 +40,8 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
     result->stiff[a] = NAN;
     result->vrad_arm_km_s[a] = NAN;
     result->vrad_arm_err_km_s[a] = NAN;
+    result->vrad_offset_km_s[a] = NAN;
+    result->vrad_offset_err_km_s[a] = NAN;
     result->sn[a] = -1e9;
   }
 }

@@ -83,8 +83,8 @@ enum mill_info { MILL_INFO_LIST(MILL_INFO_ENUM) };
 /** One star's row.  Values that do not exist are NaN (chi-squares, errors),
  *  -1e9 (S/N, as rvspecfit has it) or 0 (counts).
  *
- *  covar holds the upper triangle, row by row, over n_par = n_label + 2
- *  parameters in the order VRAD, VSINI, labels; parameters fixed or at a limit have zeros.
+ *  covar holds the upper triangle, row by row, over the n_label + 2 parameters in the order VRAD,
+ *  VSINI, labels, integrated over velocity offsets; parameters fixed or at a limit have zeros.
  */
 typedef struct mill_fit_result {
   int64_t row; /**< of /fits */
@@ -111,6 +111,8 @@ typedef struct mill_fit_result {
   double rchisq[MILL_MAX_ARM]; /**< by degrees of freedom; NaN without any */
   double stiff[MILL_MAX_ARM];  /**< part of the arm's chi-square that is waves of its residuals */
   double vrad_arm_km_s[MILL_MAX_ARM], vrad_arm_err_km_s[MILL_MAX_ARM]; /**< of the arm alone */
+  /** Velocity of the arm in the fit less VRAD; 0 in the star's first arm. */
+  double vrad_offset_km_s[MILL_MAX_ARM], vrad_offset_err_km_s[MILL_MAX_ARM];
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
 } mill_fit_result;

@@ -16,7 +16,8 @@ enum mill_precision { MILL_FLOAT32 = 0, MILL_FLOAT64 = 1 };
 enum mill_rotation_kind { MILL_ROT_SPLINE = 0, MILL_ROT_LINEAR = 1 };
 enum mill_resolution_use { MILL_RES_AUTO = 0, MILL_RES_MATRIX = 1, MILL_RES_NONE = 2 };
 
-/** Parameters are ordered VRAD, VSINI, then the library's labels. */
+/** Parameters are ordered VRAD, VSINI, the library's labels, then with velocity offsets one for
+ *  each arm of the library but the first. */
 enum { MILL_PAR_VRAD = 0, MILL_PAR_VSINI = 1, MILL_PAR_LABEL0 = 2 };
 
 typedef struct mill_wave_range {
@@ -47,10 +48,13 @@ typedef struct mill_fit_settings {
   double sigma_floor;         /**< sigma of good pixels is at least this times its median */
   double bad_sigma_factor;    /**< sigma of bad pixels in units of |median flux| */
   int rescale_errors;         /**< errors times the root of the reduced chi-square, where above 1 */
+  /** 1: a star's arms but its first have velocities of their own, VRAD and an offset. */
+  int velocity_offsets;
+  double velocity_offset_sigma_km_s; /**< of the Gaussian prior of an offset, about 0 */
   int n_wave_mask;
   mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< never used for fitting: the dichroic */
   uint32_t mask_ignore;                          /**< mask bits that do not make a pixel bad */
-  /** by parameter: fixed to a value; Gaussian priors (sigma 0: none) */
+  /** by parameter, offsets left out: fixed to a value; Gaussian priors (sigma 0: none) */
   int fixed[MILL_MAX_PAR];
   double fixed_value[MILL_MAX_PAR];
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];

@@ -262,7 +262,9 @@ MILL_HD static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
  *  parameters fixed.  Labels are kept to the range of the training stars. */
 MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot *slot)
 {
-  for (int j = 0; j < m->n_par; j++) {
+  for (int j = m->n_deriv; j < m->n_par; j++)
+    slot->start[0][j] = 0.0;
+  for (int j = 0; j < m->n_deriv; j++) {
     double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
     if (j >= MILL_PAR_LABEL0) {
       lo = m->label[j - MILL_PAR_LABEL0].min;
@@ -275,6 +277,18 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
   slot->result.info |= MILL_INFO_GIVEN_START;
 }
 
+/** The first arm that the star has data of has no velocity offset, those without data neither. */
+MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *slot)
+{
+  int first = 0;
+  while (first < m->n_arm && slot->result.n_pix[first] == 0)
+    first++;
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
+    slot->no_offset[a] = a >= m->n_arm || a == first || slot->result.n_pix[a] == 0;
+    slot->offset_slope[a] = 0.0;
+  }
+}
+
 /** After preparation and guess: the first request. */
 MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
 {
@@ -284,11 +298,12 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->n_profile_round = 0;
   slot->settled = 0;
   slot->n_free = 0;
-  for (int j = 0; j < m->n_par; j++)
-    if (!m->set.fixed[j])
-      slot->free_par[slot->n_free++] = j;
   if (!mill_fit_admit(m, slot))
     return;
+  mill_offsets_begin(m, slot);
+  for (int j = 0; j < m->n_par; j++)
+    if (!mill_par_held(m, slot, j))
+      slot->free_par[slot->n_free++] = j;
   if (slot->n_start > 0)
     slot->result.vrad_guess_km_s = slot->start[0][MILL_PAR_VRAD];
   if (slot->has_given)
@@ -312,6 +327,14 @@ MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *
   for (int i = 0; i < MILL_N_PROFILE; i++)
     slot->profile_vel[i] =
         i < n ? slot->best_end[MILL_PAR_VRAD] + (i - n / 2) * step : (double)INFINITY;
+  /* an offset goes along where the likelihood of its arm and its prior want it */
+  for (int a = 1; a < m->n_arm; a++) {
+    const int j = mill_par_offset(m, a);
+    if (j < 0 || slot->no_offset[a])
+      continue;
+    const double h = slot->best.hess[j * m->n_par + j];
+    slot->offset_slope[a] = h > 0.0 ? -slot->best.hess[MILL_PAR_VRAD * m->n_par + j] / h : 0.0;
+  }
   slot->stage = MILL_STAGE_PROFILE;
   slot->request = MILL_REQ_PROFILE;
 }
@@ -319,7 +342,14 @@ MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *
 /** The first grid, few or full, as wide as the curvature says. */
 MILL_HD static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
-  const double h = slot->best.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
+  double h = slot->best.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
+  for (int a = 1; a < m->n_arm; a++) {
+    const int j = mill_par_offset(m, a);
+    if (j < 0 || slot->no_offset[a])
+      continue;
+    const double both = slot->best.hess[MILL_PAR_VRAD * m->n_par + j];
+    h -= both * both / slot->best.hess[j * m->n_par + j];
+  }
   const double widest = 0.1 * (m->set.max_vel_km_s - m->set.min_vel_km_s);
   slot->n_profile = n;
   slot->profile_width = h > 0.0 ? 1.0 / sqrt(h) : 60.0;
@@ -332,6 +362,8 @@ MILL_HD static inline void mill_final_request(const mill_model *m, mill_slot *sl
 {
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = slot->best_end[j];
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    slot->offset_slope[a] = 0.0;
   slot->stage = MILL_STAGE_FINAL;
   slot->request = MILL_REQ_FINAL;
 }
@@ -453,6 +485,19 @@ MILL_HD static inline int mill_start_repeats(const mill_model *m, const mill_slo
          mill_point_distance2(m, slot, slot->polish.at.theta) < MILL_REPEAT_GAP;
 }
 
+/** Priors of the velocity offsets where the star's velocity is VRAD. */
+MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill_slot *slot,
+                                                 double vrad_km_s)
+{
+  double f = 0.0;
+  for (int a = 1; a < m->n_arm; a++)
+    if (mill_par_offset(m, a) >= 0) {
+      const double u = mill_arm_offset(m, slot, a, vrad_km_s) / m->set.velocity_offset_sigma_km_s;
+      f += u * u;
+    }
+  return f;
+}
+
 /** Moments of exp(-dF/2) over the velocities asked for; 0 when the grid does
  *  not resolve them and a new one was requested. */
 MILL_HD static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
@@ -463,6 +508,7 @@ MILL_HD static inline int mill_profile_digest(const mill_model *m, mill_slot *sl
   int n_finite = 0;
   for (int i = 0; i < n; i++) {
     const double v = slot->profile_vel[i];
+    slot->eval.profile[i] += mill_offset_penalty(m, slot, v);
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s || !isfinite(slot->eval.profile[i]))
       slot->eval.profile[i] = INFINITY;
     else
@@ -590,10 +636,10 @@ MILL_HD static inline double mill_vsini_limit(const mill_model *m, const mill_sl
 MILL_HD static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
-  const int np = m->n_par;
+  const int np = m->n_par, nd = m->n_deriv;
   int idx[MILL_MAX_PAR], n = 0;
   for (int j = 0; j < np; j++)
-    if (!m->set.fixed[j] && !mill_par_at_limit(m, j, slot->best_end[j]))
+    if (!mill_par_held(m, slot, j) && !mill_par_at_limit(m, j, slot->best_end[j]))
       idx[n++] = j;
   double *a = slot->space.matrix[0], *inv = slot->space.matrix[1];
   for (int i = 0; i < MILL_MAX_COVAR; i++)
@@ -621,10 +667,14 @@ MILL_HD static inline int mill_fit_covariance(const mill_model *m, mill_slot *sl
   for (int i = 0; i < n; i++)
     for (int k = i; k < n; k++) {
       const int p = idx[i], q = idx[k];
-      r->covar[p * np - p * (p - 1) / 2 + (q - p)] = inv[i * n + k] * unit[p] * unit[q];
+      if (q < nd)
+        r->covar[p * nd - p * (p - 1) / 2 + (q - p)] = inv[i * n + k] * unit[p] * unit[q];
     }
   for (int l = 0; l < m->n_label; l++)
     r->label_err[l] = sigma[MILL_PAR_LABEL0 + l];
+  for (int i = 0; i < m->n_arm; i++)
+    if (mill_par_offset(m, i) >= 0 && !slot->no_offset[i])
+      r->vrad_offset_err_km_s[i] = sigma[mill_par_offset(m, i)];
   r->vsini_err_km_s = sigma[MILL_PAR_VSINI];
   if (m->set.fixed[MILL_PAR_VSINI])
     return 1;
@@ -709,7 +759,9 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
   r->vsini_err_km_s *= r->err_scale;
   for (int l = 0; l < m->n_label; l++)
     r->label_err[l] *= r->err_scale;
-  for (int i = 0; i < m->n_par * (m->n_par + 1) / 2; i++)
+  for (int a = 0; a < m->n_arm; a++)
+    r->vrad_offset_err_km_s[a] *= r->err_scale;
+  for (int i = 0; i < m->n_deriv * (m->n_deriv + 1) / 2; i++)
     r->covar[i] *= r->err_scale * r->err_scale;
 }
 
@@ -723,6 +775,12 @@ MILL_HD static inline void mill_fit_finish(const mill_model *m, mill_slot *slot,
   r->vsini_km_s = theta[MILL_PAR_VSINI];
   for (int l = 0; l < m->n_label; l++)
     r->label[l] = theta[MILL_PAR_LABEL0 + l];
+  for (int a = 0; a < m->n_arm; a++)
+    if (m->n_par > m->n_deriv && r->n_pix[a] > 0) {
+      const int j = slot->no_offset[a] ? -1 : mill_par_offset(m, a);
+      r->vrad_offset_km_s[a] = j < 0 ? 0.0 : theta[j];
+      r->vrad_offset_err_km_s[a] = j < 0 ? 0.0 : (double)NAN;
+    }
   r->m2ll = f;
   mill_map_labels(m, theta, mapped);
   r->hull_dist = mill_hull_distance(m->n_hull, m->hull, mapped);

@@ -198,7 +198,9 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
   theta[MILL_PAR_VSINI] = vsini;
   for (int l = 0; l < n_label; l++)
     theta[MILL_PAR_LABEL0 + l] = m->guess_label[(size_t)i_label * (size_t)n_label + l];
-  for (int j = 0; j < m->n_par; j++)
+  for (int j = m->n_deriv; j < m->n_par; j++)
+    theta[j] = 0.0;
+  for (int j = 0; j < m->n_deriv; j++)
     if (m->set.fixed[j])
       theta[j] = m->set.fixed_value[j];
 }

@@ -126,7 +126,7 @@ typedef struct mill_arm_velocity {
 #define MILL_ARM_VEL_NOISE  0.5
 #define MILL_ARM_VEL_NEAR   0.5
 
-MILL_HD static inline void mill_arm_velocity_begin(const mill_slot *slot, double f,
+MILL_HD static inline void mill_arm_velocity_begin(const mill_slot *slot, double vel_km_s, double f,
                                                    mill_arm_velocity *at)
 {
   const double err = slot->result.vrad_err_km_s;
@@ -134,7 +134,7 @@ MILL_HD static inline void mill_arm_velocity_begin(const mill_slot *slot, double
   at->n_round = 0;
   at->side = -1;
   at->left = 0.0;
-  at->v = slot->theta[MILL_PAR_VRAD];
+  at->v = vel_km_s;
   at->f = f;
   at->step = MILL_ARM_VEL_STEP * err;
   if (!(at->step > MILL_ARM_VEL_LEAST)) /* a fixed velocity has no error */

@@ -487,7 +487,8 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
                                                int n_share, mill_workspace *work, mill_eval *eval)
 {
   const mill_model_arm *arm = &m->arm[s->arm];
-  const int nk = s->ws->n_cont, np = m->n_par, pitch = m->max_seg_pix;
+  const int nk = s->ws->n_cont, np = m->n_deriv, pitch = m->max_seg_pix;
+  const int offset = mill_par_offset(m, s->arm); /* moves the arm as its velocity does */
   MILL_REAL *smooth = (MILL_REAL *)work->smooth;
 
   MILL_T(mill_block_resolve)(b, s, np + 1, pitch, (const MILL_REAL *)work->pixel, smooth);
@@ -532,6 +533,8 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
     }
     mill_cholesky_forward(nk, chol, nk, solve + j * nk);
     eval->grad[j] += 2.0 * sums[n_pair + j];
+    if (j == MILL_PAR_VRAD && offset >= 0)
+      eval->grad[offset] += 2.0 * sums[n_pair + j];
   }
   MILL_BARRIER(b);
   MILL_FOR(b, j, np)
@@ -544,9 +547,15 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
         h -= from[e] * other[e];
       for (int k = 0; k < nk; k++)
         h -= solve[j * nk + k] * solve[l * nk + k];
-      eval->hess[j * np + l] += h;
+      eval->hess[j * m->n_par + l] += h;
       if (l != j)
-        eval->hess[l * np + j] += h;
+        eval->hess[l * m->n_par + j] += h;
+      if (l == MILL_PAR_VRAD && offset >= 0) {
+        eval->hess[j * m->n_par + offset] += h;
+        eval->hess[offset * m->n_par + j] += h;
+        if (j == MILL_PAR_VRAD)
+          eval->hess[offset * m->n_par + offset] += h;
+      }
     }
   }
   MILL_BARRIER(b);
@@ -679,13 +688,13 @@ MILL_BLOCK_FN double MILL_T(mill_block_arm_value)(mill_block *b, const mill_mode
 }
 
 /** Velocity of an arm alone, the other parameters as in theta: minima of parabolas through three
- *  values of F in turn, f the one at the solution. */
+ *  values of F in turn, f the one at the solution, where it is vel_km_s. */
 MILL_BLOCK_FN void MILL_T(mill_block_arm_velocity)(mill_block *b, const mill_model *m,
-                                                   mill_slot *slot, int i_arm, double f,
-                                                   mill_workspace *work)
+                                                   mill_slot *slot, int i_arm, double vel_km_s,
+                                                   double f, mill_workspace *work)
 {
   mill_arm_velocity at;
-  mill_arm_velocity_begin(slot, f, &at);
+  mill_arm_velocity_begin(slot, vel_km_s, f, &at);
   while (at.go) {
     const double v = at.v + at.side * at.step;
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
@@ -706,7 +715,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_mod
                                                    mill_slot *slot, int i_arm, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
-  const double vel = slot->theta[MILL_PAR_VRAD];
+  const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
   const int half = MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm,
                                                       slot->theta[MILL_PAR_VSINI], 1, work);
   int n_used = 0, n_done = 0, n_seen = 0;
@@ -742,7 +751,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mi
                                           int i_arm, mill_workspace *work)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
-  const double vel = slot->theta[MILL_PAR_VRAD];
+  const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
   MILL_T(mill_block_flux)(b, arm, work->mean[0], (MILL_REAL *)work->grid);
   if (slot->request == MILL_REQ_JACOBIAN) {
     MILL_T(mill_block_arm_jacobian)(b, m, slot, i_arm, work);
@@ -771,7 +780,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mi
         const double v = slot->profile_vel[i];
         if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
           continue;
-        const double f = MILL_T(mill_block_value)(b, m, s, v, work);
+        const double f = MILL_T(mill_block_value)(b, m, s, mill_arm_vrad(m, slot, i_arm, v), work);
         MILL_SERIAL(b)
         {
           slot->eval.profile[i] += f;
@@ -781,5 +790,5 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mi
     }
   }
   if (slot->request == MILL_REQ_FINAL)
-    MILL_T(mill_block_arm_velocity)(b, m, slot, i_arm, f_arm, work);
+    MILL_T(mill_block_arm_velocity)(b, m, slot, i_arm, vel, f_arm, work);
 }

@@ -27,7 +27,7 @@ enum { MILL_POLISH_MAX_SHARE = 100 }; /**< times that a step shares the penalty 
 /** Typical uncertainty of a parameter; velocities as of a star at S/N 10-20. */
 MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
 {
-  if (j == MILL_PAR_VRAD)
+  if (j == MILL_PAR_VRAD || j >= m->n_deriv)
     return 3.0;
   if (j == MILL_PAR_VSINI)
     return 10.0;
@@ -37,10 +37,10 @@ MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
 /** Largest step of a parameter in one iteration. */
 MILL_HD static inline double mill_par_limit(const mill_model *m, int j)
 {
-  return j < MILL_PAR_LABEL0 ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
+  return j < MILL_PAR_LABEL0 || j >= m->n_deriv ? 60.0 : 7.0 * m->label[j - MILL_PAR_LABEL0].scale;
 }
 
-/** Box of a parameter; labels have none (the hulls bound them). */
+/** Box of a parameter; labels have none (the hulls bound them), nor have velocity offsets. */
 MILL_HD static inline double mill_par_min(const mill_model *m, int j)
 {
   return j == MILL_PAR_VRAD ? m->set.min_vel_km_s
@@ -103,6 +103,17 @@ MILL_HD static inline void mill_map_labels(const mill_model *m, const double *th
 /** What a point off limits gets (rvspecfit's value). */
 #define MILL_OFF_LIMITS 1e30
 
+/** Gaussian prior of a parameter; sigma 0: none. */
+MILL_HD static inline double mill_prior_sigma(const mill_model *m, int j)
+{
+  return j < m->n_deriv ? m->set.prior_sigma[j] : m->set.velocity_offset_sigma_km_s;
+}
+
+MILL_HD static inline double mill_prior_mean(const mill_model *m, int j)
+{
+  return j < m->n_deriv ? m->set.prior_mean[j] : 0.0;
+}
+
 /** Hull penalty and priors at theta, to be added to the segments' F. */
 MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *slot,
                                           const double *theta)
@@ -112,8 +123,8 @@ MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *
   const double d = mill_hull_distance(m->n_hull, m->hull, mapped);
   double f = d < MILL_HULL_FAR ? slot->hull_weight * d * d : MILL_OFF_LIMITS;
   for (int j = 0; j < m->n_par; j++)
-    if (m->set.prior_sigma[j] > 0.0) {
-      const double u = (theta[j] - m->set.prior_mean[j]) / m->set.prior_sigma[j];
+    if (mill_prior_sigma(m, j) > 0.0) {
+      const double u = (theta[j] - mill_prior_mean(m, j)) / mill_prior_sigma(m, j);
       f += u * u;
     }
   return f;
@@ -197,7 +208,7 @@ MILL_HD static inline int mill_polish_solve(const mill_model *m, mill_slot *slot
   for (int f = 0; f < t->n_facet; f++)
     shares += t->facet[f].on ? t->facet[f].share : 0.0;
   for (int j = 0; j < np; j++)
-    if (!m->set.fixed[j] && !t->pin[j])
+    if (!mill_par_held(m, slot, j) && !t->pin[j])
       t->idx[n++] = j;
   t->n = n;
   for (int r = 0; r < n; r++) {
@@ -413,11 +424,11 @@ MILL_HD static inline void mill_polish_take(const mill_model *m, mill_slot *slot
     p->at.grad[j] = slot->eval.grad[j];
     for (int k = 0; k < np; k++)
       p->at.hess[j * np + k] = slot->eval.hess[j * np + k];
-    if (m->set.prior_sigma[j] > 0.0) {
+    if (mill_prior_sigma(m, j) > 0.0) {
       /* x dx/du of v sin i is finite at 0, where dx/du is not */
-      const double s = m->set.prior_sigma[j], x = slot->theta[j], slope = mill_par_slope(m, j, x);
+      const double s = mill_prior_sigma(m, j), x = slot->theta[j], slope = mill_par_slope(m, j, x);
       const double rise = j == MILL_PAR_VSINI ? mill_vsini_rise(m->set.rotation, x) : x;
-      p->at.grad[j] += 2.0 * (rise - slope * m->set.prior_mean[j]) / (s * s);
+      p->at.grad[j] += 2.0 * (rise - slope * mill_prior_mean(m, j)) / (s * s);
       p->at.hess[j * np + j] += slope * slope / (s * s);
     }
   }

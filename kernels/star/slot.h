@@ -83,7 +83,9 @@ typedef struct mill_waveset {
 } mill_waveset;
 
 typedef struct mill_model {
-  int n_label, n_par, n_arm, n_hull;
+  int n_label, n_arm, n_hull;
+  int n_deriv; /**< parameters of a template: velocity, v sin i, labels */
+  int n_par;   /**< of a fit: these, and the velocity offsets */
   mill_label label[MILL_MAX_LABEL];
   mill_hull hull[MILL_MAX_HULL];
   mill_model_arm arm[MILL_MAX_ARM];
@@ -240,10 +242,14 @@ typedef struct mill_slot {
   double start_chisq[MILL_MAX_START];         /**< of the guess; only differences have a meaning */
   double start_f[MILL_MAX_START];             /**< F where each start ended */
   int n_start, i_start;
-  int doubt;                  /**< enum mill_doubt, of the first start's solution */
-  int low_sn;                 /**< S/N below second_start_sn */
-  int has_given;              /**< start from `given` instead of the guesses */
-  double given[MILL_MAX_PAR]; /**< finite, not yet within the limits */
+  int doubt;                   /**< enum mill_doubt, of the first start's solution */
+  int low_sn;                  /**< S/N below second_start_sn */
+  int has_given;               /**< start from `given` instead of the guesses */
+  double given[MILL_MAX_PAR];  /**< [n_deriv] finite, not yet within the limits */
+  int no_offset[MILL_MAX_ARM]; /**< the star's first arm, and those it has no data of */
+  /** What an offset does for each km/s of VRAD while the profile looks along VRAD: the conditional
+   *  best.  0 at all other times. */
+  double offset_slope[MILL_MAX_ARM];
   int free_par[MILL_MAX_PAR], n_free;
   int method;       /**< enum mill_optimizer now at work; falls to the next when it fails */
   int n_method_run; /**< times that nelder-mead had to repeat */
@@ -274,6 +280,40 @@ typedef struct mill_slot {
 
   mill_fit_space space; /**< the last member: the host need not copy it */
 } mill_slot;
+
+/** Parameter that is the velocity offset of an arm; -1: it has none. */
+MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
+{
+  return i_arm > 0 && m->n_par > m->n_deriv ? m->n_deriv + i_arm - 1 : -1;
+}
+
+/** Does the fit of this star leave a parameter where it is? */
+MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
+{
+  return j < m->n_deriv ? m->set.fixed[j] : slot->no_offset[j - m->n_deriv + 1];
+}
+
+/** Offset of an arm's velocity from VRAD. */
+MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
+                                             double vrad_km_s)
+{
+  const int j = mill_par_offset(m, i_arm);
+  return j < 0 ? 0.0
+               : slot->theta[j] +
+                     slot->offset_slope[i_arm] * (vrad_km_s - slot->theta[MILL_PAR_VRAD]);
+}
+
+/** Velocity of an arm where the star's is VRAD; within the limits, as templates need not reach
+ *  beyond. */
+MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot *slot, int i_arm,
+                                           double vrad_km_s)
+{
+  if (mill_par_offset(m, i_arm) < 0)
+    return vrad_km_s;
+  const double v = vrad_km_s + mill_arm_offset(m, slot, i_arm, vrad_km_s);
+  return v < m->set.min_vel_km_s ? m->set.min_vel_km_s
+                                 : (v > m->set.max_vel_km_s ? m->set.max_vel_km_s : v);
+}
 
 /** Regions of a star's memory.  What the host fills lies together and so do the models: each is
  *  copied as one piece. */
@@ -346,8 +386,8 @@ enum {
  *  templates, bend their spline coefficients; all of them float or double.
  */
 typedef struct mill_workspace {
-  void *grid, *rotated, *bend; /**< [n_par + 1][max_pix_pad] */
-  void *pixel, *smooth;        /**< [n_par + 1][max_seg_pix] */
+  void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
+  void *pixel, *smooth;        /**< [n_deriv + 1][max_seg_pix] */
   int *index;                  /**< [max_seg_pix] left grid point */
   float *frac;                 /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
   /** Mean over the grid of the emulator's output, and of its tangents.  log flux:
@@ -400,12 +440,12 @@ static inline int mill_workspace_arrays(const mill_array **table)
 
 /** Elements of a block's arrays for a model; count [MILL_N_WORK_COUNT] out, but for those of
  *  normal, solve and sums, which become 0. */
-static inline void mill_workspace_counts(int n_par, int max_pix_pad, int max_seg_pix, int precision,
-                                         size_t *count)
+static inline void mill_workspace_counts(int n_deriv, int max_pix_pad, int max_seg_pix,
+                                         int precision, size_t *count)
 {
   /* the guess keeps a double a pixel in the rows at the pixels, the Jacobian two */
   const size_t real = precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
-  const size_t row = (size_t)(n_par + 1) * real;
+  const size_t row = (size_t)(n_deriv + 1) * real;
   memset(count, 0, MILL_N_WORK_COUNT * sizeof *count);
   count[MILL_COUNT_GRID_BYTES] = row * (size_t)max_pix_pad;
   count[MILL_COUNT_PIXEL_BYTES] = row * (size_t)max_seg_pix;

@@ -86,6 +86,11 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .range = "sigma above 0", .help = "Gaussian priors", .elsewhere = "`priors`"},
     {"rescale_errors", CHOICE(fit.rescale_errors, "false", "true"), SCIENCE,
      .help = "errors are multiplied by the root of the reduced chi-square where that is above 1"},
+    {"velocity_offsets", YES_NO(fit.velocity_offsets), SCIENCE,
+     .help = "whether a star's arms but its first have velocities of their own, VRAD and an offset "
+             "that is fitted; nothing where a star has one arm"},
+    {"velocity_offset_sigma", REAL(fit.velocity_offset_sigma_km_s, 0.001, 1000), SCIENCE,
+     .unit = "km/s", .help = "standard deviation of the Gaussian prior of an offset, about 0"},
 
     {"format", WORD(format, "auto", "desi", "sdss", "lamost", "weave", "generic"), SCIENCE,
      .section = "Spectra",
@@ -231,6 +236,7 @@ void mill_config_default(mill_config *config)
   fit->resolution = MILL_RES_AUTO;
   fit->rotation = MILL_ROT_SPLINE;
   fit->model_error = 1;
+  fit->velocity_offset_sigma_km_s = 10.0;
   fit->min_vel_km_s = -1000.0;
   fit->max_vel_km_s = 1000.0;
   fit->min_vsini_km_s = 0.0;

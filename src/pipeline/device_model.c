@@ -18,6 +18,14 @@ int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
   if (!(s->min_vel_km_s < s->max_vel_km_s) || !(s->guess_vel_step_km_s > 0.0))
     MILL_FAIL(MILL_ERR_RANGE, "velocity limits %g to %g km/s in steps of %g", s->min_vel_km_s,
               s->max_vel_km_s, s->guess_vel_step_km_s);
+  if (s->velocity_offsets && !(s->velocity_offset_sigma_km_s > 0.0))
+    MILL_FAIL(MILL_ERR_RANGE, "velocity offsets with a prior of %g km/s",
+              s->velocity_offset_sigma_km_s);
+  if (s->velocity_offsets && MILL_PAR_LABEL0 + lib->n_label + lib->n_arm - 1 > MILL_MAX_PAR)
+    MILL_FAIL(MILL_ERR_RANGE,
+              "%d labels and velocity offsets of %d arms are more than %d parameters; give "
+              "velocity_offsets: false",
+              lib->n_label, lib->n_arm - 1, MILL_MAX_PAR - MILL_PAR_LABEL0);
   /* by the width of an arm there may be any number of functions up to the most */
   const int n_cont = s->n_cont_per_1000aa > 0.0 ? MILL_MAX_CONT : s->n_cont;
   for (int a = 0; a < lib->n_arm && s->model_error; a++)
@@ -191,7 +199,8 @@ int mill_device_model_load(const mill_library *lib, const mill_fit_settings *set
   mill_model *m = model;
   void *block = NULL;
   m->n_label = lib->n_label;
-  m->n_par = lib->n_label + MILL_PAR_LABEL0;
+  m->n_deriv = lib->n_label + MILL_PAR_LABEL0;
+  m->n_par = m->n_deriv + (settings->velocity_offsets ? lib->n_arm - 1 : 0);
   m->n_arm = lib->n_arm;
   m->n_hull = lib->n_hull;
   m->set = *settings;

@@ -328,7 +328,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
   to->segment = (mill_segment *)(void *)e->memory[MILL_FOR_SEGMENTS].at;
   if (star->start) {
     to->has_given = 1;
-    memcpy(to->given, star->start, (size_t)s->model->n_par * sizeof *star->start);
+    memcpy(to->given, star->start, (size_t)s->model->n_deriv * sizeof *star->start);
   }
   mill_fit_result_init(&to->result, s->lib, star->row, MILL_STATUS_NOT_DONE);
   to->result.info |= info;

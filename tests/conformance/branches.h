@@ -18,7 +18,8 @@ typedef struct work_output {
 typedef struct work_input {
   mill_library lib;
   made_star star[WORK_STARS], thin;
-  double truth[WORK_STARS][WORK_PAR];
+  double truth[WORK_STARS][WORK_PAR + 1]; /**< with the velocity offset of the second arm */
+  int velocity_offsets;
 } work_input;
 
 /** Stars that reach every branch and the ends of the templates: a resolution matrix
@@ -33,9 +34,11 @@ static inline void work_make(work_input *in, int kind)
   made_check(test_library_to(&in->lib, kind));
   if (kind != MILL_EMULATOR_GRID) /* so that there are stars with a model error and without */
     made_check(test_library_add_error(kind == MILL_EMULATOR_MLP ? 9 : 3, &in->lib));
+  in->velocity_offsets = kind == MILL_EMULATOR_RBF;
   for (int i = 0; i < WORK_STARS; i++) {
     made_star_cut(&in->lib, 1 + (i == 1), i == 1 ? 0.45 : 0.8, i != 1, 4, &random, &in->star[i]);
     made_theta(&in->lib, 0.5, 40, 60, &random, in->truth[i]);
+    in->truth[i][WORK_PAR] = 6.5;
     made_star_fill(&in->lib, in->truth[i], i == 2 ? 5 : 40, 1, &random, &in->star[i]);
   }
   made_segment *s = in->star[0].segment;
@@ -79,12 +82,14 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
   set.min_vel_km_s = -60;
   set.max_vel_km_s = 60;
   set.guess_vel_step_km_s = 15;
+  set.velocity_offsets = in->velocity_offsets;
+  set.velocity_offset_sigma_km_s = 15;
   made_fit(&in->lib, &set, backend, 2, 1, WORK_STARS, in->star, NULL, out->result, out->model);
   made_check(mill_pipeline_create(&in->lib, &set, backend, 1, 1, 1, &pipeline));
   made_star_register(pipeline, 0, &in->star[0], &raw);
   static const int request[4] = {MILL_REQ_VALUE, MILL_REQ_JACOBIAN, MILL_REQ_FINAL, MILL_REQ_VALUE};
   for (int i = 0; i < 4; i++) {
-    double theta[WORK_PAR];
+    double theta[WORK_PAR + 1];
     memcpy(theta, in->truth[0], sizeof theta);
     if (i == 3)
       theta[1] = 6000; /* the kernel is wider than the grid: convolve's other branch */
@@ -102,14 +107,15 @@ static inline void work_run(const mill_backend *backend, work_input *in, int pre
 static inline void work_compare_eval(const work_input *in, const mill_eval *a, const mill_eval *b,
                                      double tolerance)
 {
+  const int np = WORK_PAR + in->velocity_offsets;
   assert_close(a->f, b->f, tolerance * 10 + tolerance * fabs(b->f));
-  for (int j = 0; j < WORK_PAR; j++) {
-    const double unit = sqrt(b->hess[j * WORK_PAR + j]) + 1e-300;
+  for (int j = 0; j < np; j++) {
+    const double unit = sqrt(b->hess[j * np + j]) + 1e-300;
     assert_close(a->grad[j] / unit, b->grad[j] / unit,
                  tolerance * 100 * (1 + fabs(b->grad[j]) / unit));
-    for (int k = 0; k < WORK_PAR; k++) {
-      const double size = sqrt(b->hess[j * WORK_PAR + j] * b->hess[k * WORK_PAR + k]);
-      assert_close(a->hess[j * WORK_PAR + k], b->hess[j * WORK_PAR + k], tolerance * 100 * size);
+    for (int k = 0; k < np; k++) {
+      const double size = sqrt(b->hess[j * np + j] * b->hess[k * np + k]);
+      assert_close(a->hess[j * np + k], b->hess[j * np + k], tolerance * 100 * size);
     }
   }
   for (int i = 0; i < in->lib.n_arm; i++) {
@@ -143,6 +149,12 @@ static inline void work_compare(const work_input *in, const work_output *a, cons
       assert_close(made_par(x, j), made_par(y, j), 0.03 * made_err(y, j));
       assert_close(made_err(x, j), made_err(y, j), 0.01 * made_err(y, j));
     }
+    for (int j = 0; j < in->lib.n_arm && in->velocity_offsets; j++)
+      if (y->n_pix[j] > 0) {
+        const double err = y->vrad_offset_err_km_s[j];
+        assert_close(x->vrad_offset_km_s[j], y->vrad_offset_km_s[j], 0.03 * err);
+        assert_close(x->vrad_offset_err_km_s[j], err, 0.01 * err);
+      }
     for (int s = 0; s < in->star[i].n_segment; s++)
       for (int p = 0; p < in->star[i].segment[s].n_pix; p++) {
         const int at = (i * MADE_MAX_SEG + s) * MADE_MAX_PIX + p;

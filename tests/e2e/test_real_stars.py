@@ -76,7 +76,7 @@ class RealStars(EndToEnd):
                     self.assertLessEqual(mad(delta), scatter)
                     self.assertLessEqual(half_width(delta), scatter)
 
-    def check_reduced(self, table, widths):
+    def check_reduced(self, table, widths, n_par):
         """RCHISQ against its definition: these stars have one segment in each arm."""
         n_cont = 0
         for arm, width in zip("BR", widths):
@@ -86,9 +86,8 @@ class RealStars(EndToEnd):
             np.testing.assert_allclose(left, functions, atol=1e-6)
             self.assertTrue((np.abs(functions - 0.009 * width) <= 1).all(), functions)
             n_cont += functions
-        # radial velocity, v sin i and three labels
         np.testing.assert_allclose(table["CHISQ_TOT"] / table["RCHISQ_TOT"],
-                                   table["NPIX_TOT"] - n_cont - 5, rtol=1e-12)
+                                   table["NPIX_TOT"] - n_cont - n_par, rtol=1e-12)
         scale = np.sqrt(np.maximum(1, table["RCHISQ_TOT"]))
         for name in "VRAD", "VSINI", "TEFF", "LOGG", "FEH":
             np.testing.assert_allclose(table[name + "_ERR"], scale * table[name + "_ERR_FORMAL"],
@@ -107,7 +106,8 @@ class RealStars(EndToEnd):
         self.fit("cameras.h5", "--config", shipped, *stars, lib=self.lib)
         both = read(self.path)
         self.assertEqual(list(both["STATUS"]), [FITTED] * 25)
-        self.check_reduced(both, (1800, 1555))
+        # radial velocity, v sin i, three labels, and the second camera's offset
+        self.check_reduced(both, (1800, 1555), 6)
         self.assertGreaterEqual(both["VRAD_GOOD"].sum(), 24)
         self.assertEqual((both["FIT_INFO"] & 512).sum(), 0)
         with open(shipped) as f:
@@ -127,6 +127,54 @@ class RealStars(EndToEnd):
                 self.assertLess(abs(alone["VRAD"][0] - both["VRAD_" + arm][i]), 0.1 * error)
                 self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
 
+    def test_velocity_offsets_of_lamost(self):
+        """The cameras' offsets against what their own velocities and the prior say, and VRAD
+        against LASP's with them and without.
+
+        Two velocities b and r, with errors, and a prior of sigma s about 0 for their difference:
+        the best offset is (r - b) s^2 / (s^2 + B^2 + R^2), the velocity b goes the way towards
+        r - offset that the errors say.  The arms' own velocities come from parabolas at the labels
+        of the whole fit, and both searches end within a few hundredths of an error.
+        """
+        shipped = os.path.join(SOURCE, "config", "lamost.yaml")
+        stars = sorted(os.path.join(LAMOST, n) for n in os.listdir(LAMOST)
+                       if n.endswith(".fits.gz"))
+        names = [os.path.basename(s)[:-len(".gz")] for s in stars]
+        with open(os.path.join(LAMOST, "LASP_CurveFit_inferred.csv")) as f:
+            lasp = {row["ID"]: float(row["pred_Rv"]) for row in csv.DictReader(f)}
+        with open(shipped) as f:
+            text = f.read()
+        with open(tmp("together.yaml"), "w") as f:
+            f.write(text.replace("velocity_offsets: true", "velocity_offsets: false"))
+        width = {}
+        for name, settings in ("apart", shipped), ("together", tmp("together.yaml")):
+            self.fit(name + ".h5", "--config", settings, *stars, lib=self.lib)
+            table = read(self.path)
+            delta = table["VRAD"] - [lasp[n] for n in names]
+            width[name] = mad(delta), half_width(delta)
+            print(f"{name}: VRAD - LASP {np.median(delta):+.2f}, MAD {mad(delta):.2f}, "
+                  f"68 % {half_width(delta):.2f} km/s")
+            self.assertEqual("VRAD_OFFSET_R" in table, name == "apart")
+            if name == "apart":
+                apart = table
+        # the survey's own scatter between visits is 3.3 km/s, the error of either table 2 to 4
+        self.assertLess(max(width["apart"]), 5)
+        self.assertLess(width["apart"][1], width["together"][1])
+        b, r = apart["VRAD_B"], apart["VRAD_R"]
+        formal = {c: apart[f"VRAD_{c}_ERR"] / np.sqrt(np.maximum(1, apart[f"RCHISQ_{c}"]))
+                  for c in "BR"}
+        both = formal["B"]**2 + formal["R"]**2
+        offset = (r - b) * 20**2 / (20**2 + both)
+        away = (apart["VRAD_OFFSET_R"] - offset) / apart["VRAD_OFFSET_R_ERR"]
+        velocity = b + (r - b) * formal["B"]**2 / (20**2 + both)
+        off = (apart["VRAD"] - velocity) / apart["VRAD_ERR"]
+        print("offset away by", np.round(np.abs(away).max(), 3), "errors, velocity by",
+              np.round(np.abs(off).max(), 3))
+        self.assertLess(np.abs(away).max(), 0.05)
+        self.assertLess(np.abs(off).max(), 0.05)
+        self.assertEqual(list(np.unique(apart["VRAD_OFFSET_B"])), [0])
+        self.assertEqual(list(np.unique(apart["VRAD_OFFSET_B_ERR"])), [0])
+
     def test_cameras_of_sdss(self):
         """Coadd, exposures one by one and jointly with the shipped configuration.
 
@@ -141,7 +189,7 @@ class RealStars(EndToEnd):
             self.assertTrue((found[exposures]["STATUS"] == FITTED).all())
             self.assertEqual((found[exposures]["FIT_INFO"] & 512).sum(), 0)
         coadd, joint = found["coadd"], found["joint"]
-        self.check_reduced(coadd, (2035, 1355))
+        self.check_reduced(coadd, (2035, 1355), 5)
         for name in "VRAD", "TEFF", "LOGG", "FEH":
             print(f"{name}: coadd {coadd[name][0]:.3f}, joint {joint[name][0]:.3f} +- "
                   f"{joint[name + '_ERR'][0]:.3f}")

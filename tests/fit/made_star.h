@@ -258,15 +258,27 @@ static inline void made_star_init(const mill_library *lib, int n_exposure, doubl
   made_star_cut(lib, n_exposure, step_aa, with_matrix, 70, random, star);
 }
 
+/** The parameters with the velocity offset of an arm, which follow the labels, in the velocity;
+ *  with_offsets 0: there are none. */
+static inline void made_arm_theta(const mill_library *lib, int with_offsets, int i_arm,
+                                  const double *theta, double *out)
+{
+  memcpy(out, theta, (size_t)(2 + lib->n_label) * sizeof *out);
+  if (with_offsets && i_arm > 0)
+    out[0] += theta[2 + lib->n_label + i_arm - 1];
+}
+
 /** Flux of the template at theta times a smooth continuum, with noise of S/N sn per
  *  pixel; noise 0 leaves it out (the errors stay).  Rotation is of the smooth kind. */
-static inline void made_star_fill(const mill_library *lib, const double *theta, double sn,
-                                  int noise, uint64_t *random, made_star *star)
+static inline void made_star_fill_offset(const mill_library *lib, int with_offsets,
+                                         const double *theta, double sn, int noise,
+                                         uint64_t *random, made_star *star)
 {
   for (int i = 0; i < star->n_segment; i++) {
     made_segment *s = &star->segment[i];
-    double templ[MADE_MAX_PIX], mean = 0;
-    made_template(lib, MILL_ROT_SPLINE, s, theta, templ);
+    double templ[MADE_MAX_PIX], mean = 0, at[MILL_MAX_PAR];
+    made_arm_theta(lib, with_offsets, s->arm, theta, at);
+    made_template(lib, MILL_ROT_SPLINE, s, at, templ);
     for (int p = 0; p < s->n_pix; p++)
       mean += templ[p] / s->n_pix;
     for (int p = 0; p < s->n_pix; p++) {
@@ -279,6 +291,12 @@ static inline void made_star_fill(const mill_library *lib, const double *theta, 
       s->ivar[p] = (float)(1 / (sigma * sigma));
     }
   }
+}
+
+static inline void made_star_fill(const mill_library *lib, const double *theta, double sn,
+                                  int noise, uint64_t *random, made_star *star)
+{
+  made_star_fill_offset(lib, 0, theta, sn, noise, random, star);
 }
 
 /** Register wavelengths and make the pipeline's view of the star. */
@@ -400,6 +418,8 @@ static inline double made_penalty(const mill_library *lib, const mill_fit_settin
   for (int j = 0; j < lib->n_label + 2; j++)
     if (set->prior_sigma[j] > 0)
       f += pow((theta[j] - set->prior_mean[j]) / set->prior_sigma[j], 2);
+  for (int a = 1; a < lib->n_arm && set->velocity_offsets; a++)
+    f += pow(theta[lib->n_label + 1 + a] / set->velocity_offset_sigma_km_s, 2);
   return f + 10 * n_pix * n_used * worst * worst;
 }
 
@@ -411,11 +431,12 @@ static inline void made_evaluate(const mill_library *lib, const mill_fit_setting
   for (int i = 0; i < star->n_segment; i++) {
     const made_segment *s = &star->segment[i];
     static ref_prepared prepared;
-    double templ[MADE_MAX_PIX], flat[MADE_MAX_PIX], model[MADE_MAX_PIX];
+    double templ[MADE_MAX_PIX], flat[MADE_MAX_PIX], model[MADE_MAX_PIX], at[MILL_MAX_PAR];
     made_prepare(lib, set, s, &prepared);
     if (!prepared.used)
       continue;
-    made_template(lib, set->rotation, s, theta, templ);
+    made_arm_theta(lib, set->velocity_offsets, s->arm, theta, at);
+    made_template(lib, set->rotation, s, at, templ);
     out->f += made_project(set, s, &prepared, templ, model);
     for (int p = 0; p < s->n_pix; p++) {
       const double r = (prepared.flux[p] / prepared.sigma[p] - model[p]);

@@ -4,7 +4,7 @@
 
 #include "tests/fit/made_star.h"
 
-enum { SEED = 20240607, MAX_PAR = 6 };
+enum { SEED = 20240607, MAX_PAR = 8 };
 
 typedef struct fixture {
   mill_library lib;
@@ -45,6 +45,20 @@ static void begin(int n_label, int n_exposure, int with_matrix, double sn)
   begin_with(MILL_EMULATOR_MLP, n_label, n_exposure, with_matrix, sn);
 }
 
+/** Each arm but the first with a velocity of its own. */
+static void with_offsets(void)
+{
+  fx.set.velocity_offsets = 1;
+  fx.set.velocity_offset_sigma_km_s = 15;
+  for (int a = 1; a < fx.lib.n_arm; a++)
+    fx.truth[fx.lib.n_label + 1 + a] = a == 1 ? 9.3 : -14.2;
+}
+
+static int n_par(void)
+{
+  return fx.lib.n_label + 2 + (fx.set.velocity_offsets ? fx.lib.n_arm - 1 : 0);
+}
+
 static void open_pipeline(void)
 {
   made_check(mill_pipeline_create(&fx.lib, &fx.set, mill_backend_cpu(NULL), 1, 1, 0, &fx.pipeline));
@@ -82,7 +96,7 @@ static double value(const double *theta)
 static void compare_value(void)
 {
   static made_answer expected;
-  const int np = fx.lib.n_label + 2;
+  const int np = n_par();
   for (int trial = 0; trial < 4; trial++) {
     double theta[MAX_PAR];
     memcpy(theta, fx.truth, sizeof theta);
@@ -234,7 +248,7 @@ static double worst_gradient;
 
 static void compare_gradient(int at_zero)
 {
-  const int np = fx.lib.n_label + 2;
+  const int np = n_par();
   for (int trial = 0; trial < 3; trial++) {
     double theta[MAX_PAR];
     mill_eval eval;
@@ -261,6 +275,8 @@ static void compare_gradient(int at_zero)
                                   : 0.5 * to_corner / mill_vsini_outer_slope(kind, u));
       }
       found = at_zero && j == 1 ? forward(theta, j, step) : richardson(theta, j, step);
+      if (j >= fx.lib.n_label + 2) /* priors are no part of a Jacobian's answer */
+        found -= 2 * theta[j] / pow(fx.set.velocity_offset_sigma_km_s, 2);
       /* relative to the noise: F has 1e-9 |F| (and for velocities the float32
        * position in an interval), divided by the step; the gradient itself carries
        * that position as 6e-8 of its parts */
@@ -321,6 +337,22 @@ static void test_gradient_of_radial_functions(void **state)
   printf("largest difference, in units of the gradient or 1/sigma: %.2g\n", worst_gradient);
 }
 
+static void test_value_and_gradient_with_velocity_offsets(void **state)
+{
+  (void)state;
+  worst_gradient = 0;
+  for (int n_label = 3; n_label <= 4; n_label++)
+    for (int with_matrix = 0; with_matrix < 2; with_matrix++) {
+      begin(n_label, 1 + with_matrix, with_matrix, 30);
+      with_offsets();
+      open_pipeline();
+      compare_value();
+      compare_gradient(0);
+      end();
+    }
+  printf("largest difference, in units of the gradient or 1/sigma: %.2g\n", worst_gradient);
+}
+
 static void test_gradient_is_one_sided_at_zero_rotation(void **state)
 {
   (void)state;
@@ -337,13 +369,15 @@ static void test_gradient_is_one_sided_at_zero_rotation(void **state)
 
 /* --- curvature --- */
 
-static void compare_curvature(int kind)
+static void compare_curvature(int kind, int offsets)
 {
   for (int trial = 0; trial < 4; trial++) {
     begin_with(kind, 4, 2, trial % 2, 30);
     fx.set.rotation = trial / 2;
+    if (offsets)
+      with_offsets();
     open_pipeline();
-    const int np = fx.lib.n_label + 2, nk = fx.set.n_cont;
+    const int np = n_par(), nk = fx.set.n_cont;
     mill_eval eval;
     double hess[MAX_PAR * MAX_PAR] = {0};
     evaluate(MILL_REQ_JACOBIAN, 1, fx.truth, &eval);
@@ -352,18 +386,21 @@ static void compare_curvature(int kind)
       static ref_prepared prepared;
       static double v[MAX_PAR][MADE_MAX_PIX], design[MADE_MAX_PIX * MILL_MAX_CONT];
       static double a[MADE_MAX_PIX * MILL_MAX_CONT], b[MADE_MAX_PIX * MAX_PAR];
-      double templ[MADE_MAX_PIX], model[MADE_MAX_PIX];
+      double templ[MADE_MAX_PIX], model[MADE_MAX_PIX], at[MAX_PAR];
       made_prepare(&fx.lib, &fx.set, s, &prepared);
-      made_template(&fx.lib, fx.set.rotation, s, fx.truth, templ);
+      made_arm_theta(&fx.lib, offsets, s->arm, fx.truth, at);
+      made_template(&fx.lib, fx.set.rotation, s, at, templ);
       made_project(&fx.set, s, &prepared, templ, model);
       for (int j = 0; j < np; j++) {
         /* V_j = (dt/dtheta_j) (P a), P a = model / t; template by central differences */
         double x[MAX_PAR], up[MADE_MAX_PIX], down[MADE_MAX_PIX];
         const double h = 3e-3 / sqrt(eval.hess[j * np + j]);
         moved(fx.truth, j, h, x);
-        made_template(&fx.lib, fx.set.rotation, s, x, up);
+        made_arm_theta(&fx.lib, offsets, s->arm, x, at);
+        made_template(&fx.lib, fx.set.rotation, s, at, up);
         moved(fx.truth, j, -h, x);
-        made_template(&fx.lib, fx.set.rotation, s, x, down);
+        made_arm_theta(&fx.lib, offsets, s->arm, x, at);
+        made_template(&fx.lib, fx.set.rotation, s, at, down);
         for (int p = 0; p < s->n_pix; p++)
           v[j][p] = (up[p] - down[p]) / (2 * h) * model[p] / templ[p];
       }
@@ -400,19 +437,25 @@ static void compare_curvature(int kind)
 static void test_curvature_is_that_of_the_projected_model(void **state)
 {
   (void)state;
-  compare_curvature(MILL_EMULATOR_MLP);
+  compare_curvature(MILL_EMULATOR_MLP, 0);
+}
+
+static void test_curvature_with_velocity_offsets(void **state)
+{
+  (void)state;
+  compare_curvature(MILL_EMULATOR_MLP, 1);
 }
 
 static void test_curvature_of_a_grid_emulator(void **state)
 {
   (void)state;
-  compare_curvature(MILL_EMULATOR_GRID);
+  compare_curvature(MILL_EMULATOR_GRID, 0);
 }
 
 static void test_curvature_of_radial_functions(void **state)
 {
   (void)state;
-  compare_curvature(MILL_EMULATOR_RBF);
+  compare_curvature(MILL_EMULATOR_RBF, 0);
 }
 
 static void compare_precisions(int kind)
@@ -467,8 +510,10 @@ int main(void)
       cmocka_unit_test(test_gradient_matches_differences),
       cmocka_unit_test(test_gradient_of_a_grid_emulator),
       cmocka_unit_test(test_gradient_of_radial_functions),
+      cmocka_unit_test(test_value_and_gradient_with_velocity_offsets),
       cmocka_unit_test(test_gradient_is_one_sided_at_zero_rotation),
       cmocka_unit_test(test_curvature_is_that_of_the_projected_model),
+      cmocka_unit_test(test_curvature_with_velocity_offsets),
       cmocka_unit_test(test_curvature_of_a_grid_emulator),
       cmocka_unit_test(test_curvature_of_radial_functions),
       cmocka_unit_test(test_float32_agrees_with_float64),

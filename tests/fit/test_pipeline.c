@@ -199,6 +199,74 @@ static void test_priors_pull(void **state)
   }
 }
 
+/** Arms whose wavelengths are off by some km/s, and which know little of each other. */
+static void test_velocity_offsets_are_found(void **state)
+{
+  (void)state;
+  enum { N = 16 };
+  static const double shift[] = {0, 12, -17};
+  make_stars(N, 200, 60); /* arms of a few lines: less would make no parabolas */
+  uint64_t random = SEED;
+  for (int i = 0; i < N; i++) {
+    double theta[N_PAR + 2];
+    memcpy(theta, truth[i], N_PAR * sizeof *theta);
+    theta[N_PAR] = shift[1];
+    theta[N_PAR + 1] = shift[2];
+    made_star_fill_offset(&lib, 1, theta, 200, 1, &random, &star[i]);
+  }
+  /* the first arm, or the second, has no data */
+  for (int lost = 0; lost < 2; lost++)
+    for (int s = 0; s < star[lost].n_segment; s++)
+      if (star[lost].segment[s].arm == lost)
+        memset(star[lost].segment[s].ivar, 0, sizeof star[lost].segment[s].ivar);
+  fit(N, result[0]);
+  set.velocity_offsets = 1;
+  set.velocity_offset_sigma_km_s = 1000;
+  fit(N, result[1]);
+  set.velocity_offset_sigma_km_s = 1e-3;
+  fit(N, result[2]);
+  double chi2 = 0;
+  int n = 0;
+  for (int i = 0; i < N; i++) {
+    const mill_fit_result *none = &result[0][i], *free = &result[1][i], *stiff = &result[2][i];
+    const int first = i == 0;
+    assert_int_equal(free->status, MILL_STATUS_FITTED);
+    assert_int_equal(free->warn & (MILL_WARN_NOT_CONVERGED | MILL_WARN_BAD_HESSIAN), 0);
+    /* what the data say is lost in the prior, and the velocity is that of the first arm: both
+     * searches end within a hundredth of an error, and the moments of a profile that is no
+     * parabola are a few per cent off its curvature */
+    assert_close(free->vrad_km_s, free->vrad_arm_km_s[first], 0.05 * free->vrad_err_km_s);
+    assert_close(free->vrad_err_km_s / free->vrad_arm_err_km_s[first], 1, 0.05);
+    assert_true(free->vrad_err_km_s > none->vrad_err_km_s);
+    for (int a = 0; a < 3; a++) {
+      const double found = free->vrad_offset_km_s[a], err = free->vrad_offset_err_km_s[a];
+      assert_true(isnan(none->vrad_offset_km_s[a]) && isnan(none->vrad_offset_err_km_s[a]));
+      if (free->n_pix[a] == 0) {
+        assert_true(isnan(found) && isnan(err));
+      } else if (a == first) {
+        assert_close(found, 0, 0);
+        assert_close(err, 0, 0);
+      } else {
+        /* of velocities at the labels of all arms, as above */
+        assert_close(free->vrad_km_s + found, free->vrad_arm_km_s[a], 0.05 * err);
+        /* not smaller than what these leave: their correlation with labels and v sin i adds */
+        assert_true(err > 0.98 * hypot(free->vrad_arm_err_km_s[first], free->vrad_arm_err_km_s[a]));
+        chi2 += pow((found - (shift[a] - shift[first])) / err, 2);
+        n++;
+      }
+    }
+    /* one that must not move is none: two runs of the polish, whose F has noise of 1e-3 */
+    assert_close(stiff->m2ll, none->m2ll, 0.01);
+    assert_close(stiff->vrad_km_s, none->vrad_km_s, 0.05 * none->vrad_err_km_s);
+    assert_close(stiff->vrad_err_km_s / none->vrad_err_km_s, 1, 0.01);
+    for (int j = 1; j < N_PAR; j++)
+      assert_close(made_err(stiff, j), made_err(none, j), 0.02 * made_err(none, j));
+  }
+  /* 30 offsets, less than 1 in 1000 outside */
+  assert_int_equal(n, 30);
+  assert_true(chi2 > 11 && chi2 < 60);
+}
+
 /** u of v sin i in km/s, in which F is smooth at 0 (docs/science/numerics.md, "Rotation"). */
 static double inner(double v)
 {
@@ -683,6 +751,7 @@ int main(void)
       cmocka_unit_test(test_fixed_parameters_stay),
       cmocka_unit_test(test_one_arm_and_few_labels),
       cmocka_unit_test(test_priors_pull),
+      cmocka_unit_test(test_velocity_offsets_are_found),
       cmocka_unit_test(test_rotation_is_never_negative),
       cmocka_unit_test(test_hull_is_respected),
       cmocka_unit_test(test_velocity_limit_is_flagged),

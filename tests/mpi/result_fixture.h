@@ -63,7 +63,7 @@ static inline void survey_make(survey *s, int n_file, const int *n_row)
   snprintf(s->lib.name, sizeof s->lib.name, "make-believe");
   snprintf(s->lib.hash, sizeof s->lib.hash, "%064d", 7);
   snprintf(s->lib.path, sizeof s->lib.path, "/somewhere/lib.h5");
-  assert_int_equal(mill_columns_fits(&s->lib, s->lib.path, &s->columns), MILL_OK);
+  assert_int_equal(mill_columns_fits(&s->lib, s->lib.path, 0, &s->columns), MILL_OK);
   int64_t at = 0;
   for (int f = 0; f < n_file; f++) {
     mill_input_file *file = &s->file[f];

@@ -53,7 +53,7 @@ static void test_columns_follow_the_library(void **state)
   name_label(&lib, "teff", "TEFF", "K");
   lib.n_arm = 1;
   snprintf(lib.arm[0].name, sizeof lib.arm[0].name, "blue");
-  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &columns), MILL_OK);
   assert_string_equal(columns.column[0].name, "TARGETID");
   assert_string_equal(columns.column[columns.n_column - 1].name, "STATUS");
   assert_string_equal(columns.column[columns.n_column - 2].name, "CRC");
@@ -83,11 +83,12 @@ static void test_largest_library_fits(void **state)
   for (int i = 0; i < MILL_MAX_ARM; i++)
     snprintf(lib.arm[i].name, sizeof lib.arm[i].name, "a_long_name_of_one_arm_%08u",
              (unsigned)i % 100);
-  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 1, &columns), MILL_OK);
   assert_true(columns.n_column <= MILL_MAX_COLUMN);
   assert_int_equal(column(&columns, "COVAR")->n_value, MILL_MAX_COVAR);
   column(&columns, "a_long_name_of_a_label_00000015_ERR");
   column(&columns, "CHISQ_C_A_LONG_NAME_OF_ONE_ARM_00000007");
+  column(&columns, "VRAD_OFFSET_A_LONG_NAME_OF_ONE_ARM_00000007_ERR");
 }
 
 static void test_two_columns_of_one_name_are_refused(void **state)
@@ -97,18 +98,18 @@ static void test_two_columns_of_one_name_are_refused(void **state)
   mill_columns columns;
   make_library(&lib);
   snprintf(lib.label[2].column, sizeof lib.label[2].column, "VRAD");
-  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_ERR_LIBRARY);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &columns), MILL_ERR_LIBRARY);
   assert_non_null(strstr(mill_error_message(), "VRAD"));
   make_library(&lib);
   snprintf(lib.arm[1].name, sizeof lib.arm[1].name, "c_b");
-  assert_int_equal(mill_columns_fits(&lib, "where", &columns), MILL_ERR_LIBRARY);
+  assert_int_equal(mill_columns_fits(&lib, "where", 0, &columns), MILL_ERR_LIBRARY);
   assert_non_null(strstr(mill_error_message(), "where: two columns of the result"));
   make_library(&lib);
   snprintf(lib.arm[1].name, sizeof lib.arm[1].name, "TOT");
-  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_ERR_LIBRARY);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &columns), MILL_ERR_LIBRARY);
   make_library(&lib);
   snprintf(lib.label[0].column, sizeof lib.label[0].column, "A/B");
-  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_ERR_LIBRARY);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &columns), MILL_ERR_LIBRARY);
 }
 
 static void test_pack_takes_every_value(void **state)
@@ -119,7 +120,7 @@ static void test_pack_takes_every_value(void **state)
   mill_fit_result result;
   char row[4096] = "";
   make_library(&lib);
-  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &columns), MILL_OK);
   assert_true(columns.row_size < sizeof row);
   mill_fit_result_init(&result, &lib, 3, MILL_STATUS_FITTED);
   result.vrad_km_s = -12.5;
@@ -169,7 +170,7 @@ static void test_a_velocity_is_good_apart_from_the_labels(void **state)
   mill_fit_result result;
   char row[4096] = "";
   make_library(&lib);
-  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &columns), MILL_OK);
   const size_t at = column(&columns, "VRAD_GOOD")->at;
   for (int status = MILL_STATUS_NOT_DONE; status < MILL_N_STATUS; status++)
     for (int bit = -1; bit < 16; bit++) {
@@ -189,7 +190,7 @@ static void test_nans_of_any_kind_pack_alike(void **state)
   char row_a[4096] = "", row_b[4096] = "";
   const uint64_t other_nan = 0xfff8000000000123u;
   make_library(&lib);
-  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &columns), MILL_OK);
   mill_fit_result_init(&a, &lib, 0, MILL_STATUS_FITTED);
   b = a;
   memcpy(&b.vrad_km_s, &other_nan, sizeof other_nan);
@@ -207,7 +208,7 @@ static void test_crc_covers_every_byte_before_it(void **state)
   mill_fit_result result;
   char row[4096] = "";
   make_library(&lib);
-  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &columns), MILL_OK);
   mill_fit_result_init(&result, &lib, 0, MILL_STATUS_FITTED);
   mill_columns_pack(&columns, &result, row);
   assert_int_equal(mill_columns_is_whole(&columns, row), 0);
@@ -265,7 +266,7 @@ static void test_documentation_has_the_same_columns(void **state)
   mill_library lib;
   mill_columns columns;
   make_library(&lib);
-  assert_int_equal(mill_columns_fits(&lib, lib.path, &columns), MILL_OK);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 1, &columns), MILL_OK);
   check_documented(&columns, "fits columns");
   mill_columns_catalog(&columns);
   check_documented(&columns, "catalog columns");

@@ -38,7 +38,7 @@ static inline void block_bench_init(block_bench *b, int n_grid, double ln_wave0,
   mill_model_arm *arm = &b->model.arm[0];
   b->model.n_arm = 1;
   b->model.n_label = n_label;
-  b->model.n_par = n_label + 2;
+  b->model.n_deriv = b->model.n_par = n_label + 2;
   b->model.max_pix_pad = b->model.max_seg_pix = BENCH_PIX;
   b->model.set.n_cont = n_cont;
   arm->n_pix = n_grid;

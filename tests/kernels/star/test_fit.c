@@ -23,7 +23,7 @@ static void make(int optimizer)
   memset(n_request, 0, sizeof n_request);
   has_second = lies = fails_at_end = 0;
   model.n_label = N_LABEL;
-  model.n_par = NP;
+  model.n_deriv = model.n_par = NP;
   model.set.min_vel_km_s = -1000;
   model.set.max_vel_km_s = 1000;
   model.set.max_vsini_km_s = 500;

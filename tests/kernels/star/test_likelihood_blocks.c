@@ -219,9 +219,8 @@ static mill_arm_velocity search(double err, double depth, double noise)
   static mill_slot slot;
   mill_arm_velocity at;
   memset(&slot, 0, sizeof slot);
-  slot.theta[MILL_PAR_VRAD] = 20;
   slot.result.vrad_err_km_s = err;
-  mill_arm_velocity_begin(&slot, line_shape(20, depth), &at);
+  mill_arm_velocity_begin(&slot, 20, line_shape(20, depth), &at);
   for (int i = 0; at.go; i++) {
     assert_true(i < 3 * MILL_ARM_VEL_ROUNDS);
     mill_arm_velocity_tell(&at, line_shape(at.v + at.side * at.step, depth) - at.side * noise);

@@ -19,7 +19,7 @@ static void make(void)
   memset(&model, 0, sizeof model);
   memset(&slot, 0, sizeof slot);
   model.n_label = N_LABEL;
-  model.n_par = NP;
+  model.n_deriv = model.n_par = NP;
   model.set.min_vel_km_s = -1000;
   model.set.max_vel_km_s = 1000;
   model.set.max_vsini_km_s = 500;

@@ -57,6 +57,8 @@ static void test_identity_holds_science_and_selection(void **state)
       "npoly: 9",
       "npoly_per_1000aa: 9",
       "rescale_errors: true",
+      "velocity_offsets: true",
+      "velocity_offset_sigma: 5",
       "rbf_continuum: false",
       "likelihood: profile",
       "precision: float64",
@@ -168,7 +170,8 @@ static void test_identity_of_the_defaults(void **state)
       "priors: []\nrbf_continuum: true\nredrock: false\n"
       "redrock_file: \"\"\nredrock_max_vel: 1500\nrescale_errors: false\nresolving_power: 0\n"
       "rotation_kernel: spline\nsecond_start_sn: 6\nsigma_floor: 0.3\nstart: \"\"\n"
-      "targetid: []\nwave_mask: [[4300, 4450]]\n");
+      "targetid: []\nvelocity_offset_sigma: 10\nvelocity_offsets: false\n"
+      "wave_mask: [[4300, 4450]]\n");
   free(text);
 }
 
