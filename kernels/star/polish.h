@@ -22,7 +22,10 @@
 #define MILL_POLISH_LAMBDA_END  1e-2 /**< damping above which a small step proves nothing */
 #define MILL_POLISH_LAMBDA_MAX  1e10
 enum { MILL_POLISH_MAX_JAC = 41 };
-enum { MILL_POLISH_MAX_SHARE = 100 }; /**< times that a step shares the penalty among facets */
+/** A facet holds the step, or need not, or cannot, since those that hold it leave nothing of it. */
+enum mill_facet_state { MILL_FACET_OFF = 0, MILL_FACET_ON, MILL_FACET_USELESS };
+/** Distance from a hull, in its units, that does not count. */
+#define MILL_FACET_NEAR 1e-9
 
 /** Typical uncertainty of a parameter; velocities as of a star at S/N 10-20. */
 MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
@@ -135,11 +138,11 @@ typedef struct mill_polish_try {
   double delta[MILL_MAX_PAR]; /**< of the inner parameters */
   int pin[MILL_MAX_PAR];      /**< -1, 1: the parameter is held at its lower, upper limit */
   int idx[MILL_MAX_PAR], n;   /**< parameters that are neither fixed nor pinned */
-  mill_active_facet *facet;   /**< [n_facet] that a step has crossed */
+  mill_active_facet *facet;   /**< [n_facet] that it has crossed */
   int n_facet;
 } mill_polish_try;
 
-/** Enter facet i of hull h among those that the step has crossed, switched on. */
+/** Enter facet i of hull h among those that the step has crossed. */
 MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const double *at, int h,
                                                    int i, mill_polish_try *t)
 {
@@ -150,9 +153,6 @@ MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const do
   mill_map_labels(m, at, mapped);
   f->hull = h;
   f->facet = i;
-  f->on = 1;
-  f->n_on = 1;
-  f->share = 1.0;
   f->value = mill_facet_value(hull, i, mapped);
   for (int j = 0; j < m->n_par; j++)
     f->slope[j] = 0.0;
@@ -162,89 +162,198 @@ MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const do
   }
 }
 
-/** Switch on the facets that the step from `at` crosses, each twice at most; without a step those
- *  that `at` is beyond.  Returns whether that changed anything. */
+/** Enter the facets that the step from `at` crosses; without a step those that `at` is beyond.
+ *  Returns whether there are new ones. */
 MILL_HD static inline int mill_polish_cross(const mill_model *m, const double *at,
                                             mill_polish_try *t)
 {
   double end[MILL_MAX_PAR], end_mapped[MILL_MAX_LABEL];
-  int changed = 0;
+  const int n_known = t->n_facet;
   for (int j = 0; j < m->n_par; j++)
     end[j] = at[j] + t->delta[j];
   mill_map_labels(m, end, end_mapped);
   for (int h = 0; h < m->n_hull; h++)
-    for (int i = 0; i < m->hull[h].n_facet; i++) {
-      if (!(mill_facet_value(&m->hull[h], i, end_mapped) > 1e-9))
-        continue;
-      mill_active_facet *known = NULL;
-      for (int k = 0; k < t->n_facet; k++)
-        if (t->facet[k].hull == h && t->facet[k].facet == i)
-          known = &t->facet[k];
-      if (known && (known->on || known->n_on >= 2))
-        continue;
-      if (known) {
-        known->on = 1;
-        known->n_on++;
-      } else if (t->n_facet < MILL_POLISH_MAX_FACET) {
+    for (int i = 0; i < m->hull[h].n_facet && t->n_facet < MILL_POLISH_MAX_FACET; i++) {
+      int known = 0;
+      for (int k = 0; k < n_known; k++)
+        known |= t->facet[k].hull == h && t->facet[k].facet == i;
+      if (!known && mill_facet_value(&m->hull[h], i, end_mapped) > MILL_FACET_NEAR)
         mill_polish_enter_facet(m, at, h, i, t);
-      } else {
-        continue;
-      }
-      changed = 1;
     }
-  return changed;
+  return t->n_facet > n_known;
+}
+
+/** Damped curvature a [n][n] of the parameters that are neither fixed nor pinned, and with
+ *  weight > 0 that of the hull penalty, shared among the facets as they hold the step. */
+MILL_HD static inline void mill_polish_curvature(const mill_model *m, const mill_polish *p,
+                                                 const mill_polish_try *t, double weight, double *a)
+{
+  const int np = m->n_par, n = t->n;
+  double force = 0.0;
+  for (int f = 0; f < t->n_facet; f++)
+    force += t->facet[f].force;
+  for (int r = 0; r < n; r++) {
+    const int j = t->idx[r];
+    const double unit = mill_par_scale(m, j);
+    for (int c = 0; c < n; c++)
+      a[r * n + c] = p->at.hess[j * np + t->idx[c]];
+    a[r * n + r] += p->lambda * (p->at.hess[j * np + j] + 1e-6 / (unit * unit));
+    for (int f = 0; f < t->n_facet && weight > 0.0; f++) {
+      const mill_active_facet *facet = &t->facet[f];
+      if (facet->force > 0.0)
+        for (int c = 0; c < n; c++)
+          a[r * n + c] +=
+              weight * (facet->force / force) * facet->slope[j] * facet->slope[t->idx[c]];
+    }
+  }
+}
+
+/** Distance of a facet at the end of the step that the forces of all of them make, less that
+ *  which the forces belong to. */
+MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double weight, int i)
+{
+  const mill_active_facet *facet = &t->facet[i];
+  double x = facet->reach;
+  for (int f = 0; f < t->n_facet; f++)
+    if (t->facet[f].force > 0.0) {
+      double along = 1.0 / weight;
+      for (int r = 0; r < t->n; r++)
+        along += facet->half[r] * t->facet[f].half[r];
+      x -= along * t->facet[f].force;
+    }
+  return x;
+}
+
+/** Solve for the forces of the facets that are on, as if all others were 0, and go from the
+ *  present forces towards them until the first becomes 0, which is switched off.  1: some did;
+ *  0: these are the forces; -1: the slopes of the facets depend on each other. */
+MILL_HD static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
+{
+  int on[MILL_MAX_PAR], k = 0, first = -1;
+  double z[MILL_MAX_PAR], way = 1.0;
+  for (int f = 0; f < t->n_facet; f++)
+    if (t->facet[f].state == MILL_FACET_ON) {
+      if (k == MILL_MAX_PAR)
+        return -1;
+      on[k++] = f;
+    }
+  for (int i = 0; i < k; i++) {
+    z[i] = t->facet[on[i]].reach;
+    for (int l = 0; l <= i; l++) {
+      a[i * k + l] = 1.0 / weight;
+      for (int r = 0; r < t->n; r++)
+        a[i * k + l] += t->facet[on[i]].half[r] * t->facet[on[l]].half[r];
+    }
+  }
+  if (mill_cholesky(k, a, k) != 0)
+    return -1;
+  mill_cholesky_solve(k, a, k, z);
+  for (int i = 0; i < k; i++) {
+    const double now = t->facet[on[i]].force;
+    if (!(z[i] > 0.0) && (first < 0 || now < way * (now - z[i]))) {
+      way = now > 0.0 ? now / (now - z[i]) : 0.0;
+      first = i;
+    }
+  }
+  for (int i = 0; i < k; i++)
+    t->facet[on[i]].force += way * (z[i] - t->facet[on[i]].force);
+  if (first < 0)
+    return 0;
+  t->facet[on[first]].force = 0.0;
+  t->facet[on[first]].state = MILL_FACET_OFF;
+  return 1;
+}
+
+/** Forces of the facets.  The penalty is weight t^2, t the distance of the farthest one, so that a
+ *  step d minimises grad.d + d.hess.d + weight t^2 with t not below any distance value + slope.d.
+ *  The multipliers of these conditions, the forces, are 0 or more, sum to weight t, and are the
+ *  non-negative least squares problem of Lawson & Hanson (1974, chapter 23), solved by their
+ *  method: switch on the facet that the step is farthest beyond, balance the forces, and switch off
+ *  those that would have to pull.  a [MILL_MAX_PAR^2]: work space. */
+MILL_HD static inline void mill_polish_forces(mill_polish_try *t, double weight, double *a)
+{
+  for (int f = 0; f < t->n_facet; f++) {
+    t->facet[f].state = MILL_FACET_OFF;
+    t->facet[f].force = 0.0;
+  }
+  for (int pass = 0; pass < 3 * MILL_POLISH_MAX_FACET; pass++) {
+    int worst = -1;
+    double most = MILL_FACET_NEAR;
+    for (int f = 0; f < t->n_facet; f++) {
+      if (t->facet[f].state != MILL_FACET_OFF)
+        continue;
+      const double x = mill_polish_beyond(t, weight, f);
+      if (x > most) {
+        most = x;
+        worst = f;
+      }
+    }
+    if (worst < 0)
+      return;
+    t->facet[worst].state = MILL_FACET_ON;
+    int more = 1;
+    while (more > 0)
+      more = mill_polish_balance(t, weight, a);
+    if (more < 0 || t->facet[worst].state == MILL_FACET_OFF)
+      t->facet[worst].state = MILL_FACET_USELESS;
+  }
 }
 
 /** Solve for the step of the parameters that are neither fixed nor pinned, with damping and the
- *  facets that are switched on.  The factor of the curvature goes to axes too, unless NULL.
+ *  facets that it has crossed.  The factor of the curvature goes to axes too, unless NULL.
  *  0: the curvature is not positive definite. */
 MILL_HD static inline int mill_polish_solve(const mill_model *m, mill_slot *slot,
                                             mill_polish_try *t, mill_polish_axes *axes)
 {
   const mill_polish *p = &slot->polish;
   const int np = m->n_par;
-  double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR], shares = 0.0;
+  double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
   int n = 0;
-  for (int f = 0; f < t->n_facet; f++)
-    shares += t->facet[f].on ? t->facet[f].share : 0.0;
   for (int j = 0; j < np; j++)
     if (!mill_par_held(m, slot, j) && !t->pin[j])
       t->idx[n++] = j;
   t->n = n;
+  mill_polish_curvature(m, p, t, 0.0, a);
+  if (n > 0 && mill_cholesky(n, a, n) != 0)
+    return 0;
   for (int r = 0; r < n; r++) {
     const int j = t->idx[r];
     rhs[r] = -0.5 * p->at.grad[j];
     for (int k = 0; k < np; k++)
       if (t->pin[k])
         rhs[r] -= p->at.hess[j * np + k] * t->delta[k];
-    for (int c = 0; c < n; c++)
-      a[r * n + c] = p->at.hess[j * np + t->idx[c]];
-    const double unit = mill_par_scale(m, j);
-    a[r * n + r] += p->lambda * (p->at.hess[j * np + j] + 1e-6 / (unit * unit));
-    for (int f = 0; f < t->n_facet; f++) {
-      const mill_active_facet *facet = &t->facet[f];
-      if (!facet->on)
-        continue;
-      const double weight = slot->hull_weight * (facet->share / shares);
-      rhs[r] -= weight * facet->value * facet->slope[j];
-      for (int c = 0; c < n; c++)
-        a[r * n + c] += weight * facet->slope[j] * facet->slope[t->idx[c]];
-    }
   }
-  if (n > 0) {
-    if (mill_cholesky(n, a, n) != 0)
-      return 0;
-    mill_cholesky_solve(n, a, n, rhs);
+  mill_cholesky_forward(n, a, n, rhs);
+  for (int f = 0; f < t->n_facet; f++) {
+    mill_active_facet *facet = &t->facet[f];
+    facet->reach = facet->value;
+    for (int k = 0; k < np; k++)
+      if (t->pin[k])
+        facet->reach += facet->slope[k] * t->delta[k];
+    for (int r = 0; r < n; r++)
+      facet->half[r] = facet->slope[t->idx[r]];
+    mill_cholesky_forward(n, a, n, facet->half);
+    for (int r = 0; r < n; r++)
+      facet->reach += facet->half[r] * rhs[r];
   }
+  mill_polish_forces(t, slot->hull_weight, slot->space.matrix[1]);
+  for (int f = 0; f < t->n_facet; f++)
+    if (t->facet[f].force > 0.0)
+      for (int r = 0; r < n; r++)
+        rhs[r] -= t->facet[f].force * t->facet[f].half[r];
+  mill_cholesky_backward(n, a, n, rhs);
+  for (int r = 0; r < n; r++)
+    t->delta[t->idx[r]] = rhs[r];
   if (axes) {
+    mill_polish_curvature(m, p, t, slot->hull_weight, a);
+    if (n > 0 && mill_cholesky(n, a, n) != 0)
+      return 0;
     axes->n = n;
     for (int r = 0; r < n; r++)
       axes->idx[r] = t->idx[r];
     for (int e = 0; e < n * n; e++)
       axes->factor[e] = a[e];
   }
-  for (int r = 0; r < n; r++)
-    t->delta[t->idx[r]] = rhs[r];
   return 1;
 }
 
@@ -256,46 +365,6 @@ MILL_HD static inline double mill_polish_facet_end(const mill_model *m, const mi
   for (int j = 0; j < m->n_par; j++)
     v += facet->slope[j] * t->delta[j];
   return v;
-}
-
-/** Switch off the facets that the step ends inside of: a facet acts outside only and must not draw
- *  the star to the surface.  Returns whether there was one. */
-MILL_HD static inline int mill_polish_release(const mill_model *m, mill_polish_try *t)
-{
-  int changed = 0;
-  for (int f = 0; f < t->n_facet; f++)
-    if (t->facet[f].on && mill_polish_facet_end(m, t, &t->facet[f]) < 0.0) {
-      t->facet[f].on = 0;
-      changed = 1;
-    }
-  return changed;
-}
-
-/** Share the penalty among the facets that hold the step.  It is that of the farthest facet alone,
- *  so where several hold it they are equally far, and each bears a share w of the weight in
- *  sum_f w_f d_f^2 whose minimum is there.  What a facet bears, w_f d_f, hardly depends on its
- *  share, so that of the next solution it is as much as of this one.  Returns whether a share
- *  changed by more than a thousandth. */
-MILL_HD static inline int mill_polish_share(const mill_model *m, mill_polish_try *t)
-{
-  double before = 0.0, after = 0.0;
-  int n = 0, changed = 0;
-  for (int f = 0; f < t->n_facet; f++)
-    if (t->facet[f].on) {
-      n++;
-      before += t->facet[f].share;
-      after += t->facet[f].share * mill_polish_facet_end(m, t, &t->facet[f]);
-    }
-  if (n < 2 || !(after > 0.0))
-    return 0;
-  for (int f = 0; f < t->n_facet; f++)
-    if (t->facet[f].on) {
-      mill_active_facet *facet = &t->facet[f];
-      const double share = facet->share * mill_polish_facet_end(m, t, facet) / after;
-      changed |= fabs(share - facet->share / before) > 1e-3;
-      facet->share = share;
-    }
-  return changed;
 }
 
 /** Shorten the step to the largest one allowed.  A parameter that would leave its box is pinned to
@@ -360,26 +429,20 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
   mill_polish_try t;
   t.facet = slot->space.facet;
   t.n_facet = t.n = 0;
-  int n_share = 0;
   for (int j = 0; j < m->n_par; j++) {
     t.pin[j] = 0;
     t.delta[j] = 0.0;
   }
-  /* each pass switches a facet (twice at most each way), pins a parameter or shares the penalty */
+  /* each pass enters a facet or pins a parameter */
   int changed = 1;
-  for (int pass = 0; pass < 4 * MILL_POLISH_MAX_FACET + MILL_MAX_PAR + MILL_POLISH_MAX_SHARE;
-       pass++) {
+  for (int pass = 0; pass <= MILL_POLISH_MAX_FACET + MILL_MAX_PAR; pass++) {
     if (!(mill_polish_cross(m, p->at.theta, &t) | changed))
       break;
     if (!mill_polish_solve(m, slot, &t, axes))
       return 0;
-    changed = mill_polish_release(m, &t);
-    if (!changed && n_share < MILL_POLISH_MAX_SHARE)
-      n_share += changed = mill_polish_share(m, &t);
-    const int pinned = mill_polish_bound(m, p, &t);
-    if (pinned < 0)
+    changed = mill_polish_bound(m, p, &t);
+    if (changed < 0)
       return 0;
-    changed |= pinned;
   }
   p->pred = mill_polish_promise(m, slot, &t);
   for (int j = 0; j < m->n_par; j++) {

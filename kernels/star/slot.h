@@ -198,14 +198,15 @@ typedef struct mill_polish {
   int have; /**< `at` holds a point */
 } mill_polish;
 
-/** One hull facet as a residual of a step of the polish. */
+/** One hull facet that a step of the polish has crossed. */
 typedef struct mill_active_facet {
   int hull, facet;
-  int on;       /**< holds the step; off: released because the step turns inwards */
-  int n_on;     /**< times it was switched on, so that on and off cannot alternate for ever */
+  int state;    /**< enum mill_facet_state */
   double value; /**< signed distance at the current point */
-  double share; /**< of the penalty, before all of them are made to sum to 1 */
   double slope[MILL_MAX_PAR];
+  double reach;              /**< distance where the step leads that no facet holds */
+  double half[MILL_MAX_PAR]; /**< [n] L^-1 slope, L of the damped curvature of the step */
+  double force;              /**< with which it holds the step, 0 or more */
 } mill_active_facet;
 
 /** Axes of the damped curvature at a point: L of L L^T over the parameters idx [n]. */

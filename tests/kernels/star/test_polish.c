@@ -226,6 +226,60 @@ static void test_minimum_beyond_two_facets_is_found_at_their_corner(void **state
   }
 }
 
+/** Nine facets of three hulls that are about as far from where the star is held, far outside: the
+ *  penalty is that of the farthest one, and those that are nearly so have no say. */
+static void test_minimum_beyond_many_facets_is_that_of_the_farthest(void **state)
+{
+  (void)state;
+  enum { N_HULL = 3, N_FACET = 3 };
+  static double rows[N_HULL][N_FACET * 3];
+  static const int label[N_HULL][2] = {{0, 1}, {0, 2}, {1, 2}};
+  uint64_t random = 78;
+  int n_held = 0;
+  for (int turn = 0; turn < 25; turn++) {
+    make();
+    model.n_hull = N_HULL;
+    for (int h = 0; h < N_HULL; h++) {
+      for (int i = 0; i < N_FACET; i++) {
+        const double angle = 0.8 + 0.6 * test_library_random(&random);
+        double *row = rows[h] + 3 * i;
+        row[0] = cos(angle);
+        row[1] = sin(angle);
+        /* about half a unit beyond all of them, 0.6 below the minimum in each label */
+        row[2] = 0.5 + 0.01 * test_library_random(&random) -
+                 row[0] * (centre[2 + label[h][0]] - 0.6) -
+                 row[1] * (centre[2 + label[h][1]] - 0.6);
+      }
+      model.hull[h].n_label = 2;
+      model.hull[h].label[0] = label[h][0];
+      model.hull[h].label[1] = label[h][1];
+      model.hull[h].n_facet = N_FACET;
+      model.hull[h].facet = rows[h];
+    }
+    slot.hull_weight = 300;
+    assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
+    double mapped[MILL_MAX_LABEL];
+    int n_on = 0;
+    mill_map_labels(&model, slot.polish.end, mapped);
+    const double farthest = mill_hull_distance(N_HULL, model.hull, mapped);
+    for (int h = 0; h < N_HULL; h++)
+      for (int i = 0; i < N_FACET; i++)
+        n_on += mill_facet_value(&model.hull[h], i, mapped) > farthest - 1e-6;
+    n_held += n_on > 1;
+    memcpy(slot.theta, slot.polish.end, sizeof slot.polish.end);
+    const double f = answer(0);
+    for (int i = 0; i < 20000; i++) {
+      const double length = pow(10, 2 * test_library_random(&random) - 2);
+      for (int j = 0; j < NP; j++)
+        slot.theta[j] =
+            slot.polish.end[j] + length * test_library_random(&random) / sqrt(hess[j * NP + j]);
+      assert_true(answer(0) > f - 2e-2);
+    }
+  }
+  assert_true(n_held >= 5); /* more facets than one hold these stars, exactly */
+  printf("%d of 25 stars are held by two facets or more\n", n_held);
+}
+
 /* F regular in u = sqrt(v^2 + s^2) - s is flat in v at 0: only steps in u leave it */
 static void test_steps_are_taken_in_the_inner_parameter(void **state)
 {
@@ -363,6 +417,7 @@ int main(void)
       cmocka_unit_test(test_starts_outside_the_box_are_brought_in),
       cmocka_unit_test(test_minimum_beyond_a_hull_is_found_at_its_facet),
       cmocka_unit_test(test_minimum_beyond_two_facets_is_found_at_their_corner),
+      cmocka_unit_test(test_minimum_beyond_many_facets_is_that_of_the_farthest),
       cmocka_unit_test(test_steps_are_taken_in_the_inner_parameter),
       cmocka_unit_test(test_fixed_parameters_do_not_move),
       cmocka_unit_test(test_priors_enter_gradient_and_curvature),
