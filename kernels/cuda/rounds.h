@@ -171,11 +171,12 @@ static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view 
 }
 
 /** Far from the solution a step need not be exact: the next one starts from where it ends.  A
- *  simplex compares values and never gets a coarse one, and a star that was given its start may
- *  be at the solution already. */
-static __device__ inline int is_early(const device_view &v, const mill_slot *slot)
+ *  simplex compares values and never gets a coarse one, a star that was given its start may
+ *  be at the solution already, and the Jacobian that fixes an arm's model error fixes F. */
+static __device__ inline int is_early(const device_view &v, const mill_slot *slot, int arm)
 {
-  return slot->request == MILL_REQ_JACOBIAN && slot->result.n_eval < v.n_early && !slot->has_given;
+  return slot->request == MILL_REQ_JACOBIAN && slot->result.n_eval < v.n_early &&
+         !slot->has_given && !(slot->fix_error && v.m->arm[arm].error.fraction);
 }
 
 /** Enter rows 0 .. n_tan of a lane into the lists of an arm for its last layer. */
@@ -226,7 +227,7 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
     for (int t = 0; t <= n_tan; t++)
       v.row_list[(size_t)a * v.row_pitch + (size_t)(at + t)] = (int)blockIdx.x * v.n_row + t;
     if (v.n_early > 0)
-      enter_part(v, a, (int)blockIdx.x, n_tan, is_early(v, slot));
+      enter_part(v, a, (int)blockIdx.x, n_tan, is_early(v, slot, a));
   }
 }
 

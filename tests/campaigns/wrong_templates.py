@@ -99,7 +99,9 @@ def print_pulls(args):
         sn = truth["SN"][row]
         print(f"{path}: {good.sum()} of {len(row)} stars, NEVAL {np.mean(fit['NEVAL']):.2f}, "
               f"CHISQ/NPIX {np.median(fit['CHISQ_TOT'][good] / fit['NPIX_TOT'][good]):.3f}")
-        print("  S/N      stars  " + "".join(f"{name:>16}" for name in ("VRAD", *(l for l, _ in LABELS))))
+        # near 0 v sin i has a limit and no error: it counts where the truth is three errors
+        print("  S/N      stars  " + "".join(f"{name:>16}" for name in ("VRAD", *(l for l, _ in LABELS)))
+              + "   VSINI (stars)")
         for low, high in BINS:
             use = good & (sn >= low) & (sn < high)
             cells = []
@@ -107,7 +109,10 @@ def print_pulls(args):
                 off = fit[name][use] - truth[column][row][use]
                 pull = off / fit[name + "_ERR"][use]
                 cells.append(f"{robust(pull):7.2f} {np.median(pull):+7.2f} ")
-            print(f"  {low:3d}-{high:3d}  {use.sum():5d}  " + "".join(cells))
+            turns = use & (truth["VSINI"][row] > 3 * fit["VSINI_ERR"])
+            pull = ((fit["VSINI"] - truth["VSINI"][row]) / fit["VSINI_ERR"])[turns]
+            print(f"  {low:3d}-{high:3d}  {use.sum():5d}  " + "".join(cells) +
+                  f"{robust(pull):7.2f} {np.median(pull):+7.2f} ({turns.sum()})")
 
 
 def main():
