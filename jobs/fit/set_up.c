@@ -141,7 +141,7 @@ static int check_roles(mill_fit_job *job)
   MILL_TRY(
       mill_refuse_data(job->setup.stop_file, options->stop_file ? "--stop-file" : "the stop file"));
   if (options->log)
-    MILL_TRY(mill_refuse_data(options->log, "--log"));
+    MILL_TRY(mill_log_refuse_other(options->log));
   MILL_TRY(mill_file_roles_read(roles, "the library", job->setup.config.template_lib));
   MILL_TRY(mill_file_roles_read(roles, "--config", options->config));
   MILL_TRY(mill_file_roles_read(roles, "--catalog", options->catalog));
