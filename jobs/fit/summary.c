@@ -150,6 +150,9 @@ int mill_fit_print_summary(mill_fit_job *job, double fit_s)
   if (job->work)
     MILL_TRY(gather_balance(job, &balance));
   MILL_TRY(mill_medium_hint(&job->mpi, &job->velocities));
+  MILL_TRY(mill_narrow_hint(&job->mpi, &job->setup.lib, &job->narrow,
+                            job->out.summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
+                            job->out.summary.n_status[MILL_STATUS_FITTED]));
   if (job->mpi.rank == 0 && job->out.summary.old == MILL_OLD_KEPT)
     mill_log_warning("%s was not overwritten: no row has been fitted", job->options.output);
   if (job->mpi.rank == 0 && !job->options.quiet)
