@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/result/columns.h"
 #include "io/result/models_file.h"
@@ -98,7 +99,7 @@ static int64_t print_existing(const mill_plan *plan, FILE *out)
   if (!plan->existing->found)
     return 0;
   const int64_t n_left = peek->n_status[MILL_STATUS_NOT_DONE];
-  if (plan->options->overwrite)
+  if (plan->options->overwrite && access(path, F_OK) == 0)
     fprintf(out, "existing     %s is replaced (--overwrite)\n", path);
   if (plan->options->overwrite && !is_new)
     return 0;

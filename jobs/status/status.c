@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "io/files/lock_file.h"
 #include "io/hdf5/hdf5_probe.h"
@@ -14,6 +14,7 @@
 #include "jobs/status/status_file.h"
 #include "jobs/status/status_result.h"
 #include "kernels/base/error.h"
+#include "src/system/file_roles.h"
 #include "src/system/progress.h"
 #include "src/system/status_json.h"
 #include "src/system/status_process.h"
@@ -161,10 +162,16 @@ static enum state find_state(status_job *job)
 static int look(status_job *job)
 {
   int err = MILL_OK;
+  struct stat begun, now;
   MILL_TRY(mill_status_read(job->status, &job->doc));
   /* the lock before the result: a run that ends in between shows as finished */
   mill_lock_look(job->output, &job->lock);
   MILL_TRY(mill_result_begun(job->output, job->begun, sizeof job->begun, &job->is_new));
+  if (job->is_new && stat(job->begun, &begun) == 0 && stat(job->output, &now) == 0 &&
+      now.st_mtime > begun.st_mtime) { /* left behind: a run without --overwrite came after it */
+    MILL_TRY(mill_resolve_links(job->output, job->begun, sizeof job->begun));
+    job->is_new = 0;
+  }
   MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, job->begun));
   MILL_TRY(mill_result_look(job->begun, &job->has_result, &job->result));
   job->state = find_state(job);
@@ -294,6 +301,11 @@ static void print_run(const status_job *job)
   print_ranks(job);
 }
 
+static int is_to_be_continued(enum state state)
+{
+  return states[state].exit_status == MILL_STATUS_EXIT_INCOMPLETE;
+}
+
 static void print_text(const status_job *job)
 {
   char damaged[MILL_ROWS_TEXT];
@@ -304,8 +316,9 @@ static void print_text(const status_job *job)
     printf("damaged      %s\n", mill_damaged_rows_text(&job->damaged, damaged));
   if (job->has_result && job->is_new)
     printf("overwritten  by --overwrite when %s is finished, of which all this is\n", job->begun);
-  else if (job->doc && job->state != FINISHED && strstr(text(job, "command"), " --overwrite"))
-    puts("overwritten  nothing: without --overwrite the same command continues it");
+  else if (job->doc && is_to_be_continued(job->state) &&
+           strstr(text(job, "command"), " --overwrite"))
+    puts("continued    by that command without --overwrite, with which it begins again");
   if (job->has_result || job->doc)
     print_counts(job);
   if (job->doc) {

@@ -29,11 +29,19 @@ class Overwrite(ProgramTest):
         return super().fit("old.h5", "--models", tmp("models.h5"), "--overwrite", *args, lib=LIBRARY,
                            status=status, **how)
 
+    @classmethod
+    def setUpClass(cls):
+        run("fit", "--library", LIBRARY, "--output", tmp("old.h5"), "--models", tmp("models.h5"),
+            "--quiet", SURVEY)
+        for name in ("old.h5", "models.h5"):
+            os.rename(tmp(name), tmp("made-" + name))
+
     def setUp(self):
         self.out, self.models = tmp("old.h5"), tmp("models.h5")
         for name in families(self.out, self.models):
             os.unlink(tmp(name))
-        self.fit("--quiet", SURVEY)
+        for name in ("old.h5", "models.h5"):
+            shutil.copy(tmp("made-" + name), tmp(name))
         self.before = content(self.out), content(self.models)
 
     def assertKept(self, *more):
@@ -69,14 +77,14 @@ class Overwrite(ProgramTest):
         self.assertIn("old.h5.new", done.stderr)
         self.assertTrue((content(self.out), content(self.models)) == self.before)
 
-    def stop_between(self, *args):
+    def stop_between(self, *args, new=None):
         """The fit with --overwrite is stopped when it has fitted some rows: what it prints."""
         line = command("fit", "--library", LIBRARY, "--output", self.out, "--models", self.models,
                        "--overwrite", *args)
         process = subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         limit = time.time() + 100
-        new = self.out + ".new"
+        new = new or self.out + ".new"
         while not (os.path.exists(new) and (read(new)["STATUS"] == FITTED).any()):
             self.assertLess(time.time(), limit)
             self.assertIsNone(process.poll(), process.stderr)
@@ -186,6 +194,37 @@ class Overwrite(ProgramTest):
     def test_a_result_that_is_called_new(self):
         super().fit("mine.h5.new", "--quiet", SURVEY, lib=LIBRARY)
         self.assertNotIn("overwritten", starmill("status", self.path).stdout)
+        # it is another run's where it would replace something
+        done = starmill("fit", "--library", LIBRARY, "--output", self.out + ".new", SURVEY)
+        self.assertOneLine(done, "--output", "old.h5.new", "give another", status=2)
+        done = starmill("fit", "--library", LIBRARY, "--output", tmp("n.h5"), "--models",
+                        self.models + ".new", SURVEY)
+        self.assertOneLine(done, "--models", "models.h5.new", "give another", status=2)
+        self.assertKept()
+
+    def test_new_result_that_was_left(self):
+        """A later run without --overwrite makes OUT.h5.new one that status does not tell of."""
+        self.stop_between("--npoly", 9, *SLOW, SURVEY)
+        self.assertEqual(starmill("status", self.out).returncode, 75)
+        os.utime(self.out, (time.time() + 10,) * 2)
+        status = starmill("status", self.out)
+        self.assertEqual(status.returncode, 0, status.stdout)
+        self.assertNotIn("overwritten", status.stdout)
+
+    def test_stopped_where_there_was_nothing(self):
+        """The command that continues it has no --overwrite, as is said."""
+        for name in families(self.out, self.models):
+            os.unlink(tmp(name))
+        args = ["--npoly", 9, *SLOW, SURVEY]
+        out = self.stop_between(*args, new=self.out)
+        self.assertIn("give the same command again, without --overwrite, to continue", out)
+        self.assertIn("continued    by that command without --overwrite",
+                      starmill("status", self.out).stdout)
+        n_done = (read(self.out)["STATUS"] == FITTED).sum()
+        self.assertIn(f"{n_done} of 40 rows done", super().fit(
+            "old.h5", "--models", self.models, "--plan", *args, lib=LIBRARY).stdout)
+        super().fit("old.h5", "--models", self.models, *args, lib=LIBRARY)
+        self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
 
     def test_what_is_not_ours_stays(self):
         text, data, lib = tmp("notes.txt"), tmp("data.h5"), tmp("kept-library.h5")
