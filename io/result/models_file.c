@@ -296,9 +296,8 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
     if (mill_ph5_open_dataset(file, path, name, H5T_IEEE_F64LE, 2, info->n_exposure, info->n_pix[a],
                               &each) != MILL_OK)
       MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s has one set of wavelengths for all rows in arm %s, but they differ "
-                "now",
-                path, info->arm_name[a]);
+                "%s has one set of wavelengths for all rows in arm %s, but they differ now", path,
+                info->arm_name[a]);
     goto done;
   }
   MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));

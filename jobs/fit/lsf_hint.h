@@ -13,8 +13,8 @@ typedef struct mill_narrow_widths {
 } mill_narrow_widths;
 
 /** Sigma in A below which the line-spread function of about a tenth of a segment's pixels is: of
- * its sigmas, or of the Gaussians with the sums of squares of its matrix' rows; NaN: it has
- * neither. wave_aa [n_pix] */
+ *  its sigmas, or of the Gaussians with the sums of squares of its matrix' rows; NaN: it has
+ *  neither.  wave_aa [n_pix] */
 double mill_lsf_width(const mill_read_segment *segment, const double *wave_aa);
 
 /** Count a segment that is narrower than the templates of its arm. */
