@@ -158,7 +158,7 @@ class Overwrite(ProgramTest):
                          env={"LD_PRELOAD": SHIM, "FAULTS": f"kill:rename:/{name}$:1:1"})
                 self.assertTrue(content(self.out) == self.before[0])
                 self.assertEqual(starmill("status", self.out).returncode, 75)
-                done = self.fit(*args)
+                done = self.fit(*args, ranks=2 if name == "old.h5" else 0)
                 self.assertIn("begun it: it is continued", done.stderr)
                 self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
                 self.assertEqual(differing(read(self.out), read(tmp("other.h5"))), [])
