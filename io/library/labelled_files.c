@@ -29,12 +29,13 @@ static size_t stem_length(const char *name)
   return 0;
 }
 
-/* Name of a file without its folder and its end. */
-static void stem_of(const char *path, char out[MILL_MAX_NAME])
+/* Name of a file without its folder and its end, *n bytes. */
+static const char *stem_of(const char *path, int *n)
 {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-  const size_t n = stem_length(name);
-  snprintf(out, MILL_MAX_NAME, "%.*s", (int)(n > 0 ? n : strlen(name)), name);
+  const size_t length = stem_length(name);
+  *n = (int)(length > 0 ? length : strlen(name));
+  return name;
 }
 
 static int is_fits(const struct dirent *entry)
@@ -131,13 +132,15 @@ done:
   return err;
 }
 
-static int read_image(mill_fits_file *file, const mill_labelled_request *request, one_spectrum *one,
+/* first: what the first file has given; --wave-file is not read again for those like it. */
+static int read_image(mill_fits_file *file, const mill_labelled_request *request,
+                      const mill_labelled_spectra *first, one_spectrum *one,
                       mill_labelled_origin *origin)
 {
   int err = MILL_OK, status = 0, any_null = 0;
   const mill_fits_guard *guard = file->guard;
   double nothing = NAN;
-  long first[MILL_FITS_MAX_AXIS];
+  long corner[MILL_FITS_MAX_AXIS];
   for (one->i_hdu = 0; one->i_hdu < guard->n_hdu; one->i_hdu++) {
     const mill_fits_hdu *hdu = &guard->hdu[one->i_hdu];
     int is_row = hdu->kind == MILL_FITS_IMAGE && hdu->n_axis > 0 && hdu->axis[0] > 1;
@@ -156,11 +159,16 @@ static int read_image(mill_fits_file *file, const mill_labelled_request *request
                   (long long)guard->hdu[one->i_hdu].axis[0], MILL_SINGLE_MAX_PIX * 4);
   one->n_pix = (int)guard->hdu[one->i_hdu].axis[0];
   for (int k = 0; k < MILL_FITS_MAX_AXIS; k++)
-    first[k] = 1;
+    corner[k] = 1;
   MILL_TRY(MILL_ALLOC(one->n_pix, &one->flux));
   MILL_TRY(mill_fits_file_move(file, one->i_hdu));
-  fits_read_pix(file->fptr, TDOUBLE, first, one->n_pix, &nothing, one->flux, &any_null, &status);
+  fits_read_pix(file->fptr, TDOUBLE, corner, one->n_pix, &nothing, one->flux, &any_null, &status);
   MILL_TRY_FITS(file, one->i_hdu, status, "the spectrum cannot be read");
+  if (request->wave_file && first->wave_aa && first->n_pix == one->n_pix) {
+    MILL_TRY(MILL_ALLOC(one->n_pix, &one->wave));
+    memcpy(one->wave, first->wave_aa, (size_t)one->n_pix * sizeof *one->wave);
+    goto done;
+  }
   MILL_TRY(mill_labelled_wavelengths(file, one->i_hdu, request, one->n_pix, &one->wave, origin));
 done:
   return err;
@@ -180,8 +188,9 @@ done:
 
 /* The spectrum of a file, its labels where no table has them, and what it says of its resolution.
    label [n_label] */
-static int read_one(const char *path, const mill_labelled_request *request, one_spectrum *one,
-                    double *label, mill_labelled_origin *origin)
+static int read_one(const char *path, const mill_labelled_request *request,
+                    const mill_labelled_spectra *first, one_spectrum *one, double *label,
+                    mill_labelled_origin *origin)
 {
   int err = MILL_OK;
   mill_fits_file *file = NULL;
@@ -189,7 +198,7 @@ static int read_one(const char *path, const mill_labelled_request *request, one_
   if (request->flux_column[0])
     MILL_TRY(read_columns(file, request, one, origin));
   else
-    MILL_TRY(read_image(file, request, one, origin));
+    MILL_TRY(read_image(file, request, first, one, origin));
   for (int l = 0; l < request->n_label && !request->table; l++)
     MILL_TRY(read_card(file, one->i_hdu, request->column[l], &label[l]));
   MILL_TRY(read_card(file, one->i_hdu, "FWHM", &origin->fwhm_aa));
@@ -231,24 +240,23 @@ done:
   return err;
 }
 
-/* The row of a table whose name, of n_row texts at text, is a file's; -1: none.  Both are cut, so
-   that two rows may be one name: of which star then? */
-static int find_row(const char *table, const char *wanted, const char *text, size_t stride,
+/* The row of a table whose name, of n_row texts at text, is that of the file at path; -1: none. */
+static int find_row(const char *table, const char *path, const char *text, size_t stride,
                     int64_t n_row, int64_t *row)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, n_wanted = 0;
+  const char *wanted = stem_of(path, &n_wanted);
   *row = -1;
   for (int64_t r = 0; r < n_row; r++) {
-    char name[MILL_MAX_NAME];
-    const char *full = text + (size_t)r * stride;
-    stem_of(full + strspn(full, " "), name);
-    if (strcmp(name, wanted) != 0)
+    int n = 0;
+    const char *full = text + (size_t)r * stride, *name = stem_of(full + strspn(full, " "), &n);
+    if (n != n_wanted || memcmp(name, wanted, (size_t)n) != 0)
       continue;
     if (*row >= 0)
       MILL_FAIL(MILL_ERR_INPUT,
-                "%s: rows %lld and %lld (counted from 1) both have the name '%s' in their first %d "
-                "characters: give shorter names to the files and to the rows",
-                table, (long long)*row + 1, (long long)r + 1, name, MILL_MAX_NAME - 1);
+                "%s: rows %lld and %lld (counted from 1) both have the name '%.*s': leave one of "
+                "them out",
+                table, (long long)*row + 1, (long long)r + 1, n, name);
     *row = r;
   }
 done:
@@ -256,7 +264,8 @@ done:
 }
 
 /* Labels of the table's rows whose names are those of the files. */
-static int read_table(const mill_labelled_request *request, mill_labelled_spectra *spectra)
+static int read_table(const char *const *path, const mill_labelled_request *request,
+                      mill_labelled_spectra *spectra)
 {
   int err = MILL_OK, i = 0, found = 0, n_matched = 0;
   mill_fits_file *file = NULL;
@@ -285,7 +294,7 @@ static int read_table(const mill_labelled_request *request, mill_labelled_spectr
   MILL_TRY(MILL_ALLOC(n_row, &column));
   MILL_TRY(MILL_ALLOC(spectra->n_spectrum, &row));
   for (int k = 0; k < spectra->n_spectrum; k++) {
-    MILL_TRY(find_row(request->table, spectra->name[k], text, stride, n_row, &row[k]));
+    MILL_TRY(find_row(request->table, path[k], text, stride, n_row, &row[k]));
     n_matched += row[k] >= 0;
   }
   if (n_matched == 0)
@@ -319,12 +328,14 @@ int mill_labelled_files_read(const char *const *path, int n_path,
   MILL_TRY(MILL_ALLOC((size_t)n_path * n_label, &spectra->label));
   MILL_TRY(MILL_ALLOC(n_path, &spectra->name));
   for (int i = 0; i < n_path; i++) {
-    mill_labelled_origin other = {0};
+    mill_labelled_origin other = *origin; /* it has the same --wave-file */
     double *label = spectra->label + (size_t)i * n_label;
     for (size_t l = 0; l < n_label; l++)
       label[l] = NAN;
-    stem_of(path[i], spectra->name[i]);
-    MILL_TRY(read_one(path[i], request, &one, label, i == 0 ? origin : &other));
+    int n_stem = 0;
+    const char *stem = stem_of(path[i], &n_stem);
+    snprintf(spectra->name[i], MILL_MAX_NAME, "%.*s", n_stem, stem);
+    MILL_TRY(read_one(path[i], request, spectra, &one, label, i == 0 ? origin : &other));
     if (i == 0) {
       spectra->n_pix = one.n_pix;
       if ((double)n_path * one.n_pix > MILL_LABELLED_MAX_NUMBERS)
@@ -343,7 +354,7 @@ int mill_labelled_files_read(const char *const *path, int n_path,
     clear_one(&one);
   }
   if (request->table)
-    MILL_TRY(read_table(request, spectra));
+    MILL_TRY(read_table(path, request, spectra));
 done:
   clear_one(&one);
   if (err != MILL_OK)

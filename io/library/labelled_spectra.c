@@ -314,6 +314,7 @@ static int read_cube_labels(mill_fits_file *file, int i_hdu, const mill_labelled
   const size_t n_label = (size_t)request->n_label;
   double *value = NULL;
   size_t stride = 1;
+  int axis[MILL_MAX_GRID_AXIS] = {0}; /* of each label; 0: none yet */
   spectra->n_label = request->n_label;
   MILL_TRY(MILL_ALLOC((size_t)spectra->n_spectrum * n_label, &spectra->label));
   if (hdu->n_axis != request->n_label + 1)
@@ -331,6 +332,10 @@ static int read_cube_labels(mill_fits_file *file, int i_hdu, const mill_labelled
     if (l == n_label)
       MILL_FAIL_HDU(file, i_hdu, ": %s is '%.40s', which --labels NAME=%s,... does not name", key,
                     name, key);
+    if (axis[l])
+      MILL_FAIL_HDU(file, i_hdu, ": CTYPE%d and %s are both '%.40s'; each axis is another label",
+                    axis[l], key, name);
+    axis[l] = k + 1;
     MILL_TRY(MILL_ALLOC((size_t)hdu->axis[k], &value));
     MILL_TRY(read_axis(file, i_hdu, k, request->column[l], value));
     for (size_t i = 0; i < (size_t)spectra->n_spectrum; i++)

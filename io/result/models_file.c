@@ -281,8 +281,6 @@ done:
   return err;
 }
 
-#define WHAT_TO_DO "give another --models, or --overwrite to start over"
-
 /* Has an arm the shape and the wavelengths that it would be given? */
 static int check_arm(hid_t file, const char *path, const mill_models_info *info, int a)
 {
@@ -298,16 +296,14 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
     if (mill_ph5_open_dataset(file, path, name, H5T_IEEE_F64LE, 2, info->n_exposure, info->n_pix[a],
                               &each) != MILL_OK)
       MILL_FAIL(MILL_ERR_OUTPUT,
-                "%s has one set of wavelengths for all rows in arm %s, but they differ "
-                "now: " WHAT_TO_DO,
-                path, info->arm_name[a]);
+                "%s has one set of wavelengths for all rows in arm %s, but they differ now", path,
+                info->arm_name[a]);
     goto done;
   }
   MILL_TRY(MILL_ALLOC(info->n_pix[a], &wave));
   MILL_TRY(mill_ph5_read_whole(file, path, name, H5T_NATIVE_DOUBLE, info->n_pix[a], wave));
   if (memcmp(wave, info->wave_aa[a], sizeof *wave * (size_t)info->n_pix[a]) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s has other wavelengths in arm %s: " WHAT_TO_DO, path,
-              info->arm_name[a]);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s has other wavelengths in arm %s", path, info->arm_name[a]);
 done:
   mill_free(wave);
   MILL_H5_CLOSE(flux, each);
@@ -322,31 +318,32 @@ static int inspect(const char *path, const mill_models_info *info, int *found)
   hid_t file = H5I_INVALID_HID;
   struct stat status;
   *found = 0;
+  if (info->n_done > 0)
+    MILL_TRY(mill_result_layout_check_modelled(info->result, info->result_path, path));
   if (stat(path, &status) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
     if (info->n_done > 0)
       MILL_FAIL(
           MILL_ERR_OUTPUT,
           "%s does not exist, but %lld rows of %s are already fitted and their models would be "
-          "missing: continue without --models, or start over with --overwrite",
+          "missing: continue without --models",
           path, (long long)info->n_done, info->result_path);
     goto done;
   }
   if (!S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no regular file: give another --models", path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no regular file", path);
   MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, path));
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   if (H5Fis_hdf5(path) <= 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no HDF5 file: " WHAT_TO_DO, path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no HDF5 file", path);
   if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is a damaged or truncated HDF5 file: " WHAT_TO_DO,
-              path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is a damaged or truncated HDF5 file", path);
   if (mill_ph5_read_attr_text(file, path, "/", "FORMAT", text, sizeof text) != MILL_OK ||
       strcmp(text, FORMAT_NAME) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no models file of starmill: " WHAT_TO_DO, path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and is no models file of starmill", path);
   if (mill_ph5_read_attr_text(file, path, "/", "RUN_ID", text, sizeof text) != MILL_OK ||
       strcmp(text, info->run_id) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s: " WHAT_TO_DO,
-              path, info->result_path);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists and belongs to another result file than %s", path,
+              info->result_path);
   for (int a = 0; a < info->n_arm; a++)
     if (info->n_pix[a] > 0)
       MILL_TRY(check_arm(file, path, info, a));
@@ -362,7 +359,14 @@ static int find_or_create(mill_models_file *models, int overwrite, const mill_mo
 {
   int err = MILL_OK;
   if (!overwrite)
-    MILL_TRY(inspect(models->path, info, found));
+    err = inspect(models->path, info, found);
+  if (err == MILL_ERR_OUTPUT && info->target)
+    MILL_FAIL(err, "%s; give another --models, or remove %s to start over", mill_error_message(),
+              info->result_path);
+  if (err == MILL_ERR_OUTPUT)
+    MILL_FAIL(err, "%s; give another --models, or --overwrite to start over", mill_error_message());
+  if (err != MILL_OK)
+    goto done;
   mill_lock_remove_leftovers(&models->lock, info->target ? info->target : models->path);
   if (!*found)
     MILL_TRY(create(temporary, info));

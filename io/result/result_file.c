@@ -86,98 +86,94 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info, 
 
 #define NEW ".new"
 
-int mill_result_begun(const char *path, char *out, size_t size)
+int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
 {
   int err = MILL_OK;
+  *is_new = 0;
   MILL_TRY(mill_resolve_links(path, out, size));
   const size_t n = strlen(out);
   if (n + sizeof NEW > size)
     MILL_FAIL(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
   memcpy(out + n, NEW, sizeof NEW);
-  if (access(out, F_OK) != 0)
+  *is_new = access(out, F_OK) == 0;
+  if (!*is_new)
     out[n] = '\0';
 done:
   return err;
 }
 
-/* Rank 0: where something is to be overwritten, it becomes the target, and the new file another;
- *is_begun: an earlier start has made that one. */
-static int settle_target(mill_result_file *file, const mill_run_info *info, int watch,
-                         int *is_begun)
+/* Rank 0: where something is to be overwritten, it becomes the target, and the new file another. */
+static int settle_target(mill_result_file *file, const mill_run_info *info)
 {
   int err = MILL_OK;
-  int found = MILL_FOUND_NOTHING;
-  mill_result_summary summary;
+  int is_begun = 0;
   char begun[MILL_MAX_PATH];
-  *is_begun = 0;
-  MILL_TRY(mill_result_begun(file->path, begun, sizeof begun - 128));
-  const int is_there = access(file->path, F_OK) == 0;
-  if (!is_there && strcmp(begun, file->path) == 0 &&
+  MILL_TRY(mill_result_begun(file->path, begun, sizeof begun - 128, &is_begun));
+  if (!is_begun && access(file->path, F_OK) != 0 &&
       !(info->models && access(info->models, F_OK) == 0))
     goto done;
   MILL_TRY(mill_refuse_foreign(file->path, "--output", "starmill result"));
   memcpy(file->target, file->path, sizeof file->target);
   strcat(file->path, NEW);
-  if (strcmp(begun, file->path) != 0)
-    goto done;
-  MILL_TRY(mill_refuse_foreign(file->path, "--output", "starmill result"));
-  err = mill_h5_probe(MILL_PROBE_RESULT, file->path);
-  if (err == MILL_OK)
-    err = mill_result_inspect(file->path, info, 0, &file->columns, watch, &found, &summary);
+done:
+  return err;
+}
+
+/* Rank 0: which file is to be written, and what is there of it. */
+static int look(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
+                int retry_failed, int watch, int *found)
+{
+  int err = MILL_OK;
+  mill_result_summary *summary = &file->found;
+  *found = MILL_FOUND_NOTHING;
+  memcpy(file->path, path, strlen(path) + 1);
+  file->target[0] = '\0';
+  if (overwrite && !is_own_work(file, info, watch)) {
+    MILL_TRY(settle_target(file, info));
+    if (!file->target[0])
+      goto done;
+  }
+  MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, file->path));
+  err = mill_result_inspect(file->path, info, retry_failed, &file->columns, watch, found, summary);
+  if (err == MILL_ERR_OUTPUT && file->target[0])
+    MILL_FAIL(err, "%s; an earlier start with --overwrite has begun it: remove %s to begin again",
+              mill_error_message(), file->path);
+  if (err == MILL_ERR_OUTPUT)
+    MILL_FAIL(err, "%s; give another --output, or --overwrite to replace it", mill_error_message());
   if (err != MILL_OK)
-    mill_log_warning("%s: begun by an earlier start with --overwrite, and begun again: %s",
-                     file->path, mill_error_message());
-  *is_begun = err == MILL_OK && found != MILL_FOUND_NOTHING;
-  err = MILL_OK;
-  if (*is_begun)
-    mill_log_info("%s: an earlier start with --overwrite has begun it: it is continued",
-                  file->path);
+    goto done;
+  const int64_t n_failed =
+      info->n_row - summary->n_status[MILL_STATUS_NOT_DONE] - summary->n_status[MILL_STATUS_FITTED];
+  /* the new file of a target is finished but for its name */
+  if (*found == MILL_FOUND_FINISHED && ((retry_failed && n_failed > 0) || file->target[0]))
+    *found = MILL_FOUND_UNFINISHED;
 done:
   return err;
 }
 
 /* Rank 0: see what is there and take the lock, unless nothing is to be done. */
-static int claim(mill_result_file *file, const mill_run_info *info, int overwrite, int retry_failed,
-                 int watch, int *found)
+static int claim(mill_result_file *file, const char *path, const mill_run_info *info, int overwrite,
+                 int retry_failed, int watch, int *found)
 {
   int err = MILL_OK;
-  mill_result_summary summary;
-  *found = MILL_FOUND_NOTHING;
-  if (overwrite && is_own_work(file, info, watch)) {
-    mill_log_info("%s: an earlier start of this Slurm job has begun it: it is continued, "
-                  "--overwrite has been done",
-                  file->path);
-    overwrite = 0;
-  } else if (overwrite) {
-    int is_begun = 0;
-    MILL_TRY(settle_target(file, info, watch, &is_begun));
-    overwrite = !is_begun;
-  } else {
-    MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, file->path));
-  }
-  const char *end = file->target[0] ? file->target : file->path; /* which has the lock */
-  for (int locked = 0; locked < 2; locked++) {
-    /* looked at again under the lock: another job may have worked on it meanwhile */
-    if (!overwrite) {
-      MILL_TRY(mill_result_inspect(file->path, info, retry_failed, &file->columns, watch, found,
-                                   &summary));
-      const int64_t n_failed = info->n_row - summary.n_status[MILL_STATUS_NOT_DONE] -
-                               summary.n_status[MILL_STATUS_FITTED];
-      if (*found == MILL_FOUND_FINISHED && retry_failed && n_failed > 0)
-        *found = MILL_FOUND_UNFINISHED;
-      if (*found == MILL_FOUND_FINISHED && file->target[0]) /* but for its name */
-        *found = MILL_FOUND_UNFINISHED;
-      file->found = summary;
-      if (*found == MILL_FOUND_FINISHED)
-        break;
-    }
-    if (!locked)
-      MILL_TRY(mill_lock_take(end, &file->lock));
+  MILL_TRY(look(file, path, info, overwrite, retry_failed, watch, found));
+  if (*found != MILL_FOUND_FINISHED) {
+    MILL_TRY(mill_lock_take(path, &file->lock));
+    /* another job may have worked on it meanwhile, and given it another name */
+    MILL_TRY(look(file, path, info, overwrite, retry_failed, watch, found));
   }
   if (*found == MILL_FOUND_FINISHED)
     mill_lock_release(&file->lock);
   else
-    mill_lock_remove_leftovers(&file->lock, end);
+    mill_lock_remove_leftovers(&file->lock, path);
+  if (overwrite && *found == MILL_FOUND_NOTHING && !file->target[0])
+    mill_log_info("%s: there is nothing to overwrite; to continue this run after a stop, leave "
+                  "--overwrite away",
+                  path);
+  if (overwrite && *found != MILL_FOUND_NOTHING)
+    mill_log_info("%s: an earlier start %s has begun it: it is continued", file->path,
+                  file->target[0] ? "with --overwrite"
+                                  : "of this Slurm job, whose --overwrite has been done,");
 done:
   return err;
 }
@@ -314,15 +310,20 @@ static int continue_rows(mill_result_file *file, const mill_run_info *info, int 
 {
   int err = MILL_OK;
   const uint8_t not_finished = 0;
-  /* a finished file whose failed rows are tried again is unfinished meanwhile */
+  uint8_t was_finished = 0;
   if (file->mpi.rank == 0)
+    err = mill_ph5_read_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1,
+                              &was_finished);
+  /* a finished file whose failed rows are tried again is unfinished meanwhile */
+  if (err == MILL_OK && file->mpi.rank == 0)
     err = mill_ph5_write_whole(file->file, file->path, "provenance/FINISHED", H5T_NATIVE_UINT8,
                                &not_finished);
   /* before the first of their rows is fitted: done rows are of the files that are recorded */
   if (err == MILL_OK && file->mpi.rank == 0 && retry_failed)
     err = mill_result_inputs_note(file->file, file->path, info);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
-  MILL_TRY(mill_result_learn_wanted(file, retry_failed));
+  MILL_MPI(MPI_Bcast(&was_finished, 1, MPI_UINT8_T, 0, file->mpi.comm));
+  MILL_TRY(mill_result_learn_wanted(file, retry_failed, was_finished));
 done:
   return err;
 }
@@ -372,7 +373,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
   watch = mill_watch_begin(MILL_WATCH_START, 2 * ROW_S * (double)info->n_row,
                            "%s: opening the output", end);
-  err = outer.rank == 0 ? claim(file, info, overwrite, retry_failed, watch, &found) : MILL_OK;
+  err = outer.rank == 0 ? claim(file, end, info, overwrite, retry_failed, watch, &found) : MILL_OK;
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   mill_watch_again(watch);
   MILL_TRY(share_found(file, &found));
@@ -420,20 +421,25 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
     info.n_pix[a] = n_pix[a];
     n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure;
   }
+  watch = mill_watch_begin(MILL_WATCH_START, 1e-7 * n_byte, "%s: opening the models", path);
+  /* the I/O thread has nothing to write yet: epochs begin after the first put */
+  pthread_mutex_lock(&file->hdf5);
   if (file->target[0]) {
     MILL_TRY(mill_resolve_links_for_all(&file->mpi, path, file->models_target,
                                         sizeof file->models_target - 128));
     snprintf(renewed, sizeof renewed, "%.*s" NEW, (int)sizeof renewed - 128, file->models_target);
-    path = renewed;
-    info.target = file->models_target;
+    /* a run that was killed while it replaced the old files has replaced the models already */
+    int is_replaced = info.n_done > 0 && info.n_done == info.n_row && access(renewed, F_OK) != 0;
+    MILL_MPI(MPI_Bcast(&is_replaced, 1, MPI_INT, 0, file->mpi.comm));
+    if (is_replaced) {
+      file->models_target[0] = '\0';
+    } else {
+      path = renewed;
+      info.target = file->models_target;
+    }
   }
-  watch = mill_watch_begin(MILL_WATCH_START, 1e-7 * n_byte, "%s: opening the models", path);
-  /* the I/O thread has nothing to write yet: epochs begin after the first put */
-  pthread_mutex_lock(&file->hdf5);
   err = mill_ph5_read_attr_text(file->file, file->path, "provenance", "RUN_ID", run_id,
                                 sizeof run_id);
-  if (err == MILL_OK && info.n_done > 0 && file->mpi.rank == 0)
-    err = mill_result_layout_check_modelled(file->file, file->path, path);
   if (err == MILL_OK && file->target[0] && file->mpi.rank == 0)
     err = mill_refuse_foreign(path, "--models", "starmill models");
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
@@ -522,9 +528,10 @@ static int replace_old(const mill_result_file *file, const mill_result_summary *
     if (file->models_target[0])
       unlink(models);
   } else {
-    MILL_TRY(mill_ph5_rename(file->path, file->target));
+    /* the models first: while the result has its old name, the same command sees what is left */
     if (file->models_target[0])
       MILL_TRY(mill_ph5_rename(models, file->models_target));
+    MILL_TRY(mill_ph5_rename(file->path, file->target));
     *old = MILL_OLD_REPLACED;
   }
 done:

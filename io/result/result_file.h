@@ -68,8 +68,8 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
                      MPI_Comm comm, mill_result_file **out, int *outcome);
 
 /** The file that mill_result_open with overwrite would continue, out [size]: PATH.new where there
- * is one, else path.  Not collective. */
-int mill_result_begun(const char *path, char *out, size_t size);
+ *  is one (*is_new), else path, whose links are resolved.  Not collective. */
+int mill_result_begun(const char *path, char *out, size_t size, int *is_new);
 
 /** Which rows have to be fitted (not done before, CRC whole), one bit each, the lowest bit first;
  *  bits [n_row / 8 + 1].  Thread-safe. */

@@ -83,8 +83,9 @@ struct mill_result_file {
 int mill_result_bit(const uint8_t *bits, int64_t i);
 void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
 
-/** Collective: learn from the open file which rows are done; every rank examines its share. */
-int mill_result_learn_wanted(mill_result_file *file, int retry_failed);
+/** Collective: learn from the open file which rows are done; every rank examines its share.  Of a
+ *  file that was_finished, rows that are not done are damaged ones. */
+int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished);
 
 /** Collective: rows whose models did not reach the disk, or were lost there, are fitted again. */
 int mill_result_learn_unmodelled(mill_result_file *file, const mill_models_info *info, int watch);

@@ -11,7 +11,6 @@
 #include "kernels/base/error.h"
 
 #define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
-#define WHAT_TO_DO  MILL_RESULT_WHAT_TO_DO
 
 #define PATH          "catalog/files/PATH"
 #define SIZE          "catalog/files/SIZE"
@@ -186,15 +185,15 @@ static int check_text(hid_t file, const char *path, const mill_run_info *info,
   mill_ph5_texts was;
   read_folder(file, path, folder, sizeof folder);
   if (mill_ph5_read_texts(file, path, column->name, &was) != MILL_OK)
-    REFUSE("%s: is damaged, /%s cannot be read: " WHAT_TO_DO, path, column->name);
+    REFUSE("%s: is damaged, /%s cannot be read", path, column->name);
   if (was.n != info->n_file)
-    REFUSE("%s exists and was made from other inputs (%lld files, now %d): " WHAT_TO_DO, path,
-           (long long)was.n, info->n_file);
+    REFUSE("%s exists and was made from other inputs (%lld files, now %d)", path, (long long)was.n,
+           info->n_file);
   for (int i = 0; i < info->n_file; i++) {
     const char *stored = was.text + (size_t)i * was.n_byte, *now = text_of(&info->file[i], column);
     const int n = (int)strnlen(stored, was.n_byte);
     if (!is_path(folder, &was, i, now))
-      REFUSE("%s exists and was made from other inputs (%s%s%s%.*s, now %s): " WHAT_TO_DO, path,
+      REFUSE("%s exists and was made from other inputs (%s%s%s%.*s, now %s)", path,
              what ? info->file[i].path : "", what ? what : "", n > 0 ? "" : "none", n, stored,
              now[0] ? now : "none");
   }
@@ -212,12 +211,12 @@ static int check_number(hid_t file, const char *path, const mill_run_info *info,
   if (mill_ph5_read_whole(file, path, number->name,
                           number->is_real ? H5T_IEEE_F64LE : H5T_STD_I64LE, info->n_file,
                           stored) != MILL_OK)
-    REFUSE("%s: is damaged, /%s cannot be read: " WHAT_TO_DO, path, number->name);
+    REFUSE("%s: is damaged, /%s cannot be read", path, number->name);
   for (int i = 0; i < info->n_file; i++) {
     const mill_input_file *now = &info->file[i];
     const char *redrock = text_of(now, &redrock_text);
     if (memcmp(stored + 8 * (size_t)i, (const char *)now + number->field, 8) != 0)
-      REFUSE("%s exists and was made from other inputs (%s%s%s: %s): " WHAT_TO_DO, path, now->path,
+      REFUSE("%s exists and was made from other inputs (%s%s%s: %s)", path, now->path,
              redrock[0] ? ", rows selected by " : "", redrock, number->changed);
   }
 done:
@@ -287,15 +286,14 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *i
               "%s: the input %s has changed: it has %lld selected rows now and had %lld when the "
               "result was begun, and rows cannot be put into a result that is there: fit this file "
               "to another --output, leave this result as it is, and join the two by starmill "
-              "merge; or start over with --overwrite",
+              "merge",
               path, input->path, (long long)input->n_row, (long long)n_row);
   MILL_TRY(mill_result_layout_count(file, path, n_all, start, n_row, &summary));
   const int64_t n_fitted = summary.n_status[MILL_STATUS_FITTED];
   if (n_fitted > 0)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s: the input %s has changed, and %lld of its %lld rows are fitted already from "
-              "what it was: bring that file back, or give another --output, or --overwrite to "
-              "start over",
+              "what it was: bring that file back",
               path, input->path, (long long)n_fitted, (long long)n_row);
 done:
   return err;

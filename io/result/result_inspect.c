@@ -14,7 +14,6 @@
 #include "src/ranks/same_on_ranks.h"
 
 #define REFUSE(...) MILL_FAIL(MILL_ERR_OUTPUT, __VA_ARGS__)
-#define WHAT_TO_DO  MILL_RESULT_WHAT_TO_DO
 
 /* Is it ours at all? */
 static int check_format(hid_t file, const char *path)
@@ -22,14 +21,14 @@ static int check_format(hid_t file, const char *path)
   int err = MILL_OK;
   int version = 0;
   if (!mill_result_layout_is_result(file, path, &version))
-    REFUSE("%s exists and is no result of starmill: " WHAT_TO_DO, path);
+    REFUSE("%s exists and is no result of starmill", path);
   if (version > MILL_RESULT_FORMAT)
     REFUSE("%s was written by a newer starmill (format %d, this program knows %d): continue with "
-           "that version, " WHAT_TO_DO,
+           "that version",
            path, version, MILL_RESULT_FORMAT);
   if (version < MILL_RESULT_FORMAT)
     REFUSE("%s was written by an older starmill (format %d, this program continues %d only): "
-           "continue with that version, " WHAT_TO_DO,
+           "continue with that version",
            path, version, MILL_RESULT_FORMAT);
 done:
   return err;
@@ -54,15 +53,15 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   if (strcmp(identity, mill_result_text(info->identity)) != 0) {
     mill_result_difference(identity, mill_result_text(info->identity), difference,
                            sizeof difference);
-    REFUSE("%s exists and was made with other settings (%s): " WHAT_TO_DO, path, difference);
+    REFUSE("%s exists and was made with other settings (%s)", path, difference);
   }
   if (strcmp(hash, info->lib->hash) != 0)
-    REFUSE("%s exists and was made with another library (hash %.12s, now %.12s): " WHAT_TO_DO, path,
-           hash, info->lib->hash);
+    REFUSE("%s exists and was made with another library (hash %.12s, now %.12s)", path, hash,
+           info->lib->hash);
   MILL_TRY(mill_result_inputs_check(file, path, info));
   if (strcmp(device, mill_result_text(info->device)) != 0)
     REFUSE("%s was begun on another device (%s, now %s), whose results differ in the last digits: "
-           "continue it there, " WHAT_TO_DO,
+           "continue it there",
            path, device, mill_result_text(info->device));
 done:
   mill_free(identity);
@@ -90,12 +89,12 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
     REFUSE("%s cannot be examined: %s", path, strerror(errno));
   }
   if (!S_ISREG(status.st_mode))
-    REFUSE("%s exists and is no regular file: give another --output", path);
+    REFUSE("%s exists and is no regular file", path);
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   if (H5Fis_hdf5(path) <= 0)
-    REFUSE("%s exists and is no HDF5 file: " WHAT_TO_DO, path);
+    REFUSE("%s exists and is no HDF5 file", path);
   if (mill_ph5_open(path, H5F_ACC_RDONLY, MPI_COMM_SELF, &file) != MILL_OK)
-    REFUSE("%s exists and is a damaged or truncated HDF5 file: " WHAT_TO_DO, path);
+    REFUSE("%s exists and is a damaged or truncated HDF5 file", path);
   MILL_TRY(check_format(file, path));
   /* a row of several files says nothing of each of them */
   if (retry_failed && !strstr(mill_result_text(info->identity), "join_by_name: true")) {
@@ -106,12 +105,12 @@ int mill_result_inspect(const char *path, const mill_run_info *info, int retry_f
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
     if (mill_column_open(file, path, c, info->n_row, &dataset) != MILL_OK)
-      REFUSE("%s exists and is damaged (/fits/%s): " WHAT_TO_DO, path, c->name);
+      REFUSE("%s exists and is damaged (/fits/%s)", path, c->name);
     H5Dclose(dataset);
   }
   if (mill_ph5_read_whole(file, path, "provenance/FINISHED", H5T_NATIVE_UINT8, 1, &finished) !=
       MILL_OK)
-    REFUSE("%s exists and is damaged (/provenance/FINISHED): " WHAT_TO_DO, path);
+    REFUSE("%s exists and is damaged (/provenance/FINISHED)", path);
   if (finished) {
     MILL_TRY(mill_result_layout_count(file, path, info->n_row, 0, info->n_row, summary));
     MILL_TRY(mill_result_rows_check(file, path, info->n_row, watch, &damaged));

@@ -289,7 +289,7 @@ int mill_result_layout_check_modelled(hid_t file, const char *path, const char *
   if (unmodelled)
     MILL_FAIL(MILL_ERR_OUTPUT,
               "%s: rows of %s were fitted by a run without --models and their models would be "
-              "missing: continue without --models, or start over with --overwrite",
+              "missing: continue without --models",
               models, path);
 done:
   return err;

@@ -9,8 +9,6 @@
 #include "io/result/result_file.h"
 #include "src/ranks/mpi_context.h"
 
-/** What a message advises where an existing output is not this run's. */
-#define MILL_RESULT_WHAT_TO_DO "give another --output, or --overwrite to replace it"
 enum { MILL_RESULT_FORMAT = 3, MILL_RUN_ID_SIZE = 33, MILL_TIME_SIZE = 21 };
 
 /** Create the whole file with all space allocated, rows missing, /catalog/files

@@ -29,7 +29,7 @@ const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MI
   for (int64_t i = 0; i < damaged->n && i < MILL_SHOWN_ROWS; i++)
     n += (size_t)snprintf(out + n, MILL_ROWS_TEXT - n, "%s%lld", i ? ", " : "",
                           (long long)damaged->row[i]);
-  snprintf(out + n, MILL_ROWS_TEXT - n, "%s) %s damaged: %s CRC disagrees",
+  snprintf(out + n, MILL_ROWS_TEXT - n, "%s) %s damaged: %s CRC or STATUS is wrong",
            damaged->n > MILL_SHOWN_ROWS ? ", ..." : "", is_one ? "is" : "are",
            is_one ? "its" : "their");
   return out;
@@ -154,7 +154,7 @@ int mill_result_rows_check(hid_t file, const char *path, int64_t n_row, int watc
       memcpy(&status, this_row + crc_at + sizeof crc, sizeof status);
       const uint32_t is =
           (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)this_row, (uInt)crc_at);
-      if (status != MILL_STATUS_NOT_DONE && (status < 0 || status >= MILL_N_STATUS || crc != is))
+      if (status <= MILL_STATUS_NOT_DONE || status >= MILL_N_STATUS || crc != is)
         mill_damaged_rows_add(damaged, at + k);
     }
   }

@@ -9,7 +9,7 @@
 
 enum { MILL_SHOWN_ROWS = 8, MILL_ROWS_TEXT = 256 };
 
-/** Rows that are called done and whose CRC disagrees. */
+/** Rows of a finished result that are not done, or whose CRC disagrees. */
 typedef struct mill_damaged_rows {
   int64_t n;
   int64_t row[MILL_SHOWN_ROWS]; /**< the first of them */
@@ -18,16 +18,16 @@ typedef struct mill_damaged_rows {
 /** Note one more. */
 void mill_damaged_rows_add(mill_damaged_rows *damaged, int64_t row);
 
-/** "3 rows (4, 17, 20) are damaged: their CRC disagrees" */
+/** "3 rows (4, 17, 20) are damaged: their CRC or STATUS is wrong" */
 const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MILL_ROWS_TEXT]);
 
 /** The order of the columns in a packed row becomes an attribute of /fits/CRC, by which readers
  *  without the library know it. */
 int mill_result_rows_put_order(hid_t file, const char *path, const mill_columns *columns);
 
-/** Read all n_row rows of /fits of an open result, and add the damaged ones.  watch: token of
- *  src/system/watchdog.h, told of every block, or -1.  Not collective.  MILL_ERR_OUTPUT,
- *  MILL_ERR_MEMORY. */
+/** Read all n_row rows of /fits of an open, finished result, and add the damaged ones.
+ *  watch: token of src/system/watchdog.h, told of every block, or -1.  Not collective.
+ *  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
 int mill_result_rows_check(hid_t file, const char *path, int64_t n_row, int watch,
                            mill_damaged_rows *damaged);
 

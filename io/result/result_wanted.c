@@ -21,45 +21,71 @@ void mill_result_set_bit(uint8_t *bits, int64_t i, int value)
   bits[i / 8] = value ? bits[i / 8] | mask : bits[i / 8] & (uint8_t)~mask;
 }
 
+#define TARGETS "catalog/TARGETID"
+
+static int open_targets(const mill_result_file *file, hid_t *dataset)
+{
+  return mill_ph5_open_dataset(file->file, file->path, TARGETS, H5T_STD_I64LE, 1, file->n_row, 1,
+                               dataset);
+}
+
+/* Rows [at, at + n), packed, and what /catalog has as their TARGETID. */
+static int read_rows(const mill_result_file *file, hid_t targets, int64_t at, int64_t n, char *row,
+                     char *value, int64_t *target)
+{
+  int err = MILL_OK;
+  const mill_columns *columns = &file->columns;
+  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
+  for (int i = 0; i < columns->n_column; i++) {
+    const mill_column *c = &columns->column[i];
+    MILL_TRY(mill_ph5_select_range(file->path, c->vector ? 2 : 1, file->n_row, c->n_value, at, n,
+                                   &rows));
+    MILL_TRY(mill_ph5_read(file->dataset[i], file->path, c->name, mill_column_hdf5_type(c), &rows,
+                           value));
+    mill_ph5_unselect(&rows);
+    for (int64_t k = 0; k < n; k++)
+      memcpy(row + (size_t)k * columns->row_size + c->at, value + (size_t)k * c->n_byte, c->n_byte);
+  }
+  MILL_TRY(mill_ph5_select_range(file->path, 1, file->n_row, 1, at, n, &rows));
+  MILL_TRY(mill_ph5_read(targets, file->path, TARGETS, H5T_NATIVE_INT64, &rows, target));
+done:
+  mill_ph5_unselect(&rows);
+  return err;
+}
+
 /* Look at the rows [lo, hi) of an earlier run: rows that are not whole, or have
    failed and shall be tried again, are wanted; their STATUS goes back to 0, so
    that no reader takes them for done meanwhile. */
-static int examine_rows(mill_result_file *file, int retry_failed, int64_t lo, int64_t hi,
-                        int64_t **reset, int64_t *n_reset)
+static int examine_rows(mill_result_file *file, int retry_failed, int was_finished, int64_t lo,
+                        int64_t hi, int64_t **reset, int64_t *n_reset)
 {
   int err = MILL_OK;
   const mill_columns *columns = &file->columns;
   char *row = NULL, *value = NULL, text[MILL_ROWS_TEXT];
-  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
+  hid_t targets = H5I_INVALID_HID;
   mill_damaged_rows damaged = {0};
-  int64_t n_room = 0;
+  int64_t n_room = 0, *target = NULL;
   *reset = NULL;
   *n_reset = 0;
   MILL_TRY(mill_alloc_bytes(READ_ROWS, columns->row_size, (void **)&row));
   MILL_TRY(mill_alloc_bytes(READ_ROWS, columns->widest, (void **)&value));
+  MILL_TRY(MILL_ALLOC(READ_ROWS, &target));
+  MILL_TRY(open_targets(file, &targets));
   for (int64_t at = lo; at < hi; at += READ_ROWS) {
     const int64_t n = hi - at < READ_ROWS ? hi - at : READ_ROWS;
-    for (int i = 0; i < columns->n_column; i++) {
-      const mill_column *c = &columns->column[i];
-      MILL_TRY(mill_ph5_select_range(file->path, c->vector ? 2 : 1, file->n_row, c->n_value, at, n,
-                                     &rows));
-      MILL_TRY(mill_ph5_read(file->dataset[i], file->path, c->name, mill_column_hdf5_type(c), &rows,
-                             value));
-      mill_ph5_unselect(&rows);
-      for (int64_t k = 0; k < n; k++)
-        memcpy(row + (size_t)k * columns->row_size + c->at, value + (size_t)k * c->n_byte,
-               c->n_byte);
-    }
+    MILL_TRY(read_rows(file, targets, at, n, row, value, target));
     for (int64_t k = 0; k < n; k++) {
       const char *this_row = row + (size_t)k * columns->row_size;
       const int32_t status = mill_columns_status(columns, this_row);
-      const int done = mill_columns_is_whole(columns, this_row) &&
-                       !(retry_failed && status != MILL_STATUS_FITTED);
+      const int is_whole = mill_columns_is_whole(columns, this_row);
+      const int done = is_whole && !(retry_failed && status != MILL_STATUS_FITTED);
+      int64_t now;
+      memcpy(&now, this_row + columns->column[columns->i_target].at, sizeof now);
       mill_result_set_bit(file->wanted, at + k, !done);
-      if (done || status == MILL_STATUS_NOT_DONE)
-        continue;
-      if (!mill_columns_is_whole(columns, this_row))
+      if (!is_whole && (was_finished || status != MILL_STATUS_NOT_DONE))
         mill_damaged_rows_add(&damaged, at + k);
+      if (done || (status == MILL_STATUS_NOT_DONE && now == target[k]))
+        continue;
       MILL_TRY(MILL_GROW(reset, &n_room, *n_reset + 1));
       (*reset)[(*n_reset)++] = at + k;
     }
@@ -68,9 +94,8 @@ static int examine_rows(mill_result_file *file, int retry_failed, int64_t lo, in
     mill_log_warning("%s: %s; they are fitted again", file->path,
                      mill_damaged_rows_text(&damaged, text));
 done:
-  mill_ph5_unselect(&rows);
-  mill_free(value);
-  mill_free(row);
+  MILL_H5_CLOSE(targets);
+  MILL_FREE(target, value, row);
   return err;
 }
 
@@ -79,16 +104,14 @@ done:
 static int restore_targets(mill_result_file *file, int64_t n, const mill_ph5_rows *rows)
 {
   int err = MILL_OK;
-  static const char name[] = "catalog/TARGETID";
   int64_t *target = NULL;
   hid_t catalog = H5I_INVALID_HID;
   const int i_target = file->columns.i_target;
   err = MILL_ALLOC(n, &target);
   if (err == MILL_OK)
-    err = mill_ph5_open_dataset(file->file, file->path, name, H5T_STD_I64LE, 1, file->n_row, 1,
-                                &catalog);
+    err = open_targets(file, &catalog);
   if (err == MILL_OK)
-    err = mill_ph5_read(catalog, file->path, name, H5T_NATIVE_INT64, rows, target);
+    err = mill_ph5_read(catalog, file->path, TARGETS, H5T_NATIVE_INT64, rows, target);
   MILL_TRY(mill_mpi_agree(&file->mpi, err));
   err = mill_ph5_write(file->dataset[i_target], file->path, "TARGETID", H5T_NATIVE_INT64, rows,
                        target);
@@ -131,7 +154,7 @@ done:
   return err;
 }
 
-int mill_result_learn_wanted(mill_result_file *file, int retry_failed)
+int mill_result_learn_wanted(mill_result_file *file, int retry_failed, int was_finished)
 {
   int err = MILL_OK;
   /* shares begin at whole bytes of the bit field, so that they can be put together */
@@ -140,7 +163,7 @@ int mill_result_learn_wanted(mill_result_file *file, int retry_failed)
   int64_t hi = n_byte * (file->mpi.rank + 1) / file->mpi.size * 8;
   int64_t *reset = NULL, n_reset = 0;
   hi = hi < file->n_row ? hi : file->n_row;
-  err = examine_rows(file, retry_failed, lo, hi, &reset, &n_reset);
+  err = examine_rows(file, retry_failed, was_finished, lo, hi, &reset, &n_reset);
   err = reset_rows(file, err, reset, n_reset);
   mill_free(reset);
   return err;

@@ -268,8 +268,8 @@ int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *dev
   } else {
     char before[512];
     snprintf(before, sizeof before,
-             "%.300s was begun on a GPU, and is continued on one of that kind only (--overwrite "
-             "starts over): ",
+             "%.300s was begun on a GPU, and is continued on one of that kind only (to start over, "
+             "give --overwrite; if that has begun it, remove it): ",
              output);
     /* where there is none, this is the wrong machine for that file */
     err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");

@@ -25,11 +25,13 @@ int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char 
  *  threads (jobs/fit/crossover.h) is reached by the rows of a rank and every rank gets a GPU, else
  *  "cpu".  A result file that is continued keeps its backend.  Why is logged.
  *
- *  output     the result file, for messages
- *  device     of the result that is continued (mill_result_peek), on rank 0; NULL: a new one is
- * begun n_row      rows of the run choice     out: "cpu" or "cuda"; after "cuda" every rank has its
- * GPU, after "cpu" none holds any memory of one Collective; MILL_ERR_MPI, and where a result that
- * was begun on a GPU finds none MILL_ERR_OUTPUT, MILL_ERR_BACKEND or MILL_ERR_MEMORY. */
+ *  output  the result file, for messages
+ *  device  of the result that is continued (mill_result_peek), on rank 0; NULL: a new one is begun
+ *  n_row   rows of the run
+ *  choice  out: "cpu" or "cuda"; after "cuda" every rank has its GPU, after "cpu" none holds any
+ *          memory of one
+ *  Collective; MILL_ERR_MPI, and where a result that was begun on a GPU finds none
+ *  MILL_ERR_OUTPUT, MILL_ERR_BACKEND or MILL_ERR_MEMORY. */
 int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
                         int n_thread, const char **choice);
 

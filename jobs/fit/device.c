@@ -109,19 +109,21 @@ done:
 static const char *begun_on(const mill_fit_job *job)
 {
   /* this attribute may be known where others are not */
-  const char *device = job->out.existing.peek.device;
-  return device[0] && !job->options.overwrite ? device : NULL;
+  const mill_existing *existing = &job->out.existing;
+  const char *device = existing->peek.device;
+  return device[0] && (!job->options.overwrite || existing->is_new) ? device : NULL;
 }
 
 static int settle_backend(mill_fit_job *job)
 {
   int err = MILL_OK;
   const char *choice = NULL;
+  const char *begun = job->out.existing.path; /* on rank 0 */
   if (strcmp(job->setup.config.backend, "auto") != 0)
     goto done;
   MILL_TRY((job->options.plan ? mill_backend_wish : mill_backend_settle)(
-      &job->mpi, job->options.output, begun_on(job), job->inputs.n_row, job->device.n_thread,
-      &choice));
+      &job->mpi, begun[0] ? begun : job->options.output, begun_on(job), job->inputs.n_row,
+      job->device.n_thread, &choice));
   snprintf(job->setup.config.backend, sizeof job->setup.config.backend, "%s", choice);
   MILL_TRY(mill_fit_agree_backend(job));
 done:

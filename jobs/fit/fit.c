@@ -79,11 +79,14 @@ static int exit_status_of(const mill_fit_job *job)
 /* Rank 0: what is there of this result, if it is to be continued. */
 static void find_existing(mill_fit_job *job)
 {
+  int is_new = 0;
   char begun[MILL_MAX_PATH];
   const char *path = job->options.output;
-  if (job->options.overwrite && mill_result_begun(path, begun, sizeof begun - 128) == MILL_OK)
+  if (job->options.overwrite &&
+      mill_result_begun(path, begun, sizeof begun - 128, &is_new) == MILL_OK)
     path = begun;
   mill_result_find(path, &job->out.existing);
+  job->out.existing.is_new = is_new;
 }
 
 static int run(mill_fit_job *job, int *exit_status)

@@ -10,6 +10,7 @@
 #include "jobs/fit/balance.h"
 #include "jobs/fit/fit.h"
 #include "jobs/fit/inputs.h"
+#include "jobs/fit/lsf_hint.h"
 #include "jobs/fit/medium_hint.h"
 #include "jobs/fit/model_rows.h"
 #include "jobs/fit/stop_watch.h"
@@ -64,6 +65,7 @@ typedef struct mill_fit_job {
   mill_balance balance;
   int64_t n_put; /**< rows that this rank has finished */
   mill_velocity_counts velocities;
+  mill_narrow_widths narrow;
 } mill_fit_job;
 
 /** CPU seconds of this thread; 0 where they are not wanted, for each question costs time. */

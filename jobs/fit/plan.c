@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/result/columns.h"
 #include "io/result/models_file.h"
@@ -89,22 +90,23 @@ static int64_t print_existing(const mill_plan *plan, FILE *out)
 {
   const char *path = plan->options->output;
   const mill_result_peek *peek = &plan->existing->peek;
+  const int is_new = plan->existing->is_new;
   if (plan->existing->error[0]) {
-    fprintf(out, "existing     %s: a run would refuse it, or replace it with --overwrite\n",
-            plan->existing->error);
+    fprintf(out, "existing     %s: a run would refuse it%s\n", plan->existing->error,
+            is_new ? "" : ", or replace it with --overwrite");
     return 0;
   }
   if (!plan->existing->found)
     return 0;
   const int64_t n_left = peek->n_status[MILL_STATUS_NOT_DONE];
-  if (plan->options->overwrite) {
+  if (plan->options->overwrite && access(path, F_OK) == 0)
     fprintf(out, "existing     %s is replaced (--overwrite)\n", path);
+  if (plan->options->overwrite && !is_new)
     return 0;
-  }
   fprintf(out,
           "existing     %s has %lld of %lld rows done; a run of the same settings and inputs "
           "continues it\n",
-          path, (long long)(peek->n_row - n_left), (long long)peek->n_row);
+          plan->existing->path, (long long)(peek->n_row - n_left), (long long)peek->n_row);
   if (peek->n_row != plan->inputs->n_row)
     return 0;
   return plan->options->retry_failed ? peek->n_status[MILL_STATUS_FITTED] : peek->n_row - n_left;

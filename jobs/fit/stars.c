@@ -107,6 +107,8 @@ static int take_segments(mill_stars *stars, const mill_reader_row *row, const do
       left->odd_lsf |= 1u << s->arm;
       left->i_file = segment->i_file;
     }
+    if (stars->fit.resolution != MILL_RES_NONE)
+      mill_narrow_note(&stars->job->narrow, &stars->job->setup.lib, s, segment->wave_aa);
     wave_aa[stars->n_held] = segment->wave_aa;
     stars->segment[stars->n_held++] = mill_read_segment_raw(s, waveset, s->exposure);
   }

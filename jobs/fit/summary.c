@@ -112,8 +112,11 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
   if (n_fitted > 0)
     printf("velocities   %lld good (VRAD_GOOD)\n", (long long)summary->n_good);
   print_flags(summary);
+  /* with --overwrite it would begin again, except where that made another file */
   if (n_left > 0)
-    printf("left         %lld; give the same command again to continue\n", (long long)n_left);
+    printf("left         %lld; give the same command again%s to continue\n", (long long)n_left,
+           job->options.overwrite && summary->old != MILL_OLD_WAITS ? ", without --overwrite,"
+                                                                    : "");
   if (n_left > 0 && mill_stop_reason() == MILL_STOP_FILE)
     printf("             but first remove the stop file %s\n", job->setup.stop_file);
   if (job->inputs.n_unreadable > 0)
@@ -128,7 +131,8 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
     mill_balance_print(balance, stdout);
   print_where(job);
   if (job->options.models && summary->old != MILL_OLD_KEPT && outcome != MILL_OPEN_FINISHED)
-    printf("models       %s\n", job->options.models);
+    printf("models       %s%s\n", job->options.models,
+           summary->old == MILL_OLD_WAITS ? ".new, in the same way" : "");
   if (job->out.board) {
     int n_rank = 0;
     const mill_rank_state *rank = mill_board_ranks(job->out.board, &n_rank);
@@ -146,6 +150,9 @@ int mill_fit_print_summary(mill_fit_job *job, double fit_s)
   if (job->work)
     MILL_TRY(gather_balance(job, &balance));
   MILL_TRY(mill_medium_hint(&job->mpi, &job->velocities));
+  MILL_TRY(mill_narrow_hint(&job->mpi, &job->setup.lib, &job->narrow,
+                            job->out.summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
+                            job->out.summary.n_status[MILL_STATUS_FITTED]));
   if (job->mpi.rank == 0 && job->out.summary.old == MILL_OLD_KEPT)
     mill_log_warning("%s was not overwritten: no row has been fitted", job->options.output);
   if (job->mpi.rank == 0 && !job->options.quiet)

@@ -11,6 +11,7 @@
 #include "kernels/base/error.h"
 #include "src/libraries/model_error.h"
 #include "src/system/file_roles.h"
+#include "src/system/regular_file.h"
 
 typedef struct options {
   const char *output, *spectra;
@@ -92,6 +93,7 @@ static int check_files(const options *o, const char *path)
   MILL_TRY(mill_file_roles_read(&roles, "--spectra", o->spectra));
   if (!o->overwrite && stat(o->output, &status) == 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
+  MILL_TRY(mill_refuse_foreign(o->output, "--output", "starmill library"));
 done:
   return err;
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "io/files/lock_file.h"
 #include "io/hdf5/hdf5_probe.h"
@@ -14,6 +14,7 @@
 #include "jobs/status/status_file.h"
 #include "jobs/status/status_result.h"
 #include "kernels/base/error.h"
+#include "src/system/file_roles.h"
 #include "src/system/progress.h"
 #include "src/system/status_json.h"
 #include "src/system/status_process.h"
@@ -51,6 +52,7 @@ typedef struct status_job {
   const char *output, *status; /* paths */
   char default_status[MILL_STATUS_PATH];
   char begun[MILL_MAX_PATH]; /* OUT.h5, or OUT.h5.new that replaces it when it is finished */
+  int is_new;                /* the second */
   int has_result;
   json_t *doc; /* of the status file; NULL: there is none */
   double age_s;
@@ -119,11 +121,17 @@ static double real(const status_job *job, const char *key)
 
 /* ---- what is the case ---- */
 
+/* OUT.h5.new that is finished has yet to become OUT.h5. */
+static int is_finished(const status_job *job)
+{
+  return job->has_result && job->result.finished && !job->is_new;
+}
+
 static enum state state_of_result(const status_job *job)
 {
   if (job->lock.is_locked && !job->lock.is_gone)
     return RUNNING;
-  return !job->has_result ? NONE : job->result.finished ? FINISHED : INCOMPLETE;
+  return !job->has_result ? NONE : is_finished(job) ? FINISHED : INCOMPLETE;
 }
 
 /* The result file is the truth about rows, the status file about the run; a status file of
@@ -132,7 +140,7 @@ static enum state find_state(status_job *job)
 {
   const char *said = job->doc ? text(job, "state") : "";
   const int is_locked = job->lock.is_locked && !job->lock.is_gone;
-  const int is_done = job->has_result && job->result.finished;
+  const int is_done = is_finished(job);
   const int is_alive = job->doc && mill_status_alive(job->doc, &job->age_s);
   if (strcmp(said, "running") == 0) {
     const int is_its_lock =
@@ -154,10 +162,16 @@ static enum state find_state(status_job *job)
 static int look(status_job *job)
 {
   int err = MILL_OK;
+  struct stat begun, now;
   MILL_TRY(mill_status_read(job->status, &job->doc));
   /* the lock before the result: a run that ends in between shows as finished */
   mill_lock_look(job->output, &job->lock);
-  MILL_TRY(mill_result_begun(job->output, job->begun, sizeof job->begun));
+  MILL_TRY(mill_result_begun(job->output, job->begun, sizeof job->begun, &job->is_new));
+  if (job->is_new && stat(job->begun, &begun) == 0 && stat(job->output, &now) == 0 &&
+      now.st_mtime > begun.st_mtime) { /* left behind: a run without --overwrite came after it */
+    MILL_TRY(mill_resolve_links(job->output, job->begun, sizeof job->begun));
+    job->is_new = 0;
+  }
   MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, job->begun));
   MILL_TRY(mill_result_look(job->begun, &job->has_result, &job->result));
   job->state = find_state(job);
@@ -287,11 +301,9 @@ static void print_run(const status_job *job)
   print_ranks(job);
 }
 
-/* Does a run with --overwrite make another result beside the old one? */
-static int is_renewed(const status_job *job)
+static int is_to_be_continued(enum state state)
 {
-  const size_t n = strlen(job->begun);
-  return n > 4 && strcmp(job->begun + n - 4, ".new") == 0;
+  return states[state].exit_status == MILL_STATUS_EXIT_INCOMPLETE;
 }
 
 static void print_text(const status_job *job)
@@ -302,8 +314,11 @@ static void print_text(const status_job *job)
     return;
   if (job->damaged.n > 0)
     printf("damaged      %s\n", mill_damaged_rows_text(&job->damaged, damaged));
-  if (job->has_result && access(job->output, F_OK) == 0 && is_renewed(job))
-    printf("overwritten  when %s is finished, of which all this is\n", job->begun);
+  if (job->has_result && job->is_new)
+    printf("overwritten  by --overwrite when %s is finished, of which all this is\n", job->begun);
+  else if (job->doc && is_to_be_continued(job->state) &&
+           strstr(text(job, "command"), " --overwrite"))
+    puts("continued    by that command without --overwrite, with which it begins again");
   if (job->has_result || job->doc)
     print_counts(job);
   if (job->doc) {

@@ -97,6 +97,7 @@ done:
 void mill_result_find(const char *path, mill_existing *existing)
 {
   memset(existing, 0, sizeof *existing);
+  snprintf(existing->path, sizeof existing->path, "%s", path);
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: looking at it", path);
   int err = mill_h5_probe(MILL_PROBE_RESULT, path);
   if (err == MILL_OK)

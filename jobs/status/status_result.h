@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "io/files/lock_file.h"
 #include "io/result/result_rows.h"
 #include "kernels/data/result.h"
 
@@ -25,6 +26,8 @@ int mill_result_damaged(const char *path, int64_t n_row, mill_damaged_rows *dama
 
 /** What lies at the output of a run. */
 typedef struct mill_existing {
+  char path[MILL_MAX_PATH];
+  int is_new;       /**< it is OUT.h5.new, which a start with --overwrite has begun */
   int found;        /**< a result, and peek is about it; else of peek at most the device */
   char error[1024]; /**< why what lies there cannot be continued; empty: nothing against it */
   mill_result_peek peek;

@@ -11,6 +11,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "src/system/regular_file.h"
 #include "src/system/status_process.h"
 #include "src/system/watchdog.h"
 
@@ -140,6 +141,24 @@ static int64_t count_line(const place *here)
   if (i == state.n_place)
     state.place[state.n_place++] = *here;
   return ++state.place[i].n;
+}
+
+int mill_log_refuse_other(const char *path)
+{
+  int err = MILL_OK;
+  static const char begin[] = "0000-00-00T00:00:00Z rank 0";
+  char first[sizeof begin - 1];
+  const size_t n = mill_first_bytes(path, first, sizeof first);
+  for (size_t i = 0; i < n; i++) {
+    const int is_digit = first[i] >= '0' && first[i] <= '9';
+    if (begin[i] == '0' ? !is_digit : first[i] != begin[i])
+      MILL_FAIL(MILL_ERR_USAGE,
+                "--log %s exists and is no log of starmill, by its first line, and a log is "
+                "appended: give another name",
+                path);
+  }
+done:
+  return err;
 }
 
 int mill_log_open(int rank, int n_rank, int level, const char *path)

@@ -21,6 +21,9 @@ enum { MILL_LOG_LINES = 100 };
  *  lines up to INFO go to standard error as rank 0.  MILL_ERR_OUTPUT names the
  *  file; the log is then as it was. */
 int mill_log_open(int rank, int n_rank, int level, const char *path);
+/** Is the file at path, of option --log, no log of ours, by its first line?  MILL_ERR_USAGE then:
+ *  no line may be appended to notes or a list.  No file there is allowed, and an empty one. */
+int mill_log_refuse_other(const char *path);
 /** Log how many lines were left out, and close.  Then lines go to standard error again. */
 void mill_log_close(void);
 /** Level of a name as in the configuration (error, warning, info, debug); -1

@@ -18,8 +18,8 @@ int mill_regular_stream(const char *path, const char *what, int code, FILE **str
 /** The first bytes of a regular file, at most size; how many, 0 where there are none. */
 size_t mill_first_bytes(const char *path, char *out, size_t size);
 
-/** Is there something at path that begins as FITS, gzip or HDF5, where data never belong (a log, a
- *  stop file)?  MILL_ERR_USAGE then; option: "--log", for the message.  No file there is allowed.
+/** Is there something at path that begins as FITS, gzip or HDF5, where data never belong (a stop
+ *  file)?  MILL_ERR_USAGE then; option: "--stop-file", for the message.  No file there is allowed.
  */
 int mill_refuse_data(const char *path, const char *option);
 

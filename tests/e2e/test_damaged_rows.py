@@ -4,18 +4,19 @@ status and by merge."""
 from base import *  # noqa: F403
 
 LIBRARY, SURVEY = coarse_survey(40)
-ROWS = [3, 17, 38]
+ROWS = [3, 17, 38, 39]
 
 
 class Damaged(ProgramTest):
     def damage(self, path):
-        """One byte in each of three rows: a value, the key, and a STATUS that does not exist."""
+        """A value, the key, a STATUS that does not exist, and a row of which key and STATUS are zeroed."""
         with h5py.File(path, "r+") as f:
             for name, row in zip(("VRAD", "TARGETID"), ROWS):
                 values = f["fits/" + name]
                 bits = values[row : row + 1].view(np.uint64) ^ np.uint64(1 << 40)
                 values[row] = bits.view(values.dtype)[0]
             f["fits/STATUS"][ROWS[2]] = 77
+            f["fits/STATUS"][ROWS[3]] = f["fits/TARGETID"][ROWS[3]] = 0
 
     def test_finished_result(self):
         for ranks in (0, 2):
@@ -27,7 +28,7 @@ class Damaged(ProgramTest):
                 merge = ["merge", "--overwrite", "--output", tmp("merged.h5"), path]
                 run(*merge)
                 self.damage(path)
-                says = "3 rows (3, 17, 38) are damaged: their CRC disagrees"
+                says = "4 rows (3, 17, 38, 39) are damaged: their CRC or STATUS is wrong"
                 status = starmill("status", path)
                 self.assertEqual(status.returncode, 75, status.stdout)
                 self.assertIn(says, status.stdout)
@@ -36,9 +37,23 @@ class Damaged(ProgramTest):
                 self.assertEqual(content(tmp("merged.h5")), before)
                 done = self.fit(os.path.basename(path), *options, lib=LIBRARY, ranks=ranks)
                 self.assertIn("fitted again", done.stderr)
+                if not ranks:
+                    self.assertIn(says, done.stderr)
                 self.assertEqual(differing(read(path), read(whole)), [])
                 self.assertEqual(starmill("status", path).returncode, 0)
                 run(*merge)
+
+    def test_zeroed_status_alone(self):
+        self.fit("zeroed.h5", "--quiet", SURVEY, lib=LIBRARY)
+        before = read(self.path)
+        with h5py.File(self.path, "r+") as f:
+            f["fits/STATUS"][5] = 0
+        says = "1 row (5) is damaged: its CRC or STATUS is wrong"
+        self.assertIn(says, starmill("status", self.path).stdout)
+        self.assertOneLine(starmill("merge", "--output", tmp("none.h5"), self.path), says, status=4)
+        done = self.fit("zeroed.h5", "--quiet", SURVEY, lib=LIBRARY)
+        self.assertIn(says, done.stderr)
+        self.assertEqual(differing(read(self.path), before), [])
 
     def test_order_of_columns(self):
         """The attribute by which anybody can check a row's CRC."""

@@ -103,6 +103,23 @@ class OneFile(ProgramTest):
                         "--output", "the part", kept=kept)
 
 
+class Log(ProgramTest):
+    def test_lines_are_appended_to_logs_only(self):
+        log = tmp("appended.log")
+        args = ("--output", tmp("logged.h5"), "--overwrite", "--log-level", "debug", SURVEY)
+        open(log, "w").close()
+        for _ in range(2):
+            before = content(log)
+            self.assertEqual(fit("--log", log, *args).returncode, 0)
+            self.assertTrue(content(log).startswith(before))
+            self.assertGreater(len(content(log)), len(before))
+        for text in ("To do: look at star 5\n", "2026-11-22 notes of a night of observations\n", "x"):
+            with open(log, "w") as f:
+                f.write(text)
+            self.assertOneLine(fit("--log", log, *args), "--log", "no log of starmill", status=2)
+            self.assertEqual(content(log, "r"), text)
+
+
 class Names(ProgramTest):
     def test_empty_ones(self):
         for option in ("output", "models", "catalog", "start"):

@@ -9,6 +9,7 @@ from base import *  # noqa: F403
 DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
 MILES = os.path.join(DATA, "real/miles/miles_v9.1_packed.fits.gz")
 KURUCZ = os.path.join(DATA, "real/kurucz/kurucz_stds_v5.fit.gz")
+SHIM = os.environ.get("FAULT_SHIM", "")
 
 SEED = 11
 N_STAR, N_PIX, FIRST, STEP = 160, 1500, 4800.0, 0.25
@@ -267,6 +268,15 @@ class LibrarySpectra(ProgramTest):
                 wave_got, got = emulate(tmp("files.h5"), at)
                 np.testing.assert_allclose(wave_got, grid, rtol=1e-9)
                 self.assertLess(abs(np.log(got / expected)).max(), tolerance)
+        if SHIM:
+            done = starmill("library", "spectra", "--output", tmp("files.h5"), "--overwrite",
+                            *options, *phoenix, tmp("phoenix"),
+                            env={"LD_PRELOAD": SHIM, "FAULTS": "count:open:/wave.fits$:1:0",
+                                 "FAULTS_COUNT": tmp("opened")})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # by our checks and by CFITSIO, and not for each of the files
+            self.assertIn(sum(int(x.split()[-1]) for x in content(tmp("opened"), "r").splitlines()),
+                          range(1, 6))
         self.assertIn("20 of those used have gaps", starmill(
             "library", "spectra", "--output", tmp("files.h5"), "--overwrite", *options, "--table",
             tmp("stars.fits"), "--name-column", "STAR", "--labels", "teff=T,logg=G,feh=M",
@@ -293,6 +303,33 @@ class LibrarySpectra(ProgramTest):
         ):
             with self.subTest(options=options):
                 self.assertOneLine(starmill(*out, *options), *parts, status=status)
+
+    def test_long_names(self):
+        """Names that agree in their first 31 characters are of other stars: only the one that the
+        table has gets labels."""
+        n, long = 60, "a-very-long-name-of-a-spectrum-of-"
+        labels = make_labels(n)
+        write_folders(labels)
+        os.makedirs(tmp("long"))
+        for i in range(n):
+            shutil.copy(tmp(f"stelib/star{i:03d}.fits"), tmp(f"long/{long}star{i:03d}.fits"))
+        shutil.copy(tmp("stelib/star000.fits"), tmp(f"long/{long}another.fits"))
+        def table(names):
+            pyfits.BinTableHDU.from_columns([
+                pyfits.Column("STAR", "60A", array=names),
+                *[pyfits.Column(c, "D", array=labels[:, k]) for k, c in enumerate("TGM")],
+            ]).writeto(tmp("long.fits"), overwrite=True)
+        options = ("library", "spectra", "--output", tmp("long.h5"), "--overwrite", *GIVEN,
+                   "--recovery-sn", 0, "--keep-outliers", "--range", "4815,5160", "--table",
+                   tmp("long.fits"),
+                   "--name-column", "STAR", "--labels", "teff=T,logg=G,feh=M", tmp("long"))
+        table([f"{long}star{i:03d}" for i in range(n)])
+        done = starmill(*options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"spectra: {n} of {n + 1} used", done.stdout)
+        self.assertIn("1 a label is not known", done.stdout)
+        table([f"{long}star{i // 2 * 2:03d}" for i in range(n)])
+        self.assertOneLine(starmill(*options), "rows 1 and 2", "both have the name", status=3)
 
     def test_cube(self):
         """A grid as a cube of five axes, not all of its nodes there: axes by cards and by images."""
@@ -325,6 +362,10 @@ class LibrarySpectra(ProgramTest):
         self.assertOneLine(done, "3 axes", "2 labels", status=3)
         done = build("cube.h5", tmp("cube.fits"), *GIVEN, "--labels", "teff=TEFF,logg=LOGG,feh=MH")
         self.assertOneLine(done, "CTYPE4 is 'FEH'", "--labels", status=3)
+        with pyfits.open(tmp("cube.fits"), mode="update") as hdus:
+            hdus[0].header["CTYPE4"] = "teff"
+        self.assertOneLine(build("cube.h5", tmp("cube.fits"), *GIVEN),
+                           "CTYPE2 and CTYPE4 are both 'teff'", status=3)
 
     def test_velocities_of_the_spectra_are_taken_out(self):
         truth = np.random.default_rng(SEED + 5).normal(0, 12, N_STAR)
@@ -488,6 +529,9 @@ class LibrarySpectra(ProgramTest):
         self.assertEqual(build("keep.h5", path, *GIVEN).returncode, 0)
         done = starmill("library", "spectra", "--output", tmp("keep.h5"), *GIVEN, path)
         self.assertOneLine(done, "--overwrite", status=4)
+        done = starmill("library", "model-error", "--spectra", path, "--medium", "vacuum",
+                        "--overwrite", "--output", write("foreign.fits"), tmp("missing.h5"))
+        self.assertOneLine(done, "exists and is no starmill library", status=2)
 
     def test_ranks_and_threads_make_the_same_library(self):
         path = write("same.fits")

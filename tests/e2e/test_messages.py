@@ -74,6 +74,29 @@ class Messages(ProgramTest):
         self.setUp()
         self.assertNotIn("sigma of the line-spread", self.fit(write("good.fits", rows)).stderr)
 
+    def test_templates_broader_than_the_spectra(self):
+        """Said once, in numbers, when it holds for most rows."""
+        with h5py.File(LIBRARY, "r") as f:
+            (templates,) = {arm.attrs["template_sigma"] for arm in f["arms"].values()
+                            if arm.attrs["name"] == b"r"}
+        rows = stars()[:12]
+        for n_narrow, says in ((12, True), (7, True), (6, False)):
+            self.setUp()
+            sigma = [(0.7 if i < n_narrow else 1.5) * templates for i in range(12)]
+            path = write("broad.fits", [{**row, "LSF_SIGMA": np.full(row["FLUX"].size, s)}
+                                        for row, s in zip(rows, sigma)])
+            for ranks in (0, 2) if n_narrow == 12 else (0,):
+                self.setUp()
+                done = super().fit("messages.h5", path, lib=LIBRARY, ranks=ranks)
+                narrow = (read(self.path)["FIT_INFO"] & 16 != 0).sum()
+                self.assertEqual(narrow, n_narrow)
+                if says:
+                    self.assertOneLine(done, f"{n_narrow} of 12 fitted rows have LSF_NARROW",
+                                       f"arm r: sigma {templates:.3g} A against "
+                                       f"{0.7 * templates:.3g} A", status=0)
+                else:
+                    self.assertNotIn("LSF_NARROW:", done.stderr)
+
     def test_missing_line_spread_function_comes_first(self):
         """A star with pieces without one and others beyond the library: the first can be mended."""
         beyond = [{**row, "WAVELENGTH": row["WAVELENGTH"] + 9000} for row in stars()[:3]]

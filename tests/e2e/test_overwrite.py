@@ -29,11 +29,19 @@ class Overwrite(ProgramTest):
         return super().fit("old.h5", "--models", tmp("models.h5"), "--overwrite", *args, lib=LIBRARY,
                            status=status, **how)
 
+    @classmethod
+    def setUpClass(cls):
+        run("fit", "--library", LIBRARY, "--output", tmp("old.h5"), "--models", tmp("models.h5"),
+            "--quiet", SURVEY)
+        for name in ("old.h5", "models.h5"):
+            os.rename(tmp(name), tmp("made-" + name))
+
     def setUp(self):
         self.out, self.models = tmp("old.h5"), tmp("models.h5")
         for name in families(self.out, self.models):
             os.unlink(tmp(name))
-        self.fit("--quiet", SURVEY)
+        for name in ("old.h5", "models.h5"):
+            shutil.copy(tmp("made-" + name), tmp(name))
         self.before = content(self.out), content(self.models)
 
     def assertKept(self, *more):
@@ -69,14 +77,14 @@ class Overwrite(ProgramTest):
         self.assertIn("old.h5.new", done.stderr)
         self.assertTrue((content(self.out), content(self.models)) == self.before)
 
-    def test_stopped_run_is_continued_beside_the_old_result(self):
-        args = ["--npoly", 9, *SLOW, SURVEY]
+    def stop_between(self, *args, new=None):
+        """The fit with --overwrite is stopped when it has fitted some rows: what it prints."""
         line = command("fit", "--library", LIBRARY, "--output", self.out, "--models", self.models,
                        "--overwrite", *args)
         process = subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         limit = time.time() + 100
-        new = self.out + ".new"
+        new = new or self.out + ".new"
         while not (os.path.exists(new) and (read(new)["STATUS"] == FITTED).any()):
             self.assertLess(time.time(), limit)
             self.assertIsNone(process.poll(), process.stderr)
@@ -84,13 +92,29 @@ class Overwrite(ProgramTest):
         process.send_signal(signal.SIGTERM)
         out, errors = process.communicate(timeout=100)
         self.assertEqual(process.returncode, 75, out + errors)
+        return out
+
+    def test_stopped_run_is_continued_beside_the_old_result(self):
+        args, new = ["--npoly", 9, *SLOW, SURVEY], self.out + ".new"
+        out = self.stop_between(*args)
         self.assertIn("old.h5.new, which replaces", out)
+        self.assertIn("models.h5.new", out)
+        self.assertIn("give the same command again to continue", out)
         self.assertKept("models.h5.new", "old.h5.new")
         status = starmill("status", self.out)
         self.assertEqual(status.returncode, 75, status.stdout + status.stderr)
-        self.assertIn("overwritten  when " + new, status.stdout)
-        # the same command goes on with what it has begun
+        self.assertIn("overwritten  by --overwrite when " + new, status.stdout)
         n_done = (read(new)["STATUS"] == FITTED).sum()
+        plan = self.fit("--plan", *args).stdout
+        self.assertIn(f"{new} has {n_done} of 40 rows done", plan)
+        self.assertIn(f"about {40 - n_done} rows" if n_done == 40 else f"{40 - n_done} rows:", plan)
+        # nothing of it is lost to other settings, or on another device
+        begun = content(new)
+        for more in (["--npoly", 8], ["--minsn", 7]):
+            done = self.fit(*args, *more, status=4)
+            self.assertOneLine(done, new, f"remove {new}", status=4)
+        self.assertEqual(content(new), begun)
+        # the same command goes on with what it has begun
         again = self.fit(*args)
         self.assertIn("an earlier start with --overwrite has begun it", again.stderr)
         self.assertLess(0, n_done)
@@ -101,6 +125,106 @@ class Overwrite(ProgramTest):
             self.assertEqual(read(self.models, "models/" + arm)["flux"].tobytes(),
                              read(tmp("whole-models.h5"), "models/" + arm)["flux"].tobytes())
         self.assertEqual(starmill("status", self.out).returncode, 0)
+
+    def test_continued_on_the_backend_it_was_begun_on(self):
+        args, new = ["--npoly", 9, *SLOW, SURVEY], self.out + ".new"
+        self.stop_between(*args)
+        with h5py.File(new, "r+") as f:
+            device = f["provenance"].attrs["DEVICE"]
+            f["provenance"].attrs["DEVICE"] = np.bytes_("cuda NVIDIA Nothing sm_99")
+        begun = content(new)
+        # whether there is no GPU here or one of another kind
+        for backend in ("auto", "cpu"):
+            done = self.fit(*args, "--backend", backend, status=4)
+            self.assertOneLine(done, new, "was begun on ", "remove", status=4)
+            self.assertKept("models.h5.new", "old.h5.new")
+            self.assertTrue(content(new) == begun)
+        with h5py.File(new, "r+") as f:
+            f["provenance"].attrs["DEVICE"] = device
+        done = self.fit(*args, "--backend", "auto", "--log-level", "debug")
+        self.assertIn("backend auto: as " + new, done.stderr)
+        self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
+
+    def test_killed_while_it_replaces(self):
+        """Between any two steps there is a whole result, and the same command does the rest."""
+        if not SHIM:
+            self.skipTest("FAULT_SHIM is not set")
+        args = ["--npoly", 9, "--quiet", SURVEY]
+        super().fit("other.h5", "--models", tmp("other-models.h5"), *args, lib=LIBRARY)
+        for name in ("models.h5", "old.h5"):
+            with self.subTest(name=name):
+                self.setUp()
+                self.fit(*args, status=-9,
+                         env={"LD_PRELOAD": SHIM, "FAULTS": f"kill:rename:/{name}$:1:1"})
+                self.assertTrue(content(self.out) == self.before[0])
+                self.assertEqual(starmill("status", self.out).returncode, 75)
+                done = self.fit(*args, ranks=2 if name == "old.h5" else 0)
+                self.assertIn("begun it: it is continued", done.stderr)
+                self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
+                self.assertEqual(differing(read(self.out), read(tmp("other.h5"))), [])
+                for arm in ("b", "r", "z"):
+                    self.assertEqual(read(self.models, "models/" + arm)["flux"].tobytes(),
+                                     read(tmp("other-models.h5"), "models/" + arm)["flux"].tobytes())
+                with h5py.File(self.out) as f, h5py.File(self.models) as m:
+                    self.assertEqual(f["provenance"].attrs["RUN_ID"], m.attrs["RUN_ID"])
+
+    def test_two_starts_at_once(self):
+        """What another run has made since the first look is looked at again under the lock."""
+        if not SHIM:
+            self.skipTest("FAULT_SHIM is not set")
+        for name in families(self.out, self.models):
+            os.unlink(tmp(name))
+        args = ["fit", "--library", LIBRARY, "--output", self.out, "--overwrite", "--quiet", SURVEY]
+        late = subprocess.Popen(command(*args, "--minsn", 1e6),
+                                env={**ENVIRONMENT, "LD_PRELOAD": SHIM,
+                                     "FAULTS": "slow=6000:link:old.h5.lock:1:1"},
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # it has looked, and is about to take the lock
+        limit = time.time() + 100
+        while not glob.glob(glob.escape(self.out) + ".tmp-*"):
+            self.assertLess(time.time(), limit)
+            time.sleep(0.01)
+        run(*args)
+        before = content(self.out)
+        out, errors = late.communicate(timeout=100)
+        self.assertEqual(late.returncode, 3, out + errors)
+        self.assertIn("was not overwritten", errors)
+        self.assertTrue(content(self.out) == before)
+
+    def test_a_result_that_is_called_new(self):
+        super().fit("mine.h5.new", "--quiet", SURVEY, lib=LIBRARY)
+        self.assertNotIn("overwritten", starmill("status", self.path).stdout)
+        # it is another run's where it would replace something
+        done = starmill("fit", "--library", LIBRARY, "--output", self.out + ".new", SURVEY)
+        self.assertOneLine(done, "--output", "old.h5.new", "give another", status=2)
+        done = starmill("fit", "--library", LIBRARY, "--output", tmp("n.h5"), "--models",
+                        self.models + ".new", SURVEY)
+        self.assertOneLine(done, "--models", "models.h5.new", "give another", status=2)
+        self.assertKept()
+
+    def test_new_result_that_was_left(self):
+        """A later run without --overwrite makes OUT.h5.new one that status does not tell of."""
+        self.stop_between("--npoly", 9, *SLOW, SURVEY)
+        self.assertEqual(starmill("status", self.out).returncode, 75)
+        os.utime(self.out, (time.time() + 10,) * 2)
+        status = starmill("status", self.out)
+        self.assertEqual(status.returncode, 0, status.stdout)
+        self.assertNotIn("overwritten", status.stdout)
+
+    def test_stopped_where_there_was_nothing(self):
+        """The command that continues it has no --overwrite, as is said."""
+        for name in families(self.out, self.models):
+            os.unlink(tmp(name))
+        args = ["--npoly", 9, *SLOW, SURVEY]
+        out = self.stop_between(*args, new=self.out)
+        self.assertIn("give the same command again, without --overwrite, to continue", out)
+        self.assertIn("continued    by that command without --overwrite",
+                      starmill("status", self.out).stdout)
+        n_done = (read(self.out)["STATUS"] == FITTED).sum()
+        self.assertIn(f"{n_done} of 40 rows done", super().fit(
+            "old.h5", "--models", self.models, "--plan", *args, lib=LIBRARY).stdout)
+        super().fit("old.h5", "--models", self.models, *args, lib=LIBRARY)
+        self.assertEqual(families(self.out, self.models), ["models.h5", "old.h5"])
 
     def test_what_is_not_ours_stays(self):
         text, data, lib = tmp("notes.txt"), tmp("data.h5"), tmp("kept-library.h5")

@@ -1,0 +1,90 @@
+#include "jobs/fit/lsf_hint.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/star/prepare.h"
+#include "src/system/log.h"
+
+/* pixels looked at, and the one in order of width below which a tenth of them are */
+enum { N_LOOK = 20, I_TENTH = 2 };
+
+static int by_size(const void *a, const void *b)
+{
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Of a row of the matrix, in pixels, as mill_find_narrow judges it; NaN: none. */
+static double row_width(const mill_read_segment *s, int i)
+{
+  const int h = s->n_diag / 2;
+  double sum = 0.0, square = 0.0;
+  for (int k = 0; k < s->n_diag; k++) {
+    const double x =
+        (double)s->resolution[(size_t)(s->n_diag - 1 - k) * (size_t)s->n_pix + (size_t)(i - h + k)];
+    sum += x;
+    square += x * x;
+  }
+  return square > 0.0 ? sum * sum / (2.0 * sqrt(M_PI) * square) : (double)NAN;
+}
+
+double mill_lsf_width(const mill_read_segment *segment, const double *wave_aa)
+{
+  const mill_read_segment *s = segment;
+  const int is_matrix = s->resolution && s->n_diag > 0;
+  const int edge = is_matrix ? s->n_diag / 2 : 0;
+  const int n_whole = s->n_pix - 2 * edge;
+  double width[N_LOOK];
+  int n = 0;
+  for (int k = 0; k < N_LOOK && n_whole > 1 && (is_matrix || s->sigma_aa); k++) {
+    const int i = edge + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
+    const int left = i > 0 ? i - 1 : 0, right = i < s->n_pix - 1 ? i + 1 : i;
+    const double pixel_aa = (wave_aa[right] - wave_aa[left]) / (double)(right - left);
+    const double sigma = is_matrix ? pixel_aa * row_width(s, i) : (double)s->sigma_aa[i];
+    if (isfinite(sigma) && sigma > 0.0)
+      width[n++] = sigma;
+  }
+  if (n <= I_TENTH)
+    return (double)NAN;
+  qsort(width, (size_t)n, sizeof *width, by_size);
+  return width[n * I_TENTH / N_LOOK];
+}
+
+void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
+                      const mill_read_segment *segment, const double *wave_aa)
+{
+  const double sigma = mill_lsf_width(segment, wave_aa);
+  if (!(sigma < MILL_LSF_NARROW * lib->arm[segment->arm].template_sigma_aa))
+    return;
+  widths->n[segment->arm]++;
+  widths->sum_aa[segment->arm] += sigma;
+}
+
+int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,
+                     int64_t n_narrow, int64_t n_fitted)
+{
+  int err = MILL_OK;
+  mill_narrow_widths all = {{0}, {0}};
+  char arms[MILL_MAX_ARM * (MILL_MAX_NAME + 64)] = "";
+  size_t n = 0;
+  MILL_MPI(MPI_Reduce(mine->n, all.n, MILL_MAX_ARM, MPI_DOUBLE, MPI_SUM, 0, mpi->comm));
+  MILL_MPI(MPI_Reduce(mine->sum_aa, all.sum_aa, MILL_MAX_ARM, MPI_DOUBLE, MPI_SUM, 0, mpi->comm));
+  if (mpi->rank != 0 || 2 * n_narrow <= n_fitted)
+    goto done;
+  for (int a = 0; a < lib->n_arm; a++)
+    if (all.n[a] > 0)
+      n += (size_t)snprintf(arms + n, sizeof arms - n, "%sarm %s: sigma %.3g A against %.3g A",
+                            n > 0 ? "; " : "", lib->arm[a].name, lib->arm[a].template_sigma_aa,
+                            all.sum_aa[a] / all.n[a]);
+  if (n > 0)
+    mill_log_warning("%lld of %lld fitted rows have LSF_NARROW: the templates are broader than the "
+                     "line-spread function of the spectra (%s in its narrowest tenth): lines come "
+                     "out too shallow, so take a library of higher resolution",
+                     (long long)n_narrow, (long long)n_fitted, arms);
+done:
+  return err;
+}

@@ -1,0 +1,28 @@
+/** A hint, in numbers, that the templates are broader than the line-spread function of most spectra
+ *  (LSF_NARROW of FIT_INFO). */
+#ifndef MILL_LSF_HINT_H
+#define MILL_LSF_HINT_H
+
+#include "io/surveys/spectra.h"
+#include "kernels/data/library.h"
+#include "src/ranks/mpi_context.h"
+
+/** Of each arm the segments that are narrower than the templates, and the sum of their sigmas. */
+typedef struct mill_narrow_widths {
+  double n[MILL_MAX_ARM], sum_aa[MILL_MAX_ARM];
+} mill_narrow_widths;
+
+/** Sigma in A below which the line-spread function of about a tenth of a segment's pixels is: of
+ *  its sigmas, or of the Gaussians with the sums of squares of its matrix' rows; NaN: it has
+ *  neither.  wave_aa [n_pix] */
+double mill_lsf_width(const mill_read_segment *segment, const double *wave_aa);
+
+/** Count a segment that is narrower than the templates of its arm. */
+void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
+                      const mill_read_segment *segment, const double *wave_aa);
+
+/** Collective: say so on rank 0 when n_narrow are most of n_fitted rows. */
+int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,
+                     int64_t n_narrow, int64_t n_fitted);
+
+#endif
