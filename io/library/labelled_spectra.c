@@ -269,7 +269,7 @@ static int read_axis(mill_fits_file *file, int i_hdu, int k, const char *name, d
   int err = MILL_OK, status = 0, any_null = 0, i_nodes = -1, found;
   const int64_t n = file->guard->hdu[i_hdu].axis[k];
   double start = 0, step = 0, pixel = 1, nothing = NAN;
-  char key[16], upper[MILL_MAX_NAME] = "";
+  char key[32], upper[MILL_MAX_NAME] = "";
   for (size_t c = 0; name[c] && c + 1 < sizeof upper; c++)
     upper[c] = (char)toupper((unsigned char)name[c]);
   MILL_TRY(mill_fits_file_find(file, upper, &i_nodes));
@@ -322,7 +322,7 @@ static int read_cube_labels(mill_fits_file *file, int i_hdu, const mill_labelled
                   " has %d axes beside the pixels' for %d labels; name all with --labels",
                   hdu->n_axis - 1, request->n_label);
   for (int k = 1; k < hdu->n_axis; k++) {
-    char key[16], name[FLEN_VALUE];
+    char key[32], name[FLEN_VALUE];
     size_t l = 0;
     MILL_TRY(mill_fits_file_move(file, i_hdu));
     snprintf(key, sizeof key, "CTYPE%d", k + 1);
