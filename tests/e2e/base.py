@@ -119,7 +119,7 @@ def shared_and_said(out, *args, inputs=()):
     # one at a time makes a library, and the others wait for no other one
     with open(master + ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.exists(master):
+        if not (os.path.exists(master) and os.path.exists(master + ".said")):
             for name in glob.glob(os.path.join(glob.escape(folder), "*.h5*")):
                 if not os.path.basename(name).startswith(program):
                     os.remove(name)  # of an older program
