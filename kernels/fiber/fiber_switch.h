@@ -39,10 +39,11 @@ static inline void mill_fiber_make(mill_fiber_place *fiber, void *stack, size_t 
 }
 
 /** Leave the fiber that runs and go on with another one, until something switches back. */
-__attribute__((naked, noinline, unused)) static void mill_fiber_switch(__attribute__((unused))
-                                                                       mill_fiber_place *from,
-                                                                       __attribute__((unused))
-                                                                       const mill_fiber_place *to)
+/* clang-format off */
+__attribute__((naked, noinline, unused)) static void
+mill_fiber_switch(__attribute__((unused)) mill_fiber_place *from,
+                  __attribute__((unused)) const mill_fiber_place *to)
+/* clang-format on */
 {
   __asm__("pushq %rbp\n\t"
           "pushq %rbx\n\t"

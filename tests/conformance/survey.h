@@ -4,7 +4,7 @@
  *
  *  An adapter defines CONFORMANCE_STARS and CONFORMANCE_SLOTS, the numbers of stars that are fitted
  *  at a time where it is not all of them, sets `tested` (NULL: it is not here, and `reason` says
- * why) after survey_make, and runs CONFORMANCE_TESTS.  The reference is the CPU's best backend. */
+ *  why) after survey_make, and runs CONFORMANCE_TESTS.  The reference is the CPU's best backend. */
 #ifndef CONFORMANCE_SURVEY_H
 #define CONFORMANCE_SURVEY_H
 
@@ -475,10 +475,6 @@ static inline void test_pieces_come_as_they_were_when_sent(void **state)
   upload_all_pieces();
 }
 
-/** Evaluations of a star whose templates fit nothing, which no optimizer need find out; an adapter
- *  may take fewer. */
-static int hopeless_max_eval = 60;
-
 /** Run a check with layers of several blocks of inputs and tiles of outputs, none of them full,
  *  in the place of the stars' own networks. */
 static inline void with_wide_layers(void (*check)(void))
@@ -488,8 +484,9 @@ static inline void with_wide_layers(void (*check)(void))
   memset(&data.lib, 0, sizeof data.lib);
   must(test_library_make(N_LABEL, N_ARM, SEED, &data.lib));
   must(test_library_widen(SEED, &data.lib));
+  /* these templates fit no star, and no optimizer need find that out */
   data.config.fit.max_starts = 1;
-  data.config.fit.max_eval = hopeless_max_eval;
+  data.config.fit.max_eval = 60;
   compare_answers(MILL_FLOAT64, 1e-6);
   check();
   /* rows of a grid's and of radial functions' outputs, which are not padded as layers are */
@@ -530,7 +527,7 @@ static inline void test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_b
   NEEDS_BACKEND();
   must(test_library_to_mixed(&data.lib));
   data.config.fit.max_starts = 1;
-  data.config.fit.max_eval = hopeless_max_eval;
+  data.config.fit.max_eval = 60;
   compare_answers(MILL_FLOAT64, 1e-6);
   compare_answers(MILL_FLOAT32, 1e-3);
   fit(&data, tested, N_STAR);

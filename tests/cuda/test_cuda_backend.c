@@ -33,7 +33,6 @@ static int set_up(void **state)
   survey_make();
 #ifdef MILL_CUDA_EMULATION
   data.config.fit.max_starts = 2; /* the emulation is slow */
-  hopeless_max_eval = 25;
 #endif
   /* other exp and log, too */
   branch_float32 = 1e-5;

@@ -52,7 +52,7 @@ template <typename type> void shuffle(std::vector<type> &x)
 /* ---- threads of a block ---- */
 
 enum { MAX_THREAD = 1024, WARP = 32, EXCHANGE = 64 };
-/* without colours the tops of all stacks, a power of two apart, would share a few lines of cache */
+/* without colours the tops of all stacks, whole pages apart, would share a few lines of cache */
 const size_t STACK_BYTES = (size_t)96 << 10, COLOUR_BYTES = 7 * 64, N_COLOUR = 32;
 
 enum fiber_state { AT_BLOCK, AT_WARP, ENDED };

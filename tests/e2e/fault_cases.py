@@ -238,7 +238,8 @@ def case_full_file_system(site, ranks):
 
 
 def case_slow_file_system(site, ranks):
-    # slow is not the same as never: seventy writes last longer than the watchdog, none does
+    # slow is not the same as never: seventy writes together last longer than the watchdog, none
+    # of them does
     started = time.time()
     outcome = site.run("slow", ranks, f"slow={int(30 * site.watchdog)}:write:.h5$:1:0",
                        watchdog=site.watchdog)
