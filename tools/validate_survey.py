@@ -22,6 +22,7 @@ only the inner half of the stars, and "68 %", half the distance between the
 """
 
 import argparse
+import functools
 import os
 import sys
 
@@ -114,14 +115,21 @@ def fraction_below(excess, limit):
     return float(np.mean(np.nan_to_num(excess, nan=np.inf) <= limit))
 
 
+@functools.lru_cache(maxsize=None)
+def resampled(scatter, dtype, data):
+    """Scatter of each draw of the numbers, which come as bytes: what was asked before is known."""
+    values = np.frombuffer(data, dtype)
+    draws = np.random.default_rng(SEED).integers(0, len(values), (N_BOOTSTRAP, len(values)))
+    return scatter(values[draws])
+
+
 def ratio_interval(delta, scatter):
     """Ratio of ours to rvspecfit's scatter and its 95 % interval from resampled stars.
 
     Both programs see the same resampled stars, so what the noise does to both
     alike drops out of the ratio.
     """
-    draws = np.random.default_rng(SEED).integers(0, delta.shape[1], (N_BOOTSTRAP, delta.shape[1]))
-    ours, theirs = (scatter(d[draws]) for d in delta)
+    ours, theirs = (resampled(scatter, d.dtype.str, d.tobytes()) for d in delta)
     low, high = np.percentile(ours / theirs, [2.5, 97.5])
     ours, theirs = scatter(delta)
     return ours, theirs, ours / theirs, float(low), float(high)

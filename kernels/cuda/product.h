@@ -294,7 +294,7 @@ static __device__ __forceinline__ void mma_tf32(const unsigned *a, const unsigne
       unsigned x, y;
       memcpy(&x, all + (row % 8 * 4 + k % 4) * 64 + (row / 8 + 2 * (k / 4)) * 4, sizeof x);
       memcpy(&y, all + (column * 4 + k % 4) * 64 + (4 + k / 4) * 4, sizeof y);
-      c[i] = fmaf(__uint_as_float(x), __uint_as_float(y), c[i]);
+      c[i] += __uint_as_float(x) * __uint_as_float(y); /* 11 bits each: no product is rounded */
     }
   }
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

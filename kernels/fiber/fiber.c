@@ -2,12 +2,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <ucontext.h>
+
+#include "kernels/fiber/fiber_switch.h"
 
 enum { MAX_FIBER = 32, STACK = 512 * 1024 };
 
 typedef struct fiber_set {
-  ucontext_t main, context[MAX_FIBER];
+  mill_fiber_place main, fiber[MAX_FIBER];
   mill_block block[MAX_FIBER];
   int ended[MAX_FIBER];
   int current;
@@ -28,7 +29,7 @@ void mill_fiber_configure(int n, unsigned seed)
 void mill_fiber_barrier(mill_block *b)
 {
   fiber_set *set = running;
-  swapcontext(&set->context[b->id], &set->main);
+  mill_fiber_switch(&set->fiber[b->id], &set->main);
 }
 
 static void entry(void)
@@ -37,6 +38,7 @@ static void entry(void)
   const int id = set->current;
   set->body(&set->block[id], set->arg);
   set->ended[id] = 1;
+  mill_fiber_switch(&set->fiber[id], &set->main); /* for good */
 }
 
 static unsigned next_random(unsigned *state)
@@ -69,11 +71,7 @@ void mill_block_run(void (*body)(mill_block *, void *), void *arg)
     set->block[i].id = i;
     set->block[i].n = n;
     set->block[i].sums = sums;
-    getcontext(&set->context[i]);
-    set->context[i].uc_stack.ss_sp = stacks + (size_t)i * STACK;
-    set->context[i].uc_stack.ss_size = STACK;
-    set->context[i].uc_link = &set->main;
-    makecontext(&set->context[i], entry, 0);
+    mill_fiber_make(&set->fiber[i], stacks + (size_t)i * STACK, STACK, entry);
   }
   int n_ended = 0;
   while (n_ended < n) {
@@ -88,7 +86,7 @@ void mill_block_run(void (*body)(mill_block *, void *), void *arg)
     for (int i = 0; i < n; i++) {
       set->current = order[i];
       running = set;
-      swapcontext(&set->main, &set->context[order[i]]);
+      mill_fiber_switch(&set->main, &set->fiber[order[i]]);
     }
     n_ended = 0;
     for (int i = 0; i < n; i++)

@@ -5,7 +5,7 @@
 #define CONFORMANCE_STARS 14
 #define CONFORMANCE_SLOTS                                                                          \
   {                                                                                                \
-    1, 7, N_STAR                                                                                   \
+    1, 7                                                                                           \
   }
 #include "tests/conformance/survey.h"
 

@@ -10,13 +10,13 @@
 #define CONFORMANCE_STARS 14
 #define CONFORMANCE_SLOTS                                                                          \
   {                                                                                                \
-    N_STAR, 5                                                                                      \
+    5                                                                                              \
   }
 #else
 #define CONFORMANCE_STARS 40
 #define CONFORMANCE_SLOTS                                                                          \
   {                                                                                                \
-    1, 7, N_STAR                                                                                   \
+    1, 7                                                                                           \
   }
 #endif
 #include "tests/conformance/survey.h"

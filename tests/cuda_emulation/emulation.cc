@@ -1,16 +1,15 @@
 /* See cuda_runtime.h for what this is and what it is not. */
-#include <csetjmp>
 #include <cstdio>
 #include <deque>
 #include <map>
 #include <set>
 #include <sys/mman.h>
-#include <ucontext.h>
 #include <unistd.h>
 #include <vector>
 
 #include "kernels/cuda/device_facts.h"
 #include "kernels/base/error.h"
+#include "kernels/fiber/fiber_switch.h"
 #include "tests/cuda_emulation/cuda_runtime.h"
 #include "tests/cuda_emulation/emulation.h"
 
@@ -38,25 +37,29 @@ unsigned next_random()
   return random_state;
 }
 
+/* 0 .. n - 1, without a division: order is drawn for every barrier of every warp */
+size_t random_below(size_t n)
+{
+  return (size_t)((uint64_t)next_random() * n >> 32);
+}
+
 template <typename type> void shuffle(std::vector<type> &x)
 {
   for (size_t i = x.size(); i > 1; i--)
-    std::swap(x[i - 1], x[next_random() % i]);
+    std::swap(x[i - 1], x[random_below(i)]);
 }
 
 /* ---- threads of a block ---- */
 
 enum { MAX_THREAD = 1024, WARP = 32, EXCHANGE = 64 };
-const size_t STACK_BYTES = (size_t)96 << 10;
+/* without colours the tops of all stacks, whole pages apart, would share a few lines of cache */
+const size_t STACK_BYTES = (size_t)96 << 10, COLOUR_BYTES = 7 * 64, N_COLOUR = 32;
 
 enum fiber_state { AT_BLOCK, AT_WARP, ENDED };
 
-/* Fibers live on from block to block: making one costs more than running it.  They are
- * entered once by ucontext, whose switches are system calls, and then by
- * _longjmp, which is none. */
+/* Fibers live on from block to block: making one costs more than running it. */
 struct fiber {
-  ucontext_t context;
-  jmp_buf here;
+  mill_fiber_place here;
   bool made;
   fiber_state state;
   unsigned n_exchange;
@@ -65,24 +68,13 @@ struct fiber {
 fiber fibers[MAX_THREAD];
 unsigned char exchange[MAX_THREAD / WARP][2][WARP * EXCHANGE];
 int current;
-jmp_buf scheduler;
-#if defined(__SANITIZE_ADDRESS__)
-ucontext_t scheduler_context;
-#endif
+mill_fiber_place scheduler;
 const std::function<void()> *body;
 
-#if defined(__SANITIZE_ADDRESS__)
 void to_scheduler(fiber *f)
 {
-  swapcontext(&f->context, &scheduler_context);
+  mill_fiber_switch(&f->here, &scheduler);
 }
-#else
-void to_scheduler(fiber *f)
-{
-  if (_setjmp(f->here) == 0)
-    _longjmp(scheduler, 1);
-}
-#endif
 
 void fiber_main()
 {
@@ -95,13 +87,11 @@ void fiber_main()
 
 void make(fiber *f)
 {
-  void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (stack == MAP_FAILED || getcontext(&f->context) != 0)
+  const size_t bytes = STACK_BYTES + (size_t)(f - fibers) % N_COLOUR * COLOUR_BYTES;
+  void *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED)
     stop("no memory for a thread");
-  f->context.uc_stack.ss_sp = stack;
-  f->context.uc_stack.ss_size = STACK_BYTES;
-  f->context.uc_link = NULL;
-  makecontext(&f->context, fiber_main, 0);
+  mill_fiber_make(&f->here, stack, bytes, fiber_main);
   f->made = true;
 }
 
@@ -110,18 +100,9 @@ void to_fiber(int id)
   fiber *f = &fibers[id];
   current = id;
   mill_emu_thread_idx = {(unsigned)id, 0, 0};
-#if defined(__SANITIZE_ADDRESS__)
   if (!f->made)
     make(f);
-  swapcontext(&scheduler_context, &f->context);
-#else
-  if (_setjmp(scheduler) != 0)
-    return;
-  if (f->made)
-    _longjmp(f->here, 1);
-  make(f);
-  setcontext(&f->context);
-#endif
+  mill_fiber_switch(&scheduler, &f->here);
 }
 
 void wait_at(fiber_state what)
@@ -134,7 +115,7 @@ void wait_at(fiber_state what)
 void shuffle_ints(int *x, int n)
 {
   for (int i = n; i > 1; i--)
-    std::swap(x[i - 1], x[next_random() % (unsigned)i]);
+    std::swap(x[i - 1], x[random_below((size_t)i)]);
 }
 
 /** Run a warp until all of its lanes wait for the block, or have ended. */
@@ -350,7 +331,7 @@ void work_until(const std::function<bool()> &condition)
         ready.push_back(s);
     if (ready.empty())
       stop("streams wait for events that are never recorded");
-    mill_emu_stream *s = ready[next_random() % ready.size()];
+    mill_emu_stream *s = ready[random_below(ready.size())];
     const operation op = s->work.front();
     s->work.pop_front();
     op.run();

@@ -8,6 +8,7 @@ import atexit
 import fcntl
 import glob
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -99,8 +100,9 @@ def run(*args, **how):
     return done
 
 
-def shared(out, *args, inputs=()):
-    """Give a copy of the library that `starmill library ARGS INPUTS` makes: its path.
+def shared_and_said(out, *args, inputs=()):
+    """Give a copy of the library that `starmill library ARGS INPUTS` makes, and the process
+    that made it: its path, what it said.
 
     The scripts share what they start from: the first one that needs a library makes it, once for
     each built program, in the folder that the build gives (MILL_TEST_SHARED; else every script
@@ -109,29 +111,47 @@ def shared(out, *args, inputs=()):
     folder = os.environ.get("MILL_TEST_SHARED")
     path, made = tmp(out), ["library", *args, *inputs, "--output"]
     if not folder:
-        run(*made, path, timeout=500)
-        return path
+        return path, run(*made, path, timeout=500)
     program = hashlib.sha256(content(STARMILL)).hexdigest()[:16]
     key = repr((args, [(name, os.stat(name).st_mtime_ns) for name in inputs]))
     master = os.path.join(folder, f"{program}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.h5")
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "lock"), "w", encoding="utf-8") as lock:
+    # one at a time makes a library, and the others wait for no other one
+    with open(master + ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.exists(master):
-            for name in glob.glob(os.path.join(glob.escape(folder), "*.h5")):
+        if not (os.path.exists(master) and os.path.exists(master + ".said")):
+            for name in glob.glob(os.path.join(glob.escape(folder), "*.h5*")):
                 if not os.path.basename(name).startswith(program):
                     os.remove(name)  # of an older program
-            run(*made, path, timeout=500)
+            done = run(*made, path, timeout=500)
+            with open(master + ".said", "w", encoding="utf-8") as said:
+                json.dump([done.stdout, done.stderr], said)
             shutil.copy(path, master + ".tmp")
             os.rename(master + ".tmp", master)
         else:
             shutil.copy(master, path)
-    return path
+    with open(master + ".said", encoding="utf-8") as said:
+        return path, subprocess.CompletedProcess(made, 0, *json.load(said))
+
+
+def shared(out, *args, inputs=()):
+    """The same: the path alone."""
+    return shared_and_said(out, *args, inputs=inputs)[0]
+
+
+def demo_library(out):
+    """The small library of the demo and the process that made it."""
+    return shared_and_said(out, "demo", "--coarse", "--held-out", 25)
+
+
+def miles_library(out, miles):
+    """The library of the file of MILES and the process that made it."""
+    return shared_and_said(out, "spectra", "--range", "3950,7380", inputs=[miles])
 
 
 def coarse_library(out="library.h5"):
     """The small library of the demo: its path."""
-    return shared(out, "demo", "--coarse", "--held-out", 0)
+    return demo_library(out)[0]
 
 
 def coarse_survey(n_star):

@@ -88,11 +88,7 @@ def error_table(output):
 class DemoLibrary(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        cls.path = tmp("demo.h5")
-        cls.made = starmill("library", "demo", "--coarse", "--held-out", 25, "--output", cls.path,
-                            timeout=500)
-        if cls.made.returncode != 0:
-            raise RuntimeError(cls.made.stdout + cls.made.stderr)
+        cls.path, cls.made = demo_library("demo.h5")
         cls.emulators = Emulators(cls.path)
 
     def refuse(self, *args, status, parts):

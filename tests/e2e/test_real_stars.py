@@ -42,9 +42,7 @@ def config(name, survey, arms):
 class RealStars(EndToEnd):
     @classmethod
     def setUpClass(cls):
-        cls.lib = tmp("miles.h5")
-        done = starmill("library", "spectra", "--output", cls.lib, "--range", "3950,7380", MILES)
-        assert done.returncode == 0, done.stdout + done.stderr
+        cls.lib, _ = miles_library("miles.h5", MILES)
 
     def test_lamost_against_lasp(self):
         """What the survey asks for: |median| and robust scatter of ours - LASP.

@@ -314,8 +314,8 @@ class Continue(Simulate):
 
     def check_stop(self, number, ranks):
         out = f"stop-{number}"
-        # 24 files, each of a fifth of a second
-        args = ["--stars", 120, "--per-file", 5, "--threads", 1]
+        # 24 files, each of a tenth of a second
+        args = ["--stars", 72, "--per-file", 3, "--threads", 1]
         process = self.start(out, *args, ranks=ranks)
         process.send_signal(number)
         _, errors = process.communicate(timeout=100)
@@ -346,7 +346,7 @@ class Continue(Simulate):
         return process
 
     def test_killed_at_any_moment(self):
-        args = ["--stars", 60, "--per-file", 5, "--redrock", "--threads", 1]
+        args = ["--stars", 36, "--per-file", 3, "--redrock", "--threads", 1]
         self.make("calm", *args)
         # the sooner ones before the folder or the first file, the later ones among the files
         for delay in (0.02, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7):
@@ -360,7 +360,7 @@ class Continue(Simulate):
         self.assertEqual(digests("killed"), digests("calm"))
 
     def test_one_rank_killed(self):
-        args = ["--stars", 100, "--per-file", 5, "--threads", 1]
+        args = ["--stars", 60, "--per-file", 3, "--threads", 1]
         process = self.start("widow", *args, ranks=3)
         lock = content(os.path.join(tmp("widow"), "truth.fits.lock"), "r")
         os.kill(int(lock.split()[3]), signal.SIGKILL)  # host H pid N

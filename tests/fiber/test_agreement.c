@@ -5,7 +5,7 @@
 #define CONFORMANCE_STARS 14
 #define CONFORMANCE_SLOTS                                                                          \
   {                                                                                                \
-    N_STAR, 5                                                                                      \
+    5                                                                                              \
   }
 #include "tests/conformance/survey.h"
 #include "tests/fiber/fiber_backend.h"
