@@ -25,6 +25,14 @@
 #define MILL_HD
 #endif
 
+/** A function of serial code that a GPU calls and does not copy into its callers: they would make
+ *  one function that takes the compiler minutes. */
+#ifdef __CUDA_ARCH__
+#define MILL_HD_CALLED MILL_HD __noinline__
+#else
+#define MILL_HD_CALLED MILL_HD
+#endif
+
 #define MILL_RESTRICT __restrict__
 
 /** Speed of light, km/s (exact). */

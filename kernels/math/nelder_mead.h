@@ -107,8 +107,8 @@ MILL_HD static inline mill_nm_options mill_nm_options_plain(void)
  *  x0 [n], step [n]   in   step may be negative, not zero
  *  simplex0 [n+1][n]  out
  */
-MILL_HD static inline void mill_nm_simplex(int n, const double *x0, const double *step,
-                                           double *simplex0)
+MILL_HD_CALLED static inline void mill_nm_simplex(int n, const double *x0, const double *step,
+                                                  double *simplex0)
 {
   for (int i = 0; i <= n; ++i)
     for (int j = 0; j < n; ++j)
@@ -309,8 +309,8 @@ MILL_HD static inline void mill_nm_end_iteration(mill_nm *nm)
  *  simplex0 [n+1][n]  in   vertices, copied
  *  options            in   copied
  */
-MILL_HD static inline void mill_nm_start(mill_nm *nm, int n, const double *simplex0,
-                                         const mill_nm_options *options)
+MILL_HD_CALLED static inline void mill_nm_start(mill_nm *nm, int n, const double *simplex0,
+                                                const mill_nm_options *options)
 {
   const int in_range = n >= 1 && n <= MILL_MAX_PAR;
   const double dim = in_range ? (double)n : 1.0;
@@ -360,7 +360,7 @@ MILL_HD static inline const double *mill_nm_ask(const mill_nm *nm)
  *  MILL_NM_GO, or how it ended (enum mill_nm_status).  Once it has ended, further calls
  *  change nothing.
  */
-MILL_HD static inline int mill_nm_tell(mill_nm *nm, double f)
+MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 {
   const int n = nm->n;
 

@@ -43,7 +43,7 @@
 
 /** The simplex's next point as a request.  v sin i beyond its limits is evaluated at the
  *  limit with a quadratic penalty, velocities off theirs count as useless. */
-MILL_HD static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
+MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->nm.n;
   const double *x = mill_nm_ask(&slot->nm), *l = slot->polish.at.hess;
@@ -76,7 +76,7 @@ MILL_HD static inline void mill_simplex_propose(const mill_model *m, mill_slot *
 
 /** The simplex has ended: polish from its best point, or from where
  *  it began when that is lower. */
-MILL_HD static inline void mill_simplex_end(const mill_model *m, mill_slot *slot)
+MILL_HD_CALLED static inline void mill_simplex_end(const mill_model *m, mill_slot *slot)
 {
   double best, theta[MILL_MAX_PAR];
   const double *x = mill_nm_best(&slot->nm, &best);
@@ -97,8 +97,8 @@ MILL_HD static inline void mill_simplex_end(const mill_model *m, mill_slot *slot
 /** Begin the simplex of slot->stage with the curvature of polish.at (its point, or with
  *  step where a step from it leads, is the centre); without one, about theta in typical
  *  uncertainties. */
-MILL_HD static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot,
-                                              const double *theta, int step)
+MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_slot *slot,
+                                                     const double *theta, int step)
 {
   mill_polish *p = &slot->polish;
   mill_polish_axes *axes = &slot->space.axes;
@@ -141,8 +141,8 @@ MILL_HD static inline void mill_simplex_begin(const mill_model *m, mill_slot *sl
 }
 
 /** Run slot->method from theta, or from polish.at where the method before it ended. */
-MILL_HD static inline void mill_method_begin(const mill_model *m, mill_slot *slot,
-                                             const double *theta, int fallen)
+MILL_HD_CALLED static inline void mill_method_begin(const mill_model *m, mill_slot *slot,
+                                                    const double *theta, int fallen)
 {
   slot->stage = MILL_STAGE_POLISH;
   if (slot->method == MILL_OPT_NELDER_MEAD && slot->n_free > 0)
@@ -168,7 +168,7 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
 
 /** First stage of one start.  Starts after the first do without a simplex: several of them
  *  look around more cheaply. */
-MILL_HD static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
+MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
 {
   slot->method = m->set.optimizer;
   if (slot->have_best)
@@ -207,7 +207,7 @@ MILL_HD static inline void mill_fit_end(mill_slot *slot, int status)
 }
 
 /** After preparation: can this star be fitted?  Fills S/N and pixel counts. */
-MILL_HD static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
+MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
   int n_used = 0, n_dropped = 0;
@@ -325,8 +325,8 @@ MILL_HD static inline void mill_final_request(const mill_model *m, mill_slot *sl
 }
 
 /** Squared distance of two points in errors, by the curvature of the best one. */
-MILL_HD static inline double mill_point_distance2(const mill_model *m, const mill_slot *slot,
-                                                  const double *theta)
+MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, const mill_slot *slot,
+                                                         const double *theta)
 {
   double d[MILL_MAX_PAR], sum = 0.0;
   for (int j = 0; j < m->n_par; j++)
@@ -347,7 +347,7 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m)
 
 /** Is the next step of the first start's polish so close to its end that the model error, until
  *  then that of the guess, may be fixed there?  If so, the polish begins again with that step. */
-MILL_HD static inline void mill_polish_settle(const mill_model *m, mill_slot *slot)
+MILL_HD_CALLED static inline void mill_polish_settle(const mill_model *m, mill_slot *slot)
 {
   const mill_polish *p = &slot->polish;
   if (slot->settled || slot->i_start > 0 || !(p->pred < MILL_SETTLE_PROMISE) ||
@@ -382,7 +382,7 @@ MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
 
 /** The next start; after the last one the profile, or the end where none found a finite
  *  value. */
-MILL_HD static inline void mill_next_start(const mill_model *m, mill_slot *slot)
+MILL_HD_CALLED static inline void mill_next_start(const mill_model *m, mill_slot *slot)
 {
   if (slot->settled < 2) {
     slot->start_f[slot->i_start++] = slot->polish.have ? slot->polish.at.f : (double)INFINITY;
@@ -411,7 +411,8 @@ MILL_HD static inline void mill_next_start(const mill_model *m, mill_slot *slot)
 }
 
 /** A start has come to its end: keep the better point, go on. */
-MILL_HD static inline void mill_start_end(const mill_model *m, mill_slot *slot, int converged)
+MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot *slot,
+                                                 int converged)
 {
   const mill_polish *p = &slot->polish;
   const double gap = MILL_TWO_MINIMA_GAP * (slot->have_best ? mill_fit_reduced(slot) : 1.0);
@@ -443,8 +444,8 @@ MILL_HD static inline int mill_start_repeats(const mill_model *m, const mill_slo
 
 /** Is a facet of a hull, or its far side, within MILL_HULL_NEAR errors of the labels?  cov
  *  [n][n] over the parameters idx. */
-MILL_HD static inline int mill_hull_near(const mill_model *m, const double *theta, int n,
-                                         const int *idx, const double *cov)
+MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const double *theta, int n,
+                                                const int *idx, const double *cov)
 {
   double mapped[MILL_MAX_LABEL];
   mill_map_labels(m, theta, mapped);
@@ -482,8 +483,8 @@ MILL_HD static inline double mill_vsini_error(const mill_model *m, double vsini,
 /** 1-sigma limit on the distance of a v sin i at a limit from that limit.  From there F rises
  *  by g x + h x^2, x of the inner parameter and the others at their best: x where that is 1.
  *  NaN when it rises nowhere. */
-MILL_HD static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot, int n,
-                                              const int *idx, const double *cov)
+MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const mill_slot *slot,
+                                                     int n, const int *idx, const double *cov)
 {
   const int np = m->n_par, j = MILL_PAR_VSINI, kind = m->set.rotation;
   const double *hess = slot->best.hess, *row = hess + j * np;
@@ -505,7 +506,7 @@ MILL_HD static inline double mill_vsini_limit(const mill_model *m, const mill_sl
 
 /** Covariance of the free parameters that are not at a limit, from the curvature without
  *  the hull term; 0 when it is not positive definite. */
-MILL_HD static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
+MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
   const int np = m->n_par, nd = m->n_deriv;
@@ -588,7 +589,7 @@ MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
 
 /** Waves in the residuals of an arm, as a part of its chi-square, and whether they are more than
  *  noise and much of it. */
-MILL_HD static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
+MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
   for (int a = 0; a < m->n_arm; a++) {
@@ -638,7 +639,7 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
 }
 
 /** Everything known: the row. */
-MILL_HD static inline void mill_fit_finish(const mill_model *m, mill_slot *slot, double f)
+MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot *slot, double f)
 {
   mill_fit_result *r = &slot->result;
   const double *theta = slot->best_end;

@@ -118,8 +118,8 @@ MILL_HD static inline double mill_prior_mean(const mill_model *m, int j)
 }
 
 /** Hull penalty and priors at theta, to be added to the segments' F. */
-MILL_HD static inline double mill_penalty(const mill_model *m, const mill_slot *slot,
-                                          const double *theta)
+MILL_HD_CALLED static inline double mill_penalty(const mill_model *m, const mill_slot *slot,
+                                                 const double *theta)
 {
   double mapped[MILL_MAX_LABEL];
   mill_map_labels(m, theta, mapped);
@@ -164,8 +164,8 @@ MILL_HD static inline void mill_polish_enter_facet(const mill_model *m, const do
 
 /** Enter the facets that the step from `at` crosses; without a step those that `at` is beyond.
  *  Returns whether there are new ones. */
-MILL_HD static inline int mill_polish_cross(const mill_model *m, const double *at,
-                                            mill_polish_try *t)
+MILL_HD_CALLED static inline int mill_polish_cross(const mill_model *m, const double *at,
+                                                   mill_polish_try *t)
 {
   double end[MILL_MAX_PAR], end_mapped[MILL_MAX_LABEL];
   const int n_known = t->n_facet;
@@ -185,8 +185,9 @@ MILL_HD static inline int mill_polish_cross(const mill_model *m, const double *a
 
 /** Damped curvature a [n][n] of the parameters that are neither fixed nor pinned, and with
  *  weight > 0 that of the hull penalty, shared among the facets as they hold the step. */
-MILL_HD static inline void mill_polish_curvature(const mill_model *m, const mill_polish *p,
-                                                 const mill_polish_try *t, double weight, double *a)
+MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, const mill_polish *p,
+                                                        const mill_polish_try *t, double weight,
+                                                        double *a)
 {
   const int np = m->n_par, n = t->n;
   double force = 0.0;
@@ -227,7 +228,7 @@ MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double
 /** Solve for the forces of the facets that are on, as if all others were 0, and go from the
  *  present forces towards them until the first becomes 0, which is switched off.  1: some did;
  *  0: these are the forces; -1: the slopes of the facets depend on each other. */
-MILL_HD static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
+MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
 {
   int on[MILL_MAX_PAR], k = 0, first = -1;
   double z[MILL_MAX_PAR], way = 1.0;
@@ -270,7 +271,7 @@ MILL_HD static inline int mill_polish_balance(mill_polish_try *t, double weight,
  *  non-negative least squares problem of Lawson & Hanson (1974, chapter 23), solved by their
  *  method: switch on the facet that the step is farthest beyond, balance the forces, and switch off
  *  those that would have to pull.  a [MILL_MAX_PAR^2]: work space. */
-MILL_HD static inline void mill_polish_forces(mill_polish_try *t, double weight, double *a)
+MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double weight, double *a)
 {
   for (int f = 0; f < t->n_facet; f++) {
     t->facet[f].state = MILL_FACET_OFF;
@@ -302,8 +303,8 @@ MILL_HD static inline void mill_polish_forces(mill_polish_try *t, double weight,
 /** Solve for the step of the parameters that are neither fixed nor pinned, with damping and the
  *  facets that it has crossed.  The factor of the curvature goes to axes too, unless NULL.
  *  0: the curvature is not positive definite. */
-MILL_HD static inline int mill_polish_solve(const mill_model *m, mill_slot *slot,
-                                            mill_polish_try *t, mill_polish_axes *axes)
+MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slot *slot,
+                                                   mill_polish_try *t, mill_polish_axes *axes)
 {
   const mill_polish *p = &slot->polish;
   const int np = m->n_par;
@@ -422,8 +423,8 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
 /** Step from polish->at into theta (trial); returns 0 when there is none.  axes, unless
  *  NULL, gets the curvature that the step was solved with: over the parameters that are
  *  neither fixed nor pinned, with damping and with the facets that hold the step. */
-MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot, double *theta,
-                                           mill_polish_axes *axes)
+MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
+                                                  double *theta, mill_polish_axes *axes)
 {
   mill_polish *p = &slot->polish;
   mill_polish_try t;
@@ -458,8 +459,8 @@ MILL_HD static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
 }
 
 /** Start at theta: ask for its Jacobian. */
-MILL_HD static inline void mill_polish_begin(const mill_model *m, mill_slot *slot,
-                                             const double *theta)
+MILL_HD_CALLED static inline void mill_polish_begin(const mill_model *m, mill_slot *slot,
+                                                    const double *theta)
 {
   mill_polish *p = &slot->polish;
   p->have = 0;
@@ -476,7 +477,7 @@ MILL_HD static inline void mill_polish_begin(const mill_model *m, mill_slot *slo
 enum mill_polish_outcome { MILL_POLISH_GO = 0, MILL_POLISH_CONVERGED = 1, MILL_POLISH_FAILED = 2 };
 
 /** Make the Jacobian at slot->theta, whose total F is f, the point that steps start from. */
-MILL_HD static inline void mill_polish_take(const mill_model *m, mill_slot *slot, double f)
+MILL_HD_CALLED static inline void mill_polish_take(const mill_model *m, mill_slot *slot, double f)
 {
   mill_polish *p = &slot->polish;
   const int np = m->n_par;
@@ -508,8 +509,8 @@ MILL_HD static inline int mill_polish_finite(const mill_model *m, const mill_slo
 
 /** Put a step from polish->at into slot->theta, damping more until there is one that
  *  promises no rise (which is the work of cut-off passes); 0: there is none. */
-MILL_HD static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
-                                              mill_polish_axes *axes)
+MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
+                                                     mill_polish_axes *axes)
 {
   mill_polish *p = &slot->polish;
   for (;;) {
@@ -525,7 +526,7 @@ MILL_HD static inline int mill_polish_propose(const mill_model *m, mill_slot *sl
  *
  *  When it has converged, polish->end is the point that the last step leads to, which
  *  promises less than the tolerance and has not been evaluated. */
-MILL_HD static inline int mill_polish_tell(const mill_model *m, mill_slot *slot, double f)
+MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot *slot, double f)
 {
   mill_polish *p = &slot->polish;
   const int np = m->n_par;

@@ -36,7 +36,7 @@ MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *
 }
 
 /** The first grid, few or full, as wide as the curvature says. */
-MILL_HD static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
+MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
   double h = slot->best.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
   for (int a = 1; a < m->n_arm; a++) {
@@ -69,7 +69,7 @@ MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill
 
 /** Moments of exp(-dF/2) over the velocities asked for; 0 when the grid does
  *  not resolve them and a new one was requested. */
-MILL_HD static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
+MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
   const int n = slot->n_profile;

@@ -43,7 +43,7 @@ MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
 }
 
 /** How doubtful the solution of the first start is, the worst doubt that holds. */
-MILL_HD static inline int mill_fit_doubt(const mill_model *m, const mill_slot *slot)
+MILL_HD_CALLED static inline int mill_fit_doubt(const mill_model *m, const mill_slot *slot)
 {
   double mapped[MILL_MAX_LABEL];
   /* nelder-mead has its simplex and a few Jacobians for the axes without any doubt */
