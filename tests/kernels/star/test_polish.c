@@ -199,6 +199,21 @@ static void test_minimum_beyond_a_hull_is_found_at_its_facet(void **state)
     assert_close((slot.polish.end[j] - expected[j]) * sqrt(hess[j * NP + j]), 0, 0.06);
 }
 
+/** No step from the end of the polish, in any direction and of any length, leads lower. */
+static void assert_nothing_lower(uint64_t *random)
+{
+  memcpy(slot.theta, slot.polish.end, sizeof slot.polish.end);
+  const double f = answer(0);
+  for (int i = 0; i < 20000; i++) {
+    const double length = pow(10, 2 * test_library_random(random) - 2);
+    for (int j = 0; j < NP; j++)
+      slot.theta[j] =
+          slot.polish.end[j] + length * test_library_random(random) / sqrt(hess[j * NP + j]);
+    /* the promise that ends a polish, twice */
+    assert_true(answer(0) > f - 2e-2);
+  }
+}
+
 /** Where two facets hold the star the penalty is that of the farther one.  The minimum there is one
  *  of the penalised F itself: no step in any direction, of any length, leads lower. */
 static void test_minimum_beyond_two_facets_is_found_at_their_corner(void **state)
@@ -213,16 +228,7 @@ static void test_minimum_beyond_two_facets_is_found_at_their_corner(void **state
     memcpy(facet, rows, sizeof facet);
     slot.hull_weight = 2e3; /* where all the penalty is summed, F is higher by 0.1 to 10 */
     assert_int_equal(polish(far_start, 0), MILL_POLISH_CONVERGED);
-    memcpy(slot.theta, slot.polish.end, sizeof slot.polish.end);
-    const double f = answer(0);
-    for (int i = 0; i < 20000; i++) {
-      const double length = pow(10, 2 * test_library_random(&random) - 2);
-      for (int j = 0; j < NP; j++)
-        slot.theta[j] =
-            slot.polish.end[j] + length * test_library_random(&random) / sqrt(hess[j * NP + j]);
-      /* the promise that ends a polish, twice */
-      assert_true(answer(0) > f - 2e-2);
-    }
+    assert_nothing_lower(&random);
   }
 }
 
@@ -266,15 +272,7 @@ static void test_minimum_beyond_many_facets_is_that_of_the_farthest(void **state
       for (int i = 0; i < N_FACET; i++)
         n_on += mill_facet_value(&model.hull[h], i, mapped) > farthest - 1e-6;
     n_held += n_on > 1;
-    memcpy(slot.theta, slot.polish.end, sizeof slot.polish.end);
-    const double f = answer(0);
-    for (int i = 0; i < 20000; i++) {
-      const double length = pow(10, 2 * test_library_random(&random) - 2);
-      for (int j = 0; j < NP; j++)
-        slot.theta[j] =
-            slot.polish.end[j] + length * test_library_random(&random) / sqrt(hess[j * NP + j]);
-      assert_true(answer(0) > f - 2e-2);
-    }
+    assert_nothing_lower(&random);
   }
   assert_true(n_held >= 5); /* more facets than one hold these stars, exactly */
   printf("%d of 25 stars are held by two facets or more\n", n_held);
