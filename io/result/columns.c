@@ -193,10 +193,10 @@ int mill_columns_fits(const mill_library *lib, const char *where, int velocity_o
     while (j < n_line && fits_line[j].scope == fits_line[i].scope)
       j++;
     const enum scope scope = fits_line[i].scope;
-    const int n = scope == LABEL                         ? lib->n_label
-                  : scope == OFFSET && !velocity_offsets ? 0
-                  : scope == ONCE                        ? 1
-                                                         : lib->n_arm;
+    const int n = scope == ONCE                      ? 1
+                  : scope == LABEL                   ? lib->n_label
+                  : scope == ARM || velocity_offsets ? lib->n_arm
+                                                     : 0;
     for (int k = 0; k < n; k++) {
       char name[MILL_MAX_NAME] = "";
       const char *unit = "", *of = "";

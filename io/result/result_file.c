@@ -84,17 +84,15 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info, 
   return strcmp(job, made_by) == 0;
 }
 
-#define NEW ".new"
-
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
 {
   int err = MILL_OK;
   *is_new = 0;
   MILL_TRY(mill_resolve_links(path, out, size));
   const size_t n = strlen(out);
-  if (n + sizeof NEW > size)
+  if (n + sizeof MILL_NEW_END > size)
     MILL_FAIL(MILL_ERR_OUTPUT, "the path of the output is too long: %s", path);
-  memcpy(out + n, NEW, sizeof NEW);
+  memcpy(out + n, MILL_NEW_END, sizeof MILL_NEW_END);
   *is_new = access(out, F_OK) == 0;
   if (!*is_new)
     out[n] = '\0';
@@ -114,7 +112,7 @@ static int settle_target(mill_result_file *file, const mill_run_info *info)
     goto done;
   MILL_TRY(mill_refuse_foreign(file->path, "--output", "starmill result"));
   memcpy(file->target, file->path, sizeof file->target);
-  strcat(file->path, NEW);
+  strcat(file->path, MILL_NEW_END);
 done:
   return err;
 }
@@ -427,7 +425,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   if (file->target[0]) {
     MILL_TRY(mill_resolve_links_for_all(&file->mpi, path, file->models_target,
                                         sizeof file->models_target - 128));
-    snprintf(renewed, sizeof renewed, "%.*s" NEW, (int)sizeof renewed - 128, file->models_target);
+    snprintf(renewed, sizeof renewed, "%.*s" MILL_NEW_END, (int)sizeof renewed - 128,
+             file->models_target);
     /* a run that was killed while it replaced the old files has replaced the models already */
     int is_replaced = info.n_done > 0 && info.n_done == info.n_row && access(renewed, F_OK) != 0;
     MILL_MPI(MPI_Bcast(&is_replaced, 1, MPI_INT, 0, file->mpi.comm));
@@ -517,7 +516,8 @@ static int replace_old(const mill_result_file *file, const mill_result_summary *
 {
   int err = MILL_OK;
   char models[MILL_MAX_PATH];
-  snprintf(models, sizeof models, "%.*s" NEW, (int)sizeof models - 128, file->models_target);
+  snprintf(models, sizeof models, "%.*s" MILL_NEW_END, (int)sizeof models - 128,
+           file->models_target);
   const int64_t n_left = counts->n_status[MILL_STATUS_NOT_DONE];
   const int is_empty = counts->n_status[MILL_STATUS_FITTED] == 0;
   if (n_left > 0 && n_left < file->n_row) {

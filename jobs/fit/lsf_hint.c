@@ -21,14 +21,8 @@ static int by_size(const void *a, const void *b)
 /* Of a row of the matrix, in pixels, as mill_find_narrow judges it; NaN: none. */
 static double row_width(const mill_read_segment *s, int i)
 {
-  const int h = s->n_diag / 2;
-  double sum = 0.0, square = 0.0;
-  for (int k = 0; k < s->n_diag; k++) {
-    const double x =
-        (double)s->resolution[(size_t)(s->n_diag - 1 - k) * (size_t)s->n_pix + (size_t)(i - h + k)];
-    sum += x;
-    square += x * x;
-  }
+  double sum, square;
+  mill_sum_row(s->n_diag, s->n_pix, s->resolution, i, &sum, &square);
   return square > 0.0 ? sum * sum / (2.0 * sqrt(M_PI) * square) : (double)NAN;
 }
 
@@ -57,8 +51,11 @@ double mill_lsf_width(const mill_read_segment *segment, const double *wave_aa)
 void mill_narrow_note(mill_narrow_widths *widths, const mill_library *lib,
                       const mill_read_segment *segment, const double *wave_aa)
 {
+  const double most = MILL_LSF_NARROW * lib->arm[segment->arm].template_sigma_aa;
+  if (!(most > 0.0)) /* no star's time for nothing */
+    return;
   const double sigma = mill_lsf_width(segment, wave_aa);
-  if (!(sigma < MILL_LSF_NARROW * lib->arm[segment->arm].template_sigma_aa))
+  if (!(sigma < most))
     return;
   widths->n[segment->arm]++;
   widths->sum_aa[segment->arm] += sigma;

@@ -12,6 +12,7 @@
 #include "jobs/fit/fit_same.h"
 #include "kernels/base/error.h"
 #include "src/config/config.h"
+#include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 #include "src/system/stop_signal.h"
@@ -158,7 +159,7 @@ done:
 static int refuse_new(const char *path, const char *option)
 {
   int err = MILL_OK;
-  static const char end[] = ".new";
+  static const char end[] = MILL_NEW_END;
   char old[1024];
   const size_t n = strlen(path), n_end = sizeof end - 1;
   if (n <= n_end || n >= sizeof old || strcmp(path + n - n_end, end) != 0)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "kernels/base/error.h"
+#include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 
@@ -132,7 +133,7 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
   print_where(job);
   if (job->options.models && summary->old != MILL_OLD_KEPT && outcome != MILL_OPEN_FINISHED)
     printf("models       %s%s\n", job->options.models,
-           summary->old == MILL_OLD_WAITS ? ".new, in the same way" : "");
+           summary->old == MILL_OLD_WAITS ? MILL_NEW_END ", in the same way" : "");
   if (job->out.board) {
     int n_rank = 0;
     const mill_rank_state *rank = mill_board_ranks(job->out.board, &n_rank);

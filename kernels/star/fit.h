@@ -279,10 +279,8 @@ MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *sl
   int first = 0;
   while (first < m->n_arm && slot->result.n_pix[first] == 0)
     first++;
-  for (int a = 0; a < MILL_MAX_ARM; a++) {
+  for (int a = 0; a < MILL_MAX_ARM; a++)
     slot->no_offset[a] = a >= m->n_arm || a == first || slot->result.n_pix[a] == 0;
-    slot->offset_slope[a] = 0.0;
-  }
 }
 
 /** After preparation and guess: the first request. */
@@ -318,8 +316,6 @@ MILL_HD static inline void mill_final_request(const mill_model *m, mill_slot *sl
 {
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = slot->best_end[j];
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    slot->offset_slope[a] = 0.0;
   slot->stage = MILL_STAGE_FINAL;
   slot->request = MILL_REQ_FINAL;
 }

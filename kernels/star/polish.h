@@ -183,29 +183,33 @@ MILL_HD_CALLED static inline int mill_polish_cross(const mill_model *m, const do
   return t->n_facet > n_known;
 }
 
-/** Damped curvature a [n][n] of the parameters that are neither fixed nor pinned, and with
- *  weight > 0 that of the hull penalty, shared among the facets as they hold the step. */
+/** Damped curvature a [n][n] of the parameters that are neither fixed nor pinned. */
 MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, const mill_polish *p,
-                                                        const mill_polish_try *t, double weight,
-                                                        double *a)
+                                                        const mill_polish_try *t, double *a)
 {
-  const int np = m->n_par, n = t->n;
+  const int n = t->n;
+  for (int r = 0; r < n; r++) {
+    const int j = t->idx[r];
+    const double unit = mill_par_scale(m, j), *hess = p->at.hess + j * m->n_par;
+    for (int c = 0; c < n; c++)
+      a[r * n + c] = hess[t->idx[c]];
+    a[r * n + r] += p->lambda * (hess[j] + 1e-6 / (unit * unit));
+  }
+}
+
+/** Add the curvature of the hull penalty, shared among the facets as they hold the step. */
+MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, double weight, double *a)
+{
+  const int n = t->n;
   double force = 0.0;
   for (int f = 0; f < t->n_facet; f++)
     force += t->facet[f].force;
-  for (int r = 0; r < n; r++) {
-    const int j = t->idx[r];
-    const double unit = mill_par_scale(m, j);
-    for (int c = 0; c < n; c++)
-      a[r * n + c] = p->at.hess[j * np + t->idx[c]];
-    a[r * n + r] += p->lambda * (p->at.hess[j * np + j] + 1e-6 / (unit * unit));
-    for (int f = 0; f < t->n_facet && weight > 0.0; f++) {
-      const mill_active_facet *facet = &t->facet[f];
-      if (facet->force > 0.0)
-        for (int c = 0; c < n; c++)
-          a[r * n + c] +=
-              weight * (facet->force / force) * facet->slope[j] * facet->slope[t->idx[c]];
-    }
+  for (int f = 0; f < t->n_facet; f++) {
+    const mill_active_facet *facet = &t->facet[f];
+    for (int r = 0; r < n && facet->force > 0.0; r++)
+      for (int c = 0; c < n; c++)
+        a[r * n + c] +=
+            weight * (facet->force / force) * facet->slope[t->idx[r]] * facet->slope[t->idx[c]];
   }
 }
 
@@ -314,7 +318,7 @@ MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slo
     if (!mill_par_held(m, slot, j) && !t->pin[j])
       t->idx[n++] = j;
   t->n = n;
-  mill_polish_curvature(m, p, t, 0.0, a);
+  mill_polish_curvature(m, p, t, a);
   if (n > 0 && mill_cholesky(n, a, n) != 0)
     return 0;
   for (int r = 0; r < n; r++) {
@@ -346,7 +350,8 @@ MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slo
   for (int r = 0; r < n; r++)
     t->delta[t->idx[r]] = rhs[r];
   if (axes) {
-    mill_polish_curvature(m, p, t, slot->hull_weight, a);
+    mill_polish_curvature(m, p, t, a);
+    mill_polish_add_hulls(t, slot->hull_weight, a);
     if (n > 0 && mill_cholesky(n, a, n) != 0)
       return 0;
     axes->n = n;

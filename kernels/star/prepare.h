@@ -177,6 +177,19 @@ MILL_BLOCK_FN void mill_deconvolve(int nd, const double *weight, int len,
   }
 }
 
+/** Sum of the elements of a whole row i of a resolution matrix as stored, and of their squares. */
+MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *resolution, int i,
+                                        double *sum, double *square)
+{
+  *sum = *square = 0.0;
+  for (int k = 0; k < n_diag; k++) {
+    const double x =
+        (double)resolution[(size_t)(n_diag - 1 - k) * (size_t)n_pix + (size_t)(i - n_diag / 2 + k)];
+    *sum += x;
+    *square += x * x;
+  }
+}
+
 /** Rows of len pixels from first on that are narrower than the templates: narrow [len] is their
  *  sum there, else 0.  A row is as wide as the Gaussian with its sum of squares, (sum)^2 / (2
  *  sqrt(pi) sum of squares), which wings and a shift within the pixel hardly move.  A row that is
@@ -203,12 +216,7 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
     const int whole = first + i < h ? h : (first + i >= n - h ? n - 1 - h : first + i);
     if (whole == first + i)
       continue;
-    sum[i] = square[i] = 0.0;
-    for (int k = 0; k < nd; k++) {
-      const double x = (double)s->raw_res[(size_t)(nd - 1 - k) * n + whole - h + k];
-      sum[i] += x;
-      square[i] += x * x;
-    }
+    mill_sum_row(nd, n, s->raw_res, whole, &sum[i], &square[i]);
   }
   MILL_SIMD_SUM(n_narrow)
   for (int i = 0; i < len; i++) {

@@ -23,14 +23,6 @@ MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *
   for (int i = 0; i < MILL_N_PROFILE; i++)
     slot->profile_vel[i] =
         i < n ? slot->best_end[MILL_PAR_VRAD] + (i - n / 2) * step : (double)INFINITY;
-  /* an offset goes along where the likelihood of its arm and its prior want it */
-  for (int a = 1; a < m->n_arm; a++) {
-    const int j = mill_par_offset(m, a);
-    if (j < 0 || slot->no_offset[a])
-      continue;
-    const double h = slot->best.hess[j * m->n_par + j];
-    slot->offset_slope[a] = h > 0.0 ? -slot->best.hess[MILL_PAR_VRAD * m->n_par + j] / h : 0.0;
-  }
   slot->stage = MILL_STAGE_PROFILE;
   slot->request = MILL_REQ_PROFILE;
 }
@@ -39,13 +31,10 @@ MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *
 MILL_HD_CALLED static inline void mill_profile_begin(const mill_model *m, mill_slot *slot, int n)
 {
   double h = slot->best.hess[MILL_PAR_VRAD * m->n_par + MILL_PAR_VRAD];
-  for (int a = 1; a < m->n_arm; a++) {
-    const int j = mill_par_offset(m, a);
-    if (j < 0 || slot->no_offset[a])
-      continue;
-    const double both = slot->best.hess[MILL_PAR_VRAD * m->n_par + j];
-    h -= both * both / slot->best.hess[j * m->n_par + j];
-  }
+  for (int a = 1; a < m->n_arm; a++)
+    if (mill_par_offset(m, a) >= 0)
+      h += mill_offset_slope(m, slot, a) *
+           slot->best.hess[MILL_PAR_VRAD * m->n_par + mill_par_offset(m, a)];
   const double widest = 0.1 * (m->set.max_vel_km_s - m->set.min_vel_km_s);
   slot->n_profile = n;
   slot->profile_width = h > 0.0 ? 1.0 / sqrt(h) : 60.0;

@@ -248,9 +248,6 @@ typedef struct mill_slot {
   int has_given;               /**< start from `given` instead of the guesses */
   double given[MILL_MAX_PAR];  /**< [n_deriv] finite, not yet within the limits */
   int no_offset[MILL_MAX_ARM]; /**< the star's first arm, and those it has no data of */
-  /** What an offset does for each km/s of VRAD while the profile looks along VRAD: the conditional
-   *  best.  0 at all other times. */
-  double offset_slope[MILL_MAX_ARM];
   int free_par[MILL_MAX_PAR], n_free;
   int method;       /**< enum mill_optimizer now at work; falls to the next when it fails */
   int n_method_run; /**< times that nelder-mead had to repeat */
@@ -294,14 +291,25 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
   return j < m->n_deriv ? m->set.fixed[j] : slot->no_offset[j - m->n_deriv + 1];
 }
 
-/** Offset of an arm's velocity from VRAD. */
+/** What an arm's offset does for each km/s of VRAD where the likelihood of its arm and its prior
+ *  are at their best: by the curvature at the best point. */
+MILL_HD static inline double mill_offset_slope(const mill_model *m, const mill_slot *slot,
+                                               int i_arm)
+{
+  const int j = mill_par_offset(m, i_arm);
+  const double h = j < 0 ? 0.0 : slot->best.hess[j * m->n_par + j];
+  return h > 0.0 && !slot->no_offset[i_arm] ? -slot->best.hess[MILL_PAR_VRAD * m->n_par + j] / h
+                                            : 0.0;
+}
+
+/** Offset of an arm's velocity from VRAD; it goes along where VRAD is not that of the request. */
 MILL_HD static inline double mill_arm_offset(const mill_model *m, const mill_slot *slot, int i_arm,
                                              double vrad_km_s)
 {
   const int j = mill_par_offset(m, i_arm);
-  return j < 0 ? 0.0
-               : slot->theta[j] +
-                     slot->offset_slope[i_arm] * (vrad_km_s - slot->theta[MILL_PAR_VRAD]);
+  const double along = vrad_km_s - slot->theta[MILL_PAR_VRAD];
+  const double offset = j < 0 ? 0.0 : slot->theta[j];
+  return along == 0.0 ? offset : offset + mill_offset_slope(m, slot, i_arm) * along;
 }
 
 /** Velocity of an arm where the star's is VRAD; within the limits, as templates need not reach

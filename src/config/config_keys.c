@@ -84,7 +84,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "parameters held at a value", .elsewhere = "`fixParam`"},
     {"priors", OTHER("list of `{param, mean, sigma}`"), SCIENCE, .unit = "of the parameter",
      .range = "sigma above 0", .help = "Gaussian priors", .elsewhere = "`priors`"},
-    {"rescale_errors", CHOICE(fit.rescale_errors, "false", "true"), SCIENCE,
+    {"rescale_errors", YES_NO(fit.rescale_errors), SCIENCE,
      .help = "errors are multiplied by the root of the reduced chi-square where that is above 1"},
     {"velocity_offsets", YES_NO(fit.velocity_offsets), SCIENCE,
      .help = "whether a star's arms but its first have velocities of their own, VRAD and an offset "

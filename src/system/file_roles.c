@@ -85,7 +85,7 @@ static int belongs_to(const char *name, const char *written)
     return 0;
   name += n;
   return !*name || strcmp(name, ".lock") == 0 || strcmp(name, ".tmp") == 0 ||
-         strcmp(name, ".new") == 0 || strncmp(name, ".tmp-", 5) == 0;
+         strcmp(name, MILL_NEW_END) == 0 || strncmp(name, ".tmp-", 5) == 0;
 }
 
 static int is_same_folder(const mill_file_identity *a, const mill_file_identity *b)

@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** End of the name of what --overwrite makes, until it replaces the old file. */
+#define MILL_NEW_END ".new"
+
 enum { MILL_MAX_WRITTEN = 8, MILL_MAX_FILE_NAME = 256 };
 
 /** A file by its number, and by its name in a folder. */
