@@ -6,10 +6,15 @@ typedef struct mill_block {
   int unused;
 } mill_block;
 
-#define MILL_PRAGMA(x)         _Pragma(#x)
-#define MILL_BLOCK_FN          static inline
-#define MILL_FOR(b, i, n)      for (int i = 0; i < (n); i++)
-#define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(omp simd) for (int i = 0; i < (n); i++)
+#define MILL_PRAGMA(x)                 _Pragma(#x)
+#define MILL_BLOCK_FN                  static inline
+#define MILL_BLOCK_CALLED              static inline
+#define MILL_FOR(b, i, n)              for (int i = 0; i < (n); i++)
+#define MILL_FOR_SIMD(b, i, n)         MILL_PRAGMA(omp simd) for (int i = 0; i < (n); i++)
+#define MILL_FOR_BATCHES(b, first, n)  for (int first = 0; first < (n); first += MILL_BATCH)
+#define MILL_BATCH_LEN(first, n)       ((n) - (first) < MILL_BATCH ? (n) - (first) : MILL_BATCH)
+#define MILL_BATCH_AT(b, first, i, n)  ((first) + (i))
+#define MILL_BATCH_HAS(b, first, i, n) 1
 #define MILL_FOR_MIN(b, i, n, least, sum)                                                          \
   MILL_PRAGMA(omp simd reduction(min : least) reduction(+ : sum)) for (int i = 0; i < (n); i++)
 #define MILL_SERIAL(b)
@@ -18,6 +23,7 @@ typedef struct mill_block {
 #define MILL_SIMD_SUM(...) MILL_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #define MILL_SIMD_PRODUCT(product, sum)                                                            \
   MILL_PRAGMA(omp simd reduction(* : product) reduction(+ : sum))
+#define MILL_GLOBAL(p) ((void)(p))
 #define MILL_UNROLL
 
 #define MILL_FOR_TILES(b, c, n)            MILL_FOR(b, c, n)
@@ -26,7 +32,7 @@ typedef struct mill_block {
 #define MILL_TILE_BARRIER(b)               ((void)(b))
 
 /** Such that the rows of a chunk of pixels stay in the first-level cache. */
-enum { MILL_CHUNK = 64, MILL_PIXEL_CHUNK = 128, MILL_TILE = 256 };
+enum { MILL_CHUNK = 64, MILL_PIXEL_CHUNK = 128, MILL_BATCH = 128, MILL_TILE = 256 };
 
 /** Run a block function; task is what it casts its argument to. */
 static inline void mill_block_run(void (*body)(mill_block *, void *), void *task)

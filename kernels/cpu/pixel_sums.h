@@ -98,4 +98,24 @@ MILL_BLOCK_FN int mill_block_normal(mill_block *b, int n, double *a, double *v, 
   return (int)out[2];
 }
 
+/** A block's share of work that has no order: velocities first, first + step, ... */
+typedef struct mill_team {
+  mill_block block;
+  mill_workspace *work;
+  int first, step;
+} mill_team;
+
+/** The team of the calling thread, for likelihoods of a segment: all threads.  row_bytes: of a row
+ *  over pixels. */
+MILL_BLOCK_FN void mill_block_team(mill_block *b, const mill_segment *s, size_t row_bytes,
+                                   mill_workspace *work, mill_team *team)
+{
+  (void)s;
+  (void)row_bytes;
+  team->block = *b;
+  team->work = work;
+  team->first = 0;
+  team->step = 1;
+}
+
 #endif

@@ -9,7 +9,7 @@ MILL_INLINE void MILL_T(mill_error_rows)(const mill_segment *s, int first, int l
 {
   const int padded = mill_vec_padded_f64(len);
   for (int e = 0; e < s->n_error; e++) {
-    const float *from = s->error + (size_t)e * s->n_pix + first;
+    const float *from = s->error + (size_t)e * mill_row_pitch(s->n_pix) + first;
     MILL_SIMD
     for (int i = 0; i < len; i++)
       row[e][i] = (double)from[i];
@@ -54,7 +54,7 @@ MILL_BLOCK_FN void MILL_T(mill_normal_sums)(mill_block *b, int nk, const mill_se
     for (int i = 0; i < len; i++)
       t[i] *= (double)s->is[first + i];
     for (int k = 0; k < nk; k++)
-      mill_pixel_product(len, cont + (size_t)k * n + first, t, row[ne + k]);
+      mill_pixel_product(len, cont + (size_t)k * mill_row_pitch(n) + first, t, row[ne + k]);
     for (int i = len; i < padded; i++)
       row[ne + nk][i] = 0.0;
     mill_gram_add(ne, ne + nk + 1, padded, MILL_PIXEL_CHUNK, row[0], acc);
@@ -116,7 +116,7 @@ MILL_INLINE void MILL_T(mill_jacobian_slopes)(const mill_model *m, const mill_se
     poly[i] = 0.0;
   MILL_T(mill_error_rows)(s, first, len, row);
   for (int k = 0; k < nk; k++) {
-    const float *pk = s->ws->cont + (size_t)k * s->n_pix + first;
+    const float *pk = s->ws->cont + (size_t)k * mill_row_pitch(s->n_pix) + first;
     mill_pixel_product(len, pk, t, row[q + k]);
     mill_pixel_add(len, work->solve[k], pk, p[k], poly);
   }

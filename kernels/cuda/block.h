@@ -4,39 +4,83 @@
 #define MILL_CUDA_BLOCK_H
 
 typedef struct mill_block {
-  double *shared; /**< [MILL_BLOCK_SHARED] shared by the threads of the block */
-  void *stage;    /**< [warps][numbers of a tile's memory] shared by a warp; NULL: no tiles */
+  int thread, n_thread; /**< constants once the compiler has taken the functions apart */
+  double *shared;       /**< [MILL_BLOCK_SHARED] shared by the threads of the block */
+  void *stage;          /**< [warps][numbers of a tile's memory] shared by a warp; NULL: no tiles */
+  struct mill_team_memory *team; /**< of warps that work apart; NULL: none do */
 } mill_block;
 
-/** Threads of a block at most, sums that cross it at once, and numbers that takes. */
+/** Threads of a block; sums that cross it at once, and numbers that takes. */
 enum {
-  MILL_BLOCK_MAX_WARP = 8,
+  MILL_BLOCK_THREADS = 128,
+  MILL_BLOCK_WARPS = MILL_BLOCK_THREADS / 32,
   MILL_BLOCK_SUMS_AT_ONCE = 16,
-  MILL_BLOCK_SHARED = MILL_BLOCK_MAX_WARP * MILL_BLOCK_SUMS_AT_ONCE
+  MILL_BLOCK_SHARED = MILL_BLOCK_WARPS * MILL_BLOCK_SUMS_AT_ONCE
 };
 
-#define MILL_PRAGMA(x)                    _Pragma(#x)
-#define MILL_BLOCK_FN                     static __device__ inline
-#define MILL_FOR(b, i, n)                 for (int i = (int)threadIdx.x; i < (n); i += (int)blockDim.x)
-#define MILL_FOR_SIMD(b, i, n)            MILL_FOR(b, i, n)
+/** All threads of the thread block. */
+static __device__ __forceinline__ mill_block mill_block_whole(double *shared, void *stage)
+{
+  mill_block b;
+  b.thread = (int)threadIdx.x;
+  b.n_thread = MILL_BLOCK_THREADS;
+  b.shared = shared;
+  b.stage = stage;
+  b.team = NULL;
+  return b;
+}
+
+/** Wait for all of n_thread threads: a warp, or the thread block. */
+static __device__ __forceinline__ void mill_threads_wait(int n_thread)
+{
+  if (n_thread == 32)
+    __syncwarp();
+  else
+    __syncthreads();
+}
+
+#define MILL_PRAGMA(x)    _Pragma(#x)
+#define MILL_BLOCK_FN     static __device__ inline
+#define MILL_BLOCK_CALLED static __device__ __noinline__
+#define MILL_FOR(b, i, n) for (int i = (b)->thread; i < (n); i += (b)->n_thread)
+/* several elements' loads under way at once */
+#define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(unroll 4) MILL_FOR(b, i, n)
+/* neighbouring threads at neighbouring elements; beyond the last one it stands again */
+#define MILL_FOR_BATCHES(b, first, n)                                                              \
+  for (int first = (b)->thread; first < (n); first += MILL_BATCH * (b)->n_thread)
+#define MILL_BATCH_LEN(first, n)       MILL_BATCH
+#define MILL_BATCH_HAS(b, first, i, n) ((first) + (i) * (b)->n_thread < (n))
+#define MILL_BATCH_AT(b, first, i, n)                                                              \
+  (MILL_BATCH_HAS(b, first, i, n) ? (first) + (i) * (b)->n_thread : (n)-1)
 #define MILL_FOR_MIN(b, i, n, least, sum) MILL_FOR(b, i, n)
-#define MILL_SERIAL(b)                    if (threadIdx.x == 0)
-#define MILL_BARRIER(b)                   __syncthreads()
+#define MILL_SERIAL(b)                    if ((b)->thread == 0)
+#define MILL_BARRIER(b)                   mill_threads_wait((b)->n_thread)
 #define MILL_SIMD
 #define MILL_SIMD_SUM(...)
 #define MILL_SIMD_PRODUCT(product, sum)
 #define MILL_UNROLL MILL_PRAGMA(unroll)
+/* with the first two a load knows which memory it is of, without it must ask; after the third
+ * nothing that was loaded before counts as known */
+#if defined(MILL_CUDA_EMULATION)
+#define MILL_GLOBAL(p) ((void)(p))
+#define MILL_SHARED(p) ((void)(p))
+#define MILL_FORGET()  ((void)0)
+#else
+#define MILL_GLOBAL(p) __builtin_assume(__isGlobal(p))
+#define MILL_SHARED(p) __builtin_assume(__isShared(p))
+#define MILL_FORGET()  asm volatile("" ::: "memory")
+#endif
 
-#define MILL_FOR_TILES(b, c, n)                                                                    \
-  for (int c = (int)threadIdx.x >> 5; c < (n); c += (int)blockDim.x >> 5)
+#define MILL_FOR_TILES(b, c, n) for (int c = (b)->thread >> 5; c < (n); c += (b)->n_thread >> 5)
 #define MILL_TILE_MEMORY(b, type, name, n)                                                         \
-  type *name = (type *)(b)->stage + (size_t)(threadIdx.x >> 5) * (size_t)(n)
+  type *name = (type *)(b)->stage + (size_t)((b)->thread >> 5) * (size_t)(n);                      \
+  MILL_SHARED(name)
 #define MILL_FOR_TILE(b, i, first, end)                                                            \
-  for (int i = (first) + ((int)threadIdx.x & 31); i < (end); i += 32)
+  MILL_PRAGMA(unroll 4) for (int i = (first) + ((b)->thread & 31); i < (end); i += 32)
 #define MILL_TILE_BARRIER(b) __syncwarp()
 
 /** Chunks of one, so that neighbouring threads are at neighbouring elements. */
-enum { MILL_CHUNK = 1, MILL_PIXEL_CHUNK = 1, MILL_TILE = 128 };
+enum { MILL_CHUNK = 1, MILL_PIXEL_CHUNK = 1, MILL_BATCH = 4, MILL_TILE = 128 };
 
 /** Sum over the lanes of a warp, the same on all of them; fixed order. */
 static __device__ inline double mill_warp_sum(double x)
@@ -50,8 +94,7 @@ static __device__ inline void mill_block_sum_n(mill_block *b, const double *part
                                                double *total)
 {
   /* fixed order: lanes of a warp by shuffles, then warps in turn */
-  const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
-  const int n_warp = ((int)blockDim.x + 31) >> 5;
+  const int lane = b->thread & 31, warp = b->thread >> 5, n_warp = b->n_thread >> 5;
   for (int first = 0; first < n; first += MILL_BLOCK_SUMS_AT_ONCE) {
     const int end = n - first < MILL_BLOCK_SUMS_AT_ONCE ? n : first + MILL_BLOCK_SUMS_AT_ONCE;
     for (int k = first; k < end; k++) {
@@ -59,30 +102,29 @@ static __device__ inline void mill_block_sum_n(mill_block *b, const double *part
       if (lane == 0)
         b->shared[warp * MILL_BLOCK_SUMS_AT_ONCE + k - first] = x;
     }
-    __syncthreads();
+    MILL_BARRIER(b);
     for (int k = first; k < end; k++) {
       double sum = 0.0;
       for (int w = 0; w < n_warp; w++)
         sum += b->shared[w * MILL_BLOCK_SUMS_AT_ONCE + k - first];
       total[k] = sum;
     }
-    __syncthreads();
+    MILL_BARRIER(b);
   }
 }
 
 static __device__ inline double mill_block_max(mill_block *b, double x)
 {
-  const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
-  const int n_warp = ((int)blockDim.x + 31) >> 5;
+  const int lane = b->thread & 31, warp = b->thread >> 5, n_warp = b->n_thread >> 5;
   for (int o = 16; o > 0; o >>= 1)
     x = fmax(x, __shfl_xor_sync(0xffffffffu, x, o));
   if (lane == 0)
     b->shared[warp] = x;
-  __syncthreads();
+  MILL_BARRIER(b);
   double largest = b->shared[0];
   for (int w = 1; w < n_warp; w++)
     largest = fmax(largest, b->shared[w]);
-  __syncthreads();
+  MILL_BARRIER(b);
   return largest;
 }
 

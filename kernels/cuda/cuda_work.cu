@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/device_choice.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/math/block.h"
 
 enum {
   /** Jacobians of a star that are coarse where MILL_CUDA_LAST_LAYER asks for it: with a third one
@@ -78,6 +79,7 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
   v->narrow = take_rows<float>(block, &at, n, n_row, pitch);
   const int precision = s->wide ? MILL_FLOAT64 : MILL_FLOAT32;
   mill_workspace_counts(s->n_deriv, s->max_pix_pad, s->max_seg_pix, precision, count);
+  count[MILL_COUNT_ERROR_SPACE] *= MILL_BLOCK_WARPS; /* which may work apart */
   const int n_array = mill_workspace_arrays(&array);
   /* all in one region: each array of all lanes behind the one before */
   size_t end[MILL_N_WORK_REGION] = {at, 0};

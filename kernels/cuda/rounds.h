@@ -16,13 +16,11 @@
 #include "kernels/math/spline_grid.h"
 
 enum {
-  STAR_THREADS = 128, /**< of the block that works on one star */
-  STAR_WARPS = STAR_THREADS / 32,
+  STAR_THREADS = MILL_BLOCK_THREADS, /**< of the block that works on one star */
+  STAR_WARPS = MILL_BLOCK_WARPS,
   DIGEST_THREADS = 32, /**< a warp, of which one thread runs the state machine */
   LIST_THREADS = 1024  /**< of the block that makes the list of a round */
 };
-static_assert((int)STAR_WARPS <= (int)MILL_BLOCK_MAX_WARP, "sums are made for fewer warps");
-
 /** The slot of this block in a pass that begins at entry first of the list; NULL: none.
  *  The same on all threads. */
 static __device__ inline mill_slot *slot_of_block(const device_view &v, int first)
@@ -68,16 +66,21 @@ static __device__ inline void finish_slot(const device_view &v, int i_slot)
 /** What the blocks of a star keep in shared memory in place of the lane's work space. */
 template <int n_stage> struct star_shared {
   double sum[MILL_BLOCK_SHARED];
-  double sums[MILL_BLOCK_MAX_SUM];
-  double normal[MILL_MAX_CONT * MILL_MAX_CONT];
-  double solve[MILL_MAX_CONT * (MILL_MAX_PAR + 3)];
-  double stage[n_stage];
+  union {
+    struct {
+      double sums[MILL_BLOCK_MAX_SUM];
+      double normal[MILL_MAX_CONT * MILL_MAX_CONT];
+      double solve[MILL_MAX_CONT * (MILL_MAX_PAR + 3)];
+    } own;
+    double of_team[STAR_WARPS * MILL_TEAM_SPACE];
+  };
+  __align__(16) double stage[n_stage];
   mill_workspace work;
 };
 
-/** Sizes of stage: none; for float32 and for float64 templates. */
+/** Sizes of stage: for sums over pixels; for float32 and for float64 templates. */
 enum {
-  STAGE_NONE = 1,
+  STAGE_SUMS = STAR_WARPS * MILL_N_BY * MILL_GRAM_PIXELS,
   STAGE_F32 = STAR_WARPS * MILL_SPLINE_STAGE_F32 / 2,
   STAGE_F64 = STAR_WARPS * MILL_SPLINE_STAGE_F64
 };
@@ -88,23 +91,21 @@ template <int n_stage>
 static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
                                                const mill_workspace *work)
 {
-  mill_block b;
-  b.shared = shared->sum;
-  b.stage = shared->stage;
+  const mill_block b = mill_block_whole(shared->sum, shared->stage);
   if (threadIdx.x == 0) {
     shared->work = *work;
-    shared->work.sums = shared->sums;
-    shared->work.normal = shared->normal;
-    shared->work.solve = shared->solve;
+    shared->work.sums = shared->own.sums;
+    shared->work.normal = shared->own.normal;
+    shared->work.solve = shared->own.solve;
   }
   __syncthreads();
   return b;
 }
 
 /** Prepare, guess and make the first request.  One block per fresh slot. */
-static __global__ void __launch_bounds__(STAR_THREADS) star_start(device_view v, int first)
+static __global__ void __launch_bounds__(STAR_THREADS, 4) star_start(device_view v, int first)
 {
-  __shared__ star_shared<STAGE_NONE> shared;
+  __shared__ star_shared<STAGE_SUMS> shared;
   const int i_slot = v.fresh[first + (int)blockIdx.x];
   mill_slot *slot = v.slot[i_slot];
   mill_block b = use_shared(&shared, &v.work[blockIdx.x]);
@@ -238,9 +239,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   const mill_slot *slot = slot_of_block(v, first);
   if (!wants_arm(slot, arm))
     return;
-  mill_block b;
-  b.shared = NULL; /* no sums over threads */
-  b.stage = NULL;
+  mill_block b = mill_block_whole(NULL, NULL); /* no sums over threads, no tiles */
   const mill_model_arm *a = &v.m->arm[arm];
   const double *in = v.input.base + blockIdx.x * v.input.lane;
   double *to = out.base + blockIdx.x * out.lane;
@@ -295,13 +294,19 @@ static __global__ void __launch_bounds__(STAR_THREADS)
 
 /** The likelihood of one arm.  One block per lane. */
 template <int wide>
-static __global__ void __launch_bounds__(STAR_THREADS) answer_arm(device_view v, int first, int arm)
+static __global__ void __launch_bounds__(STAR_THREADS, 4)
+    answer_arm(device_view v, int first, int arm)
 {
   __shared__ star_shared<wide != 0 ? STAGE_F64 : STAGE_F32> shared;
+  __shared__ mill_team_memory team;
   mill_slot *slot = slot_of_block(v, first);
   if (!wants_arm(slot, arm))
     return;
   mill_block b = use_shared(&shared, &v.work[blockIdx.x]);
+  b.team = &team;
+  if (threadIdx.x == 0)
+    team.space = shared.of_team;
+  __syncthreads();
   if constexpr (wide != 0)
     mill_block_arm_f64(&b, v.m, slot, arm, &shared.work);
   else

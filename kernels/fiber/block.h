@@ -15,15 +15,22 @@ void mill_fiber_barrier(mill_block *b);
 /** Run body(block, task) as one block of fibers (kernels/fiber/fiber.h). */
 void mill_block_run(void (*body)(mill_block *, void *), void *task);
 
-#define MILL_BLOCK_FN                     static inline
-#define MILL_FOR(b, i, n_)                for (int i = (b)->id; i < (n_); i += (b)->n)
-#define MILL_FOR_SIMD(b, i, n_)           MILL_FOR(b, i, n_)
+#define MILL_BLOCK_FN           static inline
+#define MILL_BLOCK_CALLED       static inline
+#define MILL_FOR(b, i, n_)      for (int i = (b)->id; i < (n_); i += (b)->n)
+#define MILL_FOR_SIMD(b, i, n_) MILL_FOR(b, i, n_)
+#define MILL_FOR_BATCHES(b, first, n_)                                                             \
+  for (int first = (b)->id * MILL_BATCH; first < (n_); first += (b)->n * MILL_BATCH)
+#define MILL_BATCH_LEN(first, n)          ((n) - (first) < MILL_BATCH ? (n) - (first) : MILL_BATCH)
+#define MILL_BATCH_AT(b, first, i, n)     ((first) + (i))
+#define MILL_BATCH_HAS(b, first, i, n)    1
 #define MILL_FOR_MIN(b, i, n, least, sum) MILL_FOR(b, i, n)
 #define MILL_SERIAL(b)                    if ((b)->id == 0)
 #define MILL_BARRIER(b)                   mill_fiber_barrier(b)
 #define MILL_SIMD
 #define MILL_SIMD_SUM(...)
 #define MILL_SIMD_PRODUCT(product, sum)
+#define MILL_GLOBAL(p) ((void)(p))
 #define MILL_UNROLL
 
 #define MILL_FOR_TILES(b, c, n)            MILL_FOR(b, c, n)
@@ -31,7 +38,7 @@ void mill_block_run(void (*body)(mill_block *, void *), void *task);
 #define MILL_FOR_TILE(b, i, first, end)    for (int i = (first); i < (end); i++)
 #define MILL_TILE_BARRIER(b)               ((void)(b))
 
-enum { MILL_CHUNK = 16, MILL_PIXEL_CHUNK = 16, MILL_TILE = 16 };
+enum { MILL_CHUNK = 16, MILL_PIXEL_CHUNK = 16, MILL_BATCH = 16, MILL_TILE = 16 };
 
 static inline void mill_block_sum_n(mill_block *b, const double *part, int n, double *total)
 {

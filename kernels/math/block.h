@@ -4,13 +4,22 @@
  *  fibers (kernels/math/primitives.h).  Each backend's block.h gives:
  *
  *   MILL_BLOCK_FN                   what a block function is declared with
+ *   MILL_BLOCK_CALLED               the same, a function of its own on a GPU, which takes its block
+ *                                   by value, so that the caller keeps its own in registers
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
  *   MILL_FOR_SIMD(b, i, n)          the same; the CPU works on several i at once
+ *   MILL_FOR_BATCHES(b, first, n)    a loop over batches of elements, which a thread loads before
+ * it works on them and stores them after that, so that all loads are under way at once; in it
+ *   MILL_BATCH_LEN(first, n)        their number, MILL_BATCH at most
+ *   MILL_BATCH_AT(b, first, i, n)   the place of the batch's element i, one of 0 .. n - 1
+ *   MILL_BATCH_HAS(b, first, i, n)  whether it is the batch's own, so that this thread stores it
  *   MILL_FOR_MIN(b, i, n, x, sum)   the same with a minimum x and a sum, of each thread
  *   MILL_SERIAL(b)                  one thread's work
  *   MILL_BARRIER(b)                 all threads wait for each other
  *   MILL_SIMD, MILL_SIMD_SUM(..), MILL_SIMD_PRODUCT(..)
  *                                   before a loop inside one thread's work
+ *   MILL_GLOBAL(p)                  p points to what a GPU has in its memory, not in a thread's or
+ *                                   a block's
  *   MILL_UNROLL                     before a loop whose array must stay in registers
  *   MILL_FOR_TILES(b, c, n)         a loop over tiles, whose neighbouring elements share what
  *                                   they need: a thread's on the CPU, a warp's on a GPU; in it

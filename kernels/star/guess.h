@@ -77,7 +77,7 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, int nk, const mill_segme
     for (int i = 0; i < len; i++)
       model[i] = 0.0;
     for (int k = 0; k < nk; k++) {
-      const float *cont = ws->cont + (size_t)k * n + first;
+      const float *cont = ws->cont + (size_t)k * mill_row_pitch(n) + first;
       const double ak = work->solve[k];
       MILL_SIMD
       for (int i = 0; i < len; i++)
@@ -220,7 +220,7 @@ MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slo
     const mill_segment *s = &slot->segment[i_seg];
     if (!s->used || s->n_good < 1)
       continue;
-    if (!isfinite(mill_block_project_f32(b, m, s, NULL, 1.0, 0.0, work)))
+    if (!isfinite(mill_block_project_f32(*b, m, s, NULL, 1.0, 0.0, work)))
       continue;
     mill_block_guess_bins(b, s->ws->n_cont, s, work, slot);
     mill_block_guess_match(b, m, s->ws, slot);

@@ -71,7 +71,7 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
     }
     for (int j = 0; j < arm->error.n_component; j++) {
       const float *row = arm->error.component + (size_t)j * (size_t)arm->n_pix_pad;
-      float *to = s->error + (size_t)j * (size_t)n_pix + first;
+      float *to = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
       MILL_SIMD
       for (int i = 0; i < len; i++) {
         const int k = index[i];
@@ -106,8 +106,8 @@ MILL_BLOCK_FN int mill_block_factor_error(mill_block *b, const mill_segment *s, 
     const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
     for (int j = 0, k = 0; j < n; j++)
       for (int l = 0; l <= j; l++, k++) {
-        const float *x = s->error + (size_t)j * n_pix + first;
-        const float *y = s->error + (size_t)l * n_pix + first;
+        const float *x = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
+        const float *y = s->error + (size_t)l * mill_row_pitch(n_pix) + first;
         double sum = 0.0;
         MILL_SIMD_SUM(sum)
         for (int i = 0; i < len; i++)
@@ -146,7 +146,7 @@ MILL_BLOCK_FN void mill_block_whiten_error(mill_block *b, mill_segment *s, int n
     const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
     double z[MILL_MAX_ERROR][MILL_PIXEL_CHUNK];
     for (int j = 0; j < n; j++) {
-      float *row = s->error + (size_t)j * n_pix + first;
+      float *row = s->error + (size_t)j * mill_row_pitch(n_pix) + first;
       const double inverse = 1.0 / a[j * n + j];
       double sum = 0.0;
       MILL_SIMD

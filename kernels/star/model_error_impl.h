@@ -51,7 +51,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_draw_error)(mill_block *b, const mill_model
   mill_block_locate_error(b, arm, s, work);
   for (int j = 0; j < e->n_component; j++) {
     const double scale = e->sigma[j] * sqrt((double)n_share);
-    float *to = s->error + (size_t)j * (size_t)s->n_pix;
+    float *to = s->error + (size_t)j * mill_row_pitch(s->n_pix);
     MILL_FOR_SIMD(b, i, s->n_pix)
     {
       sharp[i] = (MILL_REAL)((double)to[i] * (level + (double)value[i]));
@@ -72,10 +72,11 @@ MILL_BLOCK_FN void MILL_T(mill_block_draw_error)(mill_block *b, const mill_model
  *  templ [max_seg_pix]  in      the template after the resolution
  *  work                 in/out  solve: coefficients of the continuum; index, frac: where pixels
  *                               are; pixel: mill_block_draw_error.  normal, sums, error: lost */
-MILL_BLOCK_FN void MILL_T(mill_block_fix_error)(mill_block *b, const mill_model *m, mill_segment *s,
-                                                const MILL_REAL *templ, double level, int n_share,
-                                                mill_workspace *work)
+MILL_BLOCK_CALLED void MILL_T(mill_block_fix_error)(mill_block own, const mill_model *m,
+                                                    mill_segment *s, const MILL_REAL *templ,
+                                                    double level, int n_share, mill_workspace *work)
 {
+  mill_block *b = &own;
   const mill_model_arm *arm = &m->arm[s->arm];
   const int n = s->n_pix, n_error = arm->error.n_component;
   const float *cont = s->ws->cont;
@@ -83,7 +84,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_fix_error)(mill_block *b, const mill_model 
   {
     double sum = 0.0;
     for (int k = 0; k < s->ws->n_cont; k++)
-      sum += work->solve[k] * (double)cont[(size_t)k * (size_t)n + (size_t)i];
+      sum += work->solve[k] * (double)cont[(size_t)k * mill_row_pitch(n) + (size_t)i];
     s->scratch[i] = (float)sum;
   }
   MILL_BARRIER(b);

@@ -9,7 +9,9 @@ MILL_BLOCK_FN void MILL_T(mill_block_flux)(mill_block *b, const mill_model_arm *
     return;
   /* the clip of the emulator files, exp(clip(y, -300, 300)) */
   const MILL_REAL lo = (MILL_REAL)(-300.0 - mean), hi = (MILL_REAL)(300.0 - mean);
-  MILL_FOR_SIMD(b, i, arm->n_pix)
+  const int n = arm->n_pix;
+  MILL_GLOBAL(row);
+  MILL_FOR_SIMD(b, i, n)
   {
     const MILL_REAL y = row[i];
     row[i] = MILL_EXPM1(y < lo ? lo : (y > hi ? hi : y));
@@ -23,13 +25,26 @@ MILL_BLOCK_FN void MILL_T(mill_block_flux_tangent)(mill_block *b, const mill_mod
                                                    double mean, const MILL_REAL *t, MILL_REAL *row)
 {
   const MILL_REAL add = (MILL_REAL)mean;
+  const int n = arm->n_pix;
+  MILL_GLOBAL(t);
+  MILL_GLOBAL(row);
   if (arm->log_flux) {
-    MILL_FOR_SIMD(b, i, arm->n_pix)
+    MILL_FOR_BATCHES(b, first, n)
     {
-      row[i] = (row[i] + add) * ((MILL_REAL)1 + t[i]);
+      const int len = MILL_BATCH_LEN(first, n);
+      MILL_REAL x[MILL_BATCH];
+      MILL_SIMD
+      for (int i = 0; i < len; i++) {
+        const int p = MILL_BATCH_AT(b, first, i, n);
+        x[i] = (row[p] + add) * ((MILL_REAL)1 + t[p]);
+      }
+      MILL_SIMD
+      for (int i = 0; i < len; i++)
+        if (MILL_BATCH_HAS(b, first, i, n))
+          row[MILL_BATCH_AT(b, first, i, n)] = x[i];
     }
   } else {
-    MILL_FOR_SIMD(b, i, arm->n_pix)
+    MILL_FOR_SIMD(b, i, n)
     {
       row[i] += add;
     }
@@ -40,10 +55,12 @@ MILL_BLOCK_FN void MILL_T(mill_block_flux_tangent)(mill_block *b, const mill_mod
 /** Kernel weights of v sin i into work->kernel and their slopes with respect to its
  *  inner parameter u, per km/s (mill_vsini_inner); want_slope: the half width is one
  *  that holds the slopes too.  Returns the half width. */
-MILL_BLOCK_FN int MILL_T(mill_block_rotation_kernel)(mill_block *b, int kind,
-                                                     const mill_model_arm *arm, double vsini_km_s,
-                                                     int want_slope, mill_workspace *work)
+MILL_BLOCK_CALLED int MILL_T(mill_block_rotation_kernel)(mill_block own, int kind,
+                                                         const mill_model_arm *arm,
+                                                         double vsini_km_s, int want_slope,
+                                                         mill_workspace *work)
 {
+  mill_block *b = &own;
   const double per_km_s = 1.0 / (MILL_C_KM_S * arm->ln_step);
   const double r_pix = vsini_km_s * per_km_s;
   int half = want_slope ? mill_rotation_slope_half_width(kind, r_pix)
@@ -79,6 +96,9 @@ MILL_HD static inline MILL_REAL MILL_T(mill_convolved)(int n, int half, const do
 MILL_BLOCK_FN void MILL_T(mill_block_convolve)(mill_block *b, int n, int half, const double *kernel,
                                                const MILL_REAL *in, MILL_REAL *out)
 {
+  MILL_GLOBAL(kernel);
+  MILL_GLOBAL(in);
+  MILL_GLOBAL(out);
   enum { N_VEC = MILL_CONVOLVE_VECS, N_TILE = N_VEC * MILL_VEC_N };
   typedef MILL_T(mill_vec) vec;
   const int n_in = n - 2 * half;
@@ -143,6 +163,17 @@ MILL_INLINE MILL_REAL MILL_T(mill_spline_filtered)(const MILL_REAL *w, int apart
          w[4] * x[4 * apart] + w[5] * x[5 * apart] + w[6] * x[6 * apart];
 }
 
+/** One of the filters of a tile's len numbers. */
+MILL_INLINE void MILL_T(mill_spline_filter)(mill_block *b, int len, const MILL_REAL *w, int apart,
+                                            const MILL_REAL *x, MILL_REAL *to)
+{
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_FOR_TILE(b, i, 0, len)
+  {
+    to[i] = MILL_T(mill_spline_filtered)(w, apart, x + i);
+  }
+}
+
 /** Coefficients of the natural cubic spline in wavelength.
  *
  *  On knots uniform in ln wavelength the spline's equations have constant
@@ -164,6 +195,8 @@ MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm
   };
   const int n = arm->n_pix;
   const MILL_REAL e = (MILL_REAL)arm->expm1_step;
+  MILL_GLOBAL(y);
+  MILL_GLOBAL(bend);
   const int n_tile = (n + MILL_TILE - 1) / MILL_TILE;
   MILL_REAL w_near[7], w_far[7];
   for (int k = 0; k < 7; k++) {
@@ -181,15 +214,9 @@ MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm
     MILL_T(mill_spline_differences)
     (b, n, first - (N_SECOND - MILL_TILE) / 2, N_SECOND, e, y, second);
     MILL_TILE_BARRIER(b);
-    MILL_FOR_TILE(b, i, 0, N_NEAR)
-    {
-      near[i] = MILL_T(mill_spline_filtered)(w_near, 1, second + i);
-    }
+    MILL_T(mill_spline_filter)(b, N_NEAR, w_near, 1, second, near);
     MILL_TILE_BARRIER(b);
-    MILL_FOR_TILE(b, i, 0, MILL_WIDE ? (int)N_FAR : len)
-    {
-      far[i] = MILL_T(mill_spline_filtered)(w_far, 4, near + i);
-    }
+    MILL_T(mill_spline_filter)(b, MILL_WIDE ? (int)N_FAR : len, w_far, 4, near, far);
     MILL_TILE_BARRIER(b);
 #if MILL_WIDE
     const double *w_last = arm->spline_last;
@@ -212,70 +239,160 @@ MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm
   MILL_BARRIER(b);
 }
 
-/** Grid point and fraction for every pixel at a velocity. */
-MILL_BLOCK_FN void MILL_T(mill_block_locate)(mill_block *b, const mill_model_arm *arm,
-                                             const mill_waveset *ws, double vel_km_s,
-                                             mill_workspace *work)
+/** Where pixels lie among the grid points of an arm. */
+typedef struct MILL_T(mill_grid_place) {
+  double offset, inv, step, scale;
+  int last;
+} MILL_T(mill_grid_place);
+
+MILL_INLINE MILL_T(mill_grid_place)
+    MILL_T(mill_place_at)(const mill_model_arm *arm, double vel_km_s)
 {
-  const double offset = mill_doppler_ln(vel_km_s) - arm->ln_wave0;
-  const double inv = 1.0 / arm->ln_step, s = arm->ln_step;
-  const double scale = s / arm->expm1_step;
-  const int last = arm->n_pix - 2;
-  MILL_FOR_SIMD(b, i, ws->n_pix)
+  const MILL_T(mill_grid_place) at = {mill_doppler_ln(vel_km_s) - arm->ln_wave0, 1.0 / arm->ln_step,
+                                      arm->ln_step, arm->ln_step / arm->expm1_step, arm->n_pix - 2};
+  return at;
+}
+
+/** Grid point and fraction of a pixel. */
+MILL_INLINE void MILL_T(mill_locate)(const MILL_T(mill_grid_place) * at, double ln_wave, int *index,
+                                     float *frac)
+{
+  const double pos = (ln_wave + at->offset) * at->inv;
+  int k = (int)pos;
+  k = k < 0 ? 0 : (k > at->last ? at->last : k);
+  const double f = pos - (double)k, fs = f * at->step;
+  /* (exp(f s) - 1) / (exp(s) - 1), s ~ 1e-4: next term below 1e-17 */
+  *index = k;
+  *frac = (float)(f * at->scale * (1.0 + fs * (0.5 + fs * (1.0 / 6.0 + fs * (1.0 / 24.0)))));
+}
+
+/** The same for every pixel at a velocity. */
+MILL_BLOCK_FN void MILL_T(mill_block_locate)(mill_block *b, const mill_model_arm *arm, int n,
+                                             const double *ln_wave, double vel_km_s, int *index,
+                                             float *frac)
+{
+  const MILL_T(mill_grid_place) at = MILL_T(mill_place_at)(arm, vel_km_s);
+  MILL_GLOBAL(ln_wave);
+  MILL_GLOBAL(index);
+  MILL_GLOBAL(frac);
+  MILL_FOR_BATCHES(b, first, n)
   {
-    const double pos = (ws->ln_wave[i] + offset) * inv;
-    int k = (int)pos;
-    k = k < 0 ? 0 : (k > last ? last : k);
-    const double f = pos - (double)k, fs = f * s;
-    /* (exp(f s) - 1) / (exp(s) - 1), s ~ 1e-4: next term below 1e-17 */
-    work->index[i] = k;
-    work->frac[i] = (float)(f * scale * (1.0 + fs * (0.5 + fs * (1.0 / 6.0 + fs * (1.0 / 24.0)))));
+    const int len = MILL_BATCH_LEN(first, n);
+    int k[MILL_BATCH];
+    float u[MILL_BATCH];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      MILL_T(mill_locate)(&at, ln_wave[MILL_BATCH_AT(b, first, i, n)], &k[i], &u[i]);
+    for (int i = 0; i < len; i++)
+      if (MILL_BATCH_HAS(b, first, i, n)) {
+        index[MILL_BATCH_AT(b, first, i, n)] = k[i];
+        frac[MILL_BATCH_AT(b, first, i, n)] = u[i];
+      }
   }
   MILL_BARRIER(b);
 }
 
-/** Spline of one row at the located pixels; want_slope: its derivative with
- *  respect to velocity into slope [n_pix] as well. */
+/** Both ends of the intervals of len pixels, which lie side by side: [2 len] each. */
+MILL_INLINE void MILL_T(mill_interval_ends)(int len, const int *index, const MILL_REAL *y,
+                                            const MILL_REAL *bend, MILL_REAL *value,
+                                            MILL_REAL *curve)
+{
+  for (int i = 0; i < len; i++) {
+    MILL_LOAD_PAIR(value + 2 * i, y + index[i]);
+    MILL_LOAD_PAIR(curve + 2 * i, bend + index[i]);
+  }
+}
+
+/** The cubic at len pixels. */
+MILL_INLINE void MILL_T(mill_cubic)(int len, MILL_REAL scale_right, const float *frac,
+                                    const MILL_REAL *value, const MILL_REAL *curve, MILL_REAL *to)
+{
+  const MILL_REAL sixth = (MILL_REAL)(1.0 / 6.0), sixth_right = sixth * scale_right;
+  MILL_SIMD
+  for (int i = 0; i < len; i++) {
+    const MILL_REAL u = (MILL_REAL)frac[i], w = (MILL_REAL)1 - u;
+    to[i] = w * value[2 * i] + u * value[2 * i + 1] +
+            (u * u * u - u) * (sixth_right * curve[2 * i + 1]) +
+            (w * w * w - w) * (sixth * curve[2 * i]);
+  }
+}
+
+/** Spline of one row at the pixels of a segment at a velocity. */
+MILL_BLOCK_FN void MILL_T(mill_block_sample)(mill_block *b, const mill_model_arm *arm, int n,
+                                             const double *ln_wave, double vel_km_s,
+                                             const MILL_REAL *y, const MILL_REAL *bend,
+                                             MILL_REAL *out)
+{
+  const MILL_T(mill_grid_place) at = MILL_T(mill_place_at)(arm, vel_km_s);
+  const MILL_REAL scale_right = (MILL_REAL)arm->spline_scale_right;
+  MILL_GLOBAL(ln_wave);
+  MILL_GLOBAL(y);
+  MILL_GLOBAL(bend);
+  MILL_GLOBAL(out);
+  MILL_FOR_BATCHES(b, first, n)
+  {
+    const int len = MILL_BATCH_LEN(first, n);
+    int index[MILL_BATCH];
+    float frac[MILL_BATCH];
+    MILL_REAL value[2 * MILL_BATCH], curve[2 * MILL_BATCH], x[MILL_BATCH];
+    MILL_SIMD
+    for (int i = 0; i < len; i++)
+      MILL_T(mill_locate)(&at, ln_wave[MILL_BATCH_AT(b, first, i, n)], &index[i], &frac[i]);
+    MILL_T(mill_interval_ends)(len, index, y, bend, value, curve);
+    MILL_T(mill_cubic)(len, scale_right, frac, value, curve, x);
+    for (int i = 0; i < len; i++)
+      if (MILL_BATCH_HAS(b, first, i, n))
+        out[MILL_BATCH_AT(b, first, i, n)] = x[i];
+  }
+  MILL_BARRIER(b);
+}
+
+/** Spline of one row at the located pixels, and with slope not NULL its derivative with respect
+ *  to velocity into slope [n_pix]. */
 MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_model_arm *arm, int n,
                                                   const MILL_REAL *y, const MILL_REAL *bend,
-                                                  const mill_workspace *work, MILL_REAL *out,
-                                                  double slope_ln, MILL_REAL *slope)
+                                                  const int *index, const float *frac,
+                                                  MILL_REAL *out, double slope_ln, MILL_REAL *slope)
 {
   const MILL_REAL sixth = (MILL_REAL)(1.0 / 6.0);
-  const MILL_REAL sixth_right = sixth * (MILL_REAL)arm->spline_scale_right;
+  const MILL_REAL scale_right = (MILL_REAL)arm->spline_scale_right;
+  const MILL_REAL sixth_right = sixth * scale_right;
   const MILL_REAL inv_e = (MILL_REAL)(slope_ln / arm->expm1_step), sl = (MILL_REAL)slope_ln;
-  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  MILL_GLOBAL(y);
+  MILL_GLOBAL(bend);
+  MILL_GLOBAL(index);
+  MILL_GLOBAL(frac);
+  MILL_GLOBAL(out);
+  MILL_FOR_BATCHES(b, first, n)
   {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
-    const int *index = work->index + first;
-    const float *frac = work->frac + first;
-    MILL_REAL *to = out + first;
-    /* both ends of an interval lie side by side */
-    MILL_REAL value[2 * MILL_PIXEL_CHUNK], curve[2 * MILL_PIXEL_CHUNK];
+    const int len = MILL_BATCH_LEN(first, n);
+    int k[MILL_BATCH];
+    float u[MILL_BATCH];
+    MILL_REAL value[2 * MILL_BATCH], curve[2 * MILL_BATCH], x[MILL_BATCH];
     for (int i = 0; i < len; i++) {
-      MILL_LOAD_PAIR(value + 2 * i, y + index[i]);
-      MILL_LOAD_PAIR(curve + 2 * i, bend + index[i]);
+      k[i] = index[MILL_BATCH_AT(b, first, i, n)];
+      u[i] = frac[MILL_BATCH_AT(b, first, i, n)];
     }
-    MILL_SIMD
-    for (int i = 0; i < len; i++) {
-      const MILL_REAL u = (MILL_REAL)frac[i], w = (MILL_REAL)1 - u;
-      to[i] = w * value[2 * i] + u * value[2 * i + 1] +
-              (u * u * u - u) * (sixth_right * curve[2 * i + 1]) +
-              (w * w * w - w) * (sixth * curve[2 * i]);
-    }
+    MILL_T(mill_interval_ends)(len, k, y, bend, value, curve);
+    MILL_T(mill_cubic)(len, scale_right, u, value, curve, x);
+    for (int i = 0; i < len; i++)
+      if (MILL_BATCH_HAS(b, first, i, n))
+        out[MILL_BATCH_AT(b, first, i, n)] = x[i];
     if (!slope)
       continue;
+    MILL_GLOBAL(slope);
     MILL_SIMD
     for (int i = 0; i < len; i++) {
-      const MILL_REAL u = (MILL_REAL)frac[i], w = (MILL_REAL)1 - u;
+      const MILL_REAL f = (MILL_REAL)u[i], w = (MILL_REAL)1 - f;
       const MILL_REAL du =
           (value[2 * i + 1] - value[2 * i]) +
-          ((MILL_REAL)3 * u * u - (MILL_REAL)1) * (sixth_right * curve[2 * i + 1]) -
+          ((MILL_REAL)3 * f * f - (MILL_REAL)1) * (sixth_right * curve[2 * i + 1]) -
           ((MILL_REAL)3 * w * w - (MILL_REAL)1) * (sixth * curve[2 * i]);
-      slope[first + i] = du * (inv_e + u * sl);
+      x[i] = du * (inv_e + f * sl);
     }
+    for (int i = 0; i < len; i++)
+      if (MILL_BATCH_HAS(b, first, i, n))
+        slope[MILL_BATCH_AT(b, first, i, n)] = x[i];
   }
   MILL_BARRIER(b);
 }
@@ -315,18 +432,28 @@ MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment 
 {
   enum { N_TILE = MILL_VEC_N };
   const int n = s->n_pix;
-  if (!s->res) {
+  const float *const res = s->res;
+  MILL_GLOBAL(in);
+  MILL_GLOBAL(out);
+  if (!res) {
     for (int r = 0; r < n_row; r++) {
       const MILL_REAL *from = in + (ptrdiff_t)r * pitch;
       MILL_REAL *to = out + (ptrdiff_t)r * pitch;
-      MILL_FOR_SIMD(b, i, n)
+      MILL_FOR_BATCHES(b, first, n)
       {
-        to[i] = from[i];
+        const int len = MILL_BATCH_LEN(first, n);
+        MILL_REAL x[MILL_BATCH];
+        for (int i = 0; i < len; i++)
+          x[i] = from[MILL_BATCH_AT(b, first, i, n)];
+        for (int i = 0; i < len; i++)
+          if (MILL_BATCH_HAS(b, first, i, n))
+            to[MILL_BATCH_AT(b, first, i, n)] = x[i];
       }
     }
     MILL_BARRIER(b);
     return;
   }
+  MILL_GLOBAL(res);
   const int nd = s->n_diag, h = nd / 2;
   const int n_tile = n > 2 * h ? (n - 2 * h) / N_TILE : 0;
   const int first_edge = n_tile > 0 ? h : 0;
@@ -339,7 +466,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment 
       const MILL_REAL *from = in + (ptrdiff_t)r * pitch;
       MILL_REAL sum = 0;
       for (int k = i < h ? h - i : 0; k < nd && i - h + k < n; k++)
-        sum += (MILL_REAL)s->res[(ptrdiff_t)k * n + i] * from[i - h + k];
+        sum += (MILL_REAL)res[(ptrdiff_t)k * n + i] * from[i - h + k];
       out[(ptrdiff_t)r * pitch + i] = sum;
     }
   }
@@ -351,16 +478,16 @@ MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment 
       MILL_REAL *to = out + (ptrdiff_t)r * pitch + i;
       switch (n_row - r) {
       case 1:
-        MILL_T(mill_resolve_tile)(1, nd, n, s->res + i, pitch, from, to);
+        MILL_T(mill_resolve_tile)(1, nd, n, res + i, pitch, from, to);
         break;
       case 2:
-        MILL_T(mill_resolve_tile)(2, nd, n, s->res + i, pitch, from, to);
+        MILL_T(mill_resolve_tile)(2, nd, n, res + i, pitch, from, to);
         break;
       case 3:
-        MILL_T(mill_resolve_tile)(3, nd, n, s->res + i, pitch, from, to);
+        MILL_T(mill_resolve_tile)(3, nd, n, res + i, pitch, from, to);
         break;
       default:
-        MILL_T(mill_resolve_tile)(MILL_RESOLVE_ROWS, nd, n, s->res + i, pitch, from, to);
+        MILL_T(mill_resolve_tile)(MILL_RESOLVE_ROWS, nd, n, res + i, pitch, from, to);
         break;
       }
     }
@@ -373,11 +500,12 @@ MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment 
  *
  *  In: work->grid, the value as flux and the tangents as the emulator gives them, each of which
  *  this makes flux when its row is asked for, once; the kernel of half width half in work. */
-MILL_BLOCK_FN void MILL_T(mill_block_template_row)(mill_block *b, const mill_model *m,
-                                                   const mill_model_arm *arm, int r, int half,
-                                                   mill_workspace *work, MILL_REAL *rotated,
-                                                   MILL_REAL *bend)
+MILL_BLOCK_CALLED void MILL_T(mill_block_template_row)(mill_block own, const mill_model *m,
+                                                       const mill_model_arm *arm, int r, int half,
+                                                       mill_workspace *work, MILL_REAL *rotated,
+                                                       MILL_REAL *bend)
 {
+  mill_block *b = &own;
   MILL_REAL *value = (MILL_REAL *)work->grid;
   MILL_REAL *row = r < 2 ? value : value + (size_t)(r - 1) * (size_t)m->max_pix_pad;
   if (r >= 2)
@@ -395,10 +523,12 @@ MILL_BLOCK_FN void MILL_T(mill_block_template_row)(mill_block *b, const mill_mod
  *  (level base + templ), templ NULL for zeros.  With model error <x, y> = x . y - sum (E x)(E y)
  *  is in the place of all products, and work->error holds E S and E (D - S a).
  *  +inf when the matrix is not positive definite or anything is not finite. */
-MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model *m,
-                                                const mill_segment *s, const MILL_REAL *templ,
-                                                double level, double ln_scale, mill_workspace *work)
+MILL_BLOCK_CALLED double MILL_T(mill_block_project)(mill_block own, const mill_model *m,
+                                                    const mill_segment *s, const MILL_REAL *templ,
+                                                    double level, double ln_scale,
+                                                    mill_workspace *work)
 {
+  mill_block *b = &own;
   const int nk = s->ws->n_cont;
   /* rows of E, of S and then D: the products of S and D with all up to themselves but for the
    * last one */
@@ -445,18 +575,18 @@ MILL_BLOCK_FN double MILL_T(mill_block_project)(mill_block *b, const mill_model 
 }
 
 /** F of one segment at a velocity from the rotated template in work. */
-MILL_BLOCK_FN double MILL_T(mill_block_value)(mill_block *b, const mill_model *m,
-                                              const mill_segment *s, double vel_km_s,
-                                              mill_workspace *work)
+MILL_BLOCK_CALLED double MILL_T(mill_block_value)(mill_block own, const mill_model *m,
+                                                  const mill_segment *s, double vel_km_s,
+                                                  mill_workspace *work)
 {
+  mill_block *b = &own;
   const mill_model_arm *arm = &m->arm[s->arm];
   MILL_REAL *pixel = (MILL_REAL *)work->pixel, *smooth = (MILL_REAL *)work->smooth;
-  MILL_T(mill_block_locate)(b, arm, s->ws, vel_km_s, work);
-  MILL_T(mill_block_interpolate)
-  (b, arm, s->n_pix, (const MILL_REAL *)work->rotated, (const MILL_REAL *)work->bend, work, pixel,
-   0.0, (MILL_REAL *)NULL);
+  MILL_T(mill_block_sample)
+  (b, arm, s->n_pix, s->ws->ln_wave, vel_km_s, (const MILL_REAL *)work->rotated,
+   (const MILL_REAL *)work->bend, pixel);
   MILL_T(mill_block_resolve)(b, s, 1, m->max_seg_pix, pixel, smooth);
-  return MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
+  return MILL_T(mill_block_project)(*b, m, s, smooth, MILL_LEVEL(arm, work),
                                     MILL_LN_SCALE(arm, work), work);
 }
 
@@ -471,7 +601,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_pixel_row)(mill_block *b, const mill_model 
   const size_t pitch = (size_t)m->max_seg_pix;
   /* the value makes two rows */
   MILL_T(mill_block_interpolate)
-  (b, &m->arm[s->arm], s->n_pix, rotated, bend, work,
+  (b, &m->arm[s->arm], s->n_pix, rotated, bend, work->index, work->frac,
    r == 0 ? pixel : pixel + (size_t)(r + 1) * pitch, r == 0 ? mill_doppler_ln_slope(vel_km_s) : 0.0,
    r == 0 ? pixel + pitch : (MILL_REAL *)NULL);
 }
@@ -483,9 +613,11 @@ MILL_BLOCK_FN void MILL_T(mill_block_pixel_row)(mill_block *b, const mill_model 
  *  -2 V^T r; the determinant adds 2 sum t (dt/dtheta_j) p^T N^-1 p to the
  *  gradient only.  Model error as in mill_block_project; n_share >= 1: it is fixed here first, for
  *  a star with so many segments of this arm. */
-MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *m, mill_segment *s,
-                                               int n_share, mill_workspace *work, mill_eval *eval)
+MILL_BLOCK_CALLED void MILL_T(mill_block_jacobian)(mill_block own, const mill_model *m,
+                                                   mill_segment *s, int n_share,
+                                                   mill_workspace *work, mill_eval *eval)
 {
+  mill_block *b = &own;
   const mill_model_arm *arm = &m->arm[s->arm];
   const int nk = s->ws->n_cont, np = m->n_deriv, pitch = m->max_seg_pix;
   const int offset = mill_par_offset(m, s->arm); /* moves the arm as its velocity does */
@@ -494,12 +626,12 @@ MILL_BLOCK_FN void MILL_T(mill_block_jacobian)(mill_block *b, const mill_model *
   MILL_T(mill_block_resolve)(b, s, np + 1, pitch, (const MILL_REAL *)work->pixel, smooth);
   if (n_share > 0) {
     mill_block_release_error(b, s);
-    if (isfinite(MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
+    if (isfinite(MILL_T(mill_block_project)(*b, m, s, smooth, MILL_LEVEL(arm, work),
                                             MILL_LN_SCALE(arm, work), work)))
-      MILL_T(mill_block_fix_error)(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
+      MILL_T(mill_block_fix_error)(*b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
 
-  const double f = MILL_T(mill_block_project)(b, m, s, smooth, MILL_LEVEL(arm, work),
+  const double f = MILL_T(mill_block_project)(*b, m, s, smooth, MILL_LEVEL(arm, work),
                                               MILL_LN_SCALE(arm, work), work);
   MILL_SERIAL(b)
   {
@@ -590,7 +722,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_segment
         flux[i] += (double)templ[first + i];
     }
     for (int k = 0; k < nk; k++) {
-      const float *pk = cont + (size_t)k * n + first;
+      const float *pk = cont + (size_t)k * mill_row_pitch(n) + first;
       const double ak = work->solve[k];
       MILL_SIMD
       for (int i = 0; i < len; i++)
@@ -601,7 +733,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_segment
       flux[i] *= poly[i];
     for (int e = 0; e < s->n_error; e++) {
       /* the share of the component that the residual has */
-      const float *error = s->error + (size_t)e * n + first;
+      const float *error = s->error + (size_t)e * mill_row_pitch(n) + first;
       const double share = work->error[MILL_ERROR_RESIDUAL + e];
       MILL_SIMD
       for (int i = 0; i < len; i++)
@@ -642,19 +774,20 @@ MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_segment
 
 /** Model, true chi-squares and checks of one segment at the solution, added to
  *  eval; chisq_c is that of a constant template (continuum only).  Returns its F. */
-MILL_BLOCK_FN double MILL_T(mill_block_final)(mill_block *b, const mill_model *m,
-                                              const mill_segment *s, double vel_km_s,
-                                              mill_workspace *work, mill_eval *eval)
+MILL_BLOCK_CALLED double MILL_T(mill_block_final)(mill_block own, const mill_model *m,
+                                                  const mill_segment *s, double vel_km_s,
+                                                  mill_workspace *work, mill_eval *eval)
 {
+  mill_block *b = &own;
   const MILL_REAL *smooth = (const MILL_REAL *)work->smooth, *none = NULL;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
   double chisq, negative, largest, chisq_c, unused_negative, unused_largest, gain, n_block;
-  const double f = MILL_T(mill_block_value)(b, m, s, vel_km_s, work);
+  const double f = MILL_T(mill_block_value)(*b, m, s, vel_km_s, work);
   MILL_T(mill_block_residual)
   (b, s, smooth, level, 1, work, &chisq, &negative, &largest);
   MILL_BARRIER(b);
   mill_block_gain(b, s, &gain, &n_block);
-  const double f_c = MILL_T(mill_block_project)(b, m, s, none, 1.0, 0.0, work);
+  const double f_c = MILL_T(mill_block_project)(*b, m, s, none, 1.0, 0.0, work);
   MILL_T(mill_block_residual)
   (b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_SERIAL(b)
@@ -682,7 +815,7 @@ MILL_BLOCK_FN double MILL_T(mill_block_arm_value)(mill_block *b, const mill_mode
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
     if (s->arm == i_arm && s->used)
-      f += MILL_T(mill_block_value)(b, m, s, vel_km_s, work);
+      f += MILL_T(mill_block_value)(*b, m, s, vel_km_s, work);
   }
   return f;
 }
@@ -716,7 +849,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_mod
 {
   const mill_model_arm *arm = &m->arm[i_arm];
   const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
-  const int half = MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm,
+  const int half = MILL_T(mill_block_rotation_kernel)(*b, m->set.rotation, arm,
                                                       slot->theta[MILL_PAR_VSINI], 1, work);
   int n_used = 0, n_done = 0, n_seen = 0;
   for (int i = 0; i < slot->n_segment; i++) {
@@ -730,17 +863,38 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_jacobian)(mill_block *b, const mill_mod
     mill_segment *s = &slot->segment[i];
     if (s->arm != i_arm || !s->used)
       continue;
-    MILL_T(mill_block_locate)(b, arm, s->ws, vel, work);
+    MILL_T(mill_block_locate)(b, arm, s->n_pix, s->ws->ln_wave, vel, work->index, work->frac);
     for (int r = 0; r < 2 + m->n_label; r++) {
       MILL_REAL *rotated = (MILL_REAL *)work->rotated + (size_t)r * pitch;
       MILL_REAL *bend = (MILL_REAL *)work->bend + (size_t)r * pitch;
       if (n_done == 0)
-        MILL_T(mill_block_template_row)(b, m, arm, r, half, work, rotated, bend);
+        MILL_T(mill_block_template_row)(*b, m, arm, r, half, work, rotated, bend);
       MILL_T(mill_block_pixel_row)(b, m, s, vel, r, rotated, bend, work);
     }
-    MILL_T(mill_block_jacobian)(b, m, s, n_share, work, &slot->eval);
+    MILL_T(mill_block_jacobian)(*b, m, s, n_share, work, &slot->eval);
     n_done++;
   }
+}
+
+/** F of a segment at the velocities of the profile, added to slot->eval. */
+MILL_BLOCK_FN void MILL_T(mill_block_profile)(mill_block *b, const mill_model *m, mill_slot *slot,
+                                              const mill_segment *s, mill_workspace *work)
+{
+  mill_team team;
+  mill_block_team(b, s, (size_t)m->max_seg_pix * sizeof(MILL_REAL), work, &team);
+  for (int i = team.first; i < MILL_N_PROFILE; i += team.step) {
+    const double v = slot->profile_vel[i];
+    if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
+      continue;
+    const double f =
+        MILL_T(mill_block_value)(team.block, m, s, mill_arm_vrad(m, slot, s->arm, v), team.work);
+    MILL_SERIAL(&team.block)
+    {
+      slot->eval.profile[i] += f;
+    }
+    MILL_BARRIER(&team.block);
+  }
+  MILL_BARRIER(b);
 }
 
 /** Answer a slot's request as far as one arm is concerned.
@@ -757,36 +911,26 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mi
     MILL_T(mill_block_arm_jacobian)(b, m, slot, i_arm, work);
     return;
   }
-  const int half = MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm,
+  const int half = MILL_T(mill_block_rotation_kernel)(*b, m->set.rotation, arm,
                                                       slot->theta[MILL_PAR_VSINI], 0, work);
   MILL_T(mill_block_template_row)
-  (b, m, arm, 0, half, work, (MILL_REAL *)work->rotated, (MILL_REAL *)work->bend);
+  (*b, m, arm, 0, half, work, (MILL_REAL *)work->rotated, (MILL_REAL *)work->bend);
   double f_arm = 0.0;
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
     const mill_segment *s = &slot->segment[i_seg];
     if (s->arm != i_arm || !s->used)
       continue;
     if (slot->request == MILL_REQ_FINAL) {
-      f_arm += MILL_T(mill_block_final)(b, m, s, vel, work, &slot->eval);
+      f_arm += MILL_T(mill_block_final)(*b, m, s, vel, work, &slot->eval);
     } else if (slot->request == MILL_REQ_VALUE) {
-      const double f = MILL_T(mill_block_value)(b, m, s, vel, work);
+      const double f = MILL_T(mill_block_value)(*b, m, s, vel, work);
       MILL_SERIAL(b)
       {
         slot->eval.f += f;
       }
       MILL_BARRIER(b);
     } else {
-      for (int i = 0; i < MILL_N_PROFILE; i++) {
-        const double v = slot->profile_vel[i];
-        if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
-          continue;
-        const double f = MILL_T(mill_block_value)(b, m, s, mill_arm_vrad(m, slot, i_arm, v), work);
-        MILL_SERIAL(b)
-        {
-          slot->eval.profile[i] += f;
-        }
-        MILL_BARRIER(b);
-      }
+      MILL_T(mill_block_profile)(b, m, slot, s, work);
     }
   }
   if (slot->request == MILL_REQ_FINAL)

@@ -68,11 +68,17 @@ typedef struct mill_model_arm {
   mill_model_error error; /**< fraction NULL: none, or not wanted */
 } mill_model_arm;
 
+/** Distance of rows over a segment's pixels, such that a GPU may load four floats at once. */
+MILL_HD static inline int mill_row_pitch(int n_pix)
+{
+  return (n_pix + 3) / 4 * 4;
+}
+
 /** Wavelengths that segments share, with all that depends on them alone. */
 typedef struct mill_waveset {
   int arm, n_pix, n_cont;
   double *ln_wave;       /**< [n_pix] */
-  float *cont;           /**< [n_cont][n_pix] continuum functions */
+  float *cont;           /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
   unsigned char *masked; /**< [n_pix] excluded by wavelength */
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;
@@ -91,7 +97,7 @@ typedef struct mill_model {
   mill_model_arm arm[MILL_MAX_ARM];
   mill_fit_settings set;
   int max_pix_pad; /**< largest n_pix_pad of the arms */
-  int max_seg_pix; /**< largest segment so far */
+  int max_seg_pix; /**< largest segment so far, as a mill_row_pitch */
   int n_templ;     /**< guess templates: n_guess x n_guess_vsini, rotation fastest */
   int n_guess_vsini;
   int guess_half; /**< velocity bins on each side of zero */
@@ -130,7 +136,7 @@ typedef struct mill_segment {
   int error_fixed;       /**< it has been fixed for this star */
   int n_error;           /**< rows of error in use */
   float *own_d, *own_is; /**< [n_pix] d and is of the data alone; NULL: no model error */
-  float *error;          /**< [components][n_pix] E: the inverse covariance is 1 - E^T E */
+  float *error; /**< [components][mill_row_pitch(n_pix)] E: the inverse covariance is 1 - E^T E */
   double own_sum_ln_var, own_dd;
   double sn; /**< median of flux sqrt(ivar) over good pixels, -1e9: none */
   int n_good;
@@ -336,7 +342,7 @@ enum mill_star_count {
   MILL_COUNT_RES,    /**< n_diag * n_pix */
   MILL_COUNT_MODEL,  /**< n_pix where models are wanted, else 0 */
   MILL_COUNT_OWN,    /**< n_pix where the arm has a model error, else 0 */
-  MILL_COUNT_ERROR,  /**< components * n_pix of it */
+  MILL_COUNT_ERROR,  /**< components * mill_row_pitch(n_pix) of it */
   MILL_COUNT_BIN,    /**< the most bins of a segment's wavelength set */
   MILL_COUNT_GUESS,  /**< n_templ * (2 * guess_half + 1) */
   MILL_COUNT_TEMPL,  /**< n_templ */

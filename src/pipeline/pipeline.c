@@ -97,9 +97,9 @@ int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wa
   if (arm < 0 || arm >= m->n_arm)
     MILL_FAIL(MILL_ERR_INTERNAL, "arm %d of a library with %d arms", arm, m->n_arm);
   MILL_TRY(mill_waveset_cache_get(p->waveset, arm, n_pix, wave_aa, id));
-  if (n_pix > m->max_seg_pix) {
+  if (mill_row_pitch(n_pix) > m->max_seg_pix) {
     /* the device learns it when no round is under way */
-    m->max_seg_pix = n_pix;
+    m->max_seg_pix = mill_row_pitch(n_pix);
     p->is_bound = 0;
   }
 done:

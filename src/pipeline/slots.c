@@ -252,7 +252,8 @@ static void count_segment(const mill_slots *s, const mill_slot_entry *e,
   count[MILL_COUNT_MODEL] = s->want_models ? n : 0;
   const mill_model_error *error = &s->model->arm[raw->arm].error;
   count[MILL_COUNT_OWN] = error->fraction ? n : 0;
-  count[MILL_COUNT_ERROR] = error->fraction ? n * (size_t)error->n_component : 0;
+  count[MILL_COUNT_ERROR] =
+      error->fraction ? (size_t)mill_row_pitch(raw->n_pix) * (size_t)error->n_component : 0;
 }
 
 /** Lay out the arrays of a star in a block of memory, pointers of e->segment and s->host out; NULL:

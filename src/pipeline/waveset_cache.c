@@ -290,11 +290,12 @@ static int make(mill_waveset_cache *c, entry *e)
   const int n_pix = e->n_pix, n_bin = e->n_bin;
   const double *wave_aa = e->wave_aa;
   const int nk = mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]);
-  const size_t n = (size_t)n_pix, width = (size_t)n_bin + 2 * (size_t)c->guess->half;
+  const size_t n = (size_t)n_pix, pitch = (size_t)mill_row_pitch(n_pix);
+  const size_t width = (size_t)n_bin + 2 * (size_t)c->guess->half;
   size_t size = 0;
   mill_take(&size, sizeof(mill_waveset));
   const size_t at_ln = mill_take(&size, n * sizeof(double));
-  const size_t at_cont = mill_take(&size, (size_t)nk * n * sizeof(float));
+  const size_t at_cont = mill_take(&size, (size_t)nk * pitch * sizeof(float));
   const size_t at_masked = mill_take(&size, n);
   const size_t at_first = mill_take(&size, ((size_t)n_bin + 1) * sizeof(int));
   const size_t at_templ =
@@ -312,7 +313,7 @@ static int make(mill_waveset_cache *c, entry *e)
     const double x = 2.0 * (wave_aa[i] - wave_aa[0]) / (wave_aa[n_pix - 1] - wave_aa[0]) - 1.0;
     ln_wave[i] = log(wave_aa[i]);
     for (int k = 0; k < nk; k++)
-      cont[(size_t)k * n + (size_t)i] = (float)mill_continuum(set->continuum, nk, k, x);
+      cont[(size_t)k * pitch + (size_t)i] = (float)mill_continuum(set->continuum, nk, k, x);
     masked[i] = 0;
     for (int r = 0; r < set->n_wave_mask; r++)
       if (wave_aa[i] > set->wave_mask[r].min_aa && wave_aa[i] < set->wave_mask[r].max_aa)

@@ -36,6 +36,7 @@
 #define __global__
 #define __shared__      static
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
@@ -47,6 +48,11 @@ static inline float4 make_float4(float x, float y, float z, float w)
 {
   return {x, y, z, w};
 }
+
+struct __align__(16) double2
+{
+  double x, y;
+};
 
 struct dim3 {
   unsigned x, y, z;
