@@ -159,8 +159,8 @@ MILL_T(mill_weights_of)(int thread, int n_thread, const mill_model *m, const mil
   const int nk = s->ws->n_cont, n = s->n_pix, marginal = m->set.likelihood == MILL_LIKE_MARGINAL;
   const int cont_pitch = mill_row_pitch(n);
   const float *const cont = s->ws->cont, *const data = s->d, *const is = s->is;
-  const double *const constant = s->base, *const a = work->solve, *const chol = work->normal;
-  double *const inverse = work->solve + MILL_MAX_CONT * (MILL_MAX_PAR + 2);
+  const double *const constant = s->base, *const chol = work->normal;
+  double *const a = work->solve, *const inverse = a + MILL_MAX_CONT * (MILL_MAX_PAR + 2);
   MILL_GLOBAL(cont);
   MILL_GLOBAL(data);
   MILL_GLOBAL(is);
@@ -169,7 +169,6 @@ MILL_T(mill_weights_of)(int thread, int n_thread, const mill_model *m, const mil
   MILL_GLOBAL(by);
   MILL_SHARED(a);
   MILL_SHARED(chol);
-  MILL_SHARED(inverse);
   for (int k = thread; k < nk; k += n_thread)
     inverse[k] = 1.0 / chol[k * nk + k];
   mill_threads_wait(n_thread);

@@ -314,7 +314,7 @@ static __global__ void __launch_bounds__(STAR_THREADS, 4)
 }
 
 /** Digest an answer and make the next request.  A warp per lane. */
-static __global__ void __launch_bounds__(DIGEST_THREADS) round_digest(device_view v, int first)
+static __global__ void __launch_bounds__(DIGEST_THREADS, 16) round_digest(device_view v, int first)
 {
   mill_slot *slot = slot_of_block(v, first);
   if (!slot)
