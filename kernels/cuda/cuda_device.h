@@ -21,22 +21,17 @@ enum {
   MILL_CUDA_BACK_BYTES = 1 << 20
 };
 
-/** Kernels of the last layer. */
-enum last_layer { LAYER_FFMA, LAYER_TF32X3, LAYER_TF32_EARLY, N_LAST_LAYER };
-
 /** What the work space of a lane is made for. */
 struct work_shape {
   int n_lane, n_deriv, n_label, max_pix_pad, max_seg_pix;
   int pitch; /**< of a row of hidden layers */
   int wide;  /**< float64 templates */
-  int n_early;
 };
 
 /** Switches of the environment (docs/develop/gpu.md). */
 struct cuda_options {
-  int graph;      /**< MILL_CUDA_GRAPH */
-  int debug;      /**< MILL_CUDA_DEBUG */
-  int last_layer; /**< MILL_CUDA_LAST_LAYER: enum last_layer */
+  int graph; /**< MILL_CUDA_GRAPH */
+  int debug; /**< MILL_CUDA_DEBUG */
 };
 
 struct mill_device {
@@ -73,11 +68,9 @@ struct mill_device {
   int n_grave;
   int64_t cap_grave;
   char remark[1024]; /**< for the log; empty: nothing */
-#if CUDART_VERSION >= 12040
   cudaGraph_t graph;
   cudaGraphExec_t exec;
   cudaGraphConditionalHandle go_on;
-#endif
 };
 
 /** Record a failure with what to do about it; returns its code: MILL_ERR_MEMORY, MILL_ERR_BACKEND,

@@ -4,13 +4,7 @@
 #include "kernels/cuda/device_choice.h"
 #include "kernels/cuda/cuda_device.h"
 
-enum {
-  /** Jacobians of a star that are coarse where MILL_CUDA_LAST_LAYER asks for it: with a third one
-   *  a star takes half as many evaluations again (docs/develop/gpu.md). */
-  N_EARLY = 2
-};
-
-static work_shape shape_of(const mill_device *d, const mill_model *m, int n_lane)
+static work_shape shape_of(const mill_model *m, int n_lane)
 {
   work_shape s;
   memset(&s, 0, sizeof s);
@@ -20,7 +14,6 @@ static work_shape shape_of(const mill_device *d, const mill_model *m, int n_lane
   s.max_pix_pad = m->max_pix_pad;
   s.max_seg_pix = m->max_seg_pix;
   s.wide = m->set.precision == MILL_FLOAT64;
-  s.n_early = !s.wide && d->options.last_layer == LAYER_TF32_EARLY ? N_EARLY : 0;
   s.pitch = MILL_COLUMN_PAD; /* an emulator without hidden layers has its labels there */
   for (int a = 0; a < m->n_arm; a++) {
     for (int l = 0; l < m->arm[a].n_layer - 1; l++)
@@ -65,13 +58,9 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
   v->n_lane = s->n_lane;
   v->n_row = (int)n_row;
   v->row_pitch = n * n_row;
-  v->n_early = s->n_early;
   v->work = take<mill_workspace>(block, &at, n);
   v->row_count = take<int>(block, &at, MILL_MAX_ARM);
   v->row_list = take<int>(block, &at, MILL_MAX_ARM * n * n_row);
-  v->fine_count = take<int>(block, &at, MILL_MAX_ARM);
-  v->coarse_count = take<int>(block, &at, MILL_MAX_ARM);
-  v->part_list = take<int>(block, &at, s->n_early > 0 ? MILL_MAX_ARM * n * n_row : 0);
   v->input = take_rows<double>(block, &at, n, n_row, MILL_MAX_LABEL);
   for (int i = 0; i < 2; i++)
     v->hidden[i] = take_rows<double>(block, &at, n, n_row, pitch);
@@ -111,7 +100,7 @@ int mill_cuda_reserve_lanes(mill_device *d)
   mill_workspace *work = NULL;
   void *memory = NULL;
   size_t n_free = 0, n_most = 0;
-  work_shape shape = shape_of(d, &d->model, d->n_slot);
+  work_shape shape = shape_of(&d->model, d->n_slot);
   cudaError_t status = cudaSuccess;
   if (d->arena && d->shape.n_lane <= d->n_slot) {
     shape.n_lane = d->shape.n_lane;

@@ -167,29 +167,7 @@ static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
 static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view v)
 {
   if (threadIdx.x < MILL_MAX_ARM)
-    v.row_count[threadIdx.x] = v.fine_count[threadIdx.x] = v.coarse_count[threadIdx.x] = 0;
-}
-
-/** Far from the solution a step need not be exact: the next one starts from where it ends.  A
- *  simplex compares values and never gets a coarse one, a star that was given its start may
- *  be at the solution already, and the Jacobian that fixes an arm's model error fixes F. */
-static __device__ inline int is_early(const device_view &v, const mill_slot *slot, int arm)
-{
-  return slot->request == MILL_REQ_JACOBIAN && slot->result.n_eval < v.n_early &&
-         !slot->has_given && !(slot->fix_error && v.m->arm[arm].error.fraction);
-}
-
-/** Enter rows 0 .. n_tan of a lane into the lists of an arm for its last layer. */
-static __device__ inline void enter_part(const device_view &v, int arm, int lane, int n_tan,
-                                         int is_coarse)
-{
-  int *list = v.part_list + (size_t)arm * v.row_pitch;
-  if (is_coarse)
-    list += v.row_pitch - 1;
-  const int step = is_coarse ? -1 : 1;
-  const int at = atomicAdd(is_coarse ? &v.coarse_count[arm] : &v.fine_count[arm], 1 + n_tan);
-  for (int t = 0; t <= n_tan; t++)
-    list[(ptrdiff_t)step * (at + t)] = lane * v.n_row + t;
+    v.row_count[threadIdx.x] = 0;
 }
 
 /** Clear the answer, write the emulator's input rows and enter them into the lists
@@ -226,8 +204,6 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
     const int at = atomicAdd(&v.row_count[a], 1 + n_tan);
     for (int t = 0; t <= n_tan; t++)
       v.row_list[(size_t)a * v.row_pitch + (size_t)(at + t)] = (int)blockIdx.x * v.n_row + t;
-    if (v.n_early > 0)
-      enter_part(v, a, (int)blockIdx.x, n_tan, is_early(v, slot, a));
   }
 }
 
@@ -335,7 +311,6 @@ static __global__ void __launch_bounds__(DIGEST_THREADS) round_end(device_view v
     (void)round_count(v);
 }
 
-#if CUDART_VERSION >= 12040
 /** The same in a graph, which goes on or not as it says here. */
 static __global__ void __launch_bounds__(DIGEST_THREADS)
     round_end_graph(device_view v, cudaGraphConditionalHandle go_on)
@@ -343,7 +318,6 @@ static __global__ void __launch_bounds__(DIGEST_THREADS)
   if (threadIdx.x == 0)
     cudaGraphSetConditional(go_on, round_count(v) ? 1u : 0u);
 }
-#endif
 
 /** Debug mode: count the NaN among the templates of an arm.  One block per lane. */
 template <typename real>
