@@ -185,6 +185,21 @@ done:
 
 /* ---- stars and rounds ---- */
 
+/** Where the slots are, to the device, if that has changed or `all` is set.  The pinned copy is
+ * free: nothing is under way. */
+static int send_slots(mill_device *d, int all)
+{
+  int err = MILL_OK;
+  const size_t bytes = (size_t)d->n_slot * sizeof *d->slot;
+  if (!all && memcmp(d->h_slot, d->slot, bytes) == 0)
+    goto done;
+  memcpy(d->h_slot, d->slot, bytes);
+  TRY_CUDA(cudaMemcpyAsync((void *)(uintptr_t)d->view.slot, d->h_slot, bytes,
+                           cudaMemcpyHostToDevice, d->stream));
+done:
+  return err;
+}
+
 static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                      mill_slot *const *slot, int n_slot)
 {
@@ -194,8 +209,8 @@ static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *
   mill_cuda_drop_graph(d);
   MILL_TRY(mill_cuda_reserve_book(d, n_slot));
   MILL_TRY(mill_cuda_reserve_lanes(d));
-  MILL_TRY(
-      mill_cuda_upload(d, (void *)(uintptr_t)d->view.slot, slot, (size_t)n_slot * sizeof *slot));
+  d->slot = slot;
+  MILL_TRY(send_slots(d, 1));
   d->view.m = d_model;
   d->view.n_slot = n_slot;
   MILL_TRY(mill_cuda_rehearse(d));
@@ -224,6 +239,7 @@ static int cuda_start(mill_device *d, const int *index, int n)
   int err = MILL_OK;
   TRY_CUDA(cudaSetDevice(d->id));
   MILL_TRY(mill_cuda_after_uploads(d, d->stream));
+  MILL_TRY(send_slots(d, 0));
   MILL_TRY(send_list(d, index, n, d->h_fresh, d->view.fresh));
   /* rows of an earlier start that were not collected */
   TRY_CUDA(cudaMemsetAsync(&d->view.state->n_finished, 0, sizeof(int), d->stream));
@@ -335,6 +351,7 @@ const mill_backend *mill_backend_cuda(int *out)
   table.upload_all = mill_cuda_upload_all;
   table.zero = mill_cuda_zero;
   table.download = mill_cuda_download;
+  table.download_all = mill_cuda_download_all;
   table.bind = cuda_bind;
   table.start = cuda_start;
   table.advance = cuda_advance;

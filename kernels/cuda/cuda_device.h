@@ -17,8 +17,8 @@ enum {
   MILL_CUDA_MAX_COPY = 64,
   /** Arrays of work space begin at multiples of this, bytes. */
   MILL_CUDA_ALIGN = 256,
-  /** Buffer of what comes back: the models of a star, several times. */
-  MILL_CUDA_BACK_BYTES = 1 << 20
+  /** Buffer of what comes back: the models of many stars. */
+  MILL_CUDA_BACK_BYTES = 4 << 20
 };
 
 /** What the work space of a lane is made for. */
@@ -52,14 +52,16 @@ struct mill_device {
   char *back;       /**< pinned [MILL_CUDA_BACK_BYTES]; downloads pass through it */
   mill_model model; /**< host copy */
   int n_slot;
-  char *book;  /**< device memory of lists and rows, owned */
-  char *arena; /**< all work space, owned */
+  mill_slot *const *slot; /**< [n_slot] where they are now, borrowed */
+  char *book;             /**< device memory of lists and rows, owned */
+  char *arena;            /**< all work space, owned */
   work_shape shape;
   void *d_grid; /**< first of mill_workspace.grid; the others follow at grid_lane elements */
   size_t grid_lane;
   device_view view;
   /* pinned */
   int *h_fresh, *h_listed, *h_finished; /**< [n_slot] */
+  mill_slot **h_slot;                   /**< [n_slot] as the device knows them */
   mill_fit_result *h_result;            /**< [n_slot] */
   loop_state *h_state;
   int n_listed; /**< of the rounds under way */
@@ -106,6 +108,7 @@ int mill_cuda_upload(mill_device *d, void *to, const void *from, size_t bytes);
 int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n);
 int mill_cuda_zero(mill_device *d, void *to, size_t bytes);
 int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes);
+int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n);
 /** Send off the copy that waits for more. */
 int mill_cuda_flush(mill_device *d);
 /** Let a stream's next work wait for all uploads so far. */

@@ -141,13 +141,15 @@ done:
 
 void mill_cuda_free_book(mill_device *d)
 {
-  void *const pinned[] = {d->h_fresh, d->h_listed, d->h_finished, d->h_result, d->h_state};
+  void *const pinned[] = {d->h_fresh, d->h_listed, d->h_finished,
+                          d->h_slot,  d->h_result, d->h_state};
   for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++)
     if (pinned[i])
       (void)cudaFreeHost(pinned[i]);
   if (d->book)
     (void)cudaFree(d->book);
   d->h_fresh = d->h_listed = d->h_finished = NULL;
+  d->h_slot = NULL;
   d->h_result = NULL;
   d->h_state = NULL;
   d->book = NULL;
@@ -180,6 +182,7 @@ int mill_cuda_reserve_book(mill_device *d, int n_slot)
   MILL_TRY(mill_cuda_pin(&d->h_fresh, n));
   MILL_TRY(mill_cuda_pin(&d->h_listed, n));
   MILL_TRY(mill_cuda_pin(&d->h_finished, n));
+  MILL_TRY(mill_cuda_pin(&d->h_slot, n));
   MILL_TRY(mill_cuda_pin(&d->h_result, n));
   MILL_TRY(mill_cuda_pin(&d->h_state, 1));
   TRY_CUDA(cudaMemsetAsync(v->state, 0, sizeof *v->state, d->stream));

@@ -147,6 +147,24 @@ static int slots_of_run(mill_pipeline *p)
   return mill_pipeline_slots(p);
 }
 
+static void test_a_star_goes_up_as_one_piece_and_models_come_together(void **state)
+{
+  (void)state;
+  /* so many slots that all stars are taken at once, and no list is longer than is counted */
+  mill_pipeline *p = pipeline(&data, tested, 8 * (n_fit + 1));
+  (void)slots_of_run(p);
+  const mill_emulation_counts before = mill_emulation_count();
+  (void)slots_of_run(p);
+  const mill_emulation_counts after = mill_emulation_count();
+  mill_pipeline_destroy(p);
+  assert_true(4 * n_fit <= MILL_EMULATION_LIST_BYTES);
+  assert_int_equal(after.n_upload - before.n_upload, n_fit);
+  /* for the end of the rounds, for rows, and for all their models */
+  const long n_call = after.n_graph - before.n_graph;
+  assert_true(3 * n_call < 2 * n_fit); /* waits for one star after the other would be more */
+  assert_true(after.n_synchronize - before.n_synchronize <= 3 * n_call);
+}
+
 static void test_short_memory_changes_nothing(void **state)
 {
   (void)state;
@@ -279,6 +297,7 @@ int main(void)
 #ifdef MILL_CUDA_EMULATION
       cmocka_unit_test(test_the_host_waits_for_rounds_only),
       cmocka_unit_test(test_an_old_driver_has_no_graph),
+      cmocka_unit_test(test_a_star_goes_up_as_one_piece_and_models_come_together),
       cmocka_unit_test(test_short_memory_changes_nothing),
       cmocka_unit_test(test_neighbours_in_memory_are_copied_one_by_one),
       cmocka_unit_test(test_without_a_graph_rounds_go_on_one_by_one),
