@@ -1,8 +1,8 @@
 /** The device of the CUDA backend: what its parts share.
  *
  *  cuda_backend.cu opens it and has the table of functions, cuda_copy.cu its memory and copies,
- *  cuda_work.cu its work space, cuda_rounds.cu the kernels and their launches.  Only these
- *  include this.
+ *  cuda_work.cu its work space, cuda_rounds.cu and kernel_*.cu the kernels and their launches. Only
+ *  these include this.
  */
 #ifndef MILL_CUDA_DEVICE_H
 #define MILL_CUDA_DEVICE_H
@@ -127,6 +127,14 @@ void mill_cuda_free_book(mill_device *d);
  *  that where it would take more than half of the free memory, as stars need some too; a
  *  round then takes several passes. */
 int mill_cuda_reserve_lanes(mill_device *d);
+
+/* ---- kernel_*.cu: kernels that take long to compile ----
+ */
+
+extern void (*const mill_kernel_star_start)(device_view v, int first);
+extern void (*const mill_kernel_answer_f32)(device_view v, int first, int arm);
+extern void (*const mill_kernel_answer_f64)(device_view v, int first, int arm);
+extern void (*const mill_kernel_digest)(device_view v, int first);
 
 /* ---- cuda_rounds.cu ---- */
 

@@ -1,4 +1,4 @@
-/* The kernels of rounds.h and product.h and their launches.
+/* The launches of all kernels, and those of rounds.h and product.h that compile quickly.
  *
  *  - Rounds and what begins a star run on one stream, in a graph that goes on by itself
  *    where the driver can do that, else launch by launch.
@@ -9,6 +9,8 @@
 
 #include "kernels/base/nvtx.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/product.h"
+#define MILL_KERNELS_SHORT
 #include "kernels/cuda/rounds.h"
 
 enum {
@@ -37,12 +39,23 @@ int mill_cuda_load_kernels(void)
 {
   int err = MILL_OK;
   const void *const kernel[] = {
-      (const void *)star_start,      (const void *)loop_begin,      (const void *)round_list,
-      (const void *)pass_begin,      (const void *)round_begin,     (const void *)front,
-      (const void *)activate,        (const void *)last_input,      (const void *)answer_arm<0>,
-      (const void *)answer_arm<1>,   (const void *)round_digest,    (const void *)round_end,
-      (const void *)round_end_graph, (const void *)find_nan<float>, (const void *)find_nan<double>,
-      (const void *)product_f32,     (const void *)product_f64,
+      (const void *)mill_kernel_star_start,
+      (const void *)loop_begin,
+      (const void *)round_list,
+      (const void *)pass_begin,
+      (const void *)round_begin,
+      (const void *)front,
+      (const void *)activate,
+      (const void *)last_input,
+      (const void *)mill_kernel_answer_f32,
+      (const void *)mill_kernel_answer_f64,
+      (const void *)mill_kernel_digest,
+      (const void *)round_end,
+      (const void *)round_end_graph,
+      (const void *)find_nan<float>,
+      (const void *)find_nan<double>,
+      (const void *)product_f32,
+      (const void *)product_f64,
   };
   cudaFuncAttributes attributes;
   for (size_t i = 0; i < sizeof kernel / sizeof kernel[0]; i++)
@@ -166,14 +179,16 @@ static int one_pass(mill_device *d, int first, unsigned n)
     MILL_TRY(err);
     mill_range_begin(MILL_RANGE_LIKELIHOOD);
     if (d->shape.wide)
-      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, answer_arm<1>, d->view, first, a);
+      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, mill_kernel_answer_f64, d->view,
+                   first, a);
     else
-      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, answer_arm<0>, d->view, first, a);
+      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, mill_kernel_answer_f32, d->view,
+                   first, a);
     mill_range_end();
     MILL_TRY(err);
   }
   mill_range_begin(MILL_RANGE_POLISH);
-  err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, round_digest, d->view, first);
+  err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, mill_kernel_digest, d->view, first);
   mill_range_end();
 done:
   return err;
@@ -312,8 +327,8 @@ int mill_cuda_start_stars(mill_device *d, int n)
   mill_range_begin(MILL_RANGE_GUESS);
   for (int first = 0; first < n && err == MILL_OK; first += d->shape.n_lane) {
     const int left = n - first, now = left < d->shape.n_lane ? left : d->shape.n_lane;
-    err =
-        launch(d, "kernel star_start", (unsigned)now, 1, STAR_THREADS, star_start, d->view, first);
+    err = launch(d, "kernel star_start", (unsigned)now, 1, STAR_THREADS, mill_kernel_star_start,
+                 d->view, first);
   }
   mill_range_end();
   return err;

@@ -1,5 +1,7 @@
 /** The kernels of a fit but the matrix products (product.h): one block of threads works on
- *  one star.  Only cuda_rounds.cu includes this.
+ *  one star.  Only cuda_rounds.cu and kernel_*.cu include this.  Those that take long to compile
+ *  have a file each, which defines one of MILL_KERNEL_START and MILL_KERNEL_DIGEST before, or takes
+ *  the template answer_arm; cuda_rounds.cu defines MILL_KERNELS_SHORT and has the others.
  *
  *  Slots hold stars, lanes hold work space.  In a round the slots that want something stand
  *  side by side in a list; in a pass over it entry first + i is worked on in lane i. */
@@ -7,7 +9,7 @@
 #define MILL_CUDA_ROUNDS_H
 
 #include "kernels/math/activation.h"
-#include "kernels/cuda/product.h"
+#include "kernels/cuda/device_view.h"
 #include "kernels/star/fit.h"
 #include "kernels/star/guess.h"
 #include "kernels/star/pixel.h"
@@ -101,6 +103,7 @@ static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
   return b;
 }
 
+#ifdef MILL_KERNEL_START
 /** Prepare, guess and make the first request.  One block per fresh slot. */
 static __global__ void __launch_bounds__(STAR_THREADS) star_start(device_view v, int first)
 {
@@ -120,6 +123,8 @@ static __global__ void __launch_bounds__(STAR_THREADS) star_start(device_view v,
     finish_slot(v, i_slot);
 }
 
+#endif
+#ifdef MILL_KERNELS_SHORT
 /** Begin rounds over n_listed slots: until n_want of them have finished, or max_round. */
 static __global__ void __launch_bounds__(DIGEST_THREADS)
     loop_begin(device_view v, int n_listed, int n_want, int max_round)
@@ -269,6 +274,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   }
 }
 
+#endif
 /** The likelihood of one arm.  One block per lane. */
 template <int wide>
 static __global__ void __launch_bounds__(STAR_THREADS) answer_arm(device_view v, int first, int arm)
@@ -284,6 +290,7 @@ static __global__ void __launch_bounds__(STAR_THREADS) answer_arm(device_view v,
     mill_block_arm_f32(&b, v.m, slot, arm, &shared.work);
 }
 
+#ifdef MILL_KERNEL_DIGEST
 /** Digest an answer and make the next request.  A warp per lane. */
 static __global__ void __launch_bounds__(DIGEST_THREADS) round_digest(device_view v, int first)
 {
@@ -297,6 +304,8 @@ static __global__ void __launch_bounds__(DIGEST_THREADS) round_digest(device_vie
     finish_slot(v, v.active[first + (int)blockIdx.x]);
 }
 
+#endif
+#ifdef MILL_KERNELS_SHORT
 /** Is there another round to do?  One thread, after all digests of a round. */
 static __device__ inline int round_count(const device_view &v)
 {
@@ -337,5 +346,6 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   if (n > 0)
     (void)atomicAdd(&v.state->n_nan, n);
 }
+#endif
 
 #endif
