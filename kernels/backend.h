@@ -41,8 +41,11 @@ typedef struct mill_backend {
   int (*upload_all)(mill_device *device, const mill_upload *piece, int n);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);
+  /** Several pieces from the device, for which it is waited together. */
+  int (*download_all)(mill_device *device, const mill_upload *piece, int n);
   /** The model and all slots, before the first start and whenever the model has changed;
-   *  not while work is under way.  model: host copy of *d_model. */
+   *  not while work is under way.  model: host copy of *d_model.  slot [n_slot] stays where it is,
+   *  and an entry may change before the start of that slot. */
   int (*bind)(mill_device *device, const mill_model *model, const mill_model *d_model,
               mill_slot *const *slot, int n_slot);
   /** Prepare freshly loaded slots, guess, and make their first request.

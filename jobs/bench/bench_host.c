@@ -5,6 +5,7 @@
 #include "jobs/bench/bench_report.h"
 #include "kernels/base/error.h"
 #include "kernels/base/host_copy.h"
+#include "src/pipeline/slots.h"
 
 /* The CUDA backend's buffers, one after the other. */
 #define BUFFER_BYTES ((size_t)MILL_N_STAGE * MILL_STAGE_BYTES)
@@ -88,18 +89,12 @@ static void copy_pieces(mill_device *d)
   d->n_piece = 0;
 }
 
-static int is_slot(const mill_device *d, const void *to)
-{
-  const uintptr_t first = (uintptr_t)d->slot[0], last = (uintptr_t)d->slot[d->n_slot - 1];
-  return (uintptr_t)to >= first && (uintptr_t)to <= last;
-}
-
 static int host_upload_all(mill_device *d, const mill_upload *piece, int n)
 {
   for (int i = 0; i < n; i++) {
     const char *from = piece[i].from;
-    /* the result's row is read later, pixels are not */
-    if (is_slot(d, piece[i].to))
+    /* a slot's row is read later; an array that has its size is copied in vain */
+    if (piece[i].bytes == MILL_SLOT_COPY_BYTES && from)
       memcpy(piece[i].to, from, piece[i].bytes);
     for (size_t left = piece[i].bytes; left > 0;) {
       if (d->at == BUFFER_BYTES || d->n_piece == MAX_PIECE) {
@@ -114,6 +109,14 @@ static int host_upload_all(mill_device *d, const mill_upload *piece, int n)
     }
   }
   copy_pieces(d);
+  return MILL_OK;
+}
+
+/* There are no models. */
+static int host_download_all(mill_device *d, const mill_upload *piece, int n)
+{
+  (void)d;
+  mill_host_copy(1, piece, n);
   return MILL_OK;
 }
 
@@ -184,6 +187,7 @@ static const mill_backend no_backend = {
     .upload_all = host_upload_all,
     .zero = host_zero,
     .download = host_copy,
+    .download_all = host_download_all,
     .bind = host_bind,
     .start = host_start,
     .advance = host_advance,

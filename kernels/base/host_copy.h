@@ -18,7 +18,7 @@ enum {
   MILL_STAGE_BYTES = 2 << 20
 };
 
-/** Memory of the host that is copied to a device, or to pinned memory. */
+/** Memory that is copied to a device or from one, or to pinned memory. */
 typedef struct mill_upload {
   void *to;
   const void *from; /**< NULL: zeros go there */

@@ -397,7 +397,7 @@ static int cpu_copy(mill_device *d, void *to, const void *from, size_t bytes)
   return MILL_OK;
 }
 
-static int cpu_upload_all(mill_device *device, const mill_upload *piece, int n)
+static int cpu_copy_all(mill_device *device, const mill_upload *piece, int n)
 {
   (void)device;
   mill_host_copy(1, piece, n);
@@ -625,9 +625,10 @@ const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
     .alloc = cpu_alloc,
     .release = cpu_release,
     .upload = cpu_copy,
-    .upload_all = cpu_upload_all,
+    .upload_all = cpu_copy_all,
     .zero = cpu_zero,
     .download = cpu_copy,
+    .download_all = cpu_copy_all,
     .bind = cpu_bind,
     .start = cpu_start,
     .advance = cpu_advance,

@@ -17,8 +17,6 @@ static const size_t SLOT_BYTES = (size_t)3 << 20;
 
 enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS, GRAPH_DRIVER = 12040 };
 
-static const char *const last_layer_name[N_LAST_LAYER] = {"ffma", "tf32x3", "tf32early"};
-
 /* ---- errors ---- */
 
 /** Code of a failure and what to do about it.  MILL_ERR_CONFIG where what was asked
@@ -93,49 +91,30 @@ done:
   return err;
 }
 
-/** A switch of the environment that has one of some words; the first one is the default. */
-static int read_switch(const char *name, int n_word, const char *const *word, int *choice)
+/** A switch of the environment: 0 or 1. */
+static int read_switch(const char *name, int otherwise, int *on)
 {
   int err = MILL_OK;
   const char *text = getenv(name);
-  char words[128] = "";
-  *choice = 0;
+  *on = otherwise;
   if (!text || !*text)
     goto done;
-  for (int i = 0; i < n_word; i++) {
-    if (strcmp(text, word[i]) == 0) {
-      *choice = i;
-      goto done;
-    }
-    const size_t n = strlen(words);
-    snprintf(words + n, sizeof words - n, "%s%s",
-             i == 0           ? ""
-             : i < n_word - 1 ? ", "
-                              : " or ",
-             word[i]);
-  }
-  MILL_FAIL(MILL_ERR_CONFIG, "%s is %s, not '%s'", name, words, text);
+  if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s is 0 or 1, not '%s'", name, text);
+  *on = text[0] == '1';
 done:
   return err;
 }
 
-static int read_options(int major, cuda_options *options)
+static int read_options(cuda_options *options)
 {
   int err = MILL_OK;
-  static const char *const on_off[] = {"1", "0"}, *const off_on[] = {"0", "1"};
-  int no_graph, driver = 0;
-  MILL_TRY(read_switch("MILL_CUDA_GRAPH", 2, on_off, &no_graph));
-  MILL_TRY(read_switch("MILL_CUDA_DEBUG", 2, off_on, &options->debug));
-  MILL_TRY(
-      read_switch("MILL_CUDA_LAST_LAYER", N_LAST_LAYER, last_layer_name, &options->last_layer));
-  if (options->last_layer != LAYER_FFMA && major < 8)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "MILL_CUDA_LAST_LAYER=%s: this GPU's tensor cores have no TF32; take ffma",
-              last_layer_name[options->last_layer]);
+  int graph, driver = 0;
+  MILL_TRY(read_switch("MILL_CUDA_GRAPH", 1, &graph));
+  MILL_TRY(read_switch("MILL_CUDA_DEBUG", 0, &options->debug));
   TRY_CUDA(cudaDriverGetVersion(&driver));
   /* ranges of a profiler and the checks of debug mode stand between launches */
-  options->graph = !no_graph && !options->debug && !mill_nvtx_listens && driver >= GRAPH_DRIVER &&
-                   CUDART_VERSION >= GRAPH_DRIVER;
+  options->graph = graph && !options->debug && !mill_nvtx_listens && driver >= GRAPH_DRIVER;
 done:
   return err;
 }
@@ -179,7 +158,6 @@ static int cuda_open(int n_thread, mill_device **out)
 {
   int err = MILL_OK;
   mill_device *d = NULL;
-  cudaDeviceProp prop;
   /* the thread that waits for rounds or for a buffer sleeps: its core has readers to run.  Waking
    * up takes tens of microseconds, rounds between two waits take milliseconds. */
   const unsigned waited_for = cudaEventDisableTiming | cudaEventBlockingSync;
@@ -187,8 +165,7 @@ static int cuda_open(int n_thread, mill_device **out)
   MILL_TRY(MILL_ALLOC(1, &d));
   MILL_TRY(mill_host_copiers(n_thread, &d->n_copier));
   MILL_TRY(choose_device(&d->id));
-  TRY_CUDA(cudaGetDeviceProperties(&prop, d->id));
-  MILL_TRY(read_options(prop.major, &d->options));
+  MILL_TRY(read_options(&d->options));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->up, cudaStreamNonBlocking));
   TRY_CUDA(cudaStreamCreateWithFlags(&d->down, cudaStreamNonBlocking));
@@ -208,6 +185,21 @@ done:
 
 /* ---- stars and rounds ---- */
 
+/** Where the slots are, to the device, if that has changed or `all` is set.  The pinned copy is
+ * free: nothing is under way. */
+static int send_slots(mill_device *d, int all)
+{
+  int err = MILL_OK;
+  const size_t bytes = (size_t)d->n_slot * sizeof *d->slot;
+  if (!all && memcmp(d->h_slot, d->slot, bytes) == 0)
+    goto done;
+  memcpy(d->h_slot, d->slot, bytes);
+  TRY_CUDA(cudaMemcpyAsync((void *)(uintptr_t)d->view.slot, d->h_slot, bytes,
+                           cudaMemcpyHostToDevice, d->stream));
+done:
+  return err;
+}
+
 static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *d_model,
                      mill_slot *const *slot, int n_slot)
 {
@@ -217,8 +209,8 @@ static int cuda_bind(mill_device *d, const mill_model *model, const mill_model *
   mill_cuda_drop_graph(d);
   MILL_TRY(mill_cuda_reserve_book(d, n_slot));
   MILL_TRY(mill_cuda_reserve_lanes(d));
-  MILL_TRY(
-      mill_cuda_upload(d, (void *)(uintptr_t)d->view.slot, slot, (size_t)n_slot * sizeof *slot));
+  d->slot = slot;
+  MILL_TRY(send_slots(d, 1));
   d->view.m = d_model;
   d->view.n_slot = n_slot;
   MILL_TRY(mill_cuda_rehearse(d));
@@ -247,6 +239,7 @@ static int cuda_start(mill_device *d, const int *index, int n)
   int err = MILL_OK;
   TRY_CUDA(cudaSetDevice(d->id));
   MILL_TRY(mill_cuda_after_uploads(d, d->stream));
+  MILL_TRY(send_slots(d, 0));
   MILL_TRY(send_list(d, index, n, d->h_fresh, d->view.fresh));
   /* rows of an earlier start that were not collected */
   TRY_CUDA(cudaMemsetAsync(&d->view.state->n_finished, 0, sizeof(int), d->stream));
@@ -339,18 +332,13 @@ const mill_backend *mill_backend_cuda(int *out)
   cuda_options options;
   MILL_TRY(choose_device(&id));
   TRY_CUDA(cudaGetDeviceProperties(&prop, id));
-  MILL_TRY(read_options(prop.major, &options));
+  MILL_TRY(read_options(&options));
   MILL_TRY(mill_host_copiers(1, &n_copier)); /* before any output is made */
   memset(&facts, 0, sizeof facts);
   memcpy(facts.name, prop.name, sizeof facts.name - 1);
   facts.major = prop.major;
   facts.minor = prop.minor;
   mill_gpu_backend_name(&facts, name, sizeof name);
-  /* other sums than those of the other kernel: not to be mixed in one file */
-  if (options.last_layer != LAYER_FFMA) {
-    strncat(name, " ", sizeof name - strlen(name) - 1);
-    strncat(name, last_layer_name[options.last_layer], sizeof name - strlen(name) - 1);
-  }
   MILL_TRY(default_slots(&table.default_slot));
   table.name = name;
   table.kind = MILL_BACKEND_CUDA;
@@ -363,6 +351,7 @@ const mill_backend *mill_backend_cuda(int *out)
   table.upload_all = mill_cuda_upload_all;
   table.zero = mill_cuda_zero;
   table.download = mill_cuda_download;
+  table.download_all = mill_cuda_download_all;
   table.bind = cuda_bind;
   table.start = cuda_start;
   table.advance = cuda_advance;

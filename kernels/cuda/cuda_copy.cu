@@ -92,7 +92,13 @@ done:
 int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
 {
   int err = MILL_OK;
+  size_t most = 0;
   TRY_CUDA(cudaSetDevice(d->id));
+  /* pieces that lie one behind the other go as one, if they find room in one buffer */
+  for (int i = 0; i < n; i++)
+    most += piece[i].bytes + MILL_ARRAY_BYTES;
+  if (most <= MILL_STAGE_BYTES && d->staged + most > MILL_STAGE_BYTES)
+    MILL_TRY(next_stage(d));
   for (int i = 0; i < n; i++)
     MILL_TRY(stage_piece(d, &piece[i]));
 done:
@@ -128,24 +134,40 @@ done:
   return err;
 }
 
-int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes)
+int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n)
 {
   int err = MILL_OK;
-  char *dest = (char *)to;
-  const char *source = (const char *)from;
+  size_t done = 0; /* bytes of piece[begin] that are there */
   TRY_CUDA(cudaSetDevice(d->id));
   MILL_TRY(mill_cuda_after_uploads(d, d->down));
-  while (bytes > 0) {
-    const size_t n = bytes < MILL_CUDA_BACK_BYTES ? bytes : (size_t)MILL_CUDA_BACK_BYTES;
-    TRY_CUDA(cudaMemcpyAsync(d->back, source, n, cudaMemcpyDeviceToHost, d->down));
+  for (int begin = 0; begin < n;) {
+    mill_upload part[MILL_CUDA_MAX_COPY];
+    int n_part = 0;
+    for (size_t at = 0; begin < n && at < MILL_CUDA_BACK_BYTES && n_part < MILL_CUDA_MAX_COPY;) {
+      const size_t room = MILL_CUDA_BACK_BYTES - at, left = piece[begin].bytes - done;
+      const size_t now = left < room ? left : room;
+      if (now > 0)
+        TRY_CUDA(cudaMemcpyAsync(d->back + at, (const char *)piece[begin].from + done, now,
+                                 cudaMemcpyDeviceToHost, d->down));
+      part[n_part++] = (mill_upload){(char *)piece[begin].to + done, d->back + at, now};
+      at += now;
+      done += now;
+      if (done == piece[begin].bytes) {
+        begin++;
+        done = 0;
+      }
+    }
     TRY_CUDA(cudaStreamSynchronize(d->down));
-    memcpy(dest, d->back, n);
-    dest += n;
-    source += n;
-    bytes -= n;
+    mill_host_copy(d->n_copier, part, n_part);
   }
 done:
   return err;
+}
+
+int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes)
+{
+  const mill_upload piece = {to, from, bytes};
+  return mill_cuda_download_all(d, &piece, 1);
 }
 
 /** cudaErrorMemoryAllocation where a piece would take what CUDA itself may want. */

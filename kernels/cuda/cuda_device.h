@@ -1,8 +1,8 @@
 /** The device of the CUDA backend: what its parts share.
  *
  *  cuda_backend.cu opens it and has the table of functions, cuda_copy.cu its memory and copies,
- *  cuda_work.cu its work space, cuda_rounds.cu the kernels and their launches.  Only these
- *  include this.
+ *  cuda_work.cu its work space, cuda_rounds.cu and kernel_*.cu the kernels and their launches. Only
+ *  these include this.
  */
 #ifndef MILL_CUDA_DEVICE_H
 #define MILL_CUDA_DEVICE_H
@@ -17,26 +17,21 @@ enum {
   MILL_CUDA_MAX_COPY = 64,
   /** Arrays of work space begin at multiples of this, bytes. */
   MILL_CUDA_ALIGN = 256,
-  /** Buffer of what comes back: the models of a star, several times. */
-  MILL_CUDA_BACK_BYTES = 1 << 20
+  /** Buffer of what comes back: the models of many stars. */
+  MILL_CUDA_BACK_BYTES = 4 << 20
 };
-
-/** Kernels of the last layer. */
-enum last_layer { LAYER_FFMA, LAYER_TF32X3, LAYER_TF32_EARLY, N_LAST_LAYER };
 
 /** What the work space of a lane is made for. */
 struct work_shape {
   int n_lane, n_deriv, n_label, max_pix_pad, max_seg_pix;
   int pitch; /**< of a row of hidden layers */
   int wide;  /**< float64 templates */
-  int n_early;
 };
 
 /** Switches of the environment (docs/develop/gpu.md). */
 struct cuda_options {
-  int graph;      /**< MILL_CUDA_GRAPH */
-  int debug;      /**< MILL_CUDA_DEBUG */
-  int last_layer; /**< MILL_CUDA_LAST_LAYER: enum last_layer */
+  int graph; /**< MILL_CUDA_GRAPH */
+  int debug; /**< MILL_CUDA_DEBUG */
 };
 
 struct mill_device {
@@ -57,14 +52,16 @@ struct mill_device {
   char *back;       /**< pinned [MILL_CUDA_BACK_BYTES]; downloads pass through it */
   mill_model model; /**< host copy */
   int n_slot;
-  char *book;  /**< device memory of lists and rows, owned */
-  char *arena; /**< all work space, owned */
+  mill_slot *const *slot; /**< [n_slot] where they are now, borrowed */
+  char *book;             /**< device memory of lists and rows, owned */
+  char *arena;            /**< all work space, owned */
   work_shape shape;
   void *d_grid; /**< first of mill_workspace.grid; the others follow at grid_lane elements */
   size_t grid_lane;
   device_view view;
   /* pinned */
   int *h_fresh, *h_listed, *h_finished; /**< [n_slot] */
+  mill_slot **h_slot;                   /**< [n_slot] as the device knows them */
   mill_fit_result *h_result;            /**< [n_slot] */
   loop_state *h_state;
   int n_listed; /**< of the rounds under way */
@@ -73,11 +70,9 @@ struct mill_device {
   int n_grave;
   int64_t cap_grave;
   char remark[1024]; /**< for the log; empty: nothing */
-#if CUDART_VERSION >= 12040
   cudaGraph_t graph;
   cudaGraphExec_t exec;
   cudaGraphConditionalHandle go_on;
-#endif
 };
 
 /** Record a failure with what to do about it; returns its code: MILL_ERR_MEMORY, MILL_ERR_BACKEND,
@@ -113,6 +108,7 @@ int mill_cuda_upload(mill_device *d, void *to, const void *from, size_t bytes);
 int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n);
 int mill_cuda_zero(mill_device *d, void *to, size_t bytes);
 int mill_cuda_download(mill_device *d, void *to, const void *from, size_t bytes);
+int mill_cuda_download_all(mill_device *d, const mill_upload *piece, int n);
 /** Send off the copy that waits for more. */
 int mill_cuda_flush(mill_device *d);
 /** Let a stream's next work wait for all uploads so far. */
@@ -131,6 +127,14 @@ void mill_cuda_free_book(mill_device *d);
  *  that where it would take more than half of the free memory, as stars need some too; a
  *  round then takes several passes. */
 int mill_cuda_reserve_lanes(mill_device *d);
+
+/* ---- kernel_*.cu: kernels that take long to compile ----
+ */
+
+extern void (*const mill_kernel_star_start)(device_view v, int first);
+extern void (*const mill_kernel_answer_f32)(device_view v, int first, int arm);
+extern void (*const mill_kernel_answer_f64)(device_view v, int first, int arm);
+extern void (*const mill_kernel_digest)(device_view v, int first);
 
 /* ---- cuda_rounds.cu ---- */
 

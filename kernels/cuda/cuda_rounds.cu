@@ -1,4 +1,4 @@
-/* The kernels of rounds.h and product.h and their launches.
+/* The launches of all kernels, and those of rounds.h and product.h that compile quickly.
  *
  *  - Rounds and what begins a star run on one stream, in a graph that goes on by itself
  *    where the driver can do that, else launch by launch.
@@ -9,6 +9,8 @@
 
 #include "kernels/base/nvtx.h"
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/product.h"
+#define MILL_KERNELS_SHORT
 #include "kernels/cuda/rounds.h"
 
 enum {
@@ -37,27 +39,23 @@ int mill_cuda_load_kernels(void)
 {
   int err = MILL_OK;
   const void *const kernel[] = {
-    (const void *)star_start,
-    (const void *)loop_begin,
-    (const void *)round_list,
-    (const void *)pass_begin,
-    (const void *)round_begin,
-    (const void *)front,
-    (const void *)activate,
-    (const void *)last_input,
-    (const void *)answer_arm<0>,
-    (const void *)answer_arm<1>,
-    (const void *)round_digest,
-    (const void *)round_end,
-#if CUDART_VERSION >= 12040
-    (const void *)round_end_graph,
-#endif
-    (const void *)find_nan<float>,
-    (const void *)find_nan<double>,
-    (const void *)product_f32,
-    (const void *)product_f64,
-    (const void *)product_tf32<1>,
-    (const void *)product_tf32<3>,
+      (const void *)mill_kernel_star_start,
+      (const void *)loop_begin,
+      (const void *)round_list,
+      (const void *)pass_begin,
+      (const void *)round_begin,
+      (const void *)front,
+      (const void *)activate,
+      (const void *)last_input,
+      (const void *)mill_kernel_answer_f32,
+      (const void *)mill_kernel_answer_f64,
+      (const void *)mill_kernel_digest,
+      (const void *)round_end,
+      (const void *)round_end_graph,
+      (const void *)find_nan<float>,
+      (const void *)find_nan<double>,
+      (const void *)product_f32,
+      (const void *)product_f64,
   };
   cudaFuncAttributes attributes;
   for (size_t i = 0; i < sizeof kernel / sizeof kernel[0]; i++)
@@ -68,16 +66,12 @@ done:
 
 void mill_cuda_drop_graph(mill_device *d)
 {
-#if CUDART_VERSION >= 12040
   if (d->exec)
     (void)cudaGraphExecDestroy(d->exec);
   if (d->graph)
     (void)cudaGraphDestroy(d->graph);
   d->exec = NULL;
   d->graph = NULL;
-#else
-  (void)d;
-#endif
 }
 
 /** Debug mode: look for NaN in an arm's templates, of the pass that begins at first. */
@@ -109,52 +103,27 @@ done:
 /** All rows of an arm. */
 static row_batch all_rows(const device_view *v, int arm)
 {
-  return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch, 1};
+  return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch};
 }
 
-/** A layer of n_most rows at most, by a kernel with n_thread threads in a block. */
+/** A layer of n_most rows at most. */
 template <typename real>
 static int layer(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
-                 const row_layout<real> *in, const row_layout<real> *out, int n_thread,
-                 const char *name,
+                 const row_layout<real> *in, const row_layout<real> *out, const char *name,
                  void (*kernel)(row_batch, int, const real *, const real *, row_layout<const real>,
                                 row_layout<real>))
 {
+  typedef product_size<real> size;
   const row_layout<const real> from = {in->base, in->lane, in->row};
-  return launch(d, name, (unsigned)((n_most + TILE - 1) / TILE), (unsigned)(l->n_out_pad / TILE),
-                n_thread, kernel, batch, l->n_in, (const real *)l->weight, (const real *)l->bias,
-                from, *out);
+  return launch(d, name, (unsigned)((n_most + size::ROWS - 1) / size::ROWS),
+                (unsigned)(l->n_out_pad / TILE), size::THREADS, kernel, batch, l->n_in,
+                (const real *)l->weight, (const real *)l->bias, from, *out);
 }
 
 static int layer_f64(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
                      const row_layout<double> *in, const row_layout<double> *out)
 {
-  return layer<double>(d, n_most, batch, l, in, out, F64_THREADS, "kernel product_f64",
-                       product_f64);
-}
-
-/** The last layer of an arm in float32. */
-static int last_layer_f32(mill_device *d, size_t n_most, int arm, const mill_layer *l,
-                          const row_layout<float> *out)
-{
-  int err = MILL_OK;
-  const device_view *v = &d->view;
-  const row_layout<float> *in = &v->narrow;
-  if (d->options.last_layer == LAYER_FFMA)
-    return layer<float>(d, n_most, all_rows(v, arm), l, in, out, F32_THREADS, "kernel product_f32",
-                        product_f32);
-  if (d->options.last_layer == LAYER_TF32X3)
-    return layer<float>(d, n_most, all_rows(v, arm), l, in, out, MMA_THREADS, "kernel product_tf32",
-                        product_tf32<3>);
-  int *const list = v->part_list + (size_t)arm * v->row_pitch;
-  const row_batch fine = {v->n_row, v->fine_count + arm, list, 1};
-  const row_batch coarse = {v->n_row, v->coarse_count + arm, list + v->row_pitch - 1, -1};
-  MILL_TRY(layer<float>(d, n_most, fine, l, in, out, MMA_THREADS, "kernel product_tf32",
-                        product_tf32<3>));
-  MILL_TRY(layer<float>(d, n_most, coarse, l, in, out, MMA_THREADS, "kernel product_tf32, coarse",
-                        product_tf32<1>));
-done:
-  return err;
+  return layer<double>(d, n_most, batch, l, in, out, "kernel product_f64", product_f64);
 }
 
 /** One arm's templates for all lanes that want it, into their work->grid and mean.
@@ -188,7 +157,8 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
     MILL_TRY(layer_f64(d, n_most, rows, last, in, &grid));
   } else {
     const row_layout<float> grid = {(float *)d->d_grid, d->grid_lane, pitch};
-    MILL_TRY(last_layer_f32(d, n_most, i_arm, last, &grid));
+    MILL_TRY(layer<float>(d, n_most, rows, last, &d->view.narrow, &grid, "kernel product_f32",
+                          product_f32));
   }
   if (d->options.debug)
     MILL_TRY(search_nan(d, first, n, i_arm));
@@ -209,14 +179,16 @@ static int one_pass(mill_device *d, int first, unsigned n)
     MILL_TRY(err);
     mill_range_begin(MILL_RANGE_LIKELIHOOD);
     if (d->shape.wide)
-      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, answer_arm<1>, d->view, first, a);
+      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, mill_kernel_answer_f64, d->view,
+                   first, a);
     else
-      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, answer_arm<0>, d->view, first, a);
+      err = launch(d, "kernel answer_arm", n, 1, STAR_THREADS, mill_kernel_answer_f32, d->view,
+                   first, a);
     mill_range_end();
     MILL_TRY(err);
   }
   mill_range_begin(MILL_RANGE_POLISH);
-  err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, round_digest, d->view, first);
+  err = launch(d, "kernel round_digest", n, 1, DIGEST_THREADS, mill_kernel_digest, d->view, first);
   mill_range_end();
 done:
   return err;
@@ -235,7 +207,6 @@ done:
   return err;
 }
 
-#if CUDART_VERSION >= 12040
 /** The rounds as a graph: a loop whose body is one round over all slots. */
 static int build_graph(mill_device *d)
 {
@@ -280,7 +251,6 @@ done:
     mill_cuda_drop_graph(d);
   return err;
 }
-#endif
 
 /** Rounds one by one. */
 static int plain_rounds(mill_device *d, int max_round)
@@ -303,7 +273,6 @@ static int launch_rounds(mill_device *d, int n_listed, int max_round)
 {
   int err = MILL_OK;
   d->n_listed = n_listed;
-#if CUDART_VERSION >= 12040
   if (d->options.graph) {
     mill_range_begin(MILL_RANGE_ROUND);
     const cudaError_t status = cudaGraphLaunch(d->exec, d->stream);
@@ -311,13 +280,11 @@ static int launch_rounds(mill_device *d, int n_listed, int max_round)
     TRY_CUDA_AT("launching the rounds", status);
     goto done;
   }
-#endif
   MILL_TRY(plain_rounds(d, max_round));
 done:
   return err;
 }
 
-#if CUDART_VERSION >= 12040
 /** Make the graph and run it over nothing.  Where CUDA fails at that and nothing else is wrong,
  *  rounds are launched one by one from now on. */
 static int try_graph(mill_device *d)
@@ -339,17 +306,14 @@ static int try_graph(mill_device *d)
 done:
   return err;
 }
-#endif
 
 int mill_cuda_rehearse(mill_device *d)
 {
   int err = MILL_OK;
   MILL_TRY(mill_cuda_after_uploads(d, d->stream));
   MILL_TRY(launch(d, "kernel loop_begin", 1, 1, DIGEST_THREADS, loop_begin, d->view, 0, 0, 1));
-#if CUDART_VERSION >= 12040
   if (d->options.graph)
     MILL_TRY(try_graph(d));
-#endif
   if (!d->options.graph)
     MILL_TRY(launch_rounds(d, d->n_slot, 1));
   TRY_CUDA_AT("a round over nothing", cudaStreamSynchronize(d->stream));
@@ -363,8 +327,8 @@ int mill_cuda_start_stars(mill_device *d, int n)
   mill_range_begin(MILL_RANGE_GUESS);
   for (int first = 0; first < n && err == MILL_OK; first += d->shape.n_lane) {
     const int left = n - first, now = left < d->shape.n_lane ? left : d->shape.n_lane;
-    err =
-        launch(d, "kernel star_start", (unsigned)now, 1, STAR_THREADS, star_start, d->view, first);
+    err = launch(d, "kernel star_start", (unsigned)now, 1, STAR_THREADS, mill_kernel_star_start,
+                 d->view, first);
   }
   mill_range_end();
   return err;

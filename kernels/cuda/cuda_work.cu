@@ -5,13 +5,7 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/math/block.h"
 
-enum {
-  /** Jacobians of a star that are coarse where MILL_CUDA_LAST_LAYER asks for it: with a third one
-   *  a star takes half as many evaluations again (docs/develop/gpu.md). */
-  N_EARLY = 2
-};
-
-static work_shape shape_of(const mill_device *d, const mill_model *m, int n_lane)
+static work_shape shape_of(const mill_model *m, int n_lane)
 {
   work_shape s;
   memset(&s, 0, sizeof s);
@@ -21,7 +15,6 @@ static work_shape shape_of(const mill_device *d, const mill_model *m, int n_lane
   s.max_pix_pad = m->max_pix_pad;
   s.max_seg_pix = m->max_seg_pix;
   s.wide = m->set.precision == MILL_FLOAT64;
-  s.n_early = !s.wide && d->options.last_layer == LAYER_TF32_EARLY ? N_EARLY : 0;
   s.pitch = MILL_COLUMN_PAD; /* an emulator without hidden layers has its labels there */
   for (int a = 0; a < m->n_arm; a++) {
     for (int l = 0; l < m->arm[a].n_layer - 1; l++)
@@ -66,13 +59,9 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
   v->n_lane = s->n_lane;
   v->n_row = (int)n_row;
   v->row_pitch = n * n_row;
-  v->n_early = s->n_early;
   v->work = take<mill_workspace>(block, &at, n);
   v->row_count = take<int>(block, &at, MILL_MAX_ARM);
   v->row_list = take<int>(block, &at, MILL_MAX_ARM * n * n_row);
-  v->fine_count = take<int>(block, &at, MILL_MAX_ARM);
-  v->coarse_count = take<int>(block, &at, MILL_MAX_ARM);
-  v->part_list = take<int>(block, &at, s->n_early > 0 ? MILL_MAX_ARM * n * n_row : 0);
   v->input = take_rows<double>(block, &at, n, n_row, MILL_MAX_LABEL);
   for (int i = 0; i < 2; i++)
     v->hidden[i] = take_rows<double>(block, &at, n, n_row, pitch);
@@ -113,7 +102,7 @@ int mill_cuda_reserve_lanes(mill_device *d)
   mill_workspace *work = NULL;
   void *memory = NULL;
   size_t n_free = 0, n_most = 0;
-  work_shape shape = shape_of(d, &d->model, d->n_slot);
+  work_shape shape = shape_of(&d->model, d->n_slot);
   cudaError_t status = cudaSuccess;
   if (d->arena && d->shape.n_lane <= d->n_slot) {
     shape.n_lane = d->shape.n_lane;
@@ -154,13 +143,15 @@ done:
 
 void mill_cuda_free_book(mill_device *d)
 {
-  void *const pinned[] = {d->h_fresh, d->h_listed, d->h_finished, d->h_result, d->h_state};
+  void *const pinned[] = {d->h_fresh, d->h_listed, d->h_finished,
+                          d->h_slot,  d->h_result, d->h_state};
   for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++)
     if (pinned[i])
       (void)cudaFreeHost(pinned[i]);
   if (d->book)
     (void)cudaFree(d->book);
   d->h_fresh = d->h_listed = d->h_finished = NULL;
+  d->h_slot = NULL;
   d->h_result = NULL;
   d->h_state = NULL;
   d->book = NULL;
@@ -193,6 +184,7 @@ int mill_cuda_reserve_book(mill_device *d, int n_slot)
   MILL_TRY(mill_cuda_pin(&d->h_fresh, n));
   MILL_TRY(mill_cuda_pin(&d->h_listed, n));
   MILL_TRY(mill_cuda_pin(&d->h_finished, n));
+  MILL_TRY(mill_cuda_pin(&d->h_slot, n));
   MILL_TRY(mill_cuda_pin(&d->h_result, n));
   MILL_TRY(mill_cuda_pin(&d->h_state, 1));
   TRY_CUDA(cudaMemsetAsync(v->state, 0, sizeof *v->state, d->stream));

@@ -36,12 +36,6 @@ struct device_view {
   int *row_count;          /**< [MILL_MAX_ARM] rows of a pass */
   int *row_list;           /**< [MILL_MAX_ARM][row_pitch] lane * n_row + row */
   size_t row_pitch;
-  /** Jacobians of a star of which the last layer may be coarse: its first n_early evaluations. */
-  int n_early;
-  int *fine_count, *coarse_count; /**< [MILL_MAX_ARM] where n_early > 0 */
-  /** [MILL_MAX_ARM][row_pitch] where n_early > 0: the same rows as in row_list, the fine ones from
-   *  the first element on, the coarse ones from the last one backwards. */
-  int *part_list;
   row_layout<double> input;     /**< mapped labels, [n_lane][n_row][MILL_MAX_LABEL] */
   row_layout<double> hidden[2]; /**< [n_lane][n_row][pitch] */
   row_layout<float> narrow;     /**< the last layer's input in float32 */

@@ -1,5 +1,7 @@
 /** The kernels of a fit but the matrix products (product.h): one block of threads works on
- *  one star.  Only cuda_rounds.cu includes this.
+ *  one star.  Only cuda_rounds.cu and kernel_*.cu include this.  Those that take long to compile
+ *  have a file each, which defines one of MILL_KERNEL_START and MILL_KERNEL_DIGEST before, or takes
+ *  the template answer_arm; cuda_rounds.cu defines MILL_KERNELS_SHORT and has the others.
  *
  *  Slots hold stars, lanes hold work space.  In a round the slots that want something stand
  *  side by side in a list; in a pass over it entry first + i is worked on in lane i. */
@@ -7,7 +9,7 @@
 #define MILL_CUDA_ROUNDS_H
 
 #include "kernels/math/activation.h"
-#include "kernels/cuda/product.h"
+#include "kernels/cuda/device_view.h"
 #include "kernels/star/fit.h"
 #include "kernels/star/guess.h"
 #include "kernels/star/pixel.h"
@@ -102,6 +104,7 @@ static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
   return b;
 }
 
+#ifdef MILL_KERNEL_START
 /** Prepare, guess and make the first request.  One block per fresh slot. */
 static __global__ void __launch_bounds__(STAR_THREADS, 4) star_start(device_view v, int first)
 {
@@ -121,6 +124,8 @@ static __global__ void __launch_bounds__(STAR_THREADS, 4) star_start(device_view
     finish_slot(v, i_slot);
 }
 
+#endif
+#ifdef MILL_KERNELS_SHORT
 /** Begin rounds over n_listed slots: until n_want of them have finished, or max_round. */
 static __global__ void __launch_bounds__(DIGEST_THREADS)
     loop_begin(device_view v, int n_listed, int n_want, int max_round)
@@ -168,29 +173,7 @@ static __global__ void __launch_bounds__(LIST_THREADS) round_list(device_view v)
 static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view v)
 {
   if (threadIdx.x < MILL_MAX_ARM)
-    v.row_count[threadIdx.x] = v.fine_count[threadIdx.x] = v.coarse_count[threadIdx.x] = 0;
-}
-
-/** Far from the solution a step need not be exact: the next one starts from where it ends.  A
- *  simplex compares values and never gets a coarse one, a star that was given its start may
- *  be at the solution already, and the Jacobian that fixes an arm's model error fixes F. */
-static __device__ inline int is_early(const device_view &v, const mill_slot *slot, int arm)
-{
-  return slot->request == MILL_REQ_JACOBIAN && slot->result.n_eval < v.n_early &&
-         !slot->has_given && !(slot->fix_error && v.m->arm[arm].error.fraction);
-}
-
-/** Enter rows 0 .. n_tan of a lane into the lists of an arm for its last layer. */
-static __device__ inline void enter_part(const device_view &v, int arm, int lane, int n_tan,
-                                         int is_coarse)
-{
-  int *list = v.part_list + (size_t)arm * v.row_pitch;
-  if (is_coarse)
-    list += v.row_pitch - 1;
-  const int step = is_coarse ? -1 : 1;
-  const int at = atomicAdd(is_coarse ? &v.coarse_count[arm] : &v.fine_count[arm], 1 + n_tan);
-  for (int t = 0; t <= n_tan; t++)
-    list[(ptrdiff_t)step * (at + t)] = lane * v.n_row + t;
+    v.row_count[threadIdx.x] = 0;
 }
 
 /** Clear the answer, write the emulator's input rows and enter them into the lists
@@ -227,8 +210,6 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
     const int at = atomicAdd(&v.row_count[a], 1 + n_tan);
     for (int t = 0; t <= n_tan; t++)
       v.row_list[(size_t)a * v.row_pitch + (size_t)(at + t)] = (int)blockIdx.x * v.n_row + t;
-    if (v.n_early > 0)
-      enter_part(v, a, (int)blockIdx.x, n_tan, is_early(v, slot, a));
   }
 }
 
@@ -292,6 +273,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   }
 }
 
+#endif
 /** The likelihood of one arm.  One block per lane. */
 template <int wide>
 static __global__ void __launch_bounds__(STAR_THREADS, 4)
@@ -313,6 +295,7 @@ static __global__ void __launch_bounds__(STAR_THREADS, 4)
     mill_block_arm_f32(&b, v.m, slot, arm, &shared.work);
 }
 
+#ifdef MILL_KERNEL_DIGEST
 /** Digest an answer and make the next request.  A warp per lane. */
 static __global__ void __launch_bounds__(DIGEST_THREADS, 16) round_digest(device_view v, int first)
 {
@@ -326,6 +309,8 @@ static __global__ void __launch_bounds__(DIGEST_THREADS, 16) round_digest(device
     finish_slot(v, v.active[first + (int)blockIdx.x]);
 }
 
+#endif
+#ifdef MILL_KERNELS_SHORT
 /** Is there another round to do?  One thread, after all digests of a round. */
 static __device__ inline int round_count(const device_view &v)
 {
@@ -340,7 +325,6 @@ static __global__ void __launch_bounds__(DIGEST_THREADS) round_end(device_view v
     (void)round_count(v);
 }
 
-#if CUDART_VERSION >= 12040
 /** The same in a graph, which goes on or not as it says here. */
 static __global__ void __launch_bounds__(DIGEST_THREADS)
     round_end_graph(device_view v, cudaGraphConditionalHandle go_on)
@@ -348,7 +332,6 @@ static __global__ void __launch_bounds__(DIGEST_THREADS)
   if (threadIdx.x == 0)
     cudaGraphSetConditional(go_on, round_count(v) ? 1u : 0u);
 }
-#endif
 
 /** Debug mode: count the NaN among the templates of an arm.  One block per lane. */
 template <typename real>
@@ -368,5 +351,6 @@ static __global__ void __launch_bounds__(STAR_THREADS)
   if (n > 0)
     (void)atomicAdd(&v.state->n_nan, n);
 }
+#endif
 
 #endif

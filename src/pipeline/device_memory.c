@@ -16,15 +16,15 @@ done:
   return err;
 }
 
-void mill_device_memory_drop(mill_device_memory *memory, int n_keep)
+void mill_device_memory_drop(mill_device_memory *memory)
 {
-  while (memory->n_block > n_keep)
+  while (memory->n_block > 0)
     memory->backend->release(memory->device, memory->block[--memory->n_block]);
 }
 
 void mill_device_memory_clear(mill_device_memory *memory)
 {
-  mill_device_memory_drop(memory, 0);
+  mill_device_memory_drop(memory);
   mill_free((void *)memory->block);
   memory->block = NULL;
   memory->n_room = 0;

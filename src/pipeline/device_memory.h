@@ -17,8 +17,8 @@ typedef struct mill_device_memory {
  *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_device_memory_take(mill_device_memory *memory, size_t bytes, const void *from, void **out);
 
-/** Give back all blocks but the first n_keep. */
-void mill_device_memory_drop(mill_device_memory *memory, int n_keep);
+/** Give back all blocks. */
+void mill_device_memory_drop(mill_device_memory *memory);
 
 /** Give back all blocks and the list of them. */
 void mill_device_memory_clear(mill_device_memory *memory);

@@ -15,6 +15,8 @@ enum {
   ROUNDS_PER_CALL = 4,
   /** ... and at most where it does not, as long as too few have become free. */
   ROUNDS_PER_LOOP = 64,
+  /** Stars whose models come back together. */
+  MODELS_PER_CALL = 64,
   /** Part of the slots that is worth a look, and that is filled between two looks. */
   SLOT_SHARE = 8
 };
@@ -149,7 +151,6 @@ int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request,
 {
   int err = MILL_OK;
   const int first = 0;
-  const mill_slot_entry *e = &p->slots.entry[first];
   const mill_backend *be = p->backend;
   /* a copy whose hulls are the host's, for the penalty */
   mill_model m = p->model;
@@ -158,7 +159,7 @@ int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request,
   MILL_TRY(bind_slots(p));
   MILL_TRY(be->start(p->device, &first, 1));
   MILL_TRY(be->wait(p->device));
-  MILL_TRY(be->download(p->device, &p->slots.host, e->device, MILL_SLOT_COPY_BYTES));
+  MILL_TRY(be->download(p->device, &p->slots.host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
   *prepared = p->slots.host.result;
   if (p->slots.host.stage == MILL_STAGE_DONE)
     goto done;
@@ -169,10 +170,10 @@ int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request,
     p->slots.host.request = request;
     memcpy(p->slots.host.theta, theta + (size_t)i * (size_t)m.n_par,
            (size_t)m.n_par * sizeof *theta);
-    MILL_TRY(be->upload(p->device, e->device, &p->slots.host, MILL_SLOT_COPY_BYTES));
+    MILL_TRY(be->upload(p->device, p->slots.bound[first], &p->slots.host, MILL_SLOT_COPY_BYTES));
     MILL_TRY(be->advance(p->device, &first, 1, 1, 1));
     MILL_TRY(be->collect(p->device, p->done, p->row, &n_done));
-    MILL_TRY(be->download(p->device, &p->slots.host, e->device, MILL_SLOT_COPY_BYTES));
+    MILL_TRY(be->download(p->device, &p->slots.host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
     eval[i] = p->slots.host.eval;
     eval[i].f += mill_penalty(&m, &p->slots.host, p->slots.host.theta);
   }
@@ -206,7 +207,7 @@ static int load_elsewhere(mill_pipeline *p, int i_slot, const mill_star *star, i
   const mill_slot_entry *e = p->slots.entry;
   int best = i_slot;
   for (int i = 0; i < p->slots.n_slot; i++)
-    if (!e[i].active && e[i].memory[MILL_FOR_ARRAYS].cap > e[best].memory[MILL_FOR_ARRAYS].cap)
+    if (!e[i].active && e[i].memory.cap > e[best].memory.cap)
       best = i;
   if (best != i_slot)
     err = mill_slots_load(&p->slots, best, star);
@@ -315,19 +316,35 @@ done:
   return err;
 }
 
+/** Models of those of the stars done[first] .. done[first + MODELS_PER_CALL - 1] that have any. */
+static int fetch_models(mill_pipeline *p, int first)
+{
+  int fitted[MODELS_PER_CALL], n = 0;
+  for (int i = first; i < p->n_done && i < first + MODELS_PER_CALL; i++)
+    if (p->row[i].status == MILL_STATUS_FITTED)
+      fitted[n++] = p->done[i];
+  if (n == 0)
+    return MILL_OK;
+  mill_range_begin(MILL_RANGE_DOWNLOAD);
+  const int err = mill_slots_fetch_models(&p->slots, fitted, n);
+  mill_range_end();
+  return err;
+}
+
 /** Hand over the rows that have been collected, and free their slots. */
 static int deliver(mill_pipeline *p, mill_result_sink sink, void *context)
 {
   int err = MILL_OK;
-  int i = 0;
-  for (; i < p->n_done; i++) {
+  const float *const *next = NULL;
+  for (int i = 0; i < p->n_done; i++) {
     const float *const *model = NULL;
+    if (p->slots.want_models && i % MODELS_PER_CALL == 0) {
+      MILL_TRY(fetch_models(p, i));
+      next = p->slots.model_row;
+    }
     if (p->slots.want_models && p->row[i].status == MILL_STATUS_FITTED) {
-      mill_range_begin(MILL_RANGE_DOWNLOAD);
-      err = mill_slots_fetch_models(&p->slots, p->done[i]);
-      mill_range_end();
-      MILL_TRY(err);
-      model = p->slots.model_row;
+      model = next;
+      next += mill_slots_n_segment(&p->slots, p->done[i]);
     }
     mill_slots_free(&p->slots, p->done[i]);
     MILL_TRY(sink(context, &p->row[i], model));

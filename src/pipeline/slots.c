@@ -13,18 +13,11 @@
  *  and once with a star. */
 enum { SEGMENT_PIECES = 4, STAR_PIECES = 2 };
 
-/** Bytes from one mill_slot to the next. */
-static size_t slot_pitch(void)
-{
-  return mill_round_up(sizeof(mill_slot), MILL_ARRAY_BYTES);
-}
-
 int mill_slots_create(const mill_library *lib, const mill_model *model, mill_waveset_cache *waveset,
                       const mill_backend *backend, mill_device *device, int n_slot, int want_models,
                       mill_slots *slots)
 {
   int err = MILL_OK;
-  void *memory = NULL;
   mill_slots *s = slots;
   s->lib = lib;
   s->model = model;
@@ -34,15 +27,6 @@ int mill_slots_create(const mill_library *lib, const mill_model *model, mill_wav
   s->want_models = want_models;
   MILL_TRY(MILL_ALLOC(n_slot, &s->entry));
   MILL_TRY(mill_alloc_bytes((size_t)n_slot, sizeof *s->bound, (void **)&s->bound));
-  err = mill_device_memory_take(&s->memory, (size_t)n_slot * slot_pitch(), NULL, &memory);
-  if (err == MILL_ERR_MEMORY)
-    MILL_FAIL(err, "slots: no memory for %d of them, %.1f GB before a star has come; give fewer",
-              n_slot, 1e-9 * (double)n_slot * (double)slot_pitch());
-  MILL_TRY(err);
-  for (int i = 0; i < n_slot; i++) {
-    s->bound[i] = (mill_slot *)(void *)((char *)memory + (size_t)i * slot_pitch());
-    s->entry[i].device = s->bound[i];
-  }
 done:
   return err;
 }
@@ -63,13 +47,12 @@ void mill_slots_clear(mill_slots *slots)
   mill_slots *s = slots;
   for (int i = 0; s->entry && i < s->n_slot; i++) {
     mill_slot_entry *e = &s->entry[i];
-    for (int k = 0; k < MILL_N_SLOT_PURPOSE; k++)
-      drop_own(s, &e->memory[k]);
+    drop_own(s, &e->memory);
     mill_free(e->segment);
     mill_free(e->plan);
   }
   mill_device_memory_clear(&s->memory);
-  MILL_FREE(s->entry, (void *)s->bound, s->lsf_aa, s->piece, s->model_flux, (void *)s->model_row);
+  MILL_FREE(s->entry, (void *)s->bound, s->lsf_aa, s->piece, s->fetched, (void *)s->model_row);
   memset(s, 0, sizeof *s);
 }
 
@@ -77,39 +60,44 @@ void mill_slots_trim(mill_slots *slots)
 {
   for (int i = 0; i < slots->n_slot; i++)
     if (!slots->entry[i].active)
-      drop_own(slots, &slots->entry[i].memory[MILL_FOR_ARRAYS]);
+      drop_own(slots, &slots->entry[i].memory);
 }
 
 int mill_slots_drop(mill_slots *slots)
 {
   int n = 0;
-  for (int i = 0; i < slots->n_slot; i++)
-    for (int k = 0; k < MILL_N_SLOT_PURPOSE; k++) {
-      mill_slot_memory *memory = &slots->entry[i].memory[k];
-      n += k == MILL_FOR_ARRAYS && memory->at;
-      drop_own(slots, memory);
-      *memory = (mill_slot_memory){0};
-    }
-  mill_device_memory_drop(&slots->memory, 1);
+  for (int i = 0; i < slots->n_slot; i++) {
+    mill_slot_memory *memory = &slots->entry[i].memory;
+    n += memory->at != NULL;
+    drop_own(slots, memory);
+    *memory = (mill_slot_memory){0};
+  }
+  mill_device_memory_drop(&slots->memory);
   return n > 0;
 }
 
 size_t mill_slots_bytes(const mill_slots *slots)
 {
-  size_t bytes = (size_t)slots->n_slot * slot_pitch();
+  size_t bytes = 0;
   for (int i = 0; i < slots->n_slot; i++)
-    for (int k = 0; k < MILL_N_SLOT_PURPOSE; k++)
-      bytes += slots->entry[i].memory[k].cap;
+    bytes += slots->entry[i].memory.cap;
   return bytes;
+}
+
+/** Models come back whole, and not all of one is written: arms may be dropped. */
+static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
+{
+  const mill_device_memory *m = &s->memory;
+  return s->want_models ? m->backend->zero(m->device, memory, n_byte) : MILL_OK;
 }
 
 /** At least n_byte bytes of a slot's memory.  Slots that have none yet get theirs together: large
  *  blocks lie in large pages.  What a slot has stays its own where there is no memory for more. */
-static int reserve_memory(mill_slots *s, mill_slot_entry *e, int purpose, size_t n_byte)
+static int reserve_memory(mill_slots *s, mill_slot_entry *e, size_t n_byte)
 {
   int err = MILL_OK;
   void *memory = NULL;
-  mill_slot_memory *mine = &e->memory[purpose];
+  mill_slot_memory *mine = &e->memory;
   n_byte = mill_round_up(n_byte, MILL_ARRAY_BYTES);
   if (n_byte <= mine->cap)
     goto done;
@@ -117,11 +105,12 @@ static int reserve_memory(mill_slots *s, mill_slot_entry *e, int purpose, size_t
     MILL_TRY(s->memory.backend->alloc(s->memory.device, n_byte, &memory));
     drop_own(s, mine);
     *mine = (mill_slot_memory){memory, n_byte, 1};
+    MILL_TRY(clear_models(s, memory, n_byte));
     goto done;
   }
   size_t n = 1;
   const mill_slot_entry *end = s->entry + s->n_slot;
-  while (e + n < end && !e[n].memory[purpose].at && (n + 1) * n_byte <= SLAB_BYTES)
+  while (e + n < end && !e[n].memory.at && (n + 1) * n_byte <= SLAB_BYTES)
     n++;
   for (;; n /= 2) { /* for fewer slots where there is no memory for n */
     err = mill_device_memory_take(&s->memory, n * n_byte, NULL, &memory);
@@ -130,7 +119,8 @@ static int reserve_memory(mill_slots *s, mill_slot_entry *e, int purpose, size_t
   }
   MILL_TRY(err);
   for (size_t i = 0; i < n; i++)
-    e[i].memory[purpose] = (mill_slot_memory){(char *)memory + i * n_byte, n_byte, 0};
+    e[i].memory = (mill_slot_memory){(char *)memory + i * n_byte, n_byte, 0};
+  MILL_TRY(clear_models(s, memory, n * n_byte));
 done:
   return err;
 }
@@ -146,7 +136,6 @@ static int reserve_segments(mill_slots *s, mill_slot_entry *e, const mill_star *
     n_lsf += star->segment[i].sigma_aa ? (size_t)star->segment[i].n_pix : 0;
   MILL_TRY(MILL_RENEW(&s->piece, &s->cap_piece, SEGMENT_PIECES * n + STAR_PIECES));
   MILL_TRY(MILL_RENEW(&s->lsf_aa, &s->cap_lsf, n_lsf));
-  MILL_TRY(reserve_memory(s, e, MILL_FOR_SEGMENTS, (size_t)n * sizeof(mill_segment)));
   MILL_TRY(MILL_RENEW(&e->segment, &e->cap_segment, n));
   MILL_TRY(MILL_RENEW(&e->plan, &e->cap_plan, n));
 done:
@@ -326,7 +315,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
 {
   mill_slot *to = &s->host;
   to->n_segment = star->n_segment;
-  to->segment = (mill_segment *)(void *)e->memory[MILL_FOR_SEGMENTS].at;
+  to->segment = (mill_segment *)(void *)(e->memory.at + e->model_bytes);
   if (star->start) {
     to->has_given = 1;
     memcpy(to->given, star->start, (size_t)s->model->n_deriv * sizeof *star->start);
@@ -340,30 +329,30 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
   int err = MILL_OK, info = 0;
   mill_slots *s = slots;
   mill_slot_entry *e = &s->entry[i_slot];
-  const mill_backend *be = s->memory.backend;
+  const size_t segment_bytes = (size_t)star->n_segment * sizeof(mill_segment);
   size_t at[MILL_N_STAR_REGION] = {0};
   MILL_TRY(reserve_segments(s, e, star));
   MILL_TRY(plan_star(s, e, star, &info));
   lay_out_star(s, e, star, NULL, at);
   const size_t n_raw = at[MILL_STAR_RAW], n_model = at[MILL_STAR_MODELS];
-  MILL_TRY(reserve_memory(s, e, MILL_FOR_ARRAYS, n_raw + n_model + at[MILL_STAR_DEVICE]));
-  char *block = e->memory[MILL_FOR_ARRAYS].at;
+  at[MILL_STAR_MODELS] = 0;
+  at[MILL_STAR_RAW] = n_model + mill_round_up(segment_bytes, MILL_ARRAY_BYTES);
+  const size_t slot_at = at[MILL_STAR_RAW] + n_raw, n_device = at[MILL_STAR_DEVICE];
+  at[MILL_STAR_DEVICE] = slot_at + mill_round_up(sizeof(mill_slot), MILL_ARRAY_BYTES);
+  MILL_TRY(reserve_memory(s, e, at[MILL_STAR_DEVICE] + n_device));
+  char *block = e->memory.at;
   e->model_bytes = n_model;
-  if (n_model > 0) /* not all of it will be written: arms may be dropped */
-    MILL_TRY(be->zero(s->memory.device, block + n_raw, n_model));
-  at[MILL_STAR_RAW] = 0;
-  at[MILL_STAR_MODELS] = n_raw;
-  at[MILL_STAR_DEVICE] = n_raw + n_model;
-  const size_t segment_bytes = (size_t)star->n_segment * sizeof(mill_segment);
+  s->bound[i_slot] = (mill_slot *)(void *)(block + slot_at);
   memset(e->segment, 0, segment_bytes);
   memset(&s->host, 0, MILL_SLOT_COPY_BYTES);
   lay_out_star(s, e, star, block, at);
   s->n_piece = 0;
+  /* in the order in which they lie in the memory, so that they are one copy */
+  add_piece(s, block + n_model, e->segment, segment_bytes);
   MILL_TRY(fill_segments(s, e, star));
   fill_slot(s, e, star, info);
-  add_piece(s, e->memory[MILL_FOR_SEGMENTS].at, e->segment, segment_bytes);
-  add_piece(s, e->device, &s->host, MILL_SLOT_COPY_BYTES);
-  MILL_TRY(be->upload_all(s->memory.device, s->piece, s->n_piece));
+  add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES);
+  MILL_TRY(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
   for (int i = 0; i < star->n_segment; i++) {
     e->plan[i].waveset = star->segment[i].waveset;
     mill_waveset_cache_hold(s->waveset, e->plan[i].waveset);
@@ -390,25 +379,48 @@ int mill_slots_count_active(const mill_slots *slots)
   return n;
 }
 
-int mill_slots_fetch_models(mill_slots *slots, int i_slot)
+int mill_slots_n_segment(const mill_slots *slots, int i_slot)
+{
+  return slots->entry[i_slot].n_waveset;
+}
+
+/** What comes back of a star with its models, behind which lie its segments. */
+static size_t fetched_bytes(const mill_slot_entry *e)
+{
+  return e->model_bytes + (size_t)e->n_waveset * sizeof(mill_segment);
+}
+
+int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
 {
   int err = MILL_OK;
   mill_slots *s = slots;
   const mill_backend *be = s->memory.backend;
-  const mill_slot_entry *e = &s->entry[i_slot];
-  const int n_segment = e->n_waveset;
-  const mill_segment *first = &e->segment[0];
-  MILL_TRY(be->download(s->memory.device, e->segment, e->memory[MILL_FOR_SEGMENTS].at,
-                        (size_t)n_segment * sizeof(mill_segment)));
-  MILL_TRY(MILL_RENEW(&s->model_flux, &s->cap_model, e->model_bytes / sizeof *s->model_flux));
-  MILL_TRY(MILL_RENEW(&s->model_row, &s->cap_model_row, n_segment));
-  MILL_TRY(be->download(s->memory.device, s->model_flux, first->model, e->model_bytes));
-  for (int i = 0; i < n_segment; i++) {
-    const mill_segment *segment = &e->segment[i];
-    float *at = s->model_flux + (segment->model - first->model);
-    s->model_row[i] = at;
-    for (int k = 0; k < segment->n_pix && !segment->used; k++)
-      at[k] = NAN;
+  size_t n_byte = 0, n_row = 0;
+  for (int i = 0; i < n; i++) {
+    n_byte += mill_round_up(fetched_bytes(&s->entry[i_slot[i]]), MILL_ARRAY_BYTES);
+    n_row += (size_t)s->entry[i_slot[i]].n_waveset;
+  }
+  MILL_TRY(MILL_RENEW(&s->piece, &s->cap_piece, n));
+  MILL_TRY(MILL_RENEW(&s->fetched, &s->cap_fetched, n_byte));
+  MILL_TRY(MILL_RENEW(&s->model_row, &s->cap_model_row, n_row));
+  char *to = s->fetched;
+  for (int i = 0; i < n; i++) {
+    const mill_slot_entry *e = &s->entry[i_slot[i]];
+    s->piece[i] = (mill_upload){to, e->memory.at, fetched_bytes(e)};
+    to += mill_round_up(fetched_bytes(e), MILL_ARRAY_BYTES);
+  }
+  MILL_TRY(be->download_all(s->memory.device, s->piece, n));
+  const float **row = s->model_row;
+  for (int i = 0; i < n; i++) {
+    const mill_slot_entry *e = &s->entry[i_slot[i]];
+    char *const star = s->piece[i].to;
+    const mill_segment *segment = (const mill_segment *)(void *)(star + e->model_bytes);
+    for (int k = 0; k < e->n_waveset; k++, segment++) {
+      float *model = (float *)(void *)(star + ((char *)segment->model - e->memory.at));
+      *row++ = model;
+      for (int p = 0; p < segment->n_pix && !segment->used; p++)
+        model[p] = NAN;
+    }
   }
 done:
   return err;

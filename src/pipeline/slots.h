@@ -14,14 +14,14 @@
 /** What a slot is copied with; its work space needs no copy. */
 #define MILL_SLOT_COPY_BYTES offsetof(mill_slot, space)
 
-/** Memory of the backend for one purpose of a slot. */
+/** Memory of the backend for all of a star: its models, its mill_segment, what the host fills of
+ * its arrays, its mill_slot, and the other arrays.  So the second to the fourth go up as one piece,
+ * and the first two come back as one. */
 typedef struct mill_slot_memory {
   char *at;
   size_t cap; /**< bytes */
-  int is_own; /**< 0: it is a part of a block that all slots share */
+  int is_own; /**< 0: it is a part of a block that slots share */
 } mill_slot_memory;
-
-enum mill_slot_purpose { MILL_FOR_SEGMENTS, MILL_FOR_ARRAYS, MILL_N_SLOT_PURPOSE };
 
 /** What a slot holds for a segment. */
 typedef struct mill_slot_plan {
@@ -31,9 +31,8 @@ typedef struct mill_slot_plan {
 
 /** A slot as the host knows it. */
 typedef struct mill_slot_entry {
-  mill_slot *device;
-  mill_slot_memory memory[MILL_N_SLOT_PURPOSE]; /**< its mill_segment, and all arrays */
-  mill_segment *segment;                        /**< host copy [cap_segment], owned */
+  mill_slot_memory memory;
+  mill_segment *segment; /**< host copy [cap_segment], owned */
   size_t cap_segment;
   mill_slot_plan *plan; /**< of each segment [cap_plan], owned */
   size_t cap_plan;
@@ -48,10 +47,10 @@ typedef struct mill_slots {
   const mill_library *lib;     /**< borrowed */
   const mill_model *model;     /**< host copy, borrowed */
   mill_waveset_cache *waveset; /**< borrowed */
-  mill_device_memory memory;   /**< what slots share: first the mill_slot themselves */
+  mill_device_memory memory;   /**< blocks that slots share */
   int n_slot, want_models;
   mill_slot_entry *entry; /**< [n_slot], owned */
-  mill_slot **bound;      /**< [n_slot] the mill_slot themselves, owned */
+  mill_slot **bound;      /**< [n_slot] the mill_slot themselves, NULL: not yet; owned */
   mill_slot host;         /**< last downloaded or to be uploaded */
   /* of the star that is being loaded */
   float *lsf_aa; /**< what templates lack of its line-spread functions, all segments; owned */
@@ -59,23 +58,23 @@ typedef struct mill_slots {
   mill_upload *piece; /**< what is uploaded [cap_piece], owned */
   size_t cap_piece;
   int n_piece;
-  /* of the star whose models were fetched */
-  float *model_flux; /**< [cap_model], owned */
-  size_t cap_model;
-  const float **model_row; /**< [cap_model_row] one pointer per segment, owned */
+  /* of the stars whose models were fetched */
+  char *fetched; /**< models and segments of each [cap_fetched], owned */
+  size_t cap_fetched;
+  const float **model_row; /**< [cap_model_row] one pointer per segment of each, owned */
   size_t cap_model_row;
 } mill_slots;
 
 /** Slots without memory for stars yet; want_models: the fit writes best-fit models.  *slots is
- * zeroed and is to be cleared after a failure, too.  MILL_ERR_MEMORY with how many gigabytes the
- * slots would have taken, MILL_ERR_BACKEND. */
+ * zeroed and is to be cleared after a failure, too.  MILL_ERR_MEMORY. */
 int mill_slots_create(const mill_library *lib, const mill_model *model, mill_waveset_cache *waveset,
                       const mill_backend *backend, mill_device *device, int n_slot, int want_models,
                       mill_slots *slots);
 void mill_slots_clear(mill_slots *slots);
 
-/** Copy a star into slot i_slot.  MILL_ERR_MEMORY where the backend has none for it: the slot stays
- * as it is.  MILL_ERR_INTERNAL, MILL_ERR_RANGE (see mill_waveset_cache_deconv), MILL_ERR_BACKEND.
+/** Copy a star into slot i_slot, whose mill_slot may move.  MILL_ERR_MEMORY where the backend has
+ * none for it: the slot stays as it is.  MILL_ERR_INTERNAL, MILL_ERR_RANGE (see
+ * mill_waveset_cache_deconv), MILL_ERR_BACKEND.
  */
 int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star);
 
@@ -84,8 +83,12 @@ void mill_slots_free(mill_slots *slots, int i_slot);
 
 int mill_slots_count_active(const mill_slots *slots);
 
-/** Best-fit models of the star in slot i_slot into slots->model_row. */
-int mill_slots_fetch_models(mill_slots *slots, int i_slot);
+/** Best-fit models of the stars in n slots into slots->model_row, star by star; the device is
+ * waited for once. */
+int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n);
+
+/** Segments of the star in a slot, so many rows of slots->model_row. */
+int mill_slots_n_segment(const mill_slots *slots, int i_slot);
 
 /** Give back the memory of slots without a star, as far as they own it. */
 void mill_slots_trim(mill_slots *slots);

@@ -99,63 +99,14 @@ static void test_unknown_switches_are_refused(void **state)
   (void)state;
   NEEDS_BACKEND();
   mill_device *device = NULL;
-  switch_to("MILL_CUDA_LAST_LAYER", "fast");
+  switch_to("MILL_CUDA_GRAPH", "yes");
   assert_int_equal(tested->open(1, &device), MILL_ERR_CONFIG);
-  switch_to("MILL_CUDA_LAST_LAYER", NULL);
+  switch_to("MILL_CUDA_GRAPH", NULL);
   assert_null(device);
   switch_to("MILL_CUDA_COPIERS", "0");
   assert_int_equal(tested->open(1, &device), MILL_ERR_CONFIG);
   switch_to("MILL_CUDA_COPIERS", NULL);
   assert_null(device);
-}
-
-static void test_tensor_cores_keep_float32(void **state)
-{
-  (void)state;
-  NEEDS_BACKEND();
-  switch_to("MILL_CUDA_LAST_LAYER", "tf32x3");
-  compare_answers(MILL_FLOAT32, 1e-3);
-  fit(&data, tested, 4);
-  static fitted once;
-  keep(&once);
-  expect(&once, N_STAR);
-  switch_to("MILL_CUDA_LAST_LAYER", NULL);
-}
-
-/** Jacobians of the first steps in TF32: other templates on the way, the same fits at its end. */
-static void test_coarse_first_steps_end_at_the_same_fits(void **state)
-{
-  (void)state;
-  NEEDS_BACKEND();
-  survey *s = &data;
-  static mill_fit_result exact[N_STAR];
-  static fitted once;
-  s->config.fit.precision = MILL_FLOAT32;
-  switch_to("MILL_CUDA_LAST_LAYER", "tf32x3");
-  fit(s, tested, N_STAR);
-  memcpy(exact, s->result, sizeof exact);
-  switch_to("MILL_CUDA_LAST_LAYER", "tf32early");
-  fit(s, tested, N_STAR);
-  keep(&once);
-  int n_other = 0;
-  for (int i = 0; i < n_fit; i++) {
-    const mill_fit_result *a = &exact[i], *b = &s->result[i];
-    assert_int_equal(a->status, b->status);
-    if (a->status != MILL_STATUS_FITTED || a->warn & MILL_WARN_OUTLIER)
-      continue;
-    n_other += memcmp(a, b, sizeof *a) != 0;
-    /* as CPU and GPU may differ */
-    assert_close(b->m2ll, a->m2ll, 5e-3);
-    assert_close(b->vrad_km_s, a->vrad_km_s, 0.05 * a->vrad_err_km_s);
-    for (int l = 0; l < N_LABEL; l++)
-      if (a->label_err[l] > 0.0)
-        assert_close(b->label[l], a->label[l], 0.05 * a->label_err[l]);
-  }
-  /* it was another arithmetic, and the batch does not matter for it either */
-  assert_true(n_other > 0);
-  for (int n_slot = 1; n_slot < N_STAR; n_slot += 6)
-    expect(&once, n_slot);
-  switch_to("MILL_CUDA_LAST_LAYER", NULL);
 }
 
 #ifdef MILL_CUDA_EMULATION
@@ -194,6 +145,24 @@ static int slots_of_run(mill_pipeline *p)
   must(mill_pipeline_run(p, next_star, &data, take_row, &data));
   assert_memory_equal(data.result, by_batch.result, (size_t)n_fit * sizeof *data.result);
   return mill_pipeline_slots(p);
+}
+
+static void test_a_star_goes_up_as_one_piece_and_models_come_together(void **state)
+{
+  (void)state;
+  /* so many slots that all stars are taken at once, and no list is longer than is counted */
+  mill_pipeline *p = pipeline(&data, tested, 8 * (n_fit + 1));
+  (void)slots_of_run(p);
+  const mill_emulation_counts before = mill_emulation_count();
+  (void)slots_of_run(p);
+  const mill_emulation_counts after = mill_emulation_count();
+  mill_pipeline_destroy(p);
+  assert_true(4 * n_fit <= MILL_EMULATION_LIST_BYTES);
+  assert_int_equal(after.n_upload - before.n_upload, n_fit);
+  /* for the end of the rounds, for rows, and for all their models */
+  const long n_call = after.n_graph - before.n_graph;
+  assert_true(3 * n_call < 2 * n_fit); /* waits for one star after the other would be more */
+  assert_true(after.n_synchronize - before.n_synchronize <= 3 * n_call);
 }
 
 static void test_short_memory_changes_nothing(void **state)
@@ -317,26 +286,6 @@ static void test_a_failure_hands_over_what_has_finished(void **state)
 }
 #endif
 
-static void compare_last_layers(void)
-{
-  static const char *const layer[] = {"ffma", "tf32x3", "tf32early"};
-  for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
-    switch_to("MILL_CUDA_LAST_LAYER", layer[i]);
-    if (strcmp(layer[i], "tf32early") != 0) /* whose first Jacobians are coarse */
-      compare_answers(MILL_FLOAT32, 1e-3);
-    if (strcmp(layer[i], "tf32x3") != 0) /* a part of the next one */
-      compare_many_with_one();
-  }
-  switch_to("MILL_CUDA_LAST_LAYER", NULL);
-}
-
-static void test_wide_layers_equal_the_cpu_with_every_kernel(void **state)
-{
-  (void)state;
-  NEEDS_BACKEND();
-  with_wide_layers(compare_last_layers);
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -348,6 +297,7 @@ int main(void)
 #ifdef MILL_CUDA_EMULATION
       cmocka_unit_test(test_the_host_waits_for_rounds_only),
       cmocka_unit_test(test_an_old_driver_has_no_graph),
+      cmocka_unit_test(test_a_star_goes_up_as_one_piece_and_models_come_together),
       cmocka_unit_test(test_short_memory_changes_nothing),
       cmocka_unit_test(test_neighbours_in_memory_are_copied_one_by_one),
       cmocka_unit_test(test_without_a_graph_rounds_go_on_one_by_one),
@@ -355,9 +305,7 @@ int main(void)
       cmocka_unit_test(test_a_node_that_is_not_ready_is_told),
       cmocka_unit_test(test_a_failure_hands_over_what_has_finished),
 #endif
-      cmocka_unit_test(test_tensor_cores_keep_float32),
-      cmocka_unit_test(test_coarse_first_steps_end_at_the_same_fits),
-      cmocka_unit_test(test_wide_layers_equal_the_cpu_with_every_kernel),
+      cmocka_unit_test(test_wide_layers_equal_the_cpu),
       cmocka_unit_test(test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch),
   };
   return cmocka_run_group_tests(tests, set_up, clean_up);

@@ -6,7 +6,9 @@
 #include "kernels/cuda/device_choice.h"
 #include "kernels/base/error.h"
 
-#define DEFAULT_BUILD "80-real;90-real;90-virtual"
+/* with CUDA 12.4, and from 12.8 on */
+#define DEFAULT_BUILD   "80-real;90-real;90-virtual"
+#define BLACKWELL_BUILD "80-real 90-real 100-real 120-real 90-virtual"
 
 static const mill_gpu_facts t4 = {"Tesla T4", "t4", 7, 5, MILL_GPU_SHARED};
 static const mill_gpu_facts a100 = {"NVIDIA A100", "a100", 8, 0, MILL_GPU_SHARED};
@@ -30,6 +32,12 @@ static void test_code(void **state)
       {DEFAULT_BUILD, 9, 0, 0, 1},
       {DEFAULT_BUILD, 10, 0, 1, 1}, /* PTX */
       {DEFAULT_BUILD, 10, 0, 0, 0},
+      {BLACKWELL_BUILD, 9, 0, 0, 1},
+      {BLACKWELL_BUILD, 10, 0, 0, 1},
+      {BLACKWELL_BUILD, 10, 3, 0, 1},
+      {BLACKWELL_BUILD, 12, 0, 0, 1},
+      {BLACKWELL_BUILD, 11, 0, 0, 0},
+      {BLACKWELL_BUILD, 11, 0, 1, 1},
       {"89", 8, 0, 1, 0}, /* a later minor version does not run on an earlier one */
       {"89", 8, 9, 0, 1},
       {"75-real 80-real", 7, 5, 0, 1},

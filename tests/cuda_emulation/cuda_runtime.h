@@ -40,13 +40,26 @@
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
-struct __align__(16) float4
+/* pointers to them may point to other numbers, as with nvcc */
+struct __align__(16) __attribute__((may_alias)) float4
 {
   float x, y, z, w;
 };
 static inline float4 make_float4(float x, float y, float z, float w)
 {
   return {x, y, z, w};
+}
+struct __align__(8) __attribute__((may_alias)) float2
+{
+  float x, y;
+};
+struct __align__(16) __attribute__((may_alias)) double2
+{
+  double x, y;
+};
+static inline double2 make_double2(double x, double y)
+{
+  return {x, y};
 }
 
 struct __align__(16) double2
@@ -107,19 +120,6 @@ static inline int atomicAdd(int *at, int more)
   *at += more;
   return before;
 }
-static inline unsigned __float_as_uint(float x)
-{
-  unsigned u;
-  memcpy(&u, &x, sizeof u);
-  return u;
-}
-static inline float __uint_as_float(unsigned u)
-{
-  float x;
-  memcpy(&x, &u, sizeof x);
-  return x;
-}
-
 /* ---- the runtime ---- */
 
 enum cudaError_t {

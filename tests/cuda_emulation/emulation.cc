@@ -595,6 +595,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
       enqueue(stream, {nullptr, [=] {
                          memcpy(to, from, bytes);
                          (up ? counts.upload_bytes : counts.download_bytes) += (long)bytes;
+                         counts.n_upload += up && bytes > MILL_EMULATION_LIST_BYTES;
                        }});
   if (status == cudaSuccess && !is_pinned(host)) {
     if (stream->capture)

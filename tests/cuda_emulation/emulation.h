@@ -8,6 +8,9 @@
 extern "C" {
 #endif
 
+/** What no list of a few slots exceeds. */
+enum { MILL_EMULATION_LIST_BYTES = 256 };
+
 /** Seed of all orders that are random. */
 void mill_emulation_seed(unsigned seed);
 
@@ -43,6 +46,7 @@ typedef struct mill_emulation_counts {
   long n_refused;     /**< pieces of device memory for which there was no room */
   long n_synchronize; /**< times that the host waited for a stream or an event */
   long download_bytes, upload_bytes;
+  long n_upload; /**< copies to the device of more than MILL_EMULATION_LIST_BYTES */
   size_t n_byte_now, n_byte_most; /**< device memory */
 } mill_emulation_counts;
 mill_emulation_counts mill_emulation_count(void);

@@ -1,0 +1,6 @@
+/* The state machine of a fit. */
+#include "kernels/cuda/cuda_device.h"
+#define MILL_KERNEL_DIGEST
+#include "kernels/cuda/rounds.h"
+
+void (*const mill_kernel_digest)(device_view, int) = round_digest;

@@ -1,0 +1,6 @@
+/* The kernel that prepares a star. */
+#include "kernels/cuda/cuda_device.h"
+#define MILL_KERNEL_START
+#include "kernels/cuda/rounds.h"
+
+void (*const mill_kernel_star_start)(device_view, int) = star_start;

@@ -1,0 +1,95 @@
+/** Are the rows of two backends the same within the tolerances, for as many stars as they must be?
+ *
+ *  A backend of which exactly 99.9 % of the stars are within them has 5 of 5,000 outside, give or
+ * take 2.2.  So many more may be outside that it fails in less than 1 % of runs: 11 of 5,000 (0.5
+ * %).  A backend with 0.5 % outside passes in 0.1 % of runs. */
+#ifndef TESTS_CUDA_VERDICT_H
+#define TESTS_CUDA_VERDICT_H
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/data/result.h"
+
+static const double TOLERANCE_SIGMA = 0.05, TOLERANCE_M2LL = 5e-3, BAD_SHARE = 0.001;
+/* in so many runs a backend with BAD_SHARE outside may fail */
+static const double WRONG_ALARM = 0.01;
+
+/* In units of the CPU's error; NaN on one of them is no agreement.  A parameter without an error
+ * stands at a limit or where it began, but passes through a transformation whose exp, log and
+ * fused products differ between the two in the last bits. */
+static inline double deviation(double a, double b, double sigma)
+{
+  const int is_same = fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
+  const double off = sigma > 0.0 ? fabs(a - b) / sigma : is_same ? 0.0 : INFINITY;
+  if (!(sigma > 0.0) && isnan(a) && isnan(b))
+    return 0.0;
+  return isnan(off) ? INFINITY : off;
+}
+
+static inline double worst_deviation(const mill_fit_result *a, const mill_fit_result *b)
+{
+  double worst = fmax(deviation(b->vrad_km_s, a->vrad_km_s, a->vrad_err_km_s),
+                      deviation(b->vsini_km_s, a->vsini_km_s, a->vsini_err_km_s));
+  for (int l = 0; l < a->n_label; l++)
+    worst = fmax(worst, deviation(b->label[l], a->label[l], a->label_err[l]));
+  return worst;
+}
+
+/* The most of n stars that may be outside: a backend with BAD_SHARE outside has more in
+ * WRONG_ALARM of runs at most, by the binomial distribution. */
+static inline int most_outside(int n)
+{
+  double term = pow(1.0 - BAD_SHARE, n), beyond = 1.0 - term;
+  int k = 0;
+  for (; beyond > WRONG_ALARM; k++) {
+    term *= (double)(n - k) / (k + 1) * BAD_SHARE / (1.0 - BAD_SHARE);
+    beyond -= term;
+  }
+  return k;
+}
+
+typedef struct verdict {
+  int n, n_fitted; /* stars, and those that both have fitted */
+  int n_outside;
+  double sum_sigma; /* of the largest deviations of those that both have fitted */
+} verdict;
+
+static inline verdict compare(int n, const mill_fit_result *cpu, const mill_fit_result *gpu,
+                              int to_print)
+{
+  verdict v = {.n = n};
+  for (int i = 0; i < n; i++) {
+    const double sigma = worst_deviation(&cpu[i], &gpu[i]), m2ll = gpu[i].m2ll - cpu[i].m2ll;
+    if (cpu[i].status == MILL_STATUS_FITTED && gpu[i].status == MILL_STATUS_FITTED) {
+      v.n_fitted++;
+      v.sum_sigma += sigma;
+    }
+    if (gpu[i].status == cpu[i].status &&
+        (cpu[i].status != MILL_STATUS_FITTED ||
+         (sigma <= TOLERANCE_SIGMA && fabs(m2ll) <= TOLERANCE_M2LL)))
+      continue;
+    v.n_outside++;
+    if (to_print)
+      printf("star %d: status %d and %d, %.4f sigma, -2 ln L %+.2e, warn %#llx and %#llx\n", i,
+             cpu[i].status, gpu[i].status, sigma, m2ll, (unsigned long long)cpu[i].warn,
+             (unsigned long long)gpu[i].warn);
+  }
+  return v;
+}
+
+static inline int is_good(const verdict *v)
+{
+  return v->n_fitted > v->n / 2 && v->n_outside <= most_outside(v->n);
+}
+
+static inline int is_same(const mill_fit_result *a, const mill_fit_result *b)
+{
+  return memcmp(&a->m2ll, &b->m2ll, sizeof a->m2ll) == 0 &&
+         memcmp(a->label, b->label, sizeof a->label) == 0 &&
+         memcmp(a->covar, b->covar, sizeof a->covar) == 0 && a->n_eval == b->n_eval &&
+         a->warn == b->warn;
+}
+
+#endif
