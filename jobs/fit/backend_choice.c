@@ -11,9 +11,19 @@
 #include "kernels/cuda/device_facts.h"
 #endif
 
-enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN };
+enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN, WISH_MIXED_AGAIN };
+static const char *const choice_of[] = {"cpu", "cuda", "cuda", MILL_BACKEND_MIXED};
 
 #ifdef MILL_HAVE_CUDA
+
+static int ranks_of_node(const mill_mpi *mpi, MPI_Comm *node)
+{
+  int err = MILL_OK;
+  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, node));
+  MILL_MPI(MPI_Comm_set_errhandler(*node, MPI_ERRORS_RETURN));
+done:
+  return err;
+}
 
 /* Which ranks of this node have the GPU of this one.  Collective. */
 static int share(const mill_mpi *mpi, MPI_Comm node, const mill_gpu_facts *mine,
@@ -47,25 +57,28 @@ done:
   return err;
 }
 
-/* Results are the same bit for bit only on GPUs of one kind. */
-static int same_kind(const mill_mpi *mpi, const mill_gpu_facts *mine)
+/* Results are the same bit for bit only on GPUs of one kind.  rank: this one's number in the job.
+ */
+static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, first_rank = rank;
   char name[64] = "", first[sizeof name];
   mill_gpu_backend_name(mine, name, sizeof name);
   memcpy(first, name, sizeof first);
   MILL_MPI(MPI_Bcast(first, (int)sizeof first, MPI_CHAR, 0, mpi->comm));
+  MILL_MPI(MPI_Bcast(&first_rank, 1, MPI_INT, 0, mpi->comm));
   if (strcmp(name, first) != 0)
     err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
-                         "rank 0 has the GPU '%s', rank %d '%s', and their results would differ in "
-                         "the last digits: use GPUs of one kind",
-                         first, mpi->rank, name);
+                         "rank %d has the GPU '%s', rank %d '%s', and their results would differ "
+                         "in the last digits: use GPUs of one kind",
+                         first_rank, first, rank, name);
   err = mill_mpi_agree(mpi, err);
 done:
   return err;
 }
 
-static int place_ranks(const mill_mpi *mpi)
+/* rank: this one's number in the job, of which mpi may be a part. */
+static int place_ranks(const mill_mpi *mpi, int rank)
 {
   int err = MILL_OK, i_share = 0, most = 0, driver = 0;
   MPI_Comm node = MPI_COMM_NULL;
@@ -73,10 +86,9 @@ static int place_ranks(const mill_mpi *mpi)
   mill_gpu_place place = {.n_sharing = 1};
   size_t free_bytes = 0;
   memset(&mine, 0, sizeof mine);
-  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
-  MILL_MPI(MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN));
+  MILL_TRY(ranks_of_node(mpi, &node));
   MILL_TRY(mill_mpi_agree(mpi, choose(node, &mine, &place.gpu, &driver)));
-  MILL_TRY(same_kind(mpi, &mine));
+  MILL_TRY(same_kind(mpi, rank, &mine));
   MILL_TRY(share(mpi, node, &mine, &place, &i_share));
   MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, mine.name, &free_bytes)));
   /* all ranks have their contexts, and nothing else yet: what is free now can be divided */
@@ -102,12 +114,84 @@ done:
   return err;
 }
 
-/* Give every rank its GPU, and see that the backend takes it. */
-static int take_gpus(const mill_mpi *mpi)
+/* The GPU that this process would take; *there 0: it sees none. */
+static int look(int local_rank, mill_gpu_facts *mine, int *there)
+{
+  int err = MILL_OK, gpu = -1;
+  mill_gpu_node facts;
+  mill_gpu_facts *all = NULL;
+  MILL_TRY(mill_gpu_look(&facts, &all));
+  if (facts.driver == 0 || facts.n_gpu < 1)
+    goto done;
+  MILL_TRY(mill_gpu_choose(&facts, local_rank, &gpu));
+  *mine = all[gpu];
+  *there = 1;
+done:
+  mill_free(all);
+  return err;
+}
+
+/* Is this rank the first of its node that would take its GPU?  Collective. */
+static int is_first(const mill_mpi *mpi, int *first)
+{
+  int err = MILL_OK, rank = 0, size = 0, there = 0, n_sharing = 0, i_share = 0;
+  MPI_Comm node = MPI_COMM_NULL;
+  mill_gpu_facts mine, *all = NULL;
+  *first = 0;
+  memset(&mine, 0, sizeof mine);
+  MILL_TRY(ranks_of_node(mpi, &node));
+  MILL_MPI(MPI_Comm_rank(node, &rank));
+  MILL_MPI(MPI_Comm_size(node, &size));
+  err = look(rank, &mine, &there);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(size, &all);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, node));
+  mill_gpu_sharers(size, all, rank, &n_sharing, &i_share);
+  *first = there && i_share == 0;
+done:
+  if (node != MPI_COMM_NULL)
+    MPI_Comm_free(&node);
+  mill_free(all);
+  return err;
+}
+
+static int place_some(const mill_mpi *mpi, int *has_gpu)
+{
+  int err = MILL_OK, n_gpu = 0;
+  MPI_Comm alike = MPI_COMM_NULL;
+  mill_mpi part = {.comm = MPI_COMM_NULL};
+  MILL_TRY(is_first(mpi, has_gpu));
+  MILL_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
+  if (n_gpu == 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "no rank sees a GPU: ask the scheduler for one (and see "
+                               "CUDA_VISIBLE_DEVICES)");
+  MILL_MPI(MPI_Comm_split(mpi->comm, *has_gpu, mpi->rank, &alike));
+  MILL_TRY(mill_mpi_dup(alike, &part));
+  if (*has_gpu)
+    err = place_ranks(&part, mpi->rank);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  if (mpi->rank == 0)
+    mill_log_info("%d of %d ranks %s a GPU, %d %s on the CPU: rows of the two differ in the last "
+                  "digits, and column BACKEND says which is which",
+                  n_gpu, mpi->size, n_gpu == 1 ? "has" : "have", mpi->size - n_gpu,
+                  mpi->size - n_gpu == 1 ? "fits" : "fit");
+done:
+  if (part.comm != MPI_COMM_NULL)
+    MPI_Comm_free(&part.comm);
+  if (alike != MPI_COMM_NULL)
+    MPI_Comm_free(&alike);
+  return err;
+}
+
+/* Give all ranks, or those that find one first, a GPU, and see that the backend takes it. */
+static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
 {
   int err = MILL_OK;
-  MILL_TRY(place_ranks(mpi));
-  mill_backend_cuda(&err);
+  *has_gpu = 1;
+  MILL_TRY(is_mixed ? place_some(mpi, has_gpu) : place_ranks(mpi, mpi->rank));
+  if (*has_gpu)
+    mill_backend_cuda(&err);
   err = mill_mpi_agree(mpi, err);
 done:
   return err;
@@ -150,16 +234,24 @@ done:
 
 #else
 
-static int place_ranks(const mill_mpi *mpi)
+static int place_ranks(const mill_mpi *mpi, int rank)
 {
   (void)mpi;
+  (void)rank;
   return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
                         "this program was built without CUDA: build it where nvcc is found");
 }
 
-static int take_gpus(const mill_mpi *mpi)
+static int place_some(const mill_mpi *mpi, int *has_gpu)
 {
-  return place_ranks(mpi);
+  *has_gpu = 0;
+  return place_ranks(mpi, mpi->rank);
+}
+
+static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
+{
+  (void)is_mixed;
+  return place_some(mpi, has_gpu);
 }
 
 static void leave_gpus(void)
@@ -185,10 +277,21 @@ static int tell(int err, const char *before, const char *after)
 
 int mill_backend_place(const mill_mpi *mpi)
 {
-  const int err = place_ranks(mpi);
+  const int err = place_ranks(mpi, mpi->rank);
   if (err == MILL_OK || err == MILL_ERR_MPI)
     return err;
-  return tell(err, "backend cuda: ", "; or use --backend cpu");
+  return tell(err, "backend cuda: ",
+              mpi->size == 1 ? "; or use --backend cpu"
+                             : "; or use --backend cpu, or --backend " MILL_BACKEND_MIXED
+                               ", by which ranks without a GPU fit on the CPU");
+}
+
+int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
+{
+  const int err = place_some(mpi, has_gpu);
+  if (err == MILL_OK || err == MILL_ERR_MPI)
+    return err;
+  return tell(err, "backend " MILL_BACKEND_MIXED ": ", "; or use --backend cpu");
 }
 
 /* Has the measured crossover been reached?  On rank 0; what cannot be read is as not measured. */
@@ -218,7 +321,10 @@ static int is_worth_it(const mill_mpi *mpi, int64_t n_row, int n_thread)
 static int wish_of_result(const char *output, const char *device)
 {
   mill_log_debug("backend auto: as %s was begun (%s)", output, device);
-  return strncmp(device, "cuda", 4) == 0 ? WISH_GPU_AGAIN : WISH_CPU;
+  /* "cuda ... + cpu ..." where there were both */
+  if (strncmp(device, "cuda", 4) != 0)
+    return WISH_CPU;
+  return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
 }
 
 /* What is wanted of this machine, the same on all ranks.  Collective. */
@@ -241,23 +347,25 @@ int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *devic
 {
   int wish = WISH_CPU;
   const int err = agree_wish(mpi, output, device, n_row, n_thread, &wish);
-  *choice = wish == WISH_CPU ? "cpu" : "cuda";
+  *choice = choice_of[wish];
   return err;
 }
 
 int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
-                        int n_thread, const char **choice)
+                        int n_thread, const char **choice, int *has_gpu)
 {
   int err = MILL_OK, wish = WISH_CPU;
   *choice = "cpu";
+  *has_gpu = 0;
   MILL_TRY(agree_wish(mpi, output, device, n_row, n_thread, &wish));
   if (wish == WISH_CPU)
     goto done;
-  err = take_gpus(mpi);
+  err = take_gpus(mpi, wish == WISH_MIXED_AGAIN, has_gpu);
   if (err == MILL_OK) {
-    *choice = "cuda";
+    *choice = choice_of[wish];
     goto done;
   }
+  *has_gpu = 0;
   if (err == MILL_ERR_MPI)
     goto done;
   leave_gpus();
