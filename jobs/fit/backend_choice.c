@@ -15,6 +15,7 @@ enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN, WISH_MIXED_AGAIN };
 static const char *const choice_of[] = {"cpu", "cuda", "cuda", MILL_BACKEND_MIXED};
 
 #ifdef MILL_HAVE_CUDA
+enum { HAS_CUDA = 1 };
 
 static int ranks_of_node(const mill_mpi *mpi, MPI_Comm *node)
 {
@@ -233,6 +234,7 @@ done:
 }
 
 #else
+enum { HAS_CUDA = 0 };
 
 static int place_ranks(const mill_mpi *mpi, int rank)
 {
@@ -281,9 +283,10 @@ int mill_backend_place(const mill_mpi *mpi)
   if (err == MILL_OK || err == MILL_ERR_MPI)
     return err;
   return tell(err, "backend cuda: ",
-              mpi->size == 1 ? "; or use --backend cpu"
-                             : "; or use --backend cpu, or --backend " MILL_BACKEND_MIXED
-                               ", by which ranks without a GPU fit on the CPU");
+              mpi->size == 1 || !HAS_CUDA
+                  ? "; or use --backend cpu"
+                  : "; or use --backend cpu, or --backend " MILL_BACKEND_MIXED
+                    ", by which ranks without a GPU fit on the CPU");
 }
 
 int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
