@@ -43,23 +43,32 @@ done:
   return err;
 }
 
-static int choose(MPI_Comm node, mill_gpu_facts *mine, int *gpu, int *driver)
+/* The GPU that a rank would take. */
+typedef struct rank_gpu {
+  int rank;             /* of the job: those that are given GPUs together may be fewer */
+  int gpu;              /* -1: it sees none */
+  mill_gpu_facts facts; /* all 0 then */
+  int driver;
+} rank_gpu;
+
+/* may_be_none: a process that sees no GPU is no failure. */
+static int choose(int local_rank, int may_be_none, rank_gpu *mine)
 {
-  int err = MILL_OK, local_rank = 0;
-  mill_gpu_node facts;
+  int err = MILL_OK;
+  mill_gpu_node node;
   mill_gpu_facts *all = NULL;
-  MILL_MPI(MPI_Comm_rank(node, &local_rank));
-  MILL_TRY(mill_gpu_look(&facts, &all));
-  MILL_TRY(mill_gpu_choose(&facts, local_rank, gpu));
-  *mine = all[*gpu];
-  *driver = facts.driver;
+  MILL_TRY(mill_gpu_look(&node, &all));
+  mine->driver = node.driver;
+  if (may_be_none && (node.driver == 0 || node.n_gpu < 1))
+    goto done;
+  MILL_TRY(mill_gpu_choose(&node, local_rank, &mine->gpu));
+  mine->facts = all[mine->gpu];
 done:
   mill_free(all);
   return err;
 }
 
-/* Results are the same bit for bit only on GPUs of one kind.  rank: this one's number in the job.
- */
+/* Results are the same bit for bit only on GPUs of one kind.  rank: this one's, of the job. */
 static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
 {
   int err = MILL_OK, first_rank = rank;
@@ -78,82 +87,73 @@ done:
   return err;
 }
 
-/* rank: this one's number in the job, of which mpi may be a part. */
-static int place_ranks(const mill_mpi *mpi, int rank)
+static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
 {
-  int err = MILL_OK, i_share = 0, most = 0, driver = 0;
+  int err = MILL_OK, i_share = 0, most = 0;
   MPI_Comm node = MPI_COMM_NULL;
-  mill_gpu_facts mine;
-  mill_gpu_place place = {.n_sharing = 1};
+  const char *name = mine->facts.name;
+  mill_gpu_place place = {.gpu = mine->gpu, .n_sharing = 1};
   size_t free_bytes = 0;
-  memset(&mine, 0, sizeof mine);
   MILL_TRY(ranks_of_node(mpi, &node));
-  MILL_TRY(mill_mpi_agree(mpi, choose(node, &mine, &place.gpu, &driver)));
-  MILL_TRY(same_kind(mpi, rank, &mine));
-  MILL_TRY(share(mpi, node, &mine, &place, &i_share));
-  MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, mine.name, &free_bytes)));
+  MILL_TRY(same_kind(mpi, mine->rank, &mine->facts));
+  MILL_TRY(share(mpi, node, &mine->facts, &place, &i_share));
+  MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, name, &free_bytes)));
   /* all ranks have their contexts, and nothing else yet: what is free now can be divided */
-  err = mill_gpu_try(place.gpu, mine.name, &free_bytes);
+  err = mill_gpu_try(place.gpu, name, &free_bytes);
   if (err == MILL_OK)
-    err = mill_gpu_memory(mine.name, free_bytes, place.n_sharing, &place.bytes);
+    err = mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes);
   MILL_TRY(mill_mpi_agree(mpi, err));
   mill_gpu_assign(&place);
   mill_log_debug("GPU %d of this rank's: %s, rank %d of %d on it, %.1f GiB for this rank",
-                 place.gpu, mine.name, i_share + 1, place.n_sharing,
-                 (double)place.bytes / 1073741824.0);
+                 place.gpu, name, i_share + 1, place.n_sharing, (double)place.bytes / 1073741824.0);
   MILL_MPI(MPI_Allreduce(&place.n_sharing, &most, 1, MPI_INT, MPI_MAX, mpi->comm));
   if (most > 1 && mpi->rank == 0)
     mill_log_info("up to %d ranks share a GPU: they divide its memory and take turns on it", most);
-  if (driver < MILL_GPU_GRAPH_DRIVER && mpi->rank == 0)
+  if (mine->driver < MILL_GPU_GRAPH_DRIVER && mpi->rank == 0)
     mill_log_info(
         "the NVIDIA driver is for CUDA %d.%d: rounds are launched one by one, as from 12.4 "
         "on they need not be",
-        driver / 1000, driver % 1000 / 10);
+        mine->driver / 1000, mine->driver % 1000 / 10);
 done:
   if (node != MPI_COMM_NULL)
     MPI_Comm_free(&node);
   return err;
 }
 
-/* The GPU that this process would take; *there 0: it sees none. */
-static int look(int local_rank, mill_gpu_facts *mine, int *there)
+/* *first: no rank of the node before this one would take the same GPU.  Collective. */
+static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine, int *first)
 {
-  int err = MILL_OK, gpu = -1;
-  mill_gpu_node facts;
-  mill_gpu_facts *all = NULL;
-  MILL_TRY(mill_gpu_look(&facts, &all));
-  if (facts.driver == 0 || facts.n_gpu < 1)
-    goto done;
-  MILL_TRY(mill_gpu_choose(&facts, local_rank, &gpu));
-  *mine = all[gpu];
-  *there = 1;
-done:
-  mill_free(all);
-  return err;
-}
-
-/* Is this rank the first of its node that would take its GPU?  Collective. */
-static int is_first(const mill_mpi *mpi, int *first)
-{
-  int err = MILL_OK, rank = 0, size = 0, there = 0, n_sharing = 0, i_share = 0;
+  int err = MILL_OK, rank = 0, size = 0, n_sharing = 0, i_share = 0;
   MPI_Comm node = MPI_COMM_NULL;
-  mill_gpu_facts mine, *all = NULL;
-  *first = 0;
-  memset(&mine, 0, sizeof mine);
+  mill_gpu_facts *all = NULL;
+  memset(mine, 0, sizeof *mine);
+  mine->rank = mpi->rank;
+  mine->gpu = -1;
   MILL_TRY(ranks_of_node(mpi, &node));
   MILL_MPI(MPI_Comm_rank(node, &rank));
   MILL_MPI(MPI_Comm_size(node, &size));
-  err = look(rank, &mine, &there);
+  err = choose(rank, may_be_none, mine);
   if (err == MILL_OK)
     err = MILL_ALLOC(size, &all);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, node));
+  MILL_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
+                         (int)sizeof mine->facts, MPI_BYTE, node));
   mill_gpu_sharers(size, all, rank, &n_sharing, &i_share);
-  *first = there && i_share == 0;
+  *first = mine->gpu >= 0 && i_share == 0;
 done:
   if (node != MPI_COMM_NULL)
     MPI_Comm_free(&node);
   mill_free(all);
+  return err;
+}
+
+static int place_all(const mill_mpi *mpi)
+{
+  int err = MILL_OK, first = 0;
+  rank_gpu mine;
+  MILL_TRY(find_gpu(mpi, 0, &mine, &first));
+  MILL_TRY(place_ranks(mpi, &mine));
+done:
   return err;
 }
 
@@ -162,7 +162,8 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
   int err = MILL_OK, n_gpu = 0;
   MPI_Comm alike = MPI_COMM_NULL;
   mill_mpi part = {.comm = MPI_COMM_NULL};
-  MILL_TRY(is_first(mpi, has_gpu));
+  rank_gpu mine;
+  MILL_TRY(find_gpu(mpi, 1, &mine, has_gpu));
   MILL_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
   if (n_gpu == 0)
     MILL_FAIL(MILL_ERR_CONFIG, "no rank sees a GPU: ask the scheduler for one (and see "
@@ -170,7 +171,7 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
   MILL_MPI(MPI_Comm_split(mpi->comm, *has_gpu, mpi->rank, &alike));
   MILL_TRY(mill_mpi_dup(alike, &part));
   if (*has_gpu)
-    err = place_ranks(&part, mpi->rank);
+    err = place_ranks(&part, &mine);
   MILL_TRY(mill_mpi_agree(mpi, err));
   if (mpi->rank == 0)
     mill_log_info("%d of %d ranks %s a GPU, %d %s on the CPU: rows of the two differ in the last "
@@ -190,7 +191,7 @@ static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
 {
   int err = MILL_OK;
   *has_gpu = 1;
-  MILL_TRY(is_mixed ? place_some(mpi, has_gpu) : place_ranks(mpi, mpi->rank));
+  MILL_TRY(is_mixed ? place_some(mpi, has_gpu) : place_all(mpi));
   if (*has_gpu)
     mill_backend_cuda(&err);
   err = mill_mpi_agree(mpi, err);
@@ -236,10 +237,9 @@ done:
 #else
 enum { HAS_CUDA = 0 };
 
-static int place_ranks(const mill_mpi *mpi, int rank)
+static int place_all(const mill_mpi *mpi)
 {
   (void)mpi;
-  (void)rank;
   return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
                         "this program was built without CUDA: build it where nvcc is found");
 }
@@ -247,7 +247,7 @@ static int place_ranks(const mill_mpi *mpi, int rank)
 static int place_some(const mill_mpi *mpi, int *has_gpu)
 {
   *has_gpu = 0;
-  return place_ranks(mpi, mpi->rank);
+  return place_all(mpi);
 }
 
 static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
@@ -279,7 +279,7 @@ static int tell(int err, const char *before, const char *after)
 
 int mill_backend_place(const mill_mpi *mpi)
 {
-  const int err = place_ranks(mpi, mpi->rank);
+  const int err = place_all(mpi);
   if (err == MILL_OK || err == MILL_ERR_MPI)
     return err;
   return tell(err, "backend cuda: ",

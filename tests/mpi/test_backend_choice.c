@@ -241,6 +241,16 @@ static void test_the_first_ranks_have_the_gpus(void **state)
       assert_int_equal(place.bytes, 140 * GIB);
     }
   }
+  /* the first rank sees none: of the others each has the GPU that it would have with it */
+  good_machine();
+  if (mpi.rank == 0)
+    no_gpu();
+  if (mpi.size > 1) {
+    assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
+    assert_int_equal(has_gpu, mpi.rank > 0);
+    assert_int_equal(mill_gpu_assigned(&place), has_gpu);
+    assert_true(!has_gpu || (place.gpu == mpi.rank && place.n_sharing == 1));
+  }
   /* each rank sees its own alone */
   good_machine();
   machine.n_gpu = 1;
