@@ -417,7 +417,7 @@ int mill_library_check(const mill_library *lib, const char *where)
   MILL_TRY(check_arms(lib, where));
   MILL_TRY(check_guess(lib, where));
   /* else a fit would be the first to refuse it */
-  MILL_TRY(mill_columns_fits(lib, where, 1, &columns));
+  MILL_TRY(mill_columns_fits(lib, where, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns));
 done:
   return err;
 }

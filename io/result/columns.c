@@ -10,7 +10,7 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "CRC is defined over little-endian values");
 
-enum scope { ONCE, LABEL, ARM, OFFSET /* an arm, with velocity_offsets */ };
+enum scope { ONCE, LABEL, ARM, OFFSET /* an arm, with velocity_offsets */, MIXED /* backends */ };
 
 /* one line of the table; name and unit "%s" stand for the label's or arm's */
 typedef struct line {
@@ -100,6 +100,8 @@ static const line fits_line[] = {
      "1 when STATUS is FITTED and no warning spoils the velocity, whatever the labels are"},
     {ONCE, "SUCCESS", MILL_TYPE_U8, 1, MILL_FROM_SUCCESS, 0, 0, "",
      "1 when STATUS is FITTED and RVS_WARN is 0"},
+    {MIXED, "BACKEND", MILL_TYPE_U8, 1, MILL_FROM_BACKEND, 0, MILL_ROW_BACKEND_NONE, "",
+     "where the row was fitted, with backend cuda+cpu only; see attributes"},
     {ONCE, "CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
      "CRC-32 of the row's values in this order, CRC and STATUS left out"},
     {ONCE, "STATUS", I32, 1, R(status), 0, "",
@@ -182,8 +184,7 @@ static int find(const mill_columns *columns, const char *name)
   return -1;
 }
 
-int mill_columns_fits(const mill_library *lib, const char *where, int velocity_offsets,
-                      mill_columns *columns)
+int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns)
 {
   int err = MILL_OK;
   memset(columns, 0, sizeof *columns);
@@ -193,10 +194,13 @@ int mill_columns_fits(const mill_library *lib, const char *where, int velocity_o
     while (j < n_line && fits_line[j].scope == fits_line[i].scope)
       j++;
     const enum scope scope = fits_line[i].scope;
-    const int n = scope == ONCE                      ? 1
-                  : scope == LABEL                   ? lib->n_label
-                  : scope == ARM || velocity_offsets ? lib->n_arm
-                                                     : 0;
+    const int is_there = scope == OFFSET  ? with & MILL_WITH_OFFSETS
+                         : scope == MIXED ? with & MILL_WITH_BACKEND
+                                          : 1;
+    const int n = !is_there                         ? 0
+                  : scope == ONCE || scope == MIXED ? 1
+                  : scope == LABEL                  ? lib->n_label
+                                                    : lib->n_arm;
     for (int k = 0; k < n; k++) {
       char name[MILL_MAX_NAME] = "";
       const char *unit = "", *of = "";
@@ -204,7 +208,7 @@ int mill_columns_fits(const mill_library *lib, const char *where, int velocity_o
         memcpy(name, lib->label[k].column, sizeof name);
         unit = lib->label[k].unit;
         of = lib->label[k].name;
-      } else if (scope != ONCE) {
+      } else if (scope == ARM || scope == OFFSET) {
         of = lib->arm[k].name;
         for (size_t c = 0; c + 1 < sizeof name && of[c]; c++)
           name[c] = (char)toupper((unsigned char)of[c]);
@@ -257,6 +261,8 @@ void mill_columns_pack(const mill_columns *columns, const mill_fit_result *resul
       *to = (result->warn & MILL_WARN_VELOCITY) == 0 && result->status == MILL_STATUS_FITTED;
     } else if (c->source == MILL_FROM_SUCCESS) {
       *to = result->warn == 0 && result->status == MILL_STATUS_FITTED;
+    } else if (c->source == MILL_FROM_BACKEND) {
+      memcpy(to, &columns->backend, sizeof columns->backend);
     } else if (c->source == MILL_FROM_RESULT) {
       const char *from = (const char *)result + c->field;
       memcpy(to, from, c->n_byte);

@@ -31,6 +31,7 @@ enum mill_column_source {
   MILL_FROM_TARGET,    /**< TARGETID, written when the file is created */
   MILL_FROM_VRAD_GOOD, /**< STATUS = FITTED and no warning that spoils a velocity */
   MILL_FROM_SUCCESS,   /**< RVS_WARN = 0 and STATUS = FITTED */
+  MILL_FROM_BACKEND,   /**< mill_columns.backend */
   MILL_FROM_CRC        /**< CRC-32 of the packed row before it */
 };
 
@@ -61,12 +62,25 @@ typedef struct mill_columns {
   size_t widest;                         /**< bytes of the widest column in it */
   int i_target, i_crc, i_status, i_warn; /**< columns with a role of their own */
   int i_n_pix[MILL_MAX_ARM];             /**< good pixels, by arm; of /fits only */
+  uint8_t backend; /**< of this rank, enum mill_row_backend; set by the caller */
 } mill_columns;
 
-/** Columns of /fits, of a fit with velocity_offsets too.  where: of the library, for messages.
+/** Columns that not every run has. */
+enum mill_columns_with {
+  MILL_WITH_OFFSETS = 1, /**< of velocity_offsets */
+  MILL_WITH_BACKEND = 2  /**< BACKEND: ranks fit on several backends */
+};
+
+/** BACKEND: where a row was fitted.  Never renumber: files keep them. */
+enum mill_row_backend {
+  MILL_ROW_BACKEND_NONE = 0,
+  MILL_ROW_BACKEND_CPU = 1,
+  MILL_ROW_BACKEND_GPU = 2
+};
+
+/** Columns of /fits.  with: bits of enum mill_columns_with.  where: of the library, for messages.
  *  MILL_ERR_LIBRARY when two of them would share a name, or one cannot name a column. */
-int mill_columns_fits(const mill_library *lib, const char *where, int velocity_offsets,
-                      mill_columns *columns);
+int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns);
 
 /** Columns of /catalog. */
 void mill_columns_catalog(mill_columns *columns);

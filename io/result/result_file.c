@@ -281,7 +281,11 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
   MILL_MPI(MPI_Query_thread(&level));
   if (level < MPI_THREAD_MULTIPLE)
     MILL_FAIL(MILL_ERR_MPI, "MPI must be initialised with MPI_THREAD_MULTIPLE");
-  MILL_TRY(mill_columns_fits(info->lib, info->lib->path, info->velocity_offsets, &file->columns));
+  MILL_TRY(mill_columns_fits(info->lib, info->lib->path,
+                             (info->velocity_offsets ? MILL_WITH_OFFSETS : 0) |
+                                 (info->gpu ? MILL_WITH_BACKEND : 0),
+                             &file->columns));
+  file->columns.backend = (uint8_t)info->backend;
   MILL_TRY(mill_alloc_bytes((size_t)info->n_row / 8 + 1, 1, (void **)&file->wanted));
 done:
   return err;

@@ -29,13 +29,17 @@ typedef struct mill_input_file {
   double redrock_mtime;
 } mill_input_file;
 
-/** Everything that describes a run; equal on every rank except index. */
+/** Everything that describes a run; equal on every rank except index and backend. */
 typedef struct mill_run_info {
   const mill_library *lib;
   const char *identity; /**< text of the science settings (mill_config_identity) */
   const char *config;   /**< the effective configuration (YAML) */
   const char *command;  /**< the command line */
-  const char *device;   /**< backend and device type, e.g. "cpu x86-64-v4" */
+  const char *device;   /**< backend and device type, e.g. "cpu x86-64-v4"; of all ranks */
+  /** Where the ranks have two kinds of backend, the names of both, and this rank's (enum
+   *  mill_row_backend): /fits says of each row which it was.  NULL: all have the same. */
+  const char *cpu, *gpu;
+  int backend;
   int n_thread;
   int velocity_offsets; /**< /fits has their columns */
   int64_t n_row;        /**< rows of /fits, all files */

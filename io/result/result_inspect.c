@@ -61,7 +61,7 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   MILL_TRY(mill_result_inputs_check(file, path, info));
   if (strcmp(device, mill_result_text(info->device)) != 0)
     REFUSE("%s was begun on another device (%s, now %s), whose results differ in the last digits: "
-           "continue it there",
+           "continue it there, by the --backend that it was begun with",
            path, device, mill_result_text(info->device));
 done:
   mill_free(identity);

@@ -111,6 +111,12 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
   WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
   WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);
+  if (info->gpu) {
+    const meaning backend_meaning[] = {{MILL_ROW_BACKEND_NONE, "NONE", "not done yet"},
+                                       {MILL_ROW_BACKEND_CPU, "CPU", info->cpu},
+                                       {MILL_ROW_BACKEND_GPU, "GPU", info->gpu}};
+    WRITE_MEANINGS("fits/BACKEND", "CODES", backend_meaning);
+  }
 done:
   MILL_H5_CLOSE(group);
   return err;

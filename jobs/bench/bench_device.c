@@ -440,7 +440,7 @@ int mill_bench_task_slots(mill_bench *job)
 {
   int err = MILL_OK;
   bench_device b = {.job = job};
-  const int is_gpu = strcmp(job->config.backend, "cuda") == 0;
+  const int is_gpu = strncmp(job->config.backend, "cuda", 4) == 0;
   device *d = is_gpu ? &b.gpu : &b.cpu;
   MILL_TRY(set_up(&b));
   find_device(&b, is_gpu, d);

@@ -171,7 +171,8 @@ static int count_floors(const mill_bench *job, mill_bench_report *report)
   int err = MILL_OK;
   mill_columns *columns = NULL;
   MILL_TRY(MILL_ALLOC(1, &columns));
-  MILL_TRY(mill_columns_fits(&job->lib, job->lib.path, job->config.fit.velocity_offsets, columns));
+  MILL_TRY(mill_columns_fits(&job->lib, job->lib.path,
+                             job->config.fit.velocity_offsets ? MILL_WITH_OFFSETS : 0, columns));
   for (int i = 0; i < report->n_series; i++) {
     mill_bench_series *series = &report->series[i];
     series->median = median_run(series);

@@ -40,6 +40,7 @@ typedef struct doctor_job {
   const char *output, *library, *backend;
   int n_thread, n_core, n_host, n_most; /* ranks of the host that has most */
   mill_error_kept gpu_failure;          /* of giving every rank a GPU */
+  int is_beside;                        /* with cuda+cpu: this rank has no GPU */
   mill_library lib;
   mill_findings findings;
 } doctor_job;
@@ -263,7 +264,7 @@ static void find_device(doctor_job *job, int i)
   char key[64];
   if (mill_cuda_probe_device(i, &d) != MILL_OK) {
     mill_finding_text(f, cuda_key(key, i, ""), "fails");
-    mill_finding_mark(f, strcmp(job->backend, "cuda") == 0 ? EXIT_BROKEN : 0, "%s",
+    mill_finding_mark(f, strncmp(job->backend, "cuda", 4) == 0 ? EXIT_BROKEN : 0, "%s",
                       mill_error_message());
     return;
   }
@@ -308,7 +309,7 @@ static void find_devices(doctor_job *job)
 /* A rank's GPU, as a fit chooses it. */
 typedef struct rank_gpu {
   char host[64], bus[32];
-  int n_seen;
+  int n_seen, has_gpu;
 } rank_gpu;
 
 static int compare_gpus(const void *a, const void *b)
@@ -320,7 +321,7 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
 {
   mill_findings *f = &job->findings;
   const int n_rank = job->mpi.size;
-  int n_without = 0, first_without = -1, n_gpu = 0;
+  int n_without = 0, first_without = -1, n_gpu = 0, n_with = 0;
   char host[64] = "";
   for (int r = n_rank - 1; r >= 0; r--)
     if (all[r].n_seen == 0) {
@@ -343,13 +344,18 @@ static void report_gpus_of_ranks(doctor_job *job, rank_gpu *all)
   }
   qsort(all, (size_t)n_rank, sizeof *all, compare_gpus);
   for (int r = 0; r < n_rank; r++)
-    n_gpu += r == 0 || compare_gpus(&all[r], &all[r - 1]) != 0;
+    if (all[r].has_gpu) {
+      n_with++;
+      n_gpu += r == 0 || compare_gpus(&all[r], &all[r - 1]) != 0;
+    }
   mill_finding_number(f, "cuda.gpus_of_ranks", n_gpu, "different ones");
-  if (n_gpu < n_rank)
+  if (n_with < n_rank)
+    mill_finding_number(f, "fit.ranks_on_cpu", n_rank - n_with, "beside those with a GPU");
+  if (n_gpu < n_with)
     mill_finding_warn(f,
                       "%d ranks share %d %s, and each needs its memory: start one rank for each "
                       "GPU, and see that the launcher lets each find its own",
-                      n_rank, n_gpu, n_gpu == 1 ? "GPU" : "GPUs");
+                      n_with, n_gpu, n_gpu == 1 ? "GPU" : "GPUs");
 }
 
 /* Collective; findings on rank 0. */
@@ -363,9 +369,15 @@ static int find_gpus_of_ranks(doctor_job *job)
   mill_host_name(mine.host, sizeof mine.host);
   if (mill_cuda_probe(&driver, &runtime, &mine.n_seen) != MILL_OK)
     mine.n_seen = 0;
-  mill_error_save(mill_backend_place(&job->mpi), &job->gpu_failure);
+  mine.has_gpu = 1;
+  err = strcmp(job->backend, MILL_BACKEND_MIXED) == 0
+            ? mill_backend_place_some(&job->mpi, &mine.has_gpu)
+            : mill_backend_place(&job->mpi);
+  mill_error_save(err, &job->gpu_failure);
+  err = MILL_OK;
+  job->is_beside = !mine.has_gpu;
   MILL_TRY(job->gpu_failure.code == MILL_ERR_MPI ? MILL_ERR_MPI : MILL_OK);
-  if (job->gpu_failure.code == MILL_OK)
+  if (job->gpu_failure.code == MILL_OK && mine.has_gpu)
     mill_cuda_probe_bus(mine.bus, sizeof mine.bus);
   MILL_TRY(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->mpi.size, &all)));
   MILL_MPI(MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine, MPI_BYTE, 0,
@@ -449,9 +461,9 @@ static void find_choice(doctor_job *job)
   mill_findings *f = &job->findings;
   const mill_backend *backend = NULL;
   int err = MILL_OK;
-  err = strcmp(job->backend, "cuda") == 0 ? mill_error_restore(&job->gpu_failure) : MILL_OK;
+  err = strncmp(job->backend, "cuda", 4) == 0 ? mill_error_restore(&job->gpu_failure) : MILL_OK;
   if (err == MILL_OK)
-    err = mill_fit_find_backend(job->backend, &backend);
+    err = mill_fit_find_backend(job->is_beside ? "cpu" : job->backend, &backend);
   if (err != MILL_OK) {
     mill_finding_text(f, "fit.backend", "none");
     mill_finding_fail(f, mill_error_exit_status(err), "%s", mill_error_message());
@@ -459,7 +471,9 @@ static void find_choice(doctor_job *job)
   }
   if (strcmp(job->backend, "auto") == 0)
     find_crossover(job);
-  mill_finding_text(f, "fit.backend", "%s (asked for: %s)", backend->name, job->backend);
+  mill_finding_text(f, "fit.backend", "%s%s (asked for: %s)", backend->name,
+                    strcmp(job->backend, MILL_BACKEND_MIXED) == 0 ? " on rank 0" : "",
+                    job->backend);
   mill_finding_number(f, "fit.slots", mill_fit_default_slots(backend, job->n_thread),
                       "stars at once, a rank");
   mill_finding_number(f, "fit.threads", job->n_thread, "a rank");

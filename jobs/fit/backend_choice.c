@@ -11,9 +11,20 @@
 #include "kernels/cuda/device_facts.h"
 #endif
 
-enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN };
+enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN, WISH_MIXED_AGAIN };
+static const char *const choice_of[] = {"cpu", "cuda", "cuda", MILL_BACKEND_MIXED};
 
 #ifdef MILL_HAVE_CUDA
+enum { HAS_CUDA = 1 };
+
+static int ranks_of_node(const mill_mpi *mpi, MPI_Comm *node)
+{
+  int err = MILL_OK;
+  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, node));
+  MILL_MPI(MPI_Comm_set_errhandler(*node, MPI_ERRORS_RETURN));
+done:
+  return err;
+}
 
 /* Which ranks of this node have the GPU of this one.  Collective. */
 static int share(const mill_mpi *mpi, MPI_Comm node, const mill_gpu_facts *mine,
@@ -32,82 +43,157 @@ done:
   return err;
 }
 
-static int choose(MPI_Comm node, mill_gpu_facts *mine, int *gpu, int *driver)
+/* The GPU that a rank would take. */
+typedef struct rank_gpu {
+  int rank;             /* of the job: those that are given GPUs together may be fewer */
+  int gpu;              /* -1: it sees none */
+  mill_gpu_facts facts; /* all 0 then */
+  int driver;
+} rank_gpu;
+
+/* may_be_none: a process that sees no GPU is no failure. */
+static int choose(int local_rank, int may_be_none, rank_gpu *mine)
 {
-  int err = MILL_OK, local_rank = 0;
-  mill_gpu_node facts;
+  int err = MILL_OK;
+  mill_gpu_node node;
   mill_gpu_facts *all = NULL;
-  MILL_MPI(MPI_Comm_rank(node, &local_rank));
-  MILL_TRY(mill_gpu_look(&facts, &all));
-  MILL_TRY(mill_gpu_choose(&facts, local_rank, gpu));
-  *mine = all[*gpu];
-  *driver = facts.driver;
+  MILL_TRY(mill_gpu_look(&node, &all));
+  mine->driver = node.driver;
+  if (may_be_none && (node.driver == 0 || node.n_gpu < 1))
+    goto done;
+  MILL_TRY(mill_gpu_choose(&node, local_rank, &mine->gpu));
+  mine->facts = all[mine->gpu];
 done:
   mill_free(all);
   return err;
 }
 
-/* Results are the same bit for bit only on GPUs of one kind. */
-static int same_kind(const mill_mpi *mpi, const mill_gpu_facts *mine)
+/* Results are the same bit for bit only on GPUs of one kind.  rank: this one's, of the job. */
+static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, first_rank = rank;
   char name[64] = "", first[sizeof name];
   mill_gpu_backend_name(mine, name, sizeof name);
   memcpy(first, name, sizeof first);
   MILL_MPI(MPI_Bcast(first, (int)sizeof first, MPI_CHAR, 0, mpi->comm));
+  MILL_MPI(MPI_Bcast(&first_rank, 1, MPI_INT, 0, mpi->comm));
   if (strcmp(name, first) != 0)
     err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
-                         "rank 0 has the GPU '%s', rank %d '%s', and their results would differ in "
-                         "the last digits: use GPUs of one kind",
-                         first, mpi->rank, name);
+                         "rank %d has the GPU '%s', rank %d '%s', and their results would differ "
+                         "in the last digits: use GPUs of one kind",
+                         first_rank, first, rank, name);
   err = mill_mpi_agree(mpi, err);
 done:
   return err;
 }
 
-static int place_ranks(const mill_mpi *mpi)
+static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
 {
-  int err = MILL_OK, i_share = 0, most = 0, driver = 0;
+  int err = MILL_OK, i_share = 0, most = 0;
   MPI_Comm node = MPI_COMM_NULL;
-  mill_gpu_facts mine;
-  mill_gpu_place place = {.n_sharing = 1};
+  const char *name = mine->facts.name;
+  mill_gpu_place place = {.gpu = mine->gpu, .n_sharing = 1};
   size_t free_bytes = 0;
-  memset(&mine, 0, sizeof mine);
-  MILL_MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &node));
-  MILL_MPI(MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN));
-  MILL_TRY(mill_mpi_agree(mpi, choose(node, &mine, &place.gpu, &driver)));
-  MILL_TRY(same_kind(mpi, &mine));
-  MILL_TRY(share(mpi, node, &mine, &place, &i_share));
-  MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, mine.name, &free_bytes)));
+  MILL_TRY(ranks_of_node(mpi, &node));
+  MILL_TRY(same_kind(mpi, mine->rank, &mine->facts));
+  MILL_TRY(share(mpi, node, &mine->facts, &place, &i_share));
+  MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, name, &free_bytes)));
   /* all ranks have their contexts, and nothing else yet: what is free now can be divided */
-  err = mill_gpu_try(place.gpu, mine.name, &free_bytes);
+  err = mill_gpu_try(place.gpu, name, &free_bytes);
   if (err == MILL_OK)
-    err = mill_gpu_memory(mine.name, free_bytes, place.n_sharing, &place.bytes);
+    err = mill_gpu_memory(name, free_bytes, place.n_sharing, &place.bytes);
   MILL_TRY(mill_mpi_agree(mpi, err));
   mill_gpu_assign(&place);
   mill_log_debug("GPU %d of this rank's: %s, rank %d of %d on it, %.1f GiB for this rank",
-                 place.gpu, mine.name, i_share + 1, place.n_sharing,
-                 (double)place.bytes / 1073741824.0);
+                 place.gpu, name, i_share + 1, place.n_sharing, (double)place.bytes / 1073741824.0);
   MILL_MPI(MPI_Allreduce(&place.n_sharing, &most, 1, MPI_INT, MPI_MAX, mpi->comm));
   if (most > 1 && mpi->rank == 0)
     mill_log_info("up to %d ranks share a GPU: they divide its memory and take turns on it", most);
-  if (driver < MILL_GPU_GRAPH_DRIVER && mpi->rank == 0)
+  if (mine->driver < MILL_GPU_GRAPH_DRIVER && mpi->rank == 0)
     mill_log_info(
         "the NVIDIA driver is for CUDA %d.%d: rounds are launched one by one, as from 12.4 "
         "on they need not be",
-        driver / 1000, driver % 1000 / 10);
+        mine->driver / 1000, mine->driver % 1000 / 10);
 done:
   if (node != MPI_COMM_NULL)
     MPI_Comm_free(&node);
   return err;
 }
 
-/* Give every rank its GPU, and see that the backend takes it. */
-static int take_gpus(const mill_mpi *mpi)
+/* *first: no rank of the node before this one would take the same GPU.  Collective. */
+static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine, int *first)
+{
+  int err = MILL_OK, rank = 0, size = 0, n_sharing = 0, i_share = 0;
+  MPI_Comm node = MPI_COMM_NULL;
+  mill_gpu_facts *all = NULL;
+  memset(mine, 0, sizeof *mine);
+  mine->rank = mpi->rank;
+  mine->gpu = -1;
+  MILL_TRY(ranks_of_node(mpi, &node));
+  MILL_MPI(MPI_Comm_rank(node, &rank));
+  MILL_MPI(MPI_Comm_size(node, &size));
+  err = choose(rank, may_be_none, mine);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(size, &all);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
+                         (int)sizeof mine->facts, MPI_BYTE, node));
+  mill_gpu_sharers(size, all, rank, &n_sharing, &i_share);
+  *first = mine->gpu >= 0 && i_share == 0;
+done:
+  if (node != MPI_COMM_NULL)
+    MPI_Comm_free(&node);
+  mill_free(all);
+  return err;
+}
+
+static int place_all(const mill_mpi *mpi)
+{
+  int err = MILL_OK, first = 0;
+  rank_gpu mine;
+  MILL_TRY(find_gpu(mpi, 0, &mine, &first));
+  MILL_TRY(place_ranks(mpi, &mine));
+done:
+  return err;
+}
+
+static int place_some(const mill_mpi *mpi, int *has_gpu)
+{
+  int err = MILL_OK, n_gpu = 0;
+  MPI_Comm alike = MPI_COMM_NULL;
+  mill_mpi part = {.comm = MPI_COMM_NULL};
+  rank_gpu mine;
+  MILL_TRY(find_gpu(mpi, 1, &mine, has_gpu));
+  MILL_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
+  if (n_gpu == 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "no rank sees a GPU: ask the scheduler for one (and see "
+                               "CUDA_VISIBLE_DEVICES)");
+  MILL_MPI(MPI_Comm_split(mpi->comm, *has_gpu, mpi->rank, &alike));
+  MILL_TRY(mill_mpi_dup(alike, &part));
+  if (*has_gpu)
+    err = place_ranks(&part, &mine);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  if (mpi->rank == 0)
+    mill_log_info("%d of %d ranks %s a GPU, %d %s on the CPU: rows of the two differ in the last "
+                  "digits, and column BACKEND says which is which",
+                  n_gpu, mpi->size, n_gpu == 1 ? "has" : "have", mpi->size - n_gpu,
+                  mpi->size - n_gpu == 1 ? "fits" : "fit");
+done:
+  if (part.comm != MPI_COMM_NULL)
+    MPI_Comm_free(&part.comm);
+  if (alike != MPI_COMM_NULL)
+    MPI_Comm_free(&alike);
+  return err;
+}
+
+/* Give all ranks, or those that find one first, a GPU, and see that the backend takes it. */
+static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
 {
   int err = MILL_OK;
-  MILL_TRY(place_ranks(mpi));
-  mill_backend_cuda(&err);
+  *has_gpu = 1;
+  MILL_TRY(is_mixed ? place_some(mpi, has_gpu) : place_all(mpi));
+  if (*has_gpu)
+    mill_backend_cuda(&err);
   err = mill_mpi_agree(mpi, err);
 done:
   return err;
@@ -149,17 +235,25 @@ done:
 }
 
 #else
+enum { HAS_CUDA = 0 };
 
-static int place_ranks(const mill_mpi *mpi)
+static int place_all(const mill_mpi *mpi)
 {
   (void)mpi;
   return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
                         "this program was built without CUDA: build it where nvcc is found");
 }
 
-static int take_gpus(const mill_mpi *mpi)
+static int place_some(const mill_mpi *mpi, int *has_gpu)
 {
-  return place_ranks(mpi);
+  *has_gpu = 0;
+  return place_all(mpi);
+}
+
+static int take_gpus(const mill_mpi *mpi, int is_mixed, int *has_gpu)
+{
+  (void)is_mixed;
+  return place_some(mpi, has_gpu);
 }
 
 static void leave_gpus(void)
@@ -185,10 +279,22 @@ static int tell(int err, const char *before, const char *after)
 
 int mill_backend_place(const mill_mpi *mpi)
 {
-  const int err = place_ranks(mpi);
+  const int err = place_all(mpi);
   if (err == MILL_OK || err == MILL_ERR_MPI)
     return err;
-  return tell(err, "backend cuda: ", "; or use --backend cpu");
+  return tell(err, "backend cuda: ",
+              mpi->size == 1 || !HAS_CUDA
+                  ? "; or use --backend cpu"
+                  : "; or use --backend cpu, or --backend " MILL_BACKEND_MIXED
+                    ", by which ranks without a GPU fit on the CPU");
+}
+
+int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
+{
+  const int err = place_some(mpi, has_gpu);
+  if (err == MILL_OK || err == MILL_ERR_MPI)
+    return err;
+  return tell(err, "backend " MILL_BACKEND_MIXED ": ", "; or use --backend cpu");
 }
 
 /* Has the measured crossover been reached?  On rank 0; what cannot be read is as not measured. */
@@ -218,7 +324,10 @@ static int is_worth_it(const mill_mpi *mpi, int64_t n_row, int n_thread)
 static int wish_of_result(const char *output, const char *device)
 {
   mill_log_debug("backend auto: as %s was begun (%s)", output, device);
-  return strncmp(device, "cuda", 4) == 0 ? WISH_GPU_AGAIN : WISH_CPU;
+  /* "cuda ... + cpu ..." where there were both */
+  if (strncmp(device, "cuda", 4) != 0)
+    return WISH_CPU;
+  return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
 }
 
 /* What is wanted of this machine, the same on all ranks.  Collective. */
@@ -241,23 +350,25 @@ int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *devic
 {
   int wish = WISH_CPU;
   const int err = agree_wish(mpi, output, device, n_row, n_thread, &wish);
-  *choice = wish == WISH_CPU ? "cpu" : "cuda";
+  *choice = choice_of[wish];
   return err;
 }
 
 int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
-                        int n_thread, const char **choice)
+                        int n_thread, const char **choice, int *has_gpu)
 {
   int err = MILL_OK, wish = WISH_CPU;
   *choice = "cpu";
+  *has_gpu = 0;
   MILL_TRY(agree_wish(mpi, output, device, n_row, n_thread, &wish));
   if (wish == WISH_CPU)
     goto done;
-  err = take_gpus(mpi);
+  err = take_gpus(mpi, wish == WISH_MIXED_AGAIN, has_gpu);
   if (err == MILL_OK) {
-    *choice = "cuda";
+    *choice = choice_of[wish];
     goto done;
   }
+  *has_gpu = 0;
   if (err == MILL_ERR_MPI)
     goto done;
   leave_gpus();

@@ -5,6 +5,10 @@
 #include "jobs/fit/crossover.h"
 #include "src/ranks/mpi_context.h"
 
+/** The backend on which ranks with a GPU and ranks without one fit together. */
+#define MILL_BACKEND_MIXED "cuda+cpu"
+#define MILL_BACKEND_AND   " + " /**< between the names of both in a result */
+
 /** Give every rank a GPU of its node, or a share of one, and make sure that it can be used; the
  *  CUDA backend then takes it (kernels/cuda/device_choice.h).  When ranks share GPUs this is
  *  logged once.
@@ -13,6 +17,13 @@
  *  are of different kinds) or MILL_ERR_MEMORY with the message of a rank that has none,
  *  MILL_ERR_MPI. */
 int mill_backend_place(const mill_mpi *mpi);
+
+/** Give every GPU to one rank of its node, the first that finds it; the other ranks have none.  One
+ *  rank of the run at least has one.  A GPU that a rank finds and cannot use is a failure.
+ *
+ *  has_gpu  out: this rank has one
+ *  Collective, and fails as mill_backend_place does. */
+int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu);
 
 /** The crossover that was measured here for this process's first GPU and n_thread threads.
  *
@@ -23,17 +34,18 @@ int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char 
 
 /** What `auto` is: "cuda" where the crossover that was measured for this GPU, CPU and number of
  *  threads (jobs/fit/crossover.h) is reached by the rows of a rank and every rank gets a GPU, else
- *  "cpu".  A result file that is continued keeps its backend.  Why is logged.
+ *  "cpu".  A result file that is continued keeps its backend, "cuda+cpu" too.  Why is logged.
  *
  *  output  the result file, for messages
  *  device  of the result that is continued (mill_result_peek), on rank 0; NULL: a new one is begun
  *  n_row   rows of the run
- *  choice  out: "cpu" or "cuda"; after "cuda" every rank has its GPU, after "cpu" none holds any
- *          memory of one
+ *  choice  out: "cpu", "cuda" or "cuda+cpu"; after "cuda" every rank has its GPU, after "cpu" none
+ *          holds any memory of one
+ *  has_gpu out: this rank has a GPU
  *  Collective; MILL_ERR_MPI, and where a result that was begun on a GPU finds none
  *  MILL_ERR_OUTPUT, MILL_ERR_BACKEND or MILL_ERR_MEMORY. */
 int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
-                        int n_thread, const char **choice);
+                        int n_thread, const char **choice, int *has_gpu);
 
 /** What the run would want, for a plan: takes and tries no GPU. */
 int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,

@@ -38,14 +38,15 @@ int64_t mill_fit_held_rows(const mill_fit_job *job)
 int mill_fit_find_backend(const char *choice, const mill_backend **backend)
 {
   int err = MILL_OK;
-  if (strcmp(choice, "cuda") == 0) {
+  if (strcmp(choice, "cuda") == 0 || strcmp(choice, MILL_BACKEND_MIXED) == 0) {
 #ifdef MILL_HAVE_CUDA
     *backend = mill_backend_cuda(&err);
     goto done;
 #else
     MILL_FAIL(MILL_ERR_CONFIG,
-              "backend cuda: this program was built without CUDA; use cpu or auto, "
-              "or build it where nvcc is found");
+              "backend %s: this program was built without CUDA; use cpu or auto, "
+              "or build it where nvcc is found",
+              choice);
 #endif
   }
   /* auto is a CPU until a run settles it by the number of its rows */
@@ -56,42 +57,40 @@ done:
   return err;
 }
 
-int mill_fit_agree_backend(mill_fit_job *job)
-{
-  int err = MILL_OK;
-  static const char prefix[] = "cpu ";
-  static const mill_backend any_gpu = {
-      .name = "cuda", .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS};
-  enum { SIZE = 64 };
-  char mine[SIZE] = "", *all = NULL;
-  const char *oldest = NULL;
+enum { NAME = sizeof((mill_fit_device *)0)->cpu };
 
-  if (job->observer && job->observer->instead) {
-    job->device.backend = job->observer->instead;
-    goto done;
-  }
-  if (job->options.plan && strcmp(job->setup.config.backend, "cuda") == 0) {
-    job->device.backend = &any_gpu; /* a plan looks for none */
-    goto done;
-  }
-  err = mill_fit_find_backend(job->setup.config.backend, &job->device.backend);
+/* The names of the backends of all ranks, for mill_free.  err: of this rank so far. */
+static int gather_names(const mill_mpi *mpi, int err, const char *mine, char **all)
+{
+  char name[NAME] = "";
   if (err == MILL_OK)
-    err = MILL_ALLOC((size_t)job->mpi.size * SIZE, &all);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  snprintf(mine, sizeof mine, "%s", job->device.backend->name);
-  MILL_MPI(MPI_Allgather(mine, SIZE, MPI_CHAR, all, SIZE, MPI_CHAR, job->mpi.comm));
+    err = MILL_ALLOC((size_t)mpi->size * NAME, all);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  snprintf(name, sizeof name, "%s", mine);
+  MILL_MPI(MPI_Allgather(name, NAME, MPI_CHAR, *all, NAME, MPI_CHAR, mpi->comm));
+done:
+  return err;
+}
+
+/* The backend that all ranks can take; err: of finding this rank's. */
+static int agree_on_one(const mill_mpi *mpi, int err, const mill_backend **backend)
+{
+  static const char prefix[] = "cpu ";
+  char *all = NULL;
+  const char *oldest = NULL, *mine = err == MILL_OK ? (*backend)->name : "";
+  MILL_TRY(gather_names(mpi, err, mine, &all));
   oldest = all;
-  for (int rank = 1; rank < job->mpi.size; rank++)
-    if (strcmp(all + (size_t)rank * SIZE, oldest) < 0)
-      oldest = all + (size_t)rank * SIZE;
+  for (int rank = 1; rank < mpi->size; rank++)
+    if (strcmp(all + (size_t)rank * NAME, oldest) < 0)
+      oldest = all + (size_t)rank * NAME;
   if (strcmp(mine, oldest) != 0 && strncmp(oldest, prefix, strlen(prefix)) != 0)
     err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
                          "one rank has the backend '%s', another '%s', and their results would "
                          "differ in the last digits: use GPUs of one kind",
                          mine, oldest);
   else if (strcmp(mine, oldest) != 0) {
-    job->device.backend = mill_backend_cpu(oldest + strlen(prefix));
-    if (!job->device.backend)
+    *backend = mill_backend_cpu(oldest + strlen(prefix));
+    if (!*backend)
       err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
                            "one rank has the backend '%s', another only '%s', which the first "
                            "cannot run: use machines of one kind",
@@ -99,9 +98,71 @@ int mill_fit_agree_backend(mill_fit_job *job)
     else
       mill_log_info("backend %s instead of %s, as other ranks have no better", oldest, mine);
   }
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(mill_mpi_agree(mpi, err));
 done:
   mill_free(all);
+  return err;
+}
+
+/* Ranks with a GPU and ranks without.  What the CPUs agree on is asked of all of them, so that a
+ * run is the same whichever ranks have the GPUs. */
+static int agree_on_both(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  mill_fit_device *device = &job->device;
+  const mill_backend *cpu = NULL, *gpu = NULL;
+  char *all = NULL;
+  err = mill_fit_find_backend("cpu", &cpu);
+  MILL_TRY(agree_on_one(&job->mpi, err, &cpu));
+  if (device->has_gpu)
+    err = mill_fit_find_backend("cuda", &gpu);
+  MILL_TRY(gather_names(&job->mpi, err, gpu ? gpu->name : "", &all));
+  for (int rank = 0; rank < job->mpi.size; rank++) {
+    const char *name = all + (size_t)rank * NAME;
+    if (name[0] && device->gpu[0] && strcmp(name, device->gpu) != 0)
+      MILL_FAIL(MILL_ERR_BACKEND,
+                "one rank has the backend '%s', another '%s', and their results would differ in "
+                "the last digits: use GPUs of one kind",
+                device->gpu, name); /* on every rank */
+    if (name[0])
+      memcpy(device->gpu, name, sizeof device->gpu);
+  }
+  snprintf(device->cpu, sizeof device->cpu, "%s", cpu->name);
+  snprintf(device->both, sizeof device->both, "%s" MILL_BACKEND_AND "%s", device->gpu, device->cpu);
+  device->backend = gpu ? gpu : cpu;
+  device->name = device->both;
+  mill_log_debug("this rank fits on %s", device->backend->name);
+done:
+  mill_free(all);
+  return err;
+}
+
+int mill_fit_agree_backend(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  static const mill_backend any_gpu = {.name = "cuda",
+                                       .kind = MILL_BACKEND_CUDA,
+                                       .default_slot = MILL_GPU_SLOTS},
+                            any_mixed = {.name = MILL_BACKEND_MIXED,
+                                         .kind = MILL_BACKEND_CUDA,
+                                         .default_slot = MILL_GPU_SLOTS};
+  mill_fit_device *device = &job->device;
+  const char *choice = job->setup.config.backend;
+  if (job->observer && job->observer->instead)
+    device->backend = job->observer->instead;
+  else if (job->options.plan && strcmp(choice, any_gpu.name) == 0)
+    device->backend = &any_gpu; /* a plan looks for none */
+  else if (job->options.plan && strcmp(choice, any_mixed.name) == 0)
+    device->backend = &any_mixed;
+  else if (strcmp(choice, MILL_BACKEND_MIXED) == 0) {
+    err = agree_on_both(job);
+    goto done;
+  } else {
+    err = mill_fit_find_backend(choice, &device->backend);
+    MILL_TRY(agree_on_one(&job->mpi, err, &device->backend));
+  }
+  device->name = device->backend->name;
+done:
   return err;
 }
 
@@ -121,9 +182,13 @@ static int settle_backend(mill_fit_job *job)
   const char *begun = job->out.existing.path; /* on rank 0 */
   if (strcmp(job->setup.config.backend, "auto") != 0)
     goto done;
-  MILL_TRY((job->options.plan ? mill_backend_wish : mill_backend_settle)(
-      &job->mpi, begun[0] ? begun : job->options.output, begun_on(job), job->inputs.n_row,
-      job->device.n_thread, &choice));
+  begun = begun[0] ? begun : job->options.output;
+  err = job->options.plan
+            ? mill_backend_wish(&job->mpi, begun, begun_on(job), job->inputs.n_row,
+                                job->device.n_thread, &choice)
+            : mill_backend_settle(&job->mpi, begun, begun_on(job), job->inputs.n_row,
+                                  job->device.n_thread, &choice, &job->device.has_gpu);
+  MILL_TRY(err);
   snprintf(job->setup.config.backend, sizeof job->setup.config.backend, "%s", choice);
   MILL_TRY(mill_fit_agree_backend(job));
 done:

@@ -36,7 +36,11 @@ typedef struct mill_fit_setup {
 /** What computes, and with how much at once on this rank. */
 typedef struct mill_fit_device {
   const mill_backend *backend;
+  const char *name; /**< what all ranks fit on: the backend's, with cuda+cpu those of both */
   int n_thread, n_reader, n_slot;
+  int has_gpu; /**< with cuda+cpu: this rank has one */
+  char cpu[64], gpu[64],
+      both[144]; /**< with cuda+cpu: the names, the same on all ranks; else empty */
 } mill_fit_device;
 
 /** What a run writes. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/result/columns.h"
 #include "io/result/result_file.h"
 #include "jobs/fit/reader.h"
 #include "kernels/base/error.h"
@@ -36,7 +37,10 @@ static int open_result(mill_fit_job *job, int *outcome)
       .identity = identity,
       .config = config,
       .command = job->command,
-      .device = job->device.backend->name,
+      .device = job->device.name,
+      .cpu = job->device.both[0] ? job->device.cpu : NULL,
+      .gpu = job->device.both[0] ? job->device.gpu : NULL,
+      .backend = job->device.has_gpu ? MILL_ROW_BACKEND_GPU : MILL_ROW_BACKEND_CPU,
       .n_thread = job->device.n_thread,
       .velocity_offsets = job->setup.config.fit.velocity_offsets,
       .n_row = job->inputs.n_row,
@@ -87,7 +91,8 @@ static int open_board(mill_fit_job *job)
       .output = job->options.output,
       .models = job->options.models,
       .command = job->command,
-      .backend = job->device.backend->name,
+      .backend = job->device.name,
+      .rank_backend = job->device.backend->name,
       .n_thread = job->device.n_thread,
       .n_slot = job->device.n_slot,
       .n_row = job->inputs.n_row,
@@ -108,17 +113,26 @@ static int open_board(mill_fit_job *job)
   return mill_board_open(&job->mpi, &plan, &job->out.board);
 }
 
+/* Stars a second that this rank may be expected to fit, for sizing its work. */
+static double expected_rate(const mill_fit_job *job)
+{
+  if (job->device.backend->kind != MILL_BACKEND_CPU)
+    return mill_usual_gpu_rate();
+  const double rate = job->device.n_thread * mill_usual_core_rate(job->setup.config.fit.optimizer);
+  /* Beside a GPU a slow rank must not hold the end of the run, and how much slower it is differs
+   * between machines: with less work at a time, four times as much on top is still in time. */
+  return job->device.both[0] ? 0.25 * rate : rate;
+}
+
 /* Group the rows into chunks, which the ranks draw. */
 static int open_work(mill_fit_job *job)
 {
   int err = MILL_OK;
-  const int is_cpu = job->device.backend->kind == MILL_BACKEND_CPU;
   const mill_work_plan plan = {
       .inputs = &job->inputs,
       .result = job->out.result,
       .n_row_limit = job->observer ? job->observer->n_row_limit : 0,
-      .rate = is_cpu ? job->device.n_thread * mill_usual_core_rate(job->setup.config.fit.optimizer)
-                     : mill_usual_gpu_rate(),
+      .rate = expected_rate(job),
       .n_held = mill_fit_held_rows(job),
       .n_ahead = mill_reader_rows_ahead(job->device.n_reader),
   };

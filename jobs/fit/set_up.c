@@ -241,6 +241,8 @@ int mill_fit_set_up(mill_fit_job *job)
   MILL_TRY(mill_fit_same_settings(&job->mpi, &job->setup.config, &job->setup.lib));
   if (strcmp(job->setup.config.backend, "cuda") == 0 && !job->options.plan)
     MILL_TRY(mill_backend_place(&job->mpi));
+  if (strcmp(job->setup.config.backend, MILL_BACKEND_MIXED) == 0 && !job->options.plan)
+    MILL_TRY(mill_backend_place_some(&job->mpi, &job->device.has_gpu));
   /* auto depends on the number of rows */
   if (strcmp(job->setup.config.backend, "auto") != 0)
     MILL_TRY(mill_fit_agree_backend(job));

@@ -95,8 +95,36 @@ static void print_flags(const mill_result_summary *summary)
   print_bits("FIT_INFO", summary->n_info, info, (int)(sizeof info / sizeof info[0]));
 }
 
+/* With cuda+cpu: what the ranks with a GPU have done, and the others. */
+typedef struct mill_kinds {
+  int64_t n_rank[2], n_thread[2], n_row[2]; /* of the CPU, of the GPU */
+} mill_kinds;
+
+static int gather_kinds(const mill_fit_job *job, mill_kinds *all)
+{
+  int err = MILL_OK;
+  mill_kinds mine = {{0}, {0}, {0}};
+  mine.n_rank[job->device.has_gpu] = 1;
+  mine.n_thread[job->device.has_gpu] = job->device.n_thread;
+  mine.n_row[job->device.has_gpu] = job->n_put;
+  MILL_MPI(MPI_Reduce(&mine, all, sizeof mine / sizeof(int64_t), MPI_INT64_T, MPI_SUM, 0,
+                      job->mpi.comm));
+done:
+  return err;
+}
+
+static void print_kinds(const mill_fit_job *job, const mill_kinds *kinds)
+{
+  const char *const name[2] = {job->device.cpu, job->device.gpu};
+  for (int kind = 1; kind >= 0 && job->device.both[0]; kind--)
+    printf("  %-10lld rows by %lld %s with %lld %s in all, %s\n", (long long)kinds->n_row[kind],
+           (long long)kinds->n_rank[kind], kinds->n_rank[kind] == 1 ? "rank" : "ranks",
+           (long long)kinds->n_thread[kind], kinds->n_thread[kind] == 1 ? "thread" : "threads",
+           name[kind]);
+}
+
 static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
-                          const mill_balance_all *balance)
+                          const mill_balance_all *balance, const mill_kinds *kinds)
 {
   const mill_result_summary *summary = &job->out.summary;
   const int outcome = job->out.outcome;
@@ -127,7 +155,9 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
     printf("time         %.1f s, %.1f stars/s (%d %s, %d %s each, %s)\n", wall_s,
            wall_s > 0 ? (double)n_put / wall_s : 0.0, job->mpi.size,
            job->mpi.size == 1 ? "rank" : "ranks", job->device.n_thread,
-           job->device.n_thread == 1 ? "thread" : "threads", job->device.backend->name);
+           job->device.n_thread == 1 ? "thread" : "threads", job->device.name);
+  if (outcome != MILL_OPEN_FINISHED)
+    print_kinds(job, kinds);
   if (job->work)
     mill_balance_print(balance, stdout);
   print_where(job);
@@ -137,7 +167,7 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
   if (job->out.board) {
     int n_rank = 0;
     const mill_rank_state *rank = mill_board_ranks(job->out.board, &n_rank);
-    mill_status_print_memory(n_rank, rank, job->device.backend->kind == MILL_BACKEND_CUDA, stdout);
+    mill_status_print_memory(n_rank, rank, stdout);
   }
   fflush(stdout);
 }
@@ -147,9 +177,11 @@ int mill_fit_print_summary(mill_fit_job *job, double fit_s)
   int err = MILL_OK;
   int64_t n_put = 0;
   mill_balance_all balance = {0};
+  mill_kinds kinds = {{0}, {0}, {0}};
   MILL_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
   if (job->work)
     MILL_TRY(gather_balance(job, &balance));
+  MILL_TRY(gather_kinds(job, &kinds));
   MILL_TRY(mill_medium_hint(&job->mpi, &job->velocities));
   MILL_TRY(mill_narrow_hint(&job->mpi, &job->setup.lib, &job->narrow,
                             job->out.summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
@@ -157,7 +189,7 @@ int mill_fit_print_summary(mill_fit_job *job, double fit_s)
   if (job->mpi.rank == 0 && job->out.summary.old == MILL_OLD_KEPT)
     mill_log_warning("%s was not overwritten: no row has been fitted", job->options.output);
   if (job->mpi.rank == 0 && !job->options.quiet)
-    print_summary(job, n_put, fit_s, &balance);
+    print_summary(job, n_put, fit_s, &balance, &kinds);
 done:
   return err;
 }

@@ -1,5 +1,6 @@
 #include "jobs/fit/work.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
@@ -9,6 +10,7 @@ struct mill_work {
   mill_schedule *schedule;
   mill_draw *draw;
   mill_schedule_walk walk; /* of the chunk under way */
+  int n_at_once;           /* chunks that this rank draws together */
   int64_t n_taken;
   int ended;
 };
@@ -62,16 +64,23 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
   int err = MILL_OK;
   mill_work *work = NULL;
   mill_work_plan agreed = *plan;
-  double rate = plan->rate;
+  double patience_s = (double)plan->n_ahead / plan->rate;
+  int n_share = 0;
   *out = NULL;
-  /* ranks may differ in threads and so in slots; the list of chunks is the same on all */
-  MILL_MPI(MPI_Allreduce(&rate, &agreed.rate, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
-  MILL_MPI(MPI_Allreduce(&plan->n_held, &agreed.n_held, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
+  /* Ranks may differ in threads, and so in slots, or in kind; the list of chunks is the same on
+   * all. A rank counts as so many of the slowest ones, and draws so many chunks at a time. */
+  MILL_MPI(MPI_Allreduce(&plan->rate, &agreed.rate, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
+  const int n_mine = (int)fmax(1.0, round(plan->rate / agreed.rate));
+  const int64_t n_held = plan->n_held / n_mine;
+  MILL_MPI(MPI_Allreduce(&n_mine, &n_share, 1, MPI_INT, MPI_SUM, mpi->comm));
+  MILL_MPI(MPI_Allreduce(&n_held, &agreed.n_held, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
+  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &patience_s, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
   err = MILL_ALLOC(1, &work);
   if (err == MILL_OK)
-    err = mill_work_schedule(&agreed, mpi->size, &work->schedule);
+    err = mill_work_schedule(&agreed, n_share, &work->schedule);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(mill_draw_open(mpi, (double)plan->n_ahead / agreed.rate, &work->draw));
+  work->n_at_once = n_mine;
+  MILL_TRY(mill_draw_open(mpi, patience_s, n_mine, &work->draw));
   *out = work;
   work = NULL;
 done:
@@ -95,8 +104,11 @@ int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *contex
       break;
     mill_schedule_sums(work->schedule, &sum);
     work->ended = number >= sum.n_chunk;
-    work->n_taken += !work->ended;
-    mill_schedule_begin(work->schedule, number, &work->walk);
+    if (!work->ended) {
+      const int64_t n_left = sum.n_chunk - number;
+      work->n_taken += n_left < work->n_at_once ? n_left : work->n_at_once;
+    }
+    mill_schedule_begin(work->schedule, number, work->n_at_once, &work->walk);
   }
 done:
   return err;

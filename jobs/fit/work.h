@@ -14,7 +14,8 @@ typedef struct mill_work_plan {
   const mill_inputs *inputs;
   const mill_result_file *result; /**< which rows are wanted; NULL: all */
   int64_t n_row_limit;            /**< only rows of /fits below it; 0: all */
-  double rate;                    /**< stars a second that this rank may be expected to fit */
+  double rate;                    /**< stars a second that this rank may be expected to fit; one of
+                                       several times the slowest takes several chunks at a time */
   int64_t n_held;                 /**< rows that it takes before it has finished any */
   int64_t n_ahead;                /**< of them, rows that its reader has at hand */
 } mill_work_plan;

@@ -236,8 +236,10 @@ static void print_counts(const status_job *job)
     printf("left         %lld\n", (long long)n[REMAINING]);
 }
 
-static void print_rank(const json_t *rank)
+/* all: what all ranks fit on. */
+static void print_rank(const json_t *rank, const char *all)
 {
+  const char *backend = mill_json_get_text(rank, "backend", all);
   const json_t *gpu = json_object_get(rank, "gpu");
   const double mib = 1.0 / (1 << 20);
   printf("  rank %-4lld %-9s %8lld done  %6.0f MiB (at most %.0f)",
@@ -250,6 +252,8 @@ static void print_rank(const json_t *rank)
            mill_json_get_real(gpu, "busy_percent", (double)NAN),
            mib * mill_json_get_real(gpu, "used_bytes", 0),
            mib * mill_json_get_real(gpu, "total_bytes", 0));
+  if (strcmp(backend, all) != 0)
+    printf("  %s", backend);
   printf("  %s\n", mill_json_get_text(rank, "file", ""));
 }
 
@@ -271,7 +275,7 @@ static void print_ranks(const status_job *job)
     const json_t *rank = json_array_get(ranks, r);
     const double silent_s = fmin(silence_s(job, rank), elapsed_s);
     if (job->all_ranks || n_rank <= SHOWN_RANKS)
-      print_rank(rank);
+      print_rank(rank, text(job, "backend"));
     if (job->state == RUNNING && silent_s > limit_s)
       printf("  rank %zu has given no sign of life for %.0f s\n", r, silent_s);
   }

@@ -396,6 +396,7 @@ static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **o
                                   .gpu_percent = -1,
                                   .sign_s = board->start_unix_s};
   mill_host_name(board->mine.host, sizeof board->mine.host);
+  snprintf(board->mine.backend, sizeof board->mine.backend, "%s", plan->rank_backend);
   if (plan->path)
     snprintf(board->path, sizeof board->path, "%s", plan->path);
   if (pthread_mutex_init(&board->mutex, NULL) != 0 || mill_cond_init(&board->changed) != 0)

@@ -52,6 +52,7 @@ static void put_rank(mill_json *json, const mill_status_text *what, const mill_r
   mill_json_integer(json, "rank", r->rank);
   mill_json_text(json, "host", heard ? r->host : NULL);
   mill_json_integer(json, "pid", r->pid);
+  mill_json_text(json, "backend", heard ? r->backend : NULL);
   mill_json_text(json, "stage", stage_name[r->stage]);
   mill_json_integer(json, "done", n_done);
   mill_json_integer(json, "failed", n_done - r->n_status[MILL_STATUS_FITTED]);
@@ -209,7 +210,7 @@ static void print_purposes(const mill_rank_state *r, FILE *out)
   }
 }
 
-void mill_status_print_memory(int n_rank, const mill_rank_state *rank, int on_device, FILE *out)
+void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out)
 {
   const mill_rank_state *largest = &rank[0], *smallest = &rank[0];
   int64_t sum = 0;
@@ -223,7 +224,7 @@ void mill_status_print_memory(int n_rank, const mill_rank_state *rank, int on_de
   else
     fprintf(out, "memory       peak %.0f MiB (rank %d; least %.0f, rank %d; together %.0f)",
             mib(largest->peak), largest->rank, mib(smallest->peak), smallest->rank, mib(sum));
-  fprintf(out, on_device ? "; on the device: " : "; of it ");
+  fputs(strncmp(largest->backend, "cuda", 4) == 0 ? "; on the device: " : "; of it ", out);
   print_purposes(largest, out);
   if (largest->has_gpu)
     fprintf(out, "; %s: %.0f of %.0f in use", largest->gpu_name, mib(largest->gpu_used),

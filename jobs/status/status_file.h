@@ -49,6 +49,7 @@ typedef struct mill_rank_state {
   double sign_s;                   /**< when it last took or finished a star, s since 1970 */
   double sent_s;                   /**< when it sent this */
   double failed_s;                 /**< when it failed */
+  char backend[64];                /**< what it fits on */
   char gpu_name[96], host[64], error[512];
 } mill_rank_state;
 
@@ -56,7 +57,8 @@ typedef struct mill_rank_state {
 typedef struct mill_board_plan {
   const char *path;  /**< of the status file; NULL: none */
   double interval_s; /**< between two writes */
-  const char *output, *models, *command, *backend;
+  const char *output, *models, *command;
+  const char *backend, *rank_backend; /**< of all ranks, of this one */
   int n_thread, n_slot;
   int64_t n_row;
   int n_file, n_unreadable;
@@ -91,7 +93,7 @@ const char *mill_status_name(int status);
 
 /** The end of a run's summary: peak of every rank (or the extremes of many), and of the largest
  *  the bytes by purpose, which lie on the device or in the process. */
-void mill_status_print_memory(int n_rank, const mill_rank_state *rank, int on_device, FILE *out);
+void mill_status_print_memory(int n_rank, const mill_rank_state *rank, FILE *out);
 
 /** The status file of an output: PATH.status.json into out [MILL_STATUS_PATH].
  *  MILL_ERR_USAGE when the name is too long. */

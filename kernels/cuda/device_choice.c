@@ -126,17 +126,23 @@ void mill_gpu_backend_name(const mill_gpu_facts *gpu, char *name, size_t size)
   snprintf(name, size, "cuda %.40s sm_%d%d", gpu->name, gpu->major, gpu->minor);
 }
 
-int mill_gpu_share(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing, int *place)
+void mill_gpu_sharers(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing,
+                      int *place)
 {
-  int err = MILL_OK;
-  const mill_gpu_facts *mine = &chosen[rank];
   *n_sharing = *place = 0;
   for (int i = 0; i < n_rank; i++) {
-    if (memcmp(chosen[i].uuid, mine->uuid, sizeof mine->uuid) != 0)
+    if (memcmp(chosen[i].uuid, chosen[rank].uuid, sizeof chosen->uuid) != 0)
       continue;
     *place += i < rank;
     *n_sharing += 1;
   }
+}
+
+int mill_gpu_share(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing, int *place)
+{
+  int err = MILL_OK;
+  const mill_gpu_facts *mine = &chosen[rank];
+  mill_gpu_sharers(n_rank, chosen, rank, n_sharing, place);
   if (*n_sharing > 1 && mine->mode == MILL_GPU_EXCLUSIVE)
     MILL_FAIL(MILL_ERR_BACKEND,
               "%d ranks of this node would share the GPU %s, which admits one program (exclusive "

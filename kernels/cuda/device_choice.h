@@ -57,10 +57,15 @@ void mill_gpu_backend_name(const mill_gpu_facts *gpu, char *name, size_t size);
 
 /** Which ranks of a node have the same GPU.
  *
- *  chosen      [n_rank] the GPU of every rank of the node
+ *  chosen      [n_rank] the GPU of every rank of the node; all 0 where a rank has none
+ *  rank        one that has a GPU
  *  n_sharing   of this rank's GPU, itself included
- *  place       this rank's number among them
- *  MILL_ERR_BACKEND where several have a GPU that admits one program. */
+ *  place       this rank's number among them */
+void mill_gpu_sharers(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing,
+                      int *place);
+
+/** The same, where they are to share it.  MILL_ERR_BACKEND where several have a GPU that admits one
+ * program. */
 int mill_gpu_share(int n_rank, const mill_gpu_facts *chosen, int rank, int *n_sharing, int *place);
 
 /** A rank's part of a GPU's memory, bytes, of what is free when no rank has taken its own yet.

@@ -87,7 +87,7 @@ typedef struct mill_config {
   double write_interval_s;
   double gzip_limit_mib; /**< largest unpacked size of a .gz input */
   char scratch[1024];    /**< where .gz inputs are unpacked; empty: TMPDIR or /tmp */
-  char backend[16];      /**< auto, cpu, cuda */
+  char backend[16];      /**< auto, cpu, cuda, cuda+cpu */
   char log_level[16];    /**< error, warning, info, debug */
 } mill_config;
 

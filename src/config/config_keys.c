@@ -194,10 +194,12 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "largest unpacked size of a .gz input, and of an image of compressed tiles"},
     {"scratch", PATH(scratch),
      .help = "folder where .gz inputs are unpacked; empty: TMPDIR or /tmp"},
-    {"backend", WORD(backend, "auto", "cpu", "cuda"), .help = "where the fit runs",
-     .more = "; auto is the CPU until `starmill bench crossover --keep` has measured from how many "
-             "stars on the GPU is faster; cuda needs a build "
-             "with CUDA and a GPU, else the program ends with status 2"},
+    {"backend", WORD(backend, "auto", "cpu", "cuda", "cuda+cpu"), .help = "where the fit runs",
+     .more =
+         "; auto is the CPU until `starmill bench crossover --keep` has measured from how many "
+         "stars on the GPU is faster; cuda needs a build "
+         "with CUDA and a GPU, else the program ends with status 2; with cuda+cpu each GPU has one "
+         "rank, all others fit on the CPU, and column BACKEND says where a row was fitted"},
     {"log_level", WORD(log_level, "error", "warning", "info", "debug"),
      .help = "least important lines of the log", .elsewhere = "`--log_level`"},
 };

@@ -22,7 +22,9 @@ enum {
 
 struct mill_draw {
   mill_mpi mpi;                     /* its own communicator */
-  int has_first;                    /* this rank has taken its own number */
+  int *n_at_once;                   /* [size] numbers that each rank takes at once */
+  int64_t first;                    /* of this rank */
+  int has_first;                    /* this rank has taken its own numbers */
   _Atomic int64_t next, n_answered; /* rank 0 */
   _Atomic int ends;
   long answer_us; /* longest time between two looks */
@@ -52,7 +54,7 @@ static int answer(mill_draw *draw, int *there)
     goto done;
   MILL_MPI(
       MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TAG_ASK, draw->mpi.comm, MPI_STATUS_IGNORE));
-  number = atomic_fetch_add(&draw->next, 1);
+  number = atomic_fetch_add(&draw->next, draw->n_at_once[status.MPI_SOURCE]);
   /* the rank that asks waits for it already */
   MILL_MPI(MPI_Send(&number, 1, MPI_INT64_T, status.MPI_SOURCE, TAG_NUMBER, draw->mpi.comm));
   atomic_fetch_add(&draw->n_answered, 1);
@@ -95,15 +97,25 @@ done:
   return err;
 }
 
-int mill_draw_open(const mill_mpi *mpi, double patience_s, mill_draw **out)
+int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_draw **out)
 {
   int err = MILL_OK;
   mill_draw *draw = NULL;
   *out = NULL;
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &draw)));
-  draw->mpi.comm = MPI_COMM_NULL;
-  draw->ask = draw->answer = MPI_REQUEST_NULL;
-  atomic_store(&draw->next, mpi->size);
+  err = MILL_ALLOC(1, &draw);
+  if (err == MILL_OK) {
+    draw->mpi.comm = MPI_COMM_NULL;
+    draw->ask = draw->answer = MPI_REQUEST_NULL;
+    err = MILL_ALLOC(mpi->size, &draw->n_at_once);
+  }
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Allgather(&n_at_once, 1, MPI_INT, draw->n_at_once, 1, MPI_INT, mpi->comm));
+  int64_t n_first = 0;
+  for (int rank = 0; rank < mpi->size; rank++) {
+    draw->first = rank == mpi->rank ? n_first : draw->first;
+    n_first += draw->n_at_once[rank];
+  }
+  atomic_store(&draw->next, n_first);
   const double us = 0.1 * patience_s * 1e6;
   draw->answer_us = us > ANSWER_MOST_US    ? ANSWER_MOST_US
                     : us > ANSWER_LEAST_US ? (long)us
@@ -146,11 +158,11 @@ int mill_draw_next(mill_draw *draw, int (*gives_up)(void *context), void *contex
   *number = -1;
   if (!draw->has_first) {
     draw->has_first = 1;
-    *number = draw->mpi.rank;
+    *number = draw->first;
     goto done;
   }
   if (draw->mpi.rank == 0) {
-    *number = atomic_fetch_add(&draw->next, 1);
+    *number = atomic_fetch_add(&draw->next, draw->n_at_once[0]);
     goto done;
   }
   watch = mill_watch_begin(MILL_WATCH_FILE, 0, "rank 0's answer to a request for work of rank %d",
@@ -210,5 +222,5 @@ void mill_draw_free(mill_draw *draw)
   end_thread(draw);
   if (draw->is_settled && draw->mpi.comm != MPI_COMM_NULL)
     MPI_Comm_free(&draw->mpi.comm);
-  mill_free(draw);
+  MILL_FREE(draw->n_at_once, draw);
 }

@@ -1,9 +1,10 @@
-/** Numbers 0, 1, 2, ... handed out to the threads of all ranks, each once.
+/** Numbers 0, 1, 2, ... handed out to the threads of all ranks, each once, one or more at a time.
  *
  *  Rank 0 keeps the counter and a thread there answers the others by messages: what every MPI
  *  does, on any network, without the help of the rank's other threads (one-sided operations do
- *  not: Open MPI 4.1 has none over TCP with MPI_THREAD_MULTIPLE).  The first number of rank r is
- *  r, without a message, so that ranks which begin together do not queue.
+ *  not: Open MPI 4.1 has none over TCP with MPI_THREAD_MULTIPLE).  The first numbers of a
+ *  rank follow those of the rank before, without a message, so that ranks which begin together do
+ *  not queue.
  *
  *  Nothing here waits for a rank that does not ask: a rank that fails or stops just draws no
  *  more, and a wait for an answer can be given up at any time.
@@ -19,10 +20,12 @@ typedef struct mill_draw mill_draw;
 
 /** Collective.  The same code on every rank.  patience_s: for this time, s, a rank that asks
  *  still has work; rank 0 looks ten times as often, which costs it some 10 us each time.
+ *  n_at_once: numbers that this rank takes at a time, at least 1.
  *  MILL_ERR_MEMORY, MILL_ERR_MPI, MILL_ERR_INTERNAL. */
-int mill_draw_open(const mill_mpi *mpi, double patience_s, mill_draw **out);
+int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_draw **out);
 
-/** The next number of this rank; one thread at a time, not collective.
+/** The next numbers of this rank, of which *number is the first; one thread at a time, not
+ * collective.
  *
  *  gives_up(context) is asked while the answer is awaited: when it says 1, *number is -1, and
  *  the answer comes to the next call.  NULL: wait.  The watchdog (src/system/watchdog.h) ends the

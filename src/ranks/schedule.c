@@ -253,12 +253,13 @@ void mill_schedule_sums(const mill_schedule *s, mill_schedule_sum *sum)
   *sum = s->sum;
 }
 
-void mill_schedule_begin(const mill_schedule *s, int64_t number, mill_schedule_walk *walk)
+void mill_schedule_begin(const mill_schedule *s, int64_t number, int n, mill_schedule_walk *walk)
 {
   memset(walk, 0, sizeof *walk);
   if (number < 0 || number >= s->n_chunk)
     return;
-  const place *from = &s->start[number], *to = from + 1;
+  const int64_t end = number + n < s->n_chunk ? number + n : s->n_chunk;
+  const place *from = &s->start[number], *to = &s->start[end];
   *walk = (mill_schedule_walk){
       .at = from->at, .end = to->at, .first_row = from->row, .end_row = to->row};
 }

@@ -8,7 +8,9 @@
  *  that is near: then a file is opened by few ranks.  Files that are expensive to open
  *  (compressed ones) come first and are cut rarely; the others fill the gaps that these leave.
  *
- *  The first numbers belong to the ranks by number: rank r begins with chunk r.
+ *  The first numbers belong to the ranks in their order.  Ranks are of one kind, or a fast one
+ * counts as several slow ones and takes as many chunks at a time, so that all of them take work for
+ * about the same time.
  *
  *  Costs are in usual rows: one row with one exposure is 1.
  *
@@ -33,8 +35,8 @@ typedef struct mill_schedule_plan {
   const mill_schedule_file *file; /**< [n_file] */
   const uint8_t *wanted;          /**< one bit a row, lowest first; NULL: all rows */
   int64_t n_row_limit;            /**< only rows below it; 0: all */
-  int n_rank;                     /**< at least 1 */
-  double rate;                    /**< usual rows a second of one rank */
+  int n_rank;                     /**< at least 1; a fast one counts as several */
+  double rate;                    /**< usual rows a second of one of these */
   int64_t n_held;                 /**< rows that a rank takes before it has finished any */
 } mill_schedule_plan;
 
@@ -65,8 +67,9 @@ typedef struct mill_schedule_walk {
   int64_t first_row, end_row;
 } mill_schedule_walk;
 
-/** The chunk of a number; one beyond the last chunk has no rows. */
-void mill_schedule_begin(const mill_schedule *schedule, int64_t number, mill_schedule_walk *walk);
+/** The chunks [number, number + n) together; those beyond the last chunk have no rows. */
+void mill_schedule_begin(const mill_schedule *schedule, int64_t number, int n,
+                         mill_schedule_walk *walk);
 /** 1 and the rows of the next file, or 0. */
 int mill_schedule_next(const mill_schedule *schedule, mill_schedule_walk *walk,
                        mill_schedule_rows *piece);

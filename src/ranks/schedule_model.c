@@ -8,10 +8,11 @@ static const double WINDOW_S = 0.1;
 
 /* A rank on its way. */
 typedef struct actor {
-  double asks_s;           /* when it draws next */
-  double read_s, fit_s;    /* reader and pipeline are busy until then */
-  double end_s;            /* its last row is finished */
-  int64_t n_row;           /* so far */
+  double asks_s;        /* when it draws next */
+  double read_s, fit_s; /* reader and pipeline are busy until then */
+  double end_s;         /* its last row is finished */
+  int64_t n_row;        /* so far */
+  int64_t n_slot;
   int file;                /* open; -1: none */
   double *finish, *enters; /* [n_slot], [n_ahead] of its last rows */
 } actor;
@@ -66,24 +67,29 @@ static void do_row(run *r, actor *a, double speed, int64_t row, double row_cost)
     a->read_s = later(a->read_s, a->enters[a->n_row % m->n_ahead]);
   a->read_s += m->read_s * row_cost;
   double enters = a->read_s;
-  if (a->n_row >= m->n_slot)
-    enters = later(enters, a->finish[a->n_row % m->n_slot]);
+  if (a->n_row >= a->n_slot)
+    enters = later(enters, a->finish[a->n_row % a->n_slot]);
   a->enters[a->n_row % m->n_ahead] = enters;
   a->fit_s = later(a->fit_s, enters) + cost / (m->rate * speed);
-  a->finish[a->n_row % m->n_slot] = a->fit_s;
+  a->finish[a->n_row % a->n_slot] = a->fit_s;
   a->end_s = later(a->end_s, later(a->fit_s, enters + m->alone_s * cost / speed));
   a->n_row++;
   r->work += cost;
 }
 
-static void do_chunk(run *r, int rank, int64_t number)
+static int at_once(const mill_schedule_model *m, int rank)
+{
+  return m->n_at_once ? m->n_at_once[rank] : 1;
+}
+
+static void do_chunks(run *r, int rank, int64_t number)
 {
   const mill_schedule_model *m = r->m;
   actor *a = &r->actor[rank];
   const double speed = m->speed ? m->speed[rank] : 1.0;
   mill_schedule_walk walk;
   mill_schedule_rows piece;
-  mill_schedule_begin(m->schedule, number, &walk);
+  mill_schedule_begin(m->schedule, number, at_once(m, rank), &walk);
   while (mill_schedule_next(m->schedule, &walk, &piece)) {
     const mill_schedule_file *file = &m->file[piece.file];
     if (a->file != piece.file) {
@@ -128,6 +134,7 @@ static int set_up(run *r, const mill_schedule_model *m)
     r->actor[i].finish = r->memory + (size_t)i * n;
     r->actor[i].enters = r->actor[i].finish + m->n_slot;
     r->actor[i].file = -1;
+    r->actor[i].n_slot = m->slots ? m->slots[i] : m->n_slot;
   }
 done:
   return err;
@@ -139,24 +146,27 @@ int mill_schedule_model_run(const mill_schedule_model *m, mill_schedule_outcome 
   run r = {.m = m, .outcome = outcome, .window_s = -1.0};
   mill_schedule_sum sum;
   double speed = 0, sum_end_s = 0;
+  int64_t number = 0;
   memset(outcome, 0, sizeof *outcome);
   if (m->n_rank < 1 || m->n_slot < 1 || m->n_ahead < 1 || m->n_cost < 1 || !(m->rate > 0))
     MILL_FAIL(MILL_ERR_RANGE, "a schedule needs at least one rank, slot, row ahead and cost");
   MILL_TRY(set_up(&r, m));
   mill_schedule_sums(m->schedule, &sum);
   for (int i = 0; i < m->n_rank; i++) {
-    do_chunk(&r, i, i);
+    do_chunks(&r, i, number);
+    number += at_once(m, i);
     r.heap[r.n_heap++] = i;
     speed += m->speed ? m->speed[i] : 1.0;
   }
   for (int i = r.n_heap / 2; i >= 0; i--)
     sink(&r, i);
-  for (int64_t number = m->n_rank; r.n_heap > 0; number++) {
+  while (r.n_heap > 0) {
     const int rank = r.heap[0];
     actor *a = &r.actor[rank];
     a->read_s = answer(&r, rank, a->asks_s);
     if (number < sum.n_chunk) {
-      do_chunk(&r, rank, number);
+      do_chunks(&r, rank, number);
+      number += at_once(m, rank);
     } else {
       r.heap[0] = r.heap[--r.n_heap];
     }

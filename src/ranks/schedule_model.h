@@ -14,10 +14,11 @@ typedef struct mill_schedule_model {
   const mill_schedule *schedule;
   const mill_schedule_file *file; /**< [n_file] that the schedule was made from */
   int n_rank;
-  double rate;         /**< usual rows a second of a rank of speed 1 */
-  const double *speed; /**< [n_rank] NULL: all 1 */
-  const float *cost;   /**< [n_cost] of rows, again and again, with mean 1; the file's row_cost
-                            comes on top */
+  double rate;          /**< usual rows a second of a rank of speed 1 */
+  const double *speed;  /**< [n_rank] NULL: all 1 */
+  const int *n_at_once; /**< [n_rank] chunks that a rank draws at a time; NULL: all 1 */
+  const float *cost;    /**< [n_cost] of rows, again and again, with mean 1; the file's row_cost
+                             comes on top */
   int64_t n_cost;
   double read_s;   /**< of the reader, a row */
   double alone_s;  /**< from slot to result of a usual row that is alone */
@@ -25,6 +26,7 @@ typedef struct mill_schedule_model {
   double answer_s; /**< of rank 0, a request */
   double travel_s; /**< of a request and its answer */
   int64_t n_slot, n_ahead;
+  const int64_t *slots; /**< [n_rank] of ranks that have fewer than n_slot; NULL: none */
 } mill_schedule_model;
 
 typedef struct mill_schedule_outcome {

@@ -17,7 +17,8 @@ enum { N_GPU = 4, N_THREAD = 2, FROM = 100 };
 #define GIB ((size_t)1 << 30)
 
 static mill_mpi mpi;
-static const char result[] = "choice.h5", begun_on[] = "cuda NVIDIA H200 sm_90";
+static const char result[] = "choice.h5", begun_on[] = "cuda NVIDIA H200 sm_90",
+                  begun_on_both[] = "cuda NVIDIA H200 sm_90 + cpu x86-64-v4";
 static char kept[512];
 
 /* This rank's machine. */
@@ -208,7 +209,81 @@ static void test_a_rank_without_ends_all(void **state)
     if (code != MILL_OK) {
       assert_message(fault[i].message, 1);
       assert_message("--backend cpu", 1);
+      assert_message("--backend cuda+cpu", mpi.size > 1);
     }
+  }
+}
+
+/* ---- backend cuda+cpu ---- */
+
+static void test_the_first_ranks_have_the_gpus(void **state)
+{
+  (void)state;
+  int has_gpu = -1;
+  mill_gpu_place place;
+  /* one for each */
+  good_machine();
+  assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
+  assert_true(has_gpu && mill_gpu_assigned(&place) && place.gpu == mpi.rank);
+  /* one GPU, or all but one rank have one; it need not be shared */
+  for (int n_gpu = 1; n_gpu < mpi.size; n_gpu++) {
+    good_machine();
+    machine.n_gpu = n_gpu;
+    for (int i = 0; i < n_gpu; i++)
+      machine.gpu[i].mode = MILL_GPU_EXCLUSIVE;
+    assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
+    assert_int_equal(has_gpu, mpi.rank < n_gpu);
+    assert_int_equal(mill_gpu_assigned(&place), has_gpu);
+    assert_int_equal(machine.n_tried > 0, has_gpu);
+    if (has_gpu) {
+      assert_int_equal(place.gpu, mpi.rank);
+      assert_int_equal(place.n_sharing, 1);
+      assert_int_equal(place.bytes, 140 * GIB);
+    }
+  }
+  /* the first rank sees none: of the others each has the GPU that it would have with it */
+  good_machine();
+  if (mpi.rank == 0)
+    no_gpu();
+  if (mpi.size > 1) {
+    assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
+    assert_int_equal(has_gpu, mpi.rank > 0);
+    assert_int_equal(mill_gpu_assigned(&place), has_gpu);
+    assert_true(!has_gpu || (place.gpu == mpi.rank && place.n_sharing == 1));
+  }
+  /* each rank sees its own alone */
+  good_machine();
+  machine.n_gpu = 1;
+  machine.gpu[0].uuid[0] = (unsigned char)(1 + mpi.rank);
+  assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
+  assert_true(has_gpu && mill_gpu_assigned(&place) && place.gpu == 0);
+}
+
+static void test_a_rank_without_fits_on_the_cpu(void **state)
+{
+  (void)state;
+  const int is_last = mpi.rank == mpi.size - 1;
+  for (int i = 0; i < N_FAULT; i++) {
+    int has_gpu = -1;
+    mill_gpu_place place;
+    if (fault[i].is_late)
+      continue;
+    faulty_machine(&fault[i]);
+    const int code = mill_backend_place_some(&mpi, &has_gpu);
+    /* a GPU that is there and fails ends the run; none is no failure, where another rank has one */
+    const int is_none = fault[i].make == no_gpu || fault[i].make == no_driver;
+    const int expected =
+        mpi.size < fault[i].least || (is_none && mpi.size > 1) ? MILL_OK : fault[i].code;
+    if (code != expected)
+      fail_msg("%s: code %d: %s", fault[i].what, code, mill_error_message());
+    if (code == MILL_OK) {
+      assert_int_equal(has_gpu, !(is_none && is_last));
+      assert_int_equal(mill_gpu_assigned(&place), has_gpu);
+      continue;
+    }
+    assert_message(is_none ? "no rank sees a GPU" : fault[i].message, 1);
+    assert_message("backend cuda+cpu: ", 1);
+    assert_message("--backend cpu", 1);
   }
 }
 
@@ -217,7 +292,11 @@ static void test_a_rank_without_ends_all(void **state)
 static const char *settled(const char *device, int64_t n_row, int *code)
 {
   const char *choice = NULL;
-  *code = mill_backend_settle(&mpi, result, device, n_row, N_THREAD, &choice);
+  int has_gpu = -1;
+  mill_gpu_place place;
+  *code = mill_backend_settle(&mpi, result, device, n_row, N_THREAD, &choice, &has_gpu);
+  if (*code == MILL_OK)
+    assert_int_equal(has_gpu, mill_gpu_assigned(&place));
   return choice;
 }
 
@@ -273,6 +352,17 @@ static void test_a_result_begun_on_a_gpu(void **state)
   good_machine();
   assert_string_equal(settled(NULL, 1, &code), "cpu"); /* --overwrite */
   assert_int_equal(code, MILL_OK);
+  /* one begun on both goes on on both, with or without a GPU of every rank */
+  good_machine();
+  machine.n_gpu = 1;
+  assert_string_equal(settled(begun_on_both, 1, &code), "cuda+cpu");
+  assert_int_equal(code, MILL_OK);
+  assert_int_equal(machine.n_tried > 0, mpi.rank == 0);
+  good_machine();
+  no_gpu();
+  settled(begun_on_both, 1, &code);
+  assert_int_equal(code, MILL_ERR_OUTPUT);
+  assert_message(result, 1);
   for (int i = 0; i < N_FAULT; i++) {
     faulty_machine(&fault[i]);
     settled(begun_on, 1, &code);
@@ -363,6 +453,8 @@ int main(void)
       cmocka_unit_test(test_ranks_share_one_gpu),
       cmocka_unit_test(test_exclusive_gpu_is_not_shared),
       cmocka_unit_test(test_a_rank_without_ends_all),
+      cmocka_unit_test(test_the_first_ranks_have_the_gpus),
+      cmocka_unit_test(test_a_rank_without_fits_on_the_cpu),
       cmocka_unit_test(test_auto_takes_gpus_for_many_rows),
       cmocka_unit_test(test_auto_takes_the_cpu_when_one_rank_has_no_gpu),
       cmocka_unit_test(test_a_result_begun_on_a_gpu),

@@ -11,10 +11,11 @@ enum { N_NUMBER = 600 };
 
 static mill_mpi mpi;
 
-static mill_draw *open_draw(void)
+/* n_at_once: of this rank. */
+static mill_draw *open_draw(int n_at_once)
 {
   mill_draw *draw = NULL;
-  if (mill_draw_open(&mpi, 0.01, &draw) != MILL_OK)
+  if (mill_draw_open(&mpi, 0.01, n_at_once, &draw) != MILL_OK)
     fail_msg("%s", mill_error_message());
   return draw;
 }
@@ -31,7 +32,7 @@ static void test_every_number_comes_once(void **state)
   int n_seen[N_NUMBER] = {0};
   int64_t number = 0, last = -1, n_answered = 0, n_answered_all = 0, n_mine = 0, n_asked = 0;
   double wait_s = -1;
-  mill_draw *draw = open_draw();
+  mill_draw *draw = open_draw(1);
   for (;;) {
     assert_int_equal(mill_draw_next(draw, NULL, NULL, &number), MILL_OK);
     assert_true(number > last);
@@ -62,16 +63,38 @@ static void test_a_rank_that_does_not_draw_stops_nobody(void **state)
 {
   (void)state;
   int64_t number = -1;
-  mill_draw *draw = open_draw();
+  mill_draw *draw = open_draw(1);
   /* the last rank draws nothing at all: with several, rank 0 still answers */
   if (mpi.rank != mpi.size - 1 || mpi.size == 1)
     for (int i = 0; i < 20; i++)
       assert_int_equal(mill_draw_next(draw, NULL, NULL, &number), MILL_OK);
   close_draw(draw);
   /* nor does one that was never settled: the ranks have nothing under way */
-  draw = open_draw();
+  draw = open_draw(1);
   mill_draw_free(draw);
   mill_draw_free(NULL);
+}
+
+static void test_ranks_take_several_numbers_at_a_time(void **state)
+{
+  (void)state;
+  int n_seen[N_NUMBER] = {0};
+  int64_t number = 0, before = 0;
+  const int n_mine = 1 + 3 * mpi.rank;
+  mill_draw *draw = open_draw(n_mine);
+  for (int rank = 0; rank < mpi.rank; rank++)
+    before += 1 + 3 * rank;
+  for (int n = 0; number < N_NUMBER; n++) {
+    assert_int_equal(mill_draw_next(draw, NULL, NULL, &number), MILL_OK);
+    if (n == 0)
+      assert_true(number == before);
+    for (int64_t i = number; i < number + n_mine && i < N_NUMBER; i++)
+      n_seen[i]++;
+  }
+  close_draw(draw);
+  MPI_Allreduce(MPI_IN_PLACE, n_seen, N_NUMBER, MPI_INT, MPI_SUM, mpi.comm);
+  for (int i = 0; i < N_NUMBER; i++)
+    assert_int_equal(n_seen[i], 1);
 }
 
 static int always(void *context)
@@ -85,7 +108,7 @@ static void test_a_wait_can_be_given_up(void **state)
   (void)state;
   int64_t number = -1, first = -1, n_missing = 0;
   int n_asked = 0;
-  mill_draw *draw = open_draw();
+  mill_draw *draw = open_draw(1);
   assert_int_equal(mill_draw_next(draw, always, &n_asked, &first), MILL_OK);
   assert_true(first == mpi.rank && n_asked == 0);
   for (int i = 0; i < 50; i++) {
@@ -107,6 +130,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_number_comes_once),
+      cmocka_unit_test(test_ranks_take_several_numbers_at_a_time),
       cmocka_unit_test(test_a_rank_that_does_not_draw_stops_nobody),
       cmocka_unit_test(test_a_wait_can_be_given_up),
   };

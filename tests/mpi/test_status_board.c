@@ -32,6 +32,7 @@ static mill_board_plan plan_of(const char *status, double interval_s)
       .output = "out\"\xff.h5",
       .command = "starmill fit",
       .backend = "cpu test",
+      .rank_backend = "cpu test",
       .n_thread = 1,
       .n_slot = 2,
       .n_row = 1000,

@@ -83,7 +83,8 @@ static void test_largest_library_fits(void **state)
   for (int i = 0; i < MILL_MAX_ARM; i++)
     snprintf(lib.arm[i].name, sizeof lib.arm[i].name, "a_long_name_of_one_arm_%08u",
              (unsigned)i % 100);
-  assert_int_equal(mill_columns_fits(&lib, lib.path, 1, &columns), MILL_OK);
+  assert_int_equal(
+      mill_columns_fits(&lib, lib.path, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns), MILL_OK);
   assert_true(columns.n_column <= MILL_MAX_COLUMN);
   assert_int_equal(column(&columns, "COVAR")->n_value, MILL_MAX_COVAR);
   column(&columns, "a_long_name_of_a_label_00000015_ERR");
@@ -158,6 +159,29 @@ static void test_pack_takes_every_value(void **state)
   result.status = MILL_STATUS_LOW_SN;
   mill_columns_pack(&columns, &result, row);
   assert_int_equal(row[column(&columns, "SUCCESS")->at], 0);
+}
+
+static void test_backend_is_a_column_where_ranks_differ(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_columns columns, without;
+  mill_fit_result result;
+  char row[4096] = "";
+  make_library(&lib);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &without), MILL_OK);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, MILL_WITH_BACKEND, &columns), MILL_OK);
+  assert_int_equal(columns.n_column, without.n_column + 1);
+  for (int i = 0; i < without.n_column; i++)
+    assert_string_not_equal(without.column[i].name, "BACKEND");
+  mill_fit_result_init(&result, &lib, 0, MILL_STATUS_FITTED);
+  columns.backend = MILL_ROW_BACKEND_GPU;
+  mill_columns_pack(&columns, &result, row);
+  assert_int_equal(row[column(&columns, "BACKEND")->at], MILL_ROW_BACKEND_GPU);
+  mill_columns_set_crc(&columns, row);
+  assert_true(mill_columns_is_whole(&columns, row));
+  row[column(&columns, "BACKEND")->at] = MILL_ROW_BACKEND_CPU;
+  assert_false(mill_columns_is_whole(&columns, row)); /* the CRC covers it */
 }
 
 /* Only warnings that concern the velocity spoil it, one by one. */
@@ -266,7 +290,8 @@ static void test_documentation_has_the_same_columns(void **state)
   mill_library lib;
   mill_columns columns;
   make_library(&lib);
-  assert_int_equal(mill_columns_fits(&lib, lib.path, 1, &columns), MILL_OK);
+  assert_int_equal(
+      mill_columns_fits(&lib, lib.path, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns), MILL_OK);
   check_documented(&columns, "fits columns");
   mill_columns_catalog(&columns);
   check_documented(&columns, "catalog columns");
@@ -279,6 +304,7 @@ int main(void)
       cmocka_unit_test(test_largest_library_fits),
       cmocka_unit_test(test_two_columns_of_one_name_are_refused),
       cmocka_unit_test(test_pack_takes_every_value),
+      cmocka_unit_test(test_backend_is_a_column_where_ranks_differ),
       cmocka_unit_test(test_a_velocity_is_good_apart_from_the_labels),
       cmocka_unit_test(test_nans_of_any_kind_pack_alike),
       cmocka_unit_test(test_crc_covers_every_byte_before_it),

@@ -289,7 +289,7 @@ static void test_check_finds_values_set_elsewhere(void **state)
   mill_config_default(&config);
   strcpy(config.backend, "gpu");
   assert_int_equal(mill_config_check(&config), MILL_ERR_CONFIG);
-  assert_non_null(strstr(mill_error_message(), "auto, cpu or cuda"));
+  assert_non_null(strstr(mill_error_message(), "auto, cpu, cuda or cuda+cpu"));
   mill_config_default(&config);
   strcpy(config.scratch, "a\xc0\x80z");
   assert_int_equal(mill_config_check(&config), MILL_ERR_CONFIG);

@@ -129,7 +129,7 @@ static const struct {
     {"readers: 17", 1, "readers", "out of range"},
     {"write_interval: 0", 1, "write_interval", "out of range"},
     {"gzip_limit_mib: -1", 1, "gzip_limit_mib", "out of range"},
-    {"backend: gpu", 1, "backend", "auto, cpu or cuda expected"},
+    {"backend: gpu", 1, "backend", "auto, cpu, cuda or cuda+cpu expected"},
     {"log_level: loud", 1, "log_level", "error, warning, info or debug expected"},
     {"template_lib: ~", 1, "template_lib", "nothing found"},
     {"? [a]\n: 5", 1, "a key expected", "a list found"},

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,7 +86,7 @@ static double *check_whole(const mill_schedule_plan *plan, const mill_schedule *
   memset(n_seen, 0, (size_t)n_row * sizeof *n_seen);
   for (int64_t k = 0; k < sum.n_chunk; k++) {
     int n_piece = 0;
-    mill_schedule_begin(schedule, k, &walk);
+    mill_schedule_begin(schedule, k, 1, &walk);
     for (; mill_schedule_next(schedule, &walk, &piece); n_piece++) {
       assert_true(piece.file >= 0 && piece.file < plan->n_file);
       assert_true(piece.first >= 0 && piece.first < piece.end &&
@@ -107,7 +108,7 @@ static double *check_whole(const mill_schedule_plan *plan, const mill_schedule *
   assert_true(sum.n_row == n_wanted);
   /* beyond the end there is nothing */
   for (int64_t k = -1; k <= sum.n_chunk; k += sum.n_chunk + 1) {
-    mill_schedule_begin(schedule, k, &walk);
+    mill_schedule_begin(schedule, k, 1, &walk);
     assert_int_equal(mill_schedule_next(schedule, &walk, &piece), 0);
   }
   return cost;
@@ -173,7 +174,7 @@ static void test_one_rank_takes_files_as_they_come(void **state)
   mill_schedule *schedule = make(&plan);
   mill_schedule_sums(schedule, &sum);
   assert_true(sum.n_chunk == 1 && sum.n_row == 713 && sum.row_cost == 713 && sum.open_cost == 302);
-  mill_schedule_begin(schedule, 0, &walk);
+  mill_schedule_begin(schedule, 0, 1, &walk);
   int n_piece = 0;
   while (mill_schedule_next(schedule, &walk, &piece)) {
     n_piece++;
@@ -244,7 +245,7 @@ static void test_files_stay_whole_where_they_can(void **state)
   mill_schedule_sums(schedule, &sum);
   int is_dear = 1;
   for (int64_t k = 0; k < sum.n_chunk; k++) {
-    mill_schedule_begin(schedule, k, &walk);
+    mill_schedule_begin(schedule, k, 1, &walk);
     while (mill_schedule_next(schedule, &walk, &piece)) {
       const mill_schedule_file *f = &file[piece.file];
       n_piece++;
@@ -275,6 +276,44 @@ static void test_costs(void **state)
   assert_true(mill_schedule_open_cost(27000000, 1, 127) > 50 * plain);
   assert_true(mill_schedule_open_cost(27000000, 1, 254) >
               1.99 * mill_schedule_open_cost(27000000, 1, 127));
+}
+
+static void test_several_chunks_at_a_time(void **state)
+{
+  (void)state;
+  const int n_file = make_uneven(5000, 500, 127, 3);
+  const mill_schedule_plan plan = {
+      .n_file = n_file, .file = file, .n_rank = 7, .rate = 127, .n_held = 80};
+  mill_schedule *schedule = make(&plan);
+  mill_schedule_sum sum;
+  mill_schedule_sums(schedule, &sum);
+  assert_true(sum.n_chunk > 20);
+  /* draws of 1, 2, ... chunks, the last one beyond the end: all rows once, in the list's order */
+  memset(n_seen, 0, sizeof n_seen);
+  int64_t n = 0;
+  for (int64_t number = 0, n_next = 1; number < sum.n_chunk; number += n_next++) {
+    mill_schedule_walk walk, single;
+    mill_schedule_rows piece, part;
+    int64_t n_row = 0, n_single = 0;
+    mill_schedule_begin(schedule, number, (int)n_next, &walk);
+    for (int last = -1; mill_schedule_next(schedule, &walk, &piece); last = piece.file) {
+      assert_int_not_equal(piece.file, last); /* a file is in one piece */
+      n_row += piece.end - piece.first;
+      for (int64_t row = piece.first; row < piece.end; row++)
+        n_seen[file[piece.file].row_start + row]++;
+    }
+    for (int64_t k = number; k < number + n_next; k++) {
+      mill_schedule_begin(schedule, k, 1, &single);
+      while (mill_schedule_next(schedule, &single, &part))
+        n_single += part.end - part.first;
+    }
+    assert_true(n_row == n_single);
+    n += n_row;
+  }
+  assert_true(n == 5000);
+  for (int row = 0; row < 5000; row++)
+    assert_int_equal(n_seen[row], 1);
+  mill_schedule_free(schedule);
 }
 
 /* ---- in time ---- */
@@ -367,6 +406,63 @@ static void test_idle_tail_on_an_uneven_catalog(void **state)
     fail_msg("one slow rank: idle tail %.4f", o.idle_tail);
 }
 
+/* 2 ranks that are 79 times as fast as the 6 others, but for how they are counted: as speed_told.
+ */
+static mill_schedule_outcome run_mixed(int64_t n_row, int told)
+{
+  enum { N_FAST = 2, N_RANK = 8 };
+  static const double speed[N_RANK] = {79, 79, 1, 1, 1, 1, 1, 1};
+  static const int64_t slots[N_RANK] = {4096, 4096, 32, 32, 32, 32, 32, 32};
+  static const float cost[] = {1, 0.9F, 1.1F};
+  const int n_at_once[N_RANK] = {told, told, 1, 1, 1, 1, 1, 1};
+  mill_schedule_outcome outcome;
+  const double rate = 127;
+  const int n_file = make_uneven(n_row, 5000, rate, 5);
+  /* opening a file takes a fast rank no less time, and none are compressed */
+  for (int i = 0; i < n_file; i++)
+    file[i].open_cost = mill_schedule_open_cost(0, 0, rate);
+  const mill_schedule_plan plan = {.n_file = n_file,
+                                   .file = file,
+                                   .n_rank = N_FAST * told + N_RANK - N_FAST,
+                                   .rate = rate,
+                                   .n_held = told > 1 ? 52 : 80};
+  mill_schedule *schedule = make(&plan);
+  const mill_schedule_model model = {.schedule = schedule,
+                                     .file = file,
+                                     .n_rank = N_RANK,
+                                     .rate = rate,
+                                     .speed = speed,
+                                     .n_at_once = n_at_once,
+                                     .cost = cost,
+                                     .n_cost = 3,
+                                     .read_s = 0.00003,
+                                     .alone_s = 0.008,
+                                     .answer_s = 1e-5,
+                                     .travel_s = 2e-3,
+                                     .n_slot = 4096,
+                                     .slots = slots,
+                                     .n_ahead = 48};
+  assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_OK);
+  mill_schedule_free(schedule);
+  return outcome;
+}
+
+static void test_slow_ranks_do_not_hold_the_end(void **state)
+{
+  (void)state;
+  /* some 25 s of work */
+  const int64_t n_row = 500000;
+  const mill_schedule_outcome even = run_mixed(n_row, 1), told = run_mixed(n_row, 79),
+                              unsure = run_mixed(n_row, 4 * 79);
+  printf("efficiency: counted as one %.3f, as 79 %.3f, as 316 %.3f; s: %.1f, %.1f, %.1f\n",
+         even.efficiency, told.efficiency, unsure.efficiency, even.end_s, told.end_s, unsure.end_s);
+  fflush(stdout);
+  /* a slow rank would hold the end: its first chunk is a 32nd of all work, its share a 164th */
+  assert_true(even.efficiency < 0.5);
+  assert_true(told.efficiency > 0.97);
+  assert_true(unsure.efficiency > 0.97);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -376,9 +472,11 @@ int main(void)
       cmocka_unit_test(test_chunks_become_smaller),
       cmocka_unit_test(test_first_chunks_are_even_where_ranks_hold_all),
       cmocka_unit_test(test_files_stay_whole_where_they_can),
+      cmocka_unit_test(test_several_chunks_at_a_time),
       cmocka_unit_test(test_costs),
       cmocka_unit_test(test_a_run_by_hand),
       cmocka_unit_test(test_idle_tail_on_an_uneven_catalog),
+      cmocka_unit_test(test_slow_ranks_do_not_hold_the_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

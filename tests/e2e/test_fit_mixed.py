@@ -1,0 +1,218 @@
+"""Ranks with a GPU and ranks without one in one run (backend cuda+cpu), on emulated GPUs.
+
+Each row must be, bit for bit, that of a run of its kind of backend alone, whichever rank has
+fitted it, also after a kill.  What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
+"""
+
+import json
+import re
+import time
+import zlib
+
+import base
+from base import *  # noqa: F403
+from kill_runs import kill_all
+
+EMULATED = os.environ.get("STARMILL_EMULATED", "")
+if not os.access(EMULATED, os.X_OK):
+    skip("no starmill with emulated GPUs (a build with CUDA has none)")
+WITHOUT_CUDA, base.STARMILL = base.STARMILL, EMULATED
+
+CPU, GPU = 1, 2  # BACKEND
+N_STAR, N_PART = 45, 38
+MIXED = "cuda+cpu"
+# Beside a GPU of 10,000 stars a second, as aimed at, ranks of few threads would get no row of so
+# few: the sizes of pieces go by the numbers of threads, however many cores there are.
+MANY_THREADS = 64
+
+
+def gpus(n):
+    """Environment of a node with n GPUs."""
+    return {"MILL_EMULATED_GPUS": str(n), "OMP_WAIT_POLICY": "passive"}
+
+
+def same_rows(rows, alone):
+    """Rows that are not those of a run of their own backend alone."""
+    bad = set()
+    for name, values in alone[CPU].items():
+        if name == "CRC":
+            continue  # it covers BACKEND as well
+        for i in np.flatnonzero(rows["STATUS"]):
+            if rows[name][i].tobytes() != alone[rows["BACKEND"][i]][name][i].tobytes():
+                bad.add((int(i), name))
+    return sorted(bad)
+
+
+def wrong_crc(path):
+    """Done rows whose CRC is not that of their values in the order that the file names."""
+    with h5py.File(path) as f:
+        order = f["fits/CRC"].attrs["COLUMNS"]
+        order = (order.decode() if isinstance(order, bytes) else order).split()
+    rows, bad = read(path), []
+    assert "BACKEND" in order
+    for i in np.flatnonzero(rows["STATUS"]):
+        crc = 0
+        for name in order:
+            crc = zlib.crc32(rows[name][i].tobytes(), crc)
+        if crc != rows["CRC"][i]:
+            bad.append(int(i))
+    return bad
+
+
+class Mixed(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.lib, cls.stars = coarse_survey(N_STAR)
+        # the emulated GPU is slow: one arm; and rows are to be seen soon
+        cls.config = tmp("short.yaml")
+        with open(cls.config, "w", encoding="utf-8") as f:
+            f.write("arms: [b]\nwrite_interval: 0.2\nslots: 8\n")
+        cls.alone, cls.device = {}, {}
+        for kind, backend in ((CPU, "cpu"), (GPU, "cuda")):
+            path = tmp(f"alone-{backend}.h5")
+            run("fit", "--library", cls.lib, "--output", path, "--backend", backend, "--threads", 2,
+                "--config", cls.config, cls.stars, env=gpus(1))
+            cls.alone[kind] = read(path)
+            with h5py.File(path) as f:
+                cls.device[kind] = text(f["provenance"].attrs["DEVICE"])
+
+        cls.log, cls.two = tmp("mixed.log"), tmp("mixed.h5")
+        cls.said = run("fit", "--library", cls.lib, "--output", cls.two, "--log", cls.log, "--config",
+                       cls.config, "--backend", MIXED, "--threads", MANY_THREADS, cls.stars,
+                       ranks=2, env=gpus(1)).stdout
+
+    def mixed(self, out, *args, ranks=3, n_gpu=1, status=0, stars=None, backend=MIXED):
+        return self.fit(out, "--config", self.config, "--backend", backend, "--threads",
+                        MANY_THREADS, *args, stars or self.stars, lib=self.lib, ranks=ranks, status=status,
+                        env=gpus(n_gpu))
+
+    def assertMixed(self, path):
+        """A finished result of both kinds, each row as of its kind alone."""
+        rows = read(path)
+        self.assertTrue((rows["STATUS"] == FITTED).all())
+        self.assertEqual(set(rows["BACKEND"]), {CPU, GPU})
+        self.assertEqual(same_rows(rows, self.alone), [])
+        self.assertEqual(wrong_crc(path), [])
+        return rows
+
+    def test_0_the_two_backends_differ_in_every_row(self):
+        """Else equal bits would say nothing."""
+        a, b = self.alone[CPU], self.alone[GPU]
+        self.assertNotIn("BACKEND", a)
+        for i in range(N_STAR):
+            self.assertNotEqual(a["M2LL"][i].tobytes(), b["M2LL"][i].tobytes(), i)
+        # and they agree where float32 allows it
+        np.testing.assert_allclose(a["M2LL"], b["M2LL"], rtol=0, atol=0.05)
+
+    def test_rows_are_those_of_their_own_backend(self):
+        rows = self.assertMixed(self.two)
+        both = f"{self.device[GPU]} + {self.device[CPU]}"
+        with h5py.File(self.two) as f:
+            self.assertEqual(text(f["provenance"].attrs["DEVICE"]), both)
+            attrs = f["fits/BACKEND"].attrs
+            self.assertEqual(list(attrs["CODES"]), [0, CPU, GPU])
+            self.assertEqual([text(t) for t in attrs["NAMES"]], ["NONE", "CPU", "GPU"])
+            self.assertEqual([text(t) for t in attrs["MEANINGS"]][1:],
+                             [self.device[CPU], self.device[GPU]])
+        for kind in (GPU, CPU):
+            self.assertRegex(self.said, rf"(?m)^  {(rows['BACKEND'] == kind).sum()} +rows by 1 rank "
+                             rf"with .* in all, {re.escape(self.device[kind])}$")
+        self.assertIn("1 of 2 ranks has a GPU, 1 fits on the CPU", content(self.log, "r"))
+        state = json.loads(content(self.two + ".status.json", "r"))
+        self.assertEqual(state["backend"], both)
+        self.assertEqual([rank["backend"] for rank in state["ranks"]],
+                         [self.device[GPU], self.device[CPU]])
+        said = starmill("status", "--ranks", self.two).stdout
+        for rank, kind in enumerate((GPU, CPU)):
+            self.assertRegex(said, rf"(?m)^  rank {rank} .* {re.escape(self.device[kind])} ")
+
+    def test_killed_and_continued(self):
+        path = tmp("killed.h5")
+        line = command("fit", "--library", self.lib, "--output", path, "--config", self.config,
+                       "--backend", MIXED, "--threads", MANY_THREADS, self.stars, ranks=3)
+        process = subprocess.Popen(line, env={**ENVIRONMENT, **gpus(1)}, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        until = time.time() + 200
+        n_done = 0
+        while n_done < 15 and process.poll() is None and time.time() < until:
+            time.sleep(0.1)
+            try:
+                n_done = int((read(path)["STATUS"] != 0).sum())
+            except OSError:
+                pass  # not there yet, or written just now
+        kill_all(process)
+        before = read(path)
+        done = before["STATUS"] != 0
+        self.assertTrue(done.any() and not done.all(), done)
+        self.assertEqual(same_rows(before, self.alone), [])
+        # only as it was begun
+        for backend in ("cpu", "cuda"):
+            refused = self.mixed("killed.h5", backend=backend, ranks=0, status=4)
+            self.assertIn(self.device[GPU] + " + " + self.device[CPU], refused.stderr)
+            self.assertIn("--backend", refused.stderr)
+        # other ranks, and the first one's GPU is another's now
+        self.mixed("killed.h5", "--log-level", "debug", backend="auto", ranks=4, n_gpu=2)
+        rows = self.assertMixed(path)
+        for name in rows:
+            self.assertEqual(rows[name][done].tobytes(), before[name][done].tobytes(), name)
+
+    def test_parts_are_merged(self):
+        run("simulate", "--stars", N_PART, "--source", "emulator", "--library", self.lib,
+            "--pathological", 0, "--quiet", "--seed", 11, "--output", tmp("part"))
+        (stars,) = glob.glob(tmp("part/**/coadd*.fits*"), recursive=True)
+        self.mixed("part.h5", stars=stars, ranks=2)
+        self.assertEqual(set(read(self.path)["BACKEND"]), {CPU, GPU})
+        parts = [self.two, self.path]
+        merged = tmp("merged.h5")
+        run("merge", "--output", merged, *parts)
+        for name, values in read(merged).items():
+            both = np.concatenate([read(part)[name] for part in parts])
+            self.assertEqual(values.tobytes(), both.tobytes(), name)
+        with h5py.File(merged) as f, h5py.File(parts[0]) as part:
+            for key in ("CODES", "NAMES", "MEANINGS"):
+                self.assertEqual(list(f["fits/BACKEND"].attrs[key]),
+                                 list(part["fits/BACKEND"].attrs[key]))
+        done = starmill("merge", "--output", tmp("no.h5"), parts[1], tmp("alone-cuda.h5"))
+        self.assertOneLine(done, "different devices", self.device[CPU], status=2)
+
+    def test_it_must_be_asked_for(self):
+        # two ranks, of which one finds no GPU
+        line = [MPIRUN]
+        for rank, n_gpu in enumerate((1, 0)):
+            line += [":"] * rank + ["-n", "1", "env", f"MILL_EMULATED_GPUS={n_gpu}", EMULATED, "fit",
+                                    "--library", self.lib, "--output", tmp("no.h5"), "--backend",
+                                    "cuda", self.stars]
+        done = subprocess.run(line, env=ENVIRONMENT, stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240,
+                              check=False)
+        self.assertOneLine(done, "sees no GPU", "--backend cuda+cpu", status=2)
+        self.assertFalse(os.path.exists(tmp("no.h5")))
+
+    def test_refusals(self):
+        self.mixed("no.h5", n_gpu=0, status=2, ranks=2)
+        done = self.mixed("no.h5", n_gpu=0, status=2, ranks=0)
+        self.assertOneLine(done, "backend cuda+cpu: no rank sees a GPU", "--backend cpu", status=2)
+        done = subprocess.run(
+            [WITHOUT_CUDA, "fit", "--library", self.lib, "--output", tmp("no.h5"), "--backend",
+             MIXED, self.stars], env=ENVIRONMENT, stdin=subprocess.DEVNULL, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        self.assertOneLine(done, "cuda+cpu", "built without CUDA", status=2)
+
+    def test_plan_and_doctor(self):
+        done = self.mixed("no.h5", "--plan", n_gpu=0, ranks=0)
+        self.assertRegex(done.stdout, r"(?m)^ranks .*, cuda\+cpu$")
+        done = starmill("doctor", "--quick", "--backend", MIXED, "--output", TMP, ranks=3,
+                        env=gpus(2))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"gpus_of_ranks +2 ")
+        self.assertRegex(done.stdout, r"ranks_on_cpu +1 ")
+        self.assertRegex(done.stdout, r"(?m)backend +cuda .* on rank 0 \(asked for: cuda\+cpu\)")
+
+
+def text(value):
+    """An attribute as a string."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+if __name__ == "__main__":
+    main()
