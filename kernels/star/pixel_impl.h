@@ -760,8 +760,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *
       work->mean[0] = slot->kept_mean[i_arm];
     else if (keep)
       slot->kept_mean[i_arm] = work->mean[0];
-  }
-  MILL_BARRIER(b);
+  } /* nobody reads these before the barriers of the spline */
   if (!kept) {
     MILL_T(mill_block_flux)(b, arm, work->mean[0], (MILL_REAL *)work->grid);
     const int half = MILL_T(mill_block_rotation_kernel)(b, m->set.rotation, arm,
