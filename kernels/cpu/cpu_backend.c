@@ -492,8 +492,19 @@ static int has_arm(const mill_slot *slot, int arm)
   return 0;
 }
 
-/** One arm of one round: batches of slots, each emulated and then answered while its
- *  templates are in cache. */
+/** Answer one slot's request in one arm. */
+static void answer_slot(const mill_model *m, int arm, mill_slot *slot, mill_workspace *work,
+                        mill_timing *timing, double *last)
+{
+  mill_task task = {m, slot, work, arm, timing};
+  mill_range_begin(is_error_phase(phase_of(slot)) ? MILL_RANGE_ERRORS : MILL_RANGE_LIKELIHOOD);
+  mill_block_run(body_arm, &task);
+  mill_range_end();
+  timing->pixel_s[phase_of(slot)] += lap_s(last);
+}
+
+/** One arm of one round: slots that have their template, and batches of the others, each
+ *  emulated and then answered while its templates are in cache. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {
@@ -505,6 +516,10 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
     for (; i < n; i++) {
       if (!has_arm(active[i], arm))
         continue;
+      if (mill_template_kept(m, active[i])) {
+        answer_slot(m, arm, active[i], &lane->work[0], timing, last);
+        continue;
+      }
       const int more = 1 + n_tangent_of(m, active[i]);
       if (n_row + more > MILL_BATCH_ROWS)
         break;
@@ -517,14 +532,8 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
     emulate(m, arm, n_batch, batch, lane);
     mill_range_end();
     count_emulator(m, n_batch, batch, lap_s(last), timing);
-    for (int s = 0; s < n_batch; s++) {
-      mill_task task = {m, batch[s], &lane->work[s], arm, timing};
-      mill_range_begin(is_error_phase(phase_of(batch[s])) ? MILL_RANGE_ERRORS
-                                                          : MILL_RANGE_LIKELIHOOD);
-      mill_block_run(body_arm, &task);
-      mill_range_end();
-      timing->pixel_s[phase_of(batch[s])] += lap_s(last);
-    }
+    for (int s = 0; s < n_batch; s++)
+      answer_slot(m, arm, batch[s], &lane->work[s], timing, last);
   }
 }
 

@@ -42,6 +42,12 @@ static __device__ inline int wants_arm(const mill_slot *slot, int arm)
   return 0;
 }
 
+/** Must the emulator make its template? */
+static __device__ inline int wants_template(const device_view &v, const mill_slot *slot, int arm)
+{
+  return wants_arm(slot, arm) && !mill_template_kept(v.m, slot);
+}
+
 static __device__ inline int n_tangent(const mill_model *m, const mill_slot *slot)
 {
   return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
@@ -205,7 +211,7 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
     input[(size_t)t * v.input.row + (size_t)l] = x;
   }
   for (int a = thread; a < m->n_arm; a += n) {
-    if (!wants_arm(slot, a))
+    if (!wants_template(v, slot, a))
       continue;
     const int at = atomicAdd(&v.row_count[a], 1 + n_tan);
     for (int t = 0; t <= n_tan; t++)
@@ -218,7 +224,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
     front(device_view v, int first, int arm, row_layout<double> out)
 {
   const mill_slot *slot = slot_of_block(v, first);
-  if (!wants_arm(slot, arm))
+  if (!wants_template(v, slot, arm))
     return;
   mill_block b = mill_block_whole(NULL, NULL); /* no sums over threads, no tiles */
   const mill_model_arm *a = &v.m->arm[arm];
@@ -235,7 +241,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
     activate(device_view v, int first, int arm, int n_out, row_layout<double> rows)
 {
   const mill_slot *slot = slot_of_block(v, first);
-  if (!wants_arm(slot, arm))
+  if (!wants_template(v, slot, arm))
     return;
   const int n_tan = n_tangent(v.m, slot);
   double *z = rows.base + blockIdx.x * rows.lane;
@@ -253,7 +259,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
     last_input(device_view v, int first, int arm, int n_in, int narrow, row_layout<double> in)
 {
   const mill_slot *slot = slot_of_block(v, first);
-  if (!wants_arm(slot, arm))
+  if (!wants_template(v, slot, arm))
     return;
   const mill_model_arm *a = &v.m->arm[arm];
   const int n_tan = n_tangent(v.m, slot);
@@ -339,7 +345,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
     find_nan(device_view v, int first, int arm, row_layout<const real> rows)
 {
   const mill_slot *slot = slot_of_block(v, first);
-  if (!wants_arm(slot, arm))
+  if (!wants_template(v, slot, arm))
     return;
   const real *at = rows.base + blockIdx.x * rows.lane;
   int n = 0;

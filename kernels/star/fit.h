@@ -709,6 +709,11 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
 {
   double f = slot->eval.f;
   slot->result.n_eval++;
+  if (mill_template_keeps(slot)) {
+    slot->has_kept = 1;
+    for (int j = 0; j < m->n_par; j++)
+      slot->kept_theta[j] = slot->theta[j];
+  }
   if (slot->request == MILL_REQ_JACOBIAN) {
     slot->result.n_jac++;
     slot->fix_error = 0;

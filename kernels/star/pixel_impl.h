@@ -183,9 +183,10 @@ MILL_INLINE void MILL_T(mill_spline_filter)(mill_block *b, int len, const MILL_R
  *  Their inverse is a two-sided exponential, cut after 16 (float32) or 32 grid
  *  points and applied as short filters in turn (kernels/star/spline_filter.h); the
  *  natural ends (Z = 0) add a decaying solution from each side. */
-MILL_BLOCK_FN void MILL_T(mill_block_spline)(mill_block *b, const mill_model_arm *arm,
-                                             const MILL_REAL *y, MILL_REAL *bend)
+MILL_BLOCK_CALLED void MILL_T(mill_block_spline)(mill_block own, const mill_model_arm *arm,
+                                                 const MILL_REAL *y, MILL_REAL *bend)
 {
+  mill_block *b = &own;
   /* each filter needs its input its reach beyond its output */
   enum {
     LAST = MILL_WIDE ? (int)MILL_SPLINE_LAST : 0,
@@ -512,7 +513,7 @@ MILL_BLOCK_CALLED void MILL_T(mill_block_template_row)(mill_block own, const mil
     MILL_T(mill_block_flux_tangent)(b, arm, work->mean[r - 1], value, row);
   MILL_T(mill_block_convolve)
   (b, arm->n_pix, half, r == 1 ? work->kernel_slope : work->kernel, row, rotated);
-  MILL_T(mill_block_spline)(b, arm, rotated, bend);
+  MILL_T(mill_block_spline)(*b, arm, rotated, bend);
 }
 
 /** Normal matrix of S = P T / sigma, its factor and the projected data.
@@ -574,7 +575,7 @@ MILL_BLOCK_CALLED double MILL_T(mill_block_project)(mill_block own, const mill_m
   return f;
 }
 
-/** F of one segment at a velocity from the rotated template in work. */
+/** F of one segment at a velocity from work->templ and its spline coefficients in work->bend. */
 MILL_BLOCK_CALLED double MILL_T(mill_block_value)(mill_block own, const mill_model *m,
                                                   const mill_segment *s, double vel_km_s,
                                                   mill_workspace *work)
@@ -583,7 +584,7 @@ MILL_BLOCK_CALLED double MILL_T(mill_block_value)(mill_block own, const mill_mod
   const mill_model_arm *arm = &m->arm[s->arm];
   MILL_REAL *pixel = (MILL_REAL *)work->pixel, *smooth = (MILL_REAL *)work->smooth;
   MILL_T(mill_block_sample)
-  (b, arm, s->n_pix, s->ws->ln_wave, vel_km_s, (const MILL_REAL *)work->rotated,
+  (b, arm, s->n_pix, s->ws->ln_wave, vel_km_s, (const MILL_REAL *)work->templ,
    (const MILL_REAL *)work->bend, pixel);
   MILL_T(mill_block_resolve)(b, s, 1, m->max_seg_pix, pixel, smooth);
   return MILL_T(mill_block_project)(*b, m, s, smooth, MILL_LEVEL(arm, work),
@@ -897,24 +898,49 @@ MILL_BLOCK_FN void MILL_T(mill_block_profile)(mill_block *b, const mill_model *m
   MILL_BARRIER(b);
 }
 
+/** work->templ and work->bend for a request without tangents, from work->grid or from the row that
+ *  the slot has kept. */
+MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *m, mill_slot *slot,
+                                               int i_arm, mill_workspace *work)
+{
+  const mill_model_arm *arm = &m->arm[i_arm];
+  const int keep = mill_template_keeps(slot), kept = mill_template_kept(m, slot);
+  MILL_REAL *templ = (MILL_REAL *)work->rotated;
+  if (keep)
+    templ = (MILL_REAL *)slot->kept + (size_t)i_arm * (size_t)m->max_pix_pad;
+  MILL_SERIAL(b)
+  {
+    work->templ = templ;
+    if (kept)
+      work->mean[0] = slot->kept_mean[i_arm];
+    else if (keep)
+      slot->kept_mean[i_arm] = work->mean[0];
+  } /* nobody reads these before the barriers of the spline */
+  if (!kept) {
+    MILL_T(mill_block_flux)(b, arm, work->mean[0], (MILL_REAL *)work->grid);
+    const int half = MILL_T(mill_block_rotation_kernel)(*b, m->set.rotation, arm,
+                                                        slot->theta[MILL_PAR_VSINI], 0, work);
+    MILL_T(mill_block_template_row)
+    (*b, m, arm, 0, half, work, templ, (MILL_REAL *)work->bend);
+  } else {
+    MILL_T(mill_block_spline)(*b, arm, templ, (MILL_REAL *)work->bend);
+  }
+}
+
 /** Answer a slot's request as far as one arm is concerned.
  *
  *  In: work->grid, the emulator's output for the slot's labels (one row, or one
- *  and a tangent per label for a Jacobian).  Adds to slot->eval. */
+ *  and a tangent per label for a Jacobian; none where mill_template_kept).  Adds to slot->eval. */
 MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mill_slot *slot,
                                           int i_arm, mill_workspace *work)
 {
-  const mill_model_arm *arm = &m->arm[i_arm];
-  const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
-  MILL_T(mill_block_flux)(b, arm, work->mean[0], (MILL_REAL *)work->grid);
   if (slot->request == MILL_REQ_JACOBIAN) {
+    MILL_T(mill_block_flux)(b, &m->arm[i_arm], work->mean[0], (MILL_REAL *)work->grid);
     MILL_T(mill_block_arm_jacobian)(b, m, slot, i_arm, work);
     return;
   }
-  const int half = MILL_T(mill_block_rotation_kernel)(*b, m->set.rotation, arm,
-                                                      slot->theta[MILL_PAR_VSINI], 0, work);
-  MILL_T(mill_block_template_row)
-  (*b, m, arm, 0, half, work, (MILL_REAL *)work->rotated, (MILL_REAL *)work->bend);
+  const double vel = mill_arm_vrad(m, slot, i_arm, slot->theta[MILL_PAR_VRAD]);
+  MILL_T(mill_block_template)(b, m, slot, i_arm, work);
   double f_arm = 0.0;
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
     const mill_segment *s = &slot->segment[i_seg];

@@ -276,6 +276,13 @@ typedef struct mill_slot {
   int nonfinite;
   mill_fit_result result;
 
+  /* rotated templates of the last profile or final answer, which those after it at the same
+   * v sin i and labels take (mill_template_kept) */
+  int has_kept;
+  double kept_theta[MILL_MAX_PAR]; /**< parameters that they were made for */
+  double kept_mean[MILL_MAX_ARM];  /**< their mill_workspace.mean[0] */
+  void *kept;                      /**< [n_arm][max_pix_pad] float or double */
+
   /* guess work space */
   float *bin_wn, *bin_w; /**< sums over the bins of all segments of an arm */
   double *guess_chisq;   /**< [n_templ][2 * guess_half + 1] */
@@ -295,6 +302,24 @@ MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
   return j < m->n_deriv ? m->set.fixed[j] : slot->no_offset[j - m->n_deriv + 1];
+}
+
+/** Is the template of the slot's request one to keep? */
+MILL_HD static inline int mill_template_keeps(const mill_slot *slot)
+{
+  return slot->request == MILL_REQ_PROFILE || slot->request == MILL_REQ_FINAL;
+}
+
+/** Has the slot the template of its request already?  Only one that was made for the very same
+ *  numbers will do. */
+MILL_HD static inline int mill_template_kept(const mill_model *m, const mill_slot *slot)
+{
+  if (!slot->has_kept || !mill_template_keeps(slot))
+    return 0;
+  for (int j = MILL_PAR_VSINI; j < m->n_deriv; j++)
+    if (slot->kept_theta[j] != slot->theta[j])
+      return 0;
+  return 1;
 }
 
 /** What an arm's offset does for each km/s of VRAD where the likelihood of its arm and its prior
@@ -346,6 +371,7 @@ enum mill_star_count {
   MILL_COUNT_BIN,    /**< the most bins of a segment's wavelength set */
   MILL_COUNT_GUESS,  /**< n_templ * (2 * guess_half + 1) */
   MILL_COUNT_TEMPL,  /**< n_templ */
+  MILL_COUNT_KEPT,   /**< bytes of the kept templates: n_arm * max_pix_pad numbers */
   MILL_N_STAR_COUNT
 };
 
@@ -382,6 +408,7 @@ static inline int mill_slot_arrays(const mill_array **table)
       {offsetof(mill_slot, guess_chisq), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_GUESS},
       {offsetof(mill_slot, guess_least), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
       {offsetof(mill_slot, guess_velocity), sizeof(int), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
+      {offsetof(mill_slot, kept), 1, MILL_STAR_DEVICE, MILL_COUNT_KEPT},
   };
   *table = array;
   return (int)(sizeof array / sizeof array[0]);
@@ -402,9 +429,10 @@ enum {
  */
 typedef struct mill_workspace {
   void *grid, *rotated, *bend; /**< [n_deriv + 1][max_pix_pad] */
-  void *pixel, *smooth;        /**< [n_deriv + 1][max_seg_pix] */
-  int *index;                  /**< [max_seg_pix] left grid point */
-  float *frac;                 /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
+  void *templ; /**< rotated template of a value: the first row of rotated, or in mill_slot.kept */
+  void *pixel, *smooth; /**< [n_deriv + 1][max_seg_pix] */
+  int *index;           /**< [max_seg_pix] left grid point */
+  float *frac;          /**< [max_seg_pix] position in the interval, 0..1 in wavelength */
   /** Mean over the grid of the emulator's output, and of its tangents.  log flux:
    *  T = exp(mean[0]) (1 + t); plain flux: T = mean[0] + t. */
   double mean[1 + MILL_MAX_LABEL];

@@ -265,6 +265,9 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
   count[MILL_COUNT_BIN] = (size_t)n_bin;
   count[MILL_COUNT_TEMPL] = (size_t)s->model->n_templ;
   count[MILL_COUNT_GUESS] = (size_t)s->model->n_templ * (2 * (size_t)s->model->guess_half + 1);
+  count[MILL_COUNT_KEPT] =
+      (size_t)s->model->n_arm * (size_t)s->model->max_pix_pad *
+      (s->model->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float));
   const int n_slot_array = mill_slot_arrays(&array);
   mill_lay_out(n_slot_array, array, count, MILL_ARRAY_BYTES, at, block, 1, &s->host,
                sizeof(mill_slot));

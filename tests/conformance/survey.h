@@ -331,6 +331,43 @@ static void test_answers_equal_the_cpu_in_float32(void **state)
   compare_answers(MILL_FLOAT32, 1e-3);
 }
 
+/* Final answers one after the other in a slot, which keeps its templates, must have the bits of
+ * those of a slot that has none. */
+static inline void compare_kept(int precision)
+{
+  enum { N_POINT = 6, N_KEPT_STAR = 3 };
+  survey *s = &data;
+  s->config.fit.precision = precision;
+  mill_pipeline *p = pipeline(s, tested, 1);
+  for (int i = 0; i < N_KEPT_STAR; i++) {
+    double theta[N_POINT][N_PAR];
+    mill_eval in_turn[N_POINT], alone;
+    mill_fit_result prepared;
+    for (int k = 0; k < N_POINT; k++)
+      memcpy(theta[k], s->truth[i], sizeof theta[k]);
+    theta[1][0] += 35.0; /* another velocity, the same template */
+    theta[2][3] += 1e-9; /* a label that differs in its last digits */
+    theta[3][1] = theta[4][1] = 60.0;
+    theta[4][0] -= 20.0; /* the last point is the first one again */
+    must(mill_pipeline_evaluate(p, &s->star[i], MILL_REQ_FINAL, N_POINT, theta[0], in_turn,
+                                &prepared));
+    for (int k = 0; k < N_POINT; k++) {
+      must(mill_pipeline_evaluate(p, &s->star[i], MILL_REQ_FINAL, 1, theta[k], &alone, &prepared));
+      assert_memory_equal(&in_turn[k], &alone, sizeof alone);
+      assert_true(k == 0 || memcmp(&in_turn[k], &in_turn[k - 1], sizeof alone) != 0);
+    }
+  }
+  mill_pipeline_destroy(p);
+}
+
+static inline void test_no_answer_has_a_stale_template(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  compare_kept(MILL_FLOAT64);
+  compare_kept(MILL_FLOAT32);
+}
+
 typedef struct fitted {
   mill_fit_result result[N_STAR];
   float model[N_STAR][MAX_SEGMENT][MAX_PIX];
@@ -421,6 +458,34 @@ static inline void test_result_does_not_depend_on_the_batch(void **state)
   (void)state;
   NEEDS_BACKEND();
   expect_other_batches(); /* than those of test_fits_equal_the_cpu */
+}
+
+/* The last answer of a fit has its template from the velocity profile; the emulator must give the
+ * same bits at the solution. */
+static inline void test_a_fit_ends_with_the_template_of_its_solution(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  survey *s = &data;
+  int n_fitted = 0;
+  mill_pipeline *p = pipeline(s, tested, 1);
+  for (int i = 0; i < n_fit; i++) {
+    const mill_fit_result *row = &by_batch.result[i];
+    double theta[N_PAR] = {row->vrad_km_s, row->vsini_km_s};
+    mill_fit_result prepared;
+    mill_eval eval;
+    if (row->status != MILL_STATUS_FITTED)
+      continue;
+    n_fitted++;
+    for (int l = 0; l < N_LABEL; l++)
+      theta[MILL_PAR_LABEL0 + l] = row->label[l];
+    must(mill_pipeline_evaluate(p, &s->star[i], MILL_REQ_FINAL, 1, theta, &eval, &prepared));
+    for (int k = 0; k < N_ARM; k++)
+      if (row->n_pix[k] > 0)
+        assert_memory_equal(&eval.chisq[k], &row->chisq[k], sizeof eval.chisq[k]);
+  }
+  assert_true(n_fitted >= N_STAR - 2);
+  mill_pipeline_destroy(p);
 }
 
 /* Pieces of one memory, some far apart, some of zeros, in more than one buffer; what was sent is
@@ -577,7 +642,9 @@ static inline void test_every_branch_equals_the_cpu_for_other_emulators(void **s
 #define CONFORMANCE_TESTS                                                                          \
   cmocka_unit_test(test_answers_equal_the_cpu_in_float64),                                         \
       cmocka_unit_test(test_answers_equal_the_cpu_in_float32),                                     \
+      cmocka_unit_test(test_no_answer_has_a_stale_template),                                       \
       cmocka_unit_test(test_fits_equal_the_cpu),                                                   \
+      cmocka_unit_test(test_a_fit_ends_with_the_template_of_its_solution),                         \
       cmocka_unit_test(test_result_does_not_depend_on_the_batch),                                  \
       cmocka_unit_test(test_every_branch_equals_the_cpu_in_float32),                               \
       cmocka_unit_test(test_every_branch_equals_the_cpu_in_float64)

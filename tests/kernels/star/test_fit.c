@@ -14,13 +14,14 @@ static double centre[NP], hess[NP * NP];
 /* the function's own: a second valley, and derivatives that lie in the first Jacobians */
 static double second_centre[NP], second_depth;
 static int has_second, lies, fails_at_end;
-static int n_request[MILL_REQ_FINAL + 1];
+static int n_request[MILL_REQ_FINAL + 1], n_kept[MILL_REQ_FINAL + 1];
 
 static void make(int optimizer)
 {
   memset(&model, 0, sizeof model);
   memset(&slot, 0, sizeof slot);
   memset(n_request, 0, sizeof n_request);
+  memset(n_kept, 0, sizeof n_kept);
   has_second = lies = fails_at_end = 0;
   model.n_label = N_LABEL;
   model.n_deriv = model.n_par = NP;
@@ -76,6 +77,7 @@ static void answer(void)
   mill_eval *e = &slot.eval;
   memset(e, 0, sizeof *e);
   n_request[slot.request]++;
+  n_kept[slot.request] += mill_template_kept(&model, &slot);
   if (slot.request == MILL_REQ_PROFILE) {
     for (int i = 0; i < MILL_N_PROFILE; i++) {
       double theta[NP];
@@ -113,6 +115,14 @@ static void fit(int n_start, const double *start0, const double *start1)
   }
   assert_int_equal(slot.stage, MILL_STAGE_DONE);
   assert_int_equal(slot.result.status, MILL_STATUS_FITTED);
+  /* the emulator runs for one velocity profile, whatever starts there were, and again only where
+   * the last step is taken back */
+  assert_int_equal(n_kept[MILL_REQ_VALUE] + n_kept[MILL_REQ_JACOBIAN], 0);
+  if (n_request[MILL_REQ_PROFILE] > 0) {
+    assert_int_equal(n_kept[MILL_REQ_PROFILE], n_request[MILL_REQ_PROFILE] - 1);
+    assert_int_equal(n_kept[MILL_REQ_FINAL], 1);
+  }
+  assert_memory_equal(slot.kept_theta + 1, slot.best_end + 1, (NP - 1) * sizeof *slot.best_end);
 }
 
 /** Of parameter j, which is `expected`, in errors of the function. */
