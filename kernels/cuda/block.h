@@ -61,7 +61,8 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_UNROLL MILL_PRAGMA(unroll)
 /* With the first two a load knows which memory it is of, without it must ask.  Never of a pointer
  * and of another that is made from it: nvcc 13.0 then took a whole function for impossible, which
- * tests/cuda/kernel_gates.py looks for.  After the third nothing that was loaded counts as known. */
+ * tests/cuda/kernel_gates.py looks for.  After the third nothing that was loaded counts as known.
+ */
 #if defined(MILL_CUDA_EMULATION)
 #define MILL_GLOBAL(p) ((void)(p))
 #define MILL_SHARED(p) ((void)(p))

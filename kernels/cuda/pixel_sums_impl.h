@@ -24,28 +24,23 @@ static __device__ __forceinline__ MILL_T(mill_sum_row)
                         int templ_pitch, const double *stage)
 {
   const int ne = s->n_error, nk = s->ws->n_cont, pitch = mill_row_pitch(s->n_pix);
-  const float *const error = s->error, *const cont = s->ws->cont, *const data = s->d;
   MILL_T(mill_sum_row) r;
-  MILL_GLOBAL(error);
-  MILL_GLOBAL(cont);
-  MILL_GLOBAL(data);
   int by = MILL_BY_ONE;
 #if MILL_WIDE
   r.wide = NULL;
 #endif
   if (row < ne) {
-    r.at = error + (ptrdiff_t)row * pitch;
+    r.at = s->error + (ptrdiff_t)row * pitch;
   } else if (row < ne + nk || row >= n_row) { /* beyond the last one any row will do */
-    r.at = cont + (row < n_row ? (ptrdiff_t)(row - ne) * pitch : 0);
+    r.at = s->ws->cont + (row < n_row ? (ptrdiff_t)(row - ne) * pitch : 0);
     by = MILL_BY_TEMPLATE;
   } else if (!templ) {
-    r.at = data;
+    r.at = s->d;
   } else {
-    MILL_GLOBAL(templ);
     const MILL_REAL *of = templ + (ptrdiff_t)(1 + row - ne - nk) * templ_pitch;
 #if MILL_WIDE
     r.wide = of;
-    r.at = data;
+    r.at = s->d;
 #else
     r.at = of;
 #endif
@@ -60,6 +55,7 @@ static __device__ __forceinline__ MILL_T(mill_sum_row)
 static __device__ __forceinline__ void MILL_T(mill_load_row)(const MILL_T(mill_sum_row) * r,
                                                              int base, int pitch, MILL_REAL *x)
 {
+  MILL_GLOBAL(r->at);
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const int from = base + 16 * half + 4 * ((int)threadIdx.x % 4);
@@ -237,7 +233,8 @@ MILL_T(mill_sums_of)(int thread, int n_thread, double *stages, const mill_segmen
     const float sigma = is[at];
     double flux = 0.0;
     if (templ) {
-      MILL_GLOBAL(templ);
+      if (!is_jacobian) /* else rows are made from it */
+        MILL_GLOBAL(templ);
       flux = (double)templ[at];
     }
     const double u = is_jacobian ? by[at] : 0.0, w = is_jacobian ? by[pitch + at] : 0.0;

@@ -504,7 +504,7 @@ int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu)
   for (int i = 0; i < n_gpu; i++) {
     cudaDeviceProp prop;
     cudaGetDeviceProperties(&prop, i);
-    snprintf((*gpu)[i].name, sizeof (*gpu)[i].name, "%.60s", prop.name);
+    snprintf((*gpu)[i].name, sizeof(*gpu)[i].name, "%.60s", prop.name);
     (*gpu)[i].major = prop.major;
     (*gpu)[i].uuid[0] = (unsigned char)(1 + i);
   }
