@@ -26,6 +26,7 @@ case $1\ $2 in
   library*) echo library >"$out" ;;
   simulate*) mkdir -p "$out"; echo 0.fits >"$out/catalog.txt"
     echo stars >"$out/0.fits"; echo stars >"$out/coadd-0.fits" ;;
+  fit\ --help) echo cuda, cuda+cpu ;;
   fit*) [[ ! -e $out || $(<"$out") != stopped ]] || { echo rows >"$out"; exit; }
     case $* in *--slots\ 16*) trap 'exit 75' TERM; echo stopped >"$out"; sleep 5 & wait ;; esac
     echo rows >"$out"; echo "time         0.5 s, 4000.0 stars/s" ;;
@@ -168,13 +169,15 @@ class GpuProgramme(unittest.TestCase):
         self.assertRegex(said, r"\| test of the kernels \| passed \| [0-9.]+ \| ERROR SUMMARY: 0")
         self.assertRegex(said, r"5000 stars \| FAILED \(1\): 5000 stars, 4990 .* \| 5000 stars, 4990")
         self.assertRegex(said, r"\| 1 \| default \| 1000 \| passed \| 0.5 \| [0-9.]+ \| 4000.0 \|")
+        self.assertRegex(said, r"\| 2,one_on_the_CPU \| default \| 500 \| passed \|")
+        self.assertRegex(self.kept("end/spare.txt"), r"spare_cores .* 2\n")
         self.assertRegex(said, r"stopped and continued \| passed")
         self.assertIn("132 multiprocessors", self.kept("slots.md"))
         self.assertIn("==PROF== Connected", self.kept("kernels/time.csv"))
         self.assertIn("3 FAILED, 0 not", said)
         again = self.programme("all", "--small", "1000", "--against", other, status=1)
-        # only the look for a GPU
-        self.assertEqual(self.calls.count("\n"), 1, self.calls)
+        # only the look for a GPU and for what this program can
+        self.assertRegex(self.calls, r"\Astarmill bench slots.* --stars 1 .*\nstarmill fit --help\n\Z")
         self.assertIn("| all | 3 | 4.500 | 4.500 | 100 |", again)
         fits = self.programme("fits", "--small", "1000")
         self.assertRegex(fits, r"5000 stars \| passed")
