@@ -85,7 +85,9 @@ FAKES = {
     "libexec/h5diff": 'cmp "$1" "$2"',
     "libexec/test_cuda_cuda_backend": 'echo "[  PASSED  ] 9 test(s)."',
     "libexec/test_cuda_device_choice": 'echo "[  PASSED  ] 9 test(s)."',
-    "libexec/test_cuda_whole_fits": 'echo "5000 stars, 4990 fitted by both"; exit "${FITS:-0}"',
+    "libexec/test_cuda_whole_fits":
+        '[[ ${FITS:-0} == 0 ]] || echo "SKIPPED: one"\n'
+        'echo "5000 stars, 4990 fitted by both"; exit "${FITS:-0}"',
     "bin/ncu": NCU, "bin/nsys": NSYS, "bin/compute-sanitizer": SANITIZER,
 }
 
@@ -194,7 +196,7 @@ class GpuProgramme(unittest.TestCase):
         begin = time.time()
         said = self.programme("all", "--limit", "3", "--budget", "5", status=1,
                               HANG="test_cuda_cuda_backend")
-        self.assertLess(time.time() - begin, 20)
+        self.assertLess(time.time() - begin, 60)
         self.assertRegex(said, r"plain launches \| not finished \|")
         self.assertIn("no time is left", said)
         self.assertGreaterEqual(int(self.kept("spent")), 3)
@@ -218,7 +220,7 @@ class GpuProgramme(unittest.TestCase):
                 time.sleep(0.05)
             process.send_signal(sent)
             process.communicate(timeout=30)
-            end = time.time() + 10
+            end = time.time() + 30
             while self.running("test_cuda_whole_fits"):
                 self.assertLess(time.time(), end, "the step has outlived the programme")
                 time.sleep(0.1)
