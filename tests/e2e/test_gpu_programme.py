@@ -30,7 +30,8 @@ case $1\ $2 in
   fit*) [[ ! -e $out || $(<"$out") != stopped ]] || { echo rows >"$out"; exit; }
     case $* in *--slots\ 16*) trap 'exit 75' TERM; echo stopped >"$out"; sleep 5 & wait ;; esac
     echo rows >"$out"; echo "time         0.5 s, 4000.0 stars/s" ;;
-  bench*) printf '132 multiprocessors: float32 60.0 TFLOP/s\n\n| %s |\n|---|\n| 7 |\n' "$2" ;;
+  bench*) printf '132 multiprocessors: float32 60.0 TFLOP/s\n\n| %s |\n|---|\n| 7 |\n' "$2"
+    echo "a line of the log" >&2; echo "| 8 |" ;;
 esac
 '''
 NCU = r'''
@@ -174,7 +175,8 @@ class GpuProgramme(unittest.TestCase):
         self.assertRegex(said, r"\| 2,one_on_the_CPU \| default \| 500 \| passed \|")
         self.assertRegex(self.kept("end/spare.txt"), r"spare_cores .* 2\n")
         self.assertRegex(said, r"stopped and continued \| passed")
-        self.assertIn("132 multiprocessors", self.kept("slots.md"))
+        self.assertIn("132 multiprocessors: float32 60.0 TFLOP/s\n\n| slots |\n|---|\n| 7 |\n| 8 |\n",
+                      self.kept("slots.md"))
         self.assertIn("==PROF== Connected", self.kept("kernels/time.csv"))
         self.assertIn("3 FAILED, 0 not", said)
         again = self.programme("all", "--small", "1000", "--against", other, status=1)
