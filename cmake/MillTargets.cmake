@@ -5,7 +5,8 @@ target_include_directories(mill_options INTERFACE "${PROJECT_SOURCE_DIR}")
 target_compile_options(mill_options INTERFACE
   # -Wformat=2: no text from a file may ever be a format
   "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wstrict-prototypes;-Wformat=2>"
-  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow>")
+  # -lineinfo: profilers and tests/cuda/kernel_gates.py name a kernel's loops by it
+  "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;-Xcompiler=-Wall,-Wextra,-Wshadow>")
 if(MILL_WERROR)
   target_compile_options(mill_options INTERFACE
     "$<$<COMPILE_LANGUAGE:C>:-Werror>"

@@ -33,7 +33,7 @@ USUAL = ("answer_arm<0>", "star_start", "round_digest", "front", "last_input", "
 PIXELS = ("answer_arm<0>", "star_start")  # the kernels that loop over pixels
 # function, an instruction that its inner loop has, loads under way at least: of a batch of four
 # elements the loads of one array, or for a pixel all rows of a usual case
-LOOPS = (("mill_sums_of", "DMMA", 7), ("mill_weights_of", "DFMA", 12),
+LOOPS = (("mill_sums_of", "DMMA", 7), ("mill_weights_of", "DFMA", 10),
          ("mill_block_sample", "FFMA", 16), ("mill_block_interpolate", "FFMA", 16),
          ("mill_block_locate", "DFMA", 4), ("mill_block_flux_tangent", "LDG", 8),
          ("mill_block_convolve", "FFMA", 24), ("mill_spline_differences", "FFMA", 12),
@@ -194,6 +194,16 @@ def study(path, resources, disassembler, source):
     return kernels, loops, empty
 
 
+def loop_of(loops, function, op):
+    """The inner loop of a function; the worst by tensor cores, else the best, for loops over what is
+    left of an unrolled one have fewer loads."""
+    mine = [loop for loop in loops if function in loop.functions and loop.count[op]
+            and loop.count["LDG"] + loop.count["LD"] and loop.section == "answer_arm<0>"
+            and (op != "DMMA" or loop.count["LDG"]) and not loop.is_of_many]
+    best = min if op == "DMMA" else max
+    return best(mine, key=lambda one: one.under_way) if mine else None
+
+
 def judge(kernels, loops):
     wrong = [f"kernel {name} has {kernels[name][0]} registers, {MOST_REGISTERS} are possible"
              for name in USUAL if name in kernels and kernels[name][0] > MOST_REGISTERS]
@@ -203,14 +213,12 @@ def judge(kernels, loops):
               and (loop.count["LDG"] or loop.count["DMMA"])
               and not loop.functions & set(KEPT_LOCAL) and not loop.is_of_many]
     for function, op, least in LOOPS:
-        mine = [loop for loop in loops if function in loop.functions and loop.count[op]
-                and loop.count["LDG"] + loop.count["LD"] and loop.section == "answer_arm<0>"
-                and (op != "DMMA" or loop.count["LDG"])]
-        # loops over what is left of an unrolled one have fewer; tensor cores have no such
-        fewest = (min if op == "DMMA" else max)((loop.under_way for loop in mine), default=0)
-        if fewest < least:
-            wrong.append(f"the inner loop of {function} has {fewest} loads under way, not {least}"
-                         if mine else f"no inner loop of {function} was found")
+        loop = loop_of(loops, function, op)
+        if not loop:
+            wrong.append(f"no inner loop of {function} was found")
+        elif loop.under_way < least:
+            wrong.append(f"the inner loop of {function} has {loop.under_way} loads under way, "
+                         f"not {least}")
     return wrong
 
 
@@ -221,12 +229,8 @@ def table(arch, kernels, loops):
     print("\n| inner loop of `answer_arm<0>` | instructions | loads | of them generic | under way | "
           "local |\n|---|---|---|---|---|---|")
     for function, op, _ in LOOPS:
-        mine = [loop for loop in loops if function in loop.functions and loop.count[op]
-                and loop.count["LDG"] + loop.count["LD"] and loop.section == "answer_arm<0>"
-                and (op != "DMMA" or loop.count["LDG"])]
-        if mine:
-            loop = (min if op == "DMMA" else max)((one for one in mine if not one.is_of_many),
-                                                  key=lambda one: one.under_way)
+        loop = loop_of(loops, function, op)
+        if loop:
             print(f"| `{function}` | {loop.size} | {loop.count['LD'] + loop.count['LDG']} | "
                   f"{loop.count['LD']} | {loop.under_way} | {loop.local} |")
     print()
