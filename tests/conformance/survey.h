@@ -520,6 +520,13 @@ static inline void upload_pieces(int n_piece, size_t step, size_t bytes)
     assert_memory_equal(got + i * step, expected + i * step, bytes);
   if (step >= bytes + 64)
     assert_memory_equal(got, expected, N_BYTE);
+  /* and back piece by piece */
+  memset(got, 0, N_BYTE);
+  for (size_t i = 0; i < (size_t)n_piece; i++)
+    piece[i] = (mill_upload){got + i * step, (char *)memory + i * step, bytes};
+  must(tested->download_all(device, piece, n_piece));
+  for (size_t i = 0; i < (size_t)n_piece; i++)
+    assert_memory_equal(got + i * step, expected + i * step, bytes);
   tested->release(device, memory);
   tested->close(device);
 }
