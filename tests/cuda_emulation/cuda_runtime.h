@@ -62,11 +62,6 @@ static inline double2 make_double2(double x, double y)
   return {x, y};
 }
 
-struct __align__(16) double2
-{
-  double x, y;
-};
-
 struct dim3 {
   unsigned x, y, z;
   dim3(unsigned nx = 1, unsigned ny = 1, unsigned nz = 1) : x(nx), y(ny), z(nz)
