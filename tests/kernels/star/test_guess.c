@@ -101,7 +101,7 @@ static void test_bins_sum_good_pixels(void **state)
     g.b.base[p] = 1 + 0.1 * test_library_random(&random);
     g.b.good[p] = p % 7 != 3;
     for (int k = 0; k < N_CONT; k++)
-      g.b.cont[k * n + p] = (float)test_library_random(&random);
+      g.b.cont[k * mill_row_pitch(n) + p] = (float)test_library_random(&random);
   }
   for (int k = 0; k < N_CONT; k++)
     g.b.solve[k] = 5 + k;
@@ -117,7 +117,7 @@ static void test_bins_sum_good_pixels(void **state)
     for (int p = g.bin_first[i]; p < g.bin_first[i + 1]; p++) {
       double c = 0;
       for (int k = 0; k < N_CONT; k++)
-        c += g.b.solve[k] * (double)g.b.cont[k * n + p];
+        c += g.b.solve[k] * (double)g.b.cont[k * mill_row_pitch(n) + p];
       c *= g.b.base[p] * (double)g.b.is[p];
       if (!g.b.good[p])
         continue;

@@ -21,7 +21,7 @@ static void make(int n, int nk, double *templ)
   for (int i = 0; i < n; i++) {
     const double x = n > 1 ? 2.0 * i / (n - 1) - 1 : 0;
     for (int k = 0; k < nk; k++)
-      b.cont[k * n + i] =
+      b.cont[k * mill_row_pitch(n) + i] =
           (float)mill_continuum(nk > 12 ? MILL_CONT_CHEBYSHEV : MILL_CONT_RBF, nk, k, x);
     templ[i] = (double)(float)(0.3 * test_library_random(&rng));
     b.is[i] = (float)(10 + 5 * test_library_random(&rng));
@@ -43,7 +43,8 @@ static double dense(const double *templ, double level, double ln_scale, int marg
   double f = b.s.sum_ln_var;
   for (int i = 0; i < n; i++) {
     for (int k = 0; k < nk; k++)
-      design[i * nk + k] = s[i * nk + k] = (double)b.cont[k * n + i] * (double)b.is[i] *
+      design[i * nk + k] = s[i * nk + k] = (double)b.cont[k * mill_row_pitch(n) + i] *
+                                           (double)b.is[i] *
                                            (level * b.base[i] + (templ ? templ[i] : 0));
     rhs[i] = (double)b.d[i];
   }
@@ -83,14 +84,14 @@ static void test_projection_matches_least_squares(void **state)
           const double level = flat ? 1 : 0.9, ln_scale = flat ? 0 : 1.3;
           const double expected =
               dense(flat ? NULL : templ, level, ln_scale, kind == MILL_LIKE_MARGINAL, a);
-          const double f64 = mill_block_project_f64(&b.block, &b.model, &b.s, flat ? NULL : templ,
+          const double f64 = mill_block_project_f64(b.block, &b.model, &b.s, flat ? NULL : templ,
                                                     level, ln_scale, &b.work);
           /* |D|^2 - |L^-1 S^T D|^2 loses the digits of |D|^2, 1e5 here */
           assert_close(f64, expected, 1e-12 * b.s.dd + 1e-9);
           for (int c = 0; c < cont[k]; c++)
             /* normal equations: the square of the condition of the design */
             assert_close(b.work.solve[c], a[c], 1e-6 * (1 + fabs(a[c])));
-          const double f32 = mill_block_project_f32(&b.block, &b.model, &b.s, flat ? NULL : templ32,
+          const double f32 = mill_block_project_f32(b.block, &b.model, &b.s, flat ? NULL : templ32,
                                                     level, ln_scale, &b.work);
           /* sums are float64 in both */
           assert_close(f32, f64, 1e-15 * b.s.dd);
@@ -107,20 +108,20 @@ static void test_projection_that_has_no_answer_is_infinite(void **state)
   mill_model *m = &b.model;
   for (int i = 0; i < 100; i++)
     templ[i] = -b.base[i]; /* dark */
-  assert_true(mill_block_project_f64(&b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  assert_true(mill_block_project_f64(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
   make(100, 5, templ);
   templ[50] = NAN;
-  assert_true(mill_block_project_f64(&b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  assert_true(mill_block_project_f64(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
   make(100, 5, templ);
   templ[50] = INFINITY;
-  assert_true(mill_block_project_f64(&b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  assert_true(mill_block_project_f64(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
   make(100, 5, templ);
   b.d[3] = NAN;
-  assert_true(mill_block_project_f64(&b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  assert_true(mill_block_project_f64(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
   make(100, 5, templ);
   for (int i = 1; i < 100; i++)
     b.is[i] = 0; /* one pixel for five functions */
-  assert_true(mill_block_project_f64(&b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
+  assert_true(mill_block_project_f64(b.block, m, &b.s, templ, 1, 0, &b.work) == (double)INFINITY);
 }
 
 static void test_residuals_count_good_pixels(void **state)
@@ -135,14 +136,14 @@ static void test_residuals_count_good_pixels(void **state)
   for (int i = 0; i < 130; i++)
     b.s.dd += (double)b.d[i] * (double)b.d[i];
   dense(templ, 1, 0, 0, a);
-  const double f = mill_block_project_f64(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  const double f = mill_block_project_f64(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
   assert_true(isfinite(f));
   mill_block_residual_f64(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
   double expected = 0, worst = 0, below = 0;
   for (int i = 0; i < 130; i++) {
     double poly = 0;
     for (int k = 0; k < 5; k++)
-      poly += a[k] * (double)b.cont[k * 130 + i];
+      poly += a[k] * (double)b.cont[k * mill_row_pitch(130) + i];
     const double flux = poly * (b.base[i] + templ[i]), model = flux * (double)b.is[i];
     const double r = (double)b.d[i] - model;
     assert_close((double)b.model_flux[i], flux, 2e-7 * fabs(flux)); /* float32 */
@@ -159,7 +160,7 @@ static void test_residuals_count_good_pixels(void **state)
   /* the same upside down */
   for (int i = 0; i < 130; i++)
     b.d[i] = -b.d[i];
-  mill_block_project_f64(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  mill_block_project_f64(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
   mill_block_residual_f64(&b.block, &b.s, templ, 1, 0, &b.work, &chisq, &negative, &largest);
   assert_close(chisq, expected, 1e-9 * expected);
   assert_true(negative > 1000);
@@ -174,7 +175,7 @@ static void test_gain_is_that_of_a_factor_for_each_block(void **state)
   double templ[BENCH_PIX], chisq, negative, largest, gain, n_block, expected = 0;
   rng = SEED;
   make(N, NK, templ);
-  mill_block_project_f64(&b.block, &b.model, &b.s, templ, 1, 0, &b.work);
+  mill_block_project_f64(b.block, &b.model, &b.s, templ, 1, 0, &b.work);
   mill_block_residual_f64(&b.block, &b.s, templ, 1, 1, &b.work, &chisq, &negative, &largest);
   for (int i = 0; i < N; i++) { /* a wave that three functions cannot follow, and a gap */
     b.d[i] *= (float)(1 + 0.1 * sin(0.03 * i));
@@ -188,7 +189,7 @@ static void test_gain_is_that_of_a_factor_for_each_block(void **state)
     for (int i = first; i < end; i++) {
       model[i] = 0;
       for (int j = 0; j < NK; j++)
-        model[i] += b.work.solve[j] * (double)b.cont[j * N + i];
+        model[i] += b.work.solve[j] * (double)b.cont[j * mill_row_pitch(N) + i];
       model[i] *= (b.base[i] + templ[i]) * (double)b.is[i];
       up += b.good[i] ? model[i] * (double)b.d[i] : 0;
       down += b.good[i] ? model[i] * model[i] : 0;
@@ -261,18 +262,19 @@ static void make_rows(int n_label)
       for (int i = 0; i < arm->n_pix; i++)
         row[i] += depth * exp(-0.5 * pow((i - centre) / 3, 2));
     }
-    mill_block_spline_f64(&b.block, arm, row, b.bend + r * BENCH_PIX);
+    mill_block_spline_f64(b.block, arm, row, b.bend + r * BENCH_PIX);
   }
 }
 
 /** The Jacobian of the rows in work. */
 static void jacobian(double vel, mill_eval *eval)
 {
-  mill_block_locate_f64(&b.block, &b.model.arm[0], b.s.ws, vel, &b.work);
+  mill_block_locate_f64(&b.block, &b.model.arm[0], b.s.n_pix, b.s.ws->ln_wave, vel, b.work.index,
+                        b.work.frac);
   for (int r = 0; r < b.model.n_par; r++)
     mill_block_pixel_row_f64(&b.block, &b.model, &b.s, vel, r, b.rotated + r * BENCH_PIX,
                              b.bend + r * BENCH_PIX, &b.work);
-  mill_block_jacobian_f64(&b.block, &b.model, &b.s, 0, &b.work, eval);
+  mill_block_jacobian_f64(b.block, &b.model, &b.s, 0, &b.work, eval);
 }
 
 static void test_derivatives_match_differences_of_the_value(void **state)
@@ -295,7 +297,7 @@ static void test_derivatives_match_differences_of_the_value(void **state)
       memset(&eval, 0, sizeof eval);
       const double vel = 33.3;
       jacobian(vel, &eval);
-      assert_close(eval.f, mill_block_value_f64(&b.block, &b.model, &b.s, vel, &b.work),
+      assert_close(eval.f, mill_block_value_f64(b.block, &b.model, &b.s, vel, &b.work),
                    1e-12 * b.s.dd);
       static double saved[BENCH_PIX];
       memcpy(saved, b.rotated, sizeof saved);
@@ -308,12 +310,12 @@ static void test_derivatives_match_differences_of_the_value(void **state)
            * row 0 is the value, 1 v sin i, then labels */
           for (int i = 0; i < 200; i++)
             b.rotated[i] = saved[i] + (j ? step * b.rotated[j * BENCH_PIX + i] : 0);
-          mill_block_spline_f64(&b.block, &b.model.arm[0], b.rotated, b.bend);
+          mill_block_spline_f64(b.block, &b.model.arm[0], b.rotated, b.bend);
           f[side] =
-              mill_block_value_f64(&b.block, &b.model, &b.s, j ? vel : vel + 100 * step, &b.work);
+              mill_block_value_f64(b.block, &b.model, &b.s, j ? vel : vel + 100 * step, &b.work);
         }
         memcpy(b.rotated, saved, sizeof saved);
-        mill_block_spline_f64(&b.block, &b.model.arm[0], b.rotated, b.bend);
+        mill_block_spline_f64(b.block, &b.model.arm[0], b.rotated, b.bend);
         const double found = (f[0] - f[1]) / (2 * h) / (j ? 1 : 100);
         const double unit = sqrt(eval.hess[j * np + j]) + fabs(eval.grad[j]);
         /* velocities: 3e-8 of an interval in the position, 1e-6 km/s, over 0.1 km/s;

@@ -143,7 +143,7 @@ static void test_rotation_kernel_per_km_s(void **state)
   for (int kind = 0; kind < 2; kind++) {
     for (int i = 0; i < 5; i++) {
       const double v = vsini[i];
-      const int half = mill_block_rotation_kernel_f64(&b.block, kind, arm, v, 1, &b.work);
+      const int half = mill_block_rotation_kernel_f64(b.block, kind, arm, v, 1, &b.work);
       assert_true(half >= 1 && half >= v * per_km_s);
       for (int k = 0; k <= half; k++) {
         double weight, slope;
@@ -157,10 +157,10 @@ static void test_rotation_kernel_per_km_s(void **state)
         assert_close(b.kernel_slope[k], slope * per_u, 1e-15 * fabs(slope * per_u));
       }
     }
-    assert_int_equal(mill_block_rotation_kernel_f64(&b.block, kind, arm, 0, 0, &b.work), 0);
+    assert_int_equal(mill_block_rotation_kernel_f64(b.block, kind, arm, 0, 0, &b.work), 0);
     assert_close(b.kernel[0], 1, 0);
     /* beyond what the buffers hold */
-    assert_int_equal(mill_block_rotation_kernel_f64(&b.block, kind, arm, 1e6, 0, &b.work),
+    assert_int_equal(mill_block_rotation_kernel_f64(b.block, kind, arm, 1e6, 0, &b.work),
                      MILL_MAX_ROTATION);
   }
 }
@@ -169,10 +169,10 @@ static void test_rotation_kernel_per_km_s(void **state)
 static void make_template(block_bench *at, double vsini, int n_row)
 {
   const mill_model_arm *arm = &at->model.arm[0];
-  const int half = mill_block_rotation_kernel_f64(&at->block, at->model.set.rotation, arm, vsini,
+  const int half = mill_block_rotation_kernel_f64(at->block, at->model.set.rotation, arm, vsini,
                                                   n_row > 1, &at->work);
   for (int r = 0; r < n_row; r++)
-    mill_block_template_row_f64(&at->block, &at->model, arm, r, half, &at->work,
+    mill_block_template_row_f64(at->block, &at->model, arm, r, half, &at->work,
                                 at->rotated + r * BENCH_PIX, at->bend + r * BENCH_PIX);
 }
 
