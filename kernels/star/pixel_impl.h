@@ -697,11 +697,11 @@ MILL_BLOCK_CALLED void MILL_T(mill_block_jacobian)(mill_block own, const mill_mo
 /** Residuals of the good pixels for the coefficients and template at hand:
  *  chi-square, squared significance of negative model pixels, largest squared
  *  residual.  With keep set the model goes to s->model, where that is wanted, and over sigma to
- *  s->scratch. */
-MILL_BLOCK_FN void MILL_T(mill_block_residual)(mill_block *b, const mill_segment *s,
-                                               const MILL_REAL *templ, double level, int keep,
-                                               const mill_workspace *work, double *chisq,
-                                               double *negative, double *largest)
+ *  s->scratch.  Always inlined: last digits would depend on what a compiler finds worth it. */
+MILL_INLINE void MILL_T(mill_block_residual)(mill_block *b, const mill_segment *s,
+                                             const MILL_REAL *templ, double level, int keep,
+                                             const mill_workspace *work, double *chisq,
+                                             double *negative, double *largest)
 {
   const int n = s->n_pix, nk = s->ws->n_cont;
   const float *cont = s->ws->cont;
