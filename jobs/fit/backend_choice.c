@@ -59,7 +59,9 @@ static int choose(int local_rank, int may_be_none, rank_gpu *mine)
   mill_gpu_facts *all = NULL;
   MILL_TRY(mill_gpu_look(&node, &all));
   mine->driver = node.driver;
-  if (may_be_none && (node.driver == 0 || node.n_gpu < 1))
+  /* a driver that is too old for this build shows no GPU either, but that is a failure */
+  const int is_new = node.driver >= node.runtime / 1000 * 1000;
+  if (may_be_none && (node.driver == 0 || (node.n_gpu < 1 && is_new)))
     goto done;
   MILL_TRY(mill_gpu_choose(&node, local_rank, &mine->gpu));
   mine->facts = all[mine->gpu];

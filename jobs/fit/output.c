@@ -116,9 +116,10 @@ static int open_board(mill_fit_job *job)
 /* Stars a second that this rank may be expected to fit, for sizing its work. */
 static double expected_rate(const mill_fit_job *job)
 {
+  const double core = mill_usual_core_rate(job->setup.config.fit.optimizer);
   if (job->device.backend->kind != MILL_BACKEND_CPU)
-    return mill_usual_gpu_rate();
-  const double rate = job->device.n_thread * mill_usual_core_rate(job->setup.config.fit.optimizer);
+    return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
+  const double rate = job->device.n_thread * core;
   /* Beside a GPU a slow rank must not hold the end of the run, and how much slower it is differs
    * between machines: with less work at a time, four times as much on top is still in time. */
   return job->device.both[0] ? 0.25 * rate : rate;

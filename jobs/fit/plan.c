@@ -182,11 +182,16 @@ static int print_plan(const mill_plan *plan, const totals *sum, int n_rank, FILE
   mill_schedule_sums(schedule, &work_sum);
   fputs("plan         nothing is written\n", out);
   print_inputs(inputs, sum, out);
-  print_work(&work_sum, n_rank, out);
+  const int is_mixed = (with & MILL_WITH_BACKEND) != 0;
+  if (is_mixed)
+    fputs("work         depends on how many of the ranks have a GPU, and so does the time\n", out);
+  else
+    print_work(&work_sum, n_rank, out);
   fprintf(out, "ranks        %d %s each, %s\n", plan->n_thread,
           plan->n_thread == 1 ? "thread" : "threads", plan->backend->name);
   const int64_t n_done = print_existing(plan, out);
-  print_time(plan, n_rank, &work_sum, n_done, out);
+  if (!is_mixed)
+    print_time(plan, n_rank, &work_sum, n_done, out);
   fprintf(out, "result       %s, about %s\n", plan->options->output,
           size_text(result_bytes(inputs, columns, sum->n_exposure), size));
   if (plan->options->models)

@@ -97,7 +97,8 @@ int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
   /* pieces that lie one behind the other go as one, if they find room in one buffer */
   for (int i = 0; i < n; i++)
     most += piece[i].bytes + MILL_ARRAY_BYTES;
-  if (most <= MILL_STAGE_BYTES && d->staged + most > MILL_STAGE_BYTES)
+  if (most <= MILL_STAGE_BYTES &&
+      mill_round_up(d->staged, MILL_CUDA_ALIGN) + most > MILL_STAGE_BYTES)
     MILL_TRY(next_stage(d));
   for (int i = 0; i < n; i++)
     MILL_TRY(stage_piece(d, &piece[i]));

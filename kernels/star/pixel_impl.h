@@ -26,8 +26,6 @@ MILL_BLOCK_FN void MILL_T(mill_block_flux_tangent)(mill_block *b, const mill_mod
 {
   const MILL_REAL add = (MILL_REAL)mean;
   const int n = arm->n_pix;
-  MILL_GLOBAL(t);
-  MILL_GLOBAL(row);
   if (arm->log_flux) {
     MILL_FOR_BATCHES(b, first, n)
     {
@@ -267,12 +265,14 @@ MILL_INLINE void MILL_T(mill_locate)(const MILL_T(mill_grid_place) * at, double 
   *frac = (float)(f * at->scale * (1.0 + fs * (0.5 + fs * (1.0 / 6.0 + fs * (1.0 / 24.0)))));
 }
 
-/** The same for every pixel at a velocity. */
+/** The same for every pixel at a velocity.  No barrier at the end: mill_block_interpolate reads
+ * what the same thread has written, and what reads others' pixels comes after its barrier. */
 MILL_BLOCK_FN void MILL_T(mill_block_locate)(mill_block *b, const mill_model_arm *arm, int n,
                                              const double *ln_wave, double vel_km_s, int *index,
                                              float *frac)
 {
   const MILL_T(mill_grid_place) at = MILL_T(mill_place_at)(arm, vel_km_s);
+  (void)b; /* a CPU's loop has no use for it */
   MILL_GLOBAL(ln_wave);
   MILL_GLOBAL(index);
   MILL_GLOBAL(frac);
@@ -290,7 +290,6 @@ MILL_BLOCK_FN void MILL_T(mill_block_locate)(mill_block *b, const mill_model_arm
         frac[MILL_BATCH_AT(b, first, i, n)] = u[i];
       }
   }
-  MILL_BARRIER(b);
 }
 
 /** Both ends of the intervals of len pixels, which lie side by side: [2 len] each. */
@@ -381,7 +380,6 @@ MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_mode
         out[MILL_BATCH_AT(b, first, i, n)] = x[i];
     if (!slope)
       continue;
-    MILL_GLOBAL(slope);
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       const MILL_REAL f = (MILL_REAL)u[i], w = (MILL_REAL)1 - f;
@@ -435,7 +433,12 @@ MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment 
   const int n = s->n_pix;
   const float *const res = s->res;
   MILL_GLOBAL(in);
-  MILL_GLOBAL(out);
+  /* what a GPU loads with a row's last pixels */
+  MILL_FOR(b, r, n_row)
+  {
+    for (int i = n; i < mill_row_pitch(n); i++)
+      out[(ptrdiff_t)r * pitch + i] = 0;
+  }
   if (!res) {
     for (int r = 0; r < n_row; r++) {
       const MILL_REAL *from = in + (ptrdiff_t)r * pitch;
@@ -893,9 +896,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_profile)(mill_block *b, const mill_model *m
     {
       slot->eval.profile[i] += f;
     }
-    MILL_BARRIER(&team.block);
   }
-  MILL_BARRIER(b);
 }
 
 /** work->templ and work->bend for a request without tangents, from work->grid or from the row that

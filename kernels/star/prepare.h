@@ -578,9 +578,17 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
 /** Prepare one segment.  Sets used, n_good, sn, d, is, good, res, sums. */
 MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_segment *s)
 {
-  const int n = s->n_pix;
+  const int n = s->n_pix, pitch = mill_row_pitch(n);
+  const int n_error = s->error ? m->arm[s->arm].error.n_component : 0;
   const uint32_t ignore = m->set.mask_ignore;
 
+  /* what a GPU loads with a row's last pixels */
+  MILL_FOR(b, r, 1 + n_error)
+  {
+    float *row = r == 0 ? s->d : s->error + (ptrdiff_t)(r - 1) * pitch;
+    for (int i = n; i < pitch; i++)
+      row[i] = 0.0f;
+  }
   if (s->raw_res) {
     mill_block_prepare_resolution(b, s);
   } else if (s->res) {

@@ -35,7 +35,7 @@ PIXELS = ("answer_arm<0>", "star_start")  # the kernels that loop over pixels
 # elements the loads of one array, or for a pixel all rows of a usual case
 LOOPS = (("mill_sums_of", "DMMA", 7), ("mill_weights_of", "DFMA", 10),
          ("mill_block_sample", "FFMA", 16), ("mill_block_interpolate", "FFMA", 16),
-         ("mill_block_locate", "DFMA", 4), ("mill_block_flux_tangent", "LDG", 8),
+         ("mill_block_locate", "DFMA", 4), ("mill_block_flux_tangent", "FMUL", 8),
          ("mill_block_convolve", "FFMA", 24), ("mill_spline_differences", "FFMA", 12),
          ("mill_resolve_tile", "FFMA", 16))
 KEPT_LOCAL = ("mill_block_factor_error", "mill_block_whiten_error", "mill_rotation_weight",
@@ -162,8 +162,8 @@ def empty_functions(code, labels):
     begins = sorted((at, name) for name, at in labels.items() if "$_Z" in name)
     for k, (begin, name) in enumerate(begins):
         end = begins[k + 1][0] if k + 1 < len(begins) else len(code)
-        returns = [i for i in range(begin, end) if code[i][0].startswith("RET")]
-        if returns and returns[0] - begin < 4:
+        returns = [i for i in range(begin, end) if code[i][0].startswith(("RET", "EXIT", "BPT"))]
+        if not returns or returns[0] - begin < 4:
             yield name.rsplit("$", 1)[-1]
 
 
@@ -205,8 +205,9 @@ def loop_of(loops, function, op):
 
 
 def judge(kernels, loops):
-    wrong = [f"kernel {name} has {kernels[name][0]} registers, {MOST_REGISTERS} are possible"
-             for name in USUAL if name in kernels and kernels[name][0] > MOST_REGISTERS]
+    wrong = [f"no kernel {name} was found" for name in USUAL if name not in kernels]
+    wrong += [f"kernel {name} has {kernels[name][0]} registers, {MOST_REGISTERS} are possible"
+              for name in USUAL if name in kernels and kernels[name][0] > MOST_REGISTERS]
     wrong += [f"a loop of {'/'.join(sorted(loop.functions))} in {loop.section} keeps numbers in "
               f"local memory ({loop.local} instructions)"
               for loop in loops if loop.section in PIXELS and loop.local

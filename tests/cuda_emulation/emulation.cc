@@ -531,6 +531,11 @@ void mill_gpu_release(void)
   mill_gpu_assign(NULL);
 }
 
+int mill_gpu_measure(int, mill_gpu_rates *)
+{
+  return mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__, "no rates: it is emulated");
+}
+
 int mill_cuda_probe(int *driver, int *runtime, int *n_device)
 {
   *driver = *runtime = CUDART_VERSION;

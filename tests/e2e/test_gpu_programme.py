@@ -196,7 +196,7 @@ class GpuProgramme(unittest.TestCase):
 
     def test_what_time_cuts_off_goes_on_within_the_budget(self):
         begin = time.time()
-        said = self.programme("all", "--limit", "3", "--budget", "5", status=1,
+        said = self.programme("all", "--limit", "10", "--budget", "12", status=1,
                               HANG="test_cuda_cuda_backend")
         self.assertLess(time.time() - begin, 60)
         self.assertRegex(said, r"plain launches \| not finished \|")

@@ -95,6 +95,11 @@ static void no_driver(void)
   machine.driver = 0;
   machine.n_gpu = 0;
 }
+static void old_driver(void)
+{
+  machine.driver = 12000; /* it then shows no GPU */
+  machine.n_gpu = 0;
+}
 static void busy(void)
 {
   machine.try_code = MILL_ERR_BACKEND;
@@ -129,6 +134,7 @@ static const struct fault {
     {"memory", short_of_memory, MILL_ERR_MEMORY, 1, 0, "512 MiB free; a rank needs 1024"},
     {"two kinds", other_kind, MILL_ERR_BACKEND, 2, 0, "GPUs of one kind"},
     {"no start", does_not_start, MILL_ERR_BACKEND, 1, 1, "it does not start"},
+    {"old driver", old_driver, MILL_ERR_CONFIG, 1, 0, "NVIDIA driver is for CUDA"},
 };
 enum { N_FAULT = sizeof fault / sizeof fault[0] };
 
