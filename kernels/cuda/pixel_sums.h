@@ -217,8 +217,8 @@ typedef struct mill_team {
 } mill_team;
 
 /** The team of the calling thread, for likelihoods of a segment: a warp, which has rows over pixels
- *  of row_bytes and sums of its own; where shared memory has no room for these, all threads.  A warp
- *  has no memory for sums over a block or for tiles: only likelihoods are for it. */
+ *  of row_bytes and sums of its own; where shared memory has no room for these, all threads.  A
+ * warp has no memory for sums over a block or for tiles: only likelihoods are for it. */
 static __device__ inline void mill_block_team(mill_block *b, const mill_segment *s,
                                               size_t row_bytes, mill_workspace *work,
                                               mill_team *team)
