@@ -64,8 +64,8 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
  * tests/cuda/kernel_gates.py looks for.  After the third nothing that was loaded counts as known.
  */
 #if defined(MILL_CUDA_EMULATION)
-#define MILL_GLOBAL(p) ((void)(p))
-#define MILL_SHARED(p) ((void)(p))
+#define MILL_GLOBAL(p) mill_emu_promise(p, 1)
+#define MILL_SHARED(p) mill_emu_promise(p, 0)
 #define MILL_FORGET()  ((void)0)
 #else
 #define MILL_GLOBAL(p) __builtin_assume(__isGlobal(p))

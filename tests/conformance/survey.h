@@ -331,6 +331,35 @@ static void test_answers_equal_the_cpu_in_float32(void **state)
   compare_answers(MILL_FLOAT32, 1e-3);
 }
 
+/* Rows of a pixel in two and three groups of eight, those beyond 12 functions, and more than have
+ * room side by side. */
+static void test_many_continuum_functions_equal_the_cpu(void **state)
+{
+  (void)state;
+  NEEDS_BACKEND();
+  static const int many[] = {8, 13, MILL_MAX_CONT};
+  survey *s = &data;
+  const int n_cont = s->config.fit.n_cont;
+  n_fit = N_STAR < 4 ? N_STAR : 4;
+  for (size_t i = 0; i < sizeof many / sizeof many[0]; i++) {
+    s->config.fit.n_cont = many[i];
+    compare_answers(MILL_FLOAT64, 1e-6);
+    s->config.fit.precision = MILL_FLOAT64;
+    fit(s, mill_backend_cpu(NULL), 4);
+    mill_fit_result expected[4];
+    memcpy(expected, s->result, (size_t)n_fit * sizeof expected[0]);
+    fit(s, tested, 4);
+    for (int k = 0; k < n_fit; k++) {
+      /* what whole fits may differ by; the errors are of the profile's 13 or 41 values */
+      const double err = expected[k].vrad_err_km_s;
+      assert_close(s->result[k].vrad_km_s, expected[k].vrad_km_s, 0.05 * err);
+      assert_close(s->result[k].vrad_err_km_s, err, 0.05 * err);
+    }
+  }
+  s->config.fit.n_cont = n_cont;
+  n_fit = N_STAR;
+}
+
 /* Final answers one after the other in a slot, which keeps its templates, must have the bits of
  * those of a slot that has none. */
 static inline void compare_kept(int precision)
@@ -649,6 +678,7 @@ static inline void test_every_branch_equals_the_cpu_for_other_emulators(void **s
 #define CONFORMANCE_TESTS                                                                          \
   cmocka_unit_test(test_answers_equal_the_cpu_in_float64),                                         \
       cmocka_unit_test(test_answers_equal_the_cpu_in_float32),                                     \
+      cmocka_unit_test(test_many_continuum_functions_equal_the_cpu),                               \
       cmocka_unit_test(test_no_answer_has_a_stale_template),                                       \
       cmocka_unit_test(test_fits_equal_the_cpu),                                                   \
       cmocka_unit_test(test_a_fit_ends_with_the_template_of_its_solution),                         \

@@ -85,6 +85,10 @@ extern dim3 mill_emu_block_dim, mill_emu_grid_dim;
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
 
+/** What a kernel promises the compiler of a pointer: that it points into the device's memory, or
+ *  into that of a block.  A false promise ends the program. */
+void mill_emu_promise(const void *at, int is_global);
+
 /** What each lane of this warp passes, bytes <= 64: [32][64], valid until the call after
  *  the next one. */
 const unsigned char *mill_emu_exchange(const void *mine, size_t bytes);

@@ -494,6 +494,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int)
   return cudaSuccess;
 }
 
+void mill_emu_promise(const void *at, int is_global)
+{
+  if (on_device(at, 1) != (is_global != 0))
+    stop("a kernel promises a pointer into other memory than it has");
+}
+
 /* kernels/cuda/device_facts.cu and cuda_probe.cu ask CUDA for more than is emulated */
 int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu)
 {

@@ -15,7 +15,7 @@ from kill_runs import kill_all
 
 EMULATED = os.environ.get("STARMILL_EMULATED", "")
 if not os.access(EMULATED, os.X_OK):
-    skip("no starmill with emulated GPUs (no C++ compiler)")
+    skip("no starmill with emulated GPUs: only a build without CUDA has one")
 WITHOUT_CUDA, base.STARMILL = base.STARMILL, EMULATED
 
 CPU, GPU = 1, 2  # BACKEND
