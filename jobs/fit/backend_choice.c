@@ -26,29 +26,13 @@ done:
   return err;
 }
 
-/* Which ranks of this node have the GPU of this one.  Collective. */
-static int share(const mill_mpi *mpi, MPI_Comm node, const mill_gpu_facts *mine,
-                 mill_gpu_place *place, int *i_share)
-{
-  int err = MILL_OK, rank = 0, size = 0;
-  mill_gpu_facts *all = NULL;
-  MILL_MPI(MPI_Comm_rank(node, &rank));
-  MILL_MPI(MPI_Comm_size(node, &size));
-  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(size, &all)));
-  MILL_MPI(
-      MPI_Allgather(mine, (int)sizeof *mine, MPI_BYTE, all, (int)sizeof *mine, MPI_BYTE, node));
-  err = mill_mpi_agree(mpi, mill_gpu_share(size, all, rank, &place->n_sharing, i_share));
-done:
-  mill_free(all);
-  return err;
-}
-
 /* The GPU that a rank would take. */
 typedef struct rank_gpu {
   int rank;             /* of the job: those that are given GPUs together may be fewer */
   int gpu;              /* -1: it sees none */
   mill_gpu_facts facts; /* all 0 then */
   int driver;
+  int n_sharing, i_share; /* ranks of the node that would take the same, and which of them it is */
 } rank_gpu;
 
 /* may_be_none: a process that sees no GPU is no failure. */
@@ -91,14 +75,11 @@ done:
 
 static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
 {
-  int err = MILL_OK, i_share = 0, most = 0;
-  MPI_Comm node = MPI_COMM_NULL;
+  int err = MILL_OK, most = 0;
   const char *name = mine->facts.name;
-  mill_gpu_place place = {.gpu = mine->gpu, .n_sharing = 1};
+  mill_gpu_place place = {.gpu = mine->gpu, .n_sharing = mine->n_sharing};
   size_t free_bytes = 0;
-  MILL_TRY(ranks_of_node(mpi, &node));
   MILL_TRY(same_kind(mpi, mine->rank, &mine->facts));
-  MILL_TRY(share(mpi, node, &mine->facts, &place, &i_share));
   MILL_TRY(mill_mpi_agree(mpi, mill_gpu_try(place.gpu, name, &free_bytes)));
   /* all ranks have their contexts, and nothing else yet: what is free now can be divided */
   err = mill_gpu_try(place.gpu, name, &free_bytes);
@@ -107,7 +88,8 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
   MILL_TRY(mill_mpi_agree(mpi, err));
   mill_gpu_assign(&place);
   mill_log_debug("GPU %d of this rank's: %s, rank %d of %d on it, %.1f GiB for this rank",
-                 place.gpu, name, i_share + 1, place.n_sharing, (double)place.bytes / 1073741824.0);
+                 place.gpu, name, mine->i_share + 1, place.n_sharing,
+                 (double)place.bytes / 1073741824.0);
   MILL_MPI(MPI_Allreduce(&place.n_sharing, &most, 1, MPI_INT, MPI_MAX, mpi->comm));
   if (most > 1 && mpi->rank == 0)
     mill_log_info("up to %d ranks share a GPU: they divide its memory and take turns on it", most);
@@ -117,15 +99,13 @@ static int place_ranks(const mill_mpi *mpi, const rank_gpu *mine)
         "on they need not be",
         mine->driver / 1000, mine->driver % 1000 / 10);
 done:
-  if (node != MPI_COMM_NULL)
-    MPI_Comm_free(&node);
   return err;
 }
 
-/* *first: no rank of the node before this one would take the same GPU.  Collective. */
-static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine, int *first)
+/* Collective. */
+static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine)
 {
-  int err = MILL_OK, rank = 0, size = 0, n_sharing = 0, i_share = 0;
+  int err = MILL_OK, rank = 0, size = 0;
   MPI_Comm node = MPI_COMM_NULL;
   mill_gpu_facts *all = NULL;
   memset(mine, 0, sizeof *mine);
@@ -140,8 +120,10 @@ static int find_gpu(const mill_mpi *mpi, int may_be_none, rank_gpu *mine, int *f
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allgather(&mine->facts, (int)sizeof mine->facts, MPI_BYTE, all,
                          (int)sizeof mine->facts, MPI_BYTE, node));
-  mill_gpu_sharers(size, all, rank, &n_sharing, &i_share);
-  *first = mine->gpu >= 0 && i_share == 0;
+  if (may_be_none)
+    mill_gpu_sharers(size, all, rank, &mine->n_sharing, &mine->i_share);
+  else
+    err = mill_mpi_agree(mpi, mill_gpu_share(size, all, rank, &mine->n_sharing, &mine->i_share));
 done:
   if (node != MPI_COMM_NULL)
     MPI_Comm_free(&node);
@@ -151,9 +133,9 @@ done:
 
 static int place_all(const mill_mpi *mpi)
 {
-  int err = MILL_OK, first = 0;
+  int err = MILL_OK;
   rank_gpu mine;
-  MILL_TRY(find_gpu(mpi, 0, &mine, &first));
+  MILL_TRY(find_gpu(mpi, 0, &mine));
   MILL_TRY(place_ranks(mpi, &mine));
 done:
   return err;
@@ -165,7 +147,9 @@ static int place_some(const mill_mpi *mpi, int *has_gpu)
   MPI_Comm alike = MPI_COMM_NULL;
   mill_mpi part = {.comm = MPI_COMM_NULL};
   rank_gpu mine;
-  MILL_TRY(find_gpu(mpi, 1, &mine, has_gpu));
+  MILL_TRY(find_gpu(mpi, 1, &mine));
+  *has_gpu = mine.gpu >= 0 && mine.i_share == 0;
+  mine.n_sharing = 1; /* the others that see it fit on the CPU */
   MILL_MPI(MPI_Allreduce(has_gpu, &n_gpu, 1, MPI_INT, MPI_SUM, mpi->comm));
   if (n_gpu == 0)
     MILL_FAIL(MILL_ERR_CONFIG, "no rank sees a GPU: ask the scheduler for one (and see "

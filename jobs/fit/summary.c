@@ -116,7 +116,7 @@ done:
 static void print_kinds(const mill_fit_job *job, const mill_kinds *kinds)
 {
   const char *const name[2] = {job->device.cpu, job->device.gpu};
-  for (int kind = 1; kind >= 0 && job->device.both[0]; kind--)
+  for (int kind = 1; kind >= 0; kind--)
     printf("  %-10lld rows by %lld %s with %lld %s in all, %s\n", (long long)kinds->n_row[kind],
            (long long)kinds->n_rank[kind], kinds->n_rank[kind] == 1 ? "rank" : "ranks",
            (long long)kinds->n_thread[kind], kinds->n_thread[kind] == 1 ? "thread" : "threads",
@@ -156,7 +156,7 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
            wall_s > 0 ? (double)n_put / wall_s : 0.0, job->mpi.size,
            job->mpi.size == 1 ? "rank" : "ranks", job->device.n_thread,
            job->device.n_thread == 1 ? "thread" : "threads", job->device.name);
-  if (outcome != MILL_OPEN_FINISHED)
+  if (outcome != MILL_OPEN_FINISHED && job->device.both[0])
     print_kinds(job, kinds);
   if (job->work)
     mill_balance_print(balance, stdout);
@@ -181,7 +181,8 @@ int mill_fit_print_summary(mill_fit_job *job, double fit_s)
   MILL_MPI(MPI_Reduce(&job->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
   if (job->work)
     MILL_TRY(gather_balance(job, &balance));
-  MILL_TRY(gather_kinds(job, &kinds));
+  if (job->device.both[0])
+    MILL_TRY(gather_kinds(job, &kinds));
   MILL_TRY(mill_medium_hint(&job->mpi, &job->velocities));
   MILL_TRY(mill_narrow_hint(&job->mpi, &job->setup.lib, &job->narrow,
                             job->out.summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],

@@ -33,8 +33,6 @@
 #define MILL_HD_CALLED MILL_HD
 #endif
 
-#define MILL_RESTRICT __restrict__
-
 /** Speed of light, km/s (exact). */
 #define MILL_C_KM_S 299792.458
 

@@ -8,8 +8,9 @@
  *                                   by value, so that the caller keeps its own in registers
  *   MILL_FOR(b, i, n)               a loop over i = 0 .. n - 1, shared among the threads
  *   MILL_FOR_SIMD(b, i, n)          the same; the CPU works on several i at once
- *   MILL_FOR_BATCHES(b, first, n)    a loop over batches of elements, which a thread loads before
- * it works on them and stores them after that, so that all loads are under way at once; in it
+ *   MILL_FOR_BATCHES(b, first, n)   a loop over batches of elements: a thread loads them all, works
+ *                                   on them and then stores them, so that their loads are under way
+ *                                   at once; in it
  *   MILL_BATCH_LEN(first, n)        their number, MILL_BATCH at most
  *   MILL_BATCH_AT(b, first, i, n)   the place of the batch's element i, one of 0 .. n - 1
  *   MILL_BATCH_HAS(b, first, i, n)  whether it is the batch's own, so that this thread stores it

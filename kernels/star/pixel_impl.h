@@ -19,6 +19,18 @@ MILL_BLOCK_FN void MILL_T(mill_block_flux)(mill_block *b, const mill_model_arm *
   MILL_BARRIER(b);
 }
 
+/** A thread's batch of a row of n numbers to its place. */
+MILL_INLINE void MILL_T(mill_put_batch)(mill_block *b, int first, int n, const MILL_REAL *x,
+                                        MILL_REAL *row)
+{
+  const int len = MILL_BATCH_LEN(first, n);
+  (void)b; /* a CPU's loop has no use for it */
+  MILL_SIMD
+  for (int i = 0; i < len; i++)
+    if (MILL_BATCH_HAS(b, first, i, n))
+      row[MILL_BATCH_AT(b, first, i, n)] = x[i];
+}
+
 /** The same for one of its tangents y' without its mean: log flux T' = (1 + t) (y' + mean), plain
  *  flux T' = y' + mean. */
 MILL_BLOCK_FN void MILL_T(mill_block_flux_tangent)(mill_block *b, const mill_model_arm *arm,
@@ -36,10 +48,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_flux_tangent)(mill_block *b, const mill_mod
         const int p = MILL_BATCH_AT(b, first, i, n);
         x[i] = (row[p] + add) * ((MILL_REAL)1 + t[p]);
       }
-      MILL_SIMD
-      for (int i = 0; i < len; i++)
-        if (MILL_BATCH_HAS(b, first, i, n))
-          row[MILL_BATCH_AT(b, first, i, n)] = x[i];
+      MILL_T(mill_put_batch)(b, first, n, x, row);
     }
   } else {
     MILL_FOR_SIMD(b, i, n)
@@ -340,9 +349,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_sample)(mill_block *b, const mill_model_arm
       MILL_T(mill_locate)(&at, ln_wave[MILL_BATCH_AT(b, first, i, n)], &index[i], &frac[i]);
     MILL_T(mill_interval_ends)(len, index, y, bend, value, curve);
     MILL_T(mill_cubic)(len, scale_right, frac, value, curve, x);
-    for (int i = 0; i < len; i++)
-      if (MILL_BATCH_HAS(b, first, i, n))
-        out[MILL_BATCH_AT(b, first, i, n)] = x[i];
+    MILL_T(mill_put_batch)(b, first, n, x, out);
   }
   MILL_BARRIER(b);
 }
@@ -375,9 +382,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_mode
     }
     MILL_T(mill_interval_ends)(len, k, y, bend, value, curve);
     MILL_T(mill_cubic)(len, scale_right, u, value, curve, x);
-    for (int i = 0; i < len; i++)
-      if (MILL_BATCH_HAS(b, first, i, n))
-        out[MILL_BATCH_AT(b, first, i, n)] = x[i];
+    MILL_T(mill_put_batch)(b, first, n, x, out);
     if (!slope)
       continue;
     MILL_SIMD
@@ -389,9 +394,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_interpolate)(mill_block *b, const mill_mode
           ((MILL_REAL)3 * w * w - (MILL_REAL)1) * (sixth * curve[2 * i]);
       x[i] = du * (inv_e + f * sl);
     }
-    for (int i = 0; i < len; i++)
-      if (MILL_BATCH_HAS(b, first, i, n))
-        slope[MILL_BATCH_AT(b, first, i, n)] = x[i];
+    MILL_T(mill_put_batch)(b, first, n, x, slope);
   }
   MILL_BARRIER(b);
 }
@@ -449,9 +452,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_resolve)(mill_block *b, const mill_segment 
         MILL_REAL x[MILL_BATCH];
         for (int i = 0; i < len; i++)
           x[i] = from[MILL_BATCH_AT(b, first, i, n)];
-        for (int i = 0; i < len; i++)
-          if (MILL_BATCH_HAS(b, first, i, n))
-            to[MILL_BATCH_AT(b, first, i, n)] = x[i];
+        MILL_T(mill_put_batch)(b, first, n, x, to);
       }
     }
     MILL_BARRIER(b);

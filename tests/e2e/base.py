@@ -41,6 +41,8 @@ MPIRUN = os.environ.get("MPIRUN") or shutil.which("mpirun") or "mpirun"
 TMP = tempfile.mkdtemp(prefix="starmill-e2e.")
 atexit.register(shutil.rmtree, TMP, ignore_errors=True)
 
+PATIENCE = 240  # s; what takes longer hangs, also on a slow and busy machine
+
 ENVIRONMENT = dict(
     os.environ,
     OMPI_ALLOW_RUN_AS_ROOT="1",
@@ -77,7 +79,7 @@ def command(*args, ranks=0):
     return launch + [STARMILL] + [str(a) for a in args]
 
 
-def starmill(*args, ranks=0, cwd=None, timeout=240, env=None):
+def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None):
     """Run the program to its end; .returncode, .stdout and .stderr are text.  env: more of it."""
     return subprocess.run(
         command(*args, ranks=ranks),

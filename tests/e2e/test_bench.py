@@ -320,7 +320,7 @@ class Output(ProgramTest):
         while process.poll() is None and not glob.glob(os.path.join(folder, "*", "result.h5")):
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 75, err)
         self.assertEqual(os.listdir(folder), [])
         self.assertFalse(os.path.exists(path))
@@ -348,7 +348,7 @@ class Device(ProgramTest):
         done = subprocess.run(
             command("bench", "crossover", "--library", made["library"], "--threads", 1, "--most", 20,
                     "--repeat", 1, "--keep", "--json", path, made["file"]),
-            env=dict(ENVIRONMENT, STARMILL_CROSSOVER=kept), timeout=240, stdin=subprocess.DEVNULL,
+            env=dict(ENVIRONMENT, STARMILL_CROSSOVER=kept), timeout=PATIENCE, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         report = json.loads(content(path))
@@ -485,7 +485,7 @@ class Device(ProgramTest):
         path = tmp("auto.h5")
         words = command("fit", "--library", made["library"], "--output", path, *args)
         def run():
-            return subprocess.run(words, env=environment, timeout=240, stdin=subprocess.DEVNULL,
+            return subprocess.run(words, env=environment, timeout=PATIENCE, stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, check=False)
         done = run()
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -509,7 +509,7 @@ class Device(ProgramTest):
         self.assertNotIn("--backend cpu", done.stderr)
         # a plan needs no GPU
         for args in ([], ["--backend", "cuda"]):
-            plan = subprocess.run(words + ["--plan", *args], env=environment, timeout=240,
+            plan = subprocess.run(words + ["--plan", *args], env=environment, timeout=PATIENCE,
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   check=False)
             self.assertEqual(plan.returncode, 0, plan.stderr)

@@ -43,7 +43,7 @@ class Doctor(ProgramTest):
         """All findings by key."""
         done = subprocess.run(command("doctor", "--json", *args, ranks=ranks),
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=200, check=False,
+                              stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
                               **{"env": ENVIRONMENT, "cwd": TMP, **how})
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         answer = json.loads(done.stdout)

@@ -9,7 +9,7 @@ LIBRARY, SURVEY = library(), cut("coadd-mock.fits", [3, 60])
 
 
 def fit(*args, **how):
-    return starmill("fit", "--quiet", "--library", LIBRARY, *args, timeout=60, **how)
+    return starmill("fit", "--quiet", "--library", LIBRARY, *args, **how)
 
 
 class OneFile(ProgramTest):
@@ -147,7 +147,7 @@ class Pipes(ProgramTest):
             with self.subTest(option=option):
                 self.assertOneLine(fit("--output", out, option, pipe, SURVEY), pipe,
                                    "pipe or device", status=2)
-        self.assertOneLine(starmill("merge", "--output", out, pipe, timeout=60), pipe,
+        self.assertOneLine(starmill("merge", "--output", out, pipe), pipe,
                            "pipe or device", status=2)
         self.assertEqual(fit("--output", out, pipe).returncode, 3)
 

@@ -14,7 +14,7 @@ class FileLimit(EndToEnd):
         environment = dict(ENVIRONMENT, PMIX_MCA_gds="hash", UCX_TLS="self,sysv")
         run = subprocess.run(
             command("fit", "--library", library(), "--output", path, cut("few.fits", range(2))),
-            env=environment, capture_output=True, text=True, timeout=100,
+            env=environment, capture_output=True, text=True, timeout=PATIENCE,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (BYTES, BYTES)))
         self.assertEqual(run.returncode, 4, run.stdout + run.stderr)
         self.assertIn(path, run.stderr)

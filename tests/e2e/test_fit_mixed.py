@@ -132,7 +132,7 @@ class Mixed(ProgramTest):
                        "--backend", MIXED, "--threads", MANY_THREADS, self.stars, ranks=3)
         process = subprocess.Popen(line, env={**ENVIRONMENT, **gpus(1)}, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        until = time.time() + 200
+        until = time.time() + PATIENCE
         n_done = 0
         while n_done < 15 and process.poll() is None and time.time() < until:
             time.sleep(0.1)
@@ -183,7 +183,7 @@ class Mixed(ProgramTest):
                                     "--library", self.lib, "--output", tmp("no.h5"), "--backend",
                                     "cuda", self.stars]
         done = subprocess.run(line, env=ENVIRONMENT, stdin=subprocess.DEVNULL, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE,
                               check=False)
         self.assertOneLine(done, "sees no GPU", "--backend cuda+cpu", status=2)
         self.assertFalse(os.path.exists(tmp("no.h5")))

@@ -38,7 +38,7 @@ class Neighbours(EndToEnd):
             left = [stale_semaphore("/OMPIO_" + os.path.basename(path) + end)
                     for end in ("", f".tmp-pid{os.getpid()}")]
             try:
-                done = starmill(*self.line(path), ranks=ranks, timeout=60)
+                done = starmill(*self.line(path), ranks=ranks)
             finally:
                 for name in left:
                     os.remove(name)
@@ -55,7 +55,7 @@ class Neighbours(EndToEnd):
                                          env=ENVIRONMENT, stdout=subprocess.PIPE,
                                          stderr=subprocess.STDOUT, text=True))
         for run in runs:
-            out, _ = run.communicate(timeout=100)
+            out, _ = run.communicate(timeout=PATIENCE)
             self.assertEqual(run.returncode, 0, out)
         one, two = read(tmp("one/twin.h5")), read(tmp("two/twin.h5"))
         self.assertEqual(differing(one, two), [])
@@ -71,7 +71,7 @@ class Neighbours(EndToEnd):
             time.sleep(draw.uniform(i, i + 1) / N_KILL)
             run.send_signal(signal.SIGKILL)
             run.wait()
-        done = starmill(*self.line(path), timeout=60)
+        done = starmill(*self.line(path))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue((read(path)["STATUS"] == FITTED).all())
         self.assertEqual(sorted(glob.glob(glob.escape(path) + "*")), [path, path + ".status.json"])
@@ -108,13 +108,13 @@ class Moved(EndToEnd):
                     1, "--slots", 1, "--optimizer", "nelder-mead", "--config", tmp("moved.yaml"),
                     self.stars),
             env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        limit = time.time() + 100
+        limit = time.time() + PATIENCE
         while not (os.path.exists(path) and os.path.exists(models)):
             self.assertLess(time.time(), limit)
             time.sleep(0.02)
         time.sleep(0.5)
         disturb(folder)
-        out, errors = run.communicate(timeout=100)
+        out, errors = run.communicate(timeout=PATIENCE)
         self.assertEqual(run.returncode, 4, out + errors)
         self.assertNotIn("result ", out)
         for text in says:

@@ -88,7 +88,7 @@ class Ranks(EndToEnd):
         one, two = ([STARMILL, "fit", *common, *first], [program, "fit", *common, *second])
         return subprocess.run(
             [MPIRUN, "-n", "1", *map(str, one), ":", "-n", "1", *map(str, two)], env=ENVIRONMENT,
-            timeout=30, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            timeout=PATIENCE, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, check=False)
 
     def assertRefused(self, done, *parts):

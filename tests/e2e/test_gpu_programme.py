@@ -13,10 +13,11 @@ import unittest
 
 SCRIPT = os.path.join(os.environ["MILL_SOURCE_DIR"], "tools", "gpu-programme")
 TMP = tempfile.mkdtemp(prefix="starmill-e2e.")
+PATIENCE = 240  # s; what takes longer hangs, also on a slow and busy machine
 unittest.addModuleCleanup(shutil.rmtree, TMP, ignore_errors=True)
 
 # each notes how it was called; a program named in $HANG hangs
-HEAD = '#!/bin/bash\necho "${0##*/} $*" >>"$RECORD"\n[[ ${0##*/} != "$HANG" ]] || sleep 60\n'
+HEAD = '#!/bin/bash\necho "${0##*/} $*" >>"$RECORD"\n[[ ${0##*/} != "$HANG" ]] || sleep 1000\n'
 STARMILL = r'''
 option() { local name=$1; shift; while (($#)); do [[ $1 != "$name" ]] || echo "$2"; shift; done; }
 out=$(option --output "$@")
@@ -127,7 +128,7 @@ class GpuProgramme(unittest.TestCase):
         """What it says; self.calls are the programs that it called."""
         open(self.record, "w").close()
         process = self.start(*args, **environment)
-        said = process.communicate(timeout=120)[0]
+        said = process.communicate(timeout=PATIENCE)[0]
         self.assertEqual(process.returncode, status, said)
         with open(self.record) as f:
             self.calls = f.read()
@@ -195,15 +196,13 @@ class GpuProgramme(unittest.TestCase):
             self.assertIn("SKIPPED: no compute-sanitizer", self.programme("racecheck"))
 
     def test_what_time_cuts_off_goes_on_within_the_budget(self):
-        begin = time.time()
-        said = self.programme("all", "--limit", "10", "--budget", "12", status=1,
+        said = self.programme("all", "--limit", "20", "--budget", "24", status=1,
                               HANG="test_cuda_cuda_backend")
-        self.assertLess(time.time() - begin, 60)
         self.assertRegex(said, r"plain launches \| not finished \|")
         self.assertIn("no time is left", said)
         self.assertGreaterEqual(int(self.kept("spent")), 3)
         self.assertIn("works", self.kept("check.md"))
-        # the two seconds that are left
+        # the few seconds that are left
         self.programme("all", "--limit", "500", status=1, HANG="test_cuda_cuda_backend")
         self.assertGreaterEqual(int(self.kept("spent")), 5)
         self.assertNotIn("--plan", self.calls, "check is done")
@@ -216,13 +215,13 @@ class GpuProgramme(unittest.TestCase):
     def test_killed_it_leaves_nothing_running_and_goes_on(self):
         for sent in (signal.SIGKILL, signal.SIGTERM):
             process = self.start("all", HANG="test_cuda_whole_fits")
-            end = time.time() + 60
+            end = time.time() + PATIENCE
             while not self.running("test_cuda_whole_fits"):
                 self.assertLess(time.time(), end)
                 time.sleep(0.05)
             process.send_signal(sent)
-            process.communicate(timeout=30)
-            end = time.time() + 30
+            process.communicate(timeout=PATIENCE)
+            end = time.time() + PATIENCE
             while self.running("test_cuda_whole_fits"):
                 self.assertLess(time.time(), end, "the step has outlived the programme")
                 time.sleep(0.1)

@@ -63,7 +63,7 @@ class HungryLibrary(ProgramTest):
             resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 
         done = subprocess.run([STARMILL, "library", "info", path], capture_output=True, text=True,
-                              preexec_fn=not_all_of_this_machine, timeout=240)
+                              preexec_fn=not_all_of_this_machine, timeout=PATIENCE)
         # the last words are the child's, that tried it with little memory
         self.assertOneLine(done, path, "memory allocation failed", "make or fetch it again",
                            status=2)
@@ -291,7 +291,7 @@ class DamagedHdf5(EndToEnd):
         """The call ends with one of these for all files, and with a reason where it is not 0."""
         found = {}
         for path in paths:
-            done = starmill(*call, timeout=120)
+            done = starmill(*call)
             self.assertIn(done.returncode, status, done.stdout + done.stderr)
             if done.returncode != 0:
                 self.assertRegex(done.stdout + done.stderr, ".*/damaged")

@@ -13,7 +13,7 @@ class Limit(EndToEnd):
         """The process of a run within a limit, which has ended and, if badly, says why."""
         n_byte = n_mib << 20
         done = subprocess.run(
-            command(*args), env=ENVIRONMENT, timeout=30, stdin=subprocess.DEVNULL, text=True,
+            command(*args), env=ENVIRONMENT, timeout=PATIENCE, stdin=subprocess.DEVNULL, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (n_byte, n_byte)))
         if done.returncode != 0:

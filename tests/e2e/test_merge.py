@@ -149,7 +149,7 @@ class Merge(ProgramTest):
 
         done = subprocess.run(command("merge", "--output", tmp("none.h5"), big), env=ENVIRONMENT,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+                              stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
                               preexec_fn=limit)
         self.assertOneLine(done, tmp("none.h5"), "File too large", status=4)
         self.assertEqual([n for n in os.listdir(TMP) if n.startswith("none")], [])

@@ -83,14 +83,14 @@ class Overwrite(ProgramTest):
                        "--overwrite", *args)
         process = subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
-        limit = time.time() + 100
+        limit = time.time() + PATIENCE
         new = new or self.out + ".new"
         while not (os.path.exists(new) and (read(new)["STATUS"] == FITTED).any()):
             self.assertLess(time.time(), limit)
             self.assertIsNone(process.poll(), process.stderr)
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        out, errors = process.communicate(timeout=100)
+        out, errors = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 75, out + errors)
         return out
 
@@ -180,13 +180,13 @@ class Overwrite(ProgramTest):
                                      "FAULTS": "slow=6000:link:old.h5.lock:1:1"},
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         # it has looked, and is about to take the lock
-        limit = time.time() + 100
+        limit = time.time() + PATIENCE
         while not glob.glob(glob.escape(self.out) + ".tmp-*"):
             self.assertLess(time.time(), limit)
             time.sleep(0.01)
         run(*args)
         before = content(self.out)
-        out, errors = late.communicate(timeout=100)
+        out, errors = late.communicate(timeout=PATIENCE)
         self.assertEqual(late.returncode, 3, out + errors)
         self.assertIn("was not overwritten", errors)
         self.assertTrue(content(self.out) == before)

@@ -318,7 +318,7 @@ class Continue(Simulate):
         args = ["--stars", 72, "--per-file", 3, "--threads", 1]
         process = self.start(out, *args, ranks=ranks)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=100)
+        _, errors = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 75, errors)
         self.assertIn("give the same command again", errors)
         # whole files and nothing else; the few stars left are cheap to make without waiting
@@ -338,7 +338,7 @@ class Continue(Simulate):
         process = subprocess.Popen(command("simulate", "--output", tmp(out), *args, ranks=ranks),
                                    env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
-        limit = time.time() + 100
+        limit = time.time() + PATIENCE
         while not os.path.exists(os.path.join(tmp(out), "coadd-mock-00000.fits")):
             self.assertLess(time.time(), limit)
             self.assertIsNone(process.poll())
@@ -364,7 +364,7 @@ class Continue(Simulate):
         process = self.start("widow", *args, ranks=3)
         lock = content(os.path.join(tmp("widow"), "truth.fits.lock"), "r")
         os.kill(int(lock.split()[3]), signal.SIGKILL)  # host H pid N
-        process.communicate(timeout=100)
+        process.communicate(timeout=PATIENCE)
         self.assertNotEqual(process.returncode, 0)
         self.assertFalse(os.path.exists(os.path.join(tmp("widow"), "truth.fits")))
         self.make("widow", *args, ranks=2)
@@ -379,7 +379,7 @@ class Continue(Simulate):
             self.assertOneLine(done, tmp("shared"), "is being written by process", status=4)
         self.assertIsNone(process.poll())
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=100)
+        process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 75)
         there = os.listdir(tmp("shared"))
         self.assertIn("coadd-mock-00000.fits", there)
@@ -481,7 +481,7 @@ class Refusals(Simulate):
         n_byte = 10_000_000
         done = subprocess.run(
             command("simulate", "--output", tmp("limited"), *FAST, ranks=ranks),
-            env=environment, capture_output=True, text=True, timeout=100,
+            env=environment, capture_output=True, text=True, timeout=PATIENCE,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_byte, n_byte)))
         self.assertOneLine(done, "coadd-mock-0000", "cannot be written", "make room", status=4)
         self.assertEqual(os.listdir(tmp("limited")), [])

@@ -54,7 +54,7 @@ class Status(EndToEnd):
         self.wait(lambda: status_of(self.path) is not None, process)
         return process
 
-    def wait(self, condition, process=None, limit=100):
+    def wait(self, condition, process=None, limit=PATIENCE):
         end = time.time() + limit
         while not condition():
             self.assertLess(time.time(), end, "too long")
@@ -63,7 +63,7 @@ class Status(EndToEnd):
             time.sleep(0.02)
 
     def end(self, process, status):
-        out, errors = process.communicate(timeout=100)
+        out, errors = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, status, out + errors)
         return out, errors
 
@@ -160,7 +160,7 @@ class Status(EndToEnd):
         process = self.start("kill.h5")
         self.wait(lambda: status_of(self.path)["done"] > 0, process)
         process.kill()
-        process.communicate(timeout=100)
+        process.communicate(timeout=PATIENCE)
         self.assertEqual(status_of(self.path)["state"], "running")
         self.assertEqual(self.ask_json(self.path, status=INCOMPLETE)["state"], "died")
         os.unlink(self.path + ".status.json")
@@ -176,7 +176,7 @@ class Status(EndToEnd):
              "-n", "1", "sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh",
              *command(*common_part, "--slots", 1000000, stars())],
             env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+            stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
         line = r"(?m)^20\S+Z rank 1 ERROR stopping\.c:\d+  this rank fails \(\S+:\d+\), .*no memory for"
         self.assertRegex(done.stderr, line)
@@ -200,7 +200,7 @@ class Status(EndToEnd):
              *command("fit", "--library", library(), "--output", tmp("alike.h5"), "--threads", 1,
                       "--slots", 1000000, "--log-level", "debug", stars())],
             env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+            stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
         first = re.findall(r"rank (\d) ERROR stopping\.c:\d+  this rank fails \(", done.stderr)
         later = re.findall(r"rank (\d) DEBUG stopping\.c:\d+  this rank fails too \(", done.stderr)
@@ -240,7 +240,7 @@ class Status(EndToEnd):
         os.rename(cut("any.fits", [0]), star)
         out = folder + b'/out "\\\xff\xc3\xa9\n%n.h5'
         argv = [STARMILL, "fit", "--library", library(), "--output", out, star]
-        done = subprocess.run(argv, env=ENVIRONMENT, capture_output=True, timeout=240, check=False)
+        done = subprocess.run(argv, env=ENVIRONMENT, capture_output=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(out + b".status.json", "rb") as f:
             run = json.loads(f.read().decode("utf-8"))
@@ -248,7 +248,7 @@ class Status(EndToEnd):
         self.assertEqual(run["output"], shown)
         self.assertEqual(run["ranks"][0]["file"], os.fsdecode(folder) + '/star "\\\ufffd\xe9\n%s.fits')
         done = subprocess.run([STARMILL, "status", "--json", out], env=ENVIRONMENT,
-                              capture_output=True, timeout=60, check=False)
+                              capture_output=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, FINISHED, done.stderr)
         self.assertEqual(json.loads(done.stdout.decode("utf-8"))["output"], shown)
 

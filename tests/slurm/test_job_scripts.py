@@ -62,7 +62,7 @@ class JobScripts(ProgramTest):
         return self.end(self.start(*args, **how))
 
     def end(self, process):
-        self.text = process.communicate(timeout=60)[0]
+        self.text = process.communicate(timeout=PATIENCE)[0]
         return process.returncode
 
     def noted(self, name):
@@ -70,7 +70,7 @@ class JobScripts(ProgramTest):
         return content(path, "r") if os.path.exists(path) else ""
 
     def wait_for(self, name):
-        end = time.time() + 30
+        end = time.time() + PATIENCE
         while not os.path.exists(os.path.join(self.record, name)):
             self.assertLess(time.time(), end)
             time.sleep(0.02)

@@ -96,7 +96,7 @@ class Slurm:
         settings = {"NODES": "3", "CPUS": "64", "GPUS": "4", "OWNER": str(os.getpid())}
         done = subprocess.run(
             [self.tool, "start", self.dir], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, check=False, timeout=200,
+            stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE,
             env=dict(os.environ, **{"MINI_SLURM_" + k: v for k, v in settings.items()}))
         if done.returncode != 0:
             shutil.rmtree(self.dir, ignore_errors=True)
@@ -109,14 +109,14 @@ class Slurm:
     def stop(self):
         if not self.dir:
             return
-        subprocess.run([self.tool, "discard", self.dir], check=False, timeout=100)
+        subprocess.run([self.tool, "discard", self.dir], check=False, timeout=PATIENCE)
         shutil.rmtree(self.dir, ignore_errors=True)
         self.dir = None
 
     def call(self, *args, cwd=None, **more):
         done = subprocess.run(
             list(args), env=dict(self.environment, **more), cwd=cwd, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE)
         if done.returncode != 0:
             raise AssertionError("%s\n%s%s" % (" ".join(args), done.stdout, done.stderr))
         return done.stdout
