@@ -105,7 +105,7 @@ static int read_models(const mill_h5_file *file, mill_grid_info *info)
     if (info->status[i] > MILL_GRID_BAD)
       MILL_FAIL(file->code, "%s: model %d (%s) has the status %d, expected 0 to 2", file->path, i,
                 info->name[i], info->status[i]);
-    for (int l = 0; l < info->n_label; l++)
+    for (int l = 0; l < info->n_label && info->status[i] != MILL_GRID_BAD; l++)
       if (!isfinite(info->value[(size_t)i * dim[1] + (size_t)l]))
         MILL_FAIL(file->code, "%s: model %d (%s) has a label %s that is no finite number",
                   file->path, i, info->name[i], info->label[l]);

@@ -74,9 +74,9 @@ void mill_grid_close(mill_grid_file *file); /* NULL is allowed */
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/** Make a grid file in which every model is still to do, under a temporary name, then path.
+/** Make a grid file in which models are still to do, under a temporary name, then path.
  *
- *  info      without status and why, which may be NULL
+ *  info      status and why are those of models that are known to be bad; both may be NULL
  *  sigma     [n_arm] of [n_pix], A: where the resolution of an arm varies, else NULL
  *  settings  the options that make it: another command that continues it has the same
  *

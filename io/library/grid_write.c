@@ -51,8 +51,10 @@ static int make_models(hid_t file, const char *path, const mill_grid_info *info)
                        "file or row that each model comes from"));
   MILL_TRY(mill_ph5_dataset(file, path, "models/status", H5T_STD_I8LE, 1, info->n_model, 1, NULL,
                             "", "0 still to do, 1 good, 2 bad"));
-  MILL_TRY(write_texts(file, path, "models/why", info->n_model, MILL_GRID_WHY, NULL,
-                       "why a model is bad"));
+  if (info->status)
+    MILL_TRY(mill_ph5_write_whole(file, path, "models/status", H5T_NATIVE_UCHAR, info->status));
+  MILL_TRY(write_texts(file, path, "models/why", info->n_model, MILL_GRID_WHY,
+                       info->why ? info->why[0] : NULL, "why a model is bad"));
 done:
   return err;
 }

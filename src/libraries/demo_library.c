@@ -226,8 +226,7 @@ done:
 int mill_demo_library_frame(mill_library *lib)
 {
   int err = MILL_OK;
-  /* there are no hot giants of so low a gravity */
-  static const double cool[2] = {5500, 0.5}, hot[2] = {7500, 3.0};
+  static const double cool[2] = MILL_DEMO_CUT_FROM, hot[2] = MILL_DEMO_CUT_TO;
   snprintf(lib->name, sizeof lib->name,
            "demo: a small line model, for demonstration and tests, not for science");
   frame_labels(lib);
