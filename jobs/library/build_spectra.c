@@ -19,8 +19,8 @@
 #include "src/system/stop_signal.h"
 
 enum {
-  MAX_ROUND_BYTES = 1 << 26, /* of the arms of a rank's models */
-  MAX_ROUND = 64,            /* models of a rank */
+  MAX_ROUND_BYTES = 1 << 28, /* of the arms of a rank's models */
+  ROUND = 8,                 /* models of a rank, or of its threads: a few seconds */
   LOG_S = 60
 };
 
@@ -40,12 +40,8 @@ static int batch_create(const mill_build_job *job, batch *r)
   memset(r, 0, sizeof *r);
   for (int a = 0; a < job->info.n_arm; a++)
     n_byte += (size_t)job->info.arm[a].n_pix * sizeof(float) * (job->source ? 1 : 2);
-  const int n = (int)(MAX_ROUND_BYTES / n_byte), least = job->options.n_thread;
-  r->n_room = n > MAX_ROUND ? MAX_ROUND : n;
-  if (job->source && r->n_room > 8) /* one after another: a round is seconds at most */
-    r->n_room = 8;
-  if (r->n_room < least)
-    r->n_room = least;
+  const size_t n_room = ROUND * (size_t)(job->source ? 1 : job->options.n_thread);
+  r->n_room = (int)(n_room * n_byte > MAX_ROUND_BYTES ? MAX_ROUND_BYTES / n_byte + 1 : n_room);
   MILL_TRY(MILL_ALLOC(r->n_room, &r->model));
   MILL_TRY(MILL_ALLOC(r->n_room, &r->status));
   MILL_TRY(MILL_ALLOC(r->n_room, &r->why));

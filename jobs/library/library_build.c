@@ -9,6 +9,7 @@
 
 #include "jobs/library/build_job.h"
 #include "jobs/library/build_output.h"
+#include "io/hdf5/parallel_hdf5.h"
 #include "io/library/name_pattern.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
@@ -516,7 +517,9 @@ int mill_job_library_build(int argc, char **argv)
     clear(job);
     if (err == MILL_ERR_MPI && size > 1)
       MPI_Abort(MPI_COMM_WORLD, status);
-    if (job->mpi.comm != MPI_COMM_NULL && job->mpi.size > 0)
+    if (err != MILL_OK && job->mpi.size > 0)
+      mill_ph5_leave_if_broken(&job->mpi, status);
+    if (job->mpi.size > 0)
       MPI_Comm_free(&job->mpi.comm);
   }
   fflush(stdout);
