@@ -233,14 +233,16 @@ static void tell(const mill_build_job *job, int64_t n_done, int64_t n_first, int
                 job->info.n_model, (long long)n_bad, rate, left);
 }
 
-/* Models that this rank has to do; *list [*n]. */
-static int share(const mill_build_job *job, int **list, int *n)
+/* Models that this rank has to do; *list [*n].  Those of a round are neighbours, and written in one
+   piece. */
+static int share(const mill_build_job *job, int n_room, int **list, int *n)
 {
   int err = MILL_OK, n_to_do = 0;
   *n = 0;
-  MILL_TRY(MILL_ALLOC(job->info.n_model / job->mpi.size + 1, list));
+  MILL_TRY(MILL_ALLOC(job->info.n_model / job->mpi.size + n_room, list));
   for (int i = 0; i < job->info.n_model; i++)
-    if (job->info.status[i] == MILL_GRID_TO_DO && n_to_do++ % job->mpi.size == job->mpi.rank)
+    if (job->info.status[i] == MILL_GRID_TO_DO &&
+        n_to_do++ / n_room % job->mpi.size == job->mpi.rank)
       (*list)[(*n)++] = i;
 done:
   return err;
@@ -294,9 +296,9 @@ int mill_build_spectra(mill_build_job *job)
   batch r = {0};
   mill_grid_writer *writer = NULL;
   job->start_s = mill_wall_s();
-  err = share(job, &list, &n_list);
+  err = batch_create(job, &r);
   if (err == MILL_OK)
-    err = batch_create(job, &r);
+    err = share(job, r.n_room, &list, &n_list);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   err = mill_grid_writer_open(job->options.output, &job->info, job->mpi.comm, &writer);
   err = mill_mpi_agree(&job->mpi, err);

@@ -364,6 +364,21 @@ class LibraryBuild(unittest.TestCase):
         self.assertIn("complete already", self.good(phoenix("resume", "part.h5")).stdout)
         self.assertEqual(os.stat(tmp("part.h5")).st_mtime_ns, before)
 
+    def test_killed_rank(self):
+        """A rank dies in the second round: the others end too, and the file is continued."""
+        if not SHIM:
+            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
+        write_phoenix("ranks", labels_of(40))
+        self.good(phoenix("ranks", "all.h5"))
+        killed = phoenix("ranks", "rank.h5", ranks=2, env={
+            "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/rank.h5$:7:1:1"})
+        self.assertNotEqual(killed.returncode, 0)
+        done = read("rank.h5")["status"]
+        self.assertTrue(16 <= (done == 1).sum() < 40, done)
+        self.good(phoenix("ranks", "rank.h5", ranks=3))
+        for arm in ("b", "r"):
+            np.testing.assert_array_equal(read("rank.h5")[arm]["flux"], read("all.h5")[arm]["flux"])
+
     def test_signal_stops_in_good_order(self):
         line = command("library", "build", "--output", tmp("signal.h5"), "--line-model", 400,
                        "--threads", 1)
