@@ -85,7 +85,7 @@ done:
 
 void mill_labelled_one_clear(mill_labelled_one *one)
 {
-  MILL_FREE(one->wave, one->flux);
+  MILL_FREE(one->wave, one->flux, one->continuum);
   memset(one, 0, sizeof *one);
 }
 
@@ -129,6 +129,11 @@ static int read_columns(mill_fits_file *file, const mill_labelled_request *reque
   MILL_TRY(MILL_ALLOC(one->n_pix, &one->flux));
   MILL_TRY(mill_single_column(file, one->i_hdu, column[0], one->n_pix, one->wave));
   MILL_TRY(mill_single_column(file, one->i_hdu, column[1], one->n_pix, one->flux));
+  if (request->continuum_column[0]) {
+    MILL_TRY(MILL_ALLOC(one->n_pix, &one->continuum));
+    MILL_TRY(mill_single_column(file, one->i_hdu, request->continuum_column, one->n_pix,
+                                one->continuum));
+  }
   snprintf(origin->wavelengths, sizeof origin->wavelengths, "column %s", column[0]);
   MILL_TRY(mill_labelled_to_vacuum(file, one->i_hdu, request, origin->wavelengths, one->n_pix,
                                    one->wave, origin));

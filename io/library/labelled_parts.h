@@ -33,6 +33,7 @@ const char *mill_labelled_stem(const char *path, int *n);
 typedef struct mill_labelled_one {
   int i_hdu, n_pix;
   double *wave, *flux; /**< [n_pix] vacuum A, and as the file has it; owned */
+  double *continuum;   /**< [n_pix] as the file has it, where it is asked for; owned */
 } mill_labelled_one;
 void mill_labelled_one_clear(mill_labelled_one *one);
 

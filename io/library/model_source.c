@@ -22,7 +22,7 @@ struct mill_model_source {
 
 void mill_model_spectrum_clear(mill_model_spectrum *spectrum)
 {
-  MILL_FREE(spectrum->own_wave, spectrum->flux);
+  MILL_FREE(spectrum->own_wave, spectrum->flux, spectrum->continuum);
   memset(spectrum, 0, sizeof *spectrum);
 }
 
@@ -209,7 +209,8 @@ static void share_wave(mill_model_source *source, mill_labelled_one *one,
   }
   spectrum->n_pix = one->n_pix;
   spectrum->flux = one->flux;
-  one->flux = NULL;
+  spectrum->continuum = one->continuum;
+  one->flux = one->continuum = NULL;
 }
 
 int mill_model_source_read(mill_model_source *source, int i, mill_model_spectrum *spectrum)

@@ -27,6 +27,7 @@ typedef struct mill_model_spectrum {
   int n_pix;
   const double *wave_aa; /**< [n_pix] vacuum A; own_wave, or what the source keeps */
   double *own_wave, *flux;
+  double *continuum; /**< [n_pix]; NULL: not asked for */
 } mill_model_spectrum;
 
 void mill_model_spectrum_clear(mill_model_spectrum *spectrum);

@@ -55,8 +55,8 @@ int mill_build_models(mill_build_job *job);
  *  code on every rank. */
 int mill_build_spectra(mill_build_job *job);
 
-/** One model's arms: flux [n_arm] of [n_pix], normalised.  MILL_ERR_INPUT says what is wrong with
- *  it. */
-int mill_build_cut(mill_build_job *job, int model, float *const *flux);
+/** One model's arms: flux and, where the input has one, continuum, [n_arm] of [n_pix], both divided
+ *  by the level of the flux.  MILL_ERR_INPUT says what is wrong with it. */
+int mill_build_cut(mill_build_job *job, int model, float *const *flux, float *const *continuum);
 
 #endif

@@ -28,7 +28,7 @@ static void print_input(const mill_build_job *job, FILE *out)
   if (in->table)
     fprintf(out, "table: %s, names in %s\n", in->table, in->name_column);
   if (in->flux_column[0])
-    fprintf(out, "columns: %s, %s\n", in->wave_column, in->flux_column);
+    fprintf(out, "columns: %s, %s %s\n", in->wave_column, in->flux_column, in->continuum_column);
   if (in->wave_file)
     fprintf(out, "wavelengths: %s\n", in->wave_file);
   if (in->have_wave)

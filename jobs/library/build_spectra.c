@@ -39,7 +39,8 @@ static int batch_create(const mill_build_job *job, batch *r)
   size_t n_byte = 0;
   memset(r, 0, sizeof *r);
   for (int a = 0; a < job->info.n_arm; a++)
-    n_byte += (size_t)job->info.arm[a].n_pix * sizeof(float) * (job->source ? 1 : 2);
+    n_byte += (size_t)job->info.arm[a].n_pix * sizeof(float) *
+              (size_t)(1 + job->info.arm[a].has_continuum);
   const size_t n_room = ROUND * (size_t)(job->source ? 1 : job->options.n_thread);
   r->n_room = (int)(n_room * n_byte > MAX_ROUND_BYTES ? MAX_ROUND_BYTES / n_byte + 1 : n_room);
   MILL_TRY(MILL_ALLOC(r->n_room, &r->model));
@@ -83,48 +84,64 @@ static double level_of(int normalise, int n, const double *flux, double *work)
   return n % 2 ? work[n / 2] : 0.5 * (work[n / 2 - 1] + work[n / 2]);
 }
 
-/* flux [n] double to out [n], normalised; both medians are above 0. */
-static int store_arm(const mill_build_job *job, int arm, const double *flux, double *work,
-                     float *out)
+/* An arm's flux or continuum [n] to out [n], divided by *level, which is found where it is 0; both
+   medians of what is above 0 are above 0. */
+static int store_arm(const mill_build_job *job, int arm, const char *what, const double *flux,
+                     double *work, double *level, float *out)
 {
   int err = MILL_OK;
   const mill_grid_arm *about = &job->info.arm[arm];
   for (int i = 0; i < about->n_pix; i++)
     if (!(flux[i] > 0) || !isfinite(flux[i]))
-      MILL_FAIL(MILL_ERR_INPUT, "its flux in arm %s is %g at %.6g A; it must be above 0",
+      MILL_FAIL(MILL_ERR_INPUT, "its %s in arm %s is %g at %.6g A; it must be above 0", what,
                 about->name, flux[i], exp(about->ln_wave0 + i * about->ln_step));
-  const double level = level_of(job->options.normalise, about->n_pix, flux, work);
+  if (*level == 0)
+    *level = level_of(job->options.normalise, about->n_pix, flux, work);
   for (int i = 0; i < about->n_pix; i++) {
-    out[i] = (float)(flux[i] / level);
+    out[i] = (float)(flux[i] / *level);
     if (!(out[i] >= FLT_MIN && out[i] <= FLT_MAX))
-      MILL_FAIL(MILL_ERR_INPUT, "its flux in arm %s, %g at %.6g A, is none in 32 bits%s",
-                about->name, flux[i] / level, exp(about->ln_wave0 + i * about->ln_step),
+      MILL_FAIL(MILL_ERR_INPUT, "its %s in arm %s, %g at %.6g A, is none in 32 bits%s", what,
+                about->name, flux[i] / *level, exp(about->ln_wave0 + i * about->ln_step),
                 job->options.normalise == MILL_BUILD_AS_IT_IS ? "; see --normalise" : "");
   }
 done:
   return err;
 }
 
-int mill_build_cut(mill_build_job *job, int model, float *const *flux)
+/* One arm of a spectrum. */
+static int cut_arm(mill_build_job *job, int a, const mill_model_spectrum *spectrum, double *work,
+                   float *flux, float *continuum)
+{
+  int err = MILL_OK;
+  const int n_thread = job->options.n_thread, n_pix = job->info.arm[a].n_pix;
+  double *arm = work + n_pix, level = 0;
+  MILL_TRY(mill_arm_cut_prepare(job->cut[a], spectrum->n_pix, spectrum->wave_aa, n_thread));
+  MILL_TRY(mill_arm_cut_apply(job->cut[a], spectrum->n_pix, spectrum->wave_aa, spectrum->flux,
+                              n_thread, arm));
+  MILL_TRY(store_arm(job, a, "flux", arm, work, &level, flux));
+  if (!spectrum->continuum)
+    goto done;
+  MILL_TRY(mill_arm_cut_apply(job->cut[a], spectrum->n_pix, spectrum->wave_aa, spectrum->continuum,
+                              n_thread, arm));
+  MILL_TRY(store_arm(job, a, "continuum", arm, work, &level, continuum));
+done:
+  return err;
+}
+
+int mill_build_cut(mill_build_job *job, int model, float *const *flux, float *const *continuum)
 {
   int err = MILL_OK, n_most = 0;
   mill_model_spectrum spectrum = {0};
-  double *arm = NULL, *work = NULL;
-  const int n_thread = job->options.n_thread;
+  double *work = NULL;
   for (int a = 0; a < job->info.n_arm; a++)
     n_most = job->info.arm[a].n_pix > n_most ? job->info.arm[a].n_pix : n_most;
-  MILL_TRY(MILL_ALLOC(n_most, &arm));
-  MILL_TRY(MILL_ALLOC(n_most, &work));
+  MILL_TRY(MILL_ALLOC(2 * (size_t)n_most, &work));
   MILL_TRY(mill_model_source_read(job->source, job->index[model], &spectrum));
-  for (int a = 0; a < job->info.n_arm; a++) {
-    MILL_TRY(mill_arm_cut_prepare(job->cut[a], spectrum.n_pix, spectrum.wave_aa, n_thread));
-    MILL_TRY(mill_arm_cut_apply(job->cut[a], spectrum.n_pix, spectrum.wave_aa, spectrum.flux,
-                                n_thread, arm));
-    MILL_TRY(store_arm(job, a, arm, work, flux[a]));
-  }
+  for (int a = 0; a < job->info.n_arm; a++)
+    MILL_TRY(cut_arm(job, a, &spectrum, work, flux[a], continuum[a]));
 done:
   mill_model_spectrum_clear(&spectrum);
-  MILL_FREE(arm, work);
+  mill_free(work);
   return err;
 }
 
@@ -186,14 +203,21 @@ static int make_models(mill_build_job *job, batch *r)
     return make_line_models(job, r);
   int k = 0;
   for (; k < r->n && mill_stop_reason() == MILL_STOP_NONE; k++) {
-    float *flux[MILL_MAX_ARM];
-    for (int a = 0; a < job->info.n_arm; a++)
-      flux[a] = r->flux[a] + (size_t)k * (size_t)job->info.arm[a].n_pix;
-    err = mill_build_cut(job, r->model[k], flux);
+    float *flux[MILL_MAX_ARM], *continuum[MILL_MAX_ARM] = {NULL};
+    for (int a = 0; a < job->info.n_arm; a++) {
+      const size_t at = (size_t)k * (size_t)job->info.arm[a].n_pix;
+      flux[a] = r->flux[a] + at;
+      if (r->continuum[a])
+        continuum[a] = r->continuum[a] + at;
+    }
+    err = mill_build_cut(job, r->model[k], flux, continuum);
     r->status[k] = err == MILL_OK ? MILL_GRID_GOOD : MILL_GRID_BAD;
     if (err == MILL_ERR_INPUT) {
-      for (int a = 0; a < job->info.n_arm; a++)
+      for (int a = 0; a < job->info.n_arm; a++) {
         memset(flux[a], 0, (size_t)job->info.arm[a].n_pix * sizeof(float));
+        if (continuum[a])
+          memset(continuum[a], 0, (size_t)job->info.arm[a].n_pix * sizeof(float));
+      }
       keep_why(job, r, k);
       err = MILL_OK;
     }

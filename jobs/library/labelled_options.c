@@ -115,17 +115,23 @@ done:
   return err;
 }
 
+/* WAVE,FLUX and, where the row says so, ,CONTINUUM */
 int mill_take_columns(const mill_option *row, const char *text, void *base)
 {
   mill_labelled_options *o = (void *)((char *)base + row->offset);
-  int err = MILL_OK;
-  const size_t n = strcspn(text, ",");
-  if (n == 0 || n >= MILL_MAX_NAME || !text[n] || !text[n + 1] ||
-      strlen(text + n + 1) >= MILL_MAX_NAME || strpbrk(text, "*?#") || strchr(text + n + 1, ','))
-    MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected WAVE,FLUX, the names of two columns", row->name,
-              text);
-  snprintf(o->request.wave_column, MILL_MAX_NAME, "%.*s", (int)n, text);
-  snprintf(o->request.flux_column, MILL_MAX_NAME, "%s", text + n + 1);
+  char *const to[3] = {o->request.wave_column, o->request.flux_column, o->request.continuum_column};
+  const int n_most = strchr(row->argument, '[') ? 3 : 2;
+  int err = MILL_OK, n = 0, good = !strpbrk(text, "*?#");
+  for (const char *at = text; at && good; n++) {
+    const size_t length = strcspn(at, ",");
+    good = n < n_most && length > 0 && length < MILL_MAX_NAME;
+    if (good)
+      snprintf(to[n], MILL_MAX_NAME, "%.*s", (int)length, at);
+    at = at[length] ? at + length + 1 : NULL;
+  }
+  if (!good || n < 2)
+    MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected %s, the names of columns", row->name, text,
+              row->argument);
 done:
   return err;
 }

@@ -68,7 +68,7 @@ const mill_option_table mill_library_build_table = {
          .help = "table with the labels of files with one spectrum"},
         {"name-column", MILL_OPTION_PATH, AT(in.request.name_column), .argument = "NAME",
          .help = "its column with the files' names, with or without .fits (default FILE)"},
-        {"columns", OTHER(mill_take_columns, "WAVE,FLUX"), AT(in),
+        {"columns", OTHER(mill_take_columns, "WAVE,FLUX[,CONTINUUM]"), AT(in),
          .help = "columns of files with one spectrum in a table (default: an image)"},
         {"wave-file", MILL_OPTION_TEXT, AT(in.request.wave_file), .argument = "FILE",
          .help = "image with the wavelengths of all spectra, Angstrom"},
@@ -299,6 +299,7 @@ static int frame_arm(mill_build_job *job, int a, double fwhm_aa)
   arm->n_pix = mill_setup_arm_n_pix(want);
   arm->ln_wave0 = log(want->min_aa);
   arm->ln_step = want->ln_step;
+  arm->has_continuum = job->options.in.request.continuum_column[0] != '\0';
   MILL_TRY(MILL_ALLOC(arm->n_pix, &sigma));
   MILL_TRY(MILL_ALLOC(arm->n_pix, &kernel));
   MILL_TRY(arm_resolution(&job->options, fwhm_aa, want, arm, sigma, kernel));
@@ -360,14 +361,16 @@ done:
 static int try_models(mill_build_job *job)
 {
   int err = MILL_OK, n_tried = 0;
-  float *flux[MILL_MAX_ARM] = {NULL};
+  float *flux[MILL_MAX_ARM] = {NULL}, *continuum[MILL_MAX_ARM] = {NULL};
   mill_error_kept kept = {.code = MILL_OK};
-  for (int a = 0; a < job->info.n_arm; a++)
+  for (int a = 0; a < job->info.n_arm; a++) {
     MILL_TRY(MILL_ALLOC(job->info.arm[a].n_pix, &flux[a]));
+    MILL_TRY(MILL_ALLOC(job->info.arm[a].n_pix, &continuum[a]));
+  }
   for (int i = 0; i < job->info.n_model && n_tried < 3; i++) {
     if (job->info.status[i] != MILL_GRID_TO_DO)
       continue;
-    err = mill_build_cut(job, i, flux);
+    err = mill_build_cut(job, i, flux, continuum);
     if (err != MILL_ERR_INPUT)
       break;
     if (n_tried++ == 0)
@@ -379,7 +382,7 @@ static int try_models(mill_build_job *job)
     err = mill_error_restore(&kept);
 done:
   for (int a = 0; a < job->info.n_arm; a++)
-    mill_free(flux[a]);
+    MILL_FREE(flux[a], continuum[a]);
   return err;
 }
 

@@ -177,7 +177,7 @@ class LibraryBuild(unittest.TestCase):
         for (teff, logg, feh), y in zip(labels, flux):
             table = pyfits.BinTableHDU.from_columns([
                 pyfits.Column("LAM", "D", unit="Angstrom", array=air),
-                pyfits.Column("F", "D", array=y)])
+                pyfits.Column("F", "D", array=y), pyfits.Column("C", "D", array=2 * y)])
             sign = "m" if feh < 0 else "p"
             name = f"tables/t{teff:05.0f}g{100 * logg:03.0f}{sign}{abs(feh):.2f}.fits.gz"
             table.writeto(tmp(name), overwrite=True)
@@ -192,7 +192,7 @@ class LibraryBuild(unittest.TestCase):
         ]).writeto(tmp("many.fits"), overwrite=True)
         base = ("library", "build", "--setup", write_setup(), *NATIVE, "--normalise", "none")
         for out, args in {
-            "t.h5": ("--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns", "LAM,F",
+            "t.h5": ("--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns", "LAM,F,C",
                      "--medium", "air", tmp("tables")),
             "l.h5": ("--labels", "teff=T,logg=G,feh=M", "--table", tmp("labels.fits"),
                      "--wave-file", tmp("phoenix6-wave.fits"), "--medium", "vacuum",
@@ -207,6 +207,14 @@ class LibraryBuild(unittest.TestCase):
                 np.testing.assert_allclose(grid[arm]["flux"][order], expected[arm]["flux"],
                                            rtol=3e-6 if out == "t.h5" else 3e-7)
         self.assertEqual(read("i.h5")["name"][2], "row 3")
+        # the continuum goes the same way as the flux, and is divided by the same number
+        self.good(starmill(*base, "--normalise", "median", "--output", tmp("c.h5"),
+                           "--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns",
+                           "LAM,F,C", "--medium", "air", tmp("tables")))
+        for name in ("t.h5", "c.h5"):
+            with h5py.File(tmp(name), "r") as f:
+                for arm in f["arms"].values():
+                    np.testing.assert_allclose(arm["continuum"][:], 2 * arm["flux"][:], rtol=3e-7)
 
     def test_cube_with_a_missing_node(self):
         teff, feh = np.array([4000.0, 5000, 6000]), np.array([-1.0, 0])
