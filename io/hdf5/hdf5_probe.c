@@ -52,6 +52,7 @@ static const struct {
                              MILL_ERR_LIBRARY},
     [MILL_PROBE_TABLE] = {"table", "the table to start from", "make or fetch it again",
                           MILL_ERR_CONFIG},
+    [MILL_PROBE_GRID] = {"grid", "the grid file", "make it again", MILL_ERR_INPUT},
     [MILL_PROBE_RESULT] = {"result", "the result", "move it away, or fit again with --overwrite",
                            MILL_ERR_OUTPUT},
 };

@@ -17,6 +17,7 @@ enum mill_probe_kind {
   MILL_PROBE_LIBRARY,  /**< a failure is MILL_ERR_LIBRARY */
   MILL_PROBE_EMULATOR, /**< of which a library is made; MILL_ERR_LIBRARY */
   MILL_PROBE_TABLE,    /**< to start from; MILL_ERR_CONFIG */
+  MILL_PROBE_GRID,     /**< a grid file; MILL_ERR_INPUT */
   MILL_PROBE_RESULT    /**< an existing output; MILL_ERR_OUTPUT */
 };
 

@@ -30,6 +30,16 @@ int mill_ph5_is_broken(void)
   return is_broken;
 }
 
+void mill_ph5_leave_if_broken(const mill_mpi *mpi, int exit_status)
+{
+  int broken = is_broken;
+  if (MPI_Allreduce(MPI_IN_PLACE, &broken, 1, MPI_INT, MPI_MAX, mpi->comm) == MPI_SUCCESS &&
+      !broken)
+    return;
+  fflush(NULL);
+  _exit(exit_status);
+}
+
 hid_t mill_ph5_text_type(size_t n_byte)
 {
   const hid_t type = H5Tcopy(H5T_C_S1);

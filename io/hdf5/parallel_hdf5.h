@@ -14,6 +14,8 @@
 #include <mpi.h>
 #include <stdint.h>
 
+#include "src/ranks/mpi_context.h"
+
 /** Create under its temporary name, open by one process (MPI_COMM_SELF); n_byte:
  *  about how large it gets, so that a full disk is noticed before HDF5 starts. */
 int mill_ph5_create(const char *path, int64_t n_byte, hid_t *file);
@@ -46,6 +48,10 @@ int mill_ph5_end(const char *path, hid_t *file, int n_rank, int err);
 /** 1 when a file could not be closed in this process.  HDF5 tries again when MPI is finalized,
  *  which 1.10 does not survive: the program must leave without that. */
 int mill_ph5_is_broken(void);
+
+/** Where a rank has such a file every rank leaves the program here, with this status.  Collective;
+ * all ranks have the same failure. */
+void mill_ph5_leave_if_broken(const mill_mpi *mpi, int exit_status);
 
 /** Reach the disk, then take the final name. */
 int mill_ph5_rename(const char *from, const char *to);

@@ -29,8 +29,7 @@ static size_t stem_length(const char *name)
   return 0;
 }
 
-/* Name of a file without its folder and its end, *n bytes. */
-static const char *stem_of(const char *path, int *n)
+const char *mill_labelled_stem(const char *path, int *n)
 {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   const size_t length = stem_length(name);
@@ -84,37 +83,42 @@ done:
 
 /* ---- one spectrum ---- */
 
-typedef struct one_spectrum {
-  int i_hdu, n_pix;
-  double *wave, *flux; /* [n_pix] */
-} one_spectrum;
-
-static void clear_one(one_spectrum *one)
+void mill_labelled_one_clear(mill_labelled_one *one)
 {
-  MILL_FREE(one->wave, one->flux);
+  MILL_FREE(one->wave, one->flux, one->continuum);
   memset(one, 0, sizeof *one);
 }
 
-static int read_columns(mill_fits_file *file, const mill_labelled_request *request,
-                        one_spectrum *one, mill_labelled_origin *origin)
+/* The table with both columns; *c is that of the wavelengths. */
+static int find_columns(mill_fits_file *file, const mill_labelled_request *request, int *i_hdu,
+                        mill_fits_column *c)
 {
   int err = MILL_OK;
   const mill_fits_guard *guard = file->guard;
   const char *const column[2] = {request->wave_column, request->flux_column};
+  for (*i_hdu = 0; *i_hdu < guard->n_hdu; ++*i_hdu) {
+    int has_wave = 0, has_flux = 0;
+    if (guard->hdu[*i_hdu].kind != MILL_FITS_TABLE)
+      continue;
+    MILL_TRY(mill_fits_column_find(file, *i_hdu, column[1], &has_flux, c));
+    MILL_TRY(mill_fits_column_find(file, *i_hdu, column[0], &has_wave, c));
+    if (has_wave && has_flux)
+      goto done;
+  }
+  MILL_FAIL(MILL_ERR_INPUT, "%s: no table has the columns %s and %s; name them with --columns",
+            guard->path, column[0], column[1]);
+done:
+  return err;
+}
+
+static int read_columns(mill_fits_file *file, const mill_labelled_request *request,
+                        mill_labelled_one *one, mill_labelled_origin *origin)
+{
+  int err = MILL_OK;
+  const char *const column[2] = {request->wave_column, request->flux_column};
   mill_fits_column c;
   char key[16], unit[FLEN_VALUE];
-  for (one->i_hdu = 0; one->i_hdu < guard->n_hdu; one->i_hdu++) {
-    int has_wave = 0, has_flux = 0;
-    if (guard->hdu[one->i_hdu].kind != MILL_FITS_TABLE)
-      continue;
-    MILL_TRY(mill_fits_column_find(file, one->i_hdu, column[1], &has_flux, &c));
-    MILL_TRY(mill_fits_column_find(file, one->i_hdu, column[0], &has_wave, &c));
-    if (has_wave && has_flux)
-      break;
-  }
-  if (one->i_hdu == guard->n_hdu)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: no table has the columns %s and %s; name them with --columns",
-              guard->path, column[0], column[1]);
+  MILL_TRY(find_columns(file, request, &one->i_hdu, &c));
   snprintf(key, sizeof key, "TUNIT%d", c.number);
   mill_labelled_text(file, key, unit);
   if (*unit && strncasecmp(unit, "ANG", 3) != 0 && strcmp(unit, "A") != 0)
@@ -125,6 +129,11 @@ static int read_columns(mill_fits_file *file, const mill_labelled_request *reque
   MILL_TRY(MILL_ALLOC(one->n_pix, &one->flux));
   MILL_TRY(mill_single_column(file, one->i_hdu, column[0], one->n_pix, one->wave));
   MILL_TRY(mill_single_column(file, one->i_hdu, column[1], one->n_pix, one->flux));
+  if (request->continuum_column[0]) {
+    MILL_TRY(MILL_ALLOC(one->n_pix, &one->continuum));
+    MILL_TRY(mill_single_column(file, one->i_hdu, request->continuum_column, one->n_pix,
+                                one->continuum));
+  }
   snprintf(origin->wavelengths, sizeof origin->wavelengths, "column %s", column[0]);
   MILL_TRY(mill_labelled_to_vacuum(file, one->i_hdu, request, origin->wavelengths, one->n_pix,
                                    one->wave, origin));
@@ -132,31 +141,40 @@ done:
   return err;
 }
 
+/* The image of one spectrum. */
+static int find_row_image(const mill_fits_file *file, int *i_hdu)
+{
+  int err = MILL_OK;
+  const mill_fits_guard *guard = file->guard;
+  for (*i_hdu = 0; *i_hdu < guard->n_hdu; ++*i_hdu) {
+    const mill_fits_hdu *hdu = &guard->hdu[*i_hdu];
+    int is_row = hdu->kind == MILL_FITS_IMAGE && hdu->n_axis > 0 && hdu->axis[0] > 1;
+    for (int k = 1; k < hdu->n_axis && is_row; k++)
+      is_row = hdu->axis[k] == 1;
+    if (is_row)
+      goto done;
+  }
+  MILL_FAIL(MILL_ERR_INPUT,
+            "%s: has no image of one spectrum; name the columns of a table with --columns "
+            "WAVE,FLUX",
+            guard->path);
+done:
+  return err;
+}
+
 /* first: what the first file has given; --wave-file is not read again for those like it. */
 static int read_image(mill_fits_file *file, const mill_labelled_request *request,
-                      const mill_labelled_spectra *first, one_spectrum *one,
+                      const mill_labelled_spectra *first, mill_labelled_one *one,
                       mill_labelled_origin *origin)
 {
   int err = MILL_OK, status = 0, any_null = 0;
   const mill_fits_guard *guard = file->guard;
   double nothing = NAN;
   long corner[MILL_FITS_MAX_AXIS];
-  for (one->i_hdu = 0; one->i_hdu < guard->n_hdu; one->i_hdu++) {
-    const mill_fits_hdu *hdu = &guard->hdu[one->i_hdu];
-    int is_row = hdu->kind == MILL_FITS_IMAGE && hdu->n_axis > 0 && hdu->axis[0] > 1;
-    for (int k = 1; k < hdu->n_axis && is_row; k++)
-      is_row = hdu->axis[k] == 1;
-    if (is_row)
-      break;
-  }
-  if (one->i_hdu == guard->n_hdu)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: has no image of one spectrum; name the columns of a table with --columns "
-              "WAVE,FLUX",
-              guard->path);
-  if (guard->hdu[one->i_hdu].axis[0] > MILL_SINGLE_MAX_PIX * 4)
+  MILL_TRY(find_row_image(file, &one->i_hdu));
+  if (guard->hdu[one->i_hdu].axis[0] > MILL_SINGLE_MAX_PIX)
     MILL_FAIL_HDU(file, one->i_hdu, " has %lld pixels; %d are possible",
-                  (long long)guard->hdu[one->i_hdu].axis[0], MILL_SINGLE_MAX_PIX * 4);
+                  (long long)guard->hdu[one->i_hdu].axis[0], MILL_SINGLE_MAX_PIX);
   one->n_pix = (int)guard->hdu[one->i_hdu].axis[0];
   for (int k = 0; k < MILL_FITS_MAX_AXIS; k++)
     corner[k] = 1;
@@ -186,11 +204,36 @@ done:
   return err;
 }
 
-/* The spectrum of a file, its labels where no table has them, and what it says of its resolution.
-   label [n_label] */
-static int read_one(const char *path, const mill_labelled_request *request,
-                    const mill_labelled_spectra *first, one_spectrum *one, double *label,
-                    mill_labelled_origin *origin)
+/* label [n_label], where no table has them */
+static int read_cards(mill_fits_file *file, int i_hdu, const mill_labelled_request *request,
+                      double *label)
+{
+  int err = MILL_OK;
+  for (int l = 0; l < request->n_label && !request->table; l++)
+    MILL_TRY(read_card(file, i_hdu, request->column[l], &label[l]));
+done:
+  return err;
+}
+
+int mill_labelled_one_cards(const char *path, const mill_labelled_request *request, double *label)
+{
+  int err = MILL_OK, i_hdu = 0;
+  mill_fits_file *file = NULL;
+  mill_fits_column c;
+  MILL_TRY(mill_fits_file_open(path, &request->limits, &file));
+  if (request->flux_column[0])
+    MILL_TRY(find_columns(file, request, &i_hdu, &c));
+  else
+    MILL_TRY(find_row_image(file, &i_hdu));
+  MILL_TRY(read_cards(file, i_hdu, request, label));
+done:
+  mill_fits_file_close(file);
+  return err;
+}
+
+int mill_labelled_one_read(const char *path, const mill_labelled_request *request,
+                           const mill_labelled_spectra *first, mill_labelled_one *one,
+                           double *label, mill_labelled_origin *origin)
 {
   int err = MILL_OK;
   mill_fits_file *file = NULL;
@@ -199,8 +242,8 @@ static int read_one(const char *path, const mill_labelled_request *request,
     MILL_TRY(read_columns(file, request, one, origin));
   else
     MILL_TRY(read_image(file, request, first, one, origin));
-  for (int l = 0; l < request->n_label && !request->table; l++)
-    MILL_TRY(read_card(file, one->i_hdu, request->column[l], &label[l]));
+  if (label)
+    MILL_TRY(read_cards(file, one->i_hdu, request, label));
   MILL_TRY(read_card(file, one->i_hdu, "FWHM", &origin->fwhm_aa));
 done:
   mill_fits_file_close(file);
@@ -211,7 +254,7 @@ done:
 
 /* Onto the wavelengths [n_pix] of the first file: the same numbers where they are its own, else a
    spline; pixels without good neighbours are NaN. */
-static int put_on_grid(const one_spectrum *one, int n_pix, const double *wave, float *out)
+static int put_on_grid(const mill_labelled_one *one, int n_pix, const double *wave, float *out)
 {
   int err = MILL_OK, same = one->n_pix == n_pix;
   double *bend = NULL, *upper = NULL, *flux = NULL;
@@ -245,11 +288,12 @@ static int find_row(const char *table, const char *path, const char *text, size_
                     int64_t n_row, int64_t *row)
 {
   int err = MILL_OK, n_wanted = 0;
-  const char *wanted = stem_of(path, &n_wanted);
+  const char *wanted = mill_labelled_stem(path, &n_wanted);
   *row = -1;
   for (int64_t r = 0; r < n_row; r++) {
     int n = 0;
-    const char *full = text + (size_t)r * stride, *name = stem_of(full + strspn(full, " "), &n);
+    const char *full = text + (size_t)r * stride,
+               *name = mill_labelled_stem(full + strspn(full, " "), &n);
     if (n != n_wanted || memcmp(name, wanted, (size_t)n) != 0)
       continue;
     if (*row >= 0)
@@ -263,9 +307,8 @@ done:
   return err;
 }
 
-/* Labels of the table's rows whose names are those of the files. */
-static int read_table(const char *const *path, const mill_labelled_request *request,
-                      mill_labelled_spectra *spectra)
+int mill_labelled_table_read(const char *const *path, const mill_labelled_request *request,
+                             mill_labelled_spectra *spectra)
 {
   int err = MILL_OK, i = 0, found = 0, n_matched = 0;
   mill_fits_file *file = NULL;
@@ -318,7 +361,7 @@ int mill_labelled_files_read(const char *const *path, int n_path,
                              mill_labelled_origin *origin)
 {
   int err = MILL_OK;
-  one_spectrum one = {0};
+  mill_labelled_one one = {0};
   const size_t n_label = (size_t)request->n_label;
   memset(origin, 0, sizeof *origin);
   if (n_path > MILL_LABELLED_MAX)
@@ -333,9 +376,10 @@ int mill_labelled_files_read(const char *const *path, int n_path,
     for (size_t l = 0; l < n_label; l++)
       label[l] = NAN;
     int n_stem = 0;
-    const char *stem = stem_of(path[i], &n_stem);
+    const char *stem = mill_labelled_stem(path[i], &n_stem);
     snprintf(spectra->name[i], MILL_MAX_NAME, "%.*s", n_stem, stem);
-    MILL_TRY(read_one(path[i], request, spectra, &one, label, i == 0 ? origin : &other));
+    MILL_TRY(
+        mill_labelled_one_read(path[i], request, spectra, &one, label, i == 0 ? origin : &other));
     if (i == 0) {
       spectra->n_pix = one.n_pix;
       if ((double)n_path * one.n_pix > MILL_LABELLED_MAX_NUMBERS)
@@ -351,12 +395,12 @@ int mill_labelled_files_read(const char *const *path, int n_path,
     }
     MILL_TRY(put_on_grid(&one, spectra->n_pix, spectra->wave_aa,
                          spectra->flux + (size_t)i * (size_t)spectra->n_pix));
-    clear_one(&one);
+    mill_labelled_one_clear(&one);
   }
   if (request->table)
-    MILL_TRY(read_table(path, request, spectra));
+    MILL_TRY(mill_labelled_table_read(path, request, spectra));
 done:
-  clear_one(&one);
+  mill_labelled_one_clear(&one);
   if (err != MILL_OK)
     mill_labelled_spectra_clear(spectra);
   return err;

@@ -215,7 +215,7 @@ done:
 /* ---- image and table --------------------------------------------------------------------------
  */
 
-static int find_image(const mill_fits_file *file, int *i_hdu)
+int mill_labelled_find_image(const mill_fits_file *file, int *i_hdu)
 {
   int err = MILL_OK;
   const mill_fits_guard *guard = file->guard;
@@ -391,6 +391,14 @@ done:
   return err;
 }
 
+int mill_labelled_image_labels(mill_fits_file *file, int i_hdu,
+                               const mill_labelled_request *request, mill_labelled_spectra *spectra)
+{
+  if (file->guard->hdu[i_hdu].n_axis > 2)
+    return read_cube_labels(file, i_hdu, request, spectra);
+  return read_labels(file, request, spectra);
+}
+
 int mill_labelled_spectra_read(const char *path, const mill_labelled_request *request,
                                mill_labelled_spectra *spectra, mill_labelled_origin *origin)
 {
@@ -398,17 +406,14 @@ int mill_labelled_spectra_read(const char *path, const mill_labelled_request *re
   mill_fits_file *file = NULL;
   memset(origin, 0, sizeof *origin);
   MILL_TRY(mill_fits_file_open(path, &request->limits, &file));
-  MILL_TRY(find_image(file, &i_hdu));
+  MILL_TRY(mill_labelled_find_image(file, &i_hdu));
   MILL_TRY(read_image(file, i_hdu, spectra));
   MILL_TRY(
       mill_labelled_wavelengths(file, i_hdu, request, spectra->n_pix, &spectra->wave_aa, origin));
   MILL_TRY(mill_labelled_number(file, i_hdu, "FWHM", &origin->fwhm_aa, &found));
   if (!found)
     origin->fwhm_aa = NAN;
-  if (file->guard->hdu[i_hdu].n_axis > 2)
-    MILL_TRY(read_cube_labels(file, i_hdu, request, spectra));
-  else
-    MILL_TRY(read_labels(file, request, spectra));
+  MILL_TRY(mill_labelled_image_labels(file, i_hdu, request, spectra));
 done:
   mill_fits_file_close(file);
   if (err != MILL_OK)

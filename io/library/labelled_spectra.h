@@ -19,6 +19,7 @@ typedef struct mill_labelled_request {
   const char *wave_file; /**< image with the wavelengths; NULL: none */
   /* of files with one spectrum */
   char wave_column[MILL_MAX_NAME], flux_column[MILL_MAX_NAME]; /**< of a table; empty: an image */
+  char continuum_column[MILL_MAX_NAME]; /**< of the same table; empty: none */
   const char *table;               /**< with the labels of all files; NULL: their cards have them */
   char name_column[MILL_MAX_NAME]; /**< of it: names of the files */
   mill_open_limits limits;

@@ -5,7 +5,9 @@
 
 #include "io/surveys/spectra.h"
 
-enum { MILL_SINGLE_MAX_PIX = 1 << 19 /**< of one spectrum: SDSS has some 4600 */ };
+enum {
+  MILL_SINGLE_MAX_PIX = 1 << 21 /**< of one spectrum: SDSS has some 4600, models 1.6 million */
+};
 
 /** Pixels of one spectrum.  Zero it before the first use; the memory is kept
  *  from one spectrum to the next. */

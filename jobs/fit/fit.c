@@ -190,18 +190,6 @@ done:
   return err;
 }
 
-/* HDF5 does not survive the end of MPI with a file that cannot be closed, for the disk is full:
- * then every rank leaves without it.  All ranks have come here with the same failure. */
-static void leave_if_broken(const mill_mpi *mpi, int exit_status)
-{
-  int broken = mill_ph5_is_broken();
-  if (MPI_Allreduce(MPI_IN_PLACE, &broken, 1, MPI_INT, MPI_MAX, mpi->comm) == MPI_SUCCESS &&
-      !broken)
-    return;
-  fflush(NULL);
-  _exit(exit_status);
-}
-
 int mill_job_fit(int argc, char **argv)
 {
   int exit_status = 0;
@@ -225,7 +213,7 @@ int mill_job_fit(int argc, char **argv)
   if (err == MILL_ERR_MPI && mpi.size > 1)
     MPI_Abort(MPI_COMM_WORLD, exit_status);
   if (err != MILL_OK && err != MILL_ERR_MPI)
-    leave_if_broken(&mpi, exit_status);
+    mill_ph5_leave_if_broken(&mpi, exit_status);
   mill_mpi_end(&mpi);
   return exit_status;
 }

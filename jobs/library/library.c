@@ -11,6 +11,7 @@
 
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
+#include "jobs/library/library_build.h"
 #include "jobs/library/library_error.h"
 #include "jobs/library/library_spectra.h"
 #include "jobs/options/option_table.h"
@@ -99,7 +100,8 @@ static const mill_option_table demo_table = {
 
 static void print_usage(void)
 {
-  fputs("usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
+  fputs("usage: starmill library build --output GRID.h5 [options] SPECTRA...\n"
+        "       starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
         "       starmill library demo --output LIB.h5 [options]\n"
         "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
         "       starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
@@ -107,6 +109,7 @@ static void print_usage(void)
         "       starmill library info LIB.h5\n"
         "\n",
         stdout);
+  mill_option_print_help(&mill_library_build_table, NULL, stdout);
   mill_option_print_help(&import_table, NULL, stdout);
   mill_option_print_help(&demo_table, NULL, stdout);
   mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
@@ -291,7 +294,7 @@ static int run(int argc, char **argv)
   int err = MILL_OK;
   if (argc < 1)
     MILL_FAIL(MILL_ERR_USAGE,
-              "library needs a sub-command: import, demo, spectra, model-error or info; "
+              "library needs a sub-command: build, import, demo, spectra, model-error or info; "
               "see starmill library --help");
   if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
     print_usage();
@@ -306,9 +309,10 @@ static int run(int argc, char **argv)
   else if (strcmp(argv[0], "info") == 0)
     MILL_TRY(run_info(argc, argv));
   else
-    MILL_FAIL(MILL_ERR_USAGE,
-              "unknown sub-command %s; library has import, demo, spectra, model-error and info",
-              argv[0]);
+    MILL_FAIL(
+        MILL_ERR_USAGE,
+        "unknown sub-command %s; library has build, import, demo, spectra, model-error and info",
+        argv[0]);
 done:
   return err;
 }
@@ -316,6 +320,8 @@ done:
 int mill_job_library(int argc, char **argv)
 {
   int rank = 0, status = 0;
+  if (argc > 0 && strcmp(argv[0], "build") == 0) /* of all ranks */
+    return mill_job_library_build(argc, argv);
   /* MPI's default handler ends the job when a call fails */
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) {

@@ -1,5 +1,6 @@
 #include "jobs/library/library_spectra.h"
 
+#include "jobs/library/labelled_options.h"
 #include "jobs/library/library_error.h"
 
 #include <ctype.h>
@@ -23,158 +24,23 @@
 
 #define FWHM_PER_SIGMA 2.3548200450309493
 
-/* Named values, as --labels, --keep and --lengths give them. */
-typedef struct named {
-  char name[MILL_MAX_NAME];
-  char column[MILL_MAX_NAME];
-  double min, max, length;
-} named;
-
-enum { MAX_NAMED = 2 * MILL_MAX_GRID_AXIS };
-
 enum { HULL_ALL, HULL_DENSE };
 static const char *const hull_words[] = {"all", "dense", NULL};
 
 typedef struct options {
   const char *output;
   int overwrite, help;
-  int n_label, n_keep, n_length;
-  named label[MAX_NAMED], keep[MAX_NAMED], length[MAX_NAMED];
+  mill_labelled_options in;
+  int n_length;
+  mill_named length[MILL_MAX_NAMED];
   double fwhm_aa, sigma_aa, resolving_power; /* NAN: not given */
   int at_instrument;
   int hull;     /* HULL_ALL, HULL_DENSE; -1: not given */
   int n_thread; /* 0: not given */
-  mill_labelled_request request;
   mill_spectra_library_settings settings;
 } options;
 
 /* ---- options -------------------------------------------------------------------------------- */
-
-/* A number at text that ends at one of the characters of stop, *end there; NAN: none. */
-static double number_at(const char *text, const char *stop, const char **end)
-{
-  char *after = NULL;
-  errno = 0;
-  const double x = strtod(text, &after);
-  *end = after;
-  return after == text || errno || !isfinite(x) || !strchr(stop, *after) ? NAN : x;
-}
-
-/* NAME=... up to the next comma; *text moves past it, NULL at the end. value [size] */
-static int next_item(const char *option, const char *all, const char **text, char *name,
-                     char *value, size_t size)
-{
-  int err = MILL_OK;
-  const size_t n = strcspn(*text, ",");
-  const char *equal = memchr(*text, '=', n);
-  if (!equal || equal == *text || (size_t)(equal - *text) >= MILL_MAX_NAME ||
-      n - (size_t)(equal - *text) - 1 >= size || equal + 1 == *text + n)
-    MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected NAME=... with commas between them", option, all);
-  memcpy(name, *text, (size_t)(equal - *text));
-  name[equal - *text] = '\0';
-  const size_t n_value = n - (size_t)(equal - *text) - 1;
-  memcpy(value, equal + 1, n_value);
-  value[n_value] = '\0';
-  *text = (*text)[n] ? *text + n + 1 : NULL;
-done:
-  return err;
-}
-
-/* NAME=COLUMN,...; row: NULL is allowed */
-static int take_labels(const mill_option *row, const char *text, void *base)
-{
-  options *o = base;
-  int err = MILL_OK;
-  (void)row;
-  o->n_label = 0;
-  for (const char *at = text; at;) {
-    if (o->n_label == MILL_MAX_GRID_AXIS)
-      MILL_FAIL(MILL_ERR_USAGE, "--labels %s: at most %d labels are possible", text,
-                MILL_MAX_GRID_AXIS);
-    named *label = &o->label[o->n_label++];
-    MILL_TRY(next_item("labels", text, &at, label->name, label->column, sizeof label->column));
-    if (strpbrk(label->column, "*?#")) /* CFITSIO's wild cards */
-      MILL_FAIL(MILL_ERR_USAGE, "--labels %s: %s is no name of a column", text, label->column);
-    for (const char *c = label->name; *c; c++)
-      if (!isalnum((unsigned char)*c) && *c != '_')
-        MILL_FAIL(MILL_ERR_USAGE, "--labels %s: a name is made of letters, digits and _", text);
-    for (int i = 0; i < o->n_label - 1; i++)
-      if (strcmp(o->label[i].name, label->name) == 0)
-        MILL_FAIL(MILL_ERR_USAGE, "--labels %s: %s is there twice", text, label->name);
-  }
-done:
-  return err;
-}
-
-/* NAME=MIN:MAX for --keep, NAME=X for --lengths, added to those given before. */
-static int take_named(const mill_option *row, const char *text, void *base)
-{
-  int err = MILL_OK;
-  const int is_range = strcmp(row->name, "keep") == 0;
-  named *out = (named *)(void *)((char *)base + row->offset);
-  int *n = (int *)(void *)((char *)base + row->offset2);
-  for (const char *at = text; at;) {
-    char value[80];
-    const char *end;
-    if (*n == MAX_NAMED)
-      MILL_FAIL(MILL_ERR_USAGE, "--%s: more than %d values", row->name, MAX_NAMED);
-    named *item = &out[(*n)++];
-    MILL_TRY(next_item(row->name, text, &at, item->name, value, sizeof value));
-    item->length = item->min = number_at(value, is_range ? ":" : "", &end);
-    item->max = is_range && *end == ':' ? number_at(end + 1, "", &end) : NAN;
-    if (is_range ? !(item->min < item->max) : !(item->length > 0))
-      MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected %s", row->name, text,
-                is_range ? "NAME=MIN:MAX, MIN below MAX" : "NAME=X with X above 0");
-  }
-done:
-  return err;
-}
-
-static int take_medium(const mill_option *row, const char *text, void *base)
-{
-  static const char *const words[] = {"air", "vacuum", NULL};
-  static const mill_option word = {.kind = MILL_OPTION_CHOICE, .words = words};
-  options *o = base;
-  int err = MILL_OK, i = 0;
-  MILL_TRY(mill_option_read(&word, row->name, text, &i));
-  o->request.medium = i == 0 ? MILL_MEDIUM_AIR : MILL_MEDIUM_VACUUM;
-done:
-  return err;
-}
-
-/* --wave and --log-wave */
-static int take_wave(const mill_option *row, const char *text, void *base)
-{
-  static const mill_option pair = {.kind = MILL_OPTION_PAIR,
-                                   .offset = offsetof(options, request.wave_first),
-                                   .offset2 = offsetof(options, request.wave_step),
-                                   .argument = "FIRST,STEP"};
-  options *o = base;
-  int err = MILL_OK;
-  if (o->request.have_wave)
-    MILL_FAIL(MILL_ERR_USAGE, "--wave and --log-wave exclude each other");
-  o->request.have_wave = 1;
-  o->request.wave_is_log10 = strcmp(row->name, "log-wave") == 0;
-  MILL_TRY(mill_option_read(&pair, row->name, text, o));
-done:
-  return err;
-}
-
-/* WAVE,FLUX */
-static int take_columns(const mill_option *row, const char *text, void *base)
-{
-  options *o = base;
-  int err = MILL_OK;
-  const size_t n = strcspn(text, ",");
-  if (n == 0 || n >= MILL_MAX_NAME || !text[n] || !text[n + 1] ||
-      strlen(text + n + 1) >= MILL_MAX_NAME || strpbrk(text, "*?#") || strchr(text + n + 1, ','))
-    MILL_FAIL(MILL_ERR_USAGE, "--%s %s: expected WAVE,FLUX, the names of two columns", row->name,
-              text);
-  snprintf(o->request.wave_column, MILL_MAX_NAME, "%.*s", (int)n, text);
-  snprintf(o->request.flux_column, MILL_MAX_NAME, "%s", text + n + 1);
-done:
-  return err;
-}
 
 static int take_continuum(const mill_option *row, const char *text, void *base)
 {
@@ -188,8 +54,6 @@ static int take_continuum(const mill_option *row, const char *text, void *base)
   return MILL_OK;
 }
 
-#define NAMED(member, shown)                                                                       \
-  OTHER(take_named, shown), AT(member), .offset2 = offsetof(options, n_##member)
 #define AT(member)             MILL_AT(options, member)
 #define OTHER(function, shown) MILL_OPTION_OTHER, .take = function, .argument = shown
 #define COUNT(member, most)    MILL_OPTION_COUNT, AT(member), .min = 1, .max = most
@@ -205,23 +69,25 @@ const mill_option_table mill_library_spectra_table = {
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
          .help = "the library to write"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
-        {"labels", OTHER(take_labels, "NAME=COLUMN,..."),
+        {"labels", OTHER(mill_take_labels, "NAME=COLUMN,..."), AT(in),
          .help = "the library's labels and their columns of the table, cards of files with one "
                  "spectrum, or CTYPE of the axes of a cube (default teff=TEFF,logg=LOGG,feh=FEH)"},
-        {"table", MILL_OPTION_TEXT, AT(request.table), .argument = "FILE",
+        {"table", MILL_OPTION_TEXT, AT(in.request.table), .argument = "FILE",
          .help = "table with the labels of files with one spectrum (default: their cards)"},
-        {"name-column", MILL_OPTION_PATH, AT(request.name_column), .argument = "NAME",
+        {"name-column", MILL_OPTION_PATH, AT(in.request.name_column), .argument = "NAME",
          .help = "its column with the files' names, with or without .fits (default FILE)"},
-        {"columns", OTHER(take_columns, "WAVE,FLUX"),
+        {"columns", OTHER(mill_take_columns, "WAVE,FLUX"), AT(in),
          .help = "columns of files with one spectrum in a table (default: an image)"},
-        {"wave-file", MILL_OPTION_TEXT, AT(request.wave_file), .argument = "FILE",
+        {"wave-file", MILL_OPTION_TEXT, AT(in.request.wave_file), .argument = "FILE",
          .help = "image with the wavelengths of all spectra, Angstrom"},
-        {"keep", NAMED(keep, "NAME=MIN:MAX,..."), .help = "leave out spectra with labels outside"},
-        {"medium", OTHER(take_medium, "NAME"),
+        {"keep", OTHER(mill_take_named, "NAME=MIN:MAX,..."), AT(in.keep),
+         .offset2 = offsetof(options, in.n_keep), .help = "leave out spectra with labels outside"},
+        {"medium", OTHER(mill_take_medium, "NAME"), AT(in),
          .help = "air or vacuum: of the file's wavelengths; needed unless its header says so"},
-        {"wave", OTHER(take_wave, "FIRST,STEP"),
+        {"wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
          .help = "wavelengths in Angstrom (default: from the header)"},
-        {"log-wave", OTHER(take_wave, "FIRST,STEP"), .help = "the same, log10 of Angstrom"},
+        {"log-wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
+         .help = "the same, log10 of Angstrom"},
         {"range", MILL_OPTION_PAIR, AT(settings.min_aa), .argument = "MIN,MAX",
          .offset2 = offsetof(options, settings.max_aa),
          .help = "vacuum wavelengths of the library in Angstrom (default: all)"},
@@ -243,7 +109,8 @@ const mill_option_table mill_library_spectra_table = {
          .help = "of the polynomial that is added to the radial functions (default 2)"},
         {"smoothing", ABOVE_0(settings.smoothing),
          .help = "of all components (default: each by leave-one-out)"},
-        {"lengths", NAMED(length, "NAME=X,..."),
+        {"lengths", OTHER(mill_take_named, "NAME=X,..."), AT(length),
+         .offset2 = offsetof(options, n_length),
          .help = "units of distance along labels in their standard deviations (default 1)"},
         {"keep-outliers", MILL_OPTION_FLAG, AT(settings.keep_outliers),
          .help = "neither weigh down nor reject spectra unlike those with like labels"},
@@ -271,7 +138,7 @@ const mill_option_table mill_library_spectra_table = {
 static int parse(int argc, char **argv, options *o, int *first_file)
 {
   int err = MILL_OK, first = 0;
-  snprintf(o->request.name_column, sizeof o->request.name_column, "FILE");
+  snprintf(o->in.request.name_column, sizeof o->in.request.name_column, "FILE");
   MILL_TRY(mill_option_parse(&mill_library_spectra_table, argc, argv, o, NULL, &first));
   if (o->help)
     goto done;
@@ -282,7 +149,9 @@ static int parse(int argc, char **argv, options *o, int *first_file)
               "library spectra takes one file of spectra, a folder, or several files "
               "of one spectrum each, not 0");
   *first_file = first;
-  if (o->request.have_wave + (o->request.wave_file != NULL) + (o->request.flux_column[0] != 0) > 1)
+  if (o->in.request.have_wave + (o->in.request.wave_file != NULL) +
+          (o->in.request.flux_column[0] != 0) >
+      1)
     MILL_FAIL(MILL_ERR_USAGE, "--wave, --log-wave, --wave-file and --columns exclude one another");
   if (!(o->settings.min_aa < o->settings.max_aa))
     MILL_FAIL(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
@@ -298,21 +167,21 @@ done:
 static int bind_labels(options *o)
 {
   int err = MILL_OK;
-  if (o->n_label == 0)
-    MILL_TRY(take_labels(NULL, "teff=TEFF,logg=LOGG,feh=FEH", o));
-  o->request.n_label = o->n_label;
-  for (int l = 0; l < o->n_label; l++) {
-    memcpy(o->request.column[l], o->label[l].column, MILL_MAX_NAME);
-    memcpy(o->settings.label[l].name, o->label[l].name, MILL_MAX_NAME);
+  if (o->in.n_label == 0)
+    MILL_TRY(mill_labelled_default_labels(&o->in));
+  o->in.request.n_label = o->in.n_label;
+  for (int l = 0; l < o->in.n_label; l++) {
+    memcpy(o->in.request.column[l], o->in.label[l].column, MILL_MAX_NAME);
+    memcpy(o->settings.label[l].name, o->in.label[l].name, MILL_MAX_NAME);
   }
   for (int list = 0; list < 2; list++) {
-    const named *item = list ? o->length : o->keep;
-    const int n = list ? o->n_length : o->n_keep;
+    const mill_named *item = list ? o->length : o->in.keep;
+    const int n = list ? o->n_length : o->in.n_keep;
     for (int i = 0; i < n; i++) {
       int l = 0;
-      while (l < o->n_label && strcmp(o->label[l].name, item[i].name) != 0)
+      while (l < o->in.n_label && strcmp(o->in.label[l].name, item[i].name) != 0)
         l++;
-      if (l == o->n_label)
+      if (l == o->in.n_label)
         MILL_FAIL(MILL_ERR_USAGE, "%s %s: is none of the labels (--labels)",
                   list ? "--lengths" : "--keep", item[i].name);
       if (list) {
@@ -536,8 +405,8 @@ static int check_output(const options *o, const char *const *input, int n_input)
   int err = MILL_OK;
   mill_file_roles roles = {0};
   MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_file_roles_read(&roles, "--table", o->request.table));
-  MILL_TRY(mill_file_roles_read(&roles, "--wave-file", o->request.wave_file));
+  MILL_TRY(mill_file_roles_read(&roles, "--table", o->in.request.table));
+  MILL_TRY(mill_file_roles_read(&roles, "--wave-file", o->in.request.wave_file));
   for (int i = 0; i < n_input; i++)
     MILL_TRY(mill_file_roles_read(&roles, "the file of spectra", input[i]));
   if (!o->overwrite && access(o->output, F_OK) == 0)
@@ -559,12 +428,12 @@ static int read_spectra(const options *o, int n_path, char **path, mill_labelled
   const int n_file = listed ? n_listed : n_path;
   MILL_TRY(check_output(o, file, n_file));
   if (listed || n_path > 1)
-    MILL_TRY(mill_labelled_files_read(file, n_file, &o->request, spectra, origin));
-  else if (o->request.table || o->request.flux_column[0])
+    MILL_TRY(mill_labelled_files_read(file, n_file, &o->in.request, spectra, origin));
+  else if (o->in.request.table || o->in.request.flux_column[0])
     MILL_FAIL(MILL_ERR_USAGE,
               "--table and --columns are for files with one spectrum; %s is no folder", path[0]);
   else
-    MILL_TRY(mill_labelled_spectra_read(path[0], &o->request, spectra, origin));
+    MILL_TRY(mill_labelled_spectra_read(path[0], &o->in.request, spectra, origin));
 done:
   mill_labelled_files_free(listed, n_listed);
   return err;
@@ -594,7 +463,7 @@ int mill_job_library_spectra(int argc, char **argv)
   MILL_TRY(MILL_ALLOC(1, &lib));
   o->fwhm_aa = o->sigma_aa = o->resolving_power = NAN;
   o->hull = -1;
-  o->request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
+  o->in.request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   mill_spectra_library_settings_init(&o->settings);
   snprintf(o->settings.arm, sizeof o->settings.arm, "opt");
   int first = 0;

@@ -13,6 +13,7 @@
 #include "kernels/base/clock.h"
 #include "src/libraries/emulator.h"
 #include "src/libraries/library_make.h"
+#include "src/libraries/smooth_median.h"
 #include "src/line_model/line_model.h"
 #include "src/system/random.h"
 #include "src/system/select.h"
@@ -121,38 +122,6 @@ static int failure_seen(const mill_error_kept *kept)
   return code;
 }
 
-/* The level of an arm: the smooth median of ln flux that the header defines. Newton's method on a
-   decreasing function, kept inside the bracket that its signs give. y [n] is ln flux. */
-static double smooth_median(size_t n, const double *y)
-{
-  double low = y[0], high = y[0], m = 0;
-  for (size_t i = 0; i < n; i++) {
-    low = fmin(low, y[i]);
-    high = fmax(high, y[i]);
-    m += y[i] / (double)n;
-  }
-  for (int iteration = 0; iteration < 100; iteration++) {
-    double value = 0, slope = 0;
-    for (size_t i = 0; i < n; i++) {
-      const double z = (y[i] - m) / MILL_DEMO_MEDIAN_WIDTH, r = 1 / sqrt(1 + z * z);
-      value += z * r;
-      slope += r * r * r / MILL_DEMO_MEDIAN_WIDTH;
-    }
-    if (value > 0)
-      low = m;
-    else
-      high = m;
-    double next = m + value / slope;
-    if (!(next > low && next < high))
-      next = 0.5 * (low + high);
-    const double step = fabs(next - m);
-    m = next;
-    if (step < 1e-13)
-      break;
-  }
-  return m;
-}
-
 /* ---- frame: labels, hulls, arms ------------------------------------------------------------- */
 
 /* Wavelengths are counted in the line model's steps from ln lambda = 0. */
@@ -257,8 +226,7 @@ done:
 int mill_demo_library_frame(mill_library *lib)
 {
   int err = MILL_OK;
-  /* there are no hot giants of so low a gravity */
-  static const double cool[2] = {5500, 0.5}, hot[2] = {7500, 3.0};
+  static const double cool[2] = MILL_DEMO_CUT_FROM, hot[2] = MILL_DEMO_CUT_TO;
   snprintf(lib->name, sizeof lib->name,
            "demo: a small line model, for demonstration and tests, not for science");
   frame_labels(lib);
@@ -408,7 +376,8 @@ int mill_demo_templates_eval(const mill_demo_templates *templates, const double 
                 label[MILL_LINE_ALPHA]);
   }
   for (int a = 0, p0 = 0; a < N_ARM; p0 += t->arm_n_pix[a++]) {
-    const double level = exp(smooth_median((size_t)t->arm_n_pix[a], ln_flux + p0));
+    const double level =
+        exp(mill_smooth_median((size_t)t->arm_n_pix[a], ln_flux + p0, MILL_DEMO_MEDIAN_WIDTH));
     for (int p = p0; p < p0 + t->arm_n_pix[a]; p++) {
       flux[p] /= level;
       if (cont)

@@ -13,6 +13,17 @@
 /** Width in ln flux of the median by which each arm's templates are divided. */
 #define MILL_DEMO_MEDIAN_WIDTH 0.1
 
+/** There are no hot giants of so low a gravity: from Teff 5500, log g 0.5 to 7500, 3.0 the corner
+ * of the labels' box is cut off. */
+#define MILL_DEMO_CUT_FROM                                                                         \
+  {                                                                                                \
+    5500, 0.5                                                                                      \
+  }
+#define MILL_DEMO_CUT_TO                                                                           \
+  {                                                                                                \
+    7500, 3.0                                                                                      \
+  }
+
 /** Limits of the settings. */
 #define MILL_DEMO_MAX_SCATTER 1.0
 enum { MILL_DEMO_MAX_COMPONENT = 256, MILL_DEMO_MAX_HELD_OUT = 1000 };
@@ -64,6 +75,16 @@ int mill_demo_templates_eval(const mill_demo_templates *templates, const double 
 /** Labels, hulls and arms with their wavelengths, no emulators: what does not need
  *  a single spectrum.  lib must be zeroed and is left cleared on failure. */
 int mill_demo_library_frame(mill_library *lib);
+
+/** Labels of n models that fill the demo library's labels: first the corners of its hulls, 20, then
+ *  places that leave no large gap, of which a twentieth lies on each end of each label.  The first
+ *  n of more are the same.
+ *
+ *  label [n][MILL_LINE_N_LABEL]  out  in their units
+ *
+ *  The places are Roberts' additive recurrence in four dimensions (powers of 1 / g, g^5 = g + 1),
+ *  uniform in the mapped labels, those outside the hulls left out.  MILL_ERR_MEMORY. */
+int mill_demo_labels(int n, double *label);
 
 /** Build it: labels, hulls, arms, emulators (splines over a grid of principal
  *  components of ln flux), guess templates, and measure the error on held-out

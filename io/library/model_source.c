@@ -1,0 +1,228 @@
+#include "io/library/model_source.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/library/labelled_parts.h"
+#include "io/library/name_pattern.h"
+#include "kernels/base/error.h"
+
+struct mill_model_source {
+  const mill_model_request *request;
+  const char *const *path;
+  int n_model;
+  mill_labelled_spectra known; /* labels of all, where a table or a cube has them; the wavelengths
+                                  that were read first */
+  mill_labelled_origin origin;
+  /* of one file with many */
+  mill_fits_file *file;
+  int i_hdu;
+};
+
+void mill_model_spectrum_clear(mill_model_spectrum *spectrum)
+{
+  MILL_FREE(spectrum->own_wave, spectrum->flux, spectrum->continuum);
+  memset(spectrum, 0, sizeof *spectrum);
+}
+
+static int open_many(mill_model_source *source)
+{
+  int err = MILL_OK;
+  mill_labelled_request request = source->request->labelled;
+  MILL_TRY(mill_fits_file_open(source->path[0], &request.limits, &source->file));
+  MILL_TRY(mill_labelled_find_image(source->file, &source->i_hdu));
+  const mill_fits_hdu *hdu = &source->file->guard->hdu[source->i_hdu];
+  int64_t n = 1;
+  for (int k = 1; k < hdu->n_axis; k++)
+    if (__builtin_mul_overflow(n, hdu->axis[k], &n))
+      n = INT64_MAX;
+  if (n > MILL_GRID_MAX_MODEL || hdu->axis[0] > INT32_MAX)
+    MILL_FAIL_HDU(source->file, source->i_hdu, " has %lld spectra of %lld pixels; %d are possible",
+                  (long long)n, (long long)hdu->axis[0], MILL_GRID_MAX_MODEL);
+  source->n_model = source->known.n_spectrum = (int)n;
+  source->known.n_pix = (int)hdu->axis[0];
+  MILL_TRY(mill_labelled_image_labels(source->file, source->i_hdu, &request, &source->known));
+  MILL_TRY(mill_labelled_wavelengths(source->file, source->i_hdu, &request, source->known.n_pix,
+                                     &source->known.wave_aa, &source->origin));
+done:
+  return err;
+}
+
+static int open_table(mill_model_source *source)
+{
+  int err = MILL_OK;
+  const size_t n_label = (size_t)source->request->labelled.n_label, n = (size_t)source->n_model;
+  mill_labelled_spectra *known = &source->known;
+  known->n_spectrum = source->n_model;
+  MILL_TRY(MILL_ALLOC(n * n_label, &known->label));
+  MILL_TRY(MILL_ALLOC(n, &known->name));
+  for (size_t i = 0; i < n; i++) {
+    int n_stem = 0;
+    const char *stem = mill_labelled_stem(source->path[i], &n_stem);
+    snprintf(known->name[i], sizeof known->name[i], "%.*s", n_stem, stem);
+    for (size_t l = 0; l < n_label; l++)
+      known->label[i * n_label + l] = NAN;
+  }
+  MILL_TRY(mill_labelled_table_read(source->path, &source->request->labelled, known));
+done:
+  return err;
+}
+
+int mill_model_source_open(const mill_model_request *request, const char *const *path, int n_path,
+                           int is_many, mill_model_source **out)
+{
+  int err = MILL_OK;
+  mill_model_source *source = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &source));
+  source->request = request;
+  source->path = path;
+  source->n_model = n_path;
+  if (is_many)
+    MILL_TRY(open_many(source));
+  else if (request->labelled.table)
+    MILL_TRY(open_table(source));
+  *out = source;
+  source = NULL;
+done:
+  mill_model_source_close(source);
+  return err;
+}
+
+void mill_model_source_close(mill_model_source *source)
+{
+  if (!source)
+    return;
+  mill_fits_file_close(source->file);
+  mill_labelled_spectra_clear(&source->known);
+  mill_free(source);
+}
+
+int mill_model_source_n(const mill_model_source *source)
+{
+  return source->n_model;
+}
+
+const mill_labelled_origin *mill_model_source_origin(const mill_model_source *source)
+{
+  return &source->origin;
+}
+
+/* The last failure as a model's own, without the path, which its name tells. */
+static void keep_why(const char *path, char why[MILL_GRID_WHY])
+{
+  const char *message = mill_error_message();
+  const size_t n = strlen(path);
+  if (strncmp(message, path, n) == 0)
+    message += n + strspn(message + n, ": ");
+  snprintf(why, MILL_GRID_WHY, "%s", message);
+}
+
+static int entry_of_file(mill_model_source *source, int i, mill_model_entry *entry)
+{
+  int err = MILL_OK, n_stem = 0;
+  const mill_model_request *request = source->request;
+  const int n_label = request->labelled.n_label;
+  const char *path = source->path[i], *stem = mill_labelled_stem(path, &n_stem);
+  /* the end of a long name tells it apart */
+  const int cut = n_stem < MILL_GRID_NAME ? 0 : n_stem - MILL_GRID_NAME + 1;
+  snprintf(entry->name, sizeof entry->name, "%.*s", n_stem - cut, stem + cut);
+  if (request->labelled.table) {
+    memcpy(entry->label, source->known.label + (size_t)i * (size_t)n_label,
+           (size_t)n_label * sizeof *entry->label);
+  } else if (request->name_pattern) {
+    if (!mill_name_pattern_match(request->name_pattern, stem, n_label, request->label,
+                                 entry->label))
+      snprintf(entry->why, sizeof entry->why, "its name does not have the pattern %s",
+               request->name_pattern);
+  } else {
+    err = mill_labelled_one_cards(path, &request->labelled, entry->label);
+    if (err == MILL_ERR_INPUT) {
+      keep_why(path, entry->why);
+      err = MILL_OK;
+    }
+  }
+  return err;
+}
+
+int mill_model_source_entry(mill_model_source *source, int i, mill_model_entry *entry)
+{
+  int err = MILL_OK;
+  const int n_label = source->request->labelled.n_label;
+  memset(entry, 0, sizeof *entry);
+  entry->index = i;
+  for (int l = 0; l < n_label; l++)
+    entry->label[l] = NAN;
+  if (source->file) {
+    snprintf(entry->name, sizeof entry->name, "row %d", i + 1);
+    memcpy(entry->label, source->known.label + (size_t)i * (size_t)n_label,
+           (size_t)n_label * sizeof *entry->label);
+  } else {
+    MILL_TRY(entry_of_file(source, i, entry));
+  }
+  for (int l = 0; l < n_label && !entry->why[0]; l++)
+    if (!isfinite(entry->label[l]))
+      snprintf(entry->why, sizeof entry->why, "its label %s (%s) is not known",
+               source->request->label[l], source->request->labelled.column[l]);
+done:
+  return err;
+}
+
+static int read_of_many(mill_model_source *source, int i, mill_model_spectrum *spectrum)
+{
+  int err = MILL_OK, status = 0, any_null = 0;
+  const mill_fits_hdu *hdu = &source->file->guard->hdu[source->i_hdu];
+  double nothing = NAN;
+  long first[MILL_FITS_MAX_AXIS] = {1};
+  for (int k = 1, rest = i; k < hdu->n_axis; k++) {
+    first[k] = rest % (int)hdu->axis[k] + 1;
+    rest /= (int)hdu->axis[k];
+  }
+  spectrum->n_pix = source->known.n_pix;
+  spectrum->wave_aa = source->known.wave_aa;
+  MILL_TRY(MILL_ALLOC(spectrum->n_pix, &spectrum->flux));
+  MILL_TRY(mill_fits_file_move(source->file, source->i_hdu));
+  fits_read_pix(source->file->fptr, TDOUBLE, first, spectrum->n_pix, &nothing, spectrum->flux,
+                &any_null, &status);
+  MILL_TRY_FITS(source->file, source->i_hdu, status, "spectrum %d cannot be read", i + 1);
+done:
+  return err;
+}
+
+/* The first wavelengths that are read are kept, and shared by the spectra that have them too. */
+static void share_wave(mill_model_source *source, mill_labelled_one *one,
+                       mill_model_spectrum *spectrum)
+{
+  mill_labelled_spectra *known = &source->known;
+  if (!known->wave_aa) {
+    known->wave_aa = one->wave;
+    known->n_pix = one->n_pix;
+    one->wave = NULL;
+  }
+  spectrum->wave_aa = known->wave_aa;
+  if (one->wave &&
+      (one->n_pix != known->n_pix ||
+       memcmp(one->wave, known->wave_aa, (size_t)one->n_pix * sizeof *one->wave) != 0)) {
+    spectrum->wave_aa = spectrum->own_wave = one->wave;
+    one->wave = NULL;
+  }
+  spectrum->n_pix = one->n_pix;
+  spectrum->flux = one->flux;
+  spectrum->continuum = one->continuum;
+  one->flux = one->continuum = NULL;
+}
+
+int mill_model_source_read(mill_model_source *source, int i, mill_model_spectrum *spectrum)
+{
+  int err = MILL_OK;
+  mill_labelled_one one = {0};
+  if (source->file)
+    return read_of_many(source, i, spectrum);
+  MILL_TRY(mill_labelled_one_read(source->path[i], &source->request->labelled, &source->known, &one,
+                                  NULL, &source->origin));
+  share_wave(source, &one, spectrum);
+done:
+  mill_labelled_one_clear(&one);
+  return err;
+}

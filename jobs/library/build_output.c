@@ -1,0 +1,264 @@
+#include "jobs/library/build_output.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io/hdf5/hdf5_probe.h"
+#include "kernels/base/error.h"
+#include "src/ranks/same_on_ranks.h"
+#include "src/system/log.h"
+#include "src/system/regular_file.h"
+
+enum { MAX_NAMED_BAD = 20 /* bad models that the summary names */ };
+
+/* ---- settings ------------------------------------------------------------------------------- */
+
+static void print_input(const mill_build_job *job, FILE *out)
+{
+  const mill_build_options *o = &job->options;
+  const mill_labelled_request *in = &o->in.request;
+  static const char *const medium[] = {"as the header says", "vacuum", "air"};
+  for (int l = 0; l < o->in.n_label; l++)
+    fprintf(out, "label %s: %s\n", o->in.label[l].name, o->in.label[l].column);
+  if (o->name_pattern)
+    fprintf(out, "name pattern: %s\n", o->name_pattern);
+  if (in->table)
+    fprintf(out, "table: %s, names in %s\n", in->table, in->name_column);
+  if (in->flux_column[0])
+    fprintf(out, "columns: %s, %s %s\n", in->wave_column, in->flux_column, in->continuum_column);
+  if (in->wave_file)
+    fprintf(out, "wavelengths: %s\n", in->wave_file);
+  if (in->have_wave)
+    fprintf(out, "wavelengths: %s from %.17g by %.17g\n", in->wave_is_log10 ? "log10" : "linear",
+            in->wave_first, in->wave_step);
+  fprintf(out, "medium: %s\n", medium[in->medium]);
+  if (!isnan(o->native_sigma_aa))
+    fprintf(out, "native sigma: %.17g A\n", o->native_sigma_aa);
+  else if (!isnan(o->native_resolving_power))
+    fprintf(out, "native resolving power: %.17g\n", o->native_resolving_power);
+  else
+    fprintf(out, "native resolution: card FWHM\n");
+}
+
+static void print_arm(const mill_build_job *job, int a, FILE *out)
+{
+  const mill_grid_arm *arm = &job->info.arm[a];
+  fprintf(out, "arm %s: %d pixels, ln from %.17g by %.17g\n", arm->name, arm->n_pix, arm->ln_wave0,
+          arm->ln_step);
+  if (!job->source)
+    return;
+  const mill_setup_arm *want = &job->setup.arm[a];
+  static const char *const kind[] = {"as the input", "sigma", "resolving power"};
+  fprintf(out, "arm %s: resolution %s%s", arm->name, kind[want->kind],
+          want->at_instrument ? ", the instrument's" : "");
+  for (int i = 0; i < want->n_point; i++)
+    fprintf(out, want->n_point > 1 ? " %.17g at %.17g," : " %.17g", want->value[i],
+            want->wave_aa[i]);
+  fprintf(out, "\n");
+}
+
+int mill_build_settings(mill_build_job *job, const char *normalise)
+{
+  int err = MILL_OK;
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the settings");
+  if (job->source)
+    print_input(job, out);
+  else
+    fprintf(out, "input: %d models of the line model\n", job->options.n_line_model);
+  fprintf(out, "normalise: %s\n", job->source ? normalise : "smooth-median");
+  for (int a = 0; a < job->info.n_arm; a++)
+    print_arm(job, a, out);
+  const int failed = ferror(out);
+  if (fclose(out) != 0 || failed || size > 60000) /* what an attribute can hold */
+    MILL_FAIL(MILL_ERR_MEMORY, "the settings are too long");
+  MILL_TRY(MILL_ALLOC(size + 1, &job->settings));
+  memcpy(job->settings, text, size);
+done:
+  free(text); /* of the C library */
+  err = mill_mpi_agree(&job->mpi, err);
+  return err == MILL_OK ? mill_same_on_ranks(&job->mpi, "settings", job->settings) : err;
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+/* Is the file that is there one of this command? */
+static int compare(const mill_build_job *job, mill_grid_file *file, const mill_grid_info *there)
+{
+  int err = MILL_OK;
+  char *settings = NULL;
+  const char *path = job->options.output;
+  const mill_grid_info *info = &job->info;
+  static const char help[] = "give the same options and input to continue it, another name, or "
+                             "--overwrite to begin again";
+  MILL_TRY(mill_grid_read_settings(file, &settings));
+  const char *a = settings, *b = job->settings;
+  size_t n_a, n_b;
+  mill_first_difference(&a, &n_a, &b, &n_b);
+  if (n_a > 0 || n_b > 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with other settings, '%.*s' where now is '%.*s': %s",
+              path, (int)n_a, a, (int)n_b, b, help);
+  if (there->n_model != info->n_model || there->n_arm != info->n_arm ||
+      there->n_label != info->n_label)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with %d models, and now there are %d: %s", path,
+              there->n_model, info->n_model, help);
+  for (int i = 0; i < info->n_model; i++) {
+    const size_t n_label = (size_t)info->n_label, at = (size_t)i * n_label;
+    int same = strcmp(there->name[i], info->name[i]) == 0;
+    for (size_t l = 0; l < n_label; l++)
+      same &= there->value[at + l] == info->value[at + l] ||
+              (isnan(there->value[at + l]) && isnan(info->value[at + l]));
+    if (!same)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s was begun with other models: %s, where now is %s, or other labels of it: %s",
+                path, there->name[i], info->name[i], help);
+  }
+done:
+  mill_free(settings);
+  return err;
+}
+
+/* What is done already. */
+static int continue_file(mill_build_job *job, int *complete)
+{
+  int err = MILL_OK;
+  mill_grid_file *file = NULL;
+  mill_grid_info there = {0};
+  const char *path = job->options.output;
+  MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, path));
+  MILL_TRY(mill_grid_open(path, &file, &there));
+  MILL_TRY(compare(job, file, &there));
+  memcpy(job->info.status, there.status, (size_t)there.n_model);
+  *complete = there.complete;
+  if (!there.complete)
+    mill_log_info("%s is continued", path);
+done:
+  mill_grid_close(file);
+  mill_grid_info_clear(&there);
+  return err;
+}
+
+static int begin_file(mill_build_job *job)
+{
+  int err = MILL_OK;
+  const double *sigma[MILL_MAX_ARM];
+  mill_lock_keeper *keeper = NULL;
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    sigma[a] = job->sigma[a];
+  MILL_TRY(mill_lock_keeper_start(&job->lock, &keeper));
+  err = mill_grid_create(job->options.output, &job->info, sigma, job->settings);
+  mill_lock_keeper_stop(keeper);
+done:
+  return err;
+}
+
+static int open_output(mill_build_job *job, int *complete)
+{
+  int err = MILL_OK;
+  const mill_build_options *o = &job->options;
+  struct stat status;
+  MILL_TRY(mill_lock_take(o->output, &job->lock));
+  mill_lock_remove_leftovers(&job->lock, o->output);
+  if (stat(o->output, &status) == 0) {
+    MILL_TRY(mill_refuse_foreign(o->output, "--output", "starmill grid"));
+    if (!S_ISREG(status.st_mode))
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", o->output);
+    if (!o->overwrite && status.st_size > 0) {
+      MILL_TRY(continue_file(job, complete));
+      goto done;
+    }
+  }
+  MILL_TRY(begin_file(job));
+done:
+  return err;
+}
+
+int mill_build_output(mill_build_job *job, int *complete)
+{
+  int err = MILL_OK;
+  if (job->mpi.rank == 0)
+    err = open_output(job, complete);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_MPI(MPI_Bcast(complete, 1, MPI_INT, 0, job->mpi.comm));
+  MILL_MPI(MPI_Bcast(job->info.status, job->info.n_model, MPI_UNSIGNED_CHAR, 0, job->mpi.comm));
+done:
+  return err;
+}
+
+/* ---- summary -------------------------------------------------------------------------------- */
+
+static void print_labels(const mill_grid_info *info)
+{
+  const size_t n_label = (size_t)info->n_label;
+  for (size_t l = 0; l < n_label; l++) {
+    double low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < info->n_model; i++)
+      if (info->status[i] == MILL_GRID_GOOD) {
+        low = fmin(low, info->value[(size_t)i * n_label + l]);
+        high = fmax(high, info->value[(size_t)i * n_label + l]);
+      }
+    printf("label %s: %g to %g\n", info->label[l], low, high);
+  }
+}
+
+static void print_arms(const mill_build_job *job)
+{
+  for (int a = 0; a < job->info.n_arm; a++) {
+    const mill_grid_arm *arm = &job->info.arm[a];
+    printf("arm %s: %.2f to %.2f A, %d pixels of %.3f km/s, ", arm->name, exp(arm->ln_wave0),
+           exp(arm->ln_wave0 + (arm->n_pix - 1) * arm->ln_step), arm->n_pix,
+           MILL_C_KM_S * arm->ln_step);
+    if (arm->template_sigma_aa < 0)
+      printf("at the instrument's resolution (%s)\n", arm->sigma_origin);
+    else
+      printf("sigma %.4g A (%s)\n", arm->template_sigma_aa, arm->sigma_origin);
+  }
+}
+
+static void print_bad(const mill_grid_info *info, int n_bad)
+{
+  int n_named = 0;
+  for (int i = 0; i < info->n_model && n_named < MAX_NAMED_BAD; i++)
+    if (info->status[i] == MILL_GRID_BAD && ++n_named)
+      printf("  %s: %s\n", info->name[i], info->why[i]);
+  if (n_bad > n_named)
+    printf("  and %d more (dataset /models/why)\n", n_bad - n_named);
+}
+
+int mill_build_summary(const mill_build_job *job, int was_complete, double wall_s)
+{
+  int err = MILL_OK, n_bad = 0;
+  const char *path = job->options.output;
+  mill_grid_file *file = NULL;
+  mill_grid_info info = {0};
+  MILL_TRY(mill_grid_open(path, &file, &info));
+  for (int i = 0; i < info.n_model; i++)
+    n_bad += info.status[i] == MILL_GRID_BAD;
+  if (was_complete)
+    printf("%s is complete already; nothing was done\n", path);
+  if (job->source) {
+    const mill_labelled_origin *origin = mill_model_source_origin(job->source);
+    printf("wavelengths: %s, %s (%s)%s\n", origin->wavelengths, origin->is_air ? "air" : "vacuum",
+           origin->medium_key, origin->is_air ? ", converted to vacuum" : "");
+  }
+  print_arms(job);
+  print_labels(&info);
+  printf("models: %d good, %d bad\n", info.n_model - n_bad, n_bad);
+  print_bad(&info, n_bad);
+  if (n_bad == info.n_model)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: no model is good; %s: %s", path, info.name[0], info.why[0]);
+  if (!was_complete)
+    printf("%s: %.1f s, %d %s of %d %s\n", path, wall_s, job->mpi.size,
+           job->mpi.size == 1 ? "rank" : "ranks", job->options.n_thread,
+           job->options.n_thread == 1 ? "thread" : "threads");
+done:
+  mill_grid_close(file);
+  mill_grid_info_clear(&info);
+  return err;
+}

@@ -1,0 +1,17 @@
+/** The grid file of a build: begun, continued, described. */
+#ifndef MILL_BUILD_OUTPUT_H
+#define MILL_BUILD_OUTPUT_H
+
+#include "jobs/library/build_job.h"
+
+/** job->settings from the options.  Collective; the same code on every rank. */
+int mill_build_settings(mill_build_job *job, const char *normalise);
+
+/** Make the file, or take from the one that is there which models are done; *complete 1: all are.
+ *  Collective; the same code on every rank. */
+int mill_build_output(mill_build_job *job, int *complete);
+
+/** Print what the file holds.  MILL_ERR_INPUT when no model is good.  One rank. */
+int mill_build_summary(const mill_build_job *job, int was_complete, double wall_s);
+
+#endif

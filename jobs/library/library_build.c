@@ -1,0 +1,531 @@
+#include "jobs/library/library_build.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "jobs/library/build_job.h"
+#include "jobs/library/build_output.h"
+#include "io/hdf5/parallel_hdf5.h"
+#include "io/library/name_pattern.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/error.h"
+#include "src/line_model/line_model.h"
+#include "src/ranks/same_on_ranks.h"
+#include "src/system/file_roles.h"
+#include "src/system/log.h"
+#include "src/system/stop_signal.h"
+#include "src/system/thread.h"
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+static const char *const normalise_words[] = {"none", "median", "smooth-median", NULL};
+
+/* NAME=MIN:MAX,...: a model inside all of them is left out. */
+static int take_exclude(const mill_option *row, const char *text, void *base)
+{
+  mill_build_options *o = base;
+  int err = MILL_OK;
+  const int first = o->n_exclude;
+  const double group = first > 0 ? o->exclude[first - 1].length + 1 : 1;
+  MILL_TRY(mill_take_named(row, text, base));
+  for (int i = first; i < o->n_exclude; i++)
+    o->exclude[i].length = group;
+done:
+  return err;
+}
+
+#define AT(member)             MILL_AT(mill_build_options, member)
+#define OTHER(function, shown) MILL_OPTION_OTHER, .take = function, .argument = shown
+
+const mill_option_table mill_library_build_table = {
+    "starmill library",
+    "build makes a grid file from spectra with labels: FITS files with one spectrum each (a folder "
+    "or\n"
+    "a list of files), or one file with an image of spectra and a table, or a cube whose axes are\n"
+    "labels (docs/use/libraries.md).  All ranks of mpirun share the work; the same command "
+    "continues\n"
+    "what was interrupted.\n",
+    NULL,
+    (const mill_option[]){
+        {"output", MILL_OPTION_TEXT, AT(output), .argument = "GRID.h5",
+         .help = "the grid file to write, or to continue"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "begin GRID.h5 again if it exists"},
+        {"setup", MILL_OPTION_TEXT, AT(setup), .argument = "FILE.yaml",
+         .help = "arms: wavelengths, pixels, resolution (config/templates has those of surveys)"},
+        {"labels", OTHER(mill_take_labels, "NAME=COLUMN,..."), AT(in),
+         .help =
+             "labels, and the cards, columns, or axes of a cube (CTYPE) that hold them (default "
+             "teff=TEFF,logg=LOGG,feh=FEH; PHOENIX: "
+             "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H,alpha=PHXALPHA)"},
+        {"name-pattern", MILL_OPTION_TEXT, AT(name_pattern), .argument = "PATTERN",
+         .help = "labels from the files' names: t{teff}g{logg}z{feh}.fits; * is anything, "
+                 "{logg/10} a number ten times the label, p and m are signs"},
+        {"table", MILL_OPTION_TEXT, AT(in.request.table), .argument = "FILE",
+         .help = "table with the labels of files with one spectrum"},
+        {"name-column", MILL_OPTION_PATH, AT(in.request.name_column), .argument = "NAME",
+         .help = "its column with the files' names, with or without .fits (default FILE)"},
+        {"columns", OTHER(mill_take_columns, "WAVE,FLUX[,CONTINUUM]"), AT(in),
+         .help = "columns of files with one spectrum in a table (default: an image)"},
+        {"wave-file", MILL_OPTION_TEXT, AT(in.request.wave_file), .argument = "FILE",
+         .help = "image with the wavelengths of all spectra, Angstrom"},
+        {"wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
+         .help = "wavelengths in Angstrom (default: from the header)"},
+        {"log-wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
+         .help = "the same, log10 of Angstrom"},
+        {"medium", OTHER(mill_take_medium, "NAME"), AT(in),
+         .help = "air or vacuum: of the wavelengths; needed unless a header says so"},
+        {"keep", OTHER(mill_take_named, "NAME=MIN:MAX,..."), AT(in.keep),
+         .offset2 = offsetof(mill_build_options, in.n_keep),
+         .help = "only models with labels inside, ends included"},
+        {"exclude", OTHER(take_exclude, "NAME=MIN:MAX,..."), AT(exclude),
+         .offset2 = offsetof(mill_build_options, n_exclude),
+         .help = "no models inside all of these ranges; may be given several times"},
+        {"list", MILL_OPTION_TEXT, AT(list), .argument = "FILE",
+         .help = "only models whose names (of files without .fits, or \"row 7\") are in this text, "
+                 "one a line"},
+        {"exclude-list", MILL_OPTION_TEXT, AT(exclude_list), .argument = "FILE",
+         .help = "no models whose names are in this text"},
+        {"native-sigma", MILL_OPTION_REAL, AT(native_sigma_aa), .max = 1e4, .argument = "A",
+         .help =
+             "resolution of the input, Gaussian sigma in Angstrom; 0: as good as none (default: "
+             "the card FWHM)"},
+        {"native-resolving-power", MILL_OPTION_REAL, AT(native_resolving_power),
+         .min = MILL_ABOVE_0, .max = DBL_MAX, .argument = "R",
+         .help = "the same, as wavelength over FWHM"},
+        {"normalise", MILL_OPTION_CHOICE, AT(normalise), .words = normalise_words,
+         .help = "divide each arm of a model by its median, its smooth median (as library demo "
+                 "does), or nothing (default smooth-median)"},
+        {"line-model", MILL_OPTION_COUNT, AT(n_line_model), .min = 5, .max = MILL_GRID_MAX_MODEL,
+         .argument = "N",
+         .help = "no input, but N models of the built-in line model on DESI's arms, with "
+                 "continuum: for trying things out"},
+        {"stop-file", MILL_OPTION_TEXT, AT(stop_file), .argument = "FILE",
+         .help = "end in good order, with exit status 75, when this file appears"},
+        {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
+         .help = "threads of a rank (default: the cores that it may use)"},
+        MILL_OPTION_HELP(mill_build_options),
+        {0}}};
+
+static int check_options(const mill_build_options *o, int n_path)
+{
+  int err = MILL_OK;
+  const mill_labelled_request *in = &o->in.request;
+  if (!o->output)
+    MILL_FAIL(MILL_ERR_USAGE, "library build needs --output GRID.h5");
+  if (o->n_line_model > 0 && (n_path > 0 || o->setup))
+    MILL_FAIL(MILL_ERR_USAGE, "--line-model makes models on DESI's arms: it takes no input and no "
+                              "--setup");
+  if (o->n_line_model == 0 && n_path == 0)
+    MILL_FAIL(MILL_ERR_USAGE, "library build needs spectra: a folder, files of one spectrum each, "
+                              "or one file of many; or --line-model N");
+  if (o->n_line_model == 0 && !o->setup)
+    MILL_FAIL(MILL_ERR_USAGE, "library build needs --setup FILE.yaml, the arms: see "
+                              "config/templates");
+  if (in->have_wave + (in->wave_file != NULL) + (in->flux_column[0] != 0) > 1)
+    MILL_FAIL(MILL_ERR_USAGE, "--wave, --log-wave, --wave-file and --columns exclude one another");
+  if (o->name_pattern && in->table)
+    MILL_FAIL(MILL_ERR_USAGE, "--name-pattern and --table exclude each other");
+  if (!isnan(o->native_sigma_aa) && !isnan(o->native_resolving_power))
+    MILL_FAIL(MILL_ERR_USAGE, "--native-sigma and --native-resolving-power exclude each other");
+  MILL_TRY(mill_thread_check_number(o->n_thread));
+done:
+  return err;
+}
+
+static int parse(int argc, char **argv, mill_build_job *job)
+{
+  int err = MILL_OK, first = 0;
+  mill_build_options *o = &job->options;
+  o->native_sigma_aa = o->native_resolving_power = NAN;
+  o->normalise = MILL_BUILD_SMOOTH_MEDIAN;
+  o->in.request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
+  snprintf(o->in.request.name_column, sizeof o->in.request.name_column, "FILE");
+  MILL_TRY(mill_option_parse(&mill_library_build_table, argc, argv, o, NULL, &first));
+  if (o->help)
+    goto done;
+  job->path = (const char *const *)argv + first;
+  job->n_path = argc - first;
+  MILL_TRY(check_options(o, job->n_path));
+  if (o->in.n_label == 0)
+    MILL_TRY(mill_labelled_default_labels(&o->in));
+done:
+  return err;
+}
+
+/* ---- input ---------------------------------------------------------------------------------- */
+
+/* A folder's files, one file of many spectra, or files of one. */
+static int list_input(mill_build_job *job)
+{
+  int err = MILL_OK;
+  const mill_labelled_request *in = &job->options.in.request;
+  if (job->n_path == 1)
+    MILL_TRY(mill_labelled_files_list(job->path[0], &job->listed, &job->n_listed));
+  if (job->listed) {
+    job->path = (const char *const *)job->listed;
+    job->n_path = job->n_listed;
+  }
+  job->is_many = job->n_path == 1 && !job->listed;
+  if (job->is_many && (in->table || in->flux_column[0] || job->options.name_pattern))
+    MILL_FAIL(MILL_ERR_USAGE,
+              "--table, --columns and --name-pattern are for files with one spectrum; %s is no "
+              "folder",
+              job->path[0]);
+done:
+  return err;
+}
+
+/* The ranks see the same files; a folder may look otherwise on another node. */
+static int compare_input(const mill_build_job *job)
+{
+  int err = MILL_OK;
+  char *text = NULL;
+  size_t n = 1, at = 0;
+  for (int i = 0; i < job->n_path; i++)
+    n += strlen(job->path[i]) + 1;
+  err = MILL_ALLOC(n, &text);
+  for (int i = 0; i < job->n_path && err == MILL_OK; i++)
+    at += (size_t)sprintf(text + at, "%s\n", job->path[i]);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(mill_same_on_ranks(&job->mpi, "input files", text));
+done:
+  mill_free(text);
+  return err;
+}
+
+static int bind_labels(mill_build_job *job)
+{
+  int err = MILL_OK;
+  const mill_build_options *o = &job->options;
+  mill_model_request *request = &job->request;
+  request->labelled = o->in.request;
+  request->labelled.n_label = job->info.n_label = o->in.n_label;
+  for (int l = 0; l < o->in.n_label; l++) {
+    memcpy(request->labelled.column[l], o->in.label[l].column, MILL_MAX_NAME);
+    memcpy(request->label[l], o->in.label[l].name, MILL_MAX_NAME);
+    memcpy(job->info.label[l], o->in.label[l].name, MILL_MAX_NAME);
+  }
+  request->name_pattern = o->name_pattern;
+  if (o->name_pattern)
+    MILL_TRY(mill_name_pattern_check("name-pattern", o->name_pattern, o->in.n_label,
+                                     (const char(*)[MILL_MAX_NAME])request->label));
+done:
+  return err;
+}
+
+static int check_roles(const mill_build_job *job)
+{
+  int err = MILL_OK;
+  const mill_build_options *o = &job->options;
+  mill_file_roles roles = {0};
+  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_TRY(mill_file_roles_read(&roles, "--setup", o->setup));
+  MILL_TRY(mill_file_roles_read(&roles, "--table", o->in.request.table));
+  MILL_TRY(mill_file_roles_read(&roles, "--wave-file", o->in.request.wave_file));
+  MILL_TRY(mill_file_roles_read(&roles, "--list", o->list));
+  MILL_TRY(mill_file_roles_read(&roles, "--exclude-list", o->exclude_list));
+  MILL_TRY(mill_file_roles_read(&roles, "--stop-file", o->stop_file));
+  for (int i = 0; i < job->n_path; i++)
+    MILL_TRY(mill_file_roles_read(&roles, "the input", job->path[i]));
+done:
+  return err;
+}
+
+static int open_files(mill_build_job *job)
+{
+  int err = list_input(job);
+  if (err == MILL_OK)
+    err = bind_labels(job);
+  if (err == MILL_OK)
+    err = mill_arm_setup_read(job->options.setup, &job->setup);
+  if (err == MILL_OK && job->mpi.rank == 0)
+    err = check_roles(job);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(compare_input(job));
+  err = mill_model_source_open(&job->request, job->path, job->n_path, job->is_many, &job->source);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+done:
+  return err;
+}
+
+/* ---- arms ----------------------------------------------------------------------------------- */
+
+/* Gaussian sigma of the input at a wavelength. */
+static double native_sigma(const mill_build_options *o, double fwhm_aa, double wave_aa)
+{
+  if (!isnan(o->native_sigma_aa))
+    return o->native_sigma_aa;
+  if (!isnan(o->native_resolving_power))
+    return wave_aa / (MILL_FWHM_PER_SIGMA * o->native_resolving_power);
+  return fwhm_aa / MILL_FWHM_PER_SIGMA;
+}
+
+/* Resolution of an arm's spectra, sigma [n_pix], and the convolution that makes it, kernel [n_pix].
+ */
+static int arm_resolution(const mill_build_options *o, double fwhm_aa, const mill_setup_arm *want,
+                          const mill_grid_arm *arm, double *sigma, double *kernel)
+{
+  int err = MILL_OK;
+  for (int i = 0; i < arm->n_pix; i++) {
+    const double wave_aa = exp(arm->ln_wave0 + i * arm->ln_step);
+    const double native = native_sigma(o, fwhm_aa, wave_aa);
+    sigma[i] = want->kind == MILL_SETUP_NATIVE ? native : mill_setup_arm_sigma(want, wave_aa);
+    if (sigma[i] < native * (1 - 1e-9))
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s: arm %s wants sigma %.4g A at %.6g A, but the input has %.4g A there: take a "
+                "larger one, or sharper spectra",
+                o->setup, arm->name, sigma[i], wave_aa, native);
+    kernel[i] = sqrt(fmax(0, sigma[i] * sigma[i] - native * native));
+  }
+  if (sigma[arm->n_pix / 2] >
+      MILL_MAX_SIGMA_WIDTH * exp(arm->ln_wave0) * expm1(arm->n_pix * arm->ln_step))
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: arm %s is too narrow for sigma %.4g A", o->setup, arm->name,
+              sigma[arm->n_pix / 2]);
+done:
+  return err;
+}
+
+static int frame_arm(mill_build_job *job, int a, double fwhm_aa)
+{
+  int err = MILL_OK, varies = 0;
+  double *kernel = NULL, *sigma = NULL;
+  const mill_setup_arm *want = &job->setup.arm[a];
+  mill_grid_arm *arm = &job->info.arm[a];
+  snprintf(arm->name, sizeof arm->name, "%s", want->name);
+  arm->n_pix = mill_setup_arm_n_pix(want);
+  arm->ln_wave0 = log(want->min_aa);
+  arm->ln_step = want->ln_step;
+  arm->has_continuum = job->options.in.request.continuum_column[0] != '\0';
+  MILL_TRY(MILL_ALLOC(arm->n_pix, &sigma));
+  MILL_TRY(MILL_ALLOC(arm->n_pix, &kernel));
+  MILL_TRY(arm_resolution(&job->options, fwhm_aa, want, arm, sigma, kernel));
+  MILL_TRY(mill_arm_cut_create(arm->n_pix, arm->ln_wave0, arm->ln_step, kernel, &job->cut[a]));
+  for (int i = 1; i < arm->n_pix; i++)
+    varies |= fabs(sigma[i] - sigma[0]) > 1e-9 * sigma[0];
+  const double middle = sigma[arm->n_pix / 2];
+  arm->template_sigma_aa = want->at_instrument ? -1 : middle;
+  if (want->at_instrument)
+    snprintf(arm->sigma_origin, sizeof arm->sigma_origin,
+             "at_instrument: convolved to the instrument's resolution");
+  else
+    snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "%s%s",
+             want->kind == MILL_SETUP_NATIVE  ? "as the input"
+             : want->kind == MILL_SETUP_SIGMA ? "convolved to this sigma"
+                                              : "convolved to a resolving power",
+             varies ? "; the one in the middle of the arm, it varies" : "");
+  if (varies) {
+    job->sigma[a] = sigma;
+    sigma = NULL;
+  }
+done:
+  MILL_FREE(sigma, kernel);
+  return err;
+}
+
+/* The card FWHM where it is needed, from the first of three models that can be read. */
+static int find_fwhm(mill_build_job *job, double *fwhm_aa)
+{
+  int err = MILL_OK, n_tried = 0;
+  mill_error_kept kept = {.code = MILL_OK};
+  *fwhm_aa = NAN;
+  for (int i = 0; i < job->info.n_model && n_tried < 3; i++) {
+    mill_model_spectrum spectrum = {0};
+    if (job->info.status[i] != MILL_GRID_TO_DO)
+      continue;
+    err = mill_model_source_read(job->source, job->index[i], &spectrum);
+    mill_model_spectrum_clear(&spectrum);
+    if (err != MILL_ERR_INPUT)
+      break;
+    if (n_tried++ == 0)
+      mill_error_save(err, &kept);
+  }
+  if (err == MILL_ERR_INPUT)
+    return mill_error_restore(&kept);
+  MILL_TRY(err);
+  *fwhm_aa = mill_model_source_origin(job->source)->fwhm_aa;
+  const mill_build_options *o = &job->options;
+  if (isnan(o->native_sigma_aa) && isnan(o->native_resolving_power) && !(*fwhm_aa > 0))
+    MILL_FAIL(MILL_ERR_USAGE,
+              "%s does not say its resolution (no card FWHM); give --native-sigma A or "
+              "--native-resolving-power R",
+              job->path[0]);
+done:
+  return err;
+}
+
+/* What no model can pass is told before a file is made. */
+static int try_models(mill_build_job *job)
+{
+  int err = MILL_OK, n_tried = 0;
+  float *flux[MILL_MAX_ARM] = {NULL}, *continuum[MILL_MAX_ARM] = {NULL};
+  mill_error_kept kept = {.code = MILL_OK};
+  for (int a = 0; a < job->info.n_arm; a++) {
+    MILL_TRY(MILL_ALLOC(job->info.arm[a].n_pix, &flux[a]));
+    MILL_TRY(MILL_ALLOC(job->info.arm[a].n_pix, &continuum[a]));
+  }
+  for (int i = 0; i < job->info.n_model && n_tried < 3; i++) {
+    if (job->info.status[i] != MILL_GRID_TO_DO)
+      continue;
+    err = mill_build_cut(job, i, flux, continuum);
+    if (err != MILL_ERR_INPUT)
+      break;
+    if (n_tried++ == 0)
+      mill_error_save(mill_error_set(err, __FILE__, __LINE__, "%s: %s", job->info.name[i],
+                                     mill_error_message()),
+                      &kept);
+  }
+  if (err == MILL_ERR_INPUT)
+    err = mill_error_restore(&kept);
+done:
+  for (int a = 0; a < job->info.n_arm; a++)
+    MILL_FREE(flux[a], continuum[a]);
+  return err;
+}
+
+static int frame_arms(mill_build_job *job)
+{
+  int err = MILL_OK;
+  double fwhm_aa = NAN;
+  if (job->mpi.rank == 0)
+    err = find_fwhm(job, &fwhm_aa);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_MPI(MPI_Bcast(&fwhm_aa, 1, MPI_DOUBLE, 0, job->mpi.comm));
+  job->info.n_arm = job->setup.n_arm;
+  for (int a = 0; a < job->info.n_arm && err == MILL_OK; a++)
+    err = frame_arm(job, a, fwhm_aa);
+  if (err == MILL_OK && job->mpi.rank == 0)
+    err = try_models(job);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+done:
+  return err;
+}
+
+/* The line model comes in the arms of the demo library. */
+static int open_line_model(mill_build_job *job)
+{
+  int err = MILL_OK;
+  mill_library *frame = NULL;
+  mill_grid_info *info = &job->info;
+  MILL_TRY(MILL_ALLOC(1, &frame));
+  MILL_TRY(mill_demo_library_frame(frame));
+  info->n_label = frame->n_label;
+  for (int l = 0; l < frame->n_label; l++)
+    memcpy(info->label[l], frame->label[l].name, MILL_MAX_NAME);
+  info->n_arm = frame->n_arm;
+  for (int a = 0; a < frame->n_arm; a++) {
+    const mill_arm *from = &frame->arm[a];
+    mill_grid_arm *arm = &info->arm[a];
+    memcpy(arm->name, from->name, sizeof arm->name);
+    memcpy(arm->sigma_origin, from->sigma_origin, sizeof arm->sigma_origin);
+    arm->n_pix = from->n_pix;
+    arm->ln_wave0 = from->ln_wave0;
+    arm->ln_step = from->ln_step;
+    arm->template_sigma_aa = from->template_sigma_aa;
+    arm->has_continuum = 1;
+  }
+  MILL_TRY(mill_demo_templates_create(&job->templates));
+done:
+  mill_library_clear(frame);
+  mill_free(frame);
+  return err;
+}
+
+/* ---- job ------------------------------------------------------------------------------------ */
+
+static int set_up(mill_build_job *job)
+{
+  int err = mill_stop_signal_catch();
+  if (err == MILL_OK)
+    err = mill_log_open(job->mpi.rank, job->mpi.size, MILL_LOG_INFO, NULL);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  if (job->options.n_thread == 0)
+    MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->options.n_thread));
+  if (job->options.n_line_model > 0)
+    MILL_TRY(mill_mpi_agree(&job->mpi, open_line_model(job)));
+  else
+    MILL_TRY(open_files(job));
+  MILL_TRY(mill_build_models(job));
+  if (job->source)
+    MILL_TRY(frame_arms(job));
+done:
+  return err;
+}
+
+static int run(mill_build_job *job)
+{
+  int err = MILL_OK, complete = 0;
+  const double start_s = mill_wall_s();
+  MILL_TRY(set_up(job));
+  MILL_TRY(mill_build_settings(job, normalise_words[job->options.normalise]));
+  MILL_TRY(mill_build_output(job, &complete));
+  if (!complete) {
+    MILL_TRY(mill_build_spectra(job));
+    if (job->mpi.rank == 0)
+      err = mill_grid_finish(job->options.output);
+    MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  }
+  if (job->mpi.rank == 0)
+    err = mill_build_summary(job, complete, mill_wall_s() - start_s);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+done:
+  return err;
+}
+
+static void clear(mill_build_job *job)
+{
+  mill_model_source_close(job->source);
+  mill_demo_templates_destroy(job->templates);
+  for (int a = 0; a < MILL_MAX_ARM; a++) {
+    mill_arm_cut_destroy(job->cut[a]);
+    mill_free(job->sigma[a]);
+  }
+  mill_grid_info_clear(&job->info);
+  mill_labelled_files_free(job->listed, job->n_listed);
+  MILL_FREE(job->index, job->settings);
+  mill_lock_release(&job->lock);
+}
+
+int mill_job_library_build(int argc, char **argv)
+{
+  mill_build_job *job = NULL;
+  int err = MILL_ALLOC(1, &job), status = 0, size = 1, rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (err == MILL_OK)
+    err = mill_mpi_dup(MPI_COMM_WORLD, &job->mpi);
+  if (err == MILL_OK)
+    err = mill_mpi_agree(&job->mpi, parse(argc, argv, job));
+  if (err == MILL_OK && job->options.help) {
+    if (rank == 0) {
+      printf("usage: starmill library build --output GRID.h5 --setup FILE.yaml [options] "
+             "FOLDER|FILE.fits...\n"
+             "       starmill library build --output GRID.h5 --line-model N [options]\n\n");
+      mill_option_print_help(&mill_library_build_table, NULL, stdout);
+    }
+  } else if (err == MILL_OK) {
+    err = run(job);
+  }
+  if (err != MILL_OK) {
+    status = mill_error_exit_status(err);
+    /* all ranks have the same message, except when MPI itself fails */
+    if (rank == 0 || err == MILL_ERR_MPI)
+      fprintf(stderr, "starmill library: %s\n", mill_error_message());
+  }
+  mill_log_close();
+  if (job) {
+    clear(job);
+    if (err == MILL_ERR_MPI && size > 1)
+      MPI_Abort(MPI_COMM_WORLD, status);
+    if (err != MILL_OK && job->mpi.size > 0)
+      mill_ph5_leave_if_broken(&job->mpi, status);
+    if (job->mpi.size > 0)
+      MPI_Comm_free(&job->mpi.comm);
+  }
+  fflush(stdout);
+  mill_free(job);
+  return status;
+}

@@ -1,0 +1,222 @@
+#include "src/config/arm_setup.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <yaml.h>
+
+#include "kernels/base/error.h"
+#include "src/config/text.h"
+#include "src/system/regular_file.h"
+
+enum { MIN_PIX = 8, MAX_PIX = 1 << 20 };
+
+typedef struct reader {
+  const char *path;
+  yaml_document_t *document;
+} reader;
+
+#define BAD(...)     MILL_FAIL(MILL_ERR_CONFIG, "%s:%d: " __VA_ARGS__)
+#define AT(in, node) (in)->path, (int)(node)->start_mark.line + 1
+
+static const yaml_node_t *item_of(const reader *in, const yaml_node_t *node, int i)
+{
+  return yaml_document_get_node(in->document, node->data.sequence.items.start[i]);
+}
+
+static int n_item(const yaml_node_t *node)
+{
+  return node->type == YAML_SEQUENCE_NODE
+             ? (int)(node->data.sequence.items.top - node->data.sequence.items.start)
+             : -1;
+}
+
+static const char *text_of(const yaml_node_t *node)
+{
+  return node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
+}
+
+static int get_number(const reader *in, const yaml_node_t *node, const char *key, double *out)
+{
+  int err = MILL_OK;
+  if (!mill_text_to_real(text_of(node), out) || !(*out > 0) || !isfinite(*out))
+    BAD("%s: a number above 0 expected, '%.40s' found", AT(in, node), key, text_of(node));
+done:
+  return err;
+}
+
+/* A number, or [[wavelength, value], ...]. */
+static int get_points(const reader *in, const yaml_node_t *node, const char *key,
+                      mill_setup_arm *arm)
+{
+  int err = MILL_OK;
+  const int n = n_item(node);
+  arm->n_point = n < 0 ? 1 : n;
+  if (n < 0)
+    return get_number(in, node, key, &arm->value[0]);
+  if (n < 1 || n > MILL_MAX_SETUP_POINT)
+    BAD("%s: %d points; 1 to %d are possible", AT(in, node), key, n, MILL_MAX_SETUP_POINT);
+  for (int i = 0; i < n; i++) {
+    const yaml_node_t *pair = item_of(in, node, i);
+    if (n_item(pair) != 2)
+      BAD("%s: expected points [[wavelength, value], ...]", AT(in, pair), key);
+    MILL_TRY(get_number(in, item_of(in, pair, 0), key, &arm->wave_aa[i]));
+    MILL_TRY(get_number(in, item_of(in, pair, 1), key, &arm->value[i]));
+    if (i > 0 && !(arm->wave_aa[i] > arm->wave_aa[i - 1]))
+      BAD("%s: the points' wavelengths must ascend", AT(in, pair), key);
+  }
+done:
+  return err;
+}
+
+static int get_name(const reader *in, const yaml_node_t *node, mill_setup_arm *arm)
+{
+  int err = MILL_OK;
+  const char *text = text_of(node);
+  int good = *text && strlen(text) < sizeof arm->name;
+  for (const char *c = text; *c; c++)
+    good &= islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '_';
+  if (!good)
+    BAD("name: '%.40s' is none for an arm: small letters, digits and _, %d at most", AT(in, node),
+        text, MILL_MAX_NAME - 1);
+  snprintf(arm->name, sizeof arm->name, "%s", text);
+done:
+  return err;
+}
+
+static int get_truth(const reader *in, const yaml_node_t *node, const char *key, int *out)
+{
+  int err = MILL_OK;
+  *out = strcasecmp(text_of(node), "true") == 0;
+  if (!*out && strcasecmp(text_of(node), "false") != 0)
+    BAD("%s: true or false expected, '%.40s' found", AT(in, node), key, text_of(node));
+done:
+  return err;
+}
+
+static int get_field(const reader *in, const yaml_node_t *name, const yaml_node_t *value,
+                     mill_setup_arm *arm)
+{
+  int err = MILL_OK;
+  const char *key = text_of(name);
+  if (strcmp(key, "name") == 0) {
+    MILL_TRY(get_name(in, value, arm));
+  } else if (strcmp(key, "min") == 0) {
+    MILL_TRY(get_number(in, value, key, &arm->min_aa));
+  } else if (strcmp(key, "max") == 0) {
+    MILL_TRY(get_number(in, value, key, &arm->max_aa));
+  } else if (strcmp(key, "ln_step") == 0) {
+    MILL_TRY(get_number(in, value, key, &arm->ln_step));
+  } else if (strcmp(key, "at_instrument") == 0) {
+    MILL_TRY(get_truth(in, value, key, &arm->at_instrument));
+  } else if (strcmp(key, "sigma") == 0 || strcmp(key, "resolving_power") == 0) {
+    if (arm->kind)
+      BAD("%s: an arm has one sigma or one resolving_power", AT(in, name), key);
+    arm->kind = *key == 's' ? MILL_SETUP_SIGMA : MILL_SETUP_RESOLVING_POWER;
+    MILL_TRY(get_points(in, value, key, arm));
+  } else {
+    BAD("'%.40s' is unknown in an arm; it has name, min, max, ln_step, sigma or resolving_power, "
+        "and at_instrument",
+        AT(in, name), key);
+  }
+done:
+  return err;
+}
+
+static int get_arm(const reader *in, const yaml_node_t *node, mill_setup_arm *arm)
+{
+  int err = MILL_OK;
+  if (node->type != YAML_MAPPING_NODE)
+    BAD("expected an arm {name: b, min: 3550, max: 5860, ln_step: 6e-5, sigma: 0.5}", AT(in, node));
+  for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
+       pair++)
+    MILL_TRY(get_field(in, yaml_document_get_node(in->document, pair->key),
+                       yaml_document_get_node(in->document, pair->value), arm));
+  if (!arm->name[0] || !(arm->min_aa > 0) || !(arm->max_aa > 0) || !(arm->ln_step > 0))
+    BAD("an arm needs name, min, max and ln_step", AT(in, node));
+  if (!(arm->min_aa >= 100 && arm->max_aa <= 1e6 && arm->min_aa < arm->max_aa))
+    BAD("arm %s: %g to %g is no range in A", AT(in, node), arm->name, arm->min_aa, arm->max_aa);
+  const double n_pix = log(arm->max_aa / arm->min_aa) / arm->ln_step;
+  if (!(n_pix >= MIN_PIX && n_pix < MAX_PIX))
+    BAD("arm %s: %.0f pixels of ln_step %g; %d to %d are possible", AT(in, node), arm->name, n_pix,
+        arm->ln_step, MIN_PIX, MAX_PIX);
+done:
+  return err;
+}
+
+static int read_document(const reader *in, mill_arm_setup *out)
+{
+  int err = MILL_OK;
+  const yaml_node_t *root = yaml_document_get_root_node(in->document), *arms = NULL;
+  if (root && root->type == YAML_MAPPING_NODE)
+    for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+         pair < root->data.mapping.pairs.top; pair++) {
+      const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
+      if (strcmp(text_of(name), "arms") != 0 || arms)
+        BAD("'%.40s': only the key arms is expected, once", AT(in, name), text_of(name));
+      arms = yaml_document_get_node(in->document, pair->value);
+    }
+  if (!arms || n_item(arms) < 1 || n_item(arms) > MILL_MAX_ARM)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: expected a key arms with a list of 1 to %d arms", in->path,
+              MILL_MAX_ARM);
+  out->n_arm = n_item(arms);
+  for (int a = 0; a < out->n_arm; a++) {
+    const yaml_node_t *node = item_of(in, arms, a);
+    MILL_TRY(get_arm(in, node, &out->arm[a]));
+    for (int b = 0; b < a; b++)
+      if (strcmp(out->arm[a].name, out->arm[b].name) == 0)
+        BAD("arm %s is there twice", AT(in, node), out->arm[a].name);
+  }
+done:
+  return err;
+}
+
+int mill_arm_setup_read(const char *path, mill_arm_setup *out)
+{
+  int err = MILL_OK, has_parser = 0, has_document = 0;
+  FILE *file = NULL;
+  yaml_parser_t parser;
+  yaml_document_t document;
+  memset(out, 0, sizeof *out);
+  MILL_TRY(mill_regular_stream(path, "a file of arms (config/templates)", MILL_ERR_CONFIG, &file));
+  if (!yaml_parser_initialize(&parser))
+    MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to read it", path);
+  has_parser = 1;
+  yaml_parser_set_input_file(&parser, file);
+  if (!yaml_parser_load(&parser, &document))
+    MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: is no YAML: %s", path, parser.problem_mark.line + 1,
+              parser.problem ? parser.problem : "cannot be read");
+  has_document = 1;
+  const reader in = {path, &document};
+  MILL_TRY(read_document(&in, out));
+done:
+  if (has_document)
+    yaml_document_delete(&document);
+  if (has_parser)
+    yaml_parser_delete(&parser);
+  if (file)
+    fclose(file);
+  return err;
+}
+
+int mill_setup_arm_n_pix(const mill_setup_arm *arm)
+{
+  return (int)ceil(log(arm->max_aa / arm->min_aa) / arm->ln_step - 1e-9) + 1;
+}
+
+double mill_setup_arm_sigma(const mill_setup_arm *arm, double wave_aa)
+{
+  const double *x = arm->wave_aa, *y = arm->value;
+  double value = y[0];
+  for (int i = 0; i < arm->n_point && arm->n_point > 1; i++) {
+    if (wave_aa < x[i]) {
+      value =
+          i == 0 ? y[0] : y[i - 1] + (wave_aa - x[i - 1]) / (x[i] - x[i - 1]) * (y[i] - y[i - 1]);
+      break;
+    }
+    value = y[i];
+  }
+  return arm->kind == MILL_SETUP_SIGMA ? value : wave_aa / (MILL_FWHM_PER_SIGMA * value);
+}

@@ -1,0 +1,469 @@
+"""`starmill library build`: layouts of input, arms against a dense reference, selection, resume,
+and what is refused."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from base import ENVIRONMENT, command, content, h5py, np, pyfits, run, skip, starmill, tmp
+
+try:
+    from scipy.interpolate import CubicSpline
+    from scipy.stats import norm
+except ImportError as missing:
+    skip(f"{missing} (Debian: python3-scipy)")
+
+SHIM = os.environ.get("FAULT_SHIM", "")
+LOW, HIGH = 5000.0, 5060.0
+WAVE = LOW + 0.02 * np.arange(int((HIGH - LOW) / 0.02) + 1)
+SEED = 20180
+
+# two arms, of which one has a resolution that varies; LOW and HIGH leave room for 5 sigma
+SETUP = """arms:
+  - {name: b, min: 5005, max: 5030, ln_step: 3e-5, sigma: [[5005, 0.3], [5030, 0.9]]}
+  - name: r
+    min: 5025
+    max: 5052
+    ln_step: 4e-5
+    resolving_power: [[5025, 4000], [5040, 5000], [5052, 4500]]
+"""
+NATIVE = ("--native-resolving-power", "50000")
+
+
+def spectrum(label, wave=WAVE):
+    """Lines of sigma 0.06 to 0.1 A with places of their own, depths that follow the labels."""
+    teff, logg, feh = label
+    random = np.random.default_rng(SEED)
+    flux = 1e14 * (teff / 5000) ** 4 * (1 + 1e-3 * logg * (wave - 5030))
+    depth = 0 * wave
+    for center, sigma, strength in zip(random.uniform(4995, 5065, 150),
+                                       random.uniform(0.06, 0.1, 150),
+                                       random.uniform(0.02, 0.6, 150)):
+        depth += strength * (1 + 0.3 * feh) * np.exp(-0.5 * ((wave - center) / sigma) ** 2)
+    return flux * np.exp(-depth)
+
+
+def labels_of(n=8):
+    random = np.random.default_rng(SEED + 1)
+    return np.column_stack([np.round(random.uniform(4000, 7000, n)),
+                            np.round(random.uniform(1, 5, n), 2),
+                            np.round(random.uniform(-2, 0.4, n), 2)])
+
+
+def dense(flux, wave, native, sigma, pixel, ln_step):
+    """Convolve and average by brute force: a fine sum over wavelengths for each of a few points of
+    the pixel, which Gauss and Legendre weigh; all in float64, no weights of ours."""
+    spline = CubicSpline(wave, flux)
+    kernel = np.sqrt(sigma**2 - native**2)
+    x, w = np.polynomial.legendre.leggauss(8)
+    lo, hi = pixel * np.exp(-0.5 * ln_step), pixel * np.exp(0.5 * ln_step)
+    total = 0
+    for at, weight in zip(0.5 * (lo + hi) + 0.5 * (hi - lo) * x, w / 2):
+        fine = np.arange(at - 6 * kernel, at + 6 * kernel, 1e-3)
+        g = norm.pdf(fine, at, kernel)
+        total += weight * (spline(fine) * g).sum() / g.sum()
+    return total
+
+
+def write_setup(text=SETUP, name="setup.yaml"):
+    with open(tmp(name), "w", encoding="utf-8") as f:
+        f.write(text)
+    return tmp(name)
+
+
+def image(flux, **card):
+    hdu = pyfits.PrimaryHDU(flux)
+    for key, value in card.items():
+        hdu.header[key] = value
+    return hdu
+
+
+def write_phoenix(folder, labels, wave=WAVE):
+    """PHOENIX HiRes: an image of one axis, cards, a table of abundances, wavelengths apart."""
+    os.makedirs(tmp(folder), exist_ok=True)
+    for i, (teff, logg, feh) in enumerate(labels):
+        hdu = image(spectrum((teff, logg, feh), wave).astype("f4"), PHXTEFF=teff, PHXLOGG=logg,
+                    PHXM_H=feh, PHXALPHA=0.0)
+        abundances = pyfits.BinTableHDU.from_columns(
+            [pyfits.Column("Z", "I", array=np.arange(1, 100))], name="ABUNDANCES")
+        pyfits.HDUList([hdu, abundances]).writeto(tmp(f"{folder}/m{i:03d}.fits"), overwrite=True)
+    pyfits.PrimaryHDU(wave).writeto(tmp(f"{folder}-wave.fits"), overwrite=True)
+
+
+PHX = ("--labels", "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H", "--medium", "vacuum")
+
+
+def phoenix(folder, out, *more, **how):
+    return starmill("library", "build", "--output", tmp(out), "--setup", write_setup(), *PHX,
+                    "--wave-file", tmp(f"{folder}-wave.fits"), *NATIVE, "--normalise", "none",
+                    *more, tmp(folder), **how)
+
+
+def read(name):
+    """Everything of a grid file."""
+    out = {}
+    with h5py.File(tmp(name), "r") as f:
+        out["complete"] = int(f.attrs["complete"])
+        out["label"] = f["models/label"][:]
+        out["status"] = f["models/status"][:]
+        out["name"] = [x.decode() for x in f["models/name"][:]]
+        out["why"] = [x.decode() for x in f["models/why"][:]]
+        for arm in f["arms"].values():
+            a = arm.attrs
+            wave = np.exp(a["ln_wave0"] + a["ln_step"] * np.arange(a["n_pix"]))
+            out[a["name"].decode() if isinstance(a["name"], bytes) else a["name"]] = {
+                "wave": wave, "step": float(a["ln_step"]), "flux": arm["flux"][:],
+                "template_sigma": float(a["template_sigma_aa"]),
+                "sigma": arm["sigma"][:] if "sigma" in arm else None}
+    return out
+
+
+class LibraryBuild(unittest.TestCase):
+    def good(self, done, status=0):
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done
+
+    def refused(self, done, status, *words):
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_arms_against_a_dense_reference(self):
+        """Sigma and resolving power that vary along the arm; 1e-4 of the continuum are asked for.
+        Two splines with other conditions at their ends and float32 leave 2e-6."""
+        labels = labels_of()
+        write_phoenix("phoenix", labels)
+        self.good(phoenix("phoenix", "dense.h5"))
+        grid = read("dense.h5")
+        np.testing.assert_array_equal(grid["label"], labels)
+        self.assertEqual(grid["name"], [f"m{i:03d}" for i in range(len(labels))])
+        self.assertTrue((grid["status"] == 1).all() and grid["complete"])
+        sigma = {"b": lambda x: np.interp(x, [5005, 5030], [0.3, 0.9]),
+                 "r": lambda x: x / np.sqrt(8 * np.log(2))
+                 / np.interp(x, [5025, 5040, 5052], [4000, 5000, 4500])}
+        worst = 0
+        for name, of in sigma.items():
+            arm = grid[name]
+            wave = arm["wave"]
+            np.testing.assert_allclose(arm["sigma"], of(wave), rtol=1e-12)
+            self.assertAlmostEqual(arm["template_sigma"], of(wave)[len(wave) // 2], places=12)
+            native = wave / np.sqrt(8 * np.log(2)) / 50000
+            for i in (0, 5):
+                flux = spectrum(labels[i]).astype("f4").astype("f8")
+                for p in [0, 1, *range(7, len(wave) - 1, 23), len(wave) - 1]:
+                    expected = dense(flux, WAVE, native[p], of(wave[p]), wave[p], arm["step"])
+                    worst = max(worst, abs(arm["flux"][i, p] / expected - 1))
+        self.assertLess(worst, 4e-6)
+
+    def test_layouts_hold_the_same(self):
+        """The same models as PHOENIX files, tables in air with labels in their names or in a table,
+        an image with a table, and a cube."""
+        labels = labels_of(6)
+        write_phoenix("phoenix6", labels)
+        self.good(phoenix("phoenix6", "p.h5"))
+        expected = read("p.h5")
+        flux = np.array([spectrum(x).astype("f4") for x in labels])
+        # Ciddor (1996) is what the program converts with; the inverse by iteration
+        air = WAVE.copy()
+        for _ in range(10):
+            s2 = (1e4 / WAVE) ** 2
+            n = 1 + 0.05792105 / (238.0185 - s2) + 0.00167917 / (57.362 - s2)
+            air = WAVE / n
+        os.makedirs(tmp("tables"), exist_ok=True)
+        for (teff, logg, feh), y in zip(labels, flux):
+            table = pyfits.BinTableHDU.from_columns([
+                pyfits.Column("LAM", "D", unit="Angstrom", array=air),
+                pyfits.Column("F", "D", array=y), pyfits.Column("C", "D", array=2 * y)])
+            sign = "m" if feh < 0 else "p"
+            name = f"tables/t{teff:05.0f}g{100 * logg:03.0f}{sign}{abs(feh):.2f}.fits.gz"
+            table.writeto(tmp(name), overwrite=True)
+        pyfits.BinTableHDU.from_columns([
+            pyfits.Column("FILE", "40A", array=[f"m{i:03d}" for i in range(6)][::-1]),
+            *[pyfits.Column(c, "D", array=labels[::-1, k]) for k, c in enumerate("TGM")],
+        ]).writeto(tmp("labels.fits"), overwrite=True)
+        pyfits.HDUList([
+            image(flux, CRVAL1=WAVE[0], CDELT1=0.02, CRPIX1=1),
+            pyfits.BinTableHDU.from_columns([pyfits.Column(c, "D", array=labels[:, k])
+                                             for k, c in enumerate(("TEFF", "LOGG", "FEH"))]),
+        ]).writeto(tmp("many.fits"), overwrite=True)
+        base = ("library", "build", "--setup", write_setup(), *NATIVE, "--normalise", "none")
+        for out, args in {
+            "t.h5": ("--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns", "LAM,F,C",
+                     "--medium", "air", tmp("tables")),
+            "l.h5": ("--labels", "teff=T,logg=G,feh=M", "--table", tmp("labels.fits"),
+                     "--wave-file", tmp("phoenix6-wave.fits"), "--medium", "vacuum",
+                     tmp("phoenix6")),
+            "i.h5": ("--medium", "vacuum", tmp("many.fits")),
+        }.items():
+            self.good(starmill(*base, "--output", tmp(out), *args))
+            grid = read(out)
+            order = [int(np.flatnonzero((grid["label"] == x).all(1))[0]) for x in labels]
+            for arm in ("b", "r"):
+                # air wavelengths of the reference agree to 1e-9 with the program's
+                np.testing.assert_allclose(grid[arm]["flux"][order], expected[arm]["flux"],
+                                           rtol=3e-6 if out == "t.h5" else 3e-7)
+        self.assertEqual(read("i.h5")["name"][2], "row 3")
+        # the continuum goes the same way as the flux, and is divided by the same number
+        self.good(starmill(*base, "--normalise", "median", "--output", tmp("c.h5"),
+                           "--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns",
+                           "LAM,F,C", "--medium", "air", tmp("tables")))
+        for name in ("t.h5", "c.h5"):
+            with h5py.File(tmp(name), "r") as f:
+                for arm in f["arms"].values():
+                    np.testing.assert_allclose(arm["continuum"][:], 2 * arm["flux"][:], rtol=3e-7)
+
+    def test_cube_with_a_missing_node(self):
+        teff, feh = np.array([4000.0, 5000, 6000]), np.array([-1.0, 0])
+        cube = np.array([[spectrum((t, 4, m)) for t in teff] for m in feh]).astype("f4")
+        cube[1, 2] = 0
+        pyfits.HDUList([image(cube, CRVAL1=WAVE[0], CDELT1=0.02, CRPIX1=1, CTYPE2="TEFF",
+                              CTYPE3="FEH", CRVAL3=-1, CDELT3=1, CRPIX3=1),
+                        pyfits.ImageHDU(teff, name="TEFF")]).writeto(tmp("cube.fits"),
+                                                                   overwrite=True)
+        done = self.good(starmill("library", "build", "--setup", write_setup(), *NATIVE, "--output",
+                                  tmp("cube.h5"), "--labels", "teff=TEFF,feh=FEH", "--medium",
+                                  "vacuum", tmp("cube.fits")))
+        self.assertIn("5 good, 1 bad", done.stdout)
+        self.assertIn("row 6: its flux in arm b is 0 at", done.stdout)
+        grid = read("cube.h5")
+        np.testing.assert_array_equal(grid["label"][4], [5000, 0])
+        self.assertEqual(list(grid["status"]), [1, 1, 1, 1, 1, 2])
+        self.assertTrue((grid["b"]["flux"][5] == 0).all())
+
+    def test_normalisation(self):
+        write_phoenix("norm", labels_of(3))
+        self.good(phoenix("norm", "none.h5"))
+        flux = read("none.h5")["b"]["flux"].astype("f8")
+        for how in ("median", "smooth-median"):
+            self.good(phoenix("norm", f"{how}.h5", "--normalise", how))
+            level = flux / read(f"{how}.h5")["b"]["flux"]
+            np.testing.assert_allclose(level, level[:, :1].repeat(level.shape[1], 1), rtol=3e-7)
+            if how == "median":
+                np.testing.assert_allclose(level[:, 0], np.median(flux, axis=1), rtol=3e-7)
+            else:
+                z = np.log(flux / level[:, :1]) / 0.1
+                np.testing.assert_allclose((z / np.sqrt(1 + z * z)).sum(1), 0, atol=1e-2)
+
+    def test_bad_models_cost_themselves(self):
+        labels = labels_of(10)
+        write_phoenix("bad", labels)
+        good = spectrum(labels[0]).astype("f4")
+        bad = good.copy()
+        bad[1500] = np.nan
+        card = {"PHXTEFF": 5000.0, "PHXLOGG": 4.0, "PHXM_H": 0.1}
+        image(bad, **card).writeto(tmp("bad/nan.fits"))
+        image(0 * good, **{**card, "PHXM_H": 0.2}).writeto(tmp("bad/zero.fits"))
+        image(good[:-7], **{**card, "PHXM_H": 0.3}).writeto(tmp("bad/short.fits"))
+        image(good, PHXTEFF=5000.0, PHXM_H=0.4).writeto(tmp("bad/nolabel.fits"))
+        image(good, PHXTEFF=labels[4][0], PHXLOGG=labels[4][1], PHXM_H=labels[4][2]).writeto(
+            tmp("bad/twin.fits"))
+        with open(tmp("bad/cut.fits"), "wb") as f:
+            f.write(content(tmp("bad/m000.fits"))[:4000])
+        for ranks in (1, 3):
+            done = self.good(phoenix("bad", f"bad{ranks}.h5", ranks=ranks))
+            self.assertIn("10 good, 6 bad", done.stdout)
+            for text in ("nan: its flux is nan at 5030 A", "zero: its flux in arm b is 0 at 5005 A",
+                         "short: ", f"has no image of one axis with the {len(good) - 7} pixels",
+                         "nolabel: its label logg (PHXLOGG) is not known",
+                         "twin: it has the same labels as m004", "cut: "):
+                self.assertIn(text, done.stdout)
+        one, three = read("bad1.h5"), read("bad3.h5")
+        self.assertEqual(one["why"], three["why"])
+        for arm in ("b", "r"):
+            np.testing.assert_array_equal(one[arm]["flux"], three[arm]["flux"])
+        bad = {n: w for n, w, s in zip(one["name"], one["why"], one["status"]) if s == 2}
+        self.assertEqual(set(bad), {"nan", "zero", "short", "nolabel", "twin", "cut"})
+
+    def test_selection(self):
+        labels = labels_of(12)
+        write_phoenix("select", labels)
+        with open(tmp("no.txt"), "w", encoding="utf-8") as f:
+            f.write("# not these\nm003\n  m004  # a remark\n")
+        self.good(phoenix("select", "s.h5", "--keep", "teff=4500:7000", "--exclude",
+                          "teff=6000:7000,logg=1:3", "--exclude", "feh=-2:-1.5", "--exclude-list",
+                          tmp("no.txt")))
+        t, g, m = labels.T
+        wanted = (t >= 4500) & ~((t >= 6000) & (g <= 3)) & ~(m <= -1.5)
+        wanted[[3, 4]] = False
+        self.assertTrue(3 < wanted.sum() < 10)
+        np.testing.assert_array_equal(read("s.h5")["label"], labels[wanted])
+        self.good(phoenix("select", "s2.h5", "--list", tmp("no.txt")))
+        self.assertEqual(read("s2.h5")["name"], ["m003", "m004"])
+
+    def test_what_no_model_can_pass_is_refused_at_once(self):
+        labels = labels_of(4)
+        write_phoenix("few", labels)
+        same = labels.copy()
+        same[:, 1] = 4.5
+        write_phoenix("same", same)
+        self.refused(phoenix("same", "x.h5"), 3, "logg is 4.5 for all models", "--labels")
+        wide = write_setup(SETUP.replace("min: 5005", "min: 4999"), "wide.yaml")
+        base = ("library", "build", "--output", tmp("x.h5"))
+        wave = ("--wave-file", tmp("few-wave.fits"))
+        self.refused(starmill(*base, "--setup", wide, *PHX, *NATIVE, *wave, tmp("few")), 3, "m000",
+                     "5000 to 5060 A, do not cover 499")
+        sharp = write_setup(SETUP.replace("[5005, 0.3]", "[5005, 0.01]"), "sharp.yaml")
+        self.refused(starmill(*base, "--setup", sharp, *PHX, *NATIVE, *wave, tmp("few")), 2,
+                     "arm b wants sigma", "but the input has 0.042")
+        self.refused(starmill(*base, "--setup", write_setup(), *PHX, *wave, tmp("few")), 2,
+                     "--native-sigma")
+        self.refused(starmill(*base, "--setup", write_setup(), *PHX[:2], *NATIVE, *wave,
+                              tmp("few")), 3, "--medium")
+        self.refused(phoenix("few", "x.h5", "--keep", "teff=1:2"), 3, "none is wanted")
+        self.refused(phoenix("few", "x.h5", "--keep", "age=1:2"), 2, "age: is none of the labels")
+        self.refused(phoenix("few", "x.h5", "--name-pattern", "m{teff}"), 2, "has no {logg}")
+        self.refused(starmill("library", "build", "--output", tmp("x.h5"), tmp("few")), 2,
+                     "--setup")
+        self.refused(starmill("library", "build", "--output", tmp("x.h5")), 2, "needs spectra")
+        self.assertFalse(os.path.exists(tmp("x.h5")))
+        self.assertFalse(os.path.exists(tmp("x.h5.lock")))
+
+    def test_setups_are_checked(self):
+        write_phoenix("arms", labels_of(3))
+        for change, words in (
+            (("sigma: [[5005", "sigmas: [[5005"), (":2: ", "'sigmas' is unknown")),
+            (("name: r", "name: b"), (":3: ", "arm b is there twice")),
+            (("ln_step: 4e-5", "ln_step: 0"), (":6: ", "ln_step: a number above 0")),
+            (("[5030, 0.9]", "[5000, 0.9]"), (":2: ", "must ascend")),
+            (("min: 5025", "min: 6025"), (":3: ", "6025 to 5052 is no range")),
+            (("arms:", "arm:"), (":1: ", "only the key arms")),
+            (("max: 5052", "max: [5052"), ("is no YAML",)),
+        ):
+            path = write_setup(SETUP.replace(*change), "changed.yaml")
+            self.refused(starmill("library", "build", "--output", tmp("y.h5"), "--setup", path,
+                                  tmp("arms")), 2, "changed.yaml", *words)
+
+    def test_resume_and_stop(self):
+        """A run that is killed, one that is stopped, and one that is refused; then the same
+        command ends with what an undisturbed run makes."""
+        write_phoenix("resume", labels_of(40))
+        self.good(phoenix("resume", "whole.h5"))
+        whole = read("whole.h5")
+        with open(tmp("stop"), "w", encoding="utf-8"):
+            pass
+        if SHIM: # in the second round: each writes two arms, why and status
+            killed = phoenix("resume", "part.h5", env={
+                "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/part.h5$:7:1"})
+            self.assertNotEqual(killed.returncode, 0)
+            self.assertEqual(list(read("part.h5")["status"]), 8 * [1] + 32 * [0])
+        else:
+            phoenix("resume", "part.h5", "--stop-file", tmp("stop"))
+        # another setting is another file
+        self.refused(phoenix("resume", "part.h5", "--keep", "teff=1:5000"), 2, "was begun with")
+        self.refused(phoenix("resume", "part.h5", "--normalise", "median"), 2, "normalise: none",
+                     "normalise: median")
+        stopped = phoenix("resume", "part.h5", "--stop-file", tmp("stop"))
+        self.refused(stopped, 75, "the same command continues")
+        done = read("part.h5")["status"]
+        self.assertEqual((done == 1).sum(), 16)
+        os.unlink(tmp("stop"))
+        self.good(phoenix("resume", "part.h5", "--stop-file", tmp("stop"), ranks=2))
+        part = read("part.h5")
+        self.assertEqual(part["complete"], 1)
+        for key in ("label", "status"):
+            np.testing.assert_array_equal(part[key], whole[key])
+        for arm in ("b", "r"):
+            np.testing.assert_array_equal(part[arm]["flux"], whole[arm]["flux"])
+        before = os.stat(tmp("part.h5")).st_mtime_ns
+        self.assertIn("complete already", self.good(phoenix("resume", "part.h5")).stdout)
+        self.assertEqual(os.stat(tmp("part.h5")).st_mtime_ns, before)
+
+    def test_killed_rank(self):
+        """A rank dies in the second round: the others end too, and the file is continued."""
+        if not SHIM:
+            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
+        write_phoenix("ranks", labels_of(40))
+        self.good(phoenix("ranks", "all.h5"))
+        killed = phoenix("ranks", "rank.h5", ranks=2, env={
+            "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/rank.h5$:7:1:1"})
+        self.assertNotEqual(killed.returncode, 0)
+        done = read("rank.h5")["status"]
+        self.assertTrue(16 <= (done == 1).sum() < 40, done)
+        self.good(phoenix("ranks", "rank.h5", ranks=3))
+        for arm in ("b", "r"):
+            np.testing.assert_array_equal(read("rank.h5")[arm]["flux"], read("all.h5")[arm]["flux"])
+
+    def test_signal_stops_in_good_order(self):
+        line = command("library", "build", "--output", tmp("signal.h5"), "--line-model", 400,
+                       "--threads", 1)
+        job = subprocess.Popen(line, env=ENVIRONMENT, stderr=subprocess.PIPE,
+                               stdout=subprocess.DEVNULL, text=True)
+        while job.poll() is None and not os.path.exists(tmp("signal.h5")):
+            time.sleep(0.05)
+        job.send_signal(signal.SIGTERM)
+        said = job.communicate(timeout=240)[1]
+        self.assertEqual(job.returncode, 75, said)
+        self.assertIn("of 400 models are done", said)
+        os.unlink(tmp("signal.h5"))
+
+    def test_full_disk(self):
+        if not SHIM:
+            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
+        write_phoenix("disk", labels_of(20))
+        # at the beginning there is nothing to keep
+        self.refused(phoenix("disk", "full.h5", env={
+            "LD_PRELOAD": SHIM, "FAULTS": "ENOSPC:alloc:full.h5:1:0"}), 4, "No space left",
+                     "make room")
+        self.assertFalse([x for x in os.listdir(tmp("")) if x.startswith("full.h5")])
+        done = phoenix("disk", "full.h5", env={"LD_PRELOAD": SHIM,
+                                               "FAULTS": "ENOSPC:write:/full.h5$:6:0"})
+        self.refused(done, 4, "full.h5")
+        self.good(phoenix("disk", "full.h5"))
+        self.good(phoenix("disk", "empty.h5"))
+        np.testing.assert_array_equal(read("full.h5")["b"]["flux"], read("empty.h5")["b"]["flux"])
+
+    def test_existing_files(self):
+        write_phoenix("there", labels_of(3))
+        with open(tmp("notes.h5"), "w", encoding="utf-8") as f:
+            f.write("precious")
+        for more in ((), ("--overwrite",)):
+            self.refused(phoenix("there", "notes.h5", *more), 2, "notes.h5")
+        self.assertEqual(content(tmp("notes.h5")), b"precious")
+        self.good(phoenix("there", "again.h5"))
+        self.good(phoenix("there", "again.h5", "--overwrite", "--normalise", "median"))
+        self.refused(starmill("library", "build", "--output", tmp("there/m000.fits"), "--setup",
+                              write_setup(), tmp("there")), 2, "--output")
+
+    def test_line_model(self):
+        self.good(starmill("library", "build", "--output", tmp("line.h5"), "--line-model", 30))
+        with h5py.File(tmp("line.h5"), "r") as f:
+            self.assertEqual([x.decode() for x in f["labels/name"][:]],
+                             ["teff", "logg", "feh", "alpha"])
+            label = f["models/label"][:]
+            self.assertEqual([a.attrs["n_pix"] for a in f["arms"].values()], [8355, 6017, 7252])
+            for arm in f["arms"].values():
+                depth = 1 - arm["flux"][:] / arm["continuum"][:]
+                self.assertTrue((depth < 1).all() and depth.max() > 0.3)
+                self.assertGreater(depth.min(), -2e-6)
+        # the corners: all 16 of four labels but for the hot giants', which are cut off
+        corner = {tuple(x) for x in label[:20]}
+        self.assertEqual(len(corner), 20)
+        for t, g in ((4000, 0.5), (4000, 5), (7500, 5), (7500, 3), (5500, 0.5)):
+            for m in (-3, 0.5):
+                for a in (0, 0.4):
+                    self.assertIn((t, g, m, a), corner)
+        inside = label[20:]
+        self.assertTrue((inside[:, 1] >= 0.5 + 2.5 * (np.log(inside[:, 0] / 5500)
+                                                     / np.log(7500 / 5500)) - 1e-9).all())
+        self.assertEqual(len(np.unique(label, axis=0)), 30)
+
+    def test_shipped_setups_are_read(self):
+        folder = os.path.join(os.environ["MILL_SOURCE_DIR"], "config", "templates")
+        names = sorted(os.listdir(folder))
+        self.assertEqual(names, ["4most-lr.yaml", "desi.yaml", "lamost.yaml", "sdss.yaml",
+                                 "weave-hr.yaml", "weave.yaml"])
+        write_phoenix("narrow", labels_of(3))
+        for name in names: # read, and refused for what the spectra do not cover
+            done = starmill("library", "build", "--output", tmp("z.h5"), "--setup",
+                            os.path.join(folder, name), *PHX, "--native-sigma", 0.02, "--wave-file",
+                            tmp("narrow-wave.fits"), tmp("narrow"))
+            self.refused(done, 3, "do not cover")
+
+
+if __name__ == "__main__":
+    run("--version")
+    unittest.main(verbosity=2)
