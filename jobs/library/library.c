@@ -13,6 +13,7 @@
 #include "io/library/library_file.h"
 #include "jobs/library/library_error.h"
 #include "jobs/library/library_spectra.h"
+#include "jobs/library/library_train.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/libraries/demo_library.h"
@@ -102,6 +103,7 @@ static void print_usage(void)
   fputs("usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
         "       starmill library demo --output LIB.h5 [options]\n"
         "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
+        "       starmill library train --output LIB.h5 [options] GRID.h5\n"
         "       starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
         "LIBRARY.h5\n"
         "       starmill library info LIB.h5\n"
@@ -110,6 +112,7 @@ static void print_usage(void)
   mill_option_print_help(&import_table, NULL, stdout);
   mill_option_print_help(&demo_table, NULL, stdout);
   mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
+  mill_option_print_help(&mill_library_train_table, NULL, stdout);
   mill_option_print_help(&mill_library_error_table, NULL, stdout);
   fputs("\ninfo prints what is inside a library.\n", stdout);
 }
@@ -291,7 +294,8 @@ static int run(int argc, char **argv)
   int err = MILL_OK;
   if (argc < 1)
     MILL_FAIL(MILL_ERR_USAGE,
-              "library needs a sub-command: import, demo, spectra, model-error or info; "
+              "library needs a sub-command: import, demo, spectra, train, model-error or "
+              "info; "
               "see starmill library --help");
   if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
     print_usage();
@@ -307,7 +311,8 @@ static int run(int argc, char **argv)
     MILL_TRY(run_info(argc, argv));
   else
     MILL_FAIL(MILL_ERR_USAGE,
-              "unknown sub-command %s; library has import, demo, spectra, model-error and info",
+              "unknown sub-command %s; library has import, demo, spectra, train, model-error and "
+              "info",
               argv[0]);
 done:
   return err;
@@ -316,6 +321,8 @@ done:
 int mill_job_library(int argc, char **argv)
 {
   int rank = 0, status = 0;
+  if (argc > 0 && strcmp(argv[0], "train") == 0) /* by all ranks */
+    return mill_job_library_train(argc, argv);
   /* MPI's default handler ends the job when a call fails */
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) {
