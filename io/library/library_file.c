@@ -620,6 +620,21 @@ done:
   return err;
 }
 
+int mill_library_write_image(const char *path, const char *temporary, const void *image,
+                             size_t n_byte)
+{
+  int err = MILL_OK;
+  MILL_TRY(write_bytes(temporary, image, n_byte));
+  if (rename(temporary, path) != 0) {
+    const int reason = errno;
+    unlink(temporary);
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", temporary, path,
+              strerror(reason));
+  }
+done:
+  return err;
+}
+
 int mill_library_write(const char *path, const mill_library *lib, int overwrite)
 {
   int err = MILL_OK;
@@ -640,13 +655,7 @@ int mill_library_write(const char *path, const mill_library *lib, int overwrite)
   }
   snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
   MILL_TRY(make_image(temporary, lib, &image, &n_byte));
-  MILL_TRY(write_bytes(temporary, image, n_byte));
-  if (rename(temporary, path) != 0) {
-    const int reason = errno;
-    unlink(temporary);
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", temporary, path,
-              strerror(reason));
-  }
+  MILL_TRY(mill_library_write_image(path, temporary, image, n_byte));
 done:
   mill_free(image);
   return err;

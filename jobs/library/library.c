@@ -14,6 +14,7 @@
 #include "jobs/library/library_build.h"
 #include "jobs/library/library_error.h"
 #include "jobs/library/library_spectra.h"
+#include "jobs/library/library_train.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/libraries/demo_library.h"
@@ -104,6 +105,7 @@ static void print_usage(void)
         "       starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
         "       starmill library demo --output LIB.h5 [options]\n"
         "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
+        "       starmill library train --output LIB.h5 [options] GRID.h5\n"
         "       starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
         "LIBRARY.h5\n"
         "       starmill library info LIB.h5\n"
@@ -113,6 +115,7 @@ static void print_usage(void)
   mill_option_print_help(&import_table, NULL, stdout);
   mill_option_print_help(&demo_table, NULL, stdout);
   mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
+  mill_option_print_help(&mill_library_train_table, NULL, stdout);
   mill_option_print_help(&mill_library_error_table, NULL, stdout);
   fputs("\ninfo prints what is inside a library.\n", stdout);
 }
@@ -294,7 +297,8 @@ static int run(int argc, char **argv)
   int err = MILL_OK;
   if (argc < 1)
     MILL_FAIL(MILL_ERR_USAGE,
-              "library needs a sub-command: build, import, demo, spectra, model-error or info; "
+              "library needs a sub-command: build, train, import, demo, spectra, model-error or "
+              "info; "
               "see starmill library --help");
   if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
     print_usage();
@@ -309,10 +313,10 @@ static int run(int argc, char **argv)
   else if (strcmp(argv[0], "info") == 0)
     MILL_TRY(run_info(argc, argv));
   else
-    MILL_FAIL(
-        MILL_ERR_USAGE,
-        "unknown sub-command %s; library has build, import, demo, spectra, model-error and info",
-        argv[0]);
+    MILL_FAIL(MILL_ERR_USAGE,
+              "unknown sub-command %s; library has build, train, import, demo, spectra, "
+              "model-error and info",
+              argv[0]);
 done:
   return err;
 }
@@ -320,8 +324,10 @@ done:
 int mill_job_library(int argc, char **argv)
 {
   int rank = 0, status = 0;
-  if (argc > 0 && strcmp(argv[0], "build") == 0) /* of all ranks */
+  if (argc > 0 && strcmp(argv[0], "build") == 0) /* these two by all ranks */
     return mill_job_library_build(argc, argv);
+  if (argc > 0 && strcmp(argv[0], "train") == 0)
+    return mill_job_library_train(argc, argv);
   /* MPI's default handler ends the job when a call fails */
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) {

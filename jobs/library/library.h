@@ -2,8 +2,9 @@
 #ifndef MILL_JOB_LIBRARY_H
 #define MILL_JOB_LIBRARY_H
 
-/** argv[0] is the sub-command (import, demo, spectra, info), its options and files follow.
- *  Collective over MPI_COMM_WORLD, with equal arguments: rank 0 does the work.
+/** argv[0] is the sub-command (import, demo, spectra, train, info), its options and files follow.
+ *  Collective over MPI_COMM_WORLD, with equal arguments: rank 0 does the work but
+ *  for train, which all share.
  *  Returns the exit status, the same on every rank. */
 int mill_job_library(int argc, char **argv);
 

@@ -1,0 +1,205 @@
+#include "io/library/train_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/hdf5/hdf5_util.h"
+#include "io/library/library_parts.h"
+#include "kernels/base/error.h"
+#include "src/ranks/same_on_ranks.h"
+#include "src/system/regular_file.h"
+
+#define FORMAT "starmill training"
+enum { VERSION = 1, N_COLUMN = 4, MAX_IDENTITY = 16384, MAX_PARAM = 1 << 30 };
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static int write_state(const mill_h5_file *file, int i, const mill_train_state *s)
+{
+  int err = MILL_OK;
+  char at[64];
+  const size_t n = s->n_param, table[2] = {(size_t)s->n_epoch, N_COLUMN};
+  const struct {
+    const char *name;
+    int value;
+  } number[] = {{"n_epoch", s->n_epoch},
+                {"best_epoch", s->best_epoch},
+                {"n_wait", s->n_wait},
+                {"ended", s->ended}};
+  const struct {
+    const char *name, *description;
+    const float *data;
+  } array[] = {{"param", "weights and biases, layer after layer", s->param},
+               {"mean", "Adam's means of the slopes", s->m},
+               {"square", "Adam's means of the slopes' squares", s->v},
+               {"best", "the parameters that are kept", s->best}};
+  snprintf(at, sizeof at, "arm%d", i);
+  MILL_TRY(mill_h5_write_group(file, at));
+  for (size_t k = 0; k < sizeof number / sizeof *number; k++)
+    MILL_TRY(mill_h5_write_attr_int(file, at, number[k].name, number[k].value));
+  MILL_TRY(mill_h5_write_attr_double(file, at, "n_step", (double)s->n_step));
+  MILL_TRY(mill_h5_write_attr_double(file, at, "rate", s->rate));
+  MILL_TRY(mill_h5_write_attr_double(file, at, "best_loss", s->best_loss));
+  for (size_t k = 0; k < sizeof array / sizeof *array; k++) {
+    snprintf(at, sizeof at, "arm%d/%s", i, array[k].name);
+    MILL_TRY(mill_h5_write(file, at, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 1, &n, array[k].data, NULL,
+                           array[k].description));
+  }
+  snprintf(at, sizeof at, "arm%d/epochs", i);
+  MILL_TRY(mill_h5_write(file, at, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 2, table, s->epoch, NULL,
+                         "loss, validation loss, learning rate, seconds"));
+done:
+  return err;
+}
+
+static int make_image(const char *name, const char *identity, int n_arm,
+                      const mill_train_state *state, void **image, size_t *n_byte)
+{
+  int err = MILL_OK, n_begun = 0;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_TRY(mill_h5_create_image(name, MILL_ERR_OUTPUT, &file));
+  MILL_TRY(mill_h5_write_attr_text(&file, "/", "format", FORMAT));
+  MILL_TRY(mill_h5_write_attr_int(&file, "/", "version", VERSION));
+  MILL_TRY(mill_h5_write_attr_text(&file, "/", "identity", identity));
+  for (; n_begun < n_arm && state[n_begun].param; n_begun++)
+    MILL_TRY(write_state(&file, n_begun, &state[n_begun]));
+  MILL_TRY(mill_h5_write_attr_int(&file, "/", "n_arm", n_begun));
+  MILL_TRY(mill_h5_get_image(&file, image, n_byte));
+done:
+  mill_h5_close(&file);
+  return err;
+}
+
+int mill_train_file_write(const char *path, const char *identity, int n_arm,
+                          const mill_train_state *state)
+{
+  int err = MILL_OK;
+  char temporary[4200];
+  void *image = NULL;
+  size_t n_byte = 0;
+  MILL_TRY(mill_refuse_foreign(path, "--checkpoint", FORMAT));
+  if (snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid()) >=
+      (int)sizeof temporary)
+    MILL_FAIL(MILL_ERR_OUTPUT, "the checkpoint's path is too long: %.80s...", path);
+  MILL_TRY(make_image(temporary, identity, n_arm, state, &image, &n_byte));
+  MILL_TRY(mill_library_write_image(path, temporary, image, n_byte));
+done:
+  mill_free(image);
+  return err;
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+#define REFUSE(file, ...)                                                                          \
+  do {                                                                                             \
+    char refused[256];                                                                             \
+    snprintf(refused, sizeof refused, __VA_ARGS__);                                                \
+    MILL_FAIL(MILL_ERR_INPUT,                                                                      \
+              "%s: %s; remove it to begin anew, or give --checkpoint another name", (file)->path,  \
+              refused);                                                                            \
+  } while (0)
+
+/* The file must be a checkpoint of this very training. */
+static int check_identity(const mill_h5_file *file, const char *identity)
+{
+  int err = MILL_OK, version = 0;
+  char format[64] = "", *found = NULL;
+  const char *a = identity, *b;
+  MILL_TRY(MILL_ALLOC(MAX_IDENTITY, &found));
+  MILL_TRY(mill_h5_read_attr_text(file, "/", "format", format, sizeof format));
+  if (strcmp(format, FORMAT) != 0)
+    REFUSE(file, "it is no checkpoint of a training");
+  MILL_TRY(mill_h5_read_attr_int(file, "/", "version", &version));
+  if (version != VERSION)
+    REFUSE(file, "a checkpoint of version %d, this program reads %d", version, VERSION);
+  MILL_TRY(mill_h5_read_attr_text(file, "/", "identity", found, MAX_IDENTITY));
+  if (strcmp(found, identity) != 0) {
+    size_t n_a = 0, n_b = 0;
+    b = found;
+    mill_first_difference(&a, &n_a, &b, &n_b);
+    REFUSE(file, "the checkpoint of another training: it has '%.*s' where this one has '%.*s'",
+           (int)(n_b < 80 ? n_b : 80), b, (int)(n_a < 80 ? n_a : 80), a);
+  }
+done:
+  mill_free(found);
+  return err;
+}
+
+static int read_numbers(const mill_h5_file *file, const char *at, int n_epoch, mill_train_state *s)
+{
+  int err = MILL_OK;
+  double n_step = 0;
+  MILL_TRY(mill_h5_read_attr_int(file, at, "n_epoch", &s->n_epoch));
+  MILL_TRY(mill_h5_read_attr_int(file, at, "best_epoch", &s->best_epoch));
+  MILL_TRY(mill_h5_read_attr_int(file, at, "n_wait", &s->n_wait));
+  MILL_TRY(mill_h5_read_attr_int(file, at, "ended", &s->ended));
+  MILL_TRY(mill_h5_read_attr_double(file, at, "n_step", &n_step));
+  MILL_TRY(mill_h5_read_attr_double(file, at, "rate", &s->rate));
+  MILL_TRY(mill_h5_read_attr_double(file, at, "best_loss", &s->best_loss));
+  if (s->n_epoch < 1 || s->n_epoch > n_epoch || s->best_epoch < 0 || s->best_epoch > s->n_epoch ||
+      s->n_wait < 0 || !(n_step >= 1) || !(n_step < 9e15) || !(s->rate >= 0) ||
+      !isfinite(s->rate) || isnan(s->best_loss))
+    REFUSE(file, "numbers of %s that no training has (%d epochs of %d, %g steps)", at, s->n_epoch,
+           n_epoch, n_step);
+  s->n_step = (int64_t)n_step;
+done:
+  return err;
+}
+
+static int read_state(const mill_h5_file *file, int i, int n_epoch, mill_train_state *s)
+{
+  int err = MILL_OK;
+  char at[64];
+  size_t n = 0, table[2];
+  const struct {
+    const char *name;
+    float **data;
+  } array[] = {{"param", &s->param}, {"mean", &s->m}, {"square", &s->v}, {"best", &s->best}};
+  snprintf(at, sizeof at, "arm%d", i);
+  MILL_TRY(read_numbers(file, at, n_epoch, s));
+  snprintf(at, sizeof at, "arm%d/param", i);
+  MILL_TRY(mill_h5_shape(file, at, 1, &n));
+  if (n < 1 || n > MAX_PARAM)
+    REFUSE(file, "%zu parameters in %s", n, at);
+  s->n_param = n;
+  for (size_t k = 0; k < sizeof array / sizeof *array; k++) {
+    snprintf(at, sizeof at, "arm%d/%s", i, array[k].name);
+    MILL_TRY(mill_library_read_new(file, at, H5T_NATIVE_FLOAT, 1, &n, array[k].data));
+  }
+  table[0] = (size_t)s->n_epoch;
+  table[1] = N_COLUMN;
+  MILL_TRY(MILL_ALLOC(n_epoch, &s->epoch));
+  snprintf(at, sizeof at, "arm%d/epochs", i);
+  MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 2, table, s->epoch));
+done:
+  return err;
+}
+
+int mill_train_file_read(const char *path, const char *identity, int n_epoch, int *found,
+                         mill_train_state *state)
+{
+  int err = MILL_OK, n_arm = 0;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  struct stat status;
+  _Static_assert(sizeof(mill_train_epoch) == N_COLUMN * sizeof(double), "a row of the table");
+  *found = stat(path, &status) == 0;
+  if (!*found)
+    goto done;
+  MILL_TRY(mill_h5_open(path, MILL_ERR_INPUT, &file));
+  MILL_TRY(mill_h5_scan(&file));
+  MILL_TRY(check_identity(&file, identity));
+  MILL_TRY(mill_h5_read_attr_int(&file, "/", "n_arm", &n_arm));
+  if (n_arm < 1 || n_arm > MILL_MAX_ARM)
+    REFUSE(&file, "it has %d arms", n_arm);
+  for (int i = 0; i < n_arm; i++)
+    MILL_TRY(read_state(&file, i, n_epoch, &state[i]));
+done:
+  mill_h5_close(&file);
+  for (int i = 0; err != MILL_OK && i < MILL_MAX_ARM; i++)
+    mill_train_state_clear(&state[i]);
+  return err;
+}

@@ -1,0 +1,421 @@
+#include "jobs/library/library_train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include "io/library/grid_file.h"
+#include "io/library/library_file.h"
+#include "jobs/fit/stop_watch.h"
+#include "jobs/library/train_networks.h"
+#include "kernels/base/error.h"
+#include "kernels/math/hull.h"
+#include "src/libraries/library_make.h"
+#include "src/ranks/same_on_ranks.h"
+#include "src/system/blas_threads.h"
+#include "src/system/file_roles.h"
+#include "src/system/random.h"
+#include "src/system/regular_file.h"
+#include "src/system/stop_signal.h"
+#include "src/system/thread.h"
+
+enum { MIN_MODEL = 12, SPLIT_STREAM = 0x73706c74 /* "splt" */ };
+
+/* ---- options ------------------------------------------------------------------------------------
+ */
+
+enum { EMULATOR_NETWORK };
+
+typedef struct options {
+  const char *output, *checkpoint, *stop_file;
+  int overwrite, help, emulator, n_thread, n_guess, is_linear, unfinished;
+  double left_out, interval_s;
+  mill_train_arm_settings arm;
+} options;
+
+static const char *const emulator_words[] = {"network", NULL};
+static const char *const schedule_words[] = {"cosine", "plateau", NULL};
+static const char *const loss_words[] = {"l2", "l1", "huber", NULL};
+static const char *const unit_words[] = {"noise", "spread", NULL};
+static const char *const last_words[] = {"components", "pixels", NULL};
+static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
+                  MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
+                  MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1,
+              "order of the words");
+
+/* --hidden 256,256,200 */
+static int take_hidden(const mill_option *row, const char *text, void *base)
+{
+  int err = MILL_OK, n = 0;
+  mill_train_settings *net = &((options *)base)->arm.net;
+  for (const char *at = text; n < MILL_MAX_LAYER - 1; at++) {
+    char *end = NULL;
+    const long width = strtol(at, &end, 10);
+    if (end == at || width < 1 || width > MILL_MAX_WIDTH || (*end != ',' && *end != '\0'))
+      break;
+    net->width[n++] = (int)width;
+    at = end;
+    if (*end == '\0') {
+      net->n_hidden = n;
+      return MILL_OK;
+    }
+  }
+  MILL_FAIL(MILL_ERR_USAGE,
+            "--%s %s: expected neurons of 1 to %d hidden layers, each 1 to %d, as 256,256,200",
+            row->name, text, MILL_MAX_LAYER - 1, MILL_MAX_WIDTH);
+done:
+  return err;
+}
+
+#define AT(member)  MILL_AT(options, member)
+#define NET(member) MILL_AT(options, arm.net.member)
+const mill_option_table mill_library_train_table = {
+    "starmill library",
+    "train makes a library from the spectra of a grid file (library build): a network for each "
+    "arm,\ntrained by all ranks.  The same command continues what was stopped.\n",
+    "\n",
+    (const mill_option[]){
+        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
+         .help = "the library to write"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        {"emulator", MILL_OPTION_CHOICE, AT(emulator), .words = emulator_words,
+         .help = "what stands between labels and spectra"},
+        {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
+         .help = "part of the models that is not learned; they say how good it is and when to end "
+                 "(default 0.1)"},
+        {"hidden", MILL_OPTION_OTHER, .take = take_hidden, .argument = "N,N,...",
+         .help = "neurons of the hidden layers (default 256,256,200)"},
+        {"epochs", MILL_OPTION_COUNT, NET(n_epoch), .min = 1, .max = 10000000,
+         .help = "passes over all models (default 1000)"},
+        {"batch", MILL_OPTION_COUNT, NET(batch), .min = 1, .max = 1 << 20,
+         .help = "models of a step, of all ranks together (default 128)"},
+        {"rate", MILL_OPTION_REAL, NET(rate), .min = MILL_ABOVE_0, .max = 0.999,
+         .help = "learning rate to begin with (default 0.002)"},
+        {"least-rate", MILL_OPTION_REAL, NET(least_rate), .max = 0.999,
+         .help = "and to end with (default 1e-6)"},
+        {"schedule", MILL_OPTION_CHOICE, NET(schedule), .words = schedule_words,
+         .help = "how the rate falls: as half a cosine over all epochs, or by --factor where the "
+                 "loss of the models left out has not fallen for --patience epochs"},
+        {"patience", MILL_OPTION_COUNT, NET(patience), .min = 1, .max = 1000000,
+         .help = "epochs (default 20)"},
+        {"factor", MILL_OPTION_REAL, NET(factor), .min = 0.001, .max = 0.999,
+         .help = "by which the rate falls (default 0.5)"},
+        {"stop-after", MILL_OPTION_COUNT, NET(stop_after), .max = 10000000,
+         .help = "end after as many epochs without a lower loss of the models left out; 0: never"},
+        {"decay", MILL_OPTION_REAL, NET(decay), .max = 100,
+         .help = "decoupled weight decay (default 0)"},
+        {"loss", MILL_OPTION_CHOICE, NET(loss), .words = loss_words,
+         .help = "of a pixel; l1 and huber need --last pixels"},
+        {"huber", MILL_OPTION_REAL, NET(huber), .min = MILL_ABOVE_0, .max = DBL_MAX,
+         .help = "residual, in units of the loss, from which huber is linear (default 1)"},
+        {"unit", MILL_OPTION_CHOICE, AT(arm.unit), .words = unit_words,
+         .help = "of residuals: the noise of a spectrum with the same S/N everywhere, or each "
+                 "pixel's spread over the models"},
+        {"sn", MILL_OPTION_REAL, AT(arm.sn), .min = MILL_ABOVE_0, .max = DBL_MAX,
+         .help = "that S/N (default 100)"},
+        {"linear-flux", MILL_OPTION_FLAG, AT(is_linear),
+         .help = "learn flux in the place of its logarithm"},
+        {"last", MILL_OPTION_CHOICE, AT(arm.last), .words = last_words,
+         .help = "train scores of principal components, with the loss of the pixels, or every "
+                 "weight of the pixels"},
+        {"components", MILL_OPTION_COUNT, AT(arm.n_component), .min = 1, .max = MILL_MAX_WIDTH,
+         .help = "principal components (default: those that leave 1e-8 of the variance, at most "
+                 "256)"},
+        {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
+         .help = "with --last pixels: spectra of an arm that take more of a rank's memory are read "
+                 "for every step (default 4)"},
+        {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
+         .help = "templates of the initial guess (default 300)"},
+        {"seed", MILL_OPTION_SEED, NET(seed), .argument = "N",
+         .help = "of what is left out, first weights and batches (default 1)"},
+        {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
+         .help = "take the models that there are of a grid file whose building has not ended"},
+        {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
+         .help = "threads of a rank (default: its share of the cores); the result does not depend "
+                 "on them"},
+        {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE",
+         .help = "from which the same command goes on (default LIB.h5.training); removed at the "
+                 "end"},
+        {"checkpoint-interval", MILL_OPTION_REAL, AT(interval_s), .max = DBL_MAX, .argument = "S",
+         .help = "seconds from one to the next (default 60)"},
+        {"stop-file", MILL_OPTION_TEXT, AT(stop_file), .argument = "FILE",
+         .help = "when it appears, save and end with status 75, as SIGTERM does (default "
+                 "LIB.h5.stop)"},
+        MILL_OPTION_HELP(options),
+        {0}}};
+#undef NET
+#undef AT
+
+/* ---- job ----------------------------------------------------------------------------------------
+ */
+
+enum { MAX_PATH = 4096 };
+
+typedef struct job {
+  mill_mpi mpi;
+  options o;
+  const char *input;
+  char checkpoint[MAX_PATH], stop_file[MAX_PATH], table[MAX_PATH];
+  mill_grid_file *grid;
+  mill_grid_info info;
+  mill_train_split split;
+  double *mapped; /* [split.n][n_label] */
+  mill_library *lib;
+} job;
+
+static int name_file(const char *given, const char *output, const char *end, char out[MAX_PATH])
+{
+  int err = MILL_OK;
+  if (snprintf(out, MAX_PATH, "%s%s", given ? given : output, given ? "" : end) >= MAX_PATH)
+    MILL_FAIL(MILL_ERR_USAGE, "the path %.80s... is too long", given ? given : output);
+done:
+  return err;
+}
+
+/* On rank 0: names of files that may be read and written. */
+static int check_files(const job *j)
+{
+  int err = MILL_OK;
+  mill_file_roles roles = {0};
+  const options *o = &j->o;
+  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_TRY(mill_file_roles_write(&roles, o->checkpoint ? "--checkpoint" : "the checkpoint",
+                                 j->checkpoint));
+  MILL_TRY(mill_file_roles_write(&roles, "the table of losses", j->table));
+  MILL_TRY(mill_file_roles_read(&roles, "the grid file", j->input));
+  MILL_TRY(
+      mill_file_roles_read(&roles, o->stop_file ? "--stop-file" : "the stop file", j->stop_file));
+  if (!o->overwrite && access(o->output, F_OK) == 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
+  MILL_TRY(mill_refuse_foreign(o->output, "--output", "starmill library"));
+  MILL_TRY(mill_stop_file_absent(j->stop_file));
+done:
+  return err;
+}
+
+/* What is left out, of n models in their order: by random numbers. */
+static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char *left_out)
+{
+  mill_random r;
+  mill_random_begin(&r, seed, 0, SPLIT_STREAM);
+  for (int n_still = n; n_still > 0; n_still--) { /* one after another (Knuth's algorithm S) */
+    if (mill_random_uniform(&r) * n_still < n_left_out) {
+      left_out[n - n_still] = 1;
+      n_left_out--;
+    }
+  }
+}
+
+static int split_models(job *j)
+{
+  int err = MILL_OK, n_to_do = 0;
+  unsigned char *left_out = NULL;
+  const mill_grid_info *info = &j->info;
+  mill_train_split *s = &j->split;
+  for (int i = 0; i < info->n_model; i++) {
+    s->n += info->status[i] == MILL_GRID_GOOD;
+    n_to_do += info->status[i] == MILL_GRID_TO_DO;
+  }
+  if (n_to_do > 0 && !j->o.unfinished)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: %d of its %d models are still to do; let its library build come to an end, or "
+              "take --unfinished",
+              j->input, n_to_do, info->n_model);
+  const int n_left_out = (int)(j->o.left_out * s->n + 0.5);
+  s->n_train = s->n - n_left_out;
+  if (s->n_train < MIN_MODEL)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: %d good models, of which %d would be learned; at least %d are needed", j->input,
+              s->n, s->n_train, MIN_MODEL);
+  MILL_TRY(MILL_ALLOC(s->n, &s->model));
+  MILL_TRY(MILL_ALLOC(s->n, &left_out));
+  choose_left_out(j->o.arm.net.seed, s->n, n_left_out, left_out);
+  for (int i = 0, k = 0, at[2] = {0, s->n_train}; i < info->n_model; i++)
+    if (info->status[i] == MILL_GRID_GOOD)
+      s->model[at[left_out[k++]]++] = i;
+done:
+  mill_free(left_out);
+  return err;
+}
+
+/* Labels, hulls and templates of the guess, from the good models. */
+static int make_frame(job *j)
+{
+  int err = MILL_OK;
+  mill_library *lib = j->lib;
+  const mill_grid_info *info = &j->info;
+  const int n = j->split.n;
+  const size_t n_label = (size_t)info->n_label;
+  double *value = NULL, x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL];
+  MILL_TRY(MILL_ALLOC(n, &value));
+  MILL_TRY(MILL_ALLOC((size_t)n * n_label, &j->mapped));
+  lib->n_label = info->n_label;
+  for (size_t l = 0; l < n_label; l++) {
+    mill_label *label = &lib->label[l];
+    snprintf(label->name, sizeof label->name, "%s", info->label[l]);
+    for (int i = 0; i < n; i++)
+      value[i] = info->value[(size_t)j->split.model[i] * n_label + l];
+    MILL_TRY(mill_label_measure(n, value, label));
+    for (int i = 0; i < n; i++)
+      j->mapped[(size_t)i * n_label + l] = mill_label_map(label, value[i]);
+    x_min[l] = mill_label_map(label, label->min);
+    x_max[l] = mill_label_map(label, label->max);
+  }
+  MILL_TRY(mill_library_make_hulls(n, j->mapped, 1, lib));
+  MILL_TRY(mill_library_make_guess(j->o.n_guess, x_min, x_max, lib));
+  const char *slash = strrchr(j->input, '/');
+  snprintf(lib->name, sizeof lib->name, "network of %.100s", slash ? slash + 1 : j->input);
+done:
+  mill_free(value);
+  return err;
+}
+
+/* Arms without emulators. */
+static int make_arms(job *j)
+{
+  int err = MILL_OK;
+  j->lib->n_arm = j->info.n_arm;
+  for (int a = 0; a < j->info.n_arm; a++) {
+    const mill_grid_arm *from = &j->info.arm[a];
+    mill_arm *arm = &j->lib->arm[a];
+    const char *slash = strrchr(j->input, '/');
+    snprintf(arm->name, sizeof arm->name, "%s", from->name);
+    snprintf(arm->setup, sizeof arm->setup, "%s", from->name);
+    snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "%s", from->sigma_origin);
+    snprintf(arm->source, sizeof arm->source, "%.100s", slash ? slash + 1 : j->input);
+    arm->n_pix = from->n_pix;
+    arm->ln_wave0 = from->ln_wave0;
+    arm->ln_step = from->ln_step;
+    arm->template_sigma_aa = from->template_sigma_aa;
+    MILL_TRY(MILL_ALLOC(arm->n_pix, &arm->wave_aa));
+    for (int p = 0; p < arm->n_pix; p++)
+      arm->wave_aa[p] = exp(arm->ln_wave0 + p * arm->ln_step);
+  }
+done:
+  return err;
+}
+
+/* For mill_mpi_rank0_first. */
+static int open_grid(void *context)
+{
+  int err = MILL_OK;
+  job *j = context;
+  MILL_TRY(mill_grid_open(j->input, &j->grid, &j->info));
+  MILL_TRY(split_models(j));
+  MILL_TRY(make_frame(j));
+  MILL_TRY(make_arms(j));
+done:
+  return err;
+}
+
+static int prepare(job *j, int argc, char **argv, int first)
+{
+  int err = MILL_OK;
+  options *o = &j->o;
+  if (!o->output)
+    MILL_FAIL(MILL_ERR_USAGE, "library train needs --output LIB.h5");
+  if (argc - first != 1)
+    MILL_FAIL(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
+  j->input = argv[first];
+  o->arm.log_flux = !o->is_linear;
+  MILL_TRY(mill_train_arm_settings_check(&o->arm));
+  MILL_TRY(name_file(o->checkpoint, o->output, ".training", j->checkpoint));
+  MILL_TRY(name_file(o->stop_file, o->output, ".stop", j->stop_file));
+  MILL_TRY(name_file(NULL, o->output, ".losses.csv", j->table));
+  MILL_TRY(mill_thread_check_number(o->n_thread));
+  MILL_TRY(mill_stop_signal_catch());
+done:
+  return err;
+}
+
+static int train(job *j)
+{
+  int err = MILL_OK, n_blas = 0;
+  options *o = &j->o;
+  if (o->n_thread == 0)
+    MILL_TRY(mill_mpi_share_of_cores(&j->mpi, &o->n_thread));
+  o->arm.net.n_thread = o->n_thread;
+  MILL_TRY(mill_mpi_agree(&j->mpi, mill_blas_begin(o->n_thread, &n_blas)));
+  const mill_train_networks networks = {.mpi = &j->mpi,
+                                        .settings = &o->arm,
+                                        .grid = j->grid,
+                                        .info = &j->info,
+                                        .split = &j->split,
+                                        .mapped = j->mapped,
+                                        .checkpoint = j->checkpoint,
+                                        .interval_s = o->interval_s,
+                                        .stop_file = j->stop_file,
+                                        .table = j->table};
+  MILL_TRY(mill_train_networks_run(&networks, j->lib));
+done:
+  mill_blas_end(n_blas);
+  return err;
+}
+
+/* On rank 0. */
+static int write_library(job *j)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_library_write(j->o.output, j->lib, j->o.overwrite));
+  mill_library_digest(j->lib, j->lib->hash);
+  printf("%s: %d labels, %d arm%s, hash %s; losses in %s\n", j->o.output, j->lib->n_label,
+         j->lib->n_arm, j->lib->n_arm == 1 ? "" : "s", j->lib->hash, j->table);
+  unlink(j->checkpoint); /* a name that stays does no harm: the library says that it is done */
+done:
+  return err;
+}
+
+static int run(job *j, int argc, char **argv)
+{
+  int err = MILL_OK, first = 0;
+  MILL_TRY(mill_option_parse(&mill_library_train_table, argc, argv, &j->o, NULL, &first));
+  if (j->o.help) {
+    if (j->mpi.rank == 0) {
+      printf("usage: starmill library train --output LIB.h5 [options] GRID.h5\n\n");
+      mill_option_print_help(&mill_library_train_table, NULL, stdout);
+    }
+    goto done;
+  }
+  MILL_TRY(prepare(j, argc, argv, first));
+  MILL_TRY(mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? check_files(j) : MILL_OK));
+  MILL_TRY(mill_mpi_rank0_first(&j->mpi, open_grid, j));
+  MILL_TRY(train(j));
+  MILL_TRY(mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? write_library(j) : MILL_OK));
+done:
+  return err;
+}
+
+int mill_job_library_train(int argc, char **argv)
+{
+  int err = MILL_OK;
+  job *j = NULL;
+  MILL_TRY(MILL_ALLOC(1, &j));
+  MILL_TRY(MILL_ALLOC(1, &j->lib));
+  mill_train_arm_settings_init(&j->o.arm);
+  j->o.n_guess = 300;
+  j->o.left_out = 0.1;
+  j->o.interval_s = 60;
+  MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &j->mpi));
+  MILL_TRY(run(j, argc, argv));
+done:
+  if (err != MILL_OK && (!j || j->mpi.rank == 0 || err == MILL_ERR_MPI))
+    fprintf(stderr, "starmill library train: %s\n", mill_error_message());
+  fflush(stdout);
+  /* the other ranks may be waiting for this one */
+  if (err == MILL_ERR_MPI || (err == MILL_ERR_MEMORY && j && j->mpi.size > 1))
+    MPI_Abort(MPI_COMM_WORLD, mill_error_exit_status(err));
+  if (j) {
+    mill_grid_close(j->grid);
+    mill_grid_info_clear(&j->info);
+    mill_library_clear(j->lib);
+    if (j->mpi.comm != MPI_COMM_NULL)
+      MPI_Comm_free(&j->mpi.comm);
+    MILL_FREE(j->split.model, j->mapped, j->lib);
+  }
+  mill_free(j);
+  return mill_error_exit_status(err);
+}

@@ -1,0 +1,21 @@
+/** `starmill library train`: a library from a grid file. */
+#ifndef MILL_LIBRARY_TRAIN_H
+#define MILL_LIBRARY_TRAIN_H
+
+#include "jobs/options/option_table.h"
+
+extern const mill_option_table mill_library_train_table;
+
+/** Which good models of a grid file an emulator is made from, and which are left out to see how
+ *  well it works. */
+typedef struct mill_train_split {
+  int n, n_train;
+  int *model; /**< [n] rows of the grid file: n_train to learn, ascending, then those left out,
+                   ascending; owned */
+} mill_train_split;
+
+/** Collective over MPI_COMM_WORLD, with equal arguments; argv[0] is the sub-command.  Returns the
+ *  exit status, the same on every rank, and has told a failure. */
+int mill_job_library_train(int argc, char **argv);
+
+#endif

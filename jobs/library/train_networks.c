@@ -1,0 +1,329 @@
+#include "jobs/library/train_networks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include "io/library/train_file.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/error.h"
+#include "src/ranks/same_on_ranks.h"
+#include "src/system/progress.h"
+#include "src/system/stop_signal.h"
+
+enum { MAX_IDENTITY = 8192 };
+static const double SAY_S = 5, LOOK_S = 2;
+
+/* The arms at work. */
+typedef struct run {
+  const mill_train_networks *n;
+  int arm; /* at work */
+  char identity[MAX_IDENTITY];
+  mill_train_state state[MILL_MAX_ARM];
+  int *row;     /* [most models read at once] rows of the grid file */
+  size_t n_row; /* room */
+  double saved_s, said_s, looked_s;
+  double began_s;  /* of this call's first epoch of the arm */
+  int first_epoch; /* its number */
+  int stop;
+} run;
+
+/* ---- what a training is -----------------------------------------------------------------------
+ */
+
+static uint64_t hash(uint64_t h, const void *data, size_t n)
+{
+  const unsigned char *byte = data;
+  for (size_t i = 0; i < n; i++) /* FNV-1a */
+    h = (h ^ byte[i]) * UINT64_C(0x100000001b3);
+  return h;
+}
+
+/* Lines that are the same in a training that continues. */
+static int identify(run *r)
+{
+  int err = MILL_OK;
+  const mill_train_networks *n = r->n;
+  const mill_train_arm_settings *s = n->settings;
+  const mill_train_settings *net = &s->net;
+  const mill_grid_info *info = n->info;
+  char *settings = NULL, hidden[128] = "";
+  uint64_t h = UINT64_C(0xcbf29ce484222325);
+  MILL_TRY(mill_grid_read_settings(n->grid, &settings));
+  h = hash(h, settings, strlen(settings));
+  h = hash(h, info->value, (size_t)info->n_model * (size_t)info->n_label * sizeof *info->value);
+  h = hash(h, n->split->model, (size_t)n->split->n * sizeof *n->split->model);
+  for (int a = 0; a < info->n_arm; a++) {
+    h = hash(h, &info->arm[a].n_pix, sizeof info->arm[a].n_pix);
+    h = hash(h, &info->arm[a].ln_wave0, sizeof info->arm[a].ln_wave0);
+    h = hash(h, &info->arm[a].ln_step, sizeof info->arm[a].ln_step);
+  }
+  for (int l = 0, at = 0; l < net->n_hidden; l++)
+    at += snprintf(hidden + at, sizeof hidden - (size_t)at, "%s%d", l ? "," : "", net->width[l]);
+  snprintf(r->identity, sizeof r->identity,
+           "grid file and models left out: %016llx\nmodels: %d of which %d are learned\n"
+           "hidden: %s\nepochs: %d\nbatch: %d\nrate: %.17g\nleast rate: %.17g\nschedule: %d\n"
+           "patience: %d\nfactor: %.17g\nstop after: %d\ndecay: %.17g\nloss: %d\nhuber: %.17g\n"
+           "unit: %d\nsn: %.17g\nlog flux: %d\nlast: %d\ncomponents: %d\nseed: %llu\n",
+           (unsigned long long)h, n->split->n, n->split->n_train, hidden, net->n_epoch, net->batch,
+           net->rate, net->least_rate, net->schedule, net->patience, net->factor, net->stop_after,
+           net->decay, net->loss, net->huber, s->unit, s->sn, s->log_flux, s->last, s->n_component,
+           (unsigned long long)net->seed);
+done:
+  mill_free(settings);
+  return err;
+}
+
+/* What rank 0 has read, on every rank. */
+static int share_state(const mill_mpi *mpi, int n_epoch, mill_train_state *s)
+{
+  int err = MILL_OK;
+  float **const array[] = {&s->param, &s->m, &s->v, &s->best};
+  struct {
+    int there, n_epoch, best_epoch, n_wait, ended;
+    int64_t n_step, n_param;
+    double rate, best_loss;
+  } all = {s->param != NULL, s->n_epoch,          s->best_epoch, s->n_wait,   s->ended,
+           s->n_step,        (int64_t)s->n_param, s->rate,       s->best_loss};
+  MILL_MPI(MPI_Bcast(&all, sizeof all, MPI_BYTE, 0, mpi->comm));
+  if (!all.there)
+    goto done;
+  if (mpi->rank != 0) {
+    *s = (mill_train_state){.n_epoch = all.n_epoch,
+                            .best_epoch = all.best_epoch,
+                            .n_wait = all.n_wait,
+                            .ended = all.ended,
+                            .n_step = all.n_step,
+                            .n_param = (size_t)all.n_param,
+                            .rate = all.rate,
+                            .best_loss = all.best_loss};
+    err = MILL_ALLOC(n_epoch, &s->epoch);
+    for (int i = 0; i < 4 && err == MILL_OK; i++)
+      err = MILL_ALLOC(s->n_param, array[i]);
+  }
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  for (int i = 0; i < 4; i++)
+    MILL_MPI(MPI_Bcast(*array[i], (int)s->n_param, MPI_FLOAT, 0, mpi->comm));
+  MILL_MPI(MPI_Bcast(s->epoch, 4 * s->n_epoch, MPI_DOUBLE, 0, mpi->comm));
+done:
+  return err;
+}
+
+static int read_checkpoint(run *r)
+{
+  int err = MILL_OK, found = 0;
+  const mill_train_networks *n = r->n;
+  const int n_epoch = n->settings->net.n_epoch;
+  if (n->mpi->rank == 0) {
+    err = mill_train_file_read(n->checkpoint, r->identity, n_epoch, &found, r->state);
+    if (err == MILL_OK && found)
+      printf("%s: goes on from there\n", n->checkpoint);
+  }
+  MILL_TRY(mill_mpi_agree(n->mpi, err));
+  for (int a = 0; a < n->info->n_arm; a++)
+    MILL_TRY(share_state(n->mpi, n_epoch, &r->state[a]));
+done:
+  return err;
+}
+
+/* ---- while it runs ------------------------------------------------------------------------------
+ */
+
+static int write_table(const run *r)
+{
+  int err = MILL_OK, failed = 0;
+  const mill_train_networks *n = r->n;
+  FILE *out = fopen(n->table, "w");
+  if (!out)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written", n->table);
+  fprintf(out, "arm,epoch,loss,loss_left_out,error_left_out,learning_rate,seconds\n");
+  for (int a = 0; a < n->info->n_arm; a++)
+    for (int i = 0; i < r->state[a].n_epoch; i++) {
+      const mill_train_epoch *e = &r->state[a].epoch[i];
+      fprintf(out, "%s,%d,%.9g,%.9g,%.6g,%.6g,%.3f\n", n->info->arm[a].name, i + 1, e->train,
+              e->validation, mill_train_arm_error(n->settings, e->validation), e->rate, e->seconds);
+    }
+  failed = ferror(out);
+  if (fclose(out) != 0 || failed)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written, is the disk full?", n->table);
+done:
+  return err;
+}
+
+/* "0.053 %" where the unit is the noise, else in units of the spread. */
+static const char *error_text(const run *r, double loss, char out[48])
+{
+  const double error = mill_train_arm_error(r->n->settings, loss);
+  if (r->n->settings->unit == MILL_TRAIN_NOISE)
+    snprintf(out, 48, "%.4f %%", 100 * error);
+  else
+    snprintf(out, 48, "%.5f of the spread", error);
+  return out;
+}
+
+/* Progress on rank 0, a line every few seconds and at the end of an arm. */
+static void say(run *r, const mill_train_state *state)
+{
+  const double now_s = mill_wall_s();
+  const mill_train_epoch *e = &state->epoch[state->n_epoch - 1];
+  const int n_epoch = r->n->settings->net.n_epoch;
+  char error[48], best[48], left[32];
+  if (!state->ended && now_s - r->said_s < SAY_S)
+    return;
+  r->said_s = now_s;
+  const double left_epochs =
+      (n_epoch - state->n_epoch) + n_epoch * (r->n->info->n_arm - r->arm - 1.0);
+  mill_progress_eta((now_s - r->began_s) / (state->n_epoch - r->first_epoch) * left_epochs, left,
+                    sizeof left);
+  printf("arm %s, epoch %d of %d: loss %.5g, error of models left out %s (least %s, epoch %d), "
+         "rate %.2g, at most %s left\n",
+         r->n->info->arm[r->arm].name, state->n_epoch, n_epoch, e->train,
+         error_text(r, e->validation, error), error_text(r, state->best_loss, best),
+         state->best_epoch, e->rate, left);
+  fflush(stdout);
+}
+
+/* Does a rank wish to stop, and is it time to save? */
+static int ask(run *r, const mill_train_state *state, int *save)
+{
+  int err = MILL_OK, flag[2] = {0, 0};
+  const double now_s = mill_wall_s();
+  if (r->n->mpi->rank == 0 && now_s - r->looked_s >= LOOK_S) {
+    r->looked_s = now_s;
+    if (access(r->n->stop_file, F_OK) == 0)
+      mill_stop_note(MILL_STOP_FILE);
+  }
+  flag[0] = mill_stop_reason() != MILL_STOP_NONE;
+  flag[1] = r->n->mpi->rank == 0 && (state->ended || now_s - r->saved_s >= r->n->interval_s);
+  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, flag, 2, MPI_INT, MPI_MAX, r->n->mpi->comm));
+  r->stop = flag[0];
+  *save = flag[0] || flag[1];
+done:
+  return err;
+}
+
+/* On rank 0. */
+static int save_all(run *r)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_train_file_write(r->n->checkpoint, r->identity, r->n->info->n_arm, r->state));
+  MILL_TRY(write_table(r));
+  r->saved_s = mill_wall_s();
+done:
+  return err;
+}
+
+static int after_epoch(void *context, mill_train_state *state)
+{
+  int err = MILL_OK, save = 0;
+  run *r = context;
+  const mill_mpi *mpi = r->n->mpi;
+  MILL_TRY(ask(r, state, &save));
+  if (mpi->rank == 0)
+    say(r, state);
+  if (save) {
+    MILL_TRY(mill_train_gather(mpi, state));
+    MILL_TRY(mill_mpi_agree(mpi, mpi->rank == 0 ? save_all(r) : MILL_OK));
+  }
+  if (r->stop)
+    MILL_FAIL(MILL_ERR_STOPPED,
+              "stopped after epoch %d of arm %s; %s has it, and the same command goes on",
+              state->n_epoch, r->n->info->arm[r->arm].name, r->n->checkpoint);
+done:
+  return err;
+}
+
+/* ---- arms
+ * ----------------------------------------------------------------------------------------
+ */
+
+/* read of mill_train_arm_task */
+static int read_models(void *context, int n, const int *model, float *flux)
+{
+  int err = MILL_OK;
+  run *r = context;
+  if ((size_t)n > r->n_row)
+    MILL_TRY(MILL_RENEW(&r->row, &r->n_row, n));
+  for (int i = 0; i < n; i++)
+    r->row[i] = r->n->split->model[model[i]];
+  MILL_TRY(mill_grid_read(r->n->grid, r->arm, n, r->row, flux, NULL));
+done:
+  return err;
+}
+
+static void print_arm(const run *r, const mill_train_arm_report *report)
+{
+  char error[48], before[48];
+  const mill_train_state *state = &r->state[r->arm];
+  printf("arm %s: %d pixels, %d components leave %.2g of the variance (%.1f s); %d epochs in %.1f "
+         "s",
+         r->n->info->arm[r->arm].name, r->n->info->arm[r->arm].n_pix, report->n_component,
+         report->rest, report->statistics_s, state->n_epoch, report->gradient_s);
+  if (report->gflop > 0)
+    printf(", %.1f GFLOP/s", report->gflop / report->gradient_s);
+  printf("; rms error of %s %s",
+         r->n->split->n > r->n->split->n_train ? "models left out" : "the models",
+         error_text(r, report->loss, error));
+  if (report->loss < report->loss_unsolved)
+    printf(" (%s before the last layer was solved)", error_text(r, report->loss_unsolved, before));
+  printf("\n");
+  fflush(stdout);
+}
+
+static int train_arm(run *r, const float *x, mill_library *lib)
+{
+  int err = MILL_OK;
+  const mill_train_networks *n = r->n;
+  const mill_train_arm_task task = {.n_pix = n->info->arm[r->arm].n_pix,
+                                    .n_label = n->info->n_label,
+                                    .n = n->split->n,
+                                    .n_train = n->split->n_train,
+                                    .x = x,
+                                    .read = read_models,
+                                    .context = r};
+  const mill_train_watch watch = {.after = after_epoch, .context = r};
+  mill_train_arm_report report;
+  r->began_s = mill_wall_s();
+  r->first_epoch = r->state[r->arm].n_epoch;
+  MILL_TRY(mill_train_arm(n->mpi, mill_train_ops_cpu(), n->settings, &task, &watch,
+                          &r->state[r->arm], &lib->arm[r->arm].emulator, &report));
+  if (n->mpi->rank == 0)
+    print_arm(r, &report);
+done:
+  return err;
+}
+
+int mill_train_networks_run(const mill_train_networks *networks, mill_library *lib)
+{
+  int err = MILL_OK;
+  run *r = NULL;
+  float *x = NULL;
+  const size_t n = (size_t)networks->split->n * (size_t)networks->info->n_label;
+  err = MILL_ALLOC(1, &r);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(n, &x);
+  if (err == MILL_OK) {
+    r->n = networks;
+    r->saved_s = mill_wall_s();
+    err = identify(r);
+  }
+  MILL_TRY(mill_mpi_agree(networks->mpi, err));
+  MILL_TRY(mill_same_on_ranks(networks->mpi, "settings", r->identity));
+  for (size_t i = 0; i < n; i++)
+    x[i] = (float)networks->mapped[i];
+  MILL_TRY(read_checkpoint(r));
+  for (r->arm = 0; r->arm < networks->info->n_arm; r->arm++)
+    MILL_TRY(train_arm(r, x, lib));
+  MILL_TRY(mill_mpi_agree(networks->mpi, networks->mpi->rank == 0 ? write_table(r) : MILL_OK));
+done:
+  for (int a = 0; r && a < MILL_MAX_ARM; a++)
+    mill_train_state_clear(&r->state[a]);
+  if (r)
+    mill_free(r->row);
+  MILL_FREE(r, x);
+  return err;
+}

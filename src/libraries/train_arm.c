@@ -1,0 +1,474 @@
+#include "src/libraries/train_arm.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include <cblas.h>
+#include <mpi.h>
+
+#include "kernels/base/clock.h"
+#include "kernels/base/error.h"
+#include "src/libraries/train_statistics.h"
+#include "src/system/random.h"
+
+enum { BLOCK = 64, MOST_COMPONENT = 256, LAST_STREAM = 0x6c617374 /* "last" */ };
+
+/* Of the variance, where the number of components is not given. */
+#define REST 1e-8
+
+/* A pixel that hardly varies has this part of the largest spread. */
+#define LEAST_SPREAD 1e-3
+
+void mill_train_arm_settings_init(mill_train_arm_settings *settings)
+{
+  memset(settings, 0, sizeof *settings);
+  mill_train_settings_init(&settings->net);
+  settings->log_flux = 1;
+  settings->unit = MILL_TRAIN_NOISE;
+  settings->sn = 100;
+  settings->last = MILL_TRAIN_COMPONENTS;
+  settings->keep_gib = 4;
+}
+
+int mill_train_arm_settings_check(const mill_train_arm_settings *s)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_train_settings_check(&s->net));
+  if (s->last == MILL_TRAIN_COMPONENTS && s->net.loss != MILL_TRAIN_L2)
+    MILL_FAIL(MILL_ERR_USAGE, "the scores of components are trained with the loss l2 alone; take "
+                              "the pixels for another one");
+  if (!(s->sn > 0) || !(s->keep_gib >= 0) || s->n_component < 0)
+    MILL_FAIL(MILL_ERR_USAGE,
+              "S/N %g (above 0), memory %g GiB (0 or more), %d components (1 or "
+              "more)",
+              s->sn, s->keep_gib, s->n_component);
+done:
+  return err;
+}
+
+double mill_train_arm_error(const mill_train_arm_settings *s, double loss)
+{
+  const double unit = s->unit == MILL_TRAIN_NOISE ? 1 / s->sn : 1;
+  /* of Huber's loss while residuals are small */
+  const double u = s->net.loss == MILL_TRAIN_L1   ? loss
+                   : s->net.loss == MILL_TRAIN_L2 ? sqrt(loss)
+                                                  : sqrt(2 * loss);
+  return unit * u;
+}
+
+/* ---- spectra ------------------------------------------------------------------------------------
+ */
+
+/* An arm at work. */
+typedef struct arm {
+  const mill_mpi *mpi;
+  const mill_train_arm_settings *set;
+  const mill_train_arm_task *task;
+  mill_train_components c;
+  double *scale; /* [n_pix] */
+  float *target; /* [n][n_component], or [n][n_pix] where they are kept, or [batch][n_pix] */
+  float *net_scale;
+  double floor[2];      /* mean loss that the scores do not carry: learned, left out */
+  float *weight, *bias; /* of the last layer to begin with */
+} arm;
+
+static void arm_clear(arm *a)
+{
+  mill_train_components_clear(&a->c);
+  MILL_FREE(a->scale, a->target, a->net_scale, a->weight, a->bias);
+}
+
+/* What is learned of models: ln flux or flux, y [n][n_pix]. */
+static int read_y(const arm *a, int n, const int *model, float *y)
+{
+  int err = MILL_OK;
+  const size_t size = (size_t)n * (size_t)a->task->n_pix;
+  MILL_TRY(a->task->read(a->task->context, n, model, y));
+  if (a->set->log_flux)
+    for (size_t i = 0; i < size; i++)
+      y[i] = (float)log((double)y[i]);
+done:
+  return err;
+}
+
+/* This rank's share of the models [first, end). */
+static void share_of(const mill_mpi *mpi, int first, int end, int *mine, int *mine_end)
+{
+  const int64_t n = end - first;
+  *mine = first + (int)(n * mpi->rank / mpi->size);
+  *mine_end = first + (int)(n * (mpi->rank + 1) / mpi->size);
+}
+
+/* ---- first phase --------------------------------------------------------------------------------
+ */
+
+static int add_spectra(const arm *a, mill_train_statistics *s)
+{
+  int err = MILL_OK, first, end, model[BLOCK];
+  float *y = NULL;
+  MILL_TRY(MILL_ALLOC(BLOCK * (size_t)a->task->n_pix, &y));
+  share_of(a->mpi, 0, a->task->n_train, &first, &end);
+  for (int i = first; i < end; i += BLOCK) {
+    const int n = end - i < BLOCK ? end - i : BLOCK;
+    for (int k = 0; k < n; k++)
+      model[k] = i + k;
+    MILL_TRY(read_y(a, n, model, y));
+    MILL_TRY(mill_train_statistics_add(s, n, y));
+  }
+done:
+  mill_free(y);
+  return err;
+}
+
+/* Units of the loss, a->scale, from the spectra's mean and spread. */
+static void make_scale(arm *a)
+{
+  double most = 0;
+  for (int p = 0; p < a->c.n_pix; p++)
+    most = fmax(most, a->c.spread[p]);
+  for (int p = 0; p < a->c.n_pix; p++) {
+    if (a->set->unit == MILL_TRAIN_SPREAD)
+      a->scale[p] = 1 / fmax(fmax(a->c.spread[p], LEAST_SPREAD * most), DBL_MIN);
+    else
+      a->scale[p] = a->set->sn / (a->set->log_flux ? 1 : a->c.mean[p]);
+  }
+}
+
+/* On rank 0. */
+static int find_components(arm *a, mill_train_statistics *s)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_train_statistics_pixels(s, &a->c));
+  make_scale(a);
+  const int most = a->task->n_train - 1 < MOST_COMPONENT ? a->task->n_train - 1 : MOST_COMPONENT;
+  if (a->set->n_component > 0)
+    MILL_TRY(mill_train_statistics_components(s, a->scale, a->set->n_component, 0, &a->c));
+  else
+    MILL_TRY(mill_train_statistics_components(s, a->scale, most, REST, &a->c));
+done:
+  return err;
+}
+
+static int first_phase(arm *a)
+{
+  int err = MILL_OK;
+  mill_train_statistics *s = NULL;
+  err = mill_train_statistics_create(a->task->n_pix, MILL_TRAIN_STATISTICS_ROWS, &s);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(a->task->n_pix, &a->scale);
+  if (err == MILL_OK)
+    err = add_spectra(a, s);
+  MILL_TRY(mill_mpi_agree(a->mpi, err));
+  MILL_TRY(mill_train_statistics_join(a->mpi, s));
+  if (a->mpi->rank == 0)
+    err = find_components(a, s);
+  MILL_TRY(mill_mpi_agree(a->mpi, err));
+  MILL_TRY(mill_train_components_share(a->mpi, &a->c));
+  make_scale(a); /* as rank 0 has it */
+done:
+  mill_train_statistics_destroy(s);
+  return err;
+}
+
+/* ---- targets ------------------------------------------------------------------------------------
+ */
+
+/* Scores of this rank's share of all models, and the sums of what they leave of those that are
+   learned and of those that are left out. */
+static int score_share(arm *a, int first, int end, double *rest)
+{
+  int err = MILL_OK, model[BLOCK];
+  const size_t n_component = (size_t)a->c.n_component;
+  float *y = NULL;
+  double *z = NULL, left[BLOCK];
+  MILL_TRY(MILL_ALLOC(BLOCK * (size_t)a->task->n_pix, &y));
+  MILL_TRY(MILL_ALLOC(BLOCK * n_component, &z));
+  for (int i = first; i < end; i += BLOCK) {
+    const int n = end - i < BLOCK ? end - i : BLOCK;
+    for (int k = 0; k < n; k++)
+      model[k] = i + k;
+    MILL_TRY(read_y(a, n, model, y));
+    MILL_TRY(mill_train_components_scores(&a->c, a->scale, n, y, z, left));
+    for (size_t k = 0; k < (size_t)n * n_component; k++)
+      a->target[(size_t)i * n_component + k] = (float)z[k];
+    for (int k = 0; k < n; k++)
+      rest[i + k >= a->task->n_train] += left[k];
+  }
+done:
+  MILL_FREE(y, z);
+  return err;
+}
+
+/* The share of every rank to all others: rows of n numbers. */
+static int exchange_rows(const mill_mpi *mpi, int n_row, int n, float *row)
+{
+  int err = MILL_OK;
+  for (int r = 0; r < mpi->size; r++) {
+    const mill_mpi that = {.rank = r, .size = mpi->size};
+    int first, end;
+    share_of(&that, 0, n_row, &first, &end);
+    for (int i = first; i < end; i++)
+      MILL_MPI(MPI_Bcast(row + (size_t)i * (size_t)n, n, MPI_FLOAT, r, mpi->comm));
+  }
+done:
+  return err;
+}
+
+static int make_scores(arm *a)
+{
+  int err = MILL_OK, first, end;
+  double rest[2] = {0, 0}, *all = NULL;
+  const int n_component = a->c.n_component, n_left = a->task->n - a->task->n_train;
+  const double norm[2] = {(double)a->task->n_train * a->c.n_pix, (double)n_left * a->c.n_pix};
+  err = MILL_ALLOC((size_t)a->task->n * (size_t)n_component, &a->target);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(n_component, &a->net_scale);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(2 * a->mpi->size, &all);
+  share_of(a->mpi, 0, a->task->n, &first, &end);
+  if (err == MILL_OK)
+    err = score_share(a, first, end, rest);
+  MILL_TRY(mill_mpi_agree(a->mpi, err));
+  MILL_TRY(exchange_rows(a->mpi, a->task->n, n_component, a->target));
+  MILL_MPI(MPI_Allgather(rest, 2, MPI_DOUBLE, all, 2, MPI_DOUBLE, a->mpi->comm));
+  for (int r = 0; r < a->mpi->size; r++)
+    for (int k = 0; k < 2; k++)
+      a->floor[k] += norm[k] > 0 ? all[2 * r + k] / norm[k] : 0;
+  for (int k = 0; k < n_component; k++)
+    a->net_scale[k] = (float)sqrt(a->c.variance[k]);
+done:
+  mill_free(all);
+  return err;
+}
+
+/* Spectra without their mean, as the last layer with pixels of its own is to make them. */
+static int read_pixels(const arm *a, int n, const int *model, float *y)
+{
+  int err = MILL_OK;
+  const size_t n_pix = (size_t)a->c.n_pix;
+  MILL_TRY(read_y(a, n, model, y));
+  for (size_t i = 0; i < (size_t)n; i++)
+    for (size_t p = 0; p < n_pix; p++)
+      y[i * n_pix + p] -= (float)a->c.mean[p];
+done:
+  return err;
+}
+
+static int is_kept(const arm *a)
+{
+  const double bytes = (double)a->task->n * a->task->n_pix * sizeof(float);
+  return bytes <= a->set->keep_gib * 1024 * 1024 * 1024;
+}
+
+static int make_pixels(arm *a)
+{
+  int err = MILL_OK, model[BLOCK];
+  const int kept = is_kept(a), n = a->task->n;
+  /* mill_train_solve_last takes 256 rows at once */
+  const int n_batch = a->set->net.batch > 256 ? a->set->net.batch : 256;
+  const size_t n_pix = (size_t)a->c.n_pix;
+  MILL_TRY(
+      mill_alloc_raw((size_t)(kept ? n : n_batch) * n_pix, sizeof *a->target, (void **)&a->target));
+  MILL_TRY(MILL_ALLOC(n_pix, &a->net_scale));
+  for (size_t p = 0; p < n_pix; p++)
+    a->net_scale[p] = (float)a->scale[p];
+  for (int i = 0; kept && i < n; i += BLOCK) {
+    const int n_here = n - i < BLOCK ? n - i : BLOCK;
+    for (int k = 0; k < n_here; k++)
+      model[k] = i + k;
+    MILL_TRY(read_pixels(a, n_here, model, a->target + (size_t)i * n_pix));
+  }
+done:
+  return err;
+}
+
+/* rows of mill_train_problem */
+static int rows(void *context, int n, const int *model, const float **row)
+{
+  int err = MILL_OK;
+  const arm *a = context;
+  const int by_pixels = a->set->last == MILL_TRAIN_PIXELS, kept = !by_pixels || is_kept(a);
+  const size_t width = (size_t)(by_pixels ? a->c.n_pix : a->c.n_component);
+  if (!kept)
+    MILL_TRY(read_pixels(a, n, model, a->target));
+  for (int i = 0; i < n; i++)
+    row[i] = a->target + (size_t)(kept ? model[i] : i) * width;
+done:
+  return err;
+}
+
+/* ---- last layer
+ * -----------------------------------------------------------------------------------
+ */
+
+/* Weights of the pixels [n_pix][width], and biases, from those of the scores. */
+static int to_pixels(const arm *a, int width, const float *weight, const float *bias,
+                     float *pixel_weight, float *pixel_bias)
+{
+  int err = MILL_OK;
+  const int n = a->c.n_component;
+  const size_t n_pix = (size_t)a->c.n_pix, size = (size_t)n * (size_t)width;
+  double *wide = NULL, *product = NULL;
+  MILL_TRY(MILL_ALLOC(size, &wide));
+  MILL_TRY(MILL_ALLOC(n_pix * (size_t)width, &product));
+  for (size_t i = 0; i < size; i++)
+    wide[i] = (double)weight[i];
+  cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, a->c.n_pix, width, n, 1, a->c.pattern,
+              a->c.n_pix, wide, width, 0, product, width);
+  for (size_t i = 0; i < n_pix * (size_t)width; i++)
+    pixel_weight[i] = (float)product[i];
+  for (size_t p = 0; p < n_pix; p++) {
+    double sum = 0;
+    for (size_t k = 0; k < (size_t)n; k++)
+      sum += (double)bias[k] * a->c.pattern[k * n_pix + p];
+    pixel_bias[p] = (float)sum;
+  }
+done:
+  MILL_FREE(wide, product);
+  return err;
+}
+
+/* What the last layer begins with: scores of small random weights, by either way the same. */
+static int begin_last(arm *a)
+{
+  int err = MILL_OK;
+  const mill_train_settings *net = &a->set->net;
+  const int width = net->width[net->n_hidden - 1], n = a->c.n_component;
+  const size_t size = (size_t)n * (size_t)width;
+  mill_random r;
+  float *weight = NULL, *bias = NULL;
+  MILL_TRY(MILL_ALLOC(size, &weight));
+  MILL_TRY(MILL_ALLOC(n, &bias));
+  mill_random_begin(&r, net->seed, 0, LAST_STREAM);
+  for (size_t i = 0; i < size; i++)
+    weight[i] = (float)((2 * mill_random_uniform(&r) - 1) / sqrt(width));
+  if (a->set->last == MILL_TRAIN_PIXELS) {
+    MILL_TRY(MILL_ALLOC((size_t)a->c.n_pix * (size_t)width, &a->weight));
+    MILL_TRY(MILL_ALLOC(a->c.n_pix, &a->bias));
+    MILL_TRY(to_pixels(a, width, weight, bias, a->weight, a->bias));
+    goto done;
+  }
+  a->weight = weight;
+  a->bias = bias;
+  weight = bias = NULL;
+done:
+  MILL_FREE(weight, bias);
+  return err;
+}
+
+/* The emulator of the state's best parameters. */
+static int export(const arm *a, const mill_train_shape *shape, const float *param, mill_emulator *e)
+{
+  int err = MILL_OK;
+  const int last = shape->n_layer - 1, width = shape->n_in[last];
+  const size_t n_pix = (size_t)a->c.n_pix;
+  e->kind = MILL_EMULATOR_MLP;
+  e->log_flux = a->set->log_flux;
+  e->n_layer = shape->n_layer;
+  for (int l = 0; l <= last; l++) {
+    e->n_in[l] = shape->n_in[l];
+    e->n_out[l] = l == last ? a->c.n_pix : shape->n_out[l];
+    const size_t n = (size_t)e->n_in[l] * (size_t)e->n_out[l], n_bias = (size_t)e->n_out[l];
+    MILL_TRY(MILL_ALLOC(n, &e->weight[l]));
+    MILL_TRY(MILL_ALLOC(n_bias, &e->bias[l]));
+    if (l == last && a->set->last == MILL_TRAIN_COMPONENTS)
+      break;
+    memcpy(e->weight[l], param + shape->weight[l], n * sizeof *param);
+    memcpy(e->bias[l], param + shape->bias[l], n_bias * sizeof *param);
+  }
+  if (a->set->last == MILL_TRAIN_COMPONENTS)
+    MILL_TRY(to_pixels(a, width, param + shape->weight[last], param + shape->bias[last],
+                       e->weight[last], e->bias[last]));
+  for (size_t p = 0; p < n_pix; p++)
+    e->bias[last][p] = (float)((double)e->bias[last][p] + a->c.mean[p]);
+done:
+  return err;
+}
+
+/* ---- arm
+ * -----------------------------------------------------------------------------------------
+ */
+
+/* Train and, where the loss is that of least squares, solve the last layer. */
+static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_problem *problem,
+                        const mill_train_watch *watch, mill_train_state *state,
+                        mill_train_arm_report *report)
+{
+  int err = MILL_OK;
+  const int n_before = state->n_epoch;
+  mill_train_shape shape;
+  const double start_s = mill_wall_s();
+  mill_train_shape_of(&a->set->net, problem->n_in, problem->n_out, &shape);
+  MILL_TRY(mill_train_run(a->mpi, ops, &a->set->net, problem, watch, state));
+  report->gradient_s = mill_wall_s() - start_s;
+  report->gflop = mill_train_gflop(&shape, a->task->n_train) * (state->n_epoch - n_before);
+  report->loss = report->loss_unsolved = state->best_loss;
+  if (a->set->net.loss == MILL_TRAIN_L2 && a->task->n > a->task->n_train)
+    MILL_TRY(mill_train_solve_last(a->mpi, ops, &a->set->net, problem, state,
+                                   &report->loss_unsolved, &report->loss));
+done:
+  return err;
+}
+
+static void report_statistics(const arm *a, double start_s, mill_train_arm_report *report)
+{
+  double carried = 0, square = 0;
+  for (int k = 0; k < a->c.n_component; k++)
+    carried += a->c.variance[k];
+  for (int p = 0; p < a->c.n_pix; p++)
+    square += a->c.spread[p] * a->c.spread[p];
+  report->n_component = a->c.n_component;
+  report->rest = fmax(1 - carried / a->c.total, 0);
+  report->spread = sqrt(square / a->c.n_pix);
+  report->statistics_s = mill_wall_s() - start_s;
+}
+
+int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
+                   const mill_train_arm_settings *settings, const mill_train_arm_task *task,
+                   const mill_train_watch *watch, mill_train_state *state, mill_emulator *emulator,
+                   mill_train_arm_report *report)
+{
+  int err = MILL_OK;
+  arm a = {.mpi = mpi, .set = settings, .task = task};
+  mill_train_shape shape;
+  const double start_s = mill_wall_s();
+  memset(report, 0, sizeof *report);
+  MILL_TRY(mill_train_arm_settings_check(settings));
+  MILL_TRY(first_phase(&a));
+  const int by_pixels = settings->last == MILL_TRAIN_PIXELS;
+  if (by_pixels)
+    err = mill_mpi_agree(mpi, make_pixels(&a));
+  else
+    err = make_scores(&a);
+  MILL_TRY(err);
+  MILL_TRY(mill_mpi_agree(mpi, begin_last(&a)));
+  report_statistics(&a, start_s, report);
+  const mill_train_problem problem = {.n_in = task->n_label,
+                                      .n_out = by_pixels ? task->n_pix : a.c.n_component,
+                                      .n = task->n,
+                                      .n_train = task->n_train,
+                                      .x = task->x,
+                                      .scale = a.net_scale,
+                                      .n_norm = task->n_pix,
+                                      .train_floor = a.floor[0],
+                                      .validation_floor = a.floor[1],
+                                      .rows = rows,
+                                      .context = &a,
+                                      .weight = a.weight,
+                                      .bias = a.bias};
+  mill_train_shape_of(&settings->net, problem.n_in, problem.n_out, &shape);
+  if (!state->param)
+    err = mill_train_begin(&settings->net, &problem, state);
+  else if (state->n_param != shape.n_param)
+    err = mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__,
+                         "the training that continues has %zu parameters, this one %zu",
+                         state->n_param, shape.n_param);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(second_phase(&a, ops, &problem, watch, state, report));
+  err = export(&a, &shape, state->best, emulator);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+done:
+  arm_clear(&a);
+  return err;
+}

@@ -1,0 +1,383 @@
+#include "src/libraries/train_network.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <mpi.h>
+
+#include "kernels/base/clock.h"
+#include "kernels/base/error.h"
+#include "src/libraries/train_work.h"
+#include "src/system/random.h"
+
+/* purposes of the random numbers: "init", "shuf" */
+enum { INIT_STREAM = 0x696e6974, SHUFFLE_STREAM = 0x73687566 };
+
+/* A loss counts as lower for the schedule when it is so by this part (as PyTorch has it). */
+#define PLATEAU_PART 1e-4
+
+/* ---- settings ------------------------------------------------------------------------------- */
+
+void mill_train_settings_init(mill_train_settings *settings)
+{
+  *settings = (mill_train_settings){.n_hidden = 3,
+                                    .width = {256, 256, 200},
+                                    .batch = 128,
+                                    .n_epoch = 1000,
+                                    .schedule = MILL_TRAIN_COSINE,
+                                    .rate = 2e-3,
+                                    .least_rate = 1e-6,
+                                    .patience = 20,
+                                    .factor = 0.5,
+                                    .stop_after = 0,
+                                    .decay = 0,
+                                    .loss = MILL_TRAIN_L2,
+                                    .huber = 1,
+                                    .seed = 1,
+                                    .n_thread = 1};
+}
+
+int mill_train_settings_check(const mill_train_settings *s)
+{
+  int err = MILL_OK;
+  if (s->n_hidden < 1 || s->n_hidden > MILL_MAX_LAYER - 1)
+    MILL_FAIL(MILL_ERR_USAGE, "%d hidden layers; 1 to %d are possible", s->n_hidden,
+              MILL_MAX_LAYER - 1);
+  for (int i = 0; i < s->n_hidden; i++)
+    if (s->width[i] < 1 || s->width[i] > MILL_MAX_WIDTH)
+      MILL_FAIL(MILL_ERR_USAGE, "a hidden layer of %d neurons; 1 to %d are possible", s->width[i],
+                MILL_MAX_WIDTH);
+  if (s->batch < 1 || s->n_epoch < 1 || s->n_thread < 1)
+    MILL_FAIL(MILL_ERR_USAGE, "%d models a batch, %d epochs, %d threads: at least 1 each is needed",
+              s->batch, s->n_epoch, s->n_thread);
+  if (!(s->rate > 0) || !(s->rate < 1) || !(s->least_rate >= 0) || !(s->least_rate <= s->rate))
+    MILL_FAIL(MILL_ERR_USAGE,
+              "learning rates from %g to %g; the first is above 0 and below 1, the least no larger",
+              s->rate, s->least_rate);
+  if (!(s->decay >= 0) || !(s->decay * s->rate < 1) || !(s->factor > 0) || !(s->factor < 1) ||
+      s->patience < 1 || !(s->huber > 0))
+    MILL_FAIL(MILL_ERR_USAGE,
+              "weight decay %g (0 or more), factor %g (between 0 and 1), patience %d (1 or more), "
+              "Huber's delta %g (above 0)",
+              s->decay, s->factor, s->patience, s->huber);
+done:
+  return err;
+}
+
+void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_out,
+                         mill_train_shape *shape)
+{
+  memset(shape, 0, sizeof *shape);
+  shape->n_layer = settings->n_hidden + 1;
+  for (int l = 0; l < shape->n_layer; l++) {
+    shape->n_in[l] = l == 0 ? n_in : shape->n_out[l - 1];
+    shape->n_out[l] = l < settings->n_hidden ? settings->width[l] : n_out;
+    shape->weight[l] = shape->n_param;
+    shape->n_param += (size_t)shape->n_in[l] * (size_t)shape->n_out[l];
+    shape->bias[l] = shape->n_param;
+    shape->n_param += (size_t)shape->n_out[l];
+  }
+}
+
+double mill_train_gflop(const mill_train_shape *shape, int n_model)
+{
+  double sum = 0;
+  for (int l = 0; l < shape->n_layer; l++) /* the labels themselves get no slope */
+    sum += (l == 0 ? 4.0 : 6.0) * shape->n_in[l] * shape->n_out[l];
+  return 1e-9 * sum * n_model;
+}
+
+/* ---- state ------------------------------------------------------------------------------------
+ */
+
+void mill_train_state_clear(mill_train_state *state)
+{
+  if (!state)
+    return;
+  MILL_FREE(state->param, state->m, state->v, state->best, state->epoch);
+  memset(state, 0, sizeof *state);
+}
+
+int mill_train_begin(const mill_train_settings *settings, const mill_train_problem *problem,
+                     mill_train_state *state)
+{
+  int err = MILL_OK;
+  mill_train_shape shape;
+  mill_random r;
+  memset(state, 0, sizeof *state);
+  mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
+  state->n_param = shape.n_param;
+  state->rate = settings->rate;
+  state->best_loss = INFINITY;
+  MILL_TRY(MILL_ALLOC(shape.n_param, &state->param));
+  MILL_TRY(MILL_ALLOC(shape.n_param, &state->m));
+  MILL_TRY(MILL_ALLOC(shape.n_param, &state->v));
+  MILL_TRY(MILL_ALLOC(shape.n_param, &state->best));
+  MILL_TRY(MILL_ALLOC(settings->n_epoch, &state->epoch));
+  const int last = shape.n_layer - 1;
+  for (int l = 0; l < last; l++) {
+    const size_t n = (size_t)(shape.n_in[l] + 1) * (size_t)shape.n_out[l];
+    const double bound = 1 / sqrt((double)shape.n_in[l]);
+    mill_random_begin(&r, settings->seed, (uint64_t)l, INIT_STREAM);
+    for (size_t i = 0; i < n; i++)
+      state->param[shape.weight[l] + i] = (float)(bound * (2 * mill_random_uniform(&r) - 1));
+  }
+  const size_t n_out = (size_t)problem->n_out;
+  memcpy(state->param + shape.weight[last], problem->weight,
+         n_out * (size_t)shape.n_in[last] * sizeof *state->param);
+  memcpy(state->param + shape.bias[last], problem->bias, n_out * sizeof *state->param);
+done:
+  if (err != MILL_OK)
+    mill_train_state_clear(state);
+  return err;
+}
+
+int mill_train_gather(const mill_mpi *mpi, mill_train_state *state)
+{
+  int err = MILL_OK;
+  mill_train_shares shares = {0};
+  if (mpi->size == 1)
+    return MILL_OK;
+  MILL_TRY(mill_train_shares_create(mpi, state->n_param, &shares));
+  MILL_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->m, shares.count, shares.start,
+                          MPI_FLOAT, mpi->comm));
+  MILL_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->v, shares.count, shares.start,
+                          MPI_FLOAT, mpi->comm));
+done:
+  mill_train_shares_clear(&shares);
+  return err;
+}
+
+/* ---- losses ------------------------------------------------------------------------------------
+ */
+
+/* The ranks' sums, added up in their order. */
+static int sum_over_ranks(const mill_mpi *mpi, double mine, double *sum)
+{
+  int err = MILL_OK;
+  double *all = NULL;
+  MILL_TRY(MILL_ALLOC(mpi->size, &all));
+  MILL_MPI(MPI_Allgather(&mine, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, mpi->comm));
+  *sum = 0;
+  for (int r = 0; r < mpi->size; r++)
+    *sum += all[r];
+done:
+  mill_free(all);
+  return err;
+}
+
+/* Losses of the validation models, which the ranks share. */
+static int validate(const mill_mpi *mpi, mill_train_work *w, const float *param, double *loss)
+{
+  int err = MILL_OK;
+  const mill_train_problem *p = w->problem;
+  const int64_t n = p->n - p->n_train;
+  const int end = p->n_train + (int)(n * (mpi->rank + 1) / mpi->size);
+  double mine = 0;
+  *loss = NAN;
+  if (n == 0)
+    return MILL_OK;
+  for (int i = p->n_train + (int)(n * mpi->rank / mpi->size); i < end; i += w->n_room) {
+    const int n_row = end - i < w->n_room ? end - i : w->n_room;
+    double part = 0;
+    for (int k = 0; k < n_row; k++)
+      w->model[k] = i + k;
+    MILL_TRY(mill_train_losses(w, n_row, param, &part));
+    mine += part;
+  }
+done:
+  if (err == MILL_OK || mpi->size > 1)
+    err = mill_mpi_agree(mpi, err);
+  if (err == MILL_OK)
+    err = sum_over_ranks(mpi, mine, loss);
+  *loss = *loss / ((double)n * p->n_norm) + p->validation_floor;
+  return err;
+}
+
+int mill_train_validate(const mill_mpi *mpi, const mill_train_ops *ops,
+                        const mill_train_settings *settings, const mill_train_problem *problem,
+                        const float *param, double *loss)
+{
+  int err = MILL_OK;
+  mill_train_work *w = NULL;
+  err = mill_train_work_create(ops, settings, problem, settings->batch, &w);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(validate(mpi, w, param, loss));
+done:
+  mill_train_work_destroy(w);
+  return err;
+}
+
+int mill_train_gradient(const mill_train_ops *ops, const mill_train_settings *settings,
+                        const mill_train_problem *problem, int n, const int *model,
+                        const float *param, float *gradient, double *loss)
+{
+  int err = MILL_OK;
+  mill_train_work *w = NULL;
+  MILL_TRY(mill_train_work_create(ops, settings, problem, n, &w));
+  memcpy(w->model, model, (size_t)n * sizeof *model);
+  MILL_TRY(mill_train_slopes(w, n, n, param, loss));
+  *loss /= n * problem->n_norm;
+  memcpy(gradient, w->gradient, w->shape.n_param * sizeof *gradient);
+done:
+  mill_train_work_destroy(w);
+  return err;
+}
+
+int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
+                      const mill_train_problem *problem, const float *param, int n,
+                      const int *model, float *h)
+{
+  int err = MILL_OK;
+  mill_train_work *w = NULL;
+  const size_t width = (size_t)settings->width[settings->n_hidden - 1];
+  MILL_TRY(mill_train_work_create(ops, settings, problem, settings->batch, &w));
+  for (int i = 0; i < n; i += w->n_room) {
+    const int n_row = n - i < w->n_room ? n - i : w->n_room;
+    memcpy(w->model, model + i, (size_t)n_row * sizeof *model);
+    mill_train_forward(w, n_row, param);
+    memcpy(h + (size_t)i * width, w->act[settings->n_hidden], (size_t)n_row * width * sizeof *h);
+  }
+done:
+  mill_train_work_destroy(w);
+  return err;
+}
+
+/* ---- steps -------------------------------------------------------------------------------------
+ */
+
+/* Every rank adds up the ranks' slopes of its share in their order, steps its share, and gets the
+   others'. */
+static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_train_work *w,
+                const mill_train_shares *shares, mill_train_state *state)
+{
+  int err = MILL_OK;
+  const size_t first = (size_t)shares->start[mpi->rank], n = (size_t)shares->count[mpi->rank];
+  const mill_train_adam adam = {.rate = state->rate,
+                                .decay = settings->decay,
+                                .beta1 = 0.9,
+                                .beta2 = 0.999,
+                                .epsilon = 1e-8,
+                                .n_step = ++state->n_step};
+  const float *gradient = w->gradient;
+  if (mpi->size > 1) {
+    MILL_MPI(MPI_Alltoallv(w->gradient, shares->count, shares->start, MPI_FLOAT, shares->received,
+                           shares->mine_count, shares->mine_start, MPI_FLOAT, mpi->comm));
+    float *sum = w->gradient + first;
+    memcpy(sum, shares->received, n * sizeof *sum);
+    for (int r = 1; r < mpi->size; r++) {
+      const float *part = shares->received + (size_t)r * n;
+      for (size_t i = 0; i < n; i++)
+        sum[i] += part[i];
+    }
+  }
+  mill_train_adam_step(w, &adam, n, gradient + first, state->param + first, state->m + first,
+                       state->v + first);
+  if (mpi->size > 1)
+    MILL_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->param, shares->count,
+                            shares->start, MPI_FLOAT, mpi->comm));
+done:
+  return err;
+}
+
+/* The order of the models in an epoch, a function of seed and epoch alone. */
+static void shuffle(uint64_t seed, int epoch, int n, int *order)
+{
+  mill_random r;
+  mill_random_begin(&r, seed, (uint64_t)epoch, SHUFFLE_STREAM);
+  for (int i = 0; i < n; i++)
+    order[i] = i;
+  for (int i = n - 1; i > 0; i--) {
+    const int k = (int)(mill_random_uniform(&r) * (i + 1)), kept = order[i];
+    order[i] = order[k];
+    order[k] = kept;
+  }
+}
+
+static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, mill_train_work *w,
+                     const mill_train_shares *shares, int *order, mill_train_state *state)
+{
+  int err = MILL_OK;
+  const mill_train_problem *p = w->problem;
+  double mine = 0, sum = 0;
+  const double start_s = mill_wall_s();
+  mill_train_epoch *epoch = &state->epoch[state->n_epoch];
+  shuffle(settings->seed, state->n_epoch, p->n_train, order);
+  for (int i = 0; i < p->n_train; i += settings->batch) {
+    const int64_t n = p->n_train - i < settings->batch ? p->n_train - i : settings->batch;
+    const int first = (int)(n * mpi->rank / mpi->size);
+    const int n_row = (int)(n * (mpi->rank + 1) / mpi->size) - first;
+    double loss = 0;
+    memcpy(w->model, order + i + first, (size_t)n_row * sizeof *order);
+    err = mill_train_slopes(w, n_row, (int)n, state->param, &loss);
+    if (mpi->size > 1)
+      err = mill_mpi_agree(mpi, err);
+    MILL_TRY(err);
+    MILL_TRY(step(mpi, settings, w, shares, state));
+    mine += loss;
+  }
+  MILL_TRY(sum_over_ranks(mpi, mine, &sum));
+  epoch->train = sum / (p->n_train * p->n_norm) + p->train_floor;
+  epoch->rate = state->rate;
+  MILL_TRY(validate(mpi, w, state->param, &epoch->validation));
+  epoch->seconds = mill_wall_s() - start_s;
+  state->n_epoch++;
+  const double judged = p->n > p->n_train ? epoch->validation : epoch->train;
+  if (!isfinite(judged))
+    MILL_FAIL(MILL_ERR_INPUT,
+              "the training of epoch %d ended with a loss that is no number: take a lower --rate",
+              state->n_epoch);
+done:
+  return err;
+}
+
+/* Keep the best parameters; the rate of the next epoch; is this the end? */
+static void judge(const mill_train_settings *s, const mill_train_problem *p,
+                  mill_train_state *state)
+{
+  const mill_train_epoch *epoch = &state->epoch[state->n_epoch - 1];
+  const double loss = p->n > p->n_train ? epoch->validation : epoch->train;
+  const double part = (double)state->n_epoch / s->n_epoch;
+  state->n_wait = loss < state->best_loss * (1 - PLATEAU_PART) ? 0 : state->n_wait + 1;
+  if (loss < state->best_loss) {
+    state->best_loss = loss;
+    state->best_epoch = state->n_epoch;
+    memcpy(state->best, state->param, state->n_param * sizeof *state->best);
+  }
+  if (s->schedule == MILL_TRAIN_COSINE) {
+    state->rate = s->least_rate + 0.5 * (s->rate - s->least_rate) * (1 + cos(M_PI * part));
+  } else if (state->n_wait > s->patience) {
+    state->rate *= s->factor;
+    state->n_wait = 0;
+  }
+  state->ended = state->n_epoch >= s->n_epoch ||
+                 (s->stop_after > 0 && state->n_epoch - state->best_epoch >= s->stop_after) ||
+                 (s->schedule == MILL_TRAIN_PLATEAU && state->rate < s->least_rate);
+}
+
+int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
+                   const mill_train_settings *settings, const mill_train_problem *problem,
+                   const mill_train_watch *watch, mill_train_state *state)
+{
+  int err = MILL_OK, *order = NULL;
+  mill_train_work *w = NULL;
+  mill_train_shares shares = {0};
+  const int n_room = (settings->batch + mpi->size - 1) / mpi->size;
+  err = mill_train_work_create(ops, settings, problem, n_room, &w);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(problem->n_train, &order);
+  if (err == MILL_OK)
+    err = mill_train_shares_create(mpi, w->shape.n_param, &shares);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  while (!state->ended) {
+    MILL_TRY(run_epoch(mpi, settings, w, &shares, order, state));
+    judge(settings, problem, state);
+    if (watch)
+      MILL_TRY(watch->after(watch->context, state));
+  }
+done:
+  mill_free(order);
+  mill_train_shares_clear(&shares);
+  mill_train_work_destroy(w);
+  return err;
+}

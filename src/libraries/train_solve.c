@@ -1,0 +1,200 @@
+/* The last layer is linear: with the hidden layers as they are, its best weights are those of
+   linear least squares. */
+#include <math.h>
+#include <string.h>
+
+#include <cblas.h>
+#include <lapacke.h>
+#include <mpi.h>
+
+#include "kernels/base/error.h"
+#include "src/libraries/train_network.h"
+#include "src/libraries/train_work.h"
+
+/* Ridges tried, as parts of the mean square of what goes into the layer. */
+static const double ridge[] = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-12};
+enum { N_RIDGE = sizeof ridge / sizeof *ridge, ROWS = 256 };
+
+/* Normal equations for the change of the last layer that the residuals of the models want.  What
+   goes into it, h, has its mean taken out, so that the bias is free of the ridge. */
+typedef struct normal {
+  int n, width, n_out;
+  float *h;          /* [n][width] */
+  double *mean_h;    /* [width] */
+  double *mean_rest; /* [n_out] of the residuals */
+  double *vector;    /* [width][width] rows: eigenvectors of the sums of products of h */
+  double *value;     /* [width] eigenvalues */
+  double *right;     /* [width][n_out] eigenvectors times sums of products of h and residuals */
+  double *change;    /* [n_out][width] */
+} normal;
+
+static void normal_clear(normal *q)
+{
+  MILL_FREE(q->h, q->mean_h, q->mean_rest, q->vector, q->value, q->right, q->change);
+}
+
+static int allocate(const mill_train_problem *p, int width, normal *q)
+{
+  int err = MILL_OK;
+  const size_t n = (size_t)width, n_out = (size_t)p->n_out;
+  q->n = p->n_train;
+  q->width = width;
+  q->n_out = p->n_out;
+  MILL_TRY(MILL_ALLOC((size_t)q->n * n, &q->h));
+  MILL_TRY(MILL_ALLOC(n, &q->mean_h));
+  MILL_TRY(MILL_ALLOC(n_out, &q->mean_rest));
+  MILL_TRY(MILL_ALLOC(n * n, &q->vector));
+  MILL_TRY(MILL_ALLOC(n, &q->value));
+  MILL_TRY(MILL_ALLOC(n * n_out, &q->right));
+  MILL_TRY(MILL_ALLOC(n * n_out, &q->change));
+done:
+  return err;
+}
+
+/* Sums of products over the models, block by block; weight and bias are those there are. */
+static int add_up(const mill_train_problem *p, const float *weight, const float *bias, normal *q)
+{
+  int err = MILL_OK;
+  const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;
+  double *h = NULL, *rest = NULL, *wide = NULL, *product = q->change;
+  const float **row = NULL;
+  int model[ROWS];
+  MILL_TRY(MILL_ALLOC(ROWS * width, &h));
+  MILL_TRY(MILL_ALLOC(ROWS * n_out, &rest));
+  MILL_TRY(MILL_ALLOC(n_out * width, &wide));
+  MILL_TRY(mill_alloc_bytes(ROWS, sizeof *row, (void **)&row));
+  for (size_t i = 0; i < n_out * width; i++)
+    wide[i] = (double)weight[i];
+  for (size_t i = 0; i < (size_t)q->n * width; i++)
+    q->mean_h[i % width] += (double)q->h[i] / q->n;
+  memset(product, 0, width * n_out * sizeof *product);
+  for (int i = 0; i < q->n; i += ROWS) {
+    const int n = q->n - i < ROWS ? q->n - i : ROWS;
+    for (int k = 0; k < n; k++)
+      model[k] = i + k;
+    MILL_TRY(p->rows(p->context, n, model, row));
+    for (int k = 0; k < n; k++) {
+      for (size_t j = 0; j < width; j++)
+        h[(size_t)k * width + j] = (double)q->h[(size_t)(i + k) * width + j];
+      for (size_t j = 0; j < n_out; j++)
+        rest[(size_t)k * n_out + j] = (double)row[k][j] - (double)bias[j];
+    }
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, q->n_out, q->width, -1, h, q->width,
+                wide, q->width, 1, rest, q->n_out);
+    for (size_t k = 0; k < (size_t)n * n_out; k++)
+      q->mean_rest[k % n_out] += rest[k] / q->n;
+    for (size_t k = 0; k < (size_t)n * width; k++)
+      h[k] -= q->mean_h[k % width];
+    cblas_dsyrk(CblasRowMajor, CblasUpper, CblasTrans, q->width, n, 1, h, q->width, 1, q->vector,
+                q->width);
+    /* h has no mean, so that of the residuals adds nothing */
+    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, n, 1, h, q->width,
+                rest, q->n_out, 1, product, q->n_out);
+  }
+done:
+  MILL_FREE(h, rest, wide, row);
+  return err;
+}
+
+static int solve(normal *q)
+{
+  int err = MILL_OK;
+  const lapack_int info =
+      LAPACKE_dsyevd(LAPACK_ROW_MAJOR, 'V', 'U', q->width, q->vector, q->width, q->value);
+  if (info != 0)
+    MILL_FAIL(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
+              "LAPACK's eigenvectors of the last layer's inputs ended with %d", (int)info);
+  /* its columns are the eigenvectors; change holds the products still */
+  cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, q->width, q->n_out, q->width, 1, q->vector,
+              q->width, q->change, q->n_out, 0, q->right, q->n_out);
+done:
+  return err;
+}
+
+/* The last layer with one ridge: weight, bias from weight0, bias0. */
+static int with_ridge(normal *q, double part, const float *weight0, const float *bias0,
+                      float *weight, float *bias)
+{
+  int err = MILL_OK;
+  const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;
+  double *scaled = NULL, trace = 0;
+  MILL_TRY(MILL_ALLOC(width * width, &scaled));
+  for (size_t k = 0; k < width; k++)
+    trace += fmax(q->value[k], 0);
+  const double add = part * trace / (double)width;
+  for (size_t i = 0; i < width; i++)
+    for (size_t k = 0; k < width; k++) {
+      const double below = fmax(q->value[k], 0) + add;
+      scaled[i * width + k] = below > 0 ? q->vector[i * width + k] / below : 0;
+    }
+  cblas_dgemm(CblasRowMajor, CblasTrans, CblasTrans, q->n_out, q->width, q->width, 1, q->right,
+              q->n_out, scaled, q->width, 0, q->change, q->width);
+  for (size_t j = 0; j < n_out; j++) {
+    double shift = q->mean_rest[j];
+    for (size_t i = 0; i < width; i++) {
+      shift -= q->change[j * width + i] * q->mean_h[i];
+      weight[j * width + i] = (float)((double)weight0[j * width + i] + q->change[j * width + i]);
+    }
+    bias[j] = (float)((double)bias0[j] + shift);
+  }
+done:
+  mill_free(scaled);
+  return err;
+}
+
+/* On rank 0: the equations of the problem. */
+static int prepare(const mill_train_ops *ops, const mill_train_settings *settings,
+                   const mill_train_problem *problem, const mill_train_shape *shape,
+                   const float *param, normal *q)
+{
+  int err = MILL_OK, *model = NULL;
+  const int last = shape->n_layer - 1;
+  MILL_TRY(allocate(problem, shape->n_in[last], q));
+  MILL_TRY(MILL_ALLOC(q->n, &model));
+  for (int i = 0; i < q->n; i++)
+    model[i] = i;
+  MILL_TRY(mill_train_hidden(ops, settings, problem, param, q->n, model, q->h));
+  MILL_TRY(add_up(problem, param + shape->weight[last], param + shape->bias[last], q));
+  MILL_TRY(solve(q));
+done:
+  mill_free(model);
+  return err;
+}
+
+int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
+                          const mill_train_settings *settings, const mill_train_problem *problem,
+                          mill_train_state *state, double *before, double *after)
+{
+  int err = MILL_OK;
+  normal q = {0};
+  mill_train_shape shape;
+  float *tried = NULL, *first = NULL; /* first: the last layer before */
+  mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
+  const size_t at = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
+  err = MILL_ALLOC(shape.n_param, &tried);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(shape.n_param - at, &first);
+  if (err == MILL_OK && mpi->rank == 0)
+    err = prepare(ops, settings, problem, &shape, state->best, &q);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_train_validate(mpi, ops, settings, problem, state->best, before));
+  *after = *before;
+  memcpy(tried, state->best, shape.n_param * sizeof *tried);
+  memcpy(first, state->best + at, (shape.n_param - at) * sizeof *first);
+  for (int i = 0; i < N_RIDGE; i++) {
+    double loss = 0;
+    if (mpi->rank == 0)
+      err = with_ridge(&q, ridge[i], first, first + (bias - at), tried + at, tried + bias);
+    MILL_TRY(mill_mpi_agree(mpi, err));
+    MILL_MPI(MPI_Bcast(tried + at, (int)(shape.n_param - at), MPI_FLOAT, 0, mpi->comm));
+    MILL_TRY(mill_train_validate(mpi, ops, settings, problem, tried, &loss));
+    if (loss < *after) {
+      *after = loss;
+      memcpy(state->best + at, tried + at, (shape.n_param - at) * sizeof *tried);
+    }
+  }
+done:
+  MILL_FREE(tried, first);
+  normal_clear(&q);
+  return err;
+}

@@ -1,0 +1,418 @@
+#include "src/libraries/train_statistics.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <cblas.h>
+#include <lapacke.h>
+#include <mpi.h>
+
+#include "kernels/base/error.h"
+
+/* A component with less than this part of the variance of the first is rounding: the eigenvalues
+   of sums of products have that much of it. */
+#define LEAST_PART 1e-13
+
+struct mill_train_statistics {
+  int n_pix, n_room;
+  /* of the spectra that have been centred: their sums of products are those of `row` */
+  int64_t n;
+  int n_row;
+  double *mean, *square; /* [n_pix] square: sum of (y - mean)^2 */
+  double *least, *most;  /* [n_pix] of all */
+  double *row;           /* [n_room][n_pix]; behind the n_row rows come n_raw spectra as they are */
+  int n_raw;
+};
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+int mill_train_statistics_create(int n_pix, int n_room, mill_train_statistics **out)
+{
+  int err = MILL_OK;
+  mill_train_statistics *s = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &s));
+  s->n_pix = n_pix;
+  s->n_room = n_room;
+  MILL_TRY(MILL_ALLOC(n_pix, &s->mean));
+  MILL_TRY(MILL_ALLOC(n_pix, &s->square));
+  MILL_TRY(MILL_ALLOC(n_pix, &s->least));
+  MILL_TRY(MILL_ALLOC(n_pix, &s->most));
+  MILL_TRY(mill_alloc_raw((size_t)n_room * (size_t)n_pix, sizeof *s->row, (void **)&s->row));
+  for (int p = 0; p < n_pix; p++) {
+    s->least[p] = INFINITY;
+    s->most[p] = -INFINITY;
+  }
+  *out = s;
+  s = NULL;
+done:
+  mill_train_statistics_destroy(s);
+  return err;
+}
+
+void mill_train_statistics_destroy(mill_train_statistics *s)
+{
+  if (!s)
+    return;
+  MILL_FREE(s->mean, s->square, s->least, s->most, s->row, s);
+}
+
+void mill_train_components_clear(mill_train_components *c)
+{
+  if (!c)
+    return;
+  MILL_FREE(c->mean, c->spread, c->least, c->most, c->pattern, c->variance);
+  memset(c, 0, sizeof *c);
+}
+
+/* ---- principal directions
+ * ------------------------------------------------------------------------
+ */
+
+/* The n largest eigenvalues of the products of rows x [n_row][n_pix], ascending, and their vectors
+   as rows [n][n_row]. */
+static int directions(int n_row, int n_pix, const double *x, int n, double *value, double *vector)
+{
+  int err = MILL_OK;
+  double *product = NULL, *found = NULL, *column = NULL;
+  lapack_int n_found = 0, *support = NULL;
+  MILL_TRY(MILL_ALLOC((size_t)n_row * (size_t)n_row, &product));
+  MILL_TRY(MILL_ALLOC((size_t)n_row * (size_t)n, &column));
+  MILL_TRY(MILL_ALLOC(n_row, &found));
+  MILL_TRY(MILL_ALLOC(2 * n_row, &support));
+  cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, n_row, n_pix, 1, x, n_pix, 0, product, n_row);
+  const lapack_int info =
+      LAPACKE_dsyevr(LAPACK_COL_MAJOR, 'V', 'I', 'L', n_row, product, n_row, 0, 0, n_row - n + 1,
+                     n_row, 0, &n_found, found, column, n_row, support);
+  if (info != 0 || n_found != n)
+    MILL_FAIL(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
+              "LAPACK's eigenvectors of the spectra's products ended with %d", (int)info);
+  memcpy(value, found, (size_t)n * sizeof *value);
+  memcpy(vector, column, (size_t)n * (size_t)n_row * sizeof *vector);
+done:
+  MILL_FREE(product, found, column, support);
+  return err;
+}
+
+/* Rows that stand for all that came before: two times as many and a mean that moves have room. */
+static int n_condensed(const mill_train_statistics *s)
+{
+  return s->n_room / 2 - 1;
+}
+
+/* Rows that have the leading directions of the products of all. */
+static int condense(mill_train_statistics *s)
+{
+  int err = MILL_OK;
+  const int n = n_condensed(s);
+  const size_t n_pix = (size_t)s->n_pix;
+  double *value = NULL, *vector = NULL, *rows = NULL;
+  if (s->n_row <= n)
+    return MILL_OK;
+  MILL_TRY(MILL_ALLOC(n, &value));
+  MILL_TRY(MILL_ALLOC((size_t)n * (size_t)s->n_row, &vector));
+  MILL_TRY(MILL_ALLOC((size_t)n * n_pix, &rows));
+  MILL_TRY(directions(s->n_row, s->n_pix, s->row, n, value, vector));
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, s->n_pix, s->n_row, 1, vector, s->n_row,
+              s->row, s->n_pix, 0, rows, s->n_pix);
+  memcpy(s->row, rows, (size_t)n * n_pix * sizeof *rows);
+  s->n_row = n;
+done:
+  MILL_FREE(value, vector, rows);
+  return err;
+}
+
+/* ---- spectra that come in
+ * ------------------------------------------------------------------------
+ */
+
+/* Count n_other spectra of another mean whose squares and rows about it are there already: behind
+   the n_row rows there is room for one more, which the difference of the means needs. */
+static void move_mean(mill_train_statistics *s, int64_t n_other, const double *mean_other,
+                      const double *square_other)
+{
+  const double n = (double)s->n, m = (double)n_other, all = n + m;
+  double *row = s->row + (size_t)s->n_row * (size_t)s->n_pix;
+  const double weight = sqrt(n * m / all);
+  for (int p = 0; p < s->n_pix; p++) {
+    const double d = mean_other[p] - s->mean[p];
+    s->mean[p] += d * m / all;
+    s->square[p] += square_other[p] + d * d * n * m / all;
+    if (s->n > 0)
+      row[p] = weight * d;
+  }
+  s->n_row += s->n > 0;
+  s->n += n_other;
+}
+
+/* Take the mean out of the spectra that lie as they are. */
+static int centre(mill_train_statistics *s)
+{
+  int err = MILL_OK;
+  const size_t n_pix = (size_t)s->n_pix, n = (size_t)s->n_raw;
+  double *raw = s->row + (size_t)s->n_row * n_pix, *mean = NULL, *square = NULL;
+  if (n == 0)
+    return MILL_OK;
+  MILL_TRY(MILL_ALLOC(n_pix, &mean));
+  MILL_TRY(MILL_ALLOC(n_pix, &square));
+  for (size_t i = 0; i < n; i++)
+    for (size_t p = 0; p < n_pix; p++)
+      mean[p] += raw[i * n_pix + p];
+  for (size_t p = 0; p < n_pix; p++)
+    mean[p] /= (double)n;
+  for (size_t i = 0; i < n; i++)
+    for (size_t p = 0; p < n_pix; p++) {
+      const double d = raw[i * n_pix + p] -= mean[p];
+      square[p] += d * d;
+    }
+  s->n_row += s->n_raw;
+  s->n_raw = 0;
+  move_mean(s, (int64_t)n, mean, square);
+done:
+  MILL_FREE(mean, square);
+  return err;
+}
+
+int mill_train_statistics_add(mill_train_statistics *s, int n, const float *y)
+{
+  int err = MILL_OK;
+  const size_t n_pix = (size_t)s->n_pix;
+  for (int i = 0; i < n; i++, y += n_pix) {
+    /* one row is for a mean that moves */
+    if (s->n_row + s->n_raw + (s->n > 0) >= s->n_room) {
+      MILL_TRY(centre(s));
+      MILL_TRY(condense(s));
+    }
+    double *row = s->row + (size_t)(s->n_row + s->n_raw++) * n_pix;
+    for (size_t p = 0; p < n_pix; p++) {
+      row[p] = (double)y[p];
+      s->least[p] = row[p] < s->least[p] ? row[p] : s->least[p];
+      s->most[p] = row[p] > s->most[p] ? row[p] : s->most[p];
+    }
+  }
+done:
+  return err;
+}
+
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+/* Add what another rank sends: its size, its pixels, its rows a few at a time. */
+static int receive(const mill_mpi *mpi, int from, double *pixel, mill_train_statistics *s)
+{
+  int err = MILL_OK;
+  const size_t n_pix = (size_t)s->n_pix;
+  int64_t size[2];
+  MILL_MPI(MPI_Recv(size, 2, MPI_INT64_T, from, 0, mpi->comm, MPI_STATUS_IGNORE));
+  if (s->n_row + size[1] + 1 > s->n_room)
+    err = condense(s);
+  MILL_MPI(MPI_Send(&err, 1, MPI_INT, from, 1, mpi->comm)); /* may it come? */
+  MILL_TRY(err);
+  if (size[0] == 0)
+    goto done;
+  MILL_MPI(MPI_Recv(pixel, 4 * s->n_pix, MPI_DOUBLE, from, 2, mpi->comm, MPI_STATUS_IGNORE));
+  for (int64_t i = 0; i < size[1]; i++) {
+    MILL_MPI(MPI_Recv(s->row + (size_t)s->n_row * n_pix, s->n_pix, MPI_DOUBLE, from, 3, mpi->comm,
+                      MPI_STATUS_IGNORE));
+    s->n_row++;
+  }
+  for (size_t p = 0; p < n_pix; p++) {
+    s->least[p] = fmin(s->least[p], pixel[2 * n_pix + p]);
+    s->most[p] = fmax(s->most[p], pixel[3 * n_pix + p]);
+  }
+  move_mean(s, size[0], pixel, pixel + n_pix);
+done:
+  return err;
+}
+
+static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics *s)
+{
+  int err = MILL_OK, answer = MILL_OK;
+  const size_t n_pix = (size_t)s->n_pix;
+  const int64_t size[2] = {s->n, s->n_row};
+  memcpy(pixel, s->mean, n_pix * sizeof *pixel);
+  memcpy(pixel + n_pix, s->square, n_pix * sizeof *pixel);
+  memcpy(pixel + 2 * n_pix, s->least, n_pix * sizeof *pixel);
+  memcpy(pixel + 3 * n_pix, s->most, n_pix * sizeof *pixel);
+  MILL_MPI(MPI_Send(size, 2, MPI_INT64_T, 0, 0, mpi->comm));
+  MILL_MPI(MPI_Recv(&answer, 1, MPI_INT, 0, 1, mpi->comm, MPI_STATUS_IGNORE));
+  if (answer != MILL_OK || s->n == 0)
+    goto done;
+  MILL_MPI(MPI_Send(pixel, 4 * s->n_pix, MPI_DOUBLE, 0, 2, mpi->comm));
+  for (int i = 0; i < s->n_row; i++)
+    MILL_MPI(MPI_Send(s->row + (size_t)i * n_pix, s->n_pix, MPI_DOUBLE, 0, 3, mpi->comm));
+done:
+  return err;
+}
+
+int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
+{
+  int err = MILL_OK;
+  double *pixel = NULL; /* mean, square, least, most */
+  err = MILL_ALLOC(4 * (size_t)s->n_pix, &pixel);
+  if (err == MILL_OK)
+    err = centre(s);
+  if (err == MILL_OK && mpi->rank > 0)
+    err = condense(s); /* rank 0 has room for that */
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  for (int from = 1; from < mpi->size; from++) {
+    if (mpi->rank == 0)
+      err = receive(mpi, from, pixel, s);
+    else if (mpi->rank == from)
+      err = send(mpi, pixel, s);
+    MILL_TRY(mill_mpi_agree(mpi, err));
+  }
+done:
+  mill_free(pixel);
+  return err;
+}
+
+/* ---- components ------------------------------------------------------------------------------ */
+
+int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components *out)
+{
+  int err = MILL_OK;
+  const size_t n_pix = (size_t)s->n_pix;
+  memset(out, 0, sizeof *out);
+  MILL_TRY(centre(s));
+  out->n_model = (int)s->n;
+  out->n_pix = s->n_pix;
+  MILL_TRY(MILL_ALLOC(n_pix, &out->mean));
+  MILL_TRY(MILL_ALLOC(n_pix, &out->spread));
+  MILL_TRY(MILL_ALLOC(n_pix, &out->least));
+  MILL_TRY(MILL_ALLOC(n_pix, &out->most));
+  memcpy(out->mean, s->mean, n_pix * sizeof *out->mean);
+  memcpy(out->least, s->least, n_pix * sizeof *out->least);
+  memcpy(out->most, s->most, n_pix * sizeof *out->most);
+  for (size_t p = 0; p < n_pix; p++)
+    out->spread[p] = s->n > 0 ? sqrt(s->square[p] / (double)s->n) : 0;
+done:
+  if (err != MILL_OK)
+    mill_train_components_clear(out);
+  return err;
+}
+
+/* How many of n components, whose variances are ascending, are kept. */
+static int n_kept(int n, const double *value, double total, double rest)
+{
+  double left = total;
+  int k = 0;
+  for (; k < n && value[n - 1 - k] > LEAST_PART * value[n - 1]; k++) {
+    if (rest > 0 && left <= rest * total)
+      break;
+    left -= value[n - 1 - k];
+  }
+  return k;
+}
+
+/* Pattern k from eigenvector [n_row] and its value: unit mean square of the scores, in the
+   spectra's own units. */
+static void make_pattern(const mill_train_statistics *s, const double *scaled, const double *scale,
+                         const double *vector, double *pattern)
+{
+  const double n = (double)s->n;
+  double largest = 0;
+  cblas_dgemv(CblasRowMajor, CblasTrans, s->n_row, s->n_pix, 1 / sqrt(n), scaled, s->n_pix, vector,
+              1, 0, pattern, 1);
+  for (int p = 0; p < s->n_pix; p++)
+    largest = fabs(pattern[p]) > fabs(largest) ? pattern[p] : largest;
+  for (int p = 0; p < s->n_pix; p++)
+    pattern[p] *= (largest < 0 ? -1 : 1) / scale[p];
+}
+
+int mill_train_statistics_components(mill_train_statistics *s, const double *scale, int n_component,
+                                     double rest, mill_train_components *out)
+{
+  int err = MILL_OK;
+  const size_t n_pix = (size_t)s->n_pix, n_row = (size_t)s->n_row;
+  double *scaled = NULL, *value = NULL, *vector = NULL;
+  const int most = s->n < s->n_row ? (int)s->n : s->n_row;
+  if (n_component < 1 || n_component >= most)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%d principal components of %lld spectra; 1 to %d are possible: take fewer of them, "
+              "or more spectra",
+              n_component, (long long)s->n, most - 1);
+  MILL_TRY(mill_alloc_raw(n_row * n_pix, sizeof *scaled, (void **)&scaled));
+  MILL_TRY(MILL_ALLOC(n_component, &value));
+  MILL_TRY(MILL_ALLOC((size_t)n_component * n_row, &vector));
+  for (size_t i = 0; i < n_row; i++)
+    for (size_t p = 0; p < n_pix; p++)
+      scaled[i * n_pix + p] = scale[p] * s->row[i * n_pix + p];
+  out->total = 0;
+  for (size_t p = 0; p < n_pix; p++)
+    out->total += scale[p] * scale[p] * s->square[p] / (double)s->n;
+  if (!(out->total > 0) || !isfinite(out->total))
+    MILL_FAIL(MILL_ERR_INPUT,
+              "the spectra do not differ from each other, or are no numbers: their "
+              "variance is %g",
+              out->total);
+  MILL_TRY(directions(s->n_row, s->n_pix, scaled, n_component, value, vector));
+  for (int k = 0; k < n_component; k++)
+    value[k] /= (double)s->n;
+  out->n_component = n_kept(n_component, value, out->total, rest);
+  MILL_TRY(MILL_ALLOC((size_t)out->n_component * n_pix, &out->pattern));
+  MILL_TRY(MILL_ALLOC(out->n_component, &out->variance));
+  for (int k = 0; k < out->n_component; k++) {
+    const int from = n_component - 1 - k;
+    out->variance[k] = value[from];
+    make_pattern(s, scaled, scale, vector + (size_t)from * n_row, out->pattern + (size_t)k * n_pix);
+  }
+done:
+  MILL_FREE(scaled, value, vector);
+  return err;
+}
+
+int mill_train_components_share(const mill_mpi *mpi, mill_train_components *c)
+{
+  int err = MILL_OK;
+  int size[3] = {c->n_model, c->n_pix, c->n_component};
+  MILL_MPI(MPI_Bcast(size, 3, MPI_INT, 0, mpi->comm));
+  const size_t n_pix = (size_t)size[1], n = (size_t)size[2];
+  double **const array[] = {&c->mean, &c->spread, &c->least, &c->most, &c->variance};
+  const int length[] = {size[1], size[1], size[1], size[1], size[2]};
+  if (mpi->rank != 0) {
+    *c = (mill_train_components){.n_model = size[0], .n_pix = size[1], .n_component = size[2]};
+    for (int i = 0; i < 5 && err == MILL_OK; i++)
+      err = MILL_ALLOC(length[i], array[i]);
+    if (err == MILL_OK)
+      err = MILL_ALLOC(n * n_pix, &c->pattern);
+  }
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Bcast(&c->total, 1, MPI_DOUBLE, 0, mpi->comm));
+  for (int i = 0; i < 5; i++)
+    MILL_MPI(MPI_Bcast(*array[i], length[i], MPI_DOUBLE, 0, mpi->comm));
+  for (size_t k = 0; k < n; k++)
+    MILL_MPI(MPI_Bcast(c->pattern + k * n_pix, size[1], MPI_DOUBLE, 0, mpi->comm));
+done:
+  return err;
+}
+
+int mill_train_components_scores(const mill_train_components *c, const double *scale, int n,
+                                 const float *y, double *z, double *rest)
+{
+  int err = MILL_OK;
+  const size_t n_pix = (size_t)c->n_pix, n_component = (size_t)c->n_component;
+  double *x = NULL;
+  MILL_TRY(mill_alloc_raw((size_t)n * n_pix, sizeof *x, (void **)&x));
+  for (size_t i = 0; i < (size_t)n; i++) {
+    rest[i] = 0;
+    for (size_t p = 0; p < n_pix; p++) {
+      const double u = scale[p] * ((double)y[i * n_pix + p] - c->mean[p]);
+      rest[i] += u * u;
+      x[i * n_pix + p] = u * scale[p];
+    }
+  }
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, c->n_component, c->n_pix, 1, x, c->n_pix,
+              c->pattern, c->n_pix, 0, z, c->n_component);
+  for (size_t i = 0; i < (size_t)n; i++)
+    for (size_t k = 0; k < n_component; k++) {
+      double *score = &z[i * n_component + k];
+      *score /= c->variance[k];
+      rest[i] -= *score * *score * c->variance[k];
+    }
+  for (int i = 0; i < n; i++)
+    rest[i] = fmax(rest[i], 0);
+done:
+  mill_free(x);
+  return err;
+}
