@@ -12,10 +12,12 @@ enum {
   MILL_LIBRARY_MLP = 1,   /**< format of libraries with multilayer perceptrons only */
   MILL_LIBRARY_KINDS = 2, /**< an arm's attribute emulator says which kind it has: mlp, grid, rbf */
   MILL_LIBRARY_ERRORS = 3, /**< arms may have a model error */
+  MILL_LIBRARY_LINEAR = 4, /**< a grid says its degree, which may be 1 */
   MILL_LIBRARY_MIN_PIX = 8,
   MILL_LIBRARY_MAX_PIX = 1 << 20,
   MILL_LIBRARY_MAX_FACET = 100000,
   MILL_LIBRARY_MAX_GUESS = 100000,
+  MILL_LIBRARY_MAX_REPORT = 32768, /**< bytes */
   MILL_LIBRARY_MAX_GUESS_VSINI = sizeof((mill_library){0}.guess_vsini_km_s) / sizeof(double),
   MILL_LIBRARY_N_KIND = MILL_EMULATOR_RBF + 1
 };

@@ -72,7 +72,8 @@ static void print_arm(const mill_library *lib, const mill_arm *arm, FILE *out)
     fprintf(out, "-%d", net->n_out[i]);
     n_number += (size_t)net->n_out[i] * (size_t)(net->n_in[i] + 1);
   }
-  fprintf(out, ", %s, %s, %zu parameters\n", kind_text[net->kind],
+  fprintf(out, ", %s, %s, %zu parameters\n",
+          is_grid && net->grid.linear ? "linear" : kind_text[net->kind],
           net->log_flux ? "log flux" : "flux", n_number);
   if (is_grid)
     print_grid(lib, &net->grid, out);
@@ -120,6 +121,8 @@ int mill_library_print(const mill_library *lib, FILE *out)
   for (int i = 0; i < lib->n_guess_vsini; i++)
     fprintf(out, "%s %g", i ? "," : "", lib->guess_vsini_km_s[i]);
   fprintf(out, " km/s\n");
+  if (lib->report)
+    fputs(lib->report, out);
   if (fflush(out) != 0 || ferror(out))
     MILL_FAIL(MILL_ERR_OUTPUT, "the description of the library cannot be printed: %s",
               strerror(errno));

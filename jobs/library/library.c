@@ -15,6 +15,7 @@
 #include "jobs/library/library_error.h"
 #include "jobs/library/library_spectra.h"
 #include "jobs/library/library_train.h"
+#include "jobs/library/train_functions.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/libraries/demo_library.h"
@@ -106,6 +107,8 @@ static void print_usage(void)
         "       starmill library demo --output LIB.h5 [options]\n"
         "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
         "       starmill library train --output LIB.h5 [options] GRID.h5\n"
+        "       starmill library train --emulator radial|splines|linear --output LIB.h5 [options] "
+        "GRID.h5\n"
         "       starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
         "LIBRARY.h5\n"
         "       starmill library info LIB.h5\n"
@@ -116,6 +119,7 @@ static void print_usage(void)
   mill_option_print_help(&demo_table, NULL, stdout);
   mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
   mill_option_print_help(&mill_library_train_table, NULL, stdout);
+  mill_option_print_help(&mill_train_functions_table, NULL, stdout);
   mill_option_print_help(&mill_library_error_table, NULL, stdout);
   fputs("\ninfo prints what is inside a library.\n", stdout);
 }
@@ -308,6 +312,8 @@ static int run(int argc, char **argv)
     MILL_TRY(run_demo(argc, argv));
   else if (strcmp(argv[0], "spectra") == 0)
     MILL_TRY(mill_job_library_spectra(argc, argv));
+  else if (strcmp(argv[0], "train") == 0)
+    MILL_TRY(mill_job_train_functions(argc, argv));
   else if (strcmp(argv[0], "model-error") == 0)
     MILL_TRY(mill_job_library_error(argc, argv));
   else if (strcmp(argv[0], "info") == 0)
@@ -326,7 +332,7 @@ int mill_job_library(int argc, char **argv)
   int rank = 0, status = 0;
   if (argc > 0 && strcmp(argv[0], "build") == 0) /* these two by all ranks */
     return mill_job_library_build(argc, argv);
-  if (argc > 0 && strcmp(argv[0], "train") == 0)
+  if (argc > 0 && strcmp(argv[0], "train") == 0 && !mill_train_functions_asked(argc, argv))
     return mill_job_library_train(argc, argv);
   /* MPI's default handler ends the job when a call fails */
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

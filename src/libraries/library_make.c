@@ -106,6 +106,13 @@ done:
   return err;
 }
 
+static void set_rotations(mill_library *lib)
+{
+  lib->n_guess_vsini = 2;
+  lib->guess_vsini_km_s[0] = 0;
+  lib->guess_vsini_km_s[1] = 100;
+}
+
 /* Quasi-random points in mapped labels inside all hulls: the additive recurrence
    x_j = frac(1/2 + i / phi^(j+1)), phi the positive root of x^(n+1) = x + 1 (the golden ratio for
    one dimension), which fills a box evenly for any number of dimensions and needs no table; points
@@ -144,9 +151,81 @@ int mill_library_make_guess(int n_guess, const double *x_min, const double *x_ma
     if (mill_hull_distance(lib->n_hull, lib->hull, x) <= 0)
       n_found++;
   }
-  lib->n_guess_vsini = 2;
-  lib->guess_vsini_km_s[0] = 0;
-  lib->guess_vsini_km_s[1] = 100;
+  set_rotations(lib);
 done:
+  return err;
+}
+
+int mill_library_make_labels(int n, const double *value, mill_library *lib, double *mapped)
+{
+  int err = MILL_OK;
+  const size_t n_label = (size_t)lib->n_label;
+  double *one = NULL;
+  MILL_TRY(MILL_ALLOC(n, &one));
+  for (size_t l = 0; l < n_label; l++) {
+    for (size_t i = 0; i < (size_t)n; i++)
+      one[i] = value[i * n_label + l];
+    MILL_TRY(mill_label_measure(n, one, &lib->label[l]));
+    for (size_t i = 0; i < (size_t)n; i++)
+      mapped[i * n_label + l] = mill_label_map(&lib->label[l], one[i]);
+  }
+done:
+  mill_free(one);
+  return err;
+}
+
+static double distance2(int n_label, const double *a, const double *b, const double *length)
+{
+  double sum = 0;
+  for (int l = 0; l < n_label; l++) {
+    const double d = length ? (a[l] - b[l]) / length[l] : a[l] - b[l];
+    sum += d * d;
+  }
+  return sum;
+}
+
+int mill_library_spread_guess(int n, const double *value, const double *mapped,
+                              const double *length, int n_guess, mill_library *lib,
+                              unsigned char *outside)
+{
+  int err = MILL_OK;
+  double *free2 = NULL, nearest = INFINITY; /* squared distance from the nearest one taken */
+  const size_t n_label = (size_t)lib->n_label;
+  const int most = n_guess < n ? n_guess : n;
+  int next = -1;
+  MILL_TRY(MILL_ALLOC(n, &free2));
+  MILL_TRY(MILL_ALLOC((size_t)most * n_label, &lib->guess_label));
+  for (int i = 0; i < n; i++) {
+    const double *x = mapped + (size_t)i * n_label;
+    double r2 = 0;
+    for (size_t l = 0; l < n_label; l++)
+      r2 += x[l] * x[l];
+    const int inside = mill_hull_distance(lib->n_hull, lib->hull, x) <= 1e-10;
+    free2[i] = inside ? INFINITY : -1;
+    if (outside)
+      outside[i] = (unsigned char)!inside;
+    if (inside && r2 < nearest) { /* begin in the middle */
+      nearest = r2;
+      next = i;
+    }
+  }
+  while (next >= 0 && lib->n_guess < most) {
+    const double *last = mapped + (size_t)next * n_label;
+    memcpy(lib->guess_label + (size_t)lib->n_guess++ * n_label, value + (size_t)next * n_label,
+           n_label * sizeof *value);
+    next = -1;
+    for (int i = 0; i < n; i++) {
+      free2[i] =
+          fmin(free2[i], distance2(lib->n_label, mapped + (size_t)i * n_label, last, length));
+      /* two spectra of the same labels are one template */
+      if (free2[i] > 1e-12 && (next < 0 || free2[i] > free2[next]))
+        next = i;
+    }
+  }
+  if (lib->n_guess == 0)
+    MILL_FAIL(MILL_ERR_INPUT, "no spectrum lies inside the hulls of its labels");
+  set_rotations(lib);
+done:
+  mill_free(free2);
   return err;
 }

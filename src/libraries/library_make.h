@@ -28,4 +28,22 @@ int mill_library_make_hulls(int n, const double *x, int all, mill_library *lib);
 int mill_library_make_guess(int n_guess, const double *x_min, const double *x_max,
                             mill_library *lib);
 
+/** All labels of a library, whose names are set, by mill_label_measure; and the mapped labels.
+ *
+ *  value [n][n_label]   in   in the labels' units
+ *  mapped [n][n_label]  out
+ *  MILL_ERR_INPUT, MILL_ERR_MEMORY. */
+int mill_library_make_labels(int n, const double *value, mill_library *lib, double *mapped);
+
+/** Templates of the initial guess: up to n_guess of n models inside the hulls, each as far as can
+ *  be from those before it; rotations as above.
+ *
+ *  value, mapped [n][n_label]  in   labels in their units, and mapped
+ *  length [n_label]            in   units of distances along the mapped labels; NULL: 1
+ *  outside [n]                 out  1: the model is outside the hulls; NULL: not wanted
+ *  MILL_ERR_INPUT when none is inside, MILL_ERR_MEMORY. */
+int mill_library_spread_guess(int n, const double *value, const double *mapped,
+                              const double *length, int n_guess, mill_library *lib,
+                              unsigned char *outside);
+
 #endif

@@ -13,16 +13,12 @@
 #include "src/libraries/point_hull.h"
 
 enum {
-  N_SMOOTH = 25,
   N_REWEIGHT = 3,
   N_FILL = 3,
   N_NEIGHBOUR = 40 /* with like labels, that a spectrum is compared with */
 };
 #define TOLERANCE 1.0 /* of the smoothings: the one-standard-error rule */
 
-/* Smoothings to choose from: powers of ten in steps of half a decade. */
-#define SMOOTH_LEAST -8.0
-#define SMOOTH_STEP  0.5
 /* Leaves the polynomial. */
 #define SMOOTH_STIFF 1e8
 
@@ -152,14 +148,8 @@ done:
 static int fit_scores(mill_spectra_work *w)
 {
   int err = MILL_OK;
-  double smooth[N_SMOOTH];
-  int n_smooth = N_SMOOTH;
-  for (int i = 0; i < N_SMOOTH; i++)
-    smooth[i] = pow(10, SMOOTH_LEAST + SMOOTH_STEP * i);
-  if (w->set->smoothing > 0) {
-    smooth[0] = w->set->smoothing;
-    n_smooth = 1;
-  }
+  double smooth[MILL_RBF_MAX_SMOOTH];
+  int n_smooth = mill_rbf_smoothings(w->set->smoothing, smooth);
   if (w->aligning == MILL_SPECTRA_ALIGN_STIFF) {
     smooth[0] = SMOOTH_STIFF;
     n_smooth = 1;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
 #include "src/libraries/spectra_work.h"
 #include "src/system/blas_threads.h"
@@ -67,52 +66,27 @@ void mill_spectra_work_clear(mill_spectra_work *w)
   memset(w, 0, sizeof *w);
 }
 
-/* Labels of spectra that lie as far from one another as can be: the next one is always the one
-   farthest from those taken. */
+/* Labels of spectra that lie as far from one another as can be. */
 static int make_guess(const mill_spectra_work *w, const mill_labelled_spectra *in,
                       mill_library *lib, mill_spectra_report *report)
 {
   int err = MILL_OK;
-  double *distance2 = NULL;
+  double *value = NULL;
+  unsigned char *outside = NULL;
   const size_t n_label = (size_t)w->n_label;
-  int n_guess = w->set->n_guess < w->n ? w->set->n_guess : w->n;
-  int next = -1;
-  double nearest = INFINITY;
-  MILL_TRY(MILL_ALLOC(w->n, &distance2));
-  MILL_TRY(MILL_ALLOC((size_t)n_guess * n_label, &lib->guess_label));
+  MILL_TRY(MILL_ALLOC((size_t)w->n * n_label, &value));
+  MILL_TRY(MILL_ALLOC(w->n, &outside));
+  for (int i = 0; i < w->n; i++)
+    memcpy(value + (size_t)i * n_label, in->label + (size_t)w->row[i] * n_label,
+           n_label * sizeof *value);
+  MILL_TRY(
+      mill_library_spread_guess(w->n, value, w->mapped, w->length, w->set->n_guess, lib, outside));
   for (int i = 0; i < w->n; i++) {
-    const double *x = w->mapped + (size_t)i * n_label;
-    double r2 = 0;
-    for (size_t l = 0; l < n_label; l++)
-      r2 += x[l] * x[l];
-    const int inside = mill_hull_distance(lib->n_hull, lib->hull, x) <= 1e-10;
-    distance2[i] = inside ? INFINITY : -1;
-    report->outside[w->row[i]] = (unsigned char)!inside;
-    report->n_outside += !inside;
-    if (inside && r2 < nearest) { /* begin in the middle */
-      nearest = r2;
-      next = i;
-    }
+    report->outside[w->row[i]] = outside[i];
+    report->n_outside += outside[i];
   }
-  while (next >= 0 && lib->n_guess < n_guess) {
-    memcpy(lib->guess_label + (size_t)lib->n_guess++ * n_label,
-           in->label + (size_t)w->row[next] * n_label, n_label * sizeof *in->label);
-    const int last = next;
-    next = -1;
-    for (int i = 0; i < w->n; i++) {
-      distance2[i] = fmin(distance2[i], mill_spectra_distance2(w, i, last));
-      /* two spectra of the same labels are one template */
-      if (distance2[i] > 1e-12 && (next < 0 || distance2[i] > distance2[next]))
-        next = i;
-    }
-  }
-  if (lib->n_guess == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "no spectrum lies inside the hulls of its labels");
-  lib->n_guess_vsini = 2;
-  lib->guess_vsini_km_s[0] = 0;
-  lib->guess_vsini_km_s[1] = 100;
 done:
-  mill_free(distance2);
+  MILL_FREE(value, outside);
   return err;
 }
 
