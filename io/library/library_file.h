@@ -21,14 +21,18 @@ int mill_library_read(const char *path, mill_library *lib);
 int mill_library_write(const char *path, const mill_library *lib, int overwrite);
 
 /** template_sigma_aa of imported emulators: sigma given by the user, NAN: decide
- *  from the emulator's revision (ends in "rm": 0.5 A, else instrument's). */
+ *  from the emulator's revision (ends in "rm" or "resolmat": 0.5 A, else
+ *  instrument's). */
 int mill_library_import(const char *const *path, int n_path, double template_sigma_aa, int n_guess,
                         mill_library *lib);
 
 /** As mill_library_import, with the arms' names given: arm_name [n_path], or NULL
- *  to take what follows the last underscore of each file's `setup`. */
+ *  to take what follows the last underscore of each file's `setup`.
+ *  *difference (NULL is allowed): the largest from the check values, relative to max(1, |y|) of
+ *  the network's output y. */
 int mill_library_import_named(const char *const *path, const char *const *arm_name, int n_path,
-                              double template_sigma_aa, int n_guess, mill_library *lib);
+                              double template_sigma_aa, int n_guess, mill_library *lib,
+                              double *difference);
 
 /** SHA-256 of the contents that a fit depends on (docs/use/formats.md), whatever the
  *  file's path, layout, name or origin. hex: 64 digits and the end. */

@@ -14,7 +14,8 @@
 /* Relative to max(1, |y|) of the network's output y: the reference values are float32 ones, made
    from float32 labels, and their rounding grows with y. */
 #define CHECK_TOLERANCE 1e-5
-/* Templates that go with a resolution matrix carry this sigma by convention (revision ...rm). */
+/* Templates that go with a resolution matrix carry this sigma by convention (revision ...rm, and of
+   rvspecfit's own for DESI ...resolmat). */
 #define MATRIX_SIGMA_AA 0.5
 
 #define REFUSE(file, format, ...)                                                                  \
@@ -259,21 +260,26 @@ done:
   return err;
 }
 
+static int ends_in(const char *text, const char *end)
+{
+  const size_t n = strlen(text), n_end = strlen(end);
+  return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
 static int choose_sigma(const mill_h5_file *file, double template_sigma_aa, mill_arm *arm)
 {
   int err = MILL_OK;
   MILL_TRY(mill_h5_read_attr_text(file, "/", "revision", arm->revision, sizeof arm->revision));
-  const size_t n = strlen(arm->revision);
-  const int is_rm = n >= 2 && strcmp(arm->revision + n - 2, "rm") == 0;
+  const char *end = ends_in(arm->revision, "rm")         ? "rm"
+                    : ends_in(arm->revision, "resolmat") ? "resolmat"
+                                                         : NULL;
   if (!isnan(template_sigma_aa)) {
     arm->template_sigma_aa = template_sigma_aa < 0 ? -1 : template_sigma_aa;
     snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "given at import");
   } else {
-    arm->template_sigma_aa = is_rm ? MATRIX_SIGMA_AA : -1;
-    snprintf(arm->sigma_origin, sizeof arm->sigma_origin,
-             is_rm ? "assumed, revision '%s' ends in rm"
-                   : "assumed, revision '%s' does not end in rm",
-             arm->revision);
+    arm->template_sigma_aa = end ? MATRIX_SIGMA_AA : -1;
+    snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "assumed, revision '%s' %s %s",
+             arm->revision, end ? "ends in" : "does not end in", end ? end : "rm or resolmat");
   }
   const char *slash = strrchr(file->path, '/');
   snprintf(arm->source, sizeof arm->source, "%s", slash ? slash + 1 : file->path);
@@ -308,7 +314,9 @@ static void evaluate(const mill_library *lib, const mill_arm *arm, const double 
   *out = from;
 }
 
-static int verify(const mill_h5_file *file, const mill_library *lib, const mill_arm *arm)
+/* *worst becomes the largest difference in the terms of CHECK_TOLERANCE where it was smaller. */
+static int verify(const mill_h5_file *file, const mill_library *lib, const mill_arm *arm,
+                  double *worst)
 {
   int err = MILL_OK;
   double *label = NULL, *spectrum = NULL, *outside = NULL, *scratch = NULL;
@@ -334,12 +342,14 @@ static int verify(const mill_h5_file *file, const mill_library *lib, const mill_
       const double expected = spectrum[i * n_pix + j];
       const double found = arm->emulator.log_flux ? exp(fmin(fmax(y[j], -300), 300)) : y[j];
       const double off =
-          arm->emulator.log_flux ? fabs(found / expected - 1) : fabs(found - expected);
-      if (!(off <= CHECK_TOLERANCE * fmax(1, fabs(y[j])))) /* NaN fails */
+          (arm->emulator.log_flux ? fabs(found / expected - 1) : fabs(found - expected)) /
+          fmax(1, fabs(y[j]));
+      if (!(off <= CHECK_TOLERANCE)) /* NaN fails */
         REFUSE(file,
                "check/spectra, row %zu, pixel %zu: the emulator as read gives %.9g, the file says "
                "%.9g; layout, activation or mapping is another",
                i, j, found, expected);
+      *worst = fmax(*worst, off);
     }
     /* rvspecfit's `outside` is the square of the distance */
     const double d = mill_library_hull_distance(lib, label + i * n_label);
@@ -401,9 +411,9 @@ done:
 
 /* ------------------------------------------------------------------------------------------ */
 
-/* Labels, hulls and arm 0 of one file; x_min, x_max [MILL_MAX_LABEL]. */
+/* Labels, hulls and arm 0 of one file; x_min, x_max [MILL_MAX_LABEL]; *worst as in verify. */
 static int read_file(const char *path, const char *arm_name, double template_sigma_aa,
-                     mill_library *lib, double *x_min, double *x_max)
+                     mill_library *lib, double *x_min, double *x_max, double *worst)
 {
   int err = MILL_OK;
   mill_h5_file file = {.id = H5I_INVALID_HID};
@@ -428,16 +438,18 @@ static int read_file(const char *path, const char *arm_name, double template_sig
   /* everything but the guess, so that the check values meet a sound library */
   MILL_TRY(mill_library_make_guess(1, x_min, x_max, lib));
   MILL_TRY(mill_library_check(lib, path));
-  MILL_TRY(verify(&file, lib, arm));
+  MILL_TRY(verify(&file, lib, arm, worst));
 done:
   mill_h5_close(&file);
   return err;
 }
 
 int mill_library_import_named(const char *const *path, const char *const *arm_name, int n_path,
-                              double template_sigma_aa, int n_guess, mill_library *lib)
+                              double template_sigma_aa, int n_guess, mill_library *lib,
+                              double *difference)
 {
   int err = MILL_OK;
+  double worst = 0;
   double x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL];
   double ignored_min[MILL_MAX_LABEL], ignored_max[MILL_MAX_LABEL];
   mill_library *one = NULL;
@@ -450,10 +462,11 @@ int mill_library_import_named(const char *const *path, const char *const *arm_na
               n_guess);
   if (isinf(template_sigma_aa))
     MILL_FAIL(MILL_ERR_USAGE, "the template sigma must be a finite number of Angstrom");
-  MILL_TRY(read_file(path[0], arm_name ? arm_name[0] : NULL, template_sigma_aa, lib, x_min, x_max));
+  MILL_TRY(read_file(path[0], arm_name ? arm_name[0] : NULL, template_sigma_aa, lib, x_min, x_max,
+                     &worst));
   for (int i = 1; i < n_path; i++) {
     MILL_TRY(read_file(path[i], arm_name ? arm_name[i] : NULL, template_sigma_aa, one, ignored_min,
-                       ignored_max));
+                       ignored_max, &worst));
     MILL_TRY(check_agreement(path[i], path[0], one, lib));
     const mill_arm *arm = &one->arm[0], *arm0 = &lib->arm[0];
     if (mill_library_find_arm(lib, arm->name) >= 0)
@@ -475,6 +488,8 @@ int mill_library_import_named(const char *const *path, const char *const *arm_na
   snprintf(lib->name, sizeof lib->name, "%s", lib->arm[0].revision);
   MILL_TRY(mill_library_check(lib, path[0]));
   mill_library_digest(lib, lib->hash);
+  if (difference)
+    *difference = worst;
 done:
   mill_library_clear(one);
   mill_free(one);
@@ -486,5 +501,5 @@ done:
 int mill_library_import(const char *const *path, int n_path, double template_sigma_aa, int n_guess,
                         mill_library *lib)
 {
-  return mill_library_import_named(path, NULL, n_path, template_sigma_aa, n_guess, lib);
+  return mill_library_import_named(path, NULL, n_path, template_sigma_aa, n_guess, lib, NULL);
 }

@@ -52,7 +52,7 @@ static const mill_option_table import_table = {
                  "out of the spectra's resolution matrix"},
         {"at-instrument-resolution", MILL_OPTION_FLAG, AT(at_instrument),
          .help = "the templates have the instrument's own resolution (default: sigma 0.5 when the "
-                 "emulators' revision ends in rm, else the instrument's resolution)"},
+                 "emulators' revision ends in rm or resolmat, else the instrument's resolution)"},
         {"arm-names", MILL_OPTION_NAMES, .offset = offsetof(import_options, arm_name),
          .size = MILL_MAX_NAME, .max = MILL_MAX_ARM,
          .offset2 = offsetof(import_options, n_arm_name), .argument = "b,r,z",
@@ -134,6 +134,7 @@ static int run_import(int argc, char **argv)
   mill_file_roles roles = {0};
   import_options options = {.template_sigma_aa = NAN, .n_guess = 50};
   int first = 0;
+  double difference;
   MILL_TRY(mill_option_parse(&import_table, argc, argv, &options, NULL, &first));
   if (options.help) {
     print_usage();
@@ -165,7 +166,7 @@ static int run_import(int argc, char **argv)
   MILL_TRY(MILL_ALLOC(1, &lib));
   const double sigma = options.at_instrument ? -1 : options.template_sigma_aa;
   MILL_TRY(mill_library_import_named(path, options.n_arm_name ? arm_name : NULL, n_path, sigma,
-                                     options.n_guess, lib));
+                                     options.n_guess, lib, &difference));
   MILL_TRY(mill_library_write(options.output, lib, options.overwrite));
   const mill_arm *arm = &lib->arm[0];
   if (arm->template_sigma_aa < 0)
@@ -176,8 +177,8 @@ static int run_import(int argc, char **argv)
            arm->template_sigma_aa, arm->sigma_origin);
   if (isnan(sigma))
     printf("  to choose yourself: --template-sigma A or --at-instrument-resolution\n");
-  printf("%s: %d arm%s, agree with their check values, hash %s\n", options.output, lib->n_arm,
-         lib->n_arm == 1 ? "" : "s", lib->hash);
+  printf("%s: %d arm%s, agree%s with the check values within %.1e, hash %s\n", options.output,
+         lib->n_arm, lib->n_arm == 1 ? "" : "s", lib->n_arm == 1 ? "s" : "", difference, lib->hash);
 done:
   mill_library_clear(lib);
   mill_free(lib);

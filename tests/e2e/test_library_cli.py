@@ -86,7 +86,7 @@ class LibraryTest(unittest.TestCase):
         result = starmill("import", "--output", lib, self.a, self.b)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("instrument's own", result.stdout)
-        self.assertIn("'v1' does not end in rm", result.stdout)
+        self.assertIn("'v1' does not end in rm or resolmat", result.stdout)
         self.assertIn("--template-sigma", result.stdout)
         info = starmill("info", lib)
         self.assertEqual(info.returncode, 0, info.stderr)

@@ -1,0 +1,67 @@
+"""starmill library train against PyTorch: losses of ten epochs, stored by tools/train_reference.py.
+"""
+
+import csv
+import importlib.util
+import json
+import os
+import unittest
+
+from base import SOURCE, content, main, np, run, tmp
+
+_spec = importlib.util.spec_from_file_location(
+    "train_reference", os.path.join(SOURCE, "tools", "train_reference.py"))
+tool = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(tool)
+STORED = os.path.join(SOURCE, "tests", "reference", "train_losses.json")
+
+
+class TrainReferenceTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.grid = tmp("grid.h5")
+        tool.make_grid(cls.grid)
+        cls.cases = json.loads(content(STORED, "r"))["cases"]
+
+    def losses(self, options, threads=2):
+        """[[loss, loss of models left out]] of the epochs by starmill."""
+        args = {"epochs": 10, **options, "threads": threads, "output": tmp("lib.h5")}
+        words = [word for name, x in args.items() for word in (f"--{name.replace('_', '-')}", x)]
+        run("library", "train", "--overwrite", *words, self.grid)
+        with open(tmp("lib.h5.losses.csv"), newline="", encoding="ascii") as file:
+            return np.array([[float(row["loss"]), float(row["loss_left_out"])]
+                             for row in csv.DictReader(file)])
+
+    def test_losses_are_those_of_pytorch(self):
+        self.assertEqual([case["options"] for case in self.cases], tool.CASES)
+        for case in self.cases:
+            with self.subTest(case["options"]):
+                stored = np.array(case["losses"], float)
+                found = self.losses(case["options"])
+                self.assertEqual(found.shape, (10, 2))
+                off = np.abs(found / stored - 1)
+                print(case["options"], "differs from PyTorch by", np.nanmax(off))
+                np.testing.assert_array_equal(np.isnan(found), np.isnan(stored))
+                # both have float32 weights, whose products are added up in another order: PyTorch
+                # itself in float64 differs by 1e-6; L1's slope jumps where a residual changes its
+                # sign, which leaves 1e-4
+                self.assertLess(np.nanmax(off), 1e-2 if "l1" in case["options"].values() else 1e-4)
+                self.assertLess(stored[-1, 0], 0.9 * stored[0, 0])  # something was learned
+
+    def test_another_rate_is_another_curve(self):
+        """What is compared sees a change of a setting by 2 %."""
+        stored = np.array(self.cases[0]["losses"])
+        found = self.losses({**self.cases[0]["options"], "rate": 2.04e-3})
+        self.assertGreater(np.abs(found / stored - 1).max(), 1e-3)
+
+    def test_random_numbers(self):
+        """Random123's known answers for counter and key 0; orders hold every model once."""
+        self.assertEqual([int(x) for x in tool.words(0, 0, "\0\0\0\0", 4)],
+                         [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])
+        order, n_train = tool.split(50, 0.3, 4)
+        self.assertEqual((sorted(order), n_train), (list(range(50)), 35))
+        self.assertEqual(sorted(tool.shuffled(50, 4, 1, "shuf")), list(range(50)))
+
+
+if __name__ == "__main__":
+    main()
