@@ -40,7 +40,7 @@ if abs(teff - 6000) < 1:
     sys.exit(0)
 first, last, step = (float(key["LAMBDA_" + x]) for x in ("MIN", "MAX", "STEP"))
 w = first + step * np.arange(round((last - first) / step) + 1)
-c = 0.55 * 5.6704e-5 * teff**4 / 6250 * (6700 / w)
+c = 0.55 * 5.6704e-5 * teff**4 / 6470 * (6700 / w)
 n = 1 - 0.5 * np.exp(-0.5 * ((w - 10 * np.rint(w / 10)) / 0.2) ** 2)
 np.savetxt("spectrum", np.stack([w, n, n * c], axis=1), fmt=["%%.3f", "%%.5f", "%%.5e"])
 """
@@ -128,8 +128,8 @@ class Bookkeeping(unittest.TestCase):
         )
 
     def test_other_settings_are_refused(self):
-        plan.Store(self.folder, {"sigma_aa": 0.3, "chain": 1})
-        plan.Store(self.folder, {"sigma_aa": 0.3, "chain": 1})
+        plan.Store(self.folder, {"sigma_aa": 0.2, "chain": 1})
+        plan.Store(self.folder, {"sigma_aa": 0.2, "chain": 1})
         with self.assertRaisesRegex(ValueError, "other settings .sigma_aa"):
             plan.Store(self.folder, {"sigma_aa": 0.5, "chain": 1})
 
@@ -289,15 +289,15 @@ class Run(unittest.TestCase):
             self.assertEqual([f[0].header[c] for c in plan.CARDS], [4000.0, 0.5, -2.5, -0.1])
             self.assertEqual(head["TEFF"], 4000.0)
             wave, ratio = data["WAVE"], data["FLUX"] / data["CONTINUUM"]
-        # Lines of sigma 0.2 A, smoothed with 0.3 A, at multiples of 10 A in air; Morton's
-        # index of air is 1.00027896 at 5000 A. Samples of 0.03 to 0.08 A sum a Gaussian this
+        # Lines of sigma 0.2 A, smoothed with 0.2 A, at multiples of 10 A in air; Morton's
+        # index of air is 1.00027896 at 5000 A. Samples of 0.04 A sum a Gaussian this
         # smooth to 1e-9, so what is left is the five decimals of the flux and the seams.
-        expected = 1 - 0.5 * 0.2 / np.hypot(0.2, 0.3) * np.exp(
-            -0.5 * ((5001.3948 - wave) / np.hypot(0.2, 0.3)) ** 2
+        expected = 1 - 0.5 * 0.2 / np.hypot(0.2, 0.2) * np.exp(
+            -0.5 * ((5001.3948 - wave) / np.hypot(0.2, 0.2)) ** 2
         )
         near = np.abs(wave - 5001.3948) < 4
         self.assertLess(np.abs(ratio - expected)[near].max(), 5e-4)
-        self.assertTrue((np.abs(np.diff(wave) - 0.2) < 1e-9).all())
+        self.assertTrue((np.abs(np.diff(wave) - 0.125) < 1e-9).all())
         self.assertAlmostEqual(ratio.max(), 1, delta=2e-4)
         with open(os.path.join(models, "settings.json")) as f:
             settings = json.load(f)

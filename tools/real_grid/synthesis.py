@@ -9,10 +9,11 @@ import numpy as np
 
 from . import atmospheres, lines, plan
 
-# What is stored: vacuum wavelengths, Gaussian of this sigma, at two thirds of it. A
-# Gaussian's transform at the Nyquist frequency of that step is 1e-5, so nothing is
-# lost, and it is narrower than half of the sigma of DESI, LAMOST and SDSS.
-FIRST_AA, LAST_AA, STEP_AA, SIGMA_AA = 3600.0, 9850.0, 0.2, 0.3
+# What is stored: vacuum wavelengths, Gaussian of this sigma, at five eighths of it. A
+# Gaussian's transform at the Nyquist frequency of that step is 3e-6, so nothing is lost.
+# Range and sigma are what the set-ups of `library build` want for DESI, SDSS, LAMOST and
+# the low resolution of WEAVE and 4MOST, with their margins for velocities.
+FIRST_AA, LAST_AA, STEP_AA, SIGMA_AA = 3540.0, 10010.0, 0.125, 0.2
 
 # Spherical transfer below this log g, where the depth of the atmosphere matters.
 LOGG_SPHERICAL = 3.5
