@@ -7,3 +7,5 @@ file(GLOB slurm_scripts CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/slurm/*.*")
 install(FILES ${slurm_scripts} DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/slurm")
 install(DIRECTORY config/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/config" FILES_MATCHING PATTERN "*.yaml")
 install(PROGRAMS slurm/starmill-submit DESTINATION "${CMAKE_INSTALL_BINDIR}")
+install(DIRECTORY libraries/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/libraries"
+        OPTIONAL FILES_MATCHING PATTERN "*.h5" PATTERN "*.md")

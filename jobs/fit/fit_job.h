@@ -27,6 +27,7 @@ typedef struct mill_fit_setup {
   mill_library lib;
   mill_start_table *start; /**< NULL: none was given */
   int arm_wanted[MILL_MAX_ARM];
+  int library_came; /**< with the program, as no --library names another */
   mill_running running;
   char status_path[MILL_STATUS_PATH];
   char stop_file[MILL_STATUS_PATH + 8];

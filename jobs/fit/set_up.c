@@ -15,11 +15,15 @@
 #include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
+#include "src/system/shipped_file.h"
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
 enum { LEAST_BYTES = 128 << 20 /* of address space at the start */ };
+
+/* What is fitted with when nothing is said. */
+#define LIBRARY_THAT_COMES "libraries/fgk.h5"
 
 int mill_fit_load_config(void *context)
 {
@@ -41,9 +45,15 @@ int mill_fit_load_config(void *context)
     goto done;
   if (!options->output)
     MILL_FAIL(MILL_ERR_USAGE, "no output: give --output FILE; see starmill fit --help");
-  if (job->setup.config.template_lib[0] == '\0')
-    MILL_FAIL(MILL_ERR_USAGE,
-              "no library: give --library FILE or template_lib in the configuration");
+  if (job->setup.config.template_lib[0] == '\0') {
+    mill_shipped_file(LIBRARY_THAT_COMES, job->setup.config.template_lib,
+                      sizeof job->setup.config.template_lib);
+    if (job->setup.config.template_lib[0] == '\0')
+      MILL_FAIL(MILL_ERR_USAGE, "no library: give --library FILE or template_lib in the "
+                                "configuration (none came with this program: there is no "
+                                "share/starmill/" LIBRARY_THAT_COMES " beside its bin)");
+    job->setup.library_came = 1;
+  }
   if (options->status)
     snprintf(job->setup.status_path, sizeof job->setup.status_path, "%s", options->status);
   else
@@ -70,6 +80,9 @@ static int load_library(void *context)
   MILL_TRY(mill_config_cut_arms(&job->setup.config, &job->setup.lib));
   MILL_TRY(mill_config_bind(&job->setup.config, &job->setup.lib));
   MILL_TRY(mill_config_arms(&job->setup.config, &job->setup.lib, job->setup.arm_wanted));
+  if (job->setup.library_came && job->mpi.rank == 0)
+    mill_log_info("no --library: fitting with %s, which came with starmill",
+                  job->setup.config.template_lib);
 done:
   mill_watch_end(watch);
   return err;

@@ -14,7 +14,6 @@
 #include "jobs/library/library_left_out.h"
 #include "jobs/library/train_networks.h"
 #include "kernels/base/error.h"
-#include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/blas_threads.h"

@@ -22,7 +22,8 @@ static int take_target_ids(const mill_option *row, const char *text, void *base)
 static const mill_option rows[] = {
     {.name = "files"},
     {"library", KEY(library, "template_lib"),
-     .help = "template library (or template_lib of the configuration)"},
+     .help = "template library (default: template_lib of the configuration, else the one that came "
+             "with starmill, if any)"},
     {"output", TEXT(output), .help = "result file (HDF5)"},
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line; such inputs come after those named on the "
@@ -89,7 +90,7 @@ static const mill_option rows[] = {
 
 static const mill_option_table table = {
     "starmill fit",
-    "usage: starmill fit --library LIB.h5 --output OUT.h5 [options] INPUT.fits...\n"
+    "usage: starmill fit [--library LIB.h5] --output OUT.h5 [options] INPUT.fits...\n"
     "\n"
     "Fit stellar spectra (DESI, SDSS, LAMOST, WEAVE or a plain table) and write one table\n"
     "of radial velocities and stellar parameters.  Run it under mpirun or srun for more\n"

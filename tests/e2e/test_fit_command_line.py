@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import subprocess
 
 from common import *  # noqa: F403  (every test script is made of these)
 
@@ -37,6 +39,52 @@ class Help(EndToEnd):
         self.assertOneLine(starmill("fiit"), "fiit", "--help", status=2)
         self.assertOneLine(starmill("help", "fiit"), "fiit", status=2)
         self.assertEqual(starmill().returncode, 2)
+
+
+class LibraryThatComes(EndToEnd):
+    """`fit` without --library, by copies of the program where there is a library and where none."""
+
+    def program(self, folder):
+        path = tmp(os.path.join(folder, "starmill"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        shutil.copy(STARMILL, path)
+        return path
+
+    def fit_without(self, program, *args, out="came.h5"):
+        return subprocess.run(
+            [program, "fit", "--output", tmp(out), "--overwrite", *args, cut("came.fits", [0])],
+            env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=240, check=False)
+
+    def test_none_came(self):
+        done = self.fit_without(self.program("alone/bin"), out="none-came.h5")
+        self.assertOneLine(done, "no library", "--library", "share/starmill/libraries/fgk.h5",
+                           status=2)
+        self.assertFalse(os.path.exists(tmp("none-came.h5")))
+
+    def test_found_beside_the_program(self):
+        wanted = library()
+        self.fit("named.h5", cut("came.fits", [0]))
+        for folder, place in (("installed/bin", "installed/share/starmill/libraries"),
+                              ("checkout/build/release", "checkout/libraries")):
+            os.makedirs(tmp(place))
+            there = os.path.realpath(shutil.copy(wanted, tmp(os.path.join(place, "fgk.h5"))))
+            done = self.fit_without(self.program(folder))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"no --library: fitting with {there}, which came with starmill",
+                          done.stderr)
+            with h5py.File(tmp("came.h5")) as came, h5py.File(tmp("named.h5")) as named:
+                self.assertEqual(came["fits"]["TEFF"][0], named["fits"]["TEFF"][0])
+
+    def test_a_library_that_is_named_goes_first(self):
+        os.makedirs(tmp("both/share/starmill/libraries"))
+        with open(tmp("both/share/starmill/libraries/fgk.h5"), "w") as f:
+            f.write("no library")
+        program = self.program("both/bin")
+        done = self.fit_without(program, "--library", library())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("came with", done.stderr)
+        self.assertOneLine(self.fit_without(program), "both/share/starmill/libraries/fgk.h5", status=2)
 
 
 class Usage(EndToEnd):

