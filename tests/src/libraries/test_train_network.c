@@ -1,0 +1,331 @@
+/* Training: slopes against differences in float64, steps against NumPy's, the same bits whatever
+ * the threads and after a stop, schedules, the solved last layer. */
+#include "tests/mill_test.h"
+
+#include <string.h>
+
+#include <mpi.h>
+
+#include "kernels/base/error.h"
+#include "src/libraries/train_network.h"
+#include "tests/reference/train.h"
+
+/* as make_train.py has them */
+enum { N_MODEL = 6, N_IN = 3, N_OUT = 7, N_PARAM = 3 * 5 + 5 + 5 * 4 + 4 + 4 * 7 + 7, N_STEP = 3 };
+#define DELTA 0.7
+
+enum { MANY = 150 };
+
+#define assert_ok(call)                                                                            \
+  do {                                                                                             \
+    if ((call) != MILL_OK)                                                                         \
+      fail_msg("%s: %s", #call, mill_error_message());                                             \
+  } while (0)
+
+static const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
+
+typedef struct example {
+  mill_train_settings set;
+  mill_train_problem problem;
+  float x[MANY * N_IN], target[MANY * N_OUT], scale[N_OUT], param[N_PARAM];
+} example;
+
+static int rows(void *context, int n, const int *model, const float **row)
+{
+  const example *e = context;
+  for (int i = 0; i < n; i++)
+    row[i] = e->target + model[i] * N_OUT;
+  return MILL_OK;
+}
+
+static void wave(double amplitude, double rate, double shift, int n, float *out)
+{
+  for (int i = 0; i < n; i++)
+    out[i] = (float)(amplitude * sin(rate * i + shift));
+}
+
+static void make_example(int n, int n_train, example *e)
+{
+  memset(e, 0, sizeof *e);
+  mill_train_settings_init(&e->set);
+  e->set.n_hidden = 2;
+  e->set.width[0] = 5;
+  e->set.width[1] = 4;
+  e->set.batch = n_train;
+  e->set.n_epoch = N_STEP;
+  e->set.schedule = MILL_TRAIN_PLATEAU;
+  e->set.rate = 1e-2;
+  e->set.decay = 0.1;
+  e->set.huber = DELTA;
+  wave(1.2, 2.3, 0.1, n * N_IN, e->x);
+  wave(1.5, 0.9, 0.7, n * N_OUT, e->target);
+  wave(0.5, 1.1, 0, N_OUT, e->scale);
+  for (int j = 0; j < N_OUT; j++)
+    e->scale[j] = (float)(1.2 + (double)e->scale[j]);
+  wave(0.6, 1.7, 0.3, N_PARAM, e->param);
+  e->problem = (mill_train_problem){.n_in = N_IN,
+                                    .n_out = N_OUT,
+                                    .n = n,
+                                    .n_train = n_train,
+                                    .x = e->x,
+                                    .scale = e->scale,
+                                    .n_norm = N_OUT,
+                                    .rows = rows,
+                                    .context = e,
+                                    .weight = e->param + N_PARAM - 5 * N_OUT,
+                                    .bias = e->param + N_PARAM - N_OUT};
+}
+
+/* ---- slopes ---- */
+
+/* Loss of the models in float64, written for itself. */
+static double loss_of(const example *e, int n, const double *param)
+{
+  const int width[4] = {N_IN, 5, 4, N_OUT};
+  double sum = 0;
+  for (int i = 0; i < n; i++) {
+    double a[2][8];
+    const double *at = param;
+    for (int k = 0; k < N_IN; k++)
+      a[0][k] = (double)e->x[i * N_IN + k];
+    for (int l = 0; l < 3; l++) {
+      const double *bias = at + width[l] * width[l + 1];
+      for (int j = 0; j < width[l + 1]; j++) {
+        double z = bias[j];
+        for (int k = 0; k < width[l]; k++)
+          z += at[j * width[l] + k] * a[l % 2][k];
+        a[(l + 1) % 2][j] = l < 2 ? z / (1 + exp(-z)) : z;
+      }
+      at = bias + width[l + 1];
+    }
+    for (int j = 0; j < N_OUT; j++) {
+      const double u = (double)e->scale[j] * (a[1][j] - (double)e->target[i * N_OUT + j]);
+      sum += e->set.loss == MILL_TRAIN_L2   ? u * u
+             : e->set.loss == MILL_TRAIN_L1 ? fabs(u)
+             : fabs(u) <= DELTA             ? u * u / 2
+                                            : DELTA * (fabs(u) - DELTA / 2);
+    }
+  }
+  return sum / (n * N_OUT);
+}
+
+static void test_slopes(void **state)
+{
+  (void)state;
+  static example e;
+  static const char *const name[] = {"l2", "l1", "huber"};
+  int model[N_MODEL];
+  for (int i = 0; i < N_MODEL; i++)
+    model[i] = i;
+  for (int kind = MILL_TRAIN_L2; kind <= MILL_TRAIN_HUBER; kind++) {
+    float gradient[N_PARAM];
+    double param[N_PARAM], loss = 0, worst = 0, largest = 0;
+    make_example(N_MODEL, N_MODEL, &e);
+    e.set.loss = kind;
+    assert_ok(mill_train_gradient(mill_train_ops_cpu(), &e.set, &e.problem, N_MODEL, model, e.param,
+                                  gradient, &loss));
+    for (int i = 0; i < N_PARAM; i++)
+      param[i] = (double)e.param[i];
+    /* float32: sums of a few products */
+    assert_close(loss, loss_of(&e, N_MODEL, param), 1e-6 * loss);
+    for (int i = 0; i < N_PARAM; i++) {
+      const double step = 1e-6, kept = param[i];
+      param[i] = kept + step;
+      double slope = loss_of(&e, N_MODEL, param);
+      param[i] = kept - step;
+      slope = (slope - loss_of(&e, N_MODEL, param)) / (2 * step);
+      param[i] = kept;
+      worst = fmax(worst, fabs((double)gradient[i] - slope));
+      largest = fmax(largest, fabs(slope));
+    }
+    printf("%s: slopes differ from differences by %.2g of the largest\n", name[kind],
+           worst / largest);
+    /* rounding of float32, some 6e-8 of each of ten terms; of the differences 1e-10 */
+    assert_true(worst < 1e-6 * largest);
+  }
+}
+
+/* ---- steps ---- */
+
+static void test_numpy_steps(void **state)
+{
+  (void)state;
+  static example e;
+  const double *const losses[] = {REF_LOSS_L2, REF_LOSS_L1, REF_LOSS_HUBER};
+  const double *const params[] = {REF_PARAM_L2, REF_PARAM_L1, REF_PARAM_HUBER};
+  for (int kind = MILL_TRAIN_L2; kind <= MILL_TRAIN_HUBER; kind++) {
+    mill_train_state s;
+    double worst = 0;
+    make_example(N_MODEL, N_MODEL, &e);
+    e.set.loss = kind;
+    assert_ok(mill_train_begin(&e.set, &e.problem, &s));
+    assert_int_equal(s.n_param, N_PARAM);
+    /* the last layer begins as it is told */
+    for (int i = N_PARAM - 5 * N_OUT; i < N_PARAM; i++)
+      assert_true(s.param[i] == e.param[i]);
+    memcpy(s.param, e.param, sizeof e.param);
+    assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s));
+    assert_int_equal(s.n_epoch, N_STEP);
+    for (int t = 0; t < N_STEP; t++)
+      assert_close(s.epoch[t].train, losses[kind][t], 1e-5 * losses[kind][t]);
+    for (int i = 0; i < N_PARAM; i++)
+      worst = fmax(worst, fabs((double)s.param[i] - params[kind][i]));
+    printf("after %d steps parameters differ from NumPy's by %.2g\n", N_STEP, worst);
+    /* steps of 1e-2 whose direction has the slopes' relative rounding, largest where a slope is
+       small: 1e-5 is asked for */
+    assert_true(worst < 1e-5);
+    mill_train_state_clear(&s);
+  }
+}
+
+/* ---- the same bits ---- */
+
+static void make_many(example *e)
+{
+  make_example(MANY, 110, e);
+  e->set.batch = 32;
+  e->set.n_epoch = 6;
+  e->set.schedule = MILL_TRAIN_COSINE;
+}
+
+static int stop_at_three(void *context, mill_train_state *state)
+{
+  (void)context;
+  return state->n_epoch == 3
+             ? mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__, "as the test wishes")
+             : MILL_OK;
+}
+
+static void test_same_bits(void **state)
+{
+  (void)state;
+  static example e;
+  static const mill_train_watch watch = {.after = stop_at_three};
+  mill_train_state s[3];
+  make_many(&e);
+  for (int k = 0; k < 3; k++) {
+    e.set.n_thread = k == 1 ? 3 : 1;
+    assert_ok(mill_train_begin(&e.set, &e.problem, &s[k]));
+    if (k == 2) { /* stopped in between */
+      assert_int_equal(
+          mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, &watch, &s[k]),
+          MILL_ERR_STOPPED);
+      assert_int_equal(s[k].n_epoch, 3);
+    }
+    assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s[k]));
+    assert_int_equal(s[k].n_epoch, 6);
+    assert_true(s[k].epoch[5].validation > 0);
+    assert_true(s[k].epoch[5].train < s[k].epoch[0].train);
+  }
+  for (int k = 1; k < 3; k++) {
+    assert_memory_equal(s[k].param, s[0].param, N_PARAM * sizeof(float));
+    assert_memory_equal(s[k].best, s[0].best, N_PARAM * sizeof(float));
+    assert_true(s[k].best_loss == s[0].best_loss);
+  }
+  for (int k = 0; k < 3; k++)
+    mill_train_state_clear(&s[k]);
+}
+
+/* ---- schedules ---- */
+
+static void test_schedules(void **state)
+{
+  (void)state;
+  static example e;
+  mill_train_state s;
+  make_many(&e);
+  assert_ok(mill_train_begin(&e.set, &e.problem, &s));
+  assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s));
+  for (int t = 0; t < 6; t++)
+    assert_close(s.epoch[t].rate, 1e-6 + 0.5 * (1e-2 - 1e-6) * (1 + cos(M_PI * t / 6)), 1e-15);
+  mill_train_state_clear(&s);
+  /* the last layer alone could do better, were there steps: a rate of nothing never lowers the
+     loss, so the rate falls after every two epochs, and four end it */
+  e.set = (mill_train_settings){.n_hidden = 2,
+                                .width = {5, 4},
+                                .batch = 200,
+                                .n_epoch = 40,
+                                .schedule = MILL_TRAIN_PLATEAU,
+                                .rate = 1e-30,
+                                .least_rate = 1e-33,
+                                .patience = 1,
+                                .factor = 0.5,
+                                .huber = 1,
+                                .seed = 1,
+                                .n_thread = 1};
+  assert_ok(mill_train_begin(&e.set, &e.problem, &s));
+  assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s));
+  assert_int_equal(s.best_epoch, 1);
+  assert_close(s.epoch[1].rate, 1e-30, 1e-40);
+  assert_close(s.epoch[3].rate, 0.5e-30, 1e-40);
+  assert_close(s.epoch[5].rate, 0.25e-30, 1e-40);
+  assert_int_equal(s.n_epoch, 21); /* ten times lower is below the least rate */
+  mill_train_state_clear(&s);
+  e.set.stop_after = 4;
+  assert_ok(mill_train_begin(&e.set, &e.problem, &s));
+  assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s));
+  assert_int_equal(s.n_epoch, 5);
+  mill_train_state_clear(&s);
+}
+
+static void test_no_number(void **state)
+{
+  (void)state;
+  static example e;
+  mill_train_state s;
+  make_many(&e);
+  e.target[5] = NAN;
+  assert_ok(mill_train_begin(&e.set, &e.problem, &s));
+  assert_int_equal(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s),
+                   MILL_ERR_INPUT);
+  assert_non_null(strstr(mill_error_message(), "epoch 1"));
+  mill_train_state_clear(&s);
+  e.set.width[1] = MILL_MAX_WIDTH + 1;
+  assert_int_equal(mill_train_settings_check(&e.set), MILL_ERR_USAGE);
+}
+
+/* ---- last layer ---- */
+
+/* Targets that the hidden layers can make with another last layer: it is found. */
+static void test_solved_last_layer(void **state)
+{
+  (void)state;
+  static example e;
+  mill_train_state s;
+  double before = 0, after = 0;
+  int model[MANY];
+  float h[MANY * 4], asked[5 * N_OUT];
+  make_many(&e);
+  for (int i = 0; i < MANY; i++)
+    model[i] = i;
+  assert_ok(mill_train_begin(&e.set, &e.problem, &s));
+  memcpy(s.best, s.param, s.n_param * sizeof *s.best);
+  assert_ok(mill_train_hidden(mill_train_ops_cpu(), &e.set, &e.problem, s.best, MANY, model, h));
+  wave(0.8, 0.77, 0.2, 5 * N_OUT, asked);
+  for (int i = 0; i < MANY; i++)
+    for (int j = 0; j < N_OUT; j++) {
+      double sum = (double)asked[4 * N_OUT + j];
+      for (int k = 0; k < 4; k++)
+        sum += (double)asked[4 * j + k] * (double)h[4 * i + k];
+      e.target[i * N_OUT + j] = (float)sum;
+    }
+  assert_ok(
+      mill_train_solve_last(&alone, mill_train_ops_cpu(), &e.set, &e.problem, &s, &before, &after));
+  printf("validation loss %.3g, solved %.3g\n", before, after);
+  /* float32: 1e-7 of targets around 1, squared */
+  assert_true(before > 0.01 && after < 1e-11);
+  mill_train_state_clear(&s);
+}
+
+int main(int argc, char **argv)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_slopes),    cmocka_unit_test(test_numpy_steps),
+      cmocka_unit_test(test_same_bits), cmocka_unit_test(test_schedules),
+      cmocka_unit_test(test_no_number), cmocka_unit_test(test_solved_last_layer),
+  };
+  MPI_Init(&argc, &argv);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  MPI_Finalize();
+  return failed;
+}
