@@ -29,7 +29,8 @@ struct mill_train_work {
   float *param, *m, *v, *gradient, *scale;
   float *act[MILL_MAX_LAYER], *slope[MILL_MAX_LAYER], *delta[MILL_MAX_LAYER];
   float *out; /* [n_room][n_out] of the last layer */
-  double *row_loss, *loss;
+  double *row_loss;
+  double *sum; /* [2] of slopes until it is taken, and of losses */
   input in[N_STAGE];
   int i_stage;
   size_t x_size, target_at, stage_size; /* numbers */
@@ -94,10 +95,12 @@ static __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/** One thread: the order of the sum is that of the models. */
+/** By one thread: the order of the sum is that of the models. */
 static __global__ void train_add_losses(int n, const double *row_loss, double *loss)
 {
   double sum = 0;
+  if (threadIdx.x > 0)
+    return;
   for (int i = 0; i < n; i++)
     sum += row_loss[i];
   *loss += sum;
@@ -196,7 +199,7 @@ static size_t lay_out(mill_train_work *w)
   const int last = s->n_layer - 1;
   const size_t room = (size_t)w->net.n_room, n_out = (size_t)s->n_out[last];
   size_t at = 0;
-  w->loss = (double *)take(w, &at, 2);
+  w->sum = (double *)take(w, &at, 4);
   w->row_loss = (double *)take(w, &at, 2 * room);
   w->param = take(w, &at, s->n_param);
   w->m = take(w, &at, s->n_param);
@@ -382,8 +385,9 @@ done:
   return err;
 }
 
-/** Outputs, losses and their slopes along the outputs of models that are on their way. */
-static int compare(mill_train_work *w, const input *in, int n_row, int n_all)
+/** Outputs, losses and their slopes along the outputs of models that are on their way; the losses
+ *  are added to sum. */
+static int compare(mill_train_work *w, const input *in, int n_row, int n_all, double *sum)
 {
   int err = MILL_OK;
   const mill_train_shape *s = &w->net.shape;
@@ -396,21 +400,27 @@ static int compare(mill_train_work *w, const input *in, int n_row, int n_all)
                   (float)w->net.huber, factor, (const float *)(w->param + s->bias[last]),
                   (const float *)w->scale, (const float *)(in->device + w->target_at), w->out,
                   w->row_loss));
-  MILL_TRY(launch(w, "train_add_losses", 1, 1, train_add_losses, n_row, (const double *)w->row_loss,
-                  w->loss));
+  MILL_TRY(launch(w, "train_add_losses", 1, 32, train_add_losses, n_row,
+                  (const double *)w->row_loss, sum));
+done:
+  return err;
+}
+
+/** A sum, which then begins again. */
+static int take_sum(mill_train_work *w, double *sum, double *out)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaMemcpyAsync(w->h_loss, sum, sizeof *sum, cudaMemcpyDeviceToHost, w->stream));
+  TRY_CUDA(cudaMemsetAsync(sum, 0, sizeof *sum, w->stream));
+  TRY_CUDA(cudaStreamSynchronize(w->stream));
+  *out = *w->h_loss;
 done:
   return err;
 }
 
 static int take_loss(mill_train_work *w, double *loss)
 {
-  int err = MILL_OK;
-  TRY_CUDA(cudaMemcpyAsync(w->h_loss, w->loss, sizeof *w->loss, cudaMemcpyDeviceToHost, w->stream));
-  TRY_CUDA(cudaMemsetAsync(w->loss, 0, sizeof *w->loss, w->stream));
-  TRY_CUDA(cudaStreamSynchronize(w->stream));
-  *loss = *w->h_loss;
-done:
-  return err;
+  return take_sum(w, &w->sum[0], loss);
 }
 
 static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
@@ -418,9 +428,9 @@ static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
   int err = MILL_OK;
   input *in = NULL;
   MILL_TRY(send(w, rows, &in));
-  MILL_TRY(compare(w, in, rows->n, 0));
+  MILL_TRY(compare(w, in, rows->n, 0, &w->sum[1]));
   TRY_CUDA(cudaEventRecord(in->is_free, w->stream));
-  MILL_TRY(take_loss(w, loss));
+  MILL_TRY(take_sum(w, &w->sum[1], loss));
 done:
   return err;
 }
@@ -453,7 +463,7 @@ static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
     goto done;
   }
   MILL_TRY(send(w, rows, &in));
-  MILL_TRY(compare(w, in, n_row, n_all));
+  MILL_TRY(compare(w, in, n_row, n_all, &w->sum[0]));
   for (int l = last; l >= 0; l--) {
     if (l < last) {
       const int n = n_row * s->n_out[l];
