@@ -71,8 +71,7 @@ int mill_cuda_error(cudaError_t status, const char *what, const char *file, int 
 
 /* ---- opening ---- */
 
-/** The GPU of this rank, made the current one of this thread. */
-static int choose_device(int *id)
+int mill_cuda_open(int *id)
 {
   int err = MILL_OK;
   mill_gpu_place place;
@@ -85,9 +84,18 @@ static int choose_device(int *id)
   *id = place.gpu;
   TRY_CUDA(cudaSetDevice(*id));
   TRY_CUDA(cudaFree(NULL)); /* makes the context, where a busy GPU shows */
-  MILL_TRY(mill_cuda_load_kernels());
 done:
   mill_free(all);
+  return err;
+}
+
+/** With the kernels of fits. */
+static int choose_device(int *id)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_cuda_open(id));
+  MILL_TRY(mill_cuda_load_kernels());
+done:
   return err;
 }
 

@@ -89,6 +89,9 @@ int mill_cuda_error(cudaError_t status, const char *what, const char *file, int 
   } while (0)
 #define TRY_CUDA(call) TRY_CUDA_AT(#call, call)
 
+/** The GPU of this rank, made the current one of this thread. */
+int mill_cuda_open(int *id);
+
 /** Pinned memory of n elements. */
 template <typename type> static inline int mill_cuda_pin(type **out, size_t n)
 {

@@ -167,7 +167,7 @@ done:
 }
 
 /* Losses of the validation models, which the ranks share. */
-static int validate(const mill_mpi *mpi, mill_train_work *w, const float *param, double *loss)
+static int validate(const mill_mpi *mpi, mill_train_team *w, double *loss)
 {
   int err = MILL_OK;
   const mill_train_problem *p = w->problem;
@@ -177,12 +177,13 @@ static int validate(const mill_mpi *mpi, mill_train_work *w, const float *param,
   *loss = NAN;
   if (n == 0)
     return MILL_OK;
-  for (int i = p->n_train + (int)(n * mpi->rank / mpi->size); i < end; i += w->n_room) {
-    const int n_row = end - i < w->n_room ? end - i : w->n_room;
+  for (int i = p->n_train + (int)(n * mpi->rank / mpi->size); i < end; i += w->net.n_room) {
+    const int n_row = end - i < w->net.n_room ? end - i : w->net.n_room;
     double part = 0;
     for (int k = 0; k < n_row; k++)
       w->model[k] = i + k;
-    MILL_TRY(mill_train_losses(w, n_row, param, &part));
+    MILL_TRY(mill_train_team_rows(w, n_row, 1));
+    MILL_TRY(w->ops->losses(w->work, &w->rows, &part));
     mine += part;
   }
 done:
@@ -199,12 +200,14 @@ int mill_train_validate(const mill_mpi *mpi, const mill_train_ops *ops,
                         const float *param, double *loss)
 {
   int err = MILL_OK;
-  mill_train_work *w = NULL;
-  err = mill_train_work_create(ops, settings, problem, settings->batch, &w);
+  mill_train_team *w = NULL;
+  err = mill_train_team_create(ops, settings, problem, settings->batch, &w);
+  if (err == MILL_OK)
+    err = mill_train_team_bind(w, param);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(validate(mpi, w, param, loss));
+  MILL_TRY(validate(mpi, w, loss));
 done:
-  mill_train_work_destroy(w);
+  mill_train_team_destroy(w);
   return err;
 }
 
@@ -213,14 +216,19 @@ int mill_train_gradient(const mill_train_ops *ops, const mill_train_settings *se
                         const float *param, float *gradient, double *loss)
 {
   int err = MILL_OK;
-  mill_train_work *w = NULL;
-  MILL_TRY(mill_train_work_create(ops, settings, problem, n, &w));
+  mill_train_team *w = NULL;
+  float *slope = NULL;
+  MILL_TRY(mill_train_team_create(ops, settings, problem, n, &w));
+  MILL_TRY(mill_train_team_bind(w, param));
   memcpy(w->model, model, (size_t)n * sizeof *model);
-  MILL_TRY(mill_train_slopes(w, n, n, param, loss));
+  MILL_TRY(mill_train_team_rows(w, n, 1));
+  MILL_TRY(ops->slopes(w->work, &w->rows, n));
+  MILL_TRY(ops->take_loss(w->work, loss));
+  MILL_TRY(ops->gradient(w->work, &slope));
   *loss /= n * problem->n_norm;
-  memcpy(gradient, w->gradient, w->shape.n_param * sizeof *gradient);
+  memcpy(gradient, slope, w->net.shape.n_param * sizeof *gradient);
 done:
-  mill_train_work_destroy(w);
+  mill_train_team_destroy(w);
   return err;
 }
 
@@ -229,17 +237,18 @@ int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *sett
                       const int *model, float *h)
 {
   int err = MILL_OK;
-  mill_train_work *w = NULL;
+  mill_train_team *w = NULL;
   const size_t width = (size_t)settings->width[settings->n_hidden - 1];
-  MILL_TRY(mill_train_work_create(ops, settings, problem, settings->batch, &w));
-  for (int i = 0; i < n; i += w->n_room) {
-    const int n_row = n - i < w->n_room ? n - i : w->n_room;
+  MILL_TRY(mill_train_team_create(ops, settings, problem, settings->batch, &w));
+  MILL_TRY(mill_train_team_bind(w, param));
+  for (int i = 0; i < n; i += w->net.n_room) {
+    const int n_row = n - i < w->net.n_room ? n - i : w->net.n_room;
     memcpy(w->model, model + i, (size_t)n_row * sizeof *model);
-    mill_train_forward(w, n_row, param);
-    memcpy(h + (size_t)i * width, w->act[settings->n_hidden], (size_t)n_row * width * sizeof *h);
+    MILL_TRY(mill_train_team_rows(w, n_row, 0));
+    MILL_TRY(ops->hidden(w->work, &w->rows, h + (size_t)i * width));
   }
 done:
-  mill_train_work_destroy(w);
+  mill_train_team_destroy(w);
   return err;
 }
 
@@ -248,7 +257,7 @@ done:
 
 /* Every rank adds up the ranks' slopes of its share in their order, steps its share, and gets the
    others'. */
-static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_train_work *w,
+static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_train_team *w,
                 const mill_train_shares *shares, mill_train_state *state)
 {
   int err = MILL_OK;
@@ -259,23 +268,24 @@ static int step(const mill_mpi *mpi, const mill_train_settings *settings, mill_t
                                 .beta2 = 0.999,
                                 .epsilon = 1e-8,
                                 .n_step = ++state->n_step};
-  const float *gradient = w->gradient;
-  if (mpi->size > 1) {
-    MILL_MPI(MPI_Alltoallv(w->gradient, shares->count, shares->start, MPI_FLOAT, shares->received,
-                           shares->mine_count, shares->mine_start, MPI_FLOAT, mpi->comm));
-    float *sum = w->gradient + first;
-    memcpy(sum, shares->received, n * sizeof *sum);
-    for (int r = 1; r < mpi->size; r++) {
-      const float *part = shares->received + (size_t)r * n;
-      for (size_t i = 0; i < n; i++)
-        sum[i] += part[i];
-    }
+  float *gradient = NULL;
+  if (mpi->size == 1)
+    return w->ops->adam(w->work, &adam, 0, state->n_param, NULL);
+  err = w->ops->gradient(w->work, &gradient);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_MPI(MPI_Alltoallv(gradient, shares->count, shares->start, MPI_FLOAT, shares->received,
+                         shares->mine_count, shares->mine_start, MPI_FLOAT, mpi->comm));
+  float *sum = gradient + first;
+  memcpy(sum, shares->received, n * sizeof *sum);
+  for (int r = 1; r < mpi->size; r++) {
+    const float *part = shares->received + (size_t)r * n;
+    for (size_t i = 0; i < n; i++)
+      sum[i] += part[i];
   }
-  mill_train_adam_step(w, &adam, n, gradient + first, state->param + first, state->m + first,
-                       state->v + first);
-  if (mpi->size > 1)
-    MILL_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->param, shares->count,
-                            shares->start, MPI_FLOAT, mpi->comm));
+  MILL_TRY(mill_mpi_agree(mpi, w->ops->adam(w->work, &adam, first, n, sum)));
+  MILL_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, state->param, shares->count,
+                          shares->start, MPI_FLOAT, mpi->comm));
+  MILL_TRY(mill_mpi_agree(mpi, w->ops->renew(w->work)));
 done:
   return err;
 }
@@ -294,7 +304,7 @@ static void shuffle(uint64_t seed, int epoch, int n, int *order)
   }
 }
 
-static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, mill_train_work *w,
+static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, mill_train_team *w,
                      const mill_train_shares *shares, int *order, mill_train_state *state)
 {
   int err = MILL_OK;
@@ -307,19 +317,25 @@ static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, m
     const int64_t n = p->n_train - i < settings->batch ? p->n_train - i : settings->batch;
     const int first = (int)(n * mpi->rank / mpi->size);
     const int n_row = (int)(n * (mpi->rank + 1) / mpi->size) - first;
-    double loss = 0;
     memcpy(w->model, order + i + first, (size_t)n_row * sizeof *order);
-    err = mill_train_slopes(w, n_row, (int)n, state->param, &loss);
+    err = mill_train_team_rows(w, n_row, 1);
+    if (err == MILL_OK)
+      err = w->ops->slopes(w->work, &w->rows, (int)n);
     if (mpi->size > 1)
       err = mill_mpi_agree(mpi, err);
     MILL_TRY(err);
     MILL_TRY(step(mpi, settings, w, shares, state));
-    mine += loss;
   }
+  err = w->ops->take_loss(w->work, &mine);
+  if (err == MILL_OK)
+    err = w->ops->fetch(w->work);
+  if (err == MILL_OK || mpi->size > 1)
+    err = mill_mpi_agree(mpi, err);
+  MILL_TRY(err);
   MILL_TRY(sum_over_ranks(mpi, mine, &sum));
   epoch->train = sum / (p->n_train * p->n_norm) + p->train_floor;
   epoch->rate = state->rate;
-  MILL_TRY(validate(mpi, w, state->param, &epoch->validation));
+  MILL_TRY(validate(mpi, w, &epoch->validation));
   epoch->seconds = mill_wall_s() - start_s;
   state->n_epoch++;
   const double judged = p->n > p->n_train ? epoch->validation : epoch->train;
@@ -360,14 +376,16 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
                    const mill_train_watch *watch, mill_train_state *state)
 {
   int err = MILL_OK, *order = NULL;
-  mill_train_work *w = NULL;
+  mill_train_team *w = NULL;
   mill_train_shares shares = {0};
   const int n_room = (settings->batch + mpi->size - 1) / mpi->size;
-  err = mill_train_work_create(ops, settings, problem, n_room, &w);
+  err = mill_train_team_create(ops, settings, problem, n_room, &w);
+  if (err == MILL_OK)
+    err = ops->bind(w->work, state->param, state->m, state->v);
   if (err == MILL_OK)
     err = MILL_ALLOC(problem->n_train, &order);
   if (err == MILL_OK)
-    err = mill_train_shares_create(mpi, w->shape.n_param, &shares);
+    err = mill_train_shares_create(mpi, w->net.shape.n_param, &shares);
   MILL_TRY(mill_mpi_agree(mpi, err));
   while (!state->ended) {
     MILL_TRY(run_epoch(mpi, settings, w, &shares, order, state));
@@ -378,6 +396,6 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
 done:
   mill_free(order);
   mill_train_shares_clear(&shares);
-  mill_train_work_destroy(w);
+  mill_train_team_destroy(w);
   return err;
 }

@@ -7,7 +7,7 @@
 #define MILL_TRAIN_NETWORK_H
 
 #include "kernels/data/library.h"
-#include "src/libraries/train_ops.h"
+#include "kernels/train/train_ops.h"
 #include "src/ranks/mpi_context.h"
 
 enum mill_train_schedule {
@@ -29,7 +29,8 @@ typedef struct mill_train_settings {
   int loss;                      /**< enum mill_train_loss_kind */
   double huber;                  /**< delta of HUBER, in units of the loss */
   uint64_t seed;
-  int n_thread; /**< of this rank; the bits do not depend on it */
+  int n_thread;  /**< of this rank; the bits do not depend on it */
+  int precision; /**< enum mill_train_precision; of a GPU */
 } mill_train_settings;
 
 void mill_train_settings_init(mill_train_settings *settings);
@@ -58,14 +59,6 @@ typedef struct mill_train_problem {
   void *context;
   const float *weight, *bias;
 } mill_train_problem;
-
-/** Where weights [n_out][n_in] and biases [n_out] of each layer lie in one row of numbers. */
-typedef struct mill_train_shape {
-  int n_layer;
-  int n_in[MILL_MAX_LAYER], n_out[MILL_MAX_LAYER];
-  size_t weight[MILL_MAX_LAYER], bias[MILL_MAX_LAYER];
-  size_t n_param;
-} mill_train_shape;
 
 void mill_train_shape_of(const mill_train_settings *settings, int n_in, int n_out,
                          mill_train_shape *shape);

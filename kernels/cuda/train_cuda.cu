@@ -1,0 +1,520 @@
+/* A network at work on a GPU: the functions of kernels/train/train_ops.h.
+ *
+ *  Parameters, moments and slopes stay on the device while a process trains alone; products are
+ *  cuBLAS's, in the same order of sums in every run.  Models go up through two pinned buffers, so
+ *  that the next ones are on their way while these are at work, and no step waits for the host. */
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/train_cuda.h"
+#include "kernels/train/train_math.h"
+
+enum { THREADS = 256, N_STAGE = 2 };
+
+/** Models on their way, in one piece: x [n_room][n_in], then targets [n_room][n_out]. */
+struct input {
+  float *host, *device; /* host: pinned */
+  cudaEvent_t is_up, is_free;
+};
+
+struct mill_train_work {
+  mill_train_net net;
+  const mill_cublas *cublas;
+  cublasHandle_t handle;
+  cublasComputeType_t compute;
+  cudaStream_t stream, up;
+  float *arena; /* all that follows on the device */
+  float *param, *m, *v, *gradient, *scale;
+  float *act[MILL_MAX_LAYER], *slope[MILL_MAX_LAYER], *delta[MILL_MAX_LAYER];
+  float *out; /* [n_room][n_out] of the last layer */
+  double *row_loss;
+  double *sum; /* [2] of slopes until it is taken, and of losses */
+  input in[N_STAGE];
+  int i_stage;
+  size_t x_size, target_at, stage_size; /* numbers */
+  float *host_param, *host_m, *host_v;  /* the caller's */
+  float *host_gradient, *h_back;        /* pinned: slopes for other ranks; hidden outputs */
+  double *h_loss;                       /* pinned */
+};
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(THREADS)
+    train_activate(int n, int width, const float *bias, float *z, float *slope)
+{
+  const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n)
+    z[i] = mill_train_silu(z[i] + bias[i % width], &slope[i]);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    train_multiply(int n, const float *slope, float *delta)
+{
+  const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n)
+    delta[i] *= slope[i];
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    train_sum_rows(int n_row, int n, const float *delta, float *sum)
+{
+  const int j = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+  float all = 0;
+  for (int i = 0; j < n && i < n_row; i++)
+    all += delta[(size_t)i * (size_t)n + (size_t)j];
+  if (j < n)
+    sum[j] = all;
+}
+
+/** A block for a model. */
+static __global__ void __launch_bounds__(THREADS)
+    train_loss(int kind, int n, float delta, float factor, const float *bias, const float *scale,
+               const float *target, float *out, double *row_loss)
+{
+  __shared__ double part[THREADS / 32];
+  const int lane = (int)threadIdx.x % 32;
+  double sum = 0;
+  out += (size_t)blockIdx.x * (size_t)n;
+  target += (size_t)blockIdx.x * (size_t)n;
+  for (int j = (int)threadIdx.x; j < n; j += THREADS) {
+    const float u = scale[j] * (out[j] + bias[j] - target[j]);
+    sum += (double)mill_train_rho(kind, delta, u);
+    out[j] = mill_train_rho_slope(kind, delta, factor, u) * scale[j];
+  }
+  for (int by = 16; by > 0; by /= 2)
+    sum += __shfl_down_sync(0xffffffffu, sum, by);
+  if (lane == 0)
+    part[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int k = 1; k < THREADS / 32; k++)
+      sum += part[k];
+    row_loss[blockIdx.x] = sum;
+  }
+}
+
+/** By one thread: the order of the sum is that of the models. */
+static __global__ void train_add_losses(int n, const double *row_loss, double *loss)
+{
+  double sum = 0;
+  if (threadIdx.x > 0)
+    return;
+  for (int i = 0; i < n; i++)
+    sum += row_loss[i];
+  *loss += sum;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    train_adam(int n, mill_train_pace pace, const float *gradient, float *param, float *m, float *v)
+{
+  const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n)
+    mill_train_adam_one(&pace, gradient[i], &param[i], &m[i], &v[i]);
+}
+
+template <typename... want, typename... have>
+static int launch(mill_train_work *w, const char *name, size_t n_block, int n_thread,
+                  void (*kernel)(want...), have &&...argument)
+{
+  int err = MILL_OK;
+  cudaLaunchConfig_t config;
+  memset((void *)&config, 0, sizeof config);
+  config.gridDim = dim3((unsigned)n_block, 1, 1);
+  config.blockDim = dim3((unsigned)n_thread, 1, 1);
+  config.stream = w->stream;
+  TRY_CUDA_AT(name, cudaLaunchKernelEx(&config, kernel, argument...));
+done:
+  return err;
+}
+
+/** Blocks for n elements. */
+static size_t blocks(size_t n)
+{
+  return (n + THREADS - 1) / THREADS;
+}
+
+/** c [m][n] = op(a) op(b), as the CPU's gemm has it.  cuBLAS has columns where we have rows. */
+static int product(mill_train_work *w, int transpose_a, int transpose_b, int m, int n, int k,
+                   const float *a, int lda, const float *b, int ldb, float *c, int ldc)
+{
+  int err = MILL_OK;
+  const float one = 1, zero = 0;
+  const cublasStatus_t status =
+      w->cublas->gemm(w->handle, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, CUDA_R_32F, ldb, a,
+                      CUDA_R_32F, lda, &zero, c, CUDA_R_32F, ldc, w->compute, CUBLAS_GEMM_DEFAULT);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed with status %d in a product of %d x %d x %d",
+              (int)status, m, n, k);
+done:
+  return err;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void destroy(mill_train_work *w)
+{
+  if (!w)
+    return;
+  /* what fails here has failed before, or nothing can be done about it */
+  if (w->stream)
+    (void)cudaStreamSynchronize(w->stream);
+  if (w->handle)
+    (void)w->cublas->destroy(w->handle);
+  for (int i = 0; i < N_STAGE; i++) {
+    if (w->in[i].host)
+      (void)cudaFreeHost(w->in[i].host);
+    if (w->in[i].is_up)
+      (void)cudaEventDestroy(w->in[i].is_up);
+    if (w->in[i].is_free)
+      (void)cudaEventDestroy(w->in[i].is_free);
+  }
+  float *const pinned[] = {w->host_gradient, w->h_back, (float *)w->h_loss};
+  for (float *memory : pinned)
+    if (memory)
+      (void)cudaFreeHost(memory);
+  if (w->arena)
+    (void)cudaFree(w->arena);
+  if (w->up)
+    (void)cudaStreamDestroy(w->up);
+  if (w->stream)
+    (void)cudaStreamDestroy(w->stream);
+  mill_free(w);
+}
+
+/** The next n numbers of the arena, or, before there is one, their room. */
+static float *take(const mill_train_work *w, size_t *at, size_t n)
+{
+  float *out = w->arena ? w->arena + *at : NULL;
+  *at += mill_round_up(n, MILL_CUDA_ALIGN / sizeof(float));
+  return out;
+}
+
+/** Give all arrays their places; the numbers they need. */
+static size_t lay_out(mill_train_work *w)
+{
+  const mill_train_shape *s = &w->net.shape;
+  const int last = s->n_layer - 1;
+  const size_t room = (size_t)w->net.n_room, n_out = (size_t)s->n_out[last];
+  size_t at = 0;
+  w->sum = (double *)take(w, &at, 4);
+  w->row_loss = (double *)take(w, &at, 2 * room);
+  w->param = take(w, &at, s->n_param);
+  w->m = take(w, &at, s->n_param);
+  w->v = take(w, &at, s->n_param);
+  w->gradient = take(w, &at, s->n_param);
+  w->scale = take(w, &at, n_out);
+  for (int l = 0; l <= last; l++) /* what goes into the first layer lies where it arrives */
+    w->act[l] = l > 0 ? take(w, &at, room * (size_t)s->n_in[l]) : NULL;
+  for (int l = 0; l < last; l++) {
+    w->slope[l] = take(w, &at, room * (size_t)s->n_out[l]);
+    w->delta[l] = take(w, &at, room * (size_t)s->n_out[l]);
+  }
+  w->out = take(w, &at, room * n_out);
+  w->x_size = room * (size_t)s->n_in[0];
+  w->target_at = mill_round_up(w->x_size, MILL_CUDA_ALIGN / sizeof(float));
+  w->stage_size = w->target_at + room * n_out;
+  for (int i = 0; i < N_STAGE; i++)
+    w->in[i].device = take(w, &at, w->stage_size);
+  return at;
+}
+
+static int make_streams(mill_train_work *w)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
+  TRY_CUDA(cudaStreamCreateWithFlags(&w->up, cudaStreamNonBlocking));
+  for (int i = 0; i < N_STAGE; i++) {
+    TRY_CUDA(cudaEventCreateWithFlags(&w->in[i].is_up, cudaEventDisableTiming));
+    TRY_CUDA(cudaEventCreateWithFlags(&w->in[i].is_free, cudaEventDisableTiming));
+    TRY_CUDA(cudaEventRecord(w->in[i].is_free, w->stream));
+  }
+  if (w->cublas->create(&w->handle) != CUBLAS_STATUS_SUCCESS)
+    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS cannot be started on this GPU: is its memory full?");
+  if (w->cublas->set_stream(w->handle, w->stream) != CUBLAS_STATUS_SUCCESS)
+    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS does not take a stream");
+done:
+  return err;
+}
+
+static int create(const mill_train_net *net, mill_train_work **out)
+{
+  static const cublasComputeType_t compute[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
+                                                CUBLAS_COMPUTE_32F_FAST_16BF};
+  int err = MILL_OK;
+  size_t bytes = 0;
+  const int last = net->shape.n_layer - 1;
+  mill_train_work *w = NULL;
+  *out = NULL;
+  MILL_TRY(mill_alloc_bytes(1, sizeof *w, (void **)&w));
+  w->net = *net;
+  w->compute = compute[net->precision];
+  MILL_TRY(mill_cublas_load(&w->cublas));
+  MILL_TRY(make_streams(w));
+  bytes = lay_out(w) * sizeof *w->arena;
+  TRY_CUDA_AT("memory of the training", cudaMalloc((void **)&w->arena, bytes));
+  lay_out(w);
+  for (int i = 0; i < N_STAGE; i++)
+    MILL_TRY(mill_cuda_pin(&w->in[i].host, w->stage_size));
+  MILL_TRY(mill_cuda_pin(&w->host_gradient, net->shape.n_param));
+  MILL_TRY(mill_cuda_pin(&w->h_back, (size_t)net->n_room * (size_t)net->shape.n_in[last]));
+  MILL_TRY(mill_cuda_pin(&w->h_loss, 1));
+  TRY_CUDA(cudaMemsetAsync(w->arena, 0, bytes, w->stream));
+  TRY_CUDA(cudaMemcpyAsync(w->scale, net->scale, (size_t)net->shape.n_out[last] * sizeof *w->scale,
+                           cudaMemcpyHostToDevice, w->stream));
+  TRY_CUDA(cudaStreamSynchronize(w->stream));
+  *out = w;
+  w = NULL;
+done:
+  destroy(w);
+  return err;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static int to_device(mill_train_work *w, float *to, const float *from, size_t n)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaMemcpyAsync(to, from, n * sizeof *to, cudaMemcpyHostToDevice, w->stream));
+  TRY_CUDA(cudaStreamSynchronize(w->stream));
+done:
+  return err;
+}
+
+static int to_host(mill_train_work *w, float *to, const float *from, size_t n)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaMemcpyAsync(to, from, n * sizeof *to, cudaMemcpyDeviceToHost, w->stream));
+  TRY_CUDA(cudaStreamSynchronize(w->stream));
+done:
+  return err;
+}
+
+static int renew(mill_train_work *w)
+{
+  return to_device(w, w->param, w->host_param, w->net.shape.n_param);
+}
+
+static int bind(mill_train_work *w, float *param, float *m, float *v)
+{
+  int err = MILL_OK;
+  const size_t n = w->net.shape.n_param;
+  w->host_param = param;
+  w->host_m = m;
+  w->host_v = v;
+  MILL_TRY(renew(w));
+  if (m) {
+    MILL_TRY(to_device(w, w->m, m, n));
+    MILL_TRY(to_device(w, w->v, v, n));
+  }
+done:
+  return err;
+}
+
+static int fetch(mill_train_work *w)
+{
+  int err = MILL_OK;
+  const size_t n = w->net.shape.n_param;
+  MILL_TRY(to_host(w, w->host_param, w->param, n));
+  if (w->host_m) {
+    MILL_TRY(to_host(w, w->host_m, w->m, n));
+    MILL_TRY(to_host(w, w->host_v, w->v, n));
+  }
+done:
+  return err;
+}
+
+/* ---- forwards -------------------------------------------------------------------------------- */
+
+/** Send the models off; *in: where they arrive, in the order of the stream. */
+static int send(mill_train_work *w, const mill_train_rows *rows, input **in)
+{
+  int err = MILL_OK;
+  const mill_train_shape *s = &w->net.shape;
+  const size_t n_in = (size_t)s->n_in[0], n_out = (size_t)s->n_out[s->n_layer - 1];
+  input *q = &w->in[w->i_stage];
+  size_t n = w->x_size;
+  w->i_stage = (w->i_stage + 1) % N_STAGE;
+  *in = q;
+  TRY_CUDA(cudaEventSynchronize(q->is_free));
+  for (int i = 0; i < rows->n; i++)
+    memcpy(q->host + (size_t)i * n_in, rows->x[i], n_in * sizeof *q->host);
+  if (rows->target) {
+    n = w->target_at + (size_t)rows->n * n_out;
+    for (int i = 0; i < rows->n; i++)
+      memcpy(q->host + w->target_at + (size_t)i * n_out, rows->target[i], n_out * sizeof *q->host);
+  }
+  TRY_CUDA(cudaMemcpyAsync(q->device, q->host, n * sizeof *q->host, cudaMemcpyHostToDevice, w->up));
+  TRY_CUDA(cudaEventRecord(q->is_up, w->up));
+  TRY_CUDA(cudaStreamWaitEvent(w->stream, q->is_up, 0));
+  w->act[0] = q->device;
+done:
+  return err;
+}
+
+static int forward(mill_train_work *w, int n_row)
+{
+  int err = MILL_OK;
+  const mill_train_shape *s = &w->net.shape;
+  for (int l = 0; l < s->n_layer - 1; l++) {
+    const int n = n_row * s->n_out[l];
+    MILL_TRY(product(w, 0, 1, n_row, s->n_out[l], s->n_in[l], w->act[l], s->n_in[l],
+                     w->param + s->weight[l], s->n_in[l], w->act[l + 1], s->n_out[l]));
+    MILL_TRY(launch(w, "train_activate", blocks((size_t)n), THREADS, train_activate, n, s->n_out[l],
+                    (const float *)(w->param + s->bias[l]), w->act[l + 1], w->slope[l]));
+  }
+done:
+  return err;
+}
+
+static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
+{
+  int err = MILL_OK;
+  const int last = w->net.shape.n_layer - 1;
+  const size_t n = (size_t)rows->n * (size_t)w->net.shape.n_in[last];
+  const mill_train_rows without = {rows->n, rows->x, NULL};
+  input *in = NULL;
+  MILL_TRY(send(w, &without, &in));
+  MILL_TRY(forward(w, rows->n));
+  TRY_CUDA(cudaEventRecord(in->is_free, w->stream));
+  MILL_TRY(to_host(w, w->h_back, w->act[last], n));
+  memcpy(h, w->h_back, n * sizeof *h);
+done:
+  return err;
+}
+
+/** Outputs, losses and their slopes along the outputs of models that are on their way; the losses
+ *  are added to sum. */
+static int compare(mill_train_work *w, const input *in, int n_row, int n_all, double *sum)
+{
+  int err = MILL_OK;
+  const mill_train_shape *s = &w->net.shape;
+  const int last = s->n_layer - 1, width = s->n_in[last], n_out = s->n_out[last];
+  const float factor = n_all > 0 ? (float)(1 / (w->net.n_norm * n_all)) : 0;
+  MILL_TRY(forward(w, n_row));
+  MILL_TRY(product(w, 0, 1, n_row, n_out, width, w->act[last], width, w->param + s->weight[last],
+                   width, w->out, n_out));
+  MILL_TRY(launch(w, "train_loss", (size_t)n_row, THREADS, train_loss, w->net.loss, n_out,
+                  (float)w->net.huber, factor, (const float *)(w->param + s->bias[last]),
+                  (const float *)w->scale, (const float *)(in->device + w->target_at), w->out,
+                  w->row_loss));
+  MILL_TRY(launch(w, "train_add_losses", 1, 32, train_add_losses, n_row,
+                  (const double *)w->row_loss, sum));
+done:
+  return err;
+}
+
+/** A sum, which then begins again. */
+static int take_sum(mill_train_work *w, double *sum, double *out)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaMemcpyAsync(w->h_loss, sum, sizeof *sum, cudaMemcpyDeviceToHost, w->stream));
+  TRY_CUDA(cudaMemsetAsync(sum, 0, sizeof *sum, w->stream));
+  TRY_CUDA(cudaStreamSynchronize(w->stream));
+  *out = *w->h_loss;
+done:
+  return err;
+}
+
+static int take_loss(mill_train_work *w, double *loss)
+{
+  return take_sum(w, &w->sum[0], loss);
+}
+
+static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
+{
+  int err = MILL_OK;
+  input *in = NULL;
+  MILL_TRY(send(w, rows, &in));
+  MILL_TRY(compare(w, in, rows->n, 0, &w->sum[1]));
+  TRY_CUDA(cudaEventRecord(in->is_free, w->stream));
+  MILL_TRY(take_sum(w, &w->sum[1], loss));
+done:
+  return err;
+}
+
+/* ---- backwards ------------------------------------------------------------------------------- */
+
+/** Slopes along weights and biases of layer l from those along its outputs. */
+static int layer_slopes(mill_train_work *w, int l, int n_row, const float *delta)
+{
+  int err = MILL_OK;
+  const mill_train_shape *s = &w->net.shape;
+  const int n_out = s->n_out[l], n_in = s->n_in[l];
+  MILL_TRY(product(w, 1, 0, n_out, n_in, n_row, delta, n_out, w->act[l], n_in,
+                   w->gradient + s->weight[l], n_in));
+  MILL_TRY(launch(w, "train_sum_rows", blocks((size_t)n_out), THREADS, train_sum_rows, n_row, n_out,
+                  delta, w->gradient + s->bias[l]));
+done:
+  return err;
+}
+
+static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
+{
+  int err = MILL_OK;
+  const mill_train_shape *s = &w->net.shape;
+  const int last = s->n_layer - 1, n_row = rows->n;
+  const float *delta = w->out;
+  input *in = NULL;
+  if (n_row == 0) { /* of a batch smaller than the number of ranks */
+    TRY_CUDA(cudaMemsetAsync(w->gradient, 0, s->n_param * sizeof *w->gradient, w->stream));
+    goto done;
+  }
+  MILL_TRY(send(w, rows, &in));
+  MILL_TRY(compare(w, in, n_row, n_all, &w->sum[0]));
+  for (int l = last; l >= 0; l--) {
+    if (l < last) {
+      const int n = n_row * s->n_out[l];
+      MILL_TRY(launch(w, "train_multiply", blocks((size_t)n), THREADS, train_multiply, n,
+                      (const float *)w->slope[l], w->delta[l]));
+      delta = w->delta[l];
+    }
+    MILL_TRY(layer_slopes(w, l, n_row, delta));
+    if (l > 0)
+      MILL_TRY(product(w, 0, 0, n_row, s->n_in[l], s->n_out[l], delta, s->n_out[l],
+                       w->param + s->weight[l], s->n_in[l], w->delta[l - 1], s->n_in[l]));
+  }
+  TRY_CUDA(cudaEventRecord(in->is_free, w->stream));
+done:
+  return err;
+}
+
+static int gradient(mill_train_work *w, float **out)
+{
+  *out = w->host_gradient;
+  return to_host(w, w->host_gradient, w->gradient, w->net.shape.n_param);
+}
+
+static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size_t n,
+                const float *slope)
+{
+  int err = MILL_OK;
+  const mill_train_pace pace = mill_train_pace_of(a);
+  if (n == 0)
+    return MILL_OK;
+  if (slope)
+    MILL_TRY(to_device(w, w->gradient + first, slope, n));
+  MILL_TRY(launch(w, "train_adam", blocks(n), THREADS, train_adam, (int)n, pace,
+                  (const float *)(w->gradient + first), w->param + first, w->m + first,
+                  w->v + first));
+  if (slope)
+    MILL_TRY(to_host(w, w->host_param + first, w->param + first, n));
+done:
+  return err;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+const mill_train_ops *mill_train_ops_cuda(int *err)
+{
+  static const mill_train_ops ops = {"cuda", create, destroy, bind,      fetch,    renew,
+                                     hidden, losses, slopes,  take_loss, gradient, adam};
+  const mill_cublas *cublas = NULL;
+  int id = 0;
+  *err = mill_cuda_open(&id);
+  if (*err == MILL_OK)
+    *err = mill_cublas_load(&cublas);
+  return *err == MILL_OK ? &ops : NULL;
+}

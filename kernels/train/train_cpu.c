@@ -1,0 +1,274 @@
+/* A network at work on the CPU: forwards and backwards over some models. */
+#include <string.h>
+
+#include <cblas.h>
+
+#include "kernels/base/error.h"
+#include "kernels/train/train_cpu.h"
+
+/* Threads share models in blocks of ROWS, neurons in blocks of NEURONS, and outputs of the last
+   layer in n_block blocks of n_wide, whatever their number. */
+enum { ROWS = 64, WIDE = 512, NEURONS = 64, CHUNK = 16384, FEW_BLOCK = 4 };
+
+struct mill_train_work {
+  const mill_train_vectors *vectors;
+  mill_train_net net;
+  int n_block, n_wide;
+  float *param, *m, *v;         /* the caller's */
+  float *act[MILL_MAX_LAYER];   /* [n_room][n_in of the layer] what goes into it */
+  float *slope[MILL_MAX_LAYER]; /* [n_room][n_out] of a hidden layer's SiLU */
+  float *delta[MILL_MAX_LAYER]; /* [n_room][n_out] slope of the loss before its SiLU */
+  float *out;                   /* [n_block][n_room][n_wide] of the last layer */
+  float *part;                  /* [n_block][n_room][n_in of the last] slopes from each block */
+  double *row_loss;             /* [n_block][n_room] */
+  double loss;                  /* what slopes has added up */
+  float *gradient;              /* [n_param] */
+};
+
+static int least(int a, int b)
+{
+  return a < b ? a : b;
+}
+
+/* c [m][n] = op(a) op(b), of which op(a) [m][k] and op(b) [k][n] are transposed where asked; ld*:
+   numbers from row to row as they lie in memory. */
+static void gemm(int transpose_a, int transpose_b, int m, int n, int k, const float *a, int lda,
+                 const float *b, int ldb, float *c, int ldc)
+{
+  cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
+              transpose_b ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb, 0, c, ldc);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void destroy(mill_train_work *w)
+{
+  if (!w)
+    return;
+  for (int l = 0; l < MILL_MAX_LAYER; l++)
+    MILL_FREE(w->act[l], w->slope[l], w->delta[l]);
+  MILL_FREE(w->out, w->part, w->row_loss, w->gradient, w);
+}
+
+static int create(const mill_train_net *net, mill_train_work **out)
+{
+  int err = MILL_OK;
+  mill_train_work *w = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &w));
+  w->vectors = mill_train_vectors_here();
+  w->net = *net;
+  const mill_train_shape *s = &w->net.shape;
+  const int last = s->n_layer - 1, n_out = s->n_out[last];
+  const size_t room = (size_t)net->n_room;
+  w->n_block = (n_out + WIDE - 1) / WIDE;
+  if (w->n_block < FEW_BLOCK)
+    w->n_block = least(FEW_BLOCK, n_out);
+  w->n_wide = (n_out + w->n_block - 1) / w->n_block;
+  w->n_block = (n_out + w->n_wide - 1) / w->n_wide;
+  for (int l = 0; l <= last; l++)
+    MILL_TRY(MILL_ALLOC(room * (size_t)s->n_in[l], &w->act[l]));
+  for (int l = 0; l < last; l++) {
+    MILL_TRY(MILL_ALLOC(room * (size_t)s->n_out[l], &w->slope[l]));
+    MILL_TRY(MILL_ALLOC(room * (size_t)s->n_out[l], &w->delta[l]));
+  }
+  const size_t n_block = (size_t)w->n_block;
+  MILL_TRY(MILL_ALLOC(n_block * room * (size_t)w->n_wide, &w->out));
+  MILL_TRY(MILL_ALLOC(n_block * room * (size_t)s->n_in[last], &w->part));
+  MILL_TRY(MILL_ALLOC(n_block * room, &w->row_loss));
+  MILL_TRY(MILL_ALLOC(s->n_param, &w->gradient));
+  *out = w;
+  w = NULL;
+done:
+  destroy(w);
+  return err;
+}
+
+static int bind(mill_train_work *w, float *param, float *m, float *v)
+{
+  w->param = param;
+  w->m = m;
+  w->v = v;
+  return MILL_OK;
+}
+
+/* fetch and renew: the parameters are worked on where they lie */
+static int stay(mill_train_work *w)
+{
+  (void)w;
+  return MILL_OK;
+}
+
+/* ---- forwards -------------------------------------------------------------------------------- */
+
+static void forward(mill_train_work *w, const mill_train_rows *rows)
+{
+  const mill_train_shape *s = &w->net.shape;
+  const int last = s->n_layer - 1;
+  const size_t n_label = (size_t)s->n_in[0];
+  for (int i = 0; i < rows->n; i++)
+    memcpy(w->act[0] + (size_t)i * n_label, rows->x[i], n_label * sizeof *w->act[0]);
+#pragma omp parallel for schedule(static) num_threads(w->net.n_thread)
+  for (int i = 0; i < rows->n; i += ROWS) {
+    const int n = least(ROWS, rows->n - i);
+    for (int l = 0; l < last; l++) {
+      const size_t to = (size_t)i * (size_t)s->n_out[l];
+      gemm(0, 1, n, s->n_out[l], s->n_in[l], w->act[l] + (size_t)i * (size_t)s->n_in[l], s->n_in[l],
+           w->param + s->weight[l], s->n_in[l], w->act[l + 1] + to, s->n_out[l]);
+      w->vectors->activate(n, s->n_out[l], w->param + s->bias[l], w->act[l + 1] + to,
+                           w->slope[l] + to);
+    }
+  }
+}
+
+static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
+{
+  const int last = w->net.shape.n_layer - 1;
+  forward(w, rows);
+  memcpy(h, w->act[last], (size_t)rows->n * (size_t)w->net.shape.n_in[last] * sizeof *h);
+  return MILL_OK;
+}
+
+/* Block b of the last layer's outputs, and with n_all > 0 the slopes that follow from it alone. */
+static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, int n_all)
+{
+  const mill_train_shape *s = &w->net.shape;
+  const int last = s->n_layer - 1, width = s->n_in[last], first = b * w->n_wide, n_row = rows->n;
+  const int n = least(w->n_wide, s->n_out[last] - first);
+  const float *weight = w->param + s->weight[last] + (size_t)first * (size_t)width;
+  float *out = w->out + (size_t)b * (size_t)w->net.n_room * (size_t)w->n_wide;
+  gemm(0, 1, n_row, n, width, w->act[last], width, weight, width, out, w->n_wide);
+  const mill_train_loss_task task = {.kind = w->net.loss,
+                                     .n_row = n_row,
+                                     .n = n,
+                                     .ld = w->n_wide,
+                                     .first = first,
+                                     .delta = w->net.huber,
+                                     .factor = n_all > 0 ? 1 / (w->net.n_norm * n_all) : 0,
+                                     .out = out,
+                                     .bias = w->param + s->bias[last] + first,
+                                     .scale = w->net.scale + first,
+                                     .target = rows->target,
+                                     .row_loss = w->row_loss + (size_t)b * (size_t)w->net.n_room};
+  w->vectors->loss(&task);
+  if (n_all == 0)
+    return;
+  float *part = w->part + (size_t)b * (size_t)w->net.n_room * (size_t)width;
+  gemm(1, 0, n, width, n_row, out, w->n_wide, w->act[last], width,
+       w->gradient + s->weight[last] + (size_t)first * (size_t)width, width);
+  w->vectors->sum_rows(n_row, n, out, w->n_wide, w->gradient + s->bias[last] + first);
+  gemm(0, 0, n_row, width, n, out, w->n_wide, weight, width, part, width);
+}
+
+/* All blocks; the sum of the losses in the order of models and blocks. */
+static double last_layers(mill_train_work *w, const mill_train_rows *rows, int n_all)
+{
+  double loss = 0;
+#pragma omp parallel for schedule(static) num_threads(w->net.n_thread)
+  for (int b = 0; b < w->n_block; b++)
+    last_layer(w, b, rows, n_all);
+  for (int i = 0; i < rows->n; i++)
+    for (int b = 0; b < w->n_block; b++)
+      loss += w->row_loss[(size_t)b * (size_t)w->net.n_room + (size_t)i];
+  return loss;
+}
+
+static int losses(mill_train_work *w, const mill_train_rows *rows, double *loss)
+{
+  forward(w, rows);
+  *loss = last_layers(w, rows, 0);
+  return MILL_OK;
+}
+
+/* ---- backwards ------------------------------------------------------------------------------- */
+
+/* Slopes of the loss before each hidden layer's SiLU, for models [i, i + n). */
+static void backward(mill_train_work *w, int i, int n)
+{
+  const mill_train_shape *s = &w->net.shape;
+  const int last = s->n_layer - 1;
+  const size_t width = (size_t)s->n_in[last], room = (size_t)w->net.n_room;
+  float *delta = w->delta[last - 1] + (size_t)i * width;
+  memcpy(delta, w->part + (size_t)i * width, (size_t)n * width * sizeof *delta);
+  for (size_t b = 1; b < (size_t)w->n_block; b++) {
+    const float *part = w->part + (b * room + (size_t)i) * width;
+    for (size_t k = 0; k < (size_t)n * width; k++)
+      delta[k] += part[k];
+  }
+  for (int l = last - 1; l >= 0; l--) {
+    const size_t n_out = (size_t)s->n_out[l], n_in = (size_t)s->n_in[l];
+    delta = w->delta[l] + (size_t)i * n_out;
+    w->vectors->multiply((size_t)n * n_out, w->slope[l] + (size_t)i * n_out, delta);
+    if (l > 0)
+      gemm(0, 0, n, s->n_in[l], s->n_out[l], delta, s->n_out[l], w->param + s->weight[l],
+           s->n_in[l], w->delta[l - 1] + (size_t)i * n_in, s->n_in[l]);
+  }
+}
+
+/* Slopes along the weights of neurons [first, first + n) of a hidden layer. */
+static void weight_slopes(mill_train_work *w, int l, int first, int n, int n_row)
+{
+  const mill_train_shape *s = &w->net.shape;
+  const float *delta = w->delta[l] + first;
+  gemm(1, 0, n, s->n_in[l], n_row, delta, s->n_out[l], w->act[l], s->n_in[l],
+       w->gradient + s->weight[l] + (size_t)first * (size_t)s->n_in[l], s->n_in[l]);
+  w->vectors->sum_rows(n_row, n, delta, s->n_out[l], w->gradient + s->bias[l] + first);
+}
+
+static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
+{
+  const mill_train_shape *s = &w->net.shape;
+  const int last = s->n_layer - 1, n_thread = w->net.n_thread;
+  int n_task = 0;
+  if (rows->n == 0) { /* of a batch smaller than the number of ranks */
+    memset(w->gradient, 0, s->n_param * sizeof *w->gradient);
+    return MILL_OK;
+  }
+  forward(w, rows);
+  w->loss += last_layers(w, rows, n_all);
+#pragma omp parallel for schedule(static) num_threads(n_thread)
+  for (int i = 0; i < rows->n; i += ROWS)
+    backward(w, i, least(ROWS, rows->n - i));
+  for (int l = 0; l < last; l++)
+    n_task += (s->n_out[l] + NEURONS - 1) / NEURONS;
+#pragma omp parallel for schedule(static) num_threads(n_thread)
+  for (int task = 0; task < n_task; task++) {
+    int l = 0, first = task * NEURONS;
+    for (; first >= (s->n_out[l] + NEURONS - 1) / NEURONS * NEURONS; l++)
+      first -= (s->n_out[l] + NEURONS - 1) / NEURONS * NEURONS;
+    weight_slopes(w, l, first, least(NEURONS, s->n_out[l] - first), rows->n);
+  }
+  return MILL_OK;
+}
+
+static int take_loss(mill_train_work *w, double *loss)
+{
+  *loss = w->loss;
+  w->loss = 0;
+  return MILL_OK;
+}
+
+static int gradient(mill_train_work *w, float **out)
+{
+  *out = w->gradient;
+  return MILL_OK;
+}
+
+static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size_t n,
+                const float *slope)
+{
+  const float *g = slope ? slope : w->gradient + first;
+#pragma omp parallel for schedule(static) num_threads(w->net.n_thread)
+  for (size_t i = 0; i < n; i += CHUNK) {
+    const size_t n_here = n - i < CHUNK ? n - i : CHUNK, at = first + i;
+    w->vectors->adam(n_here, a, g + i, w->param + at, w->m + at, w->v + at);
+  }
+  return MILL_OK;
+}
+
+const mill_train_ops *mill_train_ops_cpu(void)
+{
+  static const mill_train_ops ops = {"cpu",  create, destroy, bind,      stay,     stay,
+                                     hidden, losses, slopes,  take_loss, gradient, adam};
+  return &ops;
+}

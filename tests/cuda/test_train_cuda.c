@@ -1,0 +1,254 @@
+/* Training on a GPU, or with the emulated one, against the CPU's: losses, slopes, hidden outputs,
+ * whole trainings, for every loss and precision; the same bits again; ranks. */
+#include "tests/mill_test.h"
+
+#include <string.h>
+
+#include <mpi.h>
+
+#include "kernels/base/error.h"
+#include "src/libraries/train_network.h"
+#ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/train_cuda.h"
+#endif
+
+/* no multiple of a warp or a block; the last batch is smaller */
+enum { N_MODEL = 45, N_TRAIN = 38, N_IN = 3, N_OUT = 301, BATCH = 16, N_EPOCH = 4 };
+
+#define assert_ok(call)                                                                            \
+  do {                                                                                             \
+    if ((call) != MILL_OK)                                                                         \
+      fail_msg("%s: %s", #call, mill_error_message());                                             \
+  } while (0)
+
+static const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
+
+static const mill_train_ops *tested; /* NULL: nothing to test, for a reason */
+static const char *reason;
+static mill_train_settings set;
+static mill_train_problem problem;
+static float x[N_MODEL * N_IN], target[N_MODEL * N_OUT], scale[N_OUT], last[21 * N_OUT];
+
+#define NEEDS_GPU()                                                                                \
+  if (!tested) {                                                                                   \
+    printf("SKIPPED: %s\n", reason);                                                               \
+    skip();                                                                                        \
+  }
+
+static int rows(void *context, int n, const int *model, const float **row)
+{
+  (void)context;
+  for (int i = 0; i < n; i++)
+    row[i] = target + model[i] * N_OUT;
+  return MILL_OK;
+}
+
+static void wave(double amplitude, double rate, double shift, int n, float *out)
+{
+  for (int i = 0; i < n; i++)
+    out[i] = (float)(amplitude * sin(rate * i + shift));
+}
+
+static int set_up(void **state)
+{
+  (void)state;
+  mill_train_settings_init(&set);
+  set.n_hidden = 2;
+  set.width[0] = 33;
+  set.width[1] = 20;
+  set.batch = BATCH;
+  set.n_epoch = N_EPOCH;
+  set.decay = 0.01;
+  set.n_thread = 1;
+  wave(1.2, 2.3, 0.1, N_MODEL * N_IN, x);
+  wave(1.5, 0.9, 0.7, N_MODEL * N_OUT, target);
+  wave(0.3, 1.1, 0, N_OUT, scale);
+  for (int j = 0; j < N_OUT; j++)
+    scale[j] += 1;
+  wave(0.2, 1.7, 0.3, 21 * N_OUT, last);
+  problem = (mill_train_problem){.n_in = N_IN,
+                                 .n_out = N_OUT,
+                                 .n = N_MODEL,
+                                 .n_train = N_TRAIN,
+                                 .x = x,
+                                 .scale = scale,
+                                 .n_norm = N_OUT,
+                                 .rows = rows,
+                                 .weight = last,
+                                 .bias = last + 20 * N_OUT};
+#ifdef MILL_HAVE_CUDA
+  int err = MILL_OK;
+  tested = mill_train_ops_cuda(&err);
+  if (!tested)
+    reason = mill_error_message();
+#else
+  reason = "this build has no CUDA";
+#endif
+  return 0;
+}
+
+/* Largest difference as a part of the largest number. */
+static double differ(size_t n, const float *a, const float *b)
+{
+  double most = 0, worst = 0;
+  for (size_t i = 0; i < n; i++) {
+    most = fmax(most, fabs((double)b[i]));
+    worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+  }
+  return worst / most;
+}
+
+static void test_slopes_are_the_cpu_s(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  /* sums of some hundred products in another order, 6e-8 each; factors rounded to 5e-4 and 4e-3,
+     which must show in the emulation, where cuBLAS is ours */
+  static const double most[] = {5e-6, 4e-3, 3e-2}, least[] = {0, 1e-5, 1e-4};
+  int model[BATCH];
+  for (int i = 0; i < BATCH; i++)
+    model[i] = (5 * i + 2) % N_TRAIN;
+  for (int kind = MILL_TRAIN_L2; kind <= MILL_TRAIN_HUBER; kind++)
+    for (int precision = MILL_TRAIN_FLOAT32; precision <= MILL_TRAIN_BF16; precision++) {
+      mill_train_state s;
+      double loss[2];
+      set.loss = kind;
+      set.precision = precision;
+      assert_ok(mill_train_begin(&set, &problem, &s));
+      float *const out[] = {s.m, s.v};
+      const mill_train_ops *const ops[] = {mill_train_ops_cpu(), tested};
+      for (int k = 0; k < 2; k++)
+        assert_ok(
+            mill_train_gradient(ops[k], &set, &problem, BATCH, model, s.param, out[k], &loss[k]));
+      const double off = differ(s.n_param, s.v, s.m);
+      printf("loss %d, precision %d: slopes differ by %.2g of the largest\n", kind, precision, off);
+      assert_close(loss[1], loss[0], most[precision] * loss[0]);
+      /* the slope of L1 jumps where a residual is 0 */
+      assert_true(off < (kind == MILL_TRAIN_L1 ? 10 : 1) * most[precision]);
+      assert_true(off >= least[precision]);
+      mill_train_state_clear(&s);
+    }
+  set.loss = MILL_TRAIN_L2;
+  set.precision = MILL_TRAIN_FLOAT32;
+}
+
+static void test_hidden_outputs_are_the_cpu_s(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  static float h[2][N_MODEL * 20];
+  int model[N_MODEL];
+  mill_train_state s;
+  for (int i = 0; i < N_MODEL; i++)
+    model[i] = N_MODEL - 1 - i;
+  assert_ok(mill_train_begin(&set, &problem, &s));
+  const mill_train_ops *const ops[] = {mill_train_ops_cpu(), tested};
+  for (int k = 0; k < 2; k++)
+    assert_ok(mill_train_hidden(ops[k], &set, &problem, s.param, N_MODEL, model, h[k]));
+  assert_true(differ(N_MODEL * 20, h[1], h[0]) < 1e-6);
+  mill_train_state_clear(&s);
+}
+
+static void train(const mill_train_ops *ops, const mill_mpi *mpi, mill_train_state *s)
+{
+  assert_ok(mill_train_begin(&set, &problem, s));
+  assert_ok(mill_train_run(mpi, ops, &set, &problem, NULL, s));
+  assert_int_equal(s->n_epoch, N_EPOCH);
+}
+
+static void test_trainings_are_the_cpu_s_and_repeat(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  mill_train_state s[3];
+  train(mill_train_ops_cpu(), &alone, &s[0]);
+  train(tested, &alone, &s[1]);
+  train(tested, &alone, &s[2]);
+  for (int i = 0; i < N_EPOCH; i++) {
+    /* a dozen steps, of which each has the errors of its slopes, divided by their own size */
+    assert_close(s[1].epoch[i].train, s[0].epoch[i].train, 1e-5 * s[0].epoch[i].train);
+    assert_close(s[1].epoch[i].validation, s[0].epoch[i].validation,
+                 1e-5 * s[0].epoch[i].validation);
+    assert_true(s[2].epoch[i].train == s[1].epoch[i].train);
+  }
+  assert_true(s[1].epoch[N_EPOCH - 1].train < s[1].epoch[0].train);
+  assert_memory_equal(s[2].param, s[1].param, s[1].n_param * sizeof(float));
+  assert_memory_equal(s[2].v, s[1].v, s[1].n_param * sizeof(float));
+  assert_true(differ(s[0].n_param, s[1].v, s[0].v) < 1e-4);
+  for (int k = 0; k < 3; k++)
+    mill_train_state_clear(&s[k]);
+}
+
+/* What several ranks do in a step, on one: slopes to the host, a step of parts by slopes from it.
+ */
+static void test_parts_of_a_step(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  mill_train_state s;
+  mill_train_net net = {
+      .loss = MILL_TRAIN_L2, .n_norm = N_OUT, .scale = scale, .n_room = BATCH, .n_thread = 1};
+  const mill_train_adam adam = {1e-3, 0.01, 0.9, 0.999, 1e-8, 1};
+  const float *row[BATCH], *to[BATCH];
+  const mill_train_rows batch = {BATCH, row, to}, none = {0, row, to};
+  mill_train_work *w = NULL;
+  float *gradient = NULL, *whole, *slope;
+  mill_train_shape_of(&set, N_IN, N_OUT, &net.shape);
+  const size_t n = net.shape.n_param, half = n / 2;
+  for (int i = 0; i < BATCH; i++) {
+    row[i] = x + i * N_IN;
+    to[i] = target + i * N_OUT;
+  }
+  assert_ok(mill_train_begin(&set, &problem, &s));
+  assert_ok(MILL_ALLOC(n, &whole));
+  assert_ok(MILL_ALLOC(n, &slope));
+  assert_ok(tested->create(&net, &w));
+  for (int parts = 1; parts <= 2; parts++) {
+    assert_ok(mill_train_begin(&set, &problem, &s));
+    assert_ok(tested->bind(w, s.param, s.m, s.v));
+    assert_ok(tested->slopes(w, &batch, BATCH));
+    if (parts == 1) {
+      assert_ok(tested->adam(w, &adam, 0, n, NULL));
+      assert_ok(tested->fetch(w));
+      memcpy(whole, s.param, n * sizeof *whole);
+      mill_train_state_clear(&s);
+      continue;
+    }
+    assert_ok(tested->gradient(w, &gradient));
+    memcpy(slope, gradient, n * sizeof *slope);
+    assert_ok(tested->adam(w, &adam, 0, half, slope));
+    assert_ok(tested->adam(w, &adam, half, n - half, slope + half));
+  }
+  assert_memory_equal(s.param, whole, n * sizeof *whole);
+  /* what the host has changed counts */
+  memset(s.param, 0, n * sizeof *s.param);
+  assert_ok(tested->renew(w));
+  assert_ok(tested->slopes(w, &none, BATCH));
+  assert_ok(tested->gradient(w, &gradient));
+  for (size_t i = 0; i < n; i++)
+    assert_true(gradient[i] == 0);
+  double loss[2] = {0, 0};
+  assert_ok(tested->losses(w, &batch, &loss[0]));
+  for (int i = 0; i < BATCH * N_OUT; i++) {
+    const double u = (double)scale[i % N_OUT] * (double)target[i];
+    loss[1] += u * u;
+  }
+  assert_close(loss[0], loss[1], 1e-6 * loss[1]); /* float32 squares */
+  tested->destroy(w);
+  mill_train_state_clear(&s);
+  MILL_FREE(whole, slope);
+}
+
+int main(int argc, char **argv)
+{
+  if (MPI_Init(&argc, &argv) != MPI_SUCCESS)
+    return 1;
+
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_slopes_are_the_cpu_s),
+                                     cmocka_unit_test(test_hidden_outputs_are_the_cpu_s),
+                                     cmocka_unit_test(test_trainings_are_the_cpu_s_and_repeat),
+                                     cmocka_unit_test(test_parts_of_a_step)};
+  const int failed = cmocka_run_group_tests(tests, set_up, NULL);
+  MPI_Finalize();
+  return failed ? failed : tested ? 0 : 77;
+}
