@@ -10,6 +10,7 @@
 
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
+#include "jobs/fit/backend_choice.h"
 #include "jobs/fit/stop_watch.h"
 #include "jobs/library/library_left_out.h"
 #include "jobs/library/train_networks.h"
@@ -22,6 +23,9 @@
 #include "src/system/regular_file.h"
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
+#ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/train_cuda.h"
+#endif
 
 enum { MIN_MODEL = 12, SPLIT_STREAM = 0x73706c74 /* "splt" */ };
 
@@ -32,7 +36,7 @@ enum { EMULATOR_NETWORK };
 
 typedef struct options {
   const char *output, *checkpoint, *stop_file;
-  int overwrite, help, emulator, n_thread, n_guess, is_linear, unfinished;
+  int overwrite, help, emulator, backend, n_thread, n_guess, is_linear, unfinished;
   int n_error; /* components of a model error to keep; -1: none is kept */
   double left_out, interval_s;
   mill_train_arm_settings arm;
@@ -44,9 +48,13 @@ static const char *const schedule_words[] = {"cosine", "plateau", NULL};
 static const char *const loss_words[] = {"l2", "l1", "huber", NULL};
 static const char *const unit_words[] = {"noise", "spread", NULL};
 static const char *const last_words[] = {"components", "pixels", NULL};
+enum { BACKEND_CPU, BACKEND_CUDA };
+static const char *const backend_words[] = {"cpu", "cuda", NULL};
+static const char *const product_words[] = {"float32", "tf32", "bf16", NULL};
 static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
                   MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
-                  MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1,
+                  MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1 &&
+                  MILL_TRAIN_FLOAT32 == 0 && MILL_TRAIN_TF32 == 1 && MILL_TRAIN_BF16 == 2,
               "order of the words");
 
 /* --hidden 256,256,200 */
@@ -142,6 +150,10 @@ const mill_option_table mill_library_train_table = {
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
          .help = "threads of a rank (default: its share of the cores); the result does not depend "
                  "on them"},
+        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = backend_words,
+         .help = "what computes the gradients: the CPU, or a GPU for each rank, by cuBLAS"},
+        {"products", MILL_OPTION_CHOICE, NET(precision), .words = product_words,
+         .help = "factors of products on a GPU; sums are float32 always"},
         {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE",
          .help = "from which the same command goes on (default LIB.h5.training); removed at the "
                  "end"},
@@ -293,6 +305,9 @@ static int prepare(job *j, int argc, char **argv, int first)
     MILL_FAIL(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
   j->input = argv[first];
   o->arm.log_flux = !o->is_linear;
+  if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != BACKEND_CUDA)
+    MILL_FAIL(MILL_ERR_USAGE, "--products %s is of GPUs: give --backend cuda",
+              product_words[o->arm.net.precision]);
   if (o->n_error >= 0 && !(o->left_out > 0))
     MILL_FAIL(MILL_ERR_USAGE,
               "--model-error is measured on models left out: give --left-out above 0");
@@ -306,15 +321,34 @@ done:
   return err;
 }
 
+/* Collective. */
+static int find_ops(const mill_mpi *mpi, int backend, const mill_train_ops **ops)
+{
+  int err = MILL_OK;
+  *ops = mill_train_ops_cpu();
+  if (backend == BACKEND_CPU)
+    goto done;
+  MILL_TRY(mill_backend_place(mpi));
+#ifdef MILL_HAVE_CUDA
+  *ops = mill_train_ops_cuda(&err);
+#endif
+  err = mill_mpi_agree(mpi, err);
+done:
+  return err;
+}
+
 static int train(job *j)
 {
   int err = MILL_OK, n_blas = 0;
   options *o = &j->o;
+  const mill_train_ops *ops = NULL;
   if (o->n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&j->mpi, &o->n_thread));
   o->arm.net.n_thread = o->n_thread;
   MILL_TRY(mill_mpi_agree(&j->mpi, mill_blas_begin(o->n_thread, &n_blas)));
+  MILL_TRY(find_ops(&j->mpi, o->backend, &ops));
   const mill_train_networks networks = {.mpi = &j->mpi,
+                                        .ops = ops,
                                         .settings = &o->arm,
                                         .grid = j->grid,
                                         .info = &j->info,
@@ -338,8 +372,8 @@ static int report(job *j)
   const mill_train_split *s = &j->split;
   if (s->n == s->n_train)
     goto done;
-  snprintf(how, sizeof how, "of %d models, which chose the epoch of each arm and took no other part",
-           s->n);
+  snprintf(how, sizeof how,
+           "of %d models, which chose the epoch of each arm and took no other part", s->n);
   MILL_TRY(mill_library_measure(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
                                 j->o.n_thread,
                                 j->o.n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : j->o.n_error, how,

@@ -68,11 +68,12 @@ static int identify(run *r)
            "grid file and models left out: %016llx\nmodels: %d of which %d are learned\n"
            "hidden: %s\nepochs: %d\nbatch: %d\nrate: %.17g\nleast rate: %.17g\nschedule: %d\n"
            "patience: %d\nfactor: %.17g\nstop after: %d\ndecay: %.17g\nloss: %d\nhuber: %.17g\n"
-           "unit: %d\nsn: %.17g\nlog flux: %d\nlast: %d\ncomponents: %d\nseed: %llu\n",
+           "unit: %d\nsn: %.17g\nlog flux: %d\nlast: %d\ncomponents: %d\nseed: %llu\n"
+           "backend: %s\nproducts: %d\n",
            (unsigned long long)h, n->split->n, n->split->n_train, hidden, net->n_epoch, net->batch,
            net->rate, net->least_rate, net->schedule, net->patience, net->factor, net->stop_after,
            net->decay, net->loss, net->huber, s->unit, s->sn, s->log_flux, s->last, s->n_component,
-           (unsigned long long)net->seed);
+           (unsigned long long)net->seed, n->ops->name, net->precision);
 done:
   mill_free(settings);
   return err;
@@ -289,8 +290,8 @@ static int train_arm(run *r, const float *x, mill_library *lib)
   mill_train_arm_report report;
   r->began_s = mill_wall_s();
   r->first_epoch = r->state[r->arm].n_epoch;
-  MILL_TRY(mill_train_arm(n->mpi, mill_train_ops_cpu(), n->settings, &task, &watch,
-                          &r->state[r->arm], &lib->arm[r->arm].emulator, &report));
+  MILL_TRY(mill_train_arm(n->mpi, n->ops, n->settings, &task, &watch, &r->state[r->arm],
+                          &lib->arm[r->arm].emulator, &report));
   if (n->mpi->rank == 0)
     print_arm(r, &report);
 done:

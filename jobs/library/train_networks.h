@@ -11,6 +11,7 @@
 /** All borrowed. */
 typedef struct mill_train_networks {
   const mill_mpi *mpi;
+  const mill_train_ops *ops; /**< of this rank */
   const mill_train_arm_settings *settings;
   mill_grid_file *grid;
   const mill_grid_info *info;
