@@ -1,13 +1,11 @@
 #include "src/libraries/library_make.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
-#include "src/libraries/point_hull.h"
 
 /* What is known of the labels that synthetic libraries use. */
 static const struct {
@@ -31,79 +29,6 @@ void mill_label_describe(mill_label *label)
     const unsigned char c = (unsigned char)label->name[i];
     label->column[i] = (char)(isalnum(c) ? toupper(c) : '_');
   }
-}
-
-int mill_label_measure(int n, const double *value, mill_label *label)
-{
-  int err = MILL_OK;
-  double sum = 0, square = 0;
-  mill_label_describe(label);
-  label->min = INFINITY;
-  label->max = -INFINITY;
-  for (int i = 0; i < n; i++) {
-    label->min = fmin(label->min, value[i]);
-    label->max = fmax(label->max, value[i]);
-  }
-  const int is_teff = strcmp(label->name, "teff") == 0;
-  if (is_teff && !(label->min > 0))
-    MILL_FAIL(MILL_ERR_INPUT, "label teff goes down to %g; it must be above 0", label->min);
-  label->mapping = is_teff ? MILL_MAP_LOG10 : MILL_MAP_LINEAR;
-  label->mean = 0;
-  label->std = 1;
-  for (int i = 0; i < n; i++)
-    sum += mill_label_map(label, value[i]);
-  label->mean = sum / n;
-  for (int i = 0; i < n; i++)
-    square += pow(mill_label_map(label, value[i]), 2);
-  const double std = sqrt(square / n);
-  if (!(std > 1e-9 * (1 + fabs(label->mean))))
-    MILL_FAIL(MILL_ERR_INPUT,
-              "label %s is %g in all %d spectra in use; leave it out or keep a wider range",
-              label->name, label->min, n);
-  label->std = std;
-  if (!(label->scale > 0)) /* of a label that is not known */
-    label->scale = 0.1 * (label->max - label->min) / sqrt(12);
-done:
-  return err;
-}
-
-int mill_library_make_hulls(int n, const double *mapped, int all, mill_library *lib)
-{
-  int err = MILL_OK;
-  double *x = NULL;
-  const int n_label = lib->n_label;
-  if (n_label == 1) {
-    mill_hull *hull = &lib->hull[lib->n_hull++];
-    hull->n_label = 1;
-    hull->n_facet = 2;
-    MILL_TRY(MILL_ALLOC(4, &hull->facet));
-    hull->facet[0] = -1;
-    hull->facet[1] = mill_label_map(&lib->label[0], lib->label[0].min);
-    hull->facet[2] = 1;
-    hull->facet[3] = -mill_label_map(&lib->label[0], lib->label[0].max);
-    return MILL_OK;
-  }
-  if (n_label * (n_label - 1) / 2 > MILL_MAX_HULL)
-    MILL_FAIL(MILL_ERR_INPUT, "%d labels have more pairs than the %d hulls of a library", n_label,
-              MILL_MAX_HULL);
-  MILL_TRY(MILL_ALLOC(2 * n, &x));
-  for (int a = 0; a < n_label; a++)
-    for (int b = a + 1; b < n_label; b++) {
-      mill_hull *hull = &lib->hull[lib->n_hull++];
-      hull->n_label = 2;
-      hull->label[0] = a;
-      hull->label[1] = b;
-      for (int i = 0; i < n; i++) {
-        x[2 * i] = mapped[i * n_label + a];
-        x[2 * i + 1] = mapped[i * n_label + b];
-      }
-      if (mill_hull_of_points(n, x, all, &hull->n_facet, &hull->facet) != MILL_OK)
-        MILL_FAIL(MILL_ERR_INPUT, "labels %s and %s are not independent: %s", lib->label[a].name,
-                  lib->label[b].name, mill_error_message());
-    }
-done:
-  mill_free(x);
-  return err;
 }
 
 /* Quasi-random points in mapped labels inside all hulls: the additive recurrence

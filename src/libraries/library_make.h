@@ -9,15 +9,6 @@
  *  keep their scale (0 in a zeroed label: the caller's to fill). */
 void mill_label_describe(mill_label *label);
 
-/** Mapping (log10 of teff, else linear), range, mean, spread and scale of a label whose name is
- * set, from its values [n] in its unit.  MILL_ERR_INPUT when it does not vary. */
-int mill_label_measure(int n, const double *value, mill_label *label);
-
-/** Hulls of points in mapped labels x [n][n_label], n_label that of lib: of every pair of labels,
- *  or the range of the only one.  all as in mill_hull_of_points.  MILL_ERR_INPUT when two labels
- *  are not independent. */
-int mill_library_make_hulls(int n, const double *x, int all, mill_library *lib);
-
 /** Templates of the initial guess: n_guess quasi-random points inside all hulls, each
  *  without rotation and with 100 km/s.
  *

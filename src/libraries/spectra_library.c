@@ -5,7 +5,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
-#include "src/libraries/library_make.h"
+#include "src/libraries/point_hull.h"
 #include "src/libraries/spectra_work.h"
 #include "src/system/blas_threads.h"
 
@@ -65,6 +65,43 @@ void mill_spectra_work_clear(mill_spectra_work *w)
             w->pattern);
   mill_rbf_fit_destroy(w->fit);
   memset(w, 0, sizeof *w);
+}
+
+/* A hull for every pair of labels, or the range of the only one. */
+static int make_hulls(const mill_spectra_work *w, mill_library *lib)
+{
+  int err = MILL_OK;
+  double *x = NULL;
+  const int n_label = w->n_label;
+  if (n_label == 1) {
+    mill_hull *hull = &lib->hull[lib->n_hull++];
+    hull->n_label = 1;
+    hull->n_facet = 2;
+    MILL_TRY(MILL_ALLOC(4, &hull->facet));
+    hull->facet[0] = -1;
+    hull->facet[1] = mill_label_map(&lib->label[0], lib->label[0].min);
+    hull->facet[2] = 1;
+    hull->facet[3] = -mill_label_map(&lib->label[0], lib->label[0].max);
+    return MILL_OK;
+  }
+  MILL_TRY(MILL_ALLOC(2 * w->n, &x));
+  for (int a = 0; a < n_label; a++)
+    for (int b = a + 1; b < n_label; b++) {
+      mill_hull *hull = &lib->hull[lib->n_hull++];
+      hull->n_label = 2;
+      hull->label[0] = a;
+      hull->label[1] = b;
+      for (int i = 0; i < w->n; i++) {
+        x[2 * i] = w->mapped[i * n_label + a];
+        x[2 * i + 1] = w->mapped[i * n_label + b];
+      }
+      if (mill_hull_of_points(w->n, x, w->set->hull_all, &hull->n_facet, &hull->facet) != MILL_OK)
+        MILL_FAIL(MILL_ERR_INPUT, "labels %s and %s are not independent: %s", lib->label[a].name,
+                  lib->label[b].name, mill_error_message());
+    }
+done:
+  mill_free(x);
+  return err;
 }
 
 /* Labels of spectra that lie as far from one another as can be: the next one is always the one
@@ -269,7 +306,7 @@ static int build(const mill_spectra_library_settings *set, const mill_labelled_s
     }
   }
   MILL_TRY(make_functions(set, in, first, n_in, lib, report, w));
-  MILL_TRY(mill_library_make_hulls(w->n, w->mapped, w->set->hull_all, lib));
+  MILL_TRY(make_hulls(w, lib));
   MILL_TRY(make_guess(w, in, lib, report));
   MILL_TRY(make_emulator(w, &lib->arm[0].emulator));
   MILL_TRY(mill_spectra_measure(w, lib, in, report));
