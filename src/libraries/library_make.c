@@ -6,6 +6,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
+#include "src/libraries/point_hull.h"
 
 /* What is known of the labels that synthetic libraries use. */
 static const struct {
@@ -29,6 +30,13 @@ void mill_label_describe(mill_label *label)
     const unsigned char c = (unsigned char)label->name[i];
     label->column[i] = (char)(isalnum(c) ? toupper(c) : '_');
   }
+}
+
+static void set_rotations(mill_library *lib)
+{
+  lib->n_guess_vsini = 2;
+  lib->guess_vsini_km_s[0] = 0;
+  lib->guess_vsini_km_s[1] = 100;
 }
 
 /* Quasi-random points in mapped labels inside all hulls: the additive recurrence
@@ -69,9 +77,147 @@ int mill_library_make_guess(int n_guess, const double *x_min, const double *x_ma
     if (mill_hull_distance(lib->n_hull, lib->hull, x) <= 0)
       n_found++;
   }
-  lib->n_guess_vsini = 2;
-  lib->guess_vsini_km_s[0] = 0;
-  lib->guess_vsini_km_s[1] = 100;
+  set_rotations(lib);
 done:
+  return err;
+}
+
+int mill_library_make_labels(int n, const double *value, mill_library *lib, double *mapped)
+{
+  int err = MILL_OK;
+  const size_t n_label = (size_t)lib->n_label;
+  for (size_t l = 0; l < n_label; l++) {
+    mill_label *label = &lib->label[l];
+    double sum = 0, square = 0;
+    mill_label_describe(label);
+    label->min = INFINITY;
+    label->max = -INFINITY;
+    for (size_t i = 0; i < (size_t)n; i++) {
+      label->min = fmin(label->min, value[i * n_label + l]);
+      label->max = fmax(label->max, value[i * n_label + l]);
+    }
+    const int is_teff = strcmp(label->name, "teff") == 0;
+    if (is_teff && !(label->min > 0))
+      MILL_FAIL(MILL_ERR_INPUT, "label teff goes down to %g; it must be above 0", label->min);
+    label->mapping = is_teff ? MILL_MAP_LOG10 : MILL_MAP_LINEAR;
+    label->mean = 0;
+    label->std = 1;
+    for (size_t i = 0; i < (size_t)n; i++)
+      sum += mill_label_map(label, value[i * n_label + l]);
+    label->mean = sum / n;
+    for (size_t i = 0; i < (size_t)n; i++)
+      square += pow(mill_label_map(label, value[i * n_label + l]), 2);
+    const double std = sqrt(square / n);
+    if (!(std > 1e-9 * (1 + fabs(label->mean))))
+      MILL_FAIL(MILL_ERR_INPUT,
+                "label %s is %g in all %d spectra in use; leave it out or keep a wider range",
+                label->name, label->min, n);
+    label->std = std;
+    if (!(label->scale > 0)) /* of a label that is not known */
+      label->scale = 0.1 * (label->max - label->min) / sqrt(12);
+    for (size_t i = 0; i < (size_t)n; i++)
+      mapped[i * n_label + l] = mill_label_map(label, value[i * n_label + l]);
+  }
+done:
+  return err;
+}
+
+static int make_range_hull(mill_library *lib)
+{
+  int err = MILL_OK;
+  mill_hull *hull = &lib->hull[lib->n_hull++];
+  hull->n_label = 1;
+  hull->n_facet = 2;
+  MILL_TRY(MILL_ALLOC(4, &hull->facet));
+  hull->facet[0] = -1;
+  hull->facet[1] = mill_label_map(&lib->label[0], lib->label[0].min);
+  hull->facet[2] = 1;
+  hull->facet[3] = -mill_label_map(&lib->label[0], lib->label[0].max);
+done:
+  return err;
+}
+
+int mill_library_make_hulls(int n, const double *mapped, int all, mill_library *lib)
+{
+  int err = MILL_OK;
+  double *x = NULL;
+  const int n_label = lib->n_label;
+  if (n_label == 1)
+    return make_range_hull(lib);
+  MILL_TRY(MILL_ALLOC(2 * (size_t)n, &x));
+  for (int a = 0; a < n_label; a++)
+    for (int b = a + 1; b < n_label; b++) {
+      if (n_label * (n_label - 1) / 2 > MILL_MAX_HULL && b != a + 1)
+        continue;
+      mill_hull *hull = &lib->hull[lib->n_hull++];
+      hull->n_label = 2;
+      hull->label[0] = a;
+      hull->label[1] = b;
+      for (int i = 0; i < n; i++) {
+        x[2 * i] = mapped[(size_t)i * (size_t)n_label + (size_t)a];
+        x[2 * i + 1] = mapped[(size_t)i * (size_t)n_label + (size_t)b];
+      }
+      if (mill_hull_of_points(n, x, all, &hull->n_facet, &hull->facet) != MILL_OK)
+        MILL_FAIL(MILL_ERR_INPUT, "labels %s and %s are not independent: %s", lib->label[a].name,
+                  lib->label[b].name, mill_error_message());
+    }
+done:
+  mill_free(x);
+  return err;
+}
+
+static double distance2(int n_label, const double *a, const double *b, const double *length)
+{
+  double sum = 0;
+  for (int l = 0; l < n_label; l++) {
+    const double d = length ? (a[l] - b[l]) / length[l] : a[l] - b[l];
+    sum += d * d;
+  }
+  return sum;
+}
+
+int mill_library_spread_guess(int n, const double *value, const double *mapped,
+                              const double *length, int n_guess, mill_library *lib,
+                              unsigned char *outside)
+{
+  int err = MILL_OK;
+  double *free2 = NULL, nearest = INFINITY; /* squared distance from the nearest one taken */
+  const size_t n_label = (size_t)lib->n_label;
+  const int most = n_guess < n ? n_guess : n;
+  int next = -1;
+  MILL_TRY(MILL_ALLOC(n, &free2));
+  MILL_TRY(MILL_ALLOC((size_t)most * n_label, &lib->guess_label));
+  for (int i = 0; i < n; i++) {
+    const double *x = mapped + (size_t)i * n_label;
+    double r2 = 0;
+    for (size_t l = 0; l < n_label; l++)
+      r2 += x[l] * x[l];
+    const int inside = mill_hull_distance(lib->n_hull, lib->hull, x) <= 1e-10;
+    free2[i] = inside ? INFINITY : -1;
+    if (outside)
+      outside[i] = (unsigned char)!inside;
+    if (inside && r2 < nearest) { /* begin in the middle */
+      nearest = r2;
+      next = i;
+    }
+  }
+  while (next >= 0 && lib->n_guess < most) {
+    const double *last = mapped + (size_t)next * n_label;
+    memcpy(lib->guess_label + (size_t)lib->n_guess++ * n_label, value + (size_t)next * n_label,
+           n_label * sizeof *value);
+    next = -1;
+    for (int i = 0; i < n; i++) {
+      free2[i] =
+          fmin(free2[i], distance2(lib->n_label, mapped + (size_t)i * n_label, last, length));
+      /* two spectra of the same labels are one template */
+      if (free2[i] > 1e-12 && (next < 0 || free2[i] > free2[next]))
+        next = i;
+    }
+  }
+  if (lib->n_guess == 0)
+    MILL_FAIL(MILL_ERR_INPUT, "no spectrum lies inside the hulls of its labels");
+  set_rotations(lib);
+done:
+  mill_free(free2);
   return err;
 }

@@ -8,7 +8,6 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
-#include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
 #include "src/libraries/point_hull.h"
 
@@ -46,50 +45,33 @@ void mill_spectra_sort(int n, mill_spectra_neighbour *near)
 
 /* ---- labels ---- */
 
+int mill_spectra_label_values(const mill_labelled_spectra *in, const mill_spectra_work *w,
+                              double **value)
+{
+  int err = MILL_OK;
+  MILL_TRY(MILL_ALLOC((size_t)w->n * (size_t)in->n_label, value));
+  for (int i = 0; i < w->n; i++)
+    for (int l = 0; l < in->n_label; l++)
+      (*value)[(size_t)i * (size_t)in->n_label + (size_t)l] = mill_spectra_label_of(in, w, i, l);
+done:
+  return err;
+}
+
 /* Mapping, range, mean and spread of the spectra in use. */
 static int make_labels(const mill_labelled_spectra *in, mill_spectra_work *w, mill_library *lib)
 {
   int err = MILL_OK;
+  double *value = NULL;
   lib->n_label = in->n_label;
   for (int l = 0; l < in->n_label; l++) {
-    mill_label *label = &lib->label[l];
     const mill_spectra_label *asked = &w->set->label[l];
-    double sum = 0, square = 0;
-    snprintf(label->name, sizeof label->name, "%s", asked->name);
-    mill_label_describe(label);
-    label->min = INFINITY;
-    label->max = -INFINITY;
-    for (int i = 0; i < w->n; i++) {
-      const double x = mill_spectra_label_of(in, w, i, l);
-      label->min = fmin(label->min, x);
-      label->max = fmax(label->max, x);
-    }
-    const int is_teff = strcmp(label->name, "teff") == 0;
-    if (is_teff && !(label->min > 0))
-      MILL_FAIL(MILL_ERR_INPUT, "label teff goes down to %g; it must be above 0", label->min);
-    label->mapping = is_teff ? MILL_MAP_LOG10 : MILL_MAP_LINEAR;
-    label->mean = 0;
-    label->std = 1;
-    for (int i = 0; i < w->n; i++)
-      sum += mill_label_map(label, mill_spectra_label_of(in, w, i, l));
-    label->mean = sum / w->n;
-    for (int i = 0; i < w->n; i++)
-      square += pow(mill_label_map(label, mill_spectra_label_of(in, w, i, l)), 2);
-    const double std = sqrt(square / w->n);
-    if (!(std > 1e-9 * (1 + fabs(label->mean))))
-      MILL_FAIL(MILL_ERR_INPUT,
-                "label %s is %g in all %d spectra in use; leave it out or keep a wider range",
-                label->name, label->min, w->n);
-    label->std = std;
-    if (!(label->scale > 0)) /* of a label that is not known */
-      label->scale = 0.1 * (label->max - label->min) / sqrt(12);
+    snprintf(lib->label[l].name, sizeof lib->label[l].name, "%s", asked->name);
     w->length[l] = asked->length > 0 ? asked->length : 1;
   }
-  for (int i = 0; i < w->n; i++)
-    for (int l = 0; l < in->n_label; l++)
-      w->mapped[(size_t)i * (size_t)in->n_label + (size_t)l] =
-          mill_label_map(&lib->label[l], mill_spectra_label_of(in, w, i, l));
+  MILL_TRY(mill_spectra_label_values(in, w, &value));
+  MILL_TRY(mill_library_make_labels(w->n, value, lib, w->mapped));
 done:
+  mill_free(value);
   return err;
 }
 

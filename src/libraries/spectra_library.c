@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/math/hull.h"
-#include "src/libraries/point_hull.h"
+#include "src/libraries/library_make.h"
 #include "src/libraries/spectra_work.h"
 #include "src/system/blas_threads.h"
 
@@ -67,89 +66,24 @@ void mill_spectra_work_clear(mill_spectra_work *w)
   memset(w, 0, sizeof *w);
 }
 
-/* A hull for every pair of labels, or the range of the only one. */
-static int make_hulls(const mill_spectra_work *w, mill_library *lib)
+/* Hulls, and guess templates from the spectra's own labels. */
+static int make_hulls_and_guess(const mill_spectra_work *w, const mill_labelled_spectra *in,
+                                mill_library *lib, mill_spectra_report *report)
 {
   int err = MILL_OK;
-  double *x = NULL;
-  const int n_label = w->n_label;
-  if (n_label == 1) {
-    mill_hull *hull = &lib->hull[lib->n_hull++];
-    hull->n_label = 1;
-    hull->n_facet = 2;
-    MILL_TRY(MILL_ALLOC(4, &hull->facet));
-    hull->facet[0] = -1;
-    hull->facet[1] = mill_label_map(&lib->label[0], lib->label[0].min);
-    hull->facet[2] = 1;
-    hull->facet[3] = -mill_label_map(&lib->label[0], lib->label[0].max);
-    return MILL_OK;
-  }
-  MILL_TRY(MILL_ALLOC(2 * w->n, &x));
-  for (int a = 0; a < n_label; a++)
-    for (int b = a + 1; b < n_label; b++) {
-      mill_hull *hull = &lib->hull[lib->n_hull++];
-      hull->n_label = 2;
-      hull->label[0] = a;
-      hull->label[1] = b;
-      for (int i = 0; i < w->n; i++) {
-        x[2 * i] = w->mapped[i * n_label + a];
-        x[2 * i + 1] = w->mapped[i * n_label + b];
-      }
-      if (mill_hull_of_points(w->n, x, w->set->hull_all, &hull->n_facet, &hull->facet) != MILL_OK)
-        MILL_FAIL(MILL_ERR_INPUT, "labels %s and %s are not independent: %s", lib->label[a].name,
-                  lib->label[b].name, mill_error_message());
-    }
-done:
-  mill_free(x);
-  return err;
-}
-
-/* Labels of spectra that lie as far from one another as can be: the next one is always the one
-   farthest from those taken. */
-static int make_guess(const mill_spectra_work *w, const mill_labelled_spectra *in,
-                      mill_library *lib, mill_spectra_report *report)
-{
-  int err = MILL_OK;
-  double *distance2 = NULL;
-  const size_t n_label = (size_t)w->n_label;
-  int n_guess = w->set->n_guess < w->n ? w->set->n_guess : w->n;
-  int next = -1;
-  double nearest = INFINITY;
-  MILL_TRY(MILL_ALLOC(w->n, &distance2));
-  MILL_TRY(MILL_ALLOC((size_t)n_guess * n_label, &lib->guess_label));
+  double *value = NULL;
+  unsigned char *outside = NULL;
+  MILL_TRY(MILL_ALLOC(w->n, &outside));
+  MILL_TRY(mill_spectra_label_values(in, w, &value));
+  MILL_TRY(mill_library_make_hulls(w->n, w->mapped, w->set->hull_all, lib));
+  MILL_TRY(
+      mill_library_spread_guess(w->n, value, w->mapped, w->length, w->set->n_guess, lib, outside));
   for (int i = 0; i < w->n; i++) {
-    const double *x = w->mapped + (size_t)i * n_label;
-    double r2 = 0;
-    for (size_t l = 0; l < n_label; l++)
-      r2 += x[l] * x[l];
-    const int inside = mill_hull_distance(lib->n_hull, lib->hull, x) <= 1e-10;
-    distance2[i] = inside ? INFINITY : -1;
-    report->outside[w->row[i]] = (unsigned char)!inside;
-    report->n_outside += !inside;
-    if (inside && r2 < nearest) { /* begin in the middle */
-      nearest = r2;
-      next = i;
-    }
+    report->outside[w->row[i]] = outside[i];
+    report->n_outside += outside[i];
   }
-  while (next >= 0 && lib->n_guess < n_guess) {
-    memcpy(lib->guess_label + (size_t)lib->n_guess++ * n_label,
-           in->label + (size_t)w->row[next] * n_label, n_label * sizeof *in->label);
-    const int last = next;
-    next = -1;
-    for (int i = 0; i < w->n; i++) {
-      distance2[i] = fmin(distance2[i], mill_spectra_distance2(w, i, last));
-      /* two spectra of the same labels are one template */
-      if (distance2[i] > 1e-12 && (next < 0 || distance2[i] > distance2[next]))
-        next = i;
-    }
-  }
-  if (lib->n_guess == 0)
-    MILL_FAIL(MILL_ERR_INPUT, "no spectrum lies inside the hulls of its labels");
-  lib->n_guess_vsini = 2;
-  lib->guess_vsini_km_s[0] = 0;
-  lib->guess_vsini_km_s[1] = 100;
 done:
-  mill_free(distance2);
+  MILL_FREE(value, outside);
   return err;
 }
 
@@ -306,8 +240,7 @@ static int build(const mill_spectra_library_settings *set, const mill_labelled_s
     }
   }
   MILL_TRY(make_functions(set, in, first, n_in, lib, report, w));
-  MILL_TRY(make_hulls(w, lib));
-  MILL_TRY(make_guess(w, in, lib, report));
+  MILL_TRY(make_hulls_and_guess(w, in, lib, report));
   MILL_TRY(make_emulator(w, &lib->arm[0].emulator));
   MILL_TRY(mill_spectra_measure(w, lib, in, report));
   if (set->recover_sn > 0)
