@@ -23,22 +23,24 @@ static inline double ref_bspline(int n_knot, const double *t, int p, int i, doub
   return sum;
 }
 
-static inline double ref_bspline_slope(int n_knot, const double *t, int i, double x)
+static inline double ref_bspline_slope(int n_knot, const double *t, int p, int i, double x)
 {
   double sum = 0;
-  if (t[i + 3] > t[i])
-    sum += 3 / (t[i + 3] - t[i]) * ref_bspline(n_knot, t, 2, i, x);
-  if (t[i + 4] > t[i + 1])
-    sum -= 3 / (t[i + 4] - t[i + 1]) * ref_bspline(n_knot, t, 2, i + 1, x);
+  if (t[i + p] > t[i])
+    sum += p / (t[i + p] - t[i]) * ref_bspline(n_knot, t, p - 1, i, x);
+  if (t[i + p + 1] > t[i + 1])
+    sum -= p / (t[i + p + 1] - t[i + 1]) * ref_bspline(n_knot, t, p - 1, i + 1, x);
   return sum;
 }
 
-/** Cubic basis function i, linear beyond the knots, and its slope. */
-static inline double ref_basis(int n_node, const double *knot, int i, double x, double *slope)
+/** Basis function i of degree p, linear beyond the knots, and its slope. */
+static inline double ref_basis(int n_node, const double *knot, int p, int i, double x,
+                               double *slope)
 {
-  const double edge = fmin(fmax(x, knot[0]), knot[n_node + 3]);
-  *slope = ref_bspline_slope(n_node + 4, knot, i, edge);
-  return ref_bspline(n_node + 4, knot, 3, i, edge) + *slope * (x - edge);
+  const int n_knot = n_node + p + 1;
+  const double edge = fmin(fmax(x, knot[0]), knot[n_knot - 1]);
+  *slope = ref_bspline_slope(n_knot, knot, p, i, edge);
+  return ref_bspline(n_knot, knot, p, i, edge) + *slope * (x - edge);
 }
 
 /** h [n_out] at x, or its derivative by label i_slope (-1: none), over all grid points. */
@@ -49,7 +51,8 @@ static inline void ref_spline_grid(const mill_spline_grid *grid, const double *x
   size_t n_point = 1;
   for (int l = 0; l < grid->n_axis; l++) {
     for (int i = 0; i < grid->n_node[l]; i++) {
-      basis[l][i] = ref_basis(grid->n_node[l], grid->knot[l], i, x[l], &slope);
+      basis[l][i] =
+          ref_basis(grid->n_node[l], grid->knot[l], grid->linear ? 1 : 3, i, x[l], &slope);
       if (l == i_slope)
         basis[l][i] = slope;
     }

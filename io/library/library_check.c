@@ -28,6 +28,9 @@ static int all_finite_f64(size_t n, const double *x)
 int mill_library_format(const mill_library *lib)
 {
   for (int i = 0; i < lib->n_arm; i++)
+    if (lib->arm[i].emulator.kind == MILL_EMULATOR_GRID && lib->arm[i].emulator.grid.linear)
+      return MILL_LIBRARY_LINEAR;
+  for (int i = 0; i < lib->n_arm; i++)
     if (lib->arm[i].error.fraction)
       return MILL_LIBRARY_ERRORS;
   for (int i = 0; i < lib->n_arm; i++)
@@ -146,22 +149,23 @@ done:
   return err;
 }
 
-/* A clamped knot vector: four times the first, ascending, four times the last. */
+/* A clamped knot vector: as often as its order the first, ascending, as often the last. */
 static int check_knots(const mill_arm *arm, const char *label, int n_node, const double *knot,
                        const char *where)
 {
   int err = MILL_OK;
-  for (int i = 0; i < n_node + 4; i++) {
+  const int order = mill_spline_grid_order(&arm->emulator.grid);
+  for (int i = 0; i < n_node + order; i++) {
     if (!isfinite(knot[i]))
       REFUSE(where, "knot %d of label %s of arm %s is not finite", i, label, arm->name);
     if (i == 0)
       continue;
-    const int clamped = i < 4 || i > n_node;
+    const int clamped = i < order || i > n_node;
     if (clamped && knot[i] > knot[i - 1])
       REFUSE(where,
-             "the first and the last four knots of label %s of arm %s are not equal (knot %d is "
+             "the first and the last %s knots of label %s of arm %s are not equal (knot %d is "
              "%.9g after %.9g)",
-             label, arm->name, i, knot[i], knot[i - 1]);
+             order == 2 ? "two" : "four", label, arm->name, i, knot[i], knot[i - 1]);
     if (knot[i] < knot[i - 1] || (!clamped && knot[i] <= knot[i - 1]))
       REFUSE(where, "the knots of label %s of arm %s do not ascend (knot %d is %.9g after %.9g)",
              label, arm->name, i, knot[i], knot[i - 1]);
@@ -209,9 +213,11 @@ static int check_grid(const mill_library *lib, const mill_arm *arm, const char *
   MILL_TRY(check_front(lib, arm, grid->n_axis, grid->n_out, where));
   size_t size = (size_t)grid->n_out;
   for (int i = 0; i < grid->n_axis; i++) {
-    if (grid->n_node[i] < 4 || grid->n_node[i] > MILL_MAX_GRID_NODE || !grid->knot[i])
-      REFUSE(where, "the grid of arm %s has %d nodes of label %s, this program takes 4 to %d",
-             arm->name, grid->n_node[i], lib->label[i].name, MILL_MAX_GRID_NODE);
+    if (grid->n_node[i] < mill_spline_grid_order(grid) || grid->n_node[i] > MILL_MAX_GRID_NODE ||
+        !grid->knot[i])
+      REFUSE(where, "the grid of arm %s has %d nodes of label %s, this program takes %d to %d",
+             arm->name, grid->n_node[i], lib->label[i].name, mill_spline_grid_order(grid),
+             MILL_MAX_GRID_NODE);
     MILL_TRY(check_knots(arm, lib->label[i].name, grid->n_node[i], grid->knot[i], where));
     size *= (size_t)grid->n_node[i];
     if (size > MILL_MAX_GRID_COEF)

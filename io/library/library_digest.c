@@ -42,12 +42,15 @@ static void digest_f32(mill_sha256 *sha, size_t n, const float *x)
   }
 }
 
-static void digest_grid(mill_sha256 *sha, const mill_spline_grid *grid)
+static void digest_grid(mill_sha256 *sha, int format, const mill_spline_grid *grid)
 {
+  const int order = mill_spline_grid_order(grid);
+  if (format >= MILL_LIBRARY_LINEAR)
+    digest_u64(sha, (uint64_t)(order - 1));
   digest_u64(sha, (uint64_t)grid->n_axis);
   for (int i = 0; i < grid->n_axis; i++) {
     digest_u64(sha, (uint64_t)grid->n_node[i]);
-    digest_f64(sha, (size_t)grid->n_node[i] + 4, grid->knot[i]);
+    digest_f64(sha, (size_t)(grid->n_node[i] + order), grid->knot[i]);
   }
   digest_u64(sha, (uint64_t)grid->n_out);
   digest_f32(sha, mill_library_grid_size(grid), grid->coef);
@@ -82,9 +85,9 @@ void mill_library_digest(const mill_library *lib, char hex[65])
   mill_sha256 sha;
   const int format = mill_library_format(lib);
   mill_sha256_init(&sha);
-  static const char *const contents[MILL_LIBRARY_FORMAT + 1] = {"", "starmill library contents 1",
-                                                                "starmill library contents 2",
-                                                                "starmill library contents 3"};
+  static const char *const contents[MILL_LIBRARY_FORMAT + 1] = {
+      "", "starmill library contents 1", "starmill library contents 2",
+      "starmill library contents 3", "starmill library contents 4"};
   digest_text(&sha, contents[format]);
   digest_u64(&sha, (uint64_t)lib->n_label);
   for (int i = 0; i < lib->n_label; i++) {
@@ -119,7 +122,7 @@ void mill_library_digest(const mill_library *lib, char hex[65])
     if (format >= MILL_LIBRARY_KINDS)
       digest_u64(&sha, (uint64_t)net->kind);
     if (net->kind == MILL_EMULATOR_GRID)
-      digest_grid(&sha, &net->grid);
+      digest_grid(&sha, format, &net->grid);
     if (net->kind == MILL_EMULATOR_RBF)
       digest_rbf(&sha, &net->rbf);
     digest_u64(&sha, (uint64_t)net->n_layer);

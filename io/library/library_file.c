@@ -16,7 +16,8 @@
 #define FORMAT_NAME "starmill library"
 /* the first program that reads each format; written into every file, so that an older program
    can say what is needed */
-static const char *const format_reader[MILL_LIBRARY_FORMAT + 1] = {"", "0.1.0", "0.1.0", "0.1.0"};
+static const char *const format_reader[MILL_LIBRARY_FORMAT + 1] = {"", "0.1.0", "0.1.0", "0.1.0",
+                                                                   "0.1.0"};
 
 static const char *const kind_name[MILL_LIBRARY_N_KIND] = {
     [MILL_EMULATOR_MLP] = "mlp", [MILL_EMULATOR_GRID] = "grid", [MILL_EMULATOR_RBF] = "rbf"};
@@ -216,7 +217,7 @@ done:
   return err;
 }
 
-static int read_grid(const mill_h5_file *file, int i_arm, int n_label, mill_arm *arm)
+static int read_grid(const mill_h5_file *file, int format, int i_arm, int n_label, mill_arm *arm)
 {
   int err = MILL_OK;
   mill_spline_grid *grid = &arm->emulator.grid;
@@ -224,12 +225,21 @@ static int read_grid(const mill_h5_file *file, int i_arm, int n_label, mill_arm 
   size_t dim[MILL_MAX_GRID_AXIS + 1], n_knot = 0, size = 1;
   MILL_TRY(mill_library_check_axes(arm, n_label, file->path));
   grid->n_axis = n_label;
+  if (format >= MILL_LIBRARY_LINEAR) {
+    int degree = 0;
+    snprintf(at, sizeof at, "arms/arm%d/grid", i_arm);
+    MILL_TRY(mill_h5_read_attr_int(file, at, "degree", &degree));
+    if (degree != 1 && degree != 3)
+      REFUSE(file, "attribute degree of %s is %d, this program takes 1 and 3", at, degree);
+    grid->linear = degree == 1;
+  }
+  const size_t order = (size_t)mill_spline_grid_order(grid);
   snprintf(at, sizeof at, "arms/arm%d/grid/coefficients", i_arm);
   MILL_TRY(mill_h5_shape(file, at, n_label + 1, dim));
   for (int i = 0; i < n_label; i++)
-    if (dim[i] < 4 || dim[i] > MILL_MAX_GRID_NODE)
-      REFUSE(file, "dataset /%s has %zu nodes of label %d, this program takes 4 to %d", at, dim[i],
-             i, MILL_MAX_GRID_NODE);
+    if (dim[i] < order || dim[i] > MILL_MAX_GRID_NODE)
+      REFUSE(file, "dataset /%s has %zu nodes of label %d, this program takes %zu to %d", at,
+             dim[i], i, order, MILL_MAX_GRID_NODE);
   if (dim[n_label] < 1 || dim[n_label] > MILL_MAX_WIDTH)
     REFUSE(file, "dataset /%s has %zu components, this program takes 1 to %d", at, dim[n_label],
            MILL_MAX_WIDTH);
@@ -244,7 +254,7 @@ static int read_grid(const mill_h5_file *file, int i_arm, int n_label, mill_arm 
   grid->n_out = (int)dim[n_label];
   MILL_TRY(mill_library_read_new(file, at, H5T_NATIVE_FLOAT, n_label + 1, dim, &grid->coef));
   for (int i = 0; i < n_label; i++) {
-    n_knot = (size_t)grid->n_node[i] + 4;
+    n_knot = (size_t)grid->n_node[i] + order;
     snprintf(at, sizeof at, "arms/arm%d/grid/knots%d", i_arm, i);
     MILL_TRY(mill_library_read_new(file, at, H5T_NATIVE_DOUBLE, 1, &n_knot, &grid->knot[i]));
   }
@@ -335,7 +345,7 @@ static int read_arm(const mill_h5_file *file, int format, int i_arm, int n_label
   arm->n_pix = (int)dim[0];
   MILL_TRY(mill_library_read_new(file, at, H5T_NATIVE_DOUBLE, 1, dim, &arm->wave_aa));
   if (arm->emulator.kind == MILL_EMULATOR_GRID)
-    MILL_TRY(read_grid(file, i_arm, n_label, arm));
+    MILL_TRY(read_grid(file, format, i_arm, n_label, arm));
   if (arm->emulator.kind == MILL_EMULATOR_RBF)
     MILL_TRY(read_rbf(file, i_arm, n_label, arm));
   snprintf(at, sizeof at, "arms/arm%d/", i_arm);
@@ -432,19 +442,23 @@ done:
   return err;
 }
 
-static int write_grid(const mill_h5_file *file, int i_arm, const mill_spline_grid *grid)
+static int write_grid(const mill_h5_file *file, int format, int i_arm, const mill_spline_grid *grid)
 {
   int err = MILL_OK;
   char at[64];
   size_t dim[MILL_MAX_GRID_AXIS + 1];
+  const int order = mill_spline_grid_order(grid);
   snprintf(at, sizeof at, "arms/arm%d/grid", i_arm);
   MILL_TRY(mill_h5_write_group(file, at));
+  if (format >= MILL_LIBRARY_LINEAR)
+    MILL_TRY(mill_h5_write_attr_int(file, at, "degree", order - 1));
   for (int i = 0; i < grid->n_axis; i++) {
-    const size_t n_knot = (size_t)grid->n_node[i] + 4;
+    const size_t n_knot = (size_t)(grid->n_node[i] + order);
     dim[i] = (size_t)grid->n_node[i];
     snprintf(at, sizeof at, "arms/arm%d/grid/knots%d", i_arm, i);
     MILL_TRY(mill_h5_write(file, at, DOUBLES, 1, &n_knot, grid->knot[i], NULL,
-                           "knots of the cubic splines over this label, mapped"));
+                           order == 2 ? "nodes of this label with both ends twice, mapped"
+                                      : "knots of the cubic splines over this label, mapped"));
   }
   dim[grid->n_axis] = (size_t)grid->n_out;
   snprintf(at, sizeof at, "arms/arm%d/grid/coefficients", i_arm);
@@ -520,7 +534,7 @@ static int write_arm(const mill_h5_file *file, int format, int i_arm, const mill
   MILL_TRY(mill_h5_write(file, at, DOUBLES, 1, &n_pix, arm->wave_aa, "Angstrom",
                          "vacuum wavelength, uniform in its logarithm"));
   if (net->kind == MILL_EMULATOR_GRID)
-    MILL_TRY(write_grid(file, i_arm, &net->grid));
+    MILL_TRY(write_grid(file, format, i_arm, &net->grid));
   if (net->kind == MILL_EMULATOR_RBF)
     MILL_TRY(write_rbf(file, i_arm, &net->rbf));
   for (int i = 0; i < net->n_layer; i++) {

@@ -12,6 +12,7 @@ enum {
   MILL_LIBRARY_MLP = 1,   /**< format of libraries with multilayer perceptrons only */
   MILL_LIBRARY_KINDS = 2, /**< an arm's attribute emulator says which kind it has: mlp, grid, rbf */
   MILL_LIBRARY_ERRORS = 3, /**< arms may have a model error */
+  MILL_LIBRARY_LINEAR = 4, /**< a grid says its degree, which may be 1 */
   MILL_LIBRARY_MIN_PIX = 8,
   MILL_LIBRARY_MAX_PIX = 1 << 20,
   MILL_LIBRARY_MAX_FACET = 100000,

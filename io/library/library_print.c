@@ -72,7 +72,8 @@ static void print_arm(const mill_library *lib, const mill_arm *arm, FILE *out)
     fprintf(out, "-%d", net->n_out[i]);
     n_number += (size_t)net->n_out[i] * (size_t)(net->n_in[i] + 1);
   }
-  fprintf(out, ", %s, %s, %zu parameters\n", kind_text[net->kind],
+  fprintf(out, ", %s, %s, %zu parameters\n",
+          is_grid && net->grid.linear ? "linear" : kind_text[net->kind],
           net->log_flux ? "log flux" : "flux", n_number);
   if (is_grid)
     print_grid(lib, &net->grid, out);

@@ -44,27 +44,36 @@ typedef struct mill_hull {
 /** What comes before an emulator's last, linear layer. */
 enum mill_emulator_kind {
   MILL_EMULATOR_MLP = 0,  /**< hidden layers with SiLU: a multilayer perceptron */
-  MILL_EMULATOR_GRID = 1, /**< cubic splines over a grid of labels: mill_spline_grid */
+  MILL_EMULATOR_GRID = 1, /**< splines over a grid of labels: mill_spline_grid */
   MILL_EMULATOR_RBF = 2   /**< radial functions around scattered labels: mill_rbf */
 };
 
 /** Limits of a grid: basis functions of one label, and coefficients (1 GiB). */
 enum { MILL_MAX_GRID_NODE = 256, MILL_MAX_GRID_COEF = 1 << 28 };
 
-/** Tensor product of cubic B-splines over the library's labels in mapped coordinates.
+/** Tensor product of cubic or linear B-splines over the library's labels in mapped coordinates.
  *
- *  h_k(x) = sum_{i,j,..} B_i(x_0) B_j(x_1) .. coef[i][j]..[k],
- *  twice continuously differentiable inside the grid; beyond it a coordinate
- *  continues linearly from the edge.  knot[l] holds n_node[l] + 4 ascending
- *  numbers, the first and the last four of them equal (a clamped spline).
+ *  h_k(x) = sum_{i,j,..} B_i(x_0) B_j(x_1) .. coef[i][j]..[k].
+ *  Cubic: twice continuously differentiable inside the grid.  Linear: coef are the values at
+ *  the nodes, and slopes jump there (at a node, that of the interval above it is taken).
+ *  Beyond the grid a coordinate continues linearly from the edge.  knot[l] holds
+ *  n_node[l] + order ascending numbers, of which the first `order` are equal, and so are the
+ *  last (a clamped spline).
  */
 typedef struct mill_spline_grid {
   int n_axis;                       /**< the library's labels, MILL_MAX_GRID_AXIS at most */
-  int n_node[MILL_MAX_GRID_AXIS];   /**< basis functions of each label, 4 or more */
-  double *knot[MILL_MAX_GRID_AXIS]; /**< [n_node + 4], owned */
+  int linear;                       /**< 1: linear, 0: cubic */
+  int n_node[MILL_MAX_GRID_AXIS];   /**< basis functions of each label, `order` or more */
+  double *knot[MILL_MAX_GRID_AXIS]; /**< [n_node + order], owned */
   float *coef;                      /**< [n_node[0]] .. [n_node[n_axis - 1]][n_out], owned */
   int n_out;                        /**< inputs of the last layer */
 } mill_spline_grid;
+
+/** Basis functions that may differ from zero at one place of a label, its degree plus one. */
+MILL_HD static inline int mill_spline_grid_order(const mill_spline_grid *grid)
+{
+  return grid->linear ? 2 : 4;
+}
 
 /** Limits of radial functions: centers, degree of the polynomial, and coefficients. */
 enum { MILL_MAX_RBF_CENTER = 1 << 16, MILL_MAX_RBF_DEGREE = 3, MILL_MAX_RBF_COEF = 1 << 28 };

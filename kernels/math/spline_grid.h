@@ -1,6 +1,6 @@
-/** The front of a grid emulator: cubic B-splines over its labels.
+/** The front of a grid emulator: cubic or linear B-splines over its labels.
  *
- *  de Boor's recurrence for the basis, and the sum over the 4^n_axis grid points
+ *  de Boor's recurrence for the basis, and the sum over the 4^n_axis (2^n_axis) grid points
  *  that a place touches, with the derivative along each label.
  */
 #ifndef MILL_KERNELS_SPLINE_GRID_H
@@ -53,6 +53,38 @@ MILL_HD static inline int mill_spline_basis(int n_node, const double *knot, doub
   return span - (MILL_SPLINE_ORDER - 1);
 }
 
+/** The same for linear functions: knot [n_node + 2], of which knot[1] .. knot[n_node] are the
+ *  nodes.  weight [4], slope [4]: the last two are 0.  The index of the first function,
+ *  0 .. n_node - 2 for any x. */
+MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, double x,
+                                            double *weight, double *slope)
+{
+  /* knot[span] <= x < knot[span + 1], or the first or last interval; NaN: the first */
+  int span = 1, above = n_node;
+  while (above - span > 1) {
+    const int middle = (span + above) / 2;
+    if (x >= knot[middle])
+      span = middle;
+    else
+      above = middle;
+  }
+  const double width = knot[span + 1] - knot[span], t = (x - knot[span]) / width;
+  weight[0] = 1.0 - t;
+  weight[1] = t;
+  slope[0] = -1.0 / width;
+  slope[1] = 1.0 / width;
+  weight[2] = weight[3] = slope[2] = slope[3] = 0.0;
+  return span - 1;
+}
+
+/** Basis of label l of a grid at x, of whichever degree it has. */
+MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, double x,
+                                          double *weight, double *slope)
+{
+  return grid->linear ? mill_linear_basis(grid->n_node[l], grid->knot[l], x, weight, slope)
+                      : mill_spline_basis(grid->n_node[l], grid->knot[l], x, weight, slope);
+}
+
 /** Input rows of the last layer from those of the emulator, one star's.
  *
  *  grid                       in   its arrays in the block's memory space
@@ -73,17 +105,20 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
   double weight[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER],
       slope[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER];
   size_t stride[MILL_MAX_GRID_AXIS], origin = 0, row = (size_t)n_out;
-  int n_line = 1; /* of four grid points along the last axis */
+  const int order = mill_spline_grid_order(grid), bits = order / 2; /* log2 of 2 or 4 */
+  int n_line = 1; /* of `order` grid points along the last axis */
   for (int l = last; l >= 0; l--) {
-    const int first = mill_spline_basis(grid->n_node[l], grid->knot[l], in[l], weight[l], slope[l]);
+    const int first = mill_grid_basis(grid, l, in[l], weight[l], slope[l]);
     for (int i = 0; i < MILL_SPLINE_ORDER && n_tangent > 0; i++)
       slope[l][i] *= in[(size_t)(1 + l) * in_pitch + (size_t)l];
     stride[l] = row;
     origin += (size_t)first * row;
     row *= (size_t)grid->n_node[l];
-    n_line *= l < last ? MILL_SPLINE_ORDER : 1;
+    n_line *= l < last ? order : 1;
   }
   const double *w = weight[last], *d = slope[last];
+  /* linear lines have two points, whose coefficients stand in for those of weight 0 */
+  const int beyond = order > 2 ? 2 * n_out : 0;
   (void)b; /* the CPU's loop has no use for it */
 
   MILL_FOR(b, i_chunk, n_chunk)
@@ -99,14 +134,14 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
       double product = 1.0, tangent[MILL_MAX_GRID_AXIS];
       size_t at = origin + (size_t)k0;
       for (int l = 0; l < last; l++) {
-        const int i = i_line >> (2 * (last - 1 - l)) & (MILL_SPLINE_ORDER - 1);
+        const int i = i_line >> (bits * (last - 1 - l)) & (order - 1);
         for (int t = 0; t < l; t++)
           tangent[t] *= weight[l][i];
         tangent[l] = product * slope[l][i];
         product *= weight[l][i];
         at += (size_t)i * stride[l];
       }
-      const float *c0 = grid->coef + at, *c1 = c0 + n_out, *c2 = c1 + n_out, *c3 = c2 + n_out;
+      const float *c0 = grid->coef + at, *c1 = c0 + n_out, *c2 = c0 + beyond, *c3 = c1 + beyond;
       MILL_SIMD
       for (int c = 0; c < n; c++) {
         line[c] = w[0] * (double)c0[c] + w[1] * (double)c1[c] + w[2] * (double)c2[c] +

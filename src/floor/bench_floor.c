@@ -107,8 +107,9 @@ static double front_ops(const mill_emulator *e, int n_tangent)
 {
   double ops = 0.0;
   if (e->kind == MILL_EMULATOR_GRID) {
-    /* lines of four points along the last axis, then these lines */
-    const double points = pow(4.0, e->grid.n_axis), lines = points / 4.0;
+    /* lines of four (two) points along the last axis, then these lines */
+    const double order = mill_spline_grid_order(&e->grid);
+    const double points = pow(order, e->grid.n_axis), lines = points / order;
     ops += e->grid.n_out * 2.0 * (points + lines);
     if (n_tangent > 0)
       ops += e->grid.n_out * 2.0 * (points + lines + (n_tangent - 1) * lines);
@@ -135,7 +136,7 @@ static double emulator_bytes(const sizes *z, const mill_emulator *e)
   for (int l = 0; l < last; l++)
     bytes += ((double)e->n_in[l] + 1.0) * e->n_out[l] * 4.0;
   if (e->kind == MILL_EMULATOR_GRID) /* of the coefficients those around one place */
-    bytes += pow(4.0, e->grid.n_axis) * e->grid.n_out * 4.0;
+    bytes += pow(mill_spline_grid_order(&e->grid), e->grid.n_axis) * e->grid.n_out * 4.0;
   if (e->kind == MILL_EMULATOR_RBF)
     bytes += ((double)e->rbf.n_center + e->rbf.n_poly) * e->rbf.n_out * 4.0;
   return bytes;

@@ -22,6 +22,13 @@ static void make_knots(int n, const double *node, double *knot)
   }
 }
 
+/** Knots of linear interpolation: the nodes, both ends twice. */
+static void make_linear_knots(int n, const double *node, double *knot)
+{
+  for (int i = 0; i < n + 2; i++)
+    knot[i] = node[i < 1 ? 0 : (i > n ? n - 1 : i - 1)];
+}
+
 /** LU of the matrix of basis functions at the nodes, [n][WIDTH], diagonal at BAND.
  *
  *  It is totally positive, so that elimination without exchanges is stable (de Boor and
@@ -70,7 +77,7 @@ static void solve(int n, const double *lu, size_t n_column, size_t pitch, double
   }
 }
 
-static int check(int n_axis, const int *n_node, const double *const *node, int n_out)
+static int check(int n_axis, const int *n_node, const double *const *node, int n_out, int n_least)
 {
   int err = MILL_OK;
   if (n_axis < 1 || n_axis > MILL_MAX_GRID_AXIS)
@@ -81,9 +88,9 @@ static int check(int n_axis, const int *n_node, const double *const *node, int n
               MILL_MAX_WIDTH);
   double size = n_out;
   for (int l = 0; l < n_axis; l++) {
-    if (n_node[l] < MILL_SPLINE_ORDER || n_node[l] > MILL_MAX_GRID_NODE)
+    if (n_node[l] < n_least || n_node[l] > MILL_MAX_GRID_NODE)
       MILL_FAIL(MILL_ERR_RANGE, "axis %d of a grid has %d nodes; %d to %d are possible", l,
-                n_node[l], MILL_SPLINE_ORDER, MILL_MAX_GRID_NODE);
+                n_node[l], n_least, MILL_MAX_GRID_NODE);
     size *= n_node[l];
     for (int i = 0; i < n_node[l]; i++)
       if (!isfinite(node[l][i]) || (i > 0 && !(node[l][i] > node[l][i - 1])))
@@ -99,22 +106,56 @@ done:
   return err;
 }
 
+/** Sizes and knots; size: numbers of the coefficients. */
+static int begin(int n_axis, const int *n_node, const double *const *node, int n_out, int linear,
+                 mill_spline_grid *grid, size_t *size)
+{
+  int err = MILL_OK;
+  memset(grid, 0, sizeof *grid);
+  grid->linear = linear;
+  const int order = mill_spline_grid_order(grid);
+  MILL_TRY(check(n_axis, n_node, node, n_out, order));
+  grid->n_axis = n_axis;
+  grid->n_out = n_out;
+  *size = (size_t)n_out;
+  for (int l = 0; l < n_axis; l++) {
+    grid->n_node[l] = n_node[l];
+    MILL_TRY(MILL_ALLOC(n_node[l] + order, &grid->knot[l]));
+    if (linear)
+      make_linear_knots(n_node[l], node[l], grid->knot[l]);
+    else
+      make_knots(n_node[l], node[l], grid->knot[l]);
+    *size *= (size_t)n_node[l];
+  }
+done:
+  return err;
+}
+
+/** The coefficients in float32. */
+static int take_coefficients(size_t size, const double *value, mill_spline_grid *grid)
+{
+  int err = MILL_OK;
+  MILL_TRY(MILL_ALLOC(size, &grid->coef));
+  for (size_t i = 0; i < size; i++) {
+    /* written so that NaN fails */
+    if (!(fabs(value[i]) <= (double)FLT_MAX))
+      MILL_FAIL(MILL_ERR_RANGE,
+                "component %zu of a grid has the coefficient %g; its values must be finite and "
+                "within float32",
+                i % (size_t)grid->n_out, value[i]);
+    grid->coef[i] = (float)value[i];
+  }
+done:
+  return err;
+}
+
 int mill_spline_grid_fit(int n_axis, const int *n_node, const double *const *node, int n_out,
                          double *value, mill_spline_grid *grid)
 {
   int err = MILL_OK;
   double *lu = NULL;
-  size_t size = (size_t)n_out, n_inner = (size_t)n_out;
-  memset(grid, 0, sizeof *grid);
-  MILL_TRY(check(n_axis, n_node, node, n_out));
-  grid->n_axis = n_axis;
-  grid->n_out = n_out;
-  for (int l = 0; l < n_axis; l++) {
-    grid->n_node[l] = n_node[l];
-    MILL_TRY(MILL_ALLOC(n_node[l] + MILL_SPLINE_ORDER, &grid->knot[l]));
-    make_knots(n_node[l], node[l], grid->knot[l]);
-    size *= (size_t)n_node[l];
-  }
+  size_t size = 0, n_inner = (size_t)n_out;
+  MILL_TRY(begin(n_axis, n_node, node, n_out, 0, grid, &size));
   MILL_TRY(MILL_ALLOC(MILL_MAX_GRID_NODE * WIDTH, &lu));
   for (int l = n_axis - 1; l >= 0; l--) {
     const size_t n_block = (size_t)n_node[l] * n_inner;
@@ -125,18 +166,22 @@ int mill_spline_grid_fit(int n_axis, const int *n_node, const double *const *nod
               value + block + at);
     n_inner = n_block;
   }
-  MILL_TRY(MILL_ALLOC(size, &grid->coef));
-  for (size_t i = 0; i < size; i++) {
-    /* written so that NaN fails */
-    if (!(fabs(value[i]) <= (double)FLT_MAX))
-      MILL_FAIL(MILL_ERR_RANGE,
-                "component %zu of a grid has the coefficient %g; its values must be finite and "
-                "within float32",
-                i % (size_t)n_out, value[i]);
-    grid->coef[i] = (float)value[i];
-  }
+  MILL_TRY(take_coefficients(size, value, grid));
 done:
   mill_free(lu);
+  if (err != MILL_OK)
+    mill_spline_grid_clear(grid);
+  return err;
+}
+
+int mill_spline_grid_linear(int n_axis, const int *n_node, const double *const *node, int n_out,
+                            const double *value, mill_spline_grid *grid)
+{
+  int err = MILL_OK;
+  size_t size = 0;
+  MILL_TRY(begin(n_axis, n_node, node, n_out, 1, grid, &size));
+  MILL_TRY(take_coefficients(size, value, grid));
+done:
   if (err != MILL_OK)
     mill_spline_grid_clear(grid);
   return err;
@@ -145,10 +190,11 @@ done:
 void mill_spline_grid_eval(const mill_spline_grid *grid, const double *x, double *h)
 {
   double weight[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER], slope[MILL_SPLINE_ORDER];
+  const int order = mill_spline_grid_order(grid);
   int first[MILL_MAX_GRID_AXIS], n_term = 1;
   for (int l = 0; l < grid->n_axis; l++) {
-    first[l] = mill_spline_basis(grid->n_node[l], grid->knot[l], x[l], weight[l], slope);
-    n_term *= MILL_SPLINE_ORDER;
+    first[l] = mill_grid_basis(grid, l, x[l], weight[l], slope);
+    n_term *= order;
   }
   memset(h, 0, (size_t)grid->n_out * sizeof *h);
   for (int i_term = 0; i_term < n_term; i_term++) {
@@ -156,8 +202,8 @@ void mill_spline_grid_eval(const mill_spline_grid *grid, const double *x, double
     size_t at = 0;
     int rest = i_term;
     for (int l = 0; l < grid->n_axis; l++) {
-      const int i = rest % MILL_SPLINE_ORDER;
-      rest /= MILL_SPLINE_ORDER;
+      const int i = rest % order;
+      rest /= order;
       product *= weight[l][i];
       at = at * (size_t)grid->n_node[l] + (size_t)(first[l] + i);
     }

@@ -1,4 +1,4 @@
-/** Fitting and evaluating tensor products of cubic splines (kernels/data/library.h). */
+/** Fitting and evaluating tensor products of splines (kernels/data/library.h). */
 #ifndef MILL_SPLINE_GRID_H
 #define MILL_SPLINE_GRID_H
 
@@ -17,6 +17,11 @@
  *  MILL_ERR_RANGE, MILL_ERR_MEMORY; grid is then left cleared. */
 int mill_spline_grid_fit(int n_axis, const int *n_node, const double *const *node, int n_out,
                          double *value, mill_spline_grid *grid);
+
+/** Linear interpolation between values on a full grid: as above, but for 2 nodes of an axis or
+ *  more, and value stays as it is. */
+int mill_spline_grid_linear(int n_axis, const int *n_node, const double *const *node, int n_out,
+                            const double *value, mill_spline_grid *grid);
 
 /** h [n_out] at mapped labels x [n_axis]; float64 sums. The host's reference of
  *  kernels/math/spline_grid.h. */

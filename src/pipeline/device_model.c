@@ -109,8 +109,9 @@ static int load_grid(mill_device_memory *memory, const mill_spline_grid *from,
   void *block = NULL;
   *grid = *from;
   for (int l = 0; l < from->n_axis; l++) {
-    MILL_TRY(mill_device_memory_take(memory, (size_t)(from->n_node[l] + 4) * sizeof(double),
-                                     from->knot[l], &block));
+    MILL_TRY(mill_device_memory_take(
+        memory, (size_t)(from->n_node[l] + mill_spline_grid_order(from)) * sizeof(double),
+        from->knot[l], &block));
     grid->knot[l] = block;
     size *= (size_t)from->n_node[l];
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Write library_digest.h: digests of three small libraries, from docs/use/formats.md alone.
+"""Write library_digest.h: digests of four small libraries, from docs/use/formats.md alone.
 
     /usr/bin/python3 tests/reference/make_library_digest.py tests/reference/library_digest.h
 
@@ -26,8 +26,8 @@ def f32(*x):
     return struct.pack(f"<{len(x)}f", *x)
 
 
-def digest(kind):
-    data = text("starmill library contents " + ("2" if kind else "1"))
+def digest(kind, linear=False):
+    data = text("starmill library contents " + ("4" if linear else "2" if kind else "1"))
     data += integer(1) + text("teff", "TEFF", "K") + integer(1)
     data += f64(3.75, 0.125, 4000, 7000, 62.5)
     data += integer(1) + integer(1, 0) + integer(2) + f64(1, -1.5, -1, -1.25)
@@ -35,13 +35,17 @@ def digest(kind):
     data += f64(3827.625, 3831.375) + integer(1)
     if kind:
         data += integer(kind)
-        if kind == 1:
+        if linear:
+            data += integer(1) + integer(1) + integer(5) + f64(-1, -1, -0.5, 0, 0.25, 1, 1)
+            data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
+        elif kind == 1:
             data += integer(1) + integer(5) + f64(-1, -1, -1, -1, 0.25, 1, 1, 1, 1)
             data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
         else:
             data += integer(1, 3, 1) + f64(1.5) + f64(-1, 0.25, 1)
             data += integer(2) + f32(*[0.75 * i - 2 for i in range(10)])
         data += integer(1) + integer(2, 2) + f32(0.5, -0.25, 2, 3) + f32(0.125, -8)
+        data += integer(0) if linear else b""
     else:
         data += integer(1) + integer(1, 2) + f32(0.5, -0.25) + f32(0.125, -8)
     data += integer(1) + f64(5500) + integer(1) + f64(100)
@@ -53,3 +57,4 @@ with open(sys.argv[1], "w", encoding="ascii") as out:
     out.write(f'#define REF_DIGEST_MLP  "{digest(0)}"\n')
     out.write(f'#define REF_DIGEST_GRID "{digest(1)}"\n')
     out.write(f'#define REF_DIGEST_RBF  "{digest(2)}"\n')
+    out.write(f'#define REF_DIGEST_LINEAR "{digest(1, True)}"\n')

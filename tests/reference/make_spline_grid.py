@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""Write spline_grid.h: tensor products of not-a-knot splines, by SciPy.
+"""Write spline_grid.h: tensor products of not-a-knot splines, and linear interpolation, by SciPy.
 
     /usr/bin/python3 tests/reference/make_spline_grid.py tests/reference/spline_grid.h
 
 Values on the grid are random with a fixed seed and are written with the results. They are
 interpolated by scipy.interpolate.make_interp_spline along one axis after the other; inside the
 grid the results must be those of RegularGridInterpolator(method="cubic"). Beyond the grid a
-coordinate goes on linearly.
+coordinate goes on linearly. ref_linear_* are those of RegularGridInterpolator(method="linear"),
+which goes on linearly too.
 """
 import sys
 
@@ -75,6 +76,9 @@ def main():
             table(out, f"ref_value_{case}", value)
             table(out, f"ref_point_{case}", points)
             table(out, f"ref_result_{case}", result)
+            linear = RegularGridInterpolator(nodes, value, method="linear", bounds_error=False,
+                                             fill_value=None)
+            table(out, f"ref_linear_{case}", linear(points))
 
 
 if __name__ == "__main__":

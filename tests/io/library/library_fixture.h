@@ -113,7 +113,8 @@ static inline void assert_same_grid(const mill_spline_grid *a, const mill_spline
   assert_int_equal(a->n_out, b->n_out);
   assert_memory_equal(a->n_node, b->n_node, sizeof a->n_node);
   for (int i = 0; i < a->n_axis; i++) {
-    assert_memory_equal(a->knot[i], b->knot[i], (size_t)(a->n_node[i] + 4) * sizeof(double));
+    assert_memory_equal(a->knot[i], b->knot[i],
+                        (size_t)(a->n_node[i] + mill_spline_grid_order(a)) * sizeof(double));
     size *= (size_t)a->n_node[i];
   }
   if (a->n_axis > 0)

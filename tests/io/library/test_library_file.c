@@ -64,6 +64,38 @@ static void test_grid_library_round_trip(void **state)
     }
 }
 
+/* A linear grid needs the format that knows degrees; the cubic one beside it says its own. */
+static void test_linear_grid_round_trip(void **state)
+{
+  (void)state;
+  mill_library *lib = new_library(), *back = new_library();
+  const char *path = in_folder("linear.h5");
+  make(4, 3, lib);
+  assert_ok(test_library_to_grid(lib));
+  mill_spline_grid *grid = &lib->arm[2].emulator.grid;
+  grid->linear = 1;
+  for (int l = 0; l < grid->n_axis; l++)
+    for (int i = 0; i < grid->n_node[l] + 2; i++)
+      grid->knot[l][i] = i < 1 ? 0 : (i > grid->n_node[l] ? grid->n_node[l] - 1 : i - 1);
+  assert_ok(mill_library_write(path, lib, 1));
+  assert_ok(mill_library_read(path, back));
+  assert_same(lib, back);
+  assert_int_equal(back->arm[0].emulator.grid.linear, 0);
+  assert_int_equal(back->arm[2].emulator.grid.linear, 1);
+  mill_library_digest(lib, lib->hash);
+  assert_string_equal(lib->hash, back->hash);
+  hid_t file = open_file(path);
+  assert_int_equal(get_attr_int(file, "/", "format_version"), 4);
+  assert_int_equal(get_attr_int(file, "arms/arm0/grid", "degree"), 3);
+  assert_int_equal(get_attr_int(file, "arms/arm2/grid", "degree"), 1);
+  H5Fclose(file);
+  grid->knot[0][1] += 0.5; /* its ends are there twice */
+  assert_int_equal(mill_library_check(lib, "lib"), MILL_ERR_LIBRARY);
+  assert_message("the first and the last two knots of label teff");
+  free_library(lib);
+  free_library(back);
+}
+
 /* Arms with and without; every part of it changes the hash. */
 static void test_model_error_round_trip(void **state)
 {
@@ -173,6 +205,10 @@ static void test_library_digest_is_as_documented(void **state)
     net->grid.coef[i] = (float)(0.75 * i - 2);
   mill_library_digest(lib, hex);
   assert_string_equal(hex, REF_DIGEST_GRID);
+  net->grid.linear = 1;
+  memcpy(net->grid.knot[0], (double[]){-1, -1, -0.5, 0, 0.25, 1, 1}, 7 * sizeof(double));
+  mill_library_digest(lib, hex);
+  assert_string_equal(hex, REF_DIGEST_LINEAR);
   free_library(lib);
 }
 
@@ -496,6 +532,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_library_round_trip),
       cmocka_unit_test(test_grid_library_round_trip),
+      cmocka_unit_test(test_linear_grid_round_trip),
       cmocka_unit_test(test_model_error_round_trip),
       cmocka_unit_test(test_networks_stay_in_format_1),
       cmocka_unit_test(test_library_digest_is_as_documented),

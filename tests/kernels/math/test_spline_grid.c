@@ -12,27 +12,29 @@ enum { SEED = 6021, MAX_NODE = 9, MAX_OUT = 130 };
 static uint64_t seed_state;
 
 /** Uneven clamped knots of n functions over about [-2, 2]. */
-static void make_knots(int n, double *knot)
+static void make_knots(int n, int order, double *knot)
 {
   double at = -2 + 0.2 * test_library_random(&seed_state);
-  for (int i = 0; i < n + 4; i++) {
-    if (i > 3 && i <= n)
-      at += (4.0 + 3.6 * test_library_random(&seed_state)) / (n - 3);
+  for (int i = 0; i < n + order; i++) {
+    if (i >= order && i <= n)
+      at += (4.0 + 3.6 * test_library_random(&seed_state)) / (n - order + 1);
     knot[i] = at;
   }
 }
 
 /** Random coefficients of order 1; cleared with mill_spline_grid_clear. */
-static void make_grid(int n_axis, int n_out, mill_spline_grid *grid)
+static void make_grid(int n_axis, int n_out, int linear, mill_spline_grid *grid)
 {
   size_t size = (size_t)n_out;
   memset(grid, 0, sizeof *grid);
   grid->n_axis = n_axis;
   grid->n_out = n_out;
+  grid->linear = linear;
+  const int order = mill_spline_grid_order(grid);
   for (int l = 0; l < n_axis; l++) {
-    grid->n_node[l] = n_axis > 4 ? 4 + l % 2 : 4 + (3 * l + n_out) % 5;
-    assert_int_equal(MILL_ALLOC(grid->n_node[l] + 4, &grid->knot[l]), MILL_OK);
-    make_knots(grid->n_node[l], grid->knot[l]);
+    grid->n_node[l] = n_axis > 4 ? order + l % 2 : order + (3 * l + n_out) % 5;
+    assert_int_equal(MILL_ALLOC(grid->n_node[l] + order, &grid->knot[l]), MILL_OK);
+    make_knots(grid->n_node[l], order, grid->knot[l]);
     size *= (size_t)grid->n_node[l];
   }
   assert_int_equal(MILL_ALLOC(size, &grid->coef), MILL_OK);
@@ -41,7 +43,7 @@ static void make_grid(int n_axis, int n_out, mill_spline_grid *grid)
 }
 
 /** One place: inside, on a knot, at an end or beyond. */
-static double make_place(int n_node, const double *knot, int kind)
+static double make_place(int n_node, int order, const double *knot, int kind)
 {
   const double low = knot[0], high = knot[n_node];
   switch (kind) {
@@ -54,7 +56,7 @@ static double make_place(int n_node, const double *knot, int kind)
   case 3:
     return high + 1.3;
   case 4:
-    return knot[3 + (n_node - 3) / 2];
+    return knot[order - 1 + (n_node - order + 1) / 2];
   default:
     return 0.5 * (low + high) + 0.499 * (high - low) * test_library_random(&seed_state);
   }
@@ -69,8 +71,8 @@ static void test_basis_matches_the_recurrence(void **state)
   for (int n = 4; n <= MAX_NODE; n++)
     for (int trial = 0; trial < 200; trial++) {
       double knot[MAX_NODE + 4], weight[4], slope[4];
-      make_knots(n, knot);
-      const double x = make_place(n, knot, trial % 40);
+      make_knots(n, 4, knot);
+      const double x = make_place(n, 4, knot, trial % 40);
       const int first = mill_spline_basis(n, knot, x, weight, slope);
       assert_in_range(first, 0, n - 4);
       double sum = 0, rise = 0, size = 1;
@@ -78,7 +80,7 @@ static void test_basis_matches_the_recurrence(void **state)
         size = fmax(size, fabs(slope[i]));
       for (int i = 0; i < n; i++) {
         double expected_slope;
-        const double expected = ref_basis(n, knot, i, x, &expected_slope);
+        const double expected = ref_basis(n, knot, 3, i, x, &expected_slope);
         const int at = i - first;
         const double w = at >= 0 && at < 4 ? weight[at] : 0, s = at >= 0 && at < 4 ? slope[at] : 0;
         /* sums of a few terms of order 1 and of the slopes: some 1e-16 of them */
@@ -99,7 +101,7 @@ static void test_basis_survives_any_number(void **state)
   (void)state;
   static const double wild[] = {NAN, INFINITY, -INFINITY, 1e300, -1e300, 0};
   double knot[MAX_NODE + 4], weight[4], slope[4];
-  make_knots(7, knot);
+  make_knots(7, 4, knot);
   for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
     const int first = mill_spline_basis(7, knot, wild[i], weight, slope);
     assert_in_range(first, 0, 3);
@@ -119,7 +121,7 @@ static void test_basis_is_smooth(void **state)
   const double step = 1e-6;
   for (int n = 5; n <= MAX_NODE; n++) {
     double knot[MAX_NODE + 4], coef[MAX_NODE];
-    make_knots(n, knot);
+    make_knots(n, 4, knot);
     for (int i = 0; i < n; i++)
       coef[i] = test_library_random(&seed_state);
     for (int k = 3; k <= n; k++) {
@@ -149,7 +151,7 @@ static void test_basis_is_smooth(void **state)
 
 /* --- sums over the grid --- */
 
-static void compare(int n_axis, int n_out, int kind)
+static void compare(int n_axis, int n_out, int kind, int linear)
 {
   enum { PITCH = MAX_OUT + 3 };
   mill_spline_grid grid;
@@ -158,9 +160,10 @@ static void compare(int n_axis, int n_out, int kind)
   double alone[PITCH], expected[PITCH];
   memset(&block, 0, sizeof block);
   memset(x, 0, sizeof x);
-  make_grid(n_axis, n_out, &grid);
+  make_grid(n_axis, n_out, linear, &grid);
   for (int l = 0; l < n_axis; l++) {
-    x[0][l] = make_place(grid.n_node[l], grid.knot[l], kind < 5 ? kind : (kind * 7 + l) % 23);
+    x[0][l] = make_place(grid.n_node[l], mill_spline_grid_order(&grid), grid.knot[l],
+                         kind < 5 ? kind : (kind * 7 + l) % 23);
     x[1 + l][l] = 0.3 + l; /* as the slope of a mapping */
   }
   for (int t = 0; t <= n_axis; t++)
@@ -195,11 +198,13 @@ static void test_sums_match_the_definition(void **state)
   for (int n_axis = 1; n_axis <= 4; n_axis++)
     for (size_t i = 0; i < sizeof n_out / sizeof *n_out; i++)
       for (int kind = 0; kind < 8; kind++)
-        compare(n_axis, n_out[i], kind);
-  for (int kind = 3; kind < 7; kind++) {
-    compare(5, 7, kind);
-    compare(MILL_MAX_GRID_AXIS, 5, kind);
-  }
+        for (int linear = 0; linear < 2; linear++)
+          compare(n_axis, n_out[i], kind, linear);
+  for (int kind = 3; kind < 7; kind++)
+    for (int linear = 0; linear < 2; linear++) {
+      compare(5, 7, kind, linear);
+      compare(MILL_MAX_GRID_AXIS, 5, kind, linear);
+    }
 }
 
 /* NaN labels give NaN rows and touch no memory that is not theirs. */
@@ -210,11 +215,13 @@ static void test_sums_survive_nan(void **state)
   mill_block block;
   double x[4][3] = {{0.3, NAN, 1e9}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}}, out[4][8];
   memset(&block, 0, sizeof block);
-  make_grid(3, 8, &grid);
-  mill_block_spline_grid(&block, &grid, 3, x[0], 3, out[0], 8);
-  for (int k = 0; k < 8; k++)
-    assert_true(isnan(out[0][k]));
-  mill_spline_grid_clear(&grid);
+  for (int linear = 0; linear < 2; linear++) {
+    make_grid(3, 8, linear, &grid);
+    mill_block_spline_grid(&block, &grid, 3, x[0], 3, out[0], 8);
+    for (int k = 0; k < 8; k++)
+      assert_true(isnan(out[0][k]));
+    mill_spline_grid_clear(&grid);
+  }
 }
 
 static int seed(void **state)

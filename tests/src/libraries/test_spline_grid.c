@@ -63,6 +63,56 @@ static void compare_scipy(int n_axis, const double *const *node, const int *n_no
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof *(array)))
 
+/* Linear interpolation against SciPy's, and its values at the nodes. */
+static void compare_linear(int n_axis, const double *const *node, const int *n_node,
+                           const double *value, const double *point, const double *result)
+{
+  mill_spline_grid grid;
+  double h[REF_N_OUT];
+  size_t n_point = 1;
+  assert_ok(mill_spline_grid_linear(n_axis, n_node, node, REF_N_OUT, value, &grid));
+  for (int l = 0; l < n_axis; l++)
+    n_point *= (size_t)n_node[l];
+  for (int p = 0; p < REF_N_POINT; p++) {
+    mill_spline_grid_eval(&grid, point + p * n_axis, h);
+    for (int k = 0; k < REF_N_OUT; k++) {
+      const double expected = result[p * REF_N_OUT + k];
+      /* the values are exact in float32; sums of 16 terms, of order 100 beyond the grid */
+      assert_close(h[k], expected, 1e-13 * (1 + fabs(expected)));
+    }
+  }
+  for (size_t p = 0; p < n_point; p++) {
+    double x[MILL_MAX_GRID_AXIS];
+    size_t rest = p;
+    for (int l = n_axis - 1; l >= 0; l--) {
+      x[l] = node[l][rest % (size_t)n_node[l]];
+      rest /= (size_t)n_node[l];
+    }
+    mill_spline_grid_eval(&grid, x, h);
+    for (int k = 0; k < REF_N_OUT; k++)
+      assert_true(h[k] == value[p * REF_N_OUT + (size_t)k]);
+  }
+  mill_spline_grid_clear(&grid);
+}
+
+static void test_linear_matches_scipy(void **state)
+{
+  (void)state;
+  const double *const node0[] = {ref_node_0_0};
+  const int n0[] = {LENGTH(ref_node_0_0)};
+  compare_linear(1, node0, n0, ref_value_0, ref_point_0, ref_linear_0);
+  const double *const node1[] = {ref_node_1_0, ref_node_1_1};
+  const int n1[] = {LENGTH(ref_node_1_0), LENGTH(ref_node_1_1)};
+  compare_linear(2, node1, n1, ref_value_1, ref_point_1, ref_linear_1);
+  const double *const node2[] = {ref_node_2_0, ref_node_2_1, ref_node_2_2};
+  const int n2[] = {LENGTH(ref_node_2_0), LENGTH(ref_node_2_1), LENGTH(ref_node_2_2)};
+  compare_linear(3, node2, n2, ref_value_2, ref_point_2, ref_linear_2);
+  const double *const node3[] = {ref_node_3_0, ref_node_3_1, ref_node_3_2, ref_node_3_3};
+  const int n3[] = {LENGTH(ref_node_3_0), LENGTH(ref_node_3_1), LENGTH(ref_node_3_2),
+                    LENGTH(ref_node_3_3)};
+  compare_linear(4, node3, n3, ref_value_3, ref_point_3, ref_linear_3);
+}
+
 static void test_fit_matches_scipy(void **state)
 {
   (void)state;
@@ -280,6 +330,7 @@ int main(void)
   printf("seed %d\n", SEED);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_fit_matches_scipy),
+      cmocka_unit_test(test_linear_matches_scipy),
       cmocka_unit_test(test_fit_reproduces_cubics),
       cmocka_unit_test(test_fit_passes_through_its_values),
       cmocka_unit_test(test_emulator_of_a_grid_library),
