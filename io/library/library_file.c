@@ -380,6 +380,21 @@ done:
   return err;
 }
 
+/* Lines of text for people, where there are any. */
+static int read_report(const mill_h5_file *file, mill_library *lib)
+{
+  int err = MILL_OK;
+  if (!mill_h5_has_attr(file, "/", "report"))
+    return MILL_OK;
+  MILL_TRY(MILL_ALLOC(MILL_LIBRARY_MAX_REPORT, &lib->report));
+  MILL_TRY(mill_h5_read_attr_text(file, "/", "report", lib->report, MILL_LIBRARY_MAX_REPORT));
+  for (const char *c = lib->report; *c; c++)
+    if (*c != '\n' && (*c < ' ' || *c > '~'))
+      REFUSE(file, "attribute report has unprintable characters");
+done:
+  return err;
+}
+
 int mill_library_read(const char *path, mill_library *lib)
 {
   int err = MILL_OK;
@@ -406,6 +421,7 @@ int mill_library_read(const char *path, mill_library *lib)
   for (int i = 0; i < lib->n_arm; i++)
     MILL_TRY(read_arm(&file, format, i, lib->n_label, &lib->arm[i]));
   MILL_TRY(read_guess(&file, lib));
+  MILL_TRY(read_report(&file, lib));
   MILL_TRY(mill_library_check(lib, path));
   MILL_TRY(mill_h5_read_attr_text(&file, "/", "hash", stored, sizeof stored));
   mill_library_digest(lib, lib->hash);
@@ -600,6 +616,8 @@ static int make_image(const char *name, const mill_library *lib, void **image, s
   for (int i = 0; i < lib->n_arm; i++)
     MILL_TRY(write_arm(&file, format, i, &lib->arm[i]));
   MILL_TRY(write_guess(&file, lib));
+  if (lib->report)
+    MILL_TRY(mill_h5_write_attr_text(&file, "/", "report", lib->report));
   MILL_TRY(mill_h5_get_image(&file, image, n_byte));
 done:
   mill_h5_close(&file);

@@ -17,6 +17,7 @@ enum {
   MILL_LIBRARY_MAX_PIX = 1 << 20,
   MILL_LIBRARY_MAX_FACET = 100000,
   MILL_LIBRARY_MAX_GUESS = 100000,
+  MILL_LIBRARY_MAX_REPORT = 32768, /**< bytes */
   MILL_LIBRARY_MAX_GUESS_VSINI = sizeof((mill_library){0}.guess_vsini_km_s) / sizeof(double),
   MILL_LIBRARY_N_KIND = MILL_EMULATOR_RBF + 1
 };

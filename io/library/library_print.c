@@ -121,6 +121,8 @@ int mill_library_print(const mill_library *lib, FILE *out)
   for (int i = 0; i < lib->n_guess_vsini; i++)
     fprintf(out, "%s %g", i ? "," : "", lib->guess_vsini_km_s[i]);
   fprintf(out, " km/s\n");
+  if (lib->report)
+    fputs(lib->report, out);
   if (fflush(out) != 0 || ferror(out))
     MILL_FAIL(MILL_ERR_OUTPUT, "the description of the library cannot be printed: %s",
               strerror(errno));

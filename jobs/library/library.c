@@ -14,6 +14,7 @@
 #include "jobs/library/library_error.h"
 #include "jobs/library/library_spectra.h"
 #include "jobs/library/library_train.h"
+#include "jobs/library/train_functions.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/libraries/demo_library.h"
@@ -104,6 +105,8 @@ static void print_usage(void)
         "       starmill library demo --output LIB.h5 [options]\n"
         "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
         "       starmill library train --output LIB.h5 [options] GRID.h5\n"
+        "       starmill library train --emulator radial|splines|linear --output LIB.h5 [options] "
+        "GRID.h5\n"
         "       starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
         "LIBRARY.h5\n"
         "       starmill library info LIB.h5\n"
@@ -113,6 +116,7 @@ static void print_usage(void)
   mill_option_print_help(&demo_table, NULL, stdout);
   mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
   mill_option_print_help(&mill_library_train_table, NULL, stdout);
+  mill_option_print_help(&mill_train_functions_table, NULL, stdout);
   mill_option_print_help(&mill_library_error_table, NULL, stdout);
   fputs("\ninfo prints what is inside a library.\n", stdout);
 }
@@ -294,8 +298,7 @@ static int run(int argc, char **argv)
   int err = MILL_OK;
   if (argc < 1)
     MILL_FAIL(MILL_ERR_USAGE,
-              "library needs a sub-command: import, demo, spectra, train, model-error or "
-              "info; "
+              "library needs a sub-command: import, demo, spectra, train, model-error or info; "
               "see starmill library --help");
   if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
     print_usage();
@@ -305,6 +308,8 @@ static int run(int argc, char **argv)
     MILL_TRY(run_demo(argc, argv));
   else if (strcmp(argv[0], "spectra") == 0)
     MILL_TRY(mill_job_library_spectra(argc, argv));
+  else if (strcmp(argv[0], "train") == 0)
+    MILL_TRY(mill_job_train_functions(argc, argv));
   else if (strcmp(argv[0], "model-error") == 0)
     MILL_TRY(mill_job_library_error(argc, argv));
   else if (strcmp(argv[0], "info") == 0)
@@ -321,7 +326,8 @@ done:
 int mill_job_library(int argc, char **argv)
 {
   int rank = 0, status = 0;
-  if (argc > 0 && strcmp(argv[0], "train") == 0) /* by all ranks */
+  /* a network by all ranks, functions of the labels by one */
+  if (argc > 0 && strcmp(argv[0], "train") == 0 && !mill_train_functions_asked(argc, argv))
     return mill_job_library_train(argc, argv);
   /* MPI's default handler ends the job when a call fails */
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -11,9 +11,9 @@
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "jobs/fit/stop_watch.h"
+#include "jobs/library/library_left_out.h"
 #include "jobs/library/train_networks.h"
 #include "kernels/base/error.h"
-#include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/blas_threads.h"
@@ -33,6 +33,7 @@ enum { EMULATOR_NETWORK };
 typedef struct options {
   const char *output, *checkpoint, *stop_file;
   int overwrite, help, emulator, n_thread, n_guess, is_linear, unfinished;
+  int n_error; /* components of a model error to keep; -1: none is kept */
   double left_out, interval_s;
   mill_train_arm_settings arm;
 } options;
@@ -75,8 +76,9 @@ done:
 #define NET(member) MILL_AT(options, arm.net.member)
 const mill_option_table mill_library_train_table = {
     "starmill library",
-    "train makes a library from the spectra of a grid file (library build): a network for each "
-    "arm,\ntrained by all ranks.  The same command continues what was stopped.\n",
+    "train --emulator network, or without --emulator, makes a library from the spectra of a grid\n"
+    "file (library build): a network for each arm, trained by all ranks.  The same command\n"
+    "continues what was stopped.\n",
     "\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
@@ -132,6 +134,9 @@ const mill_option_table mill_library_train_table = {
          .help = "templates of the initial guess (default 300)"},
         {"seed", MILL_OPTION_SEED, NET(seed), .argument = "N",
          .help = "of what is left out, first weights and batches (default 1)"},
+        {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
+         .help = "keep what the templates get wrong of the models left out, with N components; "
+                 "fits then count it (default: not kept)"},
         {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
          .help = "take the models that there are of a grid file whose building has not ended"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
@@ -242,60 +247,30 @@ done:
   return err;
 }
 
-/* Labels, hulls and templates of the guess, from the good models. */
+/* Labels, hulls and templates of the guess, from the good models, and arms without emulators. */
 static int make_frame(job *j)
 {
   int err = MILL_OK;
   mill_library *lib = j->lib;
   const mill_grid_info *info = &j->info;
-  const int n = j->split.n;
   const size_t n_label = (size_t)info->n_label;
-  double *value = NULL, x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL];
-  MILL_TRY(MILL_ALLOC(n, &value));
-  MILL_TRY(MILL_ALLOC((size_t)n * n_label, &j->mapped));
-  lib->n_label = info->n_label;
-  for (size_t l = 0; l < n_label; l++) {
-    mill_label *label = &lib->label[l];
-    snprintf(label->name, sizeof label->name, "%s", info->label[l]);
-    for (int i = 0; i < n; i++)
-      value[i] = info->value[(size_t)j->split.model[i] * n_label + l];
-    MILL_TRY(mill_label_measure(n, value, label));
-    for (int i = 0; i < n; i++)
-      j->mapped[(size_t)i * n_label + l] = mill_label_map(label, value[i]);
-    x_min[l] = mill_label_map(label, label->min);
-    x_max[l] = mill_label_map(label, label->max);
-  }
-  MILL_TRY(mill_library_make_hulls(n, j->mapped, 1, lib));
-  MILL_TRY(mill_library_make_guess(j->o.n_guess, x_min, x_max, lib));
+  const int n = j->split.n;
+  double *value = NULL;
   const char *slash = strrchr(j->input, '/');
+  MILL_TRY(MILL_ALLOC((size_t)n * n_label, &value));
+  MILL_TRY(MILL_ALLOC((size_t)n * n_label, &j->mapped));
+  for (int i = 0; i < n; i++)
+    memcpy(value + (size_t)i * n_label, info->value + (size_t)j->split.model[i] * n_label,
+           n_label * sizeof *value);
+  MILL_TRY(mill_library_frame(info, j->input, lib));
+  MILL_TRY(mill_library_make_labels(n, value, lib, j->mapped));
+  MILL_TRY(mill_library_make_hulls(n, j->mapped, 1, lib));
+  MILL_TRY(mill_library_spread_guess(n, value, j->mapped, NULL, j->o.n_guess, lib, NULL));
   snprintf(lib->name, sizeof lib->name, "network of %.100s", slash ? slash + 1 : j->input);
+  for (int a = 0; a < lib->n_arm; a++)
+    snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "network");
 done:
   mill_free(value);
-  return err;
-}
-
-/* Arms without emulators. */
-static int make_arms(job *j)
-{
-  int err = MILL_OK;
-  j->lib->n_arm = j->info.n_arm;
-  for (int a = 0; a < j->info.n_arm; a++) {
-    const mill_grid_arm *from = &j->info.arm[a];
-    mill_arm *arm = &j->lib->arm[a];
-    const char *slash = strrchr(j->input, '/');
-    snprintf(arm->name, sizeof arm->name, "%s", from->name);
-    snprintf(arm->setup, sizeof arm->setup, "%s", from->name);
-    snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "%s", from->sigma_origin);
-    snprintf(arm->source, sizeof arm->source, "%.100s", slash ? slash + 1 : j->input);
-    arm->n_pix = from->n_pix;
-    arm->ln_wave0 = from->ln_wave0;
-    arm->ln_step = from->ln_step;
-    arm->template_sigma_aa = from->template_sigma_aa;
-    MILL_TRY(MILL_ALLOC(arm->n_pix, &arm->wave_aa));
-    for (int p = 0; p < arm->n_pix; p++)
-      arm->wave_aa[p] = exp(arm->ln_wave0 + p * arm->ln_step);
-  }
-done:
   return err;
 }
 
@@ -307,7 +282,6 @@ static int open_grid(void *context)
   MILL_TRY(mill_grid_open(j->input, &j->grid, &j->info));
   MILL_TRY(split_models(j));
   MILL_TRY(make_frame(j));
-  MILL_TRY(make_arms(j));
 done:
   return err;
 }
@@ -320,6 +294,9 @@ static int prepare(job *j, int argc, char **argv, int first)
     MILL_FAIL(MILL_ERR_USAGE, "library train needs --output LIB.h5");
   if (argc - first != 1)
     MILL_FAIL(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
+  if (o->n_error >= 0 && !(o->left_out > 0))
+    MILL_FAIL(MILL_ERR_USAGE,
+              "--model-error is measured on models left out: give --left-out above 0");
   j->input = argv[first];
   o->arm.log_flux = !o->is_linear;
   MILL_TRY(mill_train_arm_settings_check(&o->arm));
@@ -356,10 +333,26 @@ done:
   return err;
 }
 
+/* On rank 0: the report from the models left out. */
+static int measure(job *j)
+{
+  char how[512];
+  const mill_train_split *s = &j->split;
+  const int n_error = j->o.n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : j->o.n_error;
+  if (s->n == s->n_train)
+    return MILL_OK;
+  snprintf(how, sizeof how,
+           "of %d models; the others were learned, and these said when a training was at its best",
+           s->n);
+  return mill_library_measure(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
+                              j->o.n_thread, n_error, how, j->o.n_error >= 0, j->lib);
+}
+
 /* On rank 0. */
 static int write_library(job *j)
 {
   int err = MILL_OK;
+  MILL_TRY(measure(j));
   MILL_TRY(mill_library_write(j->o.output, j->lib, j->o.overwrite));
   mill_library_digest(j->lib, j->lib->hash);
   printf("%s: %d labels, %d arm%s, hash %s; losses in %s\n", j->o.output, j->lib->n_label,
@@ -398,6 +391,7 @@ int mill_job_library_train(int argc, char **argv)
   mill_train_arm_settings_init(&j->o.arm);
   j->o.n_guess = 300;
   j->o.left_out = 0.1;
+  j->o.n_error = -1;
   j->o.interval_s = 60;
   MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &j->mpi));
   MILL_TRY(run(j, argc, argv));

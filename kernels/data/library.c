@@ -26,6 +26,7 @@ void mill_library_clear(mill_library *lib)
   for (int i = 0; i < MILL_MAX_ARM; i++)
     mill_arm_clear(&lib->arm[i]);
   mill_free(lib->guess_label);
+  mill_free(lib->report);
   memset(lib, 0, sizeof *lib);
 }
 

@@ -1,6 +1,7 @@
 #include "src/libraries/library_make.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,79 @@ void mill_label_describe(mill_label *label)
     const unsigned char c = (unsigned char)label->name[i];
     label->column[i] = (char)(isalnum(c) ? toupper(c) : '_');
   }
+}
+
+int mill_label_measure(int n, const double *value, mill_label *label)
+{
+  int err = MILL_OK;
+  double sum = 0, square = 0;
+  mill_label_describe(label);
+  label->min = INFINITY;
+  label->max = -INFINITY;
+  for (int i = 0; i < n; i++) {
+    label->min = fmin(label->min, value[i]);
+    label->max = fmax(label->max, value[i]);
+  }
+  const int is_teff = strcmp(label->name, "teff") == 0;
+  if (is_teff && !(label->min > 0))
+    MILL_FAIL(MILL_ERR_INPUT, "label teff goes down to %g; it must be above 0", label->min);
+  label->mapping = is_teff ? MILL_MAP_LOG10 : MILL_MAP_LINEAR;
+  label->mean = 0;
+  label->std = 1;
+  for (int i = 0; i < n; i++)
+    sum += mill_label_map(label, value[i]);
+  label->mean = sum / n;
+  for (int i = 0; i < n; i++)
+    square += pow(mill_label_map(label, value[i]), 2);
+  const double std = sqrt(square / n);
+  if (!(std > 1e-9 * (1 + fabs(label->mean))))
+    MILL_FAIL(MILL_ERR_INPUT,
+              "label %s is %g in all %d spectra in use; leave it out or keep a wider range",
+              label->name, label->min, n);
+  label->std = std;
+  if (!(label->scale > 0)) /* of a label that is not known */
+    label->scale = 0.1 * (label->max - label->min) / sqrt(12);
+done:
+  return err;
+}
+
+int mill_library_make_hulls(int n, const double *mapped, int all, mill_library *lib)
+{
+  int err = MILL_OK;
+  double *x = NULL;
+  const int n_label = lib->n_label;
+  if (n_label == 1) {
+    mill_hull *hull = &lib->hull[lib->n_hull++];
+    hull->n_label = 1;
+    hull->n_facet = 2;
+    MILL_TRY(MILL_ALLOC(4, &hull->facet));
+    hull->facet[0] = -1;
+    hull->facet[1] = mill_label_map(&lib->label[0], lib->label[0].min);
+    hull->facet[2] = 1;
+    hull->facet[3] = -mill_label_map(&lib->label[0], lib->label[0].max);
+    return MILL_OK;
+  }
+  if (n_label * (n_label - 1) / 2 > MILL_MAX_HULL)
+    MILL_FAIL(MILL_ERR_INPUT, "%d labels have more pairs than the %d hulls of a library", n_label,
+              MILL_MAX_HULL);
+  MILL_TRY(MILL_ALLOC(2 * n, &x));
+  for (int a = 0; a < n_label; a++)
+    for (int b = a + 1; b < n_label; b++) {
+      mill_hull *hull = &lib->hull[lib->n_hull++];
+      hull->n_label = 2;
+      hull->label[0] = a;
+      hull->label[1] = b;
+      for (int i = 0; i < n; i++) {
+        x[2 * i] = mapped[i * n_label + a];
+        x[2 * i + 1] = mapped[i * n_label + b];
+      }
+      if (mill_hull_of_points(n, x, all, &hull->n_facet, &hull->facet) != MILL_OK)
+        MILL_FAIL(MILL_ERR_INPUT, "labels %s and %s are not independent: %s", lib->label[a].name,
+                  lib->label[b].name, mill_error_message());
+    }
+done:
+  mill_free(x);
+  return err;
 }
 
 static void set_rotations(mill_library *lib)
@@ -86,83 +160,17 @@ int mill_library_make_labels(int n, const double *value, mill_library *lib, doub
 {
   int err = MILL_OK;
   const size_t n_label = (size_t)lib->n_label;
+  double *one = NULL;
+  MILL_TRY(MILL_ALLOC(n, &one));
   for (size_t l = 0; l < n_label; l++) {
-    mill_label *label = &lib->label[l];
-    double sum = 0, square = 0;
-    mill_label_describe(label);
-    label->min = INFINITY;
-    label->max = -INFINITY;
-    for (size_t i = 0; i < (size_t)n; i++) {
-      label->min = fmin(label->min, value[i * n_label + l]);
-      label->max = fmax(label->max, value[i * n_label + l]);
-    }
-    const int is_teff = strcmp(label->name, "teff") == 0;
-    if (is_teff && !(label->min > 0))
-      MILL_FAIL(MILL_ERR_INPUT, "label teff goes down to %g; it must be above 0", label->min);
-    label->mapping = is_teff ? MILL_MAP_LOG10 : MILL_MAP_LINEAR;
-    label->mean = 0;
-    label->std = 1;
     for (size_t i = 0; i < (size_t)n; i++)
-      sum += mill_label_map(label, value[i * n_label + l]);
-    label->mean = sum / n;
+      one[i] = value[i * n_label + l];
+    MILL_TRY(mill_label_measure(n, one, &lib->label[l]));
     for (size_t i = 0; i < (size_t)n; i++)
-      square += pow(mill_label_map(label, value[i * n_label + l]), 2);
-    const double std = sqrt(square / n);
-    if (!(std > 1e-9 * (1 + fabs(label->mean))))
-      MILL_FAIL(MILL_ERR_INPUT,
-                "label %s is %g in all %d spectra in use; leave it out or keep a wider range",
-                label->name, label->min, n);
-    label->std = std;
-    if (!(label->scale > 0)) /* of a label that is not known */
-      label->scale = 0.1 * (label->max - label->min) / sqrt(12);
-    for (size_t i = 0; i < (size_t)n; i++)
-      mapped[i * n_label + l] = mill_label_map(label, value[i * n_label + l]);
+      mapped[i * n_label + l] = mill_label_map(&lib->label[l], one[i]);
   }
 done:
-  return err;
-}
-
-static int make_range_hull(mill_library *lib)
-{
-  int err = MILL_OK;
-  mill_hull *hull = &lib->hull[lib->n_hull++];
-  hull->n_label = 1;
-  hull->n_facet = 2;
-  MILL_TRY(MILL_ALLOC(4, &hull->facet));
-  hull->facet[0] = -1;
-  hull->facet[1] = mill_label_map(&lib->label[0], lib->label[0].min);
-  hull->facet[2] = 1;
-  hull->facet[3] = -mill_label_map(&lib->label[0], lib->label[0].max);
-done:
-  return err;
-}
-
-int mill_library_make_hulls(int n, const double *mapped, int all, mill_library *lib)
-{
-  int err = MILL_OK;
-  double *x = NULL;
-  const int n_label = lib->n_label;
-  if (n_label == 1)
-    return make_range_hull(lib);
-  MILL_TRY(MILL_ALLOC(2 * (size_t)n, &x));
-  for (int a = 0; a < n_label; a++)
-    for (int b = a + 1; b < n_label; b++) {
-      if (n_label * (n_label - 1) / 2 > MILL_MAX_HULL && b != a + 1)
-        continue;
-      mill_hull *hull = &lib->hull[lib->n_hull++];
-      hull->n_label = 2;
-      hull->label[0] = a;
-      hull->label[1] = b;
-      for (int i = 0; i < n; i++) {
-        x[2 * i] = mapped[(size_t)i * (size_t)n_label + (size_t)a];
-        x[2 * i + 1] = mapped[(size_t)i * (size_t)n_label + (size_t)b];
-      }
-      if (mill_hull_of_points(n, x, all, &hull->n_facet, &hull->facet) != MILL_OK)
-        MILL_FAIL(MILL_ERR_INPUT, "labels %s and %s are not independent: %s", lib->label[a].name,
-                  lib->label[b].name, mill_error_message());
-    }
-done:
-  mill_free(x);
+  mill_free(one);
   return err;
 }
 

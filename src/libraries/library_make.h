@@ -9,6 +9,15 @@
  *  keep their scale (0 in a zeroed label: the caller's to fill). */
 void mill_label_describe(mill_label *label);
 
+/** Mapping (log10 of teff, else linear), range, mean, spread and scale of a label whose name is
+ * set, from its values [n] in its unit.  MILL_ERR_INPUT when it does not vary. */
+int mill_label_measure(int n, const double *value, mill_label *label);
+
+/** Hulls of points in mapped labels x [n][n_label], n_label that of lib: of every pair of labels,
+ *  or the range of the only one.  all as in mill_hull_of_points.  MILL_ERR_INPUT when two labels
+ *  are not independent. */
+int mill_library_make_hulls(int n, const double *x, int all, mill_library *lib);
+
 /** Templates of the initial guess: n_guess quasi-random points inside all hulls, each
  *  without rotation and with 100 km/s.
  *
@@ -19,28 +28,19 @@ void mill_label_describe(mill_label *label);
 int mill_library_make_guess(int n_guess, const double *x_min, const double *x_max,
                             mill_library *lib);
 
-/** Labels from the values of n models.
+/** All labels of a library, whose names are set, by mill_label_measure; and the mapped labels.
  *
  *  value [n][n_label]   in   in the labels' units
- *  lib                  in   n_label and the labels' names
- *                       out  the labels: Teff by its logarithm, mean and spread of the models
  *  mapped [n][n_label]  out
- *
- *  MILL_ERR_INPUT names a label that does not vary, or a Teff not above 0. */
+ *  MILL_ERR_INPUT, MILL_ERR_MEMORY. */
 int mill_library_make_labels(int n, const double *value, mill_library *lib, double *mapped);
 
-/** Hulls around the models' labels, a hull for every pair of labels (beyond six labels, for each
- *  label and the next one), or the range of the only one.
+/** Templates of the initial guess: up to n_guess of n models inside the hulls, each as far as can
+ *  be from those before it; rotations as above.
  *
- *  all  1: around all models; 0: without those that stand alone (src/libraries/point_hull.h)
- *  MILL_ERR_INPUT names two labels that are not independent, MILL_ERR_MEMORY. */
-int mill_library_make_hulls(int n, const double *mapped, int all, mill_library *lib);
-
-/** Templates of the initial guess: up to n_guess of the models inside the hulls, each as far as
- *  can be from those before it; rotations as above.
- *
- *  length [n_label]  in   units of distances along the mapped labels; NULL: 1
- *  outside [n]       out  1: the model is outside the hulls; NULL: not wanted
+ *  value, mapped [n][n_label]  in   labels in their units, and mapped
+ *  length [n_label]            in   units of distances along the mapped labels; NULL: 1
+ *  outside [n]                 out  1: the model is outside the hulls; NULL: not wanted
  *  MILL_ERR_INPUT when none is inside, MILL_ERR_MEMORY. */
 int mill_library_spread_guess(int n, const double *value, const double *mapped,
                               const double *length, int n_guess, mill_library *lib,

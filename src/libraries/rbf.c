@@ -14,6 +14,10 @@
    smaller than this, relative to the first, counts as a combination of them. */
 #define RANK_LIMIT 1e-9
 
+/* Smoothings to choose from: powers of ten. */
+#define SMOOTH_LEAST -8.0
+#define SMOOTH_STEP  0.5
+
 enum { MAX_POLY = 84 }; /* of degree 3 in 6 labels */
 _Static_assert(MILL_MAX_GRID_AXIS == 6 && MILL_MAX_RBF_DEGREE == 3, "what MAX_POLY is for");
 
@@ -330,6 +334,14 @@ done:
   mill_free(value);
   search_clear(&s);
   return err;
+}
+
+int mill_rbf_smoothings(double given, double smooth[MILL_RBF_MAX_SMOOTH])
+{
+  smooth[0] = given;
+  for (int i = 0; i < MILL_RBF_MAX_SMOOTH && !(given > 0); i++)
+    smooth[i] = pow(10, SMOOTH_LEAST + SMOOTH_STEP * i);
+  return given > 0 ? 1 : MILL_RBF_MAX_SMOOTH;
 }
 
 int mill_rbf_fit_create(const mill_rbf_problem *problem, mill_rbf_fit **out)

@@ -25,6 +25,12 @@ typedef struct mill_rbf_problem {
   const double *x, *length, *weight, *value, *smooth;
 } mill_rbf_problem;
 
+enum { MILL_RBF_MAX_SMOOTH = 25 };
+
+/** Smoothings of a problem: the one that is given, or where it is 0 powers of ten to choose from,
+ * in steps of half a decade.  How many. */
+int mill_rbf_smoothings(double given, double smooth[MILL_RBF_MAX_SMOOTH]);
+
 /** The solved problem.
  *
  *  Every output is the polyharmonic smoothing spline: of all functions

@@ -4,16 +4,15 @@
 #include <string.h>
 
 #include <cblas.h>
-#include <lapacke.h>
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
+#include "src/libraries/label_search.h"
 #include "src/libraries/point_hull.h"
 #include "src/system/random.h"
 
 enum {
-  N_START = 5, /* most alike spectra, whose labels begin a recovery */
-  MAX_RECOVER_STEP = 30,
+  N_START = 5,              /* most alike spectra, whose labels begin a recovery */
   NOISE_STREAM = 0x6e6f6973 /* "nois": this purpose of the random numbers */
 };
 
@@ -49,17 +48,24 @@ static void start_recovery(const mill_spectra_work *w, int i, const double *scor
   }
 }
 
+/* A spectrum whose labels are looked for. */
+typedef struct recovery {
+  const mill_spectra_work *w;
+  const double *score, *coef;
+  double *h, *slope; /* work [n_component], [n_label][n_component] */
+} recovery;
+
 /* Squares of the difference between scores and the function at x, with their normal
-   equations.  h, slope: work [n_component], [n_label][n_component]. */
-static double misfit(const mill_spectra_work *w, const double *score, const double *coef,
-                     const double *x, double *h, double *slope, double *normal, double *rhs)
+   equations. */
+static double misfit(void *context, const double *x, double *normal, double *rhs)
 {
-  const size_t q = (size_t)w->n_component;
-  const int n_label = w->n_label;
-  mill_rbf_fit_eval(w->fit, coef, x, h, slope);
-  double sum = 0;
+  const recovery *r = context;
+  const size_t q = (size_t)r->w->n_component;
+  const int n_label = r->w->n_label;
+  double *h = r->h, *slope = r->slope, sum = 0;
+  mill_rbf_fit_eval(r->w->fit, r->coef, x, h, slope);
   for (size_t k = 0; k < q; k++) {
-    h[k] = score[k] - h[k];
+    h[k] = r->score[k] - h[k];
     sum += h[k] * h[k];
   }
   for (int l = 0; l < n_label; l++) {
@@ -82,11 +88,10 @@ static void noisy_score(const mill_spectra_work *w, int i, double *out)
              mill_random_normal(&random) / w->set->recover_sn;
 }
 
-/* Labels that fit spectrum i best, by Levenberg-Marquardt, with the emulator of all others. */
+/* Labels that fit spectrum i best with the emulator of all others. */
 static int recover(const mill_spectra_work *w, int i, double *x)
 {
   int err = MILL_OK;
-  enum { N = MILL_MAX_GRID_AXIS };
   double *coef = NULL, *space = NULL;
   mill_spectra_neighbour *near = NULL;
   const size_t q = (size_t)w->n_component, n_label = (size_t)w->n_label;
@@ -94,41 +99,12 @@ static int recover(const mill_spectra_work *w, int i, double *x)
   MILL_TRY(MILL_ALLOC(n_row * q, &coef));
   MILL_TRY(MILL_ALLOC((2 + n_label) * q + 2 * (size_t)w->n, &space));
   MILL_TRY(MILL_ALLOC(w->n, &near));
-  double *score = space, *h = score + q, *slope = h + q;
-  mill_rbf_fit_without(w->fit, i, coef, slope + n_label * q);
+  double *score = space;
+  recovery r = {.w = w, .score = score, .coef = coef, .h = score + q, .slope = score + 2 * q};
+  mill_rbf_fit_without(w->fit, i, coef, r.slope + n_label * q);
   noisy_score(w, i, score);
   start_recovery(w, i, score, near, x);
-  double normal[N * N], rhs[N], damping = 1e-3;
-  double now = misfit(w, score, coef, x, h, slope, normal, rhs);
-  for (int step = 0; step < MAX_RECOVER_STEP && damping < 1e6; step++) {
-    double trial[N], damped[N * N], way[N], next_normal[N * N], next_rhs[N], longest = 0;
-    memcpy(damped, normal, sizeof damped);
-    memcpy(way, rhs, sizeof way);
-    for (size_t l = 0; l < n_label; l++)
-      damped[l * n_label + l] *= 1 + damping;
-    const int n = (int)n_label;
-    if (LAPACKE_dposv(LAPACK_ROW_MAJOR, 'L', n, 1, damped, n, way, 1) != 0) {
-      damping *= 10;
-      continue;
-    }
-    for (size_t l = 0; l < n_label; l++)
-      longest = fmax(longest, fabs(way[l]));
-    for (size_t l = 0; l < n_label; l++) /* a standard deviation at most */
-      trial[l] = x[l] + way[l] / fmax(longest, 1);
-    const double next = misfit(w, score, coef, trial, h, slope, next_normal, next_rhs);
-    if (!(next < now)) {
-      damping *= 10;
-      continue;
-    }
-    const int done = now - next < 1e-7 * now;
-    now = next;
-    memcpy(x, trial, n_label * sizeof *x);
-    memcpy(normal, next_normal, sizeof normal);
-    memcpy(rhs, next_rhs, sizeof rhs);
-    damping = fmax(0.1 * damping, 1e-7);
-    if (done)
-      break;
-  }
+  mill_label_search(w->n_label, misfit, &r, x, NULL);
 done:
   MILL_FREE(coef, space, near);
   return err;

@@ -8,20 +8,17 @@
 #include <lapacke.h>
 
 #include "kernels/base/error.h"
+#include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
 #include "src/libraries/point_hull.h"
 
 enum {
-  N_SMOOTH = 25,
   N_REWEIGHT = 3,
   N_FILL = 3,
   N_NEIGHBOUR = 40 /* with like labels, that a spectrum is compared with */
 };
 #define TOLERANCE 1.0 /* of the smoothings: the one-standard-error rule */
 
-/* Smoothings to choose from: powers of ten in steps of half a decade. */
-#define SMOOTH_LEAST -8.0
-#define SMOOTH_STEP  0.5
 /* Leaves the polynomial. */
 #define SMOOTH_STIFF 1e8
 
@@ -45,31 +42,26 @@ void mill_spectra_sort(int n, mill_spectra_neighbour *near)
 
 /* ---- labels ---- */
 
-int mill_spectra_label_values(const mill_labelled_spectra *in, const mill_spectra_work *w,
-                              double **value)
-{
-  int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC((size_t)w->n * (size_t)in->n_label, value));
-  for (int i = 0; i < w->n; i++)
-    for (int l = 0; l < in->n_label; l++)
-      (*value)[(size_t)i * (size_t)in->n_label + (size_t)l] = mill_spectra_label_of(in, w, i, l);
-done:
-  return err;
-}
-
 /* Mapping, range, mean and spread of the spectra in use. */
 static int make_labels(const mill_labelled_spectra *in, mill_spectra_work *w, mill_library *lib)
 {
   int err = MILL_OK;
   double *value = NULL;
+  MILL_TRY(MILL_ALLOC(w->n, &value));
   lib->n_label = in->n_label;
   for (int l = 0; l < in->n_label; l++) {
+    mill_label *label = &lib->label[l];
     const mill_spectra_label *asked = &w->set->label[l];
-    snprintf(lib->label[l].name, sizeof lib->label[l].name, "%s", asked->name);
+    snprintf(label->name, sizeof label->name, "%s", asked->name);
+    for (int i = 0; i < w->n; i++)
+      value[i] = mill_spectra_label_of(in, w, i, l);
+    MILL_TRY(mill_label_measure(w->n, value, label));
     w->length[l] = asked->length > 0 ? asked->length : 1;
   }
-  MILL_TRY(mill_spectra_label_values(in, w, &value));
-  MILL_TRY(mill_library_make_labels(w->n, value, lib, w->mapped));
+  for (int i = 0; i < w->n; i++)
+    for (int l = 0; l < in->n_label; l++)
+      w->mapped[(size_t)i * (size_t)in->n_label + (size_t)l] =
+          mill_label_map(&lib->label[l], mill_spectra_label_of(in, w, i, l));
 done:
   mill_free(value);
   return err;
@@ -156,14 +148,8 @@ done:
 static int fit_scores(mill_spectra_work *w)
 {
   int err = MILL_OK;
-  double smooth[N_SMOOTH];
-  int n_smooth = N_SMOOTH;
-  for (int i = 0; i < N_SMOOTH; i++)
-    smooth[i] = pow(10, SMOOTH_LEAST + SMOOTH_STEP * i);
-  if (w->set->smoothing > 0) {
-    smooth[0] = w->set->smoothing;
-    n_smooth = 1;
-  }
+  double smooth[MILL_RBF_MAX_SMOOTH];
+  int n_smooth = mill_rbf_smoothings(w->set->smoothing, smooth);
   if (w->aligning == MILL_SPECTRA_ALIGN_STIFF) {
     smooth[0] = SMOOTH_STIFF;
     n_smooth = 1;

@@ -66,16 +66,19 @@ void mill_spectra_work_clear(mill_spectra_work *w)
   memset(w, 0, sizeof *w);
 }
 
-/* Hulls, and guess templates from the spectra's own labels. */
-static int make_hulls_and_guess(const mill_spectra_work *w, const mill_labelled_spectra *in,
-                                mill_library *lib, mill_spectra_report *report)
+/* Labels of spectra that lie as far from one another as can be. */
+static int make_guess(const mill_spectra_work *w, const mill_labelled_spectra *in,
+                      mill_library *lib, mill_spectra_report *report)
 {
   int err = MILL_OK;
   double *value = NULL;
   unsigned char *outside = NULL;
+  const size_t n_label = (size_t)w->n_label;
+  MILL_TRY(MILL_ALLOC((size_t)w->n * n_label, &value));
   MILL_TRY(MILL_ALLOC(w->n, &outside));
-  MILL_TRY(mill_spectra_label_values(in, w, &value));
-  MILL_TRY(mill_library_make_hulls(w->n, w->mapped, w->set->hull_all, lib));
+  for (int i = 0; i < w->n; i++)
+    memcpy(value + (size_t)i * n_label, in->label + (size_t)w->row[i] * n_label,
+           n_label * sizeof *value);
   MILL_TRY(
       mill_library_spread_guess(w->n, value, w->mapped, w->length, w->set->n_guess, lib, outside));
   for (int i = 0; i < w->n; i++) {
@@ -240,7 +243,8 @@ static int build(const mill_spectra_library_settings *set, const mill_labelled_s
     }
   }
   MILL_TRY(make_functions(set, in, first, n_in, lib, report, w));
-  MILL_TRY(make_hulls_and_guess(w, in, lib, report));
+  MILL_TRY(mill_library_make_hulls(w->n, w->mapped, w->set->hull_all, lib));
+  MILL_TRY(make_guess(w, in, lib, report));
   MILL_TRY(make_emulator(w, &lib->arm[0].emulator));
   MILL_TRY(mill_spectra_measure(w, lib, in, report));
   if (set->recover_sn > 0)

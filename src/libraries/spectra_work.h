@@ -51,11 +51,6 @@ static inline double mill_spectra_label_of(const mill_labelled_spectra *in,
   return in->label[(size_t)w->row[i] * (size_t)in->n_label + (size_t)l];
 }
 
-/** Labels of the spectra in use, value [n][n_label] in their units, the caller's.
- *  MILL_ERR_MEMORY. */
-int mill_spectra_label_values(const mill_labelled_spectra *in, const mill_spectra_work *w,
-                              double **value);
-
 /** A spectrum and how far it is from another one. */
 typedef struct mill_spectra_neighbour {
   double distance2;

@@ -1,0 +1,30 @@
+/** The report of a library from models of a grid file that were left out (src/libraries/
+ *  library_report.h). */
+#ifndef MILL_LIBRARY_LEFT_OUT_H
+#define MILL_LIBRARY_LEFT_OUT_H
+
+#include "io/library/grid_file.h"
+#include "src/libraries/library_report.h"
+
+/** Measure a library on models of a grid file and print the report.
+ *
+ *  lib          the library to be measured; its arms and labels are those of the file
+ *  n, model     rows of the file that took no part in it; MILL_REPORT_MAX of them, evenly taken,
+ *               where there are more
+ *  n_component  of the residuals, 0 ... MILL_MAX_ERROR
+ *  how          a line that says which models were left out, and how
+ *  to           gets the text, for its file; may be lib
+ *  keep_error   1: its arms get the model error too
+ *
+ *  By one rank.  MILL_ERR_INPUT, MILL_ERR_MEMORY. */
+int mill_library_measure(const mill_library *lib, mill_grid_file *grid, const mill_grid_info *info,
+                         int n, const int *model, int n_thread, int n_component, const char *how,
+                         int keep_error, mill_library *to);
+
+/** Labels' names and arms of a grid file, without emulators, into a zeroed library.
+ *
+ *  path  of the file, whose last part becomes the arms' source
+ *  MILL_ERR_MEMORY. */
+int mill_library_frame(const mill_grid_info *info, const char *path, mill_library *lib);
+
+#endif

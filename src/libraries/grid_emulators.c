@@ -1,0 +1,418 @@
+#include "src/libraries/grid_emulators.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "src/libraries/components.h"
+#include "src/libraries/label_lattice.h"
+#include "src/libraries/library_make.h"
+#include "src/libraries/rbf.h"
+#include "src/libraries/spline_grid.h"
+#include "src/system/blas_threads.h"
+#include "src/system/random.h"
+
+enum {
+  DEFAULT_DEGREE = 2,
+  DEFAULT_GUESS = 300,
+  MIN_MODEL = 12,
+  LEFT_OUT_STREAM = 0x6c656674 /* "left": this purpose of the random numbers */
+};
+
+void mill_grid_settings_init(mill_grid_settings *settings)
+{
+  memset(settings, 0, sizeof *settings);
+  settings->degree = DEFAULT_DEGREE;
+  settings->smoothing = MILL_GRID_SMOOTHING;
+  settings->n_guess = DEFAULT_GUESS;
+  settings->n_thread = 1;
+}
+
+static int check_settings(const mill_grid_settings *s)
+{
+  int err = MILL_OK;
+  if (s->way < MILL_WAY_RADIAL || s->way > MILL_WAY_LINEAR)
+    MILL_FAIL(MILL_ERR_RANGE, "emulator %d of a grid file; 0 to 2 are possible", s->way);
+  if (s->n_component < 0 || s->n_component > MILL_MAX_WIDTH)
+    MILL_FAIL(MILL_ERR_RANGE, "%d principal components; 1 to %d are possible, 0 is the default",
+              s->n_component, MILL_MAX_WIDTH);
+  if (s->n_guess < 1 || s->n_thread < 1)
+    MILL_FAIL(MILL_ERR_RANGE,
+              "%d templates for the initial guess and %d threads; at least one is needed",
+              s->n_guess, s->n_thread);
+  if (!(s->smoothing >= 0) || !isfinite(s->smoothing))
+    MILL_FAIL(MILL_ERR_RANGE, "a smoothing of %g; it must be above 0, or 0 for the best",
+              s->smoothing);
+done:
+  return err;
+}
+
+/* What the steps share. */
+typedef struct work {
+  const mill_grid_settings *set;
+  const mill_grid_models *models;
+  double *mapped;              /* [n][n_label] */
+  mill_label_lattice lattice;  /* not of radial functions */
+  double *score[MILL_MAX_ARM]; /* [n][n_component] of mean square 1 */
+} work;
+
+static void work_clear(work *w)
+{
+  mill_free(w->mapped);
+  mill_label_lattice_clear(&w->lattice);
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    mill_free(w->score[a]);
+}
+
+/* ---- components ----------------------------------------------------------------------------- */
+
+/* ln flux of all models in an arm, from mill_alloc. */
+static int read_ln_flux(const mill_grid_models *models, const mill_arm *arm, int i_arm, float **out)
+{
+  int err = MILL_OK;
+  float *flux = NULL;
+  const size_t n_pix = (size_t)arm->n_pix;
+  MILL_TRY(MILL_ALLOC((size_t)models->n * n_pix, &flux));
+  MILL_TRY(models->read(models->file, i_arm, models->n, models->row, flux, NULL));
+  for (size_t i = 0; i < (size_t)models->n * n_pix; i++) {
+    flux[i] = logf(flux[i]);
+    if (!isfinite(flux[i]))
+      MILL_FAIL(MILL_ERR_INPUT, "model %s: its flux in arm %s, pixel %zu, is not above 0",
+                models->name[i / n_pix], arm->name, i % n_pix);
+  }
+  *out = flux;
+  flux = NULL;
+done:
+  mill_free(flux);
+  return err;
+}
+
+/* Keep the first n components of a layer and of the scores [n_row][..]. */
+static void keep_components(int n, size_t n_row, mill_emulator *e, double *score)
+{
+  const size_t before = (size_t)e->n_in[0], now = (size_t)n;
+  for (size_t p = 0; p < (size_t)e->n_out[0]; p++)
+    memmove(e->weight[0] + p * now, e->weight[0] + p * before, now * sizeof(float));
+  for (size_t i = 0; i < n_row; i++)
+    memmove(score + i * now, score + i * before, now * sizeof *score);
+  e->n_in[0] = n;
+}
+
+/* Largest rms over pixels that the components from each one on have in a model, left [n_in + 1].
+ */
+static int tails(const mill_emulator *e, size_t n_row, const double *score, double *left)
+{
+  int err = MILL_OK;
+  const size_t q = (size_t)e->n_in[0], n_pix = (size_t)e->n_out[0];
+  double *power = NULL; /* mean square of a pixel per score of 1 */
+  MILL_TRY(MILL_ALLOC(q, &power));
+  for (size_t p = 0; p < n_pix; p++)
+    for (size_t k = 0; k < q; k++)
+      power[k] += pow((double)e->weight[0][p * q + k], 2) / (double)n_pix;
+  memset(left, 0, (q + 1) * sizeof *left);
+  for (size_t i = 0; i < n_row; i++) {
+    double sum = 0;
+    for (size_t k = q; k-- > 0;) {
+      sum += power[k] * score[i * q + k] * score[i * q + k];
+      left[k] = fmax(left[k], sqrt(sum));
+    }
+  }
+done:
+  mill_free(power);
+  return err;
+}
+
+/* The last layer of an arm, and the models' scores. */
+static int make_layer(work *w, mill_arm *arm, int i_arm, mill_grid_facts *facts)
+{
+  int err = MILL_OK;
+  double *left = NULL;
+  const size_t n = (size_t)w->models->n;
+  mill_spectra_matrix m = {w->models->n, arm->n_pix, arm->n_pix, NULL};
+  mill_emulator *e = &arm->emulator;
+  const int by_error = w->set->way == MILL_WAY_LINEAR && w->set->n_component == 0;
+  int q = w->set->n_component ? w->set->n_component
+          : by_error          ? MILL_MAX_WIDTH
+                              : MILL_GRID_COMPONENT;
+  if (q > mill_components_most(&m))
+    q = mill_components_most(&m);
+  MILL_TRY(read_ln_flux(w->models, arm, i_arm, &m.x));
+  MILL_TRY(MILL_ALLOC(n * (size_t)q, &w->score[i_arm]));
+  MILL_TRY(mill_components_layer(w->set->n_thread, &m, q, e, w->score[i_arm]));
+  MILL_TRY(MILL_ALLOC(q + 1, &left));
+  MILL_TRY(tails(e, n, w->score[i_arm], left));
+  if (by_error) {
+    for (q = 1; left[q] > MILL_GRID_LEFT;)
+      q++;
+    keep_components(q, n, e, w->score[i_arm]);
+  }
+  facts->n_component[i_arm] = q;
+  facts->left[i_arm] = left[q];
+done:
+  MILL_FREE(m.x, left);
+  return err;
+}
+
+/* ---- the ways ------------------------------------------------------------------------------- */
+
+/* Scores at all nodes of the grid, then functions through them. */
+static int make_grid(const work *w, mill_emulator *e, const double *score)
+{
+  int err = MILL_OK;
+  const mill_label_lattice *lattice = &w->lattice;
+  const int linear = w->set->way == MILL_WAY_LINEAR;
+  const size_t q = (size_t)e->n_in[0], n_all = (size_t)lattice->n_all;
+  const double *const *node = (const double *const *)lattice->node;
+  double *value = NULL;
+  if (n_all * q > MILL_MAX_GRID_COEF)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "a grid of %zu nodes and %zu components has more than %d numbers; "
+              "give fewer --components",
+              n_all, q, MILL_MAX_GRID_COEF);
+  MILL_TRY(MILL_ALLOC(n_all * q, &value));
+  for (size_t i = 0; i < n_all; i++)
+    if (lattice->model[i] >= 0)
+      memcpy(value + i * q, score + (size_t)lattice->model[i] * q, q * sizeof *value);
+  MILL_TRY(mill_label_lattice_fill(lattice, !linear, e->n_in[0], value));
+  e->kind = MILL_EMULATOR_GRID;
+  if (linear)
+    MILL_TRY(mill_spline_grid_linear(lattice->n_axis, lattice->n_node, node, e->n_in[0], value,
+                                     &e->grid));
+  else
+    MILL_TRY(
+        mill_spline_grid_fit(lattice->n_axis, lattice->n_node, node, e->n_in[0], value, &e->grid));
+done:
+  mill_free(value);
+  return err;
+}
+
+/* The columns of one arm, from one on, of radial functions with those of all. */
+static int take_columns(const mill_rbf *all, size_t from, int n_out, mill_rbf *rbf)
+{
+  int err = MILL_OK;
+  const size_t n_row = (size_t)all->n_center + (size_t)all->n_poly, q = (size_t)n_out;
+  const size_t n_number = (size_t)all->n_center * (size_t)all->n_axis;
+  *rbf = *all;
+  rbf->center = NULL;
+  rbf->coef = NULL;
+  rbf->n_out = n_out;
+  MILL_TRY(MILL_ALLOC(n_number, &rbf->center));
+  memcpy(rbf->center, all->center, n_number * sizeof *rbf->center);
+  MILL_TRY(MILL_ALLOC(n_row * q, &rbf->coef));
+  for (size_t i = 0; i < n_row; i++)
+    memcpy(rbf->coef + i * q, all->coef + i * (size_t)all->n_out + from, q * sizeof *rbf->coef);
+done:
+  return err;
+}
+
+/* Radial functions of all arms at once: what takes the time depends on the labels alone. */
+static int make_radial(const work *w, mill_library *lib, mill_grid_facts *facts)
+{
+  int err = MILL_OK, n_out = 0;
+  double *value = NULL, smooth[MILL_RBF_MAX_SMOOTH], length[MILL_MAX_GRID_AXIS];
+  mill_rbf_fit *fit = NULL;
+  mill_rbf all = {0};
+  for (int a = 0; a < lib->n_arm; a++)
+    n_out += lib->arm[a].emulator.n_in[0];
+  if (n_out > MILL_MAX_WIDTH)
+    MILL_FAIL(MILL_ERR_INPUT, "%d components in all arms, %d are possible; give fewer --components",
+              n_out, MILL_MAX_WIDTH);
+  MILL_TRY(MILL_ALLOC((size_t)w->models->n * (size_t)n_out, &value));
+  size_t from = 0;
+  for (int a = 0; a < lib->n_arm; from += (size_t)lib->arm[a++].emulator.n_in[0]) {
+    const size_t q = (size_t)lib->arm[a].emulator.n_in[0];
+    for (size_t i = 0; i < (size_t)w->models->n; i++)
+      memcpy(value + i * (size_t)n_out + from, w->score[a] + i * q, q * sizeof *value);
+  }
+  for (int l = 0; l < MILL_MAX_GRID_AXIS; l++)
+    length[l] = 1;
+  const mill_rbf_problem problem = {.n_axis = lib->n_label,
+                                    .n_point = w->models->n,
+                                    .n_out = n_out,
+                                    .degree = w->set->degree,
+                                    .n_smooth = mill_rbf_smoothings(w->set->smoothing, smooth),
+                                    .x = w->mapped,
+                                    .length = length,
+                                    .value = value,
+                                    .smooth = smooth,
+                                    .tolerance = 0};
+  MILL_TRY(mill_rbf_fit_create(&problem, &fit));
+  MILL_TRY(mill_rbf_fit_export(fit, &all));
+  facts->smooth_min = INFINITY;
+  for (int k = 0; k < n_out; k++) {
+    facts->smooth_min = fmin(facts->smooth_min, mill_rbf_fit_smooth(fit)[k]);
+    facts->smooth_max = fmax(facts->smooth_max, mill_rbf_fit_smooth(fit)[k]);
+  }
+  from = 0;
+  for (int a = 0; a < lib->n_arm; from += (size_t)lib->arm[a++].emulator.n_in[0]) {
+    lib->arm[a].emulator.kind = MILL_EMULATOR_RBF;
+    MILL_TRY(take_columns(&all, from, lib->arm[a].emulator.n_in[0], &lib->arm[a].emulator.rbf));
+  }
+done:
+  mill_free(value);
+  mill_rbf_fit_destroy(fit);
+  mill_rbf_clear(&all);
+  return err;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+/* The grid that the models' labels are on, or none. */
+static int make_lattice(work *w, const mill_library *lib, mill_grid_facts *facts)
+{
+  int err = MILL_OK;
+  const int least = w->set->way == MILL_WAY_LINEAR ? 2 : 4;
+  if (w->set->way == MILL_WAY_RADIAL)
+    return MILL_OK;
+  MILL_TRY(mill_label_lattice_find(lib, w->models->n, w->mapped, w->models->name, &w->lattice));
+  for (int l = 0; l < lib->n_label; l++) {
+    facts->n_node[l] = w->lattice.n_node[l];
+    if (w->lattice.n_node[l] < least)
+      MILL_FAIL(MILL_ERR_INPUT,
+                "label %s has %d values; splines need 4, --emulator linear 2 and radial none",
+                lib->label[l].name, w->lattice.n_node[l]);
+  }
+  if (!w->set->fill_gaps)
+    MILL_TRY(mill_label_lattice_refuse_gaps(lib, &w->lattice));
+  facts->n_filled = w->lattice.n_gap;
+done:
+  return err;
+}
+
+static int make(work *w, mill_library *lib, mill_grid_facts *facts)
+{
+  int err = MILL_OK;
+  const mill_grid_models *models = w->models;
+  MILL_TRY(check_settings(w->set));
+  if (lib->n_label < 1 || lib->n_label > MILL_MAX_GRID_AXIS)
+    MILL_FAIL(MILL_ERR_INPUT, "models with %d labels; this emulator takes 1 to %d", lib->n_label,
+              MILL_MAX_GRID_AXIS);
+  if (models->n < MIN_MODEL)
+    MILL_FAIL(MILL_ERR_INPUT, "%d good models; a library needs at least %d", models->n, MIN_MODEL);
+  MILL_TRY(MILL_ALLOC((size_t)models->n * (size_t)lib->n_label, &w->mapped));
+  MILL_TRY(mill_library_make_labels(models->n, models->value, lib, w->mapped));
+  MILL_TRY(make_lattice(w, lib, facts));
+  MILL_TRY(mill_library_make_hulls(models->n, w->mapped, 1, lib));
+  MILL_TRY(mill_library_spread_guess(models->n, models->value, w->mapped, NULL, w->set->n_guess,
+                                     lib, NULL));
+  for (int a = 0; a < lib->n_arm; a++) {
+    MILL_TRY(make_layer(w, &lib->arm[a], a, facts));
+    if (w->set->way == MILL_WAY_RADIAL)
+      continue;
+    MILL_TRY(make_grid(w, &lib->arm[a].emulator, w->score[a]));
+    mill_free(w->score[a]);
+    w->score[a] = NULL;
+  }
+  if (w->set->way == MILL_WAY_RADIAL)
+    MILL_TRY(make_radial(w, lib, facts));
+done:
+  return err;
+}
+
+int mill_grid_emulators_make(const mill_grid_settings *settings, const mill_grid_models *models,
+                             mill_library *lib, mill_grid_facts *facts)
+{
+  int err = MILL_OK, n_blas = 0;
+  work w = {.set = settings, .models = models};
+  memset(facts, 0, sizeof *facts);
+  MILL_TRY(mill_blas_begin(settings->n_thread, &n_blas));
+  MILL_TRY(make(&w, lib, facts));
+done:
+  mill_blas_end(n_blas);
+  work_clear(&w);
+  if (err != MILL_OK)
+    mill_library_clear(lib);
+  return err;
+}
+
+/* ---- models to leave out -------------------------------------------------------------------- */
+
+typedef struct choice {
+  double key;
+  int i;
+} choice;
+
+static int compare_choice(const void *a, const void *b)
+{
+  const choice *p = a, *q = b;
+  if (p->key != q->key)
+    return p->key > q->key ? 1 : -1;
+  return p->i - q->i;
+}
+
+/* Is no label of model i the least or the largest of all, where there are values between? */
+static int is_between(const mill_grid_models *models, const mill_library *lib, int i)
+{
+  const size_t n_label = (size_t)lib->n_label;
+  for (size_t l = 0; l < n_label; l++) {
+    const double x = models->value[(size_t)i * n_label + l];
+    double low = INFINITY, high = -INFINITY;
+    int n_between = 0;
+    for (size_t j = 0; j < (size_t)models->n; j++) {
+      low = fmin(low, models->value[j * n_label + l]);
+      high = fmax(high, models->value[j * n_label + l]);
+    }
+    for (size_t j = 0; j < (size_t)models->n; j++)
+      n_between += models->value[j * n_label + l] > low && models->value[j * n_label + l] < high;
+    if (n_between > 0 && !(x > low && x < high))
+      return 0;
+  }
+  return 1;
+}
+
+static int is_free(const mill_label_lattice *lattice, int i_node, const unsigned char *out)
+{
+  for (int l = 0; l < lattice->n_axis; l++)
+    for (int step = -1; step <= 1; step += 2) {
+      const int next = mill_label_lattice_next(lattice, i_node, l, step);
+      if (next >= 0 && lattice->model[next] >= 0 && out[lattice->model[next]])
+        return 0;
+    }
+  return 1;
+}
+
+int mill_grid_choose_left_out(int way, const mill_grid_models *models, const mill_library *lib,
+                              int n_wanted, uint64_t seed, unsigned char *out, int *n_out)
+{
+  int err = MILL_OK;
+  choice *order = NULL;
+  int *node = NULL;
+  double *mapped = NULL;
+  mill_library *labels = NULL;
+  mill_label_lattice lattice = {0};
+  const size_t n = (size_t)models->n;
+  *n_out = 0;
+  memset(out, 0, n);
+  MILL_TRY(MILL_ALLOC(n, &order));
+  MILL_TRY(MILL_ALLOC(n, &node));
+  MILL_TRY(MILL_ALLOC(n * (size_t)lib->n_label, &mapped));
+  if (way != MILL_WAY_RADIAL) {
+    MILL_TRY(MILL_ALLOC(1, &labels));
+    labels->n_label = lib->n_label;
+    memcpy(labels->label, lib->label, sizeof lib->label);
+    MILL_TRY(mill_library_make_labels(models->n, models->value, labels, mapped));
+    MILL_TRY(mill_label_lattice_find(labels, models->n, mapped, models->name, &lattice));
+    for (int i = 0; i < lattice.n_all; i++)
+      if (lattice.model[i] >= 0)
+        node[lattice.model[i]] = i;
+  }
+  for (int i = 0; i < models->n; i++) {
+    mill_random r;
+    mill_random_begin(&r, seed, (uint64_t)i, LEFT_OUT_STREAM);
+    order[i] = (choice){mill_random_uniform(&r), i};
+  }
+  qsort(order, n, sizeof *order, compare_choice);
+  for (size_t j = 0; j < n && *n_out < n_wanted; j++) {
+    const int i = order[j].i;
+    const int fits = way == MILL_WAY_RADIAL ? is_between(models, lib, i)
+                                            : mill_label_lattice_is_inner(&lattice, node[i]) &&
+                                                  is_free(&lattice, node[i], out);
+    out[i] = (unsigned char)fits;
+    *n_out += fits;
+  }
+done:
+  MILL_FREE(order, node, mapped, labels);
+  mill_label_lattice_clear(&lattice);
+  return err;
+}

@@ -1,0 +1,85 @@
+/** How good a library is, from spectra that were left out of it: the report of every way to one
+ *  (docs/use/libraries.md). */
+#ifndef MILL_LIBRARY_REPORT_H
+#define MILL_LIBRARY_REPORT_H
+
+#include "kernels/data/library.h"
+#include "src/libraries/model_error.h"
+
+enum {
+  MILL_REPORT_N_SN = 2,
+  MILL_REPORT_WORST = 5,
+  MILL_REPORT_MAX = 1000 /**< spectra left out: they are held in memory, with their errors */
+};
+
+/** S/N a pixel of the fits. */
+extern const double mill_report_sn[MILL_REPORT_N_SN]; /* 20, 100 */
+
+/** Spectra that took no part in making the library; borrowed.
+ *
+ *  label     [n][n_label]  in their units
+ *  name      [n]
+ *  flux      [n_arm] of [n][n_pix], on the library's pixels, above 0
+ *  continuum [n_arm] of the same; NULL for an arm without */
+typedef struct mill_left_out {
+  int n;
+  const double *label;
+  const char (*name)[64];
+  const float *flux[MILL_MAX_ARM], *continuum[MILL_MAX_ARM];
+} mill_left_out;
+
+/** Distribution of numbers in per cent. */
+typedef struct mill_report_error {
+  double median, p95, p99, max;
+} mill_report_error;
+
+/** A label, or the velocity in km/s, fitted to left-out spectra with noise.
+ *
+ *  What is the emulator's own is the difference from the fit to the emulator's own spectrum of the
+ *  true labels with the same noise.  Medians over the spectra; scatter: 1.48 MAD. */
+typedef struct mill_report_label {
+  double bias, scatter;         /**< fitted minus true */
+  double sigma;                 /**< error that the fit gives */
+  double own_bias, own_scatter; /**< of the emulator's own part */
+  double own_in_sigma;          /**< own part over the error of its fit */
+  double share;                 /**< (own_bias^2 + own_scatter^2) / (bias^2 + scatter^2) */
+} mill_report_label;
+
+typedef struct mill_library_report {
+  int n;         /**< spectra measured */
+  int n_outside; /**< left out of the report: labels outside the library's hulls */
+  int of_continuum[MILL_MAX_ARM];
+  mill_report_error pixel[MILL_MAX_ARM + 1]; /**< |error| of all pixels of all spectra; the last,
+                                                  [n_arm], of all arms */
+  mill_report_error model[MILL_MAX_ARM + 1]; /**< rms of each spectrum over its pixels */
+  int n_worst;
+  char worst[MILL_REPORT_WORST][64];
+  double worst_rms[MILL_REPORT_WORST]; /**< per cent, all arms */
+  int n_fit[MILL_REPORT_N_SN];         /**< spectra whose fits ended at finite labels */
+  mill_report_label fit[MILL_REPORT_N_SN][MILL_MAX_LABEL + 1]; /**< labels, then velocity */
+  mill_model_error_report residual[MILL_MAX_ARM];              /**< n 0: too few spectra */
+  mill_model_error error[MILL_MAX_ARM]; /**< owned; fraction NULL: not measured */
+} mill_library_report;
+
+void mill_library_report_clear(mill_library_report *report); /* NULL is allowed */
+
+/** Measure it.
+ *
+ *  n_thread     1 or more; changes nothing
+ *  n_component  of the residuals, 0 ... MILL_MAX_ERROR; fewer with fewer than twice as many spectra
+ *  report       out, zeroed before, cleared on failure
+ *
+ *  The fits are done in the library's own pixels at its resolution, on ln flux with Gaussian noise
+ *  of 1 / S/N in every pixel, with MILL_MODEL_ERROR_CONTINUUM Legendre polynomials an arm free, by
+ *  Levenberg-Marquardt from the most alike template of the initial guess.
+ *  MILL_ERR_INPUT without spectra inside the hulls, MILL_ERR_RANGE, MILL_ERR_MEMORY. */
+int mill_library_report_make(const mill_library *lib, const mill_left_out *spectra, int n_thread,
+                             int n_component, mill_library_report *report);
+
+/** The report as lines of text, from mill_alloc: what lib->report keeps.
+ *
+ *  how  a line that says which spectra were left out, and how the library was made */
+int mill_library_report_text(const mill_library *lib, const mill_library_report *report,
+                             const char *how, char **text);
+
+#endif

@@ -1,0 +1,381 @@
+"""starmill library train --emulator radial | splines | linear: a made-up grid file to a library, its
+templates against SciPy's interpolation and the spectra's own formula, its report against an own
+one, a fit with it, gaps and refusals."""
+
+import itertools
+
+from base import *  # noqa: F403
+
+try:
+    from scipy.interpolate import RegularGridInterpolator
+except ImportError:
+    RegularGridInterpolator = None
+
+SEED = 23
+RNG = np.random.default_rng(SEED)
+LN_STEP = 5e-5
+ARMS = {"b": (np.log(4800.0), 700), "r": (np.log(6000.0), 600)}
+N_LINE = 60
+LINES = {name: np.sort(first + LN_STEP * RNG.uniform(0, n, N_LINE))
+         for name, (first, n) in ARMS.items()}
+SLOPE = {name: RNG.normal(size=(N_LINE, 4)) * [0.4, 0.15, 0.35, 0.05] for name in ARMS}
+NODES = (np.array([4500.0, 4800, 5200, 5700, 6300]), np.array([2.0, 2.5, 3.5, 4.5, 5.0]),
+         np.array([-2.0, -1.5, -0.8, -0.2, 0.3]))
+NAMES = ("teff", "logg", "feh")
+
+
+def wavelengths(arm):
+    first, n = ARMS[arm]
+    return np.exp(first + LN_STEP * np.arange(n))
+
+
+def spectrum(label, arm, wave=None):
+    """Flux of a continuum of 1: lines of 2.5 pixels (sigma) whose strengths follow the labels."""
+    x = np.array([(label[0] - 5500) / 1000, label[1] - 3.5, label[2] + 0.7])
+    strength = 0.2 * np.exp(SLOPE[arm][:, :3] @ x + SLOPE[arm][:, 3] * x[0] ** 2)
+    z = (np.log(wavelengths(arm) if wave is None else wave)[:, None] - LINES[arm]) / (2.5 * LN_STEP)
+    return np.exp(-(np.exp(-0.5 * z**2) @ strength))
+
+
+def all_nodes():
+    return np.array(list(itertools.product(*NODES)))
+
+
+def scattered(n, seed=1):
+    """Labels over the box, its corners first."""
+    low, high = np.array([(n[0], n[-1]) for n in NODES]).T
+    corner = np.array(list(itertools.product(*zip(low, high))))
+    rest = low + (high - low) * np.random.default_rng(seed).uniform(0, 1, (n - len(corner), 3))
+    return np.vstack([corner, rest])
+
+
+def write_grid(name, label, continuum=True, edit=None, complete=1):
+    """A grid file as docs/use/formats.md says; edit(file) may damage it."""
+    with h5py.File(tmp(name), "w") as f:
+        f.attrs["format"] = np.bytes_("starmill grid")
+        f.attrs["version"] = np.int32(1)
+        f.attrs["generator"] = np.bytes_("test")
+        f.attrs["settings"] = np.bytes_("none")
+        f.attrs["complete"] = np.int32(complete)
+        f["labels/name"] = np.array(NAMES[:label.shape[1]], "S64")
+        f["models/label"] = label
+        f["models/name"] = np.array([f"model{i:04d}" for i in range(len(label))], "S64")
+        f["models/status"] = np.ones(len(label), "i1")
+        f["models/why"] = np.zeros(len(label), "S128")
+        for i, (arm, (first, n)) in enumerate(ARMS.items()):
+            group = f.create_group(f"arms/arm{i}")
+            group.attrs["name"] = np.bytes_(arm)
+            group.attrs["sigma_origin"] = np.bytes_("made up")
+            group.attrs["ln_wave0"] = first
+            group.attrs["ln_step"] = LN_STEP
+            group.attrs["n_pix"] = np.int32(n)
+            group.attrs["template_sigma_aa"] = -1.0
+            full = np.column_stack([label, np.full((len(label), 3 - label.shape[1]), -0.5)])
+            group["flux"] = np.array([spectrum(x, arm) for x in full], "f4")
+            if continuum:
+                group["continuum"] = np.ones((len(label), n), "f4")
+        if edit:
+            edit(f)
+    return tmp(name)
+
+
+def train(out, grid, way, *options, **how):
+    return starmill("library", "train", "--emulator", way, "--output", tmp(out), "--overwrite",
+                    *options, grid, **how)
+
+
+def mapped(f, label):
+    x = np.empty_like(label)
+    for i in range(label.shape[1]):
+        a = f[f"labels/label{i}"].attrs
+        y = np.log10(label[:, i]) if a["mapping"] == 1 else label[:, i]
+        x[:, i] = (y - a["mean"]) / a["std"]
+    return x
+
+
+def emulate(lib, label, i_arm=0):
+    """Fluxes of a grid or radial functions from the library file alone."""
+    from scipy.interpolate import BSpline
+    with h5py.File(lib, "r") as f:
+        x, arm = mapped(f, label), f[f"arms/arm{i_arm}"]
+        if "grid" in arm:
+            degree = arm["grid"].attrs.get("degree", 3)
+            h = np.repeat(arm["grid/coefficients"][:][None].astype("f8"), len(label), axis=0)
+            for axis in range(label.shape[1]):
+                knots = arm[f"grid/knots{axis}"][:]
+                n = len(knots) - degree - 1
+                basis = BSpline(knots, np.eye(n), int(degree))(x[:, axis])
+                h = np.einsum("in,in...->i...", basis, h)
+        else:
+            rbf = arm["rbf"]
+            u, center = x / rbf["lengths"][:], rbf["centers"][:] / rbf["lengths"][:]
+            r = np.sqrt(((u[:, None] - center) ** 2).sum(2))
+            terms = [np.ones(len(u))]
+            for degree in range(1, rbf.attrs["degree"] + 1):
+                for c in itertools.combinations_with_replacement(range(u.shape[1]), degree):
+                    terms.append(np.prod(u[:, list(c)], axis=1))
+            h = np.column_stack([r**3, *terms]) @ rbf["coefficients"][:].astype("f8")
+        return np.exp(h @ arm["layer0/weight"][:].astype("f8").T + arm["layer0/bias"][:])
+
+
+def between(n, seed=5):
+    low, high = np.array([(n[0], n[-1]) for n in NODES]).T
+    return low + (high - low) * np.random.default_rng(seed).uniform(0.05, 0.95, (n, 3))
+
+
+def table(text, begin):
+    """The row of numbers of the report's pixels whose first word is begin."""
+    text = text.split("error of their pixels")[1].split("worst")[0]
+    row, = (line.split()[1:] for line in text.splitlines() if line.split()[:1] == [begin] and "pixels" not in line)
+    return [float(x) for x in row]
+
+
+class TrainFunctions(ProgramTest):
+    def good(self, done):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_linear_is_exact_at_nodes_and_scipy_between(self):
+        grid = write_grid("full.h5", all_nodes())
+        out = self.good(train("linear.h5", grid, "linear", "--components", 124, "--left-out", 0))
+        self.assertIn("5 of teff, 5 of logg, 5 of feh; 0 nodes", out)
+        self.assertNotIn("report", out)
+        for i, arm in enumerate(ARMS):
+            flux = np.array([spectrum(x, arm) for x in all_nodes()]).astype("f4").astype("f8")
+            # all 124 components of 125 models: what is left are float32 weights and values
+            self.assertLess(abs(emulate(tmp("linear.h5"), all_nodes(), i) / flux - 1).max(), 3e-6)
+            if RegularGridInterpolator is None:
+                continue
+            nodes = (np.log10(NODES[0]), NODES[1], NODES[2])
+            scipy = RegularGridInterpolator(nodes, np.log(flux).reshape(5, 5, 5, -1))
+            at = between(50)
+            want = np.exp(scipy(np.column_stack([np.log10(at[:, 0]), at[:, 1:]])))
+            self.assertLess(abs(emulate(tmp("linear.h5"), at, i) / want - 1).max(), 3e-6)
+        with h5py.File(tmp("linear.h5"), "r") as f:
+            self.assertEqual(f.attrs["format_version"], 4)
+        info = self.good(starmill("library", "info", tmp("linear.h5")))
+        self.assertIn("grid 5x5x5-124", info)
+        self.assertIn(", linear, log flux", info)
+
+    def test_components_of_linear_leave_little(self):
+        grid = write_grid("full.h5", all_nodes())
+        self.good(train("few.h5", grid, "linear", "--left-out", 0))
+        flux = np.array([spectrum(x, "b") for x in all_nodes()])
+        error = emulate(tmp("few.h5"), all_nodes()) / flux - 1
+        # 1e-5 (rms) of the worst model, and float32
+        self.assertLess(np.sqrt((error**2).mean(axis=1)).max(), 1.2e-5)
+        with h5py.File(tmp("few.h5"), "r") as f:
+            self.assertLess(f["arms/arm0/layer0/weight"].shape[1], 110)
+
+    def test_splines_and_radial_functions_follow_the_spectra(self):
+        at = between(50)
+        grid = write_grid("full.h5", all_nodes())
+        scatter = write_grid("scatter.h5", scattered(300))
+        error = {}
+        for way, path in (("linear", grid), ("splines", grid), ("radial", scatter)):
+            self.good(train(f"{way}.h5", path, way, "--left-out", 0))
+            error[way] = max(abs(emulate(tmp(f"{way}.h5"), at, i) - want).max() for i, want in
+                             enumerate(np.array([spectrum(x, arm) for x in at]) for arm in ARMS))
+        # lines 0.2 deep: five nodes a label, 300 points; cubic splines are an order better
+        self.assertLess(error["linear"], 0.05)
+        self.assertLess(error["splines"], 0.005)
+        self.assertLess(error["radial"], 0.005)
+        # through the models, but for the smoothing of 1e-8
+        flux = np.array([spectrum(x, "r") for x in scattered(300)])
+        self.assertLess(abs(emulate(tmp("radial.h5"), scattered(300), 1) - flux).max(), 1e-4)
+
+    def test_gaps(self):
+        label = all_nodes()
+        # one node inside, and a corner that no model can have: hot giants
+        inside = (label == [5200, 3.5, -0.8]).all(axis=1)
+        corner = (label[:, 0] == 6300) & (label[:, 1] == 2)
+        grid = write_grid("gaps.h5", label[~(inside | corner)])
+        self.assertOneLine(train("gaps.out", grid, "linear"), "6 of 125 nodes", "teff 5200 logg 3.5 "
+                           "feh -0.8", "--gaps fill", "radial", status=3)
+        self.assertFalse(os.path.exists(tmp("gaps.out")))
+        for way, limit in (("linear", 0.06), ("splines", 0.02)):
+            out = self.good(train("filled.h5", grid, way, "--gaps", "fill", "--components", 100))
+            self.assertIn("6 nodes filled", out)
+            want = spectrum(label[inside][0], "b")
+            got = emulate(tmp("filled.h5"), label[inside])[0]
+            self.assertLess(abs(got - want).max(), limit)
+            self.assertLess(abs(emulate(tmp("filled.h5"), label[~(inside | corner)])
+                                - [spectrum(x, "b") for x in label[~(inside | corner)]]).max(), 1e-4)
+        # linear: the mean of what the three lines through the node give, as documented
+        self.good(train("filled.h5", grid, "linear", "--gaps", "fill", "--components", 100))
+        mean = np.zeros(ARMS["b"][1])
+        for axis in range(3):
+            ends = [label[inside][0].copy(), label[inside][0].copy()]
+            k = 2
+            ends[0][axis], ends[1][axis] = NODES[axis][k - 1], NODES[axis][k + 1]
+            place = np.log10 if axis == 0 else (lambda x: x)
+            low, high, at = (place(NODES[axis][i]) for i in (k - 1, k + 1, k))
+            t = (at - low) / (high - low)
+            mean += ((1 - t) * np.log(spectrum(ends[0], "b"))
+                     + t * np.log(spectrum(ends[1], "b"))) / 3
+        got = emulate(tmp("filled.h5"), label[inside])[0]
+        self.assertLess(abs(np.log(got) - mean).max(), 2e-5)
+
+    def test_report_of_validation_spectra(self):
+        """The printed errors are those of the library file's own templates."""
+        grid = write_grid("scatter.h5", scattered(200))
+        at = between(24)
+        valid = write_grid("valid.h5", at, continuum=True)
+        out = self.good(train("valid-lib.h5", grid, "radial", "--validation", valid, "--model-error",
+                              4))
+        self.assertIn("24 spectra that were left out", out)
+        error = [abs(emulate(tmp("valid-lib.h5"), at, i) - np.array([spectrum(x, arm) for x in at]))
+                 * 100 for i, arm in enumerate(ARMS)]
+        rows = dict(zip(("b", "r", "all"), (table(out, n) for n in ("b", "r", "all"))))
+        both = np.hstack(error)
+        for name, e in (("b", error[0]), ("r", error[1]), ("all", both)):
+            rms = np.sqrt((e**2).mean(axis=1))
+            want = [np.percentile(e, 50), np.percentile(e, 95), np.percentile(e, 99), e.max(),
+                    np.percentile(rms, 50), None, rms.max()]
+            for got, x in zip(rows[name], want):
+                if x is not None:  # four decimals, float32, and an order statistic in steps
+                    self.assertLess(abs(got - x), 2e-4 + 0.06 * x, (name, rows[name], want))
+        worst = np.argmax((both**2).mean(axis=1))
+        line = out.splitlines()[out.splitlines().index("worst spectra, rms in per cent") + 1]
+        self.assertEqual(line.split()[1], f"model{worst:04d}")
+        info = self.good(starmill("library", "info", tmp("valid-lib.h5")))
+        self.assertIn("24 spectra that were left out", info)
+        self.assertIn("and 4 components", info)
+        with h5py.File(tmp("valid-lib.h5"), "r") as f:
+            self.assertIn("worst spectra", f.attrs["report"].decode())
+
+    def test_report_tells_the_emulators_own_part(self):
+        """A bad emulator's part of the error shows, a good one has next to none, and errors of
+        labels fall as S/N rises."""
+        # velocity and labels, S/N 20 then 100: median, scatter, sigma, own median, own scatter ...
+        good = self.good(train("good.h5", write_grid("many.h5", scattered(400)), "radial"))
+        bad = self.good(train("worse.h5", write_grid("full.h5", all_nodes()), "linear"))
+        for out, is_good in ((good, True), (bad, False)):
+            rows = [line.split() for line in out.splitlines()
+                    if line.split()[:1] in (["20"], ["100"]) and "came" not in line]
+            self.assertEqual([(r[0], r[1]) for r in rows],
+                             [(sn, n) for sn in ("20", "100") for n in (*NAMES, "km/s")])
+            value = np.array([[float(x) for x in r[2:8]] for r in rows]).reshape(2, 4, 6)
+            # errors of the fit go with the noise
+            np.testing.assert_allclose(value[0, :, 2] / value[1, :, 2], 5, rtol=0.25)
+            if is_good:
+                # 40 spectra: scatter to 20 %, so within a factor of two; own part small
+                ratio = value[:, :, 1] / value[:, :, 2]
+                self.assertTrue(((ratio > 0.5) & (ratio < 2)).all(), out)
+                self.assertLess((value[0, :, 4] / value[0, :, 1]).max(), 0.2)
+            else:
+                self.assertGreater((value[1, :3, 4] / value[1, :3, 2]).min(), 1)
+
+    def test_left_out_of_a_grid_lie_between_others(self):
+        grid = write_grid("full.h5", all_nodes())
+        out = self.good(train("leave.h5", grid, "splines", "--left-out", 0.2, "--seed", 3))
+        n = int(out.split("report  ")[1].split()[0])
+        self.assertTrue(3 <= n <= 14, out)  # of 27 inner nodes no two are neighbours
+        self.assertIn("filled from their neighbours", out)
+        # the library itself has all nodes: the same as without a report
+        self.good(train("all.h5", grid, "splines", "--left-out", 0))
+        with h5py.File(tmp("leave.h5"), "r") as a, h5py.File(tmp("all.h5"), "r") as b:
+            self.assertEqual(a.attrs["hash"], b.attrs["hash"])
+
+    def test_threads_change_nothing(self):
+        grid = write_grid("scatter.h5", scattered(120))
+        text = []
+        for n in (1, 2):
+            out = self.good(train(f"threads{n}.h5", grid, "radial", "--threads", n))
+            text.append([x for x in out.split("report")[1].splitlines() if " s" not in x[-4:]
+                         and "hash" not in x])
+        with h5py.File(tmp("threads1.h5"), "r") as a, h5py.File(tmp("threads2.h5"), "r") as b:
+            self.assertEqual(a.attrs["hash"], b.attrs["hash"])
+        self.assertEqual(*text)
+
+    def test_fit(self):
+        """A fit takes each of them and finds the labels and velocities of made-up stars."""
+        truth = np.array([[5100, 3.1, -1.0], [5500, 4.2, -0.3], [6000, 4, -0.8]])
+        vrad = np.array([30.0, -80.0, 0.0])
+        rng = np.random.default_rng(SEED + 3)
+        hdus = [pyfits.PrimaryHDU(), pyfits.BinTableHDU.from_columns([
+            pyfits.Column("TARGETID", "K", array=np.arange(3) + 100),
+            pyfits.Column("TARGET_RA", "D", array=np.zeros(3)),
+            pyfits.Column("TARGET_DEC", "D", array=np.zeros(3)),
+            pyfits.Column("OBJTYPE", "3A", array=["TGT"] * 3),
+            pyfits.Column("COADD_FIBERSTATUS", "J", array=np.zeros(3, int))], name="FIBERMAP")]
+        for arm in ARMS:
+            full = wavelengths(arm)
+            wave = np.arange(full[0] + 12, full[-1] - 12, 0.25)
+            flux = np.array([spectrum(p, arm, wave * (1 - v / 299792.458))
+                             for p, v in zip(truth, vrad)])
+            error = flux / 300
+            flux = flux + error * rng.normal(size=flux.shape)
+            for name, array in (("WAVELENGTH", wave), ("FLUX", 20 * flux.astype("f4")),
+                                ("IVAR", ((20 * error)**-2).astype("f4")),
+                                ("MASK", np.zeros(flux.shape, "i4"))):
+                hdus.append(pyfits.ImageHDU(array, name=f"{arm.upper()}_{name}"))
+        pyfits.HDUList(hdus).writeto(tmp("stars.fits"), overwrite=True)
+        with open(tmp("run.yaml"), "w", encoding="ascii") as f:
+            f.write("wave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
+        grid = write_grid("full.h5", all_nodes())
+        scatter = write_grid("scatter.h5", scattered(300))
+        # linear interpolation over five nodes is wrong by some per cent of a line
+        for way, path, limit in (("radial", scatter, (40, 0.1, 0.05)),
+                                 ("splines", grid, (40, 0.1, 0.05)),
+                                 ("linear", grid, (250, 0.5, 0.25))):
+            self.good(train("fit.h5", path, way, "--left-out", 0))
+            self.fit("result.h5", "--config", tmp("run.yaml"), "--overwrite", tmp("stars.fits"),
+                     lib=tmp("fit.h5"))
+            got = read(self.path)
+            np.testing.assert_array_equal(got["STATUS"], FITTED)
+            self.assertLess(abs(got["VRAD"] - vrad).max(), 2, way)
+            for k, name in enumerate(("TEFF", "LOGG", "FEH")):
+                self.assertLess(abs(got[name] - truth[:, k]).max(), limit[k], (way, name))
+
+    def test_refusals(self):
+        label = all_nodes()
+
+        def twice(f):
+            f["models/label"][7] = f["models/label"][8]
+
+        def dark(f):
+            f["arms/arm1/flux"][5, 17] = 0
+
+        def flat(f):
+            f["models/label"][:, 1] = 4
+
+        def bad(f):
+            f["models/status"][:] = 2
+            f["models/status"][:11] = 1
+
+        few = label[(label[:, 2] > -1) & (label[:, 1] != 2.5)]
+        for path, way, words in (
+            (write_grid("twice.h5", label, edit=twice), "linear",
+             ("model0007 and model0008", "same labels")),
+            (write_grid("dark.h5", label, edit=dark), "splines", ("arm1", "pixel 17 of model 5")),
+            (write_grid("flat.h5", label, edit=flat), "radial", ("label logg is 4 in all 125",)),
+            (write_grid("scatter.h5", scattered(60)), "linear", ("more than half", "radial")),
+            (write_grid("few.h5", few), "splines", ("label feh has 3 values", "linear")),
+            (write_grid("bad.h5", label, edit=bad), "radial", ("11 good models", "at least 12")),
+        ):
+            self.assertOneLine(train("no.h5", path, way), *words, status=3)
+        path = write_grid("full.h5", label)
+
+        def to_do(f):
+            f["models/status"][3:5] = 0
+
+        self.assertOneLine(train("no.h5", write_grid("half.h5", label, edit=to_do, complete=0),
+                                 "radial"), "2 of its 125 models are still to do", "--unfinished",
+                           status=3)
+        self.good(train("yes.h5", tmp("half.h5"), "radial", "--unfinished", "--left-out", 0))
+        short = write_grid("short.h5", label[:, :2][::5])
+        self.assertOneLine(train("no.h5", path, "linear", "--validation", short), "--validation",
+                           "its labels", status=3)
+        self.assertOneLine(train("no.h5", path, "cubic"), "--emulator", status=2)
+        self.assertOneLine(train("full.h5", path, "linear"), "--output", status=2)
+        self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),
+                           "--model-error", "--validation", status=2)
+        self.assertOneLine(starmill("library", "train", "--emulator", "linear", path), "--output",
+                           status=2)
+        self.assertOneLine(train("no.h5", tmp("missing.h5"), "linear"), "missing.h5", status=3)
+        self.assertFalse(os.path.exists(tmp("no.h5")))
+
+
+if __name__ == "__main__":
+    main()
