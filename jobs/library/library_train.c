@@ -85,8 +85,9 @@ done:
 #define NET(member) MILL_AT(options, arm.net.member)
 const mill_option_table mill_library_train_table = {
     "starmill library",
-    "train makes a library from the spectra of a grid file (library build): a network for each "
-    "arm,\ntrained by all ranks.  The same command continues what was stopped.\n",
+    "train --emulator network, or without --emulator, makes a library from the spectra of a grid\n"
+    "file (library build): a network for each arm, trained by all ranks.  The same command\n"
+    "continues what was stopped.\n",
     "\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
@@ -100,11 +101,11 @@ const mill_option_table mill_library_train_table = {
         {"hidden", MILL_OPTION_OTHER, .take = take_hidden, .argument = "N,N,...",
          .help = "neurons of the hidden layers (default 256,256,200)"},
         {"epochs", MILL_OPTION_COUNT, NET(n_epoch), .min = 1, .max = 10000000,
-         .help = "passes over all models (default 1000)"},
+         .help = "passes over all models (default 400)"},
         {"batch", MILL_OPTION_COUNT, NET(batch), .min = 1, .max = 1 << 20,
-         .help = "models of a step, of all ranks together (default 128)"},
+         .help = "models of a step, of all ranks together (default 64)"},
         {"rate", MILL_OPTION_REAL, NET(rate), .min = MILL_ABOVE_0, .max = 0.999,
-         .help = "learning rate to begin with (default 0.002)"},
+         .help = "learning rate to begin with (default 0.005)"},
         {"least-rate", MILL_OPTION_REAL, NET(least_rate), .max = 0.999,
          .help = "and to end with (default 1e-6)"},
         {"schedule", MILL_OPTION_CHOICE, NET(schedule), .words = schedule_words,
@@ -140,11 +141,11 @@ const mill_option_table mill_library_train_table = {
                  "for every step (default 4)"},
         {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 300)"},
+        {"seed", MILL_OPTION_SEED, NET(seed), .argument = "N",
+         .help = "of what is left out, first weights and batches (default 1)"},
         {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
          .help = "keep what the templates get wrong of the models left out, with N components; "
                  "fits then count it (default: not kept)"},
-        {"seed", MILL_OPTION_SEED, NET(seed), .argument = "N",
-         .help = "of what is left out, first weights and batches (default 1)"},
         {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
          .help = "take the models that there are of a grid file whose building has not ended"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
@@ -259,25 +260,28 @@ done:
   return err;
 }
 
-/* Labels, hulls, templates of the guess and arms without emulators, from the good models. */
+/* Labels, hulls and templates of the guess, from the good models, and arms without emulators. */
 static int make_frame(job *j)
 {
   int err = MILL_OK;
   mill_library *lib = j->lib;
+  const mill_grid_info *info = &j->info;
+  const size_t n_label = (size_t)info->n_label;
   const int n = j->split.n;
-  const size_t n_label = (size_t)j->info.n_label;
-  const char *slash = strrchr(j->input, '/');
   double *value = NULL;
+  const char *slash = strrchr(j->input, '/');
   MILL_TRY(MILL_ALLOC((size_t)n * n_label, &value));
   MILL_TRY(MILL_ALLOC((size_t)n * n_label, &j->mapped));
-  for (size_t i = 0; i < (size_t)n; i++)
-    memcpy(value + i * n_label, j->info.value + (size_t)j->split.model[i] * n_label,
+  for (int i = 0; i < n; i++)
+    memcpy(value + (size_t)i * n_label, info->value + (size_t)j->split.model[i] * n_label,
            n_label * sizeof *value);
-  MILL_TRY(mill_library_frame(&j->info, j->input, lib));
+  MILL_TRY(mill_library_frame(info, j->input, lib));
   MILL_TRY(mill_library_make_labels(n, value, lib, j->mapped));
   MILL_TRY(mill_library_make_hulls(n, j->mapped, 1, lib));
   MILL_TRY(mill_library_spread_guess(n, value, j->mapped, NULL, j->o.n_guess, lib, NULL));
   snprintf(lib->name, sizeof lib->name, "network of %.100s", slash ? slash + 1 : j->input);
+  for (int a = 0; a < lib->n_arm; a++)
+    snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "network");
 done:
   mill_free(value);
   return err;
@@ -303,14 +307,14 @@ static int prepare(job *j, int argc, char **argv, int first)
     MILL_FAIL(MILL_ERR_USAGE, "library train needs --output LIB.h5");
   if (argc - first != 1)
     MILL_FAIL(MILL_ERR_USAGE, "library train takes one grid file, not %d", argc - first);
+  if (o->n_error >= 0 && !(o->left_out > 0))
+    MILL_FAIL(MILL_ERR_USAGE,
+              "--model-error is measured on models left out: give --left-out above 0");
   j->input = argv[first];
   o->arm.log_flux = !o->is_linear;
   if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != BACKEND_CUDA)
     MILL_FAIL(MILL_ERR_USAGE, "--products %s is of GPUs: give --backend cuda",
               product_words[o->arm.net.precision]);
-  if (o->n_error >= 0 && !(o->left_out > 0))
-    MILL_FAIL(MILL_ERR_USAGE,
-              "--model-error is measured on models left out: give --left-out above 0");
   MILL_TRY(mill_train_arm_settings_check(&o->arm));
   MILL_TRY(name_file(o->checkpoint, o->output, ".training", j->checkpoint));
   MILL_TRY(name_file(o->stop_file, o->output, ".stop", j->stop_file));
@@ -364,29 +368,26 @@ done:
   return err;
 }
 
-/* On rank 0: how good it is, by the models left out. */
-static int report(job *j)
+/* On rank 0: the report from the models left out. */
+static int measure(job *j)
 {
-  int err = MILL_OK;
-  char how[256];
+  char how[512];
   const mill_train_split *s = &j->split;
+  const int n_error = j->o.n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : j->o.n_error;
   if (s->n == s->n_train)
-    goto done;
+    return MILL_OK;
   snprintf(how, sizeof how,
-           "of %d models, which chose the epoch of each arm and took no other part", s->n);
-  MILL_TRY(mill_library_measure(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
-                                j->o.n_thread,
-                                j->o.n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : j->o.n_error, how,
-                                j->o.n_error >= 0, j->lib));
-done:
-  return err;
+           "of %d models; the others were learned, and these said when a training was at its best",
+           s->n);
+  return mill_library_measure(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
+                              j->o.n_thread, n_error, how, j->o.n_error >= 0, j->lib);
 }
 
 /* On rank 0. */
 static int write_library(job *j)
 {
   int err = MILL_OK;
-  MILL_TRY(report(j));
+  MILL_TRY(measure(j));
   MILL_TRY(mill_library_write(j->o.output, j->lib, j->o.overwrite));
   mill_library_digest(j->lib, j->lib->hash);
   printf("%s: %d labels, %d arm%s, hash %s; losses in %s\n", j->o.output, j->lib->n_label,
@@ -424,8 +425,8 @@ int mill_job_library_train(int argc, char **argv)
   MILL_TRY(MILL_ALLOC(1, &j->lib));
   mill_train_arm_settings_init(&j->o.arm);
   j->o.n_guess = 300;
-  j->o.n_error = -1;
   j->o.left_out = 0.1;
+  j->o.n_error = -1;
   j->o.interval_s = 60;
   MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &j->mpi));
   MILL_TRY(run(j, argc, argv));

@@ -16,7 +16,7 @@
 #include "src/system/stop_signal.h"
 
 enum { MAX_IDENTITY = 8192 };
-static const double SAY_S = 5, LOOK_S = 2;
+static const double SAY_S = 5, LOOK_S = 0.2;
 
 /* The arms at work. */
 typedef struct run {

@@ -22,10 +22,10 @@ void mill_train_settings_init(mill_train_settings *settings)
 {
   *settings = (mill_train_settings){.n_hidden = 3,
                                     .width = {256, 256, 200},
-                                    .batch = 128,
-                                    .n_epoch = 1000,
+                                    .batch = 64,
+                                    .n_epoch = 400,
                                     .schedule = MILL_TRAIN_COSINE,
-                                    .rate = 2e-3,
+                                    .rate = 5e-3,
                                     .least_rate = 1e-6,
                                     .patience = 20,
                                     .factor = 0.5,

@@ -1,0 +1,212 @@
+"""starmill library train: a grid file in, networks out; stopped, killed, continued; refusals."""
+
+import csv
+import signal
+import time
+
+from base import *
+
+N_MODEL, N_PIX = 160, 130
+ARMS = {"b": (8.3, 2e-4), "r": (8.7, 1.5e-4)}
+LABELS = ("teff", "logg", "feh")
+FEW = ("--hidden", "12,12", "--batch", 32, "--epochs", 150, "--guess-templates", 20)
+
+
+def flux_of(label, i_arm):
+    """Spectra [model][pixel] with lines whose strength depends on all labels."""
+    t, g, z = ((label[:, k, None] - m) / s for k, (m, s) in
+               enumerate(((5500, 800), (3, 1.2), (-0.5, 0.6))))
+    p = np.arange(N_PIX)
+    y = 0.3 * t * (p / N_PIX - 0.5) + i_arm
+    for k, at in enumerate((20, 55, 80, 110)):
+        strength = 0.3 + 0.08 * (z - 0.5 * t + 0.2 * k * g) / (1 + 0.1 * t**2)
+        y = y - strength * np.exp(-0.5 * ((p - at) / (3 + 0.3 * g))**2)
+    return np.exp(y)
+
+
+def make_grid(name, n=N_MODEL, edit=None):
+    path = tmp(name)
+    rng = np.random.default_rng(18)
+    label = rng.uniform((4000, 0.5, -2), (7000, 5, 0.5), (n, 3))
+    with h5py.File(path, "w") as f:
+        for key, value in dict(format=np.bytes_("starmill grid"), version=np.int32(1),
+                               generator=np.bytes_("test"), settings=np.bytes_("test"),
+                               complete=np.int32(1)).items():
+            f.attrs[key] = value
+        f["labels/name"] = np.array(LABELS, "S64")
+        f["models/label"] = label
+        f["models/name"] = np.array([f"model{i}.fits" for i in range(n)], "S64")
+        f["models/status"] = np.ones(n, "i1")
+        f["models/why"] = np.zeros(n, "S128")
+        for i, (arm, (first, step)) in enumerate(ARMS.items()):
+            g = f.create_group(f"arms/arm{i}")
+            for key, value in dict(name=np.bytes_(arm), ln_wave0=first, ln_step=step,
+                                   n_pix=np.int32(N_PIX), template_sigma_aa=0.5,
+                                   sigma_origin=np.bytes_("test")).items():
+                g.attrs[key] = value
+            g["flux"] = flux_of(label, i).astype("f4")
+        if edit:
+            edit(f)
+    return path
+
+
+def evaluate(path, label):
+    """Spectra [model][pixel] of each arm, evaluated without the program."""
+    with h5py.File(path, "r") as f:
+        x = label.copy()
+        for k in range(label.shape[1]):
+            how = f[f"labels/label{k}"].attrs
+            x[:, k] = np.log10(x[:, k]) if how["mapping"] == 1 else x[:, k]
+            x[:, k] = (x[:, k] - how["mean"]) / how["std"]
+        out = []
+        for i in range(f["arms"].attrs["n_arm"]):
+            arm, h = f[f"arms/arm{i}"], x
+            for layer in range(arm.attrs["n_layer"]):
+                if layer:
+                    h = h / (1 + np.exp(-h))
+                h = h @ arm[f"layer{layer}/weight"][...].astype(float).T
+                h = h + arm[f"layer{layer}/bias"][...]
+            out.append(np.exp(h) if arm.attrs["log_flux"] else h)
+    return out
+
+
+def digest(path):
+    with h5py.File(path, "r") as f:
+        return f.attrs["hash"]
+
+
+class Train(ProgramTest):
+    def train(self, out, *args, status=0, grid=None, ranks=0):
+        path = tmp(out)
+        done = starmill("library", "train", "--threads", 1, *FEW, *args, "--output", path,
+                        grid or GRID, ranks=ranks)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return path, done
+
+    def start(self, path, *args):
+        """A training that writes a checkpoint as often as it can."""
+        return subprocess.Popen(
+            command("library", "train", "--threads", 1, *FEW, "--checkpoint-interval", 0,
+                    *args, "--output", path, GRID),
+            env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+
+    def wait_for(self, path, process):
+        while not os.path.exists(path) and process.poll() is None:
+            time.sleep(0.002)
+        self.assertTrue(os.path.exists(path))
+
+    def test_networks(self):
+        """Spectra that were never seen; by one rank and by two, logarithm or not, other losses."""
+        rng = np.random.default_rng(5)
+        label = rng.uniform((4300, 1, -1.7), (6700, 4.5, 0.2), (200, 3))
+        cases = {
+            "one.h5": ((), 0, 0.01),
+            "two.h5": ((), 2, 0.01),
+            "pixels.h5": (("--last", "pixels", "--loss", "huber", "--unit", "spread",
+                           "--rate", 0.01), 0, 0.05),
+            "linear.h5": (("--linear-flux", "--schedule", "plateau"), 0, 0.02),
+        }
+        for name, (args, ranks, most) in cases.items():
+            path, done = self.train(name, *args, ranks=ranks)
+            for i, flux in enumerate(evaluate(path, label)):
+                error = np.abs(flux / flux_of(label, i) - 1)
+                self.assertLess(np.percentile(error, 90), most, (name, i))
+            self.assertIn("error of models left out", done.stdout)
+        info = run("library", "info", tmp("one.h5")).stdout
+        for word in (*LABELS, *ARMS):
+            self.assertIn(word, info)
+        with open(tmp("one.h5.losses.csv"), encoding="utf-8") as f:
+            table = list(csv.DictReader(f))
+        self.assertEqual([row["arm"] for row in table], ["b"] * 150 + ["r"] * 150)
+        self.assertLess(float(table[149]["loss"]), 0.1 * float(table[0]["loss"]))
+        self.assertFalse(os.path.exists(tmp("one.h5.training")))
+
+    def test_killed_and_stopped(self):
+        """What was killed, ended by a signal or by the stop file becomes the same library."""
+        whole = digest(self.train("whole.h5")[0])
+        path, checkpoint = tmp("killed.h5"), tmp("killed.h5.training")
+        process = self.start(path)
+        self.wait_for(checkpoint, process)
+        process.kill()
+        process.communicate()
+        self.assertFalse(os.path.exists(path))
+        done = self.train("killed.h5")[1]
+        self.assertIn("goes on from there", done.stdout)
+        self.assertEqual(digest(path), whole)
+
+        path, checkpoint = tmp("stopped.h5"), tmp("stopped.h5.training")
+        process = self.start(path)
+        self.wait_for(checkpoint, process)
+        process.terminate()
+        said = process.communicate()
+        self.assertEqual(process.returncode, 75, said)
+        self.assertIn("the same command goes on", said[1])
+        self.train("stopped.h5")
+        self.assertEqual(digest(path), whole)
+        self.assertFalse(os.path.exists(checkpoint))
+
+    def test_stop_file(self):
+        path = tmp("file.h5")
+        process = self.start(path, "--epochs", 1000000)
+        self.wait_for(path + ".training", process)
+        open(path + ".stop", "w", encoding="utf-8").close()
+        said = process.communicate()
+        self.assertEqual(process.returncode, 75, said)
+        self.assertIn("the same command goes on", said[1])
+        done = self.train("file.h5", status=75)[1]
+        self.assertOneLine(done, "file.h5.stop", "remove it", status=75)
+
+    def test_another_training(self):
+        path = tmp("other.h5")
+        process = self.start(path)
+        self.wait_for(path + ".training", process)
+        process.kill()
+        process.communicate()
+        done = self.train("other.h5", "--seed", 2, status=3)[1]
+        self.assertOneLine(done, "other.h5.training", "the checkpoint of another training",
+                           "remove it", status=3)
+        with open(path + ".training", "wb") as f:
+            f.write(b"no checkpoint")
+        self.assertOneLine(self.train("other.h5", status=3)[1], "other.h5.training", status=3)
+
+    def test_refusals(self):
+        def constant(f):
+            f["models/label"][:, 1] = 4.5
+
+        def not_finite(f):
+            f["arms/arm1/flux"][7, 3] = np.nan
+
+        def to_do(f):
+            f["models/status"][3] = 0
+            f.attrs["complete"] = np.int32(0)
+
+        cases = [
+            (make_grid("constant.h5", edit=constant), (), 3, "label logg is 4.5 in all"),
+            (make_grid("nan.h5", edit=not_finite), (), 3, "nan at pixel 3 of model 7"),
+            (make_grid("todo.h5", edit=to_do), (), 3, "1 of its 160 models are still to do"),
+            (make_grid("few.h5", n=12), (), 3, "12 good models"),
+            (GRID, ("--components", 144), 3, "144 principal components of 144 spectra"),
+            (GRID, ("--loss", "l1"), 2, "take the pixels"),
+            (GRID, ("--hidden", "12,0"), 2, "--hidden 12,0"),
+            (GRID, ("--hidden", "12,"), 2, "--hidden 12,"),
+            (GRID, ("--rate", 1e-7), 2, "learning rates"),
+            (tmp("absent.h5"), (), 3, "absent.h5"),
+        ]
+        for i, (grid, args, status, words) in enumerate(cases):
+            path, done = self.train(f"refused{i}.h5", *args, status=status, grid=grid)
+            self.assertOneLine(done, words, status=status)
+            self.assertFalse(os.path.exists(path))
+        self.train("todo-library.h5", "--unfinished", "--epochs", 2, grid=tmp("todo.h5"))
+        done = self.train("todo-library.h5", status=4)[1]
+        self.assertOneLine(done, "exists", status=4)
+        done = starmill("library", "train", "--output", GRID, "--overwrite", GRID)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        done = self.train("ranks.h5", "--components", 144, status=3, ranks=2)[1]
+        self.assertOneLine(done, "144 principal components", status=3)
+
+
+GRID = make_grid("grid.h5")
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
