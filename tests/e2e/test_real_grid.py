@@ -263,7 +263,7 @@ class Run(unittest.TestCase):
             for g in np.arange(0.0, 5.51, 0.5):
                 for f in np.arange(-2.5, 1.1, 0.25):
                     column = np.full((a.N_DEPTH, a.N_COLUMN), 1.0)
-                    column[:, 0] = 6000 if (t, g, f) == (7250.0, 2.0, -2.5) else t
+                    column[:, 0] = 6000 if (t, g) == (7250.0, 2.0) and f < -1 else t
                     nodes[float(t), float(g), float(f)] = column
         a.save(os.path.join(self.work, "atmospheres.npz"), nodes)
 
