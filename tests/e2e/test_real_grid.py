@@ -187,9 +187,12 @@ class Atmospheres(unittest.TestCase):
         got, _ = at.atmosphere(5000, 3.0, -1.0, 0.4)
         same, _ = at.columns(5000, 3.0, -1.0 + np.log10(0.638 * 10**0.4 + 0.362))
         self.assertTrue((got == same).all())
-        self.assertEqual(
-            at.atmosphere(5000, 3.0, -2.5, -0.1)[0][0, 0], at.columns(5000, 3.0, -2.5)[0][0, 0]
-        )
+        # a little below the lowest metallicity the cubic goes on
+        low = -2.5 + np.log10(0.638 * 10**-0.1 + 0.362)
+        got, _ = at.atmosphere(5000, 3.0, -2.5, -0.1)
+        self.assertAlmostEqual(got[0, 0], self.value(5000, 3.0, low), delta=1e-9)
+        with self.assertRaisesRegex(a.NoAtmosphere, "Fe/H. -2.6 "):
+            at.columns(5000, 3.0, -2.6)
 
 
 @unittest.skipUnless(HAVE_NUMPY, "no NumPy or Astropy")
@@ -260,7 +263,7 @@ class Run(unittest.TestCase):
             for g in np.arange(0.0, 5.51, 0.5):
                 for f in np.arange(-2.5, 1.1, 0.25):
                     column = np.full((a.N_DEPTH, a.N_COLUMN), 1.0)
-                    column[:, 0] = 6000 if (t, g, f) == (7250.0, 2.0, -2.5) else t
+                    column[:, 0] = 6000 if (t, g) == (7250.0, 2.0) and f < -1 else t
                     nodes[float(t), float(g), float(f)] = column
         a.save(os.path.join(self.work, "atmospheres.npz"), nodes)
 

@@ -22,6 +22,9 @@ FILE = re.compile(r"[sp](\d+)_g([+-]\d\.\d)_m\d\.\d_t\d\d_x3_z([+-]\d\.\d+)_a([+
 # ApJ 414, 580). Of the electron donors they are two thirds too.
 ALPHA_SHARE = 0.638
 
+# The cubics go on so far (dex) below the lowest metallicity, for the lowest [alpha/Fe].
+BELOW = 0.07
+
 
 class NoAtmosphere(Exception):
     """The labels are not between published atmospheres."""
@@ -120,6 +123,8 @@ class Atmospheres:
         """Array [N_DEPTH][N_COLUMN] at labels, and how many nodes each label took."""
         point = (teff, logg, feh)
         for x, (low, high), label in zip(point, self.range, ("Teff", "log g", "[Fe/H]")):
+            if label == "[Fe/H]":
+                low -= BELOW
             if not low <= x <= high:
                 raise NoAtmosphere("%s %g is not between %g and %g" % (label, x, low, high))
         for width in widths:
@@ -141,8 +146,7 @@ class Atmospheres:
         They are taken at the metallicity that has as much mass in metals.
         """
         total = feh + math.log10(ALPHA_SHARE * 10.0**alpha + 1.0 - ALPHA_SHARE)
-        low = self.range[2][0]
-        return self.columns(teff, logg, max(total, low))
+        return self.columns(teff, logg, total)
 
 
 def radius_cm(logg):

@@ -57,6 +57,7 @@ def run(program, text, folder, log, result):
             stdout=out,
             stderr=out,
             cwd=folder,
+            start_new_session=True,  # ^C is for the tool, not for the model under way
         ).returncode
     made = os.path.join(folder, result)
     if code or not os.path.exists(made) or not os.path.getsize(made):
