@@ -1,0 +1,60 @@
+"""starmill library train on emulated GPUs: the losses of the CPU, by one rank and by two; refusals.
+
+What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
+"""
+
+import base
+from base import *  # noqa: F403
+
+EMULATED = os.environ.get("STARMILL_EMULATED", "")
+if not os.access(EMULATED, os.X_OK):
+    skip("no starmill with emulated GPUs: only a build without CUDA has one")
+WITHOUT_CUDA, base.STARMILL = base.STARMILL, EMULATED
+
+from test_library_train import make_grid  # noqa: E402
+
+FEW = ("--hidden", "9,7", "--batch", 16, "--epochs", 4, "--guess-templates", 20, "--threads", 1)
+
+
+class TrainOnGpus(EndToEnd):
+    @classmethod
+    def setUpClass(cls):
+        cls.grid = make_grid("gpu-grid.h5", n=60)
+
+    def losses(self, name, *options, ranks=0, n_gpu=1):
+        """Columns loss and loss_left_out of the table of losses."""
+        path = tmp(name)
+        run("library", "train", self.grid, "--output", path, *FEW, *options, ranks=ranks,
+            env={"MILL_EMULATED_GPUS": str(n_gpu)})
+        table = np.genfromtxt(path + ".losses.csv", delimiter=",", names=True, dtype=None,
+                              encoding="utf-8")
+        return np.array([table["loss"], table["loss_left_out"]])
+
+    def test_losses_are_those_of_the_cpu(self):
+        cpu = self.losses("cpu.h5")
+        self.assertEqual(cpu.shape, (2, 8))
+        # float32 sums in another order, some ten steps long
+        for name, options, how in (("one", (), {}), ("two", (), {"ranks": 2, "n_gpu": 2}),
+                                   ("shared", (), {"ranks": 2}),
+                                   ("pixels", ("--last", "pixels"), {})):
+            with self.subTest(name):
+                expected = self.losses("cpu-pixels.h5", *options) if options else cpu
+                got = self.losses(f"{name}.h5", "--backend", "cuda", *options, **how)
+                np.testing.assert_allclose(got, expected, rtol=1e-4)
+        rough = self.losses("bf16.h5", "--backend", "cuda", "--products", "bf16")
+        np.testing.assert_allclose(rough, cpu, rtol=0.1)
+        self.assertGreater(np.abs(rough / cpu - 1).max(), 1e-4)
+
+    def test_refusals(self):
+        line = ["library", "train", self.grid, "--output", tmp("refused.h5")]
+        done = starmill(*line, "--backend", "cuda", env={"MILL_EMULATED_GPUS": "0"})
+        self.assertOneLine(done, "backend cuda", "--backend cpu", status=2)
+        self.assertOneLine(starmill(*line, "--products", "tf32"), "--products tf32",
+                           "--backend cuda", status=2)
+        base.STARMILL = WITHOUT_CUDA
+        self.addCleanup(setattr, base, "STARMILL", EMULATED)
+        self.assertOneLine(starmill(*line, "--backend", "cuda"), "built without CUDA", status=2)
+
+
+if __name__ == "__main__":
+    main()
