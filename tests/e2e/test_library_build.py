@@ -190,6 +190,11 @@ class LibraryBuild(unittest.TestCase):
             pyfits.BinTableHDU.from_columns([pyfits.Column(c, "D", array=labels[:, k])
                                              for k, c in enumerate(("TEFF", "LOGG", "FEH"))]),
         ]).writeto(tmp("many.fits"), overwrite=True)
+        # images with wavelengths of their own, of other lengths; the resolution in a card
+        os.makedirs(tmp("shifted"), exist_ok=True)
+        for i, (x, y) in enumerate(zip(labels, flux)):
+            image(y[i:], CRVAL1=WAVE[i], CDELT1=0.02, CRPIX1=1, TEFF=x[0], LOGG=x[1],
+                  FEH=x[2]).writeto(tmp(f"shifted/{i}.fits"), overwrite=True)
         base = ("library", "build", "--setup", write_setup(), *NATIVE, "--normalise", "none")
         for out, args in {
             "t.h5": ("--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns", "LAM,F,C",
@@ -198,6 +203,7 @@ class LibraryBuild(unittest.TestCase):
                      "--wave-file", tmp("phoenix6-wave.fits"), "--medium", "vacuum",
                      tmp("phoenix6")),
             "i.h5": ("--medium", "vacuum", tmp("many.fits")),
+            "w.h5": ("--medium", "vacuum", tmp("shifted")),
         }.items():
             self.good(starmill(*base, "--output", tmp(out), *args))
             grid = read(out)
@@ -233,6 +239,28 @@ class LibraryBuild(unittest.TestCase):
         np.testing.assert_array_equal(grid["label"][4], [5000, 0])
         self.assertEqual(list(grid["status"]), [1, 1, 1, 1, 1, 2])
         self.assertTrue((grid["b"]["flux"][5] == 0).all())
+
+    def test_resolution_of_a_card(self):
+        """The card FWHM of an image, in one file of many and in files of one."""
+        labels = labels_of(3)
+        flux = np.array([spectrum(x).astype("f4") for x in labels])
+        os.makedirs(tmp("card"), exist_ok=True)
+        grid = {"CRVAL1": WAVE[0], "CDELT1": 0.02, "CRPIX1": 1}
+        for i, (x, y) in enumerate(zip(labels, flux)):
+            image(y, **grid, FWHM=0.5, TEFF=x[0], LOGG=x[1], FEH=x[2]).writeto(
+                tmp(f"card/{i}.fits"), overwrite=True)
+        pyfits.HDUList([
+            image(flux, **grid, FWHM=0.5),
+            pyfits.BinTableHDU.from_columns([pyfits.Column(c, "D", array=labels[:, k])
+                                             for k, c in enumerate(("TEFF", "LOGG", "FEH"))]),
+        ]).writeto(tmp("card.fits"), overwrite=True)
+        base = ("library", "build", "--setup", write_setup(), "--medium", "vacuum")
+        given = (*base, "--native-sigma", 0.5 / np.sqrt(8 * np.log(2)))
+        for out, args in {"fwhm.h5": (*given, tmp("card.fits")), "many.h5": (*base, tmp("card.fits")),
+                          "one.h5": (*base, tmp("card"))}.items():
+            self.good(starmill(*args, "--output", tmp(out)))
+            np.testing.assert_allclose(read(out)["b"]["flux"], read("fwhm.h5")["b"]["flux"],
+                                       rtol=3e-7)
 
     def test_normalisation(self):
         write_phoenix("norm", labels_of(3))
