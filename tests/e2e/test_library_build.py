@@ -378,6 +378,10 @@ class LibraryBuild(unittest.TestCase):
                 "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/part.h5$:7:1"})
             self.assertNotEqual(killed.returncode, 0)
             self.assertEqual(list(read("part.h5")["status"]), 8 * [1] + 32 * [0])
+            said = self.good(starmill("library", "info", tmp("part.h5"))).stdout
+            for text in ("not complete", "8 good, 0 bad, 32 still to do", "normalise: none",
+                         "arm b: 5005.00 to 5030.14 A", "label teff: PHXTEFF"):
+                self.assertIn(text, said)
         else:
             phoenix("resume", "part.h5", "--stop-file", tmp("stop"))
         # another setting is another file
