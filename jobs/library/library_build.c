@@ -110,15 +110,37 @@ const mill_option_table mill_library_build_table = {
         MILL_OPTION_HELP(mill_build_options),
         {0}}};
 
-static int check_options(const mill_build_options *o, int n_path)
+/* The line model has its own labels, arms and normalisation. */
+static int check_line_model(const unsigned char *given, int n_path)
+{
+  static const char *const takes[] = {"output",  "overwrite", "keep",         "exclude",
+                                      "list",    "help",      "exclude-list", "stop-file",
+                                      "threads", "line-model"};
+  int err = MILL_OK;
+  if (n_path > 0)
+    MILL_FAIL(MILL_ERR_USAGE, "--line-model makes the models itself: it takes no input");
+  for (int i = 0; mill_library_build_table.row[i].name; i++) {
+    int known = !given[i];
+    for (size_t k = 0; k < sizeof takes / sizeof *takes; k++)
+      known |= strcmp(mill_library_build_table.row[i].name, takes[k]) == 0;
+    if (!known)
+      MILL_FAIL(MILL_ERR_USAGE,
+                "--line-model makes models on DESI's arms, with labels, resolution and "
+                "normalisation of their own: leave out --%s",
+                mill_library_build_table.row[i].name);
+  }
+done:
+  return err;
+}
+
+static int check_options(const mill_build_options *o, const unsigned char *given, int n_path)
 {
   int err = MILL_OK;
   const mill_labelled_request *in = &o->in.request;
   if (!o->output)
     MILL_FAIL(MILL_ERR_USAGE, "library build needs --output GRID.h5");
-  if (o->n_line_model > 0 && (n_path > 0 || o->setup))
-    MILL_FAIL(MILL_ERR_USAGE, "--line-model makes models on DESI's arms: it takes no input and no "
-                              "--setup");
+  if (o->n_line_model > 0)
+    MILL_TRY(check_line_model(given, n_path));
   if (o->n_line_model == 0 && n_path == 0)
     MILL_FAIL(MILL_ERR_USAGE, "library build needs spectra: a folder, files of one spectrum each, "
                               "or one file of many; or --line-model N");
@@ -139,17 +161,18 @@ done:
 static int parse(int argc, char **argv, mill_build_job *job)
 {
   int err = MILL_OK, first = 0;
+  unsigned char given[MILL_OPTION_MAX] = {0};
   mill_build_options *o = &job->options;
   o->native_sigma_aa = o->native_resolving_power = NAN;
   o->normalise = MILL_BUILD_SMOOTH_MEDIAN;
   o->in.request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   snprintf(o->in.request.name_column, sizeof o->in.request.name_column, "FILE");
-  MILL_TRY(mill_option_parse(&mill_library_build_table, argc, argv, o, NULL, &first));
+  MILL_TRY(mill_option_parse(&mill_library_build_table, argc, argv, o, given, &first));
   if (o->help)
     goto done;
   job->path = (const char *const *)argv + first;
   job->n_path = argc - first;
-  MILL_TRY(check_options(o, job->n_path));
+  MILL_TRY(check_options(o, given, job->n_path));
   if (o->in.n_label == 0)
     MILL_TRY(mill_labelled_default_labels(&o->in));
 done:

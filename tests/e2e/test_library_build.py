@@ -334,6 +334,8 @@ class LibraryBuild(unittest.TestCase):
         wave = ("--wave-file", tmp("few-wave.fits"))
         self.refused(starmill(*base, "--setup", wide, *PHX, *NATIVE, *wave, tmp("few")), 3, "m000",
                      "5000 to 5060 A, do not cover 499")
+        self.refused(starmill(*base, "--setup", write_setup("arm: []", "no.yaml"), tmp("few")), 2,
+                     "no.yaml:1: ", "only the key arms")
         sharp = write_setup(SETUP.replace("[5005, 0.3]", "[5005, 0.01]"), "sharp.yaml")
         self.refused(starmill(*base, "--setup", sharp, *PHX, *NATIVE, *wave, tmp("few")), 2,
                      "arm b wants sigma", "but the input has 0.042")
@@ -347,23 +349,11 @@ class LibraryBuild(unittest.TestCase):
         self.refused(starmill("library", "build", "--output", tmp("x.h5"), tmp("few")), 2,
                      "--setup")
         self.refused(starmill("library", "build", "--output", tmp("x.h5")), 2, "needs spectra")
+        self.refused(starmill("library", "build", "--output", tmp("x.h5"), "--line-model", 9,
+                              "--normalise", "none"), 2, "leave out --normalise")
+        self.refused(phoenix("few", "x.h5", "--native-sigma", -1), 2, "native-sigma")
         self.assertFalse(os.path.exists(tmp("x.h5")))
         self.assertFalse(os.path.exists(tmp("x.h5.lock")))
-
-    def test_setups_are_checked(self):
-        write_phoenix("arms", labels_of(3))
-        for change, words in (
-            (("sigma: [[5005", "sigmas: [[5005"), (":2: ", "'sigmas' is unknown")),
-            (("name: r", "name: b"), (":3: ", "arm b is there twice")),
-            (("ln_step: 4e-5", "ln_step: 0"), (":6: ", "ln_step: a number above 0")),
-            (("[5030, 0.9]", "[5000, 0.9]"), (":2: ", "must ascend")),
-            (("min: 5025", "min: 6025"), (":3: ", "6025 to 5052 is no range")),
-            (("arms:", "arm:"), (":1: ", "only the key arms")),
-            (("max: 5052", "max: [5052"), ("is no YAML",)),
-        ):
-            path = write_setup(SETUP.replace(*change), "changed.yaml")
-            self.refused(starmill("library", "build", "--output", tmp("y.h5"), "--setup", path,
-                                  tmp("arms")), 2, "changed.yaml", *words)
 
     def test_resume_and_stop(self):
         """A run that is killed, one that is stopped, and one that is refused; then the same
@@ -482,18 +472,6 @@ class LibraryBuild(unittest.TestCase):
         self.assertTrue((inside[:, 1] >= 0.5 + 2.5 * (np.log(inside[:, 0] / 5500)
                                                      / np.log(7500 / 5500)) - 1e-9).all())
         self.assertEqual(len(np.unique(label, axis=0)), 30)
-
-    def test_shipped_setups_are_read(self):
-        folder = os.path.join(os.environ["MILL_SOURCE_DIR"], "config", "templates")
-        names = sorted(os.listdir(folder))
-        self.assertEqual(names, ["4most-lr.yaml", "desi.yaml", "lamost.yaml", "sdss.yaml",
-                                 "weave-hr.yaml", "weave.yaml"])
-        write_phoenix("narrow", labels_of(3))
-        for name in names: # read, and refused for what the spectra do not cover
-            done = starmill("library", "build", "--output", tmp("z.h5"), "--setup",
-                            os.path.join(folder, name), *PHX, "--native-sigma", 0.02, "--wave-file",
-                            tmp("narrow-wave.fits"), tmp("narrow"))
-            self.refused(done, 3, "do not cover")
 
 
 if __name__ == "__main__":
