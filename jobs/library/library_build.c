@@ -186,6 +186,7 @@ static int list_input(mill_build_job *job)
 {
   int err = MILL_OK;
   const mill_labelled_request *in = &job->options.in.request;
+  mill_last_of_path(job->path[0], job->input, sizeof job->input);
   if (job->n_path == 1)
     MILL_TRY(mill_labelled_files_list(job->path[0], &job->listed, &job->n_listed));
   if (job->listed) {
@@ -312,7 +313,7 @@ done:
   return err;
 }
 
-static int frame_arm(mill_build_job *job, int a, double fwhm_aa)
+static int frame_arm(mill_build_job *job, int a)
 {
   int err = MILL_OK, varies = 0;
   double *kernel = NULL, *sigma = NULL;
@@ -325,7 +326,7 @@ static int frame_arm(mill_build_job *job, int a, double fwhm_aa)
   arm->has_continuum = job->options.in.request.continuum_column[0] != '\0';
   MILL_TRY(MILL_ALLOC(arm->n_pix, &sigma));
   MILL_TRY(MILL_ALLOC(arm->n_pix, &kernel));
-  MILL_TRY(arm_resolution(&job->options, fwhm_aa, want, arm, sigma, kernel));
+  MILL_TRY(arm_resolution(&job->options, job->origin.fwhm_aa, want, arm, sigma, kernel));
   MILL_TRY(mill_arm_cut_create(arm->n_pix, arm->ln_wave0, arm->ln_step, kernel, &job->cut[a]));
   for (int i = 1; i < arm->n_pix; i++)
     varies |= fabs(sigma[i] - sigma[0]) > 1e-9 * sigma[0];
@@ -349,12 +350,11 @@ done:
   return err;
 }
 
-/* The card FWHM where it is needed, from the first of three models that can be read. */
-static int find_fwhm(mill_build_job *job, double *fwhm_aa)
+/* What the first of three models that can be read says of itself, above all its card FWHM. */
+static int find_origin(mill_build_job *job)
 {
   int err = MILL_OK, n_tried = 0;
   mill_error_kept kept = {.code = MILL_OK};
-  *fwhm_aa = NAN;
   for (int i = 0; i < job->info.n_model && n_tried < 3; i++) {
     mill_model_spectrum spectrum = {0};
     if (job->info.status[i] != MILL_GRID_TO_DO)
@@ -369,9 +369,9 @@ static int find_fwhm(mill_build_job *job, double *fwhm_aa)
   if (err == MILL_ERR_INPUT)
     return mill_error_restore(&kept);
   MILL_TRY(err);
-  *fwhm_aa = mill_model_source_origin(job->source)->fwhm_aa;
+  job->origin = *mill_model_source_origin(job->source);
   const mill_build_options *o = &job->options;
-  if (isnan(o->native_sigma_aa) && isnan(o->native_resolving_power) && !(*fwhm_aa > 0))
+  if (isnan(o->native_sigma_aa) && isnan(o->native_resolving_power) && !(job->origin.fwhm_aa > 0))
     MILL_FAIL(MILL_ERR_USAGE,
               "%s does not say its resolution (no card FWHM); give --native-sigma A or "
               "--native-resolving-power R",
@@ -412,14 +412,13 @@ done:
 static int frame_arms(mill_build_job *job)
 {
   int err = MILL_OK;
-  double fwhm_aa = NAN;
   if (job->mpi.rank == 0)
-    err = find_fwhm(job, &fwhm_aa);
+    err = find_origin(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_MPI(MPI_Bcast(&fwhm_aa, 1, MPI_DOUBLE, 0, job->mpi.comm));
+  MILL_MPI(MPI_Bcast(&job->origin, (int)sizeof job->origin, MPI_BYTE, 0, job->mpi.comm));
   job->info.n_arm = job->setup.n_arm;
   for (int a = 0; a < job->info.n_arm && err == MILL_OK; a++)
-    err = frame_arm(job, a, fwhm_aa);
+    err = frame_arm(job, a);
   if (err == MILL_OK && job->mpi.rank == 0)
     err = try_models(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
