@@ -28,7 +28,7 @@ void mill_model_spectrum_clear(mill_model_spectrum *spectrum)
 
 static int open_many(mill_model_source *source)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, found = 0;
   mill_labelled_request request = source->request->labelled;
   MILL_TRY(mill_fits_file_open(source->path[0], &request.limits, &source->file));
   MILL_TRY(mill_labelled_find_image(source->file, &source->i_hdu));
@@ -45,6 +45,10 @@ static int open_many(mill_model_source *source)
   MILL_TRY(mill_labelled_image_labels(source->file, source->i_hdu, &request, &source->known));
   MILL_TRY(mill_labelled_wavelengths(source->file, source->i_hdu, &request, source->known.n_pix,
                                      &source->known.wave_aa, &source->origin));
+  MILL_TRY(
+      mill_labelled_number(source->file, source->i_hdu, "FWHM", &source->origin.fwhm_aa, &found));
+  if (!found)
+    source->origin.fwhm_aa = NAN;
 done:
   return err;
 }

@@ -33,7 +33,8 @@ typedef struct mill_build_job {
   /* where models come from */
   const char *const *path;
   int n_path, n_listed, is_many;
-  char **listed; /**< of a folder, owned */
+  char **listed;   /**< of a folder, owned */
+  char input[128]; /**< name of the folder or the first file, for people */
   mill_model_request request;
   mill_model_source *source;      /**< NULL for the line model */
   mill_demo_templates *templates; /**< of the line model */
@@ -43,7 +44,8 @@ typedef struct mill_build_job {
   mill_arm_setup setup;
   double *sigma[MILL_MAX_ARM]; /**< [n_pix] of the spectra, A, where it varies; owned */
   mill_arm_cut *cut[MILL_MAX_ARM];
-  char *settings; /**< what two runs that continue one another have in common, owned */
+  mill_labelled_origin origin; /**< what the first model said of itself */
+  char *settings;              /**< what two runs that continue one another have in common, owned */
   double start_s;
 } mill_build_job;
 

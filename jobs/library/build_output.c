@@ -16,11 +16,18 @@ enum { MAX_NAMED_BAD = 20 /* bad models that the summary names */ };
 
 /* ---- settings ------------------------------------------------------------------------------- */
 
+static void print_wavelengths(const mill_labelled_origin *origin, FILE *out)
+{
+  fprintf(out, "wavelengths: %s, %s (%s)%s\n", origin->wavelengths,
+          origin->is_air ? "air" : "vacuum", origin->medium_key,
+          origin->is_air ? ", converted to vacuum" : "");
+}
+
 static void print_input(const mill_build_job *job, FILE *out)
 {
   const mill_build_options *o = &job->options;
   const mill_labelled_request *in = &o->in.request;
-  static const char *const medium[] = {"as the header says", "vacuum", "air"};
+  fprintf(out, "input: %s, %d models\n", job->input, mill_model_source_n(job->source));
   for (int l = 0; l < o->in.n_label; l++)
     fprintf(out, "label %s: %s\n", o->in.label[l].name, o->in.label[l].column);
   if (o->name_pattern)
@@ -30,17 +37,14 @@ static void print_input(const mill_build_job *job, FILE *out)
   if (in->flux_column[0])
     fprintf(out, "columns: %s, %s %s\n", in->wave_column, in->flux_column, in->continuum_column);
   if (in->wave_file)
-    fprintf(out, "wavelengths: %s\n", in->wave_file);
-  if (in->have_wave)
-    fprintf(out, "wavelengths: %s from %.17g by %.17g\n", in->wave_is_log10 ? "log10" : "linear",
-            in->wave_first, in->wave_step);
-  fprintf(out, "medium: %s\n", medium[in->medium]);
+    fprintf(out, "file of wavelengths: %s\n", in->wave_file);
+  print_wavelengths(&job->origin, out);
   if (!isnan(o->native_sigma_aa))
     fprintf(out, "native sigma: %.17g A\n", o->native_sigma_aa);
   else if (!isnan(o->native_resolving_power))
     fprintf(out, "native resolving power: %.17g\n", o->native_resolving_power);
   else
-    fprintf(out, "native resolution: card FWHM\n");
+    fprintf(out, "native resolution: card FWHM, %.17g A\n", job->origin.fwhm_aa);
 }
 
 static void print_arm(const mill_build_job *job, int a, FILE *out)
@@ -207,10 +211,10 @@ static void print_labels(const mill_grid_info *info)
   }
 }
 
-static void print_arms(const mill_build_job *job)
+static void print_arms(const mill_grid_info *info)
 {
-  for (int a = 0; a < job->info.n_arm; a++) {
-    const mill_grid_arm *arm = &job->info.arm[a];
+  for (int a = 0; a < info->n_arm; a++) {
+    const mill_grid_arm *arm = &info->arm[a];
     printf("arm %s: %.2f to %.2f A, %d pixels of %.3f km/s, ", arm->name, exp(arm->ln_wave0),
            exp(arm->ln_wave0 + (arm->n_pix - 1) * arm->ln_step), arm->n_pix,
            MILL_C_KM_S * arm->ln_step);
@@ -231,6 +235,39 @@ static void print_bad(const mill_grid_info *info, int n_bad)
     printf("  and %d more (dataset /models/why)\n", n_bad - n_named);
 }
 
+/* Arms, labels, and what became of the models. */
+static void print_grid(const mill_grid_info *info)
+{
+  int n[3] = {0};
+  for (int i = 0; i < info->n_model; i++)
+    n[info->status[i]]++;
+  print_arms(info);
+  print_labels(info);
+  printf("models: %d good, %d bad", n[MILL_GRID_GOOD], n[MILL_GRID_BAD]);
+  if (n[MILL_GRID_TO_DO] > 0)
+    printf(", %d still to do", n[MILL_GRID_TO_DO]);
+  printf("\n");
+  print_bad(info, n[MILL_GRID_BAD]);
+}
+
+int mill_build_print(const char *path)
+{
+  int err = MILL_OK;
+  char *settings = NULL;
+  mill_grid_file *file = NULL;
+  mill_grid_info info = {0};
+  MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, path));
+  MILL_TRY(mill_grid_open(path, &file, &info));
+  MILL_TRY(mill_grid_read_settings(file, &settings));
+  printf("%s: grid file, %s\n%s", path, info.complete ? "complete" : "not complete", settings);
+  print_grid(&info);
+done:
+  mill_free(settings);
+  mill_grid_close(file);
+  mill_grid_info_clear(&info);
+  return err;
+}
+
 int mill_build_summary(const mill_build_job *job, int was_complete, double wall_s)
 {
   int err = MILL_OK, n_bad = 0;
@@ -242,15 +279,9 @@ int mill_build_summary(const mill_build_job *job, int was_complete, double wall_
     n_bad += info.status[i] == MILL_GRID_BAD;
   if (was_complete)
     printf("%s is complete already; nothing was done\n", path);
-  if (job->source) {
-    const mill_labelled_origin *origin = mill_model_source_origin(job->source);
-    printf("wavelengths: %s, %s (%s)%s\n", origin->wavelengths, origin->is_air ? "air" : "vacuum",
-           origin->medium_key, origin->is_air ? ", converted to vacuum" : "");
-  }
-  print_arms(job);
-  print_labels(&info);
-  printf("models: %d good, %d bad\n", info.n_model - n_bad, n_bad);
-  print_bad(&info, n_bad);
+  if (job->source)
+    print_wavelengths(&job->origin, stdout);
+  print_grid(&info);
   if (n_bad == info.n_model)
     MILL_FAIL(MILL_ERR_INPUT, "%s: no model is good; %s: %s", path, info.name[0], info.why[0]);
   if (!was_complete)

@@ -14,4 +14,7 @@ int mill_build_output(mill_build_job *job, int *complete);
 /** Print what the file holds.  MILL_ERR_INPUT when no model is good.  One rank. */
 int mill_build_summary(const mill_build_job *job, int was_complete, double wall_s);
 
+/** Print what a grid file holds, for `library info`.  MILL_ERR_INPUT. */
+int mill_build_print(const char *path);
+
 #endif

@@ -141,3 +141,14 @@ int mill_labelled_default_labels(mill_labelled_options *options)
   static const mill_option labels = {.name = "labels"};
   return mill_take_labels(&labels, "teff=TEFF,logg=LOGG,feh=FEH", options);
 }
+
+void mill_last_of_path(const char *path, char *out, size_t size)
+{
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/')
+    n--;
+  size_t first = n;
+  while (first > 0 && path[first - 1] != '/')
+    first--;
+  snprintf(out, size, "%.*s", (int)(n - first), path + first);
+}

@@ -35,4 +35,7 @@ int mill_take_named(const mill_option *row, const char *text, void *base);
 /** teff=TEFF,logg=LOGG,feh=FEH */
 int mill_labelled_default_labels(mill_labelled_options *options);
 
+/** Last part of a path, without a slash at its end, into out [size]. */
+void mill_last_of_path(const char *path, char *out, size_t size);
+
 #endif

@@ -1,3 +1,5 @@
+#define _GNU_SOURCE /* memmem */
+
 #include "jobs/library/library.h"
 
 #include <errno.h>
@@ -11,6 +13,7 @@
 
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
+#include "jobs/library/build_output.h"
 #include "jobs/library/library_build.h"
 #include "jobs/library/library_error.h"
 #include "jobs/library/library_spectra.h"
@@ -111,7 +114,7 @@ static void print_usage(void)
         "GRID.h5\n"
         "       starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
         "LIBRARY.h5\n"
-        "       starmill library info LIB.h5\n"
+        "       starmill library info LIB.h5|GRID.h5\n"
         "\n",
         stdout);
   mill_option_print_help(&mill_library_build_table, NULL, stdout);
@@ -121,7 +124,7 @@ static void print_usage(void)
   mill_option_print_help(&mill_library_train_table, NULL, stdout);
   mill_option_print_help(&mill_train_functions_table, NULL, stdout);
   mill_option_print_help(&mill_library_error_table, NULL, stdout);
-  fputs("\ninfo prints what is inside a library.\n", stdout);
+  fputs("\ninfo prints what is inside a library or a grid file.\n", stdout);
 }
 
 /* ---- import ------------------------------------------------------------------------------- */
@@ -274,6 +277,14 @@ done:
 
 /* ---- info --------------------------------------------------------------------------------- */
 
+/* By its first bytes, as mill_refuse_foreign (src/system/regular_file.h) knows a file. */
+static int is_grid(const char *path)
+{
+  char begin[4096];
+  const size_t n = mill_first_bytes(path, begin, sizeof begin);
+  return n > 0 && memmem(begin, n, "starmill grid", strlen("starmill grid")) != NULL;
+}
+
 static int run_info(int argc, char **argv)
 {
   int err = MILL_OK;
@@ -287,6 +298,10 @@ static int run_info(int argc, char **argv)
       MILL_FAIL(MILL_ERR_USAGE, "unknown option %s; see starmill library --help", argv[i]);
   if (argc != 2)
     MILL_FAIL(MILL_ERR_USAGE, "library info takes one library, not %d", argc - 1);
+  if (is_grid(argv[1])) {
+    MILL_TRY(mill_build_print(argv[1]));
+    goto done;
+  }
   MILL_TRY(MILL_ALLOC(1, &lib));
   MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, argv[1]));
   MILL_TRY(mill_library_read(argv[1], lib));

@@ -110,15 +110,37 @@ const mill_option_table mill_library_build_table = {
         MILL_OPTION_HELP(mill_build_options),
         {0}}};
 
-static int check_options(const mill_build_options *o, int n_path)
+/* The line model has its own labels, arms and normalisation. */
+static int check_line_model(const unsigned char *given, int n_path)
+{
+  static const char *const takes[] = {"output",  "overwrite", "keep",         "exclude",
+                                      "list",    "help",      "exclude-list", "stop-file",
+                                      "threads", "line-model"};
+  int err = MILL_OK;
+  if (n_path > 0)
+    MILL_FAIL(MILL_ERR_USAGE, "--line-model makes the models itself: it takes no input");
+  for (int i = 0; mill_library_build_table.row[i].name; i++) {
+    int known = !given[i];
+    for (size_t k = 0; k < sizeof takes / sizeof *takes; k++)
+      known |= strcmp(mill_library_build_table.row[i].name, takes[k]) == 0;
+    if (!known)
+      MILL_FAIL(MILL_ERR_USAGE,
+                "--line-model makes models on DESI's arms, with labels, resolution and "
+                "normalisation of their own: leave out --%s",
+                mill_library_build_table.row[i].name);
+  }
+done:
+  return err;
+}
+
+static int check_options(const mill_build_options *o, const unsigned char *given, int n_path)
 {
   int err = MILL_OK;
   const mill_labelled_request *in = &o->in.request;
   if (!o->output)
     MILL_FAIL(MILL_ERR_USAGE, "library build needs --output GRID.h5");
-  if (o->n_line_model > 0 && (n_path > 0 || o->setup))
-    MILL_FAIL(MILL_ERR_USAGE, "--line-model makes models on DESI's arms: it takes no input and no "
-                              "--setup");
+  if (o->n_line_model > 0)
+    MILL_TRY(check_line_model(given, n_path));
   if (o->n_line_model == 0 && n_path == 0)
     MILL_FAIL(MILL_ERR_USAGE, "library build needs spectra: a folder, files of one spectrum each, "
                               "or one file of many; or --line-model N");
@@ -139,17 +161,18 @@ done:
 static int parse(int argc, char **argv, mill_build_job *job)
 {
   int err = MILL_OK, first = 0;
+  unsigned char given[MILL_OPTION_MAX] = {0};
   mill_build_options *o = &job->options;
   o->native_sigma_aa = o->native_resolving_power = NAN;
   o->normalise = MILL_BUILD_SMOOTH_MEDIAN;
   o->in.request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   snprintf(o->in.request.name_column, sizeof o->in.request.name_column, "FILE");
-  MILL_TRY(mill_option_parse(&mill_library_build_table, argc, argv, o, NULL, &first));
+  MILL_TRY(mill_option_parse(&mill_library_build_table, argc, argv, o, given, &first));
   if (o->help)
     goto done;
   job->path = (const char *const *)argv + first;
   job->n_path = argc - first;
-  MILL_TRY(check_options(o, job->n_path));
+  MILL_TRY(check_options(o, given, job->n_path));
   if (o->in.n_label == 0)
     MILL_TRY(mill_labelled_default_labels(&o->in));
 done:
@@ -163,6 +186,7 @@ static int list_input(mill_build_job *job)
 {
   int err = MILL_OK;
   const mill_labelled_request *in = &job->options.in.request;
+  mill_last_of_path(job->path[0], job->input, sizeof job->input);
   if (job->n_path == 1)
     MILL_TRY(mill_labelled_files_list(job->path[0], &job->listed, &job->n_listed));
   if (job->listed) {
@@ -289,7 +313,7 @@ done:
   return err;
 }
 
-static int frame_arm(mill_build_job *job, int a, double fwhm_aa)
+static int frame_arm(mill_build_job *job, int a)
 {
   int err = MILL_OK, varies = 0;
   double *kernel = NULL, *sigma = NULL;
@@ -302,7 +326,7 @@ static int frame_arm(mill_build_job *job, int a, double fwhm_aa)
   arm->has_continuum = job->options.in.request.continuum_column[0] != '\0';
   MILL_TRY(MILL_ALLOC(arm->n_pix, &sigma));
   MILL_TRY(MILL_ALLOC(arm->n_pix, &kernel));
-  MILL_TRY(arm_resolution(&job->options, fwhm_aa, want, arm, sigma, kernel));
+  MILL_TRY(arm_resolution(&job->options, job->origin.fwhm_aa, want, arm, sigma, kernel));
   MILL_TRY(mill_arm_cut_create(arm->n_pix, arm->ln_wave0, arm->ln_step, kernel, &job->cut[a]));
   for (int i = 1; i < arm->n_pix; i++)
     varies |= fabs(sigma[i] - sigma[0]) > 1e-9 * sigma[0];
@@ -326,12 +350,11 @@ done:
   return err;
 }
 
-/* The card FWHM where it is needed, from the first of three models that can be read. */
-static int find_fwhm(mill_build_job *job, double *fwhm_aa)
+/* What the first of three models that can be read says of itself, above all its card FWHM. */
+static int find_origin(mill_build_job *job)
 {
   int err = MILL_OK, n_tried = 0;
   mill_error_kept kept = {.code = MILL_OK};
-  *fwhm_aa = NAN;
   for (int i = 0; i < job->info.n_model && n_tried < 3; i++) {
     mill_model_spectrum spectrum = {0};
     if (job->info.status[i] != MILL_GRID_TO_DO)
@@ -346,9 +369,9 @@ static int find_fwhm(mill_build_job *job, double *fwhm_aa)
   if (err == MILL_ERR_INPUT)
     return mill_error_restore(&kept);
   MILL_TRY(err);
-  *fwhm_aa = mill_model_source_origin(job->source)->fwhm_aa;
+  job->origin = *mill_model_source_origin(job->source);
   const mill_build_options *o = &job->options;
-  if (isnan(o->native_sigma_aa) && isnan(o->native_resolving_power) && !(*fwhm_aa > 0))
+  if (isnan(o->native_sigma_aa) && isnan(o->native_resolving_power) && !(job->origin.fwhm_aa > 0))
     MILL_FAIL(MILL_ERR_USAGE,
               "%s does not say its resolution (no card FWHM); give --native-sigma A or "
               "--native-resolving-power R",
@@ -389,14 +412,13 @@ done:
 static int frame_arms(mill_build_job *job)
 {
   int err = MILL_OK;
-  double fwhm_aa = NAN;
   if (job->mpi.rank == 0)
-    err = find_fwhm(job, &fwhm_aa);
+    err = find_origin(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  MILL_MPI(MPI_Bcast(&fwhm_aa, 1, MPI_DOUBLE, 0, job->mpi.comm));
+  MILL_MPI(MPI_Bcast(&job->origin, (int)sizeof job->origin, MPI_BYTE, 0, job->mpi.comm));
   job->info.n_arm = job->setup.n_arm;
   for (int a = 0; a < job->info.n_arm && err == MILL_OK; a++)
-    err = frame_arm(job, a, fwhm_aa);
+    err = frame_arm(job, a);
   if (err == MILL_OK && job->mpi.rank == 0)
     err = try_models(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));

@@ -439,18 +439,6 @@ done:
   return err;
 }
 
-/* Last part of a path, without a slash at its end. */
-static void name_source(const char *path, char *out, size_t size)
-{
-  size_t n = strlen(path);
-  while (n > 1 && path[n - 1] == '/')
-    n--;
-  size_t first = n;
-  while (first > 0 && path[first - 1] != '/')
-    first--;
-  snprintf(out, size, "%.*s", (int)(n - first), path + first);
-}
-
 int mill_job_library_spectra(int argc, char **argv)
 {
   int err = MILL_OK;
@@ -485,7 +473,7 @@ int mill_job_library_spectra(int argc, char **argv)
   }
   MILL_TRY(read_spectra(o, argc - first, argv + first, &spectra, &origin));
   MILL_TRY(choose_resolution(o, path, &spectra, &origin, &o->settings));
-  name_source(path, o->settings.source, sizeof o->settings.source);
+  mill_last_of_path(path, o->settings.source, sizeof o->settings.source);
   MILL_TRY(mill_spectra_library_build(&o->settings, &spectra, lib, &report));
   snprintf(lib->name, sizeof lib->name, "spectra of %.100s", o->settings.source);
   MILL_TRY(mill_library_write(o->output, lib, o->overwrite));

@@ -190,6 +190,11 @@ class LibraryBuild(unittest.TestCase):
             pyfits.BinTableHDU.from_columns([pyfits.Column(c, "D", array=labels[:, k])
                                              for k, c in enumerate(("TEFF", "LOGG", "FEH"))]),
         ]).writeto(tmp("many.fits"), overwrite=True)
+        # images with wavelengths of their own, of other lengths; the resolution in a card
+        os.makedirs(tmp("shifted"), exist_ok=True)
+        for i, (x, y) in enumerate(zip(labels, flux)):
+            image(y[i:], CRVAL1=WAVE[i], CDELT1=0.02, CRPIX1=1, TEFF=x[0], LOGG=x[1],
+                  FEH=x[2]).writeto(tmp(f"shifted/{i}.fits"), overwrite=True)
         base = ("library", "build", "--setup", write_setup(), *NATIVE, "--normalise", "none")
         for out, args in {
             "t.h5": ("--name-pattern", "t{teff}g{logg/100}{feh}.fits*", "--columns", "LAM,F,C",
@@ -198,6 +203,7 @@ class LibraryBuild(unittest.TestCase):
                      "--wave-file", tmp("phoenix6-wave.fits"), "--medium", "vacuum",
                      tmp("phoenix6")),
             "i.h5": ("--medium", "vacuum", tmp("many.fits")),
+            "w.h5": ("--medium", "vacuum", tmp("shifted")),
         }.items():
             self.good(starmill(*base, "--output", tmp(out), *args))
             grid = read(out)
@@ -233,6 +239,28 @@ class LibraryBuild(unittest.TestCase):
         np.testing.assert_array_equal(grid["label"][4], [5000, 0])
         self.assertEqual(list(grid["status"]), [1, 1, 1, 1, 1, 2])
         self.assertTrue((grid["b"]["flux"][5] == 0).all())
+
+    def test_resolution_of_a_card(self):
+        """The card FWHM of an image, in one file of many and in files of one."""
+        labels = labels_of(3)
+        flux = np.array([spectrum(x).astype("f4") for x in labels])
+        os.makedirs(tmp("card"), exist_ok=True)
+        grid = {"CRVAL1": WAVE[0], "CDELT1": 0.02, "CRPIX1": 1}
+        for i, (x, y) in enumerate(zip(labels, flux)):
+            image(y, **grid, FWHM=0.5, TEFF=x[0], LOGG=x[1], FEH=x[2]).writeto(
+                tmp(f"card/{i}.fits"), overwrite=True)
+        pyfits.HDUList([
+            image(flux, **grid, FWHM=0.5),
+            pyfits.BinTableHDU.from_columns([pyfits.Column(c, "D", array=labels[:, k])
+                                             for k, c in enumerate(("TEFF", "LOGG", "FEH"))]),
+        ]).writeto(tmp("card.fits"), overwrite=True)
+        base = ("library", "build", "--setup", write_setup(), "--medium", "vacuum")
+        given = (*base, "--native-sigma", 0.5 / np.sqrt(8 * np.log(2)))
+        for out, args in {"fwhm.h5": (*given, tmp("card.fits")), "many.h5": (*base, tmp("card.fits")),
+                          "one.h5": (*base, tmp("card"))}.items():
+            self.good(starmill(*args, "--output", tmp(out)))
+            np.testing.assert_allclose(read(out)["b"]["flux"], read("fwhm.h5")["b"]["flux"],
+                                       rtol=3e-7)
 
     def test_normalisation(self):
         write_phoenix("norm", labels_of(3))
@@ -306,6 +334,8 @@ class LibraryBuild(unittest.TestCase):
         wave = ("--wave-file", tmp("few-wave.fits"))
         self.refused(starmill(*base, "--setup", wide, *PHX, *NATIVE, *wave, tmp("few")), 3, "m000",
                      "5000 to 5060 A, do not cover 499")
+        self.refused(starmill(*base, "--setup", write_setup("arm: []", "no.yaml"), tmp("few")), 2,
+                     "no.yaml:1: ", "only the key arms")
         sharp = write_setup(SETUP.replace("[5005, 0.3]", "[5005, 0.01]"), "sharp.yaml")
         self.refused(starmill(*base, "--setup", sharp, *PHX, *NATIVE, *wave, tmp("few")), 2,
                      "arm b wants sigma", "but the input has 0.042")
@@ -319,23 +349,11 @@ class LibraryBuild(unittest.TestCase):
         self.refused(starmill("library", "build", "--output", tmp("x.h5"), tmp("few")), 2,
                      "--setup")
         self.refused(starmill("library", "build", "--output", tmp("x.h5")), 2, "needs spectra")
+        self.refused(starmill("library", "build", "--output", tmp("x.h5"), "--line-model", 9,
+                              "--normalise", "none"), 2, "leave out --normalise")
+        self.refused(phoenix("few", "x.h5", "--native-sigma", -1), 2, "native-sigma")
         self.assertFalse(os.path.exists(tmp("x.h5")))
         self.assertFalse(os.path.exists(tmp("x.h5.lock")))
-
-    def test_setups_are_checked(self):
-        write_phoenix("arms", labels_of(3))
-        for change, words in (
-            (("sigma: [[5005", "sigmas: [[5005"), (":2: ", "'sigmas' is unknown")),
-            (("name: r", "name: b"), (":3: ", "arm b is there twice")),
-            (("ln_step: 4e-5", "ln_step: 0"), (":6: ", "ln_step: a number above 0")),
-            (("[5030, 0.9]", "[5000, 0.9]"), (":2: ", "must ascend")),
-            (("min: 5025", "min: 6025"), (":3: ", "6025 to 5052 is no range")),
-            (("arms:", "arm:"), (":1: ", "only the key arms")),
-            (("max: 5052", "max: [5052"), ("is no YAML",)),
-        ):
-            path = write_setup(SETUP.replace(*change), "changed.yaml")
-            self.refused(starmill("library", "build", "--output", tmp("y.h5"), "--setup", path,
-                                  tmp("arms")), 2, "changed.yaml", *words)
 
     def test_resume_and_stop(self):
         """A run that is killed, one that is stopped, and one that is refused; then the same
@@ -350,6 +368,10 @@ class LibraryBuild(unittest.TestCase):
                 "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/part.h5$:7:1"})
             self.assertNotEqual(killed.returncode, 0)
             self.assertEqual(list(read("part.h5")["status"]), 8 * [1] + 32 * [0])
+            said = self.good(starmill("library", "info", tmp("part.h5"))).stdout
+            for text in ("not complete", "8 good, 0 bad, 32 still to do", "normalise: none",
+                         "arm b: 5005.00 to 5030.14 A", "label teff: PHXTEFF"):
+                self.assertIn(text, said)
         else:
             phoenix("resume", "part.h5", "--stop-file", tmp("stop"))
         # another setting is another file
@@ -450,18 +472,6 @@ class LibraryBuild(unittest.TestCase):
         self.assertTrue((inside[:, 1] >= 0.5 + 2.5 * (np.log(inside[:, 0] / 5500)
                                                      / np.log(7500 / 5500)) - 1e-9).all())
         self.assertEqual(len(np.unique(label, axis=0)), 30)
-
-    def test_shipped_setups_are_read(self):
-        folder = os.path.join(os.environ["MILL_SOURCE_DIR"], "config", "templates")
-        names = sorted(os.listdir(folder))
-        self.assertEqual(names, ["4most-lr.yaml", "desi.yaml", "lamost.yaml", "sdss.yaml",
-                                 "weave-hr.yaml", "weave.yaml"])
-        write_phoenix("narrow", labels_of(3))
-        for name in names: # read, and refused for what the spectra do not cover
-            done = starmill("library", "build", "--output", tmp("z.h5"), "--setup",
-                            os.path.join(folder, name), *PHX, "--native-sigma", 0.02, "--wave-file",
-                            tmp("narrow-wave.fits"), tmp("narrow"))
-            self.refused(done, 3, "do not cover")
 
 
 if __name__ == "__main__":

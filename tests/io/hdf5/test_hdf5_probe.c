@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include <hdf5.h>
+#include <mpi.h>
 
 #include "io/hdf5/hdf5_probe.h"
+#include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "io/catalog/start_table.h"
 #include "kernels/base/error.h"
@@ -208,6 +210,7 @@ static void test_ends(void **state)
   static const int code[] = {[MILL_PROBE_LIBRARY] = MILL_ERR_LIBRARY,
                              [MILL_PROBE_EMULATOR] = MILL_ERR_LIBRARY,
                              [MILL_PROBE_TABLE] = MILL_ERR_CONFIG,
+                             [MILL_PROBE_GRID] = MILL_ERR_INPUT,
                              [MILL_PROBE_RESULT] = MILL_ERR_OUTPUT};
   for (size_t i = 0; i < sizeof end / sizeof *end; i++)
     for (int kind = MILL_PROBE_LIBRARY; kind <= MILL_PROBE_RESULT; kind++) {
@@ -330,6 +333,44 @@ static void test_damaged_tables(void **state)
   damaged(MILL_PROBE_TABLE, "table", read_table, MILL_ERR_CONFIG);
 }
 
+static int read_grid(const char *path)
+{
+  static float flux[6 * N_PIX];
+  const int model[6] = {5, 3, 4, 0, 1, 2};
+  mill_grid_file *file = NULL;
+  mill_grid_info info = {0};
+  char *settings = NULL;
+  int err = mill_grid_open(path, &file, &info);
+  for (int a = 0; a < info.n_arm && err == MILL_OK; a++)
+    if (info.arm[a].n_pix == N_PIX && info.n_model == 6)
+      err = mill_grid_read(file, a, 6, model, flux, NULL);
+  if (err == MILL_OK)
+    err = mill_grid_read_settings(file, &settings);
+  mill_free(settings);
+  mill_grid_close(file);
+  mill_grid_info_clear(&info);
+  return err;
+}
+
+/* It is written by MPI's driver, which a process needs MPI for. */
+static void test_damaged_grids(void **state)
+{
+  (void)state;
+  double value[12];
+  char name[6][MILL_GRID_NAME] = {"a", "b", "c", "d", "e", "f"};
+  mill_grid_info info = {.n_model = 6, .n_label = 2, .n_arm = 2, .value = value, .name = name};
+  for (int i = 0; i < 12; i++)
+    value[i] = i;
+  snprintf(info.label[0], sizeof info.label[0], "teff");
+  snprintf(info.label[1], sizeof info.label[1], "logg");
+  info.arm[0] = (mill_grid_arm){"b", N_PIX, 8, 1e-4, 0.5, "made", 0};
+  info.arm[1] = (mill_grid_arm){"r", N_PIX, 8, 1e-4, 0.5, "made", 1};
+  assert_int_equal(MPI_Init(NULL, NULL), MPI_SUCCESS);
+  MUST(mill_grid_create(in_folder("whole"), &info, NULL, "made\n"));
+  damaged(MILL_PROBE_GRID, "spectra", read_grid, MILL_ERR_INPUT);
+  assert_int_equal(MPI_Finalize(), MPI_SUCCESS);
+}
+
 static int make_folder(void **state)
 {
   (void)state;
@@ -369,10 +410,14 @@ int main(int argc, char **argv)
   end_as_told(argc, argv);
   mill_h5_probe_main(argc, argv);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_whole_files),    cmocka_unit_test(test_names),
-      cmocka_unit_test(test_other_files),    cmocka_unit_test(test_other_storage),
-      cmocka_unit_test(test_ends),           cmocka_unit_test(test_damaged_libraries),
+      cmocka_unit_test(test_whole_files),
+      cmocka_unit_test(test_names),
+      cmocka_unit_test(test_other_files),
+      cmocka_unit_test(test_other_storage),
+      cmocka_unit_test(test_ends),
+      cmocka_unit_test(test_damaged_libraries),
       cmocka_unit_test(test_damaged_tables),
+      cmocka_unit_test(test_damaged_grids), /* the last: MPI ends with it */
   };
   return cmocka_run_group_tests_name("io/hdf5_probe", tests, make_folder, remove_folder);
 }
