@@ -48,7 +48,7 @@ static void find_device(const bench_device *b, int is_gpu, device *d)
   const double start_s = mill_wall_s();
   d->n_slot = b->job->config.n_slot;
   if (is_gpu)
-    err = mill_backend_place(&b->job->mpi);
+    err = mill_backend_place(&b->job->mpi, 1);
   if (err == MILL_OK)
     err = mill_fit_find_backend(is_gpu ? "cuda" : "cpu", &d->backend);
   if (err != MILL_OK)

@@ -372,7 +372,7 @@ static int find_gpus_of_ranks(doctor_job *job)
   mine.has_gpu = 1;
   err = strcmp(job->backend, MILL_BACKEND_MIXED) == 0
             ? mill_backend_place_some(&job->mpi, &mine.has_gpu)
-            : mill_backend_place(&job->mpi);
+            : mill_backend_place(&job->mpi, 1);
   mill_error_save(err, &job->gpu_failure);
   err = MILL_OK;
   job->is_beside = !mine.has_gpu;

@@ -263,13 +263,13 @@ static int tell(int err, const char *before, const char *after)
   return mill_error_set(err, __FILE__, __LINE__, "%s%s%s", before, mill_error_message(), after);
 }
 
-int mill_backend_place(const mill_mpi *mpi)
+int mill_backend_place(const mill_mpi *mpi, int may_be_mixed)
 {
   const int err = place_all(mpi);
   if (err == MILL_OK || err == MILL_ERR_MPI)
     return err;
   return tell(err, "backend cuda: ",
-              mpi->size == 1 || !HAS_CUDA
+              mpi->size == 1 || !HAS_CUDA || !may_be_mixed
                   ? "; or use --backend cpu"
                   : "; or use --backend cpu, or --backend " MILL_BACKEND_MIXED
                     ", by which ranks without a GPU fit on the CPU");

@@ -13,10 +13,11 @@
  *  CUDA backend then takes it (kernels/cuda/device_choice.h).  When ranks share GPUs this is
  *  logged once.
  *
+ *  may_be_mixed  1: a failure tells of the backend of mixed ranks
  *  Collective; the same code on every rank: MILL_ERR_CONFIG, MILL_ERR_BACKEND (also where GPUs
  *  are of different kinds) or MILL_ERR_MEMORY with the message of a rank that has none,
  *  MILL_ERR_MPI. */
-int mill_backend_place(const mill_mpi *mpi);
+int mill_backend_place(const mill_mpi *mpi, int may_be_mixed);
 
 /** Give every GPU to one rank of its node, the first that finds it; the other ranks have none.  One
  *  rank of the run at least has one.  A GPU that a rank finds and cannot use is a failure.

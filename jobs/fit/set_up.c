@@ -253,7 +253,7 @@ int mill_fit_set_up(mill_fit_job *job)
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_start, job));
   MILL_TRY(mill_fit_same_settings(&job->mpi, &job->setup.config, &job->setup.lib));
   if (strcmp(job->setup.config.backend, "cuda") == 0 && !job->options.plan)
-    MILL_TRY(mill_backend_place(&job->mpi));
+    MILL_TRY(mill_backend_place(&job->mpi, 1));
   if (strcmp(job->setup.config.backend, MILL_BACKEND_MIXED) == 0 && !job->options.plan)
     MILL_TRY(mill_backend_place_some(&job->mpi, &job->device.has_gpu));
   /* auto depends on the number of rows */

@@ -332,7 +332,7 @@ static int find_ops(const mill_mpi *mpi, int backend, const mill_train_ops **ops
   *ops = mill_train_ops_cpu();
   if (backend == BACKEND_CPU)
     goto done;
-  MILL_TRY(mill_backend_place(mpi));
+  MILL_TRY(mill_backend_place(mpi, 0));
 #ifdef MILL_HAVE_CUDA
   *ops = mill_train_ops_cuda(&err);
 #endif

@@ -159,7 +159,7 @@ static void test_each_rank_has_its_gpu(void **state)
   (void)state;
   mill_gpu_place place;
   good_machine();
-  assert_int_equal(mill_backend_place(&mpi), MILL_OK);
+  assert_int_equal(mill_backend_place(&mpi, 1), MILL_OK);
   assert_true(mill_gpu_assigned(&place));
   assert_int_equal(place.gpu, mpi.rank);
   assert_int_equal(place.n_sharing, 1);
@@ -172,7 +172,7 @@ static void test_ranks_share_one_gpu(void **state)
   mill_gpu_place place;
   good_machine();
   machine.n_gpu = 1;
-  assert_int_equal(mill_backend_place(&mpi), MILL_OK);
+  assert_int_equal(mill_backend_place(&mpi, 1), MILL_OK);
   assert_true(mill_gpu_assigned(&place));
   assert_int_equal(place.gpu, 0);
   assert_int_equal(place.n_sharing, mpi.size);
@@ -181,7 +181,7 @@ static void test_ranks_share_one_gpu(void **state)
   good_machine();
   machine.n_gpu = 1;
   machine.free_bytes = (size_t)mpi.size * GIB - 1;
-  assert_int_equal(mill_backend_place(&mpi), MILL_ERR_MEMORY);
+  assert_int_equal(mill_backend_place(&mpi, 1), MILL_ERR_MEMORY);
 }
 
 static void test_exclusive_gpu_is_not_shared(void **state)
@@ -191,10 +191,10 @@ static void test_exclusive_gpu_is_not_shared(void **state)
   machine.n_gpu = 1;
   machine.gpu[0].mode = MILL_GPU_EXCLUSIVE;
   if (mpi.size == 1) {
-    assert_int_equal(mill_backend_place(&mpi), MILL_OK);
+    assert_int_equal(mill_backend_place(&mpi, 1), MILL_OK);
     return;
   }
-  assert_int_equal(mill_backend_place(&mpi), MILL_ERR_BACKEND);
+  assert_int_equal(mill_backend_place(&mpi, 1), MILL_ERR_BACKEND);
   assert_message("exclusive", 1);
   assert_int_equal(machine.n_tried, 0);
 }
@@ -207,7 +207,7 @@ static void test_a_rank_without_ends_all(void **state)
     if (fault[i].is_late)
       continue;
     faulty_machine(&fault[i]);
-    const int code = mill_backend_place(&mpi);
+    const int code = mill_backend_place(&mpi, 1);
     const int expected = mpi.size >= fault[i].least ? fault[i].code : MILL_OK;
     if (code != expected)
       fail_msg("%s: code %d: %s", fault[i].what, code, mill_error_message());
