@@ -303,11 +303,31 @@ done:
   return err;
 }
 
-/* Continuum functions, and the templates of the initial guess. */
-static int set_make(const mill_library *lib, set *s)
+/* ln of the templates of the initial guess in an arm. */
+static int eval_guess(const mill_library *lib, int a, int n_thread, set *s)
 {
   int err = MILL_OK;
-  task t = {0};
+  const size_t n_pix = (size_t)lib->arm[a].n_pix;
+  const int n_group = (lib->n_guess + MILL_EMULATOR_LANE - 1) / MILL_EMULATOR_LANE;
+  mill_lanes *templ = NULL;
+  MILL_TRY(MILL_ALLOC((size_t)n_group * n_pix, &templ));
+  MILL_TRY(mill_emulator_lanes(lib, a, lib->n_guess, lib->guess_label, n_thread, templ));
+  for (int i = 0; i < lib->n_guess; i++) {
+    const mill_lanes *from = templ + (size_t)(i / MILL_EMULATOR_LANE) * n_pix + EDGE;
+    const int lane = i % MILL_EMULATOR_LANE;
+    double *to = s->guess + (size_t)i * n_fit_pix(s) + s->first[a];
+    for (size_t p = 0; p < arm_pix(lib, a); p++)
+      to[p] = log(fmax(from[p].v[lane / 4][lane % 4], DBL_MIN));
+  }
+done:
+  mill_free(templ);
+  return err;
+}
+
+/* Continuum functions, and the templates of the initial guess. */
+static int set_make(const mill_library *lib, int n_thread, set *s)
+{
+  int err = MILL_OK;
   s->lib = lib;
   for (int a = 0; a < lib->n_arm; a++) {
     if (lib->arm[a].n_pix < 2 * EDGE + 4 * N_CONT)
@@ -319,21 +339,10 @@ static int set_make(const mill_library *lib, set *s)
     MILL_TRY(make_basis((int)arm_pix(lib, a), s->basis[a]));
   }
   MILL_TRY(MILL_ALLOC((size_t)lib->n_guess * n_fit_pix(s), &s->guess));
-  MILL_TRY(task_make(s, &t));
-  for (int i = 0; i < lib->n_guess; i++) {
-    double x[MILL_MAX_LABEL];
-    for (int l = 0; l < lib->n_label; l++)
-      x[l] = mill_label_map(&lib->label[l],
-                            lib->guess_label[(size_t)i * (size_t)lib->n_label + (size_t)l]);
-    for (int a = 0; a < lib->n_arm; a++) {
-      MILL_TRY(eval_rows(&t, a, 1, x));
-      memcpy(s->guess + (size_t)i * n_fit_pix(s) + s->first[a], t.row + EDGE,
-             arm_pix(lib, a) * sizeof *s->guess);
-    }
-  }
+  for (int a = 0; a < lib->n_arm; a++)
+    MILL_TRY(eval_guess(lib, a, n_thread, s));
   remove_continuum(s, lib->n_guess, s->guess);
 done:
-  task_clear(&t);
   return err;
 }
 
@@ -342,7 +351,7 @@ int mill_report_fits(const mill_library *lib, const mill_left_out *in, int n, co
 {
   int err = MILL_OK, failed = MILL_OK;
   set s = {0};
-  MILL_TRY(set_make(lib, &s));
+  MILL_TRY(set_make(lib, n_thread, &s));
 #pragma omp parallel num_threads(n_thread)
   {
     task t = {0};
