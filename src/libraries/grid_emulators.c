@@ -17,6 +17,7 @@ enum {
   DEFAULT_DEGREE = 2,
   DEFAULT_GUESS = 300,
   MIN_MODEL = 12,
+  MAX_RADIAL = 20000,          /* models: the time goes with their third power */
   LEFT_OUT_STREAM = 0x6c656674 /* "left": this purpose of the random numbers */
 };
 
@@ -309,6 +310,11 @@ static int make(work *w, mill_library *lib, mill_grid_facts *facts)
               MILL_MAX_GRID_AXIS);
   if (models->n < MIN_MODEL)
     MILL_FAIL(MILL_ERR_INPUT, "%d good models; a library needs at least %d", models->n, MIN_MODEL);
+  if (w->set->way == MILL_WAY_RADIAL && models->n > MAX_RADIAL)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%d models; radial functions take %d at most: take --emulator network, splines or "
+              "linear",
+              models->n, MAX_RADIAL);
   MILL_TRY(MILL_ALLOC((size_t)models->n * (size_t)lib->n_label, &w->mapped));
   MILL_TRY(mill_library_make_labels(models->n, models->value, lib, w->mapped));
   MILL_TRY(make_lattice(w, lib, facts));

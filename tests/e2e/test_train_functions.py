@@ -130,6 +130,35 @@ def table(text, begin):
     return [float(x) for x in row]
 
 
+def own_part(lib, label):
+    """What an emulator's error does to labels and velocity, to first order: least squares of the
+    error of ln flux on the templates' derivatives, without the continuum.  [n][labels and km/s]"""
+    step, edge, arms = 1e-4, 8, list(ARMS)
+    with h5py.File(lib, "r") as f:
+        scale = [(f[f"labels/label{i}"].attrs["std"], f[f"labels/label{i}"].attrs["mapping"])
+                 for i in range(3)]
+    # by a small step of each mapped label, in its unit
+    change = [x * (10**(step * std) - 1) if log else np.full(len(label), step * std)
+              for x, (std, log) in zip(label.T, scale)]
+    out = np.empty((len(label), 4))
+    ln = [np.log(emulate(lib, label, i)) for i in range(len(arms))]
+    moved = [[np.log(emulate(lib, label + np.eye(3)[k] * change[k][:, None], i)) for k in range(3)]
+             for i in range(len(arms))]
+    for m, one in enumerate(label):
+        rows, data = [], []
+        for i, arm in enumerate(arms):
+            slope = [(moved[i][k][m] - ln[i][m]) / change[k][m] for k in range(3)]
+            slope.append(-np.gradient(ln[i][m]) / (299792.458 * LN_STEP))
+            error = np.log(spectrum(one, arm)) - ln[i][m]
+            u = np.linspace(-1, 1, len(error) - 2 * edge)
+            basis = np.linalg.qr(np.polynomial.legendre.legvander(u, 9))[0]
+            free = lambda x: x[edge:-edge] - basis @ (basis.T @ x[edge:-edge])
+            rows.append(np.array([free(s) for s in slope]))
+            data.append(free(error))
+        out[m] = np.linalg.lstsq(np.hstack(rows).T, np.hstack(data), rcond=None)[0]
+    return out
+
+
 class TrainFunctions(ProgramTest):
     def good(self, done):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -237,6 +266,14 @@ class TrainFunctions(ProgramTest):
         worst = np.argmax((both**2).mean(axis=1))
         line = out.splitlines()[out.splitlines().index("worst spectra, rms in per cent") + 1]
         self.assertEqual(line.split()[1], f"model{worst:04d}")
+        # the emulator's own part at S/N 100, where noise hardly moves the derivatives
+        own = own_part(tmp("valid-lib.h5"), at)
+        median = np.median(own, axis=0)
+        scatter = 1.4826 * np.median(abs(own - median), axis=0)
+        got = np.array([[float(x) for x in line.split()[5:7]] for line in out.splitlines()
+                        if line.split()[:1] == ["100"]])
+        self.assertLess((abs(got[:, 0] - median) / scatter).max(), 0.08, (got, median, scatter))
+        self.assertLess((abs(got[:, 1] - scatter) / scatter).max(), 0.08, (got, median, scatter))
         info = self.good(starmill("library", "info", tmp("valid-lib.h5")))
         self.assertIn("24 spectra that were left out", info)
         self.assertIn("and 4 components", info)
