@@ -183,3 +183,33 @@ done:
   MILL_FREE(dir, score);
   return err;
 }
+
+int mill_components_left(int n_thread, mill_spectra_matrix *m, const mill_emulator *e,
+                         const double *value, double *left)
+{
+  int err = MILL_OK;
+  float *score = NULL;
+  double most = 0;
+  const int q = e->n_in[0];
+  const size_t width = (size_t)q, pitch = (size_t)m->n_stride;
+  MILL_TRY(MILL_ALLOC((size_t)m->n_row * width, &score));
+  for (size_t i = 0; i < (size_t)m->n_row * width; i++)
+    score[i] = (float)value[i];
+#pragma omp parallel for num_threads(n_thread) schedule(static) reduction(max : most)
+  for (int i = 0; i < m->n_row; i += ROW_BLOCK) {
+    const int n = m->n_row - i < ROW_BLOCK ? m->n_row - i : ROW_BLOCK;
+    float *x = m->x + (size_t)i * pitch;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, m->n_pix, q, -1,
+                score + (size_t)i * width, q, e->weight[0], q, 1, x, m->n_stride);
+    for (int j = 0; j < n; j++) {
+      double sum = 0;
+      for (int p = 0; p < m->n_pix; p++)
+        sum += (double)x[(size_t)j * pitch + (size_t)p] * (double)x[(size_t)j * pitch + (size_t)p];
+      most = fmax(most, sqrt(sum / m->n_pix));
+    }
+  }
+  *left = most;
+done:
+  mill_free(score);
+  return err;
+}

@@ -26,4 +26,12 @@ int mill_components_most(const mill_spectra_matrix *m);
 int mill_components_layer(int n_thread, mill_spectra_matrix *m, int n_component, mill_emulator *e,
                           double *value);
 
+/** Largest rms over pixels of what a layer leaves of a row, in x after mill_components_layer,
+ *  which is used up: *left.
+ *
+ *  value [n_row][n_in of e]  in  coefficients of the rows; e may have fewer than were found
+ *  MILL_ERR_MEMORY. */
+int mill_components_left(int n_thread, mill_spectra_matrix *m, const mill_emulator *e,
+                         const double *value, double *left);
+
 #endif

@@ -17,6 +17,7 @@ enum {
   DEFAULT_DEGREE = 2,
   DEFAULT_GUESS = 300,
   MIN_MODEL = 12,
+  MAX_RADIAL = 20000,          /* models: the time goes with their third power */
   LEFT_OUT_STREAM = 0x6c656674 /* "left": this purpose of the random numbers */
 };
 
@@ -99,58 +100,77 @@ static void keep_components(int n, size_t n_row, mill_emulator *e, double *score
   e->n_in[0] = n;
 }
 
-/* Largest rms over pixels that the components from each one on have in a model, left [n_in + 1].
- */
-static int tails(const mill_emulator *e, size_t n_row, const double *score, double *left)
+/* How many components of a layer it takes to leave at most MILL_GRID_LEFT (rms) of every model,
+   when all of them leave `rest`; and what they leave. */
+static int count_components(const mill_emulator *e, size_t n_row, const double *score, double rest,
+                            int *n, double *n_left)
 {
   int err = MILL_OK;
   const size_t q = (size_t)e->n_in[0], n_pix = (size_t)e->n_out[0];
-  double *power = NULL; /* mean square of a pixel per score of 1 */
+  double *power = NULL,
+         *left = NULL; /* mean square of a pixel per score of 1; [q + 1] of a model */
   MILL_TRY(MILL_ALLOC(q, &power));
+  MILL_TRY(MILL_ALLOC(q + 1, &left));
   for (size_t p = 0; p < n_pix; p++)
     for (size_t k = 0; k < q; k++)
       power[k] += pow((double)e->weight[0][p * q + k], 2) / (double)n_pix;
-  memset(left, 0, (q + 1) * sizeof *left);
   for (size_t i = 0; i < n_row; i++) {
-    double sum = 0;
+    double sum = rest * rest;
     for (size_t k = q; k-- > 0;) {
       sum += power[k] * score[i * q + k] * score[i * q + k];
       left[k] = fmax(left[k], sqrt(sum));
     }
   }
+  *n = 1;
+  while (*n < (int)q && left[*n] > MILL_GRID_LEFT)
+    ++*n;
+  *n_left = fmax(left[*n], rest);
 done:
-  mill_free(power);
+  MILL_FREE(power, left);
   return err;
 }
 
-/* The last layer of an arm, and the models' scores. */
-static int make_layer(work *w, mill_arm *arm, int i_arm, mill_grid_facts *facts)
+/* The last layer of an arm with q components, or with as many as there can be, and the models'
+   scores; *left: what they leave of the worst model. */
+static int try_layer(work *w, mill_arm *arm, int i_arm, int q, double *left)
 {
   int err = MILL_OK;
-  double *left = NULL;
-  const size_t n = (size_t)w->models->n;
   mill_spectra_matrix m = {w->models->n, arm->n_pix, arm->n_pix, NULL};
   mill_emulator *e = &arm->emulator;
-  const int by_error = w->set->way == MILL_WAY_LINEAR && w->set->n_component == 0;
-  int q = w->set->n_component ? w->set->n_component
-          : by_error          ? MILL_MAX_WIDTH
-                              : MILL_GRID_COMPONENT;
   if (q > mill_components_most(&m))
     q = mill_components_most(&m);
+  mill_free(w->score[i_arm]);
+  MILL_FREE(e->weight[0], e->bias[0]);
+  w->score[i_arm] = NULL;
+  e->weight[0] = e->bias[0] = NULL;
+  MILL_TRY(MILL_ALLOC((size_t)w->models->n * (size_t)q, &w->score[i_arm]));
   MILL_TRY(read_ln_flux(w->models, arm, i_arm, &m.x));
-  MILL_TRY(MILL_ALLOC(n * (size_t)q, &w->score[i_arm]));
   MILL_TRY(mill_components_layer(w->set->n_thread, &m, q, e, w->score[i_arm]));
-  MILL_TRY(MILL_ALLOC(q + 1, &left));
-  MILL_TRY(tails(e, n, w->score[i_arm], left));
-  if (by_error) {
-    for (q = 1; left[q] > MILL_GRID_LEFT;)
-      q++;
-    keep_components(q, n, e, w->score[i_arm]);
-  }
-  facts->n_component[i_arm] = q;
-  facts->left[i_arm] = left[q];
+  MILL_TRY(mill_components_left(w->set->n_thread, &m, e, w->score[i_arm], left));
 done:
-  MILL_FREE(m.x, left);
+  mill_free(m.x);
+  return err;
+}
+
+/* The last layer of an arm, with components by the settings. */
+static int make_layer(work *w, mill_arm *arm, int i_arm, mill_grid_facts *facts)
+{
+  int err = MILL_OK, q = 0;
+  mill_emulator *e = &arm->emulator;
+  double left = 0;
+  if (w->set->way == MILL_WAY_LINEAR && w->set->n_component == 0) {
+    MILL_TRY(try_layer(w, arm, i_arm, 2 * MILL_GRID_COMPONENT, &left));
+    if (left > MILL_GRID_LEFT && e->n_in[0] == 2 * MILL_GRID_COMPONENT)
+      MILL_TRY(try_layer(w, arm, i_arm, MILL_MAX_WIDTH, &left));
+    MILL_TRY(count_components(e, (size_t)w->models->n, w->score[i_arm], left, &q, &left));
+    keep_components(q, (size_t)w->models->n, e, w->score[i_arm]);
+  } else {
+    q = w->set->n_component ? w->set->n_component : MILL_GRID_COMPONENT;
+    MILL_TRY(try_layer(w, arm, i_arm, q, &left));
+  }
+  facts->n_component[i_arm] = e->n_in[0];
+  facts->left[i_arm] = left;
+done:
   return err;
 }
 
@@ -290,6 +310,11 @@ static int make(work *w, mill_library *lib, mill_grid_facts *facts)
               MILL_MAX_GRID_AXIS);
   if (models->n < MIN_MODEL)
     MILL_FAIL(MILL_ERR_INPUT, "%d good models; a library needs at least %d", models->n, MIN_MODEL);
+  if (w->set->way == MILL_WAY_RADIAL && models->n > MAX_RADIAL)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%d models; radial functions take %d at most: take --emulator network, splines or "
+              "linear",
+              models->n, MAX_RADIAL);
   MILL_TRY(MILL_ALLOC((size_t)models->n * (size_t)lib->n_label, &w->mapped));
   MILL_TRY(mill_library_make_labels(models->n, models->value, lib, w->mapped));
   MILL_TRY(make_lattice(w, lib, facts));

@@ -48,8 +48,7 @@ typedef struct mill_grid_models {
 /** For people. */
 typedef struct mill_grid_facts {
   int n_component[MILL_MAX_ARM];
-  double left[MILL_MAX_ARM];      /**< largest rms of ln flux that they leave of a model, of those
-                                       components that were found */
+  double left[MILL_MAX_ARM];      /**< largest rms of ln flux that they leave of a model */
   int n_node[MILL_MAX_GRID_AXIS]; /**< 0 for radial functions */
   int n_filled;                   /**< nodes that got their values from neighbours */
   double smooth_min, smooth_max;  /**< smoothings of radial functions */

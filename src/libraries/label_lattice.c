@@ -195,41 +195,58 @@ static void add_line(const mill_label_lattice *lattice, int l, int i_node, int n
   }
 }
 
-/* Between others: the sum of the weights, 0 where it is between none. */
+/* Nodes with values around a node along a label, at least one on either side: how many, else 0. */
+static int look_around(const mill_label_lattice *lattice, const unsigned char *known, int i_node,
+                       int l, int most, int from[4])
+{
+  int below[2], above[2], n = 2;
+  const int n_below = look(lattice, known, i_node, l, -1, below);
+  const int n_above = look(lattice, known, i_node, l, 1, above);
+  if (n_below == 0 || n_above == 0)
+    return 0;
+  from[0] = below[0];
+  from[1] = above[0];
+  if (n_below > 1 && n < most)
+    from[n++] = below[1];
+  if (n_above > 1 && n < most)
+    from[n++] = above[1];
+  return n;
+}
+
+/* Between others, by the lines with most nodes of up to `most`: the sum of their weights, 0 where
+   it is between none. */
 static double interpolate(const mill_label_lattice *lattice, const unsigned char *known, int i_node,
-                          int cubic, int n_out, const double *value, double *out)
+                          int most, int n_out, const double *value, double *out)
 {
   double sum = 0;
+  int from[MILL_MAX_GRID_AXIS][4], n[MILL_MAX_GRID_AXIS], best = 0;
   for (int l = 0; l < lattice->n_axis; l++) {
-    int below[2], above[2];
-    const int n_below = look(lattice, known, i_node, l, -1, below);
-    const int n_above = look(lattice, known, i_node, l, 1, above);
-    if (n_below == 0 || n_above == 0)
+    n[l] = look_around(lattice, known, i_node, l, most, from[l]);
+    best = n[l] > best ? n[l] : best;
+  }
+  for (int l = 0; l < lattice->n_axis && best > 0; l++) {
+    if (n[l] < best)
       continue;
-    const int steps = coordinate(lattice, above[0], l) - coordinate(lattice, below[0], l);
+    const int steps = coordinate(lattice, from[l][1], l) - coordinate(lattice, from[l][0], l);
     const double weight = 1.0 / ((double)steps * steps);
-    const int from[4] = {below[0], above[0], n_below > 1 ? below[1] : 0,
-                         n_above > 1 ? above[1] : 0};
-    const int n = cubic && n_below > 1 && n_above > 1 ? 4 : 2;
-    add_line(lattice, l, i_node, n, from, weight, n_out, value, out);
+    add_line(lattice, l, i_node, n[l], from[l], weight, n_out, value, out);
     sum += weight;
   }
   return sum;
 }
 
-/* Next to a node with a value: the number of such lines. */
+/* Next to a node with a value, on lines of n_line nodes with values: the number of such lines. */
 static double continue_lines(const mill_label_lattice *lattice, const unsigned char *known,
-                             int i_node, int n_out, const double *value, double *out)
+                             int i_node, int n_line, int n_out, const double *value, double *out)
 {
   double sum = 0;
   for (int l = 0; l < lattice->n_axis; l++)
     for (int step = -1; step <= 1; step += 2) {
       const int next = mill_label_lattice_next(lattice, i_node, l, step);
       int from[2];
-      if (next < 0 || !known[next])
+      if (next < 0 || !known[next] || look(lattice, known, i_node, l, step, from) < n_line)
         continue;
-      const int n = look(lattice, known, i_node, l, step, from);
-      add_line(lattice, l, i_node, n, from, 1, n_out, value, out);
+      add_line(lattice, l, i_node, n_line, from, 1, n_out, value, out);
       sum += 1;
     }
   return sum;
@@ -245,7 +262,7 @@ int mill_label_lattice_fill(const mill_label_lattice *lattice, int cubic, int n_
   MILL_TRY(MILL_ALLOC(n_all, &next));
   for (size_t i = 0; i < n_all; i++)
     next[i] = lattice->model[i] >= 0;
-  for (int between = 1; n_left > 0;) {
+  for (int way = 0; n_left > 0;) { /* between others, by lines through two, by single ones */
     int n_filled = 0;
     memcpy(known, next, n_all);
     for (int i = 0; i < lattice->n_all; i++) {
@@ -253,8 +270,8 @@ int mill_label_lattice_fill(const mill_label_lattice *lattice, int cubic, int n_
       if (known[i])
         continue;
       memset(out, 0, width * sizeof *out);
-      const double sum = between ? interpolate(lattice, known, i, cubic, n_out, value, out)
-                                 : continue_lines(lattice, known, i, n_out, value, out);
+      const double sum = way == 0 ? interpolate(lattice, known, i, cubic ? 4 : 2, n_out, value, out)
+                                  : continue_lines(lattice, known, i, 3 - way, n_out, value, out);
       if (!(sum > 0))
         continue;
       for (size_t k = 0; k < width; k++)
@@ -263,7 +280,7 @@ int mill_label_lattice_fill(const mill_label_lattice *lattice, int cubic, int n_
       n_filled++;
     }
     n_left -= n_filled;
-    between = n_filled > 0; /* a pass of continued lines is followed by one between */
+    way = n_filled > 0 ? 0 : way + 1;
   }
 done:
   MILL_FREE(known, next);

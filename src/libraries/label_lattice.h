@@ -40,11 +40,13 @@ int mill_label_lattice_next(const mill_label_lattice *lattice, int i_node, int l
 /** Values [n_all][n_out] at nodes without a model, from their neighbours.
  *
  *  A node between two nodes with values on a line along a label gets what interpolation between
- *  the nearest ones gives, linear, or with `cubic` through two on either side where they are
- *  there; of several labels the mean, weighted by the inverse squared number of steps between the
- *  two.  When no node is between others, those next to a node with a value continue the line
- *  through the nearest two of that side, or keep the value where there is one; of several lines
- *  the mean.  A node that was filled counts from the next pass on.  MILL_ERR_MEMORY. */
+ *  the nearest ones gives: linear, or with `cubic` a polynomial through up to two on either side,
+ *  and then of the labels with most nodes.  Of several labels it is the mean, weighted by the
+ *  inverse squared number of steps between the nearest
+ *  two.  When no node is between others, those next to a node with a value continue the lines
+ *  through the nearest two of a side, the mean of such lines; when there is no such line either,
+ *  they get the mean of their neighbours.  A node that was filled counts from the next pass on,
+ *  and every pass tries the ways in this order.  MILL_ERR_MEMORY. */
 int mill_label_lattice_fill(const mill_label_lattice *lattice, int cubic, int n_out, double *value);
 
 #endif

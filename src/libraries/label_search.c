@@ -7,7 +7,8 @@
 
 enum { MAX_STEP = 30, N = MILL_LABEL_SEARCH_MAX };
 
-void mill_label_search(int n, mill_misfit misfit, void *context, double *x, double *normal_out)
+void mill_label_search(int n, mill_misfit misfit, void *context, double enough, double *x,
+                       double *normal_out)
 {
   const size_t n_par = (size_t)n;
   double normal[N * N], rhs[N], damping = 1e-3;
@@ -31,7 +32,7 @@ void mill_label_search(int n, mill_misfit misfit, void *context, double *x, doub
       damping *= 10;
       continue;
     }
-    const int done = now - next < 1e-7 * now;
+    const int done = now - next < enough * now;
     now = next;
     memcpy(x, trial, n_par * sizeof *x);
     memcpy(normal, next_normal, n_par * n_par * sizeof *normal);

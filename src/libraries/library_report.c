@@ -219,13 +219,16 @@ static mill_report_label summarise(const mill_report_fit *fit, size_t n, int l, 
 static int measure_labels(const mill_library *lib, const mill_left_out *in, const int *kept,
                           int n_thread, mill_library_report *report)
 {
-  int err = MILL_OK;
+  int err = MILL_OK, fitted[MILL_REPORT_FITS];
   mill_report_fit *fit = NULL; /* [n_sn][n] */
   double *work = NULL;
-  const size_t n = (size_t)report->n;
+  report->n_tried = report->n < MILL_REPORT_FITS ? report->n : MILL_REPORT_FITS;
+  const size_t n = (size_t)report->n_tried;
+  for (int i = 0; i < report->n_tried; i++)
+    fitted[i] = kept[i * report->n / report->n_tried];
   MILL_TRY(MILL_ALLOC(MILL_REPORT_N_SN * n, &fit));
   MILL_TRY(MILL_ALLOC(n, &work));
-  MILL_TRY(mill_report_fits(lib, in, report->n, kept, n_thread, fit));
+  MILL_TRY(mill_report_fits(lib, in, report->n_tried, fitted, n_thread, fit));
   for (int s = 0; s < MILL_REPORT_N_SN; s++) {
     mill_report_fit *of = fit + (size_t)s * n;
     size_t n_good = 0;
@@ -302,10 +305,12 @@ static void say_pixels(const mill_library *lib, const mill_library_report *r, wr
 
 static void say_labels(const mill_library *lib, const mill_library_report *r, writer *w)
 {
-  say(w, "fitted labels and velocity of these spectra, with noise\n"
-         "                      fitted - true          error of     the emulator's own part\n"
-         "  S/N  what         median    scatter     the fit     median    scatter  in errors  "
-         "share\n");
+  say(w,
+      "fitted labels and velocity of %d of these spectra, with noise\n"
+      "                      fitted - true          error of     the emulator's own part\n"
+      "  S/N  what         median    scatter     the fit     median    scatter  in errors  "
+      "share\n",
+      r->n_tried);
   for (int s = 0; s < MILL_REPORT_N_SN; s++) {
     for (int l = 0; l <= lib->n_label && r->n_fit[s] > 0; l++) {
       const mill_report_label *x = &r->fit[s][l];
@@ -313,9 +318,9 @@ static void say_labels(const mill_library *lib, const mill_library_report *r, wr
           mill_report_sn[s], l < lib->n_label ? lib->label[l].name : "km/s", x->bias, x->scatter,
           x->sigma, x->own_bias, x->own_scatter, x->own_in_sigma, 100 * x->share);
     }
-    if (r->n_fit[s] < r->n)
+    if (r->n_fit[s] < r->n_tried)
       say(w, "  %3.0f  the fits of %d spectra came to no end\n", mill_report_sn[s],
-          r->n - r->n_fit[s]);
+          r->n_tried - r->n_fit[s]);
   }
 }
 

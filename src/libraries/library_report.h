@@ -9,7 +9,8 @@
 enum {
   MILL_REPORT_N_SN = 2,
   MILL_REPORT_WORST = 5,
-  MILL_REPORT_MAX = 1000 /**< spectra left out: they are held in memory, with their errors */
+  MILL_REPORT_MAX = 1000, /**< spectra left out: they are held in memory, with their errors */
+  MILL_REPORT_FITS = 200  /**< of these, evenly taken, whose labels are fitted at most */
 };
 
 /** S/N a pixel of the fits. */
@@ -55,7 +56,8 @@ typedef struct mill_library_report {
   int n_worst;
   char worst[MILL_REPORT_WORST][64];
   double worst_rms[MILL_REPORT_WORST]; /**< per cent, all arms */
-  int n_fit[MILL_REPORT_N_SN];         /**< spectra whose fits ended at finite labels */
+  int n_tried;                         /**< spectra whose labels were fitted */
+  int n_fit[MILL_REPORT_N_SN];         /**< of them, fits that ended at finite labels */
   mill_report_label fit[MILL_REPORT_N_SN][MILL_MAX_LABEL + 1]; /**< labels, then velocity */
   mill_model_error_report residual[MILL_MAX_ARM];              /**< n 0: too few spectra */
   mill_model_error error[MILL_MAX_ARM]; /**< owned; fraction NULL: not measured */

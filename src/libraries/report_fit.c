@@ -20,7 +20,10 @@ enum {
   NOISE_STREAM = 0x72707274 /* "rprt": this purpose of the random numbers */
 };
 
-#define STEP       1e-4  /* of mapped labels, for derivatives */
+#define STEP 1e-4 /* of mapped labels, for derivatives */
+/* Of chi-square: differences of two fits count down to some 1e-4 of their errors. */
+#define ENOUGH 1e-12
+
 #define SPEED_UNIT 100.0 /* km/s; steps of the search are at most one */
 
 /* What all fits share. */
@@ -144,13 +147,24 @@ done:
   return err;
 }
 
-/* Pixels of a fit from a row of an arm moved by shift pixels to the red: the cubic through four. */
-static void move_row(const double *row, size_t n, double shift, double *out)
+/* Weights of four pixels for a row that is moved by shift pixels to the red, by the cubic through
+   them, and their slopes with the shift; the first of the four for pixel EDGE. */
+static int shift_weights(double shift, double *w, double *slope)
 {
   const double whole = floor(-shift), u = -shift - whole;
-  const double w[4] = {-u * (u - 1) * (u - 2) / 6, (u + 1) * (u - 1) * (u - 2) / 2,
-                       -(u + 1) * u * (u - 2) / 2, (u + 1) * u * (u - 1) / 6};
-  const double *from = row + EDGE + (int)whole - 1;
+  w[0] = -u * (u - 1) * (u - 2) / 6;
+  w[1] = (u + 1) * (u - 1) * (u - 2) / 2;
+  w[2] = -(u + 1) * u * (u - 2) / 2;
+  w[3] = (u + 1) * u * (u - 1) / 6;
+  slope[0] = (3 * u * u - 6 * u + 2) / 6;
+  slope[1] = -(3 * u * u - 4 * u - 1) / 2;
+  slope[2] = (3 * u * u - 2 * u - 2) / 2;
+  slope[3] = -(3 * u * u - 1) / 6;
+  return EDGE + (int)whole - 1;
+}
+
+static void weigh_row(const double *from, size_t n, const double *w, double *out)
+{
   for (size_t p = 0; p < n; p++)
     out[p] = w[0] * from[p] + w[1] * from[p + 1] + w[2] * from[p + 2] + w[3] * from[p + 3];
 }
@@ -173,15 +187,17 @@ static double misfit(void *context, const double *x, double *normal, double *rhs
       t->err = eval_rows(t, a, n_label + 1, x);
     if (t->err != MILL_OK)
       return INFINITY;
-    move_row(t->row, n_arm, shift, t->residual + at);
+    double w[4], by_shift[4];
+    const double *row = t->row + shift_weights(shift, w, by_shift);
     double *speed = t->slope + (size_t)n_label * pitch + at;
-    for (int l = 0; l < n_label; l++)
-      move_row(t->row + (size_t)(l + 1) * n_pix, n_arm, shift, t->slope + (size_t)l * pitch + at);
-    for (size_t p = 0; p < n_arm; p++) {
-      for (int l = 0; l < n_label; l++)
-        t->slope[(size_t)l * pitch + at + p] =
-            (t->slope[(size_t)l * pitch + at + p] - t->residual[at + p]) / STEP;
-      speed[p] = -0.5 * per_unit * (t->row[EDGE + p + 1] - t->row[EDGE + p - 1]);
+    weigh_row(row, n_arm, w, t->residual + at);
+    weigh_row(row, n_arm, by_shift, speed);
+    cblas_dscal((int)n_arm, per_unit, speed, 1);
+    for (int l = 0; l < n_label; l++) {
+      double *slope = t->slope + (size_t)l * pitch + at;
+      weigh_row(row + (size_t)(l + 1) * n_pix, n_arm, w, slope);
+      for (size_t p = 0; p < n_arm; p++)
+        slope[p] = (slope[p] - t->residual[at + p]) / STEP;
     }
   }
   cblas_dscal(n, -1, t->residual, 1);
@@ -257,12 +273,12 @@ static int fit_pair(task *t, const double *flux, const double *own, const double
   remove_continuum(t->s, 1, t->data);
   if (!(fabs(x[0]) < INFINITY))
     start(t, x);
-  mill_label_search(n_par, misfit, t, x, normal);
+  mill_label_search(n_par, misfit, t, ENOUGH, x, normal);
   out->good = take_result(lib, x, normal, out->found, out->sigma);
   for (size_t p = 0; p < n; p++)
     t->data[p] = own[p] + noise[p] / t->sn;
   remove_continuum(t->s, 1, t->data);
-  mill_label_search(n_par, misfit, t, own_x, normal);
+  mill_label_search(n_par, misfit, t, ENOUGH, own_x, normal);
   out->good &= take_result(lib, own_x, normal, out->own_found, other);
   return t->err;
 }
@@ -303,11 +319,31 @@ done:
   return err;
 }
 
-/* Continuum functions, and the templates of the initial guess. */
-static int set_make(const mill_library *lib, set *s)
+/* ln of the templates of the initial guess in an arm. */
+static int eval_guess(const mill_library *lib, int a, int n_thread, set *s)
 {
   int err = MILL_OK;
-  task t = {0};
+  const size_t n_pix = (size_t)lib->arm[a].n_pix;
+  const int n_group = (lib->n_guess + MILL_EMULATOR_LANE - 1) / MILL_EMULATOR_LANE;
+  mill_lanes *templ = NULL;
+  MILL_TRY(MILL_ALLOC((size_t)n_group * n_pix, &templ));
+  MILL_TRY(mill_emulator_lanes(lib, a, lib->n_guess, lib->guess_label, n_thread, templ));
+  for (int i = 0; i < lib->n_guess; i++) {
+    const mill_lanes *from = templ + (size_t)(i / MILL_EMULATOR_LANE) * n_pix + EDGE;
+    const int lane = i % MILL_EMULATOR_LANE;
+    double *to = s->guess + (size_t)i * n_fit_pix(s) + s->first[a];
+    for (size_t p = 0; p < arm_pix(lib, a); p++)
+      to[p] = log(fmax(from[p].v[lane / 4][lane % 4], DBL_MIN));
+  }
+done:
+  mill_free(templ);
+  return err;
+}
+
+/* Continuum functions, and the templates of the initial guess. */
+static int set_make(const mill_library *lib, int n_thread, set *s)
+{
+  int err = MILL_OK;
   s->lib = lib;
   for (int a = 0; a < lib->n_arm; a++) {
     if (lib->arm[a].n_pix < 2 * EDGE + 4 * N_CONT)
@@ -319,21 +355,10 @@ static int set_make(const mill_library *lib, set *s)
     MILL_TRY(make_basis((int)arm_pix(lib, a), s->basis[a]));
   }
   MILL_TRY(MILL_ALLOC((size_t)lib->n_guess * n_fit_pix(s), &s->guess));
-  MILL_TRY(task_make(s, &t));
-  for (int i = 0; i < lib->n_guess; i++) {
-    double x[MILL_MAX_LABEL];
-    for (int l = 0; l < lib->n_label; l++)
-      x[l] = mill_label_map(&lib->label[l],
-                            lib->guess_label[(size_t)i * (size_t)lib->n_label + (size_t)l]);
-    for (int a = 0; a < lib->n_arm; a++) {
-      MILL_TRY(eval_rows(&t, a, 1, x));
-      memcpy(s->guess + (size_t)i * n_fit_pix(s) + s->first[a], t.row + EDGE,
-             arm_pix(lib, a) * sizeof *s->guess);
-    }
-  }
+  for (int a = 0; a < lib->n_arm; a++)
+    MILL_TRY(eval_guess(lib, a, n_thread, s));
   remove_continuum(s, lib->n_guess, s->guess);
 done:
-  task_clear(&t);
   return err;
 }
 
@@ -342,7 +367,7 @@ int mill_report_fits(const mill_library *lib, const mill_left_out *in, int n, co
 {
   int err = MILL_OK, failed = MILL_OK;
   set s = {0};
-  MILL_TRY(set_make(lib, &s));
+  MILL_TRY(set_make(lib, n_thread, &s));
 #pragma omp parallel num_threads(n_thread)
   {
     task t = {0};

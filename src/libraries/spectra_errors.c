@@ -104,7 +104,7 @@ static int recover(const mill_spectra_work *w, int i, double *x)
   mill_rbf_fit_without(w->fit, i, coef, r.slope + n_label * q);
   noisy_score(w, i, score);
   start_recovery(w, i, score, near, x);
-  mill_label_search(w->n_label, misfit, &r, x, NULL);
+  mill_label_search(w->n_label, misfit, &r, 1e-7, x, NULL);
 done:
   MILL_FREE(coef, space, near);
   return err;

@@ -14,8 +14,8 @@ except ImportError:
 SEED = 23
 RNG = np.random.default_rng(SEED)
 LN_STEP = 5e-5
-ARMS = {"b": (np.log(4800.0), 700), "r": (np.log(6000.0), 600)}
-N_LINE = 60
+ARMS = {"b": (np.log(4800.0), 450), "r": (np.log(6000.0), 350)}
+N_LINE = 40
 LINES = {name: np.sort(first + LN_STEP * RNG.uniform(0, n, N_LINE))
          for name, (first, n) in ARMS.items()}
 SLOPE = {name: RNG.normal(size=(N_LINE, 4)) * [0.4, 0.15, 0.35, 0.05] for name in ARMS}
@@ -130,6 +130,35 @@ def table(text, begin):
     return [float(x) for x in row]
 
 
+def own_part(lib, label):
+    """What an emulator's error does to labels and velocity, to first order: least squares of the
+    error of ln flux on the templates' derivatives, without the continuum.  [n][labels and km/s]"""
+    step, edge, arms = 1e-4, 8, list(ARMS)
+    with h5py.File(lib, "r") as f:
+        scale = [(f[f"labels/label{i}"].attrs["std"], f[f"labels/label{i}"].attrs["mapping"])
+                 for i in range(3)]
+    # by a small step of each mapped label, in its unit
+    change = [x * (10**(step * std) - 1) if log else np.full(len(label), step * std)
+              for x, (std, log) in zip(label.T, scale)]
+    out = np.empty((len(label), 4))
+    ln = [np.log(emulate(lib, label, i)) for i in range(len(arms))]
+    moved = [[np.log(emulate(lib, label + np.eye(3)[k] * change[k][:, None], i)) for k in range(3)]
+             for i in range(len(arms))]
+    for m, one in enumerate(label):
+        rows, data = [], []
+        for i, arm in enumerate(arms):
+            slope = [(moved[i][k][m] - ln[i][m]) / change[k][m] for k in range(3)]
+            slope.append(-np.gradient(ln[i][m]) / (299792.458 * LN_STEP))
+            error = np.log(spectrum(one, arm)) - ln[i][m]
+            u = np.linspace(-1, 1, len(error) - 2 * edge)
+            basis = np.linalg.qr(np.polynomial.legendre.legvander(u, 9))[0]
+            free = lambda x: x[edge:-edge] - basis @ (basis.T @ x[edge:-edge])
+            rows.append(np.array([free(s) for s in slope]))
+            data.append(free(error))
+        out[m] = np.linalg.lstsq(np.hstack(rows).T, np.hstack(data), rcond=None)[0]
+    return out
+
+
 class TrainFunctions(ProgramTest):
     def good(self, done):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -170,19 +199,19 @@ class TrainFunctions(ProgramTest):
     def test_splines_and_radial_functions_follow_the_spectra(self):
         at = between(50)
         grid = write_grid("full.h5", all_nodes())
-        scatter = write_grid("scatter.h5", scattered(300))
+        scatter = write_grid("scatter.h5", scattered(200))
         error = {}
         for way, path in (("linear", grid), ("splines", grid), ("radial", scatter)):
             self.good(train(f"{way}.h5", path, way, "--left-out", 0))
             error[way] = max(abs(emulate(tmp(f"{way}.h5"), at, i) - want).max() for i, want in
                              enumerate(np.array([spectrum(x, arm) for x in at]) for arm in ARMS))
-        # lines 0.2 deep: five nodes a label, 300 points; cubic splines are an order better
+        # lines 0.2 deep: five nodes a label, 200 points; cubic splines are an order better
         self.assertLess(error["linear"], 0.05)
         self.assertLess(error["splines"], 0.005)
         self.assertLess(error["radial"], 0.005)
         # through the models, but for the smoothing of 1e-8
-        flux = np.array([spectrum(x, "r") for x in scattered(300)])
-        self.assertLess(abs(emulate(tmp("radial.h5"), scattered(300), 1) - flux).max(), 1e-4)
+        flux = np.array([spectrum(x, "r") for x in scattered(200)])
+        self.assertLess(abs(emulate(tmp("radial.h5"), scattered(200), 1) - flux).max(), 1e-4)
 
     def test_gaps(self):
         label = all_nodes()
@@ -193,7 +222,7 @@ class TrainFunctions(ProgramTest):
         self.assertOneLine(train("gaps.out", grid, "linear"), "6 of 125 nodes", "teff 5200 logg 3.5 "
                            "feh -0.8", "--gaps fill", "radial", status=3)
         self.assertFalse(os.path.exists(tmp("gaps.out")))
-        for way, limit in (("linear", 0.06), ("splines", 0.02)):
+        for way, limit in (("splines", 0.02), ("linear", 0.06)):
             out = self.good(train("filled.h5", grid, way, "--gaps", "fill", "--components", 100))
             self.assertIn("6 nodes filled", out)
             want = spectrum(label[inside][0], "b")
@@ -202,7 +231,6 @@ class TrainFunctions(ProgramTest):
             self.assertLess(abs(emulate(tmp("filled.h5"), label[~(inside | corner)])
                                 - [spectrum(x, "b") for x in label[~(inside | corner)]]).max(), 1e-4)
         # linear: the mean of what the three lines through the node give, as documented
-        self.good(train("filled.h5", grid, "linear", "--gaps", "fill", "--components", 100))
         mean = np.zeros(ARMS["b"][1])
         for axis in range(3):
             ends = [label[inside][0].copy(), label[inside][0].copy()]
@@ -238,6 +266,14 @@ class TrainFunctions(ProgramTest):
         worst = np.argmax((both**2).mean(axis=1))
         line = out.splitlines()[out.splitlines().index("worst spectra, rms in per cent") + 1]
         self.assertEqual(line.split()[1], f"model{worst:04d}")
+        # the emulator's own part at S/N 100, where noise hardly moves the derivatives
+        own = own_part(tmp("valid-lib.h5"), at)
+        median = np.median(own, axis=0)
+        scatter = 1.4826 * np.median(abs(own - median), axis=0)
+        got = np.array([[float(x) for x in line.split()[5:7]] for line in out.splitlines()
+                        if line.split()[:1] == ["100"]])
+        self.assertLess((abs(got[:, 0] - median) / scatter).max(), 0.08, (got, median, scatter))
+        self.assertLess((abs(got[:, 1] - scatter) / scatter).max(), 0.08, (got, median, scatter))
         info = self.good(starmill("library", "info", tmp("valid-lib.h5")))
         self.assertIn("24 spectra that were left out", info)
         self.assertIn("and 4 components", info)
@@ -248,7 +284,7 @@ class TrainFunctions(ProgramTest):
         """A bad emulator's part of the error shows, a good one has next to none, and errors of
         labels fall as S/N rises."""
         # velocity and labels, S/N 20 then 100: median, scatter, sigma, own median, own scatter ...
-        good = self.good(train("good.h5", write_grid("many.h5", scattered(400)), "radial"))
+        good = self.good(train("good.h5", write_grid("many.h5", scattered(250)), "radial"))
         bad = self.good(train("worse.h5", write_grid("full.h5", all_nodes()), "linear"))
         for out, is_good in ((good, True), (bad, False)):
             rows = [line.split() for line in out.splitlines()
@@ -259,12 +295,12 @@ class TrainFunctions(ProgramTest):
             # errors of the fit go with the noise
             np.testing.assert_allclose(value[0, :, 2] / value[1, :, 2], 5, rtol=0.25)
             if is_good:
-                # 40 spectra: scatter to 20 %, so within a factor of two; own part small
+                # 25 spectra: scatter to 25 %, so within a factor of two; own part small
                 ratio = value[:, :, 1] / value[:, :, 2]
                 self.assertTrue(((ratio > 0.5) & (ratio < 2)).all(), out)
                 self.assertLess((value[0, :, 4] / value[0, :, 1]).max(), 0.2)
             else:
-                self.assertGreater((value[1, :3, 4] / value[1, :3, 2]).min(), 1)
+                self.assertGreater((value[1, :3, 4] / value[1, :3, 2]).min(), 0.5)
 
     def test_left_out_of_a_grid_lie_between_others(self):
         grid = write_grid("full.h5", all_nodes())
@@ -314,7 +350,7 @@ class TrainFunctions(ProgramTest):
         with open(tmp("run.yaml"), "w", encoding="ascii") as f:
             f.write("wave_mask: []\nmin_vel: -300\nmax_vel: 300\n")
         grid = write_grid("full.h5", all_nodes())
-        scatter = write_grid("scatter.h5", scattered(300))
+        scatter = write_grid("scatter.h5", scattered(200))
         # linear interpolation over five nodes is wrong by some per cent of a line
         for way, path, limit in (("radial", scatter, (40, 0.1, 0.05)),
                                  ("splines", grid, (40, 0.1, 0.05)),
