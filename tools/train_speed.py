@@ -28,13 +28,11 @@ import train_reference as reference
 def time_starmill(program, grid, o, folder):
     """Seconds of the epochs but the first, and the last loss."""
     lib = os.path.join(folder, "lib.h5")
-    words = [word for name in reference.DEFAULTS if getattr(o, name) != reference.DEFAULTS[name] or
-             name == "epochs" for word in (f"--{name.replace('_', '-')}", str(getattr(o, name)))]
     environment = dict(os.environ, OMP_NUM_THREADS=str(o.threads),
                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    done = subprocess.run([program, "library", "train", "--overwrite", "--threads", str(o.threads),
-                           "--output", lib, *words, grid], check=False, env=environment,
-                          stdout=subprocess.DEVNULL)
+    command = [program, "library", "train", "--overwrite", "--threads", str(o.threads), "--output",
+               lib, *reference.words_for_starmill(o), grid]
+    done = subprocess.run(command, check=False, env=environment, stdout=subprocess.DEVNULL)
     if done.returncode != 0:
         raise SystemExit(f"{program} ended with status {done.returncode}")
     with open(lib + ".losses.csv", newline="", encoding="ascii") as file:
