@@ -253,7 +253,8 @@ def make_spectra(n_model, n_pix, n_line, seed):
     teff, logg, feh, alpha = label.T[:, :, None]
     r = uniform(seed, 1, "line", 4 * n_line).reshape(4, -1)
     energy, strength, is_alpha = 5 * r[0], -2.5 + 3.5 * r[1], r[2] < 0.3
-    s = strength + feh + is_alpha * alpha - energy * (5040 / teff - 1) - 0.1 * (logg - 3) * (r[3] - 0.3)
+    s = strength + feh + is_alpha * alpha - energy * (5040 / teff - 1)
+    s = s - 0.1 * (logg - 3) * (r[3] - 0.3)
     depth = 0.9 * (1 - np.exp(-(10**s) / (1 + 0.3 * 10**(0.7 * s))))
     center = n_pix * uniform(seed, 2, "line", n_line)
     width = 1.2 + 0.5 * uniform(seed, 3, "line", n_line)
