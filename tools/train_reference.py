@@ -26,12 +26,13 @@ import h5py
 import numpy as np
 
 # the options of starmill library train that this script knows, with their defaults but for epochs
-DEFAULTS = dict(epochs=10, hidden="256,256,200", batch=128, rate=2e-3, least_rate=1e-6, decay=0.0,
+DEFAULTS = dict(epochs=10, hidden="256,256,200", batch=64, rate=5e-3, least_rate=1e-6, decay=0.0,
                 loss="l2", sn=100.0, last="components", components=0, left_out=0.1, seed=1)
 
-CASES = [{}, dict(last="pixels", hidden="64,48", batch=50, decay=0.5, loss="huber", sn=30.0,
-                  components=20, left_out=0.2, seed=5),
-         dict(last="pixels", hidden="40", batch=64, least_rate=5e-4, loss="l1",
+CASES = [dict(batch=128, rate=2e-3),
+         dict(last="pixels", hidden="64,48", batch=50, rate=2e-3, decay=0.5, loss="huber", sn=30.0,
+              components=20, left_out=0.2, seed=5),
+         dict(last="pixels", hidden="40", batch=64, rate=2e-3, least_rate=5e-4, loss="l1",
               components=12, left_out=0.0, seed=7)]
 
 
@@ -252,7 +253,8 @@ def make_spectra(n_model, n_pix, n_line, seed):
     teff, logg, feh, alpha = label.T[:, :, None]
     r = uniform(seed, 1, "line", 4 * n_line).reshape(4, -1)
     energy, strength, is_alpha = 5 * r[0], -2.5 + 3.5 * r[1], r[2] < 0.3
-    s = strength + feh + is_alpha * alpha - energy * (5040 / teff - 1) - 0.1 * (logg - 3) * (r[3] - 0.3)
+    s = strength + feh + is_alpha * alpha - energy * (5040 / teff - 1)
+    s = s - 0.1 * (logg - 3) * (r[3] - 0.3)
     depth = 0.9 * (1 - np.exp(-(10**s) / (1 + 0.3 * 10**(0.7 * s))))
     center = n_pix * uniform(seed, 2, "line", n_line)
     width = 1.2 + 0.5 * uniform(seed, 3, "line", n_line)
@@ -299,6 +301,12 @@ def show(o):
         print(f"{i + 1:5d}  {single[0]:.6e} {double[0]:.6e}   {single[1]:.6e} {double[1]:.6e}")
 
 
+def words_for_starmill(o):
+    """The same options for starmill library train, all of them: its defaults may become others."""
+    return [word for name in DEFAULTS if name != "components" or o.components
+            for word in (f"--{name.replace('_', '-')}", str(getattr(o, name)))]
+
+
 def store(path):
     """The losses of CASES in float32, as [loss, loss of models left out] for each epoch."""
     import torch
@@ -308,7 +316,7 @@ def store(path):
         grid = os.path.join(folder, "grid.h5")
         make_grid(grid)
         for case in CASES:
-            o = take_options(types.SimpleNamespace(**{**DEFAULTS, **case}))
+            o = options_of(case)
             p = make_problem(grid, o)
             single, double = np.array(train(p, o)), np.array(train(p, o, "float64"))
             print(case, "float32 differs from float64 by",
@@ -334,6 +342,11 @@ def add_options(parser):
     for name, default in DEFAULTS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default,
                             help=f"{help_of[name]} ({default})")
+
+
+def options_of(case):
+    """The defaults and what differs from them."""
+    return take_options(types.SimpleNamespace(**{**DEFAULTS, **case}))
 
 
 def take_options(args):

@@ -4,8 +4,10 @@ usage: train_speed.py [options] --starmill PROGRAM [GRID.h5]
 
 Both train the same network on the first arm of the same grid file with the same settings
 (tools/train_reference.py, whose options this script takes too), by turns, on the same number of
-threads, from memory.  Compared is the time of an epoch, models left out included, without
-statistics and start: the first epoch of every turn does not count.  PyTorch runs as it is meant to
+threads, from memory.  Compared are epochs without statistics and start: the time of all but the
+first one of a turn, and the processor time of these, which other programs on the machine disturb
+less (threads wait without spinning).  Nothing is left out unless --left-out says so, as starmill
+would also solve the last layer and measure the library with it.  PyTorch runs as it is meant to
 run fast: AdamW fused, and with --compile also through torch.compile.  Without GRID.h5 a grid of
 --models spectra of --pixels pixels is made up.
 
@@ -15,6 +17,7 @@ Needs NumPy, h5py and torch.
 import argparse
 import csv
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -24,58 +27,76 @@ import numpy as np
 
 import train_reference as reference
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch
 
-def time_starmill(program, grid, o, folder):
-    """Seconds of the epochs but the first, and the last loss."""
+
+def run_starmill(program, grid, o, epochs, folder):
+    """Seconds of the epochs, the last loss, and the processor time of the whole program."""
     lib = os.path.join(folder, "lib.h5")
-    words = [word for name in reference.DEFAULTS if getattr(o, name) != reference.DEFAULTS[name] or
-             name == "epochs" for word in (f"--{name.replace('_', '-')}", str(getattr(o, name)))]
-    environment = dict(os.environ, OMP_NUM_THREADS=str(o.threads),
-                       OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    done = subprocess.run([program, "library", "train", "--overwrite", "--threads", str(o.threads),
-                           "--output", lib, *words, grid], check=False, env=environment,
-                          stdout=subprocess.DEVNULL)
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    o = argparse.Namespace(**{**vars(o), "epochs": epochs})
+    command = [program, "library", "train", "--overwrite", "--threads", str(o.threads), "--output",
+               lib, *reference.words_for_starmill(o), grid]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, check=False, env=environment, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
         raise SystemExit(f"{program} ended with status {done.returncode}")
     with open(lib + ".losses.csv", newline="", encoding="ascii") as file:
         rows = list(csv.DictReader(file))
     arm = [row for row in rows if row["arm"] == rows[0]["arm"]]
-    return [float(row["seconds"]) for row in arm[1:]], float(arm[-1]["loss"])
+    cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return [float(row["seconds"]) for row in arm], float(arm[-1]["loss"]), cpu_s
+
+
+def time_starmill(program, grid, o):
+    """Of all epochs but the first: seconds of each, processor seconds of one; the last loss."""
+    with tempfile.TemporaryDirectory() as folder:
+        begin = run_starmill(program, grid, o, 1, folder)
+        seconds, loss, cpu_s = run_starmill(program, grid, o, o.epochs, folder)
+    return seconds[1:], (cpu_s - begin[2]) / (o.epochs - 1), loss
 
 
 def time_torch(problem, o, compiled):
     """The same by PyTorch."""
-    at = []
-    curve = reference.train(problem, o, after=lambda: at.append(time.perf_counter()), fused=True,
-                            compiled=compiled)
-    return np.diff(at), curve[-1][0]
+    wall, cpu = [], []
+
+    def note():
+        wall.append(time.perf_counter())
+        cpu.append(time.process_time())
+    curve = reference.train(problem, o, after=note, fused=True, compiled=compiled)
+    return np.diff(wall), (cpu[-1] - cpu[0]) / (o.epochs - 1), curve[-1][0]
 
 
 def compare(program, grid, o):
-    """Print a line for each way: models a second in the median epoch of the turns, and the best."""
+    """Print a line for each way: models a second, and models a second of a processor's work."""
     problem = reference.make_problem(grid, o)
-    ways = {"starmill": lambda folder: time_starmill(program, grid, o, folder),
-            "PyTorch": lambda folder: time_torch(problem, o, False)}
+    ways = {"starmill": lambda: time_starmill(program, grid, o),
+            "PyTorch": lambda: time_torch(problem, o, False)}
     if o.compile:
-        ways["PyTorch, compiled"] = lambda folder: time_torch(problem, o, True)
-    seconds, loss = {name: [] for name in ways}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        for _ in range(o.turns):
-            for name, run in ways.items():
-                s, loss[name] = run(folder)
-                seconds[name] += list(s)
+        ways["PyTorch, compiled"] = lambda: time_torch(problem, o, True)
+    wall, cpu, loss = {name: [] for name in ways}, {name: [] for name in ways}, {}
+    for _ in range(o.turns):
+        for name, run in ways.items():
+            s, cpu_s, loss[name] = run()
+            wall[name] += list(s)
+            cpu[name].append(cpu_s)
     widths = [problem.x.shape[1], *o.width, len(problem.bias)]
     gflop = 6e-9 * sum(a * b for a, b in zip(widths, widths[1:]))
     print(f"{problem.n_train} models learned, {problem.n - problem.n_train} left out; network "
           f"{'-'.join(map(str, widths))} ({o.last}), batch {o.batch}, {o.threads} threads, "
-          f"{len(seconds['starmill'])} epochs each")
-    print("                     models/s: median   best   GFLOP/s (best)   last loss")
-    for name, s in seconds.items():
-        rate = problem.n_train / np.median(s), problem.n_train / min(s)
-        print(f"{name:20s} {rate[0]:17.0f} {rate[1]:6.0f} {gflop * rate[1]:16.1f} {loss[name]:11.5g}")
+          f"{len(wall['starmill'])} epochs each")
+    print("                   models/s: median   best   per CPU second   GFLOP/CPU s   last loss")
+    for name in ways:
+        rate = [problem.n_train / s for s in (np.median(wall[name]), min(wall[name]),
+                                              np.median(cpu[name]))]
+        print(f"{name:18s} {rate[0]:16.0f} {rate[1]:6.0f} {rate[2]:16.0f} {gflop * rate[2]:13.1f}"
+              f" {loss[name]:11.5g}")
     for name in list(ways)[1:]:
-        ratio = [f(seconds[name]) / f(seconds["starmill"]) for f in (np.median, min)]
-        print(f"starmill / {name}: {ratio[0]:.2f} (median), {ratio[1]:.2f} (best)")
+        ratio = [f(s[name]) / f(s["starmill"])
+                 for f, s in ((np.median, wall), (min, wall), (np.median, cpu))]
+        print(f"starmill / {name}: {ratio[0]:.2f} (median), {ratio[1]:.2f} (best), {ratio[2]:.2f} "
+              "(per CPU second)")
 
 
 def main():
@@ -88,7 +109,10 @@ def main():
     parser.add_argument("--pixels", type=int, default=6000, help="of a made-up grid (6000)")
     parser.add_argument("--compile", action="store_true", help="torch.compile, too")
     reference.add_options(parser)
+    parser.set_defaults(left_out=0.0)
     o = reference.take_options(parser.parse_args())
+    if o.epochs < 2:
+        parser.error("needs 2 epochs or more")
     import torch
 
     torch.set_num_threads(o.threads)

@@ -25,9 +25,8 @@ class TrainReferenceTest(unittest.TestCase):
 
     def losses(self, options, threads=2):
         """[[loss, loss of models left out]] of the epochs by starmill."""
-        args = {"epochs": 10, **options, "threads": threads, "output": tmp("lib.h5")}
-        words = [word for name, x in args.items() for word in (f"--{name.replace('_', '-')}", x)]
-        run("library", "train", "--overwrite", *words, self.grid)
+        run("library", "train", "--overwrite", "--threads", threads, "--output", tmp("lib.h5"),
+            *tool.words_for_starmill(tool.options_of(options)), self.grid)
         with open(tmp("lib.h5.losses.csv"), newline="", encoding="ascii") as file:
             return np.array([[float(row["loss"]), float(row["loss_left_out"])]
                              for row in csv.DictReader(file)])
