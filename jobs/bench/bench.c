@@ -24,6 +24,16 @@
 
 /* ---- what tasks share ---- */
 
+int mill_bench_one_rank(const mill_bench *job)
+{
+  int err = MILL_OK;
+  if (job->mpi.size > 1)
+    MILL_FAIL(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
+              job->mpi.size);
+done:
+  return err;
+}
+
 int mill_bench_open_library(mill_bench *job)
 {
   int err = MILL_OK;
@@ -201,19 +211,21 @@ static int start(mill_bench *job, int argc, char **argv)
     goto done;
   }
   MILL_TRY(mill_fit_command(argc, argv, &job->command));
+  describe_machine(job);
+  if (argc > 1 && strcmp(argv[1], "train") == 0) {
+    MILL_TRY(mill_bench_train(job, argc - 1, argv + 1));
+    goto done;
+  }
   MILL_TRY(mill_bench_options_parse(argc, argv, &job->options));
   if (!job->options.task) {
     if (job->mpi.rank == 0)
       mill_bench_options_print_help(stdout);
     goto done;
   }
-  if (job->mpi.size > 1)
-    MILL_FAIL(MILL_ERR_USAGE, "bench measures one rank, not %d: run it without mpirun",
-              job->mpi.size);
+  MILL_TRY(mill_bench_one_rank(job));
   MILL_TRY(list_inputs(job));
   MILL_TRY(configure(job));
   MILL_TRY(check_roles(job));
-  describe_machine(job);
   MILL_TRY(job->options.task(job));
 done:
   return err;

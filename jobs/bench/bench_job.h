@@ -25,6 +25,9 @@ typedef struct mill_bench {
   int exit_status;          /**< of a bench that ends without a failure */
 } mill_bench;
 
+/** MILL_ERR_USAGE where there are more ranks. */
+int mill_bench_one_rank(const mill_bench *job);
+
 /** Read the library that the command line or the configuration names, and bind the configuration
  *  to it; signals are caught from then on.  MILL_ERR_USAGE, MILL_ERR_CONFIG, MILL_ERR_LIBRARY. */
 int mill_bench_open_library(mill_bench *job);
@@ -66,6 +69,11 @@ int mill_bench_task_crossover(mill_bench *job);
 int mill_bench_task_slots(mill_bench *job);
 int mill_bench_task_read(mill_bench *job);
 int mill_bench_task_host(mill_bench *job);
+
+/** How fast networks are trained, on this CPU and on a GPU where there is one: Markdown on standard
+ *  output.  argv[0] is "train"; argv is permuted.  MILL_ERR_USAGE, MILL_ERR_MEMORY,
+ *  MILL_ERR_OUTPUT; what ends a training on a GPU that does not work. */
+int mill_bench_train(mill_bench *job, int argc, char **argv);
 
 /** How evenly the ranks of a run would be busy, by the scheduler's own code.  argv[0] is
  *  "schedule"; argv is permuted.  MILL_ERR_USAGE, MILL_ERR_MEMORY, MILL_ERR_OUTPUT. */

@@ -40,6 +40,28 @@ done:
   return err;
 }
 
+int mill_bench_take_list(const mill_option *row, const char *text, void *base)
+{
+  int err = MILL_OK;
+  char number[32];
+  int *list = (int *)(void *)((char *)base + row->offset);
+  int *n = (int *)(void *)((char *)base + row->offset2);
+  const mill_option one = {.kind = MILL_OPTION_COUNT, .min = 1, .max = row->max};
+  *n = 0;
+  while (*text) {
+    const size_t length = strcspn(text, ",");
+    if (*n == MILL_BENCH_MAX_LIST || length >= sizeof number)
+      MILL_FAIL(MILL_ERR_USAGE, "--%s takes up to %d numbers with commas between", row->name,
+                MILL_BENCH_MAX_LIST);
+    memcpy(number, text, length);
+    number[length] = '\0';
+    MILL_TRY(mill_option_read(&one, row->name, number, &list[(*n)++]));
+    text += length + (text[length] == ',');
+  }
+done:
+  return err;
+}
+
 #define AT(member)          MILL_AT(mill_bench_options, member)
 #define TEXT(member)        MILL_OPTION_TEXT, AT(member)
 #define KEY(member, of_key) TEXT(fit.member), .key = of_key
@@ -93,6 +115,7 @@ static const mill_option_table table = {
     "       starmill bench slots --library LIB.h5 [options] INPUT.fits...\n"
     "       starmill bench read --library LIB.h5 [options] INPUT.fits...\n"
     "       starmill bench host --library LIB.h5 [options] INPUT.fits...\n"
+    "       starmill bench train [--help]\n"
     "       starmill bench schedule [--help]\n"
     "\n"
     "Measure on one rank.  'fit' fits the inputs as `starmill fit` does, with the result in\n"
@@ -104,8 +127,9 @@ static const mill_option_table table = {
     "of them on the CPU and on the GPU: from where on the GPU is faster.  'slots' fits them\n"
     "with more and more slots on one backend.  'read' reads the inputs with 1, 2, 4, ...\n"
     "threads and fits nothing.  'host' runs `starmill fit` with a device that is done at once:\n"
-    "what the host can bring to a GPU, and where its time goes.  'schedule' has options of its\n"
-    "own: how evenly the ranks of a run would be busy.\n"
+    "what the host can bring to a GPU, and where its time goes.  Two have options of their own:\n"
+    "'train', how fast `starmill library train` learns on the CPU and on a GPU, and 'schedule',\n"
+    "how evenly the ranks of a run would be busy.\n"
     "\n",
     "\n"
     "Exit status: 0 done, 2 usage, configuration or library, 3 some input was unreadable,\n"
@@ -138,11 +162,10 @@ static int set_task(const char *name, mill_bench_options *options, unsigned *bit
       *bit = tasks[i].bit;
       goto done;
     }
-  MILL_FAIL(
-      MILL_ERR_USAGE,
-      "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host' or 'schedule'%s%s%s; "
-      "see starmill bench --help",
-      name ? ", not '" : "", name ? name : "", name ? "'" : "");
+  MILL_FAIL(MILL_ERR_USAGE,
+            "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host', 'train' or "
+            "'schedule'%s%s%s; see starmill bench --help",
+            name ? ", not '" : "", name ? name : "", name ? "'" : "");
 done:
   return err;
 }

@@ -32,4 +32,9 @@ int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
 
 void mill_bench_options_print_help(FILE *out);
 
+/** take of an option (src/config/option.h): numbers from 1 to the row's max with commas between,
+ *  into an int [MILL_BENCH_MAX_LIST]; how many into the int at offset2.  MILL_ERR_USAGE. */
+enum { MILL_BENCH_MAX_LIST = 16 };
+int mill_bench_take_list(const mill_option *row, const char *text, void *base);
+
 #endif

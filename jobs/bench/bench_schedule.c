@@ -15,7 +15,7 @@
 #include "src/ranks/schedule_model.h"
 #include "src/ranks/usual_rate.h"
 
-enum { MAX_LIST = 16, MAX_RANK = 1 << 16, MAX_ROWS = 1 << 24, MAX_TOTAL = 1 << 28 };
+enum { MAX_RANK = 1 << 16, MAX_ROWS = 1 << 24, MAX_TOTAL = 1 << 28 };
 
 /* Bytes of a compressed mock coadd for each of its rows (starmill simulate, then gzip -4). */
 static const double GZIP_ROW_BYTES = 310e3;
@@ -29,8 +29,8 @@ static const struct {
 enum { N_USUAL = sizeof usual_cost / sizeof usual_cost[0], N_DRAWN = 1 << 16 };
 
 typedef struct settings {
-  int n_rank[MAX_LIST], n_n_rank;
-  int rows[MAX_LIST], n_rows;
+  int n_rank[MILL_BENCH_MAX_LIST], n_n_rank;
+  int rows[MILL_BENCH_MAX_LIST], n_rows;
   int is_gpu;
   double rate;           /* 0: as usual */
   double spread_percent; /* of the ranks' speeds */
@@ -45,32 +45,10 @@ typedef struct settings {
   int64_t n_cost;
 } settings;
 
-/* Numbers with commas between them, for --ranks and --rows. */
-static int take_list(const mill_option *row, const char *text, void *base)
-{
-  int err = MILL_OK;
-  char number[32];
-  int *list = (int *)(void *)((char *)base + row->offset);
-  int *n = (int *)(void *)((char *)base + row->offset2);
-  const mill_option one = {.kind = MILL_OPTION_COUNT, .min = 1, .max = row->max};
-  *n = 0;
-  while (*text) {
-    const size_t length = strcspn(text, ",");
-    if (*n == MAX_LIST || length >= sizeof number)
-      MILL_FAIL(MILL_ERR_USAGE, "--%s takes up to %d numbers with commas between", row->name,
-                MAX_LIST);
-    memcpy(number, text, length);
-    number[length] = '\0';
-    MILL_TRY(mill_option_read(&one, row->name, number, &list[(*n)++]));
-    text += length + (text[length] == ',');
-  }
-done:
-  return err;
-}
-
 #define LIST(member, most)                                                                         \
   MILL_OPTION_OTHER, MILL_AT(settings, member), .offset2 = offsetof(settings, n_##member),         \
-                                                .max = most, .take = take_list, .argument = "LIST"
+                                                .max = most, .take = mill_bench_take_list,         \
+                                                .argument = "LIST"
 #define REAL(member, least, most)                                                                  \
   MILL_OPTION_REAL, MILL_AT(settings, member), .min = least, .max = most
 #define COUNT(member, most) MILL_OPTION_COUNT, MILL_AT(settings, member), .min = 1, .max = most

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,9 +9,9 @@
 
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
-#include "jobs/fit/backend_choice.h"
 #include "jobs/fit/stop_watch.h"
 #include "jobs/library/library_left_out.h"
+#include "jobs/library/train_choice.h"
 #include "jobs/library/train_networks.h"
 #include "kernels/base/error.h"
 #include "src/libraries/library_make.h"
@@ -23,9 +22,6 @@
 #include "src/system/regular_file.h"
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/train_cuda.h"
-#endif
 
 enum { MIN_MODEL = 12, SPLIT_STREAM = 0x73706c74 /* "splt" */ };
 
@@ -50,35 +46,14 @@ static const char *const unit_words[] = {"noise", "spread", NULL};
 static const char *const last_words[] = {"components", "pixels", NULL};
 enum { BACKEND_CPU, BACKEND_CUDA };
 static const char *const backend_words[] = {"cpu", "cuda", NULL};
-static const char *const product_words[] = {"float32", "tf32", "bf16", NULL};
 static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
                   MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
-                  MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1 &&
-                  MILL_TRAIN_FLOAT32 == 0 && MILL_TRAIN_TF32 == 1 && MILL_TRAIN_BF16 == 2,
+                  MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1,
               "order of the words");
 
-/* --hidden 256,256,200 */
 static int take_hidden(const mill_option *row, const char *text, void *base)
 {
-  int err = MILL_OK, n = 0;
-  mill_train_settings *net = &((options *)base)->arm.net;
-  for (const char *at = text; n < MILL_MAX_LAYER - 1; at++) {
-    char *end = NULL;
-    const long width = strtol(at, &end, 10);
-    if (end == at || width < 1 || width > MILL_MAX_WIDTH || (*end != ',' && *end != '\0'))
-      break;
-    net->width[n++] = (int)width;
-    at = end;
-    if (*end == '\0') {
-      net->n_hidden = n;
-      return MILL_OK;
-    }
-  }
-  MILL_FAIL(MILL_ERR_USAGE,
-            "--%s %s: expected neurons of 1 to %d hidden layers, each 1 to %d, as 256,256,200",
-            row->name, text, MILL_MAX_LAYER - 1, MILL_MAX_WIDTH);
-done:
-  return err;
+  return mill_train_read_hidden(row->name, text, &((options *)base)->arm.net);
 }
 
 #define AT(member)  MILL_AT(options, member)
@@ -153,7 +128,7 @@ const mill_option_table mill_library_train_table = {
                  "on them"},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = backend_words,
          .help = "what computes the gradients: the CPU, or a GPU for each rank, by cuBLAS"},
-        {"products", MILL_OPTION_CHOICE, NET(precision), .words = product_words,
+        {"products", MILL_OPTION_CHOICE, NET(precision), .words = mill_train_product_words,
          .help = "factors of products on a GPU; sums are float32 always"},
         {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE",
          .help = "from which the same command goes on (default LIB.h5.training); removed at the "
@@ -314,29 +289,13 @@ static int prepare(job *j, int argc, char **argv, int first)
   o->arm.log_flux = !o->is_linear;
   if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != BACKEND_CUDA)
     MILL_FAIL(MILL_ERR_USAGE, "--products %s is of GPUs: give --backend cuda",
-              product_words[o->arm.net.precision]);
+              mill_train_product_words[o->arm.net.precision]);
   MILL_TRY(mill_train_arm_settings_check(&o->arm));
   MILL_TRY(name_file(o->checkpoint, o->output, ".training", j->checkpoint));
   MILL_TRY(name_file(o->stop_file, o->output, ".stop", j->stop_file));
   MILL_TRY(name_file(NULL, o->output, ".losses.csv", j->table));
   MILL_TRY(mill_thread_check_number(o->n_thread));
   MILL_TRY(mill_stop_signal_catch());
-done:
-  return err;
-}
-
-/* Collective. */
-static int find_ops(const mill_mpi *mpi, int backend, const mill_train_ops **ops)
-{
-  int err = MILL_OK;
-  *ops = mill_train_ops_cpu();
-  if (backend == BACKEND_CPU)
-    goto done;
-  MILL_TRY(mill_backend_place(mpi, 0));
-#ifdef MILL_HAVE_CUDA
-  *ops = mill_train_ops_cuda(&err);
-#endif
-  err = mill_mpi_agree(mpi, err);
 done:
   return err;
 }
@@ -350,7 +309,7 @@ static int train(job *j)
     MILL_TRY(mill_mpi_share_of_cores(&j->mpi, &o->n_thread));
   o->arm.net.n_thread = o->n_thread;
   MILL_TRY(mill_mpi_agree(&j->mpi, mill_blas_begin(o->n_thread, &n_blas)));
-  MILL_TRY(find_ops(&j->mpi, o->backend, &ops));
+  MILL_TRY(mill_train_find_ops(&j->mpi, o->backend == BACKEND_CUDA, &ops));
   const mill_train_networks networks = {.mpi = &j->mpi,
                                         .ops = ops,
                                         .settings = &o->arm,

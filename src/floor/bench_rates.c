@@ -102,6 +102,36 @@ done:
   return err;
 }
 
+int mill_bench_rates_threads(int n_thread, mill_gemm_rate *rate)
+{
+  int err = MILL_OK;
+  const size_t size = (size_t)SQUARE_F32 * SQUARE_F32;
+  void *a = NULL, *b = NULL, *c = NULL;
+  MILL_TRY(make_matrix(0, size, &a));
+  MILL_TRY(make_matrix(0, size, &b));
+  MILL_TRY(make_matrix(0, (size_t)n_thread * size, &c));
+  rate->m = rate->k = rate->n = SQUARE_F32;
+  for (int i = 0; i <= N_TRY; i++) {
+    const double start = mill_wall_s();
+#pragma omp parallel for num_threads(n_thread) schedule(static, 1)
+    for (int t = 0; t < n_thread; t++) {
+      const work w = {.m = rate->m,
+                      .k = rate->k,
+                      .n = rate->n,
+                      .a = a,
+                      .b = b,
+                      .c = (float *)c + (size_t)t * size};
+      run_sgemm(&w);
+    }
+    if (i > 0) /* the first has new pages and starts the threads */
+      keep_better(2e-9 * rate->m * rate->k * rate->n * n_thread / (mill_wall_s() - start),
+                  &rate->gflop_s);
+  }
+done:
+  MILL_FREE(a, b, c);
+  return err;
+}
+
 static int measure_copy(size_t bytes, double *gbyte_s)
 {
   int err = MILL_OK;

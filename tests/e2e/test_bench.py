@@ -582,6 +582,103 @@ class Schedule(ProgramTest):
         self.assertIn("--per-file", starmill("bench", "schedule", "--help").stdout)
 
 
+class Train(ProgramTest):
+    N_PIX, N_COMPONENT, N_LABEL = 600, 7, 4
+    ARGS = ("--pixels", 600, "--components", 7, "--spectra", "40,90", "--batch", "8,32", "--hidden",
+            "64,32/48", "--threads", 1, "--seconds", 0)
+
+    def tables(self, done):
+        """Rows of both tables as texts."""
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"An arm of 600 pixels; 1 thread of the CPU")
+        return [[[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines()
+                 if line.startswith("|")][2:]
+                for part in done.stdout.split("\nGradients,")]
+
+    def gflop(self, trained, hidden):
+        """Products of a model: value, slopes of weights and, but for the labels, of inputs."""
+        n_out = self.N_PIX if trained == "pixels" else self.N_COMPONENT
+        sizes = [self.N_LABEL] + [int(n) for n in hidden.split(",")] + [n_out]
+        pairs = [a * b for a, b in zip(sizes, sizes[1:])]
+        return 1e-9 * (6 * sum(pairs) - 2 * pairs[0])
+
+    def check(self, done, lasts):
+        statistics, gradients = self.tables(done)
+        self.assertEqual([row[:2] for row in statistics],
+                         [[n, str(self.N_COMPONENT)] for n in ("40", "90")])
+        self.assertEqual([row[:4] for row in gradients],
+                         [[last, hidden, n, batch] for last in lasts for hidden in ("64,32", "48")
+                          for n in ("40", "90") for batch in ("8", "32")])
+        sgemm = float(re.search(r"which together make ([0-9.]+) GFLOP/s", done.stdout)[1])
+        for row in gradients:
+            gflop = self.gflop(*row[:2])
+            for rate, gflop_s in [row[4:6]] + ([row[7:9]] if len(row) > 7 else []):
+                # printed as whole numbers and with two digits
+                self.assertAlmostEqual(float(gflop_s), gflop * float(rate),
+                                       delta=0.0051 + 0.51 * gflop)
+            # the rate of sgemm is printed with one digit
+            self.assertAlmostEqual(float(row[6]) * sgemm, float(row[5]),
+                                   delta=0.0051 + 0.00051 * sgemm + 0.051 * float(row[6]))
+        return gradients
+
+    def test_counts_and_rates(self):
+        done = starmill("bench", "train", "--backend", "cpu", *self.ARGS)
+        rows = self.check(done, ("components", "pixels"))
+        self.assertEqual({len(row) for row in rows}, {7})
+        self.assertNotIn("GPU", done.stdout)
+
+    def test_gpu_or_a_line(self):
+        done = starmill("bench", "train", "--last", "components", *self.ARGS)
+        rows = self.check(done, ("components",))
+        has_gpu = "GPU: SKIPPED: " not in done.stdout
+        self.assertEqual({len(row) for row in rows}, {10 if has_gpu else 7})
+        self.assertEqual("The GPU pays" in done.stdout, has_gpu)
+        failed = starmill("bench", "train", "--last", "components", "--backend", "cuda", *self.ARGS)
+        self.assertEqual(failed.returncode == 0, has_gpu, failed.stderr)
+
+    @unittest.skipUnless(os.access(os.environ.get("STARMILL_EMULATED", ""), os.X_OK),
+                         "only a build without CUDA has a starmill with emulated GPUs")
+    def test_gpu_beside_the_cpu(self):
+        done = subprocess.run(
+            [os.environ["STARMILL_EMULATED"], "bench", "train", "--last", "pixels", "--backend", "cuda",
+             *map(str, self.ARGS)], env=dict(ENVIRONMENT, MILL_EMULATED_GPUS="1"), timeout=PATIENCE,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        rows = self.check(done, ("pixels",))
+        pays = dict(re.findall(r"^- pixels, (\S+, \d+) spectra: (?:from batches of (\d+) on|the CPU)",
+                               done.stdout, re.M))
+        self.assertEqual(len(pays), 4)
+        for small, large in zip(rows[::2], rows[1::2]):
+            first = None
+            for row in (large, small):
+                # both rates are printed as whole numbers, their ratio with two digits
+                self.assertAlmostEqual(float(row[9]) * float(row[4]), float(row[7]),
+                                       delta=0.51 + 0.0051 * float(row[4]) + 0.51 * float(row[9]))
+                if float(row[7]) <= float(row[4]):
+                    break
+                first = row[3]
+            self.assertEqual(pays[f"{small[1]}, {small[2]}"], first or "")
+
+    def test_mistakes(self):
+        for args, parts in (
+            (["--spectra", "90,40"], ["--spectra", "ascending"]),
+            (["--spectra", "5,90", "--components", 5], ["--spectra", "6"]),
+            (["--batch", "8,8"], ["--batch", "ascending"]),
+            (["--batch", ","], ["--batch"]),
+            (["--hidden", "64,0"], ["--hidden", "64,0"]),
+            (["--hidden", "64//32"], ["--hidden"]),
+            (["--hidden", "/".join(["8"] * 9)], ["--hidden", "8 networks"]),
+            (["--last", "bits"], ["--last", "'bits'"]),
+            (["--backend", "cpu", "--products", "tf32"], ["--products", "tf32"]),
+            (["surplus"], ["'surplus'"]),
+        ):
+            self.assertOneLine(starmill("bench", "train", *args), "starmill bench: ", *parts,
+                               status=2)
+        self.assertIn("--hidden", starmill("bench", "train", "--help").stdout)
+        done = starmill("bench", "train", ranks=2)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("one rank", done.stderr)
+
+
 class Usage(ProgramTest):
     def test_help(self):
         done = starmill("bench", "--help")
@@ -596,7 +693,7 @@ class Usage(ProgramTest):
         fit = ["fit", "--library", made["library"]]
         here = [made["file"]]
         for args, parts, status in (
-            ([], ["'fit', 'rates', 'crossover', 'slots', 'read', 'host' or 'schedule'"], 2),
+            ([], ["'fit', 'rates', 'crossover', 'slots', 'read', 'host', 'train' or 'schedule'"], 2),
             (["fits"], ["'fits'"], 2),
             (fit, ["no input"], 2),
             (["fit"] + here, ["no library"], 2),

@@ -7,6 +7,7 @@
 #include "kernels/base/error.h"
 #include "src/floor/bench_rates.h"
 #include "kernels/base/clock.h"
+#include "src/system/blas_threads.h"
 #include "tests/test_library.h"
 
 static int is_rate(double x)
@@ -45,6 +46,20 @@ static void test_measured_rates(void **state)
   assert_int_equal(rates.dgemm_hidden.k, 12);
   assert_int_equal(rates.dgemm_hidden.n, 9);
   mill_library_clear(&lib);
+}
+
+static void test_rate_of_threads(void **state)
+{
+  (void)state;
+  mill_gemm_rate rate = {0};
+  int n_blas = 0;
+  assert_int_equal(mill_blas_begin(2, &n_blas), MILL_OK);
+  assert_int_equal(mill_bench_rates_threads(2, &rate), MILL_OK);
+  assert_true(is_rate(rate.gflop_s) && rate.m > 0 && rate.m == rate.k && rate.m == rate.n);
+  rate.gflop_s = 1e9; /* better than any machine's */
+  assert_int_equal(mill_bench_rates_threads(1, &rate), MILL_OK);
+  assert_true(rate.gflop_s == 1e9);
+  mill_blas_end(n_blas);
 }
 
 static void test_reading(void **state)
@@ -89,6 +104,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_measured_rates),
+      cmocka_unit_test(test_rate_of_threads),
       cmocka_unit_test(test_reading),
       cmocka_unit_test(test_clocks),
   };

@@ -1,0 +1,51 @@
+#include "jobs/library/train_choice.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "jobs/fit/backend_choice.h"
+#include "kernels/base/error.h"
+#ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/train_cuda.h"
+#endif
+
+const char *const mill_train_product_words[] = {"float32", "tf32", "bf16", NULL};
+static_assert(MILL_TRAIN_FLOAT32 == 0 && MILL_TRAIN_TF32 == 1 && MILL_TRAIN_BF16 == 2,
+              "order of the words");
+
+int mill_train_read_hidden(const char *option, const char *text, mill_train_settings *net)
+{
+  int err = MILL_OK, n = 0;
+  for (const char *at = text; n < MILL_MAX_LAYER - 1; at++) {
+    char *end = NULL;
+    const long width = strtol(at, &end, 10);
+    if (end == at || width < 1 || width > MILL_MAX_WIDTH || (*end != ',' && *end != '\0'))
+      break;
+    net->width[n++] = (int)width;
+    at = end;
+    if (*end == '\0') {
+      net->n_hidden = n;
+      return MILL_OK;
+    }
+  }
+  MILL_FAIL(MILL_ERR_USAGE,
+            "--%s %s: expected neurons of 1 to %d hidden layers, each 1 to %d, as 256,256,200",
+            option, text, MILL_MAX_LAYER - 1, MILL_MAX_WIDTH);
+done:
+  return err;
+}
+
+int mill_train_find_ops(const mill_mpi *mpi, int is_gpu, const mill_train_ops **ops)
+{
+  int err = MILL_OK;
+  *ops = mill_train_ops_cpu();
+  if (!is_gpu)
+    goto done;
+  MILL_TRY(mill_backend_place(mpi, 0));
+#ifdef MILL_HAVE_CUDA
+  *ops = mill_train_ops_cuda(&err);
+#endif
+  err = mill_mpi_agree(mpi, err);
+done:
+  return err;
+}

@@ -1,0 +1,19 @@
+/** What `library train` and `bench train` are told alike: hidden layers, and what computes. */
+#ifndef MILL_TRAIN_CHOICE_H
+#define MILL_TRAIN_CHOICE_H
+
+#include "src/libraries/train_network.h"
+
+/** Neurons of the hidden layers of a text as 256,256,200, into n_hidden and width.
+ *  MILL_ERR_USAGE names the option (without its dashes). */
+int mill_train_read_hidden(const char *option, const char *text, mill_train_settings *net);
+
+/** The words of --products, in the order of enum mill_train_precision; ends with NULL. */
+extern const char *const mill_train_product_words[];
+
+/** The functions of the CPU, or with is_gpu those of this rank's GPU, which every rank gets
+ *  (jobs/fit/backend_choice.h).  Collective; the same code on every rank: MILL_ERR_CONFIG,
+ *  MILL_ERR_BACKEND, MILL_ERR_MEMORY or MILL_ERR_MPI. */
+int mill_train_find_ops(const mill_mpi *mpi, int is_gpu, const mill_train_ops **ops);
+
+#endif
