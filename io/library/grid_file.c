@@ -18,6 +18,8 @@ struct mill_grid_file {
   unsigned char *status; /* [n_model] */
 };
 
+enum { MAX_SETTINGS = 65536 };
+
 #define REFUSE(file, ...) MILL_FAIL((file)->code, "%s: " __VA_ARGS__)
 
 void mill_grid_info_clear(mill_grid_info *info)
@@ -343,9 +345,9 @@ int mill_grid_read_settings(mill_grid_file *file, char **settings)
   *settings = NULL;
   const int open = mill_h5_array_open_attr(file->h5.id, "/", "settings", &array);
   if (open)
-    size = H5Tget_size(array.type);
+    size = H5Tis_variable_str(array.type) > 0 ? MAX_SETTINGS : H5Tget_size(array.type);
   mill_h5_array_close(&array);
-  if (!open || size == 0 || size > 65536)
+  if (!open || size == 0 || size > MAX_SETTINGS)
     REFUSE(&file->h5, "has no attribute settings", file->path);
   MILL_TRY(MILL_ALLOC(size + 1, settings));
   MILL_TRY(mill_h5_read_attr_text(&file->h5, "/", "settings", *settings, size + 1));

@@ -7,6 +7,7 @@
 
 #include <mpi.h>
 
+#include "io/hdf5/hdf5_probe.h"
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "jobs/fit/stop_watch.h"
@@ -267,6 +268,8 @@ static int open_grid(void *context)
 {
   int err = MILL_OK;
   job *j = context;
+  if (j->mpi.rank == 0)
+    MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, j->input));
   MILL_TRY(mill_grid_open(j->input, &j->grid, &j->info));
   MILL_TRY(split_models(j));
   MILL_TRY(make_frame(j));

@@ -7,6 +7,7 @@
 
 #include <mpi.h>
 
+#include "io/hdf5/hdf5_probe.h"
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "jobs/library/library_left_out.h"
@@ -119,6 +120,7 @@ static int models_open(const char *path, int unfinished, models *m)
 {
   int err = MILL_OK, n_to_do = 0;
   m->path = path;
+  MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, path));
   MILL_TRY(mill_grid_open(path, &m->file, &m->info));
   MILL_TRY(MILL_ALLOC(m->info.n_model, &m->row));
   for (int i = 0; i < m->info.n_model; i++) {
