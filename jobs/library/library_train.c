@@ -72,8 +72,9 @@ const mill_option_table mill_library_train_table = {
         {"emulator", MILL_OPTION_CHOICE, AT(emulator), .words = emulator_words,
          .help = "what stands between labels and spectra"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
-         .help = "part of the models that is not learned; they say how good it is and when to end "
-                 "(default 0.1)"},
+         .help =
+             "part of the models that is not learned; they say how good it is and when it is best "
+             "(default 0.1); 0: no report, and the last layer stays as the steps leave it"},
         {"hidden", MILL_OPTION_OTHER, .take = take_hidden, .argument = "N,N,...",
          .help = "neurons of the hidden layers (default 256,256,200)"},
         {"epochs", MILL_OPTION_COUNT, NET(n_epoch), .min = 1, .max = 10000000,
