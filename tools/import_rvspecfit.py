@@ -116,10 +116,9 @@ def check_interpolator(net):
 
 
 def refuse_air(net):
-    """starmill's wavelengths are those in vacuum; only the spectra's own file says what they are.
-    """
+    """starmill's wavelengths are in vacuum; only the spectra's own file says what theirs are."""
     path = os.path.join(os.path.dirname(net.path), f"specs_{net.setup}.h5")
-    if not h5py.is_hdf5(path) if os.path.exists(path) else True:
+    if not os.path.exists(path) or not h5py.is_hdf5(path):
         return
     with h5py.File(path, "r") as file:
         command = value(file, "cmdline", "")
@@ -320,9 +319,10 @@ def convert(path, output, overwrite=False):
         if os.path.exists(part):
             os.unlink(part)
     widths = "-".join(map(str, [len(net.names)] + [len(bias) for _, bias, _ in layers]))
+    off = np.abs(single / double - 1).max()
     print(f"{to}: {widths}, revision '{net.revision}', {len(net.points)} training spectra; "
-          f"rvspecfit's evaluation in float32 differs by up to {np.abs(single / double - 1).max():.1e}"
-          " from this network's in double precision")
+          f"rvspecfit's evaluation in float32 differs by up to {off:.1e} from this network's in "
+          "double precision")
     return to
 
 
