@@ -65,6 +65,8 @@ int mill_library_measure(const mill_library *lib, mill_grid_file *grid, const mi
     spectra.flux[a] = flux[a];
     spectra.continuum[a] = continuum[a];
   }
+  printf("measuring it on %d models\n", n_used);
+  fflush(stdout);
   MILL_TRY(mill_library_report_make(lib, &spectra, n_thread, n_component, &report));
   MILL_TRY(mill_library_report_text(lib, &report, how, &text));
   fputs(text, stdout);
