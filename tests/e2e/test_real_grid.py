@@ -236,6 +236,78 @@ class Lists(unittest.TestCase):
 
 
 @unittest.skipUnless(HAVE_NUMPY, "no NumPy or Astropy")
+class Checks(unittest.TestCase):
+    """A model that is wrong is called bad, with the reason."""
+
+    def spectrum(self, change):
+        """Reads the second piece after change(samples [n][3]: wavelength, normalised, flux)."""
+        import numpy as np
+        from real_grid import lines, synthesis
+
+        first, last, step = lines.PIECES[1]
+        n = round((last - first + 2 * lines.PAD) / step) + 1
+        data = np.stack(
+            [first - lines.PAD + step * np.arange(n), np.ones(n), np.full(n, 2.0)], axis=1
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "spectrum")
+            np.savetxt(path, change(data), fmt="%.5f")
+            return synthesis.read_spectrum(path, 1)
+
+    def test_samples(self):
+        import numpy as np
+        from real_grid import synthesis
+
+        def put(column, value):
+            def change(data):
+                data[1000, column] = value
+                return data
+
+            return change
+
+        wave, flux, cont = self.spectrum(put(1, 0.99))
+        self.assertEqual((len(wave), flux[0]), (len(cont), 2.0))
+        for change, why in (
+            (lambda d: d[:-5], "samples in the place of"),
+            (put(2, np.nan), "not finite"),
+            (put(2, 0.0), "not above 0"),
+            (put(1, 1.1), "flux above the continuum"),
+            (lambda d: d * [1, 0.2, 1], "no continuum"),
+        ):
+            with self.assertRaisesRegex(synthesis.BadModel, why):
+                self.spectrum(change)
+
+    def test_pieces_that_do_not_meet(self):
+        import numpy as np
+        from real_grid import lines, synthesis
+
+        pieces = []
+        for first, last, step in lines.PIECES:
+            wave = np.arange(first - lines.PAD, last + lines.PAD, step)
+            pieces.append((wave, np.ones(len(wave)), np.full(len(wave), 1.1)))
+        at, flux, cont = synthesis.join(pieces)
+        np.testing.assert_allclose(flux, 1, atol=1e-12)
+        np.testing.assert_allclose(cont, 1.1, atol=1e-12)
+        for changed in ((1.03, 1), (1, 1.03)):
+            other = list(pieces)
+            other[1] = (pieces[1][0], pieces[1][1] * changed[0], pieces[1][2] * changed[1])
+            with self.assertRaisesRegex(synthesis.BadModel, "where they meet at 4500 A"):
+                synthesis.join(other)
+        with self.assertRaisesRegex(synthesis.BadModel, "do not cover"):
+            synthesis.join(pieces[:-1])
+
+    def test_a_star_of_another_temperature(self):
+        import numpy as np
+        from real_grid import synthesis
+
+        at = np.arange(3540.0, 10010, synthesis.STEP_AA)
+        flux = np.full(len(at), 0.55 * synthesis.STEFAN * 5000.0**4 / 6470)
+        self.assertAlmostEqual(synthesis.check((5000.0, 4, 0, 0), at, flux, flux), 0.55, delta=0.01)
+        with self.assertRaisesRegex(synthesis.BadModel, "of sigma Teff.4"):
+            synthesis.check((6500.0, 4, 0, 0), at, flux, flux)
+
+
+@unittest.skipUnless(HAVE_NUMPY, "no NumPy or Astropy")
 class Run(unittest.TestCase):
     """`real-grid compute` with a script in the place of Turbospectrum."""
 
@@ -250,7 +322,8 @@ class Run(unittest.TestCase):
         for i in range(len(lines.PIECES)):
             for kind in ("atoms", "molecules", "tio"):
                 open(os.path.join(self.work, "lines", "%s%d.list" % (kind, i)), "w").close()
-        open(os.path.join(self.work, "lines", "done"), "w").close()
+        with open(os.path.join(self.work, "lines", "done"), "w") as f:
+            f.write(repr(lines.PIECES) + "\n")
         for program in ("babsma_lu", "bsyn_lu"):
             path = os.path.join(self.work, "turbospectrum", program)
             with open(path, "w") as f:

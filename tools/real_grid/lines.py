@@ -4,17 +4,13 @@ import gzip
 import os
 import re
 
-# Ranges that are computed one by one: first and last wavelength in air, step (A). The
-# Gaia-ESO list ends at 4200 and 9200 A. A line of Gaussian width sigma loses up to
-# 2 exp(-2 (pi sigma / step)^2) of its strength between samples, which no smoothing gives
-# back: 0.2 % of the narrowest here, 5 % at 0.08 A and 8000 A.
-PIECES = (
-    (3528.0, 4200.0, 0.03),
-    (4200.0, 4500.0, 0.03),
-    (4500.0, 6500.0, 0.04),
-    (6500.0, 9200.0, 0.06),
-    (9200.0, 10024.0, 0.06),
-)
+# Ranges that are computed one by one: first and last wavelength in air, step (A). They
+# meet where no strong line is near, since lines beyond the ends take no part. A line of
+# Gaussian width sigma loses up to 2 exp(-2 (pi sigma / step)^2) of its strength between
+# samples, which no smoothing gives back: 0.2 % of the narrowest here, 5 % at 0.08 A and
+# 8000 A.
+PIECES = ((3528.0, 4500.0, 0.03), (4500.0, 6500.0, 0.04), (6500.0, 10024.0, 0.06))
+# The Gaia-ESO list.
 GES = (4200.0, 9200.0)
 # Each piece is computed so far beyond its ends (A), to compare it with its neighbour.
 PAD = 4.0

@@ -232,9 +232,12 @@ def check_overlap(before, after, edge):
     for wave, flux, cont in (before, after):
         s, t = smooth(wave, (flux, cont), wave[1] - wave[0], at, SIGMA_AA)
         values.append(s / t)
-    worst = np.abs(values[1] / values[0] - 1).max()
+    worst = (np.abs(values[1] - values[0]) / values[0][1]).max()
     if worst > 0.02:
-        raise BadModel("pieces differ by %.1f %% where they meet at %g A" % (100 * worst, edge))
+        raise BadModel(
+            "pieces differ by %.1f %% of the continuum where they meet at %g A"
+            % (100 * worst, edge)
+        )
 
 
 def check(labels, at, flux, cont):
