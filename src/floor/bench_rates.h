@@ -38,8 +38,9 @@ typedef struct mill_bench_rates {
 int mill_bench_rates_measure(const mill_library *lib, int n_row, mill_bench_rates *rates);
 
 /** Products of large float32 matrices by n_thread threads at once, each with one of its own: work
- * of all over time by the clock.  The best of eight tries and of what rate holds; zero it before
- * the first call.  Between mill_blas_begin and mill_blas_end.  MILL_ERR_MEMORY. */
+ * of all over time by the clock, or over CPU time where it is one thread.  The best of eight tries
+ * and of what rate holds; zero it before the first call.  Between mill_blas_begin and
+ * mill_blas_end.  MILL_ERR_MEMORY. */
 int mill_bench_rates_threads(int n_thread, mill_gemm_rate *rate);
 
 /** Measure read_gbyte_s on the files (an unmeasured read brings them into the page cache):
