@@ -45,6 +45,11 @@ int mill_library_measure(const mill_library *lib, mill_grid_file *grid, const mi
   float *flux[MILL_MAX_ARM] = {NULL}, *continuum[MILL_MAX_ARM] = {NULL};
   mill_left_out spectra = {.n = n_used};
   mill_library_report report = {0};
+  if (keep_error && n_used < MILL_MODEL_ERROR_MIN)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%d models are left out, too few for a model error, which needs %d: leave out more, "
+              "or measure none",
+              n_used, MILL_MODEL_ERROR_MIN);
   MILL_TRY(MILL_ALLOC(n_row, &row));
   MILL_TRY(MILL_ALLOC(n_row * n_label, &label));
   MILL_TRY(MILL_ALLOC(n_row, &name));
@@ -72,10 +77,8 @@ int mill_library_measure(const mill_library *lib, mill_grid_file *grid, const mi
   fputs(text, stdout);
   for (int a = 0; a < info->n_arm && keep_error; a++) {
     if (!report.error[a].fraction)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "%d spectra left out are too few for a model error; at least %d "
-                "are needed",
-                report.n, MILL_MODEL_ERROR_MIN);
+      MILL_FAIL(MILL_ERR_INPUT, "%d of %d models lie inside the hulls, too few for a model error",
+                report.n, n_used);
     mill_model_error_clear(&to->arm[a].error);
     to->arm[a].error = report.error[a];
     memset(&report.error[a], 0, sizeof report.error[a]);

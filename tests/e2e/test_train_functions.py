@@ -407,6 +407,8 @@ class TrainFunctions(ProgramTest):
         self.assertOneLine(train("full.h5", path, "linear"), "--output", status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),
                            "--model-error", "--validation", status=2)
+        self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0.02, "--model-error", 2),
+                           "left out, too few for a model error", status=3)
         self.assertOneLine(starmill("library", "train", "--emulator", "linear", path), "--output",
                            status=2)
         self.assertOneLine(train("no.h5", tmp("missing.h5"), "linear"), "missing.h5", status=3)
