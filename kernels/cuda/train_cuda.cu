@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
-#include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/train_cuda.h"
 #include "kernels/train/train_math.h"
+
+/* last: its header has a global `half` */
+#include "kernels/cuda/cublas.h"
 
 enum { THREADS = 256, N_STAGE = 2 };
 
