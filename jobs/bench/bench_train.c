@@ -449,10 +449,9 @@ done:
 static void print_head(const bench_train *b)
 {
   mill_bench_print_head(b->job, NULL);
-  printf("An arm of %d pixels; %d %s of the CPU, which together make %.1f GFLOP/s in products of "
-         "%d × %d float32 matrices (sgemm).\n",
-         b->set.n_pix, b->set.n_thread, b->set.n_thread == 1 ? "thread" : "threads",
-         b->sgemm.gflop_s, b->sgemm.m, b->sgemm.n);
+  printf("An arm of %d pixels; %d %s of the CPU; sgemm of %d × %d matrices: %.1f GFLOP/s.\n",
+         b->set.n_pix, b->set.n_thread, b->set.n_thread == 1 ? "thread" : "threads", b->sgemm.m,
+         b->sgemm.n, b->sgemm.gflop_s);
   if (b->gpu)
     printf("GPU: %s, products in %s.\n", b->gpu_backend->name,
            mill_train_product_words[b->set.precision]);
@@ -477,7 +476,7 @@ static int measure(bench_train *b)
   MILL_TRY(measure_gradients(b));
   mill_gemm_rate again = {0};
   MILL_TRY(mill_bench_rates_threads(b->set.n_thread, &again));
-  printf("\nAt the end sgemm makes %.1f GFLOP/s.\n", again.gflop_s);
+  printf("\nsgemm at the end: %.1f GFLOP/s.\n", again.gflop_s);
   MILL_TRY(mill_bench_flush());
 done:
   mill_blas_end(n_blas);

@@ -609,7 +609,7 @@ class Train(ProgramTest):
         self.assertEqual([row[:4] for row in gradients],
                          [[last, hidden, n, batch] for last in lasts for hidden in ("64,32", "48")
                           for n in ("40", "90") for batch in ("8", "32")])
-        sgemm = float(re.search(r"which together make ([0-9.]+) GFLOP/s", done.stdout)[1])
+        sgemm = float(re.search(r"sgemm of \d+ × \d+ matrices: ([0-9.]+) GFLOP/s", done.stdout)[1])
         for row in gradients:
             gflop = self.gflop(*row[:2])
             for rate, gflop_s in [row[4:6]] + ([row[7:9]] if len(row) > 7 else []):
