@@ -247,6 +247,11 @@ static int report_left_out(const options *o, const models *m, mill_library *lib)
   MILL_TRY(mill_grid_choose_left_out(settings.way, &all.models, lib,
                                      most < MILL_REPORT_MAX ? most : MILL_REPORT_MAX, o->seed,
                                      left_out, &n_out));
+  if (n_out == 0 && o->n_error >= 0)
+    MILL_FAIL(
+        MILL_ERR_INPUT,
+        "no model is left out, so no model error can be measured: give a larger --left-out or "
+        "--validation");
   if (n_out == 0) {
     printf("no model has others on all sides, so none can be left out for a report; give "
            "--validation\n");
@@ -264,6 +269,10 @@ static int report_left_out(const options *o, const models *m, mill_library *lib)
       without, m->file, &m->info, rest.n_rest, rest.rest, settings.n_thread,
       o->n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : o->n_error, how, o->n_error >= 0, lib));
 done:
+  if (err == MILL_ERR_INPUT && o->n_error < 0) { /* what is written is good without */
+    printf("no report: %s\n", mill_error_message());
+    err = MILL_OK;
+  }
   mill_free(left_out);
   selection_clear(&all);
   selection_clear(&rest);

@@ -66,7 +66,9 @@ static int copy_emulator(const mill_emulator *from, int first, int n_pix, mill_e
   size_t n_coef = (size_t)from->grid.n_out;
   for (int i = 0; i < from->grid.n_axis; i++) {
     n_coef *= (size_t)from->grid.n_node[i];
-    MILL_TRY(copy_of(from->grid.knot[i], (size_t)(from->grid.n_node[i] + 4) * sizeof(double),
+    MILL_TRY(copy_of(from->grid.knot[i],
+                     (size_t)(from->grid.n_node[i] + mill_spline_grid_order(&from->grid)) *
+                         sizeof(double),
                      (void **)&to->grid.knot[i]));
   }
   MILL_TRY(copy_of(from->grid.coef, n_coef * sizeof(float), (void **)&to->grid.coef));

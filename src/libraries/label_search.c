@@ -11,7 +11,7 @@ void mill_label_search(int n, mill_misfit misfit, void *context, double enough, 
                        double *normal_out)
 {
   const size_t n_par = (size_t)n;
-  double normal[N * N], rhs[N], damping = 1e-3;
+  double normal[N * N] = {0}, rhs[N] = {0}, damping = 1e-3;
   double now = misfit(context, x, normal, rhs);
   for (int step = 0; step < MAX_STEP && damping < 1e6; step++) {
     double trial[N], damped[N * N], way[N], next_normal[N * N], next_rhs[N], longest = 0;

@@ -73,7 +73,8 @@ void mill_library_report_clear(mill_library_report *report); /* NULL is allowed 
  *
  *  The fits are done in the library's own pixels at its resolution, on ln flux with Gaussian noise
  *  of 1 / S/N in every pixel, with MILL_MODEL_ERROR_CONTINUUM Legendre polynomials an arm free, by
- *  Levenberg-Marquardt from the most alike template of the initial guess.
+ *  Levenberg-Marquardt from the most alike template of the initial guess,
+ *  at the second S/N from what was found at the first.
  *  MILL_ERR_INPUT without spectra inside the hulls, MILL_ERR_RANGE, MILL_ERR_MEMORY. */
 int mill_library_report_make(const mill_library *lib, const mill_left_out *spectra, int n_thread,
                              int n_component, mill_library_report *report);

@@ -266,7 +266,8 @@ static int make_pixels(arm *a)
   int err = MILL_OK, model[BLOCK];
   const int kept = is_kept(a), n = a->task->n;
   /* mill_train_solve_last takes 256 rows at once */
-  const int n_batch = a->set->net.batch > 256 ? a->set->net.batch : 256;
+  const int wanted = a->set->net.batch > 256 ? a->set->net.batch : 256;
+  const int n_batch = wanted < n ? wanted : n;
   const size_t n_pix = (size_t)a->c.n_pix;
   MILL_TRY(
       mill_alloc_raw((size_t)(kept ? n : n_batch) * n_pix, sizeof *a->target, (void **)&a->target));
@@ -390,13 +391,17 @@ done:
  * -----------------------------------------------------------------------------------------
  */
 
-/* Train and, where the loss is that of least squares, solve the last layer. */
+/* Train and, where the loss is that of least squares, solve the last layer, in float32 products
+   whatever the gradients had, as a fit evaluates it.  best: the parameters in the end; those of the
+   state stay as they were trained, since a checkpoint of a later arm keeps them. */
 static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_problem *problem,
-                        const mill_train_watch *watch, mill_train_state *state,
+                        const mill_train_watch *watch, mill_train_state *state, float **best,
                         mill_train_arm_report *report)
 {
   int err = MILL_OK;
   const int n_before = state->n_epoch;
+  mill_train_state solved;
+  mill_train_settings exact = a->set->net;
   mill_train_shape shape;
   const double start_s = mill_wall_s();
   mill_train_shape_of(&a->set->net, problem->n_in, problem->n_out, &shape);
@@ -404,9 +409,14 @@ static int second_phase(arm *a, const mill_train_ops *ops, const mill_train_prob
   report->gradient_s = mill_wall_s() - start_s;
   report->gflop = mill_train_gflop(&shape, a->task->n_train) * (state->n_epoch - n_before);
   report->loss = report->loss_unsolved = state->best_loss;
-  if (a->set->net.loss == MILL_TRAIN_L2 && a->task->n > a->task->n_train)
-    MILL_TRY(mill_train_solve_last(a->mpi, ops, &a->set->net, problem, state,
-                                   &report->loss_unsolved, &report->loss));
+  MILL_TRY(mill_mpi_agree(a->mpi, MILL_ALLOC(state->n_param, best)));
+  memcpy(*best, state->best, state->n_param * sizeof **best);
+  solved = *state;
+  solved.best = *best;
+  exact.precision = MILL_TRAIN_FLOAT32;
+  if (exact.loss == MILL_TRAIN_L2 && a->task->n > a->task->n_train)
+    MILL_TRY(mill_train_solve_last(a->mpi, ops, &exact, problem, &solved, &report->loss_unsolved,
+                                   &report->loss));
 done:
   return err;
 }
@@ -432,6 +442,7 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   int err = MILL_OK;
   arm a = {.mpi = mpi, .set = settings, .task = task};
   mill_train_shape shape;
+  float *best = NULL;
   const double start_s = mill_wall_s();
   memset(report, 0, sizeof *report);
   MILL_TRY(mill_train_arm_settings_check(settings));
@@ -465,10 +476,11 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
                          "the training that continues has %zu parameters, this one %zu",
                          state->n_param, shape.n_param);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(second_phase(&a, ops, &problem, watch, state, report));
-  err = export(&a, &shape, state->best, emulator);
+  MILL_TRY(second_phase(&a, ops, &problem, watch, state, &best, report));
+  err = export(&a, &shape, best, emulator);
   MILL_TRY(mill_mpi_agree(mpi, err));
 done:
+  mill_free(best);
   arm_clear(&a);
   return err;
 }

@@ -13,9 +13,6 @@
 /* purposes of the random numbers: "init", "shuf" */
 enum { INIT_STREAM = 0x696e6974, SHUFFLE_STREAM = 0x73687566 };
 
-/* A loss counts as lower for the schedule when it is so by this part (as PyTorch has it). */
-#define PLATEAU_PART 1e-4
-
 /* ---- settings ------------------------------------------------------------------------------- */
 
 void mill_train_settings_init(mill_train_settings *settings)
@@ -148,6 +145,12 @@ done:
   return err;
 }
 
+/* Models at most at a time, of n. */
+static int room_of(const mill_train_settings *settings, int n)
+{
+  return settings->batch < n ? settings->batch : n;
+}
+
 /* ---- losses ------------------------------------------------------------------------------------
  */
 
@@ -201,7 +204,7 @@ int mill_train_validate(const mill_mpi *mpi, const mill_train_ops *ops,
 {
   int err = MILL_OK;
   mill_train_team *w = NULL;
-  err = mill_train_team_create(ops, settings, problem, settings->batch, &w);
+  err = mill_train_team_create(ops, settings, problem, room_of(settings, problem->n), &w);
   if (err == MILL_OK)
     err = mill_train_team_bind(w, param);
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -239,7 +242,7 @@ int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *sett
   int err = MILL_OK;
   mill_train_team *w = NULL;
   const size_t width = (size_t)settings->width[settings->n_hidden - 1];
-  MILL_TRY(mill_train_team_create(ops, settings, problem, settings->batch, &w));
+  MILL_TRY(mill_train_team_create(ops, settings, problem, room_of(settings, problem->n), &w));
   MILL_TRY(mill_train_team_bind(w, param));
   for (int i = 0; i < n; i += w->net.n_room) {
     const int n_row = n - i < w->net.n_room ? n - i : w->net.n_room;
@@ -354,7 +357,7 @@ static void judge(const mill_train_settings *s, const mill_train_problem *p,
   const mill_train_epoch *epoch = &state->epoch[state->n_epoch - 1];
   const double loss = p->n > p->n_train ? epoch->validation : epoch->train;
   const double part = (double)state->n_epoch / s->n_epoch;
-  state->n_wait = loss < state->best_loss * (1 - PLATEAU_PART) ? 0 : state->n_wait + 1;
+  state->n_wait = loss < state->best_loss ? 0 : state->n_wait + 1;
   if (loss < state->best_loss) {
     state->best_loss = loss;
     state->best_epoch = state->n_epoch;
@@ -378,7 +381,7 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
   int err = MILL_OK, *order = NULL;
   mill_train_team *w = NULL;
   mill_train_shares shares = {0};
-  const int n_room = (settings->batch + mpi->size - 1) / mpi->size;
+  const int n_room = (room_of(settings, problem->n) + mpi->size - 1) / mpi->size;
   err = mill_train_team_create(ops, settings, problem, n_room, &w);
   if (err == MILL_OK)
     err = ops->bind(w->work, state->param, state->m, state->v);

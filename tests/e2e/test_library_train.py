@@ -75,6 +75,12 @@ def digest(path):
         return f.attrs["hash"]
 
 
+def n_begun(checkpoint):
+    """Arms of a training that have begun."""
+    with h5py.File(checkpoint, "r") as f:
+        return int(f.attrs["n_arm"])
+
+
 class Train(ProgramTest):
     def train(self, out, *args, status=0, grid=None, ranks=0):
         path = tmp(out)
@@ -134,6 +140,18 @@ class Train(ProgramTest):
         done = self.train("killed.h5")[1]
         self.assertIn("goes on from there", done.stdout)
         self.assertEqual(digest(path), whole)
+
+        # in the second arm: the first one's last layer is solved again, from where it was trained
+        longer = ("--epochs", 400)
+        path, checkpoint = tmp("second.h5"), tmp("second.h5.training")
+        process = self.start(path, *longer)
+        while not (os.path.exists(checkpoint) and n_begun(checkpoint) == 2):
+            self.assertIsNone(process.poll(), "it ended too early")
+            time.sleep(0.005)
+        process.kill()
+        process.communicate()
+        self.train("second.h5", *longer)
+        self.assertEqual(digest(path), digest(self.train("longer.h5", *longer)[0]))
 
         path, checkpoint = tmp("stopped.h5"), tmp("stopped.h5.training")
         process = self.start(path)
