@@ -178,34 +178,45 @@ done:
 static int write_rows(const mill_grid_writer *writer, hid_t dataset, const char *name, hid_t type,
                       int n_dim, int n_value, const int64_t *row, int n, const void *data)
 {
-  int err = MILL_OK;
   mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
-  MILL_TRY(mill_ph5_select(writer->path, n_dim, writer->n_model, n_value, row, n, &rows));
-  MILL_TRY(mill_ph5_write(dataset, writer->path, name, type, &rows, data));
-done:
+  const int failed = mill_ph5_select(writer->path, n_dim, writer->n_model, n_value, row, n, &rows);
+  /* called also after that failed: the other ranks wait for this one in it */
+  const int err = mill_ph5_write(dataset, writer->path, name, type, &rows, data);
   mill_ph5_unselect(&rows);
-  return err;
+  return failed != MILL_OK ? failed : err;
+}
+
+/* The first of two failures. */
+static int first_of(int before, int now)
+{
+  return before != MILL_OK ? before : now;
 }
 
 int mill_grid_write(mill_grid_writer *writer, int n, const int *model, const float *const *flux,
                     const float *const *continuum, const unsigned char *status,
                     const char (*why)[MILL_GRID_WHY])
 {
-  int err = MILL_OK;
   int64_t *row = NULL;
-  MILL_TRY(MILL_ALLOC(n, &row));
+  /* a rank that fails takes part in all that follows, with no rows */
+  int err = MILL_ALLOC(n, &row);
+  if (err != MILL_OK)
+    n = 0;
   for (int i = 0; i < n; i++)
     row[i] = model[i];
   for (int a = 0; a < writer->n_arm; a++) {
-    MILL_TRY(write_rows(writer, writer->flux[a], "flux", H5T_NATIVE_FLOAT, 2, writer->n_pix[a], row,
-                        n, flux[a]));
+    err = first_of(err, write_rows(writer, writer->flux[a], "flux", H5T_NATIVE_FLOAT, 2,
+                                   writer->n_pix[a], row, n, flux[a]));
     if (writer->continuum[a] > 0)
-      MILL_TRY(write_rows(writer, writer->continuum[a], "continuum", H5T_NATIVE_FLOAT, 2,
-                          writer->n_pix[a], row, n, continuum[a]));
+      err = first_of(err, write_rows(writer, writer->continuum[a], "continuum", H5T_NATIVE_FLOAT, 2,
+                                     writer->n_pix[a], row, n, continuum[a]));
   }
-  MILL_TRY(write_rows(writer, writer->why, "why", writer->why_type, 1, 1, row, n, why));
-  MILL_TRY(write_rows(writer, writer->status, "status", H5T_NATIVE_UCHAR, 1, 1, row, n, status));
-done:
+  if (err != MILL_OK)
+    n = 0; /* what has not been written gets no status */
+  err = first_of(err, write_rows(writer, writer->why, "why", writer->why_type, 1, 1, row, n, why));
+  if (err != MILL_OK)
+    n = 0;
+  err = first_of(
+      err, write_rows(writer, writer->status, "status", H5T_NATIVE_UCHAR, 1, 1, row, n, status));
   mill_free(row);
   return err;
 }

@@ -140,9 +140,9 @@ static int read_numbers(const mill_h5_file *file, const char *at, int n_epoch, m
   MILL_TRY(mill_h5_read_attr_double(file, at, "n_step", &n_step));
   MILL_TRY(mill_h5_read_attr_double(file, at, "rate", &s->rate));
   MILL_TRY(mill_h5_read_attr_double(file, at, "best_loss", &s->best_loss));
-  if (s->n_epoch < 1 || s->n_epoch > n_epoch || s->best_epoch < 0 || s->best_epoch > s->n_epoch ||
-      s->n_wait < 0 || !(n_step >= 1) || !(n_step < 9e15) || !(s->rate >= 0) ||
-      !isfinite(s->rate) || isnan(s->best_loss))
+  if (s->n_epoch < 1 || s->n_epoch > n_epoch || (s->n_epoch == n_epoch && !s->ended) ||
+      s->best_epoch < 0 || s->best_epoch > s->n_epoch || s->n_wait < 0 || !(n_step >= 1) ||
+      !(n_step < 9e15) || !(s->rate >= 0) || !isfinite(s->rate) || isnan(s->best_loss))
     REFUSE(file, "numbers of %s that no training has (%d epochs of %d, %g steps)", at, s->n_epoch,
            n_epoch, n_step);
   s->n_step = (int64_t)n_step;

@@ -137,6 +137,13 @@ int mill_build_cut(mill_build_job *job, int model, float *const *flux, float *co
     n_most = job->info.arm[a].n_pix > n_most ? job->info.arm[a].n_pix : n_most;
   MILL_TRY(MILL_ALLOC(2 * (size_t)n_most, &work));
   MILL_TRY(mill_model_source_read(job->source, job->index[model], &spectrum));
+  const double fwhm_aa = mill_model_source_origin(job->source)->fwhm_aa;
+  if (isnan(job->options.native_sigma_aa) && isnan(job->options.native_resolving_power) &&
+      !(fabs(fwhm_aa - job->origin.fwhm_aa) <= 1e-6 * job->origin.fwhm_aa))
+    MILL_FAIL(MILL_ERR_INPUT,
+              "its card FWHM is %g A, that of the first model %g A; build them apart, or give "
+              "--native-sigma",
+              fwhm_aa, job->origin.fwhm_aa);
   for (int a = 0; a < job->info.n_arm; a++)
     MILL_TRY(cut_arm(job, a, &spectrum, work, flux[a], continuum[a]));
 done:
@@ -305,8 +312,9 @@ static int run_rounds(mill_build_job *job, mill_grid_writer *writer, const int *
     tell(job, n_done, n_first, n_bad, &next_s);
     if (count[2] > 0 && n_done < job->info.n_model)
       MILL_FAIL(MILL_ERR_STOPPED,
-                "stopped: %lld of %d models are done and kept in %s; the same command continues",
-                (long long)n_done, job->info.n_model, job->options.output);
+                "stopped: %lld of %d models are done and kept in %s; the same command%s continues",
+                (long long)n_done, job->info.n_model, job->options.output,
+                job->options.overwrite ? " without --overwrite" : "");
   }
 done:
   mill_progress_end(&progress);
@@ -320,9 +328,10 @@ int mill_build_spectra(mill_build_job *job)
   batch r = {0};
   mill_grid_writer *writer = NULL;
   job->start_s = mill_wall_s();
-  err = batch_create(job, &r);
-  if (err == MILL_OK)
-    err = share(job, r.n_room, &list, &n_list);
+  MILL_TRY(mill_mpi_agree(&job->mpi, batch_create(job, &r)));
+  /* models are dealt out by the same number everywhere; ranks may differ in threads */
+  MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &r.n_room, 1, MPI_INT, MPI_MIN, job->mpi.comm));
+  err = share(job, r.n_room, &list, &n_list);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   err = mill_grid_writer_open(job->options.output, &job->info, job->mpi.comm, &writer);
   err = mill_mpi_agree(&job->mpi, err);

@@ -222,11 +222,10 @@ static int split_models(job *j)
               j->input, n_to_do, info->n_model);
   const int n_left_out = (int)(j->o.left_out * s->n + 0.5);
   s->n_train = s->n - n_left_out;
-  if (n_left_out == 0 && j->o.n_error >= 0)
+  if (n_left_out < MILL_MODEL_ERROR_MIN && j->o.n_error >= 0)
     MILL_FAIL(MILL_ERR_INPUT,
-              "no model of %d is left out, so no model error can be measured: give a larger "
-              "--left-out",
-              s->n);
+              "%d of %d models are left out, and a model error needs %d: give a larger --left-out",
+              n_left_out, s->n, MILL_MODEL_ERROR_MIN);
   if (s->n_train < MIN_MODEL)
     MILL_FAIL(MILL_ERR_INPUT,
               "%s: %d good models, of which %d would be learned; at least %d are needed", j->input,
@@ -374,7 +373,8 @@ done:
 static int run(job *j, int argc, char **argv)
 {
   int err = MILL_OK, first = 0;
-  MILL_TRY(mill_option_parse(&mill_library_train_table, argc, argv, &j->o, NULL, &first));
+  MILL_TRY(mill_mpi_agree(
+      &j->mpi, mill_option_parse(&mill_library_train_table, argc, argv, &j->o, NULL, &first)));
   if (j->o.help) {
     if (j->mpi.rank == 0) {
       printf("usage: starmill library train --output LIB.h5 [options] GRID.h5\n\n");
@@ -382,7 +382,7 @@ static int run(job *j, int argc, char **argv)
     }
     goto done;
   }
-  MILL_TRY(prepare(j, argc, argv, first));
+  MILL_TRY(mill_mpi_agree(&j->mpi, prepare(j, argc, argv, first)));
   MILL_TRY(mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? check_files(j) : MILL_OK));
   MILL_TRY(mill_mpi_rank0_first(&j->mpi, open_grid, j));
   MILL_TRY(train(j));

@@ -209,6 +209,12 @@ static int check_validation(const models *m, const models *other)
                 "--validation %s: the pixels of its arm %s are not those of %s; build it with the "
                 "same arms",
                 other->path, q->name, m->path);
+    if (fabs(p->template_sigma_aa - q->template_sigma_aa) > 1e-6 * fabs(p->template_sigma_aa))
+      MILL_FAIL(
+          MILL_ERR_INPUT,
+          "--validation %s: its arm %s has a sigma of %g A, that of %s %g A; build it with the "
+          "same arms",
+          other->path, q->name, q->template_sigma_aa, m->path, p->template_sigma_aa);
   }
 done:
   return err;

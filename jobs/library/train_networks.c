@@ -15,7 +15,7 @@
 #include "src/system/progress.h"
 #include "src/system/stop_signal.h"
 
-enum { MAX_IDENTITY = 8192 };
+enum { MAX_IDENTITY = 8192, LOOKED_AT = 16 };
 static const double SAY_S = 5, LOOK_S = 0.2;
 
 /* The arms at work. */
@@ -52,6 +52,7 @@ static int identify(run *r)
   const mill_train_settings *net = &s->net;
   const mill_grid_info *info = n->info;
   char *settings = NULL, hidden[128] = "";
+  float *flux = NULL;
   uint64_t h = UINT64_C(0xcbf29ce484222325);
   MILL_TRY(mill_grid_read_settings(n->grid, &settings));
   h = hash(h, settings, strlen(settings));
@@ -61,6 +62,15 @@ static int identify(run *r)
     h = hash(h, &info->arm[a].n_pix, sizeof info->arm[a].n_pix);
     h = hash(h, &info->arm[a].ln_wave0, sizeof info->arm[a].ln_wave0);
     h = hash(h, &info->arm[a].ln_step, sizeof info->arm[a].ln_step);
+    /* some of the spectra: another grid may have been built in its place */
+    MILL_TRY(MILL_ALLOC(info->arm[a].n_pix, &flux));
+    for (int64_t k = 0; k < LOOKED_AT && k < n->split->n; k++) {
+      MILL_TRY(
+          mill_grid_read(n->grid, a, 1, &n->split->model[k * n->split->n / LOOKED_AT], flux, NULL));
+      h = hash(h, flux, (size_t)info->arm[a].n_pix * sizeof *flux);
+    }
+    MILL_FREE(flux);
+    flux = NULL;
   }
   for (int l = 0, at = 0; l < net->n_hidden; l++)
     at += snprintf(hidden + at, sizeof hidden - (size_t)at, "%s%d", l ? "," : "", net->width[l]);
@@ -75,7 +85,7 @@ static int identify(run *r)
            net->decay, net->loss, net->huber, s->unit, s->sn, s->log_flux, s->last, s->n_component,
            (unsigned long long)net->seed, n->ops->name, net->precision);
 done:
-  mill_free(settings);
+  MILL_FREE(settings, flux);
   return err;
 }
 

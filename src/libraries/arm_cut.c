@@ -304,7 +304,8 @@ int mill_arm_cut_apply(const mill_arm_cut *cut, int n, const double *wave_aa, co
   MILL_TRY(mill_alloc_raw((size_t)n_used, sizeof *bend, (void **)&bend));
   MILL_TRY(mill_alloc_raw((size_t)n_used, sizeof *upper, (void **)&upper));
   for (int i = 0; i < n_used; i++)
-    if (!isfinite(y[i]))
+    if (!isfinite(y[i]) ||
+        (!(y[i] > 0) && x[i] >= edge(cut, -0.5) && x[i] <= edge(cut, cut->n_pix - 0.5)))
       MILL_FAIL(MILL_ERR_INPUT, "its flux is %g at %.7g A", y[i], x[i]);
   mill_spline_bend(n_used, x, y, bend, upper);
   const spline s = {n_used, 0, x, y, bend};

@@ -234,7 +234,7 @@ class LibraryBuild(unittest.TestCase):
                                   tmp("cube.h5"), "--labels", "teff=TEFF,feh=FEH", "--medium",
                                   "vacuum", tmp("cube.fits")))
         self.assertIn("5 good, 1 bad", done.stdout)
-        self.assertIn("row 6: its flux in arm b is 0 at", done.stdout)
+        self.assertIn("row 6: its flux is 0 at", done.stdout)
         grid = read("cube.h5")
         np.testing.assert_array_equal(grid["label"][4], [5000, 0])
         self.assertEqual(list(grid["status"]), [1, 1, 1, 1, 1, 2])
@@ -294,7 +294,7 @@ class LibraryBuild(unittest.TestCase):
         for ranks in (1, 3):
             done = self.good(phoenix("bad", f"bad{ranks}.h5", ranks=ranks))
             self.assertIn("10 good, 6 bad", done.stdout)
-            for text in ("nan: its flux is nan at 5030 A", "zero: its flux in arm b is 0 at 5005 A",
+            for text in ("nan: its flux is nan at 5030 A", "zero: its flux is 0 at 5004.94 A",
                          "short: ", f"has no image of one axis with the {len(good) - 7} pixels",
                          "nolabel: its label logg (PHXLOGG) is not known",
                          "twin: it has the same labels as m004", "cut: "):
@@ -408,6 +408,18 @@ class LibraryBuild(unittest.TestCase):
         self.good(phoenix("ranks", "rank.h5", ranks=3))
         for arm in ("b", "r"):
             np.testing.assert_array_equal(read("rank.h5")[arm]["flux"], read("all.h5")[arm]["flux"])
+
+    def test_disk_of_one_rank_is_full(self):
+        """A rank cannot write: all end at once, and the file is continued."""
+        if not SHIM:
+            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
+        write_phoenix("fullrank", labels_of(40))
+        for first in (1, 5):
+            full = phoenix("fullrank", "one-full.h5", ranks=2, env={
+                "LD_PRELOAD": SHIM, "FAULTS": f"ENOSPC:write:/one-full.h5$:{first}:1:1"})
+            self.refused(full, 4, "No space left on device")
+        self.good(phoenix("fullrank", "one-full.h5", ranks=2))
+        self.assertTrue((read("one-full.h5")["status"] == 1).all())
 
     def test_signal_stops_in_good_order(self):
         line = command("library", "build", "--output", tmp("signal.h5"), "--line-model", 400,
