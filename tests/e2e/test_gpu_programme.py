@@ -231,13 +231,13 @@ class GpuProgramme(unittest.TestCase):
         self.assertNotRegex(self.calls, r"library demo|simulate .*small|test_cuda_device_choice")
 
     def running(self, program):
-        """Processes of this test's bundle with that name."""
+        """Processes that are this program of the test's bundle; ldd only looks at it."""
         path = os.path.join(self.bundle, "libexec", program)
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{pid}/cmdline") as f:
-                    if re.search(re.escape(path) + r"(\0|$)", f.read()):
+                    if re.match(r"([^\0]*bash\0)?" + re.escape(path) + r"(\0|$)", f.read()):
                         found.append(pid)
             except OSError:
                 pass

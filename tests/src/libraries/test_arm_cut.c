@@ -32,7 +32,7 @@ static void make_scene(double sigma, double low, double high, scene *out)
 /* Blends of lines add up: only the sum's convolution is compared, not a physical spectrum. */
 static double flux_at(const scene *s, double wave)
 {
-  double flux = 2 + 1e-3 * (wave - 5000);
+  double flux = 3 + 1e-3 * (wave - 5000);
   for (int i = 0; i < N_LINE; i++) {
     const double z = (wave - s->center[i]) / s->sigma;
     flux -= s->depth[i] * exp(-0.5 * z * z);
@@ -44,7 +44,7 @@ static double flux_at(const scene *s, double wave)
 static double exact(const scene *s, double kernel, double lo, double hi)
 {
   const double wide = hypot(s->sigma, kernel);
-  double flux = 2 + 1e-3 * (0.5 * (lo + hi) - 5000);
+  double flux = 3 + 1e-3 * (0.5 * (lo + hi) - 5000);
   for (int i = 0; i < N_LINE; i++)
     flux -= s->depth[i] * s->sigma * sqrt(M_PI / 2) *
             (erf((hi - s->center[i]) / (wide * M_SQRT2)) -
