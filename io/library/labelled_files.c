@@ -13,6 +13,7 @@
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
 #include "src/libraries/cubic_spline.h"
+#include "src/system/regular_file.h"
 
 /* ---- names ---- */
 
@@ -31,7 +32,7 @@ static size_t stem_length(const char *name)
 
 const char *mill_labelled_stem(const char *path, int *n)
 {
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  const char *name = mill_base_name(path);
   const size_t length = stem_length(name);
   *n = (int)(length > 0 ? length : strlen(name));
   return name;

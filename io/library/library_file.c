@@ -667,17 +667,15 @@ done:
   return err;
 }
 
-int mill_library_write(const char *path, const mill_library *lib, int overwrite)
+int mill_library_writable(const char *path, int overwrite)
 {
   int err = MILL_OK;
-  char temporary[1100];
-  void *image = NULL;
-  size_t n_byte = 0;
   struct stat status;
-  if (strlen(path) >= sizeof lib->path)
+  char folder[sizeof((mill_library *)0)->path] = ".";
+  const size_t n = (size_t)(mill_base_name(path) - path);
+  if (strlen(path) >= sizeof folder)
     MILL_FAIL(MILL_ERR_OUTPUT, "the output's path is longer than %zu bytes: %.80s...",
-              sizeof lib->path - 1, path);
-  MILL_TRY(mill_library_check(lib, path));
+              sizeof folder - 1, path);
   if (stat(path, &status) == 0) {
     if (!S_ISREG(status.st_mode))
       MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
@@ -685,6 +683,23 @@ int mill_library_write(const char *path, const mill_library *lib, int overwrite)
       MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
     MILL_TRY(mill_refuse_foreign(path, "--output", "starmill library"));
   }
+  if (n > 0)
+    snprintf(folder, sizeof folder, "%.*s", (int)(n > 1 ? n - 1 : n), path);
+  if (access(folder, W_OK | X_OK) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written into the folder %s: %s", path, folder,
+              strerror(errno));
+done:
+  return err;
+}
+
+int mill_library_write(const char *path, const mill_library *lib, int overwrite)
+{
+  int err = MILL_OK;
+  char temporary[1100];
+  void *image = NULL;
+  size_t n_byte = 0;
+  MILL_TRY(mill_library_check(lib, path));
+  MILL_TRY(mill_library_writable(path, overwrite));
   snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
   MILL_TRY(make_image(temporary, lib, &image, &n_byte));
   MILL_TRY(mill_library_write_image(path, temporary, image, n_byte));

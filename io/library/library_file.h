@@ -17,6 +17,11 @@ enum { MILL_LIBRARY_FORMAT = 4 };
  *  MILL_ERR_LIBRARY names the file, the dataset and what to do. */
 int mill_library_read(const char *path, mill_library *lib);
 
+/** Can a library be written at path?  Before the work, as mill_library_write looks too: what is
+ *  there must be a library, with overwrite, and the folder one that can be written into.
+ *  MILL_ERR_OUTPUT, and MILL_ERR_USAGE for another file. */
+int mill_library_writable(const char *path, int overwrite);
+
 /** Write under a temporary name and rename. MILL_ERR_OUTPUT. */
 int mill_library_write(const char *path, const mill_library *lib, int overwrite);
 

@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
+#include "src/system/regular_file.h"
 
 /* Relative to max(1, |y|) of the network's output y: the reference values are float32 ones, made
    from float32 labels, and their rounding grows with y. */
@@ -281,8 +282,7 @@ static int choose_sigma(const mill_h5_file *file, double template_sigma_aa, mill
     snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "assumed, revision '%s' %s %s",
              arm->revision, end ? "ends in" : "does not end in", end ? end : "rm or resolmat");
   }
-  const char *slash = strrchr(file->path, '/');
-  snprintf(arm->source, sizeof arm->source, "%s", slash ? slash + 1 : file->path);
+  snprintf(arm->source, sizeof arm->source, "%s", mill_base_name(file->path));
 done:
   return err;
 }

@@ -388,17 +388,11 @@ done:
   return err;
 }
 
-static const char *last_name(const char *path)
-{
-  const char *slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
 /* By what stays when a file is named by another path. */
 static int compare_inputs(const void *a, const void *b)
 {
   const merge_input *x = a, *y = b;
-  const int by_name = strcmp(last_name(x->path), last_name(y->path));
+  const int by_name = strcmp(mill_base_name(x->path), mill_base_name(y->path));
   if (by_name != 0)
     return by_name;
   if (x->size != y->size)
@@ -416,7 +410,7 @@ static int compare_inputs(const void *a, const void *b)
  * order of compare_inputs neighbours are the most alike. */
 static int is_same_input(const merge_input *x, const merge_input *y)
 {
-  if (strcmp(last_name(x->path), last_name(y->path)) != 0 || x->size != y->size ||
+  if (strcmp(mill_base_name(x->path), mill_base_name(y->path)) != 0 || x->size != y->size ||
       x->mtime != y->mtime)
     return 0;
   return !x->is_there || !y->is_there || (x->dev == y->dev && x->ino == y->ino);

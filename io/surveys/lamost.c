@@ -7,6 +7,7 @@
 
 #include "io/surveys/single_spectrum.h"
 #include "kernels/base/error.h"
+#include "src/system/regular_file.h"
 
 enum { CARD = 80 };
 
@@ -127,10 +128,8 @@ static int read_name(lamost *l, char *out, size_t size)
     goto done;
   }
   MILL_TRY(mill_single_key_text(l->file, 0, "FILENAME", text, sizeof text, &found));
-  if (!found || !*text) {
-    const char *slash = strrchr(l->file->guard->path, '/');
-    name = slash ? slash + 1 : l->file->guard->path;
-  }
+  if (!found || !*text)
+    name = mill_base_name(l->file->guard->path);
 have:
   if (strlen(name) >= size)
     MILL_FAIL(MILL_ERR_INPUT,

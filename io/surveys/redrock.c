@@ -7,6 +7,7 @@
 
 #include "io/fits/fits_file.h"
 #include "kernels/base/error.h"
+#include "src/system/regular_file.h"
 
 /* by TARGETID; equal ones stay in file order because qsort gets their place */
 typedef struct sort_key {
@@ -106,8 +107,7 @@ int mill_redrock_beside(const char *path, char *out, size_t size)
   int err = MILL_OK;
   static const char *const from[] = {"coadd-", "spectra-"};
   static const char *const end[] = {"", ".gz"};
-  const char *slash = strrchr(path, '/');
-  const char *name = slash ? slash + 1 : path;
+  const char *name = mill_base_name(path);
   out[0] = '\0';
   for (int i = 0; i < 2; i++) {
     const size_t n = strlen(from[i]);

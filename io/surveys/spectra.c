@@ -12,6 +12,7 @@
 #include "io/surveys/arena.h"
 #include "kernels/math/doppler.h"
 #include "kernels/base/error.h"
+#include "src/system/regular_file.h"
 #include "src/system/watchdog.h"
 
 enum {
@@ -725,7 +726,7 @@ static int64_t hash_rows(const mill_file_index *index)
 /* The survey's own identifiers stay; where a file has several rows of one they get FITS_ROW too. */
 static void identify_rows(const char *path, mill_file_index *index)
 {
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  const char *name = mill_base_name(path);
   size_t n = strlen(name);
   if (n > 3 && strcmp(name + n - 3, ".gz") == 0)
     n -= 3; /* the same file */

@@ -15,7 +15,6 @@
 #include "src/line_model/line_model.h"
 #include "src/system/log.h"
 #include "src/system/progress.h"
-
 #include "src/system/stop_signal.h"
 
 enum {

@@ -2,12 +2,9 @@
 
 #include "jobs/library/library.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <mpi.h>
 
@@ -133,7 +130,6 @@ static int run_import(int argc, char **argv)
 {
   int err = MILL_OK;
   mill_library *lib = NULL;
-  struct stat status;
   mill_file_roles roles = {0};
   import_options options = {.template_sigma_aa = NAN, .n_guess = 50};
   int first = 0;
@@ -162,9 +158,7 @@ static int run_import(int argc, char **argv)
   for (int i = 0; i < n_path; i++)
     MILL_TRY(mill_file_roles_read(&roles, "the emulator", path[i]));
   /* before the work; mill_library_write looks again */
-  if (!options.overwrite && stat(options.output, &status) == 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", options.output);
-  MILL_TRY(mill_refuse_foreign(options.output, "--output", "starmill library"));
+  MILL_TRY(mill_library_writable(options.output, options.overwrite));
 
   MILL_TRY(MILL_ALLOC(1, &lib));
   const double sigma = options.at_instrument ? -1 : options.template_sigma_aa;
@@ -189,36 +183,6 @@ done:
 }
 
 /* ---- demo --------------------------------------------------------------------------------- */
-
-/* What would stop the writing is better known before a minute of work; mill_library_write looks
-   again. */
-static int check_output(const char *path, int overwrite)
-{
-  int err = MILL_OK;
-  struct stat status;
-  char folder[1024] = ".";
-  if (stat(path, &status) == 0) {
-    if (!overwrite)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
-    if (!S_ISREG(status.st_mode))
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
-    MILL_TRY(mill_refuse_foreign(path, "--output", "starmill library"));
-  }
-  const char *slash = strrchr(path, '/');
-  if (slash) {
-    const size_t n = slash == path ? 1 : (size_t)(slash - path);
-    if (n >= sizeof folder)
-      MILL_FAIL(MILL_ERR_OUTPUT, "the output's path is longer than %zu bytes: %.80s...",
-                sizeof folder - 1, path);
-    memcpy(folder, path, n);
-    folder[n] = '\0';
-  }
-  if (access(folder, W_OK | X_OK) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written into the folder %s: %s", path, folder,
-              strerror(errno));
-done:
-  return err;
-}
 
 static void print_demo_error(const mill_library *lib, const mill_demo_error *error)
 {
@@ -253,7 +217,7 @@ static int run_demo(int argc, char **argv)
   if (!options.output)
     MILL_FAIL(MILL_ERR_USAGE, "library demo needs --output LIB.h5");
   MILL_TRY(mill_file_roles_write(&roles, "--output", options.output));
-  MILL_TRY(check_output(options.output, options.overwrite));
+  MILL_TRY(mill_library_writable(options.output, options.overwrite));
   if (options.settings.n_thread == 0) {
     /* other ranks only wait, their cores count as this one's */
     const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/labelled_spectra.h"
@@ -11,7 +10,6 @@
 #include "kernels/base/error.h"
 #include "src/libraries/model_error.h"
 #include "src/system/file_roles.h"
-#include "src/system/regular_file.h"
 
 typedef struct options {
   const char *output, *spectra;
@@ -86,14 +84,11 @@ done:
 static int check_files(const options *o, const char *path)
 {
   int err = MILL_OK;
-  struct stat status;
   mill_file_roles roles = {0};
   MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
   MILL_TRY(mill_file_roles_read(&roles, "the library", path));
   MILL_TRY(mill_file_roles_read(&roles, "--spectra", o->spectra));
-  if (!o->overwrite && stat(o->output, &status) == 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
-  MILL_TRY(mill_refuse_foreign(o->output, "--output", "starmill library"));
+  MILL_TRY(mill_library_writable(o->output, o->overwrite));
 done:
   return err;
 }

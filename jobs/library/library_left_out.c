@@ -1,15 +1,15 @@
 #include "jobs/library/library_left_out.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "src/libraries/library_make.h"
+#include "src/system/regular_file.h"
 
 int mill_library_frame(const mill_grid_info *info, const char *path, mill_library *lib)
 {
   int err = MILL_OK;
-  const char *slash = strrchr(path, '/');
   lib->n_label = info->n_label;
   for (int l = 0; l < info->n_label; l++)
     snprintf(lib->label[l].name, sizeof lib->label[l].name, "%s", info->label[l]);
@@ -20,15 +20,33 @@ int mill_library_frame(const mill_grid_info *info, const char *path, mill_librar
     snprintf(arm->name, sizeof arm->name, "%s", from->name);
     snprintf(arm->setup, sizeof arm->setup, "%s", from->name);
     snprintf(arm->sigma_origin, sizeof arm->sigma_origin, "%s", from->sigma_origin);
-    snprintf(arm->source, sizeof arm->source, "%.100s", slash ? slash + 1 : path);
+    snprintf(arm->source, sizeof arm->source, "%.100s", mill_base_name(path));
     arm->n_pix = from->n_pix;
     arm->ln_wave0 = from->ln_wave0;
     arm->ln_step = from->ln_step;
     arm->template_sigma_aa = from->template_sigma_aa;
-    MILL_TRY(MILL_ALLOC(arm->n_pix, &arm->wave_aa));
-    for (int p = 0; p < arm->n_pix; p++)
-      arm->wave_aa[p] = exp(arm->ln_wave0 + p * arm->ln_step);
+    MILL_TRY(mill_arm_make_waves(arm));
   }
+done:
+  return err;
+}
+
+int mill_good_models(const mill_grid_info *info, const char *path, int unfinished, int *n,
+                     int **row)
+{
+  int err = MILL_OK, n_to_do = 0;
+  *n = 0;
+  MILL_TRY(MILL_ALLOC(info->n_model, row));
+  for (int i = 0; i < info->n_model; i++) {
+    n_to_do += info->status[i] == MILL_GRID_TO_DO;
+    if (info->status[i] == MILL_GRID_GOOD)
+      (*row)[(*n)++] = i;
+  }
+  if (n_to_do > 0 && !unfinished)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: %d of its %d models are still to do; let its library build come to an end, or "
+              "take --unfinished",
+              path, n_to_do, info->n_model);
 done:
   return err;
 }

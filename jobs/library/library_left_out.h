@@ -1,10 +1,15 @@
-/** The report of a library from models of a grid file that were left out (src/libraries/
- *  library_report.h). */
+/** What every emulator of a grid file needs: its good models, a library without emulators, and the
+ *  report from models that were left out (src/libraries/library_report.h). */
 #ifndef MILL_LIBRARY_LEFT_OUT_H
 #define MILL_LIBRARY_LEFT_OUT_H
 
 #include "io/library/grid_file.h"
 #include "src/libraries/library_report.h"
+
+/** Rows of the good models of a grid file: *row [*n], allocated, the caller's also on failure.
+ *  MILL_ERR_INPUT where some are still to do and unfinished is 0, MILL_ERR_MEMORY. */
+int mill_good_models(const mill_grid_info *info, const char *path, int unfinished, int *n,
+                     int **row);
 
 /** Measure a library on models of a grid file and print the report.
  *

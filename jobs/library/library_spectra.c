@@ -4,12 +4,10 @@
 #include "jobs/library/library_error.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <mpi.h>
 
@@ -17,7 +15,6 @@
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
-#include "src/system/regular_file.h"
 #include "src/ranks/mpi_context.h"
 #include "src/libraries/spectra_library.h"
 #include "src/system/thread.h"
@@ -409,9 +406,7 @@ static int check_output(const options *o, const char *const *input, int n_input)
   MILL_TRY(mill_file_roles_read(&roles, "--wave-file", o->in.request.wave_file));
   for (int i = 0; i < n_input; i++)
     MILL_TRY(mill_file_roles_read(&roles, "the file of spectra", input[i]));
-  if (!o->overwrite && access(o->output, F_OK) == 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
-  MILL_TRY(mill_refuse_foreign(o->output, "--output", "starmill library"));
+  MILL_TRY(mill_library_writable(o->output, o->overwrite));
 done:
   return err;
 }

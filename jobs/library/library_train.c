@@ -1,6 +1,5 @@
 #include "jobs/library/library_train.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,8 +27,6 @@ enum { MIN_MODEL = 12, SPLIT_STREAM = 0x73706c74 /* "splt" */ };
 
 /* ---- options ------------------------------------------------------------------------------------
  */
-
-enum { EMULATOR_NETWORK };
 
 typedef struct options {
   const char *output, *checkpoint, *stop_file;
@@ -184,9 +181,7 @@ static int check_files(const job *j)
   MILL_TRY(mill_file_roles_read(&roles, "the grid file", j->input));
   MILL_TRY(
       mill_file_roles_read(&roles, o->stop_file ? "--stop-file" : "the stop file", j->stop_file));
-  if (!o->overwrite && access(o->output, F_OK) == 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
-  MILL_TRY(mill_refuse_foreign(o->output, "--output", "starmill library"));
+  MILL_TRY(mill_library_writable(o->output, o->overwrite));
   MILL_TRY(mill_stop_file_absent(j->stop_file));
 done:
   return err;
@@ -207,19 +202,11 @@ static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char 
 
 static int split_models(job *j)
 {
-  int err = MILL_OK, n_to_do = 0;
+  int err = MILL_OK, *good = NULL;
   unsigned char *left_out = NULL;
   const mill_grid_info *info = &j->info;
   mill_train_split *s = &j->split;
-  for (int i = 0; i < info->n_model; i++) {
-    s->n += info->status[i] == MILL_GRID_GOOD;
-    n_to_do += info->status[i] == MILL_GRID_TO_DO;
-  }
-  if (n_to_do > 0 && !j->o.unfinished)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: %d of its %d models are still to do; let its library build come to an end, or "
-              "take --unfinished",
-              j->input, n_to_do, info->n_model);
+  MILL_TRY(mill_good_models(info, j->input, j->o.unfinished, &s->n, &good));
   const int n_left_out = (int)(j->o.left_out * s->n + 0.5);
   s->n_train = s->n - n_left_out;
   if (n_left_out < MILL_MODEL_ERROR_MIN && j->o.n_error >= 0)
@@ -233,11 +220,10 @@ static int split_models(job *j)
   MILL_TRY(MILL_ALLOC(s->n, &s->model));
   MILL_TRY(MILL_ALLOC(s->n, &left_out));
   choose_left_out(j->o.arm.net.seed, s->n, n_left_out, left_out);
-  for (int i = 0, k = 0, at[2] = {0, s->n_train}; i < info->n_model; i++)
-    if (info->status[i] == MILL_GRID_GOOD)
-      s->model[at[left_out[k++]]++] = i;
+  for (int k = 0, at[2] = {0, s->n_train}; k < s->n; k++)
+    s->model[at[left_out[k]]++] = good[k];
 done:
-  mill_free(left_out);
+  MILL_FREE(good, left_out);
   return err;
 }
 
@@ -250,7 +236,6 @@ static int make_frame(job *j)
   const size_t n_label = (size_t)info->n_label;
   const int n = j->split.n;
   double *value = NULL;
-  const char *slash = strrchr(j->input, '/');
   MILL_TRY(MILL_ALLOC((size_t)n * n_label, &value));
   MILL_TRY(MILL_ALLOC((size_t)n * n_label, &j->mapped));
   for (int i = 0; i < n; i++)
@@ -260,7 +245,7 @@ static int make_frame(job *j)
   MILL_TRY(mill_library_make_labels(n, value, lib, j->mapped));
   MILL_TRY(mill_library_make_hulls(n, j->mapped, 1, lib));
   MILL_TRY(mill_library_spread_guess(n, value, j->mapped, NULL, j->o.n_guess, lib, NULL));
-  snprintf(lib->name, sizeof lib->name, "network of %.100s", slash ? slash + 1 : j->input);
+  snprintf(lib->name, sizeof lib->name, "network of %.100s", mill_base_name(j->input));
   for (int a = 0; a < lib->n_arm; a++)
     snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "network");
 done:

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <mpi.h>
 
@@ -118,21 +117,11 @@ static void models_clear(models *m)
 
 static int models_open(const char *path, int unfinished, models *m)
 {
-  int err = MILL_OK, n_to_do = 0;
+  int err = MILL_OK;
   m->path = path;
   MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, path));
   MILL_TRY(mill_grid_open(path, &m->file, &m->info));
-  MILL_TRY(MILL_ALLOC(m->info.n_model, &m->row));
-  for (int i = 0; i < m->info.n_model; i++) {
-    n_to_do += m->info.status[i] == MILL_GRID_TO_DO;
-    if (m->info.status[i] == MILL_GRID_GOOD)
-      m->row[m->n++] = i;
-  }
-  if (n_to_do > 0 && !unfinished)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "%s: %d of its %d models are still to do; let its library build come to an end, or "
-              "take --unfinished",
-              path, n_to_do, m->info.n_model);
+  MILL_TRY(mill_good_models(&m->info, path, unfinished, &m->n, &m->row));
   if (m->n == 0)
     MILL_FAIL(MILL_ERR_INPUT, "%s: none of its %d models is good", path, m->info.n_model);
   printf("%s: %d models, %d arm%s", path, m->n, m->info.n_arm, m->info.n_arm == 1 ? "" : "s");
@@ -293,11 +282,10 @@ static int report_validation(const options *o, const models *m, mill_library *li
   int err = MILL_OK;
   char how[512];
   models other = {0};
-  const char *slash = strrchr(o->validation, '/');
   MILL_TRY(models_open(o->validation, 1, &other));
   MILL_TRY(check_validation(m, &other));
   snprintf(how, sizeof how, "of %.200s; the library is made of %d models",
-           slash ? slash + 1 : o->validation, m->n);
+           mill_base_name(o->validation), m->n);
   MILL_TRY(mill_library_measure(
       lib, other.file, &other.info, other.n, other.row, o->settings.n_thread,
       o->n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : o->n_error, how, o->n_error >= 0, lib));
@@ -323,9 +311,8 @@ static int make(const options *o, const char *path, mill_library *lib)
   fflush(stdout);
   for (int a = 0; a < lib->n_arm; a++)
     snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "%s", way_words[o->settings.way]);
-  const char *slash = strrchr(path, '/');
   snprintf(lib->name, sizeof lib->name, "%s of %.100s", way_words[o->settings.way],
-           slash ? slash + 1 : path);
+           mill_base_name(path));
   if (o->validation)
     MILL_TRY(report_validation(o, &m, lib));
   else if (o->left_out > 0)
@@ -352,9 +339,7 @@ static int prepare(options *o, int argc, char **argv, int first)
   MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
   MILL_TRY(mill_file_roles_read(&roles, "the grid file", argv[first]));
   MILL_TRY(mill_file_roles_read(&roles, "--validation", o->validation));
-  if (!o->overwrite && access(o->output, F_OK) == 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", o->output);
-  MILL_TRY(mill_refuse_foreign(o->output, "--output", "starmill library"));
+  MILL_TRY(mill_library_writable(o->output, o->overwrite));
   MILL_TRY(mill_thread_check_number(o->settings.n_thread));
   if (o->settings.n_thread == 0) {
     /* other ranks only wait, their cores count as this one's */

@@ -8,6 +8,7 @@
 
 #include <mpi.h>
 
+#include "io/files/sha256.h"
 #include "io/library/train_file.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
@@ -35,12 +36,41 @@ typedef struct run {
 /* ---- what a training is -----------------------------------------------------------------------
  */
 
-static uint64_t hash(uint64_t h, const void *data, size_t n)
+/* Of the grid file, some of its spectra, as another grid may have been built in its place, and
+   which models are left out. */
+static int digest_models(const mill_train_networks *n, char hex[65])
 {
-  const unsigned char *byte = data;
-  for (size_t i = 0; i < n; i++) /* FNV-1a */
-    h = (h ^ byte[i]) * UINT64_C(0x100000001b3);
-  return h;
+  int err = MILL_OK;
+  const mill_grid_info *info = n->info;
+  char *settings = NULL;
+  float *flux = NULL;
+  mill_sha256 sha;
+  mill_sha256_init(&sha);
+  MILL_TRY(mill_grid_read_settings(n->grid, &settings));
+  mill_sha256_update(&sha, settings, strlen(settings));
+  mill_sha256_update(&sha, info->value,
+                     (size_t)info->n_model * (size_t)info->n_label * sizeof *info->value);
+  mill_sha256_update(&sha, n->split->model, (size_t)n->split->n * sizeof *n->split->model);
+  for (int a = 0; a < info->n_arm; a++) {
+    const mill_grid_arm *arm = &info->arm[a];
+    mill_sha256_update(&sha, &arm->n_pix, sizeof arm->n_pix);
+    mill_sha256_update(&sha, &arm->ln_wave0, sizeof arm->ln_wave0);
+    mill_sha256_update(&sha, &arm->ln_step, sizeof arm->ln_step);
+    MILL_TRY(MILL_ALLOC(arm->n_pix, &flux));
+    for (int64_t k = 0; k < LOOKED_AT && k < n->split->n; k++) {
+      MILL_TRY(
+          mill_grid_read(n->grid, a, 1, &n->split->model[k * n->split->n / LOOKED_AT], flux, NULL));
+      mill_sha256_update(&sha, flux, (size_t)arm->n_pix * sizeof *flux);
+    }
+    MILL_FREE(flux);
+    flux = NULL;
+  }
+done:
+  mill_sha256_final(&sha, hex);
+  if (err == MILL_OK && !*hex)
+    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for a digest");
+  MILL_FREE(settings, flux);
+  return err;
 }
 
 /* Lines that are the same in a training that continues. */
@@ -50,42 +80,21 @@ static int identify(run *r)
   const mill_train_networks *n = r->n;
   const mill_train_arm_settings *s = n->settings;
   const mill_train_settings *net = &s->net;
-  const mill_grid_info *info = n->info;
-  char *settings = NULL, hidden[128] = "";
-  float *flux = NULL;
-  uint64_t h = UINT64_C(0xcbf29ce484222325);
-  MILL_TRY(mill_grid_read_settings(n->grid, &settings));
-  h = hash(h, settings, strlen(settings));
-  h = hash(h, info->value, (size_t)info->n_model * (size_t)info->n_label * sizeof *info->value);
-  h = hash(h, n->split->model, (size_t)n->split->n * sizeof *n->split->model);
-  for (int a = 0; a < info->n_arm; a++) {
-    h = hash(h, &info->arm[a].n_pix, sizeof info->arm[a].n_pix);
-    h = hash(h, &info->arm[a].ln_wave0, sizeof info->arm[a].ln_wave0);
-    h = hash(h, &info->arm[a].ln_step, sizeof info->arm[a].ln_step);
-    /* some of the spectra: another grid may have been built in its place */
-    MILL_TRY(MILL_ALLOC(info->arm[a].n_pix, &flux));
-    for (int64_t k = 0; k < LOOKED_AT && k < n->split->n; k++) {
-      MILL_TRY(
-          mill_grid_read(n->grid, a, 1, &n->split->model[k * n->split->n / LOOKED_AT], flux, NULL));
-      h = hash(h, flux, (size_t)info->arm[a].n_pix * sizeof *flux);
-    }
-    MILL_FREE(flux);
-    flux = NULL;
-  }
+  char hidden[128] = "", hex[65];
+  MILL_TRY(digest_models(n, hex));
   for (int l = 0, at = 0; l < net->n_hidden; l++)
     at += snprintf(hidden + at, sizeof hidden - (size_t)at, "%s%d", l ? "," : "", net->width[l]);
   snprintf(r->identity, sizeof r->identity,
-           "grid file and models left out: %016llx\nmodels: %d of which %d are learned\n"
+           "grid file and models left out: %s\nmodels: %d of which %d are learned\n"
            "hidden: %s\nepochs: %d\nbatch: %d\nrate: %.17g\nleast rate: %.17g\nschedule: %d\n"
            "patience: %d\nfactor: %.17g\nstop after: %d\ndecay: %.17g\nloss: %d\nhuber: %.17g\n"
            "unit: %d\nsn: %.17g\nlog flux: %d\nlast: %d\ncomponents: %d\nseed: %llu\n"
            "backend: %s\nproducts: %d\n",
-           (unsigned long long)h, n->split->n, n->split->n_train, hidden, net->n_epoch, net->batch,
-           net->rate, net->least_rate, net->schedule, net->patience, net->factor, net->stop_after,
-           net->decay, net->loss, net->huber, s->unit, s->sn, s->log_flux, s->last, s->n_component,
+           hex, n->split->n, n->split->n_train, hidden, net->n_epoch, net->batch, net->rate,
+           net->least_rate, net->schedule, net->patience, net->factor, net->stop_after, net->decay,
+           net->loss, net->huber, s->unit, s->sn, s->log_flux, s->last, s->n_component,
            (unsigned long long)net->seed, n->ops->name, net->precision);
 done:
-  MILL_FREE(settings, flux);
   return err;
 }
 

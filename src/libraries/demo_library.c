@@ -209,9 +209,7 @@ static int frame_arms(mill_library *lib)
     arm->n_pix = arm_n_pix(a);
     arm->ln_wave0 = arm_first(a) * MILL_LINE_LN_STEP;
     arm->ln_step = arm_layout[a].n_step * MILL_LINE_LN_STEP;
-    MILL_TRY(MILL_ALLOC(arm->n_pix, &arm->wave_aa));
-    for (int i = 0; i < arm->n_pix; i++)
-      arm->wave_aa[i] = exp(arm->ln_wave0 + i * arm->ln_step);
+    MILL_TRY(mill_arm_make_waves(arm));
   }
 done:
   return err;

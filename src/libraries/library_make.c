@@ -156,6 +156,16 @@ done:
   return err;
 }
 
+int mill_arm_make_waves(mill_arm *arm)
+{
+  int err = MILL_OK;
+  MILL_TRY(MILL_ALLOC(arm->n_pix, &arm->wave_aa));
+  for (int i = 0; i < arm->n_pix; i++)
+    arm->wave_aa[i] = exp(arm->ln_wave0 + i * arm->ln_step);
+done:
+  return err;
+}
+
 int mill_library_make_labels(int n, const double *value, mill_library *lib, double *mapped)
 {
   int err = MILL_OK;

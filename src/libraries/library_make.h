@@ -46,4 +46,8 @@ int mill_library_spread_guess(int n, const double *value, const double *mapped,
                               const double *length, int n_guess, mill_library *lib,
                               unsigned char *outside);
 
+/** Wavelengths (A) of an arm's pixels from its ln_wave0, ln_step and n_pix: wave_aa, allocated.
+ *  MILL_ERR_MEMORY. */
+int mill_arm_make_waves(mill_arm *arm);
+
 #endif

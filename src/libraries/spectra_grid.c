@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "src/libraries/cubic_spline.h"
+#include "src/libraries/library_make.h"
 #include "src/libraries/point_hull.h"
 
 int mill_spectra_find_pixels(const mill_spectra_library_settings *set,
@@ -163,9 +164,7 @@ static int make_arm(const mill_spectra_library_settings *set, const double *wave
   arm->n_pix = (int)n_pix;
   arm->ln_wave0 = log(wave_aa[0]);
   arm->ln_step = step;
-  MILL_TRY(MILL_ALLOC(arm->n_pix, &arm->wave_aa));
-  for (int i = 0; i < arm->n_pix; i++)
-    arm->wave_aa[i] = exp(arm->ln_wave0 + i * step);
+  MILL_TRY(mill_arm_make_waves(arm));
 done:
   return err;
 }

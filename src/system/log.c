@@ -83,12 +83,6 @@ static int write_file(const char *text, size_t n)
   return !failed;
 }
 
-static const char *base_name(const char *path)
-{
-  const char *slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
 /* One line, cut to LINE_BYTES; ends: what stands at its end, also when it was cut. */
 static void write_line(const place *from, const char *message, const char *ends)
 {
@@ -97,7 +91,7 @@ static void write_line(const place *from, const char *message, const char *ends)
   mill_utc_text(mill_unix_s(), now);
   size_t n =
       (size_t)snprintf(text, room, "%s rank %d %-5s %.64s:%d  %s", now, state.rank,
-                       levels[from->level].shown, base_name(from->file), from->line, message);
+                       levels[from->level].shown, mill_base_name(from->file), from->line, message);
   if (n > room - 1) {
     n = room - 1;
     memcpy(text + n - 3, "...", 3);

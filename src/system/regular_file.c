@@ -97,3 +97,9 @@ int mill_refuse_foreign(const char *path, const char *option, const char *made)
 done:
   return err;
 }
+
+const char *mill_base_name(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}

@@ -29,4 +29,7 @@ int mill_refuse_data(const char *path, const char *option);
  *  file there is allowed, and an empty one.  MILL_ERR_USAGE. */
 int mill_refuse_foreign(const char *path, const char *option, const char *made);
 
+/** The last part of a path, without its folders; within path. */
+const char *mill_base_name(const char *path);
+
 #endif
