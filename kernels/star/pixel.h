@@ -1,6 +1,6 @@
 /** Templates at the pixels and the likelihood, in float32 and in float64.
  *
- *  The blocks are written once in pixel_impl.h over MILL_REAL, the type of
+ *  The blocks are written once in template_impl.h and pixel_impl.h over MILL_REAL, the type of
  *  templates; sums are float64 in both.  The sums of products over pixels are a backend's
  *  (kernels/math/primitives.h).
  */
@@ -201,6 +201,7 @@ MILL_HD static inline void mill_arm_velocity_tell(mill_arm_velocity *at, double 
 #define MILL_VEC_N    MILL_VEC_N_F32
 #include MILL_PRIMITIVES_PIXEL_SUMS
 #include "kernels/star/model_error_impl.h"
+#include "kernels/star/template_impl.h"
 #include "kernels/star/pixel_impl.h"
 #undef MILL_REAL
 #undef MILL_T
@@ -219,6 +220,7 @@ MILL_HD static inline void mill_arm_velocity_tell(mill_arm_velocity *at, double 
 #define MILL_VEC_N    MILL_VEC_N_F64
 #include MILL_PRIMITIVES_PIXEL_SUMS
 #include "kernels/star/model_error_impl.h"
+#include "kernels/star/template_impl.h"
 #include "kernels/star/pixel_impl.h"
 #undef MILL_REAL
 #undef MILL_T
