@@ -311,9 +311,8 @@ static int run_rounds(mill_build_job *job, mill_grid_writer *writer, const int *
     tell(job, n_done, n_first, n_bad, &next_s);
     if (count[2] > 0 && n_done < job->info.n_model)
       MILL_FAIL(MILL_ERR_STOPPED,
-                "stopped: %lld of %d models are done and kept in %s; the same command%s continues",
-                (long long)n_done, job->info.n_model, job->options.output,
-                job->options.overwrite ? " without --overwrite" : "");
+                "stopped: %lld of %d models are done and kept in %s; the same command continues",
+                (long long)n_done, job->info.n_model, job->output);
   }
 done:
   mill_progress_end(&progress);
@@ -332,7 +331,7 @@ int mill_build_spectra(mill_build_job *job)
   MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &r.n_room, 1, MPI_INT, MPI_MIN, job->mpi.comm));
   err = share(job, r.n_room, &list, &n_list);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  err = mill_grid_writer_open(job->options.output, &job->info, job->mpi.comm, &writer);
+  err = mill_grid_writer_open(job->output, &job->info, job->mpi.comm, &writer);
   err = mill_mpi_agree(&job->mpi, err);
   if (err == MILL_OK)
     err = run_rounds(job, writer, list, n_list, &r);
