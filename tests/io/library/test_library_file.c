@@ -74,10 +74,7 @@ static void test_linear_grid_round_trip(void **state)
   make(4, 3, lib);
   assert_ok(test_library_to_grid(lib));
   mill_spline_grid *grid = &lib->arm[2].emulator.grid;
-  grid->linear = 1;
-  for (int l = 0; l < grid->n_axis; l++)
-    for (int i = 0; i < grid->n_node[l] + 2; i++)
-      grid->knot[l][i] = i < 1 ? 0 : (i > grid->n_node[l] ? grid->n_node[l] - 1 : i - 1);
+  test_library_to_linear(grid);
   assert_ok(mill_library_write(path, lib, 1));
   assert_ok(mill_library_read(path, back));
   assert_same(lib, back);
