@@ -528,7 +528,7 @@ static void clear(mill_build_job *job)
   }
   mill_grid_info_clear(&job->info);
   mill_labelled_files_free(job->listed, job->n_listed);
-  MILL_FREE(job->index, job->settings);
+  MILL_FREE(job->index, job->lost, job->settings);
   mill_lock_release(&job->lock);
 }
 
