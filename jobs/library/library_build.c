@@ -139,14 +139,6 @@ done:
   return err;
 }
 
-static int is_given(const unsigned char *given, const char *name)
-{
-  for (int i = 0; mill_library_build_table.row[i].name; i++)
-    if (given[i] && strcmp(mill_library_build_table.row[i].name, name) == 0)
-      return 1;
-  return 0;
-}
-
 static int check_options(const mill_build_options *o, const unsigned char *given, int n_path)
 {
   int err = MILL_OK;
@@ -164,12 +156,7 @@ static int check_options(const mill_build_options *o, const unsigned char *given
   if (o->overwrite && o->retry_bad)
     MILL_FAIL(MILL_ERR_USAGE, "--overwrite and --retry-bad exclude each other: a new grid has no "
                               "bad models yet");
-  if (is_given(given, "name-column") && !in->table)
-    MILL_FAIL(MILL_ERR_USAGE, "--name-column is a column of --table FILE, which is not given");
-  if (is_given(given, "wave") + is_given(given, "log-wave") + (in->wave_file != NULL) +
-          (in->flux_column[0] != 0) >
-      1)
-    MILL_FAIL(MILL_ERR_USAGE, "--wave, --log-wave, --wave-file and --columns exclude one another");
+  MILL_TRY(mill_labelled_check_options(&mill_library_build_table, given, &o->in));
   if (o->name_pattern && in->table)
     MILL_FAIL(MILL_ERR_USAGE, "--name-pattern and --table exclude each other");
   if (!isnan(o->native_sigma_aa) && !isnan(o->native_resolving_power))
