@@ -241,6 +241,17 @@ done:
   return err;
 }
 
+/** A grid of cubic splines as a linear one, its coefficients as the values at even nodes. */
+static inline void test_library_to_linear(mill_spline_grid *grid)
+{
+  grid->linear = 1;
+  for (int l = 0; l < grid->n_axis; l++)
+    for (int i = 0; i < grid->n_node[l] + 2; i++) {
+      const int at = i < 1 ? 0 : (i > grid->n_node[l] ? grid->n_node[l] - 1 : i - 1);
+      grid->knot[l][i] = 3.0 * at / (grid->n_node[l] - 1) - 1.5;
+    }
+}
+
 /** Put radial functions around scattered points through the hidden layers of every arm in
  *  their place: the polynomial's degree is 1 to 3, the points reach as far as the hulls. */
 static inline int test_library_to_rbf(mill_library *lib)

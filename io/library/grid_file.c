@@ -26,7 +26,7 @@ void mill_grid_info_clear(mill_grid_info *info)
 {
   if (!info)
     return;
-  MILL_FREE(info->value, info->name, info->why, info->status);
+  MILL_FREE(info->value, info->name, info->why, info->status, info->stamp);
   memset(info, 0, sizeof *info);
 }
 
@@ -103,6 +103,10 @@ static int read_models(const mill_h5_file *file, mill_grid_info *info)
   MILL_TRY(read_texts(file, "models/name", info->n_model, MILL_GRID_NAME, info->name[0]));
   MILL_TRY(read_texts(file, "models/why", info->n_model, MILL_GRID_WHY, info->why[0]));
   MILL_TRY(mill_h5_read(file, "models/status", H5T_NATIVE_UCHAR, 1, dim, info->status));
+  if (mill_h5_exists(file, "models/stamp")) {
+    MILL_TRY(MILL_ALLOC(dim[0], &info->stamp));
+    MILL_TRY(mill_h5_read(file, "models/stamp", H5T_NATIVE_UINT64, 1, dim, info->stamp));
+  }
   for (int i = 0; i < info->n_model; i++) {
     if (info->status[i] > MILL_GRID_BAD)
       MILL_FAIL(file->code, "%s: model %d (%s) has the status %d, expected 0 to 2", file->path, i,

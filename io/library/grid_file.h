@@ -8,6 +8,7 @@
 #define MILL_GRID_FILE_H
 
 #include <mpi.h>
+#include <stdint.h>
 
 #include "kernels/base/common.h"
 
@@ -36,6 +37,9 @@ typedef struct mill_grid_info {
   char (*name)[MILL_GRID_NAME]; /**< [n_model] file or row, ends with a zero, owned */
   char (*why)[MILL_GRID_WHY];   /**< [n_model] why it is bad, else empty; owned */
   unsigned char *status;        /**< [n_model] enum mill_grid_status, owned */
+  uint64_t *stamp;              /**< [n_model] of the file that each comes from
+                                     (io/library/model_source.h), 0: not known; NULL: of none;
+                                     owned */
   int complete;                 /**< 1: its writer came to the end, no model is still to do */
 } mill_grid_info;
 
@@ -108,6 +112,11 @@ int mill_grid_write(mill_grid_writer *writer, int n, const int *model, const flo
 /** Flush and close, or after a failure err give up; the first failure.  Collective; NULL is
  *  allowed. */
 int mill_grid_writer_close(mill_grid_writer *writer, int err);
+
+/** Write what is known of the models once more, all but their names, and that some are still to do.
+ *  info is that of the file but for label, status, why and stamp of models that were bad.  One
+ *  process alone, before others open it.  MILL_ERR_OUTPUT. */
+int mill_grid_revise(const char *path, const mill_grid_info *info);
 
 /** Note that no model is still to do.  One process alone, after all have closed the file. */
 int mill_grid_finish(const char *path);

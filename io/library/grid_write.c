@@ -53,6 +53,11 @@ static int make_models(hid_t file, const char *path, const mill_grid_info *info)
                             "", "0 still to do, 1 good, 2 bad"));
   if (info->status)
     MILL_TRY(mill_ph5_write_whole(file, path, "models/status", H5T_NATIVE_UCHAR, info->status));
+  if (info->stamp) {
+    MILL_TRY(mill_ph5_dataset(file, path, "models/stamp", H5T_STD_U64LE, 1, info->n_model, 1, NULL,
+                              "", "of the file that each model comes from; 0: not known"));
+    MILL_TRY(mill_ph5_write_whole(file, path, "models/stamp", H5T_NATIVE_UINT64, info->stamp));
+  }
   MILL_TRY(write_texts(file, path, "models/why", info->n_model, MILL_GRID_WHY,
                        info->why ? info->why[0] : NULL, "why a model is bad"));
 done:
@@ -119,7 +124,7 @@ int mill_grid_create(const char *path, const mill_grid_info *info, const double 
   int64_t n_byte = 1 << 16;
   for (int a = 0; a < info->n_arm; a++)
     n_byte += (int64_t)info->n_model * info->arm[a].n_pix * 4 * (1 + info->arm[a].has_continuum);
-  n_byte += (int64_t)info->n_model * (MILL_GRID_NAME + MILL_GRID_WHY + 1 + 8 * info->n_label);
+  n_byte += (int64_t)info->n_model * (MILL_GRID_NAME + MILL_GRID_WHY + 9 + 8 * info->n_label);
   MILL_TRY(MILL_ALLOC(strlen(path) + 32, &temporary));
   sprintf(temporary, "%s.tmp-%ld", path, (long)getpid());
   made = 1;
@@ -234,17 +239,52 @@ int mill_grid_writer_close(mill_grid_writer *writer, int err)
   return err;
 }
 
+/* Is no model still to do? */
+static int mark(hid_t file, const char *path, int32_t complete)
+{
+  int err = MILL_OK;
+  const hid_t attr = H5Aopen(file, "complete", H5P_DEFAULT);
+  if (attr < 0 || H5Awrite(attr, H5T_NATIVE_INT32, &complete) < 0 ||
+      H5Fflush(file, H5F_SCOPE_GLOBAL) < 0)
+    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be marked as %s: %s",
+                         path, complete ? "complete" : "not complete", mill_h5_reason());
+  MILL_H5_CLOSE(attr);
+  return err;
+}
+
+/* The status last: whatever a kill leaves is whole. */
+static int write_again(hid_t file, const char *path, const mill_grid_info *info)
+{
+  int err = MILL_OK;
+  const hid_t why = mill_ph5_text_type(MILL_GRID_WHY);
+  MILL_TRY(mark(file, path, 0));
+  MILL_TRY(mill_ph5_write_whole(file, path, "models/label", H5T_NATIVE_DOUBLE, info->value));
+  if (info->stamp && H5Lexists(file, "models/stamp", H5P_DEFAULT) > 0)
+    MILL_TRY(mill_ph5_write_whole(file, path, "models/stamp", H5T_NATIVE_UINT64, info->stamp));
+  MILL_TRY(mill_ph5_write_whole(file, path, "models/why", why, info->why));
+  MILL_TRY(mill_ph5_write_whole(file, path, "models/status", H5T_NATIVE_UCHAR, info->status));
+done:
+  MILL_H5_CLOSE(why);
+  return err;
+}
+
+int mill_grid_revise(const char *path, const mill_grid_info *info)
+{
+  int err = MILL_OK;
+  hid_t file = H5I_INVALID_HID;
+  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDWR, MPI_COMM_SELF, &file));
+  err = write_again(file, path, info);
+  MILL_TRY(mill_ph5_end(path, &file, 1, err));
+done:
+  return err;
+}
+
 int mill_grid_finish(const char *path)
 {
   int err = MILL_OK;
-  const int32_t one = 1;
-  hid_t file = H5I_INVALID_HID, attr = H5I_INVALID_HID;
+  hid_t file = H5I_INVALID_HID;
   MILL_TRY(mill_ph5_open(path, H5F_ACC_RDWR, MPI_COMM_SELF, &file));
-  attr = H5Aopen(file, "complete", H5P_DEFAULT);
-  if (attr < 0 || H5Awrite(attr, H5T_NATIVE_INT32, &one) < 0)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                         "%s: cannot be marked as complete: %s", path, mill_h5_reason());
-  MILL_H5_CLOSE(attr);
+  err = mark(file, path, 1);
   MILL_TRY(mill_ph5_end(path, &file, 1, err));
 done:
   return err;

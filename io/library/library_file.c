@@ -9,9 +9,12 @@
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
-#include "src/system/regular_file.h"
 #include "kernels/math/rbf.h"
+#include "src/system/file_roles.h"
+#include "src/system/regular_file.h"
 #include "src/system/version.h"
+
+enum { MAX_PATH = sizeof((mill_library *)0)->path };
 
 #define FORMAT_NAME "starmill library"
 /* the first program that reads each format; written into every file, so that an older program
@@ -667,15 +670,15 @@ done:
   return err;
 }
 
-int mill_library_writable(const char *path, int overwrite)
+/* May a library be written at output?  path: the end of its links, as what is renamed would replace
+   a link. */
+static int find_end(const char *output, int overwrite, char path[MAX_PATH])
 {
   int err = MILL_OK;
   struct stat status;
-  char folder[sizeof((mill_library *)0)->path] = ".";
+  char folder[MAX_PATH] = ".";
+  MILL_TRY(mill_resolve_links(output, path, MAX_PATH));
   const size_t n = (size_t)(mill_base_name(path) - path);
-  if (strlen(path) >= sizeof folder)
-    MILL_FAIL(MILL_ERR_OUTPUT, "the output's path is longer than %zu bytes: %.80s...",
-              sizeof folder - 1, path);
   if (stat(path, &status) == 0) {
     if (!S_ISREG(status.st_mode))
       MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
@@ -692,17 +695,23 @@ done:
   return err;
 }
 
+int mill_library_writable(const char *path, int overwrite)
+{
+  char end[MAX_PATH];
+  return find_end(path, overwrite, end);
+}
+
 int mill_library_write(const char *path, const mill_library *lib, int overwrite)
 {
   int err = MILL_OK;
-  char temporary[1100];
+  char end[MAX_PATH], temporary[MAX_PATH + 32];
   void *image = NULL;
   size_t n_byte = 0;
   MILL_TRY(mill_library_check(lib, path));
-  MILL_TRY(mill_library_writable(path, overwrite));
-  snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
+  MILL_TRY(find_end(path, overwrite, end));
+  snprintf(temporary, sizeof temporary, "%s.tmp-%ld", end, (long)getpid());
   MILL_TRY(make_image(temporary, lib, &image, &n_byte));
-  MILL_TRY(mill_library_write_image(path, temporary, image, n_byte));
+  MILL_TRY(mill_library_write_image(end, temporary, image, n_byte));
 done:
   mill_free(image);
   return err;

@@ -22,7 +22,7 @@ int mill_library_read(const char *path, mill_library *lib);
  *  MILL_ERR_OUTPUT, and MILL_ERR_USAGE for another file. */
 int mill_library_writable(const char *path, int overwrite);
 
-/** Write under a temporary name and rename. MILL_ERR_OUTPUT. */
+/** Write under a temporary name and rename; a link at path stays one. MILL_ERR_OUTPUT. */
 int mill_library_write(const char *path, const mill_library *lib, int overwrite);
 
 /** template_sigma_aa of imported emulators: sigma given by the user, NAN: decide

@@ -1,9 +1,14 @@
 #include "io/library/model_source.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "io/files/sha256.h"
 #include "io/library/labelled_parts.h"
 #include "io/library/name_pattern.h"
 #include "kernels/base/error.h"
@@ -18,7 +23,32 @@ struct mill_model_source {
   /* of one file with many */
   mill_fits_file *file;
   int i_hdu;
+  uint64_t stamp;
 };
+
+uint64_t mill_model_stamp(const char *path)
+{
+  enum { N_BYTE = 4096 };
+  char middle[N_BYTE], hex[65] = "";
+  struct stat status;
+  mill_sha256 sha;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused elsewhere */
+  if (fd < 0)
+    return 0;
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+    const int64_t about[2] = {status.st_size, status.st_mtime};
+    const ssize_t n = pread(fd, middle, N_BYTE, status.st_size / 2);
+    mill_sha256_init(&sha);
+    mill_sha256_update(&sha, about, sizeof about);
+    mill_sha256_update(&sha, middle, n > 0 ? (size_t)n : 0);
+    mill_sha256_final(&sha, hex);
+    if (n < 0)
+      hex[0] = '\0';
+  }
+  close(fd);
+  hex[16] = '\0';
+  return strtoull(hex, NULL, 16);
+}
 
 void mill_model_spectrum_clear(mill_model_spectrum *spectrum)
 {
@@ -83,10 +113,12 @@ int mill_model_source_open(const mill_model_request *request, const char *const 
   source->request = request;
   source->path = path;
   source->n_model = n_path;
-  if (is_many)
+  if (is_many) {
+    source->stamp = mill_model_stamp(path[0]);
     MILL_TRY(open_many(source));
-  else if (request->labelled.table)
+  } else if (request->labelled.table) {
     MILL_TRY(open_table(source));
+  }
   *out = source;
   source = NULL;
 done:
@@ -156,6 +188,7 @@ int mill_model_source_entry(mill_model_source *source, int i, mill_model_entry *
   const int n_label = source->request->labelled.n_label;
   memset(entry, 0, sizeof *entry);
   entry->index = i;
+  entry->stamp = source->file ? source->stamp : mill_model_stamp(source->path[i]);
   for (int l = 0; l < n_label; l++)
     entry->label[l] = NAN;
   if (source->file) {

@@ -11,6 +11,7 @@
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
 #include "src/ranks/same_on_ranks.h"
+#include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
 
 #define FORMAT "starmill training"
@@ -78,15 +79,14 @@ int mill_train_file_write(const char *path, const char *identity, int n_arm,
                           const mill_train_state *state)
 {
   int err = MILL_OK;
-  char temporary[4200];
+  char end[4096], temporary[4200];
   void *image = NULL;
   size_t n_byte = 0;
   MILL_TRY(mill_refuse_foreign(path, "--checkpoint", FORMAT));
-  if (snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid()) >=
-      (int)sizeof temporary)
-    MILL_FAIL(MILL_ERR_OUTPUT, "the checkpoint's path is too long: %.80s...", path);
+  MILL_TRY(mill_resolve_links(path, end, sizeof end));
+  snprintf(temporary, sizeof temporary, "%s.tmp-%ld", end, (long)getpid());
   MILL_TRY(make_image(temporary, identity, n_arm, state, &image, &n_byte));
-  MILL_TRY(mill_library_write_image(path, temporary, image, n_byte));
+  MILL_TRY(mill_library_write_image(end, temporary, image, n_byte));
 done:
   mill_free(image);
   return err;

@@ -2,21 +2,15 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/star/prepare.h"
+#include "src/libraries/quantile.h"
 #include "src/system/log.h"
 
 /* pixels looked at, and the one in order of width below which a tenth of them are */
 enum { N_LOOK = 20, I_TENTH = 2 };
-
-static int by_size(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
 
 /* Of a row of the matrix, in pixels, as mill_find_narrow judges it; NaN: none. */
 static double row_width(const mill_read_segment *s, int i)
@@ -44,7 +38,7 @@ double mill_lsf_width(const mill_read_segment *segment, const double *wave_aa)
   }
   if (n <= I_TENTH)
     return (double)NAN;
-  qsort(width, (size_t)n, sizeof *width, by_size);
+  mill_sort((size_t)n, width);
   return width[n * I_TENTH / N_LOOK];
 }
 

@@ -168,26 +168,6 @@ done:
   return err;
 }
 
-/* What --overwrite makes is one run's, under the lock of what it replaces. */
-static int refuse_new(const char *path, const char *option)
-{
-  int err = MILL_OK;
-  static const char end[] = MILL_NEW_END;
-  char old[1024];
-  const size_t n = strlen(path), n_end = sizeof end - 1;
-  if (n <= n_end || n >= sizeof old || strcmp(path + n - n_end, end) != 0)
-    goto done;
-  memcpy(old, path, n - n_end);
-  old[n - n_end] = '\0';
-  if (access(old, F_OK) == 0)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "--%s %s is the name that --overwrite gives to what replaces %s: give another one; "
-              "what a run with --overwrite has begun is continued by its own command",
-              option, path, old);
-done:
-  return err;
-}
-
 /* Rank 0, before anything is opened or made. */
 static int check_outputs(mill_fit_job *job)
 {
@@ -199,10 +179,10 @@ static int check_outputs(mill_fit_job *job)
   if (job->setup.running.status_interval_s > 0)
     MILL_TRY(mill_board_check_path(job->setup.status_path));
   MILL_TRY(check_output(options->output, "output"));
-  MILL_TRY(refuse_new(options->output, "output"));
+  MILL_TRY(mill_refuse_new(options->output, "output"));
   if (options->models) {
     MILL_TRY(check_output(options->models, "models"));
-    MILL_TRY(refuse_new(options->models, "models"));
+    MILL_TRY(mill_refuse_new(options->models, "models"));
   }
   if (options->overwrite)
     MILL_TRY(mill_refuse_foreign(options->output, "--output", "starmill result"));

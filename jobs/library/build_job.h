@@ -16,7 +16,7 @@ enum mill_build_normalise { MILL_BUILD_AS_IT_IS, MILL_BUILD_MEDIAN, MILL_BUILD_S
 
 typedef struct mill_build_options {
   const char *output, *setup, *name_pattern, *list, *exclude_list, *stop_file;
-  int overwrite, help;
+  int overwrite, retry_bad, help;
   mill_labelled_options in;
   int n_exclude; /**< ranges; length says to which --exclude each belongs, from 1 */
   mill_named exclude[MILL_MAX_NAMED];
@@ -29,7 +29,9 @@ typedef struct mill_build_options {
 typedef struct mill_build_job {
   mill_mpi mpi;
   mill_build_options options;
-  mill_lock lock; /**< rank 0 */
+  mill_lock lock;             /**< rank 0 */
+  char target[MILL_MAX_PATH]; /**< --output, links followed */
+  char output[MILL_MAX_PATH]; /**< what is written: target, or with --overwrite target.new */
   /* where models come from */
   const char *const *path;
   int n_path, n_listed, is_many;
@@ -40,7 +42,8 @@ typedef struct mill_build_job {
   mill_demo_templates *templates; /**< of the line model */
   /* which models, and onto which arms */
   mill_grid_info info;
-  int *index; /**< [info.n_model] of the source's models, owned */
+  int *index;        /**< [info.n_model] of the source's models, owned */
+  int n_lost, *lost; /**< of these models, ones that only the file has; owned */
   mill_arm_setup setup;
   double *sigma[MILL_MAX_ARM]; /**< [n_pix] of the spectra, A, where it varies; owned */
   mill_arm_cut *cut[MILL_MAX_ARM];
@@ -52,6 +55,14 @@ typedef struct mill_build_job {
 /** Index all models: labels and names, those that are wanted into job->info with what is known to
  *  be wrong with them.  Collective; the same code on every rank. */
 int mill_build_models(mill_build_job *job);
+
+/** Add n models that the source has and that are not wanted, as bad ones without name and labels:
+ *  model [n] are their places among all, ascending. */
+void mill_build_insert(mill_build_job *job, int n, const int *model);
+
+/** Of models with the same labels one is good: a good one where there is one already, else the
+ * first; the others that are not bad become so. */
+int mill_build_doubles(mill_grid_info *info);
 
 /** Models still to do: read, cut and written, in rounds; may be stopped.  Collective; the same
  *  code on every rank. */

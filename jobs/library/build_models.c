@@ -16,8 +16,11 @@
 
 typedef struct names {
   int64_t n, n_room;
-  char (*name)[MILL_GRID_NAME];
+  char (*name)[MILL_GRID_NAME]; /* sorted, each once */
+  unsigned char *met;           /* [n] a model has it */
 } names;
+
+enum { MAX_NAMED = 5 /* names that a message tells */ };
 
 static int compare_names(const void *a, const void *b)
 {
@@ -52,16 +55,63 @@ static int read_names(const char *option, const char *path, names *out)
   if (out->n == 0)
     MILL_FAIL(MILL_ERR_INPUT, "--%s %s: has no names", option, path);
   qsort(out->name, (size_t)out->n, sizeof *out->name, compare_names);
+  int64_t n = 1;
+  for (int64_t i = 1; i < out->n; i++) /* each once */
+    if (strcmp(out->name[i], out->name[n - 1]) != 0)
+      memmove(out->name[n++], out->name[i], MILL_GRID_NAME);
+  out->n = n;
+  MILL_TRY(MILL_ALLOC(out->n, &out->met));
 done:
   if (file)
     fclose(file);
   return err;
 }
 
-static int has_name(const names *list, const char *name)
+/* Is the name in the list?  The list keeps in mind that it was met. */
+static int has_name(names *list, const char *name)
 {
-  return list->n > 0 &&
-         bsearch(name, list->name, (size_t)list->n, sizeof *list->name, compare_names) != NULL;
+  char(*found)[MILL_GRID_NAME] = NULL;
+  if (list->n > 0)
+    found = bsearch(name, list->name, (size_t)list->n, sizeof *list->name, compare_names);
+  if (found)
+    list->met[found - list->name] = 1;
+  return found != NULL;
+}
+
+/* Names that no model has: how many, and the first of them into text. */
+static int64_t count_not_met(const names *list, char *text, size_t size)
+{
+  int64_t n = 0;
+  size_t at = 0;
+  text[0] = '\0';
+  for (int64_t i = 0; i < list->n; i++) {
+    if (list->met[i])
+      continue;
+    if (n++ < MAX_NAMED && at < size)
+      at += (size_t)snprintf(text + at, size - at, "%s%s", n > 1 ? ", " : "", list->name[i]);
+  }
+  if (n > MAX_NAMED && at < size)
+    snprintf(text + at, size - at, ", ...");
+  return n;
+}
+
+/* What --list names is wanted, so it must be there; what --exclude-list names may be missing. */
+static int check_names(const mill_build_job *job, const names list[2])
+{
+  int err = MILL_OK;
+  char text[(MAX_NAMED + 1) * (MILL_GRID_NAME + 2)];
+  int64_t n = count_not_met(&list[0], text, sizeof text);
+  if (n > 0)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "--list %s: %lld of its %lld names are those of no model (that of a file without its "
+              "folder and .fits, or \"row 7\"): %s",
+              job->options.list, (long long)n, (long long)list[0].n, text);
+  n = count_not_met(&list[1], text, sizeof text);
+  if (n > 0 && job->mpi.rank == 0)
+    mill_log_warning("--exclude-list %s: %lld of its %lld names are those of no model: %s",
+                     job->options.exclude_list, (long long)n, (long long)list[1].n, text);
+done:
+  return err;
 }
 
 /* ---- selection ------------------------------------------------------------------------------ */
@@ -96,10 +146,11 @@ static int is_inside(const mill_build_job *job, const mill_named *range, const d
 }
 
 /* One with bad labels is wanted as far as they do not say otherwise: it is named. */
-static int is_wanted(const mill_build_job *job, const mill_model_entry *entry, const names *list)
+static int is_wanted(const mill_build_job *job, const mill_model_entry *entry, names list[2])
 {
   const mill_build_options *o = &job->options;
-  if ((list[0].n > 0 && !has_name(&list[0], entry->name)) || has_name(&list[1], entry->name))
+  const int is_listed = has_name(&list[0], entry->name), is_out = has_name(&list[1], entry->name);
+  if ((list[0].n > 0 && !is_listed) || is_out)
     return 0;
   if (entry->why[0])
     return 1;
@@ -169,7 +220,7 @@ done:
 
 typedef struct place {
   double label[MILL_MAX_GRID_AXIS];
-  int model;
+  int is_good, model;
 } place;
 
 static int compare_places(const void *a, const void *b)
@@ -178,19 +229,19 @@ static int compare_places(const void *a, const void *b)
   for (int l = 0; l < MILL_MAX_GRID_AXIS; l++)
     if (x->label[l] != y->label[l])
       return x->label[l] < y->label[l] ? -1 : 1;
-  return x->model - y->model;
+  return x->is_good != y->is_good ? y->is_good - x->is_good : x->model - y->model;
 }
 
-/* Of models with the same labels the first is good. */
-static int find_doubles(mill_grid_info *info)
+int mill_build_doubles(mill_grid_info *info)
 {
   int err = MILL_OK, n = 0;
   place *sorted = NULL;
   const size_t n_label = (size_t)info->n_label;
   MILL_TRY(MILL_ALLOC(info->n_model, &sorted));
   for (int i = 0; i < info->n_model; i++) {
-    if (info->status[i] != MILL_GRID_TO_DO)
+    if (info->status[i] == MILL_GRID_BAD)
       continue;
+    sorted[n].is_good = info->status[i] == MILL_GRID_GOOD;
     memcpy(sorted[n].label, info->value + (size_t)i * n_label, n_label * sizeof *info->value);
     sorted[n++].model = i;
   }
@@ -248,6 +299,8 @@ static int take_wanted(mill_build_job *job, const mill_model_entry *all, int64_t
   MILL_TRY(MILL_ALLOC(n_all, &info->why));
   MILL_TRY(MILL_ALLOC(n_all, &info->status));
   MILL_TRY(MILL_ALLOC(n_all, &job->index));
+  if (job->source)
+    MILL_TRY(MILL_ALLOC(n_all, &info->stamp));
   for (int64_t i = 0; i < n_all; i++) {
     if (!is_wanted(job, &all[i], list))
       continue;
@@ -258,15 +311,47 @@ static int take_wanted(mill_build_job *job, const mill_model_entry *all, int64_t
     memcpy(info->name[k], all[i].name, MILL_GRID_NAME);
     memcpy(info->why[k], all[i].why, MILL_GRID_WHY);
     info->status[k] = all[i].why[0] ? MILL_GRID_BAD : MILL_GRID_TO_DO;
+    if (info->stamp)
+      info->stamp[k] = all[i].stamp;
   }
+  MILL_TRY(check_names(job, list));
   if (info->n_model == 0)
     MILL_FAIL(MILL_ERR_INPUT, "of %lld models none is wanted (--keep, --exclude, --list)",
               (long long)n_all);
-  MILL_TRY(find_doubles(info));
+  MILL_TRY(mill_build_doubles(info));
   MILL_TRY(check_labels(job));
 done:
-  MILL_FREE(list[0].name, list[1].name);
+  MILL_FREE(list[0].name, list[1].name, list[0].met, list[1].met);
   return err;
+}
+
+void mill_build_insert(mill_build_job *job, int n, const int *model)
+{
+  mill_grid_info *info = &job->info;
+  const size_t n_label = (size_t)info->n_label;
+  int from = info->n_model - 1;
+  info->n_model += n;
+  for (int to = info->n_model - 1; n > 0; to--) { /* from the end, so that nothing is lost */
+    const size_t i = (size_t)to, k = (size_t)from;
+    if (model[n - 1] == to) {
+      job->index[i] = -1;
+      info->status[i] = MILL_GRID_BAD;
+      memset(info->name[i], 0, MILL_GRID_NAME);
+      snprintf(info->why[i], MILL_GRID_WHY, "its labels are outside of what is wanted");
+      for (size_t l = 0; l < n_label; l++)
+        info->value[i * n_label + l] = NAN;
+      info->stamp[i] = 0;
+      n--;
+      continue;
+    }
+    job->index[i] = job->index[k];
+    info->status[i] = info->status[k];
+    memcpy(info->name[i], info->name[k], MILL_GRID_NAME);
+    memcpy(info->why[i], info->why[k], MILL_GRID_WHY);
+    memcpy(info->value + i * n_label, info->value + k * n_label, n_label * sizeof *info->value);
+    info->stamp[i] = info->stamp[k];
+    from--;
+  }
 }
 
 int mill_build_models(mill_build_job *job)

@@ -1,14 +1,19 @@
 #include "jobs/library/build_output.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "io/hdf5/hdf5_probe.h"
+#include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
 #include "src/ranks/same_on_ranks.h"
+#include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 
@@ -23,8 +28,25 @@ static void print_wavelengths(const mill_labelled_origin *origin, FILE *out)
           origin->is_air ? ", converted to vacuum" : "");
 }
 
-static void print_input(const mill_build_job *job, FILE *out)
+/* What tells it from another file of the same name. */
+static int print_file(const char *what, const char *path, FILE *out)
 {
+  int err = MILL_OK;
+  struct stat status;
+  struct tm when;
+  char text[32] = "";
+  if (stat(path, &status) != 0)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be examined: %s", path, strerror(errno));
+  if (gmtime_r(&status.st_mtime, &when))
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &when);
+  fprintf(out, "%s: %s, %lld bytes of %s\n", what, path, (long long)status.st_size, text);
+done:
+  return err;
+}
+
+static int print_input(const mill_build_job *job, FILE *out)
+{
+  int err = MILL_OK;
   const mill_build_options *o = &job->options;
   const mill_labelled_request *in = &o->in.request;
   fprintf(out, "input: %s, %d models\n", job->input, mill_model_source_n(job->source));
@@ -37,7 +59,7 @@ static void print_input(const mill_build_job *job, FILE *out)
   if (in->flux_column[0])
     fprintf(out, "columns: %s, %s %s\n", in->wave_column, in->flux_column, in->continuum_column);
   if (in->wave_file)
-    fprintf(out, "file of wavelengths: %s\n", in->wave_file);
+    MILL_TRY(print_file("file of wavelengths", in->wave_file, out));
   print_wavelengths(&job->origin, out);
   if (!isnan(o->native_sigma_aa))
     fprintf(out, "native sigma: %.17g A\n", o->native_sigma_aa);
@@ -45,6 +67,8 @@ static void print_input(const mill_build_job *job, FILE *out)
     fprintf(out, "native resolving power: %.17g\n", o->native_resolving_power);
   else
     fprintf(out, "native resolution: card FWHM, %.17g A\n", job->origin.fwhm_aa);
+done:
+  return err;
 }
 
 static void print_arm(const mill_build_job *job, int a, FILE *out)
@@ -73,7 +97,7 @@ int mill_build_settings(mill_build_job *job, const char *normalise)
   if (!out)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the settings");
   if (job->source)
-    print_input(job, out);
+    err = print_input(job, out);
   else
     fprintf(out, "input: %d models of the line model\n", job->options.n_line_model);
   fprintf(out, "normalise: %s\n", job->source ? normalise : "smooth-median");
@@ -82,6 +106,7 @@ int mill_build_settings(mill_build_job *job, const char *normalise)
   const int failed = ferror(out);
   if (fclose(out) != 0 || failed || size > 60000) /* what an attribute can hold */
     MILL_FAIL(MILL_ERR_MEMORY, "the settings are too long");
+  MILL_TRY(err);
   MILL_TRY(MILL_ALLOC(size + 1, &job->settings));
   memcpy(job->settings, text, size);
 done:
@@ -92,39 +117,148 @@ done:
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
-/* Is the file that is there one of this command? */
-static int compare(const mill_build_job *job, mill_grid_file *file, const mill_grid_info *there)
+int mill_build_name_output(mill_build_job *job)
+{
+  int err = MILL_OK;
+  const size_t room = sizeof job->target - sizeof MILL_NEW_END;
+  MILL_TRY(mill_resolve_links_for_all(&job->mpi, job->options.output, job->target, room));
+  memcpy(job->output, job->target, strlen(job->target) + 1);
+  if (job->options.overwrite)
+    strcat(job->output, MILL_NEW_END);
+done:
+  return err;
+}
+
+static int compare_settings(const mill_build_job *job, mill_grid_file *file,
+                            const mill_grid_info *there, const char *help)
 {
   int err = MILL_OK;
   char *settings = NULL;
-  const char *path = job->options.output;
   const mill_grid_info *info = &job->info;
-  static const char help[] = "give the same options and input to continue it, another name, or "
-                             "--overwrite to begin again";
   MILL_TRY(mill_grid_read_settings(file, &settings));
   const char *a = settings, *b = job->settings;
   size_t n_a, n_b;
   mill_first_difference(&a, &n_a, &b, &n_b);
   if (n_a > 0 || n_b > 0)
     MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with other settings, '%.*s' where now is '%.*s': %s",
-              path, (int)n_a, a, (int)n_b, b, help);
+              job->output, (int)n_a, a, (int)n_b, b, help);
   if (there->n_model != info->n_model || there->n_arm != info->n_arm ||
       there->n_label != info->n_label)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with %d models, and now there are %d: %s", path,
+    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with %d models, and now there are %d: %s", job->output,
               there->n_model, info->n_model, help);
-  for (int i = 0; i < info->n_model; i++) {
-    const size_t n_label = (size_t)info->n_label, at = (size_t)i * n_label;
-    int same = strcmp(there->name[i], info->name[i]) == 0;
-    for (size_t l = 0; l < n_label; l++)
-      same &= there->value[at + l] == info->value[at + l] ||
-              (isnan(there->value[at + l]) && isnan(info->value[at + l]));
-    if (!same)
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s was begun with other models: %s, where now is %s, or other labels of it: %s",
-                path, there->name[i], info->name[i], help);
-  }
 done:
   mill_free(settings);
+  return err;
+}
+
+/* Bad models of the file whose labels were not known, and that have turned out to be of no interest
+   (--keep, --exclude): their rows stay.  job->lost [job->n_lost]. */
+static int find_lost(mill_build_job *job, const mill_grid_info *there)
+{
+  int err = MILL_OK, k = 0;
+  const mill_grid_info *info = &job->info;
+  const int n_lost = there->n_model - info->n_model;
+  if (!job->source || n_lost <= 0 || there->n_label != info->n_label ||
+      there->n_model > mill_model_source_n(job->source))
+    return MILL_OK;
+  MILL_TRY(MILL_ALLOC(n_lost, &job->lost));
+  for (int i = 0; i < there->n_model; i++) {
+    if (k < info->n_model && strcmp(there->name[i], info->name[k]) == 0)
+      k++;
+    else if (there->status[i] == MILL_GRID_BAD && job->n_lost < n_lost)
+      job->lost[job->n_lost++] = i;
+    else
+      break;
+  }
+  if (k + job->n_lost < there->n_model)
+    job->n_lost = 0; /* other models: the comparison says so */
+  mill_build_insert(job, job->n_lost, job->lost);
+  for (int i = 0; i < job->n_lost; i++)
+    memcpy(info->name[job->lost[i]], there->name[job->lost[i]], MILL_GRID_NAME);
+done:
+  return err;
+}
+
+/* Is model i what it was when the file was begun?  A bad one may have been mended meanwhile. */
+static int compare_model(const mill_build_job *job, const mill_grid_info *there, int i,
+                         const char *help)
+{
+  int err = MILL_OK, same = 1;
+  const mill_grid_info *info = &job->info;
+  const size_t n_label = (size_t)info->n_label, at = (size_t)i * n_label;
+  if (strcmp(there->name[i], info->name[i]) != 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with other models: %s, where now is %s: %s",
+              job->output, there->name[i], info->name[i], help);
+  if (there->status[i] == MILL_GRID_BAD)
+    goto done;
+  for (size_t l = 0; l < n_label; l++)
+    same &= there->value[at + l] == info->value[at + l];
+  if (!same && info->status[i] == MILL_GRID_BAD)
+    MILL_FAIL(MILL_ERR_INPUT, "%s was begun with %s, which cannot be taken now: %s", job->output,
+              info->name[i], info->why[i]);
+  if (!same)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s was begun with other labels of %s: %s", job->output,
+              info->name[i], help);
+  if (there->stamp && info->stamp && there->stamp[i] && info->stamp[i] &&
+      there->stamp[i] != info->stamp[i])
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "the file of %s is not the one that %s was begun with (its size, the time of its last "
+        "change or its bytes): %s",
+        info->name[i], job->output, help);
+done:
+  return err;
+}
+
+/* Is the file that is there one of this command? */
+static int compare(const mill_build_job *job, mill_grid_file *file, const mill_grid_info *there)
+{
+  int err = MILL_OK;
+  char help[256 + MILL_MAX_PATH];
+  if (job->options.overwrite)
+    snprintf(help, sizeof help, "give the same options and input to continue it, or remove %s",
+             job->output);
+  else
+    snprintf(help, sizeof help,
+             "give the same options and input to continue it, another name, or "
+             "--overwrite to begin again");
+  MILL_TRY(compare_settings(job, file, there, help));
+  for (int i = 0; i < there->n_model; i++)
+    MILL_TRY(compare_model(job, there, i, help));
+  if (job->info.stamp && !there->stamp)
+    mill_log_warning("%s does not say which files it was begun with: they are taken for those that "
+                     "are there now",
+                     job->output);
+done:
+  return err;
+}
+
+/* Which models are done.  Bad ones are still to do once more where they are to be read again, and
+   nothing is known to be wrong with them now. */
+static int take_status(mill_build_job *job, const mill_grid_info *there, int *complete)
+{
+  int err = MILL_OK, n_bad = 0, n_again = 0;
+  mill_grid_info *info = &job->info;
+  for (int i = 0; i < info->n_model; i++) {
+    const int is_bad = there->status[i] == MILL_GRID_BAD;
+    n_bad += is_bad;
+    if (is_bad && job->options.retry_bad)
+      continue;
+    info->status[i] = there->status[i];
+    memcpy(info->why[i], there->why[i], MILL_GRID_WHY);
+  }
+  *complete = there->complete;
+  if (!job->options.retry_bad || n_bad == 0)
+    goto done;
+  MILL_TRY(mill_build_doubles(info));
+  for (int i = 0; i < info->n_model; i++)
+    n_again += there->status[i] == MILL_GRID_BAD && info->status[i] == MILL_GRID_TO_DO;
+  mill_log_info("%s: %d of %d bad models are read again", job->output, n_again, n_bad);
+  if (n_again > 0) {
+    MILL_TRY(mill_grid_revise(job->output, info));
+    *complete = 0;
+  }
+done:
   return err;
 }
 
@@ -134,14 +268,15 @@ static int continue_file(mill_build_job *job, int *complete)
   int err = MILL_OK;
   mill_grid_file *file = NULL;
   mill_grid_info there = {0};
-  const char *path = job->options.output;
-  MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, path));
-  MILL_TRY(mill_grid_open(path, &file, &there));
+  MILL_TRY(mill_h5_probe(MILL_PROBE_GRID, job->output));
+  MILL_TRY(mill_grid_open(job->output, &file, &there));
+  MILL_TRY(find_lost(job, &there));
   MILL_TRY(compare(job, file, &there));
-  memcpy(job->info.status, there.status, (size_t)there.n_model);
-  *complete = there.complete;
-  if (!there.complete)
-    mill_log_info("%s is continued", path);
+  mill_grid_close(file); /* it may be written now */
+  file = NULL;
+  MILL_TRY(take_status(job, &there, complete));
+  if (!*complete)
+    mill_log_info("%s is continued", job->output);
 done:
   mill_grid_close(file);
   mill_grid_info_clear(&there);
@@ -156,8 +291,24 @@ static int begin_file(mill_build_job *job)
   for (int a = 0; a < MILL_MAX_ARM; a++)
     sigma[a] = job->sigma[a];
   MILL_TRY(mill_lock_keeper_start(&job->lock, &keeper));
-  err = mill_grid_create(job->options.output, &job->info, sigma, job->settings);
+  err = mill_grid_create(job->output, &job->info, sigma, job->settings);
   mill_lock_keeper_stop(keeper);
+done:
+  return err;
+}
+
+/* What may be written at path is a grid file, or nothing; *n_byte 0: nothing. */
+static int look(const char *path, int64_t *n_byte)
+{
+  int err = MILL_OK;
+  struct stat status;
+  *n_byte = 0;
+  if (stat(path, &status) != 0)
+    return MILL_OK;
+  MILL_TRY(mill_refuse_foreign(path, "--output", "starmill grid"));
+  if (!S_ISREG(status.st_mode))
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
+  *n_byte = status.st_size;
 done:
   return err;
 }
@@ -165,20 +316,15 @@ done:
 static int open_output(mill_build_job *job, int *complete)
 {
   int err = MILL_OK;
-  const mill_build_options *o = &job->options;
-  struct stat status;
-  MILL_TRY(mill_lock_take(o->output, &job->lock));
-  mill_lock_remove_leftovers(&job->lock, o->output);
-  if (stat(o->output, &status) == 0) {
-    MILL_TRY(mill_refuse_foreign(o->output, "--output", "starmill grid"));
-    if (!S_ISREG(status.st_mode))
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", o->output);
-    if (!o->overwrite && status.st_size > 0) {
-      MILL_TRY(continue_file(job, complete));
-      goto done;
-    }
-  }
-  MILL_TRY(begin_file(job));
+  int64_t n_byte = 0;
+  MILL_TRY(mill_lock_take(job->target, &job->lock));
+  mill_lock_remove_leftovers(&job->lock, job->output);
+  MILL_TRY(look(job->target, &n_byte));
+  MILL_TRY(look(job->output, &n_byte));
+  if (n_byte > 0)
+    MILL_TRY(continue_file(job, complete));
+  else
+    MILL_TRY(begin_file(job));
 done:
   return err;
 }
@@ -190,6 +336,13 @@ int mill_build_output(mill_build_job *job, int *complete)
     err = open_output(job, complete);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_MPI(MPI_Bcast(complete, 1, MPI_INT, 0, job->mpi.comm));
+  MILL_MPI(MPI_Bcast(&job->n_lost, 1, MPI_INT, 0, job->mpi.comm));
+  if (job->mpi.rank != 0)
+    err = MILL_ALLOC(job->n_lost, &job->lost);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_MPI(MPI_Bcast(job->lost, job->n_lost, MPI_INT, 0, job->mpi.comm));
+  if (job->mpi.rank != 0)
+    mill_build_insert(job, job->n_lost, job->lost);
   MILL_MPI(MPI_Bcast(job->info.status, job->info.n_model, MPI_UNSIGNED_CHAR, 0, job->mpi.comm));
 done:
   return err;
@@ -233,6 +386,8 @@ static void print_bad(const mill_grid_info *info, int n_bad)
       printf("  %s: %s\n", info->name[i], info->why[i]);
   if (n_bad > n_named)
     printf("  and %d more (dataset /models/why)\n", n_bad - n_named);
+  if (n_bad > 0)
+    printf("  (the same command with --retry-bad reads bad models again)\n");
 }
 
 /* Arms, labels, and what became of the models. */
@@ -268,28 +423,46 @@ done:
   return err;
 }
 
-int mill_build_summary(const mill_build_job *job, int was_complete, double wall_s)
+/* With --overwrite the new file takes the place of the old one, where it is worth it. */
+static int replace_old(const mill_build_job *job, const mill_grid_info *info, int n_bad)
+{
+  int err = MILL_OK;
+  const char *kept = "";
+  if (n_bad == info->n_model && job->options.overwrite) {
+    unlink(job->output);
+    kept = "; nothing was overwritten";
+  }
+  if (n_bad == info->n_model)
+    MILL_FAIL(MILL_ERR_INPUT, "%s: no model is good; %s: %s%s", job->target, info->name[0],
+              info->why[0], kept);
+  if (job->options.overwrite)
+    MILL_TRY(mill_ph5_rename(job->output, job->target));
+done:
+  return err;
+}
+
+int mill_build_finish(const mill_build_job *job, int was_complete, double wall_s)
 {
   int err = MILL_OK, n_bad = 0;
-  const char *path = job->options.output;
   mill_grid_file *file = NULL;
   mill_grid_info info = {0};
-  MILL_TRY(mill_grid_open(path, &file, &info));
+  if (!was_complete)
+    MILL_TRY(mill_grid_finish(job->output));
+  MILL_TRY(mill_grid_open(job->output, &file, &info));
+  mill_grid_close(file);
   for (int i = 0; i < info.n_model; i++)
     n_bad += info.status[i] == MILL_GRID_BAD;
   if (was_complete)
-    printf("%s is complete already; nothing was done\n", path);
+    printf("%s is complete already; nothing was done\n", job->output);
   if (job->source)
     print_wavelengths(&job->origin, stdout);
   print_grid(&info);
-  if (n_bad == info.n_model)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: no model is good; %s: %s", path, info.name[0], info.why[0]);
+  MILL_TRY(replace_old(job, &info, n_bad));
   if (!was_complete)
-    printf("%s: %.1f s, %d %s of %d %s\n", path, wall_s, job->mpi.size,
+    printf("%s: %.1f s, %d %s of %d %s\n", job->target, wall_s, job->mpi.size,
            job->mpi.size == 1 ? "rank" : "ranks", job->options.n_thread,
            job->options.n_thread == 1 ? "thread" : "threads");
 done:
-  mill_grid_close(file);
   mill_grid_info_clear(&info);
   return err;
 }

@@ -7,12 +7,16 @@
 /** job->settings from the options.  Collective; the same code on every rank. */
 int mill_build_settings(mill_build_job *job, const char *normalise);
 
+/** job->target and job->output.  Collective; the same code on every rank. */
+int mill_build_name_output(mill_build_job *job);
+
 /** Make the file, or take from the one that is there which models are done; *complete 1: all are.
  *  Collective; the same code on every rank. */
 int mill_build_output(mill_build_job *job, int *complete);
 
-/** Print what the file holds.  MILL_ERR_INPUT when no model is good.  One rank. */
-int mill_build_summary(const mill_build_job *job, int was_complete, double wall_s);
+/** Mark the file as complete, let it take the place of what --overwrite found, and print what it
+ *  holds.  MILL_ERR_INPUT when no model is good: then nothing is replaced.  One rank. */
+int mill_build_finish(const mill_build_job *job, int was_complete, double wall_s);
 
 /** Print what a grid file holds, for `library info`.  MILL_ERR_INPUT. */
 int mill_build_print(const char *path);

@@ -5,12 +5,12 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "src/libraries/quantile.h"
 #include "src/libraries/smooth_median.h"
 #include "src/line_model/line_model.h"
 #include "src/system/log.h"
@@ -64,12 +64,6 @@ static void batch_clear(batch *r)
 
 /* ---- one model ------------------------------------------------------------------------------ */
 
-static int compare_doubles(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* What the flux of an arm is divided by; work [n]. */
 static double level_of(int normalise, int n, const double *flux, double *work)
 {
@@ -79,8 +73,7 @@ static double level_of(int normalise, int n, const double *flux, double *work)
     work[i] = normalise == MILL_BUILD_MEDIAN ? flux[i] : log(flux[i]);
   if (normalise == MILL_BUILD_SMOOTH_MEDIAN)
     return exp(mill_smooth_median((size_t)n, work, MILL_DEMO_MEDIAN_WIDTH));
-  qsort(work, (size_t)n, sizeof *work, compare_doubles);
-  return n % 2 ? work[n / 2] : 0.5 * (work[n / 2 - 1] + work[n / 2]);
+  return mill_quantile((size_t)n, 0.5, work);
 }
 
 /* An arm's flux or continuum [n] to out [n], divided by *level, which is found where it is 0; both
@@ -311,9 +304,8 @@ static int run_rounds(mill_build_job *job, mill_grid_writer *writer, const int *
     tell(job, n_done, n_first, n_bad, &next_s);
     if (count[2] > 0 && n_done < job->info.n_model)
       MILL_FAIL(MILL_ERR_STOPPED,
-                "stopped: %lld of %d models are done and kept in %s; the same command%s continues",
-                (long long)n_done, job->info.n_model, job->options.output,
-                job->options.overwrite ? " without --overwrite" : "");
+                "stopped: %lld of %d models are done and kept in %s; the same command continues",
+                (long long)n_done, job->info.n_model, job->output);
   }
 done:
   mill_progress_end(&progress);
@@ -332,7 +324,7 @@ int mill_build_spectra(mill_build_job *job)
   MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, &r.n_room, 1, MPI_INT, MPI_MIN, job->mpi.comm));
   err = share(job, r.n_room, &list, &n_list);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  err = mill_grid_writer_open(job->options.output, &job->info, job->mpi.comm, &writer);
+  err = mill_grid_writer_open(job->output, &job->info, job->mpi.comm, &writer);
   err = mill_mpi_agree(&job->mpi, err);
   if (err == MILL_OK)
     err = run_rounds(job, writer, list, n_list, &r);

@@ -136,6 +136,29 @@ done:
   return err;
 }
 
+static int is_given(const mill_option_table *table, const unsigned char *given, const char *name)
+{
+  int i = 0;
+  while (table->row[i].name && strcmp(table->row[i].name, name) != 0)
+    i++;
+  return table->row[i].name && given[i];
+}
+
+int mill_labelled_check_options(const mill_option_table *table, const unsigned char *given,
+                                const mill_labelled_options *options)
+{
+  int err = MILL_OK, n_wave = 0;
+  static const char *const wave[] = {"wave", "log-wave", "wave-file", "columns"};
+  for (size_t i = 0; i < sizeof wave / sizeof *wave; i++)
+    n_wave += is_given(table, given, wave[i]);
+  if (n_wave > 1)
+    MILL_FAIL(MILL_ERR_USAGE, "--wave, --log-wave, --wave-file and --columns exclude one another");
+  if (is_given(table, given, "name-column") && !options->request.table)
+    MILL_FAIL(MILL_ERR_USAGE, "--name-column is a column of --table FILE, which is not given");
+done:
+  return err;
+}
+
 int mill_labelled_default_labels(mill_labelled_options *options)
 {
   static const mill_option labels = {.name = "labels"};

@@ -3,6 +3,7 @@
 #define MILL_LABELLED_OPTIONS_H
 
 #include "io/library/labelled_spectra.h"
+#include "jobs/options/option_table.h"
 #include "src/config/option.h"
 
 enum { MILL_MAX_NAMED = 2 * MILL_MAX_GRID_AXIS };
@@ -31,6 +32,11 @@ int mill_take_columns(const mill_option *row, const char *text, void *base);
 /** NAME=X,... for --lengths, else NAME=MIN:MAX,..., added to the mill_named list at the row's
  *  offset, whose number is at offset2. */
 int mill_take_named(const mill_option *row, const char *text, void *base);
+
+/** Options that exclude one another, or do nothing without another one: of the wavelengths, and of
+ *  the table of labels.  given: as mill_option_parse has it.  MILL_ERR_USAGE. */
+int mill_labelled_check_options(const mill_option_table *table, const unsigned char *given,
+                                const mill_labelled_options *options);
 
 /** teff=TEFF,logg=LOGG,feh=FEH */
 int mill_labelled_default_labels(mill_labelled_options *options);

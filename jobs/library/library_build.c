@@ -11,6 +11,7 @@
 #include "jobs/library/build_output.h"
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/library/name_pattern.h"
+#include "jobs/fit/stop_watch.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/line_model/line_model.h"
@@ -53,7 +54,12 @@ const mill_option_table mill_library_build_table = {
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "GRID.h5",
          .help = "the grid file to write, or to continue"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "begin GRID.h5 again if it exists"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite),
+         .help = "make a new grid, GRID.h5.new until it is complete and replaces GRID.h5; the same "
+                 "command continues it"},
+        {"retry-bad", MILL_OPTION_FLAG, AT(retry_bad),
+         .help = "read the bad models of GRID.h5 again, which could not be read for a moment, or "
+                 "have been mended"},
         {"setup", MILL_OPTION_TEXT, AT(setup), .argument = "FILE.yaml",
          .help = "arms: wavelengths, pixels, resolution (config/templates has those of surveys)"},
         {"labels", OTHER(mill_take_labels, "NAME=COLUMN,..."), AT(in),
@@ -147,8 +153,10 @@ static int check_options(const mill_build_options *o, const unsigned char *given
   if (o->n_line_model == 0 && !o->setup)
     MILL_FAIL(MILL_ERR_USAGE, "library build needs --setup FILE.yaml, the arms: see "
                               "config/templates");
-  if (in->have_wave + (in->wave_file != NULL) + (in->flux_column[0] != 0) > 1)
-    MILL_FAIL(MILL_ERR_USAGE, "--wave, --log-wave, --wave-file and --columns exclude one another");
+  if (o->overwrite && o->retry_bad)
+    MILL_FAIL(MILL_ERR_USAGE, "--overwrite and --retry-bad exclude each other: a new grid has no "
+                              "bad models yet");
+  MILL_TRY(mill_labelled_check_options(&mill_library_build_table, given, &o->in));
   if (o->name_pattern && in->table)
     MILL_FAIL(MILL_ERR_USAGE, "--name-pattern and --table exclude each other");
   if (!isnan(o->native_sigma_aa) && !isnan(o->native_resolving_power))
@@ -247,6 +255,7 @@ static int check_roles(const mill_build_job *job)
   const mill_build_options *o = &job->options;
   mill_file_roles roles = {0};
   MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_TRY(mill_refuse_new(job->target, "output"));
   MILL_TRY(mill_file_roles_read(&roles, "--setup", o->setup));
   MILL_TRY(mill_file_roles_read(&roles, "--table", o->in.request.table));
   MILL_TRY(mill_file_roles_read(&roles, "--wave-file", o->in.request.wave_file));
@@ -255,19 +264,17 @@ static int check_roles(const mill_build_job *job)
   MILL_TRY(mill_file_roles_read(&roles, "--stop-file", o->stop_file));
   for (int i = 0; i < job->n_path; i++)
     MILL_TRY(mill_file_roles_read(&roles, "the input", job->path[i]));
+  if (o->stop_file)
+    MILL_TRY(mill_stop_file_absent(o->stop_file));
 done:
   return err;
 }
 
 static int open_files(mill_build_job *job)
 {
-  int err = list_input(job);
-  if (err == MILL_OK)
-    err = bind_labels(job);
+  int err = bind_labels(job);
   if (err == MILL_OK)
     err = mill_arm_setup_read(job->options.setup, &job->setup);
-  if (err == MILL_OK && job->mpi.rank == 0)
-    err = check_roles(job);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_TRY(compare_input(job));
   err = mill_model_source_open(&job->request, job->path, job->n_path, job->is_many, &job->source);
@@ -464,8 +471,13 @@ static int set_up(mill_build_job *job)
   if (err == MILL_OK)
     err = mill_log_open(job->mpi.rank, job->mpi.size, MILL_LOG_INFO, NULL);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(mill_build_name_output(job));
   if (job->options.n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->options.n_thread));
+  err = job->options.n_line_model > 0 ? MILL_OK : list_input(job);
+  if (err == MILL_OK && job->mpi.rank == 0)
+    err = check_roles(job);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
   if (job->options.n_line_model > 0)
     MILL_TRY(mill_mpi_agree(&job->mpi, open_line_model(job)));
   else
@@ -484,14 +496,10 @@ static int run(mill_build_job *job)
   MILL_TRY(set_up(job));
   MILL_TRY(mill_build_settings(job, normalise_words[job->options.normalise]));
   MILL_TRY(mill_build_output(job, &complete));
-  if (!complete) {
+  if (!complete)
     MILL_TRY(mill_build_spectra(job));
-    if (job->mpi.rank == 0)
-      err = mill_grid_finish(job->options.output);
-    MILL_TRY(mill_mpi_agree(&job->mpi, err));
-  }
   if (job->mpi.rank == 0)
-    err = mill_build_summary(job, complete, mill_wall_s() - start_s);
+    err = mill_build_finish(job, complete, mill_wall_s() - start_s);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
 done:
   return err;
@@ -507,7 +515,7 @@ static void clear(mill_build_job *job)
   }
   mill_grid_info_clear(&job->info);
   mill_labelled_files_free(job->listed, job->n_listed);
-  MILL_FREE(job->index, job->settings);
+  MILL_FREE(job->index, job->lost, job->settings);
   mill_lock_release(&job->lock);
 }
 

@@ -135,8 +135,9 @@ const mill_option_table mill_library_spectra_table = {
 static int parse(int argc, char **argv, options *o, int *first_file)
 {
   int err = MILL_OK, first = 0;
+  unsigned char given[MILL_OPTION_MAX] = {0};
   snprintf(o->in.request.name_column, sizeof o->in.request.name_column, "FILE");
-  MILL_TRY(mill_option_parse(&mill_library_spectra_table, argc, argv, o, NULL, &first));
+  MILL_TRY(mill_option_parse(&mill_library_spectra_table, argc, argv, o, given, &first));
   if (o->help)
     goto done;
   if (!o->output)
@@ -146,10 +147,7 @@ static int parse(int argc, char **argv, options *o, int *first_file)
               "library spectra takes one file of spectra, a folder, or several files "
               "of one spectrum each, not 0");
   *first_file = first;
-  if (o->in.request.have_wave + (o->in.request.wave_file != NULL) +
-          (o->in.request.flux_column[0] != 0) >
-      1)
-    MILL_FAIL(MILL_ERR_USAGE, "--wave, --log-wave, --wave-file and --columns exclude one another");
+  MILL_TRY(mill_labelled_check_options(&mill_library_spectra_table, given, &o->in));
   if (!(o->settings.min_aa < o->settings.max_aa))
     MILL_FAIL(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
   MILL_TRY(mill_thread_check_number(o->n_thread));

@@ -345,12 +345,14 @@ static int measure(job *j)
 static int write_library(job *j)
 {
   int err = MILL_OK;
+  char end[MAX_PATH];
   MILL_TRY(measure(j));
   MILL_TRY(mill_library_write(j->o.output, j->lib, j->o.overwrite));
   mill_library_digest(j->lib, j->lib->hash);
   printf("%s: %d labels, %d arm%s, hash %s; losses in %s\n", j->o.output, j->lib->n_label,
          j->lib->n_arm, j->lib->n_arm == 1 ? "" : "s", j->lib->hash, j->table);
-  unlink(j->checkpoint); /* a name that stays does no harm: the library says that it is done */
+  MILL_TRY(mill_resolve_links(j->checkpoint, end, sizeof end));
+  unlink(end); /* a name that stays does no harm: the library says that it is done */
 done:
   return err;
 }

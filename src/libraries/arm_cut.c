@@ -1,11 +1,11 @@
 #include "src/libraries/arm_cut.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "src/libraries/cubic_spline.h"
+#include "src/libraries/quantile.h"
 
 #define KERNEL_SIGMA  5.0  /* wings beyond are left out: 6e-7 of the area */
 #define STEP_OF_SIGMA 2.5  /* steps of the sum in a sigma, at least */
@@ -102,12 +102,6 @@ static void used_points(const mill_arm_cut *cut, int n, const double *wave, int 
   *n_used = (high < n ? high : n) - *first;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Step of the spectrum in ln wavelength. */
 static int spectrum_step(int n, const double *wave, double *step)
 {
@@ -116,7 +110,7 @@ static int spectrum_step(int n, const double *wave, double *step)
   MILL_TRY(MILL_ALLOC(n, &all));
   for (int i = 0; i + 1 < n; i++)
     all[i] = (wave[i + 1] - wave[i]) / wave[i];
-  qsort(all, (size_t)n - 1, sizeof *all, compare_doubles);
+  mill_sort((size_t)n - 1, all);
   *step = all[(n - 1) / STEP_QUANTILE];
 done:
   mill_free(all);

@@ -2,11 +2,11 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
+#include "src/libraries/quantile.h"
 
 #define SAME_NODE 1e-6 /* of a label's range */
 enum { MAX_NAMED = 3 };
@@ -21,12 +21,6 @@ void mill_label_lattice_clear(mill_label_lattice *lattice)
   memset(lattice, 0, sizeof *lattice);
 }
 
-static int compare_double(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Distinct values of label l, in lattice->node[l]. */
 static int find_nodes(const mill_library *lib, int n, const double *mapped, int l,
                       mill_label_lattice *lattice)
@@ -36,7 +30,7 @@ static int find_nodes(const mill_library *lib, int n, const double *mapped, int 
   MILL_TRY(MILL_ALLOC(n, &sorted));
   for (int i = 0; i < n; i++)
     sorted[i] = mapped[(size_t)i * (size_t)lib->n_label + (size_t)l];
-  qsort(sorted, (size_t)n, sizeof *sorted, compare_double);
+  mill_sort((size_t)n, sorted);
   const double same = SAME_NODE * (sorted[n - 1] - sorted[0]);
   for (int i = 0; i < n; i++)
     if (n_node == 0 || sorted[i] - sorted[n_node - 1] > same)

@@ -9,7 +9,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/emulator.h"
-#include "src/libraries/point_hull.h"
+#include "src/libraries/quantile.h"
 #include "src/libraries/report_fit.h"
 #include "src/system/blas_threads.h"
 #include "src/system/select.h"

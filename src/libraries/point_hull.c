@@ -4,20 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/base/error.h"
-
-static int compare_double(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-double mill_quantile(size_t n, double fraction, double *x)
-{
-  qsort(x, n, sizeof *x, compare_double);
-  const double at = fraction * (double)(n - 1);
-  const size_t i = (size_t)at;
-  return i + 1 < n ? x[i] + (at - (double)i) * (x[i + 1] - x[i]) : x[i];
-}
+#include "src/libraries/quantile.h"
 
 typedef struct point {
   double x, y;

@@ -11,7 +11,4 @@
  *  MILL_ERR_INPUT when fewer than three points remain or they lie on a line. */
 int mill_hull_of_points(int n, const double *x, int all, int *n_facet, double **facet);
 
-/** Quantile of x [n], linear between neighbours; x is sorted on return. */
-double mill_quantile(size_t n, double fraction, double *x);
-
 #endif

@@ -4,7 +4,7 @@
 
 #include "kernels/base/common.h"
 #include "kernels/base/error.h"
-#include "src/libraries/point_hull.h"
+#include "src/libraries/quantile.h"
 #include "src/system/random.h"
 
 /* Velocities that are looked for, and the change that ends the search, both in km/s. */

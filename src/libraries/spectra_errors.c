@@ -8,7 +8,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/label_search.h"
-#include "src/libraries/point_hull.h"
+#include "src/libraries/quantile.h"
 #include "src/system/random.h"
 
 enum {

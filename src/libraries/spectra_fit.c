@@ -10,7 +10,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
-#include "src/libraries/point_hull.h"
+#include "src/libraries/quantile.h"
 
 enum {
   N_REWEIGHT = 3,

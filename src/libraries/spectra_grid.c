@@ -9,7 +9,7 @@
 #include "kernels/base/error.h"
 #include "src/libraries/cubic_spline.h"
 #include "src/libraries/library_make.h"
-#include "src/libraries/point_hull.h"
+#include "src/libraries/quantile.h"
 
 int mill_spectra_find_pixels(const mill_spectra_library_settings *set,
                              const mill_labelled_spectra *in, int *first, int *n)

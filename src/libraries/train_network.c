@@ -145,12 +145,6 @@ done:
   return err;
 }
 
-/* Models at most at a time, of n. */
-static int room_of(const mill_train_settings *settings, int n)
-{
-  return settings->batch < n ? settings->batch : n;
-}
-
 /* ---- losses ------------------------------------------------------------------------------------
  */
 
@@ -169,8 +163,7 @@ done:
   return err;
 }
 
-/* Losses of the validation models, which the ranks share. */
-static int validate(const mill_mpi *mpi, mill_train_team *w, double *loss)
+int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *w, double *loss)
 {
   int err = MILL_OK;
   const mill_train_problem *p = w->problem;
@@ -195,22 +188,6 @@ done:
   if (err == MILL_OK)
     err = sum_over_ranks(mpi, mine, loss);
   *loss = *loss / ((double)n * p->n_norm) + p->validation_floor;
-  return err;
-}
-
-int mill_train_validate(const mill_mpi *mpi, const mill_train_ops *ops,
-                        const mill_train_settings *settings, const mill_train_problem *problem,
-                        const float *param, double *loss)
-{
-  int err = MILL_OK;
-  mill_train_team *w = NULL;
-  err = mill_train_team_create(ops, settings, problem, room_of(settings, problem->n), &w);
-  if (err == MILL_OK)
-    err = mill_train_team_bind(w, param);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(validate(mpi, w, loss));
-done:
-  mill_train_team_destroy(w);
   return err;
 }
 
@@ -242,7 +219,8 @@ int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *sett
   int err = MILL_OK;
   mill_train_team *w = NULL;
   const size_t width = (size_t)settings->width[settings->n_hidden - 1];
-  MILL_TRY(mill_train_team_create(ops, settings, problem, room_of(settings, problem->n), &w));
+  MILL_TRY(
+      mill_train_team_create(ops, settings, problem, mill_train_room(settings, problem->n), &w));
   MILL_TRY(mill_train_team_bind(w, param));
   for (int i = 0; i < n; i += w->net.n_room) {
     const int n_row = n - i < w->net.n_room ? n - i : w->net.n_room;
@@ -338,7 +316,7 @@ static int run_epoch(const mill_mpi *mpi, const mill_train_settings *settings, m
   MILL_TRY(sum_over_ranks(mpi, mine, &sum));
   epoch->train = sum / (p->n_train * p->n_norm) + p->train_floor;
   epoch->rate = state->rate;
-  MILL_TRY(validate(mpi, w, &epoch->validation));
+  MILL_TRY(mill_train_team_validate(mpi, w, &epoch->validation));
   epoch->seconds = mill_wall_s() - start_s;
   state->n_epoch++;
   const double judged = p->n > p->n_train ? epoch->validation : epoch->train;
@@ -381,7 +359,7 @@ int mill_train_run(const mill_mpi *mpi, const mill_train_ops *ops,
   int err = MILL_OK, *order = NULL;
   mill_train_team *w = NULL;
   mill_train_shares shares = {0};
-  const int n_room = (room_of(settings, problem->n) + mpi->size - 1) / mpi->size;
+  const int n_room = (mill_train_room(settings, problem->n) + mpi->size - 1) / mpi->size;
   err = mill_train_team_create(ops, settings, problem, n_room, &w);
   if (err == MILL_OK)
     err = ops->bind(w->work, state->param, state->m, state->v);

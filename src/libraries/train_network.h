@@ -115,11 +115,6 @@ int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *sett
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h);
 
-/** Validation loss of some parameters.  Collective. */
-int mill_train_validate(const mill_mpi *mpi, const mill_train_ops *ops,
-                        const mill_train_settings *settings, const mill_train_problem *problem,
-                        const float *param, double *loss);
-
 /** Products of an epoch in 1e9 operations, those of all ranks together: 2 m k n for each. */
 double mill_train_gflop(const mill_train_shape *shape, int n_model);
 

@@ -161,6 +161,16 @@ done:
   return err;
 }
 
+/* Validation loss of some parameters.  Collective. */
+static int validate(const mill_mpi *mpi, mill_train_team *team, const float *param, double *loss)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_mpi_agree(mpi, mill_train_team_bind(team, param)));
+  MILL_TRY(mill_train_team_validate(mpi, team, loss));
+done:
+  return err;
+}
+
 int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
                           const mill_train_settings *settings, const mill_train_problem *problem,
                           mill_train_state *state, double *before, double *after)
@@ -168,6 +178,7 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   int err = MILL_OK;
   normal q = {0};
   mill_train_shape shape;
+  mill_train_team *team = NULL;
   float *tried = NULL, *first = NULL; /* first: the last layer before */
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
   const size_t at = shape.weight[shape.n_layer - 1], bias = shape.bias[shape.n_layer - 1];
@@ -176,8 +187,11 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
     err = MILL_ALLOC(shape.n_param - at, &first);
   if (err == MILL_OK && mpi->rank == 0)
     err = prepare(ops, settings, problem, &shape, state->best, &q);
+  if (err == MILL_OK)
+    err = mill_train_team_create(ops, settings, problem, mill_train_room(settings, problem->n),
+                                 &team);
   MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_TRY(mill_train_validate(mpi, ops, settings, problem, state->best, before));
+  MILL_TRY(validate(mpi, team, state->best, before));
   *after = *before;
   memcpy(tried, state->best, shape.n_param * sizeof *tried);
   memcpy(first, state->best + at, (shape.n_param - at) * sizeof *first);
@@ -187,13 +201,14 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
       err = with_ridge(&q, ridge[i], first, first + (bias - at), tried + at, tried + bias);
     MILL_TRY(mill_mpi_agree(mpi, err));
     MILL_MPI(MPI_Bcast(tried + at, (int)(shape.n_param - at), MPI_FLOAT, 0, mpi->comm));
-    MILL_TRY(mill_train_validate(mpi, ops, settings, problem, tried, &loss));
+    MILL_TRY(validate(mpi, team, tried, &loss));
     if (loss < *after) {
       *after = loss;
       memcpy(state->best + at, tried + at, (shape.n_param - at) * sizeof *tried);
     }
   }
 done:
+  mill_train_team_destroy(team);
   MILL_FREE(tried, first);
   normal_clear(&q);
   return err;

@@ -5,6 +5,11 @@
 
 #include "kernels/base/error.h"
 
+int mill_train_room(const mill_train_settings *settings, int n)
+{
+  return settings->batch < n ? settings->batch : n;
+}
+
 int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings *settings,
                            const mill_train_problem *problem, int n_room, mill_train_team **out)
 {
@@ -45,7 +50,8 @@ int mill_train_team_bind(mill_train_team *team, const float *param)
 {
   int err = MILL_OK;
   const size_t n = team->net.shape.n_param;
-  MILL_TRY(MILL_ALLOC(n, &team->param));
+  if (!team->param)
+    MILL_TRY(MILL_ALLOC(n, &team->param));
   memcpy(team->param, param, n * sizeof *param);
   MILL_TRY(team->ops->bind(team->work, team->param, NULL, NULL));
 done:

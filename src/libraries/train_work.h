@@ -16,16 +16,22 @@ typedef struct mill_train_team {
   float *param;              /**< [n_param] copy of mill_train_team_bind; else NULL */
 } mill_train_team;
 
+/** Models at most at a time, of n. */
+int mill_train_room(const mill_train_settings *settings, int n);
+
 /** For up to n_room models at a time. */
 int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings *settings,
                            const mill_train_problem *problem, int n_room, mill_train_team **out);
 void mill_train_team_destroy(mill_train_team *team); /* NULL is allowed */
 
-/** Parameters [n_param] that no step changes. */
+/** Parameters [n_param] that no step changes, in place of those before. */
 int mill_train_team_bind(mill_train_team *team, const float *param);
 
 /** rows of team->model [n], with targets or without. */
 int mill_train_team_rows(mill_train_team *team, int n, int with_target);
+
+/** Validation loss, of models that the ranks share.  Collective. */
+int mill_train_team_validate(const mill_mpi *mpi, mill_train_team *team, double *loss);
 
 /** The parameters' shares of the ranks. */
 typedef struct mill_train_shares {

@@ -38,6 +38,25 @@ done:
   return err;
 }
 
+int mill_refuse_new(const char *path, const char *option)
+{
+  int err = MILL_OK;
+  static const char end[] = MILL_NEW_END;
+  char old[MAX_PATH];
+  const size_t n = strlen(path), n_end = sizeof end - 1;
+  if (n <= n_end || n >= sizeof old || strcmp(path + n - n_end, end) != 0)
+    goto done;
+  memcpy(old, path, n - n_end);
+  old[n - n_end] = '\0';
+  if (access(old, F_OK) == 0)
+    MILL_FAIL(MILL_ERR_USAGE,
+              "--%s %s is the name that --overwrite gives to what replaces %s: give another one; "
+              "what a run with --overwrite has begun is continued by its own command",
+              option, path, old);
+done:
+  return err;
+}
+
 /* The folder of a path, and its last part. */
 static int look_at_name(const char *path, mill_file_identity *out)
 {

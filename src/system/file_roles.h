@@ -48,6 +48,10 @@ int mill_file_roles_read(const mill_file_roles *roles, const char *what, const c
 int mill_file_roles_read_known(const mill_file_roles *roles, const char *what, const char *path,
                                int exists, uint64_t device, uint64_t inode);
 
+/** What --overwrite makes is one run's, under the lock of what it replaces: MILL_ERR_USAGE where
+ * path is OLD.new and OLD is there.  option: "output", without its dashes. */
+int mill_refuse_new(const char *path, const char *option);
+
 /** Where a file is that is to be written at path: the end of its links, there or not, so that
  *  all names of one file have one lock, and what is renamed replaces no link.  A path that is no
  *  link stays as it is.  MILL_ERR_OUTPUT for too many links, or when out [size] is too small. */

@@ -620,17 +620,6 @@ static inline void test_wide_layers_equal_the_cpu(void **state)
   with_wide_layers(compare_float32_and_batches);
 }
 
-/* A grid of cubic splines as a linear one, its coefficients as the values at even nodes. */
-static inline void make_linear(mill_spline_grid *grid)
-{
-  grid->linear = 1;
-  for (int l = 0; l < grid->n_axis; l++)
-    for (int i = 0; i < grid->n_node[l] + 2; i++) {
-      const int at = i < 1 ? 0 : (i > grid->n_node[l] ? grid->n_node[l] - 1 : i - 1);
-      grid->knot[l][i] = 3.0 * at / (grid->n_node[l] - 1) - 1.5;
-    }
-}
-
 /* The last one: it leaves splines and radial functions in the place of the networks, which the
  * stars' templates are close to.  Of linear interpolation only the answers are compared: where a
  * fit ends on a kink is a matter of rounding. */
@@ -646,7 +635,7 @@ static inline void test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_b
   fit(&data, tested, N_STAR);
   keep(&by_batch);
   expect_other_batches();
-  make_linear(&data.lib.arm[0].emulator.grid);
+  test_library_to_linear(&data.lib.arm[0].emulator.grid);
   compare_answers(MILL_FLOAT64, 1e-6);
 }
 

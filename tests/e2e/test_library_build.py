@@ -321,6 +321,15 @@ class LibraryBuild(unittest.TestCase):
         np.testing.assert_array_equal(read("s.h5")["label"], labels[wanted])
         self.good(phoenix("select", "s2.h5", "--list", tmp("no.txt")))
         self.assertEqual(read("s2.h5")["name"], ["m003", "m004"])
+        # names that no model has: an error where they are wanted, else told
+        with open(tmp("typo.txt"), "w", encoding="utf-8") as f:
+            f.write("m003\nm005.fits\n" + "".join(f"m{i}\n" for i in range(8)) + "m003\n")
+        self.refused(phoenix("select", "s3.h5", "--list", tmp("typo.txt")), 3, "typo.txt",
+                     "9 of its 10 names", ": m0, m005.fits, m1, m2, m3, ...")
+        self.assertFalse(os.path.exists(tmp("s3.h5")))
+        done = self.good(phoenix("select", "s3.h5", "--exclude-list", tmp("typo.txt")))
+        self.assertIn("9 of its 10 names", done.stderr)
+        self.assertNotIn("m003", read("s3.h5")["name"])
 
     def test_what_no_model_can_pass_is_refused_at_once(self):
         labels = labels_of(4)
@@ -352,37 +361,62 @@ class LibraryBuild(unittest.TestCase):
         self.refused(starmill("library", "build", "--output", tmp("x.h5"), "--line-model", 9,
                               "--normalise", "none"), 2, "leave out --normalise")
         self.refused(phoenix("few", "x.h5", "--native-sigma", -1), 2, "native-sigma")
+        # an option that would do nothing
+        self.refused(phoenix("few", "x.h5", "--name-column", "NAME"), 2, "--name-column", "--table")
+        self.refused(starmill(*base, "--setup", write_setup(), *PHX, *NATIVE, "--wave", "5000,0.02",
+                              "--log-wave", "3.7,1e-6", tmp("few")), 2, "--log-wave", "exclude")
+        self.refused(phoenix("few", "x.h5", "--overwrite", "--retry-bad"), 2, "--retry-bad")
+        self.refused(starmill(*base, "--line-model", 9, "--retry-bad"), 2, "leave out --retry-bad")
+        # a stop file that is there already
+        with open(tmp("old-stop"), "w", encoding="utf-8"):
+            pass
+        for line in ((*base, "--line-model", 9),
+                     (*base, "--setup", write_setup(), *PHX, *NATIVE, *wave, tmp("few"))):
+            self.refused(starmill(*line, "--stop-file", tmp("old-stop")), 75, "not started",
+                         "old-stop", "remove it")
         self.assertFalse(os.path.exists(tmp("x.h5")))
         self.assertFalse(os.path.exists(tmp("x.h5.lock")))
+
+    def stopped_by_file(self, folder, out):
+        """The stop file appears while the first models are written."""
+        line = command("library", "build", "--output", tmp(out), "--setup", write_setup(), *PHX,
+                       "--wave-file", tmp(f"{folder}-wave.fits"), *NATIVE, "--normalise", "none",
+                       "--stop-file", tmp("stop"), tmp(folder))
+        job = subprocess.Popen(line, env={**ENVIRONMENT, "LD_PRELOAD": SHIM,
+                                          "FAULTS": f"stop:write:/{out}$:1:1"},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        os.waitpid(job.pid, os.WUNTRACED)
+        with open(tmp("stop"), "w", encoding="utf-8"):
+            pass
+        job.send_signal(signal.SIGCONT)
+        said = job.communicate(timeout=240)[1]
+        os.unlink(tmp("stop"))
+        return subprocess.CompletedProcess(line, job.returncode, "", said)
 
     def test_resume_and_stop(self):
         """A run that is killed, one that is stopped, and one that is refused; then the same
         command ends with what an undisturbed run makes."""
+        if not SHIM:
+            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
         write_phoenix("resume", labels_of(40))
         self.good(phoenix("resume", "whole.h5"))
         whole = read("whole.h5")
-        with open(tmp("stop"), "w", encoding="utf-8"):
-            pass
-        if SHIM: # in the second round: each writes two arms, why and status
-            killed = phoenix("resume", "part.h5", env={
-                "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/part.h5$:7:1"})
-            self.assertNotEqual(killed.returncode, 0)
-            self.assertEqual(list(read("part.h5")["status"]), 8 * [1] + 32 * [0])
-            said = self.good(starmill("library", "info", tmp("part.h5"))).stdout
-            for text in ("not complete", "8 good, 0 bad, 32 still to do", "normalise: none",
-                         "arm b: 5005.00 to 5030.14 A", "label teff: PHXTEFF"):
-                self.assertIn(text, said)
-        else:
-            phoenix("resume", "part.h5", "--stop-file", tmp("stop"))
+        # in the second round: each writes two arms, why and status
+        killed = phoenix("resume", "part.h5", env={
+            "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/part.h5$:7:1"})
+        self.assertNotEqual(killed.returncode, 0)
+        self.assertEqual(list(read("part.h5")["status"]), 8 * [1] + 32 * [0])
+        said = self.good(starmill("library", "info", tmp("part.h5"))).stdout
+        for text in ("not complete", "8 good, 0 bad, 32 still to do", "normalise: none",
+                     "arm b: 5005.00 to 5030.14 A", "label teff: PHXTEFF"):
+            self.assertIn(text, said)
         # another setting is another file
         self.refused(phoenix("resume", "part.h5", "--keep", "teff=1:5000"), 2, "was begun with")
         self.refused(phoenix("resume", "part.h5", "--normalise", "median"), 2, "normalise: none",
                      "normalise: median")
-        stopped = phoenix("resume", "part.h5", "--stop-file", tmp("stop"))
-        self.refused(stopped, 75, "the same command continues")
+        self.refused(self.stopped_by_file("resume", "part.h5"), 75, "the same command continues")
         done = read("part.h5")["status"]
         self.assertEqual((done == 1).sum(), 16)
-        os.unlink(tmp("stop"))
         self.good(phoenix("resume", "part.h5", "--stop-file", tmp("stop"), ranks=2))
         part = read("part.h5")
         self.assertEqual(part["complete"], 1)
@@ -393,6 +427,131 @@ class LibraryBuild(unittest.TestCase):
         before = os.stat(tmp("part.h5")).st_mtime_ns
         self.assertIn("complete already", self.good(phoenix("resume", "part.h5")).stdout)
         self.assertEqual(os.stat(tmp("part.h5")).st_mtime_ns, before)
+
+    def test_input_that_has_changed(self):
+        """Files of the same names and labels with another time, or other spectra, are others."""
+        write_phoenix("changed", labels_of(5))
+        self.good(phoenix("changed", "changed.h5"))
+        before = content(tmp("changed.h5"))
+        path = tmp("changed/m003.fits")
+        now, bytes_before = os.stat(path), content(path)
+        os.utime(path, (now.st_atime, now.st_mtime + 10))
+        self.refused(phoenix("changed", "changed.h5"), 2, "the file of m003", "--overwrite")
+        with pyfits.open(path, mode="update") as f: # of the same size and time
+            f[0].data *= 1.01
+        os.utime(path, (now.st_atime, now.st_mtime))
+        self.refused(phoenix("changed", "changed.h5"), 2, "the file of m003", "--overwrite")
+        with open(path, "wb") as f:
+            f.write(bytes_before)
+        os.utime(path, (now.st_atime, now.st_mtime))
+        self.assertIn("complete already", self.good(phoenix("changed", "changed.h5")).stdout)
+        os.utime(tmp("changed-wave.fits"), (now.st_atime, now.st_mtime + 10))
+        self.refused(phoenix("changed", "changed.h5"), 2, "file of wavelengths", "--overwrite")
+        self.assertEqual(content(tmp("changed.h5")), before)
+
+    def test_overwrite_keeps_the_old_grid_until_the_new_one_is_complete(self):
+        if not SHIM:
+            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
+        write_phoenix("again", labels_of(20))
+        self.good(phoenix("again", "old.h5"))
+        before = content(tmp("old.h5"))
+        os.symlink("old.h5", tmp("link.h5"))
+        anew = ("--overwrite", "--normalise", "median")
+        killed = phoenix("again", "link.h5", *anew, env={
+            "LD_PRELOAD": SHIM, "FAULTS": "kill:write:/old.h5.new$:7:1"})
+        self.assertNotEqual(killed.returncode, 0)
+        self.assertEqual(list(read("old.h5.new")["status"]), 8 * [1] + 12 * [0])
+        # nothing of it is lost to other settings, nor to a run of its name
+        self.refused(phoenix("again", "link.h5", "--overwrite"), 2, "old.h5.new was begun with",
+                     "remove ")
+        self.refused(phoenix("again", "old.h5.new", "--normalise", "median"), 2, "old.h5.new",
+                     "--overwrite")
+        self.assertEqual(content(tmp("old.h5")), before)
+        killed = phoenix("again", "link.h5", *anew, env={ # when it is complete
+            "LD_PRELOAD": SHIM, "FAULTS": "kill:rename:/old.h5$:1:1"})
+        self.assertNotEqual(killed.returncode, 0)
+        self.assertEqual(content(tmp("old.h5")), before)
+        self.assertEqual(read("old.h5.new")["complete"], 1)
+        self.good(phoenix("again", "link.h5", *anew))
+        self.assertTrue(os.path.islink(tmp("link.h5")))
+        self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])
+        self.good(phoenix("again", "other.h5", "--normalise", "median"))
+        np.testing.assert_array_equal(read("old.h5")["b"]["flux"], read("other.h5")["b"]["flux"])
+        # a grid without a good model replaces nothing: each fails when its spectrum is cut, after
+        # stamp and cards, and the first one's two trials
+        write_phoenix("fail", labels_of(3))
+        before = content(tmp("old.h5"))
+        self.refused(phoenix("fail", "old.h5", "--overwrite", env={
+            "LD_PRELOAD": SHIM, "FAULTS": ";".join(f"EIO:open:/m00{i}.fits$:{n}:1"
+                                                   for i, n in enumerate((5, 3, 3)))}), 3,
+                     "no model is good", "nothing was overwritten")
+        self.assertEqual(content(tmp("old.h5")), before)
+        self.assertEqual([x for x in os.listdir(tmp("")) if x.startswith("old.h5")], ["old.h5"])
+
+    def test_bad_models_are_read_again(self):
+        """Models that could not be read for a moment, before or with their spectra, and one that
+        has been mended; of models with the same labels one is good."""
+        if not SHIM:
+            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
+        labels = labels_of(6)
+        write_phoenix("retry", labels[[0, 1, 2, 3, 4, 5, 3, 4]])
+        nan = tmp("retry/m005.fits")
+        with pyfits.open(nan, mode="update") as f:
+            mended = f[0].data.copy()
+            f[0].data[1500] = np.nan
+        # opened for stamp, cards, spectrum
+        done = self.good(phoenix("retry", "retry.h5", env={
+            "LD_PRELOAD": SHIM,
+            "FAULTS": "EIO:open:/m003.fits$:3:1;EIO:open:/m004.fits$:2:1"}))
+        for text in ("4 good, 4 bad", "m003: cannot be opened: Input/output error",
+                     "m004: cannot be opened: Input/output error", "m005: its flux is nan",
+                     "m006: it has the same labels as m003", "--retry-bad"):
+            self.assertIn(text, done.stdout)
+        with pyfits.open(nan, mode="update") as f:
+            f[0].data = mended
+        self.assertIn("4 good, 4 bad", self.good(phoenix("retry", "retry.h5")).stdout)
+        done = self.good(phoenix("retry", "retry.h5", "--retry-bad", ranks=2))
+        self.assertIn("2 of 4 bad models are read again", done.stderr)
+        grid = read("retry.h5")
+        self.assertEqual(grid["complete"], 1)
+        self.assertEqual(list(grid["status"]), [1, 1, 1, 1, 2, 1, 2, 1])
+        self.assertEqual(grid["why"][4], "it has the same labels as m007")
+        np.testing.assert_array_equal(grid["label"][:6], labels)
+        self.good(phoenix("retry", "fresh.h5"))
+        fresh = read("fresh.h5")
+        for arm in ("b", "r"):
+            np.testing.assert_array_equal(grid[arm]["flux"][[0, 1, 2, 3, 7, 5]],
+                                          fresh[arm]["flux"][:6])
+        again = self.good(phoenix("retry", "retry.h5", "--retry-bad")).stdout
+        self.assertIn("complete already", again)
+        # one that is good and cannot be looked at now is no reason to change anything
+        self.refused(phoenix("retry", "retry.h5", env={
+            "LD_PRELOAD": SHIM, "FAULTS": "EIO:open:/m001.fits$:2:1"}), 3,
+                     "m001, which cannot be taken now", "Input/output error")
+
+    def test_bad_model_that_is_not_wanted(self):
+        """Labels that were not known for a moment turn out to be outside of --keep: the build goes
+        on, and the model stays a bad one."""
+        if not SHIM:
+            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
+        labels = labels_of(20)
+        labels[3, 0] = 9000
+        write_phoenix("lost", labels)
+        keep = ("--keep", "teff=3000:8000")
+        killed = phoenix("lost", "lost.h5", *keep, env={
+            "LD_PRELOAD": SHIM,
+            "FAULTS": "EIO:open:/m003.fits$:2:1;kill:write:/lost.h5$:7:1"})
+        self.assertNotEqual(killed.returncode, 0)
+        for more in ((), ("--retry-bad",)):
+            done = self.good(phoenix("lost", "lost.h5", *keep, *more, ranks=2))
+            self.assertIn("19 good, 1 bad", done.stdout)
+        grid = read("lost.h5")
+        self.assertEqual(grid["name"][3], "m003")
+        self.assertEqual(list(grid["status"]), 3 * [1] + [2] + 16 * [1])
+        self.good(phoenix("lost", "kept.h5", *keep))
+        for arm in ("b", "r"):
+            np.testing.assert_array_equal(np.delete(grid[arm]["flux"], 3, 0),
+                                          read("kept.h5")[arm]["flux"])
 
     def test_killed_rank(self):
         """A rank dies in the second round: the others end too, and the file is continued."""

@@ -297,6 +297,7 @@ class LibrarySpectra(ProgramTest):
             ((tmp("stelib"), "--table", tmp("stars.fits")), 3, ("column FILE", "--name-column")),
             ((tmp("phoenix"), *phoenix[:2]), 3, ("no CRVAL1",)),
             ((tmp("phoenix"), *phoenix, "--wave", "4800,1"), 2, ("exclude one another",)),
+            ((tmp("stelib"), "--name-column", "NAME"), 2, ("--name-column", "--table")),
             ((image, "--table", tmp("stars.fits")), 2, ("is no folder",)),
             ((tmp("tables"), "--labels", "teff=TEFF,logg=LOGG,feh=M_H", "--columns", "LAM,F"), 3,
              ("60 lack a label",)),

@@ -153,7 +153,11 @@ class Train(ProgramTest):
         self.train("second.h5", *longer)
         self.assertEqual(digest(path), digest(self.train("longer.h5", *longer)[0]))
 
+        # through links to another folder, which stay links
         path, checkpoint = tmp("stopped.h5"), tmp("stopped.h5.training")
+        os.mkdir(tmp("far"))
+        for link in (path, checkpoint):
+            os.symlink("far/" + os.path.basename(link), link)
         process = self.start(path)
         self.wait_for(checkpoint, process)
         process.terminate()
@@ -162,7 +166,8 @@ class Train(ProgramTest):
         self.assertIn("the same command goes on", said[1])
         self.train("stopped.h5")
         self.assertEqual(digest(path), whole)
-        self.assertFalse(os.path.exists(checkpoint))
+        self.assertTrue(os.path.islink(path) and os.path.islink(checkpoint))
+        self.assertEqual(os.listdir(tmp("far")), ["stopped.h5"])
 
     def test_stop_file(self):
         path = tmp("file.h5")

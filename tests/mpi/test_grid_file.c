@@ -35,9 +35,11 @@ static void make_info(mill_grid_info *info)
   info->arm[1] = (mill_grid_arm){"r", 33, 8.7, 1.2e-4, -1, "the instrument's", 0};
   assert_ok(MILL_ALLOC(N_MODEL * N_LABEL, &info->value));
   assert_ok(MILL_ALLOC(N_MODEL, &info->name));
+  assert_ok(MILL_ALLOC(N_MODEL, &info->stamp));
   for (int i = 0; i < N_MODEL; i++) {
     info->value[2 * i] = 4000 + 100 * i;
     info->value[2 * i + 1] = 0.5 * i;
+    info->stamp[i] = UINT64_MAX - (uint64_t)i;
     snprintf(info->name[i], MILL_GRID_NAME, "model%d.fits", i);
   }
 }
@@ -100,6 +102,30 @@ static void check_rows(mill_grid_file *file)
   assert_int_equal(has, 0);
 }
 
+/* The bad model is to be read again: back is what the file has. */
+static void check_revision(mill_grid_info *back)
+{
+  mill_grid_info now = {0};
+  mill_grid_file *file = NULL;
+  back->status[5] = MILL_GRID_TO_DO;
+  back->value[2 * 5] = 4321;
+  back->stamp[5] = 7;
+  memset(back->why[5], 0, MILL_GRID_WHY);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0)
+    assert_ok(mill_grid_revise(path, back));
+  MPI_Barrier(MPI_COMM_WORLD);
+  assert_ok(mill_grid_open(path, &file, &now));
+  assert_int_equal(now.complete, 0);
+  assert_memory_equal(now.status, back->status, N_MODEL);
+  assert_memory_equal(now.value, back->value, N_MODEL * N_LABEL * sizeof(double));
+  assert_memory_equal(now.stamp, back->stamp, N_MODEL * sizeof *back->stamp);
+  assert_memory_equal(now.why, back->why, N_MODEL * sizeof *back->why);
+  check_rows(file);
+  mill_grid_close(file);
+  mill_grid_info_clear(&now);
+}
+
 static void test_grid_is_written_in_two_runs(void **state)
 {
   (void)state;
@@ -135,6 +161,7 @@ static void test_grid_is_written_in_two_runs(void **state)
   assert_memory_equal(back.arm, info.arm, sizeof info.arm);
   assert_memory_equal(back.value, info.value, N_MODEL * N_LABEL * sizeof(double));
   assert_memory_equal(back.name, info.name, N_MODEL * sizeof *info.name);
+  assert_memory_equal(back.stamp, info.stamp, N_MODEL * sizeof *info.stamp);
   for (int i = 0; i < N_MODEL; i++) {
     assert_int_equal(back.status[i], i == 5 ? MILL_GRID_BAD : MILL_GRID_GOOD);
     assert_string_equal(back.why[i], i == 5 ? "is zero" : "");
@@ -144,6 +171,7 @@ static void test_grid_is_written_in_two_runs(void **state)
   assert_string_equal(settings, "a: 1\n");
   mill_free(settings);
   mill_grid_close(file);
+  check_revision(&back);
   mill_grid_info_clear(&back);
   mill_grid_info_clear(&info);
 }

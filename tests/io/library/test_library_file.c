@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "tests/reference/library_digest.h"
 
@@ -73,10 +74,7 @@ static void test_linear_grid_round_trip(void **state)
   make(4, 3, lib);
   assert_ok(test_library_to_grid(lib));
   mill_spline_grid *grid = &lib->arm[2].emulator.grid;
-  grid->linear = 1;
-  for (int l = 0; l < grid->n_axis; l++)
-    for (int i = 0; i < grid->n_node[l] + 2; i++)
-      grid->knot[l][i] = i < 1 ? 0 : (i > grid->n_node[l] ? grid->n_node[l] - 1 : i - 1);
+  test_library_to_linear(grid);
   assert_ok(mill_library_write(path, lib, 1));
   assert_ok(mill_library_read(path, back));
   assert_same(lib, back);
@@ -356,6 +354,34 @@ static void test_library_write_refuses_existing(void **state)
   free_library(lib);
 }
 
+/* A link stays a link, also where the library that it names is not there yet or lies in another
+   folder. */
+static void test_library_write_follows_links(void **state)
+{
+  (void)state;
+  mill_library *lib = new_library(), *back = new_library();
+  const char *deep = in_folder("deep"), *end = in_folder("deep/lib.h5"),
+             *name = in_folder("link.h5");
+  struct stat status;
+  assert_int_equal(mkdir(deep, 0777), 0);
+  assert_int_equal(symlink("deep/lib.h5", name), 0);
+  make(3, 1, lib);
+  const int n_file = count_files();
+  for (int overwrite = 0; overwrite < 2; overwrite++) {
+    assert_ok(mill_library_write(name, lib, overwrite));
+    assert_int_equal(lstat(name, &status), 0);
+    assert_true(S_ISLNK(status.st_mode));
+    assert_ok(mill_library_read(end, back));
+    mill_library_clear(back);
+  }
+  assert_int_equal(mill_library_writable(name, 0), MILL_ERR_OUTPUT);
+  assert_int_equal(count_files(), n_file);
+  assert_int_equal(unlink(end), 0);
+  assert_int_equal(rmdir(deep), 0);
+  free_library(lib);
+  free_library(back);
+}
+
 /* A file system that takes no more: the old library stays, nothing is left over. */
 static void test_library_write_full_disk(void **state)
 {
@@ -539,6 +565,7 @@ int main(void)
       cmocka_unit_test(test_library_digest),
       cmocka_unit_test(test_grid_digest),
       cmocka_unit_test(test_library_write_refuses_existing),
+      cmocka_unit_test(test_library_write_follows_links),
       cmocka_unit_test(test_library_write_full_disk),
       cmocka_unit_test(test_library_check),
       cmocka_unit_test(test_grid_check),

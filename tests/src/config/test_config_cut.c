@@ -28,13 +28,16 @@ static void close_both(void)
 static void test_a_part_has_the_pixels_of_the_whole(void **state)
 {
   (void)state;
-  static const int kind[] = {MILL_EMULATOR_MLP, MILL_EMULATOR_GRID, MILL_EMULATOR_RBF};
+  static const int kind[] = {MILL_EMULATOR_MLP, MILL_EMULATOR_GRID, MILL_EMULATOR_RBF,
+                             MILL_EMULATOR_GRID /* a linear one */};
   static const double label[3] = {5400, 3.1, -0.7};
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; k < 4; k++) {
     /* named in the other order than by wavelength */
     open_both("arms: [{name: red, min: 4065}, {name: blue, max: 4065}]\n"
               "min_vel: -100\nmax_vel: 100\nmax_vsini: 50",
               1, kind[k]);
+    if (k == 3)
+      test_library_to_linear(&lib.arm[0].emulator.grid);
     const int n_whole = lib.arm[0].n_pix;
     double whole[2048], part[2048], wave[2048];
     float fraction[2048], component[2][2048];
@@ -59,6 +62,7 @@ static void test_a_part_has_the_pixels_of_the_whole(void **state)
       assert_memory_equal(arm->wave_aa, wave + first, (size_t)arm->n_pix * sizeof *wave);
       assert_int_equal(mill_emulator_eval(&lib, a, label, part), MILL_OK);
       assert_memory_equal(part, whole + first, (size_t)arm->n_pix * sizeof *part);
+      assert_int_equal(arm->emulator.grid.linear, k == 3);
       const size_t n_byte = (size_t)arm->n_pix * sizeof *fraction;
       assert_int_equal(arm->error.n_component, 2);
       assert_memory_equal(arm->error.fraction, fraction + first, n_byte);

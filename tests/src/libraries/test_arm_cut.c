@@ -158,6 +158,28 @@ static void test_sum_over_pixels_is_the_integral(void **state)
   mill_arm_cut_destroy(cut);
 }
 
+/* Each thread has blocks of pixels and of the sum's steps; 1 to 3 of them share 1001 pixels. */
+static void test_threads_change_no_bit(void **state)
+{
+  (void)state;
+  enum { N_PIX = 1001, N = 9001 };
+  static double kernel[N_PIX], wave[N], flux[N], out[3][N_PIX];
+  for (int p = 0; p < N_PIX; p++)
+    kernel[p] = 0.3 + 0.4 * p / N_PIX;
+  for (int i = 0; i < N; i++) {
+    wave[i] = 4990 + 0.04 * i;
+    flux[i] = 2 + sin(0.37 * i) * cos(0.0021 * i);
+  }
+  for (int k = 0; k < 3; k++) {
+    mill_arm_cut *cut = NULL;
+    assert_ok(mill_arm_cut_create(N_PIX, log(5000.0), 6e-5, kernel, &cut));
+    assert_ok(mill_arm_cut_prepare(cut, N, wave, 1 + k));
+    assert_ok(mill_arm_cut_apply(cut, N, wave, flux, 1 + k, out[k]));
+    mill_arm_cut_destroy(cut);
+    assert_memory_equal(out[k], out[0], sizeof out[0]);
+  }
+}
+
 static void test_refusals(void **state)
 {
   (void)state;
@@ -195,6 +217,7 @@ int main(void)
       cmocka_unit_test(test_convolution_is_that_of_the_closed_form),
       cmocka_unit_test(test_average_without_convolution_conserves_flux),
       cmocka_unit_test(test_sum_over_pixels_is_the_integral),
+      cmocka_unit_test(test_threads_change_no_bit),
       cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

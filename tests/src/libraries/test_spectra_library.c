@@ -10,6 +10,7 @@
 #include "src/libraries/emulator.h"
 #include "src/system/random.h"
 #include "src/libraries/point_hull.h"
+#include "src/libraries/quantile.h"
 #include "src/libraries/spectra_library.h"
 
 enum { SEED = 4, N_STAR = 150, N_PIX = 700, N_LABEL = 3, N_LINE = 60 };

@@ -14,7 +14,7 @@
 enum { N_MODEL = 6, N_IN = 3, N_OUT = 7, N_PARAM = 3 * 5 + 5 + 5 * 4 + 4 + 4 * 7 + 7, N_STEP = 3 };
 #define DELTA 0.7
 
-enum { MANY = 150 };
+enum { MANY = 150, WIDTH = 100, N_WIDE = 2100 };
 
 #define assert_ok(call)                                                                            \
   do {                                                                                             \
@@ -196,30 +196,66 @@ static int stop_at_three(void *context, mill_train_state *state)
              : MILL_OK;
 }
 
+/* As many, on a network whose loops all have several blocks (kernels/train/train_cpu.c): of 64
+   models and neurons, 512 outputs and 16,384 parameters. */
+typedef struct wide_example {
+  example e;
+  float target[MANY * N_WIDE], scale[N_WIDE], last[(WIDTH + 1) * N_WIDE];
+} wide_example;
+
+static int wide_rows(void *context, int n, const int *model, const float **row)
+{
+  const wide_example *w = context;
+  for (int i = 0; i < n; i++)
+    row[i] = w->target + model[i] * N_WIDE;
+  return MILL_OK;
+}
+
+static void make_wide(wide_example *w)
+{
+  make_many(&w->e);
+  w->e.set.batch = 70; /* of 110 models: blocks of 64 and 6, then of 40 */
+  w->e.set.width[0] = w->e.set.width[1] = WIDTH;
+  wave(1.5, 0.9, 0.7, MANY * N_WIDE, w->target);
+  wave(0.1, 1.7, 0.3, (WIDTH + 1) * N_WIDE, w->last);
+  for (int j = 0; j < N_WIDE; j++)
+    w->scale[j] = (float)(1 + 0.3 * sin(j));
+  mill_train_problem *p = &w->e.problem;
+  p->n_out = N_WIDE;
+  p->n_norm = N_WIDE;
+  p->scale = w->scale;
+  p->rows = wide_rows;
+  p->context = w;
+  p->weight = w->last;
+  p->bias = w->last + WIDTH * N_WIDE;
+}
+
 static void test_same_bits(void **state)
 {
   (void)state;
-  static example e;
+  static wide_example w;
   static const mill_train_watch watch = {.after = stop_at_three};
   mill_train_state s[3];
-  make_many(&e);
+  make_wide(&w);
+  const example *e = &w.e;
   for (int k = 0; k < 3; k++) {
-    e.set.n_thread = k == 1 ? 3 : 1;
-    assert_ok(mill_train_begin(&e.set, &e.problem, &s[k]));
+    w.e.set.n_thread = k == 1 ? 3 : 1;
+    assert_ok(mill_train_begin(&e->set, &e->problem, &s[k]));
     if (k == 2) { /* stopped in between */
       assert_int_equal(
-          mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, &watch, &s[k]),
+          mill_train_run(&alone, mill_train_ops_cpu(), &e->set, &e->problem, &watch, &s[k]),
           MILL_ERR_STOPPED);
       assert_int_equal(s[k].n_epoch, 3);
     }
-    assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e.set, &e.problem, NULL, &s[k]));
+    assert_ok(mill_train_run(&alone, mill_train_ops_cpu(), &e->set, &e->problem, NULL, &s[k]));
     assert_int_equal(s[k].n_epoch, 6);
+    assert_true(s[k].n_param > 5 * 16384);
     assert_true(s[k].epoch[5].validation > 0);
     assert_true(s[k].epoch[5].train < s[k].epoch[0].train);
   }
   for (int k = 1; k < 3; k++) {
-    assert_memory_equal(s[k].param, s[0].param, N_PARAM * sizeof(float));
-    assert_memory_equal(s[k].best, s[0].best, N_PARAM * sizeof(float));
+    assert_memory_equal(s[k].param, s[0].param, s[0].n_param * sizeof(float));
+    assert_memory_equal(s[k].best, s[0].best, s[0].n_param * sizeof(float));
     assert_true(s[k].best_loss == s[0].best_loss);
   }
   for (int k = 0; k < 3; k++)
