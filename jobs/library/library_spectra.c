@@ -2,6 +2,7 @@
 
 #include "jobs/library/labelled_options.h"
 #include "jobs/library/library_error.h"
+#include "jobs/library/library_left_out.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <mpi.h>
 
 #include "io/library/labelled_spectra.h"
 #include "io/library/library_file.h"
@@ -17,7 +17,6 @@
 #include "src/system/file_roles.h"
 #include "src/ranks/mpi_context.h"
 #include "src/libraries/spectra_library.h"
-#include "src/system/thread.h"
 
 #define FWHM_PER_SIGMA 2.3548200450309493
 
@@ -32,8 +31,7 @@ typedef struct options {
   mill_named length[MILL_MAX_NAMED];
   double fwhm_aa, sigma_aa, resolving_power; /* NAN: not given */
   int at_instrument;
-  int hull;     /* HULL_ALL, HULL_DENSE; -1: not given */
-  int n_thread; /* 0: not given */
+  int hull; /* HULL_ALL, HULL_DENSE; -1: not given */
   mill_spectra_library_settings settings;
 } options;
 
@@ -127,7 +125,7 @@ const mill_option_table mill_library_spectra_table = {
         {"spectra-sn", MILL_OPTION_REAL, AT(settings.error_sn), .min = 1, .max = DBL_MAX,
          .help = "S/N of a pixel of the spectra, whose noise is no model error (default: without "
                  "noise)"},
-        {"threads", COUNT(n_thread, 4096),
+        {"threads", COUNT(settings.n_thread, 4096),
          .help = "threads (default: the cores that this process may use)"},
         MILL_OPTION_HELP(options),
         {0}}};
@@ -152,7 +150,6 @@ static int parse(int argc, char **argv, options *o, int *first_file)
     MILL_FAIL(MILL_ERR_USAGE, "--wave, --log-wave, --wave-file and --columns exclude one another");
   if (!(o->settings.min_aa < o->settings.max_aa))
     MILL_FAIL(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
-  MILL_TRY(mill_thread_check_number(o->n_thread));
   if (!isnan(o->fwhm_aa) + !isnan(o->sigma_aa) + !isnan(o->resolving_power) + o->at_instrument > 1)
     MILL_FAIL(MILL_ERR_USAGE, "--fwhm, --sigma, --resolving-power and --at-instrument-resolution "
                               "exclude one another");
@@ -448,6 +445,7 @@ int mill_job_library_spectra(int argc, char **argv)
   o->hull = -1;
   o->in.request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   mill_spectra_library_settings_init(&o->settings);
+  o->settings.n_thread = 0;
   snprintf(o->settings.arm, sizeof o->settings.arm, "opt");
   int first = 0;
   MILL_TRY(parse(argc, argv, o, &first));
@@ -460,21 +458,14 @@ int mill_job_library_spectra(int argc, char **argv)
   const char *path = argv[first];
   MILL_TRY(bind_labels(o));
   o->settings.hull_all = o->hull < 0 ? o->settings.keep_outliers : o->hull == HULL_ALL;
-  o->settings.n_thread = o->n_thread;
-  if (o->n_thread == 0) {
-    /* other ranks only wait, their cores count as this one's */
-    const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
-    MILL_TRY(mill_mpi_share_of_cores(&alone, &o->settings.n_thread));
-  }
+  MILL_TRY(mill_mpi_alone_threads(&o->settings.n_thread));
   MILL_TRY(read_spectra(o, argc - first, argv + first, &spectra, &origin));
   MILL_TRY(choose_resolution(o, path, &spectra, &origin, &o->settings));
   mill_last_of_path(path, o->settings.source, sizeof o->settings.source);
   MILL_TRY(mill_spectra_library_build(&o->settings, &spectra, lib, &report));
   snprintf(lib->name, sizeof lib->name, "spectra of %.100s", o->settings.source);
-  MILL_TRY(mill_library_write(o->output, lib, o->overwrite));
-  mill_library_digest(lib, lib->hash);
   print_report(o, &spectra, lib, &origin, &report);
-  printf("%s: %d labels, hash %s\n", o->output, lib->n_label, lib->hash);
+  MILL_TRY(mill_library_keep(o->output, o->overwrite, lib));
 done:
   mill_labelled_spectra_clear(&spectra);
   mill_spectra_report_clear(&report);

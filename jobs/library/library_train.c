@@ -332,8 +332,9 @@ static int measure(job *j)
   snprintf(how, sizeof how,
            "of %d models; the others were learned, and these said when a training was at its best",
            s->n);
-  err = mill_library_measure(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
-                             j->o.n_thread, n_error, how, j->o.n_error >= 0, j->lib);
+  err =
+      mill_library_measure_rows(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
+                                j->o.n_thread, n_error, how, j->o.n_error >= 0, j->lib);
   if (err == MILL_ERR_INPUT && j->o.n_error < 0) { /* what has been trained is good without */
     printf("no report: %s\n", mill_error_message());
     err = MILL_OK;
@@ -346,10 +347,8 @@ static int write_library(job *j)
 {
   int err = MILL_OK;
   MILL_TRY(measure(j));
-  MILL_TRY(mill_library_write(j->o.output, j->lib, j->o.overwrite));
-  mill_library_digest(j->lib, j->lib->hash);
-  printf("%s: %d labels, %d arm%s, hash %s; losses in %s\n", j->o.output, j->lib->n_label,
-         j->lib->n_arm, j->lib->n_arm == 1 ? "" : "s", j->lib->hash, j->table);
+  printf("losses: %s\n", j->table);
+  MILL_TRY(mill_library_keep(j->o.output, j->o.overwrite, j->lib));
   unlink(j->checkpoint); /* a name that stays does no harm: the library says that it is done */
 done:
   return err;
