@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 #include "io/library/labelled_spectra.h"
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"

@@ -12,6 +12,7 @@
 #include "jobs/fit/stop_watch.h"
 #include "jobs/library/library_left_out.h"
 #include "jobs/library/train_choice.h"
+#include "jobs/library/train_functions.h"
 #include "jobs/library/train_networks.h"
 #include "kernels/base/error.h"
 #include "src/libraries/library_make.h"
@@ -182,6 +183,12 @@ static int check_files(const job *j)
   MILL_TRY(
       mill_file_roles_read(&roles, o->stop_file ? "--stop-file" : "the stop file", j->stop_file));
   MILL_TRY(mill_library_writable(o->output, o->overwrite));
+  /* a training that goes on has its own */
+  if (!o->overwrite && access(j->table, F_OK) == 0 && access(j->checkpoint, F_OK) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "%s: the table of losses of another training is there; give another --output or "
+              "--overwrite",
+              j->table);
   MILL_TRY(mill_stop_file_absent(j->stop_file));
 done:
   return err;
@@ -263,6 +270,33 @@ static int open_grid(void *context)
   MILL_TRY(mill_grid_open(j->input, &j->grid, &j->info));
   MILL_TRY(split_models(j));
   MILL_TRY(make_frame(j));
+done:
+  return err;
+}
+
+/* Options that would be ignored. */
+static int check_needs(const options *o, const unsigned char *given)
+{
+  const mill_train_settings *net = &o->arm.net;
+  const int plateau = net->schedule == MILL_TRAIN_PLATEAU;
+  const mill_option_need need[] = {
+      {"huber", net->loss == MILL_TRAIN_HUBER, "without --loss huber"},
+      {"patience", plateau, "without --schedule plateau"},
+      {"factor", plateau, "without --schedule plateau"},
+      {"sn", o->arm.unit == MILL_TRAIN_NOISE, "with --unit spread"},
+      {"memory", o->arm.last == MILL_TRAIN_PIXELS, "without --last pixels"}};
+  return mill_option_check_needs(&mill_library_train_table, given,
+                                 (int)(sizeof need / sizeof *need), need);
+}
+
+static int parse(int argc, char **argv, options *o, int *first)
+{
+  int err = MILL_OK;
+  unsigned char given[MILL_OPTION_MAX];
+  MILL_TRY(mill_option_refuse_others(&mill_library_train_table, &mill_train_functions_table,
+                                     "--emulator radial, splines and linear", argc, argv));
+  MILL_TRY(mill_option_parse(&mill_library_train_table, argc, argv, o, given, first));
+  MILL_TRY(check_needs(o, given));
 done:
   return err;
 }
@@ -357,8 +391,7 @@ done:
 static int run(job *j, int argc, char **argv)
 {
   int err = MILL_OK, first = 0;
-  MILL_TRY(mill_mpi_agree(
-      &j->mpi, mill_option_parse(&mill_library_train_table, argc, argv, &j->o, NULL, &first)));
+  MILL_TRY(mill_mpi_agree(&j->mpi, parse(argc, argv, &j->o, &first)));
   if (j->o.help) {
     if (j->mpi.rank == 0) {
       printf("usage: starmill library train --output LIB.h5 [options] GRID.h5\n\n");

@@ -10,6 +10,7 @@
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "jobs/library/library_left_out.h"
+#include "jobs/library/library_train.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/libraries/grid_emulators.h"
@@ -299,6 +300,20 @@ done:
   return err;
 }
 
+/* Options that would be ignored. */
+static int check_needs(const options *o, const unsigned char *given)
+{
+  const int radial = o->settings.way == MILL_WAY_RADIAL, alone = !o->validation;
+  const mill_option_need need[] = {
+      {"smoothing", radial, "without --emulator radial"},
+      {"degree", radial, "without --emulator radial"},
+      {"gaps", !radial, "with --emulator radial"},
+      {"left-out", alone, "with --validation"},
+      {"seed", alone && o->left_out > 0, "where nothing is left out (--left-out 0, --validation)"}};
+  return mill_option_check_needs(&mill_train_functions_table, given,
+                                 (int)(sizeof need / sizeof *need), need);
+}
+
 /* Everything but the command line. */
 static int make(const options *o, const char *path, mill_library *lib)
 {
@@ -352,11 +367,15 @@ done:
 int mill_job_train_functions(int argc, char **argv)
 {
   int err = MILL_OK, first = 0;
+  unsigned char given[MILL_OPTION_MAX];
   options o = {.n_error = -1, .left_out = 0.1, .seed = 1};
   mill_library *lib = NULL;
   mill_grid_settings_init(&o.settings);
   o.settings.n_thread = 0;
-  MILL_TRY(mill_option_parse(&mill_train_functions_table, argc, argv, &o, NULL, &first));
+  MILL_TRY(mill_option_refuse_others(&mill_train_functions_table, &mill_library_train_table,
+                                     "--emulator network", argc, argv));
+  MILL_TRY(mill_option_parse(&mill_train_functions_table, argc, argv, &o, given, &first));
+  MILL_TRY(check_needs(&o, given));
   if (o.help) {
     printf("usage: starmill library train --emulator radial|splines|linear --output LIB.h5 "
            "[options] GRID.h5\n\n");

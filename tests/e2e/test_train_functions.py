@@ -405,6 +405,15 @@ class TrainFunctions(ProgramTest):
                            "its labels", status=3)
         self.assertOneLine(train("no.h5", path, "cubic"), "--emulator", status=2)
         self.assertOneLine(train("full.h5", path, "linear"), "--output", status=2)
+        for way, options, words in (
+            ("splines", ("--smoothing", 1), "--smoothing means nothing without --emulator radial"),
+            ("linear", ("--degree", 1), "--degree means nothing without --emulator radial"),
+            ("radial", ("--gaps", "fill"), "--gaps means nothing with --emulator radial"),
+            ("radial", ("--validation", path, "--left-out", 0.1), "--left-out means nothing with"),
+            ("radial", ("--left-out", 0, "--seed", 2), "--seed means nothing where nothing is left"),
+            ("radial", ("--epochs", 2), "--epochs is an option of --emulator network"),
+        ):
+            self.assertOneLine(train("no.h5", path, way, *options), words, status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),
                            "--model-error", "--validation", status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0.02, "--model-error", 2),
