@@ -32,6 +32,14 @@ done:
   return err;
 }
 
+int mill_without_report(int err)
+{
+  if (err != MILL_ERR_INPUT)
+    return err;
+  printf("no report: %s\n", mill_error_message());
+  return MILL_OK;
+}
+
 int mill_library_keep(const char *path, int overwrite, mill_library *lib)
 {
   int err = MILL_OK;

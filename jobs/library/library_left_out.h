@@ -28,6 +28,10 @@ int mill_library_measure_rows(const mill_library *lib, mill_grid_file *grid,
                               const mill_grid_info *info, int n, const int *model, int n_thread,
                               int n_component, const char *how, int keep_error, mill_library *to);
 
+/** A failure of input in a report costs the report and not the library: say so, and MILL_OK; other
+ *  codes as they are. */
+int mill_without_report(int err);
+
 /** Write a library, put its hash into it and print a line about it.  MILL_ERR_OUTPUT. */
 int mill_library_keep(const char *path, int overwrite, mill_library *lib);
 

@@ -31,7 +31,7 @@ enum { MIN_MODEL = 12, SPLIT_STREAM = 0x73706c74 /* "splt" */ };
 
 typedef struct options {
   const char *output, *checkpoint, *stop_file;
-  int overwrite, help, emulator, backend, n_thread, n_guess, is_linear, unfinished;
+  int overwrite, help, emulator, backend, n_thread, n_guess, hulls, is_linear, unfinished;
   int n_error; /* components of a model error to keep; -1: none is kept */
   double left_out, interval_s;
   mill_train_arm_settings arm;
@@ -116,6 +116,9 @@ const mill_option_table mill_library_train_table = {
                  "for every step (default 4)"},
         {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 300)"},
+        {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = mill_train_hull_words,
+         .help = "within which fits stay: of every pair of labels, or one of all labels together, "
+                 "by qhull"},
         {"seed", MILL_OPTION_SEED, NET(seed), .argument = "N",
          .help = "of what is left out, first weights and batches (default 1)"},
         {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
@@ -250,7 +253,7 @@ static int make_frame(job *j)
            n_label * sizeof *value);
   MILL_TRY(mill_library_frame(info, j->input, lib));
   MILL_TRY(mill_library_make_labels(n, value, lib, j->mapped));
-  MILL_TRY(mill_library_make_hulls(n, j->mapped, 1, lib));
+  MILL_TRY(mill_library_make_hulls(n, j->mapped, j->o.hulls, lib));
   MILL_TRY(mill_library_spread_guess(n, value, j->mapped, NULL, j->o.n_guess, lib, NULL));
   snprintf(lib->name, sizeof lib->name, "network of %.100s", mill_base_name(j->input));
   for (int a = 0; a < lib->n_arm; a++)
@@ -369,11 +372,7 @@ static int measure(job *j)
   err =
       mill_library_measure_rows(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
                                 j->o.n_thread, n_error, how, j->o.n_error >= 0, j->lib);
-  if (err == MILL_ERR_INPUT && j->o.n_error < 0) { /* what has been trained is good without */
-    printf("no report: %s\n", mill_error_message());
-    err = MILL_OK;
-  }
-  return err;
+  return j->o.n_error < 0 ? mill_without_report(err) : err; /* what has been trained is good */
 }
 
 /* On rank 0. */

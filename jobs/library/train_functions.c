@@ -11,6 +11,7 @@
 #include "io/library/library_file.h"
 #include "jobs/library/library_left_out.h"
 #include "jobs/library/library_train.h"
+#include "jobs/library/train_choice.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/libraries/grid_emulators.h"
@@ -72,6 +73,9 @@ const mill_option_table mill_train_functions_table = {
                  "count it (default: not kept)"},
         {"guess-templates", MILL_OPTION_COUNT, SET(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 300)"},
+        {"hulls", MILL_OPTION_CHOICE, SET(hulls), .words = mill_train_hull_words,
+         .help = "within which fits stay: of every pair of labels, or one of all labels together, "
+                 "by qhull"},
         {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
          .help = "take the models that there are of a grid file whose building has not ended"},
         {"threads", MILL_OPTION_COUNT, SET(n_thread), .min = 1, .max = 4096,
@@ -248,16 +252,11 @@ static int report_left_out(const options *o, models *m, mill_library *lib)
   MILL_TRY(mill_grid_choose_left_out(settings.way, &all.models, lib,
                                      most < MILL_REPORT_MAX ? most : MILL_REPORT_MAX, o->seed,
                                      left_out, &n_out));
-  if (n_out == 0 && o->n_error >= 0)
-    MILL_FAIL(
-        MILL_ERR_INPUT,
-        "no model is left out, so no model error can be measured: give a larger --left-out or "
-        "--validation");
-  if (n_out == 0) {
-    printf("no model has others on all sides, so none can be left out for a report; give "
-           "--validation\n");
-    goto done;
-  }
+  if (n_out == 0)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "of %d models none that has others on all sides is to be left out: "
+              "give a larger --left-out or --validation",
+              m->n);
   MILL_TRY(select_models(m, left_out, &rest));
   MILL_TRY(mill_library_frame(&m->info, m->path, without));
   settings.fill_gaps = 1; /* the nodes of those left out */
@@ -270,16 +269,12 @@ static int report_left_out(const options *o, models *m, mill_library *lib)
       without, m->file, &m->info, rest.n_rest, rest.rest, settings.n_thread,
       o->n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : o->n_error, how, o->n_error >= 0, lib));
 done:
-  if (err == MILL_ERR_INPUT && o->n_error < 0) { /* what is written is good without */
-    printf("no report: %s\n", mill_error_message());
-    err = MILL_OK;
-  }
   mill_free(left_out);
   selection_clear(&all);
   selection_clear(&rest);
   mill_library_clear(without);
   mill_free(without);
-  return err;
+  return o->n_error < 0 ? mill_without_report(err) : err;
 }
 
 /* The report from models of another file. */

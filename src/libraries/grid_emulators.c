@@ -270,7 +270,7 @@ static int make_frame(work *w, mill_library *lib)
     return MILL_OK;
   }
   MILL_TRY(mill_library_make_labels(models->n, models->value, lib, w->mapped));
-  MILL_TRY(mill_library_make_hulls(models->n, w->mapped, 1, lib));
+  MILL_TRY(mill_library_make_hulls(models->n, w->mapped, w->set->hulls, lib));
   MILL_TRY(mill_library_spread_guess(models->n, models->value, w->mapped, NULL, w->set->n_guess,
                                      lib, NULL));
 done:

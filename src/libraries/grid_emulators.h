@@ -22,6 +22,7 @@ typedef struct mill_grid_settings {
   int fill_gaps;    /**< 1: nodes without a model are filled (mill_label_lattice_fill) */
   int degree;       /**< of the polynomial beside radial functions */
   double smoothing; /**< of radial functions; 0: chosen by leave-one-out for each component */
+  int hulls;        /**< enum mill_hulls of library_make.h */
   int n_guess;      /**< templates of the initial guess */
   int n_thread;     /**< 1 or more; the library does not depend on it */
 } mill_grid_settings;
@@ -62,7 +63,7 @@ typedef struct mill_grid_facts {
  *            all but emulators
  *       out  a library; cleared on failure
  *
- *  Hulls: of all models, for every pair of labels.  Memory: the spectra of one arm, float32.
+ *  Memory: the spectra of one arm, float32.
  *  MILL_ERR_INPUT when the models do not make such an emulator, MILL_ERR_RANGE for settings,
  *  MILL_ERR_MEMORY, or what read gives. */
 int mill_grid_emulators_make(const mill_grid_settings *settings, const mill_grid_models *models,
