@@ -125,9 +125,9 @@ static int check_hulls(const mill_library *lib, const char *where)
           REFUSE(where, "hull %d names label %d twice", i, hull->label[j]);
       in_hull[hull->label[j]] = 1;
     }
-    if (hull->n_facet <= hull->n_label || hull->n_facet > MILL_LIBRARY_MAX_FACET || !hull->facet)
+    if (hull->n_facet <= hull->n_label || hull->n_facet > MILL_MAX_FACET || !hull->facet)
       REFUSE(where, "hull %d over %d labels has %d facets, expected %d to %d", i, hull->n_label,
-             hull->n_facet, hull->n_label + 1, MILL_LIBRARY_MAX_FACET);
+             hull->n_facet, hull->n_label + 1, MILL_MAX_FACET);
     const int n_col = hull->n_label + 1;
     for (int j = 0; j < hull->n_facet; j++) {
       const double *facet = hull->facet + (size_t)j * (size_t)n_col;

@@ -165,9 +165,9 @@ static int read_hull(const mill_h5_file *file, int i_hull, mill_hull *hull)
   MILL_TRY(mill_h5_read(file, at, H5T_NATIVE_INT, 1, dim, hull->label));
   snprintf(at, sizeof at, "hulls/hull%d/facets", i_hull);
   MILL_TRY(mill_h5_shape(file, at, 2, dim));
-  if (dim[0] > MILL_LIBRARY_MAX_FACET || dim[1] != (size_t)hull->n_label + 1)
+  if (dim[0] > MILL_MAX_FACET || dim[1] != (size_t)hull->n_label + 1)
     REFUSE(file, "dataset /%s has the shape [%zu][%zu], expected at most %d facets of %d numbers",
-           at, dim[0], dim[1], MILL_LIBRARY_MAX_FACET, hull->n_label + 1);
+           at, dim[0], dim[1], MILL_MAX_FACET, hull->n_label + 1);
   hull->n_facet = (int)dim[0];
   MILL_TRY(mill_library_read_new(file, at, H5T_NATIVE_DOUBLE, 2, dim, &hull->facet));
 done:

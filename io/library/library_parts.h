@@ -7,6 +7,7 @@
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_file.h"
+#include "src/libraries/library_make.h"
 
 enum {
   MILL_LIBRARY_MLP = 1,   /**< format of libraries with multilayer perceptrons only */
@@ -15,7 +16,6 @@ enum {
   MILL_LIBRARY_LINEAR = 4, /**< a grid says its degree, which may be 1 */
   MILL_LIBRARY_MIN_PIX = 8,
   MILL_LIBRARY_MAX_PIX = 1 << 20,
-  MILL_LIBRARY_MAX_FACET = 100000,
   MILL_LIBRARY_MAX_GUESS = 100000,
   MILL_LIBRARY_MAX_REPORT = 32768, /**< bytes */
   MILL_LIBRARY_MAX_GUESS_VSINI = sizeof((mill_library){0}.guess_vsini_km_s) / sizeof(double),

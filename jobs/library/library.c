@@ -12,17 +12,15 @@
 #include "io/library/library_file.h"
 #include "jobs/library/build_output.h"
 #include "jobs/library/library_build.h"
+#include "jobs/library/library_demo.h"
 #include "jobs/library/library_error.h"
 #include "jobs/library/library_spectra.h"
 #include "jobs/library/library_train.h"
 #include "jobs/library/train_functions.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
-#include "src/libraries/demo_library.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
-#include "src/ranks/mpi_context.h"
-#include "src/system/thread.h"
 
 /* ---- options ------------------------------------------------------------------------------ */
 
@@ -64,42 +62,6 @@ static const mill_option_table import_table = {
         {0}}};
 #undef AT
 
-typedef struct demo_options {
-  const char *output;
-  int overwrite, help;
-  mill_demo_settings settings; /* n_thread 0: not given */
-} demo_options;
-
-#define AT(member) MILL_AT(demo_options, member)
-static const mill_option_table demo_table = {
-    "starmill library",
-    "demo makes a library for DESI's arms out of the built-in line model, and measures its error\n"
-    "(docs/science/demo-library.md).  It is for demonstration and tests, not for science.\n",
-    "\n",
-    (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
-        {"threads", MILL_OPTION_COUNT, AT(settings.n_thread), .min = 1, .max = 4096,
-         .help = "threads (default: the cores that this process may use)"},
-        {"held-out", MILL_OPTION_COUNT, AT(settings.n_held_out), .max = MILL_DEMO_MAX_HELD_OUT,
-         .help = "models at other labels that measure the error (default 200); 0: do not measure"},
-        {"seed", MILL_OPTION_SEED, AT(settings.seed), .argument = "N",
-         .help = "of the held-out models' labels (default 1)"},
-        {"components", MILL_OPTION_COUNT, AT(settings.n_component), .min = 1,
-         .max = MILL_DEMO_MAX_COMPONENT,
-         .help = "principal components of an arm (default: chosen for the grid)"},
-        {"coarse", MILL_OPTION_FLAG, AT(settings.coarse),
-         .help = "a small grid, in seconds, with errors of some per cent: for tests"},
-        {"line-scatter", MILL_OPTION_REAL, AT(settings.line_scatter), .max = MILL_DEMO_MAX_SCATTER,
-         .help = "a library that is wrong in a known way: line strengths scattered by this in "
-                 "their logarithm; 0: none"},
-        {"line-seed", MILL_OPTION_SEED, AT(settings.line_seed), .argument = "N",
-         .help = "of the scattered line strengths (default 1)"},
-        MILL_OPTION_HELP(demo_options),
-        {0}}};
-#undef AT
-
 static void print_usage(void)
 {
   fputs("usage: starmill library build --output GRID.h5 [options] SPECTRA...\n"
@@ -116,7 +78,7 @@ static void print_usage(void)
         stdout);
   mill_option_print_help(&mill_library_build_table, NULL, stdout);
   mill_option_print_help(&import_table, NULL, stdout);
-  mill_option_print_help(&demo_table, NULL, stdout);
+  mill_option_print_help(&mill_library_demo_table, NULL, stdout);
   mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
   mill_option_print_help(&mill_library_train_table, NULL, stdout);
   mill_option_print_help(&mill_train_functions_table, NULL, stdout);
@@ -182,63 +144,6 @@ done:
   return err;
 }
 
-/* ---- demo --------------------------------------------------------------------------------- */
-
-static void print_demo_error(const mill_library *lib, const mill_demo_error *error)
-{
-  printf("error of %d held-out models, per cent of the continuum\n"
-         "  arm   median      99 %%  largest\n",
-         error->n_model);
-  for (int a = 0; a < lib->n_arm; a++)
-    printf("  %-4s %7.4f  %8.4f %8.4f\n", lib->arm[a].name, error->median[a], error->p99[a],
-           error->max[a]);
-  printf("  all  %7.4f  %8.4f\n", error->median_all, error->p99_all);
-}
-
-static int run_demo(int argc, char **argv)
-{
-  int err = MILL_OK;
-  mill_library *lib = NULL;
-  mill_demo_error error;
-  mill_file_roles roles = {0};
-  demo_options options = {0};
-  mill_demo_settings_init(&options.settings);
-  options.settings.n_thread = 0;
-  options.settings.progress = stdout;
-  int first = 0;
-  MILL_TRY(mill_option_parse(&demo_table, argc, argv, &options, NULL, &first));
-  if (options.help) {
-    print_usage();
-    goto done;
-  }
-  if (first < argc)
-    MILL_FAIL(MILL_ERR_USAGE, "library demo takes no input files, but %s is given", argv[first]);
-  MILL_TRY(mill_thread_check_number(options.settings.n_thread));
-  if (!options.output)
-    MILL_FAIL(MILL_ERR_USAGE, "library demo needs --output LIB.h5");
-  MILL_TRY(mill_file_roles_write(&roles, "--output", options.output));
-  MILL_TRY(mill_library_writable(options.output, options.overwrite));
-  if (options.settings.n_thread == 0) {
-    /* other ranks only wait, their cores count as this one's */
-    const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
-    MILL_TRY(mill_mpi_share_of_cores(&alone, &options.settings.n_thread));
-  }
-
-  MILL_TRY(MILL_ALLOC(1, &lib));
-  MILL_TRY(mill_demo_library_build(&options.settings, lib, &error));
-  MILL_TRY(mill_library_write(options.output, lib, options.overwrite));
-  mill_library_digest(lib, lib->hash);
-  if (error.n_model > 0)
-    print_demo_error(lib, &error);
-  printf("%s: %d arms, hash %s\n", options.output, lib->n_arm, lib->hash);
-  printf("This library was made from a small line model: it is for demonstration and tests, not "
-         "for science.\n");
-done:
-  mill_library_clear(lib);
-  mill_free(lib);
-  return err;
-}
-
 /* ---- info --------------------------------------------------------------------------------- */
 
 /* By its first bytes, as mill_refuse_foreign (src/system/regular_file.h) knows a file. */
@@ -289,7 +194,7 @@ static int run(int argc, char **argv)
   else if (strcmp(argv[0], "import") == 0)
     MILL_TRY(run_import(argc, argv));
   else if (strcmp(argv[0], "demo") == 0)
-    MILL_TRY(run_demo(argc, argv));
+    MILL_TRY(mill_job_library_demo(argc, argv));
   else if (strcmp(argv[0], "spectra") == 0)
     MILL_TRY(mill_job_library_spectra(argc, argv));
   else if (strcmp(argv[0], "train") == 0)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "src/libraries/library_make.h"
 #include "src/system/regular_file.h"
@@ -31,6 +32,25 @@ done:
   return err;
 }
 
+int mill_without_report(int err)
+{
+  if (err != MILL_ERR_INPUT)
+    return err;
+  printf("no report: %s\n", mill_error_message());
+  return MILL_OK;
+}
+
+int mill_library_keep(const char *path, int overwrite, mill_library *lib)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_library_write(path, lib, overwrite));
+  mill_library_digest(lib, lib->hash);
+  printf("%s: %d labels, %d arm%s, hash %s\n", path, lib->n_label, lib->n_arm,
+         lib->n_arm == 1 ? "" : "s", lib->hash);
+done:
+  return err;
+}
+
 int mill_good_models(const mill_grid_info *info, const char *path, int unfinished, int *n,
                      int **row)
 {
@@ -51,52 +71,26 @@ done:
   return err;
 }
 
-int mill_library_measure(const mill_library *lib, mill_grid_file *grid, const mill_grid_info *info,
-                         int n, const int *model, int n_thread, int n_component, const char *how,
-                         int keep_error, mill_library *to)
+int mill_library_measure(const mill_library *lib, const mill_model_set *spectra, int n_thread,
+                         int n_component, const char *how, int keep_error, mill_library *to)
 {
-  int err = MILL_OK, *row = NULL;
-  const int n_used = n < MILL_REPORT_MAX ? n : MILL_REPORT_MAX;
-  const size_t n_label = (size_t)info->n_label, n_row = (size_t)n_used;
-  double *label = NULL;
-  char(*name)[64] = NULL, *text = NULL;
-  float *flux[MILL_MAX_ARM] = {NULL}, *continuum[MILL_MAX_ARM] = {NULL};
-  mill_left_out spectra = {.n = n_used};
+  int err = MILL_OK;
+  char *text = NULL;
   mill_library_report report = {0};
-  if (keep_error && n_used < MILL_MODEL_ERROR_MIN)
+  if (keep_error && spectra->n < MILL_MODEL_ERROR_MIN)
     MILL_FAIL(MILL_ERR_INPUT,
               "%d models are left out, too few for a model error, which needs %d: leave out more, "
               "or measure none",
-              n_used, MILL_MODEL_ERROR_MIN);
-  MILL_TRY(MILL_ALLOC(n_row, &row));
-  MILL_TRY(MILL_ALLOC(n_row * n_label, &label));
-  MILL_TRY(MILL_ALLOC(n_row, &name));
-  for (int i = 0; i < n_used; i++) {
-    row[i] = model[(int64_t)i * n / n_used];
-    memcpy(label + (size_t)i * n_label, info->value + (size_t)row[i] * n_label,
-           n_label * sizeof *label);
-    snprintf(name[i], sizeof name[i], "%s", info->name[row[i]]);
-  }
-  spectra.label = label;
-  spectra.name = (const char(*)[64])name;
-  for (int a = 0; a < info->n_arm; a++) {
-    const size_t size = n_row * (size_t)info->arm[a].n_pix;
-    MILL_TRY(MILL_ALLOC(size, &flux[a]));
-    if (info->arm[a].has_continuum)
-      MILL_TRY(MILL_ALLOC(size, &continuum[a]));
-    MILL_TRY(mill_grid_read(grid, a, n_used, row, flux[a], continuum[a]));
-    spectra.flux[a] = flux[a];
-    spectra.continuum[a] = continuum[a];
-  }
-  printf("measuring it on %d models\n", n_used);
+              spectra->n, MILL_MODEL_ERROR_MIN);
+  printf("measuring it on %d models\n", spectra->n);
   fflush(stdout);
-  MILL_TRY(mill_library_report_make(lib, &spectra, n_thread, n_component, &report));
+  MILL_TRY(mill_library_report_make(lib, spectra, n_thread, n_component, &report));
   MILL_TRY(mill_library_report_text(lib, &report, how, &text));
   fputs(text, stdout);
-  for (int a = 0; a < info->n_arm && keep_error; a++) {
+  for (int a = 0; a < lib->n_arm && keep_error; a++) {
     if (!report.error[a].fraction)
       MILL_FAIL(MILL_ERR_INPUT, "%d of %d models lie inside the hulls, too few for a model error",
-                report.n, n_used);
+                report.n, spectra->n);
     mill_model_error_clear(&to->arm[a].error);
     to->arm[a].error = report.error[a];
     memset(&report.error[a], 0, sizeof report.error[a]);
@@ -105,9 +99,34 @@ int mill_library_measure(const mill_library *lib, mill_grid_file *grid, const mi
   to->report = text;
   text = NULL;
 done:
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    MILL_FREE(flux[a], continuum[a]);
-  MILL_FREE(row, label, name, text);
+  mill_free(text);
   mill_library_report_clear(&report);
+  return err;
+}
+
+int mill_library_measure_rows(const mill_library *lib, mill_grid_file *grid,
+                              const mill_grid_info *info, int n, const int *model, int n_thread,
+                              int n_component, const char *how, int keep_error, mill_library *to)
+{
+  int err = MILL_OK, *row = NULL, has_continuum[MILL_MAX_ARM];
+  const int n_used = n < MILL_REPORT_MAX ? n : MILL_REPORT_MAX;
+  const size_t n_label = (size_t)info->n_label;
+  mill_model_set set = {0};
+  for (int a = 0; a < info->n_arm; a++)
+    has_continuum[a] = info->arm[a].has_continuum;
+  MILL_TRY(MILL_ALLOC(n_used, &row));
+  MILL_TRY(mill_model_set_alloc(n_used, lib, has_continuum, &set));
+  for (int i = 0; i < n_used; i++) {
+    row[i] = model[(int64_t)i * n / n_used];
+    memcpy(set.label + (size_t)i * n_label, info->value + (size_t)row[i] * n_label,
+           n_label * sizeof *set.label);
+    snprintf(set.name[i], sizeof set.name[i], "%s", info->name[row[i]]);
+  }
+  for (int a = 0; a < info->n_arm; a++)
+    MILL_TRY(mill_grid_read(grid, a, n_used, row, set.flux[a], set.continuum[a]));
+  MILL_TRY(mill_library_measure(lib, &set, n_thread, n_component, how, keep_error, to));
+done:
+  mill_free(row);
+  mill_model_set_clear(&set);
   return err;
 }

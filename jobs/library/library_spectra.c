@@ -2,6 +2,7 @@
 
 #include "jobs/library/labelled_options.h"
 #include "jobs/library/library_error.h"
+#include "jobs/library/library_left_out.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -9,15 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <mpi.h>
-
 #include "io/library/labelled_spectra.h"
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
 #include "src/ranks/mpi_context.h"
 #include "src/libraries/spectra_library.h"
-#include "src/system/thread.h"
 
 #define FWHM_PER_SIGMA 2.3548200450309493
 
@@ -32,8 +30,9 @@ typedef struct options {
   mill_named length[MILL_MAX_NAMED];
   double fwhm_aa, sigma_aa, resolving_power; /* NAN: not given */
   int at_instrument;
-  int hull;     /* HULL_ALL, HULL_DENSE; -1: not given */
-  int n_thread; /* 0: not given */
+  int hull; /* HULL_ALL, HULL_DENSE; -1: not given */
+  double left_out;
+  uint64_t seed;
   mill_spectra_library_settings settings;
 } options;
 
@@ -118,16 +117,18 @@ const mill_option_table mill_library_spectra_table = {
                  "(default: all with --keep-outliers, else dense)"},
         {"guess-templates", COUNT(settings.n_guess, 10000),
          .help = "templates of the initial guess at most (default 300)"},
-        {"recovery-sn", MILL_OPTION_REAL, AT(settings.recover_sn), .max = DBL_MAX,
-         .help = "S/N at which the recovery of labels and velocities is measured (default 20); 0: "
-                 "do not measure"},
+        {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
+         .help = "part of the spectra without which a second library is made, to say how good it "
+                 "is (default 0.1); 0: no report"},
+        {"seed", MILL_OPTION_SEED, AT(seed), .argument = "N",
+         .help = "of what is left out (default 1)"},
         {"model-error", MILL_OPTION_COUNT, AT(settings.n_error), .max = MILL_MAX_ERROR,
          .help = "measure the templates' errors on spectra left out, with so many components, for "
                  "fits to count them (default: no)"},
         {"spectra-sn", MILL_OPTION_REAL, AT(settings.error_sn), .min = 1, .max = DBL_MAX,
          .help = "S/N of a pixel of the spectra, whose noise is no model error (default: without "
                  "noise)"},
-        {"threads", COUNT(n_thread, 4096),
+        {"threads", COUNT(settings.n_thread, 4096),
          .help = "threads (default: the cores that this process may use)"},
         MILL_OPTION_HELP(options),
         {0}}};
@@ -150,7 +151,6 @@ static int parse(int argc, char **argv, options *o, int *first_file)
   MILL_TRY(mill_labelled_check_options(&mill_library_spectra_table, given, &o->in));
   if (!(o->settings.min_aa < o->settings.max_aa))
     MILL_FAIL(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
-  MILL_TRY(mill_thread_check_number(o->n_thread));
   if (!isnan(o->fwhm_aa) + !isnan(o->sigma_aa) + !isnan(o->resolving_power) + o->at_instrument > 1)
     MILL_FAIL(MILL_ERR_USAGE, "--fwhm, --sigma, --resolving-power and --at-instrument-resolution "
                               "exclude one another");
@@ -372,23 +372,33 @@ static void print_report(const options *o, const mill_labelled_spectra *in, cons
          o->settings.smoothing > 0 ? "" : " (by leave-one-out)");
   if (report->n_align > 0)
     print_velocities(in, report);
-  printf("error of spectra left out one at a time, rms over pixels: median %.2f %%, 95 %% below "
-         "%.2f %%\n",
-         report->error_median, report->error_p95);
   if (report->model_error.n > 0)
     mill_library_print_error(arm->name, &arm->error, &report->model_error);
-  if (report->n_recovered > 0) {
-    printf(
-        "labels of spectra left out, with noise of S/N %g a pixel, recovered minus given: median, "
-        "robust scatter\n",
-        o->settings.recover_sn);
-    for (int l = 0; l < lib->n_label; l++)
-      printf("  %-8s %10.3f %10.3f %s\n", lib->label[l].name, report->bias[l], report->scatter[l],
-             lib->label[l].unit);
-  }
-  if (report->n_velocity > 0)
-    printf("  %-8s %10.3f %10.3f km/s%s\n", "vrad", report->velocity_bias, report->velocity_scatter,
-           o->settings.align ? "" : " (--align takes their own out)");
+}
+
+/* The report from spectra left out, by a library that is made without them. */
+static int measure(const options *o, const mill_spectra_report *report, const mill_model_set *used,
+                   mill_library *lib)
+{
+  int err = MILL_OK;
+  char how[160];
+  mill_library *without = NULL;
+  mill_model_set left_out = {0};
+  MILL_TRY(MILL_ALLOC(1, &without));
+  MILL_TRY(mill_spectra_left_out(&o->settings, lib, report, used, o->left_out, o->seed, without,
+                                 &left_out));
+  if (left_out.n == 0)
+    MILL_FAIL(MILL_ERR_INPUT, "no spectrum has others on all sides, so none can be left out");
+  snprintf(how, sizeof how,
+           "of %d spectra; measured with a library without them, while this one is made of all",
+           used->n);
+  MILL_TRY(mill_library_measure(without, &left_out, o->settings.n_thread,
+                                MILL_MODEL_ERROR_COMPONENT, how, 0, lib));
+done:
+  mill_model_set_clear(&left_out);
+  mill_library_clear(without);
+  mill_free(without);
+  return mill_without_report(err);
 }
 
 /* ---- job ----------------------------------------------------------------------------------------
@@ -440,12 +450,16 @@ int mill_job_library_spectra(int argc, char **argv)
   mill_labelled_spectra spectra = {0};
   mill_labelled_origin origin;
   mill_spectra_report report = {0};
+  mill_model_set used = {0};
   MILL_TRY(MILL_ALLOC(1, &o));
   MILL_TRY(MILL_ALLOC(1, &lib));
   o->fwhm_aa = o->sigma_aa = o->resolving_power = NAN;
   o->hull = -1;
+  o->left_out = 0.1;
+  o->seed = 1;
   o->in.request.limits.gzip_limit_mib = MILL_GZIP_LIMIT_MIB;
   mill_spectra_library_settings_init(&o->settings);
+  o->settings.n_thread = 0;
   snprintf(o->settings.arm, sizeof o->settings.arm, "opt");
   int first = 0;
   MILL_TRY(parse(argc, argv, o, &first));
@@ -458,24 +472,20 @@ int mill_job_library_spectra(int argc, char **argv)
   const char *path = argv[first];
   MILL_TRY(bind_labels(o));
   o->settings.hull_all = o->hull < 0 ? o->settings.keep_outliers : o->hull == HULL_ALL;
-  o->settings.n_thread = o->n_thread;
-  if (o->n_thread == 0) {
-    /* other ranks only wait, their cores count as this one's */
-    const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
-    MILL_TRY(mill_mpi_share_of_cores(&alone, &o->settings.n_thread));
-  }
+  MILL_TRY(mill_mpi_alone_threads(&o->settings.n_thread));
   MILL_TRY(read_spectra(o, argc - first, argv + first, &spectra, &origin));
   MILL_TRY(choose_resolution(o, path, &spectra, &origin, &o->settings));
   mill_last_of_path(path, o->settings.source, sizeof o->settings.source);
-  MILL_TRY(mill_spectra_library_build(&o->settings, &spectra, lib, &report));
+  MILL_TRY(mill_spectra_library_build(&o->settings, &spectra, lib, &report, &used));
   snprintf(lib->name, sizeof lib->name, "spectra of %.100s", o->settings.source);
-  MILL_TRY(mill_library_write(o->output, lib, o->overwrite));
-  mill_library_digest(lib, lib->hash);
   print_report(o, &spectra, lib, &origin, &report);
-  printf("%s: %d labels, hash %s\n", o->output, lib->n_label, lib->hash);
+  if (o->left_out > 0)
+    MILL_TRY(measure(o, &report, &used, lib));
+  MILL_TRY(mill_library_keep(o->output, o->overwrite, lib));
 done:
   mill_labelled_spectra_clear(&spectra);
   mill_spectra_report_clear(&report);
+  mill_model_set_clear(&used);
   mill_library_clear(lib);
   mill_free(lib);
   mill_free(o);

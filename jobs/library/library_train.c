@@ -12,6 +12,7 @@
 #include "jobs/fit/stop_watch.h"
 #include "jobs/library/library_left_out.h"
 #include "jobs/library/train_choice.h"
+#include "jobs/library/train_functions.h"
 #include "jobs/library/train_networks.h"
 #include "kernels/base/error.h"
 #include "src/libraries/library_make.h"
@@ -30,7 +31,7 @@ enum { MIN_MODEL = 12, SPLIT_STREAM = 0x73706c74 /* "splt" */ };
 
 typedef struct options {
   const char *output, *checkpoint, *stop_file;
-  int overwrite, help, emulator, backend, n_thread, n_guess, is_linear, unfinished;
+  int overwrite, help, emulator, backend, n_thread, n_guess, hulls, is_linear, unfinished;
   int n_error; /* components of a model error to keep; -1: none is kept */
   double left_out, interval_s;
   mill_train_arm_settings arm;
@@ -115,6 +116,9 @@ const mill_option_table mill_library_train_table = {
                  "for every step (default 4)"},
         {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 300)"},
+        {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = mill_train_hull_words,
+         .help = "within which fits stay: of every pair of labels, or one of all labels together, "
+                 "by qhull"},
         {"seed", MILL_OPTION_SEED, NET(seed), .argument = "N",
          .help = "of what is left out, first weights and batches (default 1)"},
         {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
@@ -182,6 +186,12 @@ static int check_files(const job *j)
   MILL_TRY(
       mill_file_roles_read(&roles, o->stop_file ? "--stop-file" : "the stop file", j->stop_file));
   MILL_TRY(mill_library_writable(o->output, o->overwrite));
+  /* a training that goes on has its own */
+  if (!o->overwrite && access(j->table, F_OK) == 0 && access(j->checkpoint, F_OK) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "%s: the table of losses of another training is there; give another --output or "
+              "--overwrite",
+              j->table);
   MILL_TRY(mill_stop_file_absent(j->stop_file));
 done:
   return err;
@@ -243,7 +253,7 @@ static int make_frame(job *j)
            n_label * sizeof *value);
   MILL_TRY(mill_library_frame(info, j->input, lib));
   MILL_TRY(mill_library_make_labels(n, value, lib, j->mapped));
-  MILL_TRY(mill_library_make_hulls(n, j->mapped, 1, lib));
+  MILL_TRY(mill_library_make_hulls(n, j->mapped, j->o.hulls, lib));
   MILL_TRY(mill_library_spread_guess(n, value, j->mapped, NULL, j->o.n_guess, lib, NULL));
   snprintf(lib->name, sizeof lib->name, "network of %.100s", mill_base_name(j->input));
   for (int a = 0; a < lib->n_arm; a++)
@@ -263,6 +273,33 @@ static int open_grid(void *context)
   MILL_TRY(mill_grid_open(j->input, &j->grid, &j->info));
   MILL_TRY(split_models(j));
   MILL_TRY(make_frame(j));
+done:
+  return err;
+}
+
+/* Options that would be ignored. */
+static int check_needs(const options *o, const unsigned char *given)
+{
+  const mill_train_settings *net = &o->arm.net;
+  const int plateau = net->schedule == MILL_TRAIN_PLATEAU;
+  const mill_option_need need[] = {
+      {"huber", net->loss == MILL_TRAIN_HUBER, "without --loss huber"},
+      {"patience", plateau, "without --schedule plateau"},
+      {"factor", plateau, "without --schedule plateau"},
+      {"sn", o->arm.unit == MILL_TRAIN_NOISE, "with --unit spread"},
+      {"memory", o->arm.last == MILL_TRAIN_PIXELS, "without --last pixels"}};
+  return mill_option_check_needs(&mill_library_train_table, given,
+                                 (int)(sizeof need / sizeof *need), need);
+}
+
+static int parse(int argc, char **argv, options *o, int *first)
+{
+  int err = MILL_OK;
+  unsigned char given[MILL_OPTION_MAX];
+  MILL_TRY(mill_option_refuse_others(&mill_library_train_table, &mill_train_functions_table,
+                                     "--emulator radial, splines and linear", argc, argv));
+  MILL_TRY(mill_option_parse(&mill_library_train_table, argc, argv, o, given, first));
+  MILL_TRY(check_needs(o, given));
 done:
   return err;
 }
@@ -332,13 +369,10 @@ static int measure(job *j)
   snprintf(how, sizeof how,
            "of %d models; the others were learned, and these said when a training was at its best",
            s->n);
-  err = mill_library_measure(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
-                             j->o.n_thread, n_error, how, j->o.n_error >= 0, j->lib);
-  if (err == MILL_ERR_INPUT && j->o.n_error < 0) { /* what has been trained is good without */
-    printf("no report: %s\n", mill_error_message());
-    err = MILL_OK;
-  }
-  return err;
+  err =
+      mill_library_measure_rows(j->lib, j->grid, &j->info, s->n - s->n_train, s->model + s->n_train,
+                                j->o.n_thread, n_error, how, j->o.n_error >= 0, j->lib);
+  return j->o.n_error < 0 ? mill_without_report(err) : err; /* what has been trained is good */
 }
 
 /* On rank 0. */
@@ -347,10 +381,8 @@ static int write_library(job *j)
   int err = MILL_OK;
   char end[MAX_PATH];
   MILL_TRY(measure(j));
-  MILL_TRY(mill_library_write(j->o.output, j->lib, j->o.overwrite));
-  mill_library_digest(j->lib, j->lib->hash);
-  printf("%s: %d labels, %d arm%s, hash %s; losses in %s\n", j->o.output, j->lib->n_label,
-         j->lib->n_arm, j->lib->n_arm == 1 ? "" : "s", j->lib->hash, j->table);
+  printf("losses: %s\n", j->table);
+  MILL_TRY(mill_library_keep(j->o.output, j->o.overwrite, j->lib));
   MILL_TRY(mill_resolve_links(j->checkpoint, end, sizeof end));
   unlink(end); /* a name that stays does no harm: the library says that it is done */
 done:
@@ -360,8 +392,7 @@ done:
 static int run(job *j, int argc, char **argv)
 {
   int err = MILL_OK, first = 0;
-  MILL_TRY(mill_mpi_agree(
-      &j->mpi, mill_option_parse(&mill_library_train_table, argc, argv, &j->o, NULL, &first)));
+  MILL_TRY(mill_mpi_agree(&j->mpi, parse(argc, argv, &j->o, &first)));
   if (j->o.help) {
     if (j->mpi.rank == 0) {
       printf("usage: starmill library train --output LIB.h5 [options] GRID.h5\n\n");

@@ -10,13 +10,14 @@
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "jobs/library/library_left_out.h"
+#include "jobs/library/library_train.h"
+#include "jobs/library/train_choice.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/libraries/grid_emulators.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
-#include "src/system/thread.h"
 
 /* ---- options ------------------------------------------------------------------------------------
  */
@@ -72,6 +73,9 @@ const mill_option_table mill_train_functions_table = {
                  "count it (default: not kept)"},
         {"guess-templates", MILL_OPTION_COUNT, SET(n_guess), .min = 1, .max = 10000,
          .help = "templates of the initial guess (default 300)"},
+        {"hulls", MILL_OPTION_CHOICE, SET(hulls), .words = mill_train_hull_words,
+         .help = "within which fits stay: of every pair of labels, or one of all labels together, "
+                 "by qhull"},
         {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
          .help = "take the models that there are of a grid file whose building has not ended"},
         {"threads", MILL_OPTION_COUNT, SET(n_thread), .min = 1, .max = 4096,
@@ -132,9 +136,15 @@ done:
   return err;
 }
 
-static int read_rows(void *file, int arm, int n, const int *row, float *flux, float *continuum)
+static int read_ln_flux(void *from, int arm, int n, const int *row, float *ln_flux)
 {
-  return mill_grid_read(file, arm, n, row, flux, continuum);
+  int err = MILL_OK;
+  const models *m = from;
+  MILL_TRY(mill_grid_read(m->file, arm, n, row, ln_flux, NULL));
+  for (size_t i = 0; i < (size_t)n * (size_t)m->info.arm[arm].n_pix; i++)
+    ln_flux[i] = logf(ln_flux[i]); /* what is read is above 0 */
+done:
+  return err;
 }
 
 /* Models of the file, without those of left_out [m->n] (NULL: all), for the emulators; arrays to be
@@ -151,7 +161,7 @@ static void selection_clear(selection *s)
   MILL_FREE(s->value, s->name, s->row, s->rest);
 }
 
-static int select_models(const models *m, const unsigned char *left_out, selection *s)
+static int select_models(models *m, const unsigned char *left_out, selection *s)
 {
   int err = MILL_OK, n = 0;
   const size_t n_label = (size_t)m->info.n_label;
@@ -173,8 +183,8 @@ static int select_models(const models *m, const unsigned char *left_out, selecti
                                  .value = s->value,
                                  .name = (const char(*)[64])s->name,
                                  .row = s->row,
-                                 .read = read_rows,
-                                 .file = m->file};
+                                 .read = read_ln_flux,
+                                 .from = m};
 done:
   return err;
 }
@@ -209,13 +219,12 @@ done:
   return err;
 }
 
-static void print_facts(const options *o, const mill_library *lib, const mill_grid_facts *facts)
+void mill_print_grid_facts(int way, const mill_library *lib, const mill_grid_facts *facts)
 {
-  if (o->settings.way == MILL_WAY_RADIAL) {
+  if (way == MILL_WAY_RADIAL) {
     printf("radial functions, smoothing %.3g to %.3g\n", facts->smooth_min, facts->smooth_max);
   } else {
-    printf("%s over",
-           o->settings.way == MILL_WAY_LINEAR ? "linear interpolation" : "cubic splines");
+    printf("%s over", way == MILL_WAY_LINEAR ? "linear interpolation" : "cubic splines");
     for (int l = 0; l < lib->n_label; l++)
       printf("%s %d of %s", l ? "," : "", facts->n_node[l], lib->label[l].name);
     printf("; %d nodes filled from their neighbours\n", facts->n_filled);
@@ -223,10 +232,11 @@ static void print_facts(const options *o, const mill_library *lib, const mill_gr
   for (int a = 0; a < lib->n_arm; a++)
     printf("  %-8s %d components, which leave %.2g %% (rms) of the flux of the worst model\n",
            lib->arm[a].name, facts->n_component[a], 100 * facts->left[a]);
+  fflush(stdout);
 }
 
 /* The report from models left out, by a library that is made without them. */
-static int report_left_out(const options *o, const models *m, mill_library *lib)
+static int report_left_out(const options *o, models *m, mill_library *lib)
 {
   int err = MILL_OK, n_out = 0;
   unsigned char *left_out = NULL;
@@ -242,16 +252,11 @@ static int report_left_out(const options *o, const models *m, mill_library *lib)
   MILL_TRY(mill_grid_choose_left_out(settings.way, &all.models, lib,
                                      most < MILL_REPORT_MAX ? most : MILL_REPORT_MAX, o->seed,
                                      left_out, &n_out));
-  if (n_out == 0 && o->n_error >= 0)
-    MILL_FAIL(
-        MILL_ERR_INPUT,
-        "no model is left out, so no model error can be measured: give a larger --left-out or "
-        "--validation");
-  if (n_out == 0) {
-    printf("no model has others on all sides, so none can be left out for a report; give "
-           "--validation\n");
-    goto done;
-  }
+  if (n_out == 0)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "of %d models none that has others on all sides is to be left out: "
+              "give a larger --left-out or --validation",
+              m->n);
   MILL_TRY(select_models(m, left_out, &rest));
   MILL_TRY(mill_library_frame(&m->info, m->path, without));
   settings.fill_gaps = 1; /* the nodes of those left out */
@@ -260,20 +265,16 @@ static int report_left_out(const options *o, const models *m, mill_library *lib)
            "of %d models; measured with a library without them%s, while this one is made of all",
            m->n,
            settings.way == MILL_WAY_RADIAL ? "" : ", whose nodes are filled from their neighbours");
-  MILL_TRY(mill_library_measure(
+  MILL_TRY(mill_library_measure_rows(
       without, m->file, &m->info, rest.n_rest, rest.rest, settings.n_thread,
       o->n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : o->n_error, how, o->n_error >= 0, lib));
 done:
-  if (err == MILL_ERR_INPUT && o->n_error < 0) { /* what is written is good without */
-    printf("no report: %s\n", mill_error_message());
-    err = MILL_OK;
-  }
   mill_free(left_out);
   selection_clear(&all);
   selection_clear(&rest);
   mill_library_clear(without);
   mill_free(without);
-  return err;
+  return o->n_error < 0 ? mill_without_report(err) : err;
 }
 
 /* The report from models of another file. */
@@ -286,12 +287,26 @@ static int report_validation(const options *o, const models *m, mill_library *li
   MILL_TRY(check_validation(m, &other));
   snprintf(how, sizeof how, "of %.200s; the library is made of %d models",
            mill_base_name(o->validation), m->n);
-  MILL_TRY(mill_library_measure(
+  MILL_TRY(mill_library_measure_rows(
       lib, other.file, &other.info, other.n, other.row, o->settings.n_thread,
       o->n_error < 0 ? MILL_MODEL_ERROR_COMPONENT : o->n_error, how, o->n_error >= 0, lib));
 done:
   models_clear(&other);
   return err;
+}
+
+/* Options that would be ignored. */
+static int check_needs(const options *o, const unsigned char *given)
+{
+  const int radial = o->settings.way == MILL_WAY_RADIAL, alone = !o->validation;
+  const mill_option_need need[] = {
+      {"smoothing", radial, "without --emulator radial"},
+      {"degree", radial, "without --emulator radial"},
+      {"gaps", !radial, "with --emulator radial"},
+      {"left-out", alone, "with --validation"},
+      {"seed", alone && o->left_out > 0, "where nothing is left out (--left-out 0, --validation)"}};
+  return mill_option_check_needs(&mill_train_functions_table, given,
+                                 (int)(sizeof need / sizeof *need), need);
 }
 
 /* Everything but the command line. */
@@ -306,9 +321,8 @@ static int make(const options *o, const char *path, mill_library *lib)
   MILL_TRY(select_models(&m, NULL, &all));
   MILL_TRY(mill_library_frame(&m.info, path, lib));
   MILL_TRY(mill_grid_emulators_make(&o->settings, &all.models, lib, &facts));
-  print_facts(o, lib, &facts);
   printf("made in %.1f s\n", mill_wall_s() - start_s);
-  fflush(stdout);
+  mill_print_grid_facts(o->settings.way, lib, &facts);
   for (int a = 0; a < lib->n_arm; a++)
     snprintf(lib->arm[a].revision, sizeof lib->arm[a].revision, "%s", way_words[o->settings.way]);
   snprintf(lib->name, sizeof lib->name, "%s of %.100s", way_words[o->settings.way],
@@ -340,12 +354,7 @@ static int prepare(options *o, int argc, char **argv, int first)
   MILL_TRY(mill_file_roles_read(&roles, "the grid file", argv[first]));
   MILL_TRY(mill_file_roles_read(&roles, "--validation", o->validation));
   MILL_TRY(mill_library_writable(o->output, o->overwrite));
-  MILL_TRY(mill_thread_check_number(o->settings.n_thread));
-  if (o->settings.n_thread == 0) {
-    /* other ranks only wait, their cores count as this one's */
-    const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
-    MILL_TRY(mill_mpi_share_of_cores(&alone, &o->settings.n_thread));
-  }
+  MILL_TRY(mill_mpi_alone_threads(&o->settings.n_thread));
 done:
   return err;
 }
@@ -353,11 +362,15 @@ done:
 int mill_job_train_functions(int argc, char **argv)
 {
   int err = MILL_OK, first = 0;
+  unsigned char given[MILL_OPTION_MAX];
   options o = {.n_error = -1, .left_out = 0.1, .seed = 1};
   mill_library *lib = NULL;
   mill_grid_settings_init(&o.settings);
   o.settings.n_thread = 0;
-  MILL_TRY(mill_option_parse(&mill_train_functions_table, argc, argv, &o, NULL, &first));
+  MILL_TRY(mill_option_refuse_others(&mill_train_functions_table, &mill_library_train_table,
+                                     "--emulator network", argc, argv));
+  MILL_TRY(mill_option_parse(&mill_train_functions_table, argc, argv, &o, given, &first));
+  MILL_TRY(check_needs(&o, given));
   if (o.help) {
     printf("usage: starmill library train --emulator radial|splines|linear --output LIB.h5 "
            "[options] GRID.h5\n\n");
@@ -367,10 +380,7 @@ int mill_job_train_functions(int argc, char **argv)
   MILL_TRY(prepare(&o, argc, argv, first));
   MILL_TRY(MILL_ALLOC(1, &lib));
   MILL_TRY(make(&o, argv[first], lib));
-  MILL_TRY(mill_library_write(o.output, lib, o.overwrite));
-  mill_library_digest(lib, lib->hash);
-  printf("%s: %d labels, %d arm%s, hash %s\n", o.output, lib->n_label, lib->n_arm,
-         lib->n_arm == 1 ? "" : "s", lib->hash);
+  MILL_TRY(mill_library_keep(o.output, o.overwrite, lib));
 done:
   mill_library_clear(lib);
   mill_free(lib);

@@ -185,12 +185,19 @@ static const char *error_text(const run *r, double loss, char out[48])
   return out;
 }
 
+/* Of which models the error is told. */
+static const char *whose(const run *r)
+{
+  return r->n->split->n > r->n->split->n_train ? "models left out" : "the models";
+}
+
 /* Progress on rank 0, a line every few seconds and at the end of an arm. */
 static void say(run *r, const mill_train_state *state)
 {
   const double now_s = mill_wall_s();
   const mill_train_epoch *e = &state->epoch[state->n_epoch - 1];
   const int n_epoch = r->n->settings->net.n_epoch;
+  const int any_left_out = r->n->split->n > r->n->split->n_train;
   char error[48], best[48], left[32];
   if (!state->ended && now_s - r->said_s < SAY_S)
     return;
@@ -199,11 +206,11 @@ static void say(run *r, const mill_train_state *state)
       (n_epoch - state->n_epoch) + n_epoch * (r->n->info->n_arm - r->arm - 1.0);
   mill_progress_eta((now_s - r->began_s) / (state->n_epoch - r->first_epoch) * left_epochs, left,
                     sizeof left);
-  printf("arm %s, epoch %d of %d: loss %.5g, error of models left out %s (least %s, epoch %d), "
-         "rate %.2g, at most %s left\n",
-         r->n->info->arm[r->arm].name, state->n_epoch, n_epoch, e->train,
-         error_text(r, e->validation, error), error_text(r, state->best_loss, best),
-         state->best_epoch, e->rate, left);
+  printf("arm %s, epoch %d of %d: loss %.5g, error of %s %s (least %s, epoch %d), rate %.2g, at "
+         "most %s left\n",
+         r->n->info->arm[r->arm].name, state->n_epoch, n_epoch, e->train, whose(r),
+         error_text(r, any_left_out ? e->validation : e->train, error),
+         error_text(r, state->best_loss, best), state->best_epoch, e->rate, left);
   fflush(stdout);
 }
 
@@ -285,9 +292,7 @@ static void print_arm(const run *r, const mill_train_arm_report *report)
          report->rest, report->statistics_s, state->n_epoch, report->gradient_s);
   if (report->gflop > 0)
     printf(", %.1f GFLOP/s", report->gflop / report->gradient_s);
-  printf("; rms error of %s %s",
-         r->n->split->n > r->n->split->n_train ? "models left out" : "the models",
-         error_text(r, report->loss, error));
+  printf("; rms error of %s %s", whose(r), error_text(r, report->loss, error));
   if (report->loss < report->loss_unsolved)
     printf(" (%s before the last layer was solved)", error_text(r, report->loss_unsolved, before));
   printf("\n");

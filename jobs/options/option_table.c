@@ -68,6 +68,42 @@ done:
   return err;
 }
 
+int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
+                            const mill_option_need *need)
+{
+  int err = MILL_OK;
+  for (int i = 0; table->row[i].name; i++)
+    for (int k = 0; k < n; k++)
+      if (given[i] && !need[k].met && strcmp(table->row[i].name, need[k].name) == 0)
+        MILL_FAIL(MILL_ERR_USAGE, "--%s means nothing %s; see %s --help", need[k].name,
+                  need[k].what, table->command);
+done:
+  return err;
+}
+
+static int has_option(const mill_option_table *table, const char *name, size_t n)
+{
+  for (const mill_option *row = table->row; row->name; row++)
+    if (strlen(row->name) == n && strncmp(row->name, name, n) == 0)
+      return 1;
+  return 0;
+}
+
+int mill_option_refuse_others(const mill_option_table *table, const mill_option_table *other,
+                              const char *whose, int argc, char *const *argv)
+{
+  int err = MILL_OK;
+  for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    const char *name = argv[i] + 2;
+    const size_t n = strncmp(argv[i], "--", 2) == 0 ? strcspn(name, "=") : 0;
+    if (n > 0 && !has_option(table, name, n) && has_option(other, name, n))
+      MILL_FAIL(MILL_ERR_USAGE, "--%.*s is an option of %s; see %s --help", (int)n, name, whose,
+                table->command);
+  }
+done:
+  return err;
+}
+
 /* ---- help ---- */
 
 /* Words of text from column on, lines broken before WIDTH and indented. */

@@ -32,6 +32,25 @@ typedef struct mill_option_table {
 int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,
                       unsigned char *given, int *first);
 
+/** An option that means nothing unless something else is so. */
+typedef struct mill_option_need {
+  const char *name; /**< without its dashes */
+  int met;          /**< 1: it means something */
+  const char *what; /**< "without --loss huber" */
+} mill_option_need;
+
+/** MILL_ERR_USAGE for the first of n options that was given, as mill_option_parse says, and means
+ *  nothing. */
+int mill_option_check_needs(const mill_option_table *table, const unsigned char *given, int n,
+                            const mill_option_need *need);
+
+/** MILL_ERR_USAGE for an option of argv, before it is parsed, that this table lacks and another one
+ *  has.
+ *
+ *  whose  says what the other table is of */
+int mill_option_refuse_others(const mill_option_table *table, const mill_option_table *other,
+                              const char *whose, int argc, char *const *argv);
+
 /** Print usage, a paragraph for each row with what it takes and its default, and the end.
  *  base: the defaults; NULL: none are told. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);

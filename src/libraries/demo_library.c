@@ -1,25 +1,20 @@
 #include "src/libraries/demo_library.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
-#include "src/system/blas_threads.h"
 #include "kernels/base/clock.h"
-#include "src/libraries/components.h"
-#include "src/libraries/emulator.h"
 #include "src/libraries/library_make.h"
 #include "src/libraries/smooth_median.h"
 #include "src/line_model/line_model.h"
 #include "src/system/random.h"
-#include "src/system/select.h"
-#include "src/libraries/spline_grid.h"
 
 enum {
   N_ARM = 3,
-  DEFAULT_COMPONENT = 128,
   DEFAULT_COMPONENT_COARSE = 32,
   HELD_OUT_STREAM = 0x64656d6f /* "demo": this purpose of the random numbers */
 };
@@ -51,7 +46,7 @@ void mill_demo_settings_init(mill_demo_settings *settings)
 {
   memset(settings, 0, sizeof *settings);
   settings->n_thread = 1;
-  settings->n_held_out = 200;
+  settings->n_held_out = 60;
   settings->seed = 1;
   settings->n_guess = 50;
   settings->line_seed = 1;
@@ -65,9 +60,9 @@ static int check_settings(const mill_demo_settings *settings)
   if (settings->n_component < 0 || settings->n_component > MILL_DEMO_MAX_COMPONENT)
     MILL_FAIL(MILL_ERR_RANGE, "%d principal components; 1 to %d are possible, 0 is the default",
               settings->n_component, MILL_DEMO_MAX_COMPONENT);
-  if (settings->n_held_out < 0 || settings->n_held_out > MILL_DEMO_MAX_HELD_OUT)
+  if (settings->n_held_out < 0 || settings->n_held_out > MILL_REPORT_MAX)
     MILL_FAIL(MILL_ERR_RANGE, "%d held-out models; 0 to %d are possible", settings->n_held_out,
-              MILL_DEMO_MAX_HELD_OUT);
+              MILL_REPORT_MAX);
   if (!(settings->line_scatter >= 0 && settings->line_scatter <= MILL_DEMO_MAX_SCATTER))
     MILL_FAIL(MILL_ERR_RANGE, "a scatter of %g of the lines' strengths; 0 to %g are possible",
               settings->line_scatter, MILL_DEMO_MAX_SCATTER);
@@ -78,26 +73,18 @@ done:
   return err;
 }
 
-/* ---- stages, and failures inside parallel loops ------------------------------------------- */
+/* ---- progress, and failures inside parallel loops ------------------------------------------ */
 
-typedef struct stages {
-  FILE *out; /* NULL: say nothing */
-  double start_s;
-} stages;
-
-static void stages_begin(stages *stage, FILE *out)
+__attribute__((format(printf, 2, 3))) static void say(const mill_demo_settings *settings,
+                                                      const char *format, ...)
 {
-  stage->out = out;
-  stage->start_s = mill_wall_s();
-}
-
-/* A line for what comes next, with the time since the beginning. */
-static void stages_say(const stages *stage, const char *text)
-{
-  if (!stage->out)
+  va_list arg;
+  if (!settings->progress)
     return;
-  fprintf(stage->out, "%6.1f s  %s\n", mill_wall_s() - stage->start_s, text);
-  fflush(stage->out);
+  va_start(arg, format);
+  vfprintf(settings->progress, format, arg);
+  va_end(arg);
+  fflush(settings->progress);
 }
 
 /* Messages belong to threads: the first failure's is kept for the thread that returns it. */
@@ -381,22 +368,46 @@ done:
   return err;
 }
 
-/* ---- spectra at the nodes ------------------------------------------------------------------- */
+/* ---- models --------------------------------------------------------------------------------- */
 
-typedef struct node_grid {
-  int n_node[MILL_LINE_N_LABEL];
-  int n_all;
-  double *node[MILL_LINE_N_LABEL]; /* [n_node] mapped, owned */
-  int n_pix;                       /* of all arms */
-  float *spectrum;                 /* [n_all][n_pix] ln flux, owned */
-} node_grid;
-
-static void node_grid_clear(node_grid *grid)
+/* Of model i of a set, whose labels are known: ln flux, or with continua flux and continuum.
+   work [2][n_pix] */
+static int fill_model(const mill_demo_templates *t, int i, double *work, mill_model_set *set)
 {
-  for (int i = 0; i < MILL_LINE_N_LABEL; i++)
-    mill_free(grid->node[i]);
-  mill_free(grid->spectrum);
-  memset(grid, 0, sizeof *grid);
+  int err = MILL_OK;
+  double *flux = work, *cont = set->continuum[0] ? work + t->n_pix : NULL;
+  MILL_TRY(mill_demo_templates_eval(t, set->label + i * MILL_LINE_N_LABEL, flux, cont));
+  for (int a = 0; a < N_ARM; a++) {
+    const size_t n = (size_t)t->arm_n_pix[a], at = (size_t)i * n;
+    for (size_t p = 0; p < n; p++) {
+      set->flux[a][at + p] = (float)(cont ? flux[p] : log(flux[p]));
+      if (cont)
+        set->continuum[a][at + p] = (float)cont[p];
+    }
+    flux += n;
+    cont = cont ? cont + n : NULL;
+  }
+done:
+  return err;
+}
+
+static int fill_models(const mill_demo_templates *t, int n_thread, mill_model_set *set)
+{
+  mill_error_kept kept = {.code = MILL_OK};
+#pragma omp parallel num_threads(n_thread)
+  {
+    double *work = NULL;
+    int err = MILL_ALLOC(2 * t->n_pix, &work);
+#pragma omp for schedule(dynamic, 1)
+    for (int i = 0; i < set->n; i++) {
+      if (err == MILL_OK && failure_seen(&kept) == MILL_OK)
+        err = fill_model(t, i, work, set);
+    }
+    if (err != MILL_OK)
+      failure_keep(&kept, err);
+    mill_free(work);
+  }
+  return mill_error_restore(&kept);
 }
 
 /* Of node i of n in the range 0 to 1. */
@@ -407,110 +418,56 @@ static double node_position(int label, int i, int n)
          axis_layout[label].lean * u * (1 - u);
 }
 
-static int node_grid_init(const mill_library *lib, int coarse, node_grid *grid)
+/* The nodes, the last label running fastest, for the ln flux of each. */
+typedef struct demo_nodes {
+  const mill_library *lib;
+  mill_model_set set;
+  double *mapped; /* [n][MILL_LINE_N_LABEL] */
+} demo_nodes;
+
+static void nodes_clear(demo_nodes *nodes)
 {
-  int err = MILL_OK;
+  mill_model_set_clear(&nodes->set);
+  mill_free(nodes->mapped);
+}
+
+static int nodes_init(const mill_library *lib, int coarse, demo_nodes *nodes)
+{
+  int err = MILL_OK, n_all = 1, n_node[MILL_LINE_N_LABEL];
   double x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL];
+  nodes->lib = lib;
   mapped_range(lib, x_min, x_max);
-  grid->n_all = 1;
   for (int l = 0; l < MILL_LINE_N_LABEL; l++) {
-    const int n = coarse ? axis_layout[l].n_node_coarse : axis_layout[l].n_node;
-    grid->n_node[l] = n;
-    grid->n_all *= n;
-    MILL_TRY(MILL_ALLOC(n, &grid->node[l]));
-    for (int i = 0; i < n; i++)
-      grid->node[l][i] = x_min[l] + (x_max[l] - x_min[l]) * node_position(l, i, n);
+    n_node[l] = coarse ? axis_layout[l].n_node_coarse : axis_layout[l].n_node;
+    n_all *= n_node[l];
   }
-  for (int a = 0; a < lib->n_arm; a++)
-    grid->n_pix += lib->arm[a].n_pix;
-  MILL_TRY(MILL_ALLOC((size_t)grid->n_all * (size_t)grid->n_pix, &grid->spectrum));
-done:
-  return err;
-}
-
-/* Labels of a node, the last label running fastest. Mapping there and back may end a rounding
-   error outside the line model's range. */
-static void node_label(const mill_library *lib, const node_grid *grid, int i_node, double *label)
-{
-  for (int l = MILL_LINE_N_LABEL - 1; l >= 0; l--) {
-    const double x = grid->node[l][i_node % grid->n_node[l]];
-    i_node /= grid->n_node[l];
-    label[l] =
-        fmin(fmax(mill_label_unmap(&lib->label[l], x), lib->label[l].min), lib->label[l].max);
-  }
-}
-
-static int node_spectrum(const mill_demo_templates *t, const mill_library *lib,
-                         const node_grid *grid, int i_node, double *flux)
-{
-  int err = MILL_OK;
-  double label[MILL_LINE_N_LABEL];
-  float *out = grid->spectrum + (size_t)i_node * (size_t)grid->n_pix;
-  node_label(lib, grid, i_node, label);
-  MILL_TRY(mill_demo_templates_eval(t, label, flux, NULL));
-  for (int p = 0; p < grid->n_pix; p++)
-    out[p] = (float)log(flux[p]);
-done:
-  return err;
-}
-
-static int fill_spectra(const mill_demo_templates *t, const mill_library *lib, int n_thread,
-                        node_grid *grid)
-{
-  mill_error_kept kept = {.code = MILL_OK};
-#pragma omp parallel num_threads(n_thread)
-  {
-    double *flux = NULL;
-    int err = MILL_ALLOC(grid->n_pix, &flux);
-#pragma omp for schedule(dynamic, 1)
-    for (int i = 0; i < grid->n_all; i++) {
-      if (err == MILL_OK && failure_seen(&kept) == MILL_OK)
-        err = node_spectrum(t, lib, grid, i, flux);
+  MILL_TRY(mill_model_set_alloc(n_all, lib, NULL, &nodes->set));
+  MILL_TRY(MILL_ALLOC(n_all * MILL_LINE_N_LABEL, &nodes->mapped));
+  for (int i = 0; i < n_all; i++) {
+    snprintf(nodes->set.name[i], sizeof nodes->set.name[i], "node %d", i);
+    for (int l = MILL_LINE_N_LABEL - 1, rest = i; l >= 0; rest /= n_node[l--]) {
+      const mill_label *label = &lib->label[l];
+      const int at = i * MILL_LINE_N_LABEL + l;
+      const double x =
+          x_min[l] + (x_max[l] - x_min[l]) * node_position(l, rest % n_node[l], n_node[l]);
+      nodes->mapped[at] = x;
+      /* mapping there and back may end a rounding error outside the line model's range */
+      nodes->set.label[at] = fmin(fmax(mill_label_unmap(label, x), label->min), label->max);
     }
-    if (err != MILL_OK)
-      failure_keep(&kept, err);
-    mill_free(flux);
   }
-  return mill_error_restore(&kept);
-}
-
-/* ---- emulators ------------------------------------------------------------------------------ */
-
-static int build_emulator(int n_thread, int n_component, const node_grid *grid,
-                          mill_spectra_matrix *m, mill_emulator *e)
-{
-  int err = MILL_OK;
-  double *value = NULL;
-  const double *const node[MILL_LINE_N_LABEL] = {grid->node[0], grid->node[1], grid->node[2],
-                                                 grid->node[3]};
-  MILL_TRY(MILL_ALLOC((size_t)n_component * (size_t)m->n_row, &value));
-  e->kind = MILL_EMULATOR_GRID;
-  MILL_TRY(mill_components_layer(n_thread, m, n_component, e, value));
-  MILL_TRY(
-      mill_spline_grid_fit(MILL_LINE_N_LABEL, grid->n_node, node, n_component, value, &e->grid));
 done:
-  mill_free(value);
   return err;
 }
 
-static int build_emulators(const mill_demo_settings *settings, node_grid *grid, mill_library *lib)
+/* All nodes: read of mill_grid_models. */
+static int read_nodes(void *from, int arm, int n, const int *row, float *ln_flux)
 {
-  int err = MILL_OK;
-  const int n_component = settings->n_component ? settings->n_component
-                          : settings->coarse    ? DEFAULT_COMPONENT_COARSE
-                                                : DEFAULT_COMPONENT;
-  int n_blas = 0;
-  MILL_TRY(mill_blas_begin(settings->n_thread, &n_blas));
-  for (int a = 0, p = 0; a < lib->n_arm; p += lib->arm[a++].n_pix) {
-    mill_spectra_matrix m = {grid->n_all, lib->arm[a].n_pix, grid->n_pix, grid->spectrum + p};
-    MILL_TRY(build_emulator(settings->n_thread, n_component, grid, &m, &lib->arm[a].emulator));
-  }
-done:
-  mill_blas_end(n_blas);
-  return err;
+  const demo_nodes *nodes = from;
+  (void)row;
+  memcpy(ln_flux, nodes->set.flux[arm],
+         (size_t)n * (size_t)nodes->lib->arm[arm].n_pix * sizeof *ln_flux);
+  return MILL_OK;
 }
-
-/* ---- error on held-out models --------------------------------------------------------------- */
 
 /* Evenly distributed in mapped labels inside the hulls; a function of seed and index alone. */
 static void held_out_label(const mill_library *lib, uint64_t seed, int index, double *label)
@@ -528,100 +485,20 @@ static void held_out_label(const mill_library *lib, uint64_t seed, int index, do
   } while (mill_hull_distance(lib->n_hull, lib->hull, x) > 0);
 }
 
-/* Error in per cent of the continuum of one model over all arms, out [n_pix]. */
-static int model_error(const mill_demo_templates *t, const mill_library *lib, uint64_t seed,
-                       int index, float *out)
+int mill_demo_held_out(const mill_demo_settings *settings, const mill_library *lib,
+                       mill_model_set *set)
 {
   int err = MILL_OK;
-  double label[MILL_LINE_N_LABEL];
-  double *flux = NULL, *cont = NULL, *emulated = NULL;
-  MILL_TRY(MILL_ALLOC(t->n_pix, &flux));
-  MILL_TRY(MILL_ALLOC(t->n_pix, &cont));
-  MILL_TRY(MILL_ALLOC(t->n_pix, &emulated));
-  held_out_label(lib, seed, index, label);
-  MILL_TRY(mill_demo_templates_eval(t, label, flux, cont));
-  for (int a = 0, p = 0; a < N_ARM; p += t->arm_n_pix[a++])
-    MILL_TRY(mill_emulator_eval(lib, a, label, emulated + p));
-  for (int p = 0; p < t->n_pix; p++)
-    out[p] = (float)(100 * fabs(emulated[p] - flux[p]) / cont[p]);
-done:
-  MILL_FREE(flux, cont, emulated);
-  return err;
-}
-
-static double percentile(int n, double fraction, float *x)
-{
-  return (double)mill_select_float(n, x, (int)(fraction * (double)(n - 1)));
-}
-
-/* value [n_model][n_pix] */
-static int summarise(const mill_demo_templates *t, int n_model, const float *value,
-                     mill_demo_error *error)
-{
-  int err = MILL_OK;
-  float *x = NULL;
-  /* 1000 models at most (MILL_DEMO_MAX_HELD_OUT): the count of their pixels is an int */
-  const int n_row = t->n_pix, n_all = n_row * n_model;
-  MILL_TRY(MILL_ALLOC(n_all, &x));
-  for (int a = 0, p = 0; a < N_ARM; p += t->arm_n_pix[a++]) {
-    const int n_arm = t->arm_n_pix[a], n = n_arm * n_model;
-    float max = 0;
-    for (int i = 0; i < n; i++) {
-      x[i] = value[i / n_arm * n_row + p + i % n_arm];
-      max = fmaxf(max, x[i]);
-    }
-    error->median[a] = percentile(n, 0.5, x);
-    error->p99[a] = percentile(n, 0.99, x);
-    error->max[a] = (double)max;
-  }
-  memcpy(x, value, (size_t)n_all * sizeof *x);
-  error->median_all = percentile(n_all, 0.5, x);
-  error->p99_all = percentile(n_all, 0.99, x);
-  error->n_model = n_model;
-done:
-  mill_free(x);
-  return err;
-}
-
-static int measure(const mill_demo_settings *settings, const mill_demo_templates *t,
-                   const mill_library *lib, mill_demo_error *error)
-{
-  int err = MILL_OK;
-  mill_error_kept kept = {.code = MILL_OK};
-  float *value = NULL;
-  const int n_model = settings->n_held_out;
-  memset(error, 0, sizeof *error);
-  if (n_model == 0)
-    goto done;
-  MILL_TRY(MILL_ALLOC((size_t)n_model * (size_t)t->n_pix, &value));
-#pragma omp parallel for num_threads(settings->n_thread) schedule(dynamic, 1)
-  for (int i = 0; i < n_model; i++) {
-    if (failure_seen(&kept) != MILL_OK)
-      continue;
-    const int code = model_error(t, lib, settings->seed, i, value + (size_t)i * (size_t)t->n_pix);
-    if (code != MILL_OK)
-      failure_keep(&kept, code);
-  }
-  MILL_TRY(mill_error_restore(&kept));
-  MILL_TRY(summarise(t, n_model, value, error));
-done:
-  mill_free(value);
-  return err;
-}
-
-int mill_demo_library_error(const mill_demo_settings *settings, const mill_library *lib,
-                            mill_demo_error *error)
-{
-  int err = MILL_OK;
+  static const int has_continuum[N_ARM] = {1, 1, 1};
   mill_demo_templates *t = NULL;
   MILL_TRY(check_settings(settings));
   MILL_TRY(create_templates(settings, &t));
-  int same = lib->n_label == MILL_LINE_N_LABEL && lib->n_arm == N_ARM;
-  for (int a = 0; same && a < N_ARM; a++)
-    same = lib->arm[a].n_pix == t->arm_n_pix[a];
-  if (!same)
-    MILL_FAIL(MILL_ERR_RANGE, "the library does not have the demo library's labels and arms");
-  MILL_TRY(measure(settings, t, lib, error));
+  MILL_TRY(mill_model_set_alloc(settings->n_held_out, lib, has_continuum, set));
+  for (int i = 0; i < set->n; i++) {
+    snprintf(set->name[i], sizeof set->name[i], "held-out model %d", i);
+    held_out_label(lib, settings->seed, i, set->label + i * MILL_LINE_N_LABEL);
+  }
+  MILL_TRY(fill_models(t, settings->n_thread, set));
 done:
   mill_demo_templates_destroy(t);
   return err;
@@ -630,26 +507,21 @@ done:
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 int mill_demo_library_build(const mill_demo_settings *settings, mill_library *lib,
-                            mill_demo_error *error)
+                            mill_grid_facts *facts)
 {
   int err = MILL_OK;
-  char text[160];
-  stages stage;
-  node_grid grid = {0};
+  demo_nodes nodes = {0};
   mill_demo_templates *t = NULL;
   double x_min[MILL_MAX_LABEL], x_max[MILL_MAX_LABEL];
-  stages_begin(&stage, settings->progress);
+  const mill_grid_settings grid = {.way = MILL_WAY_SPLINES,
+                                   .n_component = settings->n_component ? settings->n_component
+                                                  : settings->coarse    ? DEFAULT_COMPONENT_COARSE
+                                                                        : MILL_GRID_COMPONENT,
+                                   .n_guess = settings->n_guess,
+                                   .n_thread = settings->n_thread};
+  const double start_s = mill_wall_s();
   MILL_TRY(check_settings(settings));
   MILL_TRY(mill_demo_library_frame(lib));
-  MILL_TRY(create_templates(settings, &t));
-  MILL_TRY(node_grid_init(lib, settings->coarse, &grid));
-  snprintf(text, sizeof text, "computing %d spectra with the line model on %d thread%s", grid.n_all,
-           settings->n_thread, settings->n_thread == 1 ? "" : "s");
-  stages_say(&stage, text);
-  MILL_TRY(fill_spectra(t, lib, settings->n_thread, &grid));
-  stages_say(&stage, "finding their principal components, fitting splines to them");
-  MILL_TRY(build_emulators(settings, &grid, lib));
-  node_grid_clear(&grid);
   mapped_range(lib, x_min, x_max);
   MILL_TRY(mill_library_make_guess(settings->n_guess, x_min, x_max, lib));
   for (int a = 0; a < lib->n_arm; a++)
@@ -659,15 +531,22 @@ int mill_demo_library_build(const mill_demo_settings *settings, mill_library *li
     snprintf(lib->name, sizeof lib->name,
              "demo with wrong lines: strengths scattered by %g, seed %llu; for tests",
              settings->line_scatter, (unsigned long long)settings->line_seed);
-  if (error) {
-    snprintf(text, sizeof text, "measuring the error on %d models at other labels",
-             settings->n_held_out);
-    stages_say(&stage, text);
-    MILL_TRY(measure(settings, t, lib, error));
-  }
-  stages_say(&stage, "done");
+  MILL_TRY(create_templates(settings, &t));
+  MILL_TRY(nodes_init(lib, settings->coarse, &nodes));
+  say(settings, "computing %d spectra with the line model on %d thread%s\n", nodes.set.n,
+      settings->n_thread, settings->n_thread == 1 ? "" : "s");
+  MILL_TRY(fill_models(t, settings->n_thread, &nodes.set));
+  say(settings, "%.1f s; finding their principal components, fitting splines to them\n",
+      mill_wall_s() - start_s);
+  const mill_grid_models models = {.n = nodes.set.n,
+                                   .value = nodes.set.label,
+                                   .mapped = nodes.mapped,
+                                   .name = (const char(*)[64])nodes.set.name,
+                                   .read = read_nodes,
+                                   .from = &nodes};
+  MILL_TRY(mill_grid_emulators_make(&grid, &models, lib, facts));
 done:
-  node_grid_clear(&grid);
+  nodes_clear(&nodes);
   mill_demo_templates_destroy(t);
   if (err != MILL_OK)
     mill_library_clear(lib);

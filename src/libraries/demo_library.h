@@ -6,6 +6,8 @@
 #include <stdio.h>
 
 #include "kernels/data/library.h"
+#include "src/libraries/grid_emulators.h"
+#include "src/libraries/library_report.h"
 
 /** Gaussian sigma in A that the templates carry (data with a resolution matrix). */
 #define MILL_DEMO_SIGMA_AA 0.5
@@ -26,31 +28,23 @@
 
 /** Limits of the settings. */
 #define MILL_DEMO_MAX_SCATTER 1.0
-enum { MILL_DEMO_MAX_COMPONENT = 256, MILL_DEMO_MAX_HELD_OUT = 1000 };
+enum { MILL_DEMO_MAX_COMPONENT = 256 };
 
 typedef struct mill_demo_settings {
   int n_thread;    /**< OpenMP threads, >= 1 */
   int n_component; /**< principal components of an arm; 0: the default */
-  int n_held_out;  /**< models at random labels inside the hulls that measure the error; 0: none */
-  uint64_t seed;   /**< of the held-out labels */
+  int n_held_out;  /**< models of mill_demo_held_out, MILL_REPORT_MAX at most */
+  uint64_t seed;   /**< of their labels */
   int n_guess;     /**< templates of the initial guess */
   int coarse;      /**< 1: the smallest grid that makes sense, for tests */
   /** Line strengths are scattered by this in their logarithm (mill_line_model_scatter), so that
    *  the library is wrong in a known way; 0: none. */
   double line_scatter;
   uint64_t line_seed;
-  FILE *progress; /**< a line per stage with its time, or NULL */
+  FILE *progress; /**< a line per stage, or NULL */
 } mill_demo_settings;
 
 void mill_demo_settings_init(mill_demo_settings *settings);
-
-/** |emulated - model| / continuum over all pixels of the held-out models, in per
- *  cent, after the normalisation of each arm that the library has. */
-typedef struct mill_demo_error {
-  double median[MILL_MAX_ARM], p99[MILL_MAX_ARM], max[MILL_MAX_ARM];
-  double median_all, p99_all;
-  int n_model;
-} mill_demo_error;
 
 /** Templates of one star on the arms of the demo library: the line model convolved
  *  with a Gaussian of MILL_DEMO_SIGMA_AA, divided by its smooth median over each arm.
@@ -86,17 +80,19 @@ int mill_demo_library_frame(mill_library *lib);
  *  uniform in the mapped labels, those outside the hulls left out.  MILL_ERR_MEMORY. */
 int mill_demo_labels(int n, double *label);
 
-/** Build it: labels, hulls, arms, emulators (splines over a grid of principal
- *  components of ln flux), guess templates, and measure the error on held-out
- *  models.  lib must be zeroed and is left cleared on failure; error may be NULL.
- *  The same bits for any number of threads (OpenBLAS runs in one thread
- *  meanwhile).  MILL_ERR_MEMORY, MILL_ERR_RANGE. */
+/** Build it: the frame, guess templates, and splines through models on a grid of labels
+ *  (mill_grid_emulators_make).  lib must be zeroed and is left cleared on failure.
+ *  The same bits for any number of threads.  MILL_ERR_MEMORY, MILL_ERR_RANGE. */
 int mill_demo_library_build(const mill_demo_settings *settings, mill_library *lib,
-                            mill_demo_error *error);
+                            mill_grid_facts *facts);
 
-/** Measure the error of a library that mill_demo_library_build made, on the
- *  settings' held-out models.  MILL_ERR_RANGE when its arms are others. */
-int mill_demo_library_error(const mill_demo_settings *settings, const mill_library *lib,
-                            mill_demo_error *error);
+/** The settings' models at random labels inside the hulls, evenly distributed in mapped labels,
+ *  with their continua: spectra for the report.
+ *
+ *  lib  that of mill_demo_library_build
+ *  set  zeroed before, cleared by the caller, also on failure
+ *  MILL_ERR_MEMORY, MILL_ERR_RANGE. */
+int mill_demo_held_out(const mill_demo_settings *settings, const mill_library *lib,
+                       mill_model_set *set);
 
 #endif

@@ -68,27 +68,6 @@ static void work_clear(work *w)
 
 /* ---- components ----------------------------------------------------------------------------- */
 
-/* ln flux of all models in an arm, from mill_alloc. */
-static int read_ln_flux(const mill_grid_models *models, const mill_arm *arm, int i_arm, float **out)
-{
-  int err = MILL_OK;
-  float *flux = NULL;
-  const size_t n_pix = (size_t)arm->n_pix;
-  MILL_TRY(MILL_ALLOC((size_t)models->n * n_pix, &flux));
-  MILL_TRY(models->read(models->file, i_arm, models->n, models->row, flux, NULL));
-  for (size_t i = 0; i < (size_t)models->n * n_pix; i++) {
-    flux[i] = logf(flux[i]);
-    if (!isfinite(flux[i]))
-      MILL_FAIL(MILL_ERR_INPUT, "model %s: its flux in arm %s, pixel %zu, is not above 0",
-                models->name[i / n_pix], arm->name, i % n_pix);
-  }
-  *out = flux;
-  flux = NULL;
-done:
-  mill_free(flux);
-  return err;
-}
-
 /* Keep the first n components of a layer and of the scores [n_row][..]. */
 static void keep_components(int n, size_t n_row, mill_emulator *e, double *score)
 {
@@ -144,7 +123,8 @@ static int try_layer(work *w, mill_arm *arm, int i_arm, int q, double *left)
   w->score[i_arm] = NULL;
   e->weight[0] = e->bias[0] = NULL;
   MILL_TRY(MILL_ALLOC((size_t)w->models->n * (size_t)q, &w->score[i_arm]));
-  MILL_TRY(read_ln_flux(w->models, arm, i_arm, &m.x));
+  MILL_TRY(MILL_ALLOC((size_t)w->models->n * (size_t)arm->n_pix, &m.x));
+  MILL_TRY(w->models->read(w->models->from, i_arm, w->models->n, w->models->row, m.x));
   MILL_TRY(mill_components_layer(w->set->n_thread, &m, q, e, w->score[i_arm]));
   MILL_TRY(mill_components_left(w->set->n_thread, &m, e, w->score[i_arm], left));
 done:
@@ -278,6 +258,25 @@ done:
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
+/* Labels, hulls and templates of the guess, unless they are there. */
+static int make_frame(work *w, mill_library *lib)
+{
+  int err = MILL_OK;
+  const mill_grid_models *models = w->models;
+  const size_t n_value = (size_t)models->n * (size_t)lib->n_label;
+  MILL_TRY(MILL_ALLOC(n_value, &w->mapped));
+  if (models->mapped) {
+    memcpy(w->mapped, models->mapped, n_value * sizeof *w->mapped);
+    return MILL_OK;
+  }
+  MILL_TRY(mill_library_make_labels(models->n, models->value, lib, w->mapped));
+  MILL_TRY(mill_library_make_hulls(models->n, w->mapped, w->set->hulls, lib));
+  MILL_TRY(mill_library_spread_guess(models->n, models->value, w->mapped, NULL, w->set->n_guess,
+                                     lib, NULL));
+done:
+  return err;
+}
+
 /* The grid that the models' labels are on, or none. */
 static int make_lattice(work *w, const mill_library *lib, mill_grid_facts *facts)
 {
@@ -315,12 +314,8 @@ static int make(work *w, mill_library *lib, mill_grid_facts *facts)
               "%d models; radial functions take %d at most: take --emulator network, splines or "
               "linear",
               models->n, MAX_RADIAL);
-  MILL_TRY(MILL_ALLOC((size_t)models->n * (size_t)lib->n_label, &w->mapped));
-  MILL_TRY(mill_library_make_labels(models->n, models->value, lib, w->mapped));
+  MILL_TRY(make_frame(w, lib));
   MILL_TRY(make_lattice(w, lib, facts));
-  MILL_TRY(mill_library_make_hulls(models->n, w->mapped, 1, lib));
-  MILL_TRY(mill_library_spread_guess(models->n, models->value, w->mapped, NULL, w->set->n_guess,
-                                     lib, NULL));
   for (int a = 0; a < lib->n_arm; a++) {
     MILL_TRY(make_layer(w, &lib->arm[a], a, facts));
     if (w->set->way == MILL_WAY_RADIAL)

@@ -22,6 +22,7 @@ typedef struct mill_grid_settings {
   int fill_gaps;    /**< 1: nodes without a model are filled (mill_label_lattice_fill) */
   int degree;       /**< of the polynomial beside radial functions */
   double smoothing; /**< of radial functions; 0: chosen by leave-one-out for each component */
+  int hulls;        /**< enum mill_hulls of library_make.h */
   int n_guess;      /**< templates of the initial guess */
   int n_thread;     /**< 1 or more; the library does not depend on it */
 } mill_grid_settings;
@@ -30,19 +31,21 @@ void mill_grid_settings_init(mill_grid_settings *settings);
 
 /** Models and how to read them.
  *
- *  value [n][n_label]  labels in their units, in the order of the library
- *  name  [n]           for messages
- *  row   [n]           what read takes for a model
- *  read                as mill_grid_read of the grid file
+ *  value  [n][n_label]  labels in their units, in the order of the library
+ *  mapped [n][n_label]  where the library has labels, hulls and guess templates that stay; NULL:
+ *                       it gets those of the models
+ *  name   [n]           for messages
+ *  row    [n]           what read takes for a model
+ *  read                 ln flux [n][n_pix] of an arm, finite
  *
  *  Borrowed. */
 typedef struct mill_grid_models {
   int n;
-  const double *value;
+  const double *value, *mapped;
   const char (*name)[64];
   const int *row;
-  int (*read)(void *file, int arm, int n, const int *row, float *flux, float *continuum);
-  void *file;
+  int (*read)(void *from, int arm, int n, const int *row, float *ln_flux);
+  void *from;
 } mill_grid_models;
 
 /** For people. */
@@ -56,10 +59,11 @@ typedef struct mill_grid_facts {
 
 /** Labels, hulls, guess templates and emulators.
  *
- *  lib  in   n_label and the labels' names, and the arms with all but their emulators
+ *  lib  in   n_label and the labels' names, and the arms with all but their emulators; with mapped
+ *            all but emulators
  *       out  a library; cleared on failure
  *
- *  Hulls: of all models, for every pair of labels.  Memory: the spectra of one arm, float32.
+ *  Memory: the spectra of one arm, float32.
  *  MILL_ERR_INPUT when the models do not make such an emulator, MILL_ERR_RANGE for settings,
  *  MILL_ERR_MEMORY, or what read gives. */
 int mill_grid_emulators_make(const mill_grid_settings *settings, const mill_grid_models *models,

@@ -8,6 +8,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/point_hull.h"
+#include "src/libraries/whole_hull.h"
 
 /* What is known of the labels that synthetic libraries use. */
 static const struct {
@@ -67,7 +68,25 @@ done:
   return err;
 }
 
-int mill_library_make_hulls(int n, const double *mapped, int all, mill_library *lib)
+/* One hull of all labels. */
+static int make_whole_hull(int n, const double *mapped, mill_library *lib)
+{
+  int err = MILL_OK;
+  mill_hull *hull = &lib->hull[lib->n_hull++];
+  hull->n_label = lib->n_label;
+  for (int l = 0; l < lib->n_label; l++)
+    hull->label[l] = l;
+  MILL_TRY(mill_whole_hull(n, lib->n_label, mapped, &hull->n_facet, &hull->facet));
+  if (hull->n_facet > MILL_MAX_FACET)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "the hull of %d labels of %d models has %d facets, %d are possible: take hulls of "
+              "pairs",
+              lib->n_label, n, hull->n_facet, MILL_MAX_FACET);
+done:
+  return err;
+}
+
+int mill_library_make_hulls(int n, const double *mapped, int kind, mill_library *lib)
 {
   int err = MILL_OK;
   double *x = NULL;
@@ -83,6 +102,8 @@ int mill_library_make_hulls(int n, const double *mapped, int all, mill_library *
     hull->facet[3] = -mill_label_map(&lib->label[0], lib->label[0].max);
     return MILL_OK;
   }
+  if (kind == MILL_HULLS_WHOLE && n_label > 2)
+    return make_whole_hull(n, mapped, lib);
   if (n_label * (n_label - 1) / 2 > MILL_MAX_HULL)
     MILL_FAIL(MILL_ERR_INPUT, "%d labels have more pairs than the %d hulls of a library", n_label,
               MILL_MAX_HULL);
@@ -97,7 +118,8 @@ int mill_library_make_hulls(int n, const double *mapped, int all, mill_library *
         x[2 * i] = mapped[i * n_label + a];
         x[2 * i + 1] = mapped[i * n_label + b];
       }
-      if (mill_hull_of_points(n, x, all, &hull->n_facet, &hull->facet) != MILL_OK)
+      if (mill_hull_of_points(n, x, kind != MILL_HULLS_DENSE, &hull->n_facet, &hull->facet) !=
+          MILL_OK)
         MILL_FAIL(MILL_ERR_INPUT, "labels %s and %s are not independent: %s", lib->label[a].name,
                   lib->label[b].name, mill_error_message());
     }

@@ -13,10 +13,18 @@ void mill_label_describe(mill_label *label);
  * set, from its values [n] in its unit.  MILL_ERR_INPUT when it does not vary. */
 int mill_label_measure(int n, const double *value, mill_label *label);
 
-/** Hulls of points in mapped labels x [n][n_label], n_label that of lib: of every pair of labels,
- *  or the range of the only one.  all as in mill_hull_of_points.  MILL_ERR_INPUT when two labels
- *  are not independent. */
-int mill_library_make_hulls(int n, const double *x, int all, mill_library *lib);
+enum mill_hulls {
+  MILL_HULLS_PAIRS = 0, /**< of every pair of labels, of all points */
+  MILL_HULLS_WHOLE = 1, /**< of all labels together: mill_whole_hull */
+  MILL_HULLS_DENSE = 2  /**< of every pair of labels, without points that stand alone */
+};
+
+enum { MILL_MAX_FACET = 100000 }; /**< of a hull */
+
+/** Hulls of points in mapped labels x [n][n_label], n_label that of lib; the range of the only
+ *  label whatever the kind.  MILL_ERR_INPUT when labels are not independent, or for a hull of more
+ *  than MILL_MAX_FACET facets; MILL_ERR_CONFIG for the whole one without qhull. */
+int mill_library_make_hulls(int n, const double *x, int kind, mill_library *lib);
 
 /** Templates of the initial guess: n_guess quasi-random points inside all hulls, each
  *  without rotation and with 100 km/s.

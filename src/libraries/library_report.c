@@ -26,7 +26,7 @@ void mill_library_report_clear(mill_library_report *report)
 }
 
 /* Spectra inside the hulls, by their index. */
-static int keep_inside(const mill_library *lib, const mill_left_out *in, int *kept,
+static int keep_inside(const mill_library *lib, const mill_model_set *in, int *kept,
                        mill_library_report *report)
 {
   int err = MILL_OK;
@@ -63,7 +63,7 @@ static mill_report_error distribution(size_t n, float *x)
 }
 
 /* Emulated spectra of an arm: error [n][n_pix] in per cent and residual over the template. */
-static int arm_errors(const mill_library *lib, int a, const mill_left_out *in, int n,
+static int arm_errors(const mill_library *lib, int a, const mill_model_set *in, int n,
                       const int *kept, int n_thread, float *error, double *residual)
 {
   int err = MILL_OK;
@@ -116,7 +116,7 @@ static int compare_down(const void *a, const void *b)
 }
 
 /* rms of every spectrum over all arms, and the worst of them. */
-static int find_worst(const mill_left_out *in, int n, const int *kept, const double *square,
+static int find_worst(const mill_model_set *in, int n, const int *kept, const double *square,
                       mill_library_report *report, mill_report_error *all)
 {
   int err = MILL_OK;
@@ -141,7 +141,7 @@ done:
   return err;
 }
 
-static int measure_pixels(const mill_library *lib, const mill_left_out *in, const int *kept,
+static int measure_pixels(const mill_library *lib, const mill_model_set *in, const int *kept,
                           int n_thread, int n_component, mill_library_report *report)
 {
   int err = MILL_OK;
@@ -216,7 +216,7 @@ static mill_report_label summarise(const mill_report_fit *fit, size_t n, int l, 
   return out;
 }
 
-static int measure_labels(const mill_library *lib, const mill_left_out *in, const int *kept,
+static int measure_labels(const mill_library *lib, const mill_model_set *in, const int *kept,
                           int n_thread, mill_library_report *report)
 {
   int err = MILL_OK, fitted[MILL_REPORT_FITS];
@@ -244,7 +244,7 @@ done:
   return err;
 }
 
-int mill_library_report_make(const mill_library *lib, const mill_left_out *spectra, int n_thread,
+int mill_library_report_make(const mill_library *lib, const mill_model_set *spectra, int n_thread,
                              int n_component, mill_library_report *report)
 {
   int err = MILL_OK, n_blas = 0;

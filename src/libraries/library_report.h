@@ -5,6 +5,7 @@
 
 #include "kernels/data/library.h"
 #include "src/libraries/model_error.h"
+#include "src/libraries/model_set.h"
 
 enum {
   MILL_REPORT_N_SN = 2,
@@ -15,19 +16,6 @@ enum {
 
 /** S/N a pixel of the fits. */
 extern const double mill_report_sn[MILL_REPORT_N_SN]; /* 20, 100 */
-
-/** Spectra that took no part in making the library; borrowed.
- *
- *  label     [n][n_label]  in their units
- *  name      [n]
- *  flux      [n_arm] of [n][n_pix], on the library's pixels, above 0
- *  continuum [n_arm] of the same; NULL for an arm without */
-typedef struct mill_left_out {
-  int n;
-  const double *label;
-  const char (*name)[64];
-  const float *flux[MILL_MAX_ARM], *continuum[MILL_MAX_ARM];
-} mill_left_out;
 
 /** Distribution of numbers in per cent. */
 typedef struct mill_report_error {
@@ -67,6 +55,7 @@ void mill_library_report_clear(mill_library_report *report); /* NULL is allowed 
 
 /** Measure it.
  *
+ *  spectra      took no part in making the library; fluxes above 0
  *  n_thread     1 or more; changes nothing
  *  n_component  of the residuals, 0 ... MILL_MAX_ERROR; fewer with fewer than twice as many spectra
  *  report       out, zeroed before, cleared on failure
@@ -76,7 +65,7 @@ void mill_library_report_clear(mill_library_report *report); /* NULL is allowed 
  *  Levenberg-Marquardt from the most alike template of the initial guess,
  *  at the second S/N from what was found at the first.
  *  MILL_ERR_INPUT without spectra inside the hulls, MILL_ERR_RANGE, MILL_ERR_MEMORY. */
-int mill_library_report_make(const mill_library *lib, const mill_left_out *spectra, int n_thread,
+int mill_library_report_make(const mill_library *lib, const mill_model_set *spectra, int n_thread,
                              int n_component, mill_library_report *report);
 
 /** The report as lines of text, from mill_alloc: what lib->report keeps.

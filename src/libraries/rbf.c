@@ -416,7 +416,7 @@ int mill_rbf_fit_export(const mill_rbf_fit *fit, mill_rbf *rbf)
         "radial functions with %zu coefficients; %d are possible: take fewer points or components",
         size, MILL_MAX_RBF_COEF);
   MILL_TRY(MILL_ALLOC(size, &coef));
-  mill_rbf_fit_without(fit, -1, coef, NULL);
+  mill_rbf_fit_coef(fit, coef);
   rbf->n_axis = fit->n_axis;
   rbf->n_center = fit->n;
   rbf->degree = fit->degree;
@@ -440,75 +440,13 @@ done:
   return err;
 }
 
-void mill_rbf_fit_without(const mill_rbf_fit *fit, int i_point, double *coef, double *work)
+void mill_rbf_fit_coef(const mill_rbf_fit *fit, double *coef)
 {
-  const int n = fit->n, m = fit->m, k = n - m;
-  const size_t pitch = (size_t)n, width = (size_t)fit->q, i = (size_t)(i_point < 0 ? 0 : i_point);
+  const size_t pitch = (size_t)fit->n, width = (size_t)fit->q;
   for (size_t o = 0; o < width; o++) {
     for (size_t j = 0; j < pitch; j++)
       coef[j * width + o] = fit->root[j] * fit->gamma[o * pitch + j];
-    for (size_t j = 0; j < (size_t)m; j++)
-      coef[(pitch + j) * width + o] = fit->beta[o * (size_t)m + j];
-  }
-  if (i_point < 0)
-    return;
-  /* leaving a point out is the same as giving it the value predicted without it */
-  double *gamma = work, *in_basis = work + n, beta[MAX_POLY]; /* of a unit change of the value */
-  for (size_t first = 0; first < width; first++) {
-    const double smooth = fit->smooth[first];
-    int seen = 0; /* outputs of one smoothing share the change */
-    for (size_t o = 0; o < first; o++)
-      seen |= fit->smooth[o] == smooth;
-    if (seen)
-      continue;
-    for (int j = 0; j < k; j++)
-      in_basis[j] = fit->basis[(size_t)j * pitch + i] / (fit->eigen[j] + smooth);
-    cblas_dgemv(CblasColMajor, CblasNoTrans, n, k, 1, fit->basis, n, in_basis, 1, 0, gamma, 1);
-    for (int j = 0; j < m; j++)
-      beta[j] = fit->pole[(size_t)j * pitch + i] -
-                cblas_ddot(n, fit->pole_k + (size_t)j * pitch, 1, gamma, 1);
-    for (size_t o = first; o < width; o++) {
-      if (fit->smooth[o] != smooth)
-        continue;
-      const double change = -fit->left_out[i * width + o] * fit->root[i];
-      for (size_t j = 0; j < pitch; j++)
-        coef[j * width + o] += change * fit->root[j] * gamma[j];
-      for (size_t j = 0; j < (size_t)m; j++)
-        coef[(pitch + j) * width + o] += change * beta[j];
-    }
-  }
-}
-
-void mill_rbf_fit_eval(const mill_rbf_fit *fit, const double *coef, const double *x, double *h,
-                       double *slope)
-{
-  const size_t n_axis = (size_t)fit->n_axis, width = (size_t)fit->q;
-  double u[MILL_MAX_GRID_AXIS], rise[MILL_MAX_GRID_AXIS];
-  int exponent[MILL_MAX_GRID_AXIS] = {0};
-  memset(h, 0, width * sizeof *h);
-  memset(slope, 0, n_axis * width * sizeof *slope);
-  for (size_t i = 0; i < (size_t)(fit->n + fit->m); i++) {
-    double value;
-    if (i < (size_t)fit->n) {
-      double r2 = 0;
-      for (size_t l = 0; l < n_axis; l++) {
-        u[l] = (x[l] - fit->x[i * n_axis + l]) / fit->length[l];
-        r2 += u[l] * u[l];
-      }
-      const double r = sqrt(r2);
-      value = r2 * r;
-      for (size_t l = 0; l < n_axis; l++)
-        rise[l] = 3 * r * u[l] / fit->length[l];
-    } else {
-      for (size_t l = 0; l < n_axis; l++)
-        u[l] = x[l] / fit->length[l];
-      value = mill_rbf_monomial(fit->n_axis, exponent, u, rise);
-      for (size_t l = 0; l < n_axis; l++)
-        rise[l] /= fit->length[l];
-      mill_rbf_next_monomial(fit->n_axis, exponent);
-    }
-    cblas_daxpy((int)width, value, coef + i * width, 1, h, 1);
-    for (size_t l = 0; l < n_axis; l++)
-      cblas_daxpy((int)width, rise[l], coef + i * width, 1, slope + l * width, 1);
+    for (size_t j = 0; j < (size_t)fit->m; j++)
+      coef[(pitch + j) * width + o] = fit->beta[o * (size_t)fit->m + j];
   }
 }

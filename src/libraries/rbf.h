@@ -66,12 +66,7 @@ double mill_rbf_fit_residual(const mill_rbf_fit *fit, int i_point, int i_out);
 /** The fitted function in float32; cleared by the caller with mill_rbf_clear. */
 int mill_rbf_fit_export(const mill_rbf_fit *fit, mill_rbf *rbf);
 
-/** Coefficients of the fit to all points but one, coef [n_point + n_poly][n_out];
- *  i_point -1: to all.  work [2 n_point], not needed then. */
-void mill_rbf_fit_without(const mill_rbf_fit *fit, int i_point, double *coef, double *work);
-
-/** h [n_out] and its slopes [n_axis][n_out] at mapped labels x, for such coefficients. */
-void mill_rbf_fit_eval(const mill_rbf_fit *fit, const double *coef, const double *x, double *h,
-                       double *slope);
+/** Its coefficients [n_point + n_poly][n_out]. */
+void mill_rbf_fit_coef(const mill_rbf_fit *fit, double *coef);
 
 #endif

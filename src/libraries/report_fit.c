@@ -284,7 +284,7 @@ static int fit_pair(task *t, const double *flux, const double *own, const double
 }
 
 /* All fits of one spectrum; space [3][n_fit_pix]. */
-static int fit_spectrum(task *t, const mill_left_out *in, int i, int n, int i_out, double *space,
+static int fit_spectrum(task *t, const mill_model_set *in, int i, int n, int i_out, double *space,
                         mill_report_fit *out)
 {
   int err = MILL_OK;
@@ -362,7 +362,7 @@ done:
   return err;
 }
 
-int mill_report_fits(const mill_library *lib, const mill_left_out *in, int n, const int *kept,
+int mill_report_fits(const mill_library *lib, const mill_model_set *in, int n, const int *kept,
                      int n_thread, mill_report_fit *out)
 {
   int err = MILL_OK, failed = MILL_OK;

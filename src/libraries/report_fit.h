@@ -12,7 +12,7 @@ typedef struct mill_report_fit {
 } mill_report_fit;
 
 /** Fit spectra kept [n] of `in` at every S/N, out [MILL_REPORT_N_SN][n].  MILL_ERR_MEMORY. */
-int mill_report_fits(const mill_library *lib, const mill_left_out *in, int n, const int *kept,
+int mill_report_fits(const mill_library *lib, const mill_model_set *in, int n, const int *kept,
                      int n_thread, mill_report_fit *out);
 
 #endif

@@ -5,13 +5,10 @@
 #include "kernels/base/common.h"
 #include "kernels/base/error.h"
 #include "src/libraries/quantile.h"
-#include "src/system/random.h"
 
 /* Velocities that are looked for, and the change that ends the search, both in km/s. */
 #define MAX_VELOCITY 600.0
 #define SMALL_CHANGE 0.2
-
-enum { NOISE_STREAM = 0x76656c6f /* "velo": this purpose of the random numbers */ };
 
 /* What the functions without spectrum i say of it, out [n_pix]. */
 static void predict(const mill_spectra_work *w, int i, double *out)
@@ -69,9 +66,8 @@ static double find_velocity(const mill_spectra_work *w, double step_km_s, int i,
   return MILL_C_KM_S * tanh(pixels * step_km_s / MILL_C_KM_S);
 }
 
-/* Velocities of all spectra in use, found [n]; sn: of noise to be added, inf for none. */
-static int find_velocities(const mill_spectra_work *w, const mill_library *lib, double sn,
-                           double *found)
+/* Velocities of all spectra in use, found [n]. */
+static int find_velocities(const mill_spectra_work *w, const mill_library *lib, double *found)
 {
   int err = MILL_OK, failed = 0;
   const size_t n_pix = (size_t)w->n_pix;
@@ -79,18 +75,13 @@ static int find_velocities(const mill_spectra_work *w, const mill_library *lib, 
 #pragma omp parallel for num_threads(w->set->n_thread) schedule(dynamic, 4)
   for (int i = 0; i < w->n; i++) {
     double *model = NULL;
-    if (MILL_ALLOC(2 * n_pix, &model) != MILL_OK) {
+    if (MILL_ALLOC(n_pix, &model) != MILL_OK) {
 #pragma omp atomic write
       failed = 1;
       continue;
     }
-    double *y = model + n_pix;
-    mill_random random;
-    mill_random_begin(&random, 1, (uint64_t)w->row[i], NOISE_STREAM);
     predict(w, i, model);
-    for (size_t p = 0; p < n_pix; p++)
-      y[p] = w->y[(size_t)i * n_pix + p] + (isinf(sn) ? 0 : mill_random_normal(&random) / sn);
-    found[i] = find_velocity(w, step_km_s, i, y, model);
+    found[i] = find_velocity(w, step_km_s, i, w->y + (size_t)i * n_pix, model);
     mill_free(model);
   }
   if (failed)
@@ -99,8 +90,8 @@ done:
   return err;
 }
 
-/* Median and robust scatter of the finite ones of x [n], which is sorted; how many. */
-static int centre(int n, double *x, double *median, double *scatter)
+/* Median and robust scatter of the finite ones of x [n], which is sorted. */
+static void centre(int n, double *x, double *median, double *scatter)
 {
   int n_good = 0;
   *median = *scatter = NAN;
@@ -108,12 +99,11 @@ static int centre(int n, double *x, double *median, double *scatter)
     if (isfinite(x[i]))
       x[n_good++] = x[i];
   if (n_good == 0)
-    return 0;
+    return;
   *median = mill_quantile((size_t)n_good, 0.5, x);
   for (int i = 0; i < n_good; i++)
     x[i] = fabs(x[i] - *median);
   *scatter = 1.4826 * mill_quantile((size_t)n_good, 0.5, x);
-  return n_good;
 }
 
 int mill_spectra_align(const mill_spectra_work *w, const mill_library *lib,
@@ -123,7 +113,7 @@ int mill_spectra_align(const mill_spectra_work *w, const mill_library *lib,
   double *found = NULL, *sorted = NULL, median;
   MILL_TRY(MILL_ALLOC(w->n, &found));
   MILL_TRY(MILL_ALLOC(w->n, &sorted));
-  MILL_TRY(find_velocities(w, lib, INFINITY, found));
+  MILL_TRY(find_velocities(w, lib, found));
   for (int i = 0; i < w->n; i++)
     sorted[i] = found[i];
   centre(w->n, sorted, &median, &report->align_step);
@@ -144,18 +134,5 @@ int mill_spectra_align(const mill_spectra_work *w, const mill_library *lib,
 done:
   mill_free(found);
   mill_free(sorted);
-  return err;
-}
-
-int mill_spectra_recover_velocities(const mill_spectra_work *w, const mill_library *lib,
-                                    mill_spectra_report *report)
-{
-  int err = MILL_OK;
-  double *found = NULL;
-  MILL_TRY(MILL_ALLOC(w->n, &found));
-  MILL_TRY(find_velocities(w, lib, w->set->recover_sn, found));
-  report->n_velocity = centre(w->n, found, &report->velocity_bias, &report->velocity_scatter);
-done:
-  mill_free(found);
   return err;
 }

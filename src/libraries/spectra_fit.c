@@ -27,17 +27,18 @@ enum {
 #define DOUBT_LIMIT  1.5
 #define REJECT_LIMIT 5.0
 
+/* A spectrum and how far it is from another one. */
+typedef struct neighbour {
+  double distance2;
+  int i;
+} neighbour;
+
 static int compare_neighbour(const void *a, const void *b)
 {
-  const mill_spectra_neighbour *p = a, *q = b;
+  const neighbour *p = a, *q = b;
   if (p->distance2 != q->distance2)
     return p->distance2 > q->distance2 ? 1 : -1;
   return p->i - q->i;
-}
-
-void mill_spectra_sort(int n, mill_spectra_neighbour *near)
-{
-  qsort(near, (size_t)n, sizeof *near, compare_neighbour);
 }
 
 /* ---- labels ---- */
@@ -67,7 +68,8 @@ done:
   return err;
 }
 
-double mill_spectra_distance2(const mill_spectra_work *w, int i, int j)
+/* Squared distance between the labels of two spectra in use. */
+static double distance2(const mill_spectra_work *w, int i, int j)
 {
   double sum = 0;
   const double *a = w->mapped + i * w->n_label, *b = w->mapped + j * w->n_label;
@@ -191,7 +193,7 @@ static int doubt(const mill_spectra_work *w, double *out)
 {
   int err = MILL_OK;
   double *residual = NULL;
-  mill_spectra_neighbour *near = NULL;
+  neighbour *near = NULL;
   const int n_near = w->n - 1 < N_NEIGHBOUR ? w->n - 1 : N_NEIGHBOUR;
   MILL_TRY(MILL_ALLOC(w->n, &residual));
   MILL_TRY(MILL_ALLOC(w->n, &near));
@@ -199,8 +201,8 @@ static int doubt(const mill_spectra_work *w, double *out)
   for (int i = 0; i < w->n; i++) {
     double like[N_NEIGHBOUR];
     for (int j = 0; j < w->n; j++)
-      near[j] = (mill_spectra_neighbour){j == i ? -1 : mill_spectra_distance2(w, i, j), j};
-    mill_spectra_sort(w->n, near);
+      near[j] = (neighbour){j == i ? -1 : distance2(w, i, j), j};
+    qsort(near, (size_t)w->n, sizeof *near, compare_neighbour); /* nearest first */
     for (int j = 0; j < n_near; j++)
       like[j] = residual[near[j + 1].i]; /* the first one is itself */
     const double usual = mill_quantile((size_t)n_near, 0.5, like);
@@ -266,7 +268,7 @@ int mill_spectra_fit(const mill_labelled_spectra *in, int n_component, unsigned 
   double *ratio = NULL;
   MILL_TRY(MILL_ALLOC(w->n, &ratio));
   for (int i = 0; i < w->n; i++)
-    w->weight[i] = 1;
+    w->weight[i] = in->weight ? in->weight[w->row[i]] : 1;
   MILL_TRY(make_labels(in, w, lib));
   MILL_TRY(find_components(n_component, w));
   MILL_TRY(fit_scores(w));

@@ -4,20 +4,21 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "src/libraries/grid_emulators.h"
 #include "src/libraries/library_make.h"
+#include "src/libraries/library_report.h"
 #include "src/libraries/spectra_work.h"
 #include "src/system/blas_threads.h"
 
 /* Chosen by leave-one-out on MILES (docs/use/libraries.md). */
 enum { DEFAULT_COMPONENT = 40, DEFAULT_CONTINUUM = 8, DEFAULT_DEGREE = 2, DEFAULT_GUESS = 300 };
 enum { MAX_ALIGN = 4 }; /* rounds of a stage; three are enough */
-#define DEFAULT_SN 20.0
 
 void mill_labelled_spectra_clear(mill_labelled_spectra *spectra)
 {
   if (!spectra)
     return;
-  MILL_FREE(spectra->wave_aa, spectra->flux, spectra->label, spectra->name);
+  MILL_FREE(spectra->wave_aa, spectra->flux, spectra->label, spectra->weight, spectra->name);
   memset(spectra, 0, sizeof *spectra);
 }
 
@@ -25,8 +26,7 @@ void mill_spectra_report_clear(mill_spectra_report *report)
 {
   if (!report)
     return;
-  MILL_FREE(report->fate, report->outside, report->gap, report->velocity, report->weight,
-            report->error);
+  MILL_FREE(report->fate, report->outside, report->gap, report->velocity, report->weight);
   memset(report, 0, sizeof *report);
 }
 
@@ -41,7 +41,6 @@ void mill_spectra_library_settings_init(mill_spectra_library_settings *settings)
   settings->continuum = DEFAULT_CONTINUUM;
   settings->degree = DEFAULT_DEGREE;
   settings->n_guess = DEFAULT_GUESS;
-  settings->recover_sn = DEFAULT_SN;
   settings->n_error = -1;
   settings->error_sn = INFINITY;
   settings->n_thread = 1;
@@ -144,8 +143,6 @@ static int check_settings(const mill_spectra_library_settings *set, const mill_l
     MILL_FAIL(MILL_ERR_RANGE,
               "%d templates for the initial guess and %d threads; at least one is needed",
               set->n_guess, set->n_thread);
-  if (!(set->recover_sn >= 0))
-    MILL_FAIL(MILL_ERR_RANGE, "a S/N of %g; it must be 0 or above", set->recover_sn);
   if (!isfinite(set->template_sigma_aa))
     MILL_FAIL(MILL_ERR_RANGE, "the resolution of the spectra is not given");
 done:
@@ -162,9 +159,6 @@ static int report_begin(const mill_labelled_spectra *in, mill_spectra_report *re
   MILL_TRY(MILL_ALLOC(n, &report->gap));
   MILL_TRY(MILL_ALLOC(n, &report->velocity));
   MILL_TRY(MILL_ALLOC(n, &report->weight));
-  MILL_TRY(MILL_ALLOC(n, &report->error));
-  for (int i = 0; i < in->n_spectrum; i++)
-    report->error[i] = NAN;
 done:
   return err;
 }
@@ -221,8 +215,31 @@ done:
   return err;
 }
 
+/* The spectra in use for those who want to see them. */
+static int hand_out(const mill_spectra_work *w, const mill_labelled_spectra *in,
+                    const mill_library *lib, mill_model_set *used)
+{
+  int err = MILL_OK;
+  const size_t n_label = (size_t)w->n_label;
+  MILL_TRY(mill_model_set_alloc(w->n, lib, NULL, used));
+  for (int i = 0; i < w->n; i++) {
+    const int row = w->row[i];
+    if (in->name)
+      snprintf(used->name[i], sizeof used->name[i], "%s", in->name[row]);
+    else
+      snprintf(used->name[i], sizeof used->name[i], "row %d", row + 1);
+    memcpy(used->label + (size_t)i * n_label, in->label + (size_t)row * n_label,
+           n_label * sizeof *used->label);
+  }
+  for (size_t p = 0; p < (size_t)w->n * (size_t)w->n_pix; p++)
+    used->flux[0][p] = (float)exp(w->y[p]);
+done:
+  return err;
+}
+
 static int build(const mill_spectra_library_settings *set, const mill_labelled_spectra *in,
-                 mill_library *lib, mill_spectra_report *report, mill_spectra_work *w)
+                 mill_library *lib, mill_spectra_report *report, mill_spectra_work *w,
+                 mill_model_set *used)
 {
   int err = MILL_OK;
   int first = 0, n_in = 0;
@@ -243,26 +260,27 @@ static int build(const mill_spectra_library_settings *set, const mill_labelled_s
     }
   }
   MILL_TRY(make_functions(set, in, first, n_in, lib, report, w));
-  MILL_TRY(mill_library_make_hulls(w->n, w->mapped, w->set->hull_all, lib));
+  MILL_TRY(mill_library_make_hulls(w->n, w->mapped,
+                                   w->set->hull_all ? MILL_HULLS_PAIRS : MILL_HULLS_DENSE, lib));
   MILL_TRY(make_guess(w, in, lib, report));
   MILL_TRY(make_emulator(w, &lib->arm[0].emulator));
-  MILL_TRY(mill_spectra_measure(w, lib, in, report));
-  if (set->recover_sn > 0)
-    MILL_TRY(mill_spectra_recover_velocities(w, lib, report));
+  MILL_TRY(mill_spectra_measure(w, lib, report));
+  if (used)
+    MILL_TRY(hand_out(w, in, lib, used));
 done:
   return err;
 }
 
 int mill_spectra_library_build(const mill_spectra_library_settings *settings,
                                const mill_labelled_spectra *spectra, mill_library *lib,
-                               mill_spectra_report *report)
+                               mill_spectra_report *report, mill_model_set *used)
 {
   int err = MILL_OK;
   int n_blas = 0;
   mill_spectra_work w = {0};
   memset(report, 0, sizeof *report);
   MILL_TRY(mill_blas_begin(settings->n_thread, &n_blas));
-  MILL_TRY(build(settings, spectra, lib, report, &w));
+  MILL_TRY(build(settings, spectra, lib, report, &w, used));
 done:
   mill_blas_end(n_blas);
   mill_spectra_work_clear(&w);
@@ -270,5 +288,72 @@ done:
     mill_library_clear(lib);
     mill_spectra_report_clear(report);
   }
+  return err;
+}
+
+/* Spectra that are not left out, on the library's pixels, with the weights that they had. */
+static int take_rest(const mill_library *lib, const mill_spectra_report *report,
+                     const mill_model_set *used, const unsigned char *is_out,
+                     mill_labelled_spectra *rest, mill_model_set *left_out)
+{
+  int err = MILL_OK;
+  const size_t n_label = (size_t)lib->n_label, n_pix = (size_t)lib->arm[0].n_pix;
+  const int n = used->n - left_out->n;
+  rest->n_label = lib->n_label;
+  rest->n_pix = lib->arm[0].n_pix;
+  MILL_TRY(MILL_ALLOC(n_pix, &rest->wave_aa));
+  MILL_TRY(MILL_ALLOC((size_t)n * n_pix, &rest->flux));
+  MILL_TRY(MILL_ALLOC((size_t)n * n_label, &rest->label));
+  MILL_TRY(MILL_ALLOC(n, &rest->weight));
+  memcpy(rest->wave_aa, lib->arm[0].wave_aa, n_pix * sizeof *rest->wave_aa);
+  for (int i = 0, row = -1, n_out = 0; i < used->n; i++) {
+    do
+      row++;
+    while (report->fate[row] != MILL_SPECTRUM_USED);
+    const size_t at = (size_t)(is_out[i] ? n_out : rest->n_spectrum);
+    memcpy((is_out[i] ? left_out->label : rest->label) + at * n_label,
+           used->label + (size_t)i * n_label, n_label * sizeof *used->label);
+    memcpy((is_out[i] ? left_out->flux[0] : rest->flux) + at * n_pix,
+           used->flux[0] + (size_t)i * n_pix, n_pix * sizeof *rest->flux);
+    if (is_out[i]) {
+      memcpy(left_out->name[n_out++], used->name[i], sizeof used->name[i]);
+    } else {
+      rest->weight[rest->n_spectrum++] = report->weight[row];
+    }
+  }
+done:
+  return err;
+}
+
+int mill_spectra_left_out(const mill_spectra_library_settings *settings, const mill_library *lib,
+                          const mill_spectra_report *report, const mill_model_set *used,
+                          double part, uint64_t seed, mill_library *without,
+                          mill_model_set *left_out)
+{
+  int err = MILL_OK, n_out = 0;
+  const int most = (int)(part * used->n + 0.5);
+  const mill_grid_models models = {.n = used->n, .value = used->label};
+  unsigned char *is_out = NULL;
+  mill_labelled_spectra rest = {0};
+  mill_spectra_report said = {0};
+  mill_spectra_library_settings set = *settings; /* what was done to the spectra is done */
+  set.min_aa = 0;
+  set.max_aa = INFINITY;
+  set.align = 0;
+  set.keep_outliers = 1;
+  set.n_error = -1;
+  MILL_TRY(MILL_ALLOC(used->n, &is_out));
+  MILL_TRY(mill_grid_choose_left_out(MILL_WAY_RADIAL, &models, lib,
+                                     most < MILL_REPORT_MAX ? most : MILL_REPORT_MAX, seed, is_out,
+                                     &n_out));
+  if (n_out == 0)
+    goto done;
+  MILL_TRY(mill_model_set_alloc(n_out, lib, NULL, left_out));
+  MILL_TRY(take_rest(lib, report, used, is_out, &rest, left_out));
+  MILL_TRY(mill_spectra_library_build(&set, &rest, without, &said, NULL));
+done:
+  mill_free(is_out);
+  mill_labelled_spectra_clear(&rest);
+  mill_spectra_report_clear(&said);
   return err;
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/data/library.h"
 #include "src/libraries/model_error.h"
+#include "src/libraries/model_set.h"
 
 enum { MILL_SPECTRA_LIBRARY_MAX_CONTINUUM = 20 };
 
@@ -15,13 +16,14 @@ enum { MILL_SPECTRA_LIBRARY_MAX_CONTINUUM = 20 };
  *  wave_aa [n_pix]              vacuum A, ascending; owned
  *  flux    [n_spectrum][n_pix]  flux density in any unit, each spectrum in its own; owned
  *  label   [n_spectrum][n_label]  in the labels' units, NaN: not known; owned
+ *  weight  [n_spectrum]         of its residuals to begin with; NULL: 1; owned
  *  name    [n_spectrum]         of files with one spectrum each, else NULL; owned
  */
 typedef struct mill_labelled_spectra {
   int n_spectrum, n_pix, n_label;
   double *wave_aa;
   float *flux;
-  double *label;
+  double *label, *weight;
   char (*name)[MILL_MAX_NAME];
 } mill_labelled_spectra;
 
@@ -48,11 +50,9 @@ typedef struct mill_spectra_library_settings {
   int align;                /**< 1: velocities of the spectra are found and taken out */
   int hull_all;             /**< 1: hulls around all spectra; 0: without those that stand alone */
   int n_guess;
-  double recover_sn; /**< S/N a pixel at which the recovery of labels is measured; inf: without
-                        noise, 0: not measured */
-  int n_error;       /**< components of a model error from spectra left out; -1: no model error */
-  double error_sn;   /**< S/N a pixel of the spectra, whose noise is no model error; inf: none */
-  int n_thread;      /**< 1 or more; the library does not depend on it */
+  int n_error;     /**< components of a model error from spectra left out; -1: no model error */
+  double error_sn; /**< S/N a pixel of the spectra, whose noise is no model error; inf: none */
+  int n_thread;    /**< 1 or more; the library does not depend on it */
 } mill_spectra_library_settings;
 
 /** Defaults; labels, resolution, arm and source are the caller's. */
@@ -71,13 +71,7 @@ enum mill_spectrum_fate {
 /** Text of a fate, for messages. */
 const char *mill_spectrum_fate_text(int fate);
 
-/** What was done and how well it works.
- *
- *  Errors are those of spectra left out one at a time, the principal components and the
- *  weights staying.  Spectra: rms over pixels of ln flux, in per cent.  Labels: those
- *  that fit a spectrum best when it is left out, minus its own; the spectra get noise as
- *  of the S/N asked for, random numbers that depend on the spectrum's row alone.
- */
+/** What was done. */
 typedef struct mill_spectra_report {
   int n_spectrum;
   int n_fate[MILL_N_SPECTRUM_FATE];
@@ -89,26 +83,41 @@ typedef struct mill_spectra_report {
   double *velocity;                /**< [n_spectrum] km/s that was taken out, owned */
   int n_align;                     /**< rounds of --align */
   double align_step;               /**< km/s, robust scatter of the last round's changes */
-  int n_velocity;                  /**< spectra whose velocity was recovered; 0: not measured */
-  double velocity_bias, velocity_scatter; /**< km/s, median and 1.48 MAD */
-  double *weight;                         /**< [n_spectrum] 0 where not used, owned */
-  double *error;                          /**< [n_spectrum] per cent, NaN where not used, owned */
+  double *weight;                  /**< [n_spectrum] 0 where not used, owned */
   int n_component, degree;
-  double kept_variance;           /**< part of the variance that the components carry */
-  double smooth_min, smooth_max;  /**< smoothings chosen */
-  double error_median, error_p95; /**< per cent */
-  int n_recovered;                /**< 0: not measured */
-  double bias[MILL_MAX_GRID_AXIS], scatter[MILL_MAX_GRID_AXIS]; /**< median and 1.48 MAD */
-  mill_model_error_report model_error;                          /**< n 0: not measured */
+  double kept_variance;                /**< part of the variance that the components carry */
+  double smooth_min, smooth_max;       /**< smoothings chosen */
+  mill_model_error_report model_error; /**< n 0: not measured */
 } mill_spectra_report;
 
 void mill_spectra_report_clear(mill_spectra_report *report); /* NULL is allowed */
 
 /** Build it.  lib zeroed before, cleared on failure; hash and path stay empty.
+ *
+ *  used  out  spectra in use as the functions of the labels saw them: on the library's pixels,
+ *             without velocity, continuum and level, gaps filled; in the order of the input.
+ *             Zeroed before, cleared by the caller, also on failure; NULL: not wanted
+ *
  *  MILL_ERR_INPUT when the spectra are too few or of no use, MILL_ERR_RANGE for settings,
  *  MILL_ERR_MEMORY.  The same bits whatever the number of threads. */
 int mill_spectra_library_build(const mill_spectra_library_settings *settings,
                                const mill_labelled_spectra *spectra, mill_library *lib,
-                               mill_spectra_report *report);
+                               mill_spectra_report *report, mill_model_set *used);
+
+/** For the report of a library (library_report.h): one made with the same settings and weights
+ *  from a part of its spectra, and the others, which these lie around.
+ *
+ *  lib, report, used  from mill_spectra_library_build
+ *  part               of the spectra to be left out; MILL_REPORT_MAX of them at most
+ *  seed               of the choice
+ *  without            out  zeroed before
+ *  left_out           out  zeroed before; n 0: no spectrum has others on all sides, and without is
+ *                          as before
+ *
+ *  Both are the caller's to clear, also on failure.  MILL_ERR_INPUT when too few are left. */
+int mill_spectra_left_out(const mill_spectra_library_settings *settings, const mill_library *lib,
+                          const mill_spectra_report *report, const mill_model_set *used,
+                          double part, uint64_t seed, mill_library *without,
+                          mill_model_set *left_out);
 
 #endif

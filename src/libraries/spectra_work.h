@@ -1,6 +1,6 @@
 /** Steps of mill_spectra_library_build and what they work on: spectra_grid.c selects the spectra
  * and puts them on the library's wavelengths, spectra_fit.c makes the functions of the labels,
- *  spectra_errors.c measures how well that works. */
+ *  spectra_errors.c measures what the templates get wrong. */
 #ifndef MILL_SPECTRA_WORK_H
 #define MILL_SPECTRA_WORK_H
 
@@ -51,18 +51,6 @@ static inline double mill_spectra_label_of(const mill_labelled_spectra *in,
   return in->label[(size_t)w->row[i] * (size_t)in->n_label + (size_t)l];
 }
 
-/** A spectrum and how far it is from another one. */
-typedef struct mill_spectra_neighbour {
-  double distance2;
-  int i;
-} mill_spectra_neighbour;
-
-/** Nearest first. */
-void mill_spectra_sort(int n, mill_spectra_neighbour *near);
-
-/** Squared distance between the labels of two spectra in use. */
-double mill_spectra_distance2(const mill_spectra_work *w, int i, int j);
-
 /** Pixels of the input that the library's range needs: first and how many. */
 int mill_spectra_find_pixels(const mill_spectra_library_settings *set,
                              const mill_labelled_spectra *in, int *first, int *n);
@@ -94,12 +82,9 @@ int mill_spectra_fit(const mill_labelled_spectra *in, int n_component, unsigned 
 int mill_spectra_align(const mill_spectra_work *w, const mill_library *lib,
                        mill_spectra_report *report, int *done);
 
-/** Velocities found in spectra left out, after noise of the settings' S/N. */
-int mill_spectra_recover_velocities(const mill_spectra_work *w, const mill_library *lib,
-                                    mill_spectra_report *report);
-
-/** Errors of the spectra, and of the labels and of the templates if the settings ask for them. */
+/** What the functions are, for the report, and the errors of the templates if the settings ask for
+ *  them. */
 int mill_spectra_measure(const mill_spectra_work *w, mill_library *lib,
-                         const mill_labelled_spectra *in, mill_spectra_report *report);
+                         mill_spectra_report *report);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "src/system/log.h"
+#include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
 enum { TAG_STOP = 1 };
@@ -285,5 +286,16 @@ done:
   if (node != MPI_COMM_NULL)
     MPI_Comm_free(&node);
   mill_free(all);
+  return err;
+}
+
+int mill_mpi_alone_threads(int *n_thread)
+{
+  int err = MILL_OK;
+  const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};
+  MILL_TRY(mill_thread_check_number(*n_thread));
+  if (*n_thread == 0)
+    MILL_TRY(mill_mpi_share_of_cores(&alone, n_thread));
+done:
   return err;
 }

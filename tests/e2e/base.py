@@ -143,7 +143,7 @@ def shared(out, *args, inputs=()):
 
 def demo_library(out):
     """The small library of the demo and the process that made it."""
-    return shared_and_said(out, "demo", "--coarse", "--held-out", 25)
+    return shared_and_said(out, "demo", "--coarse", "--held-out", 12)
 
 
 def miles_library(out, miles):

@@ -13,6 +13,9 @@ except ImportError as missing:
 
 # in ln flux: both are sums of six float32 products; 1e-6 was measured
 CUT_TOLERANCE = 1e-5
+# arm, median and 99 % of the error of the coarse library's 12 held-out models, per cent
+STORED = (("b", 0.4078, 5.2827), ("r", 0.0647, 0.6328), ("z", 0.0330, 0.4611),
+          ("all", 0.0885, 3.2472))
 PIXELS = {"b": (3600, 5800), "r": (5760, 7620), "z": (7520, 9824)}  # of DESI, A
 
 
@@ -80,9 +83,10 @@ def text(value):
 
 
 def error_table(output):
-    """{arm or "all": [median, 99 %, largest]} of what the command printed, per cent."""
-    rows = re.findall(r"^  (b|r|z|all) +([0-9.]+) +([0-9.]+)(?: +([0-9.]+))?$", output, re.M)
-    return {arm: [float(x) for x in row if x] for arm, *row in rows}
+    """{arm or "all": [median, 95 %, 99 %, largest] of all pixels} of a report, per cent."""
+    number = r" +([0-9.]+)"
+    rows = re.findall(r"^  (b|r|z|all)" + 7 * number + "$", output, re.M)
+    return {arm: [float(x) for x in row[:4]] for arm, *row in rows}
 
 
 class DemoLibrary(ProgramTest):
@@ -100,17 +104,27 @@ class DemoLibrary(ProgramTest):
         out = self.made.stdout
         self.assertEqual(self.made.stderr, "")
         self.assertIn("not for science", out)
-        self.assertGreaterEqual(len(re.findall(r"^ *\d+\.\d s  \w", out, re.M)), 3, out)
-        self.assertIn("computing", out)
+        self.assertIn("computing 320 spectra", out)
+        self.assertIn("cubic splines over 5 of teff, 4 of logg, 4 of feh, 4 of alpha", out)
         error = error_table(out)
         self.assertEqual(sorted(error), ["all", "b", "r", "z"])
         for arm in "brz":
+            self.assertEqual(error[arm], sorted(error[arm]))
             self.assertLess(0, error[arm][0])
-            self.assertLess(error[arm][0], error[arm][1])
-            self.assertLess(error[arm][1], error[arm][2])
         medians = [error[arm][0] for arm in "brz"]
         self.assertLessEqual(min(medians), error["all"][0])
         self.assertLessEqual(error["all"][0], max(medians))
+        self.assertRegex(out, r"\n  100  teff ")  # fitted labels too
+
+    def test_error_is_what_it_was(self):
+        """The line model, components and splines are deterministic, and so are the models' labels:
+        what changes these numbers by more than rounding changed the templates.  The promise for the
+        full grid is checked by ./run demo, which makes it."""
+        error = error_table(self.made.stdout)
+        for arm, median, p99 in STORED:
+            # 5e-5 of printing; rounding of another BLAS is far below 1 %, a worse spline above
+            self.assertAlmostEqual(error[arm][0], median, delta=5e-5 + 0.01 * median)
+            self.assertAlmostEqual(error[arm][2], p99, delta=5e-5 + 0.01 * p99)
 
     def test_info_describes_it(self):
         info = starmill("library", "info", self.path)
@@ -150,7 +164,7 @@ class DemoLibrary(ProgramTest):
 
                 off.append(100 * abs(np.expm1(brentq(slope, y.min(), y.max()))))
             self.assertLess(np.median(off), error[arm][0])
-            self.assertLess(np.max(off), error[arm][2])
+            self.assertLess(np.max(off), error[arm][3])
 
     def test_lines_answer_to_the_labels(self):
         def width(arm, centre, half, *label):
@@ -179,7 +193,7 @@ class DemoLibrary(ProgramTest):
         self.assertEqual(content(path), b"kept?")
         shutil.copy(self.path, path)  # a library may be replaced
         done = starmill("library", "demo", "--coarse", "--overwrite", "--components", 6,
-                        "--held-out", 25, "--threads", 1, "--output", path, timeout=500)
+                        "--held-out", 12, "--threads", 1, "--output", path, timeout=500)
         self.assertEqual(done.returncode, 0, done.stderr)
         few = Emulators(path)
         labels = self.emulators.random_labels(20, seed=12)
@@ -224,18 +238,6 @@ class DemoLibrary(ProgramTest):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("starmill library demo", done.stdout)
             self.assertIn("--held-out", done.stdout)
-
-
-class FullGrid(ProgramTest):
-    def test_error_is_what_was_promised(self):
-        # Promised are 0.3 % and 2 %.  200 models gave 0.0025 and 0.12 (docs/science/demo-library.md); twice
-        # that is a worse grid or line model, not another draw of models.
-        done = starmill("library", "demo", "--held-out", 60, "--output", tmp("full.h5"),
-                        timeout=2400)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        median, p99 = error_table(done.stdout)["all"]
-        self.assertLess(median, 0.005)
-        self.assertLess(p99, 0.24)
 
 
 def str_values(attributes):

@@ -214,15 +214,28 @@ class Train(ProgramTest):
             (GRID, ("--hidden", "12,0"), 2, "--hidden 12,0"),
             (GRID, ("--hidden", "12,"), 2, "--hidden 12,"),
             (GRID, ("--rate", 1e-7), 2, "learning rates"),
+            (GRID, ("--huber", 2), 2, "--huber means nothing without --loss huber"),
+            (GRID, ("--factor", 0.3), 2, "--factor means nothing without --schedule plateau"),
+            (GRID, ("--unit", "spread", "--sn", 50), 2, "--sn means nothing with --unit spread"),
+            (GRID, ("--memory", 1), 2, "--memory means nothing without --last pixels"),
+            (GRID, ("--smoothing=1",), 2, "--smoothing is an option of --emulator radial"),
             (tmp("absent.h5"), (), 3, "absent.h5"),
         ]
         for i, (grid, args, status, words) in enumerate(cases):
             path, done = self.train(f"refused{i}.h5", *args, status=status, grid=grid)
             self.assertOneLine(done, words, status=status)
             self.assertFalse(os.path.exists(path))
-        self.train("todo-library.h5", "--unfinished", "--epochs", 2, grid=tmp("todo.h5"))
+        path, done = self.train("todo-library.h5", "--unfinished", "--epochs", 2, "--left-out", 0,
+                                grid=tmp("todo.h5"))
+        self.assertIn("rms error of the models", done.stdout)
+        self.assertNotIn("nan", done.stdout)
         done = self.train("todo-library.h5", status=4)[1]
         self.assertOneLine(done, "exists", status=4)
+        os.remove(path)
+        table = content(path + ".losses.csv")
+        done = self.train("todo-library.h5", status=4)[1]
+        self.assertOneLine(done, "todo-library.h5.losses.csv", "--overwrite", status=4)
+        self.assertEqual(content(path + ".losses.csv"), table)
         done = starmill("library", "train", "--output", GRID, "--overwrite", GRID)
         self.assertEqual(done.returncode, 2, done.stderr)
         done = self.train("ranks.h5", "--components", 144, status=3, ranks=2)[1]

@@ -313,6 +313,40 @@ class TrainFunctions(ProgramTest):
         with h5py.File(tmp("leave.h5"), "r") as a, h5py.File(tmp("all.h5"), "r") as b:
             self.assertEqual(a.attrs["hash"], b.attrs["hash"])
 
+    def test_whole_hull(self):
+        """One hull of all labels: SciPy's, of scattered models, and six faces of a box."""
+        try:
+            from scipy.spatial import ConvexHull
+        except ImportError as missing:
+            self.skipTest(str(missing))
+        if "without" in train("box.h5", write_grid("box-grid.h5", all_nodes()), "linear", "--hulls",
+                              "whole", "--left-out", 0).stderr:
+            self.skipTest("built without qhull")
+        with h5py.File(tmp("box.h5"), "r") as f:
+            self.assertEqual(f["hulls"].attrs["n_hull"], 1)
+            self.assertEqual(f["hulls/hull0/facets"].shape, (6, 4))
+        rng = np.random.default_rng(SEED)
+        ball = rng.normal(size=(120, 3))
+        ball *= rng.uniform(0, 1, (120, 1)) ** (1 / 3) / np.linalg.norm(ball, axis=1)[:, None]
+        grid = write_grid("ball.h5", np.array([5400, 3.5, -0.8]) + ball * [800, 1.4, 1.0])
+        other = write_grid("other.h5", scattered(60))
+        out = self.good(train("whole.h5", grid, "radial", "--hulls", "whole", "--validation", other))
+        with h5py.File(tmp("whole.h5"), "r") as f, h5py.File(grid, "r") as g, \
+             h5py.File(other, "r") as v:
+            facets = f["hulls/hull0/facets"][:]
+            models, at = mapped(f, g["models/label"][:]), mapped(f, v["models/label"][:])
+        hull = ConvexHull(models)
+        # float64 of the same planes; distances are of order 1
+        got, expected = (np.max(at @ x[:, :3].T + x[:, 3], axis=1) for x in (facets, hull.equations))
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)
+        self.assertLessEqual(np.max(models @ facets[:, :3].T + facets[:, 3]), 1e-12)
+        self.assertIn(f"beside {np.sum(expected > 1e-9)} outside of the hulls", out)
+        flat = all_nodes()
+        flat[:, 2] = -flat[:, 1]
+        flat = flat[np.unique(flat[:, :2], axis=0, return_index=True)[1]]
+        self.assertOneLine(train("no.h5", write_grid("flat.h5", flat), "radial", "--hulls", "whole"),
+                           "too few or lie in a plane", status=3)
+
     def test_threads_change_nothing(self):
         grid = write_grid("scatter.h5", scattered(120))
         text = []
@@ -405,6 +439,15 @@ class TrainFunctions(ProgramTest):
                            "its labels", status=3)
         self.assertOneLine(train("no.h5", path, "cubic"), "--emulator", status=2)
         self.assertOneLine(train("full.h5", path, "linear"), "--output", status=2)
+        for way, options, words in (
+            ("splines", ("--smoothing", 1), "--smoothing means nothing without --emulator radial"),
+            ("linear", ("--degree", 1), "--degree means nothing without --emulator radial"),
+            ("radial", ("--gaps", "fill"), "--gaps means nothing with --emulator radial"),
+            ("radial", ("--validation", path, "--left-out", 0.1), "--left-out means nothing with"),
+            ("radial", ("--left-out", 0, "--seed", 2), "--seed means nothing where nothing is left"),
+            ("radial", ("--epochs", 2), "--epochs is an option of --emulator network"),
+        ):
+            self.assertOneLine(train("no.h5", path, way, *options), words, status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),
                            "--model-error", "--validation", status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0.02, "--model-error", 2),

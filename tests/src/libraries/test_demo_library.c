@@ -20,8 +20,9 @@ static const double giant[MILL_LINE_N_LABEL] = {4300, 1.2, -0.3, 0.2};
 
 /* What several tests look at, made once. */
 static mill_library lib;
-static mill_demo_error lib_error;
+static mill_grid_facts facts;
 static mill_demo_settings settings;
+static mill_model_set held_out;
 static int n_pix_all;
 
 static int make_library(void **state)
@@ -29,9 +30,10 @@ static int make_library(void **state)
   (void)state;
   mill_demo_settings_init(&settings);
   settings.coarse = 1;
-  settings.n_held_out = 12;
+  settings.n_held_out = 4;
   settings.n_thread = 3;
-  if (mill_demo_library_build(&settings, &lib, &lib_error) != MILL_OK) {
+  if (mill_demo_library_build(&settings, &lib, &facts) != MILL_OK ||
+      mill_demo_held_out(&settings, &lib, &held_out) != MILL_OK) {
     printf("%s\n", mill_error_message());
     return -1;
   }
@@ -45,6 +47,7 @@ static int clear_library(void **state)
 {
   (void)state;
   mill_library_clear(&lib);
+  mill_model_set_clear(&held_out);
   return 0;
 }
 
@@ -240,13 +243,22 @@ static void test_threads_change_nothing(void **state)
 {
   (void)state;
   mill_library one = {0};
-  mill_demo_error error;
+  mill_grid_facts said;
+  mill_model_set models = {0};
   settings.n_thread = 1;
-  OK(mill_demo_library_build(&settings, &one, &error));
+  OK(mill_demo_library_build(&settings, &one, &said));
+  OK(mill_demo_held_out(&settings, &one, &models));
+  settings.n_thread = 3;
   mill_library_digest(&one, one.hash);
   assert_string_equal(one.hash, lib.hash);
-  assert_memory_equal(&error, &lib_error, sizeof error);
+  assert_memory_equal(&said, &facts, sizeof said);
+  for (int a = 0; a < lib.n_arm; a++) {
+    const size_t size = (size_t)models.n * (size_t)lib.arm[a].n_pix * sizeof(float);
+    assert_memory_equal(models.flux[a], held_out.flux[a], size);
+    assert_memory_equal(models.continuum[a], held_out.continuum[a], size);
+  }
   mill_library_clear(&one);
+  mill_model_set_clear(&models);
 }
 
 /* ---- error ---------------------------------------------------------------------------------- */
@@ -278,52 +290,63 @@ static void test_emulator_meets_the_model_at_nodes(void **state)
   mill_free(emulated);
 }
 
-static void test_error_sees_a_damaged_emulator(void **state)
+/* Largest error of arm a over the held-out models, per cent of the continuum. */
+static double largest_error(int a)
+{
+  const size_t n = (size_t)lib.arm[a].n_pix;
+  double *emulated = numbers(n), largest = 0;
+  for (size_t i = 0; i < (size_t)held_out.n; i++) {
+    OK(mill_emulator_eval(&lib, a, held_out.label + i * MILL_LINE_N_LABEL, emulated));
+    for (size_t p = i * n; p < (i + 1) * n; p++)
+      largest = fmax(largest, 100 * fabs(emulated[p - i * n] - (double)held_out.flux[a][p]) /
+                                  (double)held_out.continuum[a][p]);
+  }
+  mill_free(emulated);
+  return largest;
+}
+
+static void test_report_sees_a_damaged_emulator(void **state)
 {
   (void)state;
-  mill_demo_error error;
-  settings.n_thread = 2;
-  OK(mill_demo_library_error(&settings, &lib, &error));
-  assert_memory_equal(&error, &lib_error, sizeof error);
-  assert_int_equal(error.n_model, settings.n_held_out);
+  mill_library_report good, report;
+  mill_model_set others = {0};
+  OK(mill_library_report_make(&lib, &held_out, 2, 1, &good));
+  assert_int_equal(good.n, settings.n_held_out);
   for (int a = 0; a < lib.n_arm; a++) {
-    assert_true(error.median[a] > 0 && error.median[a] < error.p99[a]);
-    assert_true(error.p99[a] < error.max[a]);
+    assert_true(good.of_continuum[a]);
+    assert_true(good.pixel[a].median > 0 && good.pixel[a].median < good.pixel[a].p99);
+    /* lanes hold float32 of the fluxes: 6e-8 of 1, in per cent */
+    assert_close(good.pixel[a].max, largest_error(a), 2e-5 * 100);
   }
   /* every flux of arm r too large by 5 %: lines and continuum alike are off by that much of
      themselves, so by 5 % of the continuum where there is no line, within the error before */
   mill_arm *arm = &lib.arm[1];
   for (int i = 0; i < arm->n_pix; i++)
     arm->emulator.bias[0][i] += 0.05f;
-  OK(mill_demo_library_error(&settings, &lib, &error));
+  OK(mill_library_report_make(&lib, &held_out, 2, 1, &report));
   for (int i = 0; i < arm->n_pix; i++)
     arm->emulator.bias[0][i] -= 0.05f;
-  assert_close(error.median[1], 5, 0.5 + lib_error.median[1]);
-  assert_true(error.p99[1] > lib_error.p99[1]);
-  for (int a = 0; a < lib.n_arm; a += 2) {
-    assert_true(error.median[a] == lib_error.median[a]);
-    assert_true(error.p99[a] == lib_error.p99[a] && error.max[a] == lib_error.max[a]);
-  }
+  assert_close(report.pixel[1].median, 5, 0.5 + good.pixel[1].median);
+  assert_true(report.pixel[1].p99 > good.pixel[1].p99);
+  for (int a = 0; a < lib.n_arm; a += 2)
+    assert_memory_equal(&report.pixel[a], &good.pixel[a], sizeof good.pixel[a]);
+  mill_library_report_clear(&report);
   /* other stars, another error */
   settings.seed++;
-  OK(mill_demo_library_error(&settings, &lib, &error));
+  OK(mill_demo_held_out(&settings, &lib, &others));
   settings.seed--;
-  assert_true(error.max[0] != lib_error.max[0]);
-}
-
-static void test_error_wants_the_demo_library(void **state)
-{
-  (void)state;
-  mill_demo_error error;
-  lib.arm[2].n_pix--;
-  assert_int_equal(mill_demo_library_error(&settings, &lib, &error), MILL_ERR_RANGE);
-  lib.arm[2].n_pix++;
+  OK(mill_library_report_make(&lib, &others, 2, 1, &report));
+  assert_true(report.pixel[0].max != good.pixel[0].max);
+  mill_library_report_clear(&report);
+  mill_library_report_clear(&good);
+  mill_model_set_clear(&others);
 }
 
 static void test_bad_settings_are_refused(void **state)
 {
   (void)state;
   mill_library bad = {0};
+  mill_grid_facts said;
   const mill_library zero = {0};
   static const struct {
     int n_thread, n_component, n_held_out, n_guess;
@@ -332,7 +355,7 @@ static void test_bad_settings_are_refused(void **state)
                {1, -1, 1, 1, "-1 principal components"},
                {1, MILL_DEMO_MAX_COMPONENT + 1, 1, 1, "principal components"},
                {1, 0, -1, 1, "-1 held-out"},
-               {1, 0, MILL_DEMO_MAX_HELD_OUT + 1, 1, "held-out"},
+               {1, 0, MILL_REPORT_MAX + 1, 1, "held-out"},
                {1, 0, 1, 0, "0 templates"}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     mill_demo_settings s;
@@ -342,7 +365,7 @@ static void test_bad_settings_are_refused(void **state)
     s.n_component = wrong[i].n_component;
     s.n_held_out = wrong[i].n_held_out;
     s.n_guess = wrong[i].n_guess;
-    assert_int_equal(mill_demo_library_build(&s, &bad, NULL), MILL_ERR_RANGE);
+    assert_int_equal(mill_demo_library_build(&s, &bad, &said), MILL_ERR_RANGE);
     assert_non_null(strstr(mill_error_message(), wrong[i].text));
     assert_memory_equal(&bad, &zero, sizeof bad);
   }
@@ -359,8 +382,7 @@ int main(void)
       cmocka_unit_test(test_guess_templates_spread_inside_the_hulls),
       cmocka_unit_test(test_threads_change_nothing),
       cmocka_unit_test(test_emulator_meets_the_model_at_nodes),
-      cmocka_unit_test(test_error_sees_a_damaged_emulator),
-      cmocka_unit_test(test_error_wants_the_demo_library),
+      cmocka_unit_test(test_report_sees_a_damaged_emulator),
       cmocka_unit_test(test_bad_settings_are_refused),
   };
   return cmocka_run_group_tests(tests, make_library, clear_library);
