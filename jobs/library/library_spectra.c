@@ -136,8 +136,15 @@ const mill_option_table mill_library_spectra_table = {
 static int parse(int argc, char **argv, options *o, int *first_file)
 {
   int err = MILL_OK, first = 0;
+  unsigned char given[MILL_OPTION_MAX];
   snprintf(o->in.request.name_column, sizeof o->in.request.name_column, "FILE");
-  MILL_TRY(mill_option_parse(&mill_library_spectra_table, argc, argv, o, NULL, &first));
+  MILL_TRY(mill_option_parse(&mill_library_spectra_table, argc, argv, o, given, &first));
+  const mill_option_need need[] = {
+      {"name-column", o->in.request.table != NULL, "without --table"},
+      {"spectra-sn", o->settings.n_error >= 0, "without --model-error"},
+      {"seed", o->left_out > 0, "with --left-out 0"}};
+  MILL_TRY(mill_option_check_needs(&mill_library_spectra_table, given,
+                                   (int)(sizeof need / sizeof *need), need));
   if (o->help)
     goto done;
   if (!o->output)
