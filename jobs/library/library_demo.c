@@ -84,13 +84,19 @@ done:
 int mill_job_library_demo(int argc, char **argv)
 {
   int err = MILL_OK, first = 0;
+  unsigned char given[MILL_OPTION_MAX];
   mill_library *lib = NULL;
   mill_grid_facts facts;
   options o = {0};
   mill_demo_settings_init(&o.settings);
   o.settings.n_thread = 0;
   o.settings.progress = stdout;
-  MILL_TRY(mill_option_parse(&mill_library_demo_table, argc, argv, &o, NULL, &first));
+  MILL_TRY(mill_option_parse(&mill_library_demo_table, argc, argv, &o, given, &first));
+  const mill_option_need need[] = {
+      {"seed", o.settings.n_held_out > 0, "with --held-out 0"},
+      {"line-seed", o.settings.line_scatter > 0, "without --line-scatter above 0"}};
+  MILL_TRY(mill_option_check_needs(&mill_library_demo_table, given,
+                                   (int)(sizeof need / sizeof *need), need));
   if (o.help) {
     printf("usage: starmill library demo --output LIB.h5 [options]\n\n");
     mill_option_print_help(&mill_library_demo_table, NULL, stdout);

@@ -139,6 +139,11 @@ static int parse(int argc, char **argv, options *o, int *first_file)
   unsigned char given[MILL_OPTION_MAX] = {0};
   snprintf(o->in.request.name_column, sizeof o->in.request.name_column, "FILE");
   MILL_TRY(mill_option_parse(&mill_library_spectra_table, argc, argv, o, given, &first));
+  const mill_option_need need[] = {
+      {"spectra-sn", o->settings.n_error >= 0, "without --model-error"},
+      {"seed", o->left_out > 0, "with --left-out 0"}};
+  MILL_TRY(mill_option_check_needs(&mill_library_spectra_table, given,
+                                   (int)(sizeof need / sizeof *need), need));
   if (o->help)
     goto done;
   if (!o->output)

@@ -222,6 +222,8 @@ class DemoLibrary(ProgramTest):
             (["--output", path, "--seed", "99999999999999999999"], ["--seed"]),
             (["--output", path, "--seed"], ["--seed needs a value"]),
             (["--output", path, "--fine"], ["--fine"]),
+            (["--output", path, "--held-out", "0", "--seed", "2"], ["--seed means nothing"]),
+            (["--output", path, "--line-seed", "2"], ["--line-seed means nothing", "--line-scatter"]),
         ):
             with self.subTest(args=args):
                 self.refuse(*args, status=2, parts=parts)
