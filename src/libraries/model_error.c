@@ -133,9 +133,9 @@ static void count_known(const double *row, int n_pix, int *n_known)
     n_known[p] += isfinite(row[p]);
 }
 
-/* Take the continuum out of 1 + x; what is not known becomes 0.  Returns the known pixels, 0 where
-   they do not determine a continuum, and then x is 0. */
-static int remove_continuum(int n_pix, const span *s, double *x)
+/* Take the continuum out of 1 + x, by least squares of level times that; what is not known becomes
+   0.  Returns the known pixels, 0 where they do not determine a continuum, and then x is 0. */
+static int remove_continuum(int n_pix, const span *s, const double *level, double *x)
 {
   double normal[MILL_MAX_CONT * MILL_MAX_CONT] = {0}, v[MILL_MAX_CONT] = {0};
   const int n_cont = s->n_cont;
@@ -145,8 +145,9 @@ static int remove_continuum(int n_pix, const span *s, double *x)
     if (!isfinite(x[p]))
       continue;
     n_known++;
+    const double weight = level ? level[p] * level[p] : 1;
     for (int k = 0; k < n_cont; k++) {
-      const double c = cont[(size_t)k * (size_t)n_pix + (size_t)p];
+      const double c = weight * cont[(size_t)k * (size_t)n_pix + (size_t)p];
       v[k] += c * (1 + x[p]);
       for (int l = 0; l <= k; l++)
         normal[k * n_cont + l] += c * cont[(size_t)l * (size_t)n_pix + (size_t)p];
@@ -164,35 +165,60 @@ static int remove_continuum(int n_pix, const span *s, double *x)
   return failed ? 0 : n_known;
 }
 
-/* Rows x [n][n_pix] times the level of the templates, of mean square 1 over the pixels, or divided
-   by it. */
-static void scale_rows(int n, int n_pix, const double *level, int divide, double *x)
+/* What residuals x [n][n_pix] are multiplied by before components are looked for: level over the
+   rms of level times x within a fortieth of the arm; 1 without level. */
+static int measure_scale(int n, int n_pix, const double *level, const double *x, double *scale)
 {
-  if (!level)
-    return;
-  const double rms = cblas_dnrm2(n_pix, level, 1) / sqrt(n_pix);
-  for (int i = 0; i < n; i++)
-    for (int p = 0; p < n_pix; p++)
-      x[(size_t)i * (size_t)n_pix + (size_t)p] *= divide ? rms / level[p] : level[p] / rms;
+  int err = MILL_OK;
+  double *sum = NULL; /* of squares in all pixels before */
+  const int reach = n_pix / 40;
+  MILL_TRY(MILL_ALLOC(n_pix + 1, &sum));
+  for (int p = 0; p < n_pix; p++) {
+    double square = 0;
+    for (int i = 0; i < n && level; i++)
+      square += x[(size_t)i * (size_t)n_pix + (size_t)p] * x[(size_t)i * (size_t)n_pix + (size_t)p];
+    sum[p + 1] = sum[p] + (level ? square * level[p] * level[p] : 0);
+  }
+  for (int p = 0; p < n_pix; p++) {
+    const int first = p > reach ? p - reach : 0;
+    const int last = p + reach < n_pix ? p + reach + 1 : n_pix;
+    const double near = (sum[last] - sum[first]) / ((double)n * (last - first));
+    /* where no spectrum has a pixel nearby, or all agree with the templates, nothing is to be had
+     */
+    scale[p] = !level ? 1 : near > 0 ? level[p] / sqrt(near) : level[p];
+  }
+done:
+  mill_free(sum);
+  return err;
 }
 
-/* Principal components about zero of the rows x [n][n_pix], which are times level then, and their
-   standard deviations; noise adds to the diagonal of the rows' products and is taken out of it.
-   Rows lose what the components carry. */
+static void scale_rows(int n, int n_pix, const double *scale, int divide, double *x)
+{
+  for (int i = 0; i < n; i++)
+    for (int p = 0; p < n_pix; p++)
+      x[(size_t)i * (size_t)n_pix + (size_t)p] *= divide ? 1 / scale[p] : scale[p];
+}
+
+/* Principal components about zero of the rows x [n][n_pix], times a scale for the time being, and
+   their standard deviations; noise adds to the diagonal of the rows' products and is taken out of
+   it.  Rows lose what the components carry. */
 static int take_components(int n, int n_pix, double noise2, const double *level, double *x,
                            mill_model_error *error)
 {
   int err = MILL_OK;
-  double *gram = NULL, *value = NULL, *pattern = NULL, *share = NULL;
+  double *gram = NULL, *value = NULL, *pattern = NULL, *share = NULL, *scale = NULL;
   const int q = error->n_component;
   MILL_TRY(MILL_ALLOC((size_t)n * (size_t)n, &gram));
   MILL_TRY(MILL_ALLOC(n, &value));
   MILL_TRY(MILL_ALLOC(n_pix, &pattern));
   MILL_TRY(MILL_ALLOC(n, &share));
-  scale_rows(n, n_pix, level, 0, x);
+  MILL_TRY(MILL_ALLOC(n_pix, &scale));
+  MILL_TRY(measure_scale(n, n_pix, level, x, scale));
+  scale_rows(n, n_pix, scale, 0, x);
   cblas_dsyrk(CblasRowMajor, CblasLower, CblasNoTrans, n, n_pix, 1, x, n_pix, 0, gram, n);
+  const double scale2 = cblas_ddot(n_pix, scale, 1, scale, 1);
   for (int i = 0; i < n; i++)
-    gram[(size_t)i * (size_t)n + (size_t)i] -= noise2 * n_pix;
+    gram[(size_t)i * (size_t)n + (size_t)i] -= noise2 * scale2;
   if (LAPACKE_dsyev(LAPACK_ROW_MAJOR, 'V', 'L', n, gram, n, value) != 0)
     MILL_FAIL(MILL_ERR_INPUT, "the residuals have no principal components");
   error->n_component = 0;
@@ -205,15 +231,16 @@ static int take_components(int n, int n_pix, double noise2, const double *level,
     cblas_dgemv(CblasRowMajor, CblasNoTrans, n, n_pix, 1, x, n_pix, pattern, 1, 0, share, 1);
     cblas_dger(CblasRowMajor, n, n_pix, -1, share, 1, pattern, 1, x, n_pix);
     float *to = error->component + (size_t)j * (size_t)n_pix;
-    scale_rows(1, n_pix, level, 1, pattern);
+    scale_rows(1, n_pix, scale, 1, pattern);
+    const double length = cblas_dnrm2(n_pix, pattern, 1);
     for (int p = 0; p < n_pix; p++)
-      to[p] = (float)(pattern[p] * sqrt((double)n_pix)); /* of rms 1 */
-    error->sigma[j] = sqrt(value[n - 1 - j] / ((double)n * n_pix));
+      to[p] = (float)(pattern[p] * sqrt((double)n_pix) / length); /* of rms 1 */
+    error->sigma[j] = length * sqrt(value[n - 1 - j] / ((double)n * n_pix));
     error->n_component = j + 1;
   }
-  scale_rows(n, n_pix, level, 1, x);
+  scale_rows(n, n_pix, scale, 1, x);
 done:
-  MILL_FREE(gram, value, pattern, share);
+  MILL_FREE(gram, value, pattern, share, scale);
   return err;
 }
 
@@ -312,7 +339,7 @@ static int flatten(const double *wave_aa, mill_residuals *residuals, span *s, in
     if (n_row < (s->last - s->first + 1) / 2 || n_row < 2 * s->n_cont || !(weight > 0))
       continue;
     count_known(row, n_pix, n_known);
-    if (remove_continuum(n_pix, s, row) == 0)
+    if (remove_continuum(n_pix, s, residuals->level, row) == 0)
       MILL_FAIL(MILL_ERR_INPUT, "residual %d has too few pixels for a continuum", i);
     for (int p = 0; p < n_pix; p++)
       to[p] = weight * row[p];

@@ -21,9 +21,10 @@ enum {
  *  noise             rms noise of a pixel of the spectra relative to their flux, 0: none
  *  n_continuum       functions of the continuum over the pixels that are known, 4 ...
  *                    MILL_MAX_CONT; 0: MILL_MODEL_ERROR_CONTINUUM
- *  level [n_pix]     flux of the templates there, any unit, above 0: components are those of
- *                    residuals of the flux and not of the ratio, which is large in the cores of
- *                    strong lines, where next to no light is; NULL: the same everywhere */
+ *  level [n_pix]     flux of the templates there, any unit, above 0: continuum and components
+ *                    are those of the flux, not of the ratio, which is large in the cores of strong
+ *                    lines, and in units of their rms nearby, so that a range where data are poor
+ *                    does not take them all; NULL: of the ratio, alike everywhere */
 typedef struct mill_residuals {
   int n, n_pix;
   double *value;
