@@ -113,6 +113,7 @@ typedef struct span {
   int first, last; /* pixels that some residual knows */
   int n_cont;
   double *cont;
+  double *scale; /* [n_pix], what residuals are multiplied by where they are compared */
 } span;
 
 static void fill_continuum(const double *wave_aa, int n_pix, const span *s)
@@ -133,38 +134,6 @@ static void count_known(const double *row, int n_pix, int *n_known)
     n_known[p] += isfinite(row[p]);
 }
 
-/* Take the continuum out of 1 + x, by least squares of level times that; what is not known becomes
-   0.  Returns the known pixels, 0 where they do not determine a continuum, and then x is 0. */
-static int remove_continuum(int n_pix, const span *s, const double *level, double *x)
-{
-  double normal[MILL_MAX_CONT * MILL_MAX_CONT] = {0}, v[MILL_MAX_CONT] = {0};
-  const int n_cont = s->n_cont;
-  const double *cont = s->cont;
-  int n_known = 0;
-  for (int p = 0; p < n_pix; p++) {
-    if (!isfinite(x[p]))
-      continue;
-    n_known++;
-    const double weight = level ? level[p] * level[p] : 1;
-    for (int k = 0; k < n_cont; k++) {
-      const double c = weight * cont[(size_t)k * (size_t)n_pix + (size_t)p];
-      v[k] += c * (1 + x[p]);
-      for (int l = 0; l <= k; l++)
-        normal[k * n_cont + l] += c * cont[(size_t)l * (size_t)n_pix + (size_t)p];
-    }
-  }
-  const int failed = mill_cholesky(n_cont, normal, n_cont) != 0;
-  if (!failed)
-    mill_cholesky_solve(n_cont, normal, n_cont, v);
-  for (int p = 0; p < n_pix; p++) {
-    double sum = 0;
-    for (int k = 0; k < n_cont; k++)
-      sum += v[k] * cont[(size_t)k * (size_t)n_pix + (size_t)p];
-    x[p] = failed || !isfinite(x[p]) ? 0 : (1 + x[p]) / sum - 1;
-  }
-  return failed ? 0 : n_known;
-}
-
 /* What residuals x [n][n_pix] are multiplied by before components are looked for: level over the
    rms of level times x within a fortieth of the arm; 1 without level. */
 static int measure_scale(int n, int n_pix, const double *level, const double *x, double *scale)
@@ -175,8 +144,10 @@ static int measure_scale(int n, int n_pix, const double *level, const double *x,
   MILL_TRY(MILL_ALLOC(n_pix + 1, &sum));
   for (int p = 0; p < n_pix; p++) {
     double square = 0;
-    for (int i = 0; i < n && level; i++)
-      square += x[(size_t)i * (size_t)n_pix + (size_t)p] * x[(size_t)i * (size_t)n_pix + (size_t)p];
+    for (int i = 0; i < n && level; i++) {
+      const double value = x[(size_t)i * (size_t)n_pix + (size_t)p];
+      square += isfinite(value) ? value * value : 0;
+    }
     sum[p + 1] = sum[p] + (level ? square * level[p] * level[p] : 0);
   }
   for (int p = 0; p < n_pix; p++) {
@@ -199,21 +170,51 @@ static void scale_rows(int n, int n_pix, const double *scale, int divide, double
       x[(size_t)i * (size_t)n_pix + (size_t)p] *= divide ? 1 / scale[p] : scale[p];
 }
 
+/* Take the continuum out of 1 + x, by least squares of scale times that; what is not known stays
+   so. Returns the known pixels, 0 where they do not determine a continuum. */
+static int remove_continuum(int n_pix, const span *s, double *x)
+{
+  double normal[MILL_MAX_CONT * MILL_MAX_CONT] = {0}, v[MILL_MAX_CONT] = {0};
+  const int n_cont = s->n_cont;
+  const double *cont = s->cont;
+  int n_known = 0;
+  for (int p = 0; p < n_pix; p++) {
+    if (!isfinite(x[p]))
+      continue;
+    n_known++;
+    const double weight = s->scale[p] * s->scale[p];
+    for (int k = 0; k < n_cont; k++) {
+      const double c = weight * cont[(size_t)k * (size_t)n_pix + (size_t)p];
+      v[k] += c * (1 + x[p]);
+      for (int l = 0; l <= k; l++)
+        normal[k * n_cont + l] += c * cont[(size_t)l * (size_t)n_pix + (size_t)p];
+    }
+  }
+  const int failed = mill_cholesky(n_cont, normal, n_cont) != 0;
+  if (!failed)
+    mill_cholesky_solve(n_cont, normal, n_cont, v);
+  for (int p = 0; p < n_pix; p++) {
+    double sum = 0;
+    for (int k = 0; k < n_cont; k++)
+      sum += v[k] * cont[(size_t)k * (size_t)n_pix + (size_t)p];
+    x[p] = (1 + x[p]) / sum - 1;
+  }
+  return failed ? 0 : n_known;
+}
+
 /* Principal components about zero of the rows x [n][n_pix], times a scale for the time being, and
    their standard deviations; noise adds to the diagonal of the rows' products and is taken out of
    it.  Rows lose what the components carry. */
-static int take_components(int n, int n_pix, double noise2, const double *level, double *x,
+static int take_components(int n, int n_pix, double noise2, const double *scale, double *x,
                            mill_model_error *error)
 {
   int err = MILL_OK;
-  double *gram = NULL, *value = NULL, *pattern = NULL, *share = NULL, *scale = NULL;
+  double *gram = NULL, *value = NULL, *pattern = NULL, *share = NULL;
   const int q = error->n_component;
   MILL_TRY(MILL_ALLOC((size_t)n * (size_t)n, &gram));
   MILL_TRY(MILL_ALLOC(n, &value));
   MILL_TRY(MILL_ALLOC(n_pix, &pattern));
   MILL_TRY(MILL_ALLOC(n, &share));
-  MILL_TRY(MILL_ALLOC(n_pix, &scale));
-  MILL_TRY(measure_scale(n, n_pix, level, x, scale));
   scale_rows(n, n_pix, scale, 0, x);
   cblas_dsyrk(CblasRowMajor, CblasLower, CblasNoTrans, n, n_pix, 1, x, n_pix, 0, gram, n);
   const double scale2 = cblas_ddot(n_pix, scale, 1, scale, 1);
@@ -240,7 +241,7 @@ static int take_components(int n, int n_pix, double noise2, const double *level,
   }
   scale_rows(n, n_pix, scale, 1, x);
 done:
-  MILL_FREE(gram, value, pattern, share, scale);
+  MILL_FREE(gram, value, pattern, share);
   return err;
 }
 
@@ -311,16 +312,12 @@ static double mean_square(int n, int n_pix, const double *x)
   return sum / n;
 }
 
-/* The rows that know half of the pixels or more of those that any knows, without their continuum
-   and weighted, moved to the front; their number.  n_known [n_pix]: of how many a pixel is known.
- */
-static int flatten(const double *wave_aa, mill_residuals *residuals, span *s, int *n_known, int *n)
+/* The rows that know half of the pixels or more of those that any knows, moved to the front; their
+   number n and weights [n].  n_known [n_pix]: of how many a pixel is known. */
+static void choose_rows(mill_residuals *residuals, span *s, int *n_known, double *weight, int *n)
 {
-  int err = MILL_OK;
   const int n_pix = residuals->n_pix;
   double *x = residuals->value;
-  s->n_cont = residuals->n_continuum > 0 ? residuals->n_continuum : MILL_MODEL_ERROR_CONTINUUM;
-  MILL_TRY(MILL_ALLOC((size_t)s->n_cont * (size_t)n_pix, &s->cont));
   for (int i = 0; i < residuals->n; i++)
     count_known(x + (size_t)i * (size_t)n_pix, n_pix, n_known);
   s->last = n_pix - 1;
@@ -329,23 +326,49 @@ static int flatten(const double *wave_aa, mill_residuals *residuals, span *s, in
   while (s->last > s->first && n_known[s->last] == 0)
     s->last--;
   memset(n_known, 0, (size_t)n_pix * sizeof *n_known);
-  fill_continuum(wave_aa, n_pix, s);
   for (int i = 0; i < residuals->n; i++) {
-    double *row = x + (size_t)i * (size_t)n_pix, *to = x + (size_t)*n * (size_t)n_pix;
-    const double weight = residuals->weight ? sqrt(residuals->weight[i]) : 1;
+    const double *row = x + (size_t)i * (size_t)n_pix;
     int n_row = 0;
+    weight[*n] = residuals->weight ? sqrt(residuals->weight[i]) : 1;
     for (int p = 0; p < n_pix; p++)
       n_row += isfinite(row[p]);
-    if (n_row < (s->last - s->first + 1) / 2 || n_row < 2 * s->n_cont || !(weight > 0))
+    if (n_row < (s->last - s->first + 1) / 2 || n_row < 2 * s->n_cont || !(weight[*n] > 0))
       continue;
     count_known(row, n_pix, n_known);
-    if (remove_continuum(n_pix, s, residuals->level, row) == 0)
-      MILL_FAIL(MILL_ERR_INPUT, "residual %d has too few pixels for a continuum", i);
-    for (int p = 0; p < n_pix; p++)
-      to[p] = weight * row[p];
+    memmove(x + (size_t)*n * (size_t)n_pix, row, (size_t)n_pix * sizeof *row);
     ++*n;
   }
+}
+
+/* Rows without their continuum, weighted, 0 where they are not known.  With a level there are two
+   rounds: the second knows where the templates are poor, which else would bend the continuum. */
+static int flatten(const double *wave_aa, mill_residuals *residuals, span *s, int *n_known, int *n)
+{
+  int err = MILL_OK;
+  const int n_pix = residuals->n_pix;
+  const double *level = residuals->level;
+  double *x = residuals->value, *weight = NULL;
+  s->n_cont = residuals->n_continuum > 0 ? residuals->n_continuum : MILL_MODEL_ERROR_CONTINUUM;
+  MILL_TRY(MILL_ALLOC((size_t)s->n_cont * (size_t)n_pix, &s->cont));
+  MILL_TRY(MILL_ALLOC(n_pix, &s->scale));
+  MILL_TRY(MILL_ALLOC(residuals->n + 1, &weight));
+  choose_rows(residuals, s, n_known, weight, n);
+  fill_continuum(wave_aa, n_pix, s);
+  for (int p = 0; p < n_pix; p++)
+    s->scale[p] = level ? level[p] : 1;
+  for (int round = 0; round < (level ? 2 : 1); round++) {
+    for (int i = 0; i < *n; i++)
+      if (remove_continuum(n_pix, s, x + (size_t)i * (size_t)n_pix) == 0)
+        MILL_FAIL(MILL_ERR_INPUT, "residual %d has too few pixels for a continuum", i);
+    MILL_TRY(measure_scale(*n, n_pix, level, x, s->scale));
+  }
+  for (int i = 0; i < *n; i++)
+    for (int p = 0; p < n_pix; p++) {
+      double *value = &x[(size_t)i * (size_t)n_pix + (size_t)p];
+      *value = isfinite(*value) ? weight[i] * *value : 0;
+    }
 done:
+  mill_free(weight);
   return err;
 }
 
@@ -379,7 +402,7 @@ int mill_model_error_measure(const double *wave_aa, mill_residuals *residuals, i
       MILL_ALLOC((size_t)(n_component > 0 ? n_component : 1) * (size_t)n_pix, &error->component));
   error->n_component = n_component;
   const double all = mean_square(n, n_pix, x) - noise2;
-  MILL_TRY(take_components(n, n_pix, noise2, residuals->level, x, error));
+  MILL_TRY(take_components(n, n_pix, noise2, known.scale, x, error));
   measure_fraction(n, n_pix, noise2, x, n_known, &known, error);
   measure_correlation(n, n_pix, x, error);
   const double left = mean_square(n, n_pix, x) - noise2;
@@ -388,7 +411,7 @@ int mill_model_error_measure(const double *wave_aa, mill_residuals *residuals, i
   report->left = all > 0 ? fmax(left, 0) / all : 0;
   report->correlation_aa = error->correlation * (wave_aa[n_pix / 2] - wave_aa[n_pix / 2 - 1]);
 done:
-  MILL_FREE(known.cont, n_known);
+  MILL_FREE(known.cont, known.scale, n_known);
   if (err != MILL_OK)
     mill_model_error_clear(error);
   return err;
