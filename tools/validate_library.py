@@ -181,9 +181,8 @@ class Campaign:
         with open(os.path.join(CONFIG, "sdss.yaml")) as f, open(config, "w") as out:
             out.write(f.read().replace("exposures: coadd", "exposures: single"))
         rows = self.fit("exposures-" + label, library, config, [path])
-        blue = rows["SN_B"] > 0
-        for arm, use in (("blue", blue), ("red", ~blue)):
-            yield "BOSS, exposures of one star, " + arm, rows, use, np.zeros(len(blue))
+        yield ("BOSS, exposures of one star", rows, np.ones(len(rows["SN"]), bool),
+               np.zeros(len(rows["SN"])))
         parts = [self.fit_miles("miles30" + c, library, 30, 30 + k)[0] for k, c in enumerate("ab")]
         both = {k: np.concatenate([p[k] for p in parts]) for k in parts[0]
                 if parts[0][k].ndim == 1}
@@ -287,6 +286,9 @@ def print_repeats(library, what, rows, use, star):
             pull.extend((x - mean) / e * free)
             size.extend((x - mean) * free)
         n = len(pull)
+        if n == 0:
+            line.append("")
+            continue
         line.append("%.*f (%.1f)" % (0 if k == "TEFF" else 1 if k == "VRAD" else 2,
                                      np.sqrt(np.mean(np.square(size))) if n < 30 else
                                      1.4826 * np.median(np.abs(size)),

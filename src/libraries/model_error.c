@@ -13,6 +13,7 @@
 #include "src/libraries/emulator.h"
 
 #define LEAST_LEVEL 0.01 /* of the mean flux of an arm */
+#define SMALL_ERROR 0.02 /* of the flux: most spectra have as much noise */
 
 /* ---- residuals ------------------------------------------------------------------------------ */
 
@@ -134,8 +135,9 @@ static void count_known(const double *row, int n_pix, int *n_known)
     n_known[p] += isfinite(row[p]);
 }
 
-/* What residuals x [n][n_pix] are multiplied by before components are looked for: level over the
-   rms of level times x within a fortieth of the arm; 1 without level. */
+/* What residuals x [n][n_pix] are multiplied by where they are compared: level over the rms of
+   level times x within a fortieth of the arm, which small ones do not matter to; 1 without level.
+ */
 static int measure_scale(int n, int n_pix, const double *level, const double *x, double *scale)
 {
   int err = MILL_OK;
@@ -154,9 +156,7 @@ static int measure_scale(int n, int n_pix, const double *level, const double *x,
     const int first = p > reach ? p - reach : 0;
     const int last = p + reach < n_pix ? p + reach + 1 : n_pix;
     const double near = (sum[last] - sum[first]) / ((double)n * (last - first));
-    /* where no spectrum has a pixel nearby, or all agree with the templates, nothing is to be had
-     */
-    scale[p] = !level ? 1 : near > 0 ? level[p] / sqrt(near) : level[p];
+    scale[p] = level ? level[p] / sqrt(near + SMALL_ERROR * SMALL_ERROR) : 1;
   }
 done:
   mill_free(sum);

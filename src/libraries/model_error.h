@@ -23,8 +23,8 @@ enum {
  *                    MILL_MAX_CONT; 0: MILL_MODEL_ERROR_CONTINUUM
  *  level [n_pix]     flux of the templates there, any unit, above 0: continuum and components
  *                    are those of the flux, not of the ratio, which is large in the cores of strong
- *                    lines, and in units of their rms nearby, so that a range where data are poor
- *                    does not take them all; NULL: of the ratio, alike everywhere */
+ *                    lines, and in units of their rms nearby (added to 2 %), so that a range where
+ *                    data are poor does not take them all; NULL: of the ratio, alike everywhere */
 typedef struct mill_residuals {
   int n, n_pix;
   double *value;
