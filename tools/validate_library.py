@@ -318,6 +318,8 @@ def main():
     campaign = Campaign(args)
     libraries = [lib.split("=", 1) if "=" in lib else
                  (os.path.basename(lib).removesuffix(".h5"), lib) for lib in args.library]
+    if len({os.path.basename(path) for _, path in libraries}) < len(libraries):
+        parser.error("files in WORK are named after the libraries: give these other names")
     if args.with_miles:
         libraries.append(("MILES", campaign.miles_library()))
     found = {}
