@@ -44,6 +44,8 @@ CONFIG = os.path.join(HERE, "..", "config")
 COLUMNS = {"TEFF": "Teff, K", "LOGG": "log g", "FEH": "[Fe/H]", "ALPHAFE": "[α/Fe]",
            "VRAD": "velocity, km/s"}
 MIN_SN = 20
+MIN_STARS = 5  # of a type, for a line
+MINUS = "−"
 SN_OBSERVED = 150  # MILES gives no errors; its spectra have more than 100 a pixel
 FWHM_AA = 2.5  # of MILES
 # where the libraries are meant to be used; of published labels, so that it selects alike for all
@@ -237,64 +239,66 @@ def cells(ours, theirs, kind):
         width = mad(d / ours[k + "_ERR"][good])
         out.append(("%+.0f ± %.0f (%.1f)" if k == "TEFF" else "%+.1f ± %.1f (%.1f)" if k == "VRAD"
                     else "%+.2f ± %.2f (%.1f)") % (np.median(d), mad(d), width))
+        out[-1] = out[-1].replace("-", MINUS)
     return out
 
 
-def head(*first):
+def print_table(first, lines):
+    """Lines of cells in the order of the names first and COLUMNS, without columns of nothing."""
     names = [*first, *COLUMNS.values()]
-    return "| %s |\n|%s" % (" | ".join(names), "---|" * len(names))
+    use = [i for i in range(len(names)) if any(line[i] for line in lines)]
+    for line in (names, ["---"] * len(names), *lines):
+        print("| %s |" % " | ".join(line[i] for i in use))
+
+
+def lines_of_stars(parts):
+    """A line for each star and library: what was fitted."""
+    lines = []
+    for star in range(len(parts[0][1]["SN"])):
+        for library, rows, _ in parts:
+            lines.append([
+                rows["PATH"][star].split(".")[0], library, "%.0f" % rows["SN"][star],
+                "0x%x" % rows["RVS_WARN"][star],
+                *(("%.*f ± %.*f" % (d, rows[k][star], d, rows[k + "_ERR"][star])).replace("-", MINUS)
+                  if k in rows else "" for k, d in zip(COLUMNS, (0, 2, 2, 2, 1)))])
+    return lines
 
 
 def print_comparisons(found):
     """found: {set: [(library, rows, published)]}"""
     for name, parts in found.items():
+        print("\n**%s**\n" % name)
         if parts[0][2] is None:
-            print("\n**%s**\n\n%s" % (name, head("star", "library", "S/N", "flags")))
-            for star in range(len(parts[0][1]["SN"])):
-                for library, rows, _ in parts:
-                    values = ["%.*f ± %.*f" % (d, rows[k][star], d, rows[k + "_ERR"][star])
-                              if k in rows else "" for k, d in zip(COLUMNS, (0, 2, 2, 2, 1))]
-                    print("| %s |" % " | ".join([
-                        rows["PATH"][star].split(".")[0], library, "%.0f" % rows["SN"][star],
-                        "0x%x" % rows["RVS_WARN"][star], *values]))
+            print_table(("star", "library", "S/N", "flags"), lines_of_stars(parts))
             continue
-        print("\n**%s**\n\n%s" % (name, head("stars", "library", "number", "flagged")))
         compared = [(library, *compare(rows, published)) for library, rows, published in parts]
-        for kind, of_type in TYPES:
-            for library, ours, theirs in compared:
-                line = cells(ours, theirs, of_type)
-                if line[0] != "0":
-                    print("| %s |" % " | ".join([kind, library, *line]))
+        lines = [[kind, library, *cells(ours, theirs, of_type)]
+                 for kind, of_type in TYPES for library, ours, theirs in compared]
+        print_table(("stars", "library", "number", "flagged"),
+                    [line for line in lines if int(line[2]) >= MIN_STARS])
 
 
-def print_repeats(library, what, rows, use, star):
-    """The width of differences from a star's mean, in units of the stated errors."""
+def repeat_line(library, what, rows, use, star):
+    """Scatter about each star's mean, and the same in units of the stated errors."""
     use = use & (rows["SUCCESS"] == 1)
     line, n = [], 0
-    for k in COLUMNS:
-        if k not in rows:
-            line.append("")
-            continue
+    for k, digits in zip(COLUMNS, (0, 2, 2, 2, 1)):
         pull, size = [], []
-        for s in np.unique(star[use]):
+        for s in np.unique(star[use]) if k in rows else ():
             i = use & (star == s)
             if i.sum() < 2:
                 continue
             x, e = rows[k][i], rows[k + "_ERR"][i]
-            mean = np.average(x, weights=e**-2.0)
             free = np.sqrt(i.sum() / (i.sum() - 1))  # the mean is their own
-            pull.extend((x - mean) / e * free)
-            size.extend((x - mean) * free)
-        n = len(pull)
-        if n == 0:
-            line.append("")
-            continue
-        line.append("%.*f (%.1f)" % (0 if k == "TEFF" else 1 if k == "VRAD" else 2,
-                                     np.sqrt(np.mean(np.square(size))) if n < 30 else
-                                     1.4826 * np.median(np.abs(size)),
-                                     np.sqrt(np.mean(np.square(pull))) if n < 30 else
-                                     1.4826 * np.median(np.abs(pull))))
-    print("| %s |" % " | ".join([what, library, "%d" % n, *line]))
+            d = (x - np.average(x, weights=e**-2.0)) * free
+            pull.extend(d / e)
+            size.extend(d)
+        n = max(n, len(pull))
+        # of a few the root mean square, which is the better known
+        width = (lambda x: np.sqrt(np.mean(np.square(x)))) if len(pull) < 30 else (
+            lambda x: 1.4826 * np.median(np.abs(x)))
+        line.append("%.*f (%.1f)" % (digits, width(size), width(pull)) if pull else "")
+    return [what, library, "%d" % n, *line]
 
 
 def main():
@@ -331,11 +335,9 @@ def main():
     print_comparisons(found)
     if "repeats" in args.sets.split(","):
         print("\n**Repeats**: scatter (in units of the stated errors)\n")
-        print(head("observations", "library", "number"))
-        for name, path in libraries:
-            label = os.path.basename(path).removesuffix(".h5")
-            for repeat in campaign.repeats(label, path):
-                print_repeats(name, *repeat)
+        lines = [repeat_line(name, *repeat) for name, path in libraries for repeat in
+                 campaign.repeats(os.path.basename(path).removesuffix(".h5"), path)]
+        print_table(("observations", "library", "number"), [x for x in lines if x[2] != "0"])
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ class RealLibrary(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         line = [s for s in done.stdout.splitlines() if s.startswith("| all | ours |")]
         self.assertEqual(len(line), 1, done.stdout)
-        cells = [c.strip() for c in line[0].split("|")]
+        cells = [c.strip().replace("−", "-") for c in line[0].split("|")]
         self.assertEqual(cells[3], "40")
         # Teff of the models within 25 K: 1 % of the range, of 60 models in four labels
         self.assertLess(abs(float(cells[5].split()[0])), 25)
