@@ -597,6 +597,8 @@ class LibrarySpectra(ProgramTest):
         info = starmill("library", "info", tmp("with.h5"))
         self.assertIn("and 2 components of", info.stdout)
         self.assertOneLine(starmill(*measure, tmp("bare.h5")), "--spectra", status=2)
+        done = starmill(*measure, "--spectra", other, "--spectra-sigma", SIGMA / 2, tmp("bare.h5"))
+        self.assertOneLine(done, "sharper than the templates", "--spectra-sigma", status=3)
         self.assertOneLine(starmill(*measure, "--spectra", other, "--arms", "q", tmp("bare.h5")),
                            "has no arm q", status=2)
         self.assertOneLine(starmill(*measure, "--spectra", other, tmp("with.h5")), "--output",
