@@ -8,14 +8,19 @@
 #include "io/library/labelled_spectra.h"
 #include "io/library/library_file.h"
 #include "kernels/base/error.h"
+#include "src/config/arm_setup.h"
 #include "src/libraries/model_error.h"
 #include "src/system/file_roles.h"
+
+/* What cards are rounded to. */
+#define SIGMA_TOLERANCE 0.01
 
 typedef struct options {
   const char *output, *spectra;
   int overwrite, help;
-  int n_component, medium;
-  double sn; /* inf: without noise */
+  int n_component, n_continuum, medium;
+  double sn;       /* inf: without noise */
+  double sigma_aa; /* of the spectra; NaN: as their card FWHM says */
   int n_arm, n_column;
   char arm[MILL_MAX_ARM][MILL_MAX_NAME];
   char column[MILL_MAX_GRID_AXIS][MILL_MAX_NAME];
@@ -32,7 +37,7 @@ static const char *const media[] = {"auto", "vacuum", "air", NULL};
 const mill_option_table mill_library_error_table = {
     "starmill library",
     "model-error measures what a library's templates get wrong, from spectra with known labels at\n"
-    "the templates' resolution and at rest, and writes the library with it.\n",
+    "rest, at the templates' resolution or a lower one, and writes the library with it.\n",
     "\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
@@ -49,9 +54,14 @@ const mill_option_table mill_library_error_table = {
          .help = "of the spectra's wavelengths: as their header says, or given"},
         {"components", MILL_OPTION_COUNT, AT(n_component), .max = MILL_MAX_ERROR,
          .help = "principal components an arm (default 8)"},
+        {"continuum", MILL_OPTION_COUNT, AT(n_continuum), .min = 4, .max = MILL_MAX_CONT,
+         .help = "continuum functions of a spectrum in an arm, as fits will have (default 10)"},
         {"spectra-sn", MILL_OPTION_REAL, AT(sn), .min = 1, .max = DBL_MAX,
          .help = "S/N of a pixel of the spectra, whose noise is no model error (default: without "
                  "noise)"},
+        {"spectra-sigma", MILL_OPTION_REAL, AT(sigma_aa), .min = 0, .max = DBL_MAX, .argument = "A",
+         .help = "resolution of the spectra, Gaussian sigma in Angstrom (default: their card FWHM, "
+                 "else that of the templates)"},
         MILL_OPTION_HELP(options),
         {0}}};
 #undef NAMES
@@ -93,7 +103,7 @@ done:
   return err;
 }
 
-static int read_spectra(const options *o, const mill_library *lib, mill_labelled_spectra *spectra)
+static int read_spectra(options *o, const mill_library *lib, mill_labelled_spectra *spectra)
 {
   int err = MILL_OK;
   mill_labelled_request request = {.n_label = lib->n_label, .medium = o->medium};
@@ -108,6 +118,8 @@ static int read_spectra(const options *o, const mill_library *lib, mill_labelled
   for (int l = 0; l < lib->n_label; l++)
     memcpy(request.column[l], o->n_column > 0 ? o->column[l] : lib->label[l].column, MILL_MAX_NAME);
   MILL_TRY(mill_labelled_spectra_read(o->spectra, &request, spectra, &origin));
+  if (isnan(o->sigma_aa))
+    o->sigma_aa = origin.fwhm_aa / MILL_FWHM_PER_SIGMA;
 done:
   return err;
 }
@@ -129,14 +141,37 @@ static int keep_inside(const mill_library *lib, mill_labelled_spectra *s)
   return n;
 }
 
+/* By how much the spectra are broader than the templates of an arm, 0 where nobody says so. */
+static int missing_sigma(const options *o, const mill_arm *arm, double *kernel_aa)
+{
+  int err = MILL_OK;
+  *kernel_aa = 0;
+  if (isnan(o->sigma_aa) || arm->template_sigma_aa < 0) /* those are as the instrument sees them */
+    goto done;
+  if (o->sigma_aa < arm->template_sigma_aa * (1 - SIGMA_TOLERANCE))
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: spectra of sigma %.4g A are sharper than the templates of arm %s, %.4g A; "
+              "convolve them, or give --spectra-sigma",
+              o->spectra, o->sigma_aa, arm->name, arm->template_sigma_aa);
+  if (o->sigma_aa > arm->template_sigma_aa * (1 + SIGMA_TOLERANCE)) {
+    *kernel_aa = sqrt(o->sigma_aa * o->sigma_aa - arm->template_sigma_aa * arm->template_sigma_aa);
+    printf("arm %s: templates convolved with a sigma of %.4g A, to that of the spectra, %.4g A\n",
+           arm->name, *kernel_aa, o->sigma_aa);
+  }
+done:
+  return err;
+}
+
 static int measure_arm(const options *o, int n, const mill_labelled_spectra *s, mill_library *lib,
                        int i_arm, int *n_measured)
 {
   int err = MILL_OK, wanted = o->n_arm == 0;
+  double kernel_aa;
   mill_arm *arm = &lib->arm[i_arm];
   mill_model_error error = {0};
   mill_model_error_report report;
-  mill_residuals residuals = {.n = n, .n_pix = arm->n_pix, .noise = 1 / o->sn};
+  mill_residuals residuals = {
+      .n = n, .n_pix = arm->n_pix, .noise = 1 / o->sn, .n_continuum = o->n_continuum};
   for (int i = 0; i < o->n_arm; i++)
     wanted |= strcmp(o->arm[i], arm->name) == 0;
   const double low = fmax(arm->wave_aa[0], s->wave_aa[0]);
@@ -144,15 +179,16 @@ static int measure_arm(const options *o, int n, const mill_labelled_spectra *s, 
   if (!wanted ||
       (o->n_arm == 0 && high - low < 0.5 * (arm->wave_aa[arm->n_pix - 1] - arm->wave_aa[0])))
     goto done;
+  MILL_TRY(missing_sigma(o, arm, &kernel_aa));
   MILL_TRY(mill_model_error_residuals(lib, i_arm, n, s->n_pix, s->wave_aa, s->flux, s->label,
-                                      &residuals.value));
+                                      kernel_aa, &residuals));
   MILL_TRY(mill_model_error_measure(arm->wave_aa, &residuals, o->n_component, &error, &report));
   mill_model_error_clear(&arm->error);
   arm->error = error;
   mill_library_print_error(arm->name, &error, &report);
   ++*n_measured;
 done:
-  mill_free(residuals.value);
+  MILL_FREE(residuals.value, residuals.level);
   return err;
 }
 
@@ -162,7 +198,10 @@ int mill_job_library_error(int argc, char **argv)
   const char *path = NULL;
   mill_library *lib = NULL;
   mill_labelled_spectra spectra = {0};
-  options o = {.n_component = MILL_MODEL_ERROR_COMPONENT, .sn = INFINITY};
+  options o = {.n_component = MILL_MODEL_ERROR_COMPONENT,
+               .n_continuum = MILL_MODEL_ERROR_CONTINUUM,
+               .sn = INFINITY,
+               .sigma_aa = NAN};
   MILL_TRY(parse(argc, argv, &o, &path));
   if (o.help) {
     printf("usage: starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "

@@ -155,33 +155,150 @@ static void test_too_little_is_refused(void **state)
   end();
 }
 
-/* Spectra of the templates themselves, in another unit: no residual, and none where the flux is not
- * known. */
+/* The cores of ten lines with a fiftieth of the light, in which the ratio of spectrum and template
+ * is off by 100 %, take no component from the two patterns of 2 and 1 %; without the level they
+ * take both.  The components are relative to the template all the same. */
+static void test_cores_of_lines_take_no_component(void **state)
+{
+  (void)state;
+  for (int with_level = 0; with_level < 2; with_level++) {
+    double level[N_PIX], with = 0, rms = 0;
+    begin(0, 0);
+    for (int p = 0; p < N_PIX; p++)
+      level[p] = p % 60 == 30 ? 0.02 : 1;
+    for (int i = 0; i < N; i++)
+      for (int p = 30; p < N_PIX; p += 60)
+        fx.value[(size_t)i * N_PIX + (size_t)p] += i % 2 ? 1 : -1;
+    fx.residuals.level = with_level ? level : NULL;
+    measure(2);
+    for (int p = 0; p < N_PIX; p++) {
+      if (p % 60 != 30)
+        with += (double)fx.error.component[p] * sqrt(2) * sin(0.4 * p);
+      rms += level[p] * (double)fx.error.component[p] * level[p] * (double)fx.error.component[p];
+    }
+    /* as in test_components_and_rest_are_found, but for the pixels of the cores */
+    const double match = fabs(with) / sqrt(N_PIX * rms);
+    if (with_level) {
+      assert_close(match, 1, 0.04);
+      assert_close(fx.error.sigma[0], 0.02, 0.15 * 0.02);
+    } else {
+      assert_true(match < 0.5);
+    }
+    end();
+  }
+}
+
+/* Beyond the spectra there is no component, and the fraction of the quarter that is nearest: 3 % in
+ * the blue half, 1 % in the red one. */
+static void test_errors_beyond_the_spectra_are_those_nearby(void **state)
+{
+  (void)state;
+  begin(0, 0);
+  for (int i = 0; i < N; i++) {
+    mill_random random;
+    mill_random_begin(&random, SEED, (uint64_t)i, 2);
+    for (int p = 0; p < N_PIX; p++)
+      fx.value[(size_t)i * N_PIX + (size_t)p] =
+          p < 60 || p >= N_PIX - 120 ? NAN
+                                     : (p < N_PIX / 2 ? 0.03 : 0.01) * mill_random_normal(&random);
+  }
+  fx.residuals.n_continuum = 4;
+  measure(0);
+  /* of 400 spectra and a hundred pixels, less a few for the continuum */
+  assert_close((double)fx.error.fraction[5], 0.03, 0.03 * 0.03);
+  assert_close((double)fx.error.fraction[N_PIX - 5], 0.01, 0.03 * 0.01);
+  end();
+  begin(0, 0);
+  fx.residuals.n_continuum = MILL_MAX_CONT + 1;
+  assert_int_equal(mill_model_error_measure(wave_aa, &fx.residuals, 2, &fx.error, &fx.report),
+                   MILL_ERR_RANGE);
+  end();
+}
+
+/* A spectrum of the templates themselves at the labels [3], in another unit, convolved with a
+ * Gaussian of sigma_aa by a sum over the arm's pixels. */
+static void spectrum_of_template(const mill_library *lib, double *label, double sigma_aa,
+                                 float *flux)
+{
+  const mill_arm *arm = &lib->arm[0];
+  double *templ = NULL;
+  for (int l = 0; l < 3; l++)
+    label[l] = mill_label_unmap(&lib->label[l], 0.3);
+  assert_int_equal(MILL_ALLOC(arm->n_pix, &templ), MILL_OK);
+  assert_int_equal(mill_emulator_eval(lib, 0, label, templ), MILL_OK);
+  for (int p = 0; p < arm->n_pix; p++) {
+    double sum = 0, norm = 0;
+    for (int q = 0; q < arm->n_pix && sigma_aa > 0; q++) {
+      const double x = (arm->wave_aa[q] - arm->wave_aa[p]) / sigma_aa;
+      const double g = exp(-0.5 * x * x) * arm->wave_aa[q]; /* pixels in ln wavelength */
+      sum += g * templ[q];
+      norm += g;
+    }
+    flux[p] = (float)(7 * (sigma_aa > 0 ? sum / norm : templ[p]));
+  }
+  mill_free(templ);
+}
+
+/* No residual, and none where the flux is not known. */
 static void test_residuals_of_the_templates_are_none(void **state)
 {
   (void)state;
   mill_library *lib = NULL;
-  double *value = NULL, *templ = NULL;
+  mill_residuals residuals = {0};
   float *flux = NULL;
+  double label[3];
   assert_int_equal(MILL_ALLOC(1, &lib), MILL_OK);
   assert_int_equal(test_library_make(3, 1, 5, lib), MILL_OK);
   const int n = lib->arm[0].n_pix;
-  double label[3];
-  for (int l = 0; l < 3; l++)
-    label[l] = mill_label_unmap(&lib->label[l], 0.3);
-  assert_int_equal(MILL_ALLOC(n, &templ), MILL_OK);
   assert_int_equal(MILL_ALLOC(n, &flux), MILL_OK);
-  assert_int_equal(mill_emulator_eval(lib, 0, label, templ), MILL_OK);
-  for (int p = 0; p < n; p++)
-    flux[p] = (float)(7 * templ[p]);
+  spectrum_of_template(lib, label, 0, flux);
   flux[100] = NAN;
   assert_int_equal(
-      mill_model_error_residuals(lib, 0, 1, n, lib->arm[0].wave_aa, flux, label, &value), MILL_OK);
+      mill_model_error_residuals(lib, 0, 1, n, lib->arm[0].wave_aa, flux, label, 0, &residuals),
+      MILL_OK);
+  const double *value = residuals.value;
   for (int p = 0; p < n; p++)
     if (p > 1 && p < n - 3 && (p < 98 || p > 102))
       assert_close(value[p], 0, 1e-6); /* float32 flux; its level is the mean of both */
   assert_true(isnan(value[100]) && isnan(value[0]) && isnan(value[n - 1]));
-  MILL_FREE(value, templ, flux);
+  MILL_FREE(residuals.value, residuals.level, flux);
+  mill_library_clear(lib);
+  mill_free(lib);
+}
+
+/* Spectra that are four pixels broader: what is left of a residual of 1 % and more is the average
+ * over a pixel, 1 / 12 of a pixel squared beside 16, which the spectrum here lacks. */
+static void test_templates_get_the_resolution_of_the_spectra(void **state)
+{
+  (void)state;
+  mill_library *lib = NULL;
+  float *flux = NULL;
+  double label[3], largest[2] = {0};
+  assert_int_equal(MILL_ALLOC(1, &lib), MILL_OK);
+  assert_int_equal(test_library_make(3, 1, 5, lib), MILL_OK);
+  const mill_arm *arm = &lib->arm[0];
+  const double kernel_aa = 4 * arm->ln_step * arm->wave_aa[arm->n_pix / 2];
+  assert_int_equal(MILL_ALLOC(arm->n_pix, &flux), MILL_OK);
+  spectrum_of_template(lib, label, kernel_aa, flux);
+  for (int smooth = 0; smooth < 2; smooth++) {
+    mill_residuals residuals = {0};
+    assert_int_equal(mill_model_error_residuals(lib, 0, 1, arm->n_pix, arm->wave_aa, flux, label,
+                                                smooth * kernel_aa, &residuals),
+                     MILL_OK);
+    if (smooth) /* five sigma of four pixels */
+      assert_true(isnan(residuals.value[20]) && isnan(residuals.value[arm->n_pix - 21]));
+    for (int p = 30; p < arm->n_pix - 30; p++)
+      largest[smooth] = fmax(largest[smooth], fabs(residuals.value[p]));
+    MILL_FREE(residuals.value, residuals.level);
+  }
+  assert_true(largest[0] > 0.01);
+  assert_true(largest[1] < 0.02 * largest[0]);
+  mill_residuals none = {0};
+  assert_int_equal(mill_model_error_residuals(lib, 0, 1, arm->n_pix, arm->wave_aa, flux, label,
+                                              0.1 * arm->wave_aa[0], &none),
+                   MILL_ERR_INPUT);
+  assert_null(none.value);
+  mill_free(flux);
   mill_library_clear(lib);
   mill_free(lib);
 }
@@ -193,7 +310,10 @@ int main(void)
       cmocka_unit_test(test_correlation_is_that_of_the_smoothing),
       cmocka_unit_test(test_unknown_pixels_do_not_count),
       cmocka_unit_test(test_too_little_is_refused),
+      cmocka_unit_test(test_cores_of_lines_take_no_component),
+      cmocka_unit_test(test_errors_beyond_the_spectra_are_those_nearby),
       cmocka_unit_test(test_residuals_of_the_templates_are_none),
+      cmocka_unit_test(test_templates_get_the_resolution_of_the_spectra),
   };
   printf("seed %d\n", SEED);
   return cmocka_run_group_tests(tests, NULL, NULL);
