@@ -15,7 +15,8 @@ enum {
   LEAST_PART = 4096, /* particles of a part at least */
   MOST_PART = 64,
   PART_BYTES = 32 << 20, /* of the densities of all parts of a problem, about */
-  AT_ONCE_BYTES = 256 << 20
+  AT_ONCE_BYTES = 256 << 20,
+  STRIDE = 64 /* steps at most that a part makes before all parts' sums meet */
 };
 
 /* A problem and its memory. */
@@ -38,7 +39,8 @@ typedef struct engine {
 typedef struct task {
   engine *e;
   cloud *cloud;
-  int part, step, i_record;
+  int part, i_record;
+  int step, n_step; /* steps [step, step + n_step) of body_move */
 } task;
 
 static int points(const mill_particle_setup *s, const int *n)
@@ -75,7 +77,7 @@ static int make_clouds(engine *e, int n)
     cloud *c = &e->cloud[i];
     MILL_TRY(MILL_ALLOC((size_t)s->n_dim * n_particle, &c->c.x));
     MILL_TRY(MILL_ALLOC(n_particle, &c->c.alive));
-    MILL_TRY(MILL_ALLOC(n_part * MILL_PARTICLE_SUMS, &c->c.sums));
+    MILL_TRY(MILL_ALLOC(STRIDE * n_part * MILL_PARTICLE_SUMS, &c->c.sums));
     MILL_TRY(MILL_ALLOC(n_part * (size_t)e->n_out, &c->grid_part));
     for (int w = 0; w < 2 && s->form == MILL_DENSITY_BINNED; w++)
       MILL_TRY(MILL_ALLOC(e->n_out, &c->work[w]));
@@ -106,7 +108,9 @@ static void bind(engine *e, cloud *c, const mill_particle_problem *problem,
 static void body_move(mill_block *b, void *argument)
 {
   task *t = argument;
-  mill_block_particles(b, &t->cloud->c, t->part, t->step);
+  mill_particle_cloud c = t->cloud->c; /* with the sums of each step in turn */
+  for (int i = 0; i < t->n_step; i++, c.sums += c.n_part * MILL_PARTICLE_SUMS)
+    mill_block_particles(b, &c, t->part, t->step + i);
 }
 
 /* The kernels of one part's particles on the grid, or the particles on nodes. */
@@ -168,18 +172,32 @@ static void body_total(mill_block *b, void *argument)
 
 /* ---- an evolution ---- */
 
-static void move_all(engine *e, int step)
+/* Steps [step, step + n_step), 0 being the start: a part makes them all while it is in the cache.
+ */
+static void move_all(engine *e, int step, int n_step)
 {
   const int n = e->n_cloud * e->n_part;
 #pragma omp parallel for schedule(static) num_threads(e->n_thread)
   for (int i = 0; i < n; i++) {
-    task t = {.e = e, .cloud = &e->cloud[i / e->n_part], .part = i % e->n_part, .step = step};
+    task t = {.e = e,
+              .cloud = &e->cloud[i / e->n_part],
+              .part = i % e->n_part,
+              .step = step,
+              .n_step = n_step};
     if (t.cloud->c.bad_step < 0)
       mill_block_run(body_move, &t);
   }
-  for (int i = 0; i < e->n_cloud; i++)
-    mill_particle_moments(&e->cloud[i].c, step,
-                          e->cloud[i].result->moment + (size_t)step * MILL_PARTICLE_MOMENTS);
+  for (int i = 0; i < e->n_cloud; i++) {
+    mill_particle_cloud *c = &e->cloud[i].c;
+    double *const sums = c->sums, *moment = NULL;
+    for (int k = 0; k < n_step; k++, c->sums += c->n_part * MILL_PARTICLE_SUMS) {
+      moment = e->cloud[i].result->moment + (size_t)(step + k) * MILL_PARTICLE_MOMENTS;
+      mill_particle_moments(c, step + k, moment);
+    }
+    c->sums = sums;
+    for (int a = 0; a < e->setup->n_dim && moment[0] > 0; a++)
+      c->reference[a] = moment[1 + a];
+  }
 }
 
 static void densities(engine *e, int step, int i_record)
@@ -226,6 +244,21 @@ static void hand_over(const engine *e)
   }
 }
 
+/* All steps of the problems that have moved in. */
+static void run(engine *e)
+{
+  const mill_particle_setup *s = e->setup;
+  for (int step = 0, i_record = 0; step <= s->n_step;) {
+    const int until = i_record < s->n_record ? s->record[i_record] : s->n_step;
+    const int n = until - step + 1 < STRIDE ? until - step + 1 : STRIDE;
+    move_all(e, step, n);
+    step += n;
+    if (i_record < s->n_record && s->record[i_record] == step - 1)
+      densities(e, step - 1, i_record++);
+  }
+  hand_over(e);
+}
+
 static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
                   mill_particle_result *result, mill_particle_transfers *transfers)
 {
@@ -254,12 +287,19 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
     now.n_cloud = n;
     for (int i = 0; i < n; i++)
       bind(&now, &now.cloud[i], &problem[first + i], &result[first + i]);
-    for (int step = 0, i_record = 0; step <= s->n_step; step++) {
-      move_all(&now, step);
-      if (i_record < s->n_record && s->record[i_record] == step)
-        densities(&now, step, i_record++);
+    if (n < now.n_thread) { /* threads share parts */
+      run(&now);
+      continue;
     }
-    hand_over(&now);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(now.n_thread)
+    for (int i = 0; i < n; i++) {
+      engine one = now;
+      one.cloud += i;
+      one.n_cloud = 1;
+      one.work += omp_get_thread_num();
+      one.n_thread = 1;
+      run(&one);
+    }
   }
 done:
   free_clouds(&e);

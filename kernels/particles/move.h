@@ -26,7 +26,7 @@ typedef struct mill_particle_cloud {
   double *x;                           /**< [n_dim][n_particle] */
   double *alive;                       /**< [n_particle] 1 or 0 */
   double *sums;                        /**< [n_part][MILL_PARTICLE_SUMS] */
-  double reference[MILL_PARTICLE_DIM]; /**< the moments of the next sums are about this place */
+  double reference[MILL_PARTICLE_DIM]; /**< sums are about this place */
   int bad_step;                        /**< of mill_particle_result */
 } mill_particle_cloud;
 
@@ -284,11 +284,8 @@ MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int ste
       const double cross = sum[1 + k] - sum[2 + a] * sum[2 + e] / n;
       moment[k] = n > 1.0 ? cross / (n - 1.0) : 0.0;
     }
-  for (int a = 0; a < n_dim; a++) {
+  for (int a = 0; a < n_dim; a++)
     moment[1 + a] = c->reference[a] + sum[2 + a] / n; /* NaN where none is left */
-    if (n > 0.0)
-      c->reference[a] = moment[1 + a];
-  }
 }
 
 #endif
