@@ -9,6 +9,7 @@
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
 #include "jobs/merge/merge.h"
+#include "jobs/particles/particles.h"
 #include "jobs/simulate/simulate.h"
 #include "jobs/status/status.h"
 #include "jobs/doctor/version.h"
@@ -42,6 +43,7 @@ static const job_entry job[] = {
     {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit},
     {"library", "make, import and inspect template libraries", run_library},
     {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate},
+    {"particles", "move particles in a potential, and write their densities", mill_job_particles},
     {"status", "say how a fit is going, or how it ended", mill_job_status},
     {"merge", "join the results of a survey's parts to one", mill_job_merge},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor},

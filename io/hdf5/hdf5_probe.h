@@ -14,11 +14,12 @@
 #define MILL_HDF5_PROBE_H
 
 enum mill_probe_kind {
-  MILL_PROBE_LIBRARY,  /**< a failure is MILL_ERR_LIBRARY */
-  MILL_PROBE_EMULATOR, /**< of which a library is made; MILL_ERR_LIBRARY */
-  MILL_PROBE_TABLE,    /**< to start from; MILL_ERR_CONFIG */
-  MILL_PROBE_GRID,     /**< a grid file; MILL_ERR_INPUT */
-  MILL_PROBE_RESULT    /**< an existing output; MILL_ERR_OUTPUT */
+  MILL_PROBE_LIBRARY,   /**< a failure is MILL_ERR_LIBRARY */
+  MILL_PROBE_EMULATOR,  /**< of which a library is made; MILL_ERR_LIBRARY */
+  MILL_PROBE_TABLE,     /**< to start from; MILL_ERR_CONFIG */
+  MILL_PROBE_GRID,      /**< a grid file; MILL_ERR_INPUT */
+  MILL_PROBE_PARTICLES, /**< potential or samples of particles; MILL_ERR_CONFIG */
+  MILL_PROBE_RESULT     /**< an existing output; MILL_ERR_OUTPUT */
 };
 
 /** The first thing in main(): a program called as a child reads its file and never returns.

@@ -216,6 +216,10 @@ static int start(mill_bench *job, int argc, char **argv)
     MILL_TRY(mill_bench_train(job, argc - 1, argv + 1));
     goto done;
   }
+  if (argc > 1 && strcmp(argv[1], "particles") == 0) {
+    MILL_TRY(mill_bench_particles(job, argc - 1, argv + 1));
+    goto done;
+  }
   MILL_TRY(mill_bench_options_parse(argc, argv, &job->options));
   if (!job->options.task) {
     if (job->mpi.rank == 0)

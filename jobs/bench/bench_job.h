@@ -75,6 +75,10 @@ int mill_bench_task_host(mill_bench *job);
  *  MILL_ERR_OUTPUT; what ends a training on a GPU that does not work. */
 int mill_bench_train(mill_bench *job, int argc, char **argv);
 
+/** How fast particles move and make densities: Markdown on standard output.  argv[0] is
+ *  "particles"; argv is permuted.  MILL_ERR_USAGE, MILL_ERR_MEMORY, MILL_ERR_OUTPUT. */
+int mill_bench_particles(mill_bench *job, int argc, char **argv);
+
 /** How evenly the ranks of a run would be busy, by the scheduler's own code.  argv[0] is
  *  "schedule"; argv is permuted.  MILL_ERR_USAGE, MILL_ERR_MEMORY, MILL_ERR_OUTPUT. */
 int mill_bench_schedule(int argc, char **argv);

@@ -116,6 +116,7 @@ static const mill_option_table table = {
     "       starmill bench read --library LIB.h5 [options] INPUT.fits...\n"
     "       starmill bench host --library LIB.h5 [options] INPUT.fits...\n"
     "       starmill bench train [--help]\n"
+    "       starmill bench particles [--help]\n"
     "       starmill bench schedule [--help]\n"
     "\n"
     "Measure on one rank.  'fit' fits the inputs as `starmill fit` does, with the result in\n"
@@ -127,9 +128,10 @@ static const mill_option_table table = {
     "of them on the CPU and on the GPU: from where on the GPU is faster.  'slots' fits them\n"
     "with more and more slots on one backend.  'read' reads the inputs with 1, 2, 4, ...\n"
     "threads and fits nothing.  'host' runs `starmill fit` with a device that is done at once:\n"
-    "what the host can bring to a GPU, and where its time goes.  Two have options of their own:\n"
-    "'train', how fast `starmill library train` learns on the CPU and on a GPU, and 'schedule',\n"
-    "how evenly the ranks of a run would be busy.\n"
+    "what the host can bring to a GPU, and where its time goes.  Three have options of their\n"
+    "own: 'train', how fast `starmill library train` learns on the CPU and on a GPU,\n"
+    "'particles', how fast `starmill particles` is, and 'schedule', how evenly the ranks of a\n"
+    "run would be busy.\n"
     "\n",
     "\n"
     "Exit status: 0 done, 2 usage, configuration or library, 3 some input was unreadable,\n"
@@ -163,8 +165,8 @@ static int set_task(const char *name, mill_bench_options *options, unsigned *bit
       goto done;
     }
   MILL_FAIL(MILL_ERR_USAGE,
-            "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host', 'train' or "
-            "'schedule'%s%s%s; see starmill bench --help",
+            "bench measures 'fit', 'rates', 'crossover', 'slots', 'read', 'host', 'train', "
+            "'particles' or 'schedule'%s%s%s; see starmill bench --help",
             name ? ", not '" : "", name ? name : "", name ? "'" : "");
 done:
   return err;

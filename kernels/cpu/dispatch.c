@@ -1,4 +1,4 @@
-/* Which of the CPU backends runs here. */
+/* Which of the CPU backends, and of the particle engines, runs here. */
 #include <string.h>
 
 #include "kernels/cpu/isa.h"
@@ -7,10 +7,21 @@
 #define MILL_X86 1
 #endif
 
-const mill_backend *mill_backend_cpu(const char *isa)
+typedef struct isa_entry {
+  const char *name;
+  const mill_backend *backend;
+  const mill_particle_ops *particles;
+} isa_entry;
+
+#define ENTRY(name, symbol)                                                                        \
+  {                                                                                                \
+    name, &mill_backend_cpu_##symbol, &mill_particle_ops_cpu_##symbol                              \
+  }
+
+/* The instruction set of that name, or the best one, where it runs here. */
+static isa_entry find(const char *isa)
 {
-  const mill_backend *table[4];
-  const char *name[4];
+  isa_entry table[4];
   int n = 0;
 #ifdef MILL_X86
   __builtin_cpu_init();
@@ -18,30 +29,33 @@ const mill_backend *mill_backend_cpu(const char *isa)
 #ifdef MILL_HAVE_ISA_V4
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma")) {
-    table[n] = &mill_backend_cpu_x86_64_v4;
-    name[n++] = "x86-64-v4";
-  }
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
+    table[n++] = (isa_entry)ENTRY("x86-64-v4", x86_64_v4);
 #endif
 #ifdef MILL_HAVE_ISA_V3
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2")) {
-    table[n] = &mill_backend_cpu_x86_64_v3;
-    name[n++] = "x86-64-v3";
-  }
+      __builtin_cpu_supports("bmi2"))
+    table[n++] = (isa_entry)ENTRY("x86-64-v3", x86_64_v3);
 #endif
 #ifdef MILL_HAVE_ISA_V2
-  if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt")) {
-    table[n] = &mill_backend_cpu_x86_64_v2;
-    name[n++] = "x86-64-v2";
-  }
+  if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt"))
+    table[n++] = (isa_entry)ENTRY("x86-64-v2", x86_64_v2);
 #endif
 #ifdef MILL_HAVE_ISA_GENERIC
-  table[n] = &mill_backend_cpu_generic;
-  name[n++] = "generic";
+  table[n++] = (isa_entry)ENTRY("generic", generic);
 #endif
   for (int i = 0; i < n; i++)
-    if (!isa || strcmp(isa, name[i]) == 0)
+    if (!isa || strcmp(isa, table[i].name) == 0)
       return table[i];
-  return NULL;
+  return (isa_entry){0};
+}
+
+const mill_backend *mill_backend_cpu(const char *isa)
+{
+  return find(isa).backend;
+}
+
+const mill_particle_ops *mill_particle_ops_cpu(const char *isa)
+{
+  return find(isa).particles;
 }

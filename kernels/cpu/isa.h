@@ -7,6 +7,7 @@
 #define MILL_ISA_H
 
 #include "kernels/backend.h"
+#include "kernels/particles/particles.h"
 
 #define MILL_ISA_PASTE2(a, b) a##_##b
 #define MILL_ISA_PASTE(a, b)  MILL_ISA_PASTE2(a, b)
@@ -17,5 +18,11 @@ extern const mill_backend mill_backend_cpu_x86_64_v3;
 extern const mill_backend mill_backend_cpu_x86_64_v4;
 extern const mill_backend mill_backend_cpu_generic;
 extern const mill_backend mill_backend_cpu_fiber;
+
+extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v2;
+extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v3;
+extern const mill_particle_ops mill_particle_ops_cpu_x86_64_v4;
+extern const mill_particle_ops mill_particle_ops_cpu_generic;
+extern const mill_particle_ops mill_particle_ops_cpu_fiber;
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "kernels/base/error.h"
 #include "src/config/config_internal.h"
+#include "src/config/yaml_file.h"
 #include "src/system/regular_file.h"
 
 enum {
@@ -100,18 +101,15 @@ done:
   return err;
 }
 
-int mill_config_read(mill_config *config, const char *path)
+int mill_yaml_read(const char *path, mill_yaml_take *take, void *base)
 {
   int err = MILL_OK, line = 0, have_parser = 0, have_document = 0, have_second = 0;
   unsigned char *text = NULL;
   size_t n_text = 0;
   yaml_parser_t parser;
   yaml_document_t document, second;
-  mill_config *read = NULL; /* config is only touched when all is well */
   MILL_TRY(read_file(path, &text, &n_text));
   MILL_TRY(check_nesting(path, text, n_text));
-  MILL_TRY(MILL_ALLOC(1, &read));
-  memcpy(read, config, sizeof *read);
   if (!yaml_parser_initialize(&parser))
     MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to read it", path);
   have_parser = 1;
@@ -131,22 +129,14 @@ int mill_config_read(mill_config *config, const char *path)
     if (yaml_document_get_root_node(&second))
       MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: a second YAML document starts; keep one", path,
                 second.start_mark.line + 1);
-    err = mill_config_read_document(&document, read, &line);
+    err = take(&document, base, &line);
     if (err == MILL_ERR_CONFIG) {
       if (line > 0)
         MILL_FAIL(err, "%s:%d: %s", path, line, mill_error_message());
       MILL_FAIL(err, "%s: %s", path, mill_error_message());
     }
-    if (err != MILL_OK)
-      goto done;
-    if (read->select.target_id != config->select.target_id)
-      mill_free(config->select.target_id);
-    memcpy(config, read, sizeof *config);
   }
 done:
-  if (read && read->select.target_id != config->select.target_id)
-    mill_free(read->select.target_id);
-  mill_free(read);
   if (have_second)
     yaml_document_delete(&second);
   if (have_document)
@@ -154,5 +144,27 @@ done:
   if (have_parser)
     yaml_parser_delete(&parser);
   mill_free(text);
+  return err;
+}
+
+static int take_config(yaml_document_t *document, void *base, int *line)
+{
+  return mill_config_read_document(document, base, line);
+}
+
+int mill_config_read(mill_config *config, const char *path)
+{
+  int err = MILL_OK;
+  mill_config *read = NULL; /* config is only touched when all is well */
+  MILL_TRY(MILL_ALLOC(1, &read));
+  memcpy(read, config, sizeof *read);
+  MILL_TRY(mill_yaml_read(path, take_config, read));
+  if (read->select.target_id != config->select.target_id)
+    mill_free(config->select.target_id);
+  memcpy(config, read, sizeof *config);
+done:
+  if (read && read->select.target_id != config->select.target_id)
+    mill_free(read->select.target_id);
+  mill_free(read);
   return err;
 }

@@ -679,6 +679,24 @@ class Train(ProgramTest):
         self.assertIn("one rank", done.stderr)
 
 
+class Particles(ProgramTest):
+    def test_a_row_for_each_evolution(self):
+        done = starmill("bench", "particles", "--grids", "10,20", "--steps", 2, "--particles",
+                        "100,300", "--threads", 2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [line.split("|")[1:-1] for line in done.stdout.splitlines()
+                if re.match(r"\| \d", line)]
+        self.assertEqual([tuple(map(int, row[:3])) for row in rows],
+                         [(g, 2, n) for g in (10, 20) for n in (100, 300)])
+        for row in rows:
+            self.assertTrue(all(float(cell) >= 0 for cell in row[3:7]))
+            # 1024 nodes over 10 + 18 h, h = 0.5 n^(-1/5): a bound far below the peak, 0.8
+            self.assertTrue(0 < float(row[7]) < 1e-3)
+        self.assertOneLine(starmill("bench", "particles", "--steps", 0), "starmill bench: ",
+                           "--steps", status=2)
+        self.assertOneLine(starmill("bench", "particles", "x"), "starmill bench: ", "'x'", status=2)
+
+
 class Usage(ProgramTest):
     def test_help(self):
         done = starmill("bench", "--help")
@@ -693,7 +711,8 @@ class Usage(ProgramTest):
         fit = ["fit", "--library", made["library"]]
         here = [made["file"]]
         for args, parts, status in (
-            ([], ["'fit', 'rates', 'crossover', 'slots', 'read', 'host', 'train' or 'schedule'"], 2),
+            ([], ["'fit', 'rates', 'crossover', 'slots', 'read', 'host', 'train', "
+                  "'particles' or 'schedule'"], 2),
             (["fits"], ["'fits'"], 2),
             (fit, ["no input"], 2),
             (["fit"] + here, ["no library"], 2),

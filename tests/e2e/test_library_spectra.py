@@ -509,7 +509,6 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, "--smoothing", "-1", path), 2, ("--smoothing takes", "not '-1'")),
             ((*GIVEN, "--arm", "o p", path), 2, ("arm",)),
             ((*GIVEN, "--spectra-sn", "50", path), 2, ("--spectra-sn means nothing", "--model-error")),
-            ((*GIVEN, "--name-column", "STAR", path), 2, ("--name-column means nothing", "--table")),
             ((*GIVEN, "--wave", "9000,-1", path), 3, ("no wavelengths",)),
             (GIVEN, 2, ("takes one file", "not 0")),
             ((*GIVEN, tmp("nowhere.fits")), 3, ("nowhere.fits",)),

@@ -1,0 +1,389 @@
+#include "io/particles/particle_file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/hdf5/hdf5_probe.h"
+#include "io/hdf5/hdf5_util.h"
+#include "io/hdf5/parallel_hdf5.h"
+#include "kernels/base/error.h"
+#include "src/system/regular_file.h"
+#include "src/system/version.h"
+
+#define FORMAT "starmill particles"
+
+enum { MAX_RANK = 2 + MILL_PARTICLE_DIM };
+
+/* ---- what is read ---- */
+
+/* Points of an axis: the first, their distance. */
+static int read_axis(const mill_h5_file *file, const char *name, size_t n, double *low,
+                     double *spacing)
+{
+  int err = MILL_OK;
+  double *x = NULL;
+  MILL_TRY(MILL_ALLOC(n, &x));
+  MILL_TRY(mill_h5_read(file, name, H5T_NATIVE_DOUBLE, 1, &n, x));
+  if (n < 4)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: %s has %zu points: give 4 or more", file->path, name, n);
+  *low = x[0];
+  *spacing = (x[n - 1] - x[0]) / (double)(n - 1);
+  for (size_t i = 0; i < n; i++)
+    if (!(fabs(x[i] - (*low + (double)i * *spacing)) <= 1e-6 * *spacing))
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s: %s [%zu] is %g, where even spacing would have %g: give points that ascend in "
+                "even steps",
+                file->path, name, i, x[i], *low + (double)i * *spacing);
+done:
+  mill_free(x);
+  return err;
+}
+
+/* Times of the slices; ascending. */
+static int read_times(const mill_h5_file *file, size_t n, double **time)
+{
+  int err = MILL_OK;
+  MILL_TRY(MILL_ALLOC(n, time));
+  MILL_TRY(mill_h5_read(file, "TIME", H5T_NATIVE_DOUBLE, 1, &n, *time));
+  for (size_t i = 0; i < n; i++)
+    if (!isfinite((*time)[i]) || (i > 0 && (*time)[i] <= (*time)[i - 1]))
+      MILL_FAIL(MILL_ERR_CONFIG, "%s: TIME [%zu] is %g: give times that ascend", file->path, i,
+                (*time)[i]);
+done:
+  return err;
+}
+
+int mill_particle_read_field(const char *path, const mill_particle_setup *s, mill_particle_field *f)
+{
+  static const char *const axis[] = {"X1", "X2", "X3"};
+  int err = MILL_OK;
+  size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1;
+  double *value = NULL, *time = NULL, *coef = NULL;
+  mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
+  memset(f, 0, sizeof *f);
+  MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, &file));
+  MILL_TRY(mill_h5_scan(&file));
+  const int has_time = mill_h5_exists(&file, "TIME"), n_dim = s->n_dim + has_time;
+  MILL_TRY(mill_h5_shape(&file, "U", n_dim, dim + 1 - has_time));
+  f->n_dim = s->n_dim;
+  f->n_time = (int)dim[0];
+  for (int a = 0; a < MILL_PARTICLE_DIM; a++) {
+    f->n_node[a] = a < s->n_dim ? (int)dim[1 + a] : 1;
+    if (a >= s->n_dim)
+      continue;
+    MILL_TRY(read_axis(&file, axis[a], dim[1 + a], &f->low[a], &f->spacing[a]));
+    const double length = s->high[a] - s->low[a];
+    f->periodic[a] = s->boundary[a] == MILL_PERIODIC &&
+                     fabs(f->n_node[a] * f->spacing[a] - length) < 1e-6 * length;
+  }
+  for (int a = 0; a <= s->n_dim; a++)
+    n_value *= dim[a];
+  if (n_value < 1 || n_value > (size_t)1 << 28)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: U has %zu values: give 1 to %d", path, n_value, 1 << 28);
+  if (has_time)
+    MILL_TRY(read_times(&file, dim[0], &time));
+  MILL_TRY(MILL_ALLOC(n_value, &value));
+  MILL_TRY(mill_h5_read(&file, "U", H5T_NATIVE_DOUBLE, n_dim, dim + 1 - has_time, value));
+  MILL_TRY(MILL_ALLOC(mill_particle_n_coef(f), &coef));
+  err = mill_particle_field_fit(f, value, coef);
+  if (err == MILL_ERR_CONFIG)
+    MILL_FAIL(err, "%s: %s", path, mill_error_message());
+  MILL_TRY(err);
+  f->time = time;
+  f->coef = coef;
+  time = coef = NULL;
+done:
+  mill_h5_close(&file);
+  MILL_FREE(value, time, coef);
+  return err;
+}
+
+void mill_particle_free_field(mill_particle_field *f)
+{
+  MILL_FREE(f->time, f->coef);
+  f->time = f->coef = NULL;
+}
+
+int mill_particle_read_samples(const char *path, const mill_particle_setup *s, double **sample)
+{
+  int err = MILL_OK;
+  const size_t dim[] = {(size_t)s->n_particle, (size_t)s->n_dim};
+  mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
+  *sample = NULL;
+  MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, &file));
+  MILL_TRY(mill_h5_scan(&file));
+  MILL_TRY(MILL_ALLOC(dim[0] * dim[1], sample));
+  MILL_TRY(mill_h5_read(&file, "X", H5T_NATIVE_DOUBLE, 2, dim, *sample));
+done:
+  mill_h5_close(&file);
+  if (err != MILL_OK) {
+    mill_free(*sample);
+    *sample = NULL;
+  }
+  return err;
+}
+
+/* ---- what is written ---- */
+
+enum { DENSITY, BOUND, MOMENT, BAD_STEP, POSITION, STATUS, N_DATASET };
+
+static const char *const dataset_name[N_DATASET] = {"DENSITY",  "DENSITY_BOUND", "MOMENTS",
+                                                    "BAD_STEP", "POSITION",      "STATUS"};
+static const char *const dataset_text[N_DATASET] = {
+    "density at TIME on the points X1, X2, X3; its integral is 1",
+    "no value of DENSITY is further from the sum over all particles; 0: it is that sum",
+    "after each step: particles left of all, mean along each axis, covariance xx xy xz yy yz zz",
+    "first step after which a particle was lost as the step is too long; -1: none",
+    "where the particles are in the end; NaN: absorbed",
+    "0 not yet done, 1 done, 2 the step is too long (BAD_STEP)"};
+
+struct mill_particle_file {
+  hid_t file, dataset[N_DATASET];
+  mill_lock lock;
+  int rank[N_DATASET];
+  hsize_t dim[N_DATASET][MAX_RANK];
+  char path[MILL_MAX_PATH];
+};
+
+#define FAIL_FILE(what)                                                                            \
+  MILL_FAIL(MILL_ERR_OUTPUT,                                                                       \
+            "%s: cannot write %s: %s; if the disk is full or a quota is used up, make room, then " \
+            "the same command continues",                                                          \
+            path, what, mill_h5_reason())
+
+static hid_t type_of(int i, int in_file)
+{
+  if (i == STATUS)
+    return in_file ? H5T_STD_U8LE : H5T_NATIVE_UCHAR;
+  if (i == BAD_STEP)
+    return in_file ? H5T_STD_I32LE : H5T_NATIVE_INT;
+  return in_file ? H5T_IEEE_F64LE : H5T_NATIVE_DOUBLE;
+}
+
+/* Shapes of the datasets of a configuration; those that are not wanted have rank 0. */
+static void lay_out(const mill_particle_config *c, mill_particle_file *f)
+{
+  const mill_particle_setup *s = &c->setup;
+  static const int rank[N_DATASET] = {2, 2, 3, 1, 3, 1};
+  for (int i = 0; i < N_DATASET; i++) {
+    f->rank[i] = i == POSITION && !c->positions ? 0 : rank[i];
+    f->dim[i][0] = (hsize_t)c->n_problem;
+  }
+  f->dim[DENSITY][1] = f->dim[BOUND][1] = (hsize_t)s->n_record;
+  for (int a = 0; a < s->n_dim; a++)
+    f->dim[DENSITY][f->rank[DENSITY]++] = (hsize_t)s->n_grid[a];
+  f->dim[MOMENT][1] = (hsize_t)s->n_step + 1;
+  f->dim[MOMENT][2] = MILL_PARTICLE_MOMENTS;
+  f->dim[POSITION][1] = (hsize_t)s->n_particle;
+  f->dim[POSITION][2] = (hsize_t)s->n_dim;
+}
+
+static int make_dataset(hid_t file, const char *path, const mill_particle_file *f, int i)
+{
+  int err = MILL_OK;
+  hid_t space = H5I_INVALID_HID, create = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
+  space = H5Screate_simple(f->rank[i], f->dim[i], NULL);
+  create = H5Pcreate(H5P_DATASET_CREATE);
+  /* as io/hdf5/parallel_hdf5.c: space is taken at once, equal content gives equal bytes */
+  if (space < 0 || create < 0 || H5Pset_layout(create, H5D_CONTIGUOUS) < 0 ||
+      H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY) < 0 ||
+      H5Pset_fill_time(create, H5D_FILL_TIME_ALLOC) < 0 || H5Pset_obj_track_times(create, 0) < 0)
+    FAIL_FILE(dataset_name[i]);
+  dataset =
+      H5Dcreate2(file, dataset_name[i], type_of(i, 1), space, H5P_DEFAULT, create, H5P_DEFAULT);
+  if (dataset < 0)
+    FAIL_FILE(dataset_name[i]);
+  MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "description", dataset_text[i]));
+done:
+  MILL_H5_CLOSE(dataset, create, space);
+  return err;
+}
+
+/* A small dataset [n] of numbers. */
+static int write_numbers(hid_t file, const char *path, const char *name, hsize_t n,
+                         const double *value, const char *description)
+{
+  int err = MILL_OK;
+  MILL_TRY(
+      mill_ph5_dataset(file, path, name, H5T_IEEE_F64LE, 1, (int64_t)n, 1, NULL, "", description));
+  MILL_TRY(mill_ph5_write_whole(file, path, name, H5T_NATIVE_DOUBLE, value));
+done:
+  return err;
+}
+
+static int write_frame(hid_t file, const char *path, const char *identity,
+                       const mill_particle_config *c)
+{
+  static const char *const axis[] = {"X1", "X2", "X3"};
+  int err = MILL_OK;
+  char program[128];
+  double x[MILL_PARTICLE_MAX_GRID];
+  uint64_t *id = NULL;
+  const mill_particle_setup *s = &c->setup;
+  snprintf(program, sizeof program, "starmill %s (%s)", mill_version(), mill_version_revision());
+  MILL_TRY(mill_ph5_attr_text(file, path, ".", "FORMAT", FORMAT));
+  MILL_TRY(mill_ph5_attr_text(file, path, ".", "PROGRAM", program));
+  MILL_TRY(mill_ph5_text(file, path, "IDENTITY", identity, "all that decides about the numbers"));
+  for (int i = 0; i < s->n_record; i++)
+    x[i] = s->start_time + s->record[i] * s->step;
+  MILL_TRY(write_numbers(file, path, "TIME", (hsize_t)s->n_record, x, "of DENSITY"));
+  for (int a = 0; a < s->n_dim; a++) {
+    for (int i = 0; i < s->n_grid[a]; i++)
+      x[i] = s->grid_low[a] +
+             (s->n_grid[a] > 1 ? i * (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 0);
+    MILL_TRY(write_numbers(file, path, axis[a], (hsize_t)s->n_grid[a], x, "points of DENSITY"));
+  }
+  MILL_TRY(MILL_ALLOC(c->n_problem, &id));
+  for (int64_t i = 0; i < c->n_problem; i++)
+    id[i] = c->problem[i].id;
+  MILL_TRY(mill_ph5_dataset(file, path, "PROBLEM", H5T_STD_U64LE, 1, c->n_problem, 1, NULL, "",
+                            "id of the problem"));
+  MILL_TRY(mill_ph5_write_whole(file, path, "PROBLEM", H5T_NATIVE_UINT64, id));
+done:
+  mill_free(id);
+  return err;
+}
+
+/* The empty file, whole before it has its name. */
+static int make(const mill_particle_file *f, const char *identity, const mill_particle_config *c)
+{
+  int err = MILL_OK;
+  char temporary[MILL_MAX_PATH + 128], job[64];
+  hid_t file = H5I_INVALID_HID;
+  int64_t n_byte = 65536 + 8 * c->n_problem;
+  for (int i = 0; i < N_DATASET; i++) {
+    int64_t n = f->rank[i] > 0 ? (int64_t)H5Tget_size(type_of(i, 1)) : 0;
+    for (int k = 0; k < f->rank[i]; k++)
+      n *= (int64_t)f->dim[i][k];
+    n_byte += n;
+  }
+  mill_lock_job(job, sizeof job);
+  snprintf(temporary, sizeof temporary, "%s.tmp-%s", f->path, job);
+  MILL_TRY(mill_ph5_create(temporary, n_byte, &file));
+  err = write_frame(file, temporary, identity, c);
+  for (int i = 0; i < N_DATASET && err == MILL_OK; i++)
+    if (f->rank[i] > 0)
+      err = make_dataset(file, temporary, f, i);
+  MILL_TRY(mill_ph5_end(temporary, &file, 1, err));
+  MILL_TRY(mill_ph5_rename(temporary, f->path));
+done:
+  if (err != MILL_OK)
+    unlink(temporary);
+  return err;
+}
+
+/* What is there must be of the same identity. */
+static int check_same(hid_t file, const char *path, const char *identity)
+{
+  int err = MILL_OK;
+  char *made = NULL;
+  MILL_TRY(mill_ph5_read_text(file, path, "IDENTITY", &made));
+  if (strcmp(made, identity) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "%s is there and was made with another configuration, potential or samples: give "
+              "another --output, or --overwrite",
+              path);
+done:
+  mill_free(made);
+  return err;
+}
+
+int mill_particle_file_open(const char *path, int overwrite, const char *identity,
+                            const mill_particle_config *c, unsigned char *status,
+                            mill_particle_file **out)
+{
+  int err = MILL_OK;
+  mill_particle_file *f = NULL;
+  *out = NULL;
+  if (strlen(path) + 64 > MILL_MAX_PATH)
+    MILL_FAIL(MILL_ERR_OUTPUT, "the name of the output is too long");
+  MILL_TRY(MILL_ALLOC(1, &f));
+  f->file = H5I_INVALID_HID;
+  for (int i = 0; i < N_DATASET; i++)
+    f->dataset[i] = H5I_INVALID_HID;
+  snprintf(f->path, sizeof f->path, "%s", path);
+  lay_out(c, f);
+  MILL_TRY(mill_lock_take(path, &f->lock));
+  mill_lock_remove_leftovers(&f->lock, path);
+  if (overwrite)
+    MILL_TRY(mill_refuse_foreign(path, "--output", FORMAT));
+  const int is_there = access(path, F_OK) == 0;
+  if (overwrite || !is_there)
+    MILL_TRY(make(f, identity, c));
+  else
+    MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, path));
+  MILL_TRY(mill_ph5_open(path, H5F_ACC_RDWR, MPI_COMM_SELF, &f->file));
+  MILL_TRY(check_same(f->file, path, identity));
+  for (int i = 0; i < N_DATASET; i++) {
+    if (f->rank[i] > 0)
+      f->dataset[i] = H5Dopen2(f->file, dataset_name[i], H5P_DEFAULT);
+    if (f->rank[i] > 0 && f->dataset[i] < 0)
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot open %s: %s; it is damaged: give --overwrite", path,
+                dataset_name[i], mill_h5_reason());
+  }
+  MILL_TRY(mill_ph5_read_whole(f->file, path, "STATUS", H5T_NATIVE_UCHAR, c->n_problem, status));
+  *out = f;
+  f = NULL;
+done:
+  (void)mill_particle_file_close(f, err);
+  return err;
+}
+
+static int write_row(const mill_particle_file *f, int i, int64_t i_problem, const void *value)
+{
+  int err = MILL_OK;
+  const char *path = f->path;
+  hsize_t start[MAX_RANK] = {(hsize_t)i_problem}, count[MAX_RANK] = {1};
+  hid_t space = H5I_INVALID_HID, memory = H5I_INVALID_HID;
+  for (int k = 1; k < f->rank[i]; k++)
+    count[k] = f->dim[i][k];
+  space = H5Screate_simple(f->rank[i], f->dim[i], NULL);
+  memory = H5Screate_simple(f->rank[i], count, NULL);
+  if (space < 0 || memory < 0 ||
+      H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
+      H5Dwrite(f->dataset[i], type_of(i, 0), memory, space, H5P_DEFAULT, value) < 0)
+    FAIL_FILE(dataset_name[i]);
+done:
+  MILL_H5_CLOSE(space, memory);
+  return err;
+}
+
+int mill_particle_file_flush(mill_particle_file *f)
+{
+  int err = MILL_OK;
+  const char *path = f->path;
+  if (H5Fflush(f->file, H5F_SCOPE_LOCAL) < 0)
+    FAIL_FILE("to the disk");
+done:
+  return err;
+}
+
+int mill_particle_file_write(mill_particle_file *f, int64_t i_problem,
+                             const mill_particle_result *r)
+{
+  int err = MILL_OK;
+  const unsigned char status = r->bad_step < 0 ? MILL_PARTICLES_DONE : MILL_PARTICLES_BAD_STEP;
+  const void *value[N_DATASET] = {r->density,   r->bound,    r->moment,
+                                  &r->bad_step, r->position, &status};
+  MILL_TRY(mill_lock_keep(&f->lock));
+  /* the status last: what it says is there */
+  for (int i = 0; i < N_DATASET; i++)
+    if (f->rank[i] > 0)
+      MILL_TRY(write_row(f, i, i_problem, value[i]));
+done:
+  return err;
+}
+
+int mill_particle_file_close(mill_particle_file *f, int err)
+{
+  if (!f)
+    return err;
+  MILL_H5_CLOSE(f->dataset[DENSITY], f->dataset[BOUND], f->dataset[MOMENT], f->dataset[BAD_STEP],
+                f->dataset[POSITION], f->dataset[STATUS]);
+  err = mill_ph5_end(f->path, &f->file, 1, err);
+  mill_lock_release(&f->lock);
+  mill_free(f);
+  return err;
+}

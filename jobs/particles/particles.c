@@ -1,0 +1,458 @@
+#include "jobs/particles/particles.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/files/sha256.h"
+#include "io/hdf5/hdf5_probe.h"
+#include "io/particles/particle_file.h"
+#include "jobs/options/option_table.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/error.h"
+#include "src/ranks/mpi_context.h"
+#include "src/system/file_roles.h"
+#include "src/system/regular_file.h"
+#include "src/system/stop_signal.h"
+#include "src/system/thread.h"
+
+enum { ROUND_BYTES = 64 << 20, MOST_IN_ROUND = 256 };
+
+typedef struct particle_options {
+  int help, overwrite, quiet, n_thread;
+  const char *output, *config;
+} particle_options;
+
+typedef struct particle_job {
+  mill_mpi mpi;
+  particle_options options;
+  mill_particle_config config;
+  mill_particle_field field;
+  double *sample;
+  const mill_particle_ops *ops;
+  mill_particle_file *file; /* rank 0 */
+  unsigned char *status;    /* [n_problem], the same on every rank */
+  int64_t *todo, n_todo;
+  int64_t n_bad, first_bad;
+  int bad_step;
+  /* results of a problem, in one piece: density, bound, moment, position, bad step */
+  size_t n_density, n_bound, n_moment, n_position, n_result;
+  double *result; /* [n_round][n_result] */
+  int n_round;    /* problems of a rank in a round */
+  mill_particle_transfers transfers;
+} particle_job;
+
+#define AT(member) MILL_AT(particle_options, member)
+
+static const mill_option_table table = {
+    "starmill particles",
+    "usage: starmill particles CONFIG.yaml --output OUT.h5 [options]\n"
+    "\n"
+    "Move particles, dX = -grad U(t, X) dt + sqrt(2 D) dW, and write the density that a\n"
+    "Gaussian kernel makes of them.  The ranks of mpirun or srun share the problems.  The\n"
+    "same command given again continues what was interrupted.\n"
+    "\n",
+    "\n"
+    "Keys of CONFIG.yaml (docs/use/particles.md):\n"
+    "\n",
+    (const mill_option[]){
+        {"output", MILL_OPTION_TEXT, AT(output), .help = "the densities"},
+        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace it when it is there"},
+        {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 0, .max = 4096,
+         .help = "threads per rank; 0: the cores that the rank may use"},
+        {"quiet", MILL_OPTION_FLAG, AT(quiet), .help = "print no summary"},
+        MILL_OPTION_HELP(particle_options),
+        {0}}};
+
+/* ---- set-up ---- */
+
+static int parse(int argc, char **argv, particle_options *o)
+{
+  int err = MILL_OK, first = 0;
+  mill_file_roles roles = {0};
+  MILL_TRY(mill_option_parse(&table, argc, argv, o, NULL, &first));
+  if (o->help)
+    goto done;
+  MILL_TRY(mill_thread_check_number(o->n_thread));
+  if (argc - first != 1)
+    MILL_FAIL(MILL_ERR_USAGE,
+              "%d configurations: give one CONFIG.yaml; see starmill particles --help",
+              argc - first);
+  o->config = argv[first];
+  if (!o->output)
+    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output OUT.h5; see starmill particles --help");
+  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_TRY(mill_file_roles_read(&roles, "the configuration", o->config));
+done:
+  return err;
+}
+
+static int needs(const particle_job *job, int is_start)
+{
+  for (int64_t i = 0; i < job->config.n_problem; i++)
+    if (is_start ? job->config.problem[i].start == MILL_START_SAMPLES
+                 : job->config.problem[i].potential == MILL_GRIDDED)
+      return 1;
+  return 0;
+}
+
+/* The files that the configuration names. */
+static int load_files(particle_job *job)
+{
+  int err = MILL_OK;
+  mill_particle_config *c = &job->config;
+  mill_file_roles roles = {0};
+  MILL_TRY(mill_file_roles_write(&roles, "--output", job->options.output));
+  MILL_TRY(mill_file_roles_read(&roles, "potential_file", c->potential_file));
+  MILL_TRY(mill_file_roles_read(&roles, "samples_file", c->samples_file));
+  for (int is_start = 0; is_start < 2; is_start++) {
+    const char *path = is_start ? c->samples_file : c->potential_file;
+    const char *key = is_start ? "samples_file" : "potential_file";
+    if (!path[0] != !needs(job, is_start))
+      MILL_FAIL(MILL_ERR_CONFIG, "%s: %s and %s go together: give both or neither",
+                job->options.config, key, is_start ? "start: samples" : "potential: grid");
+    if (path[0] && job->mpi.rank == 0)
+      MILL_TRY(mill_h5_probe(MILL_PROBE_PARTICLES, path));
+  }
+  if (c->potential_file[0])
+    MILL_TRY(mill_particle_read_field(c->potential_file, &c->setup, &job->field));
+  if (c->samples_file[0])
+    MILL_TRY(mill_particle_read_samples(c->samples_file, &c->setup, &job->sample));
+done:
+  return err;
+}
+
+static int load(void *context)
+{
+  int err = MILL_OK;
+  particle_job *job = context;
+  mill_particle_config *c = &job->config;
+  MILL_TRY(mill_particle_config_read(job->options.config, c));
+  MILL_TRY(load_files(job));
+  for (int64_t i = 0; i < c->n_problem; i++) {
+    if (c->problem[i].potential == MILL_GRIDDED)
+      c->problem[i].field = &job->field;
+    if (c->problem[i].start == MILL_START_SAMPLES)
+      c->problem[i].sample = job->sample;
+    err = mill_particle_check_problem(&c->setup, &c->problem[i]);
+    if (err == MILL_ERR_CONFIG)
+      MILL_FAIL(err, "%s: %s", job->options.config, mill_error_message());
+    MILL_TRY(err);
+  }
+done:
+  return err;
+}
+
+static int append_digest(FILE *out, const char *what, const void *data, size_t n_byte)
+{
+  int err = MILL_OK;
+  mill_sha256 sha;
+  char hex[65];
+  mill_sha256_init(&sha);
+  mill_sha256_update(&sha, data, n_byte);
+  mill_sha256_final(&sha, hex);
+  if (!hex[0])
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for a digest of %s", what);
+  fprintf(out, "# %s: SHA-256 %s\n", what, hex);
+done:
+  return err;
+}
+
+/* The configuration as it stands, and digests of what its files hold; *text is for free. */
+static int make_identity(const particle_job *job, char **text)
+{
+  int err = MILL_OK;
+  size_t n_text = 0;
+  FILE *in = NULL, *out = open_memstream(text, &n_text);
+  const mill_particle_setup *s = &job->config.setup;
+  char buffer[4096];
+  if (!out)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the configuration");
+  MILL_TRY(mill_regular_stream(job->options.config, "a configuration file", MILL_ERR_CONFIG, &in));
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, in)) > 0;)
+    fwrite(buffer, 1, n, out);
+  fputc('\n', out);
+  if (job->field.coef)
+    MILL_TRY(append_digest(out, "potential", job->field.coef,
+                           mill_particle_n_coef(&job->field) * sizeof *job->field.coef));
+  if (job->sample)
+    MILL_TRY(append_digest(out, "samples", job->sample,
+                           (size_t)s->n_particle * (size_t)s->n_dim * sizeof *job->sample));
+done:
+  if (in)
+    fclose(in);
+  if (out && fclose(out) != 0 && err == MILL_OK)
+    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+  return err;
+}
+
+static int open_output(particle_job *job)
+{
+  int err = MILL_OK;
+  char *identity = NULL;
+  if (job->mpi.rank != 0)
+    goto done;
+  MILL_TRY(make_identity(job, &identity));
+  MILL_TRY(mill_particle_file_open(job->options.output, job->options.overwrite, identity,
+                                   &job->config, job->status, &job->file));
+done:
+  free(identity);
+  return err;
+}
+
+/* Room for a round, and what is to be done. */
+static int plan(particle_job *job)
+{
+  int err = MILL_OK;
+  mill_particle_config *c = &job->config;
+  const mill_particle_setup *s = &c->setup;
+  job->n_density = (size_t)s->n_record;
+  for (int a = 0; a < s->n_dim; a++)
+    job->n_density *= (size_t)s->n_grid[a];
+  job->n_bound = (size_t)s->n_record;
+  job->n_moment = (size_t)(s->n_step + 1) * MILL_PARTICLE_MOMENTS;
+  job->n_position = c->positions ? (size_t)s->n_particle * (size_t)s->n_dim : 0;
+  job->n_result = job->n_density + job->n_bound + job->n_moment + job->n_position + 1;
+  if (job->n_result > INT_MAX)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "%zu numbers for a problem are more than %d: give fewer times, points or particles "
+              "with positions",
+              job->n_result, INT_MAX);
+  MILL_TRY(MILL_ALLOC(c->n_problem, &job->todo));
+  for (int64_t i = 0; i < c->n_problem; i++)
+    if (job->status[i] == MILL_PARTICLES_WAIT)
+      job->todo[job->n_todo++] = i;
+  const int64_t share = (job->n_todo + job->mpi.size - 1) / job->mpi.size;
+  int64_t n = (int64_t)(ROUND_BYTES / (job->n_result * sizeof(double)));
+  n = n < MOST_IN_ROUND ? n : MOST_IN_ROUND;
+  n = n < share ? n : share;
+  job->n_round = n > 1 ? (int)n : 1;
+  MILL_TRY(MILL_ALLOC((size_t)job->n_round * job->n_result, &job->result));
+done:
+  return err;
+}
+
+static int set_up(particle_job *job)
+{
+  int err = mill_stop_signal_catch();
+  job->ops = mill_particle_ops_cpu(NULL);
+  if (err == MILL_OK && !job->ops)
+    err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__, "this processor is too old");
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(mill_mpi_rank0_first(&job->mpi, load, job));
+  MILL_TRY(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->config.n_problem, &job->status)));
+  MILL_TRY(mill_mpi_agree(&job->mpi, open_output(job)));
+  MILL_MPI(MPI_Bcast(job->status, (int)job->config.n_problem, MPI_UNSIGNED_CHAR, 0, job->mpi.comm));
+  MILL_TRY(mill_mpi_agree(&job->mpi, plan(job)));
+  job->config.setup.n_thread = job->options.n_thread;
+  if (job->options.n_thread == 0)
+    MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->config.setup.n_thread));
+done:
+  return err;
+}
+
+/* ---- rounds ---- */
+
+/* The pieces of a problem's result. */
+static mill_particle_result result_at(const particle_job *job, double *at)
+{
+  mill_particle_result r = {.density = at};
+  r.bound = r.density + job->n_density;
+  r.moment = r.bound + job->n_bound;
+  r.position = job->n_position ? r.moment + job->n_moment : NULL;
+  return r;
+}
+
+/* Problems todo [first, first + n) by this rank. */
+static int compute(particle_job *job, int64_t first, int n)
+{
+  int err = MILL_OK;
+  mill_particle_problem *problem = NULL;
+  mill_particle_result *result = NULL;
+  mill_particle_transfers transfers;
+  MILL_TRY(MILL_ALLOC(n, &problem));
+  MILL_TRY(MILL_ALLOC(n, &result));
+  for (int i = 0; i < n; i++) {
+    problem[i] = job->config.problem[job->todo[first + i]];
+    result[i] = result_at(job, job->result + (size_t)i * job->n_result);
+  }
+  MILL_TRY(job->ops->evolve(&job->config.setup, n, problem, result, &transfers));
+  for (int i = 0; i < n; i++)
+    job->result[(size_t)(i + 1) * job->n_result - 1] = result[i].bad_step;
+  job->transfers.n_up += transfers.n_up;
+  job->transfers.n_down += transfers.n_down;
+done:
+  MILL_FREE(problem, result);
+  return err;
+}
+
+/* Rank 0 has results of todo [first, first + n) and writes them. */
+static int keep(particle_job *job, int64_t first, int n)
+{
+  int err = MILL_OK;
+  for (int i = 0; i < n; i++) {
+    double *at = job->result + (size_t)i * job->n_result;
+    mill_particle_result r = result_at(job, at);
+    r.bad_step = (int)at[job->n_result - 1];
+    if (r.bad_step >= 0 && job->n_bad++ == 0) {
+      job->first_bad = job->todo[first + i];
+      job->bad_step = r.bad_step;
+    }
+    MILL_TRY(mill_particle_file_write(job->file, job->todo[first + i], &r));
+  }
+done:
+  return err;
+}
+
+/* How many of todo from first on are a rank's. */
+static int share_of(const particle_job *job, int64_t first)
+{
+  const int64_t left = job->n_todo - first;
+  return left <= 0 ? 0 : (left < job->n_round ? (int)left : job->n_round);
+}
+
+/* What rank 0 has of the others of a round that begins at first. */
+static int collect(particle_job *job, int64_t first)
+{
+  int err = MILL_OK, failure = MILL_OK;
+  mill_error_kept kept;
+  const int rank = job->mpi.rank, n_mine = share_of(job, first + (int64_t)rank * job->n_round);
+  for (int i = 0; rank > 0 && i < n_mine; i++)
+    MILL_MPI(MPI_Send(job->result + (size_t)i * job->n_result, (int)job->n_result, MPI_DOUBLE, 0, 0,
+                      job->mpi.comm));
+  if (rank > 0)
+    goto done;
+  failure = keep(job, first, n_mine);
+  for (int r = 1; r < job->mpi.size; r++) {
+    const int64_t from = first + (int64_t)r * job->n_round;
+    const int n = share_of(job, from);
+    if (failure != MILL_OK)
+      mill_error_save(failure, &kept);
+    for (int i = 0; i < n; i++) /* taken in any case: others wait for it */
+      MILL_MPI(MPI_Recv(job->result + (size_t)i * job->n_result, (int)job->n_result, MPI_DOUBLE, r,
+                        0, job->mpi.comm, MPI_STATUS_IGNORE));
+    if (failure == MILL_OK)
+      failure = keep(job, from, n);
+    else
+      mill_error_restore(&kept);
+  }
+  err = failure;
+  if (err == MILL_OK)
+    err = mill_particle_file_flush(job->file);
+done:
+  return err;
+}
+
+static int rounds(particle_job *job)
+{
+  int err = MILL_OK;
+  for (int64_t first = 0; first < job->n_todo; first += (int64_t)job->mpi.size * job->n_round) {
+    const int64_t mine = first + (int64_t)job->mpi.rank * job->n_round;
+    const int n = share_of(job, mine);
+    err = n > 0 ? compute(job, mine, n) : MILL_OK;
+    MILL_TRY(mill_mpi_agree(&job->mpi, err));
+    err = collect(job, first);
+    if (err == MILL_OK && mill_stop_reason() != MILL_STOP_NONE &&
+        first + (int64_t)job->mpi.size * job->n_round < job->n_todo)
+      err = mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__,
+                           "stopped; the same command continues");
+    MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  }
+done:
+  return err;
+}
+
+/* ---- the job ---- */
+
+static void print_summary(const particle_job *job, double wall_s)
+{
+  const mill_particle_setup *s = &job->config.setup;
+  printf("problems     %lld", (long long)job->config.n_problem);
+  if (job->n_todo < job->config.n_problem)
+    printf(", of them %lld were there already", (long long)(job->config.n_problem - job->n_todo));
+  printf("\nparticles    %d, %d steps, %d densities\n", s->n_particle, s->n_step, s->n_record);
+  printf("time         %.2f s, %.3g particle steps/s (%d ranks, %d threads each, cpu %s)\n", wall_s,
+         wall_s > 0 ? (double)job->n_todo * s->n_particle * s->n_step / wall_s : 0.0, job->mpi.size,
+         s->n_thread, job->ops->name);
+  printf("transfers    %lld up, %lld down\n", (long long)job->transfers.n_up,
+         (long long)job->transfers.n_down);
+  printf("densities    %s\n", job->options.output);
+  fflush(stdout);
+}
+
+/* Problems whose step is too long have their status; none that is well is a failure. */
+static int tell_bad(const particle_job *job)
+{
+  int err = MILL_OK;
+  if (job->mpi.rank != 0 || job->n_bad == 0)
+    goto done;
+  const mill_particle_setup *s = &job->config.setup;
+  const unsigned long long id = job->config.problem[job->first_bad].id;
+  if (job->n_bad == job->n_todo)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "a step of %g is too large for the drift or the diffusion: all problems lost "
+              "particles, problem %llu after step %d: give a shorter step",
+              s->step, id, job->bad_step);
+  fprintf(stderr,
+          "starmill particles: a step of %g is too large for %lld of %lld problems, which have "
+          "STATUS %d: problem %llu lost particles after step %d\n",
+          s->step, (long long)job->n_bad, (long long)job->n_todo, MILL_PARTICLES_BAD_STEP, id,
+          job->bad_step);
+done:
+  return err;
+}
+
+static int run(particle_job *job, int argc, char **argv)
+{
+  int err = MILL_OK;
+  MILL_TRY(parse(argc, argv, &job->options));
+  if (job->options.help) {
+    if (job->mpi.rank == 0) {
+      mill_option_print_help(&table, NULL, stdout);
+      mill_particle_config_print_keys(stdout);
+    }
+    goto done;
+  }
+  MILL_TRY(set_up(job));
+  const double start_s = mill_wall_s();
+  err = rounds(job);
+  err = mill_particle_file_close(job->file, err);
+  job->file = NULL;
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  if (job->mpi.rank == 0 && !job->options.quiet)
+    print_summary(job, mill_wall_s() - start_s);
+  MILL_TRY(mill_mpi_agree(&job->mpi, tell_bad(job)));
+done:
+  return err;
+}
+
+int mill_job_particles(int argc, char **argv)
+{
+  int exit_status = 0;
+  particle_job *job = NULL;
+  mill_mpi mpi;
+  int err = mill_mpi_start(&mpi);
+  if (err == MILL_OK)
+    err = MILL_ALLOC(1, &job);
+  if (err == MILL_OK) {
+    job->mpi = mpi;
+    err = run(job, argc, argv);
+  }
+  if (err != MILL_OK) {
+    exit_status = mill_error_exit_status(err);
+    /* all ranks have the same message, except when MPI itself fails */
+    if (mpi.rank == 0 || err == MILL_ERR_MPI)
+      fprintf(stderr, "starmill particles: %s\n", mill_error_message());
+  }
+  if (job) {
+    (void)mill_particle_file_close(job->file, err);
+    mill_particle_free_field(&job->field);
+    mill_particle_config_clear(&job->config);
+    MILL_FREE(job->sample, job->status, job->todo, job->result, job);
+  }
+  if (err == MILL_ERR_MPI && mpi.size > 1)
+    MPI_Abort(MPI_COMM_WORLD, exit_status);
+  mill_mpi_end(&mpi);
+  return exit_status;
+}

@@ -1,0 +1,8 @@
+/** `starmill particles`: clouds of particles that drift and diffuse, and their densities. */
+#ifndef MILL_JOB_PARTICLES_H
+#define MILL_JOB_PARTICLES_H
+
+/** Exit status; argv[0] is the job's name. */
+int mill_job_particles(int argc, char **argv);
+
+#endif

@@ -1,0 +1,309 @@
+/* The particle engine on a CPU: drives the block functions of kernels/particles.
+ *
+ * Compiled once per instruction set (MILL_ISA), and once more with fibers in place of threads of a
+ * block.  A problem's particles are cut into parts whose number depends on the problem alone, and
+ * sums over parts have one order, so the bits do not depend on the threads. */
+#include <string.h>
+
+#include <omp.h>
+
+#include "kernels/base/error.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/kernel_sum.h"
+
+enum {
+  LEAST_PART = 4096, /* particles of a part at least */
+  MOST_PART = 64,
+  PART_BYTES = 32 << 20, /* of the densities of all parts of a problem, about */
+  AT_ONCE_BYTES = 256 << 20,
+  STRIDE = 64 /* steps at most that a part makes before all parts' sums meet */
+};
+
+/* A problem and its memory. */
+typedef struct cloud {
+  mill_particle_cloud c;
+  mill_particle_kernel kernel;
+  double *grid_part; /* [n_part][n_out] points of the grid, or nodes */
+  double *work[2];   /* of the axes of nodes */
+  mill_particle_result *result;
+} cloud;
+
+typedef struct engine {
+  const mill_particle_setup *setup;
+  int n_cloud, n_part, n_grid, n_out, n_thread;
+  cloud *cloud;
+  mill_kernel_work **work; /* [n_thread] */
+} engine;
+
+/* What a block function takes. */
+typedef struct task {
+  engine *e;
+  cloud *cloud;
+  int part, i_record;
+  int step, n_step; /* steps [step, step + n_step) of body_move */
+} task;
+
+static int points(const mill_particle_setup *s, const int *n)
+{
+  int all = 1;
+  for (int a = 0; a < s->n_dim; a++)
+    all *= n[a];
+  return all;
+}
+
+/* ---- memory ---- */
+
+static void free_clouds(engine *e)
+{
+  for (int i = 0; e->cloud && i < e->n_cloud; i++)
+    MILL_FREE(e->cloud[i].c.x, e->cloud[i].c.alive, e->cloud[i].c.sums, e->cloud[i].grid_part,
+              e->cloud[i].work[0], e->cloud[i].work[1]);
+  for (int i = 0; e->work && i < e->n_thread; i++)
+    mill_free(e->work[i]);
+  MILL_FREE(e->cloud, e->work);
+  e->cloud = NULL;
+  e->work = NULL;
+}
+
+/* Room for n problems. */
+static int make_clouds(engine *e, int n)
+{
+  int err = MILL_OK;
+  const mill_particle_setup *s = e->setup;
+  const size_t n_particle = (size_t)s->n_particle, n_part = (size_t)e->n_part;
+  MILL_TRY(MILL_ALLOC(n, &e->cloud));
+  e->n_cloud = n;
+  for (int i = 0; i < n; i++) {
+    cloud *c = &e->cloud[i];
+    MILL_TRY(MILL_ALLOC((size_t)s->n_dim * n_particle, &c->c.x));
+    MILL_TRY(MILL_ALLOC(n_particle, &c->c.alive));
+    MILL_TRY(MILL_ALLOC(STRIDE * n_part * MILL_PARTICLE_SUMS, &c->c.sums));
+    MILL_TRY(MILL_ALLOC(n_part * (size_t)e->n_out, &c->grid_part));
+    for (int w = 0; w < 2 && s->form == MILL_DENSITY_BINNED; w++)
+      MILL_TRY(MILL_ALLOC(e->n_out, &c->work[w]));
+  }
+  MILL_TRY(MILL_ALLOC(e->n_thread, &e->work));
+  for (int i = 0; i < e->n_thread; i++)
+    MILL_TRY(MILL_ALLOC(1, &e->work[i]));
+done:
+  return err;
+}
+
+/* A problem moves in. */
+static void bind(engine *e, cloud *c, const mill_particle_problem *problem,
+                 mill_particle_result *result)
+{
+  c->c.setup = e->setup;
+  c->c.problem = problem;
+  c->c.n_part = e->n_part;
+  c->c.bad_step = -1;
+  c->result = result;
+  for (int a = 0; a < e->setup->n_dim; a++)
+    c->c.reference[a] =
+        problem->start == MILL_START_SAMPLES ? problem->sample[a] : problem->start_centre[a];
+}
+
+/* ---- blocks ---- */
+
+static void body_move(mill_block *b, void *argument)
+{
+  task *t = argument;
+  mill_particle_cloud c = t->cloud->c; /* with the sums of each step in turn */
+  for (int i = 0; i < t->n_step; i++, c.sums += c.n_part * MILL_PARTICLE_SUMS)
+    mill_block_particles(b, &c, t->part, t->step + i);
+}
+
+/* The kernels of one part's particles on the grid, or the particles on nodes. */
+static void body_density(mill_block *b, void *argument)
+{
+  task *t = argument;
+  cloud *c = t->cloud;
+  const mill_particle_setup *s = t->e->setup;
+  mill_kernel_work *work = t->e->work[omp_get_thread_num()];
+  mill_particle_batch batch = {.weight = work->weight, .work = work};
+  const int begin = mill_particle_first(&c->c, t->part);
+  const int end = mill_particle_first(&c->c, t->part + 1);
+  double *out = c->grid_part + (size_t)t->part * (size_t)t->e->n_out;
+  int n_image = 1;
+  for (int a = 0; a < s->n_dim; a++) {
+    batch.x[a] = work->x[a];
+    n_image *= mill_particle_images(s, a);
+  }
+  MILL_FOR(b, i, t->e->n_out)
+  out[i] = 0.0;
+  for (int image = 0; image < n_image; image++)
+    for (int first = begin; first < end; first += MILL_PARTICLE_BATCH) {
+      batch.n = end - first < MILL_PARTICLE_BATCH ? end - first : MILL_PARTICLE_BATCH;
+      mill_block_batch(b, &c->c, &c->kernel, image, first, batch.n, &batch);
+      MILL_SERIAL(b)
+      {
+        if (s->form == MILL_DENSITY_EXACT)
+          mill_kernel_sum(s, &c->kernel, &batch, out);
+        else
+          mill_kernel_spread(s, &c->kernel, &batch, out);
+      }
+      MILL_BARRIER(b);
+    }
+}
+
+/* All parts' together. */
+static void body_total(mill_block *b, void *argument)
+{
+  task *t = argument;
+  cloud *c = t->cloud;
+  const mill_particle_setup *s = t->e->setup;
+  double *out = c->result->density + (size_t)t->i_record * (size_t)t->e->n_grid;
+  if (!c->kernel.is_there) {
+    MILL_FOR(b, i, t->e->n_grid)
+    out[i] = NAN;
+  } else if (s->form == MILL_DENSITY_EXACT) {
+    mill_block_sum_parts(b, t->e->n_part, t->e->n_out, c->kernel.peak, c->grid_part, out);
+  } else {
+    mill_block_sum_parts(b, t->e->n_part, t->e->n_out, c->kernel.peak, c->grid_part, c->work[0]);
+    int n_row = points(s, s->n_node), n_inner = 1;
+    for (int a = s->n_dim - 1; a >= 0; a--) {
+      double *from = c->work[(s->n_dim - 1 - a) % 2], *to = c->work[(s->n_dim - a) % 2];
+      n_row /= s->n_node[a];
+      mill_block_convolve(b, s, &c->kernel, a, n_row, n_inner, from, a > 0 ? to : out);
+      n_inner *= s->n_grid[a];
+    }
+  }
+}
+
+/* ---- an evolution ---- */
+
+/* Steps [step, step + n_step), 0 being the start: a part makes them all while it is in the cache.
+ */
+static void move_all(engine *e, int step, int n_step)
+{
+  const int n = e->n_cloud * e->n_part;
+#pragma omp parallel for schedule(static) num_threads(e->n_thread)
+  for (int i = 0; i < n; i++) {
+    task t = {.e = e,
+              .cloud = &e->cloud[i / e->n_part],
+              .part = i % e->n_part,
+              .step = step,
+              .n_step = n_step};
+    if (t.cloud->c.bad_step < 0)
+      mill_block_run(body_move, &t);
+  }
+  for (int i = 0; i < e->n_cloud; i++) {
+    mill_particle_cloud *c = &e->cloud[i].c;
+    double *const sums = c->sums, *moment = NULL;
+    for (int k = 0; k < n_step; k++, c->sums += c->n_part * MILL_PARTICLE_SUMS) {
+      moment = e->cloud[i].result->moment + (size_t)(step + k) * MILL_PARTICLE_MOMENTS;
+      mill_particle_moments(c, step + k, moment);
+    }
+    c->sums = sums;
+    for (int a = 0; a < e->setup->n_dim && moment[0] > 0; a++)
+      c->reference[a] = moment[1 + a];
+  }
+}
+
+static void densities(engine *e, int step, int i_record)
+{
+  const mill_particle_setup *s = e->setup;
+  const int n = e->n_cloud * e->n_part;
+  for (int i = 0; i < e->n_cloud; i++) {
+    cloud *c = &e->cloud[i];
+    mill_kernel_make(s, c->result->moment + (size_t)step * MILL_PARTICLE_MOMENTS, &c->kernel);
+    c->result->bound[i_record] = 0;
+    if (!c->kernel.is_there)
+      c->result->bound[i_record] = NAN;
+    else if (s->form == MILL_DENSITY_BINNED)
+      c->result->bound[i_record] =
+          mill_node_bound(s, &c->kernel) * c->kernel.peak *
+          (c->result->moment[(size_t)step * MILL_PARTICLE_MOMENTS] * s->n_particle);
+  }
+#pragma omp parallel num_threads(e->n_thread)
+  {
+#pragma omp for schedule(static)
+    for (int i = 0; i < n; i++) {
+      task t = {.e = e, .cloud = &e->cloud[i / e->n_part], .part = i % e->n_part};
+      if (t.cloud->kernel.is_there)
+        mill_block_run(body_density, &t);
+    }
+#pragma omp for schedule(static)
+    for (int i = 0; i < e->n_cloud; i++) {
+      task t = {.e = e, .cloud = &e->cloud[i], .i_record = i_record};
+      mill_block_run(body_total, &t);
+    }
+  }
+}
+
+/* Positions as the caller has them. */
+static void hand_over(const engine *e)
+{
+  const size_t n = (size_t)e->setup->n_particle, n_dim = (size_t)e->setup->n_dim;
+  for (int i = 0; i < e->n_cloud; i++) {
+    const cloud *c = &e->cloud[i];
+    c->result->bad_step = c->c.bad_step;
+    for (size_t p = 0; c->result->position && p < n; p++)
+      for (size_t a = 0; a < n_dim; a++)
+        c->result->position[p * n_dim + a] = c->c.alive[p] > 0 ? c->c.x[a * n + p] : NAN;
+  }
+}
+
+/* All steps of the problems that have moved in. */
+static void run(engine *e)
+{
+  const mill_particle_setup *s = e->setup;
+  for (int step = 0, i_record = 0; step <= s->n_step;) {
+    const int until = i_record < s->n_record ? s->record[i_record] : s->n_step;
+    const int n = until - step + 1 < STRIDE ? until - step + 1 : STRIDE;
+    move_all(e, step, n);
+    step += n;
+    if (i_record < s->n_record && s->record[i_record] == step - 1)
+      densities(e, step - 1, i_record++);
+  }
+  hand_over(e);
+}
+
+static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
+                  mill_particle_result *result, mill_particle_transfers *transfers)
+{
+  int err = MILL_OK;
+  engine e = {.setup = s, .n_thread = s->n_thread > 0 ? s->n_thread : 1};
+  e.n_grid = points(s, s->n_grid);
+  e.n_out = e.n_grid;
+  if (s->form == MILL_DENSITY_BINNED)
+    for (int a = 0, n = points(s, s->n_node); a < s->n_dim; a++) {
+      e.n_out = n > e.n_out ? n : e.n_out;
+      n = n / s->n_node[s->n_dim - 1 - a] * s->n_grid[s->n_dim - 1 - a];
+    }
+  e.n_part = (s->n_particle + LEAST_PART - 1) / LEAST_PART;
+  const int most = (int)(PART_BYTES / ((size_t)e.n_out * sizeof(double)));
+  e.n_part = e.n_part < MOST_PART ? e.n_part : MOST_PART;
+  e.n_part = e.n_part < most ? e.n_part : (most > 4 ? most : 4);
+  const size_t bytes = sizeof(double) * ((size_t)(s->n_dim + 1) * (size_t)s->n_particle +
+                                         (size_t)(e.n_part + 2) * (size_t)e.n_out);
+  int n_once = (int)(AT_ONCE_BYTES / bytes);
+  n_once = n_once < 1 ? 1 : (n_once < n_problem ? n_once : n_problem);
+  memset(transfers, 0, sizeof *transfers); /* host and particles share their memory */
+  MILL_TRY(make_clouds(&e, n_once));
+  for (int first = 0; first < n_problem; first += n_once) {
+    const int n = n_problem - first < n_once ? n_problem - first : n_once;
+    engine now = e;
+    now.n_cloud = n;
+    for (int i = 0; i < n; i++)
+      bind(&now, &now.cloud[i], &problem[first + i], &result[first + i]);
+    if (n < now.n_thread) { /* threads share parts */
+      run(&now);
+      continue;
+    }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(now.n_thread)
+    for (int i = 0; i < n; i++) {
+      engine one = now;
+      one.cloud += i;
+      one.n_cloud = 1;
+      one.work += omp_get_thread_num();
+      one.n_thread = 1;
+      run(&one);
+    }
+  }
+done:
+  free_clouds(&e);
+  return err;
+}
+
+const mill_particle_ops MILL_ISA_SYMBOL(mill_particle_ops_cpu) = {MILL_ISA_NAME, evolve};

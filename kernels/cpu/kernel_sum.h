@@ -1,0 +1,328 @@
+/** Sums of Gaussian kernels on a CPU: one thread's work on a batch of particles, by vectors.
+ *
+ *  Particles are sorted by the grid's cell that they are in along the last axis.  Those of a cell,
+ *  LANES at a time, go along the grid's lines by one product a point
+ *  (kernels/particles/density.h); all of them meet at the same point of the line, so that no
+ *  number is added to a place that depends on the particle.
+ */
+#ifndef MILL_CPU_KERNEL_SUM_H
+#define MILL_CPU_KERNEL_SUM_H
+
+#include <string.h>
+
+#include "kernels/math/vector.h"
+#include "kernels/particles/density.h"
+
+enum {
+  /** Particles of a batch: most cells then have many. */
+  MILL_PARTICLE_BATCH = 8192,
+  MILL_KERNEL_LANES = 16,
+  MILL_KERNEL_MAX_CELL = 16384
+};
+
+/** exp(-x^2 / 2) is 0 in float64 from here on. */
+#define MILL_KERNEL_END 38.7
+
+enum { MILL_KERNEL_VECS = MILL_KERNEL_LANES / MILL_VEC_N_F64 };
+
+/** Work of one thread; a member of mill_particle_batch. */
+typedef struct mill_kernel_work {
+  double x[MILL_PARTICLE_DIM][MILL_PARTICLE_BATCH], weight[MILL_PARTICLE_BATCH];
+  double
+      sheared[MILL_PARTICLE_BATCH]; /* place along the last axis, sheared, in steps of the grid */
+  int cell[MILL_PARTICLE_BATCH], first[MILL_KERNEL_MAX_CELL + 1];
+  /* sorted by cells; offset: steps from its cell */
+  double offset[MILL_PARTICLE_BATCH], place[MILL_PARTICLE_DIM][MILL_PARTICLE_BATCH];
+  double share[MILL_PARTICLE_BATCH];
+  /* of the lanes at work */
+  double up[MILL_KERNEL_LANES], down[MILL_KERNEL_LANES], start[MILL_KERNEL_LANES];
+  double fade[MILL_PARTICLE_MAX_GRID];         /* exp(-rho^2 k^2 / 2) */
+  mill_vec_f64 sum[2][MILL_PARTICLE_MAX_GRID]; /* upwards, downwards */
+} mill_kernel_work;
+
+/** What lines of the grid share. */
+typedef struct mill_kernel_lines {
+  const mill_particle_setup *setup;
+  const mill_particle_kernel *kernel;
+  int last, n_point, n_line;
+  int reach;            /**< points from the nearest one at which a kernel ends */
+  double rho2;          /**< (step / width)^2 along a line */
+  int low_cell, n_cell; /**< cells that particles are sorted into */
+} mill_kernel_lines;
+
+/** Line i: where its points are on the other axes, and by how many steps it is sheared. */
+static inline double mill_kernel_line(const mill_kernel_lines *l, int i, double *other)
+{
+  const mill_particle_setup *s = l->setup;
+  double shift = 0.0;
+  for (int a = l->last - 1; a >= 0; a--) {
+    other[a] = s->grid_low[a] + (i % s->n_grid[a]) * mill_grid_step(s, a);
+    i /= s->n_grid[a];
+    shift += l->kernel->shear[a] * other[a];
+  }
+  return shift / mill_grid_step(s, l->last);
+}
+
+static inline void mill_kernel_lines_make(const mill_particle_setup *s,
+                                          const mill_particle_kernel *k, mill_kernel_lines *l)
+{
+  const int last = s->n_dim - 1;
+  const double rho = mill_grid_step(s, last) * sqrt(k->along);
+  double low = 0.0, high = 0.0;
+  *l = (mill_kernel_lines){.setup = s, .kernel = k, .last = last, .n_point = s->n_grid[last]};
+  l->rho2 = rho * rho;
+  l->reach = (int)fmin(MILL_KERNEL_END / rho + 2.0, l->n_point);
+  l->n_line = 1;
+  for (int a = 0; a < last; a++)
+    l->n_line *= s->n_grid[a];
+  /* the shear is linear, so the corners of the grid have its ends */
+  for (int a = 0; a < last; a++) {
+    const double x = k->shear[a] * s->grid_low[a], y = k->shear[a] * s->grid_high[a];
+    low += fmin(x, y);
+    high += fmax(x, y);
+  }
+  low = rint(low / mill_grid_step(s, last)) - 1.0;
+  high = rint(high / mill_grid_step(s, last)) + 1.0;
+  l->n_cell = high - low < MILL_KERNEL_MAX_CELL - l->n_point ? l->n_point + (int)(high - low)
+                                                             : MILL_KERNEL_MAX_CELL + 1;
+  l->low_cell = l->n_cell > MILL_KERNEL_MAX_CELL ? 0 : (int)low;
+}
+
+/** Particles of weight by cells: those of cell c are first[c] .. first[c + 1] - 1. */
+static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
+                                    mill_kernel_work *w)
+{
+  const mill_particle_setup *s = l->setup;
+  const double inverse = 1.0 / mill_grid_step(s, l->last);
+  const double lowest = l->low_cell, highest = l->low_cell + l->n_cell - 1;
+  memcpy(w->sheared, batch->x[l->last], (size_t)batch->n * sizeof *w->sheared);
+  for (int a = 0; a < l->last; a++) {
+    const double shear = l->kernel->shear[a];
+    MILL_SIMD
+    for (int i = 0; i < batch->n; i++)
+      w->sheared[i] += shear * batch->x[a][i];
+  }
+  MILL_SIMD
+  for (int i = 0; i < batch->n; i++) {
+    const double u = (w->sheared[i] - s->grid_low[l->last]) * inverse;
+    double c = floor(u + 0.5);
+    c = c > lowest ? c : lowest;
+    c = c < highest ? c : highest;
+    w->sheared[i] = u - c;
+    w->cell[i] = (int)c - l->low_cell;
+  }
+  memset(w->first, 0, (size_t)(l->n_cell + 1) * sizeof *w->first);
+  for (int i = 0; i < batch->n; i++)
+    w->first[w->cell[i] + 1] += batch->weight[i] > 0.0;
+  for (int c = 0; c < l->n_cell; c++)
+    w->first[c + 1] += w->first[c];
+  for (int i = 0; i < batch->n; i++) {
+    if (!(batch->weight[i] > 0.0))
+      continue;
+    const int to = w->first[w->cell[i]]++;
+    w->offset[to] = w->sheared[i];
+    w->share[to] = batch->weight[i];
+    for (int a = 0; a < l->last; a++)
+      w->place[a][to] = batch->x[a][i];
+  }
+  for (int c = l->n_cell; c > 0; c--)
+    w->first[c] = w->first[c - 1];
+  w->first[0] = 0;
+}
+
+/** Particles from `from` on, n or LANES of them, at the point of a line nearest to their cell, and
+ *  their ratios up and down the line; lanes without a particle have no weight.  delta: from offset
+ *  to the distance to that point.  0 where no lane reaches the line. */
+static inline int mill_kernel_start(const mill_kernel_lines *l, const double *other, double delta,
+                                    int from, int n, mill_kernel_work *w)
+{
+  const mill_particle_kernel *k = l->kernel;
+  const double rho2 = l->rho2;
+  double any = 0.0;
+  double d[MILL_KERNEL_LANES], far[MILL_KERNEL_LANES];
+  n = n < MILL_KERNEL_LANES ? n : MILL_KERNEL_LANES;
+  for (int q = 0; q < MILL_KERNEL_LANES; q++) {
+    far[q] = 0.0;
+    d[q] = q < n ? w->offset[from + q] + delta : 0.0;
+    w->start[q] = q < n ? w->share[from + q] : 0.0;
+  }
+  for (int a = 0; a < l->last; a++)
+    for (int e = 0; e < l->last; e++) {
+      const double rest = k->rest[a][e], x = other[a], y = other[e];
+      const double *at_a = w->place[a] + from, *at_e = w->place[e] + from;
+      for (int q = 0; q < n; q++)
+        far[q] += rest * (at_a[q] - x) * (at_e[q] - y);
+    }
+  MILL_SIMD_SUM(any)
+  for (int q = 0; q < MILL_KERNEL_LANES; q++) {
+    w->start[q] *= mill_exp_negative(-0.5 * (rho2 * d[q] * d[q] + far[q]));
+    any += w->start[q];
+  }
+  if (any == 0.0)
+    return 0;
+  MILL_SIMD
+  for (int q = 0; q < MILL_KERNEL_LANES; q++) {
+    const double e = rho2 * d[q], less = mill_exp_negative(-fabs(e)), more = 1.0 / less;
+    w->up[q] = e > 0.0 ? more : less;
+    w->down[q] = e > 0.0 ? less : more;
+  }
+  return 1;
+}
+
+/** Add the lanes to n points one after another, by their ratio from one to the next.  Two points at
+ *  a time, as a product waits for the one before. */
+static inline void mill_kernel_walk(const double *start, const double *ratio, int n,
+                                    mill_vec_f64 *sum)
+{
+  mill_vec_f64 odd[MILL_KERNEL_VECS], even[MILL_KERNEL_VECS], two[MILL_KERNEL_VECS];
+  for (int v = 0; v < MILL_KERNEL_VECS; v++) {
+    const mill_vec_f64 r = *(const mill_vec_f64 *)(ratio + v * MILL_VEC_N_F64);
+    odd[v] = *(const mill_vec_f64 *)(start + v * MILL_VEC_N_F64) * r;
+    even[v] = odd[v] * r;
+    two[v] = r * r;
+  }
+  for (int k = 0; k < n; k += 2) { /* sum has room for one more */
+    mill_vec_f64 first = odd[0], second = even[0];
+    odd[0] *= two[0];
+    even[0] *= two[0];
+    for (int v = 1; v < MILL_KERNEL_VECS; v++) {
+      first += odd[v];
+      second += even[v];
+      odd[v] *= two[v];
+      even[v] *= two[v];
+    }
+    sum[k] += first;
+    sum[k + 1] += second;
+  }
+}
+
+static inline double mill_kernel_total(const mill_vec_f64 *sum)
+{
+  double total = 0.0;
+  for (int q = 0; q < MILL_VEC_N_F64; q++)
+    total += (*sum)[q];
+  return total;
+}
+
+/** The particles of one cell on all lines. */
+static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_kernel_work *w,
+                                    double *out)
+{
+  const int begin = w->first[cell], end = w->first[cell + 1];
+  double other[MILL_PARTICLE_DIM];
+  for (int line = 0; line < l->n_line; line++) {
+    const double shift = mill_kernel_line(l, line, other);
+    const int there = l->low_cell + cell - (int)rint(shift);
+    const int point = there < 0 ? 0 : (there < l->n_point ? there : l->n_point - 1);
+    const double delta = (l->low_cell + cell) - shift - point;
+    const int n_up = point + l->reach < l->n_point ? l->reach : l->n_point - 1 - point;
+    const int n_down = point < l->reach ? point : l->reach;
+    mill_vec_f64 *up = w->sum[0], *down = w->sum[1];
+    double *to = out + (size_t)line * (size_t)l->n_point + point, middle = 0.0;
+    int is_empty = 1;
+    for (int from = begin; from < end; from += MILL_KERNEL_LANES) {
+      if (!mill_kernel_start(l, other, delta, from, end - from, w))
+        continue;
+      if (is_empty) {
+        memset(up, 0, (size_t)(n_up + 1) * sizeof *up);
+        memset(down, 0, (size_t)(n_down + 1) * sizeof *down);
+        is_empty = 0;
+      }
+      for (int q = 0; q < MILL_KERNEL_LANES; q++)
+        middle += w->start[q];
+      mill_kernel_walk(w->start, w->up, n_up, up);
+      mill_kernel_walk(w->start, w->down, n_down, down);
+    }
+    if (is_empty)
+      continue;
+    to[0] += middle;
+    for (int k = 0; k < n_up; k++)
+      to[k + 1] += w->fade[k] * mill_kernel_total(&up[k]);
+    for (int k = 0; k < n_down; k++)
+      to[-k - 1] += w->fade[k] * mill_kernel_total(&down[k]);
+  }
+}
+
+/** Particle by particle, where the grid's step is so wide that products of it would overflow: few
+ *  points then see a particle. */
+static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_particle_batch *batch,
+                                   int i, double *out)
+{
+  const mill_particle_kernel *k = l->kernel;
+  const double step = mill_grid_step(l->setup, l->last), low = l->setup->grid_low[l->last];
+  double other[MILL_PARTICLE_DIM];
+  for (int line = 0; line < l->n_line; line++) {
+    const double shift = mill_kernel_line(l, line, other);
+    double at = (batch->x[l->last][i] - low) / step - shift, far = 0.0;
+    for (int a = 0; a < l->last; a++) {
+      at += k->shear[a] * batch->x[a][i] / step;
+      for (int e = 0; e < l->last; e++)
+        far += k->rest[a][e] * (batch->x[a][i] - other[a]) * (batch->x[e][i] - other[e]);
+    }
+    const int first = (int)fmin(fmax(at - l->reach, 0.0), l->n_point);
+    const int end = (int)fmin(fmax(at + l->reach + 1.0, 0.0), l->n_point);
+    double *to = out + (size_t)line * (size_t)l->n_point;
+    MILL_SIMD
+    for (int p = first; p < end; p++)
+      to[p] += batch->weight[i] * mill_exp_negative(-0.5 * (l->rho2 * (p - at) * (p - at) + far));
+  }
+}
+
+/** Add the kernels of a batch to out [n_grid[0]]..., in units of their peak. */
+static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_particle_kernel *k,
+                                   const mill_particle_batch *batch, double *out)
+{
+  mill_kernel_work *w = (mill_kernel_work *)batch->work;
+  mill_kernel_lines lines;
+  mill_kernel_lines_make(s, k, &lines);
+  if (lines.rho2 > 16.0 || lines.n_cell > MILL_KERNEL_MAX_CELL) {
+    for (int i = 0; i < batch->n; i++)
+      if (batch->weight[i] > 0.0)
+        mill_kernel_one(&lines, batch, i, out);
+    return;
+  }
+  for (int i = 0; i < lines.reach; i++)
+    w->fade[i] = mill_exp_negative(-0.5 * lines.rho2 * (i + 1) * (i + 1));
+  mill_kernel_sort(&lines, batch, w);
+  for (int cell = 0; cell < lines.n_cell; cell++)
+    if (w->first[cell] < w->first[cell + 1])
+      mill_kernel_cell(&lines, cell, w, out);
+}
+
+/** Add the particles of a batch to nodes out [n_node[0]]... */
+static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_particle_kernel *k,
+                                      const mill_particle_batch *batch, double *out)
+{
+  double low[MILL_PARTICLE_DIM], inverse[MILL_PARTICLE_DIM], spacing;
+  const int n0 = s->n_dim > 1 ? 4 : 1, n1 = s->n_dim > 2 ? 4 : 1;
+  const int last = s->n_dim - 1;
+  for (int a = 0; a < s->n_dim; a++) {
+    mill_node_axis(s, k, a, &low[a], &spacing);
+    inverse[a] = 1.0 / spacing;
+  }
+  for (int i = 0; i < batch->n; i++) {
+    double weight[MILL_PARTICLE_DIM][4];
+    int at[MILL_PARTICLE_DIM] = {0}, is_inside = batch->weight[i] > 0.0;
+    for (int a = 0; a < s->n_dim; a++) {
+      const double u = (batch->x[a][i] - low[a]) * inverse[a];
+      is_inside = is_inside && u >= 1.0 && u < s->n_node[a] - 2;
+      at[a] = is_inside ? (int)u - 1 : 0;
+      mill_node_weights(u - (at[a] + 1), weight[a]);
+    }
+    if (!is_inside)
+      continue;
+    for (int j = 0; j < n0; j++)
+      for (int e = 0; e < n1; e++) {
+        const double part =
+            (s->n_dim > 1 ? weight[0][j] : 1.0) * (s->n_dim > 2 ? weight[1][e] : 1.0);
+        size_t to = 0;
+        for (int a = 0; a < last; a++)
+          to = (to + (size_t)(at[a] + (a == 0 ? j : e))) * (size_t)s->n_node[a + 1];
+        double *line = out + to + at[last];
+        for (int q = 0; q < 4; q++)
+          line[q] += part * weight[last][q];
+      }
+  }
+}
+
+#endif

@@ -1,0 +1,244 @@
+/** The density that a Gaussian kernel makes of particles on a grid.
+ *
+ *  Along the last axis of the grid the kernel of one particle is a geometric series times numbers
+ *  that do not depend on the particle: with rho the grid's step in units of the kernel's width
+ *  there, and delta the particle's distance from a point in steps,
+ *    exp(-rho^2 (k - delta)^2 / 2) = exp(-rho^2 delta^2 / 2) exp(rho^2 delta)^k exp(-rho^2 k^2 /
+ * 2), so that a line of the grid costs two exponentials a particle (kernel_sum.h of the backend).
+ */
+#ifndef MILL_PARTICLE_DENSITY_H
+#define MILL_PARTICLE_DENSITY_H
+
+#include "kernels/math/activation.h"
+#include "kernels/particles/move.h"
+
+/** Widths of a kernel beyond which its images at boundaries and its nodes are left out: there it
+ *  is below 3e-18 of its peak. */
+#define MILL_KERNEL_REACH 9.0
+
+/** The kernel of one cloud after one step. */
+typedef struct mill_particle_kernel {
+  int is_there;                    /**< 0: it has no width */
+  double width[MILL_PARTICLE_DIM]; /**< standard deviations */
+  double peak;                     /**< of the kernel of one particle, over the number of them */
+  double along;                    /**< precision along the last axis, the others held */
+  double shear[MILL_PARTICLE_DIM]; /**< of the last axis by each other one */
+  double rest[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM]; /**< precision of the others alone */
+} mill_particle_kernel;
+
+/** Step of the grid along an axis. */
+MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
+{
+  return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
+}
+
+/** Whether the kernel has no covariances: an image at a mirror would have them with another sign.
+ */
+MILL_HD static inline int mill_kernel_is_along_axes(const mill_particle_setup *s)
+{
+  int along = s->along_axes || s->n_dim == 1 || s->bandwidth == MILL_WIDTH_GIVEN;
+  for (int a = 0; a < s->n_dim; a++)
+    along = along || s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC;
+  return along;
+}
+
+/** Precision and its parts from the covariance [3][3] of a kernel of n_dim axes.
+ *
+ *  The axes but the last alone have the inverse of their block of the covariance as precision, and
+ *  the last one, the others held, that of the regression on them. */
+MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTICLE_DIM],
+                                             mill_particle_kernel *k)
+{
+  const int last = n_dim - 1;
+  double det = 1.0, left = cov[last][last];
+  k->is_there = 1;
+  if (last == 1) {
+    det = cov[0][0];
+    k->rest[0][0] = 1.0 / det;
+  } else if (last == 2) {
+    det = cov[0][0] * cov[1][1] - cov[0][1] * cov[0][1];
+    k->rest[0][0] = cov[1][1] / det;
+    k->rest[1][1] = cov[0][0] / det;
+    k->rest[0][1] = k->rest[1][0] = -cov[0][1] / det;
+  }
+  for (int a = 0; a < last; a++) {
+    k->shear[a] = 0.0;
+    for (int e = 0; e < last; e++)
+      k->shear[a] -= k->rest[a][e] * cov[e][last];
+    left += k->shear[a] * cov[a][last];
+  }
+  k->along = 1.0 / left;
+  for (int a = 0; a < n_dim; a++)
+    k->is_there = k->is_there && cov[a][a] > 0.0;
+  /* 1e-12: nearly singular, which float64 cannot tell from singular */
+  k->is_there = k->is_there && left > 1e-12 * cov[last][last] &&
+                (last < 2 || det > 1e-12 * cov[0][0] * cov[1][1]);
+  k->peak = pow(2.0 * 3.14159265358979323846, -0.5 * n_dim) / sqrt(det * left);
+}
+
+/** The kernel of a cloud from its moments [MILL_PARTICLE_MOMENTS]. */
+MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const double *moment,
+                                            mill_particle_kernel *k)
+{
+  const int n_dim = s->n_dim, along_axes = mill_kernel_is_along_axes(s);
+  const double n = moment[0] * s->n_particle;
+  const double base = s->bandwidth == MILL_SCOTT ? n : 0.25 * n * (n_dim + 2);
+  const double factor = pow(base, -1.0 / (n_dim + 4));
+  double cov[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM];
+  k->is_there = 0;
+  if (!(n >= 1.0)) /* none is left, or NaN */
+    return;
+  for (int a = 0; a < n_dim; a++)
+    for (int e = 0; e < n_dim; e++) {
+      const int at = a < e ? mill_particle_cross(a, e) : mill_particle_cross(e, a);
+      cov[a][e] = factor * factor * moment[1 + MILL_PARTICLE_DIM + at];
+      if (s->bandwidth == MILL_WIDTH_GIVEN)
+        cov[a][e] = s->width[a] * s->width[a];
+      if (a != e && along_axes)
+        cov[a][e] = 0.0;
+    }
+  mill_kernel_split(n_dim, cov, k);
+  k->peak /= n;
+  for (int a = 0; a < n_dim; a++)
+    k->width[a] = sqrt(cov[a][a]);
+}
+
+/** What a particle, or one of its images, gives to a density. */
+typedef struct mill_particle_batch {
+  int n;
+  double *x[MILL_PARTICLE_DIM]; /**< [n] places */
+  double *weight;               /**< [n] 1, or 0: nothing */
+  void *work;                   /**< of the backend's sum */
+} mill_particle_batch;
+
+/** Images of an axis that may reach the grid: 1, or 3 with the neighbours'. */
+MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int a)
+{
+  return s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC ? 3 : 1;
+}
+
+/** Particles [first, first + n) of a cloud as the image'th of all images sees them, 0 being the
+ *  particles themselves; images that do not reach the grid have no weight. */
+MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
+                                    const mill_particle_kernel *k, int image, int first, int n,
+                                    const mill_particle_batch *batch)
+{
+  const mill_particle_setup *s = c->setup;
+  const size_t row = (size_t)s->n_particle;
+  double sign[MILL_PARTICLE_DIM], shift[MILL_PARTICLE_DIM];
+  for (int a = 0, rest = image; a < s->n_dim; a++) {
+    const int n_image = mill_particle_images(s, a), which = rest % n_image;
+    const double length = s->high[a] - s->low[a];
+    rest /= n_image;
+    sign[a] = 1.0;
+    shift[a] = 0.0;
+    if (which > 0 && s->boundary[a] == MILL_PERIODIC) {
+      shift[a] = which == 1 ? -length : length;
+    } else if (which > 0) {
+      sign[a] = -1.0;
+      shift[a] = 2.0 * (which == 1 ? s->low[a] : s->high[a]);
+    }
+  }
+  MILL_FOR_SIMD(b, i, n)
+  {
+    double weight = c->alive[first + i];
+    for (int a = 0; a < s->n_dim; a++) {
+      const double x = sign[a] * c->x[(size_t)a * row + (size_t)(first + i)] + shift[a];
+      const double reach = MILL_KERNEL_REACH * k->width[a];
+      if (image > 0 && (x < s->grid_low[a] - reach || x > s->grid_high[a] + reach))
+        weight = 0.0;
+      batch->x[a][i] = x;
+    }
+    batch->weight[i] = weight;
+  }
+  MILL_BARRIER(b);
+}
+
+/* ---- nodes ---- */
+
+/** Nodes of an axis: the first, and their distance.  They reach beyond the grid as far as the
+ *  kernel does. */
+MILL_HD static inline void mill_node_axis(const mill_particle_setup *s,
+                                          const mill_particle_kernel *k, int a, double *low,
+                                          double *spacing)
+{
+  const double reach = MILL_KERNEL_REACH * k->width[a];
+  *spacing = (s->grid_high[a] - s->grid_low[a] + 2.0 * reach) / (s->n_node[a] - 5);
+  *low = s->grid_low[a] - reach - 2.0 * *spacing;
+}
+
+/** Bound on the error of a density by nodes, in units of the peak of the kernel.
+ *
+ *  The kernel between nodes is its cubic interpolation from four: |error| <= (9/16) / 24 w^4
+ *  max |K''''|, and max |K''''| = 3 K(0) / h^4; along several axes each one's error is at most
+ *  5/4, the sum of the weights' sizes, times as large for each other one.  1e-13: rounding, and
+ * what lies beyond the nodes. */
+MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
+                                             const mill_particle_kernel *k)
+{
+  double bound = 0.0, factor = 9.0 / 16.0 / 24.0 * 3.0;
+  for (int a = 0; a < s->n_dim; a++) {
+    double low, spacing;
+    mill_node_axis(s, k, a, &low, &spacing);
+    bound += pow(spacing / k->width[a], 4.0);
+    factor *= a > 0 ? 1.25 : 1.0;
+  }
+  return factor * bound + 1e-13;
+}
+
+/** Weights of the four nodes around t, from 0 to 1 between the middle two. */
+MILL_HD static inline void mill_node_weights(double t, double weight[4])
+{
+  const double p = t + 1.0, q = t - 1.0, r = t - 2.0, sixth = 1.0 / 6.0;
+  weight[0] = -sixth * t * q * r;
+  weight[1] = 0.5 * p * q * r;
+  weight[2] = -0.5 * p * t * r;
+  weight[3] = sixth * p * t * q;
+}
+
+/** The density of one axis after another: out [n_row][n_grid][n_inner] from in
+ *  [n_row][n_node][n_inner], by the kernel along axis a, whose peak here is 1. */
+MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup *s,
+                                       const mill_particle_kernel *k, int a, int n_row, int n_inner,
+                                       const double *in, double *out)
+{
+  const int n_grid = s->n_grid[a], n_node = s->n_node[a];
+  const double step = mill_grid_step(s, a), inverse = 1.0 / k->width[a];
+  double low, spacing;
+  mill_node_axis(s, k, a, &low, &spacing);
+  MILL_FOR(b, i, n_row * n_grid)
+  {
+    const double x = s->grid_low[a] + (i % n_grid) * step;
+    const double *from = in + (size_t)(i / n_grid) * (size_t)n_node * (size_t)n_inner;
+    double *to = out + (size_t)i * (size_t)n_inner;
+    for (int e = 0; e < n_inner; e++)
+      to[e] = 0.0;
+    for (int j = 0; j < n_node; j++) {
+      const double u = (low + j * spacing - x) * inverse;
+      if (u * u > 2.0 * MILL_KERNEL_REACH * MILL_KERNEL_REACH)
+        continue;
+      const double factor = mill_exp_negative(-0.5 * u * u);
+      const double *line = from + (size_t)j * (size_t)n_inner;
+      MILL_SIMD
+      for (int e = 0; e < n_inner; e++)
+        to[e] += factor * line[e];
+    }
+  }
+  MILL_BARRIER(b);
+}
+
+/** Sums of parts: total [n] of part [n_part][n], times factor. */
+MILL_BLOCK_FN void mill_block_sum_parts(mill_block *b, int n_part, int n, double factor,
+                                        const double *part, double *total)
+{
+  MILL_FOR_SIMD(b, i, n)
+  {
+    double sum = 0.0;
+    for (int p = 0; p < n_part; p++)
+      sum += part[(size_t)p * (size_t)n + (size_t)i];
+    total[i] = factor * sum;
+  }
+  MILL_BARRIER(b);
+}
+
+#endif

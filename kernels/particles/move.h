@@ -1,0 +1,291 @@
+/** Moves of particles: starts, steps, boundaries and moments, as block functions over one part of
+ *  a problem's particles. */
+#ifndef MILL_PARTICLE_MOVE_H
+#define MILL_PARTICLE_MOVE_H
+
+#include "kernels/math/counter_random.h"
+#include "kernels/particles/potential.h"
+
+/** Sums over particles: alive, lost, then x, xx of the moments about a reference. */
+enum { MILL_PARTICLE_SUMS = 2 + 9 };
+
+/** Where the sum over x_a x_e, a <= e, stands among the second moments. */
+MILL_HD static inline int mill_particle_cross(int a, int e)
+{
+  return a * (2 * MILL_PARTICLE_DIM - 1 - a) / 2 + e;
+}
+
+/** Purposes of random numbers. */
+enum { MILL_PARTICLE_DRAW_START = 1, MILL_PARTICLE_DRAW_STEP = 2 };
+
+/** A problem at work, in the memory of its backend. */
+typedef struct mill_particle_cloud {
+  const mill_particle_setup *setup;
+  const mill_particle_problem *problem;
+  int n_part;                          /**< parts, of each of which one block makes sums */
+  double *x;                           /**< [n_dim][n_particle] */
+  double *alive;                       /**< [n_particle] 1 or 0 */
+  double *sums;                        /**< [n_part][MILL_PARTICLE_SUMS] */
+  double reference[MILL_PARTICLE_DIM]; /**< sums are about this place */
+  int bad_step;                        /**< of mill_particle_result */
+} mill_particle_cloud;
+
+/** First particle of a part; part n_part: their number. */
+MILL_HD static inline int mill_particle_first(const mill_particle_cloud *c, int part)
+{
+  return (int)((int64_t)c->setup->n_particle * part / c->n_part);
+}
+
+/** Standard normals of n particles from first on at a step, and a uniform number of each, by which
+ *  it survives the ends of its axes.  noise [MILL_PARTICLE_DIM][MILL_CHUNK]. */
+MILL_HD static inline void mill_particle_noise(mill_counter_key key, int n_dim, int first, int n,
+                                               uint32_t step, double noise[][MILL_CHUNK])
+{
+  if (n_dim == 1) {
+    MILL_SIMD
+    for (int i = 0; i < n; i++) {
+      float x, y;
+      const mill_counter_words words = mill_counter_at(key, (uint32_t)(first + i), step, 0);
+      mill_counter_pair(words.v[0], words.v[1], &x, &y);
+      noise[0][i] = (double)x;
+    }
+    return;
+  }
+  MILL_SIMD
+  for (int i = 0; i < n; i++) {
+    float x, y, z, rest;
+    const mill_counter_words words = mill_counter_at(key, (uint32_t)(first + i), step, 0);
+    mill_counter_pair(words.v[0], words.v[1], &x, &y);
+    mill_counter_pair(words.v[2], words.v[3], &z, &rest);
+    noise[0][i] = (double)x;
+    noise[1][i] = (double)y;
+    noise[2][i] = (double)z;
+  }
+}
+
+/** Take n places of one axis to where they are after its boundary has acted. */
+MILL_HD static inline void mill_particle_bound(int boundary, double low, double high, int n,
+                                               double *x)
+{
+  const double length = high - low;
+  if (boundary == MILL_REFLECTING) {
+    MILL_SIMD
+    for (int i = 0; i < n; i++) {
+      double u = (x[i] - low) / length;
+      u -= 2.0 * floor(0.5 * u);
+      x[i] = low + length * (u > 1.0 ? 2.0 - u : u);
+    }
+  } else if (boundary == MILL_PERIODIC) {
+    MILL_SIMD
+    for (int i = 0; i < n; i++) {
+      const double u = (x[i] - low) / length;
+      x[i] = low + length * (u - floor(u));
+    }
+  }
+}
+
+/** Whether particles have left an absorbing axis, also within the step: a Brownian bridge between
+ *  two places at distances p and q before an end crosses it with probability exp(-p q / (D step))
+ *  (Gobet 2000, Stoch. Proc. Appl. 87, 167).
+ *
+ *  word [n]: random words of this axis; alive [n] becomes 0 */
+MILL_HD static inline void mill_particle_absorb(const mill_particle_setup *s, double diffusion,
+                                                int a, int n, const double *from, const double *to,
+                                                const uint32_t *word, double *alive)
+{
+  const double scale = diffusion > 0.0 ? -1.0 / (diffusion * s->step) : -1e300;
+  for (int i = 0; i < n; i++) {
+    const double p0 = from[i] - s->low[a], p1 = to[i] - s->low[a];
+    const double q0 = s->high[a] - from[i], q1 = s->high[a] - to[i];
+    const double u = ((double)word[i] + 0.5) * 0x1p-32;
+    if (!(p1 > 0.0 && q1 > 0.0))
+      alive[i] = 0.0;
+    else if (u < exp(scale * p0 * p1) + exp(scale * q0 * q1))
+      alive[i] = 0.0;
+  }
+}
+
+/** Sums of n particles, of which i at [a][i] and alive [i], added to sum. */
+MILL_HD static inline void mill_particle_sum(const mill_particle_cloud *c, int n,
+                                             double at[][MILL_CHUNK], const double *alive,
+                                             double *sum)
+{
+  const int n_dim = c->setup->n_dim;
+  double n_alive = 0.0;
+  MILL_SIMD_SUM(n_alive)
+  for (int i = 0; i < n; i++)
+    n_alive += alive[i];
+  sum[0] += n_alive;
+  for (int a = 0; a < n_dim; a++) {
+    const double origin = c->reference[a];
+    double first = 0.0;
+    MILL_SIMD_SUM(first)
+    for (int i = 0; i < n; i++)
+      first += alive[i] * (at[a][i] - origin);
+    sum[2 + a] += first;
+    for (int e = a; e < n_dim; e++) {
+      const double other = c->reference[e];
+      double second = 0.0;
+      MILL_SIMD_SUM(second)
+      for (int i = 0; i < n; i++)
+        second += alive[i] * ((at[a][i] - origin) * (at[e][i] - other));
+      sum[2 + MILL_PARTICLE_DIM + mill_particle_cross(a, e)] += second;
+    }
+  }
+}
+
+/** One step of n particles at [a][i] from particle first on; alive [n] becomes 0 where one is
+ *  absorbed.  The number of those that are nowhere or have gone too far. */
+MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, int step, int first,
+                                                int n, double at[][MILL_CHUNK], double *alive)
+{
+  const mill_particle_setup *s = c->setup;
+  const mill_particle_problem *p = c->problem;
+  const int n_dim = s->n_dim;
+  const double dt = s->step, time = s->start_time + (step - 1) * dt;
+  const double spread = sqrt(2.0 * p->diffusion * dt);
+  const mill_counter_key key = mill_counter_key_of(s->seed, p->id, MILL_PARTICLE_DRAW_STEP);
+  double noise[MILL_PARTICLE_DIM][MILL_CHUNK], slope[MILL_PARTICLE_DIM][MILL_CHUNK];
+  double next[MILL_PARTICLE_DIM][MILL_CHUNK], later[MILL_PARTICLE_DIM][MILL_CHUNK];
+  double bad = 0.0;
+  mill_particle_noise(key, n_dim, first, n, (uint32_t)step, noise);
+  mill_particle_slope(p, n_dim, time, n, at, slope);
+  if (s->scheme == MILL_HEUN) {
+    for (int a = 0; a < n_dim; a++) {
+      MILL_SIMD
+      for (int i = 0; i < n; i++)
+        next[a][i] = at[a][i] - dt * slope[a][i] + spread * noise[a][i];
+      mill_particle_bound(s->boundary[a], s->low[a], s->high[a], n, next[a]);
+    }
+    mill_particle_slope(p, n_dim, time + dt, n, next, later);
+    for (int a = 0; a < n_dim; a++) {
+      MILL_SIMD
+      for (int i = 0; i < n; i++)
+        slope[a][i] = 0.5 * (slope[a][i] + later[a][i]);
+    }
+  }
+  for (int a = 0; a < n_dim; a++) {
+    /* further than this no boundary means what it says */
+    const double most = s->boundary[a] == MILL_OPEN ? 1e300 : s->high[a] - s->low[a];
+    double lost = 0.0;
+    MILL_SIMD_SUM(lost)
+    for (int i = 0; i < n; i++) {
+      const double way = spread * noise[a][i] - dt * slope[a][i];
+      next[a][i] = at[a][i] + way;
+      lost += fabs(way) <= most ? 0.0 : alive[i]; /* NaN is lost too */
+    }
+    bad += lost;
+    if (s->boundary[a] == MILL_ABSORBING) {
+      uint32_t word[MILL_CHUNK];
+      for (int i = 0; i < n; i++)
+        word[i] = mill_counter_at(key, (uint32_t)(first + i), (uint32_t)step, 1).v[a];
+      mill_particle_absorb(s, p->diffusion, a, n, at[a], next[a], word, alive);
+    } else {
+      mill_particle_bound(s->boundary[a], s->low[a], s->high[a], n, next[a]);
+    }
+  }
+  for (int a = 0; a < n_dim; a++) {
+    MILL_SIMD
+    for (int i = 0; i < n; i++) /* who is gone stays where it was */
+      at[a][i] = alive[i] > 0.0 ? next[a][i] : at[a][i];
+  }
+  return bad;
+}
+
+/** Where n particles from first on begin. */
+MILL_HD static inline void mill_particle_begin(const mill_particle_cloud *c, int first, int n,
+                                               double at[][MILL_CHUNK], double *alive)
+{
+  const mill_particle_setup *s = c->setup;
+  const mill_particle_problem *p = c->problem;
+  const mill_counter_key key = mill_counter_key_of(s->seed, p->id, MILL_PARTICLE_DRAW_START);
+  double noise[MILL_PARTICLE_DIM][MILL_CHUNK];
+  if (p->start == MILL_START_NORMAL)
+    mill_particle_noise(key, s->n_dim, first, n, 0, noise);
+  for (int a = 0; a < s->n_dim; a++) {
+    for (int i = 0; i < n; i++) {
+      alive[i] = 1.0;
+      if (p->start == MILL_START_SAMPLES) {
+        at[a][i] = p->sample[(size_t)(first + i) * (size_t)s->n_dim + (size_t)a];
+        continue;
+      }
+      if (p->start == MILL_START_UNIFORM) {
+        const mill_counter_words words =
+            mill_counter_at(key, (uint32_t)(first + i), 0, (uint32_t)a);
+        noise[a][i] = 2.0 * mill_counter_uniform(words.v[0], words.v[1]) - 1.0;
+      }
+      at[a][i] = p->start_centre[a] + p->start_spread[a] * noise[a][i];
+    }
+    mill_particle_bound(s->boundary[a], s->low[a], s->high[a], n, at[a]);
+    for (int i = 0; i < n && s->boundary[a] == MILL_ABSORBING; i++)
+      alive[i] = at[a][i] > s->low[a] && at[a][i] < s->high[a] ? alive[i] : 0.0;
+  }
+}
+
+/** A part of a cloud begins (step 0) or makes a step; its row of sums follows. */
+MILL_BLOCK_FN void mill_block_particles(mill_block *b, const mill_particle_cloud *c, int part,
+                                        int step)
+{
+  const int n_dim = c->setup->n_dim, begin = mill_particle_first(c, part);
+  const int n_all = mill_particle_first(c, part + 1) - begin;
+  const int n_chunk = (n_all + MILL_CHUNK - 1) / MILL_CHUNK;
+  const size_t row = (size_t)c->setup->n_particle;
+  double sum[MILL_PARTICLE_SUMS], total[MILL_PARTICLE_SUMS];
+  for (int k = 0; k < MILL_PARTICLE_SUMS; k++)
+    sum[k] = 0.0;
+  MILL_FOR(b, i_chunk, n_chunk)
+  {
+    const int offset = i_chunk * MILL_CHUNK, first = begin + offset;
+    const int n = n_all - offset < MILL_CHUNK ? n_all - offset : MILL_CHUNK;
+    double at[MILL_PARTICLE_DIM][MILL_CHUNK], alive[MILL_CHUNK];
+    if (step == 0) {
+      mill_particle_begin(c, first, n, at, alive);
+    } else {
+      for (int i = 0; i < n; i++)
+        alive[i] = c->alive[first + i];
+      for (int a = 0; a < n_dim; a++)
+        for (int i = 0; i < n; i++)
+          at[a][i] = c->x[(size_t)a * row + (size_t)(first + i)];
+      sum[1] += mill_particle_step(c, step, first, n, at, alive);
+    }
+    for (int i = 0; i < n; i++)
+      c->alive[first + i] = alive[i];
+    for (int a = 0; a < n_dim; a++)
+      for (int i = 0; i < n; i++)
+        c->x[(size_t)a * row + (size_t)(first + i)] = at[a][i];
+    mill_particle_sum(c, n, at, alive, sum);
+  }
+  mill_block_sum_n(b, sum, MILL_PARTICLE_SUMS, total);
+  MILL_SERIAL(b)
+  for (int k = 0; k < MILL_PARTICLE_SUMS; k++)
+    c->sums[(size_t)part * MILL_PARTICLE_SUMS + (size_t)k] = total[k];
+}
+
+/** The moments of a cloud from the sums of its parts, after a step; one thread's work.
+ *  moment [MILL_PARTICLE_MOMENTS] out */
+MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int step, double *moment)
+{
+  const int n_dim = c->setup->n_dim;
+  double sum[MILL_PARTICLE_SUMS] = {0};
+  for (int part = 0; part < c->n_part; part++)
+    for (int k = 0; k < MILL_PARTICLE_SUMS; k++)
+      sum[k] += c->sums[(size_t)part * MILL_PARTICLE_SUMS + (size_t)k];
+  const double n = sum[0];
+  if (sum[1] > 0.0 && c->bad_step < 0)
+    c->bad_step = step;
+  for (int k = 0; k < MILL_PARTICLE_MOMENTS; k++)
+    moment[k] = c->bad_step < 0 ? 0.0 : NAN;
+  if (c->bad_step >= 0)
+    return;
+  moment[0] = n / c->setup->n_particle;
+  for (int a = 0; a < n_dim; a++)
+    for (int e = a; e < n_dim; e++) {
+      const int k = 1 + MILL_PARTICLE_DIM + mill_particle_cross(a, e);
+      const double cross = sum[1 + k] - sum[2 + a] * sum[2 + e] / n;
+      moment[k] = n > 1.0 ? cross / (n - 1.0) : 0.0;
+    }
+  for (int a = 0; a < n_dim; a++)
+    moment[1 + a] = c->reference[a] + sum[2 + a] / n; /* NaN where none is left */
+}
+
+#endif

@@ -1,0 +1,309 @@
+/* What evolutions are checked for before they start, and the splines of gridded potentials. */
+#include "kernels/particles/particles.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/particles/potential.h"
+
+/** A step times a curvature of U above this is refused: at 2 Euler's steps grow without limit, and
+ *  from 1 on they jump over the minimum. */
+#define MOST_CURVATURE_STEP 1.0
+
+static int is_real(double x)
+{
+  return x - x == 0.0;
+}
+
+/* ---- setup ---- */
+
+static int check_axis(const mill_particle_setup *s, int a)
+{
+  int err = MILL_OK;
+  if (s->boundary[a] != MILL_OPEN && !(s->high[a] > s->low[a] && is_real(s->high[a] - s->low[a])))
+    MILL_FAIL(MILL_ERR_CONFIG, "axis %d has ends at %g and %g: give two numbers, the lower first",
+              a + 1, s->low[a], s->high[a]);
+  if (s->n_grid[a] < 1 || s->n_grid[a] > MILL_PARTICLE_MAX_GRID)
+    MILL_FAIL(MILL_ERR_CONFIG, "a density of %d points along axis %d: give 1 to %d", s->n_grid[a],
+              a + 1, MILL_PARTICLE_MAX_GRID);
+  if (!is_real(s->grid_low[a]) || !is_real(s->grid_high[a]) ||
+      (s->n_grid[a] > 1 && !(s->grid_high[a] > s->grid_low[a])))
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "the density's points along axis %d go from %g to %g: give two numbers, the lower "
+              "first",
+              a + 1, s->grid_low[a], s->grid_high[a]);
+  if (s->form == MILL_DENSITY_BINNED && (s->n_node[a] < 16 || s->n_node[a] > 1 << 20))
+    MILL_FAIL(MILL_ERR_CONFIG, "%d nodes along axis %d: give 16 to %d", s->n_node[a], a + 1,
+              1 << 20);
+  if (s->bandwidth == MILL_WIDTH_GIVEN && !(s->width[a] > 0 && is_real(s->width[a])))
+    MILL_FAIL(MILL_ERR_CONFIG, "a kernel of width %g along axis %d: give a number above 0",
+              s->width[a], a + 1);
+done:
+  return err;
+}
+
+int mill_particle_check_setup(const mill_particle_setup *s)
+{
+  int err = MILL_OK;
+  double n_grid = 1, n_node = 1;
+  if (s->n_dim < 1 || s->n_dim > MILL_PARTICLE_DIM)
+    MILL_FAIL(MILL_ERR_CONFIG, "%d dimensions: give 1 to %d", s->n_dim, MILL_PARTICLE_DIM);
+  if (s->n_particle < 1 || s->n_particle > MILL_PARTICLE_MAX_N)
+    MILL_FAIL(MILL_ERR_CONFIG, "%d particles: give 1 to %d", s->n_particle, MILL_PARTICLE_MAX_N);
+  if (s->n_step < 0 || !(s->step > 0) || !is_real(s->step) || !is_real(s->start_time))
+    MILL_FAIL(MILL_ERR_CONFIG, "%d steps of %g from time %g: give a length above 0", s->n_step,
+              s->step, s->start_time);
+  for (int a = 0; a < s->n_dim; a++) {
+    MILL_TRY(check_axis(s, a));
+    n_grid *= s->n_grid[a];
+    n_node *= s->form == MILL_DENSITY_BINNED ? s->n_node[a] : 1;
+  }
+  if (n_grid > 1 << 26 || n_node > 1 << 26)
+    MILL_FAIL(MILL_ERR_CONFIG, "a density of %.0f points from %.0f nodes: give at most %d of each",
+              n_grid, n_node, 1 << 26);
+  if (s->form == MILL_DENSITY_BINNED && s->n_dim > 1 && s->bandwidth != MILL_WIDTH_GIVEN &&
+      !s->along_axes)
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "the binned form has kernels along the axes only: ask for them, or for the exact form");
+  for (int i = 0; i < s->n_record; i++)
+    if (s->record[i] < 0 || s->record[i] > s->n_step || (i > 0 && s->record[i] <= s->record[i - 1]))
+      MILL_FAIL(MILL_ERR_CONFIG, "a density after step %d: give steps from 0 to %d, ascending",
+                s->record[i], s->n_step);
+done:
+  return err;
+}
+
+/* ---- problems ---- */
+
+/* The largest curvature of a gridded U along one axis at its nodes, and the curvature of its
+ * splines is linear between them. */
+static double field_curvature(const mill_particle_field *f)
+{
+  size_t n[MILL_PARTICLE_DIM] = {1, 1, 1}, n_all = 1;
+  double most = 0;
+  for (int a = 0; a < f->n_dim; a++) {
+    n[a] = (size_t)(f->n_node[a] + 2);
+    n_all *= n[a];
+  }
+  for (size_t i = 0; i < (size_t)f->n_time * n_all; i++) {
+    size_t stride = 1, rest = i % n_all;
+    for (int a = f->n_dim - 1; a >= 0; a--) {
+      const size_t at = rest % n[a];
+      rest /= n[a];
+      if (at > 0 && at < n[a] - 1) {
+        const double bend = (f->coef[i - stride] - 2 * f->coef[i] + f->coef[i + stride]) /
+                            (f->spacing[a] * f->spacing[a]);
+        most = fmax(most, fabs(bend));
+      }
+      stride *= n[a];
+    }
+  }
+  return most;
+}
+
+/* The largest curvature of U along an axis where the problem's particles begin, and in its minima.
+ */
+static double curvature(const mill_particle_setup *s, const mill_particle_problem *p)
+{
+  double most = 0;
+  if (p->potential == MILL_GRIDDED)
+    return field_curvature(p->field);
+  for (int a = 0; a < s->n_dim; a++) {
+    if (p->potential == MILL_HARMONIC)
+      most = fmax(most, fabs(p->rate[a]));
+    if (p->potential != MILL_DOUBLE_WELL)
+      continue;
+    /* five standard deviations, or the samples themselves */
+    const double reach = p->start == MILL_START_NORMAL ? 5 : 1;
+    double far = p->half[a];
+    far = fmax(far, fabs(p->start_centre[a] - p->centre[a]) + reach * p->start_spread[a]);
+    for (size_t i = 0; p->start == MILL_START_SAMPLES && i < (size_t)s->n_particle; i++)
+      far = fmax(far, fabs(p->sample[i * (size_t)s->n_dim + (size_t)a] - p->centre[a]));
+    if (s->boundary[a] != MILL_OPEN)
+      far = fmin(far, fmax(fabs(s->low[a] - p->centre[a]), fabs(s->high[a] - p->centre[a])));
+    const double u = far / p->half[a], scale = 4 * fabs(p->barrier[a]) / (p->half[a] * p->half[a]);
+    most = fmax(most, scale * fmax(1, 3 * u * u - 1));
+  }
+  return most;
+}
+
+static int check_start(const mill_particle_setup *s, const mill_particle_problem *p, int a)
+{
+  int err = MILL_OK;
+  const unsigned long long id = p->id;
+  const double from = p->start_centre[a], spread = p->start_spread[a];
+  if (p->start != MILL_START_SAMPLES) {
+    if (!is_real(from) || !is_real(spread) || spread < 0)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "problem %llu begins at %g with spread %g along axis %d: give two "
+                "numbers, the spread not below 0",
+                id, from, spread, a + 1);
+    if (s->boundary[a] != MILL_OPEN && (from < s->low[a] || from > s->high[a]))
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "problem %llu begins at %g along axis %d, which goes from %g to "
+                "%g: give a start within",
+                id, from, a + 1, s->low[a], s->high[a]);
+    goto done;
+  }
+  for (size_t i = 0; i < (size_t)s->n_particle; i++) {
+    const double x = p->sample[i * (size_t)s->n_dim + (size_t)a];
+    if (!is_real(x))
+      MILL_FAIL(MILL_ERR_CONFIG, "problem %llu: sample %zu is %g along axis %d; remove it", id, i,
+                x, a + 1);
+    if (s->boundary[a] != MILL_OPEN && (x < s->low[a] || x > s->high[a]))
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "problem %llu: sample %zu is at %g along axis %d, which goes from "
+                "%g to %g; remove it",
+                id, i, x, a + 1, s->low[a], s->high[a]);
+  }
+done:
+  return err;
+}
+
+int mill_particle_check_problem(const mill_particle_setup *s, const mill_particle_problem *p)
+{
+  int err = MILL_OK;
+  const unsigned long long id = p->id;
+  if (!(p->diffusion >= 0) || !is_real(p->diffusion))
+    MILL_FAIL(MILL_ERR_CONFIG, "problem %llu has a diffusion of %g: give a number, 0 or more", id,
+              p->diffusion);
+  for (int a = 0; a < s->n_dim; a++) {
+    MILL_TRY(check_start(s, p, a));
+    if (p->potential == MILL_HARMONIC && !(is_real(p->rate[a]) && is_real(p->centre[a])))
+      MILL_FAIL(MILL_ERR_CONFIG, "problem %llu: rate %g, centre %g along axis %d: give numbers", id,
+                p->rate[a], p->centre[a], a + 1);
+    if (p->potential == MILL_DOUBLE_WELL &&
+        !(is_real(p->barrier[a]) && is_real(p->centre[a]) && is_real(p->half[a]) && p->half[a] > 0))
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "problem %llu: barrier %g, centre %g, wells %g from it along axis "
+                "%d: give numbers, the last above 0",
+                id, p->barrier[a], p->centre[a], p->half[a], a + 1);
+    if (p->potential == MILL_GRIDDED && p->field->periodic[a] && s->boundary[a] != MILL_PERIODIC)
+      MILL_FAIL(MILL_ERR_CONFIG, "the potential is periodic along axis %d, and the axis is not",
+                a + 1);
+  }
+  const double bend = curvature(s, p);
+  if (bend * s->step > MOST_CURVATURE_STEP)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "problem %llu: a step of %g is too large for the drift, as the potential's curvature "
+              "reaches %g: give a step of %.3g or less",
+              id, s->step, bend, MOST_CURVATURE_STEP / bend);
+done:
+  return err;
+}
+
+/* ---- splines ---- */
+
+size_t mill_particle_n_coef(const mill_particle_field *f)
+{
+  size_t n = (size_t)f->n_time;
+  for (int a = 0; a < f->n_dim; a++)
+    n *= (size_t)(f->n_node[a] + 2);
+  return n;
+}
+
+/* Coefficients c [n + 2] of uniform cubic B-splines, (c[i] + 4 c[i + 1] + c[i + 2]) / 6 = u[i];
+ * not-a-knot: the third derivative is continuous at the second and the last but one point, so the
+ * second one there is the points' own second difference. work [n]. */
+static void fit_line(int n, const double *u, double *c, double *work)
+{
+  const int first = 1, last = n - 2;
+  c[first + 1] = u[first] - (u[first - 1] - 2 * u[first] + u[first + 1]) / 6;
+  c[last + 1] = u[last] - (u[last - 1] - 2 * u[last] + u[last + 1]) / 6;
+  /* c[i] + 4 c[i + 1] + c[i + 2] = 6 u[i] between them */
+  work[first] = 0;
+  for (int i = first + 1; i < last; i++) {
+    const double pivot = 4 - work[i - 1];
+    work[i] = 1 / pivot;
+    c[i + 1] = (6 * u[i] - (i == last - 1 ? c[last + 1] : 0) - c[i]) / pivot;
+  }
+  for (int i = last - 2; i > first; i--)
+    c[i + 1] -= work[i] * c[i + 2];
+  c[first] = 6 * u[first] - 4 * c[first + 1] - c[first + 2];
+  c[first - 1] = 6 * u[first - 1] - 4 * c[first] - c[first + 1];
+  c[last + 2] = 6 * u[last] - 4 * c[last + 1] - c[last];
+  c[last + 3] = 6 * u[last + 1] - 4 * c[last + 2] - c[last + 1];
+}
+
+/* The same for a period of n points: two recursions with the pole sqrt(3) - 2 (Unser, Aldroubi &
+ * Eden 1993, IEEE Trans. Signal Process. 41, 821).  c[0] is the last point's. */
+static void fit_period(int n, const double *u, double *c)
+{
+  const double z = sqrt(3.0) - 2.0;
+  double sum = 0, power = 1;
+  for (int k = 0; k < n; k++, power *= z)
+    sum += power * u[(n - k) % n];
+  double *p = c + 1;
+  p[0] = sum / (1 - power);
+  for (int i = 1; i < n; i++)
+    p[i] = u[i] + z * p[i - 1];
+  sum = 0;
+  power = 1;
+  for (int k = 0; k < n; k++, power *= z)
+    sum += power * p[(n - 1 + k) % n];
+  double next = -z * sum / (1 - power);
+  p[n - 1] = next;
+  for (int i = n - 2; i >= 0; i--)
+    p[i] = next = z * (next - p[i]);
+  for (int i = 0; i < n; i++)
+    p[i] *= 6;
+  c[0] = p[n - 1];
+  c[n + 1] = p[0];
+}
+
+/* Along one axis: from [n_row][n][n_inner] to [n_row][n + 2][n_inner]. */
+static void fit_axis(int n, int periodic, size_t n_row, size_t n_inner, const double *from,
+                     double *to, double *work)
+{
+  double *u = work, *c = u + n, *rest = c + n + 2;
+  for (size_t row = 0; row < n_row; row++)
+    for (size_t e = 0; e < n_inner; e++) {
+      for (int i = 0; i < n; i++)
+        u[i] = from[(row * (size_t)n + (size_t)i) * n_inner + e];
+      if (periodic)
+        fit_period(n, u, c);
+      else
+        fit_line(n, u, c, rest);
+      for (int i = 0; i < n + 2; i++)
+        to[(row * (size_t)(n + 2) + (size_t)i) * n_inner + e] = c[i];
+    }
+}
+
+int mill_particle_field_fit(const mill_particle_field *f, const double *value, double *coef)
+{
+  int err = MILL_OK;
+  size_t n_value = (size_t)f->n_time, n_row, n_inner = 1;
+  double *part[2] = {NULL, NULL}, *work = NULL;
+  int longest = 0;
+  for (int a = 0; a < f->n_dim; a++) {
+    if (f->n_node[a] < 4)
+      MILL_FAIL(MILL_ERR_CONFIG, "a potential of %d points along axis %d: give 4 or more",
+                f->n_node[a], a + 1);
+    if (!(f->spacing[a] > 0 && is_real(f->spacing[a]) && is_real(f->low[a])))
+      MILL_FAIL(MILL_ERR_CONFIG, "a potential from %g on by %g along axis %d: its points ascend",
+                f->low[a], f->spacing[a], a + 1);
+    n_value *= (size_t)f->n_node[a];
+    longest = f->n_node[a] > longest ? f->n_node[a] : longest;
+  }
+  for (size_t i = 0; i < n_value; i++)
+    if (!is_real(value[i]))
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "value %zu of the potential (the last axis runs fastest) is %g: "
+                "give numbers only",
+                i, value[i]);
+  for (int k = 0; k < 2; k++)
+    MILL_TRY(MILL_ALLOC(mill_particle_n_coef(f), &part[k]));
+  MILL_TRY(MILL_ALLOC(3 * longest + 2, &work));
+  n_row = n_value;
+  memcpy(part[0], value, n_value * sizeof *value);
+  for (int a = f->n_dim - 1, k = 0; a >= 0; a--, k = 1 - k) {
+    n_row /= (size_t)f->n_node[a];
+    fit_axis(f->n_node[a], f->periodic[a], n_row, n_inner, part[k], a > 0 ? part[1 - k] : coef,
+             work);
+    n_inner *= (size_t)(f->n_node[a] + 2);
+  }
+done:
+  MILL_FREE(part[0], part[1], work);
+  return err;
+}

@@ -1,0 +1,132 @@
+/** Slopes of potentials at many places. */
+#ifndef MILL_PARTICLE_POTENTIAL_H
+#define MILL_PARTICLE_POTENTIAL_H
+
+#include "kernels/math/block.h"
+#include "kernels/particles/particles.h"
+
+/** Four values, or slopes by t, of uniform cubic B-splines at t in [0, 1] of an interval. */
+MILL_HD static inline void mill_bspline(double t, double value[4], double slope[4])
+{
+  const double s = 1.0 - t, sixth = 1.0 / 6.0;
+  value[0] = sixth * s * s * s;
+  value[1] = sixth * (4.0 + t * t * (3.0 * t - 6.0));
+  value[2] = sixth * (4.0 + s * s * (3.0 * s - 6.0));
+  value[3] = sixth * t * t * t;
+  slope[0] = -0.5 * s * s;
+  slope[1] = t * (1.5 * t - 2.0);
+  slope[2] = -s * (1.5 * s - 2.0);
+  slope[3] = 0.5 * t * t;
+}
+
+/** The interval of an axis in which x is, and how far into it; beyond the grid the edge, and for
+ *  NaN the first node. */
+MILL_HD static inline int mill_field_interval(const mill_particle_field *f, int a, double x,
+                                              double *t)
+{
+  const int n_cell = f->periodic[a] ? f->n_node[a] : f->n_node[a] - 1;
+  double u = (x - f->low[a]) / f->spacing[a];
+  if (f->periodic[a])
+    u -= n_cell * floor(u / n_cell);
+  u = u > 0.0 ? u : 0.0;
+  u = u < n_cell ? u : n_cell;
+  int i = (int)u;
+  i = i < n_cell - 1 ? i : n_cell - 1;
+  *t = u - i;
+  return i;
+}
+
+/** The time slices around a time: the first of them, and the weight of the second. */
+MILL_HD static inline int mill_field_slice(const mill_particle_field *f, double time, double *part)
+{
+  int k = 0;
+  while (k < f->n_time - 2 && time > f->time[k + 1])
+    k++;
+  *part = 0.0;
+  if (f->n_time > 1) {
+    const double p = (time - f->time[k]) / (f->time[k + 1] - f->time[k]);
+    *part = p > 0.0 ? (p < 1.0 ? p : 1.0) : 0.0;
+  }
+  return k;
+}
+
+/** Add factor times the slope of one slice at n places; the axes that are not there have one node
+ *  of weight 1. at, slope [MILL_PARTICLE_DIM][MILL_CHUNK]. */
+MILL_HD static inline void mill_field_slope(const mill_particle_field *f, int n_dim,
+                                            const double *coef, double factor, int n,
+                                            double at[][MILL_CHUNK], double slope[][MILL_CHUNK])
+{
+  const int row1 = n_dim > 1 ? f->n_node[1] + 2 : 1, row2 = n_dim > 2 ? f->n_node[2] + 2 : 1;
+  for (int i = 0; i < n; i++) {
+    double value[MILL_PARTICLE_DIM][4] = {{0}}, grad[MILL_PARTICLE_DIM][4] = {{0}};
+    double sum[MILL_PARTICLE_DIM] = {0};
+    int first[MILL_PARTICLE_DIM] = {0};
+    for (int a = 0; a < n_dim; a++) {
+      double t;
+      first[a] = mill_field_interval(f, a, at[a][i], &t);
+      mill_bspline(t, value[a], grad[a]);
+    }
+    for (int j = 0; j < 4; j++)
+      for (int k = 0; k < (n_dim > 1 ? 4 : 1); k++) {
+        const double *line =
+            coef + ((size_t)(first[0] + j) * (size_t)row1 + (size_t)(first[1] + k)) * (size_t)row2 +
+            first[2];
+        const double v1 = n_dim > 1 ? value[1][k] : 1.0;
+        if (n_dim < 3) {
+          sum[0] += grad[0][j] * v1 * line[0];
+          sum[1] += value[0][j] * grad[1][k] * line[0];
+          continue;
+        }
+        double u = 0.0, du = 0.0;
+        for (int l = 0; l < 4; l++) {
+          u += value[2][l] * line[l];
+          du += grad[2][l] * line[l];
+        }
+        sum[0] += grad[0][j] * v1 * u;
+        sum[1] += value[0][j] * grad[1][k] * u;
+        sum[2] += value[0][j] * v1 * du;
+      }
+    for (int a = 0; a < n_dim; a++)
+      slope[a][i] += factor * sum[a] / f->spacing[a];
+  }
+}
+
+/** grad U of a problem at n places and a time; at, slope [MILL_PARTICLE_DIM][MILL_CHUNK]. */
+MILL_HD static inline void mill_particle_slope(const mill_particle_problem *p, int n_dim,
+                                               double time, int n, double at[][MILL_CHUNK],
+                                               double slope[][MILL_CHUNK])
+{
+  for (int a = 0; a < n_dim; a++) {
+    const double rate = p->rate[a], centre = p->centre[a];
+    const double inverse = p->potential == MILL_DOUBLE_WELL ? 1.0 / p->half[a] : 0.0;
+    const double steep = 4.0 * p->barrier[a] * inverse;
+    if (p->potential == MILL_HARMONIC) {
+      MILL_SIMD
+      for (int i = 0; i < n; i++)
+        slope[a][i] = rate * (at[a][i] - centre);
+    } else if (p->potential == MILL_DOUBLE_WELL) {
+      MILL_SIMD
+      for (int i = 0; i < n; i++) {
+        const double u = (at[a][i] - centre) * inverse;
+        slope[a][i] = steep * u * (u * u - 1.0);
+      }
+    } else {
+      for (int i = 0; i < n; i++)
+        slope[a][i] = 0.0;
+    }
+  }
+  if (p->potential == MILL_GRIDDED) {
+    const mill_particle_field *f = p->field;
+    double part;
+    const int slice = mill_field_slice(f, time, &part);
+    size_t n_coef = 1;
+    for (int a = 0; a < n_dim; a++)
+      n_coef *= (size_t)(f->n_node[a] + 2);
+    const double *coef = f->coef + (size_t)slice * n_coef;
+    mill_field_slope(f, n_dim, coef, 1.0 - part, n, at, slope);
+    if (part > 0.0)
+      mill_field_slope(f, n_dim, coef + n_coef, part, n, at, slope);
+  }
+}
+
+#endif

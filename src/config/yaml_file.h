@@ -1,0 +1,15 @@
+/** A file of one YAML document, read with limits on its length and nesting. */
+#ifndef MILL_YAML_FILE_H
+#define MILL_YAML_FILE_H
+
+struct yaml_document_s;
+
+/** Takes what it needs from a document into base; *line is where a failure was found, 0: nowhere.
+ */
+typedef int mill_yaml_take(struct yaml_document_s *document, void *base, int *line);
+
+/** Read path and call take once; an empty file is no call.  MILL_ERR_CONFIG with file and line,
+ *  MILL_ERR_MEMORY, or what take returns. */
+int mill_yaml_read(const char *path, mill_yaml_take *take, void *base);
+
+#endif

@@ -1,0 +1,439 @@
+#include "src/particles/particle_config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "kernels/base/error.h"
+#include "src/config/option.h"
+#include "src/config/text.h"
+#include "src/config/yaml_file.h"
+
+static const char *const boundary_words[] = {"open", "reflecting", "periodic", "absorbing", NULL};
+static const char *const potential_words[] = {"free", "harmonic", "double-well", "grid", NULL};
+static const char *const start_words[] = {"normal", "uniform", "samples", NULL};
+static const char *const scheme_words[] = {"euler", "heun", NULL};
+static const char *const form_words[] = {"exact", "binned", NULL};
+static const char *const bandwidth_words[] = {"scott", "silverman", "given", NULL};
+static const char *const flag_words[] = {"false", "true", NULL};
+
+static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 2 &&
+                  MILL_HEUN == 1 && MILL_DENSITY_BINNED == 1 && MILL_WIDTH_GIVEN == 2,
+              "order of the words");
+
+/* ---- values ---- */
+
+static int wrong(const mill_option *row, const char *text)
+{
+  return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__, "--%s takes %s, not '%.80s'", row->name,
+                        row->argument, text);
+}
+
+/* The next of numbers with commas between them; its end, NULL: none. */
+static const char *next_number(const char *text, double *x)
+{
+  char part[64];
+  const size_t n = strcspn(text, ",");
+  if (n >= sizeof part)
+    return NULL;
+  memcpy(part, text, n);
+  part[n] = '\0';
+  return mill_text_to_real(part, x) && isfinite(*x) ? text + n : NULL;
+}
+
+/* One number, or one for each axis; whole ones where min is not 0. */
+static int take_axes(const mill_option *row, const char *text, void *base)
+{
+  mill_axis_numbers *axes = (void *)((char *)base + row->offset);
+  const char *at = text;
+  for (axes->n = 0; axes->n < MILL_PARTICLE_DIM; at++) {
+    double x = 0;
+    at = next_number(at, &x);
+    if (!at || (row->min != 0 && (x < row->min || x > row->max || x != floor(x))))
+      break;
+    axes->x[axes->n++] = x;
+    if (*at == '\0') {
+      for (int a = axes->n; axes->n == 1 && a < MILL_PARTICLE_DIM; a++)
+        axes->x[a] = axes->x[0];
+      return MILL_OK;
+    }
+  }
+  return wrong(row, text);
+}
+
+static int take_boundaries(const mill_option *row, const char *text, void *base)
+{
+  mill_axis_numbers *axes = (void *)((char *)base + row->offset);
+  const char *at = text;
+  for (axes->n = 0; axes->n < MILL_PARTICLE_DIM; at++) {
+    const size_t n = strcspn(at, ",");
+    int word = 0;
+    while (boundary_words[word] &&
+           (strlen(boundary_words[word]) != n || strncmp(boundary_words[word], at, n) != 0))
+      word++;
+    if (!boundary_words[word])
+      break;
+    axes->x[axes->n++] = word;
+    at += n;
+    if (*at == '\0') {
+      for (int a = axes->n; axes->n == 1 && a < MILL_PARTICLE_DIM; a++)
+        axes->x[a] = word;
+      return MILL_OK;
+    }
+  }
+  return wrong(row, text);
+}
+
+static int take_times(const mill_option *row, const char *text, void *base)
+{
+  mill_particle_config *c = base;
+  const char *at = text;
+  for (c->n_time = 0; c->n_time < MILL_PARTICLE_MAX_RECORD; at++) {
+    at = next_number(at, &c->time[c->n_time]);
+    if (!at)
+      break;
+    c->n_time++;
+    if (*at == '\0')
+      return MILL_OK;
+  }
+  return wrong(row, text);
+}
+
+static int take_id(const mill_option *row, const char *text, void *base)
+{
+  const mill_option seed = {row->name, MILL_OPTION_SEED, .offset = row->offset};
+  ((mill_particle_choice *)base)->has_id = 1;
+  return mill_option_read(&seed, row->name, text, base);
+}
+
+#define NUMBERS        "a number, or one for each axis"
+#define SETUP(member)  MILL_AT(mill_particle_config, setup.member)
+#define CONFIG(member) MILL_AT(mill_particle_config, member)
+#define CHOICE(member) MILL_AT(mill_particle_choice, member)
+#define AXES           MILL_OPTION_OTHER, .take = take_axes, .argument = NUMBERS
+
+static const mill_option keys[] = {
+    {"dimensions", MILL_OPTION_COUNT, SETUP(n_dim), .min = 1, .max = MILL_PARTICLE_DIM,
+     .help = "axes of the places"},
+    {"particles", MILL_OPTION_COUNT, SETUP(n_particle), .min = 1, .max = MILL_PARTICLE_MAX_N,
+     .help = "particles of each problem"},
+    {"steps", MILL_OPTION_COUNT, SETUP(n_step), .min = 0, .max = 100000000,
+     .help = "steps in time"},
+    {"step", MILL_OPTION_REAL, SETUP(step), .min = MILL_ABOVE_0, .max = DBL_MAX,
+     .help = "length of a step"},
+    {"start_time", MILL_OPTION_REAL, SETUP(start_time), .help = "time before the first step"},
+    {"scheme", MILL_OPTION_CHOICE, SETUP(scheme), .words = scheme_words,
+     .help = "weak order 1, or 2 for twice the slopes"},
+    {"seed", MILL_OPTION_SEED, SETUP(seed), .help = "same seed, same numbers"},
+    {"boundary", MILL_OPTION_OTHER, CONFIG(boundary), .take = take_boundaries,
+     .argument = "open, reflecting, periodic or absorbing, or one of these for each axis",
+     .help = "what happens at the ends of an axis"},
+    {"low", AXES, CONFIG(low), .help = "lower end of axes that are not open"},
+    {"high", AXES, CONFIG(high), .help = "upper end"},
+    {"grid", MILL_OPTION_OTHER, CONFIG(grid), .take = take_axes, .min = 1,
+     .max = MILL_PARTICLE_MAX_GRID, .argument = "a number from 1 to 4096, or one for each axis",
+     .help = "points of the density"},
+    {"grid_low", AXES, CONFIG(grid_low), .help = "first point"},
+    {"grid_high", AXES, CONFIG(grid_high), .help = "last point"},
+    {"times", MILL_OPTION_OTHER, .take = take_times,
+     .argument = "up to 4096 numbers, ascending, each after a whole number of steps",
+     .help = "when there is a density; default: after the last step"},
+    {"density", MILL_OPTION_CHOICE, SETUP(form), .words = form_words,
+     .help = "sum over all particles, or over nodes with a stated bound on the error"},
+    {"bandwidth", MILL_OPTION_CHOICE, SETUP(bandwidth), .words = bandwidth_words,
+     .help = "rule for the width of the kernel"},
+    {"width", AXES, CONFIG(width), .help = "standard deviation of the kernel, for given"},
+    {"along_axes", MILL_OPTION_CHOICE, SETUP(along_axes), .words = flag_words,
+     .help = "the kernel has the variances of the particles, not their covariances"},
+    {"nodes", MILL_OPTION_OTHER, CONFIG(nodes), .take = take_axes, .min = 16, .max = 1 << 20,
+     .argument = "a number from 16 to 1048576, or one for each axis", .help = "for binned"},
+    {"positions", MILL_OPTION_CHOICE, CONFIG(positions), .words = flag_words,
+     .help = "write where the particles are in the end"},
+    {"potential_file", MILL_OPTION_PATH, CONFIG(potential_file), .help = "HDF5 of potential: grid"},
+    {"samples_file", MILL_OPTION_PATH, CONFIG(samples_file), .help = "HDF5 of start: samples"},
+    {0}};
+
+static const mill_option problem_keys[] = {
+    {"id", MILL_OPTION_OTHER, CHOICE(id), .take = take_id, .argument = "an integer, 0 or more",
+     .help = "of the problem; default: its place in the list. Equal ids draw equal numbers"},
+    {"diffusion", MILL_OPTION_REAL, CHOICE(diffusion), .min = 0, .max = DBL_MAX, .help = "D"},
+    {"potential", MILL_OPTION_CHOICE, CHOICE(potential), .words = potential_words, .help = "U"},
+    {"rate", AXES, CHOICE(rate), .help = "of harmonic: U = rate (x - centre)^2 / 2"},
+    {"centre", AXES, CHOICE(centre), .help = "of harmonic and double-well"},
+    {"barrier", AXES, CHOICE(barrier),
+     .help = "of double-well: U = barrier (((x - centre) / half)^2 - 1)^2"},
+    {"half", AXES, CHOICE(half), .help = "from the centre to a well"},
+    {"start", MILL_OPTION_CHOICE, CHOICE(start), .words = start_words, .help = "first places"},
+    {"start_centre", AXES, CHOICE(start_centre), .help = "of normal and uniform"},
+    {"start_spread", AXES, CHOICE(start_spread),
+     .help = "standard deviation, or half of the width of uniform; 0: a point"},
+    {0}};
+
+/* ---- the document ---- */
+
+typedef struct reader {
+  yaml_document_t *document;
+  mill_particle_config *config;
+  int *line;
+} reader;
+
+static const mill_option *find(const mill_option *rows, const char *name)
+{
+  for (; rows->name; rows++)
+    if (strcmp(rows->name, name) == 0)
+      return rows;
+  return NULL;
+}
+
+/* A scalar, or a list of them with commas between; *text is for mill_free. */
+static int text_of(const reader *in, const yaml_node_t *node, const char *key, char **text)
+{
+  int err = MILL_OK;
+  int64_t n_room = 0, n = 0;
+  const int is_list = node->type == YAML_SEQUENCE_NODE;
+  const size_t n_item =
+      is_list ? (size_t)(node->data.sequence.items.top - node->data.sequence.items.start) : 1;
+  *text = NULL;
+  for (size_t i = 0; i < n_item; i++) {
+    const yaml_node_t *item =
+        is_list ? yaml_document_get_node(in->document, node->data.sequence.items.start[i]) : node;
+    if (item->type != YAML_SCALAR_NODE)
+      MILL_FAIL(MILL_ERR_CONFIG, "%s: give a value, or a list of values", key);
+    const int64_t length = (int64_t)strlen((const char *)item->data.scalar.value);
+    MILL_TRY(MILL_GROW(text, &n_room, n + length + 2));
+    memcpy(*text + n, item->data.scalar.value, (size_t)length);
+    n += length;
+    (*text)[n++] = ',';
+  }
+  if (n == 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: the list is empty; give a value", key);
+  (*text)[n - 1] = '\0';
+done:
+  return err;
+}
+
+static int read_value(const reader *in, const mill_option *row, const yaml_node_t *node, void *base)
+{
+  int err = MILL_OK;
+  char *text = NULL;
+  *in->line = (int)node->start_mark.line + 1;
+  MILL_TRY(text_of(in, node, row->name, &text));
+  err = mill_option_read(row, row->name, text, base);
+  if (err == MILL_ERR_USAGE) /* without the dashes of an option */
+    MILL_FAIL(MILL_ERR_CONFIG, "%s", mill_error_message() + 2);
+done:
+  mill_free(text);
+  return err;
+}
+
+/* All pairs of a mapping but `problems`, of which is_problem may have only a problem's. */
+static int read_mapping(const reader *in, const yaml_node_t *node, int is_problem,
+                        mill_particle_choice *choice, const yaml_node_t **problems)
+{
+  int err = MILL_OK;
+  const yaml_node_pair_t *begin = node->data.mapping.pairs.start;
+  for (const yaml_node_pair_t *pair = begin; pair < node->data.mapping.pairs.top; pair++) {
+    const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
+    const yaml_node_t *value = yaml_document_get_node(in->document, pair->value);
+    *in->line = (int)name->start_mark.line + 1;
+    if (name->type != YAML_SCALAR_NODE)
+      MILL_FAIL(MILL_ERR_CONFIG, "the name of a key expected");
+    const char *key = (const char *)name->data.scalar.value;
+    for (const yaml_node_pair_t *other = begin; other < pair; other++) {
+      const yaml_node_t *before = yaml_document_get_node(in->document, other->key);
+      if (strcmp((const char *)before->data.scalar.value, key) == 0)
+        MILL_FAIL(MILL_ERR_CONFIG, "%.60s is there twice; remove one", key);
+    }
+    const mill_option *own = find(problem_keys, key), *shared = is_problem ? NULL : find(keys, key);
+    if (!is_problem && strcmp(key, "problems") == 0)
+      *problems = value;
+    else if (own)
+      MILL_TRY(read_value(in, own, value, choice));
+    else if (shared)
+      MILL_TRY(read_value(in, shared, value, in->config));
+    else
+      MILL_FAIL(MILL_ERR_CONFIG, "no key '%.60s'%s; see starmill particles --help", key,
+                is_problem ? " of a problem" : "");
+  }
+done:
+  return err;
+}
+
+/* ---- from the file to setup and problems ---- */
+
+/* Numbers of an axis, where they were given, are one or as many as there are axes. */
+static int check_axes(const mill_option *rows, const void *base, int n_dim)
+{
+  int err = MILL_OK;
+  for (; rows->name; rows++) {
+    const mill_axis_numbers *axes = (const void *)((const char *)base + rows->offset);
+    if (rows->kind == MILL_OPTION_OTHER && rows->take != take_times && rows->take != take_id &&
+        axes->n > 1 && axes->n != n_dim)
+      MILL_FAIL(MILL_ERR_CONFIG, "%s has %d values for %d dimensions: give one, or one for each",
+                rows->name, axes->n, n_dim);
+  }
+done:
+  return err;
+}
+
+static void take_problem(const mill_particle_choice *c, int n_dim, uint64_t place,
+                         mill_particle_problem *p)
+{
+  *p = (mill_particle_problem){.id = c->has_id ? c->id : place,
+                               .diffusion = c->diffusion,
+                               .potential = c->potential,
+                               .start = c->start};
+  for (int a = 0; a < n_dim; a++) {
+    p->rate[a] = c->rate.x[a];
+    p->centre[a] = c->centre.x[a];
+    p->barrier[a] = c->barrier.x[a];
+    p->half[a] = c->half.x[a];
+    p->start_centre[a] = c->start_centre.x[a];
+    p->start_spread[a] = c->start_spread.x[a];
+  }
+}
+
+static int read_problems(const reader *in, const yaml_node_t *node)
+{
+  int err = MILL_OK;
+  mill_particle_config *c = in->config;
+  int64_t n = 1;
+  const int is_list = node && node->type == YAML_SEQUENCE_NODE;
+  const mill_option count = {"problems", MILL_OPTION_INTEGER, .min = 1,
+                             .max = MILL_PARTICLE_MAX_PROBLEM};
+  if (is_list)
+    n = node->data.sequence.items.top - node->data.sequence.items.start;
+  else if (node)
+    MILL_TRY(read_value(in, &count, node, &n));
+  if (n < 1 || n > MILL_PARTICLE_MAX_PROBLEM)
+    MILL_FAIL(MILL_ERR_CONFIG, "%lld problems: give 1 to %d", (long long)n,
+              MILL_PARTICLE_MAX_PROBLEM);
+  MILL_TRY(MILL_ALLOC(n, &c->problem));
+  c->n_problem = n;
+  for (int64_t i = 0; i < n; i++) {
+    mill_particle_choice choice = c->choice;
+    if (is_list) {
+      const yaml_node_t *item =
+          yaml_document_get_node(in->document, node->data.sequence.items.start[i]);
+      *in->line = (int)item->start_mark.line + 1;
+      if (item->type != YAML_MAPPING_NODE)
+        MILL_FAIL(MILL_ERR_CONFIG, "problems: item %lld is no mapping {key: value, ...}",
+                  (long long)i + 1);
+      MILL_TRY(read_mapping(in, item, 1, &choice, NULL));
+      MILL_TRY(check_axes(problem_keys, &choice, c->setup.n_dim));
+    }
+    take_problem(&choice, c->setup.n_dim, (uint64_t)i, &c->problem[i]);
+  }
+done:
+  return err;
+}
+
+static void take_axis(mill_particle_config *c, int a)
+{
+  mill_particle_setup *s = &c->setup;
+  const int there = a < s->n_dim;
+  s->boundary[a] = there ? (int)c->boundary.x[a] : MILL_OPEN;
+  s->low[a] = c->low.x[a];
+  s->high[a] = c->high.x[a];
+  s->n_grid[a] = there ? (int)c->grid.x[a] : 1;
+  s->n_node[a] = there ? (int)c->nodes.x[a] : 1;
+  s->grid_low[a] = c->grid_low.x[a];
+  s->grid_high[a] = c->grid_high.x[a];
+  s->width[a] = c->width.x[a];
+}
+
+/* Times of densities to steps. */
+static int take_records(mill_particle_config *c)
+{
+  int err = MILL_OK;
+  mill_particle_setup *s = &c->setup;
+  if (c->n_time == 0) {
+    c->time[0] = s->start_time + s->n_step * s->step;
+    c->n_time = 1;
+  }
+  for (int i = 0; i < c->n_time; i++) {
+    const double step = (c->time[i] - s->start_time) / s->step, whole = rint(step);
+    if (fabs(step - whole) > 1e-6 * (1 + fabs(whole)) || whole < 0 || whole > s->n_step)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "times: %g is not after a whole number of steps of %g from %g to %g: give such "
+                "times, or another step",
+                c->time[i], s->step, s->start_time, s->start_time + s->n_step * s->step);
+    c->record[i] = (int)whole;
+  }
+  s->n_record = c->n_time;
+done:
+  return err;
+}
+
+static int take_document(yaml_document_t *document, void *base, int *line)
+{
+  int err = MILL_OK;
+  mill_particle_config *c = base;
+  const reader in = {document, c, line};
+  const yaml_node_t *root = yaml_document_get_root_node(document), *problems = NULL;
+  if (root->type != YAML_MAPPING_NODE)
+    MILL_FAIL(MILL_ERR_CONFIG, "lines 'key: value' expected");
+  MILL_TRY(read_mapping(&in, root, 0, &c->choice, &problems));
+  *line = 0;
+  MILL_TRY(check_axes(keys, c, c->setup.n_dim));
+  MILL_TRY(check_axes(problem_keys, &c->choice, c->setup.n_dim));
+  if (c->choice.has_id)
+    MILL_FAIL(MILL_ERR_CONFIG, "id belongs to an item of problems: move it there");
+  MILL_TRY(read_problems(&in, problems));
+  *line = 0;
+  for (int a = 0; a < MILL_PARTICLE_DIM; a++)
+    take_axis(c, a);
+  MILL_TRY(take_records(c));
+  MILL_TRY(mill_particle_check_setup(&c->setup));
+done:
+  return err;
+}
+
+int mill_particle_config_read(const char *path, mill_particle_config *c)
+{
+  int err = MILL_OK;
+  static const mill_axis_numbers ones = {1, {1, 1, 1}};
+  memset(c, 0, sizeof *c);
+  c->setup.n_dim = 1;
+  c->setup.n_step = 100;
+  c->setup.n_particle = 100000;
+  c->setup.step = 0.01;
+  c->setup.record = c->record;
+  c->choice.diffusion = 1;
+  c->choice.half = c->choice.barrier = c->choice.rate = ones;
+  c->grid = (mill_axis_numbers){1, {100, 100, 100}};
+  c->nodes = (mill_axis_numbers){1, {1024, 256, 64}};
+  c->grid_low = (mill_axis_numbers){1, {-5, -5, -5}};
+  c->grid_high = (mill_axis_numbers){1, {5, 5, 5}};
+  MILL_TRY(mill_yaml_read(path, take_document, c));
+  if (!c->problem)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s is empty; see starmill particles --help", path);
+done:
+  if (err != MILL_OK)
+    mill_particle_config_clear(c);
+  return err;
+}
+
+void mill_particle_config_clear(mill_particle_config *c)
+{
+  mill_free(c->problem);
+  c->problem = NULL;
+  c->n_problem = 0;
+}
+
+static void print_rows(const mill_option *rows, FILE *out)
+{
+  char takes[256];
+  for (; rows->name; rows++)
+    fprintf(out, "| `%s` | %s | %s |\n", rows->name,
+            rows->kind == MILL_OPTION_OTHER ? rows->argument : mill_option_takes(rows, takes),
+            rows->help);
+}
+
+void mill_particle_config_print_keys(FILE *out)
+{
+  fputs("| key | value | meaning |\n|---|---|---|\n", out);
+  print_rows(keys, out);
+  print_rows(problem_keys, out);
+}

@@ -1,0 +1,176 @@
+"""`starmill particles`: densities against solutions, the same bytes by any ranks and after a kill,
+and what cannot be is refused with a line that says what to give."""
+
+import math
+import signal
+
+from base import *  # noqa: F403
+
+SHIM = os.environ.get("FAULT_SHIM", "")
+
+OU = """particles: 4000
+steps: 20
+step: 0.05
+seed: 7
+scheme: heun
+potential: harmonic
+rate: 1
+start_centre: 1
+start_spread: 0.5
+grid: 40
+times: [0, 0.5, 1]
+"""
+
+
+class Particles(ProgramTest):
+    def write(self, name, text):
+        with open(tmp(name), "w", encoding="utf-8") as f:
+            f.write(text)
+        return tmp(name)
+
+    def job(self, out, text, *options, status=0, ranks=0, env=None):
+        config = self.write("config.yaml", text)
+        done = starmill("particles", config, "--output", tmp(out), "--threads", 1, *options,
+                        ranks=ranks, env=env)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done
+
+    def refused(self, text, *says, status=2, **more):
+        done = self.job("refused.h5", text, status=status, **more)
+        self.assertOneLine(done, "starmill particles: ", *says, status=status)
+        self.assertEqual([n for n in os.listdir(TMP) if n.startswith("refused")], [])
+
+    def test_ornstein_uhlenbeck(self):
+        """5 standard errors of 4000 particles, and Heun's error, 1e-3."""
+        done = self.job("ou.h5", OU + "positions: true\n")
+        self.assertIn("transfers    0 up, 0 down\n", done.stdout)
+        with h5py.File(tmp("ou.h5"), "r") as f:
+            np.testing.assert_array_equal(f["STATUS"], 1)
+            np.testing.assert_allclose(f["TIME"], [0, 0.5, 1])
+            x, density, moments = f["X1"][:], f["DENSITY"][0], f["MOMENTS"][0]
+            position = f["POSITION"][0, :, 0]
+        for k, t in enumerate((0, 0.5, 1)):
+            mean, var = math.exp(-t), 0.25 * math.exp(-2 * t) + 1 - math.exp(-2 * t)
+            m = moments[round(t / 0.05)]
+            self.assertEqual(m[0], 1)
+            self.assertLess(abs(m[1] - mean), 5 * math.sqrt(var / 4000) + 1e-3)
+            self.assertLess(abs(m[4] - var), 5 * var * math.sqrt(2 / 4000) + 1e-3)
+            h = math.sqrt(var) * 4000**-0.2
+            truth = np.exp(-0.5 * (x - mean) ** 2 / (var + h * h)) / math.sqrt(
+                2 * math.pi * (var + h * h))
+            error = 5 * np.sqrt(truth / (2 * math.sqrt(math.pi) * h * 4000)) + 1e-3
+            self.assertTrue(np.all(abs(density[k] - truth) < error))
+        self.assertAlmostEqual(position.mean(), moments[-1, 1], places=12)
+        self.assertAlmostEqual(position.var(ddof=1), moments[-1, 4], places=12)
+
+    def test_problems_ranks_and_a_kill(self):
+        text = OU + "problems:\n" + "".join(
+            f"  - {{id: {i}, rate: {1 + i / 4}, diffusion: {2 - i / 4}}}\n" for i in range(5))
+        self.job("one.h5", text)
+        for ranks in (2, 6):
+            self.job("ranks.h5", text, "--overwrite", ranks=ranks)
+            self.assertEqual(content(tmp("ranks.h5")), content(tmp("one.h5")))
+        # what had come to the file of a run that died: some problems are not done
+        with h5py.File(tmp("ranks.h5"), "r+") as f:
+            f["STATUS"][1:4] = 0
+            f["DENSITY"][1:4] = -1
+        done = self.job("ranks.h5", text)
+        self.assertIn("problems     5, of them 2 were there already\n", done.stdout)
+        with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
+            for name in b:
+                np.testing.assert_array_equal(a[name][()], b[name][()])
+        before = content(tmp("ranks.h5"))
+        done = self.job("ranks.h5", text + "# other\n", status=4)
+        self.assertOneLine(done, "starmill particles: ", "another configuration", status=4)
+        self.assertEqual(content(tmp("ranks.h5")), before)
+
+    def test_killed_while_it_writes(self):
+        if not SHIM:
+            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
+        text = OU + "problems: 3\n"
+        self.job("whole.h5", text)
+        env = dict(LD_PRELOAD=SHIM, FAULTS="kill:write:killed.h5$:2:0")
+        self.job("killed.h5", text, status=-signal.SIGKILL, env=env)
+        self.job("killed.h5", text)
+        with h5py.File(tmp("killed.h5"), "r") as a, h5py.File(tmp("whole.h5"), "r") as b:
+            for name in b:
+                np.testing.assert_array_equal(a[name][()], b[name][()])
+
+    def test_full_disk(self):
+        if not SHIM:
+            self.skipTest("the variable FAULT_SHIM does not name the library of faults")
+        for fault in ("ENOSPC:alloc:full.h5:1:0", "ENOSPC:write:full.h5:1:0"):
+            done = self.job("full.h5", OU, "--overwrite", status=4,
+                            env=dict(LD_PRELOAD=SHIM, FAULTS=fault))
+            self.assertIn("full.h5", done.stderr)
+            self.assertIn("room", done.stderr)
+        self.job("full.h5", OU, "--overwrite")
+
+    def field(self, name, x, u, **more):
+        with h5py.File(tmp(name), "w") as f:
+            f["X1"], f["U"] = x, u
+            for key, value in more.items():
+                f[key] = value
+        return tmp(name)
+
+    def test_potential_and_samples_from_files(self):
+        x = np.linspace(-8, 8, 33)
+        start = np.random.default_rng(1).normal(1, 0.5, (4000, 1))
+        with h5py.File(tmp("start.h5"), "w") as f:
+            f["X"] = start
+        text = OU + f"start: samples\nsamples_file: {tmp('start.h5')}\n"
+        self.job("named.h5", text)
+        # parabolas are their own splines
+        file = self.field("u.h5", x, x**2 / 2)
+        text = text.replace("harmonic", "grid") + f"potential_file: {file}\n"
+        self.job("gridded.h5", text)
+        with h5py.File(tmp("named.h5"), "r") as a, h5py.File(tmp("gridded.h5"), "r") as b:
+            np.testing.assert_allclose(a["MOMENTS"], b["MOMENTS"], rtol=1e-9, atol=1e-9)
+        bad = x**2 / 2
+        bad[5] = np.nan
+        for new, says in (((x, bad), "value 5 of the potential"),
+                          ((x**3, x), "even spacing"), ((x[:3], x[:3]), "4 or more")):
+            self.field("u.h5", *new)
+            self.refused(text, "u.h5", says)
+        self.field("u.h5", x, np.array([x, x]), TIME=[1.0, 1.0])
+        self.refused(text, "TIME [1] is 1")
+        with open(tmp("u.h5"), "wb") as f:
+            f.write(b"no HDF5")
+        self.refused(text, "u.h5")
+        with h5py.File(tmp("start.h5"), "w") as f:
+            f["X"] = start[:50]
+        self.refused(OU + f"start: samples\nsamples_file: {tmp('start.h5')}\n", "50 elements")
+
+    def test_bad_input(self):
+        for text, *says in (
+                ("particles: 0\n", ":1: particles takes an integer from 1 to"),
+                ("steps: 3\nparticle: 7\n", ":2: no key 'particle'"),
+                ("steps: 3\nsteps: 7\n", ":2: steps is there twice"),
+                ("step: .nan\n", ":1: step takes a number above 0"),
+                ("boundary: mirror\n", "takes open, reflecting, periodic or absorbing"),
+                ("grid: [10, 20]\n", "grid has 2 values for 1 dimensions"),
+                ("boundary: periodic\n", "axis 1 has ends at 0 and 0"),
+                ("times: [0.005]\n", "times: 0.005 is not after a whole number of steps of 0.01"),
+                ("potential: grid\n", "potential_file and potential: grid go together"),
+                ("problems:\n  - {steps: 7}\n", ":2: no key 'steps' of a problem"),
+                ("potential: harmonic\nrate: 200\n", "a step of 0.01 is too large for the drift",
+                 "give a step of 0.005 or less"),
+                ("dimensions: 2\ndensity: binned\n", "along the axes only"),
+                ("", "is empty")):
+            self.refused(text, *says)
+        done = starmill("particles", tmp("config.yaml"))
+        self.assertOneLine(done, "starmill particles: ", "give --output", status=2)
+
+    def test_a_step_that_is_too_long(self):
+        box = "particles: 100\nboundary: reflecting\nlow: 0\nhigh: 1\nstart_centre: 0.5\n"
+        done = self.job("long.h5", box + "problems:\n  - {diffusion: 1.0e6}\n  - {id: 9}\n")
+        self.assertIn("too large for 1 of 2 problems", done.stderr)
+        with h5py.File(tmp("long.h5"), "r") as f:
+            np.testing.assert_array_equal(f["STATUS"], [2, 1])
+            np.testing.assert_array_equal(f["BAD_STEP"], [1, -1])
+        done = self.job("all.h5", box + "diffusion: 1.0e6\n", status=2)
+        self.assertIn("give a shorter step", done.stderr)
+
+
+if __name__ == "__main__":
+    main()

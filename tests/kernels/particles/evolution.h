@@ -1,0 +1,96 @@
+/** Evolutions for tests: a setup with nothing unusual, and memory for what comes of it. */
+#ifndef EVOLUTION_H
+#define EVOLUTION_H
+
+#include "tests/mill_test.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/particles/particles.h"
+
+enum { MAX_PROBLEM = 3, LAST = -1 };
+
+typedef struct evolution {
+  mill_particle_setup s;
+  mill_particle_problem problem[MAX_PROBLEM];
+  mill_particle_result result[MAX_PROBLEM];
+  int n_problem, n_grid, record[1];
+} evolution;
+
+/** One problem of n particles without forces, from the origin, by n_step steps of dt, D = 1; open
+ *  axes; a density in the end on 41 points from -4 to 4 of the first axis (one of the others). */
+static inline void evolution_init(evolution *e, int n_dim, int n, int n_step, double dt)
+{
+  memset(e, 0, sizeof *e);
+  e->n_problem = 1;
+  e->s.n_dim = n_dim;
+  e->s.n_particle = n;
+  e->s.n_step = n_step;
+  e->s.step = dt;
+  e->s.seed = 20261123;
+  e->s.n_thread = 1;
+  e->s.n_record = 1;
+  e->record[0] = n_step;
+  e->s.record = e->record;
+  for (int a = 0; a < MILL_PARTICLE_DIM; a++) {
+    e->s.n_grid[a] = e->s.n_node[a] = 1;
+    e->s.grid_low[a] = -4;
+    e->s.grid_high[a] = 4;
+  }
+  e->s.n_grid[0] = 41;
+  e->s.n_node[0] = 512;
+  for (int i = 0; i < MAX_PROBLEM; i++) {
+    e->problem[i].id = (uint64_t)(17 + i);
+    e->problem[i].diffusion = 1;
+  }
+}
+
+/** Run it by an engine; frees what an earlier run left. */
+static inline void evolution_run_by(evolution *e, const mill_particle_ops *ops)
+{
+  mill_particle_transfers transfers;
+  e->s.record = e->record;
+  e->n_grid = e->s.n_grid[0] * e->s.n_grid[1] * e->s.n_grid[2];
+  assert_non_null(ops);
+  if (mill_particle_check_setup(&e->s) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  for (int i = 0; i < e->n_problem; i++) {
+    mill_particle_result *r = &e->result[i];
+    if (mill_particle_check_problem(&e->s, &e->problem[i]) != MILL_OK)
+      fail_msg("%s", mill_error_message());
+    free(r->density);
+    free(r->moment);
+    free(r->position);
+    free(r->bound);
+    r->density = calloc((size_t)e->n_grid, sizeof(double));
+    r->bound = calloc(1, sizeof(double));
+    r->moment = calloc((size_t)(e->s.n_step + 1) * MILL_PARTICLE_MOMENTS, sizeof(double));
+    r->position = calloc((size_t)e->s.n_particle * (size_t)e->s.n_dim, sizeof(double));
+    assert_true(r->density && r->bound && r->moment && r->position);
+  }
+  assert_int_equal(ops->evolve(&e->s, e->n_problem, e->problem, e->result, &transfers), MILL_OK);
+}
+
+static inline void evolution_run(evolution *e)
+{
+  evolution_run_by(e, mill_particle_ops_cpu(NULL));
+}
+
+static inline void evolution_end(evolution *e)
+{
+  for (int i = 0; i < MAX_PROBLEM; i++) {
+    free(e->result[i].density);
+    free(e->result[i].moment);
+    free(e->result[i].position);
+    free(e->result[i].bound);
+  }
+}
+
+/** Moments of the first problem after a step (LAST: the last one). */
+static inline const double *evolution_moment(const evolution *e, int step)
+{
+  return e->result[0].moment + (size_t)(step == LAST ? e->s.n_step : step) * MILL_PARTICLE_MOMENTS;
+}
+
+#endif

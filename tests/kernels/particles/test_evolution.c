@@ -1,0 +1,398 @@
+/* Evolutions against solutions of the equations.
+ *
+ * Tolerances are 5 standard errors of so many particles (a mean: sqrt(var / n); a variance of
+ * normal particles: var sqrt(2 / n); a kernel density f: sqrt(f / (2 sqrt(pi) h n))), with what a
+ * step leaves beside them where it leaves anything; the seed is fixed. */
+#include "tests/kernels/particles/evolution.h"
+
+#define PI 3.14159265358979323846
+
+enum { N = 40000 };
+
+static double normal(double x, double mean, double var)
+{
+  return exp(-0.5 * (x - mean) * (x - mean) / var) / sqrt(2 * PI * var);
+}
+
+/* Width of the kernel by Scott's rule of a problem with this variance, along one axis. */
+static double scott(double var)
+{
+  return sqrt(var) * pow(N, -0.2);
+}
+
+/* The density of the first problem against what the kernel makes of the truth. */
+static void check_density(const evolution *e, double h, double (*truth)(double x, double h))
+{
+  for (int i = 0; i < e->n_grid; i++) {
+    const double x =
+        e->s.grid_low[0] + (e->s.grid_high[0] - e->s.grid_low[0]) * i / (e->n_grid - 1);
+    const double f = truth(x, h);
+    /* 1e-5: h from the particles' variance, and float noise, where f is small */
+    assert_close(e->result[0].density[i], f, 5 * sqrt(f / (2 * sqrt(PI) * h * N)) + 1e-5);
+  }
+}
+
+/* ---- no forces ---- */
+
+static double heat(double x, double h)
+{
+  return normal(x, 0, 2 * 0.5 + h * h);
+}
+
+static void test_heat_kernel(void **state)
+{
+  (void)state;
+  evolution e;
+  evolution_init(&e, 1, N, 10, 0.05);
+  evolution_run(&e);
+  for (int step = 0; step <= 10; step++) {
+    const double *m = evolution_moment(&e, step), var = 2 * 0.05 * step;
+    assert_true(m[0] == 1);
+    assert_close(m[1], 0, 5 * sqrt(var / N));
+    assert_close(m[4], var, 5 * var * sqrt(2.0 / N));
+  }
+  check_density(&e, scott(1), heat);
+  evolution_end(&e);
+}
+
+static void test_axes_are_independent(void **state)
+{
+  (void)state;
+  evolution e;
+  evolution_init(&e, 3, N, 4, 0.125);
+  e.s.n_grid[0] = 2;
+  evolution_run(&e);
+  const double *m = evolution_moment(&e, LAST);
+  for (int a = 0, k = 4; a < 3; a++)
+    for (int b = a; b < 3; b++, k++)
+      assert_close(m[k], a == b, 5 * sqrt((a == b ? 2.0 : 1.0) / N));
+  evolution_end(&e);
+}
+
+/* ---- Ornstein and Uhlenbeck ---- */
+
+enum { OU_STEPS = 40 };
+static const double ou_rate = 2, ou_centre = 0.5, ou_from = -1, ou_dt = 0.025, ou_d = 0.7;
+
+static void ou_init(evolution *e, int scheme)
+{
+  evolution_init(e, 1, N, OU_STEPS, ou_dt);
+  e->s.scheme = scheme;
+  e->problem[0].potential = MILL_HARMONIC;
+  e->problem[0].rate[0] = ou_rate;
+  e->problem[0].centre[0] = ou_centre;
+  e->problem[0].start_centre[0] = ou_from;
+  e->problem[0].diffusion = ou_d;
+}
+
+static double ou_mean(double t)
+{
+  return ou_centre + (ou_from - ou_centre) * exp(-ou_rate * t);
+}
+
+static double ou_variance(double t)
+{
+  return ou_d / ou_rate * (1 - exp(-2 * ou_rate * t));
+}
+
+static double ou_density(double x, double h)
+{
+  return normal(x, ou_mean(OU_STEPS * ou_dt), ou_variance(OU_STEPS * ou_dt) + h * h);
+}
+
+/* Heun's scheme multiplies the mean by 1 - k dt + (k dt)^2 / 2, in place of exp(-k dt): off by
+ * (k dt)^3 / 6 a step, 1e-4 over all, and the variance likewise. */
+static void test_ornstein_uhlenbeck_by_heun(void **state)
+{
+  (void)state;
+  evolution e;
+  ou_init(&e, MILL_HEUN);
+  evolution_run(&e);
+  for (int step = 0; step <= OU_STEPS; step++) {
+    const double *m = evolution_moment(&e, step), var = ou_variance(step * ou_dt);
+    assert_close(m[1], ou_mean(step * ou_dt), 5 * sqrt(var / N) + 1e-3);
+    assert_close(m[4], var, 5 * var * sqrt(2.0 / N) + 1e-3);
+  }
+  check_density(&e, scott(ou_variance(1)), ou_density);
+  evolution_end(&e);
+}
+
+/* Euler's own mean and variance, which differ from the process's by 2.5 % here. */
+static void test_ornstein_uhlenbeck_by_euler(void **state)
+{
+  (void)state;
+  evolution e;
+  double mean = ou_from, var = 0;
+  const double keep = 1 - ou_rate * ou_dt;
+  ou_init(&e, MILL_EULER);
+  evolution_run(&e);
+  for (int step = 0; step <= OU_STEPS; step++) {
+    const double *m = evolution_moment(&e, step);
+    assert_close(m[1], mean, 5 * sqrt(var / N) + 1e-12);
+    assert_close(m[4], var, 5 * var * sqrt(2.0 / N) + 1e-12);
+    mean = ou_centre + keep * (mean - ou_centre);
+    var = keep * keep * var + 2 * ou_d * ou_dt;
+  }
+  assert_true(fabs(mean - ou_mean((OU_STEPS + 1) * ou_dt)) > 5e-3);
+  evolution_end(&e);
+}
+
+/* ---- boundaries ---- */
+
+static const double box_from = 0.3, box_time = 0.06;
+
+static void box_init(evolution *e, int boundary)
+{
+  evolution_init(e, 1, N, 60, box_time / 60);
+  e->s.boundary[0] = boundary;
+  e->s.low[0] = e->s.grid_low[0] = 0;
+  e->s.high[0] = e->s.grid_high[0] = 1;
+  e->s.bandwidth = MILL_WIDTH_GIVEN;
+  e->s.width[0] = 0.03;
+  e->problem[0].start_centre[0] = box_from;
+}
+
+/* A kernel with its images is the heat kernel of the box: it does what time h^2 / (2 D) does. */
+static double reflected(double x, double h)
+{
+  double sum = 1;
+  for (int k = 1; k < 60; k++)
+    sum += 2 * cos(k * PI * box_from) * cos(k * PI * x) *
+           exp(-k * k * PI * PI * (box_time + h * h / 2));
+  return sum;
+}
+
+static double wrapped(double x, double h)
+{
+  double sum = 1;
+  for (int k = 1; k < 60; k++)
+    sum +=
+        2 * cos(2 * k * PI * (x - box_from)) * exp(-4 * k * k * PI * PI * (box_time + h * h / 2));
+  return sum;
+}
+
+/* Folding is exact without forces, and so is going round. */
+static void test_reflecting_box(void **state)
+{
+  (void)state;
+  evolution e;
+  double mean = 0.5;
+  box_init(&e, MILL_REFLECTING);
+  evolution_run(&e);
+  for (int k = 1; k < 60; k += 2)
+    mean -= 4 / (k * k * PI * PI) * cos(k * PI * box_from) * exp(-k * k * PI * PI * box_time);
+  assert_close(evolution_moment(&e, LAST)[1], mean, 5 * sqrt(1.0 / 12 / N));
+  check_density(&e, 0.03, reflected);
+  evolution_end(&e);
+}
+
+static void test_periodic_axis(void **state)
+{
+  (void)state;
+  evolution e;
+  box_init(&e, MILL_PERIODIC);
+  evolution_run(&e);
+  check_density(&e, 0.03, wrapped);
+  evolution_end(&e);
+}
+
+/* With the crossings within steps the number left is the series' to the standard error; without
+ * them it would be too large by 0.58 sqrt(2 D dt) (p'(0) + p'(1)) D t, some 4 %, 9 of these. */
+static void test_absorbing_box(void **state)
+{
+  (void)state;
+  evolution e;
+  double left = 0, n_gone = 0;
+  box_init(&e, MILL_ABSORBING);
+  evolution_run(&e);
+  for (int k = 1; k < 60; k += 2)
+    left += 4 / (k * PI) * sin(k * PI * box_from) * exp(-k * k * PI * PI * box_time);
+  const double mass = evolution_moment(&e, LAST)[0];
+  assert_close(mass, left, 5 * sqrt(left * (1 - left) / N));
+  for (int i = 0; i < N; i++)
+    n_gone += isnan(e.result[0].position[i]);
+  assert_close(n_gone, N * (1 - mass), 0.5);
+  for (int step = 1; step <= e.s.n_step; step++)
+    assert_true(evolution_moment(&e, step)[0] <= evolution_moment(&e, step - 1)[0]);
+  /* the density is that of those that are left: 2 % of it lies beyond the ends, whither the kernel
+     reaches */
+  double sum = 0;
+  for (int i = 0; i < e.n_grid; i++)
+    sum += e.result[0].density[i] / (e.n_grid - 1);
+  assert_close(sum, 0.98, 0.03);
+  evolution_end(&e);
+}
+
+/* ---- double well ---- */
+
+static double well(double x, double h)
+{
+  double sum = 0, norm = 0;
+  for (int i = -4000; i <= 4000; i++) {
+    const double y = i * 1e-3, weight = exp(-(y * y - 1) * (y * y - 1));
+    norm += weight;
+    sum += weight * normal(x, y, h * h);
+  }
+  return sum / norm;
+}
+
+static void test_double_well_comes_to_rest(void **state)
+{
+  (void)state;
+  evolution e;
+  evolution_init(&e, 1, N, 400, 0.01);
+  e.s.scheme = MILL_HEUN;
+  e.s.bandwidth = MILL_WIDTH_GIVEN;
+  e.s.width[0] = 0.05;
+  e.problem[0].potential = MILL_DOUBLE_WELL;
+  e.problem[0].barrier[0] = e.problem[0].half[0] = 1;
+  e.problem[0].start_spread[0] = 0.4;
+  evolution_run(&e);
+  check_density(&e, 0.05, well);
+  evolution_end(&e);
+}
+
+/* ---- problems and threads ---- */
+
+static void assert_same_bits(const evolution *a, int i, const evolution *b, int k)
+{
+  const size_t n = (size_t)(a->s.n_particle * a->s.n_dim);
+  assert_memory_equal(a->result[i].position, b->result[k].position, n * sizeof(double));
+  assert_memory_equal(a->result[i].density, b->result[k].density,
+                      (size_t)a->n_grid * sizeof(double));
+  assert_memory_equal(a->result[i].moment, b->result[k].moment,
+                      (size_t)(a->s.n_step + 1) * MILL_PARTICLE_MOMENTS * sizeof(double));
+}
+
+static void test_bits_depend_neither_on_threads_nor_on_other_problems(void **state)
+{
+  (void)state;
+  for (int form = 0; form < 2; form++) {
+    evolution all, one;
+    evolution_init(&all, 2, 9001, 3, 0.1);
+    all.s.n_grid[1] = 7;
+    all.s.n_node[0] = all.s.n_node[1] = 40;
+    all.s.form = form;
+    all.s.along_axes = form;
+    for (int i = 0; i < MAX_PROBLEM; i++) {
+      all.problem[i].potential = MILL_HARMONIC;
+      all.problem[i].rate[1] = 1 + i;
+      all.problem[i].start_spread[0] = 0.1;
+    }
+    one = all;
+    all.n_problem = MAX_PROBLEM;
+    all.s.n_thread = 3;
+    evolution_run(&all);
+    for (int i = 0; i < MAX_PROBLEM; i++) {
+      one.problem[0] = all.problem[i];
+      evolution_run(&one);
+      assert_same_bits(&all, i, &one, 0);
+    }
+    one.problem[0].id = 99;
+    evolution_run(&one);
+    assert_memory_not_equal(all.result[2].position, one.result[0].position, 9001 * sizeof(double));
+    evolution_end(&all);
+    evolution_end(&one);
+  }
+}
+
+static void test_samples_are_where_they_were_put(void **state)
+{
+  (void)state;
+  static const double sample[] = {0.5, 1, -0.25, 2, 1.5, -1};
+  evolution e;
+  evolution_init(&e, 2, 3, 0, 0.1);
+  e.s.n_record = 0;
+  e.problem[0].start = MILL_START_SAMPLES;
+  e.problem[0].sample = sample;
+  evolution_run(&e);
+  assert_memory_equal(e.result[0].position, sample, sizeof sample);
+  const double *m = evolution_moment(&e, 0);
+  assert_close(m[1], 1.75 / 3, 1e-15);
+  assert_close(m[2], 2.0 / 3, 1e-15);
+  /* numpy.cov */
+  assert_close(m[4], 0.7708333333333334, 1e-14);
+  assert_close(m[5], -1.3333333333333333, 1e-14);
+  assert_close(m[7], 2.3333333333333335, 1e-14);
+  evolution_end(&e);
+}
+
+/* ---- bad input ---- */
+
+static void expect_refusal(const evolution *e, const char *text)
+{
+  int err = mill_particle_check_setup(&e->s);
+  if (err == MILL_OK)
+    err = mill_particle_check_problem(&e->s, &e->problem[0]);
+  assert_int_equal(err, MILL_ERR_CONFIG);
+  if (!strstr(mill_error_message(), text))
+    fail_msg("'%s' is not in: %s", text, mill_error_message());
+}
+
+static void test_what_cannot_be_is_refused(void **state)
+{
+  (void)state;
+  static const double lost[] = {0, NAN};
+  evolution good, e;
+  evolution_init(&good, 1, 2, 10, 0.1);
+  e = good, e.s.n_particle = 0;
+  expect_refusal(&e, "0 particles");
+  e = good, e.s.step = NAN;
+  expect_refusal(&e, "steps of nan");
+  e = good, e.s.n_grid[0] = 0;
+  expect_refusal(&e, "0 points along axis 1");
+  e = good, e.s.grid_high[0] = -9;
+  expect_refusal(&e, "from -4 to -9");
+  e = good, e.s.boundary[0] = MILL_REFLECTING;
+  expect_refusal(&e, "ends at 0 and 0");
+  e = good, e.problem[0].diffusion = -1;
+  expect_refusal(&e, "diffusion of -1");
+  e = good, e.problem[0].start = MILL_START_SAMPLES, e.problem[0].sample = lost;
+  expect_refusal(&e, "sample 1 is nan");
+  e = good, e.s.form = MILL_DENSITY_BINNED, e.s.n_node[0] = 4;
+  expect_refusal(&e, "4 nodes");
+  e = good, e.problem[0].potential = MILL_HARMONIC, e.problem[0].rate[0] = 20;
+  expect_refusal(&e, "give a step of 0.05 or less");
+  /* U'' = 4 b / a^2 (3 (x / a)^2 - 1) at five spreads, 2.5: 71 */
+  e = good, e.problem[0].potential = MILL_DOUBLE_WELL, e.problem[0].start_spread[0] = 0.5;
+  e.problem[0].barrier[0] = e.problem[0].half[0] = 1;
+  expect_refusal(&e, "give a step of 0.0141 or less");
+}
+
+/* What no check foresees is found on the way, and costs its problem alone. */
+static void test_a_step_that_leads_nowhere_is_told(void **state)
+{
+  (void)state;
+  evolution e;
+  box_init(&e, MILL_REFLECTING);
+  e.n_problem = 2;
+  e.s.n_particle = 5000;
+  e.problem[1].start_centre[0] = 0.5;
+  e.problem[0].diffusion = 1e5;
+  evolution_run(&e);
+  assert_int_equal(e.result[0].bad_step, 1);
+  assert_true(isnan(e.result[0].density[3]));
+  assert_true(isnan(evolution_moment(&e, LAST)[1]));
+  assert_int_equal(e.result[1].bad_step, -1);
+  assert_false(isnan(e.result[1].density[3]));
+  evolution_end(&e);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_heat_kernel),
+      cmocka_unit_test(test_axes_are_independent),
+      cmocka_unit_test(test_ornstein_uhlenbeck_by_heun),
+      cmocka_unit_test(test_ornstein_uhlenbeck_by_euler),
+      cmocka_unit_test(test_reflecting_box),
+      cmocka_unit_test(test_periodic_axis),
+      cmocka_unit_test(test_absorbing_box),
+      cmocka_unit_test(test_double_well_comes_to_rest),
+      cmocka_unit_test(test_bits_depend_neither_on_threads_nor_on_other_problems),
+      cmocka_unit_test(test_samples_are_where_they_were_put),
+      cmocka_unit_test(test_what_cannot_be_is_refused),
+      cmocka_unit_test(test_a_step_that_leads_nowhere_is_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
