@@ -149,6 +149,7 @@ int mill_bench_particles(mill_bench *job, int argc, char **argv)
          "| binned, %d threads | bound |\n"
          "|---:|---:|---:|---:|---:|---:|---:|---:|\n",
          s.n_thread, N_NODE, s.n_thread, s.n_thread);
+  MILL_TRY(mill_bench_flush());
   for (int g = 0; g < s.n_grid; g++)
     for (int k = 0; k < s.n_steps; k++)
       for (int p = 0; p < s.n_particles; p++)

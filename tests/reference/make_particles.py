@@ -54,8 +54,8 @@ def main():
     samples = rng.standard_normal((120, 3)) @ mix + np.array([0.3, -0.5, 1.0])
     axes = [np.linspace(-4, 4, 25), np.linspace(-3, 2, 9), np.linspace(-3, 5, 11)]
     with open(sys.argv[1], "w") as out:
-        out.write(f"/* Made by tests/reference/make_particles.py with SciPy {scipy.__version__}, NumPy "
-                  f"{np.__version__}, seed {SEED}; do not edit. */\n/* clang-format off */\n")
+        out.write(f"/* Made by tests/reference/make_particles.py with SciPy {scipy.__version__}, NumPy\n"
+                  f" * {np.__version__}, seed {SEED}; do not edit. */\n/* clang-format off */\n")
         table(out, "ref_sample", samples)
         table(out, "ref_scott_1", density(samples[:, :1], axes[:1], "scott"))
         table(out, "ref_silverman_1", density(samples[:, :1], axes[:1], "silverman"))

@@ -1,4 +1,5 @@
-/* Made by tests/reference/make_particles.py with SciPy 1.10.1, NumPy 1.24.2, seed 20261123; do not edit. */
+/* Made by tests/reference/make_particles.py with SciPy 1.10.1, NumPy
+ * 1.24.2, seed 20261123; do not edit. */
 /* clang-format off */
 static const double ref_sample[360] = {
     0.65109995723139225, 2.0873777370884246, 2.749936941659028, -0.31802223565447524,
