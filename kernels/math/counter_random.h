@@ -1,0 +1,139 @@
+/** Random numbers by counting, for both backends: Philox 4x32-10 (Salmon et al. 2011, SC'11).
+ *
+ *  A number is a pure function of (seed, problem, purpose) and of (particle, step, draw): it does
+ *  not depend on the rank, batch, thread or backend that makes it, nor on what was made before.
+ *  src/system/random.h has streams of the same generator for host code.
+ */
+#ifndef MILL_COUNTER_RANDOM_H
+#define MILL_COUNTER_RANDOM_H
+
+#include "kernels/base/common.h"
+
+/* inlined at any price: loops over particles become vector code */
+#ifdef __CUDACC__
+#define MILL_COUNTER_INLINE MILL_HD static inline
+#else
+#define MILL_COUNTER_INLINE static inline __attribute__((always_inline))
+#endif
+
+/** Four words of one counter. */
+typedef struct mill_counter_words {
+  uint32_t v[4];
+} mill_counter_words;
+
+/** The key of what one problem draws for one purpose. */
+typedef struct mill_counter_key {
+  uint32_t v[2];
+} mill_counter_key;
+
+/** Philox 4x32 with ten rounds: the words of a counter [4] under a key. */
+MILL_COUNTER_INLINE mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_t c2,
+                                                   uint32_t c3, mill_counter_key key)
+{
+  mill_counter_words out;
+  uint32_t k0 = key.v[0], k1 = key.v[1];
+  for (int round = 0; round < 10; round++) {
+    const uint64_t a = (uint64_t)c0 * 0xD2511F53u, b = (uint64_t)c2 * 0xCD9E8D57u;
+    const uint32_t low_a = (uint32_t)a, low_b = (uint32_t)b;
+    c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+    c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+    c1 = low_b;
+    c3 = low_a;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  out.v[0] = c0;
+  out.v[1] = c1;
+  out.v[2] = c2;
+  out.v[3] = c3;
+  return out;
+}
+
+/** The key of a problem (a star's TARGETID, say) and a purpose under a seed: words of Philox
+ *  itself, so that keys of neighbouring problems have nothing in common. */
+MILL_COUNTER_INLINE mill_counter_key mill_counter_key_of(uint64_t seed, uint64_t problem,
+                                                         uint32_t purpose)
+{
+  mill_counter_key key;
+  key.v[0] = (uint32_t)seed;
+  key.v[1] = (uint32_t)(seed >> 32);
+  const mill_counter_words words =
+      mill_philox((uint32_t)problem, (uint32_t)(problem >> 32), purpose, 0x6d696c6cu, key);
+  key.v[0] = words.v[0];
+  key.v[1] = words.v[1];
+  return key;
+}
+
+/** The words of a particle at a step; draw tells several of them apart. */
+MILL_COUNTER_INLINE mill_counter_words mill_counter_at(mill_counter_key key, uint32_t particle,
+                                                       uint32_t step, uint32_t draw)
+{
+  return mill_philox(draw, step, particle, 0, key);
+}
+
+/** Uniform in (0, 1) by 53 bits of two words: the middle of one of 2^53 equal intervals. */
+MILL_COUNTER_INLINE double mill_counter_uniform(uint32_t high, uint32_t low)
+{
+  const double u = ((double)(((uint64_t)high << 32 | low) >> 11) + 0.5) * 0x1p-53;
+  return u < 1.0 ? u : 1.0 - 0x1p-53; /* the last interval's middle would round to 1 */
+}
+
+/** Two standard normals in float64 by all four words (Box & Muller 1958). */
+MILL_COUNTER_INLINE void mill_counter_normals(const mill_counter_words *words, double *x, double *y)
+{
+  const double radius = sqrt(-2.0 * log(mill_counter_uniform(words->v[0], words->v[1])));
+  const double angle =
+      2.0 * 3.14159265358979323846 * mill_counter_uniform(words->v[2], words->v[3]);
+  *x = radius * cos(angle);
+  *y = radius * sin(angle);
+}
+
+/** -2 ln u of a word, u in [2^-32, 1], by plain arithmetic.
+ *
+ *  Without branches or calls, so that loops become vector code; the series here and
+ *  below end where float32 no longer sees them. */
+MILL_COUNTER_INLINE float mill_counter_twice_minus_ln(uint32_t word)
+{
+  union {
+    float f;
+    int32_t i;
+  } m;
+  m.f = (float)(int32_t)(word >> 1) * 0x1p-31f + 0x1p-32f;
+  /* u = 2^e m, sqrt(1/2) <= m < sqrt(2);  ln m = 2 atanh(s), s = (m - 1) / (m + 1) */
+  const int32_t i = m.i - 0x3f3504f3;
+  const float e = (float)(i >> 23);
+  m.i = (i & 0x7fffff) + 0x3f3504f3;
+  const float s = (m.f - 1.0f) / (m.f + 1.0f), z = s * s;
+  const float third = 1.0f / 3.0f, fifth = 1.0f / 5.0f, seventh = 1.0f / 7.0f, ninth = 1.0f / 9.0f;
+  const float series = 1.0f + z * (third + z * (fifth + z * (seventh + z * ninth)));
+  return -1.38629436f * e - 4.0f * s * series;
+}
+
+/** Cosine and sine of the angle 2 pi word / 2^32 + const.: a quadrant from the first
+ *  two bits, the angle within it, from -pi/4 to pi/4, from the others. */
+MILL_COUNTER_INLINE void mill_counter_circle(uint32_t word, float *cosine, float *sine)
+{
+  const int32_t quadrant = (int32_t)(word >> 30);
+  const float x = (float)(int32_t)(word << 2) * (1.57079633f * 0x1p-32f), y = x * x;
+  const float s3 = -1.0f / 6.0f, s5 = 1.0f / 120.0f, s7 = -1.0f / 5040.0f, s9 = 1.0f / 362880.0f;
+  const float c4 = 1.0f / 24.0f, c6 = -1.0f / 720.0f, c8 = 1.0f / 40320.0f;
+  const float s = x * (1.0f + y * (s3 + y * (s5 + y * (s7 + y * s9))));
+  const float c = 1.0f + y * (-0.5f + y * (c4 + y * (c6 + y * c8)));
+  const float swap = (float)(quadrant & 1), sign = (float)(1 - (quadrant & 2));
+  *cosine = sign * (c + swap * (s - c));
+  *sine = sign * (s + swap * (c - s));
+}
+
+/** Two standard normals in float32 by two words, for vector code; tails reach 6.6. */
+MILL_COUNTER_INLINE void mill_counter_pair(uint32_t word0, uint32_t word1, float *x, float *y)
+{
+  const float radius = sqrtf(mill_counter_twice_minus_ln(word0));
+  float cosine, sine;
+  mill_counter_circle(word1, &cosine, &sine);
+  *x = radius * cosine;
+  *y = radius * sine;
+}
+
+#undef MILL_COUNTER_INLINE
+
+#endif

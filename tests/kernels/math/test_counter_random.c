@@ -1,0 +1,124 @@
+/* Numbers by counter: Philox against its published words, and what is made of them.
+ *
+ * Statistical limits are 5 sigma: with a fixed seed a test passes always or never.  The float32
+ * functions are the ones of src/system/random.c, whose tests look at their distribution closely. */
+#include "tests/mill_test.h"
+
+#include "kernels/math/counter_random.h"
+
+enum { SEED = 20261123, N = 1 << 18 };
+
+/* Random123 1.14 (Salmon et al. 2011, SC'11), file kat_vectors, lines "philox4x32 10" */
+static void test_philox_gives_the_published_words(void **state)
+{
+  (void)state;
+  static const struct {
+    uint32_t counter[4];
+    mill_counter_key key;
+    uint32_t word[4];
+  } known[] = {{{0, 0, 0, 0}, {{0, 0}}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+               {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                {{0xffffffff, 0xffffffff}},
+                {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+               {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                {{0xa4093822, 0x299f31d0}},
+                {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    const uint32_t *c = known[i].counter;
+    const mill_counter_words words = mill_philox(c[0], c[1], c[2], c[3], known[i].key);
+    for (int k = 0; k < 4; k++)
+      assert_int_equal(words.v[k], known[i].word[k]);
+  }
+}
+
+/* Each argument, its upper half too, changes every word. */
+static void test_words_depend_on_all_arguments(void **state)
+{
+  (void)state;
+  static const uint64_t high = 1ull << 32;
+  const struct {
+    uint64_t seed, problem;
+    uint32_t purpose, particle, step, draw;
+  } at[] = {{7, 3, 1, 5, 9, 0}, {8, 3, 1, 5, 9, 0},        {7 + high, 3, 1, 5, 9, 0},
+            {7, 4, 1, 5, 9, 0}, {7, 3 + high, 1, 5, 9, 0}, {7, 3, 2, 5, 9, 0},
+            {7, 3, 1, 6, 9, 0}, {7, 3, 1, 5, 10, 0},       {7, 3, 1, 5, 9, 1},
+            {7, 3, 1, 9, 5, 0}};
+  enum { N_AT = sizeof at / sizeof *at };
+  mill_counter_words words[N_AT];
+  for (int i = 0; i < N_AT; i++) {
+    words[i] = mill_counter_at(mill_counter_key_of(at[i].seed, at[i].problem, at[i].purpose),
+                               at[i].particle, at[i].step, at[i].draw);
+    for (int j = 0; j < i; j++)
+      for (int k = 0; k < 4; k++)
+        assert_int_not_equal(words[i].v[k], words[j].v[k]);
+  }
+}
+
+static void test_uniform(void **state)
+{
+  (void)state;
+  const mill_counter_key key = mill_counter_key_of(SEED, 1, 0);
+  double sum = 0, square = 0;
+  for (uint32_t i = 0; i < N; i++) {
+    const mill_counter_words words = mill_counter_at(key, i, 0, 0);
+    const double u = mill_counter_uniform(words.v[0], words.v[1]);
+    sum += u;
+    square += u * u;
+  }
+  assert_close(sum / N, 0.5, 5 * sqrt(1.0 / 12 / N));
+  assert_close(square / N, 1.0 / 3, 5 * sqrt(4.0 / 45 / N));
+  assert_true(mill_counter_uniform(0, 0) > 0);
+  assert_true(mill_counter_uniform(0xffffffffu, 0xffffffffu) < 1);
+}
+
+/* Of x^k the mean is (k - 1)!! or 0, the variance the mean of x^2k less its square; x and y of a
+ * pair, of neighbouring particles and of neighbouring steps have nothing in common. */
+static void check_normals(int n, const double *x)
+{
+  static const double even[] = {1, 1, 3, 15, 105, 945, 10395};
+  for (int k = 1; k <= 6; k++) {
+    const double mean = k % 2 ? 0 : even[k / 2];
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+      sum += pow(x[i], k);
+    assert_close(sum / n, mean, 5 * sqrt((even[k] - mean * mean) / n));
+  }
+  for (int lag = 1; lag <= 4; lag++) {
+    double product = 0;
+    for (int i = lag; i < n; i++)
+      product += x[i] * x[i - lag];
+    assert_close(product / (n - lag), 0, 5 / sqrt(n - lag));
+  }
+}
+
+static void test_normals(void **state)
+{
+  (void)state;
+  static double x[2 * N], fast[2 * N];
+  const mill_counter_key key = mill_counter_key_of(SEED, 2, 0);
+  for (int steps = 0; steps < 2; steps++) {
+    for (uint32_t i = 0; i < N; i++) {
+      float pair[2];
+      const mill_counter_words words =
+          steps ? mill_counter_at(key, 17, i, 0) : mill_counter_at(key, i, 17, 0);
+      mill_counter_normals(&words, &x[2 * i], &x[2 * i + 1]);
+      mill_counter_pair(words.v[0], words.v[1], &pair[0], &pair[1]);
+      fast[2 * i] = (double)pair[0];
+      fast[2 * i + 1] = (double)pair[1];
+    }
+    check_normals(2 * N, x);
+    check_normals(2 * N, fast);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_philox_gives_the_published_words),
+      cmocka_unit_test(test_words_depend_on_all_arguments),
+      cmocka_unit_test(test_uniform),
+      cmocka_unit_test(test_normals),
+  };
+  printf("seed %d\n", SEED);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
