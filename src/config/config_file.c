@@ -102,13 +102,23 @@ done:
 
 int mill_config_read(mill_config *config, const char *path)
 {
-  int err = MILL_OK, line = 0, have_parser = 0, have_document = 0, have_second = 0;
+  int err = MILL_OK;
   unsigned char *text = NULL;
   size_t n_text = 0;
+  MILL_TRY(read_file(path, &text, &n_text));
+  MILL_TRY(mill_config_read_text(config, path, text, n_text));
+done:
+  mill_free(text);
+  return err;
+}
+
+int mill_config_read_text(mill_config *config, const char *path, const unsigned char *text,
+                          size_t n_text)
+{
+  int err = MILL_OK, line = 0, have_parser = 0, have_document = 0, have_second = 0;
   yaml_parser_t parser;
   yaml_document_t document, second;
   mill_config *read = NULL; /* config is only touched when all is well */
-  MILL_TRY(read_file(path, &text, &n_text));
   MILL_TRY(check_nesting(path, text, n_text));
   MILL_TRY(MILL_ALLOC(1, &read));
   memcpy(read, config, sizeof *read);
@@ -153,6 +163,5 @@ done:
     yaml_document_delete(&document);
   if (have_parser)
     yaml_parser_delete(&parser);
-  mill_free(text);
   return err;
 }
