@@ -49,8 +49,8 @@ static const mill_option rows[] = {
     {"walkers", COUNT(sample.n_walker, 4, MILL_MAX_WALKER),
      .help = "of each star, an even number and at least twice the parameters"},
     {"moves", MILL_OPTION_OTHER, .take = take_moves, .argument = "NAME,NAME...",
-     .help = "of the walkers, each as likely: stretch, de (differential evolution), independent "
-             "(from the ensemble's own mean and covariance) (default all three)"},
+     .help = "of the walkers: stretch, de (differential evolution), independent (from the "
+             "ensemble's own mean and covariance; three of five proposals) (default all three)"},
     {"rhat", REAL(sample.most_rhat, 1.0001, 10),
      .help = "a star is done when no parameter has a larger split R-hat,"},
     {"ess", REAL(sample.least_ess, 1, 1e7), .help = "nor a smaller effective sample size"},

@@ -25,6 +25,11 @@ static int check_sample(const mill_library *lib, const mill_fit_settings *set)
               "%d evaluations of a star are too few for %d walkers: at least %d are needed "
               "(--max-evaluations)",
               s->max_eval, s->n_walker, 200 * s->n_walker);
+  if (s->least_ess > 128.0 * s->n_walker) /* a third of what the chains keep at least counts */
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "an effective sample size of %g is more than the chains of %d walkers keep: at most "
+              "%d (--ess), or more walkers (--walkers)",
+              s->least_ess, s->n_walker, 128 * s->n_walker);
   if (s->moves < 1 || s->moves >= 2 * MILL_MOVE_INDEPENDENT || s->n_draw < 0 ||
       s->n_draw > MILL_MAX_DRAW || !(s->most_rhat > 1.0) || !(s->least_ess > 0.0))
     MILL_FAIL(MILL_ERR_INTERNAL, "settings of a sample that no option can give");
