@@ -13,6 +13,7 @@
 #include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
 #include "src/config/config.h"
+#include "src/pipeline/device_model.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
@@ -93,6 +94,8 @@ static int load_library(void *context)
   MILL_TRY(mill_config_cut_arms(&job->setup.config, &job->setup.lib));
   MILL_TRY(mill_config_bind(&job->setup.config, &job->setup.lib));
   MILL_TRY(mill_config_arms(&job->setup.config, &job->setup.lib, job->setup.arm_wanted));
+  if (job->options.fit) /* before there is an output */
+    MILL_TRY(mill_device_model_check(&job->setup.lib, &job->setup.config.fit));
   if (job->setup.library_came && job->mpi.rank == 0)
     mill_log_info("no --library: fitting with %s, which came with starmill",
                   job->setup.config.template_lib);

@@ -21,7 +21,8 @@ import numpy as np
 from scipy import stats
 
 NAMES = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
-SN_CALIBRATE, SN_EMCEE = 12, 20
+SN_CALIBRATE, SN_EMCEE = 12, 40
+N_WALKER, N_STEP = 128, 3000  # of emcee
 # mean, deviation of the labels' mapping and half the width of the truth's box in it
 MEAN, STD, HALF = (3.74, 2.9, -1.25, 0.2), (0.07, 1.4, 1.1, 0.16), 0.96
 VEL, VSINI = 300.0, 160.0
@@ -78,7 +79,7 @@ def compare(program):
     import emcee  # only here
 
     good = True
-    found = stars(program, 3, SN_EMCEE, 2000)
+    found = stars(program, 3, SN_EMCEE, 10000)
     for i, star in enumerate(found):
         server = subprocess.Popen([program, "likelihood", str(i), str(SN_EMCEE)], text=True,
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -96,19 +97,19 @@ def compare(program):
             return out
 
         random = np.random.default_rng(17)
-        start = star["mean"] + 0.3 * star["sigma"] * random.standard_normal((32, len(NAMES)))
+        start = star["mean"] + 0.3 * star["sigma"] * random.standard_normal((N_WALKER, len(NAMES)))
         start[:, 1] = np.abs(start[:, 1])
-        sampler = emcee.EnsembleSampler(32, len(NAMES), ln_p, vectorize=True, moves=[
+        sampler = emcee.EnsembleSampler(N_WALKER, len(NAMES), ln_p, vectorize=True, moves=[
             (emcee.moves.DEMove(), 0.7), (emcee.moves.DESnookerMove(), 0.1),
             (emcee.moves.StretchMove(), 0.2)])
         sampler.random_state = np.random.RandomState(3).get_state()
-        sampler.run_mcmc(start, 8000)
+        sampler.run_mcmc(start, N_STEP)
         tau = sampler.get_autocorr_time(quiet=True)
-        flat = sampler.get_chain(discard=1000, flat=True)
+        flat = sampler.get_chain(discard=N_STEP // 6, flat=True)
         shift = (star["mean"] - flat.mean(axis=0)) / flat.std(axis=0)
         width = star["sigma"] / flat.std(axis=0)
         good &= np.abs(shift).max() < 0.05 and np.abs(width - 1).max() < 0.05
-        print(f"star {i}: emcee 256000 evaluations, tau {tau.max():.0f} steps, effective "
+        print(f"star {i}: emcee {N_WALKER * N_STEP} evaluations, tau {tau.max():.0f} steps, effective "
               f"{len(flat) / tau.max():.0f}; ours {star['more'][2]:.0f} evaluations, effective "
               f"{star['ess'].min():.0f}, flag {star['more'][1]:.0f}")
         print("  mean, in sigma:", np.round(shift, 3), " width:", np.round(width, 3))

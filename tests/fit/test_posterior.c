@@ -197,6 +197,9 @@ static int print_stars(int n, double sn, double ess)
   static answer out[MAX_STAR];
   static double truth[MAX_STAR][N_PAR];
   set.sample.least_ess = ess;
+  if (ess > 1000) /* chains keep 128 effective samples of each walker */
+    set.sample.n_walker = MILL_MAX_WALKER;
+  set.sample.max_eval = 400000;
   n = n < MAX_STAR ? n : MAX_STAR;
   for (int i = 0; i < n; i++)
     make_star(i, sn, &star[i], truth[i]);
