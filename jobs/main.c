@@ -10,6 +10,7 @@
 #include "jobs/library/library.h"
 #include "jobs/merge/merge.h"
 #include "jobs/particles/particles.h"
+#include "jobs/sample/sample.h"
 #include "jobs/simulate/simulate.h"
 #include "jobs/status/status.h"
 #include "jobs/doctor/version.h"
@@ -41,6 +42,7 @@ static int run_library(int argc, char **argv)
 
 static const job_entry job[] = {
     {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit},
+    {"sample", "sample the posteriors of fitted stars", mill_job_sample},
     {"library", "make, import and inspect template libraries", run_library},
     {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate},
     {"particles", "move particles in a potential, and write their densities", mill_job_particles},

@@ -10,7 +10,14 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "CRC is defined over little-endian values");
 
-enum scope { ONCE, LABEL, ARM, OFFSET /* an arm, with velocity_offsets */, MIXED /* backends */ };
+enum scope {
+  ONCE,
+  LABEL,
+  ARM,
+  OFFSET /* an arm, with velocity_offsets */,
+  MIXED /* backends */,
+  POST
+};
 
 /* one line of the table; name and unit "%s" stand for the label's or arm's */
 typedef struct line {
@@ -27,7 +34,10 @@ typedef struct line {
 #define F64          MILL_TYPE_F64
 #define I64          MILL_TYPE_I64
 #define I32          MILL_TYPE_I32
+#define P(member)    MILL_FROM_POSTERIOR, offsetof(mill_posterior, member)
 #define COVAR_LENGTH (-1)
+#define PAR_LENGTH   (-2)
+#define DRAWS_LENGTH (-3)
 #define NO_SN        (-1e9)
 
 /* scope, name, type, values, source and field, missing, unit, description.
@@ -100,6 +110,35 @@ static const line fits_line[] = {
      "1 when STATUS is FITTED and no warning spoils the velocity, whatever the labels are"},
     {ONCE, "SUCCESS", MILL_TYPE_U8, 1, MILL_FROM_SUCCESS, 0, 0, "",
      "1 when STATUS is FITTED and RVS_WARN is 0"},
+    {POST, "POST_MEAN", F64, PAR_LENGTH, P(mean), NAN, "of each parameter",
+     "mean of the posterior by parameter in ORDER; the value of a parameter that is held"},
+    {POST, "POST_COVAR", F64, COVAR_LENGTH, P(covar), NAN, "product of the parameters' units",
+     "covariance of the posterior, packed as COVAR; never scaled"},
+    {POST, "POST_P2_5", F64, PAR_LENGTH, P(percentile[0]), NAN, "of each parameter",
+     "percentile 2.5 of the posterior"},
+    {POST, "POST_P16", F64, PAR_LENGTH, P(percentile[1]), NAN, "of each parameter",
+     "percentile 16 of the posterior"},
+    {POST, "POST_P50", F64, PAR_LENGTH, P(percentile[2]), NAN, "of each parameter",
+     "median of the posterior"},
+    {POST, "POST_P84", F64, PAR_LENGTH, P(percentile[3]), NAN, "of each parameter",
+     "percentile 84 of the posterior"},
+    {POST, "POST_P97_5", F64, PAR_LENGTH, P(percentile[4]), NAN, "of each parameter",
+     "percentile 97.5 of the posterior"},
+    {POST, "POST_RHAT", F64, PAR_LENGTH, P(rhat), NAN, "",
+     "split R-hat of the walkers; NaN of a parameter that is held"},
+    {POST, "POST_ESS", F64, PAR_LENGTH, P(ess), NAN, "",
+     "effective sample size; NaN of a parameter that is held"},
+    {POST, "POST_M2LL_MIN", F64, 1, P(m2ll_least), NAN, "",
+     "lowest -2 ln L of a sample, with priors and hull penalty"},
+    {POST, "POST_ACCEPT", F64, 1, P(accept), NAN, "",
+     "part of the proposals after the burn-in that were accepted"},
+    {POST, "POST_NEVAL", I64, 1, P(n_eval), 0, "",
+     "likelihood evaluations of the sample, burn-in included"},
+    {POST, "POST_NSWEEP", I32, 1, P(n_sweep), 0, "", "moves of every walker after the burn-in"},
+    {POST, "POST_FLAG", I32, 1, P(flag), 0, "",
+     "bits of what is special about the posterior, listed in the attributes"},
+    {POST, "POST_DRAWS", F64, DRAWS_LENGTH, MILL_FROM_DRAWS, 0, NAN, "of each parameter",
+     "samples, with --draws only: one after the other, each with all parameters in ORDER"},
     {MIXED, "BACKEND", MILL_TYPE_U8, 1, MILL_FROM_BACKEND, 0, MILL_ROW_BACKEND_NONE, "",
      "where the row was fitted, with backend cuda+cpu only; see attributes"},
     {ONCE, "CRC", MILL_TYPE_U32, 1, MILL_FROM_CRC, 0, 0, "",
@@ -157,7 +196,7 @@ static void fill_in(const char *pattern, const char *name, char *out, size_t siz
 }
 
 static void add(mill_columns *columns, const line *from, const char *name, const char *unit,
-                const char *of, size_t i_value, int n_par)
+                const char *of, size_t i_value, int n_par, int n_draw)
 {
   mill_column *c = &columns->column[columns->n_column++];
   fill_in(from->name, name, c->name, sizeof c->name);
@@ -165,8 +204,11 @@ static void add(mill_columns *columns, const line *from, const char *name, const
   snprintf(c->of, sizeof c->of, "%s", of);
   c->text = from->text;
   c->type = from->type;
-  c->vector = from->n_value == COVAR_LENGTH;
-  c->n_value = c->vector ? n_par * (n_par + 1) / 2 : from->n_value;
+  c->vector = from->n_value < 0;
+  c->n_value = from->n_value == COVAR_LENGTH   ? n_par * (n_par + 1) / 2
+               : from->n_value == PAR_LENGTH   ? n_par
+               : from->n_value == DRAWS_LENGTH ? n_draw * n_par
+                                               : from->n_value;
   c->source = from->source;
   c->missing = from->missing;
   c->n_byte = type_size(c->type) * (size_t)c->n_value;
@@ -187,6 +229,7 @@ static int find(const mill_columns *columns, const char *name)
 int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns)
 {
   int err = MILL_OK;
+  const int n_draw = with / MILL_WITH_DRAWS(1);
   memset(columns, 0, sizeof *columns);
   const int n_line = (int)(sizeof fits_line / sizeof fits_line[0]);
   for (int i = 0; i < n_line;) {
@@ -196,11 +239,12 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
     const enum scope scope = fits_line[i].scope;
     const int is_there = scope == OFFSET  ? with & MILL_WITH_OFFSETS
                          : scope == MIXED ? with & MILL_WITH_BACKEND
+                         : scope == POST  ? with & MILL_WITH_POSTERIOR
                                           : 1;
     const int n = !is_there                         ? 0
-                  : scope == ONCE || scope == MIXED ? 1
                   : scope == LABEL                  ? lib->n_label
-                                                    : lib->n_arm;
+                  : scope == ARM || scope == OFFSET ? lib->n_arm
+                                                    : 1;
     for (int k = 0; k < n; k++) {
       char name[MILL_MAX_NAME] = "";
       const char *unit = "", *of = "";
@@ -214,7 +258,9 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
           name[c] = (char)toupper((unsigned char)of[c]);
       }
       for (int l = i; l < j; l++) {
-        add(columns, &fits_line[l], name, unit, of, (size_t)k, lib->n_label + 2);
+        if (fits_line[l].n_value == DRAWS_LENGTH && n_draw == 0)
+          continue;
+        add(columns, &fits_line[l], name, unit, of, (size_t)k, lib->n_label + 2, n_draw);
         const char *added = columns->column[columns->n_column - 1].name;
         if (find(columns, added) != columns->n_column - 1)
           MILL_FAIL(
@@ -247,9 +293,23 @@ void mill_columns_catalog(mill_columns *columns)
 {
   memset(columns, 0, sizeof *columns);
   for (size_t i = 0; i < sizeof catalog_line / sizeof catalog_line[0]; i++)
-    add(columns, &catalog_line[i], "", "", "", 0, 0);
+    add(columns, &catalog_line[i], "", "", "", 0, 0, 0);
   columns->i_target = find(columns, "TARGETID");
   columns->i_crc = columns->i_status = columns->i_warn = -1;
+}
+
+/* Values as they are, but all NaNs alike. */
+static void pack_values(const mill_column *c, const char *from, char *to)
+{
+  memcpy(to, from, c->n_byte);
+  for (int k = 0; c->type == MILL_TYPE_F64 && k < c->n_value; k++) {
+    double value;
+    memcpy(&value, from + 8 * k, sizeof value);
+    if (isnan(value)) {
+      value = NAN;
+      memcpy(to + 8 * k, &value, sizeof value);
+    }
+  }
 }
 
 void mill_columns_pack(const mill_columns *columns, const mill_fit_result *result, char *row)
@@ -264,16 +324,14 @@ void mill_columns_pack(const mill_columns *columns, const mill_fit_result *resul
     } else if (c->source == MILL_FROM_BACKEND) {
       memcpy(to, &columns->backend, sizeof columns->backend);
     } else if (c->source == MILL_FROM_RESULT) {
-      const char *from = (const char *)result + c->field;
-      memcpy(to, from, c->n_byte);
-      for (int k = 0; c->type == MILL_TYPE_F64 && k < c->n_value; k++) {
-        double value;
-        memcpy(&value, from + 8 * k, sizeof value);
-        if (isnan(value)) {
-          value = NAN;
-          memcpy(to + 8 * k, &value, sizeof value);
-        }
-      }
+      pack_values(c, (const char *)result + c->field, to);
+    } else if (c->source == MILL_FROM_POSTERIOR && result->posterior) {
+      pack_values(c, (const char *)result->posterior + c->field, to);
+    } else if (c->source == MILL_FROM_DRAWS && result->posterior) {
+      pack_values(c, (const char *)mill_posterior_draw(result->posterior), to);
+    } else if (c->source == MILL_FROM_POSTERIOR || c->source == MILL_FROM_DRAWS) {
+      for (int k = 0; c->type == MILL_TYPE_F64 && k < c->n_value; k++)
+        memcpy(to + 8 * k, &c->missing, sizeof c->missing); /* the others are 0, as rows begin */
     }
   }
 }

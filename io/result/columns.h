@@ -32,6 +32,8 @@ enum mill_column_source {
   MILL_FROM_VRAD_GOOD, /**< STATUS = FITTED and no warning that spoils a velocity */
   MILL_FROM_SUCCESS,   /**< RVS_WARN = 0 and STATUS = FITTED */
   MILL_FROM_BACKEND,   /**< mill_columns.backend */
+  MILL_FROM_POSTERIOR, /**< a field of mill_posterior; missing in rows without one */
+  MILL_FROM_DRAWS,     /**< the samples behind it */
   MILL_FROM_CRC        /**< CRC-32 of the packed row before it */
 };
 
@@ -50,7 +52,10 @@ typedef struct mill_column {
   char of[MILL_MAX_NAME]; /**< that label or arm */
 } mill_column;
 
-enum { MILL_MAX_COLUMN = 48 + 3 * MILL_MAX_LABEL + 10 * MILL_MAX_ARM };
+enum {
+  MILL_MAX_COLUMN = 64 + 3 * MILL_MAX_LABEL + 10 * MILL_MAX_ARM,
+  MILL_MAX_ROW_VALUES = MILL_MAX_DRAW * MILL_MAX_PAR /**< of one column */
+};
 
 /** A packed row holds the values of all columns without gaps, little-endian, in
  *  table order: TARGETID first, CRC and STATUS last.  CRC covers the bytes
@@ -67,9 +72,13 @@ typedef struct mill_columns {
 
 /** Columns that not every run has. */
 enum mill_columns_with {
-  MILL_WITH_OFFSETS = 1, /**< of velocity_offsets */
-  MILL_WITH_BACKEND = 2  /**< BACKEND: ranks fit on several backends */
+  MILL_WITH_OFFSETS = 1,  /**< of velocity_offsets */
+  MILL_WITH_BACKEND = 2,  /**< BACKEND: ranks fit on several backends */
+  MILL_WITH_POSTERIOR = 4 /**< of `starmill sample` */
 };
+
+/** And POST_DRAWS with n samples of each star. */
+#define MILL_WITH_DRAWS(n) ((n) << 8)
 
 /** BACKEND: where a row was fitted.  Never renumber: files keep them. */
 enum mill_row_backend {

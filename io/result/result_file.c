@@ -283,6 +283,8 @@ static int prepare(const char *path, const mill_run_info *info, MPI_Comm comm,
     MILL_FAIL(MILL_ERR_MPI, "MPI must be initialised with MPI_THREAD_MULTIPLE");
   MILL_TRY(mill_columns_fits(info->lib, info->lib->path,
                              (info->velocity_offsets ? MILL_WITH_OFFSETS : 0) |
+                                 (info->posteriors ? MILL_WITH_POSTERIOR : 0) |
+                                 MILL_WITH_DRAWS(info->n_draw) |
                                  (info->gpu ? MILL_WITH_BACKEND : 0),
                              &file->columns));
   file->columns.backend = (uint8_t)info->backend;

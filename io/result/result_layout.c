@@ -31,6 +31,7 @@ typedef struct meaning {
 static const meaning status_meaning[] = {MILL_STATUS_LIST(MEANING)};
 static const meaning warn_meaning[] = {MILL_WARN_LIST(MEANING)};
 static const meaning info_meaning[] = {MILL_INFO_LIST(MEANING)};
+static const meaning post_meaning[] = {MILL_POST_LIST(MEANING)};
 #undef MEANING
 
 const char *mill_result_text(const char *text)
@@ -111,6 +112,11 @@ static int create_fits(hid_t file, const char *path, const mill_run_info *info,
   WRITE_MEANINGS("fits/STATUS", "CODES", status_meaning);
   WRITE_MEANINGS("fits/RVS_WARN", "BITS", warn_meaning);
   WRITE_MEANINGS("fits/FIT_INFO", "BITS", info_meaning);
+  if (info->posteriors) {
+    MILL_TRY(mill_ph5_attr_texts(file, path, "fits/POST_MEAN", "ORDER", parameter,
+                                 info->lib->n_label + 2));
+    WRITE_MEANINGS("fits/POST_FLAG", "BITS", post_meaning);
+  }
   if (info->gpu) {
     const meaning backend_meaning[] = {{MILL_ROW_BACKEND_NONE, "NONE", "not done yet"},
                                        {MILL_ROW_BACKEND_CPU, "CPU", info->cpu},

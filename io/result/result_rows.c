@@ -78,8 +78,7 @@ static int add_column(stored_rows *rows, hid_t file, const char *name)
   const size_t n_byte = H5Tget_size(c->array.type);
   const H5T_class_t class = H5Tget_class(c->array.type);
   if (c->n_dim < 1 || c->n_dim > 2 || H5Sget_simple_extent_dims(c->array.space, dim, NULL) < 0 ||
-      (int64_t)dim[0] != rows->n_row || dim[1] < 1 ||
-      dim[1] > MILL_MAX_PAR * (MILL_MAX_PAR + 1) / 2 ||
+      (int64_t)dim[0] != rows->n_row || dim[1] < 1 || dim[1] > MILL_MAX_ROW_VALUES ||
       (class != H5T_INTEGER && class != H5T_FLOAT) || n_byte > sizeof(double))
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: %s is no column of a result", rows->path, name);
   c->n_value = (int64_t)dim[1];

@@ -170,18 +170,19 @@ done:
   return err;
 }
 
-static int start(mill_mpi *mpi, int argc, char **argv, mill_fit_options *options, int *exit_status)
+static int start(mill_mpi *mpi, int argc, char **argv, const mill_fit_command_line *line,
+                 mill_fit_options *options, int *exit_status)
 {
   int err = MILL_OK;
   char *command = NULL;
   err = mill_fit_command(argc, argv, &command);
   if (err == MILL_OK)
-    err = mill_fit_options_parse(argc, argv, options);
+    err = line->parse(argc, argv, options);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(mill_fit_same_options(mpi, options));
   if (options->help) {
     if (mpi->rank == 0)
-      mill_fit_options_print_help(stdout);
+      line->print_help(stdout);
     goto done;
   }
   MILL_TRY(mill_fit_run(mpi, options, command, NULL, exit_status));
@@ -190,7 +191,7 @@ done:
   return err;
 }
 
-int mill_job_fit(int argc, char **argv)
+int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)
 {
   int exit_status = 0;
   mill_mpi mpi;
@@ -202,12 +203,12 @@ int mill_job_fit(int argc, char **argv)
   if (err == MILL_OK)
     err = mill_mpi_start(&mpi);
   if (err == MILL_OK)
-    err = start(&mpi, argc, argv, &options, &exit_status);
+    err = start(&mpi, argc, argv, line, &options, &exit_status);
   if (err != MILL_OK) {
     exit_status = mill_error_exit_status(err);
     /* all ranks have the same message, except when MPI itself fails */
     if (mpi.rank == 0 || err == MILL_ERR_MPI)
-      fprintf(stderr, "starmill fit: %s\n", mill_error_message());
+      fprintf(stderr, "%s: %s\n", line->name, mill_error_message());
   }
   mill_fit_options_clear(&options);
   if (err == MILL_ERR_MPI && mpi.size > 1)
@@ -216,4 +217,11 @@ int mill_job_fit(int argc, char **argv)
     mill_ph5_leave_if_broken(&mpi, exit_status);
   mill_mpi_end(&mpi);
   return exit_status;
+}
+
+int mill_job_fit(int argc, char **argv)
+{
+  static const mill_fit_command_line line = {"starmill fit", mill_fit_options_parse,
+                                             mill_fit_options_print_help};
+  return mill_fit_main(argc, argv, &line);
 }

@@ -2,6 +2,8 @@
 #ifndef MILL_FIT_JOB_H
 #define MILL_FIT_JOB_H
 
+#include <stdio.h>
+
 #include "jobs/options/options.h"
 #include "kernels/backend.h"
 #include "kernels/data/result.h"
@@ -10,6 +12,16 @@
 
 /** argv[0] is the job's name.  Returns the exit status of the program. */
 int mill_job_fit(int argc, char **argv);
+
+/** The command line of a job that fits. */
+typedef struct mill_fit_command_line {
+  const char *name; /**< "starmill fit" */
+  int (*parse)(int argc, char **argv, mill_fit_options *options);
+  void (*print_help)(FILE *out);
+} mill_fit_command_line;
+
+/** mill_job_fit with another command line. */
+int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line);
 
 /** What a run has cost on this rank.  CPU seconds unless called wall. */
 typedef struct mill_fit_meters {

@@ -27,7 +27,8 @@ typedef struct mill_fit_setup {
   mill_library lib;
   mill_start_table *start; /**< NULL: none was given */
   int arm_wanted[MILL_MAX_ARM];
-  int library_came; /**< with the program, as no --library names another */
+  int library_came;  /**< with the program, as no --library names another */
+  char fit_hash[72]; /**< of the library of the fit that is sampled; empty: this is a fit */
   mill_running running;
   char status_path[MILL_STATUS_PATH];
   char stop_file[MILL_STATUS_PATH + 8];

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/version.h"
@@ -34,6 +35,7 @@ static void print_options(const mill_fit_options *options, FILE *out)
   for (size_t i = 0; i < sizeof text / sizeof text[0]; i++)
     fprintf(out, "%s--%s %s\n", text[i].value ? "" : "no ", text[i].name,
             text[i].value ? text[i].value : "");
+  mill_sampled_print(options, out);
   for (int i = 0; i < options->n_input; i++)
     fprintf(out, "input %s\n", options->input[i]);
 }

@@ -8,6 +8,7 @@
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
 #include "jobs/fit/reader.h"
+#include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
 #include "src/config/config.h"
 #include "src/ranks/usual_rate.h"
@@ -15,6 +16,8 @@
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_probe.h"
 #endif
+
+static const double SAMPLE_RATE = 1.0 / 300;
 
 static int open_result(mill_fit_job *job, int *outcome)
 {
@@ -30,6 +33,8 @@ static int open_result(mill_fit_job *job, int *outcome)
     err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
   if (err == MILL_OK)
     err = mill_config_identity(&job->setup.config, &identity);
+  if (err == MILL_OK && job->options.fit)
+    err = mill_sampled_extend(&job->options, &identity);
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
 
   const mill_run_info info = {
@@ -43,6 +48,8 @@ static int open_result(mill_fit_job *job, int *outcome)
       .backend = job->device.has_gpu ? MILL_ROW_BACKEND_GPU : MILL_ROW_BACKEND_CPU,
       .n_thread = job->device.n_thread,
       .velocity_offsets = job->setup.config.fit.velocity_offsets,
+      .posteriors = job->options.fit != NULL,
+      .n_draw = job->options.sample.n_draw,
       .n_row = job->inputs.n_row,
       .n_file = job->inputs.n_file,
       .file = job->inputs.file,
@@ -116,7 +123,9 @@ static int open_board(mill_fit_job *job)
 /* Stars a second that this rank may be expected to fit, for sizing its work. */
 static double expected_rate(const mill_fit_job *job)
 {
-  const double core = mill_usual_core_rate(job->setup.config.fit.optimizer);
+  /* a posterior takes some thousand evaluations where a fit takes some ten */
+  const double core = mill_usual_core_rate(job->setup.config.fit.optimizer) *
+                      (job->options.fit ? SAMPLE_RATE : 1.0);
   if (job->device.backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = job->device.n_thread * core;

@@ -86,10 +86,11 @@ static int count_starts(mill_fit_job *job)
                      "first finite one counts",
                      (long long)mill_start_table_n_repeated(job->setup.start), path);
   if (n_guessed > 0)
-    mill_log_warning("start: %lld of %lld rows start from %s; the others are guessed: %lld are not "
+    mill_log_warning("start: %lld of %lld rows start from %s; the others are %s: %lld are not "
                      "in it, %lld have no finite values there",
                      (long long)n[MILL_START_GIVEN], (long long)(n[MILL_START_GIVEN] + n_guessed),
-                     path, (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
+                     path, job->options.fit ? "not sampled" : "guessed",
+                     (long long)(n[MILL_START_ABSENT] + n[NO_KEY]),
                      (long long)n[MILL_START_NOT_FINITE]);
   else
     mill_log_info("start: all %lld rows start from %s", (long long)n[MILL_START_GIVEN], path);

@@ -10,8 +10,10 @@
 #include "io/library/library_file.h"
 #include "jobs/fit/backend_choice.h"
 #include "jobs/fit/fit_same.h"
+#include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
 #include "src/config/config.h"
+#include "src/pipeline/device_model.h"
 #include "src/system/file_roles.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
@@ -36,7 +38,12 @@ int mill_fit_load_config(void *context)
   mill_config_default(&job->setup.config);
   if (options->config)
     MILL_TRY(mill_config_read(&job->setup.config, options->config));
+  if (options->fit)
+    MILL_TRY(mill_sampled_read_config(options->fit, &job->setup.config, job->setup.fit_hash,
+                                      sizeof job->setup.fit_hash));
   MILL_TRY(mill_fit_options_apply(options, &job->setup.config));
+  if (options->fit)
+    MILL_TRY(mill_sampled_choose(options, &job->setup.config));
   if (job->observer && job->observer->instead) /* no GPU is looked for */
     snprintf(job->setup.config.backend, sizeof job->setup.config.backend, "cpu");
   MILL_TRY(mill_fit_options_running(options, &job->setup.running));
@@ -44,7 +51,8 @@ int mill_fit_load_config(void *context)
   if (options->print_config)
     goto done;
   if (!options->output)
-    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output FILE; see starmill fit --help");
+    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output FILE; see starmill %s --help",
+              options->fit ? "sample" : "fit");
   if (job->setup.config.template_lib[0] == '\0') {
     mill_shipped_file(LIBRARY_THAT_COMES, job->setup.config.template_lib,
                       sizeof job->setup.config.template_lib);
@@ -77,9 +85,17 @@ static int load_library(void *context)
   if (job->mpi.rank == 0)
     MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, job->setup.config.template_lib));
   MILL_TRY(mill_library_read(job->setup.config.template_lib, &job->setup.lib));
+  if (job->options.fit && strcmp(job->setup.fit_hash, job->setup.lib.hash) != 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "%s was fitted with another library than %s (hashes %.12s and %.12s): give that one "
+              "by --library",
+              job->options.fit, job->setup.config.template_lib, job->setup.fit_hash,
+              job->setup.lib.hash);
   MILL_TRY(mill_config_cut_arms(&job->setup.config, &job->setup.lib));
   MILL_TRY(mill_config_bind(&job->setup.config, &job->setup.lib));
   MILL_TRY(mill_config_arms(&job->setup.config, &job->setup.lib, job->setup.arm_wanted));
+  if (job->options.fit) /* before there is an output */
+    MILL_TRY(mill_device_model_check(&job->setup.lib, &job->setup.config.fit));
   if (job->setup.library_came && job->mpi.rank == 0)
     mill_log_info("no --library: fitting with %s, which came with starmill",
                   job->setup.config.template_lib);

@@ -19,6 +19,8 @@ typedef struct star_start {
 
 enum { N_STAR_START = 1 << 14 };
 
+static const double EVALUATION_S = 3e-3; /* and rvspecfit's takes less */
+
 typedef struct share {
   mill_fit_job *job;
   mill_stars stars;
@@ -27,10 +29,15 @@ typedef struct share {
   mill_progress progress;
 } share;
 
-/* No star takes long, so something hangs when none is taken or finished for long. */
+/* No star takes long to fit, so something hangs when none is taken or finished for long. Posteriors
+   take as long as all that are under way together may take. */
 static void watch_fits(share *s)
 {
-  s->watch = mill_watch_begin(MILL_WATCH_WORK, 0, "rank %d: fitting", s->job->mpi.rank);
+  const mill_fit_job *job = s->job;
+  const double extra_s = job->options.fit ? EVALUATION_S * job->options.sample.max_eval *
+                                                ((double)job->device.n_slot / job->device.n_thread)
+                                          : 0.0;
+  s->watch = mill_watch_begin(MILL_WATCH_WORK, extra_s, "rank %d: fitting", job->mpi.rank);
 }
 
 static int next_star(void *context, mill_star *star)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "jobs/fit/sampled_fit.h"
 #include "kernels/base/error.h"
 #include "kernels/star/prepare.h"
 #include "src/system/log.h"
@@ -133,6 +134,7 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
   *star = (mill_star){.row = row->row, .n_segment = stars->n_held, .segment = stars->segment};
   if (job->setup.start)
     mill_start_table_find(job->setup.start, row->target_id, row->object, &star->start);
+  star->identity = mill_sampled_identity(row->target_id, row->object);
   if (job->options.models && star->n_segment > 0)
     MILL_TRY(mill_model_rows_remember(&job->out.models, star, row->model_row, wave_aa));
   if (observer && star->n_segment > 0)
@@ -171,6 +173,10 @@ static int take_row(mill_stars *stars, mill_star *star, int *is_star)
     goto done;
   }
   MILL_TRY(make_star(stars, row, star, &left));
+  if (stars->job->options.fit && !star->start) {
+    MILL_TRY(put_unfitted(stars->job, row->row, MILL_STATUS_NO_FIT));
+    goto done;
+  }
   if (left.no_lsf || left.outside || left.beyond || left.odd_lsf)
     mill_complain(&stars->complaints, &left);
   *is_star = star->n_segment > 0;
@@ -255,6 +261,7 @@ int mill_stars_begin(mill_fit_job *job, mill_stars *stars)
   stars->complaints = (mill_complaints){
       .config = &setup->config, .lib = &setup->lib, .inputs = inputs, .i_file = -1};
   /* spectra come with the line-spread function that is to be used, or none */
+  stars->fit.sample = job->options.sample;
   stars->fit.resolution = setup->config.lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   return mill_reader_start(&plan, &stars->reader);
 }

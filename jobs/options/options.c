@@ -12,8 +12,6 @@
 
 /* ---- the table ---- */
 
-static int take_target_ids(const mill_option *row, const char *text, void *base);
-
 #define FLAG(member)        MILL_OPTION_FLAG, MILL_AT(mill_fit_options, member)
 #define TEXT(member)        MILL_OPTION_TEXT, MILL_AT(mill_fit_options, member)
 #define KEY(member, of_key) TEXT(member), .key = of_key
@@ -39,7 +37,7 @@ static const mill_option rows[] = {
     {"retry-failed", FLAG(retry_failed),
      .help = "fit again the rows of an earlier run that failed"},
     {.name = "selection"},
-    {"targetid", MILL_OPTION_OTHER, .take = take_target_ids, .argument = "ID,ID...",
+    {"targetid", MILL_OPTION_OTHER, .take = mill_fit_take_target_ids, .argument = "ID,ID...",
      .help = "only these targets; may be repeated"},
     {"targetid-file", TEXT(target_id_file),
      .help = "only the targets listed, one TARGETID per line"},
@@ -111,7 +109,7 @@ void mill_fit_options_print_help(FILE *out)
 
 /* ---- parsing ---- */
 
-static int take_target_ids(const mill_option *row, const char *text, void *base)
+int mill_fit_take_target_ids(const mill_option *row, const char *text, void *base)
 {
   static const mill_option one = {.name = "targetid", .kind = MILL_OPTION_INTEGER};
   mill_fit_options *options = base;

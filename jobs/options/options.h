@@ -21,11 +21,20 @@ typedef struct mill_fit_options {
   size_t n_target_id;
   char *const *input; /**< [n_input] files named on the command line, in order */
   int n_input;
+  /* of `starmill sample` (jobs/sample) */
+  const char *fit; /**< the result whose stars are sampled; NULL: this is a fit */
+  mill_sample_settings sample;
+  const char *flag;               /**< names with commas; NULL: any star */
+  int has_sn_range;               /**< sn_range was given */
+  double least_sn, most_sn, part; /**< --sn-range, --fraction */
 } mill_fit_options;
 
 /** Parse argv, argv[0] being the job's name; argv is permuted.
  *  MILL_ERR_USAGE names the option. */
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);
+
+/** take of an option --targetid in a mill_fit_options (src/config/option.h). */
+int mill_fit_take_target_ids(const mill_option *row, const char *text, void *base);
 
 /** Free what it owns; NULL is allowed. */
 void mill_fit_options_clear(mill_fit_options *options);

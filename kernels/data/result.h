@@ -4,6 +4,7 @@
 
 #include "kernels/base/common.h"
 #include "kernels/data/library.h"
+#include "kernels/data/posterior.h"
 
 MILL_EXTERN_C_BEGIN
 
@@ -21,7 +22,9 @@ MILL_EXTERN_C_BEGIN
     "wavelengths outside the library's templates")                                                 \
   X(MILL_STATUS_FIT_FAILED, 7, "FIT_FAILED", "no finite likelihood was found")                     \
   X(MILL_STATUS_BAD_LSF, 8, "BAD_LSF",                                                             \
-    "sigma of the line-spread function absent or beyond what can be used, in all good pixels")
+    "sigma of the line-spread function absent or beyond what can be used, in all good pixels")     \
+  X(MILL_STATUS_NO_FIT, 9, "NO_FIT",                                                               \
+    "sample: the result given by --fit has no solution of this star")
 
 #define MILL_STATUS_ENUM(symbol, code, name, meaning) symbol = code,
 enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
@@ -115,6 +118,8 @@ typedef struct mill_fit_result {
   double vrad_offset_km_s[MILL_MAX_ARM], vrad_offset_err_km_s[MILL_MAX_ARM];
   double sn[MILL_MAX_ARM];
   int64_t n_pix[MILL_MAX_ARM]; /**< good pixels */
+  /** On the host, borrowed until the pipeline's sink returns; NULL: it was not sampled. */
+  const mill_posterior *posterior;
 } mill_fit_result;
 
 /** A row without values: row, status and n_label set, everything else missing

@@ -26,6 +26,23 @@ typedef struct mill_wave_range {
 
 enum { MILL_MAX_WAVE_MASK = 32 };
 
+/** Moves of the walkers of `starmill sample`, bits. */
+enum mill_sample_moves {
+  MILL_MOVE_STRETCH = 1,
+  MILL_MOVE_DE = 2,         /**< differential evolution */
+  MILL_MOVE_INDEPENDENT = 4 /**< from the ensemble's own mean and covariance; the last bit */
+};
+
+/** How the posterior of a fitted star is sampled (kernels/star/sample.h). */
+typedef struct mill_sample_settings {
+  int n_walker;                /**< 0: it is not; even, at least twice the free parameters */
+  int moves;                   /**< bits of enum mill_sample_moves */
+  int max_eval;                /**< likelihood evaluations of a star */
+  int n_draw;                  /**< samples that are kept one by one */
+  double most_rhat, least_ess; /**< a star is done when all parameters keep both */
+  uint64_t seed;
+} mill_sample_settings;
+
 typedef struct mill_fit_settings {
   int optimizer;  /**< enum mill_optimizer */
   int likelihood; /**< enum mill_likelihood_kind */
@@ -58,6 +75,7 @@ typedef struct mill_fit_settings {
   int fixed[MILL_MAX_PAR];
   double fixed_value[MILL_MAX_PAR];
   double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
+  mill_sample_settings sample;
 } mill_fit_settings;
 
 MILL_EXTERN_C_END

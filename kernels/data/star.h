@@ -31,6 +31,8 @@ typedef struct mill_raw_segment {
 
 typedef struct mill_star {
   int64_t row; /**< of /fits */
+  uint64_t
+      identity; /**< what its random numbers are of, wherever it stands; used by samples only */
   int n_segment;
   const mill_raw_segment *segment;
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */

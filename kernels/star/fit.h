@@ -8,6 +8,7 @@
 #define MILL_FIT_H
 
 #include "kernels/star/profile.h"
+#include "kernels/star/sample.h"
 #include "kernels/star/starts.h"
 
 /** First step of a simplex along each axis and its tolerances in value and in each
@@ -708,6 +709,10 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
 MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
 {
   double f = slot->eval.f;
+  if (slot->stage == MILL_STAGE_SAMPLE) {
+    mill_sample_digest(m, slot);
+    return;
+  }
   slot->result.n_eval++;
   if (mill_template_keeps(slot)) {
     slot->has_kept = 1;
@@ -772,6 +777,8 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
       return;
     }
     mill_fit_finish(m, slot, f);
+    if (m->set.sample.n_walker > 0 && slot->result.status == MILL_STATUS_FITTED)
+      mill_sample_begin(m, slot);
     return;
   }
   default:

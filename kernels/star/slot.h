@@ -172,6 +172,7 @@ enum mill_stage {
   MILL_STAGE_POLISH,
   MILL_STAGE_PROFILE,
   MILL_STAGE_FINAL,
+  MILL_STAGE_SAMPLE,
   MILL_STAGE_DONE
 };
 
@@ -222,6 +223,26 @@ typedef struct mill_polish_axes {
 } mill_polish_axes;
 
 enum { MILL_POLISH_MAX_FACET = 32 };
+
+enum mill_sample_phase { MILL_SAMPLE_POSITIONS = 0, MILL_SAMPLE_BURNS, MILL_SAMPLE_MOVES };
+
+enum { MILL_SAMPLE_KEEP = 512 /**< sweeps of which the chains have room */ };
+
+/** State of the ensemble that samples a star's posterior (kernels/star/sample.h). */
+typedef struct mill_sample {
+  int phase;    /**< enum mill_sample_phase */
+  int i_walker; /**< whose proposal the request is */
+  int n_try;    /**< of its first position */
+  int n_sweep, n_kept, thin, next_check;
+  int has_axes;      /**< the independent move has its distribution */
+  double log_factor; /**< ln of the proposal's Hastings factor */
+  double mean[MILL_MAX_PAR];
+  /** [n_free][n_free] lower triangle: of the first positions that of the fit's curvature, then that
+   *  of the covariance of the independent move. */
+  double axes[MILL_MAX_PAR * MILL_MAX_PAR];
+  int64_t n_eval, n_proposal, n_accepted;
+  double least; /**< lowest F so far */
+} mill_sample;
 
 /** Work space of the state machine (kernels/star/fit.h), which would be too much for the stack
  *  of a GPU's threads; nothing in it outlives a digest. */
@@ -275,6 +296,15 @@ typedef struct mill_slot {
   int n_profile; /**< velocities of the grid */
   int nonfinite;
   mill_fit_result result;
+
+  /* the posterior; NULL where it is not wanted */
+  uint64_t identity; /**< of the star's random numbers */
+  mill_sample sample;
+  double *walker;            /**< [n_walker][n_free] where the walkers are */
+  double *walker_f;          /**< [n_walker] F there */
+  float *chain;              /**< [MILL_SAMPLE_KEEP][n_walker][n_free] less the solution */
+  float *sorted;             /**< [MILL_SAMPLE_KEEP][n_walker] work space */
+  mill_posterior *posterior; /**< with its samples behind it */
 
   /* rotated templates of the last profile or final answer, which those after it at the same
    * v sin i and labels take (mill_template_kept) */
@@ -362,16 +392,21 @@ enum mill_star_region { MILL_STAR_RAW, MILL_STAR_MODELS, MILL_STAR_DEVICE, MILL_
 /** Numbers of elements of a star's arrays. */
 enum mill_star_count {
   MILL_COUNT_PIX,
-  MILL_COUNT_MATRIX, /**< n_diag * n_pix where the input has a resolution matrix, else 0 */
-  MILL_COUNT_SIGMA,  /**< n_pix where a line-spread function is used, else 0 */
-  MILL_COUNT_RES,    /**< n_diag * n_pix */
-  MILL_COUNT_MODEL,  /**< n_pix where models are wanted, else 0 */
-  MILL_COUNT_OWN,    /**< n_pix where the arm has a model error, else 0 */
-  MILL_COUNT_ERROR,  /**< components * mill_row_pitch(n_pix) of it */
-  MILL_COUNT_BIN,    /**< the most bins of a segment's wavelength set */
-  MILL_COUNT_GUESS,  /**< n_templ * (2 * guess_half + 1) */
-  MILL_COUNT_TEMPL,  /**< n_templ */
-  MILL_COUNT_KEPT,   /**< bytes of the kept templates: n_arm * max_pix_pad numbers */
+  MILL_COUNT_MATRIX,    /**< n_diag * n_pix where the input has a resolution matrix, else 0 */
+  MILL_COUNT_SIGMA,     /**< n_pix where a line-spread function is used, else 0 */
+  MILL_COUNT_RES,       /**< n_diag * n_pix */
+  MILL_COUNT_MODEL,     /**< n_pix where models are wanted, else 0 */
+  MILL_COUNT_OWN,       /**< n_pix where the arm has a model error, else 0 */
+  MILL_COUNT_ERROR,     /**< components * mill_row_pitch(n_pix) of it */
+  MILL_COUNT_BIN,       /**< the most bins of a segment's wavelength set */
+  MILL_COUNT_GUESS,     /**< n_templ * (2 * guess_half + 1) */
+  MILL_COUNT_TEMPL,     /**< n_templ */
+  MILL_COUNT_KEPT,      /**< bytes of the kept templates: n_arm * max_pix_pad numbers */
+  MILL_COUNT_WALKER,    /**< n_walker; of this and the next three: 0 without posteriors */
+  MILL_COUNT_POSITION,  /**< n_walker * n_par */
+  MILL_COUNT_CHAIN,     /**< MILL_SAMPLE_KEEP * n_walker * n_par */
+  MILL_COUNT_SORTED,    /**< MILL_SAMPLE_KEEP * n_walker */
+  MILL_COUNT_POSTERIOR, /**< bytes of a posterior and its samples */
   MILL_N_STAR_COUNT
 };
 
@@ -409,6 +444,11 @@ static inline int mill_slot_arrays(const mill_array **table)
       {offsetof(mill_slot, guess_least), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
       {offsetof(mill_slot, guess_velocity), sizeof(int), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
       {offsetof(mill_slot, kept), 1, MILL_STAR_DEVICE, MILL_COUNT_KEPT},
+      {offsetof(mill_slot, walker), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_POSITION},
+      {offsetof(mill_slot, walker_f), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_WALKER},
+      {offsetof(mill_slot, chain), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_CHAIN},
+      {offsetof(mill_slot, sorted), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_SORTED},
+      {offsetof(mill_slot, posterior), 1, MILL_STAR_DEVICE, MILL_COUNT_POSTERIOR},
   };
   *table = array;
   return (int)(sizeof array / sizeof array[0]);

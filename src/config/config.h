@@ -102,6 +102,10 @@ void mill_config_clear(mill_config *config);
  *  failure.  MILL_ERR_CONFIG, MILL_ERR_MEMORY. */
 int mill_config_read(mill_config *config, const char *path);
 
+/** The same from a text [n_text] in memory; name: of it, for messages. */
+int mill_config_read_text(mill_config *config, const char *name, const unsigned char *text,
+                          size_t n_text);
+
 /** Row of a key, NULL when it is unknown: what it takes and means. */
 const mill_option *mill_config_key_of(const char *name);
 

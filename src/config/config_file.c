@@ -101,14 +101,13 @@ done:
   return err;
 }
 
-int mill_yaml_read(const char *path, mill_yaml_take *take, void *base)
+/* Calls take once for the document of a text; path: its name, for messages. */
+static int parse(const char *path, const unsigned char *text, size_t n_text, mill_yaml_take *take,
+                 void *base)
 {
   int err = MILL_OK, line = 0, have_parser = 0, have_document = 0, have_second = 0;
-  unsigned char *text = NULL;
-  size_t n_text = 0;
   yaml_parser_t parser;
   yaml_document_t document, second;
-  MILL_TRY(read_file(path, &text, &n_text));
   MILL_TRY(check_nesting(path, text, n_text));
   if (!yaml_parser_initialize(&parser))
     MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to read it", path);
@@ -143,6 +142,17 @@ done:
     yaml_document_delete(&document);
   if (have_parser)
     yaml_parser_delete(&parser);
+  return err;
+}
+
+int mill_yaml_read(const char *path, mill_yaml_take *take, void *base)
+{
+  int err = MILL_OK;
+  unsigned char *text = NULL;
+  size_t n_text = 0;
+  MILL_TRY(read_file(path, &text, &n_text));
+  MILL_TRY(parse(path, text, n_text, take, base));
+done:
   mill_free(text);
   return err;
 }
@@ -152,13 +162,14 @@ static int take_config(yaml_document_t *document, void *base, int *line)
   return mill_config_read_document(document, base, line);
 }
 
-int mill_config_read(mill_config *config, const char *path)
+int mill_config_read_text(mill_config *config, const char *name, const unsigned char *text,
+                          size_t n_text)
 {
   int err = MILL_OK;
   mill_config *read = NULL; /* config is only touched when all is well */
   MILL_TRY(MILL_ALLOC(1, &read));
   memcpy(read, config, sizeof *read);
-  MILL_TRY(mill_yaml_read(path, take_config, read));
+  MILL_TRY(parse(name, text, n_text, take_config, read));
   if (read->select.target_id != config->select.target_id)
     mill_free(config->select.target_id);
   memcpy(config, read, sizeof *config);
@@ -166,5 +177,17 @@ done:
   if (read && read->select.target_id != config->select.target_id)
     mill_free(read->select.target_id);
   mill_free(read);
+  return err;
+}
+
+int mill_config_read(mill_config *config, const char *path)
+{
+  int err = MILL_OK;
+  unsigned char *text = NULL;
+  size_t n_text = 0;
+  MILL_TRY(read_file(path, &text, &n_text));
+  MILL_TRY(mill_config_read_text(config, path, text, n_text));
+done:
+  mill_free(text);
   return err;
 }

@@ -6,9 +6,41 @@
 #include "kernels/math/rotation.h"
 #include "kernels/star/spline_filter.h"
 
+/** Can posteriors be sampled like this? */
+static int check_sample(const mill_library *lib, const mill_fit_settings *set)
+{
+  int err = MILL_OK;
+  const mill_sample_settings *s = &set->sample;
+  if (s->n_walker == 0)
+    goto done;
+  const int n_par = MILL_PAR_LABEL0 + lib->n_label + (set->velocity_offsets ? lib->n_arm - 1 : 0);
+  if (s->n_walker < 2 * n_par || s->n_walker > MILL_MAX_WALKER || s->n_walker % 2 != 0)
+    MILL_FAIL(
+        MILL_ERR_CONFIG,
+        "%d walkers for %d parameters: an even number from %d (twice as many) to %d is needed "
+        "(--walkers)",
+        s->n_walker, n_par, 2 * n_par, MILL_MAX_WALKER);
+  if (s->max_eval < 200 * s->n_walker)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "%d evaluations of a star are too few for %d walkers: at least %d are needed "
+              "(--max-evaluations)",
+              s->max_eval, s->n_walker, 200 * s->n_walker);
+  if (s->least_ess > 128.0 * s->n_walker) /* a third of what the chains keep at least counts */
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "an effective sample size of %g is more than the chains of %d walkers keep: at most "
+              "%d (--ess), or more walkers (--walkers)",
+              s->least_ess, s->n_walker, 128 * s->n_walker);
+  if (s->moves < 1 || s->moves >= 2 * MILL_MOVE_INDEPENDENT || s->n_draw < 0 ||
+      s->n_draw > MILL_MAX_DRAW || !(s->most_rhat > 1.0) || !(s->least_ess > 0.0))
+    MILL_FAIL(MILL_ERR_INTERNAL, "settings of a sample that no option can give");
+done:
+  return err;
+}
+
 int mill_device_model_check(const mill_library *lib, const mill_fit_settings *s)
 {
   int err = MILL_OK;
+  MILL_TRY(check_sample(lib, s));
   if (s->n_cont < 1 || s->n_cont > MILL_MAX_CONT)
     MILL_FAIL(MILL_ERR_RANGE, "%d continuum functions; 1 to %d are possible", s->n_cont,
               MILL_MAX_CONT);

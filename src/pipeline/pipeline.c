@@ -36,9 +36,10 @@ struct mill_pipeline {
   int has_remarked; /**< the log has the backend's remark */
   int is_under_way; /**< rounds are */
   /* of a run */
-  int *list;            /**< [n_slot] */
-  int *done;            /**< [n_slot] slots whose rows wait to be handed over */
-  mill_fit_result *row; /**< [n_slot] their rows */
+  int *list;                 /**< [n_slot] */
+  int *done;                 /**< [n_slot] slots whose rows wait to be handed over */
+  mill_fit_result *row;      /**< [n_slot] their rows */
+  mill_posterior *posterior; /**< of the row that is handed over; NULL: none is wanted */
   int n_done;
   mill_star waiting; /**< a star for which there was no memory */
   int is_waiting;
@@ -69,6 +70,9 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   MILL_TRY(MILL_ALLOC(n_slot, &p->list));
   MILL_TRY(MILL_ALLOC(n_slot, &p->done));
   MILL_TRY(MILL_ALLOC(n_slot, &p->row));
+  if (settings->sample.n_walker > 0)
+    MILL_TRY(mill_alloc_bytes(mill_posterior_bytes(settings->sample.n_draw, p->model.n_deriv), 1,
+                              (void **)&p->posterior));
   MILL_TRY(mill_slots_create(lib, &p->model, p->waveset, backend, p->device, n_slot, want_models,
                              &p->slots));
   *out = p;
@@ -89,7 +93,7 @@ void mill_pipeline_destroy(mill_pipeline *p)
     p->backend->close(p->device);
   }
   mill_guess_table_clear(&p->guess);
-  MILL_FREE(p->list, p->done, p->row, p);
+  MILL_FREE(p->list, p->done, p->row, p->posterior, p);
 }
 
 int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wave_aa, int *id)
@@ -346,6 +350,10 @@ static int deliver(mill_pipeline *p, mill_result_sink sink, void *context)
       model = next;
       next += mill_slots_n_segment(&p->slots, p->done[i]);
     }
+    if (p->posterior && p->row[i].status == MILL_STATUS_FITTED) {
+      MILL_TRY(mill_slots_fetch_posterior(&p->slots, p->done[i], p->posterior));
+      p->row[i].posterior = p->posterior;
+    }
     mill_slots_free(&p->slots, p->done[i]);
     MILL_TRY(sink(context, &p->row[i], model));
   }
@@ -355,10 +363,11 @@ done:
   return err;
 }
 
-/** The rounds have failed: hand over what had finished before.  The first failure counts. */
+/** The rounds have failed: hand over what had finished before, unless it is incomplete without what
+ *  the device has of it.  The first failure counts. */
 static void deliver_last(mill_pipeline *p, mill_result_sink sink, void *context)
 {
-  for (int i = 0; i < p->n_done && !p->slots.want_models; i++)
+  for (int i = 0; i < p->n_done && !p->slots.want_models && !p->posterior; i++)
     if (sink(context, &p->row[i], NULL) != MILL_OK)
       break;
   p->n_done = 0;

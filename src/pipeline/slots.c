@@ -245,6 +245,20 @@ static void count_segment(const mill_slots *s, const mill_slot_entry *e,
       error->fraction ? (size_t)mill_row_pitch(raw->n_pix) * (size_t)error->n_component : 0;
 }
 
+/** Elements of the arrays of a star's posterior. */
+static void count_posterior(const mill_model *m, size_t *count)
+{
+  const mill_sample_settings *set = &m->set.sample;
+  const size_t n = (size_t)set->n_walker;
+  if (n == 0)
+    return;
+  count[MILL_COUNT_WALKER] = n;
+  count[MILL_COUNT_POSITION] = n * (size_t)m->n_par;
+  count[MILL_COUNT_CHAIN] = MILL_SAMPLE_KEEP * n * (size_t)m->n_par;
+  count[MILL_COUNT_SORTED] = MILL_SAMPLE_KEEP * n;
+  count[MILL_COUNT_POSTERIOR] = mill_posterior_bytes(set->n_draw, m->n_deriv);
+}
+
 /** Lay out the arrays of a star in a block of memory, pointers of e->segment and s->host out; NULL:
  *  only measure.  at [MILL_N_STAR_REGION] where each region begins in, where it ends out. */
 static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *star, char *block,
@@ -268,6 +282,7 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
   count[MILL_COUNT_KEPT] =
       (size_t)s->model->n_arm * (size_t)s->model->max_pix_pad *
       (s->model->set.precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float));
+  count_posterior(s->model, count);
   const int n_slot_array = mill_slot_arrays(&array);
   mill_lay_out(n_slot_array, array, count, MILL_ARRAY_BYTES, at, block, 1, &s->host,
                sizeof(mill_slot));
@@ -323,6 +338,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
     to->has_given = 1;
     memcpy(to->given, star->start, (size_t)s->model->n_deriv * sizeof *star->start);
   }
+  to->identity = star->identity;
   mill_fit_result_init(&to->result, s->lib, star->row, MILL_STATUS_NOT_DONE);
   to->result.info |= info;
 }
@@ -354,6 +370,7 @@ int mill_slots_load(mill_slots *slots, int i_slot, const mill_star *star)
   add_piece(s, block + n_model, e->segment, segment_bytes);
   MILL_TRY(fill_segments(s, e, star));
   fill_slot(s, e, star, info);
+  e->posterior = s->host.posterior;
   add_piece(s, s->bound[i_slot], &s->host, MILL_SLOT_COPY_BYTES);
   MILL_TRY(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
   for (int i = 0; i < star->n_segment; i++) {
@@ -391,6 +408,14 @@ int mill_slots_n_segment(const mill_slots *slots, int i_slot)
 static size_t fetched_bytes(const mill_slot_entry *e)
 {
   return e->model_bytes + (size_t)e->n_waveset * sizeof(mill_segment);
+}
+
+int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to)
+{
+  const mill_device_memory *memory = &slots->memory;
+  return memory->backend->download(
+      memory->device, to, slots->entry[i_slot].posterior,
+      mill_posterior_bytes(slots->model->set.sample.n_draw, slots->model->n_deriv));
 }
 
 int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)

@@ -36,11 +36,12 @@ typedef struct mill_slot_entry {
   size_t cap_segment;
   mill_slot_plan *plan; /**< of each segment [cap_plan], owned */
   size_t cap_plan;
-  int n_waveset;      /**< segments whose wavelength sets it holds */
-  size_t model_bytes; /**< of all segments' models together */
-  int active;         /**< holds a star */
-  int fresh;          /**< that has not been started */
-  int finished;       /**< whose row waits to be handed over */
+  int n_waveset;             /**< segments whose wavelength sets it holds */
+  size_t model_bytes;        /**< of all segments' models together */
+  mill_posterior *posterior; /**< the star's, in the backend's memory; NULL: not wanted */
+  int active;                /**< holds a star */
+  int fresh;                 /**< that has not been started */
+  int finished;              /**< whose row waits to be handed over */
 } mill_slot_entry;
 
 typedef struct mill_slots {
@@ -86,6 +87,9 @@ int mill_slots_count_active(const mill_slots *slots);
 /** Best-fit models of the stars in n slots into slots->model_row, star by star; the device is
  * waited for once. */
 int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n);
+
+/** Posterior of the star in a slot with its samples, copied to `to` [mill_posterior_bytes]. */
+int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to);
 
 /** Segments of the star in a slot, so many rows of slots->model_row. */
 int mill_slots_n_segment(const mill_slots *slots, int i_slot);

@@ -83,8 +83,11 @@ static void test_largest_library_fits(void **state)
   for (int i = 0; i < MILL_MAX_ARM; i++)
     snprintf(lib.arm[i].name, sizeof lib.arm[i].name, "a_long_name_of_one_arm_%08u",
              (unsigned)i % 100);
-  assert_int_equal(
-      mill_columns_fits(&lib, lib.path, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns), MILL_OK);
+  assert_int_equal(mill_columns_fits(&lib, lib.path,
+                                     MILL_WITH_OFFSETS | MILL_WITH_BACKEND | MILL_WITH_POSTERIOR |
+                                         MILL_WITH_DRAWS(MILL_MAX_DRAW),
+                                     &columns),
+                   MILL_OK);
   assert_true(columns.n_column <= MILL_MAX_COLUMN);
   assert_int_equal(column(&columns, "COVAR")->n_value, MILL_MAX_COVAR);
   column(&columns, "a_long_name_of_a_label_00000015_ERR");
@@ -159,6 +162,57 @@ static void test_pack_takes_every_value(void **state)
   result.status = MILL_STATUS_LOW_SN;
   mill_columns_pack(&columns, &result, row);
   assert_int_equal(row[column(&columns, "SUCCESS")->at], 0);
+}
+
+/* A row without a posterior has the missing values, one with it its numbers and samples. */
+static void test_posteriors_are_packed_with_their_samples(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_columns columns, plain;
+  mill_fit_result result;
+  char *row = NULL;
+  static struct {
+    mill_posterior posterior;
+    double draw[2 * MILL_MAX_PAR];
+  } of;
+  make_library(&lib);
+  const int n_par = lib.n_label + 2;
+  assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &plain), MILL_OK);
+  assert_int_equal(mill_columns_fits(&lib, lib.path, MILL_WITH_POSTERIOR, &columns), MILL_OK);
+  assert_int_equal(columns.n_column, plain.n_column + 14);
+  assert_int_equal(
+      mill_columns_fits(&lib, lib.path, MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(2), &columns),
+      MILL_OK);
+  assert_int_equal(columns.n_column, plain.n_column + 15);
+  assert_int_equal(MILL_ALLOC(columns.row_size, &row), MILL_OK);
+  mill_fit_result_init(&result, &lib, 0, MILL_STATUS_LOW_SN);
+  mill_columns_pack(&columns, &result, row);
+  double x[2 * MILL_MAX_PAR];
+  int32_t flag = -1;
+  memcpy(x, row + column(&columns, "POST_P97_5")->at, sizeof(double));
+  assert_true(isnan(x[0]));
+  memcpy(&flag, row + column(&columns, "POST_FLAG")->at, sizeof flag);
+  assert_int_equal(flag, 0);
+  memset(&of, 0, sizeof of);
+  of.posterior.flag = MILL_POST_HULL;
+  of.posterior.percentile[4][n_par - 1] = 97.5;
+  of.posterior.rhat[0] = 1.25;
+  for (int i = 0; i < 2 * n_par; i++)
+    of.draw[i] = i;
+  result.posterior = &of.posterior;
+  mill_columns_pack(&columns, &result, row);
+  memcpy(&flag, row + column(&columns, "POST_FLAG")->at, sizeof flag);
+  assert_int_equal(flag, MILL_POST_HULL);
+  memcpy(x, row + column(&columns, "POST_P97_5")->at, (size_t)n_par * sizeof(double));
+  assert_close(x[n_par - 1], 97.5, 0);
+  memcpy(x, row + column(&columns, "POST_RHAT")->at, sizeof(double));
+  assert_close(x[0], 1.25, 0);
+  assert_int_equal(column(&columns, "POST_DRAWS")->n_value, 2 * n_par);
+  memcpy(x, row + column(&columns, "POST_DRAWS")->at, 2 * (size_t)n_par * sizeof(double));
+  for (int i = 0; i < 2 * n_par; i++)
+    assert_close(x[i], i, 0);
+  mill_free(row);
 }
 
 static void test_backend_is_a_column_where_ranks_differ(void **state)
@@ -293,6 +347,16 @@ static void test_documentation_has_the_same_columns(void **state)
   assert_int_equal(
       mill_columns_fits(&lib, lib.path, MILL_WITH_OFFSETS | MILL_WITH_BACKEND, &columns), MILL_OK);
   check_documented(&columns, "fits columns");
+  /* of a sample only what it has more; --draws 1 stands for any */
+  assert_int_equal(
+      mill_columns_fits(&lib, lib.path, MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(1), &columns),
+      MILL_OK);
+  int n = 0;
+  for (int i = 0; i < columns.n_column; i++)
+    if (strncmp(columns.column[i].name, "POST_", 5) == 0)
+      columns.column[n++] = columns.column[i];
+  columns.n_column = n;
+  check_documented(&columns, "posterior columns");
   mill_columns_catalog(&columns);
   check_documented(&columns, "catalog columns");
 }
@@ -304,6 +368,7 @@ int main(void)
       cmocka_unit_test(test_largest_library_fits),
       cmocka_unit_test(test_two_columns_of_one_name_are_refused),
       cmocka_unit_test(test_pack_takes_every_value),
+      cmocka_unit_test(test_posteriors_are_packed_with_their_samples),
       cmocka_unit_test(test_backend_is_a_column_where_ranks_differ),
       cmocka_unit_test(test_a_velocity_is_good_apart_from_the_labels),
       cmocka_unit_test(test_nans_of_any_kind_pack_alike),

@@ -1,0 +1,303 @@
+#include "jobs/fit/sampled_fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/hdf5/hdf5_probe.h"
+#include "io/hdf5/hdf5_util.h"
+#include "io/hdf5/parallel_hdf5.h"
+#include "kernels/base/error.h"
+#include "kernels/data/result.h"
+#include "kernels/math/counter_random.h"
+
+#define FORMAT_NAME "starmill result"
+
+/* Purposes of random words, beside that of the walkers. */
+enum { NAME_PURPOSE = 20, SHARE_PURPOSE = 21 };
+
+uint64_t mill_sampled_identity(int64_t target_id, const char *object)
+{
+  uint64_t identity = (uint64_t)target_id;
+  if (target_id != -1)
+    return identity;
+  for (const char *c = object; *c; c++) { /* letter by letter through the generator */
+    const mill_counter_key key =
+        mill_counter_key_of(identity, (uint64_t)(unsigned char)*c, NAME_PURPOSE);
+    identity = (uint64_t)key.v[0] << 32 | key.v[1];
+  }
+  return identity;
+}
+
+static int open_fit(const char *path, mill_h5_file *file)
+{
+  int err = MILL_OK;
+  char format[64] = "";
+  MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, file));
+  MILL_TRY(mill_h5_scan(file));
+  if (!mill_h5_has_attr(file, "/", "FORMAT") ||
+      mill_h5_read_attr_text(file, "/", "FORMAT", format, sizeof format) != MILL_OK ||
+      strcmp(format, FORMAT_NAME) != 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "--fit %s is no result of starmill fit", path);
+done:
+  return err;
+}
+
+int mill_sampled_read_config(const char *path, mill_config *config, char *hash, size_t size)
+{
+  int err = MILL_OK;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  char *text = NULL;
+  MILL_TRY(mill_h5_probe(MILL_PROBE_TABLE, path));
+  MILL_TRY(open_fit(path, &file));
+  MILL_TRY(mill_h5_read_attr_text(&file, "provenance", "LIBRARY_HASH", hash, size));
+  MILL_TRY(mill_ph5_read_text(file.id, path, "provenance/CONFIG", &text));
+  MILL_TRY(mill_config_read_text(config, path, (const unsigned char *)text, strlen(text)));
+  if (strlen(path) >= sizeof config->start)
+    MILL_FAIL(MILL_ERR_CONFIG, "--fit: a path of %zu bytes is too long", strlen(path));
+  snprintf(config->start, sizeof config->start, "%s", path);
+done:
+  mill_free(text);
+  mill_h5_close(&file);
+  return err;
+}
+
+/* ---- which stars ---- */
+
+/* The rows of the fit, as far as they are asked for. */
+typedef struct fit_rows {
+  const char *path;
+  size_t n;
+  int64_t *id, *warn;
+  int32_t *status, *info;
+  double *sn, *arm_sn; /* largest of the arms' S/N, and that of one */
+} fit_rows;
+
+static void clear_rows(fit_rows *rows)
+{
+  MILL_FREE(rows->id, rows->warn, rows->status, rows->info, rows->sn, rows->arm_sn);
+}
+
+/* The largest S/N of the arms. */
+static int read_sn(const mill_h5_file *file, fit_rows *rows)
+{
+  int err = MILL_OK;
+  H5G_info_t info;
+  const hid_t group = H5Gopen2(file->id, "fits", H5P_DEFAULT);
+  if (group < 0 || H5Gget_info(group, &info) < 0)
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: /fits cannot be read: %s", rows->path, mill_h5_reason());
+  for (size_t i = 0; i < rows->n; i++)
+    rows->sn[i] = -INFINITY;
+  for (hsize_t l = 0; l < info.nlinks; l++) {
+    char name[64] = "fits/";
+    const size_t at = strlen(name);
+    const ssize_t n = H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, l, name + at,
+                                         sizeof name - at, H5P_DEFAULT);
+    if (n < 0 || (size_t)n >= sizeof name - at || strncmp(name + at, "SN_", 3) != 0)
+      continue;
+    MILL_TRY(mill_h5_read(file, name, H5T_NATIVE_DOUBLE, 1, &rows->n, rows->arm_sn));
+    for (size_t i = 0; i < rows->n; i++)
+      rows->sn[i] = fmax(rows->sn[i], rows->arm_sn[i]);
+  }
+done:
+  MILL_H5_CLOSE(group);
+  return err;
+}
+
+static int read_rows(const char *path, fit_rows *rows)
+{
+  int err = MILL_OK;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  rows->path = path;
+  MILL_TRY(open_fit(path, &file));
+  MILL_TRY(mill_h5_shape(&file, "fits/TARGETID", 1, &rows->n));
+  MILL_TRY(MILL_ALLOC(rows->n, &rows->id));
+  MILL_TRY(MILL_ALLOC(rows->n, &rows->warn));
+  MILL_TRY(MILL_ALLOC(rows->n, &rows->status));
+  MILL_TRY(MILL_ALLOC(rows->n, &rows->info));
+  MILL_TRY(MILL_ALLOC(rows->n, &rows->sn));
+  MILL_TRY(MILL_ALLOC(rows->n, &rows->arm_sn));
+  MILL_TRY(mill_h5_read(&file, "fits/TARGETID", H5T_NATIVE_INT64, 1, &rows->n, rows->id));
+  MILL_TRY(mill_h5_read(&file, "fits/RVS_WARN", H5T_NATIVE_INT64, 1, &rows->n, rows->warn));
+  MILL_TRY(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &rows->n, rows->status));
+  MILL_TRY(mill_h5_read(&file, "fits/FIT_INFO", H5T_NATIVE_INT32, 1, &rows->n, rows->info));
+  MILL_TRY(read_sn(&file, rows));
+done:
+  mill_h5_close(&file);
+  return err;
+}
+
+/* The bits of RVS_WARN and FIT_INFO that a list of names means. */
+static int read_flags(const char *text, int64_t *warn, int32_t *info)
+{
+#define NAMED(symbol, bit, name, meaning) {name, bit},
+  static const struct {
+    const char *name;
+    int64_t bit;
+  } of_warn[] = {MILL_WARN_LIST(NAMED)}, of_info[] = {MILL_INFO_LIST(NAMED)};
+#undef NAMED
+  int err = MILL_OK;
+  for (const char *item = text;; item++) {
+    const size_t n = strcspn(item, ",");
+    int found = 0;
+    for (size_t i = 0; i < sizeof of_warn / sizeof of_warn[0]; i++)
+      if (strlen(of_warn[i].name) == n && strncmp(of_warn[i].name, item, n) == 0) {
+        *warn |= of_warn[i].bit;
+        found = 1;
+      }
+    for (size_t i = 0; i < sizeof of_info / sizeof of_info[0]; i++)
+      if (strlen(of_info[i].name) == n && strncmp(of_info[i].name, item, n) == 0) {
+        *info |= (int32_t)of_info[i].bit;
+        found = 1;
+      }
+    if (!found)
+      MILL_FAIL(MILL_ERR_USAGE,
+                "--flag takes names of RVS_WARN and FIT_INFO with commas between, as TWO_MINIMA or "
+                "HULL, not '%.*s'",
+                (int)n, item);
+    item += n;
+    if (*item == '\0')
+      break;
+  }
+done:
+  return err;
+}
+
+static int is_listed(const mill_selection *select, int64_t id)
+{
+  for (size_t low = 0, high = select->n_target_id; low < high;) {
+    const size_t middle = low + (high - low) / 2;
+    if (select->target_id[middle] == id)
+      return 1;
+    if (select->target_id[middle] < id)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return select->n_target_id == 0;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Targets of the command line that the fit does not have; sorted: its TARGETID [rows->n]. */
+static int check_listed(const fit_rows *rows, const mill_selection *select, const int64_t *sorted)
+{
+  int err = MILL_OK;
+  for (size_t i = 0; i < select->n_target_id; i++)
+    if (!bsearch(&select->target_id[i], sorted, rows->n, sizeof *sorted, compare_ids))
+      MILL_FAIL(MILL_ERR_CONFIG, "--targetid %lld: %s has no such target",
+                (long long)select->target_id[i], rows->path);
+done:
+  return err;
+}
+
+/* A share of the stars that depends on neither their order nor what else there is. */
+static int is_in_share(const mill_fit_options *options, int64_t id)
+{
+  const mill_counter_key key =
+      mill_counter_key_of(options->sample.seed, (uint64_t)id, SHARE_PURPOSE);
+  return mill_counter_uniform(key.v[0], key.v[1]) < options->part;
+}
+
+/* Keep what is asked for: id [rows->n] and its number out. */
+static int keep_rows(const mill_fit_options *options, const mill_selection *select,
+                     const fit_rows *rows, int64_t *id, size_t *n_id)
+{
+  int err = MILL_OK;
+  int64_t warn = 0;
+  int32_t info = 0;
+  if (options->flag)
+    MILL_TRY(read_flags(options->flag, &warn, &info));
+  *n_id = 0;
+  for (size_t i = 0; i < rows->n; i++) {
+    if (rows->status[i] != MILL_STATUS_FITTED || !is_listed(select, rows->id[i]) ||
+        (options->flag && !(rows->warn[i] & warn) && !(rows->info[i] & info)) ||
+        (options->has_sn_range &&
+         !(rows->sn[i] >= options->least_sn && rows->sn[i] <= options->most_sn)) ||
+        !is_in_share(options, rows->id[i]))
+      continue;
+    if (rows->id[i] == -1)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "%s has stars without TARGETID, which cannot be chosen one by one: leave "
+                "--flag, --sn-range and --fraction out",
+                rows->path);
+    id[(*n_id)++] = rows->id[i];
+  }
+  if (*n_id == 0)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "%s has no fitted star that --flag, --sn-range, --fraction and "
+              "--targetid keep",
+              rows->path);
+done:
+  return err;
+}
+
+int mill_sampled_choose(const mill_fit_options *options, mill_config *config)
+{
+  int err = MILL_OK;
+  mill_selection *select = &config->select;
+  const int is_listing = options->n_target_id > 0 || options->target_id_file;
+  const int is_narrower = options->flag || options->has_sn_range || options->part < 1.0;
+  fit_rows rows = {0};
+  int64_t *id = NULL;
+  config->fit.sample = options->sample;
+  if (!is_listing && !is_narrower)
+    goto done;
+  MILL_TRY(read_rows(options->fit, &rows));
+  MILL_TRY(MILL_ALLOC(rows.n, &id));
+  memcpy(id, rows.id, rows.n * sizeof *id);
+  qsort(id, rows.n, sizeof *id, compare_ids);
+  if (is_listing)
+    MILL_TRY(check_listed(&rows, select, id));
+  if (!is_narrower)
+    goto done;
+  size_t n = 0;
+  MILL_TRY(keep_rows(options, select, &rows, id, &n));
+  mill_free(select->target_id);
+  select->target_id = id;
+  select->n_target_id = mill_config_sort_ids(id, n);
+  id = NULL;
+done:
+  mill_free(id);
+  clear_rows(&rows);
+  return err;
+}
+
+/* ---- identity ---- */
+
+void mill_sampled_print(const mill_fit_options *options, FILE *out)
+{
+  const mill_sample_settings *s = &options->sample;
+  if (!options->fit)
+    return;
+  fprintf(out,
+          "sample_walkers: %d\nsample_moves: %d\nsample_max_evaluations: %d\nsample_draws: %d\n"
+          "sample_rhat: %.17g\nsample_ess: %.17g\nsample_seed: %llu\n",
+          s->n_walker, s->moves, s->max_eval, s->n_draw, s->most_rhat, s->least_ess,
+          (unsigned long long)s->seed);
+}
+
+int mill_sampled_extend(const mill_fit_options *options, char **identity)
+{
+  int err = MILL_OK;
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the identity of the run");
+  fputs(*identity, out);
+  mill_sampled_print(options, out);
+  const int failed = ferror(out);
+  if (fclose(out) != 0 || failed) {
+    free(text);
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the identity of the run");
+  }
+  free(*identity);
+  *identity = text;
+done:
+  return err;
+}

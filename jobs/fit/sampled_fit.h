@@ -1,0 +1,25 @@
+/** The result whose stars `starmill sample` takes: its configuration, its library, its rows. */
+#ifndef MILL_SAMPLED_FIT_H
+#define MILL_SAMPLED_FIT_H
+
+#include "jobs/options/options.h"
+
+/** The configuration of the fit over what config holds, with the fit as the table to start from;
+ *  hash [size]: of its library.  MILL_ERR_CONFIG: it is no result. */
+int mill_sampled_read_config(const char *path, mill_config *config, char *hash, size_t size);
+
+/** Narrow config->select.target_id down to the fitted stars with a flag, an S/N or the share asked
+ *  for, where any is; targets that are listed must be in the fit.  After
+ *  mill_fit_options_apply.  MILL_ERR_CONFIG: no such target, or none is left. */
+int mill_sampled_choose(const mill_fit_options *options, mill_config *config);
+
+/** Lines of what makes the sample of a star: nothing of a fit. */
+void mill_sampled_print(const mill_fit_options *options, FILE *out);
+
+/** Append them to *identity, a text of malloc.  MILL_ERR_MEMORY. */
+int mill_sampled_extend(const mill_fit_options *options, char **identity);
+
+/** Of a star's random numbers: by TARGETID unless it is -1, else by its name. */
+uint64_t mill_sampled_identity(int64_t target_id, const char *object);
+
+#endif

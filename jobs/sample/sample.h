@@ -1,0 +1,17 @@
+/** The job `starmill sample`: posteriors of stars that `starmill fit` has fitted. */
+#ifndef MILL_SAMPLE_JOB_H
+#define MILL_SAMPLE_JOB_H
+
+#include <stdio.h>
+
+#include "jobs/options/options.h"
+
+/** argv[0] is the job's name.  Returns the exit status of the program. */
+int mill_job_sample(int argc, char **argv);
+
+/** Parse argv, argv[0] being the job's name; argv is permuted.  MILL_ERR_USAGE names the option. */
+int mill_sample_options_parse(int argc, char **argv, mill_fit_options *options);
+
+void mill_sample_options_print_help(FILE *out);
+
+#endif

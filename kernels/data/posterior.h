@@ -1,0 +1,62 @@
+/** What `starmill sample` says of one star: its posterior, by the samples of an ensemble. */
+#ifndef MILL_POSTERIOR_H
+#define MILL_POSTERIOR_H
+
+#include "kernels/base/common.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** POST_FLAG: bit, attribute name, meaning.  Never renumber: files keep them. */
+#define MILL_POST_LIST(X)                                                                          \
+  X(MILL_POST_NOT_CONVERGED, 1, "NOT_CONVERGED",                                                   \
+    "the limit on evaluations came before R-hat and the effective sample size were as asked for")  \
+  X(MILL_POST_LIMIT, 2, "LIMIT",                                                                   \
+    "a limit of VRAD or VSINI cuts the posterior: more than 1 % of it is within 0.1 of its "       \
+    "standard deviation from there")                                                               \
+  X(MILL_POST_WIDE, 4, "WIDE",                                                                     \
+    "95 % of a parameter's posterior fill more than 80 % of its limits, for a label of the "       \
+    "library's range: the spectrum says little of it")                                             \
+  X(MILL_POST_HULL, 8, "HULL", "more than 1 % of the samples lie beyond a facet of the hulls")     \
+  X(MILL_POST_SHIFTED, 16, "SHIFTED",                                                              \
+    "a mean is more than half of the fit's formal error away from the fit's value")                \
+  X(MILL_POST_RESIZED, 32, "RESIZED",                                                              \
+    "a standard deviation is below 0.8 or above 1.25 of the fit's formal error")                   \
+  X(MILL_POST_LOWER, 64, "LOWER_MINIMUM",                                                          \
+    "a sample has -2 ln L lower than the fit's solution by more than 1: the fit missed it")
+
+#define MILL_POST_ENUM(symbol, bit, name, meaning) symbol = bit,
+enum mill_post_flag { MILL_POST_LIST(MILL_POST_ENUM) };
+#undef MILL_POST_ENUM
+
+enum { MILL_N_PERCENTILE = 5, /**< 2.5, 16, 50, 84, 97.5 */ MILL_MAX_DRAW = 1000 };
+
+/** By parameter in the order VRAD, VSINI, labels.  A parameter that the fit holds has its value as
+ *  mean and percentiles, no variance, and NaN as R-hat and effective size. */
+typedef struct mill_posterior {
+  int32_t flag;      /**< bits of enum mill_post_flag */
+  int32_t n_sweep;   /**< moves of every walker after the burn-in */
+  int64_t n_eval;    /**< likelihood evaluations, burn-in included */
+  double accept;     /**< part of the proposals after the burn-in that were accepted */
+  double m2ll_least; /**< lowest -2 ln L of a sample, with priors and hull penalty */
+  double mean[MILL_MAX_PAR];
+  double covar[MILL_MAX_COVAR]; /**< packed as that of mill_fit_result */
+  double percentile[MILL_N_PERCENTILE][MILL_MAX_PAR];
+  double rhat[MILL_MAX_PAR];
+  double ess[MILL_MAX_PAR]; /**< effective sample size */
+} mill_posterior;
+
+/** Samples that are kept one by one, [n_draw][n_label + 2], lie behind the posterior. */
+MILL_HD static inline double *mill_posterior_draw(const mill_posterior *posterior)
+{
+  return (double *)(void *)(posterior + 1);
+}
+
+/** Bytes of a posterior with its n_draw samples. */
+static inline size_t mill_posterior_bytes(int n_draw, int n_deriv)
+{
+  return sizeof(mill_posterior) + (size_t)n_draw * (size_t)n_deriv * sizeof(double);
+}
+
+MILL_EXTERN_C_END
+
+#endif

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Posteriors against emcee and by simulation-based calibration, on stars of the test library.
+
+    cmake --build build/release --target test_fit_posterior
+    tests/campaigns/posteriors.py calibrate build/release/tests/test_fit_posterior [STARS]
+    tests/campaigns/posteriors.py emcee build/release/tests/test_fit_posterior    (needs emcee)
+
+Both take minutes of one core.  The test program makes the stars (labels uniform in the
+coordinates of the emulator, velocity and v sin i uniform), samples them by the program's own
+pipeline, and answers points of the likelihood for emcee (Foreman-Mackey et al. 2013).
+
+calibrate: among samples of the posterior the truth has a uniform rank (Talts et al. 2018,
+arXiv:1804.06788).  The truth's distribution is not flat in Teff and has edges, so samples are
+weighted by it.  A p-value below 0.01 in a parameter is a failure.
+"""
+
+import subprocess
+import sys
+
+import numpy as np
+from scipy import stats
+
+NAMES = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
+SN_CALIBRATE, SN_EMCEE = 12, 40
+N_WALKER, N_STEP = 128, 3000  # of emcee
+# mean, deviation of the labels' mapping and half the width of the truth's box in it
+MEAN, STD, HALF = (3.74, 2.9, -1.25, 0.2), (0.07, 1.4, 1.1, 0.16), 0.96
+VEL, VSINI = 300.0, 160.0
+
+
+def stars(program, n, sn, ess):
+    """Of each star {name: numbers}."""
+    text = subprocess.run([program, "stars", str(n), str(sn), str(ess)], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    found = [{} for _ in range(n)]
+    for line in text.splitlines():
+        name, i, *numbers = line.split()
+        found[int(i)][name] = np.array(numbers, float)
+    return found
+
+
+def weights(draws):
+    """Density of the truth's distribution, up to a constant."""
+    inside = (np.abs(draws[:, 0]) < VEL) & (draws[:, 1] > 0) & (draws[:, 1] < VSINI)
+    mapped = draws[:, 2:].copy()
+    mapped[:, 0] = np.log10(mapped[:, 0])
+    for k in range(4):
+        inside &= np.abs((mapped[:, k] - MEAN[k]) / STD[k]) < HALF
+    return inside / draws[:, 2]
+
+
+def calibrate(program, n):
+    ranks, n_left = [], 0
+    found = stars(program, n, SN_CALIBRATE, 400)
+    for star in found:
+        draws = star["draws"].reshape(-1, len(NAMES))
+        w = weights(draws)
+        if star["more"][0] != 1 or (w > 0).sum() < 20:
+            n_left += 1
+            continue
+        # a share of the truth's own sample makes the rank uniform, not its lower edge
+        low = (w[:, None] * (draws < star["truth"])).sum(axis=0)
+        ranks.append((low + 0.5 * w.mean()) / (w.sum() + w.mean()))
+    ranks = np.array(ranks)
+    print(f"{len(ranks)} stars, {n_left} left out, S/N {SN_CALIBRATE}, "
+          f"{np.mean([s['more'][2] for s in found]):.0f} evaluations a star, effective samples "
+          f"{np.mean([np.nanmin(s['ess']) for s in found]):.0f}")
+    worst = 1.0
+    for j, name in enumerate(NAMES):
+        counts = np.histogram(ranks[:, j], bins=10, range=(0, 1))[0]
+        p = stats.chisquare(counts).pvalue
+        ks = stats.kstest(ranks[:, j], "uniform").pvalue
+        worst = min(worst, p, ks)
+        print(f"{name:8} p(chi2, 10 bins) {p:.3f}  p(KS) {ks:.3f}  {counts}")
+    return worst > 0.01
+
+
+def compare(program):
+    import emcee  # only here
+
+    good = True
+    found = stars(program, 3, SN_EMCEE, 10000)
+    for i, star in enumerate(found):
+        server = subprocess.Popen([program, "likelihood", str(i), str(SN_EMCEE)], text=True,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+        def ln_p(points):
+            allowed = (np.abs(points[:, 0]) < 1000) & (points[:, 1] >= 0) & (points[:, 1] <= 300)
+            allowed &= points[:, 2] > 0
+            out = np.full(len(points), -np.inf)
+            if allowed.any():
+                rows = points[allowed]
+                server.stdin.write(f"{len(rows)}\n" + "\n".join(
+                    " ".join("%.17g" % v for v in row) for row in rows) + "\n")
+                server.stdin.flush()
+                out[allowed] = [-0.5 * float(server.stdout.readline()) for _ in rows]
+            return out
+
+        random = np.random.default_rng(17)
+        start = star["mean"] + 0.3 * star["sigma"] * random.standard_normal((N_WALKER, len(NAMES)))
+        start[:, 1] = np.abs(start[:, 1])
+        sampler = emcee.EnsembleSampler(N_WALKER, len(NAMES), ln_p, vectorize=True, moves=[
+            (emcee.moves.DEMove(), 0.7), (emcee.moves.DESnookerMove(), 0.1),
+            (emcee.moves.StretchMove(), 0.2)])
+        sampler.random_state = np.random.RandomState(3).get_state()
+        sampler.run_mcmc(start, N_STEP)
+        tau = sampler.get_autocorr_time(quiet=True)
+        flat = sampler.get_chain(discard=N_STEP // 6, flat=True)
+        shift = (star["mean"] - flat.mean(axis=0)) / flat.std(axis=0)
+        width = star["sigma"] / flat.std(axis=0)
+        good &= np.abs(shift).max() < 0.05 and np.abs(width - 1).max() < 0.05
+        print(f"star {i}: emcee {N_WALKER * N_STEP} evaluations, tau {tau.max():.0f} steps, effective "
+              f"{len(flat) / tau.max():.0f}; ours {star['more'][2]:.0f} evaluations, effective "
+              f"{star['ess'].min():.0f}, flag {star['more'][1]:.0f}")
+        print("  mean, in sigma:", np.round(shift, 3), " width:", np.round(width, 3))
+        server.stdin.close()
+        server.wait()
+    return good
+
+
+if __name__ == "__main__":
+    job, program = sys.argv[1:3]
+    fine = calibrate(program, int(sys.argv[3]) if len(sys.argv) > 3 else 400) \
+        if job == "calibrate" else compare(program)
+    print("passed" if fine else "FAILED")
+    sys.exit(0 if fine else 1)

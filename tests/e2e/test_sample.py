@@ -1,0 +1,125 @@
+"""Posteriors of fitted stars: what the file says, that it is the same however it was made, and what
+is refused."""
+
+import signal
+import time
+import zlib
+
+from base import *  # noqa: F403
+
+N_STAR, FAILED = 3, 2
+QUICK = ("--walkers", 12, "--ess", 30, "--rhat", 1.5, "--max-evaluations", 2400, "--draws", 7,
+         "--backend", "cpu", "--threads", 1)
+ORDER = ["VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE"]
+
+
+class Sample(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.library, path = coarse_survey(N_STAR)
+        cls.input = tmp("stars.fits")
+        with pyfits.open(path) as hdus:
+            for arm in "BRZ":  # one star has no pixel
+                hdus[f"{arm}_IVAR"].data[FAILED] = 0
+            hdus.writeto(cls.input)
+        cls.fitted = tmp("fit.h5")
+        run("fit", "--library", cls.library, "--output", cls.fitted, "--backend", "cpu", "--quiet",
+            cls.input)
+        cls.ids = read(cls.fitted)["TARGETID"]
+        cls.first = tmp("first.h5")
+        run("sample", "--fit", cls.fitted, "--library", cls.library, "--output", cls.first,
+            "--quiet", *QUICK, cls.input)
+
+    def sample(self, out, *args, fit=None, lib=None, **how):
+        return starmill("sample", "--fit", fit or self.fitted, "--library", lib or self.library,
+                        "--output", tmp(out), *QUICK, *args, self.input, **how)
+
+    def test_rows_have_a_posterior_beside_the_fit(self):
+        table, fit = read(self.first), read(self.fitted)
+        good = np.arange(N_STAR) != FAILED
+        np.testing.assert_array_equal(table["STATUS"] == FITTED, good)
+        self.assertEqual(table["STATUS"][FAILED], NO_FIT)
+        with h5py.File(self.first) as f:
+            order = [n.decode() if isinstance(n, bytes) else n
+                     for n in f["fits/POST_MEAN"].attrs["ORDER"]]
+        self.assertEqual(order, ORDER)
+        # the row is the fit's, which started from the solution: F to what a polish leaves
+        np.testing.assert_allclose(table["M2LL"][good], fit["M2LL"][good], rtol=0, atol=0.05)
+        levels = [table[f"POST_{p}"][good] for p in ("P2_5", "P16", "P50", "P84", "P97_5")]
+        self.assertTrue((np.diff(levels, axis=0) >= 0).all())
+        draws = table["POST_DRAWS"][good].reshape(-1, 7, 6)
+        self.assertTrue(np.isfinite(draws).all() and np.isfinite(table["POST_MEAN"][good]).all())
+        diagonal = [j * 6 - j * (j - 1) // 2 for j in range(6)]
+        sigma = np.sqrt(table["POST_COVAR"][good][:, diagonal])
+        for k in range(7):
+            self.assertLess(np.abs((draws[:, k] - table["POST_MEAN"][good]) / sigma).max(), 8)
+        self.assertTrue((table["POST_NEVAL"][good] <= 2400).all())
+        self.assertTrue(np.isnan(table["POST_MEAN"][FAILED]).all())
+        # the CRC covers them
+        with h5py.File(self.first) as f:
+            columns = f["fits/CRC"].attrs["COLUMNS"]
+        columns = columns.decode() if isinstance(columns, bytes) else columns
+        self.assertIn("POST_DRAWS", columns.split())
+        for row in range(N_STAR):
+            crc = 0
+            for name in columns.split():
+                values = table[name]
+                crc = zlib.crc32(values[row].astype(values.dtype.newbyteorder("<")).tobytes(), crc)
+            self.assertEqual(crc, table["CRC"][row])
+
+    def test_ranks_slots_and_kills_change_no_bit(self):
+        done = self.sample("ranks.h5", "--slots", 2, "--quiet", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(differing(read(tmp("ranks.h5")), read(self.first)), [])
+        # one star at a time, killed once the file has a row
+        process = subprocess.Popen(
+            command("sample", "--fit", self.fitted, "--library", self.library, "--output",
+                    tmp("killed.h5"), *QUICK, "--slots", 1, "--quiet", self.input),
+            env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        status = tmp("killed.h5.status.json")
+        end = time.monotonic() + PATIENCE
+        while process.poll() is None and not os.path.exists(status) and time.monotonic() < end:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        done = self.sample("killed.h5", "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(differing(read(tmp("killed.h5")), read(self.first)), [])
+        # another seed does not continue it
+        self.assertOneLine(self.sample("killed.h5", "--seed", 2), "killed.h5", status=4)
+
+    def test_a_chosen_star_is_the_same_star(self):
+        fit, all_of = read(self.fitted), read(self.first)
+        sn = np.max([fit[f"SN_{arm}"] for arm in "BRZ"], axis=0)
+        best = int(np.argmax(sn[:FAILED]))
+        done = self.sample("sn.h5", "--sn-range", f"{sn[best]},1e6", "--targetid-file",
+                           self.list_of_targets(), "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        one = read(tmp("sn.h5"))
+        np.testing.assert_array_equal(one["TARGETID"], self.ids[best:best + 1])
+        for name in ("POST_MEAN", "POST_DRAWS", "POST_NEVAL"):
+            np.testing.assert_array_equal(one[name][0], all_of[name][best])
+
+    def list_of_targets(self):
+        with open(tmp("ids.txt"), "w", encoding="utf-8") as f:
+            f.write("\n".join(str(i) for i in self.ids))
+        return tmp("ids.txt")
+
+    def test_what_cannot_be_sampled_is_refused(self):
+        say = self.assertOneLine
+        say(self.sample("no.h5", "--targetid", 12345), "12345", "no such target", status=2)
+        say(self.sample("no.h5", "--flag", "TWO_MINIMA,HULLS"), "'HULLS'", status=2)
+        say(self.sample("no.h5", "--sn-range", "1e6,2e6"), "no fitted star", status=2)
+        say(self.sample("no.h5", "--walkers", 0), "--walkers", status=2)
+        say(self.sample("no.h5", "--walkers", 10), "10 walkers for 6 parameters", status=2)
+        say(self.sample("no.h5", fit=self.library), "no result of starmill fit", status=2)
+        say(starmill("sample", "--output", tmp("no.h5"), self.input), "--fit OUT.h5", status=2)
+        other = shutil.copy(self.fitted, tmp("other.h5"))
+        with h5py.File(other, "r+") as f:
+            length = len(f["provenance"].attrs["LIBRARY_HASH"])
+            f["provenance"].attrs["LIBRARY_HASH"] = np.bytes_("0" * length)
+        say(self.sample("no.h5", fit=other), "another library", status=2)
+        self.assertFalse(os.path.exists(tmp("no.h5")))
+
+
+main()

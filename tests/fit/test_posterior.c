@@ -1,0 +1,264 @@
+/* Posteriors from spectra to rows: the fit's errors where the posterior is Gaussian, the same bits
+ * whatever runs beside, and what is refused.
+ *
+ * With arguments no test but what tests/campaigns/posteriors.py asks for: "stars N SN ESS" prints
+ * truth, posterior and samples of N stars, "likelihood I SN" answers points on standard input for
+ * star I. */
+#include "tests/mill_test.h"
+
+#include "tests/fit/made_star.h"
+
+enum { SEED = 2718, MAX_STAR = 512, N_PAR = 6, N_DRAW = 100 };
+
+static mill_library lib;
+static mill_fit_settings set;
+
+/** One star's answer. */
+typedef struct answer {
+  mill_fit_result result;
+  mill_posterior posterior;
+  double draw[N_DRAW][N_PAR];
+} answer;
+
+static void make_library(void)
+{
+  memset(&lib, 0, sizeof lib);
+  made_check(test_library_make(4, 3, 5, &lib));
+  made_settings(&lib, &set);
+  set.sample =
+      (mill_sample_settings){.n_walker = 16,
+                             .moves = MILL_MOVE_STRETCH | MILL_MOVE_DE | MILL_MOVE_INDEPENDENT,
+                             .max_eval = 200000,
+                             .n_draw = N_DRAW,
+                             .most_rhat = 1.1,
+                             .least_ess = 100,
+                             .seed = 3};
+}
+
+static int set_up(void **state)
+{
+  (void)state;
+  make_library();
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  (void)state;
+  mill_library_clear(&lib);
+  return 0;
+}
+
+/** Star i of any number: labels within the hulls' inner part, v sin i up to 160 km/s. */
+static void make_star(int i, double sn, made_star *star, double *truth)
+{
+  uint64_t random = SEED + 1000 * (uint64_t)i;
+  made_star_init(&lib, 1, 0.8, i % 2 == 0, &random, star);
+  made_theta(&lib, 0.6, 300, 160, &random, truth);
+  made_star_fill(&lib, truth, sn, 1, &random, star);
+}
+
+typedef struct stream {
+  mill_star *star; /* [n] */
+  const int *order;
+  int n, next;
+  answer *out; /* [n], by row */
+} stream;
+
+static int source(void *context, mill_star *star)
+{
+  stream *s = context;
+  if (s->next == s->n)
+    return 0;
+  *star = s->star[s->order ? s->order[s->next] : s->next];
+  s->next++;
+  return 1;
+}
+
+static int sink(void *context, const mill_fit_result *result, const float *const *model)
+{
+  stream *s = context;
+  answer *a = &s->out[result->row];
+  assert_null(model);
+  a->result = *result;
+  a->result.posterior = NULL;
+  if (result->posterior) {
+    a->posterior = *result->posterior;
+    memcpy(a->draw, mill_posterior_draw(result->posterior), sizeof a->draw);
+  }
+  return MILL_OK;
+}
+
+static void sample(int n_slot, int n_thread, int n, made_star *star, const int *order, answer *out)
+{
+  mill_pipeline *pipeline = NULL;
+  mill_star *raw = NULL;
+  memset(out, 0, (size_t)n * sizeof *out);
+  made_check(MILL_ALLOC(n, &raw));
+  made_check(
+      mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), n_slot, n_thread, 0, &pipeline));
+  for (int i = 0; i < n; i++) {
+    made_star_register(pipeline, i, &star[i], &raw[i]);
+    raw[i].identity = 100 + (uint64_t)i;
+  }
+  stream s = {.star = raw, .order = order, .n = n, .out = out};
+  made_check(mill_pipeline_run(pipeline, source, &s, sink, &s));
+  mill_pipeline_destroy(pipeline);
+  mill_free(raw);
+}
+
+/* ---- tests ---- */
+
+static void test_posteriors_do_not_depend_on_slots_threads_or_order(void **state)
+{
+  (void)state;
+  enum { N = 5 };
+  static made_star star[N];
+  static answer out[3][N];
+  static const int mixed[N] = {3, 0, 4, 2, 1};
+  double truth[N_PAR];
+  for (int i = 0; i < N; i++)
+    make_star(i, 15, &star[i], truth);
+  for (int i = 0; i < star[2].n_segment; i++) /* one that cannot be fitted */
+    memset(star[2].segment[i].ivar, 0, sizeof star[2].segment[i].ivar);
+  sample(1, 1, N, star, NULL, out[0]);
+  sample(3, 2, N, star, mixed, out[1]);
+  sample(8, 1, N, star, NULL, out[2]);
+  for (int k = 1; k < 3; k++)
+    for (int i = 0; i < N; i++)
+      if (memcmp(&out[0][i], &out[k][i], sizeof out[0][i]) != 0)
+        fail_msg("run %d: star %d differs", k, i);
+  for (int i = 0; i < N; i++)
+    assert_int_equal(out[0][i].result.status, i == 2 ? MILL_STATUS_NO_ARM : MILL_STATUS_FITTED);
+  assert_int_equal(out[0][2].posterior.n_eval, 0);
+  assert_true(out[0][1].posterior.n_eval > 16 * 60); /* more than the burn-in */
+}
+
+/** At high S/N the posterior is the Gaussian of the fit's curvature. */
+static void test_the_spread_is_the_fits_covariance(void **state)
+{
+  (void)state;
+  enum { N = 2 };
+  static made_star star[N];
+  static answer out[N];
+  double truth[N_PAR];
+  for (int i = 0; i < N; i++)
+    make_star(i + 1, 150, &star[i], truth);
+  set.sample.n_walker = 32;
+  set.sample.least_ess = 2500; /* a deviation is good to 1.4 % */
+  sample(2, 1, N, star, NULL, out);
+  for (int i = 0; i < N; i++) {
+    const mill_fit_result *r = &out[i].result;
+    const mill_posterior *p = &out[i].posterior;
+    assert_int_equal(p->flag, 0);
+    for (int j = 0; j < N_PAR; j++) {
+      const int at = j * N_PAR - j * (j - 1) / 2;
+      const double error = sqrt(r->covar[at]) / r->err_scale;
+      printf("star %d, parameter %d: %.4f of the fit's error\n", i, j, sqrt(p->covar[at]) / error);
+      assert_close(sqrt(p->covar[at]) / error, 1, 0.05);
+      assert_close((p->mean[j] - made_par(r, j)) / error, 0, 0.1);
+    }
+  }
+}
+
+static void test_settings_that_cannot_be_are_refused(void **state)
+{
+  (void)state;
+  mill_pipeline *pipeline = NULL;
+  const mill_sample_settings good = set.sample;
+  for (int k = 0; k < 5; k++) {
+    set.sample = good;
+    if (k < 3)
+      set.sample.n_walker = k == 0 ? 10 : (k == 1 ? 17 : 2 * MILL_MAX_WALKER);
+    else if (k == 3)
+      set.sample.max_eval = 100;
+    else
+      set.sample.least_ess = 3000;
+    assert_int_equal(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline),
+                     MILL_ERR_CONFIG);
+    assert_non_null(strstr(mill_error_message(), k == 3 ? "--max-evaluations" : "--walkers"));
+  }
+  set.sample = good;
+}
+
+/* ---- for the campaign ---- */
+
+static void print_numbers(const char *name, int i, int n, const double *x)
+{
+  printf("%s %d", name, i);
+  for (int k = 0; k < n; k++)
+    printf(" %.17g", x[k]);
+  putchar('\n');
+}
+
+static int print_stars(int n, double sn, double ess)
+{
+  static made_star star[MAX_STAR];
+  static answer out[MAX_STAR];
+  static double truth[MAX_STAR][N_PAR];
+  set.sample.least_ess = ess;
+  if (ess > 1000) /* chains keep 128 effective samples of each walker */
+    set.sample.n_walker = MILL_MAX_WALKER;
+  set.sample.max_eval = 400000;
+  n = n < MAX_STAR ? n : MAX_STAR;
+  for (int i = 0; i < n; i++)
+    make_star(i, sn, &star[i], truth[i]);
+  sample(8, 1, n, star, NULL, out);
+  for (int i = 0; i < n; i++) {
+    const mill_posterior *p = &out[i].posterior;
+    const double more[4] = {out[i].result.status, p->flag, (double)p->n_eval, p->accept};
+    double sigma[N_PAR];
+    for (int j = 0; j < N_PAR; j++)
+      sigma[j] = sqrt(p->covar[j * N_PAR - j * (j - 1) / 2]);
+    print_numbers("truth", i, N_PAR, truth[i]);
+    print_numbers("mean", i, N_PAR, p->mean);
+    print_numbers("sigma", i, N_PAR, sigma);
+    print_numbers("ess", i, N_PAR, p->ess);
+    print_numbers("more", i, 4, more);
+    print_numbers("draws", i, N_DRAW * N_PAR, &out[i].draw[0][0]);
+  }
+  return 0;
+}
+
+static int answer_points(int i, double sn)
+{
+  enum { MOST = 512 };
+  static made_star star;
+  static double theta[MOST * N_PAR];
+  static mill_eval eval[MOST];
+  double truth[N_PAR];
+  mill_pipeline *pipeline = NULL;
+  mill_star raw;
+  mill_fit_result prepared;
+  set.sample.n_walker = 0;
+  make_star(i, sn, &star, truth);
+  made_check(mill_pipeline_create(&lib, &set, mill_backend_cpu(NULL), 1, 1, 0, &pipeline));
+  made_star_register(pipeline, 0, &star, &raw);
+  for (int n; scanf("%d", &n) == 1 && n > 0 && n <= MOST; fflush(stdout)) {
+    for (int k = 0; k < n * N_PAR; k++)
+      if (scanf("%lf", &theta[k]) != 1)
+        return 1;
+    made_check(mill_pipeline_evaluate(pipeline, &raw, MILL_REQ_VALUE, n, theta, eval, &prepared));
+    for (int k = 0; k < n; k++)
+      printf("%.17g\n", eval[k].f);
+  }
+  mill_pipeline_destroy(pipeline);
+  return 0;
+}
+
+int main(int argc, char **argv)
+{
+  if (argc > 3) {
+    make_library();
+    return strcmp(argv[1], "stars") == 0
+               ? print_stars(atoi(argv[2]), atof(argv[3]), argc > 4 ? atof(argv[4]) : 300)
+               : answer_points(atoi(argv[2]), atof(argv[3]));
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_posteriors_do_not_depend_on_slots_threads_or_order,
+                                      set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_the_spread_is_the_fits_covariance, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_settings_that_cannot_be_are_refused, set_up, tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

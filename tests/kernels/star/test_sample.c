@@ -1,0 +1,315 @@
+/* The ensemble on densities with known moments: Gaussians, one that a limit cuts, one with two
+ * modes.  The test answers each request in the place of the likelihood. */
+#include "tests/mill_test.h"
+
+#include <string.h>
+
+#include "kernels/star/sample.h"
+
+enum { NP = 5, N_LABEL = 3, N_WALKER = 32, N_DRAW = 400 };
+
+static mill_model model;
+static mill_slot slot;
+static double centre[NP], hess[NP * NP], walker[N_WALKER * NP], walker_f[N_WALKER];
+static float chain[MILL_SAMPLE_KEEP * N_WALKER * NP], sorted[MILL_SAMPLE_KEEP * N_WALKER];
+static struct {
+  mill_posterior posterior;
+  double draw[N_DRAW * NP];
+} out;
+
+/** Two velocities and three labels without a hull, a correlated curvature, 4,000 effective
+ *  samples. */
+static void make(void)
+{
+  static const double at[NP] = {12, 60, 0.4, -0.3, 0.2}, sigma[NP] = {2, 4, 0.1, 0.2, 0.05};
+  memset(&model, 0, sizeof model);
+  memset(&slot, 0, sizeof slot);
+  memset(&out, 0, sizeof out);
+  model.n_label = N_LABEL;
+  model.n_deriv = model.n_par = NP;
+  model.set.min_vel_km_s = -1000;
+  model.set.max_vel_km_s = 1000;
+  model.set.max_vsini_km_s = 500;
+  model.set.rotation = MILL_ROT_LINEAR;
+  model.set.sample =
+      (mill_sample_settings){.n_walker = N_WALKER,
+                             .moves = MILL_MOVE_STRETCH | MILL_MOVE_DE | MILL_MOVE_INDEPENDENT,
+                             .max_eval = 2000000,
+                             .n_draw = N_DRAW,
+                             .most_rhat = 1.03,
+                             .least_ess = 4000,
+                             .seed = 7};
+  for (int l = 0; l < N_LABEL; l++) {
+    model.label[l].std = 1;
+    model.label[l].scale = 0.1;
+    model.label[l].min = -5;
+    model.label[l].max = 5;
+  }
+  memcpy(centre, at, sizeof at);
+  for (int i = 0; i < NP; i++)
+    for (int j = 0; j < NP; j++)
+      hess[i * NP + j] = (i == j ? 1 : 0.4) / (sigma[i] * sigma[j]);
+  slot.walker = walker;
+  slot.walker_f = walker_f;
+  slot.chain = chain;
+  slot.sorted = sorted;
+  slot.posterior = &out.posterior;
+  slot.identity = 4711;
+  for (int j = 0; j < NP; j++)
+    slot.free_par[slot.n_free++] = j;
+}
+
+static double gaussian(const double *theta)
+{
+  double f = 0;
+  for (int i = 0; i < NP; i++)
+    for (int j = 0; j < NP; j++)
+      f += (theta[i] - centre[i]) * hess[i * NP + j] * (theta[j] - centre[j]);
+  return f;
+}
+
+/** Sample f from the solution at `centre`, whose curvature is hess; returns the evaluations. */
+static int sample(double (*f)(const double *theta))
+{
+  int n = 0;
+  memcpy(slot.best_end, centre, sizeof centre);
+  memcpy(slot.best.hess, hess, sizeof hess);
+  slot.result.m2ll = f(centre) + mill_penalty(&model, &slot, centre);
+  slot.result.vrad_err_formal_km_s = slot.result.vsini_err_formal_km_s = NAN;
+  for (int l = 0; l < N_LABEL; l++)
+    slot.result.label_err_formal[l] = NAN;
+  mill_sample_begin(&model, &slot);
+  while (slot.stage == MILL_STAGE_SAMPLE) {
+    assert_int_equal(slot.request, MILL_REQ_VALUE);
+    for (int j = 0; j < NP; j++) { /* nothing is asked for beyond the limits */
+      assert_true(slot.theta[j] >= mill_par_min(&model, j));
+      assert_true(slot.theta[j] <= mill_par_max(&model, j));
+    }
+    slot.eval.f = f(slot.theta);
+    mill_sample_digest(&model, &slot);
+    n++;
+  }
+  assert_int_equal(slot.stage, MILL_STAGE_DONE);
+  assert_int_equal(slot.request, MILL_REQ_NONE);
+  assert_int_equal(slot.result.status, MILL_STATUS_FITTED);
+  assert_int_equal(out.posterior.n_eval, n);
+  return n;
+}
+
+static double covar(int i, int j)
+{
+  return i > j ? covar(j, i) : out.posterior.covar[i * NP - i * (i - 1) / 2 + (j - i)];
+}
+
+/** Moments and percentiles against the Gaussian's: of 4,000 effective samples a mean is good to
+ *  1.6 % of sigma, a sigma to 1.1 %, the 2.5th percentile to 4.2 %; tolerances are 4 of these. */
+static void check_gaussian(void)
+{
+  static const double quantile[5] = {-1.959963985, -0.994457883, 0, 0.994457883, 1.959963985};
+  double l[NP * NP], truth[NP * NP];
+  memcpy(l, hess, sizeof hess);
+  assert_int_equal(mill_cholesky(NP, l, NP), 0);
+  mill_cholesky_inverse(NP, l, NP, truth, NP);
+  for (int i = 0; i < NP; i++) {
+    const double sigma = sqrt(truth[i * NP + i]);
+    assert_close(out.posterior.mean[i], centre[i], 0.064 * sigma);
+    assert_close(sqrt(covar(i, i)) / sigma, 1, 0.05);
+    for (int j = 0; j < i; j++)
+      assert_close(covar(i, j) / sqrt(truth[i * NP + i] * truth[j * NP + j]),
+                   truth[i * NP + j] / sqrt(truth[i * NP + i] * truth[j * NP + j]), 0.07);
+    for (int q = 0; q < MILL_N_PERCENTILE; q++)
+      assert_close((out.posterior.percentile[q][i] - centre[i]) / sigma, quantile[q],
+                   q % 4 == 0 ? 0.17 : 0.1);
+    assert_true(out.posterior.rhat[i] > 0.99 && out.posterior.rhat[i] <= 1.03);
+    assert_true(out.posterior.ess[i] >= 4000);
+  }
+  assert_int_equal(out.posterior.flag, 0);
+  assert_true(out.posterior.accept > 0.15 && out.posterior.accept < 0.9);
+  assert_true(out.posterior.m2ll_least >= 0 && out.posterior.m2ll_least < 0.5);
+}
+
+static void test_every_move_gives_the_gaussian(void **state)
+{
+  (void)state;
+  for (int moves = 1; moves <= 7; moves = moves < 4 ? moves * 2 : moves + 3) {
+    make();
+    model.set.sample.moves = moves;
+    const int n = sample(gaussian);
+    printf("moves %d: %d evaluations, acceptance %.2f\n", moves, n, out.posterior.accept);
+    check_gaussian();
+  }
+}
+
+static void test_draws_are_of_the_posterior(void **state)
+{
+  (void)state;
+  make();
+  sample(gaussian);
+  for (int j = 0; j < NP; j++) {
+    double mean = 0, var = 0;
+    for (int i = 0; i < N_DRAW; i++)
+      mean += out.draw[i * NP + j] / N_DRAW;
+    for (int i = 0; i < N_DRAW; i++)
+      var += pow(out.draw[i * NP + j] - mean, 2) / N_DRAW;
+    const double sigma = sqrt(covar(j, j));
+    /* 400 draws: 4 of their errors, 5 % and 3.5 % */
+    assert_close(mean, out.posterior.mean[j], 0.2 * sigma);
+    assert_close(sqrt(var) / sigma, 1, 0.14);
+  }
+}
+
+/** v sin i at 0: of a Gaussian about the limit remains one half. */
+static void test_a_limit_cuts_the_posterior(void **state)
+{
+  (void)state;
+  make();
+  centre[MILL_PAR_VSINI] = 0;
+  for (int j = 0; j < NP; j++) /* uncorrelated, so that the half Gaussian is its own marginal */
+    if (j != MILL_PAR_VSINI)
+      hess[j * NP + MILL_PAR_VSINI] = hess[MILL_PAR_VSINI * NP + j] = 0;
+  sample(gaussian);
+  const double sigma = 1 / sqrt(hess[MILL_PAR_VSINI * (NP + 1)]);
+  /* mean sqrt(2/pi), deviation sqrt(1 - 2/pi), median 0.6745; 4 errors of 4,000 samples */
+  assert_close(out.posterior.mean[MILL_PAR_VSINI] / sigma, 0.7978845608, 0.04);
+  assert_close(sqrt(covar(MILL_PAR_VSINI, MILL_PAR_VSINI)) / sigma, 0.6028102749, 0.035);
+  assert_close(out.posterior.percentile[2][MILL_PAR_VSINI] / sigma, 0.6744897502, 0.05);
+  assert_int_equal(out.posterior.flag, MILL_POST_LIMIT);
+}
+
+/** Two modes eight deviations apart, of which the fit knows the smaller one (weight 1/4). */
+static double two_modes(const double *theta)
+{
+  double other[NP];
+  memcpy(other, theta, sizeof other);
+  other[4] -= 8 * 0.05;
+  return -2 * log(0.25 * exp(-0.5 * gaussian(theta)) + 0.75 * exp(-0.5 * gaussian(other)));
+}
+
+static void test_a_lower_minimum_is_flagged(void **state)
+{
+  (void)state;
+  make();
+  slot.best.hess[0] = 0;
+  model.set.sample.least_ess = 1000;
+  for (int e = 0; e < NP * NP; e++)
+    hess[e] /= 16; /* walkers begin four times as wide and so in both */
+  double narrow[NP * NP];
+  memcpy(narrow, hess, sizeof hess);
+  memcpy(slot.best_end, centre, sizeof centre);
+  sample(two_modes);
+  assert_true(out.posterior.flag & MILL_POST_LOWER);
+}
+
+static void test_numbers_depend_on_seed_and_identity_alone(void **state)
+{
+  (void)state;
+  mill_posterior first;
+  make();
+  model.set.sample.least_ess = 500;
+  sample(gaussian);
+  first = out.posterior;
+  make();
+  model.set.sample.least_ess = 500;
+  sample(gaussian);
+  assert_memory_equal(&first, &out.posterior, sizeof first);
+  for (int k = 0; k < 2; k++) {
+    make();
+    model.set.sample.least_ess = 500;
+    slot.identity += k == 0;
+    model.set.sample.seed += k == 1;
+    sample(gaussian);
+    assert_true(memcmp(first.mean, out.posterior.mean, sizeof first.mean) != 0);
+  }
+}
+
+static void test_a_held_parameter_stays(void **state)
+{
+  (void)state;
+  make();
+  model.set.sample.least_ess = 500;
+  slot.n_free = 0;
+  for (int j = 0; j < NP; j++)
+    if (j != 3)
+      slot.free_par[slot.n_free++] = j;
+  sample(gaussian);
+  assert_close(out.posterior.mean[3], centre[3], 0);
+  assert_close(out.posterior.percentile[0][3], centre[3], 0);
+  for (int j = 0; j < NP; j++)
+    assert_close(covar(3, j), 0, 0);
+  assert_true(isnan(out.posterior.rhat[3]) && isnan(out.posterior.ess[3]));
+  assert_true(out.posterior.ess[4] >= 500);
+}
+
+static void test_nothing_free_is_nothing_to_sample(void **state)
+{
+  (void)state;
+  make();
+  slot.n_free = 0;
+  assert_int_equal(sample(gaussian), 0);
+  for (int j = 0; j < NP; j++)
+    assert_close(out.posterior.mean[j], centre[j], 0);
+  assert_int_equal(out.posterior.flag, 0);
+}
+
+/** Not a number above 60 km/s, where half of the Gaussian is. */
+static double half_nan(const double *theta)
+{
+  return theta[MILL_PAR_VSINI] > centre[MILL_PAR_VSINI] ? NAN : gaussian(theta);
+}
+
+static void test_what_is_no_number_is_refused(void **state)
+{
+  (void)state;
+  make();
+  model.set.sample.least_ess = 500;
+  sample(half_nan);
+  assert_true(out.posterior.percentile[4][MILL_PAR_VSINI] <= centre[MILL_PAR_VSINI]);
+}
+
+static void test_the_limit_on_evaluations_is_flagged(void **state)
+{
+  (void)state;
+  make();
+  model.set.sample.max_eval = 8000;
+  const int n = sample(gaussian);
+  assert_true(n <= 8000 && n > 7000);
+  assert_true(out.posterior.flag & MILL_POST_NOT_CONVERGED);
+}
+
+/** The label that the spectrum says nothing of fills its range. */
+static double flat(const double *theta)
+{
+  return fabs(theta[4]) < 5 ? gaussian((double[]){theta[0], theta[1], theta[2], theta[3], 0.2})
+                            : 1e6;
+}
+
+static void test_a_posterior_as_wide_as_the_range_is_flagged(void **state)
+{
+  (void)state;
+  make();
+  model.set.sample.least_ess = 500;
+  for (int j = 0; j < NP; j++)
+    if (j != 4)
+      hess[4 * NP + j] = hess[j * NP + 4] = 0;
+  hess[4 * NP + 4] = 1e-2;
+  centre[4] = 0.2;
+  sample(flat);
+  assert_true(out.posterior.flag & MILL_POST_WIDE);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_move_gives_the_gaussian),
+      cmocka_unit_test(test_draws_are_of_the_posterior),
+      cmocka_unit_test(test_a_limit_cuts_the_posterior),
+      cmocka_unit_test(test_a_lower_minimum_is_flagged),
+      cmocka_unit_test(test_numbers_depend_on_seed_and_identity_alone),
+      cmocka_unit_test(test_a_held_parameter_stays),
+      cmocka_unit_test(test_nothing_free_is_nothing_to_sample),
+      cmocka_unit_test(test_what_is_no_number_is_refused),
+      cmocka_unit_test(test_the_limit_on_evaluations_is_flagged),
+      cmocka_unit_test(test_a_posterior_as_wide_as_the_range_is_flagged),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
