@@ -326,7 +326,7 @@ static int frame_arm(mill_build_job *job, int a)
   double *kernel = NULL, *sigma = NULL;
   const mill_setup_arm *want = &job->setup.arm[a];
   mill_grid_arm *arm = &job->info.arm[a];
-  snprintf(arm->name, sizeof arm->name, "%s", want->name);
+  memcpy(arm->name, want->name, sizeof arm->name);
   arm->n_pix = mill_setup_arm_n_pix(want);
   arm->ln_wave0 = log(want->min_aa);
   arm->ln_step = want->ln_step;

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 NAMES = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
-SN_CALIBRATE, SN_EMCEE = 12, 40
+SN_CALIBRATE, SN_EMCEE = 50, 40
 N_WALKER, N_STEP = 128, 3000  # of emcee
 # mean, deviation of the labels' mapping and half the width of the truth's box in it
 MEAN, STD, HALF = (3.74, 2.9, -1.25, 0.2), (0.07, 1.4, 1.1, 0.16), 0.96
