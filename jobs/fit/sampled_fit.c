@@ -7,6 +7,7 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/parallel_hdf5.h"
+#include "io/surveys/selection.h"
 #include "kernels/base/error.h"
 #include "kernels/data/result.h"
 #include "kernels/math/counter_random.h"
@@ -163,32 +164,14 @@ done:
   return err;
 }
 
-static int is_listed(const mill_selection *select, int64_t id)
-{
-  for (size_t low = 0, high = select->n_target_id; low < high;) {
-    const size_t middle = low + (high - low) / 2;
-    if (select->target_id[middle] == id)
-      return 1;
-    if (select->target_id[middle] < id)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return select->n_target_id == 0;
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
-/* Targets of the command line that the fit does not have; sorted: its TARGETID [rows->n]. */
-static int check_listed(const fit_rows *rows, const mill_selection *select, const int64_t *sorted)
+/* Targets of the command line that the fit does not have; id: its TARGETID [rows->n], which this
+   sorts. */
+static int check_listed(const fit_rows *rows, const mill_selection *select, int64_t *id)
 {
   int err = MILL_OK;
+  const mill_selection there = {.target_id = id, .n_target_id = mill_config_sort_ids(id, rows->n)};
   for (size_t i = 0; i < select->n_target_id; i++)
-    if (!bsearch(&select->target_id[i], sorted, rows->n, sizeof *sorted, compare_ids))
+    if (rows->n == 0 || !mill_selection_keeps_target(&there, select->target_id[i]))
       MILL_FAIL(MILL_ERR_CONFIG, "--targetid %lld: %s has no such target",
                 (long long)select->target_id[i], rows->path);
 done:
@@ -214,7 +197,8 @@ static int keep_rows(const mill_fit_options *options, const mill_selection *sele
     MILL_TRY(read_flags(options->flag, &warn, &info));
   *n_id = 0;
   for (size_t i = 0; i < rows->n; i++) {
-    if (rows->status[i] != MILL_STATUS_FITTED || !is_listed(select, rows->id[i]) ||
+    if (rows->status[i] != MILL_STATUS_FITTED ||
+        !mill_selection_keeps_target(select, rows->id[i]) ||
         (options->flag && !(rows->warn[i] & warn) && !(rows->info[i] & info)) ||
         (options->has_sn_range &&
          !(rows->sn[i] >= options->least_sn && rows->sn[i] <= options->most_sn)) ||
@@ -250,7 +234,6 @@ int mill_sampled_choose(const mill_fit_options *options, mill_config *config)
   MILL_TRY(read_rows(options->fit, &rows));
   MILL_TRY(MILL_ALLOC(rows.n, &id));
   memcpy(id, rows.id, rows.n * sizeof *id);
-  qsort(id, rows.n, sizeof *id, compare_ids);
   if (is_listing)
     MILL_TRY(check_listed(&rows, select, id));
   if (!is_narrower)

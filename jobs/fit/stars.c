@@ -261,7 +261,6 @@ int mill_stars_begin(mill_fit_job *job, mill_stars *stars)
   stars->complaints = (mill_complaints){
       .config = &setup->config, .lib = &setup->lib, .inputs = inputs, .i_file = -1};
   /* spectra come with the line-spread function that is to be used, or none */
-  stars->fit.sample = job->options.sample;
   stars->fit.resolution = setup->config.lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   return mill_reader_start(&plan, &stars->reader);
 }

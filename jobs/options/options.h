@@ -29,6 +29,31 @@ typedef struct mill_fit_options {
   double least_sn, most_sn, part; /**< --sn-range, --fraction */
 } mill_fit_options;
 
+/** Rows of every job whose options are mill_fit_options: how it runs.
+ *  output: the name that its help has for its result, "OUT.h5". */
+#define MILL_FIT_RUNNING_ROWS(output)                                                              \
+  {"backend", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, backend), .key = "backend"},             \
+      {"threads", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, threads), .key = "threads"},         \
+      {"readers", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, readers), .key = "readers"},         \
+      {"slots", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, slots), .key = "slots"},               \
+      {"quiet", MILL_OPTION_FLAG, MILL_AT(mill_fit_options, quiet),                                \
+       .help = "no progress and no summary"},                                                      \
+      {"log", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, log),                                    \
+       .help = "write the log there instead of to standard error"},                                \
+      {"log-level", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, log_level), .key = "log_level"},   \
+      {"status", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, status),                              \
+       .help = "status file for `starmill status` (default: " output ".status.json)"},             \
+      {"status-interval", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, status_interval),            \
+       .argument = "S",                                                                            \
+       .help = "seconds between two writes of it (default 5); 0: no status file"},                 \
+      {"time-limit", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, time_limit), .argument = "T",     \
+       .help = "stop in good order before T is over, counted from the start: 3600 (seconds), "     \
+               "45m, 7.5h, 7:30:00; auto: the end of the Slurm job"},                              \
+  {                                                                                                \
+    "stop-file", MILL_OPTION_TEXT, MILL_AT(mill_fit_options, stop_file),                           \
+        .help = "stop in good order when this file appears (default: " output ".stop)"             \
+  }
+
 /** Parse argv, argv[0] being the job's name; argv is permuted.
  *  MILL_ERR_USAGE names the option. */
 int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options);

@@ -61,22 +61,7 @@ static const mill_option rows[] = {
     {"seed", MILL_OPTION_SEED, MILL_AT(mill_fit_options, sample.seed),
      .help = "of the random numbers"},
     {.name = "running"},
-    {"backend", KEY(backend, "backend")},
-    {"threads", KEY(threads, "threads")},
-    {"readers", KEY(readers, "readers")},
-    {"slots", KEY(slots, "slots")},
-    {"quiet", FLAG(quiet), .help = "no progress and no summary"},
-    {"log", TEXT(log), .help = "write the log there instead of to standard error"},
-    {"log-level", KEY(log_level, "log_level")},
-    {"status", TEXT(status),
-     .help = "status file for `starmill status` (default: POST.h5.status.json)"},
-    {"status-interval", TEXT(status_interval), .argument = "S",
-     .help = "seconds between two writes of it (default 5); 0: no status file"},
-    {"time-limit", TEXT(time_limit), .argument = "T",
-     .help = "stop in good order before T is over, counted from the start: 3600 (seconds), 45m, "
-             "7.5h, 7:30:00; auto: the end of the Slurm job"},
-    {"stop-file", TEXT(stop_file),
-     .help = "stop in good order when this file appears (default: POST.h5.stop)"},
+    MILL_FIT_RUNNING_ROWS("POST.h5"),
     MILL_OPTION_HELP(mill_fit_options),
     {0}};
 
