@@ -1,9 +1,11 @@
-/** cuBLAS, loaded when a training begins: fits do not need it, and it is no part of a driver. */
+/** cuBLAS and cuSOLVER, loaded when a training begins: fits do not need them, and they are no part
+ *  of a driver. */
 #ifndef MILL_CUBLAS_H
 #define MILL_CUBLAS_H
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
+#include <cusolverDn.h>
 
 /** Of cuBLAS what training calls; the names are those of its header. */
 typedef struct mill_cublas {
@@ -14,9 +16,29 @@ typedef struct mill_cublas {
                          const void *, const void *, cudaDataType, int, const void *, cudaDataType,
                          int, const void *, void *, cudaDataType, int, cublasComputeType_t,
                          cublasGemmAlgo_t);
+  cublasStatus_t (*dgemm)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
+                          const double *, const double *, int, const double *, int, const double *,
+                          double *, int);
+  cublasStatus_t (*dsyrk)(cublasHandle_t, cublasFillMode_t, cublasOperation_t, int, int,
+                          const double *, const double *, int, const double *, double *, int);
 } mill_cublas;
 
 /** MILL_ERR_CONFIG where there is no such library. */
 int mill_cublas_load(const mill_cublas **out);
+
+/** And of cuSOLVER. */
+typedef struct mill_cusolver {
+  cusolverStatus_t (*create)(cusolverDnHandle_t *);
+  cusolverStatus_t (*destroy)(cusolverDnHandle_t);
+  cusolverStatus_t (*set_stream)(cusolverDnHandle_t, cudaStream_t);
+  cusolverStatus_t (*dsyevdx_size)(cusolverDnHandle_t, cusolverEigMode_t, cusolverEigRange_t,
+                                   cublasFillMode_t, int, const double *, int, double, double, int,
+                                   int, int *, const double *, int *);
+  cusolverStatus_t (*dsyevdx)(cusolverDnHandle_t, cusolverEigMode_t, cusolverEigRange_t,
+                              cublasFillMode_t, int, double *, int, double, double, int, int, int *,
+                              double *, double *, int, int *);
+} mill_cusolver;
+
+int mill_cusolver_load(const mill_cusolver **out);
 
 #endif

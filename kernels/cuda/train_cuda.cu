@@ -8,6 +8,7 @@
 #include "kernels/base/error.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/train_cuda.h"
+#include "kernels/cuda/train_directions.h"
 #include "kernels/train/train_math.h"
 
 /* last: its header has a global `half` */
@@ -511,12 +512,20 @@ done:
 
 const mill_train_ops *mill_train_ops_cuda(int *err)
 {
-  static const mill_train_ops ops = {"cuda", create, destroy, bind,      fetch,    renew,
-                                     hidden, losses, slopes,  take_loss, gradient, adam};
+  static const mill_train_ops ops = {"cuda",    mill_train_directions_cuda,
+                                     create,    destroy,
+                                     bind,      fetch,
+                                     renew,     hidden,
+                                     losses,    slopes,
+                                     take_loss, gradient,
+                                     adam};
   const mill_cublas *cublas = NULL;
+  const mill_cusolver *cusolver = NULL;
   int id = 0;
   *err = mill_cuda_open(&id);
   if (*err == MILL_OK)
     *err = mill_cublas_load(&cublas);
+  if (*err == MILL_OK)
+    *err = mill_cusolver_load(&cusolver);
   return *err == MILL_OK ? &ops : NULL;
 }

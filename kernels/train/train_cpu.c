@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include <cblas.h>
+#include <lapacke.h>
 
 #include "kernels/base/error.h"
 #include "kernels/train/train_cpu.h"
@@ -266,9 +267,36 @@ static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size
   return MILL_OK;
 }
 
+/* ---- principal directions --------------------------------------------------------------------
+ */
+
+static int directions(int n_row, int n_pix, const double *x, int n, double *value, double *out)
+{
+  int err = MILL_OK;
+  double *product = NULL, *found = NULL, *vector = NULL;
+  lapack_int n_found = 0, *support = NULL;
+  MILL_TRY(MILL_ALLOC((size_t)n_row * (size_t)n_row, &product));
+  MILL_TRY(MILL_ALLOC((size_t)n_row * (size_t)n, &vector));
+  MILL_TRY(MILL_ALLOC(n_row, &found));
+  MILL_TRY(MILL_ALLOC(2 * n_row, &support));
+  cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, n_row, n_pix, 1, x, n_pix, 0, product, n_row);
+  const lapack_int info =
+      LAPACKE_dsyevr(LAPACK_COL_MAJOR, 'V', 'I', 'L', n_row, product, n_row, 0, 0, n_row - n + 1,
+                     n_row, 0, &n_found, found, vector, n_row, support);
+  if (info != 0 || n_found != n)
+    MILL_FAIL(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
+              "LAPACK's eigenvectors of the spectra's products ended with %d", (int)info);
+  memcpy(value, found, (size_t)n * sizeof *value);
+  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n_pix, n_row, 1, vector, n_row, x,
+              n_pix, 0, out, n_pix);
+done:
+  MILL_FREE(product, found, vector, support);
+  return err;
+}
+
 const mill_train_ops *mill_train_ops_cpu(void)
 {
-  static const mill_train_ops ops = {"cpu",  create, destroy, bind,      stay,     stay,
-                                     hidden, losses, slopes,  take_loss, gradient, adam};
+  static const mill_train_ops ops = {"cpu",  directions, create, destroy,   bind,     stay, stay,
+                                     hidden, losses,     slopes, take_loss, gradient, adam};
   return &ops;
 }

@@ -66,6 +66,10 @@ typedef struct mill_train_work mill_train_work;
 /** All functions return MILL_OK or a failure of memory or of the GPU. */
 typedef struct mill_train_ops {
   const char *name;
+  /** The leading directions of rows x [n_row][n_pix], in float64: the n largest eigenvalues [n] of
+   *  x x^T, ascending, and out [n][n_pix], the rows v^T x of their eigenvectors v, whose square
+   *  sums are the eigenvalues.  MILL_ERR_INTERNAL when LAPACK, or cuSOLVER, fails. */
+  int (*directions)(int n_row, int n_pix, const double *x, int n, double *value, double *out);
   int (*create)(const mill_train_net *net, mill_train_work **out);
   void (*destroy)(mill_train_work *work); /**< NULL is allowed */
   /** The host's parameters, and moments where steps are made (else NULL), each [n_param].  They

@@ -150,11 +150,11 @@ done:
   return err;
 }
 
-static int first_phase(arm *a)
+static int first_phase(arm *a, const mill_train_ops *ops)
 {
   int err = MILL_OK;
   mill_train_statistics *s = NULL;
-  err = mill_train_statistics_create(a->task->n_pix, MILL_TRAIN_STATISTICS_ROWS, &s);
+  err = mill_train_statistics_create(ops, a->task->n_pix, MILL_TRAIN_STATISTICS_ROWS, &s);
   if (err == MILL_OK)
     err = MILL_ALLOC(a->task->n_pix, &a->scale);
   if (err == MILL_OK)
@@ -446,7 +446,7 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   const double start_s = mill_wall_s();
   memset(report, 0, sizeof *report);
   MILL_TRY(mill_train_arm_settings_check(settings));
-  MILL_TRY(first_phase(&a));
+  MILL_TRY(first_phase(&a, ops));
   const int by_pixels = settings->last == MILL_TRAIN_PIXELS;
   if (by_pixels)
     err = mill_mpi_agree(mpi, make_pixels(&a));

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include <cblas.h>
-#include <lapacke.h>
 #include <mpi.h>
 
 #include "kernels/base/error.h"
@@ -14,6 +13,7 @@
 #define LEAST_PART 1e-13
 
 struct mill_train_statistics {
+  const mill_train_ops *ops;
   int n_pix, n_room;
   /* of the spectra that have been centred: their sums of products are those of `row` */
   int64_t n;
@@ -27,12 +27,14 @@ struct mill_train_statistics {
 /* ---- memory -----------------------------------------------------------------------------------
  */
 
-int mill_train_statistics_create(int n_pix, int n_room, mill_train_statistics **out)
+int mill_train_statistics_create(const mill_train_ops *ops, int n_pix, int n_room,
+                                 mill_train_statistics **out)
 {
   int err = MILL_OK;
   mill_train_statistics *s = NULL;
   *out = NULL;
   MILL_TRY(MILL_ALLOC(1, &s));
+  s->ops = ops;
   s->n_pix = n_pix;
   s->n_room = n_room;
   MILL_TRY(MILL_ALLOC(n_pix, &s->mean));
@@ -66,34 +68,8 @@ void mill_train_components_clear(mill_train_components *c)
   memset(c, 0, sizeof *c);
 }
 
-/* ---- principal directions
- * ------------------------------------------------------------------------
+/* ---- room ------------------------------------------------------------------------------------
  */
-
-/* The n largest eigenvalues of the products of rows x [n_row][n_pix], ascending, and their vectors
-   as rows [n][n_row]. */
-static int directions(int n_row, int n_pix, const double *x, int n, double *value, double *vector)
-{
-  int err = MILL_OK;
-  double *product = NULL, *found = NULL, *column = NULL;
-  lapack_int n_found = 0, *support = NULL;
-  MILL_TRY(MILL_ALLOC((size_t)n_row * (size_t)n_row, &product));
-  MILL_TRY(MILL_ALLOC((size_t)n_row * (size_t)n, &column));
-  MILL_TRY(MILL_ALLOC(n_row, &found));
-  MILL_TRY(MILL_ALLOC(2 * n_row, &support));
-  cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, n_row, n_pix, 1, x, n_pix, 0, product, n_row);
-  const lapack_int info =
-      LAPACKE_dsyevr(LAPACK_COL_MAJOR, 'V', 'I', 'L', n_row, product, n_row, 0, 0, n_row - n + 1,
-                     n_row, 0, &n_found, found, column, n_row, support);
-  if (info != 0 || n_found != n)
-    MILL_FAIL(info < -1000 ? MILL_ERR_MEMORY : MILL_ERR_INTERNAL,
-              "LAPACK's eigenvectors of the spectra's products ended with %d", (int)info);
-  memcpy(value, found, (size_t)n * sizeof *value);
-  memcpy(vector, column, (size_t)n * (size_t)n_row * sizeof *vector);
-done:
-  MILL_FREE(product, found, column, support);
-  return err;
-}
 
 /* Rows that stand for all that came before: two times as many and a mean that moves have room. */
 static int n_condensed(const mill_train_statistics *s)
@@ -107,19 +83,16 @@ static int condense(mill_train_statistics *s)
   int err = MILL_OK;
   const int n = n_condensed(s);
   const size_t n_pix = (size_t)s->n_pix;
-  double *value = NULL, *vector = NULL, *rows = NULL;
+  double *value = NULL, *rows = NULL;
   if (s->n_row <= n)
     return MILL_OK;
   MILL_TRY(MILL_ALLOC(n, &value));
-  MILL_TRY(MILL_ALLOC((size_t)n * (size_t)s->n_row, &vector));
   MILL_TRY(MILL_ALLOC((size_t)n * n_pix, &rows));
-  MILL_TRY(directions(s->n_row, s->n_pix, s->row, n, value, vector));
-  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, s->n_pix, s->n_row, 1, vector, s->n_row,
-              s->row, s->n_pix, 0, rows, s->n_pix);
+  MILL_TRY(s->ops->directions(s->n_row, s->n_pix, s->row, n, value, rows));
   memcpy(s->row, rows, (size_t)n * n_pix * sizeof *rows);
   s->n_row = n;
 done:
-  MILL_FREE(value, vector, rows);
+  MILL_FREE(value, rows);
   return err;
 }
 
@@ -305,19 +278,17 @@ static int n_kept(int n, const double *value, double total, double rest)
   return k;
 }
 
-/* Pattern k from eigenvector [n_row] and its value: unit mean square of the scores, in the
-   spectra's own units. */
-static void make_pattern(const mill_train_statistics *s, const double *scaled, const double *scale,
-                         const double *vector, double *pattern)
+/* A pattern from the row of an eigenvector: unit mean square of the scores, in the spectra's own
+   units. */
+static void make_pattern(const mill_train_statistics *s, const double *row, const double *scale,
+                         double *pattern)
 {
-  const double n = (double)s->n;
+  const double factor = 1 / sqrt((double)s->n);
   double largest = 0;
-  cblas_dgemv(CblasRowMajor, CblasTrans, s->n_row, s->n_pix, 1 / sqrt(n), scaled, s->n_pix, vector,
-              1, 0, pattern, 1);
   for (int p = 0; p < s->n_pix; p++)
-    largest = fabs(pattern[p]) > fabs(largest) ? pattern[p] : largest;
+    largest = fabs(row[p]) > fabs(largest) ? row[p] : largest;
   for (int p = 0; p < s->n_pix; p++)
-    pattern[p] *= (largest < 0 ? -1 : 1) / scale[p];
+    pattern[p] = row[p] * (largest < 0 ? -factor : factor) / scale[p];
 }
 
 int mill_train_statistics_components(mill_train_statistics *s, const double *scale, int n_component,
@@ -325,7 +296,7 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
 {
   int err = MILL_OK;
   const size_t n_pix = (size_t)s->n_pix, n_row = (size_t)s->n_row;
-  double *scaled = NULL, *value = NULL, *vector = NULL;
+  double *scaled = NULL, *value = NULL, *row = NULL;
   const int most = s->n < s->n_row ? (int)s->n : s->n_row;
   if (n_component < 1 || n_component >= most)
     MILL_FAIL(MILL_ERR_INPUT,
@@ -334,7 +305,7 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
               n_component, (long long)s->n, most - 1);
   MILL_TRY(mill_alloc_raw(n_row * n_pix, sizeof *scaled, (void **)&scaled));
   MILL_TRY(MILL_ALLOC(n_component, &value));
-  MILL_TRY(MILL_ALLOC((size_t)n_component * n_row, &vector));
+  MILL_TRY(MILL_ALLOC((size_t)n_component * n_pix, &row));
   for (size_t i = 0; i < n_row; i++)
     for (size_t p = 0; p < n_pix; p++)
       scaled[i * n_pix + p] = scale[p] * s->row[i * n_pix + p];
@@ -346,7 +317,7 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
               "the spectra do not differ from each other, or are no numbers: their "
               "variance is %g",
               out->total);
-  MILL_TRY(directions(s->n_row, s->n_pix, scaled, n_component, value, vector));
+  MILL_TRY(s->ops->directions(s->n_row, s->n_pix, scaled, n_component, value, row));
   for (int k = 0; k < n_component; k++)
     value[k] /= (double)s->n;
   out->n_component = n_kept(n_component, value, out->total, rest);
@@ -355,10 +326,10 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   for (int k = 0; k < out->n_component; k++) {
     const int from = n_component - 1 - k;
     out->variance[k] = value[from];
-    make_pattern(s, scaled, scale, vector + (size_t)from * n_row, out->pattern + (size_t)k * n_pix);
+    make_pattern(s, row + (size_t)from * n_pix, scale, out->pattern + (size_t)k * n_pix);
   }
 done:
-  MILL_FREE(scaled, value, vector);
+  MILL_FREE(scaled, value, row);
   return err;
 }
 

@@ -3,6 +3,7 @@
 #ifndef MILL_TRAIN_STATISTICS_H
 #define MILL_TRAIN_STATISTICS_H
 
+#include "kernels/train/train_ops.h"
 #include "src/ranks/mpi_context.h"
 
 /** What is known of the rows so far, in bounded memory.
@@ -15,8 +16,9 @@ typedef struct mill_train_statistics mill_train_statistics;
 
 enum { MILL_TRAIN_STATISTICS_ROWS = 2048 };
 
-/** n_room: an even number of rows, 4 or more. */
-int mill_train_statistics_create(int n_pix, int n_room, mill_train_statistics **out);
+/** ops: whose `directions` are used; n_room: an even number of rows, 4 or more. */
+int mill_train_statistics_create(const mill_train_ops *ops, int n_pix, int n_room,
+                                 mill_train_statistics **out);
 void mill_train_statistics_destroy(mill_train_statistics *s); /* NULL is allowed */
 
 /** n more spectra y [n][n_pix]. */
@@ -50,7 +52,7 @@ int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components
  *  rest         above 0: no more than leave this part of the total; 0: n_component
  *
  *  MILL_ERR_INPUT for fewer spectra than components, and where the spectra do not differ;
- *  MILL_ERR_INTERNAL when LAPACK fails, MILL_ERR_MEMORY. */
+ *  what `directions` fails with; MILL_ERR_MEMORY. */
 int mill_train_statistics_components(mill_train_statistics *s, const double *scale, int n_component,
                                      double rest, mill_train_components *out);
 

@@ -2,6 +2,7 @@
  * whole trainings, for every loss and precision; the same bits again; ranks. */
 #include "tests/mill_test.h"
 
+#include <math.h>
 #include <string.h>
 
 #include <mpi.h>
@@ -181,6 +182,34 @@ static void test_trainings_are_the_cpu_s_and_repeat(void **state)
 
 /* What several ranks do in a step, on one: slopes to the host, a step of parts by slopes from it.
  */
+/* Orthonormal: row k of the cosine transform of n numbers. */
+static double cosine(int k, int n, int i)
+{
+  return sqrt((k ? 2.0 : 1.0) / n) * cos(acos(-1.0) * k * (i + 0.5) / n);
+}
+
+/* Spectra made of known directions: eigenvalues and rows to rounding in float64. */
+static void test_principal_directions(void **state)
+{
+  enum { N_ROW = 13, N_PIX = 40, N_VALUE = 5, N = 3 };
+  static const double size[N_VALUE] = {7, 4, 2.5, 1, 0.3};
+  double rows_[N_ROW][N_PIX] = {{0}}, value[N], out[N][N_PIX];
+  (void)state;
+  NEEDS_GPU();
+  for (int i = 0; i < N_ROW; i++)
+    for (int p = 0; p < N_PIX; p++)
+      for (int k = 0; k < N_VALUE; k++)
+        rows_[i][p] += size[k] * cosine(k + 2, N_ROW, i) * cosine(2 * k + 1, N_PIX, p);
+  assert_ok(tested->directions(N_ROW, N_PIX, rows_[0], N, value, out[0]));
+  for (int j = 0; j < N; j++) {
+    const int k = N - 1 - j;
+    const double sign = out[j][0] < 0 ? -1 : 1;
+    assert_float_equal(value[j], size[k] * size[k], 1e-12 * size[0] * size[0]);
+    for (int p = 0; p < N_PIX; p++)
+      assert_float_equal(sign * out[j][p], size[k] * cosine(2 * k + 1, N_PIX, p), 1e-12 * size[0]);
+  }
+}
+
 static void test_parts_of_a_step(void **state)
 {
   (void)state;
@@ -247,6 +276,7 @@ int main(int argc, char **argv)
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_slopes_are_the_cpu_s),
                                      cmocka_unit_test(test_hidden_outputs_are_the_cpu_s),
                                      cmocka_unit_test(test_trainings_are_the_cpu_s_and_repeat),
+                                     cmocka_unit_test(test_principal_directions),
                                      cmocka_unit_test(test_parts_of_a_step)};
   const int failed = cmocka_run_group_tests(tests, set_up, NULL);
   MPI_Finalize();

@@ -1,10 +1,20 @@
 /* Column-major products, in plain loops on the handle's stream; factors are rounded as the compute
- * type allows. */
+ * type allows.  Those in float64, and eigenvectors, are the CPU's own, once the
+ * stream is empty. */
 #include "kernels/cuda/cublas.h"
+
+#include <cmath>
+#include <vector>
+
+#include <cblas.h>
+#include <lapacke.h>
 
 #include "kernels/base/error.h"
 
 struct mill_emu_cublas {
+  cudaStream_t stream;
+};
+struct mill_emu_cusolver {
   cudaStream_t stream;
 };
 
@@ -80,11 +90,117 @@ cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperati
   return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
+/* What lies on the device, on the host, and back; the device is not for a host's eyes. */
+std::vector<double> from_device(const double *at, size_t n, cudaStream_t stream)
+{
+  std::vector<double> out(n);
+  if (cudaMemcpyAsync(out.data(), at, n * sizeof *at, cudaMemcpyDeviceToHost, stream) !=
+          cudaSuccess ||
+      cudaStreamSynchronize(stream) != cudaSuccess)
+    out.clear();
+  return out;
+}
+
+template <typename type> bool to_device(type *at, const type *from, size_t n, cudaStream_t stream)
+{
+  return cudaMemcpyAsync(at, from, n * sizeof *at, cudaMemcpyHostToDevice, stream) == cudaSuccess &&
+         cudaStreamSynchronize(stream) == cudaSuccess;
+}
+
+cublasStatus_t dgemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
+                     int n, int k, const double *alpha, const double *a, int lda, const double *b,
+                     int ldb, const double *beta, double *c, int ldc)
+{
+  if (op_a != CUBLAS_OP_N || op_b != CUBLAS_OP_N || lda < m || ldb < k || ldc != m || *beta != 0)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const auto left = from_device(a, (size_t)lda * (size_t)k, handle->stream);
+  const auto right = from_device(b, (size_t)ldb * (size_t)n, handle->stream);
+  std::vector<double> out((size_t)m * (size_t)n);
+  if (left.empty() || right.empty())
+    return CUBLAS_STATUS_INVALID_VALUE;
+  cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, m, n, k, *alpha, left.data(), lda,
+              right.data(), ldb, 0, out.data(), ldc);
+  return to_device(c, out.data(), out.size(), handle->stream) ? CUBLAS_STATUS_SUCCESS
+                                                              : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+/* the half above the diagonal becomes NaN: nobody may read it */
+cublasStatus_t dsyrk(cublasHandle_t handle, cublasFillMode_t, cublasOperation_t op, int n, int k,
+                     const double *alpha, const double *a, int lda, const double *beta, double *c,
+                     int ldc)
+{
+  if (op != CUBLAS_OP_T || lda < k || ldc != n || *beta != 0)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const auto rows = from_device(a, (size_t)lda * (size_t)n, handle->stream);
+  std::vector<double> out((size_t)n * (size_t)n, NAN);
+  if (rows.empty())
+    return CUBLAS_STATUS_INVALID_VALUE;
+  cblas_dsyrk(CblasColMajor, CblasLower, CblasTrans, n, k, *alpha, rows.data(), lda, 0, out.data(),
+              ldc);
+  return to_device(c, out.data(), out.size(), handle->stream) ? CUBLAS_STATUS_SUCCESS
+                                                              : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cusolverStatus_t create_solver(cusolverDnHandle_t *out)
+{
+  *out = new mill_emu_cusolver();
+  return CUSOLVER_STATUS_SUCCESS;
+}
+
+cusolverStatus_t destroy_solver(cusolverDnHandle_t handle)
+{
+  delete handle;
+  return CUSOLVER_STATUS_SUCCESS;
+}
+
+cusolverStatus_t set_solver_stream(cusolverDnHandle_t handle, cudaStream_t stream)
+{
+  handle->stream = stream;
+  return CUSOLVER_STATUS_SUCCESS;
+}
+
+/* cuSOLVER's own need is unknown; this one is n, and looked at in dsyevdx. */
+cusolverStatus_t dsyevdx_size(cusolverDnHandle_t, cusolverEigMode_t, cusolverEigRange_t,
+                              cublasFillMode_t, int n, const double *, int, double, double, int,
+                              int, int *, const double *, int *n_work)
+{
+  *n_work = n;
+  return CUSOLVER_STATUS_SUCCESS;
+}
+
+cusolverStatus_t dsyevdx(cusolverDnHandle_t handle, cusolverEigMode_t, cusolverEigRange_t,
+                         cublasFillMode_t, int n, double *a, int lda, double, double, int first,
+                         int last, int *n_found, double *value, double *, int n_work, int *info)
+{
+  if (first < 1 || last > n || lda != n || n_work < n)
+    return CUSOLVER_STATUS_INVALID_VALUE;
+  auto vector = from_device(a, (size_t)n * (size_t)n, handle->stream);
+  std::vector<double> all((size_t)n);
+  if (vector.empty())
+    return CUSOLVER_STATUS_INVALID_VALUE;
+  const int end = (int)LAPACKE_dsyevd(LAPACK_COL_MAJOR, 'V', 'L', n, vector.data(), n, all.data());
+  const size_t from = (size_t)first - 1, n_want = (size_t)(last - first) + 1;
+  *n_found = (int)n_want;
+  return to_device(info, &end, 1, handle->stream) &&
+                 to_device(value, &all[from], n_want, handle->stream) &&
+                 to_device(a, &vector[from * (size_t)n], n_want * (size_t)n, handle->stream)
+             ? CUSOLVER_STATUS_SUCCESS
+             : CUSOLVER_STATUS_INVALID_VALUE;
+}
+
 } // namespace
 
 int mill_cublas_load(const mill_cublas **out)
 {
-  static const mill_cublas cublas = {create, destroy, set_stream, gemm};
+  static const mill_cublas cublas = {create, destroy, set_stream, gemm, dgemm, dsyrk};
   *out = &cublas;
+  return MILL_OK;
+}
+
+int mill_cusolver_load(const mill_cusolver **out)
+{
+  static const mill_cusolver cusolver = {create_solver, destroy_solver, set_solver_stream,
+                                         dsyevdx_size, dsyevdx};
+  *out = &cusolver;
   return MILL_OK;
 }

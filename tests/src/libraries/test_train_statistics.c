@@ -65,7 +65,7 @@ static void test_numpy(void **state)
   double scale[N_PIX], z[N_SPECTRUM * N_COMPONENT], rest[N_SPECTRUM];
   make_spectra(y);
   make_scale(scale);
-  assert_ok(mill_train_statistics_create(N_PIX, 2048, &s));
+  assert_ok(mill_train_statistics_create(mill_train_ops_cpu(), N_PIX, 2048, &s));
   assert_ok(mill_train_statistics_add(s, 10, y));
   assert_ok(mill_train_statistics_add(s, N_SPECTRUM - 10, y + 10 * N_PIX));
   assert_ok(mill_train_statistics_pixels(s, &c));
@@ -136,7 +136,7 @@ static void test_more_spectra_than_room(void **state)
       y[i * N_PIX + p] = (float)sum;
     }
   for (int k = 0; k < 2; k++) {
-    assert_ok(mill_train_statistics_create(N_PIX, k == 0 ? 1000 : 40, &s[k]));
+    assert_ok(mill_train_statistics_create(mill_train_ops_cpu(), N_PIX, k == 0 ? 1000 : 40, &s[k]));
     for (int i = 0; i < N; i += 16)
       assert_ok(mill_train_statistics_add(s[k], 16, y + i * N_PIX));
     assert_ok(mill_train_statistics_pixels(s[k], &c[k]));
@@ -174,7 +174,7 @@ static void test_refusals(void **state)
   make_scale(scale);
   for (int i = 0; i < 4 * N_PIX; i++)
     y[i] = (float)(i % N_PIX);
-  assert_ok(mill_train_statistics_create(N_PIX, 16, &s));
+  assert_ok(mill_train_statistics_create(mill_train_ops_cpu(), N_PIX, 16, &s));
   assert_ok(mill_train_statistics_add(s, 4, y));
   assert_ok(mill_train_statistics_pixels(s, &c));
   assert_int_equal(mill_train_statistics_components(s, scale, 4, 0, &c), MILL_ERR_INPUT);

@@ -1,0 +1,118 @@
+/* Principal directions of a training on a GPU: cuBLAS's products, cuSOLVER's eigenvectors. */
+#include "kernels/cuda/train_directions.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+#include "kernels/cuda/cuda_device.h"
+
+/* last: its header has a global `half` */
+#include "kernels/cuda/cublas.h"
+
+struct directions {
+  const mill_cublas *cublas;
+  const mill_cusolver *cusolver;
+  cublasHandle_t products;
+  cusolverDnHandle_t solver;
+  cudaStream_t stream;
+  double *x, *product, *value, *out, *work; /* on the device */
+  int *info;
+  int n_work;
+};
+
+static int open_solvers(directions *d)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_cublas_load(&d->cublas));
+  MILL_TRY(mill_cusolver_load(&d->cusolver));
+  TRY_CUDA(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
+  if (d->cublas->create(&d->products) != CUBLAS_STATUS_SUCCESS ||
+      d->cublas->set_stream(d->products, d->stream) != CUBLAS_STATUS_SUCCESS ||
+      d->cusolver->create(&d->solver) != CUSOLVER_STATUS_SUCCESS ||
+      d->cusolver->set_stream(d->solver, d->stream) != CUSOLVER_STATUS_SUCCESS)
+    MILL_FAIL(MILL_ERR_BACKEND,
+              "cuBLAS or cuSOLVER cannot be started on this GPU: is its memory full?");
+done:
+  return err;
+}
+
+static int reserve(double **out, size_t n)
+{
+  int err = MILL_OK;
+  TRY_CUDA_AT("memory of the principal components", cudaMalloc((void **)out, n * sizeof **out));
+done:
+  return err;
+}
+
+static void close_solvers(directions *d)
+{
+  double *const memory[] = {d->x, d->product, d->value, d->out, d->work, (double *)d->info};
+  /* what fails here has failed before, or nothing can be done about it */
+  if (d->stream)
+    (void)cudaStreamSynchronize(d->stream);
+  if (d->solver)
+    (void)d->cusolver->destroy(d->solver);
+  if (d->products)
+    (void)d->cublas->destroy(d->products);
+  for (double *each : memory)
+    if (each)
+      (void)cudaFree(each);
+  if (d->stream)
+    (void)cudaStreamDestroy(d->stream);
+}
+
+/** The n largest eigenvalues and vectors of d->product [n_row][n_row], in place. */
+static int solve(directions *d, int n_row, int n)
+{
+  int err = MILL_OK, n_found = 0, info = 0;
+  cusolverStatus_t status = d->cusolver->dsyevdx_size(
+      d->solver, CUSOLVER_EIG_MODE_VECTOR, CUSOLVER_EIG_RANGE_I, CUBLAS_FILL_MODE_LOWER, n_row,
+      d->product, n_row, 0, 0, n_row - n + 1, n_row, &n_found, d->value, &d->n_work);
+  if (status == CUSOLVER_STATUS_SUCCESS) {
+    MILL_TRY(reserve(&d->work, (size_t)d->n_work));
+    status =
+        d->cusolver->dsyevdx(d->solver, CUSOLVER_EIG_MODE_VECTOR, CUSOLVER_EIG_RANGE_I,
+                             CUBLAS_FILL_MODE_LOWER, n_row, d->product, n_row, 0, 0, n_row - n + 1,
+                             n_row, &n_found, d->value, d->work, d->n_work, d->info);
+    TRY_CUDA(cudaMemcpyAsync(&info, d->info, sizeof info, cudaMemcpyDeviceToHost, d->stream));
+    TRY_CUDA(cudaStreamSynchronize(d->stream));
+  }
+  if (status != CUSOLVER_STATUS_SUCCESS || info != 0 || n_found != n)
+    MILL_FAIL(MILL_ERR_INTERNAL,
+              "cuSOLVER's eigenvectors of the spectra's products ended with status %d, info %d",
+              (int)status, info);
+done:
+  return err;
+}
+
+int mill_train_directions_cuda(int n_row, int n_pix, const double *x, int n, double *value,
+                               double *out)
+{
+  int err = MILL_OK;
+  const size_t rows = (size_t)n_row, pixels = (size_t)n_pix, size = (size_t)n * pixels;
+  const double one = 1, zero = 0;
+  directions d;
+  memset((void *)&d, 0, sizeof d);
+  MILL_TRY(open_solvers(&d));
+  MILL_TRY(reserve(&d.x, rows * pixels));
+  MILL_TRY(reserve(&d.product, rows * rows));
+  MILL_TRY(reserve(&d.value, rows));
+  MILL_TRY(reserve(&d.out, size));
+  MILL_TRY(reserve((double **)&d.info, 1));
+  TRY_CUDA(cudaMemcpyAsync(d.x, x, rows * pixels * sizeof *x, cudaMemcpyHostToDevice, d.stream));
+  /* cuBLAS has columns where we have rows */
+  if (d.cublas->dsyrk(d.products, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_T, n_row, n_pix, &one, d.x,
+                      n_pix, &zero, d.product, n_row) != CUBLAS_STATUS_SUCCESS)
+    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed in the products of %d spectra", n_row);
+  MILL_TRY(solve(&d, n_row, n));
+  if (d.cublas->dgemm(d.products, CUBLAS_OP_N, CUBLAS_OP_N, n_pix, n, n_row, &one, d.x, n_pix,
+                      d.product, n_row, &zero, d.out, n_pix) != CUBLAS_STATUS_SUCCESS)
+    MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed in %d rows of %d spectra", n, n_row);
+  TRY_CUDA(
+      cudaMemcpyAsync(value, d.value, (size_t)n * sizeof *value, cudaMemcpyDeviceToHost, d.stream));
+  TRY_CUDA(cudaMemcpyAsync(out, d.out, size * sizeof *out, cudaMemcpyDeviceToHost, d.stream));
+  TRY_CUDA(cudaStreamSynchronize(d.stream));
+done:
+  close_solvers(&d);
+  return err;
+}
