@@ -103,13 +103,11 @@ done:
               refused);                                                                            \
   } while (0)
 
-/* The file must be a checkpoint of this very training. */
-static int check_identity(const mill_h5_file *file, const char *identity)
+/* found [MAX_IDENTITY]; the file must be a checkpoint. */
+static int read_identity(const mill_h5_file *file, char *found)
 {
   int err = MILL_OK, version = 0;
-  char format[64] = "", *found = NULL;
-  const char *a = identity, *b;
-  MILL_TRY(MILL_ALLOC(MAX_IDENTITY, &found));
+  char format[64] = "";
   MILL_TRY(mill_h5_read_attr_text(file, "/", "format", format, sizeof format));
   if (strcmp(format, FORMAT) != 0)
     REFUSE(file, "it is no checkpoint of a training");
@@ -117,6 +115,43 @@ static int check_identity(const mill_h5_file *file, const char *identity)
   if (version != VERSION)
     REFUSE(file, "a checkpoint of version %d, this program reads %d", version, VERSION);
   MILL_TRY(mill_h5_read_attr_text(file, "/", "identity", found, MAX_IDENTITY));
+done:
+  return err;
+}
+
+int mill_train_file_backend(const char *path, size_t size, char *out)
+{
+  static const char name[] = "\nbackend: ";
+  int err = MILL_OK;
+  char *found = NULL;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  struct stat status;
+  out[0] = '\0';
+  if (stat(path, &status) != 0)
+    return MILL_OK;
+  MILL_TRY(MILL_ALLOC(MAX_IDENTITY, &found));
+  MILL_TRY(mill_h5_open(path, MILL_ERR_INPUT, &file));
+  MILL_TRY(mill_h5_scan(&file));
+  MILL_TRY(read_identity(&file, found));
+  const char *at = strstr(found, name);
+  if (!at)
+    REFUSE(&file, "its backend is not there");
+  at += sizeof name - 1;
+  snprintf(out, size, "%.*s", (int)strcspn(at, "\n"), at);
+done:
+  mill_h5_close(&file);
+  mill_free(found);
+  return err;
+}
+
+/* The file must be a checkpoint of this very training. */
+static int check_identity(const mill_h5_file *file, const char *identity)
+{
+  int err = MILL_OK;
+  char *found = NULL;
+  const char *a = identity, *b;
+  MILL_TRY(MILL_ALLOC(MAX_IDENTITY, &found));
+  MILL_TRY(read_identity(file, found));
   if (strcmp(found, identity) != 0) {
     size_t n_a = 0, n_b = 0;
     b = found;

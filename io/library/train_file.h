@@ -16,6 +16,10 @@
 int mill_train_file_write(const char *path, const char *identity, int n_arm,
                           const mill_train_state *state);
 
+/** The backend of its training, as its identity's line "backend: " names it; empty where there is
+ *  no such file.  MILL_ERR_INPUT as below. */
+int mill_train_file_backend(const char *path, size_t size, char *out);
+
 /** Read it.
  *
  *  n_epoch  room in the table of epochs

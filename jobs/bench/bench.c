@@ -59,6 +59,27 @@ void mill_bench_print_head(const mill_bench *job, const char *backend)
   printf(".\n\n```\n%s\n```\n\n", job->command);
 }
 
+int mill_bench_keep_crossover(const mill_bench *job, int kind, int64_t from, int n_thread,
+                              const char *gpu)
+{
+  int err = MILL_OK;
+  char path[MILL_CROSSOVER_PATH];
+  mill_crossover line = {.kind = kind, .from = from, .n_thread = n_thread};
+  if (!gpu) {
+    printf("\nNothing is kept for --backend auto: no GPU was measured.\n");
+    goto done;
+  }
+  MILL_TRY(mill_crossover_path(path));
+  snprintf(line.date, sizeof line.date, "%s", job->date);
+  snprintf(line.revision, sizeof line.revision, "%s", mill_version_revision());
+  snprintf(line.gpu, sizeof line.gpu, "%s", gpu);
+  snprintf(line.cpu, sizeof line.cpu, "%s", job->cpu);
+  MILL_TRY(mill_crossover_keep(path, &line));
+  printf("\nKept for --backend auto in %s.\n", path);
+done:
+  return err;
+}
+
 int mill_bench_flush(void)
 {
   int err = MILL_OK;

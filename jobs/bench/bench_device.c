@@ -11,7 +11,6 @@
 #include "kernels/base/error.h"
 #include "kernels/base/clock.h"
 #include "src/system/thread.h"
-#include "src/system/version.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/device_facts.h"
 #endif
@@ -153,8 +152,8 @@ static const char *why_not(const device *d)
 
 static void print_point(const bench_device *b, const mill_crossover_point *p)
 {
-  const double n = (double)p->n_star, cpu_s = p->cpu_s, gpu_s = p->gpu_s;
-  printf("| %lld |", (long long)p->n_star);
+  const double n = (double)p->size, cpu_s = p->cpu_s, gpu_s = p->gpu_s;
+  printf("| %lld |", (long long)p->size);
   mill_bench_print_cell(cpu_s >= 0.0, 3, cpu_s, why_not(&b->cpu));
   mill_bench_print_cell(gpu_s >= 0.0, 3, gpu_s, why_not(&b->gpu));
   mill_bench_print_cell(cpu_s > 0.0 && gpu_s > 0.0, 2, cpu_s / gpu_s, "");
@@ -177,32 +176,12 @@ static int write_crossover_json(const bench_device *b, int n, const mill_crossov
   mill_json_open(&json, "batches", '[');
   for (int i = 0; i < n; i++) {
     mill_json_open(&json, NULL, '{');
-    mill_json_integer(&json, "stars", point[i].n_star);
+    mill_json_integer(&json, "stars", point[i].size);
     mill_json_real(&json, "cpu_s", point[i].cpu_s < 0.0 ? (double)NAN : point[i].cpu_s);
     mill_json_real(&json, "gpu_s", point[i].gpu_s < 0.0 ? (double)NAN : point[i].gpu_s);
     mill_json_close(&json);
   }
   err = mill_bench_close_json(b->job, &json);
-done:
-  return err;
-}
-
-static int keep(const bench_device *b, int64_t from)
-{
-  int err = MILL_OK;
-  char path[MILL_CROSSOVER_PATH];
-  mill_crossover line = {.n_star = from, .n_thread = b->n_thread};
-  if (!b->gpu.backend) {
-    printf("\nNothing is kept for --backend auto: no GPU was measured.\n");
-    goto done;
-  }
-  MILL_TRY(mill_crossover_path(path));
-  snprintf(line.date, sizeof line.date, "%s", b->job->date);
-  snprintf(line.revision, sizeof line.revision, "%s", mill_version_revision());
-  snprintf(line.gpu, sizeof line.gpu, "%s", b->gpu.backend->name);
-  snprintf(line.cpu, sizeof line.cpu, "%s", b->job->cpu);
-  MILL_TRY(mill_crossover_keep(path, &line));
-  printf("\nKept for --backend auto in %s.\n", path);
 done:
   return err;
 }
@@ -229,7 +208,7 @@ static int measure_crossover(bench_device *b)
          "|---|---|---|---|---|---|\n");
   for (int64_t n_star = 1; n_star <= b->job->options.n_most && n < MAX_POINT; n_star *= 4) {
     mill_crossover_point *p = &point[n];
-    p->n_star = n_star;
+    p->size = n_star;
     MILL_TRY(time_batch(b, &b->cpu, n_star, &cpu_rate, &n_differ, &p->cpu_s));
     MILL_TRY(time_batch(b, &b->gpu, n_star, &gpu_rate, &n_differ, &p->gpu_s));
     n++;
@@ -246,7 +225,8 @@ static int measure_crossover(bench_device *b)
     printf("\nauto takes the CPU: the GPU was not faster in the largest batch of both.\n");
   MILL_TRY(check_same(n_differ));
   if (b->job->options.keep)
-    MILL_TRY(keep(b, from));
+    MILL_TRY(mill_bench_keep_crossover(b->job, MILL_CROSSOVER_FIT, from, b->n_thread,
+                                       b->gpu.backend ? b->gpu.backend->name : NULL));
   if (b->job->options.json)
     MILL_TRY(write_crossover_json(b, n, point, from));
   MILL_TRY(mill_bench_flush());

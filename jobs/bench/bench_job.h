@@ -3,6 +3,7 @@
 #define MILL_BENCH_TASKS_H
 
 #include "jobs/bench/bench_options.h"
+#include "jobs/fit/crossover.h"
 #include "kernels/data/library.h"
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
@@ -41,6 +42,11 @@ int mill_bench_flush(void);
 /** A cell of a table: value with n_digit decimals where there is one, else what stands in its
  * place, which may be empty. */
 void mill_bench_print_cell(int there, int n_digit, double value, const char *without);
+
+/** Keep a crossover for `--backend auto`, and say so; gpu NULL: none was measured, and nothing is
+ *  kept.  The rest as mill_crossover has it.  MILL_ERR_CONFIG, MILL_ERR_OUTPUT. */
+int mill_bench_keep_crossover(const mill_bench *job, int kind, int64_t from, int n_thread,
+                              const char *gpu);
 
 /** Open the file of --json, with an object that says when, with what and where; end all that is
  *  open, and close the file.  MILL_ERR_OUTPUT names it; MILL_ERR_MEMORY. */

@@ -40,7 +40,7 @@ typedef struct settings {
   int batch[MILL_BENCH_MAX_LIST], n_batch;
   mill_train_settings hidden[MAX_HIDDEN]; /* of each only the hidden layers */
   int n_hidden;
-  int n_pix, n_component, n_thread, backend, last, precision, help;
+  int n_pix, n_component, n_thread, backend, last, precision, keep, help;
   double least_s; /* of a row of the table */
 } settings;
 
@@ -102,6 +102,8 @@ static const mill_option_table table = {
          .help = "factors of products on the GPU"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
          .help = "threads of the CPU (default: the cores of the process)"},
+        {"keep", MILL_OPTION_FLAG, AT(keep),
+         .help = "keep for --backend auto from which size of a step on the GPU was faster"},
         {"seconds", MILL_OPTION_REAL, AT(least_s), .max = 3600, .argument = "S",
          .help = "repeat epochs for so long, and twice at least; the shortest counts"},
         MILL_OPTION_HELP(settings),
@@ -152,6 +154,8 @@ typedef struct bench_train {
   float *flux;      /* [most spectra][n_pix] */
   int n_component[MILL_BENCH_MAX_LIST];
   mill_gemm_rate sgemm;
+  mill_crossover_point *point; /* [n_point] all of both, by millions of operations of a step */
+  int n_point;
 } bench_train;
 
 /* ln flux is a sum of N_SHAPE waves along the pixels, each with a strength that is a wave along the
@@ -347,8 +351,8 @@ static const char *hidden_text(const mill_train_settings *net, char out[128])
 }
 
 /* One network with every batch; from which batch on the GPU is faster. */
-static int measure_network(const bench_train *b, int by_pixels, int k,
-                           const mill_train_settings *net, int64_t *from)
+static int measure_network(bench_train *b, int by_pixels, int k, const mill_train_settings *net,
+                           int64_t *from)
 {
   int err = MILL_OK;
   char hidden[128];
@@ -368,13 +372,15 @@ static int measure_network(const bench_train *b, int by_pixels, int k,
   for (int i = 0; i < b->set.n_batch; i++) {
     mill_crossover_point *p = &point[i];
     set.batch = b->set.batch[i];
-    p->n_star = set.batch;
+    p->size = set.batch;
     MILL_TRY(time_epoch(&w, mill_train_ops_cpu(), &set, &p->cpu_s));
     printf("| %s | %s | %d | %d | %.0f | %.2f | %.3f |", by_pixels ? "pixels" : "components",
            hidden_text(net, hidden), w.problem.n, set.batch, n / p->cpu_s, gflop / p->cpu_s,
            gflop / p->cpu_s / b->sgemm.gflop_s);
     if (b->gpu) {
       MILL_TRY(time_epoch(&w, b->gpu, &set, &p->gpu_s));
+      b->point[b->n_point] = *p;
+      b->point[b->n_point++].size = (int64_t)ceil(1e3 * mill_train_gflop(&shape, set.batch));
       printf(" %.0f | %.2f | %.2f |", n / p->gpu_s, gflop / p->gpu_s, p->cpu_s / p->gpu_s);
     }
     printf("\n");
@@ -398,7 +404,7 @@ static void print_crossover(const bench_train *b, int by_pixels, int h, int k, i
     printf("the CPU is faster with the largest batch.\n");
 }
 
-static int measure_gradients(const bench_train *b)
+static int measure_gradients(bench_train *b)
 {
   int err = MILL_OK;
   const settings *s = &b->set;
@@ -409,6 +415,7 @@ static int measure_gradients(const bench_train *b)
          s->least_s, s->n_thread == 1 ? ", of the CPU by its CPU time" : "",
          b->gpu ? " GPU, models/s | GPU, GFLOP/s | GPU / CPU |" : "",
          b->gpu ? "---:|---:|---:|" : "");
+  MILL_TRY(MILL_ALLOC((size_t)2 * (size_t)(s->n_hidden * s->n_spectra * s->n_batch), &b->point));
   const int first = s->last == LAST_PIXELS, last = s->last != LAST_COMPONENTS;
   for (int by = first; by <= last; by++)
     for (int h = 0; h < s->n_hidden; h++)
@@ -423,6 +430,27 @@ static int measure_gradients(const bench_train *b)
         print_crossover(b, by, h, k, from[by][h][k]);
 done:
   return err;
+}
+
+static int by_size(const void *a, const void *b)
+{
+  const int64_t left = ((const mill_crossover_point *)a)->size,
+                right = ((const mill_crossover_point *)b)->size;
+  return left < right ? -1 : left > right;
+}
+
+/* What `library train --backend auto` goes by. */
+static int keep(const bench_train *b)
+{
+  qsort(b->point, (size_t)b->n_point, sizeof *b->point, by_size);
+  const int64_t from = mill_crossover_of(b->n_point, b->point);
+  if (b->gpu && from > 0)
+    printf("\nauto takes the GPU where a rank's step has %lld million operations or more.\n",
+           (long long)from);
+  else if (b->gpu)
+    printf("\nauto takes the CPU: the GPU was not faster in the largest step.\n");
+  return mill_bench_keep_crossover(b->job, MILL_CROSSOVER_TRAIN, from, b->set.n_thread,
+                                   b->gpu ? b->gpu_backend->name : NULL);
 }
 
 /* ---- all ---- */
@@ -476,6 +504,8 @@ static int measure(bench_train *b)
   MILL_TRY(measure_gradients(b));
   mill_gemm_rate again = {0};
   MILL_TRY(mill_bench_rates_threads(b->set.n_thread, &again));
+  if (b->set.keep)
+    MILL_TRY(keep(b));
   printf("\nsgemm at the end: %.1f GFLOP/s.\n", again.gflop_s);
   MILL_TRY(mill_bench_flush());
 done:
@@ -507,6 +537,6 @@ int mill_bench_train(mill_bench *job, int argc, char **argv)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &b.set.n_thread));
   MILL_TRY(measure(&b));
 done:
-  MILL_FREE(b.x, b.flux);
+  MILL_FREE(b.x, b.flux, b.point);
   return err;
 }

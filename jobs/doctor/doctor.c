@@ -436,24 +436,23 @@ done:
   return err;
 }
 
-/* From how many rows on auto takes the GPU. */
-static void find_crossover(doctor_job *job)
+/* From which size on auto takes the GPU. */
+static void find_crossover(doctor_job *job, int kind, const char *name)
 {
   mill_findings *f = &job->findings;
   mill_crossover line;
   char why[1536];
   int found = 0;
-  if (mill_backend_crossover(job->n_thread, &line, &found, why, sizeof why) != MILL_OK) {
-    mill_finding_text(f, "fit.crossover", "unreadable: the CPU");
+  if (mill_backend_crossover(kind, job->n_thread, &line, &found, why, sizeof why) != MILL_OK) {
+    mill_finding_text(f, name, "unreadable: the CPU");
     mill_finding_warn(f, "%s", mill_error_message());
   } else if (!found)
-    mill_finding_text(f, "fit.crossover", "none, so the CPU: %s", why);
-  else if (line.n_star > 0)
-    mill_finding_text(f, "fit.crossover", "%s from %lld rows a rank on (measured %.10s)", line.gpu,
-                      (long long)line.n_star, line.date);
+    mill_finding_text(f, name, "none, so the CPU: %s", why);
+  else if (line.from > 0)
+    mill_finding_text(f, name, "%s from %lld %s on (measured %.10s)", line.gpu,
+                      (long long)line.from, mill_crossover_unit(kind), line.date);
   else
-    mill_finding_text(f, "fit.crossover", "the CPU for any number of rows (measured %.10s)",
-                      line.date);
+    mill_finding_text(f, name, "the CPU for any size (measured %.10s)", line.date);
 }
 
 static void find_choice(doctor_job *job)
@@ -470,7 +469,8 @@ static void find_choice(doctor_job *job)
     return;
   }
   if (strcmp(job->backend, "auto") == 0)
-    find_crossover(job);
+    find_crossover(job, MILL_CROSSOVER_FIT, "fit.crossover");
+  find_crossover(job, MILL_CROSSOVER_TRAIN, "train.crossover");
   mill_finding_text(f, "fit.backend", "%s%s (asked for: %s)", backend->name,
                     strcmp(job->backend, MILL_BACKEND_MIXED) == 0 ? " on rank 0" : "",
                     job->backend);

@@ -190,7 +190,8 @@ static void leave_gpus(void)
   mill_gpu_release();
 }
 
-int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char *why, size_t size)
+int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *found, char *why,
+                           size_t size)
 {
   int err = MILL_OK, gpu = -1;
   char path[MILL_CROSSOVER_PATH], name[sizeof line->gpu], cpu[sizeof line->cpu];
@@ -199,7 +200,7 @@ int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char 
   memset(line, 0, sizeof *line);
   *found = 0;
   if (mill_crossover_path(path) != MILL_OK || access(path, F_OK) != 0) {
-    snprintf(why, size, "no crossover has been measured here (starmill bench crossover --keep)");
+    snprintf(why, size, "no crossover has been measured here (%s)", mill_crossover_command(kind));
     goto done;
   }
   if (mill_gpu_look(&facts, &all) != MILL_OK || mill_gpu_choose(&facts, 0, &gpu) != MILL_OK) {
@@ -208,12 +209,11 @@ int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char 
   }
   mill_gpu_backend_name(&all[gpu], name, sizeof name);
   mill_cpu_model(cpu, sizeof cpu);
-  MILL_TRY(mill_crossover_find(path, name, cpu, n_thread, line, found));
+  MILL_TRY(mill_crossover_find(path, kind, name, cpu, n_thread, line, found));
   if (!*found) {
     memcpy(line->gpu, name, sizeof name);
-    snprintf(why, size,
-             "%s has no crossover of %s beside %d threads of %s (starmill bench crossover --keep)",
-             path, name, n_thread, cpu);
+    snprintf(why, size, "%s has no crossover of %s beside %d threads of %s (%s)", path, name,
+             n_thread, cpu, mill_crossover_command(kind));
   }
 done:
   mill_free(all);
@@ -246,8 +246,10 @@ static void leave_gpus(void)
 {
 }
 
-int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char *why, size_t size)
+int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *found, char *why,
+                           size_t size)
 {
+  (void)kind;
   (void)n_thread;
   memset(line, 0, sizeof *line);
   *found = 0;
@@ -284,13 +286,13 @@ int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu)
 }
 
 /* Has the measured crossover been reached?  On rank 0; what cannot be read is as not measured. */
-static int is_worth_it(const mill_mpi *mpi, int64_t n_row, int n_thread)
+static int is_worth_it(const mill_mpi *mpi, int kind, int64_t size, int n_thread)
 {
   mill_crossover line;
   char why[1536];
   int found = 0;
-  const int64_t n_each = n_row / mpi->size;
-  if (mill_backend_crossover(n_thread, &line, &found, why, sizeof why) != MILL_OK) {
+  const int64_t n_each = size / mpi->size;
+  if (mill_backend_crossover(kind, n_thread, &line, &found, why, sizeof why) != MILL_OK) {
     mill_log_warning("backend auto: the CPU: %s", mill_error_message());
     return 0;
   }
@@ -299,10 +301,9 @@ static int is_worth_it(const mill_mpi *mpi, int64_t n_row, int n_thread)
     return 0;
   }
   const int wants = mill_crossover_wants_gpu(&line, n_each);
-  mill_log_info(
-      "backend auto: the %s for %lld rows a rank (the GPU is faster from %lld on, measured "
-      "%.10s)",
-      wants ? "GPU" : "CPU", (long long)n_each, (long long)line.n_star, line.date);
+  mill_log_info("backend auto: the %s for %lld %s (the GPU is faster from %lld on, measured %.10s)",
+                wants ? "GPU" : "CPU", (long long)n_each, mill_crossover_unit(kind),
+                (long long)line.from, line.date);
   return wants;
 }
 
@@ -317,15 +318,15 @@ static int wish_of_result(const char *output, const char *device)
 }
 
 /* What is wanted of this machine, the same on all ranks.  Collective. */
-static int agree_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
-                      int n_thread, int *wish)
+static int agree_wish(const mill_mpi *mpi, int kind, const char *output, const char *device,
+                      int64_t size, int n_thread, int *wish)
 {
   int err = MILL_OK;
   *wish = WISH_CPU;
   if (mpi->rank == 0 && device)
     *wish = wish_of_result(output, device);
   else if (mpi->rank == 0)
-    *wish = is_worth_it(mpi, n_row, n_thread) ? WISH_GPU : WISH_CPU;
+    *wish = is_worth_it(mpi, kind, size, n_thread) ? WISH_GPU : WISH_CPU;
   MILL_MPI(MPI_Bcast(wish, 1, MPI_INT, 0, mpi->comm));
 done:
   return err;
@@ -335,18 +336,18 @@ int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *devic
                       int n_thread, const char **choice)
 {
   int wish = WISH_CPU;
-  const int err = agree_wish(mpi, output, device, n_row, n_thread, &wish);
+  const int err = agree_wish(mpi, MILL_CROSSOVER_FIT, output, device, n_row, n_thread, &wish);
   *choice = choice_of[wish];
   return err;
 }
 
-int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
-                        int n_thread, const char **choice, int *has_gpu)
+int mill_backend_settle(const mill_mpi *mpi, int kind, const char *output, const char *device,
+                        int64_t size, int n_thread, const char **choice, int *has_gpu)
 {
   int err = MILL_OK, wish = WISH_CPU;
   *choice = "cpu";
   *has_gpu = 0;
-  MILL_TRY(agree_wish(mpi, output, device, n_row, n_thread, &wish));
+  MILL_TRY(agree_wish(mpi, kind, output, device, size, n_thread, &wish));
   if (wish == WISH_CPU)
     goto done;
   err = take_gpus(mpi, wish == WISH_MIXED_AGAIN, has_gpu);
@@ -366,8 +367,10 @@ int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *dev
     char before[512];
     snprintf(before, sizeof before,
              "%.300s was begun on a GPU, and is continued on one of that kind only (to start over, "
-             "give --overwrite; if that has begun it, remove it): ",
-             output);
+             "%s): ",
+             output,
+             kind == MILL_CROSSOVER_FIT ? "give --overwrite; if that has begun it, remove it"
+                                        : "remove it");
     /* where there is none, this is the wrong machine for that file */
     err = tell(err == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : err, before, "");
   }

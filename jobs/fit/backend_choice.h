@@ -27,28 +27,31 @@ int mill_backend_place(const mill_mpi *mpi, int may_be_mixed);
 int mill_backend_place_some(const mill_mpi *mpi, int *has_gpu);
 
 /** The crossover that was measured here for this process's first GPU and n_thread threads.
+ *  kind: enum mill_crossover_kind.
  *
  *  found  out: 0: there is none, and why [size] says so; line->gpu is then the GPU that was
  *         looked for, empty where there is none or no file
  *  Makes no context.  MILL_ERR_CONFIG where the file cannot be read. */
-int mill_backend_crossover(int n_thread, mill_crossover *line, int *found, char *why, size_t size);
+int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *found, char *why,
+                           size_t size);
 
 /** What `auto` is: "cuda" where the crossover that was measured for this GPU, CPU and number of
- *  threads (jobs/fit/crossover.h) is reached by the rows of a rank and every rank gets a GPU, else
- *  "cpu".  A result file that is continued keeps its backend, "cuda+cpu" too.  Why is logged.
+ *  threads (jobs/fit/crossover.h) is reached by a rank's part of the work and every rank gets a
+ *  GPU, else "cpu".  What is continued keeps its backend, "cuda+cpu" too.  Why is logged.
  *
- *  output  the result file, for messages
- *  device  of the result that is continued (mill_result_peek), on rank 0; NULL: a new one is begun
- *  n_row   rows of the run
+ *  kind    enum mill_crossover_kind
+ *  output  the result file, or a training's checkpoint, for messages
+ *  device  of the result or checkpoint that is continued, on rank 0; NULL: a new one is begun
+ *  size    of the work of all ranks: rows of the run, or as the kind says
  *  choice  out: "cpu", "cuda" or "cuda+cpu"; after "cuda" every rank has its GPU, after "cpu" none
  *          holds any memory of one
  *  has_gpu out: this rank has a GPU
  *  Collective; MILL_ERR_MPI, and where a result that was begun on a GPU finds none
  *  MILL_ERR_OUTPUT, MILL_ERR_BACKEND or MILL_ERR_MEMORY. */
-int mill_backend_settle(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
-                        int n_thread, const char **choice, int *has_gpu);
+int mill_backend_settle(const mill_mpi *mpi, int kind, const char *output, const char *device,
+                        int64_t size, int n_thread, const char **choice, int *has_gpu);
 
-/** What the run would want, for a plan: takes and tries no GPU. */
+/** What a fit would want, for a plan: takes and tries no GPU. */
 int mill_backend_wish(const mill_mpi *mpi, const char *output, const char *device, int64_t n_row,
                       int n_thread, const char **choice);
 

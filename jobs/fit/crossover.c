@@ -9,10 +9,16 @@
 
 #include "kernels/base/error.h"
 
-static const char first_line[] =
-    "# starmill bench crossover: stars, threads, date, revision, GPU, CPU (tabs between)\n";
+static const char first_line[] = "# starmill bench crossover, train: kind, size, threads, date, "
+                                 "revision, GPU, CPU (tabs between)"
+                                 "\n";
 
-enum { N_FIELD = 6, MAX_LINE = 512 };
+enum { N_FIELD = 7, N_KIND = 2, MAX_LINE = 512 };
+
+static const struct {
+  const char *word, *unit, *command;
+} kinds[N_KIND] = {{"fit", "rows a rank", "starmill bench crossover --keep"},
+                   {"train", "million operations of a rank's step", "starmill bench train --keep"}};
 
 int64_t mill_crossover_of(int n, const mill_crossover_point *point)
 {
@@ -23,14 +29,24 @@ int64_t mill_crossover_of(int n, const mill_crossover_point *point)
     if (!(point[i].gpu_s < point[i].cpu_s))
       from = 0;
     else if (from == 0)
-      from = point[i].n_star;
+      from = point[i].size;
   }
   return from;
 }
 
-int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t n_star)
+int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t size)
 {
-  return measured && measured->n_star > 0 && n_star >= measured->n_star;
+  return measured && measured->from > 0 && size >= measured->from;
+}
+
+const char *mill_crossover_unit(int kind)
+{
+  return kinds[kind].unit;
+}
+
+const char *mill_crossover_command(int kind)
+{
+  return kinds[kind].command;
 }
 
 int mill_crossover_path(char path[MILL_CROSSOVER_PATH])
@@ -68,26 +84,32 @@ static int parse_line(char *line, mill_crossover *out)
       return 0;
   }
   memset(out, 0, sizeof *out);
-  out->n_star = strtoll(field[0], &end, 10);
-  if (end == field[0] || *end || out->n_star < 0)
+  while (out->kind < N_KIND && strcmp(field[0], kinds[out->kind].word) != 0)
+    out->kind++;
+  if (out->kind == N_KIND)
     return 0;
-  const long n_thread = strtol(field[1], &end, 10);
-  if (end == field[1] || *end || n_thread < 1 || n_thread > 1000000)
+  out->from = strtoll(field[1], &end, 10);
+  if (end == field[1] || *end || out->from < 0)
+    return 0;
+  const long n_thread = strtol(field[2], &end, 10);
+  if (end == field[2] || *end || n_thread < 1 || n_thread > 1000000)
     return 0;
   out->n_thread = (int)n_thread;
-  snprintf(out->date, sizeof out->date, "%s", field[2]);
-  snprintf(out->revision, sizeof out->revision, "%s", field[3]);
-  snprintf(out->gpu, sizeof out->gpu, "%s", field[4]);
-  snprintf(out->cpu, sizeof out->cpu, "%s", field[5]);
+  snprintf(out->date, sizeof out->date, "%s", field[3]);
+  snprintf(out->revision, sizeof out->revision, "%s", field[4]);
+  snprintf(out->gpu, sizeof out->gpu, "%s", field[5]);
+  snprintf(out->cpu, sizeof out->cpu, "%s", field[6]);
   return 1;
 }
 
-static int is_same(const mill_crossover *line, const char *gpu, const char *cpu, int n_thread)
+static int is_same(const mill_crossover *line, int kind, const char *gpu, const char *cpu,
+                   int n_thread)
 {
-  return line->n_thread == n_thread && strcmp(line->gpu, gpu) == 0 && strcmp(line->cpu, cpu) == 0;
+  return line->kind == kind && line->n_thread == n_thread && strcmp(line->gpu, gpu) == 0 &&
+         strcmp(line->cpu, cpu) == 0;
 }
 
-int mill_crossover_find(const char *path, const char *gpu, const char *cpu, int n_thread,
+int mill_crossover_find(const char *path, int kind, const char *gpu, const char *cpu, int n_thread,
                         mill_crossover *out, int *found)
 {
   int err = MILL_OK, i_line = 0;
@@ -103,10 +125,9 @@ int mill_crossover_find(const char *path, const char *gpu, const char *cpu, int 
     if (text[0] == '#' || text[0] == '\n')
       continue;
     if (!parse_line(text, out))
-      MILL_FAIL(MILL_ERR_CONFIG,
-                "%s, line %d, is not what starmill bench crossover writes: remove the file", path,
-                i_line);
-    *found = is_same(out, gpu, cpu, n_thread);
+      MILL_FAIL(MILL_ERR_CONFIG, "%s, line %d, is not what starmill bench writes: remove the file",
+                path, i_line);
+    *found = is_same(out, kind, gpu, cpu, n_thread);
   }
 done:
   if (file)
@@ -133,8 +154,8 @@ done:
 
 static void print_line(FILE *out, const mill_crossover *line)
 {
-  fprintf(out, "%lld\t%d\t%s\t%s\t%s\t%s\n", (long long)line->n_star, line->n_thread, line->date,
-          line->revision, line->gpu, line->cpu);
+  fprintf(out, "%s\t%lld\t%d\t%s\t%s\t%s\t%s\n", kinds[line->kind].word, (long long)line->from,
+          line->n_thread, line->date, line->revision, line->gpu, line->cpu);
 }
 
 int mill_crossover_keep(const char *path, const mill_crossover *line)
@@ -165,7 +186,7 @@ int mill_crossover_keep(const char *path, const mill_crossover *line)
   in = fopen(path, "r");
   while (in && fgets(text, sizeof text, in))
     if (text[0] != '#' && parse_line(text, &other) &&
-        !is_same(&other, line->gpu, line->cpu, line->n_thread))
+        !is_same(&other, line->kind, line->gpu, line->cpu, line->n_thread))
       print_line(out, &other);
   const int failed = fflush(out) != 0 || ferror(out);
   const int closed = fclose(out);

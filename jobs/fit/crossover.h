@@ -1,7 +1,7 @@
-/** From how many stars on a GPU is faster than this machine's CPU: what `starmill bench
- *  crossover` has measured, and what `--backend auto` takes from it.
+/** From which size on a GPU is faster than this machine's CPU: what `starmill bench crossover` and
+ *  `bench train` have measured, and what `--backend auto` takes from it.
  *
- *  Kept in a small text file of the user, one line for each pair of GPU and CPU:
+ *  Kept in a small text file of the user, one line for each kind of work, GPU and CPU:
  *  $STARMILL_CROSSOVER, else starmill/crossover in $XDG_CACHE_HOME or ~/.cache.  Nothing is
  *  built in: where nothing was measured, auto takes the CPU.
  */
@@ -12,9 +12,15 @@
 
 enum { MILL_CROSSOVER_PATH = 1024 };
 
+enum mill_crossover_kind {
+  MILL_CROSSOVER_FIT = 0, /**< by stars a rank */
+  MILL_CROSSOVER_TRAIN    /**< by millions of operations that a rank has in a step of a training */
+};
+
 /** A measurement. */
 typedef struct mill_crossover {
-  int64_t n_star;    /**< stars a rank from which on the GPU is faster; 0: never */
+  int kind;          /**< enum mill_crossover_kind */
+  int64_t from;      /**< size from which on the GPU is faster; 0: never */
   int n_thread;      /**< of the CPU */
   char date[32];     /**< UTC, ISO 8601 */
   char revision[64]; /**< of the program */
@@ -22,25 +28,31 @@ typedef struct mill_crossover {
   char cpu[128];     /**< model of the processor */
 } mill_crossover;
 
-/** Seconds that a batch took with each; negative: not measured. */
+/** Seconds that work of a size took with each; negative: not measured. */
 typedef struct mill_crossover_point {
-  int64_t n_star;
+  int64_t size;
   double cpu_s, gpu_s;
 } mill_crossover_point;
 
-/** The smallest batch from which on the GPU was faster in all that were measured with both
+/** The smallest size from which on the GPU was faster in all that were measured with both
  *  (ascending); 0 where it was not even in the largest. */
 int64_t mill_crossover_of(int n, const mill_crossover_point *point);
 
-/** 1 where auto takes the GPU for n_star stars a rank; measured NULL: nothing was. */
-int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t n_star);
+/** 1 where auto takes the GPU for work of a size; measured NULL: nothing was. */
+int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t size);
+
+/** What sizes of a kind are, for messages: "rows a rank". */
+const char *mill_crossover_unit(int kind);
+
+/** How a kind is measured, for messages: "starmill bench crossover --keep". */
+const char *mill_crossover_command(int kind);
 
 /** Where the file is, if there is one.  MILL_ERR_CONFIG without any of the variables. */
 int mill_crossover_path(char path[MILL_CROSSOVER_PATH]);
 
-/** The line for this GPU, CPU and number of threads.  *found 0: there is none, or no file.
+/** The line for this kind, GPU, CPU and number of threads.  *found 0: there is none, or no file.
  *  MILL_ERR_CONFIG names the file and line that cannot be read. */
-int mill_crossover_find(const char *path, const char *gpu, const char *cpu, int n_thread,
+int mill_crossover_find(const char *path, int kind, const char *gpu, const char *cpu, int n_thread,
                         mill_crossover *out, int *found);
 
 /** Put a line into the file in place of an older one for the same; makes the folder.  The file

@@ -186,7 +186,7 @@ static int settle_backend(mill_fit_job *job)
   err = job->options.plan
             ? mill_backend_wish(&job->mpi, begun, begun_on(job), job->inputs.n_row,
                                 job->device.n_thread, &choice)
-            : mill_backend_settle(&job->mpi, begun, begun_on(job), job->inputs.n_row,
+            : mill_backend_settle(&job->mpi, MILL_CROSSOVER_FIT, begun, begun_on(job), job->inputs.n_row,
                                   job->device.n_thread, &choice, &job->device.has_gpu);
   MILL_TRY(err);
   snprintf(job->setup.config.backend, sizeof job->setup.config.backend, "%s", choice);

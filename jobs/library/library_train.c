@@ -1,5 +1,6 @@
 #include "jobs/library/library_train.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,8 +44,7 @@ static const char *const schedule_words[] = {"cosine", "plateau", NULL};
 static const char *const loss_words[] = {"l2", "l1", "huber", NULL};
 static const char *const unit_words[] = {"noise", "spread", NULL};
 static const char *const last_words[] = {"components", "pixels", NULL};
-enum { BACKEND_CPU, BACKEND_CUDA };
-static const char *const backend_words[] = {"cpu", "cuda", NULL};
+static const char *const backend_words[] = {"auto", "cpu", "cuda", NULL}; /* train_choice.h */
 static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
                   MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
                   MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1,
@@ -130,7 +130,10 @@ const mill_option_table mill_library_train_table = {
          .help = "threads of a rank (default: its share of the cores); the result does not depend "
                  "on them"},
         {"backend", MILL_OPTION_CHOICE, AT(backend), .words = backend_words,
-         .help = "what computes the gradients: the CPU, or a GPU for each rank, by cuBLAS"},
+         .help =
+             "what computes components and gradients: the CPU, or a GPU for each rank, by cuBLAS "
+             "and cuSOLVER; auto is the CPU until starmill bench train --keep has measured from "
+             "which size of a step on the GPU is faster"},
         {"products", MILL_OPTION_CHOICE, NET(precision), .words = mill_train_product_words,
          .help = "factors of products on a GPU; sums are float32 always"},
         {"checkpoint", MILL_OPTION_TEXT, AT(checkpoint), .argument = "FILE",
@@ -317,7 +320,7 @@ static int prepare(job *j, int argc, char **argv, int first)
               "--model-error is measured on models left out: give --left-out above 0");
   j->input = argv[first];
   o->arm.log_flux = !o->is_linear;
-  if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != BACKEND_CUDA)
+  if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != MILL_TRAIN_CUDA)
     MILL_FAIL(MILL_ERR_USAGE, "--products %s is of GPUs: give --backend cuda",
               mill_train_product_words[o->arm.net.precision]);
   MILL_TRY(mill_train_arm_settings_check(&o->arm));
@@ -330,6 +333,18 @@ done:
   return err;
 }
 
+/* Millions of operations of a step of the widest arm. */
+static int64_t step_mflop(const job *j)
+{
+  mill_train_shape shape;
+  const mill_train_arm_settings *s = &j->o.arm;
+  int n_out = s->n_component > 0 ? s->n_component : MILL_TRAIN_MOST_COMPONENT;
+  for (int a = 0; s->last == MILL_TRAIN_PIXELS && a < j->info.n_arm; a++)
+    n_out = a == 0 || j->info.arm[a].n_pix > n_out ? j->info.arm[a].n_pix : n_out;
+  mill_train_shape_of(&s->net, j->info.n_label, n_out, &shape);
+  return (int64_t)ceil(1e3 * mill_train_gflop(&shape, s->net.batch));
+}
+
 static int train(job *j)
 {
   int err = MILL_OK, n_blas = 0;
@@ -339,7 +354,8 @@ static int train(job *j)
     MILL_TRY(mill_mpi_share_of_cores(&j->mpi, &o->n_thread));
   o->arm.net.n_thread = o->n_thread;
   MILL_TRY(mill_mpi_agree(&j->mpi, mill_blas_begin(o->n_thread, &n_blas)));
-  MILL_TRY(mill_train_find_ops(&j->mpi, o->backend == BACKEND_CUDA, &ops));
+  MILL_TRY(
+      mill_train_choose_ops(&j->mpi, o->backend, j->checkpoint, step_mflop(j), o->n_thread, &ops));
   const mill_train_networks networks = {.mpi = &j->mpi,
                                         .ops = ops,
                                         .settings = &o->arm,

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "io/library/train_file.h"
 #include "jobs/fit/backend_choice.h"
 #include "kernels/base/error.h"
 #include "src/libraries/library_make.h"
@@ -39,6 +40,18 @@ done:
   return err;
 }
 
+/* Those of the GPU that this rank has been given. */
+static int open_gpu(const mill_mpi *mpi, const mill_train_ops **ops)
+{
+  int err = MILL_OK;
+#ifdef MILL_HAVE_CUDA
+  *ops = mill_train_ops_cuda(&err);
+#else
+  (void)ops;
+#endif
+  return mill_mpi_agree(mpi, err);
+}
+
 int mill_train_find_ops(const mill_mpi *mpi, int is_gpu, const mill_train_ops **ops)
 {
   int err = MILL_OK;
@@ -46,10 +59,27 @@ int mill_train_find_ops(const mill_mpi *mpi, int is_gpu, const mill_train_ops **
   if (!is_gpu)
     goto done;
   MILL_TRY(mill_backend_place(mpi, 0));
-#ifdef MILL_HAVE_CUDA
-  *ops = mill_train_ops_cuda(&err);
-#endif
-  err = mill_mpi_agree(mpi, err);
+  MILL_TRY(open_gpu(mpi, ops));
+done:
+  return err;
+}
+
+int mill_train_choose_ops(const mill_mpi *mpi, int backend, const char *checkpoint, int64_t mflop,
+                          int n_thread, const mill_train_ops **ops)
+{
+  int err = MILL_OK, has_gpu = 0;
+  char begun[8] = "";
+  const char *choice = NULL;
+  if (backend != MILL_TRAIN_AUTO)
+    return mill_train_find_ops(mpi, backend == MILL_TRAIN_CUDA, ops);
+  *ops = mill_train_ops_cpu();
+  if (mpi->rank == 0)
+    err = mill_train_file_backend(checkpoint, sizeof begun, begun);
+  MILL_TRY(mill_mpi_agree(mpi, err));
+  MILL_TRY(mill_backend_settle(mpi, MILL_CROSSOVER_TRAIN, checkpoint, *begun ? begun : NULL, mflop,
+                               n_thread, &choice, &has_gpu));
+  if (has_gpu)
+    MILL_TRY(open_gpu(mpi, ops));
 done:
   return err;
 }

@@ -14,6 +14,16 @@ extern const char *const mill_train_hull_words[];
 /** The words of --products, in the order of enum mill_train_precision; ends with NULL. */
 extern const char *const mill_train_product_words[];
 
+enum { MILL_TRAIN_AUTO = 0, MILL_TRAIN_CPU, MILL_TRAIN_CUDA }; /**< of --backend */
+
+/** What a training is done by (enum above); AUTO settles it as mill_backend_settle says.
+ *
+ *  checkpoint  from which it goes on where it is there
+ *  mflop       millions of operations of a step of all ranks
+ *  Collective; fails as mill_backend_settle and mill_train_find_ops do. */
+int mill_train_choose_ops(const mill_mpi *mpi, int backend, const char *checkpoint, int64_t mflop,
+                          int n_thread, const mill_train_ops **ops);
+
 /** The functions of the CPU, or with is_gpu those of this rank's GPU, which every rank gets
  *  (jobs/fit/backend_choice.h).  Collective; the same code on every rank: MILL_ERR_CONFIG,
  *  MILL_ERR_BACKEND, MILL_ERR_MEMORY or MILL_ERR_MPI. */

@@ -24,6 +24,8 @@ const char *mill_option_takes(const mill_option *row, char out[256])
              row->min == MILL_ABOVE_0 ? " above 0"
              : row->min == 0          ? ", 0 or more"
                                       : "");
+  else if (row->min == MILL_ABOVE_0)
+    snprintf(range, sizeof range, " above 0, up to %s", mill_text_of_real(row->max, max));
   else if (has_range(row))
     snprintf(range, sizeof range, " from %s to %s", mill_text_of_real(row->min, min),
              mill_text_of_real(row->max, max));

@@ -12,7 +12,7 @@
 #include "src/libraries/train_statistics.h"
 #include "src/system/random.h"
 
-enum { BLOCK = 64, MOST_COMPONENT = 256, LAST_STREAM = 0x6c617374 /* "last" */ };
+enum { BLOCK = 64, LAST_STREAM = 0x6c617374 /* "last" */ };
 
 /* Of the variance, where the number of components is not given. */
 #define REST 1e-8
@@ -141,7 +141,8 @@ static int find_components(arm *a, mill_train_statistics *s)
   int err = MILL_OK;
   MILL_TRY(mill_train_statistics_pixels(s, &a->c));
   make_scale(a);
-  const int most = a->task->n_train - 1 < MOST_COMPONENT ? a->task->n_train - 1 : MOST_COMPONENT;
+  const int most = a->task->n_train - 1 < MILL_TRAIN_MOST_COMPONENT ? a->task->n_train - 1
+                                                                    : MILL_TRAIN_MOST_COMPONENT;
   if (a->set->n_component > 0)
     MILL_TRY(mill_train_statistics_components(s, a->scale, a->set->n_component, 0, &a->c));
   else

@@ -3,6 +3,9 @@
 What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
 """
 
+import math
+import time
+
 import base
 from base import *  # noqa: F403
 
@@ -43,6 +46,42 @@ class TrainOnGpus(ProgramTest):
         rough = self.losses("bf16.h5", "--backend", "cuda", "--products", "bf16")
         np.testing.assert_allclose(rough, cpu, rtol=0.1)
         self.assertGreater(np.abs(rough / cpu - 1).max(), 1e-4)
+
+    def test_auto(self):
+        """The CPU until a size has been measured from which on the GPU pays, then by that size; a
+        checkpoint keeps its own."""
+        kept = tmp("crossover")
+        known = {"STARMILL_CROSSOVER": kept, "MILL_EMULATED_GPUS": "1"}
+        line = ["library", "train", self.grid, *FEW, "--overwrite", "--output"]
+        self.assertNotIn("GPU", run(*line, tmp("auto.h5"), env=known).stderr)
+        done = run("bench", "train", "--keep", "--pixels", 40, "--spectra", 20, "--batch", "4,16",
+                   "--hidden", "5", "--components", 3, "--seconds", 0, "--threads", 1, env=known)
+        self.assertIn("auto takes the CPU", done.stdout)  # this GPU is none
+        head, measured = content(kept, "r").splitlines()
+        field = measured.split("\t")
+        self.assertEqual(field[:3], ["train", "0", "1"])
+
+        def crossover(size):
+            with open(kept, "w", encoding="utf-8") as f:
+                f.write("\n".join([head, "\t".join(["fit", "7", *field[2:]]),
+                                   "\t".join(["train", str(size), *field[2:]])]) + "\n")
+
+        # 4 operations for a weight of the first layer, 6 for others: components are 256 at most
+        size = math.ceil(16 * (4 * 3 * 9 + 6 * (9 * 7 + 7 * 256)) / 1e6)
+        for least, where in ((size + 1, "CPU"), (size, "GPU")):
+            crossover(least)
+            said = run(*line, tmp("auto.h5"), env=known).stderr
+            self.assertIn(f"backend auto: the {where} for {size} million operations", said)
+        again = [*line, tmp("begun.h5"), "--epochs", 1000000, "--checkpoint-interval", 0]
+        process = subprocess.Popen(command(*again), env={**ENVIRONMENT, **known},
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while not os.path.exists(tmp("begun.h5.training")) and process.poll() is None:
+            time.sleep(0.01)
+        process.terminate()
+        said = process.communicate()[1]
+        self.assertEqual(process.returncode, 75, said)
+        done = starmill(*again, env={**known, "MILL_EMULATED_GPUS": "0"})
+        self.assertOneLine(done, "begun.h5.training", "begun on a GPU", "remove it", status=4)
 
     def test_refusals(self):
         line = ["library", "train", self.grid, "--output", tmp("refused.h5")]

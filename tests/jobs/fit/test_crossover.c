@@ -53,17 +53,17 @@ static void test_of_table(void **state)
 static void test_choice(void **state)
 {
   (void)state;
-  mill_crossover measured = {.n_star = 256};
+  mill_crossover measured = {.from = 256};
   assert_false(mill_crossover_wants_gpu(NULL, 1000000));
   assert_false(mill_crossover_wants_gpu(&measured, 255));
   assert_true(mill_crossover_wants_gpu(&measured, 256));
-  measured.n_star = 0;
+  measured.from = 0;
   assert_false(mill_crossover_wants_gpu(&measured, 1000000));
 }
 
 static mill_crossover line_of(int64_t n_star, int n_thread, const char *gpu, const char *cpu)
 {
-  mill_crossover line = {.n_star = n_star, .n_thread = n_thread};
+  mill_crossover line = {.from = n_star, .n_thread = n_thread};
   snprintf(line.date, sizeof line.date, "2026-11-21T18:00:00Z");
   snprintf(line.revision, sizeof line.revision, "abc");
   snprintf(line.gpu, sizeof line.gpu, "%s", gpu);
@@ -75,11 +75,11 @@ static int64_t found_at(const char *path, const char *gpu, const char *cpu, int 
 {
   mill_crossover line;
   int found = 0;
-  if (mill_crossover_find(path, gpu, cpu, n_thread, &line, &found) != MILL_OK)
+  if (mill_crossover_find(path, MILL_CROSSOVER_FIT, gpu, cpu, n_thread, &line, &found) != MILL_OK)
     fail_msg("%s", mill_error_message());
   if (found)
     assert_string_equal(line.date, "2026-11-21T18:00:00Z");
-  return found ? line.n_star : -1;
+  return found ? line.from : -1;
 }
 
 static void test_file(void **state)
@@ -119,7 +119,8 @@ static void test_file(void **state)
   assert_non_null(file);
   fputs("# a comment\n256 stars\n", file);
   fclose(file);
-  assert_int_equal(mill_crossover_find(path, "G", "C", 1, &line, &found), MILL_ERR_CONFIG);
+  assert_int_equal(mill_crossover_find(path, MILL_CROSSOVER_FIT, "G", "C", 1, &line, &found),
+                   MILL_ERR_CONFIG);
   assert_non_null(strstr(mill_error_message(), path));
   assert_non_null(strstr(mill_error_message(), "line 2"));
 
