@@ -2,16 +2,20 @@
 """Posteriors against emcee and by simulation-based calibration, on stars of the test library.
 
     cmake --build build/release --target test_fit_posterior
-    tests/campaigns/posteriors.py calibrate build/release/tests/test_fit_posterior [STARS]
+    tests/campaigns/posteriors.py calibrate build/release/tests/test_fit_posterior [STARS [FIGURE]]
     tests/campaigns/posteriors.py emcee build/release/tests/test_fit_posterior    (needs emcee)
+    tests/campaigns/posteriors.py errors POST.h5 [FIGURE]
 
-Both take minutes of one core.  The test program makes the stars (labels uniform in the
+The first two take minutes of one core.  The test program makes the stars (labels uniform in the
 coordinates of the emulator, velocity and v sin i uniform), samples them by the program's own
 pipeline, and answers points of the likelihood for emcee (Foreman-Mackey et al. 2013).
 
 calibrate: among samples of the posterior the truth has a uniform rank (Talts et al. 2018,
 arXiv:1804.06788).  The truth's distribution is not flat in Teff and has edges, so samples are
 weighted by it.  A p-value below 0.01 in a parameter is a failure.
+
+errors: the fit's formal errors against the posterior's standard deviations, and how many of the
+stars whose posterior is not the fit's Gaussian (POST_FLAG) the fit itself has flagged.
 """
 
 import subprocess
@@ -49,7 +53,7 @@ def weights(draws):
     return inside / draws[:, 2]
 
 
-def calibrate(program, n):
+def calibrate(program, n, figure=None):
     ranks, n_left = [], 0
     found = stars(program, n, SN_CALIBRATE, 400)
     for star in found:
@@ -72,7 +76,117 @@ def calibrate(program, n):
         ks = stats.kstest(ranks[:, j], "uniform").pvalue
         worst = min(worst, p, ks)
         print(f"{name:8} p(chi2, 10 bins) {p:.3f}  p(KS) {ks:.3f}  {counts}")
+    if figure:
+        draw_ranks(ranks, figure)
     return worst > 0.01
+
+
+def draw_ranks(ranks, path):
+    """Histograms of ranks, with the band in which 99 % of uniform ones have a bin."""
+    from matplotlib.figure import Figure  # only here
+
+    n, n_bin = len(ranks), 10
+    low, high = stats.binom.interval(0.99, n, 1 / n_bin)
+    figure = Figure(figsize=(9, 4.6), layout="constrained")
+    for axes, name, rank in zip(figure.subplots(2, 3, sharex=True, sharey=True).flat, NAMES, ranks.T):
+        axes.axhspan(low, high, color="0.88")
+        axes.axhline(n / n_bin, color="0.5", linewidth=0.8)
+        axes.hist(rank, bins=n_bin, range=(0, 1), histtype="step", color="#1f5fa8", linewidth=1.6)
+        axes.set_title(name, fontsize=10)
+        axes.set_ylim(bottom=0)
+    figure.supxlabel("rank of the truth among samples of the posterior")
+    figure.supylabel("stars")
+    figure.savefig(path, dpi=110)
+
+
+# ---- the fit's errors ----
+
+PLAIN = ("NOT_CONVERGED", "LIMIT", "WIDE")  # of POST_FLAG: said of the sample, not of the fit
+
+
+def bits(column):
+    """{name: bit} of a column of flags."""
+    return {name.decode(): int(bit)
+            for name, bit in zip(column.attrs["NAMES"], column.attrs["BITS"])}
+
+
+def errors(path, figure):
+    import h5py  # only here
+
+    with h5py.File(path, "r") as f:
+        fits = {name: f["fits"][name][:] for name in f["fits"]}
+        order = [name.decode() for name in f["fits/POST_MEAN"].attrs["ORDER"]]
+        warn, info, post = (bits(f["fits"][n]) for n in ("RVS_WARN", "FIT_INFO", "POST_FLAG"))
+    n_par = len(order)
+    done = (fits["STATUS"] == 1) & np.isfinite(fits["POST_MEAN"]).all(axis=1)
+    # what the fit says that makes errors other than Gaussian
+    says = {"none of these": done}
+    for column, known, names in (("FIT_INFO", info, ("VSINI_UNRESOLVED", "NEAR_HULL", "TWO_MINIMA")),
+                                 ("RVS_WARN", warn, ("HULL", "LABEL_EDGE", "BAD_HESSIAN"))):
+        for name in names:
+            says[name] = done & (fits[column] & known[name] != 0)
+    flagged = np.any([rows for name, rows in says.items() if name != "none of these"], axis=0)
+    says["none of these"] = done & ~flagged
+    ratio = np.full((len(done), n_par), np.nan)
+    for j, name in enumerate(order):
+        formal = fits[name + "_ERR_FORMAL"] if name + "_ERR_FORMAL" in fits else fits[name + "_ERR"]
+        at = j * n_par - j * (j - 1) // 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio[:, j] = np.sqrt(fits["POST_COVAR"][:, at]) / formal
+    print(f"{done.sum()} stars; posterior's standard deviation / the fit's formal error: "
+          "16th, 50th, 84th percentile\n")
+    print("| the fit says | stars | " + " | ".join(order) + " | not the fit's Gaussian |")
+    print("|---|---:|" + "---|" * n_par + "---:|")
+    other = sum(bit for name, bit in post.items() if name not in PLAIN)
+    differs = done & (fits["POST_FLAG"] & other != 0)
+    for name, rows in says.items():
+        if rows.sum() < 5:
+            continue
+        cells = ["%.2f %.2f %.2f" % tuple(np.nanpercentile(ratio[rows, j], (16, 50, 84)))
+                 for j in range(n_par)]
+        print(f"| {name} | {rows.sum()} | " + " | ".join(cells) +
+              f" | {differs[rows].mean():.0%} |")
+    print(f"\nOf {differs.sum()} posteriors that are not the fit's Gaussian the fit flags "
+          f"{(differs & flagged).sum()}; of {(done & ~differs).sum()} others "
+          f"{(done & ~differs & flagged).sum()}.")
+    for name, bit in post.items():
+        rows = done & (fits["POST_FLAG"] & bit != 0)
+        if rows.any():
+            print(f"{name}: {rows.sum()} stars, {(rows & flagged).sum()} of them flagged by the fit")
+    if figure:
+        draw_errors(fits, order, ratio, done, flagged, figure)
+    return True
+
+
+def draw_errors(fits, order, ratio, done, flagged, path):
+    from matplotlib.figure import Figure  # only here
+
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    random = np.random.default_rng(1)
+    for rows, colour, name in ((done & ~flagged, "#1f5fa8", "not flagged by the fit"),
+                               (done & flagged, "#d1495b", "flagged")):
+        style = {"color": colour, "marker": ".", "linestyle": "", "markersize": 4}
+        left.plot((fits["VSINI"] / fits["VSINI_ERR"])[rows], ratio[rows, order.index("VSINI")],
+                  label=name, **style)
+        for k in range(2, len(order)):
+            right.plot(k - 2 + random.uniform(-0.3, 0.3, rows.sum()), ratio[rows, k], **style)
+    left.set_xscale("symlog", linthresh=1)
+    left.set_xlim(left=-0.1)
+    left.set_xlabel("v sin i / its error")
+    left.set_ylabel("posterior's standard deviation / formal error")
+    left.set_title("v sin i", fontsize=10)
+    left.legend(fontsize=8, loc="lower right")
+    right.set_xticks(range(len(order) - 2), order[2:])
+    right.set_title("labels", fontsize=10)
+    left.set_yscale("log")
+    ticks = [0.1, 0.2, 0.5, 1, 2, 5]
+    left.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    left.set_yticks([], minor=True)
+    for axes in (left, right):
+        axes.axhspan(0.8, 1.25, color="0.9", zorder=0)
+        axes.axhline(1, color="0.5", linewidth=0.8)
+    figure.savefig(path, dpi=110)
 
 
 def compare(program):
@@ -119,8 +233,12 @@ def compare(program):
 
 
 if __name__ == "__main__":
-    job, program = sys.argv[1:3]
-    fine = calibrate(program, int(sys.argv[3]) if len(sys.argv) > 3 else 400) \
-        if job == "calibrate" else compare(program)
+    job, program, *more = sys.argv[1:]
+    if job == "calibrate":
+        fine = calibrate(program, int(more[0]) if more else 400, more[1] if len(more) > 1 else None)
+    elif job == "errors":
+        fine = errors(program, more[0] if more else None)
+    else:
+        fine = compare(program)
     print("passed" if fine else "FAILED")
     sys.exit(0 if fine else 1)
