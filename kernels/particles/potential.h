@@ -5,6 +5,13 @@
 #include "kernels/math/block.h"
 #include "kernels/particles/particles.h"
 
+/** A loop over the first n axes, of which a GPU makes one piece, so that it has what they index in
+ *  registers. */
+#define MILL_FOR_AXES(a, n)                                                                        \
+  MILL_UNROLL                                                                                      \
+  for (int a = 0; a < MILL_PARTICLE_DIM; a++)                                                      \
+    if (a < (n))
+
 /** Four values, or slopes by t, of uniform cubic B-splines at t in [0, 1] of an interval. */
 MILL_HD static inline void mill_bspline(double t, double value[4], double slope[4])
 {
@@ -61,31 +68,37 @@ MILL_HD static inline void mill_field_slope(const mill_particle_field *f, int n_
     double value[MILL_PARTICLE_DIM][4] = {{0}}, grad[MILL_PARTICLE_DIM][4] = {{0}};
     double sum[MILL_PARTICLE_DIM] = {0};
     int first[MILL_PARTICLE_DIM] = {0};
-    for (int a = 0; a < n_dim; a++) {
+    MILL_FOR_AXES(a, n_dim)
+    {
       double t;
       first[a] = mill_field_interval(f, a, at[a][i], &t);
       mill_bspline(t, value[a], grad[a]);
     }
+    MILL_UNROLL
     for (int j = 0; j < 4; j++)
-      for (int k = 0; k < (n_dim > 1 ? 4 : 1); k++) {
-        const double *line =
-            coef + ((size_t)(first[0] + j) * (size_t)row1 + (size_t)(first[1] + k)) * (size_t)row2 +
-            first[2];
-        const double v1 = n_dim > 1 ? value[1][k] : 1.0;
-        if (n_dim < 3) {
-          sum[0] += grad[0][j] * v1 * line[0];
-          sum[1] += value[0][j] * grad[1][k] * line[0];
-          continue;
-        }
-        double u = 0.0, du = 0.0;
-        for (int l = 0; l < 4; l++) {
-          u += value[2][l] * line[l];
-          du += grad[2][l] * line[l];
-        }
-        sum[0] += grad[0][j] * v1 * u;
-        sum[1] += value[0][j] * grad[1][k] * u;
-        sum[2] += value[0][j] * v1 * du;
+      MILL_UNROLL
+    for (int k = 0; k < 4; k++) {
+      if (k > 0 && n_dim == 1)
+        continue;
+      const double *line =
+          coef + ((size_t)(first[0] + j) * (size_t)row1 + (size_t)(first[1] + k)) * (size_t)row2 +
+          first[2];
+      const double v1 = n_dim > 1 ? value[1][k] : 1.0;
+      if (n_dim < 3) {
+        sum[0] += grad[0][j] * v1 * line[0];
+        sum[1] += value[0][j] * grad[1][k] * line[0];
+        continue;
       }
+      double u = 0.0, du = 0.0;
+      MILL_UNROLL
+      for (int l = 0; l < 4; l++) {
+        u += value[2][l] * line[l];
+        du += grad[2][l] * line[l];
+      }
+      sum[0] += grad[0][j] * v1 * u;
+      sum[1] += value[0][j] * grad[1][k] * u;
+      sum[2] += value[0][j] * v1 * du;
+    }
     for (int a = 0; a < n_dim; a++)
       slope[a][i] += factor * sum[a] / f->spacing[a];
   }
@@ -96,7 +109,8 @@ MILL_HD static inline void mill_particle_slope(const mill_particle_problem *p, i
                                                double time, int n, double at[][MILL_CHUNK],
                                                double slope[][MILL_CHUNK])
 {
-  for (int a = 0; a < n_dim; a++) {
+  MILL_FOR_AXES(a, n_dim)
+  {
     const double rate = p->rate[a], centre = p->centre[a];
     const double inverse = p->potential == MILL_DOUBLE_WELL ? 1.0 / p->half[a] : 0.0;
     const double steep = 4.0 * p->barrier[a] * inverse;
@@ -120,8 +134,8 @@ MILL_HD static inline void mill_particle_slope(const mill_particle_problem *p, i
     double part;
     const int slice = mill_field_slice(f, time, &part);
     size_t n_coef = 1;
-    for (int a = 0; a < n_dim; a++)
-      n_coef *= (size_t)(f->n_node[a] + 2);
+    MILL_FOR_AXES(a, n_dim)
+    n_coef *= (size_t)(f->n_node[a] + 2);
     const double *coef = f->coef + (size_t)slice * n_coef;
     mill_field_slope(f, n_dim, coef, 1.0 - part, n, at, slope);
     if (part > 0.0)
