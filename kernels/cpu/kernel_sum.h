@@ -196,7 +196,7 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
                                     double *out)
 {
   const int begin = w->first[cell], end = w->first[cell + 1];
-  double other[MILL_PARTICLE_DIM];
+  double other[MILL_PARTICLE_DIM] = {0};
   for (int line = 0; line < l->n_line; line++) {
     const double shift = mill_kernel_line(l->setup, l->kernel, line, other);
     const int there = l->low_cell + cell - (int)rint(shift);
@@ -237,7 +237,7 @@ static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_partic
 {
   const mill_particle_kernel *k = l->kernel;
   const double step = mill_grid_step(l->setup, l->last), low = l->setup->grid_low[l->last];
-  double other[MILL_PARTICLE_DIM];
+  double other[MILL_PARTICLE_DIM] = {0};
   for (int line = 0; line < l->n_line; line++) {
     const double shift = mill_kernel_line(l->setup, k, line, other);
     double at = (batch->x[l->last][i] - low) / step - shift, far = 0.0;

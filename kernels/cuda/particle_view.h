@@ -158,7 +158,7 @@ static __device__ inline void particle_slab_sum(mill_block *b, const particle_vi
   const int n_segment = v.n_segment, n_group = b->n_thread / n_segment;
   const int group = b->thread / n_segment;
   double sum[MILL_SEGMENT];
-  particle_segment g;
+  particle_segment g = {};
   int n_image = 1;
   particle_segment_make(v, s, k, i_tile * n_segment + b->thread % n_segment, &g);
   for (int a = 0; a < s->n_dim; a++)

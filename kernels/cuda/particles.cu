@@ -40,7 +40,7 @@ static __device__ inline mill_particle_cloud cloud_of(const particle_view &v, in
 }
 
 /** A block for each part and cloud: steps [step, step + n_step), 0 being the start. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 3)
     particle_move(const __grid_constant__ particle_view v, int step, int n_step)
 {
   __shared__ double shared[MILL_BLOCK_SHARED];
@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /** A block for each slab, tile of the grid and cloud. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 4)
     particle_sum(const __grid_constant__ particle_view v)
 {
   __shared__ particle_tile tile;

@@ -143,7 +143,7 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
 {
   const mill_particle_setup *s = c->setup;
   const size_t row = (size_t)s->n_particle;
-  double sign[MILL_PARTICLE_DIM], shift[MILL_PARTICLE_DIM];
+  double sign[MILL_PARTICLE_DIM] = {0}, shift[MILL_PARTICLE_DIM] = {0};
   int rest = image;
   MILL_FOR_AXES(a, s->n_dim)
   {
@@ -241,10 +241,12 @@ MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const i
 {
   const int last = s->n_dim - 1;
   size_t to = 0;
-  MILL_FOR_AXES(a, last)
-  to = (to + (size_t)(at[a] + (a == 0 ? j : e))) * (size_t)s->n_node[a + 1];
+  MILL_UNROLL
+  for (int a = 0; a < MILL_PARTICLE_DIM - 1; a++)
+    if (a < last)
+      to = (to + (size_t)(at[a] + (a == 0 ? j : e))) * (size_t)s->n_node[a + 1];
   *part = (s->n_dim > 1 ? weight[0][j] : 1.0) * (s->n_dim > 2 ? weight[1][e] : 1.0);
-  return to + (size_t)at[last];
+  return to + (size_t)(last == 0 ? at[0] : (last == 1 ? at[1] : at[2]));
 }
 
 /** The kernel, whose peak is 1, at so many widths from it; 0 where it ends. */
