@@ -91,18 +91,18 @@ static __global__ void __launch_bounds__(THREADS)
       mill_density_bound(&v.setup, &v.kernel[i], moment, v.rounding);
 }
 
-/** A block for each slab, tile of the grid and cloud. */
+/** A block for each tile of the grid, slab and cloud. */
 static __global__ void __launch_bounds__(THREADS, 4)
     particle_sum(const __grid_constant__ particle_view v)
 {
   __shared__ particle_tile tile;
   __shared__ double meet[MILL_SEGMENT * THREADS];
   mill_block b = mill_block_whole(meet, NULL);
-  const int i = (int)blockIdx.z, slab = (int)blockIdx.x;
+  const int i = (int)blockIdx.z, slab = (int)blockIdx.y;
   const mill_particle_cloud c = cloud_of(v, i, v.n_slab);
   const mill_particle_kernel *k = &v.kernel[i];
   if (k->is_there)
-    particle_slab_sum(&b, v, &c, k, (int)blockIdx.y, slab, &tile, meet,
+    particle_slab_sum(&b, v, &c, k, (int)blockIdx.x, slab, &tile, meet,
                       v.slab + ((size_t)i * (size_t)v.n_slab + (size_t)slab) * (size_t)v.n_grid);
 }
 
@@ -393,7 +393,7 @@ static int launch_exact(batch *b, int i_record)
   int err = MILL_OK;
   const particle_view &v = b->view;
   MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_sum",
-                            dim3((unsigned)v.n_slab, (unsigned)b->n_tile, (unsigned)v.n_cloud),
+                            dim3((unsigned)b->n_tile, (unsigned)v.n_slab, (unsigned)v.n_cloud),
                             THREADS, particle_sum, v));
   MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_total",
                             dim3(warps(v.n_grid), (unsigned)v.n_cloud), THREADS, particle_total, v,
