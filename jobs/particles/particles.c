@@ -9,6 +9,7 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "io/particles/particle_file.h"
 #include "jobs/options/option_table.h"
+#include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
@@ -17,10 +18,11 @@
 #include "src/system/stop_signal.h"
 #include "src/system/thread.h"
 
-enum { ROUND_BYTES = 64 << 20, MOST_IN_ROUND = 256 };
+/* A GPU has a round's problems all at once. */
+enum { ROUND_BYTES = 64 << 20, MOST_IN_ROUND = 256, MOST_ON_GPU = 4096 };
 
 typedef struct particle_options {
-  int help, overwrite, quiet, n_thread;
+  int help, overwrite, quiet, n_thread, backend;
   const char *output, *config;
 } particle_options;
 
@@ -31,6 +33,7 @@ typedef struct particle_job {
   mill_particle_field field;
   double *sample;
   const mill_particle_ops *ops;
+  int is_gpu;
   mill_particle_file *file; /* rank 0 */
   unsigned char *status;    /* [n_problem], the same on every rank */
   int64_t *todo, n_todo;
@@ -59,6 +62,8 @@ static const mill_option_table table = {
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .help = "the densities"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace it when it is there"},
+        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_particle_backend_words,
+         .help = "where particles move; auto: on GPUs where every rank gets one, else on the CPU"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 0, .max = 4096,
          .help = "threads per rank; 0: the cores that the rank may use"},
         {"quiet", MILL_OPTION_FLAG, AT(quiet), .help = "print no summary"},
@@ -225,7 +230,8 @@ static int plan(particle_job *job)
       job->todo[job->n_todo++] = i;
   const int64_t share = (job->n_todo + job->mpi.size - 1) / job->mpi.size;
   int64_t n = (int64_t)(ROUND_BYTES / (job->n_result * sizeof(double)));
-  n = n < MOST_IN_ROUND ? n : MOST_IN_ROUND;
+  const int64_t most = job->is_gpu ? MOST_ON_GPU : MOST_IN_ROUND;
+  n = n < most ? n : most;
   n = n < share ? n : share;
   job->n_round = n > 1 ? (int)n : 1;
   MILL_TRY(MILL_ALLOC((size_t)job->n_round * job->n_result, &job->result));
@@ -236,11 +242,9 @@ done:
 static int set_up(particle_job *job)
 {
   int err = mill_stop_signal_catch();
-  job->ops = mill_particle_ops_cpu(NULL);
-  if (err == MILL_OK && !job->ops)
-    err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__, "this processor is too old");
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
   MILL_TRY(mill_mpi_rank0_first(&job->mpi, load, job));
+  MILL_TRY(mill_particle_find_ops(&job->mpi, job->options.backend, &job->ops, &job->is_gpu));
   MILL_TRY(mill_mpi_agree(&job->mpi, MILL_ALLOC(job->config.n_problem, &job->status)));
   MILL_TRY(mill_mpi_agree(&job->mpi, open_output(job)));
   MILL_MPI(MPI_Bcast(job->status, (int)job->config.n_problem, MPI_UNSIGNED_CHAR, 0, job->mpi.comm));
@@ -363,6 +367,19 @@ done:
   return err;
 }
 
+/* Transfers of all ranks, on rank 0. */
+static int add_transfers(particle_job *job)
+{
+  int err = MILL_OK;
+  const int64_t mine[] = {job->transfers.n_up, job->transfers.n_down};
+  int64_t all[2] = {0, 0};
+  MILL_MPI(MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, job->mpi.comm));
+  job->transfers.n_up = all[0];
+  job->transfers.n_down = all[1];
+done:
+  return err;
+}
+
 /* ---- the job ---- */
 
 static void print_summary(const particle_job *job, double wall_s)
@@ -372,10 +389,11 @@ static void print_summary(const particle_job *job, double wall_s)
   if (job->n_todo < job->config.n_problem)
     printf(", of them %lld were there already", (long long)(job->config.n_problem - job->n_todo));
   printf("\nparticles    %d, %d steps, %d densities\n", s->n_particle, s->n_step, s->n_record);
-  printf("time         %.2f s, %.3g particle steps/s (%d ranks, %d threads each, cpu %s)\n", wall_s,
+  printf("time         %.2f s, %.3g particle steps/s (%d ranks, %d threads each, %s%s)\n", wall_s,
          wall_s > 0 ? (double)job->n_todo * s->n_particle * s->n_step / wall_s : 0.0, job->mpi.size,
-         s->n_thread, job->ops->name);
-  printf("transfers    %lld up, %lld down\n", (long long)job->transfers.n_up,
+         s->n_thread, job->is_gpu ? "" : "cpu ", job->ops->name);
+  printf("transfers    %lld (%lld up, %lld down)\n",
+         (long long)(job->transfers.n_up + job->transfers.n_down), (long long)job->transfers.n_up,
          (long long)job->transfers.n_down);
   printf("densities    %s\n", job->options.output);
   fflush(stdout);
@@ -420,6 +438,7 @@ static int run(particle_job *job, int argc, char **argv)
   err = mill_particle_file_close(job->file, err);
   job->file = NULL;
   MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  MILL_TRY(add_transfers(job));
   if (job->mpi.rank == 0 && !job->options.quiet)
     print_summary(job, mill_wall_s() - start_s);
   MILL_TRY(mill_mpi_agree(&job->mpi, tell_bad(job)));

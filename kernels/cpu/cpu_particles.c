@@ -15,8 +15,7 @@ enum {
   LEAST_PART = 4096, /* particles of a part at least */
   MOST_PART = 64,
   PART_BYTES = 32 << 20, /* of the densities of all parts of a problem, about */
-  AT_ONCE_BYTES = 256 << 20,
-  STRIDE = 64 /* steps at most that a part makes before all parts' sums meet */
+  AT_ONCE_BYTES = 256 << 20
 };
 
 /* A problem and its memory. */
@@ -77,7 +76,7 @@ static int make_clouds(engine *e, int n)
     cloud *c = &e->cloud[i];
     MILL_TRY(MILL_ALLOC((size_t)s->n_dim * n_particle, &c->c.x));
     MILL_TRY(MILL_ALLOC(n_particle, &c->c.alive));
-    MILL_TRY(MILL_ALLOC(STRIDE * n_part * MILL_PARTICLE_SUMS, &c->c.sums));
+    MILL_TRY(MILL_ALLOC(MILL_PARTICLE_STRIDE * n_part * MILL_PARTICLE_SUMS, &c->c.sums));
     MILL_TRY(MILL_ALLOC(n_part * (size_t)e->n_out, &c->grid_part));
     for (int w = 0; w < 2 && s->form == MILL_DENSITY_BINNED; w++)
       MILL_TRY(MILL_ALLOC(e->n_out, &c->work[w]));
@@ -93,14 +92,8 @@ done:
 static void bind(engine *e, cloud *c, const mill_particle_problem *problem,
                  mill_particle_result *result)
 {
-  c->c.setup = e->setup;
-  c->c.problem = problem;
-  c->c.n_part = e->n_part;
-  c->c.bad_step = -1;
+  mill_particle_cloud_begin(&c->c, e->setup, problem, e->n_part);
   c->result = result;
-  for (int a = 0; a < e->setup->n_dim; a++)
-    c->c.reference[a] =
-        problem->start == MILL_START_SAMPLES ? problem->sample[a] : problem->start_centre[a];
 }
 
 /* ---- blocks ---- */
@@ -187,17 +180,9 @@ static void move_all(engine *e, int step, int n_step)
     if (t.cloud->c.bad_step < 0)
       mill_block_run(body_move, &t);
   }
-  for (int i = 0; i < e->n_cloud; i++) {
-    mill_particle_cloud *c = &e->cloud[i].c;
-    double *const sums = c->sums, *moment = NULL;
-    for (int k = 0; k < n_step; k++, c->sums += c->n_part * MILL_PARTICLE_SUMS) {
-      moment = e->cloud[i].result->moment + (size_t)(step + k) * MILL_PARTICLE_MOMENTS;
-      mill_particle_moments(c, step + k, moment);
-    }
-    c->sums = sums;
-    for (int a = 0; a < e->setup->n_dim && moment[0] > 0; a++)
-      c->reference[a] = moment[1 + a];
-  }
+  for (int i = 0; i < e->n_cloud; i++)
+    mill_particle_settle(&e->cloud[i].c, step, n_step,
+                         e->cloud[i].result->moment + (size_t)step * MILL_PARTICLE_MOMENTS);
 }
 
 static void densities(engine *e, int step, int i_record)
@@ -206,14 +191,9 @@ static void densities(engine *e, int step, int i_record)
   const int n = e->n_cloud * e->n_part;
   for (int i = 0; i < e->n_cloud; i++) {
     cloud *c = &e->cloud[i];
-    mill_kernel_make(s, c->result->moment + (size_t)step * MILL_PARTICLE_MOMENTS, &c->kernel);
-    c->result->bound[i_record] = 0;
-    if (!c->kernel.is_there)
-      c->result->bound[i_record] = NAN;
-    else if (s->form == MILL_DENSITY_BINNED)
-      c->result->bound[i_record] =
-          mill_node_bound(s, &c->kernel) * c->kernel.peak *
-          (c->result->moment[(size_t)step * MILL_PARTICLE_MOMENTS] * s->n_particle);
+    const double *moment = c->result->moment + (size_t)step * MILL_PARTICLE_MOMENTS;
+    mill_kernel_make(s, moment, &c->kernel);
+    c->result->bound[i_record] = mill_density_bound(s, &c->kernel, moment, 0);
   }
 #pragma omp parallel num_threads(e->n_thread)
   {
@@ -250,7 +230,7 @@ static void run(engine *e)
   const mill_particle_setup *s = e->setup;
   for (int step = 0, i_record = 0; step <= s->n_step;) {
     const int until = i_record < s->n_record ? s->record[i_record] : s->n_step;
-    const int n = until - step + 1 < STRIDE ? until - step + 1 : STRIDE;
+    const int n = until - step + 1 < MILL_PARTICLE_STRIDE ? until - step + 1 : MILL_PARTICLE_STRIDE;
     move_all(e, step, n);
     step += n;
     if (i_record < s->n_record && s->record[i_record] == step - 1)

@@ -50,19 +50,6 @@ typedef struct mill_kernel_lines {
   int low_cell, n_cell; /**< cells that particles are sorted into */
 } mill_kernel_lines;
 
-/** Line i: where its points are on the other axes, and by how many steps it is sheared. */
-static inline double mill_kernel_line(const mill_kernel_lines *l, int i, double *other)
-{
-  const mill_particle_setup *s = l->setup;
-  double shift = 0.0;
-  for (int a = l->last - 1; a >= 0; a--) {
-    other[a] = s->grid_low[a] + (i % s->n_grid[a]) * mill_grid_step(s, a);
-    i /= s->n_grid[a];
-    shift += l->kernel->shear[a] * other[a];
-  }
-  return shift / mill_grid_step(s, l->last);
-}
-
 static inline void mill_kernel_lines_make(const mill_particle_setup *s,
                                           const mill_particle_kernel *k, mill_kernel_lines *l)
 {
@@ -209,9 +196,9 @@ static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_k
                                     double *out)
 {
   const int begin = w->first[cell], end = w->first[cell + 1];
-  double other[MILL_PARTICLE_DIM];
+  double other[MILL_PARTICLE_DIM] = {0};
   for (int line = 0; line < l->n_line; line++) {
-    const double shift = mill_kernel_line(l, line, other);
+    const double shift = mill_kernel_line(l->setup, l->kernel, line, other);
     const int there = l->low_cell + cell - (int)rint(shift);
     const int point = there < 0 ? 0 : (there < l->n_point ? there : l->n_point - 1);
     const double delta = (l->low_cell + cell) - shift - point;
@@ -250,9 +237,9 @@ static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_partic
 {
   const mill_particle_kernel *k = l->kernel;
   const double step = mill_grid_step(l->setup, l->last), low = l->setup->grid_low[l->last];
-  double other[MILL_PARTICLE_DIM];
+  double other[MILL_PARTICLE_DIM] = {0};
   for (int line = 0; line < l->n_line; line++) {
-    const double shift = mill_kernel_line(l, line, other);
+    const double shift = mill_kernel_line(l->setup, k, line, other);
     double at = (batch->x[l->last][i] - low) / step - shift, far = 0.0;
     for (int a = 0; a < l->last; a++) {
       at += k->shear[a] * batch->x[a][i] / step;
@@ -295,32 +282,21 @@ static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_p
 {
   double low[MILL_PARTICLE_DIM], inverse[MILL_PARTICLE_DIM], spacing;
   const int n0 = s->n_dim > 1 ? 4 : 1, n1 = s->n_dim > 2 ? 4 : 1;
-  const int last = s->n_dim - 1;
   for (int a = 0; a < s->n_dim; a++) {
     mill_node_axis(s, k, a, &low[a], &spacing);
     inverse[a] = 1.0 / spacing;
   }
   for (int i = 0; i < batch->n; i++) {
     double weight[MILL_PARTICLE_DIM][4];
-    int at[MILL_PARTICLE_DIM] = {0}, is_inside = batch->weight[i] > 0.0;
-    for (int a = 0; a < s->n_dim; a++) {
-      const double u = (batch->x[a][i] - low[a]) * inverse[a];
-      is_inside = is_inside && u >= 1.0 && u < s->n_node[a] - 2;
-      at[a] = is_inside ? (int)u - 1 : 0;
-      mill_node_weights(u - (at[a] + 1), weight[a]);
-    }
-    if (!is_inside)
+    int at[MILL_PARTICLE_DIM] = {0};
+    if (!mill_node_place(s, batch, i, low, inverse, at, weight))
       continue;
     for (int j = 0; j < n0; j++)
       for (int e = 0; e < n1; e++) {
-        const double part =
-            (s->n_dim > 1 ? weight[0][j] : 1.0) * (s->n_dim > 2 ? weight[1][e] : 1.0);
-        size_t to = 0;
-        for (int a = 0; a < last; a++)
-          to = (to + (size_t)(at[a] + (a == 0 ? j : e))) * (size_t)s->n_node[a + 1];
-        double *line = out + to + at[last];
+        double part;
+        double *line = out + mill_node_row(s, at, weight, j, e, &part);
         for (int q = 0; q < 4; q++)
-          line[q] += part * weight[last][q];
+          line[q] += part * mill_node_along(s, weight, q);
       }
   }
 }

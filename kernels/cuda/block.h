@@ -58,7 +58,11 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_SIMD
 #define MILL_SIMD_SUM(...)
 #define MILL_SIMD_PRODUCT(product, sum)
+#if defined(__CUDA_ARCH__) /* the host's compiler, which sees MILL_HD too, does not know it */
 #define MILL_UNROLL MILL_PRAGMA(unroll)
+#else
+#define MILL_UNROLL
+#endif
 /* With the first two a load knows which memory it is of, without it must ask.  Never of a pointer
  * and of another that is made from it: nvcc 13.0 then took a whole function for impossible, which
  * tests/cuda/kernel_gates.py looks for.  After the third nothing that was loaded counts as known.

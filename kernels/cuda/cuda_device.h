@@ -8,6 +8,7 @@
 #define MILL_CUDA_DEVICE_H
 
 #include <cuda_runtime.h>
+#include <string.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/host_copy.h"
@@ -91,6 +92,30 @@ int mill_cuda_error(cudaError_t status, const char *what, const char *file, int 
 
 /** The GPU of this rank, made the current one of this thread. */
 int mill_cuda_open(int *id);
+
+/** Room for n elements in a block of memory; NULL: only the size is counted. */
+template <typename type> static inline type *mill_cuda_take(char *block, size_t *at, size_t n)
+{
+  type *here = block ? (type *)(void *)(block + *at) : (type *)NULL;
+  *at += mill_round_up(n * sizeof(type), MILL_CUDA_ALIGN);
+  return here;
+}
+
+/** A kernel on a stream. */
+template <typename... want, typename... have>
+static inline int mill_cuda_launch(cudaStream_t stream, const char *name, dim3 grid, int n_thread,
+                                   void (*kernel)(want...), have &&...argument)
+{
+  int err = MILL_OK;
+  cudaLaunchConfig_t config;
+  memset((void *)&config, 0, sizeof config);
+  config.gridDim = grid;
+  config.blockDim = dim3((unsigned)n_thread, 1, 1);
+  config.stream = stream;
+  TRY_CUDA_AT(name, cudaLaunchKernelEx(&config, kernel, argument...));
+done:
+  return err;
+}
 
 /** Pinned memory of n elements. */
 template <typename type> static inline int mill_cuda_pin(type **out, size_t n)

@@ -23,12 +23,7 @@ static int launch(mill_device *d, const char *name, unsigned n_x, unsigned n_y, 
                   void (*kernel)(want...), have &&...argument)
 {
   int err = MILL_OK;
-  cudaLaunchConfig_t config;
-  memset((void *)&config, 0, sizeof config);
-  config.gridDim = dim3(n_x, n_y, 1);
-  config.blockDim = dim3((unsigned)n_thread, 1, 1);
-  config.stream = d->stream;
-  TRY_CUDA_AT(name, cudaLaunchKernelEx(&config, kernel, argument...));
+  MILL_TRY(mill_cuda_launch(d->stream, name, dim3(n_x, n_y), n_thread, kernel, argument...));
   if (d->options.debug)
     TRY_CUDA_AT(name, cudaStreamSynchronize(d->stream));
 done:

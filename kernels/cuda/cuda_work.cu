@@ -30,20 +30,12 @@ static work_shape shape_of(const mill_model *m, int n_lane)
   return s;
 }
 
-/** Room for n elements in a block of memory; NULL: only the size is counted. */
-template <typename type> static type *take(char *block, size_t *at, size_t n)
-{
-  type *here = block ? (type *)(void *)(block + *at) : (type *)NULL;
-  *at += mill_round_up(n * sizeof(type), MILL_CUDA_ALIGN);
-  return here;
-}
-
 /** Rows of a matrix for each of the lanes, of the width pitch. */
 template <typename type>
 static row_layout<type> take_rows(char *block, size_t *at, size_t n_lane, size_t n_row,
                                   size_t pitch)
 {
-  return {take<type>(block, at, n_lane * n_row * pitch), n_row * pitch, pitch};
+  return {mill_cuda_take<type>(block, at, n_lane * n_row * pitch), n_row * pitch, pitch};
 }
 
 /** Work space for n_lane lanes in one block of memory.  block NULL: only its size, and a view
@@ -59,9 +51,9 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
   v->n_lane = s->n_lane;
   v->n_row = (int)n_row;
   v->row_pitch = n * n_row;
-  v->work = take<mill_workspace>(block, &at, n);
-  v->row_count = take<int>(block, &at, MILL_MAX_ARM);
-  v->row_list = take<int>(block, &at, MILL_MAX_ARM * n * n_row);
+  v->work = mill_cuda_take<mill_workspace>(block, &at, n);
+  v->row_count = mill_cuda_take<int>(block, &at, MILL_MAX_ARM);
+  v->row_list = mill_cuda_take<int>(block, &at, MILL_MAX_ARM * n * n_row);
   v->input = take_rows<double>(block, &at, n, n_row, MILL_MAX_LABEL);
   for (int i = 0; i < 2; i++)
     v->hidden[i] = take_rows<double>(block, &at, n, n_row, pitch);
@@ -169,13 +161,13 @@ int mill_cuda_reserve_book(mill_device *d, int n_slot)
   mill_cuda_free_book(d);
   for (int pass = 0; pass < 2; pass++) {
     size_t at = 0;
-    v->state = take<loop_state>(d->book, &at, 1);
-    v->slot = take<mill_slot *>(d->book, &at, n);
-    v->fresh = take<int>(d->book, &at, n);
-    v->listed = take<int>(d->book, &at, n);
-    v->active = take<int>(d->book, &at, n);
-    v->finished = take<int>(d->book, &at, n);
-    v->result = take<mill_fit_result>(d->book, &at, n);
+    v->state = mill_cuda_take<loop_state>(d->book, &at, 1);
+    v->slot = mill_cuda_take<mill_slot *>(d->book, &at, n);
+    v->fresh = mill_cuda_take<int>(d->book, &at, n);
+    v->listed = mill_cuda_take<int>(d->book, &at, n);
+    v->active = mill_cuda_take<int>(d->book, &at, n);
+    v->finished = mill_cuda_take<int>(d->book, &at, n);
+    v->result = mill_cuda_take<mill_fit_result>(d->book, &at, n);
     if (pass == 0) {
       TRY_CUDA_AT("lists of the slots", cudaMalloc(&memory, at));
       d->book = (char *)memory;

@@ -117,25 +117,10 @@ static __global__ void __launch_bounds__(THREADS)
     mill_train_adam_one(&pace, gradient[i], &param[i], &m[i], &v[i]);
 }
 
-template <typename... want, typename... have>
-static int launch(mill_train_work *w, const char *name, size_t n_block, int n_thread,
-                  void (*kernel)(want...), have &&...argument)
-{
-  int err = MILL_OK;
-  cudaLaunchConfig_t config;
-  memset((void *)&config, 0, sizeof config);
-  config.gridDim = dim3((unsigned)n_block, 1, 1);
-  config.blockDim = dim3((unsigned)n_thread, 1, 1);
-  config.stream = w->stream;
-  TRY_CUDA_AT(name, cudaLaunchKernelEx(&config, kernel, argument...));
-done:
-  return err;
-}
-
 /** Blocks for n elements. */
-static size_t blocks(size_t n)
+static unsigned blocks(size_t n)
 {
-  return (n + THREADS - 1) / THREADS;
+  return (unsigned)((n + THREADS - 1) / THREADS);
 }
 
 /** c [m][n] = op(a) op(b), as the CPU's gemm has it.  cuBLAS has columns where we have rows. */
@@ -365,8 +350,9 @@ static int forward(mill_train_work *w, int n_row)
     const int n = n_row * s->n_out[l];
     MILL_TRY(product(w, 0, 1, n_row, s->n_out[l], s->n_in[l], w->act[l], s->n_in[l],
                      w->param + s->weight[l], s->n_in[l], w->act[l + 1], s->n_out[l]));
-    MILL_TRY(launch(w, "train_activate", blocks((size_t)n), THREADS, train_activate, n, s->n_out[l],
-                    (const float *)(w->param + s->bias[l]), w->act[l + 1], w->slope[l]));
+    MILL_TRY(mill_cuda_launch(w->stream, "train_activate", dim3(blocks((size_t)n)), THREADS,
+                              train_activate, n, s->n_out[l],
+                              (const float *)(w->param + s->bias[l]), w->act[l + 1], w->slope[l]));
   }
 done:
   return err;
@@ -399,12 +385,12 @@ static int compare(mill_train_work *w, const input *in, int n_row, int n_all, do
   MILL_TRY(forward(w, n_row));
   MILL_TRY(product(w, 0, 1, n_row, n_out, width, w->act[last], width, w->param + s->weight[last],
                    width, w->out, n_out));
-  MILL_TRY(launch(w, "train_loss", (size_t)n_row, THREADS, train_loss, w->net.loss, n_out,
-                  (float)w->net.huber, factor, (const float *)(w->param + s->bias[last]),
-                  (const float *)w->scale, (const float *)(in->device + w->target_at), w->out,
-                  w->row_loss));
-  MILL_TRY(launch(w, "train_add_losses", 1, 32, train_add_losses, n_row,
-                  (const double *)w->row_loss, sum));
+  MILL_TRY(mill_cuda_launch(w->stream, "train_loss", dim3((unsigned)n_row), THREADS, train_loss,
+                            w->net.loss, n_out, (float)w->net.huber, factor,
+                            (const float *)(w->param + s->bias[last]), (const float *)w->scale,
+                            (const float *)(in->device + w->target_at), w->out, w->row_loss));
+  MILL_TRY(mill_cuda_launch(w->stream, "train_add_losses", dim3((unsigned)1), 32, train_add_losses,
+                            n_row, (const double *)w->row_loss, sum));
 done:
   return err;
 }
@@ -448,8 +434,8 @@ static int layer_slopes(mill_train_work *w, int l, int n_row, const float *delta
   const int n_out = s->n_out[l], n_in = s->n_in[l];
   MILL_TRY(product(w, 1, 0, n_out, n_in, n_row, delta, n_out, w->act[l], n_in,
                    w->gradient + s->weight[l], n_in));
-  MILL_TRY(launch(w, "train_sum_rows", blocks((size_t)n_out), THREADS, train_sum_rows, n_row, n_out,
-                  delta, w->gradient + s->bias[l]));
+  MILL_TRY(mill_cuda_launch(w->stream, "train_sum_rows", dim3(blocks((size_t)n_out)), THREADS,
+                            train_sum_rows, n_row, n_out, delta, w->gradient + s->bias[l]));
 done:
   return err;
 }
@@ -470,8 +456,8 @@ static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
   for (int l = last; l >= 0; l--) {
     if (l < last) {
       const int n = n_row * s->n_out[l];
-      MILL_TRY(launch(w, "train_multiply", blocks((size_t)n), THREADS, train_multiply, n,
-                      (const float *)w->slope[l], w->delta[l]));
+      MILL_TRY(mill_cuda_launch(w->stream, "train_multiply", dim3(blocks((size_t)n)), THREADS,
+                                train_multiply, n, (const float *)w->slope[l], w->delta[l]));
       delta = w->delta[l];
     }
     MILL_TRY(layer_slopes(w, l, n_row, delta));
@@ -499,9 +485,9 @@ static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size
     return MILL_OK;
   if (slope)
     MILL_TRY(to_device(w, w->gradient + first, slope, n));
-  MILL_TRY(launch(w, "train_adam", blocks(n), THREADS, train_adam, (int)n, pace,
-                  (const float *)(w->gradient + first), w->param + first, w->m + first,
-                  w->v + first));
+  MILL_TRY(mill_cuda_launch(w->stream, "train_adam", dim3(blocks(n)), THREADS, train_adam, (int)n,
+                            pace, (const float *)(w->gradient + first), w->param + first,
+                            w->m + first, w->v + first));
   if (slope)
     MILL_TRY(to_host(w, w->host_param + first, w->param + first, n));
 done:

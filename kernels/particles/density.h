@@ -84,7 +84,7 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
   const double n = moment[0] * s->n_particle;
   const double base = s->bandwidth == MILL_SCOTT ? n : 0.25 * n * (n_dim + 2);
   const double factor = pow(base, -1.0 / (n_dim + 4));
-  double cov[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM];
+  double cov[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM] = {{0}};
   k->is_there = 0;
   if (!(n >= 1.0)) /* none is left, or NaN */
     return;
@@ -101,6 +101,24 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
   k->peak /= n;
   for (int a = 0; a < n_dim; a++)
     k->width[a] = sqrt(cov[a][a]);
+}
+
+/** Line i of the grid along its last axis: where its points are on the other axes, other
+ *  [MILL_PARTICLE_DIM] out, and by how many steps it is sheared. */
+MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
+                                              const mill_particle_kernel *k, int i, double *other)
+{
+  const int last = s->n_dim - 1;
+  double shift = 0.0;
+  MILL_UNROLL
+  for (int a = MILL_PARTICLE_DIM - 2; a >= 0; a--) {
+    if (a >= last)
+      continue;
+    other[a] = s->grid_low[a] + (i % s->n_grid[a]) * mill_grid_step(s, a);
+    i /= s->n_grid[a];
+    shift += k->shear[a] * other[a];
+  }
+  return shift / mill_grid_step(s, last);
 }
 
 /** What a particle, or one of its images, gives to a density. */
@@ -125,8 +143,10 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
 {
   const mill_particle_setup *s = c->setup;
   const size_t row = (size_t)s->n_particle;
-  double sign[MILL_PARTICLE_DIM], shift[MILL_PARTICLE_DIM];
-  for (int a = 0, rest = image; a < s->n_dim; a++) {
+  double sign[MILL_PARTICLE_DIM] = {0}, shift[MILL_PARTICLE_DIM] = {0};
+  int rest = image;
+  MILL_FOR_AXES(a, s->n_dim)
+  {
     const int n_image = mill_particle_images(s, a), which = rest % n_image;
     const double length = s->high[a] - s->low[a];
     rest /= n_image;
@@ -142,7 +162,8 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
   MILL_FOR_SIMD(b, i, n)
   {
     double weight = c->alive[first + i];
-    for (int a = 0; a < s->n_dim; a++) {
+    MILL_FOR_AXES(a, s->n_dim)
+    {
       const double x = sign[a] * c->x[(size_t)a * row + (size_t)(first + i)] + shift[a];
       const double reach = MILL_KERNEL_REACH * k->width[a];
       if (image > 0 && (x < s->grid_low[a] - reach || x > s->grid_high[a] + reach))
@@ -196,6 +217,66 @@ MILL_HD static inline void mill_node_weights(double t, double weight[4])
   weight[3] = sixth * p * t * q;
 }
 
+/** Where a particle, x[a][i] of a batch, stands among the nodes: the first of the four of each axis
+ *  and their weights.  0 where it is too far away to count.  low, inverse: of mill_node_axis */
+MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
+                                          const mill_particle_batch *batch, int i,
+                                          const double *low, const double *inverse, int *at,
+                                          double weight[][4])
+{
+  int is_inside = batch->weight[i] > 0.0;
+  MILL_FOR_AXES(a, s->n_dim)
+  {
+    const double u = (batch->x[a][i] - low[a]) * inverse[a];
+    is_inside = is_inside && u >= 1.0 && u < s->n_node[a] - 2;
+    at[a] = is_inside ? (int)u - 1 : 0;
+    mill_node_weights(u - (at[a] + 1), weight[a]);
+  }
+  return is_inside;
+}
+
+/** Row j, e of the four nodes of a particle along the last axis: its first node, and its weight. */
+MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const int *at,
+                                           double weight[][4], int j, int e, double *part)
+{
+  const int last = s->n_dim - 1;
+  size_t to = 0;
+  MILL_UNROLL
+  for (int a = 0; a < MILL_PARTICLE_DIM - 1; a++)
+    if (a < last)
+      to = (to + (size_t)(at[a] + (a == 0 ? j : e))) * (size_t)s->n_node[a + 1];
+  *part = (s->n_dim > 1 ? weight[0][j] : 1.0) * (s->n_dim > 2 ? weight[1][e] : 1.0);
+  return to + (size_t)(last == 0 ? at[0] : (last == 1 ? at[1] : at[2]));
+}
+
+/** The kernel, whose peak is 1, at so many widths from it; 0 where it ends. */
+MILL_HD static inline double mill_node_factor(double u)
+{
+  return u * u > 2.0 * MILL_KERNEL_REACH * MILL_KERNEL_REACH ? 0.0
+                                                             : mill_exp_negative(-0.5 * u * u);
+}
+
+/** Weight q of the four nodes along the last axis. */
+MILL_HD static inline double mill_node_along(const mill_particle_setup *s, double weight[][4],
+                                             int q)
+{
+  return s->n_dim == 1 ? weight[0][q] : (s->n_dim == 2 ? weight[1][q] : weight[2][q]);
+}
+
+/** Bound on the error of a density, with the moments [MILL_PARTICLE_MOMENTS] that its kernel is
+ *  made of: 0 for the exact form, NaN where there is no kernel.
+ *  rounding: what a particle's nodes are rounded by together, in units of the kernel's peak */
+MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
+                                                const mill_particle_kernel *k, const double *moment,
+                                                double rounding)
+{
+  if (!k->is_there)
+    return NAN;
+  if (s->form == MILL_DENSITY_EXACT)
+    return 0.0;
+  return (mill_node_bound(s, k) + rounding) * k->peak * (moment[0] * s->n_particle);
+}
+
 /** The density of one axis after another: out [n_row][n_grid][n_inner] from in
  *  [n_row][n_node][n_inner], by the kernel along axis a, whose peak here is 1. */
 MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup *s,
@@ -214,10 +295,9 @@ MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup 
     for (int e = 0; e < n_inner; e++)
       to[e] = 0.0;
     for (int j = 0; j < n_node; j++) {
-      const double u = (low + j * spacing - x) * inverse;
-      if (u * u > 2.0 * MILL_KERNEL_REACH * MILL_KERNEL_REACH)
+      const double factor = mill_node_factor((low + j * spacing - x) * inverse);
+      if (factor == 0.0)
         continue;
-      const double factor = mill_exp_negative(-0.5 * u * u);
       const double *line = from + (size_t)j * (size_t)n_inner;
       MILL_SIMD
       for (int e = 0; e < n_inner; e++)

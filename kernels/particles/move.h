@@ -15,6 +15,11 @@ MILL_HD static inline int mill_particle_cross(int a, int e)
   return a * (2 * MILL_PARTICLE_DIM - 1 - a) / 2 + e;
 }
 
+enum {
+  /** Steps at most that a part makes before all parts' sums meet. */
+  MILL_PARTICLE_STRIDE = 64
+};
+
 /** Purposes of random numbers. */
 enum { MILL_PARTICLE_DRAW_START = 1, MILL_PARTICLE_DRAW_STEP = 2 };
 
@@ -29,6 +34,23 @@ typedef struct mill_particle_cloud {
   double reference[MILL_PARTICLE_DIM]; /**< sums are about this place */
   int bad_step;                        /**< of mill_particle_result */
 } mill_particle_cloud;
+
+/** A problem that has not begun; arrays are the caller's. */
+static inline void mill_particle_cloud_begin(mill_particle_cloud *c,
+                                             const mill_particle_setup *setup,
+                                             const mill_particle_problem *problem, int n_part)
+{
+  c->setup = setup;
+  c->problem = problem;
+  c->n_part = n_part;
+  c->bad_step = -1;
+  for (int a = 0; a < MILL_PARTICLE_DIM; a++) {
+    c->reference[a] = 0.0;
+    if (a < setup->n_dim)
+      c->reference[a] =
+          problem->start == MILL_START_SAMPLES ? problem->sample[a] : problem->start_centre[a];
+  }
+}
 
 /** First particle of a part; part n_part: their number. */
 MILL_HD static inline int mill_particle_first(const mill_particle_cloud *c, int part)
@@ -116,14 +138,18 @@ MILL_HD static inline void mill_particle_sum(const mill_particle_cloud *c, int n
   for (int i = 0; i < n; i++)
     n_alive += alive[i];
   sum[0] += n_alive;
-  for (int a = 0; a < n_dim; a++) {
+  MILL_FOR_AXES(a, n_dim)
+  {
     const double origin = c->reference[a];
     double first = 0.0;
     MILL_SIMD_SUM(first)
     for (int i = 0; i < n; i++)
       first += alive[i] * (at[a][i] - origin);
     sum[2 + a] += first;
-    for (int e = a; e < n_dim; e++) {
+    MILL_FOR_AXES(e, n_dim)
+    {
+      if (e < a)
+        continue;
       const double other = c->reference[e];
       double second = 0.0;
       MILL_SIMD_SUM(second)
@@ -151,20 +177,23 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
   mill_particle_noise(key, n_dim, first, n, (uint32_t)step, noise);
   mill_particle_slope(p, n_dim, time, n, at, slope);
   if (s->scheme == MILL_HEUN) {
-    for (int a = 0; a < n_dim; a++) {
+    MILL_FOR_AXES(a, n_dim)
+    {
       MILL_SIMD
       for (int i = 0; i < n; i++)
         next[a][i] = at[a][i] - dt * slope[a][i] + spread * noise[a][i];
       mill_particle_bound(s->boundary[a], s->low[a], s->high[a], n, next[a]);
     }
     mill_particle_slope(p, n_dim, time + dt, n, next, later);
-    for (int a = 0; a < n_dim; a++) {
+    MILL_FOR_AXES(a, n_dim)
+    {
       MILL_SIMD
       for (int i = 0; i < n; i++)
         slope[a][i] = 0.5 * (slope[a][i] + later[a][i]);
     }
   }
-  for (int a = 0; a < n_dim; a++) {
+  MILL_FOR_AXES(a, n_dim)
+  {
     /* further than this no boundary means what it says */
     const double most = s->boundary[a] == MILL_OPEN ? 1e300 : s->high[a] - s->low[a];
     double lost = 0.0;
@@ -184,7 +213,8 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
       mill_particle_bound(s->boundary[a], s->low[a], s->high[a], n, next[a]);
     }
   }
-  for (int a = 0; a < n_dim; a++) {
+  MILL_FOR_AXES(a, n_dim)
+  {
     MILL_SIMD
     for (int i = 0; i < n; i++) /* who is gone stays where it was */
       at[a][i] = alive[i] > 0.0 ? next[a][i] : at[a][i];
@@ -202,9 +232,11 @@ MILL_HD static inline void mill_particle_begin(const mill_particle_cloud *c, int
   double noise[MILL_PARTICLE_DIM][MILL_CHUNK];
   if (p->start == MILL_START_NORMAL)
     mill_particle_noise(key, s->n_dim, first, n, 0, noise);
-  for (int a = 0; a < s->n_dim; a++) {
+  for (int i = 0; i < n; i++)
+    alive[i] = 1.0;
+  MILL_FOR_AXES(a, s->n_dim)
+  {
     for (int i = 0; i < n; i++) {
-      alive[i] = 1.0;
       if (p->start == MILL_START_SAMPLES) {
         at[a][i] = p->sample[(size_t)(first + i) * (size_t)s->n_dim + (size_t)a];
         continue;
@@ -243,16 +275,16 @@ MILL_BLOCK_FN void mill_block_particles(mill_block *b, const mill_particle_cloud
     } else {
       for (int i = 0; i < n; i++)
         alive[i] = c->alive[first + i];
-      for (int a = 0; a < n_dim; a++)
-        for (int i = 0; i < n; i++)
-          at[a][i] = c->x[(size_t)a * row + (size_t)(first + i)];
+      MILL_FOR_AXES(a, n_dim)
+      for (int i = 0; i < n; i++)
+        at[a][i] = c->x[(size_t)a * row + (size_t)(first + i)];
       sum[1] += mill_particle_step(c, step, first, n, at, alive);
     }
     for (int i = 0; i < n; i++)
       c->alive[first + i] = alive[i];
-    for (int a = 0; a < n_dim; a++)
-      for (int i = 0; i < n; i++)
-        c->x[(size_t)a * row + (size_t)(first + i)] = at[a][i];
+    MILL_FOR_AXES(a, n_dim)
+    for (int i = 0; i < n; i++)
+      c->x[(size_t)a * row + (size_t)(first + i)] = at[a][i];
     mill_particle_sum(c, n, at, alive, sum);
   }
   mill_block_sum_n(b, sum, MILL_PARTICLE_SUMS, total);
@@ -286,6 +318,22 @@ MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int ste
     }
   for (int a = 0; a < n_dim; a++)
     moment[1 + a] = c->reference[a] + sum[2 + a] / n; /* NaN where none is left */
+}
+
+/** The same for n_step steps from step on, whose sums follow one another; the last mean is what
+ *  sums are about from then on.  moment [n_step][MILL_PARTICLE_MOMENTS] out */
+MILL_HD static inline void mill_particle_settle(mill_particle_cloud *c, int step, int n_step,
+                                                double *moment)
+{
+  double *const sums = c->sums;
+  for (int k = 0; k < n_step; k++) {
+    c->sums = sums + (size_t)k * (size_t)c->n_part * MILL_PARTICLE_SUMS;
+    mill_particle_moments(c, step + k, moment + (size_t)k * MILL_PARTICLE_MOMENTS);
+  }
+  c->sums = sums;
+  moment += (size_t)(n_step - 1) * MILL_PARTICLE_MOMENTS;
+  for (int a = 0; a < c->setup->n_dim && moment[0] > 0.0; a++)
+    c->reference[a] = moment[1 + a];
 }
 
 #endif

@@ -45,7 +45,7 @@ done:
 int mill_particle_check_setup(const mill_particle_setup *s)
 {
   int err = MILL_OK;
-  double n_grid = 1, n_node = 1;
+  double n_grid = 1, n_node = 1, n_work;
   if (s->n_dim < 1 || s->n_dim > MILL_PARTICLE_DIM)
     MILL_FAIL(MILL_ERR_CONFIG, "%d dimensions: give 1 to %d", s->n_dim, MILL_PARTICLE_DIM);
   if (s->n_particle < 1 || s->n_particle > MILL_PARTICLE_MAX_N)
@@ -61,6 +61,15 @@ int mill_particle_check_setup(const mill_particle_setup *s)
   if (n_grid > 1 << 26 || n_node > 1 << 26)
     MILL_FAIL(MILL_ERR_CONFIG, "a density of %.0f points from %.0f nodes: give at most %d of each",
               n_grid, n_node, 1 << 26);
+  n_work = n_node;
+  for (int a = s->n_dim - 1; a >= 0 && s->form == MILL_DENSITY_BINNED; a--) {
+    n_work = n_work / s->n_node[a] * s->n_grid[a];
+    if (n_work > 1 << 26)
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "a density of %.0f points from %.0f nodes passes through %.0f numbers: give fewer "
+                "points or nodes, so that these are at most %d",
+                n_grid, n_node, n_work, 1 << 26);
+  }
   if (s->form == MILL_DENSITY_BINNED && s->n_dim > 1 && s->bandwidth != MILL_WIDTH_GIVEN &&
       !s->along_axes)
     MILL_FAIL(

@@ -5,6 +5,13 @@
 #include "kernels/math/block.h"
 #include "kernels/particles/particles.h"
 
+/** A loop over the first n axes, of which a GPU makes one piece, so that it has what they index in
+ *  registers. */
+#define MILL_FOR_AXES(a, n)                                                                        \
+  MILL_UNROLL                                                                                      \
+  for (int a = 0; a < MILL_PARTICLE_DIM; a++)                                                      \
+    if (a < (n))
+
 /** Four values, or slopes by t, of uniform cubic B-splines at t in [0, 1] of an interval. */
 MILL_HD static inline void mill_bspline(double t, double value[4], double slope[4])
 {
@@ -50,45 +57,54 @@ MILL_HD static inline int mill_field_slice(const mill_particle_field *f, double 
   return k;
 }
 
-/** Add factor times the slope of one slice at n places; the axes that are not there have one node
- *  of weight 1. at, slope [MILL_PARTICLE_DIM][MILL_CHUNK]. */
-MILL_HD static inline void mill_field_slope(const mill_particle_field *f, int n_dim,
-                                            const double *coef, double factor, int n,
-                                            double at[][MILL_CHUNK], double slope[][MILL_CHUNK])
+/** A place, or a slope, along the axes. */
+typedef struct mill_particle_place {
+  double v[MILL_PARTICLE_DIM];
+} mill_particle_place;
+
+/** The slope of one slice at a place, 0 along axes that are not there. */
+MILL_HD_CALLED static inline mill_particle_place
+mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle_place at)
 {
+  const int n_dim = f->n_dim;
   const int row1 = n_dim > 1 ? f->n_node[1] + 2 : 1, row2 = n_dim > 2 ? f->n_node[2] + 2 : 1;
-  for (int i = 0; i < n; i++) {
-    double value[MILL_PARTICLE_DIM][4] = {{0}}, grad[MILL_PARTICLE_DIM][4] = {{0}};
-    double sum[MILL_PARTICLE_DIM] = {0};
-    int first[MILL_PARTICLE_DIM] = {0};
-    for (int a = 0; a < n_dim; a++) {
-      double t;
-      first[a] = mill_field_interval(f, a, at[a][i], &t);
-      mill_bspline(t, value[a], grad[a]);
-    }
-    for (int j = 0; j < 4; j++)
-      for (int k = 0; k < (n_dim > 1 ? 4 : 1); k++) {
-        const double *line =
-            coef + ((size_t)(first[0] + j) * (size_t)row1 + (size_t)(first[1] + k)) * (size_t)row2 +
-            first[2];
-        const double v1 = n_dim > 1 ? value[1][k] : 1.0;
-        if (n_dim < 3) {
-          sum[0] += grad[0][j] * v1 * line[0];
-          sum[1] += value[0][j] * grad[1][k] * line[0];
-          continue;
-        }
-        double u = 0.0, du = 0.0;
-        for (int l = 0; l < 4; l++) {
-          u += value[2][l] * line[l];
-          du += grad[2][l] * line[l];
-        }
-        sum[0] += grad[0][j] * v1 * u;
-        sum[1] += value[0][j] * grad[1][k] * u;
-        sum[2] += value[0][j] * v1 * du;
-      }
-    for (int a = 0; a < n_dim; a++)
-      slope[a][i] += factor * sum[a] / f->spacing[a];
+  double value[MILL_PARTICLE_DIM][4] = {{0}}, grad[MILL_PARTICLE_DIM][4] = {{0}};
+  int first[MILL_PARTICLE_DIM] = {0};
+  mill_particle_place sum = {{0}};
+  MILL_FOR_AXES(a, n_dim)
+  {
+    double t;
+    first[a] = mill_field_interval(f, a, at.v[a], &t);
+    mill_bspline(t, value[a], grad[a]);
   }
+  MILL_UNROLL
+  for (int j = 0; j < 4; j++)
+    MILL_UNROLL
+  for (int k = 0; k < 4; k++) {
+    if (k > 0 && n_dim == 1)
+      continue;
+    const double *line =
+        coef + ((size_t)(first[0] + j) * (size_t)row1 + (size_t)(first[1] + k)) * (size_t)row2 +
+        first[2];
+    const double v1 = n_dim > 1 ? value[1][k] : 1.0;
+    if (n_dim < 3) {
+      sum.v[0] += grad[0][j] * v1 * line[0];
+      sum.v[1] += value[0][j] * grad[1][k] * line[0];
+      continue;
+    }
+    double u = 0.0, du = 0.0;
+    MILL_UNROLL
+    for (int l = 0; l < 4; l++) {
+      u += value[2][l] * line[l];
+      du += grad[2][l] * line[l];
+    }
+    sum.v[0] += grad[0][j] * v1 * u;
+    sum.v[1] += value[0][j] * grad[1][k] * u;
+    sum.v[2] += value[0][j] * v1 * du;
+  }
+  MILL_FOR_AXES(a, n_dim)
+  sum.v[a] /= f->spacing[a];
+  return sum;
 }
 
 /** grad U of a problem at n places and a time; at, slope [MILL_PARTICLE_DIM][MILL_CHUNK]. */
@@ -96,7 +112,8 @@ MILL_HD static inline void mill_particle_slope(const mill_particle_problem *p, i
                                                double time, int n, double at[][MILL_CHUNK],
                                                double slope[][MILL_CHUNK])
 {
-  for (int a = 0; a < n_dim; a++) {
+  MILL_FOR_AXES(a, n_dim)
+  {
     const double rate = p->rate[a], centre = p->centre[a];
     const double inverse = p->potential == MILL_DOUBLE_WELL ? 1.0 / p->half[a] : 0.0;
     const double steep = 4.0 * p->barrier[a] * inverse;
@@ -120,12 +137,18 @@ MILL_HD static inline void mill_particle_slope(const mill_particle_problem *p, i
     double part;
     const int slice = mill_field_slice(f, time, &part);
     size_t n_coef = 1;
-    for (int a = 0; a < n_dim; a++)
-      n_coef *= (size_t)(f->n_node[a] + 2);
+    MILL_FOR_AXES(a, n_dim)
+    n_coef *= (size_t)(f->n_node[a] + 2);
     const double *coef = f->coef + (size_t)slice * n_coef;
-    mill_field_slope(f, n_dim, coef, 1.0 - part, n, at, slope);
-    if (part > 0.0)
-      mill_field_slope(f, n_dim, coef + n_coef, part, n, at, slope);
+    for (int i = 0; i < n; i++) {
+      mill_particle_place here = {{0}};
+      MILL_FOR_AXES(a, n_dim)
+      here.v[a] = at[a][i];
+      const mill_particle_place now = mill_field_slope(f, coef, here);
+      const mill_particle_place later = part > 0.0 ? mill_field_slope(f, coef + n_coef, here) : now;
+      MILL_FOR_AXES(a, n_dim)
+      slope[a][i] += (1.0 - part) * now.v[a] + part * later.v[a];
+    }
   }
 }
 

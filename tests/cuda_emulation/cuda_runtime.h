@@ -37,6 +37,7 @@
 #define __shared__      static
 #define __forceinline__ inline
 #define __noinline__
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
@@ -119,6 +120,13 @@ static inline int atomicAdd(int *at, int more)
   *at += more;
   return before;
 }
+static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long more)
+{
+  const unsigned long long before = *at;
+  *at += more;
+  return before;
+}
+
 /* ---- the runtime ---- */
 
 enum cudaError_t {

@@ -682,7 +682,7 @@ class Train(ProgramTest):
 class Particles(ProgramTest):
     def test_a_row_for_each_evolution(self):
         done = starmill("bench", "particles", "--grids", "10,20", "--steps", 2, "--particles",
-                        "100,300", "--threads", 2)
+                        "100,300", "--threads", 2, "--backend", "cpu")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = [line.split("|")[1:-1] for line in done.stdout.splitlines()
                 if re.match(r"\| \d", line)]
@@ -692,9 +692,30 @@ class Particles(ProgramTest):
             self.assertTrue(all(float(cell) >= 0 for cell in row[3:7]))
             # 1024 nodes over 10 + 18 h, h = 0.5 n^(-1/5): a bound far below the peak, 0.8
             self.assertTrue(0 < float(row[7]) < 1e-3)
+        self.assertOneLine(starmill("bench", "particles", "--particles", "300,100"),
+                           "starmill bench: ", "ascending", status=2)
         self.assertOneLine(starmill("bench", "particles", "--steps", 0), "starmill bench: ",
                            "--steps", status=2)
         self.assertOneLine(starmill("bench", "particles", "x"), "starmill bench: ", "'x'", status=2)
+
+    @unittest.skipUnless(os.access(os.environ.get("STARMILL_EMULATED", ""), os.X_OK),
+                         "no starmill with emulated GPUs: only a build without CUDA has one")
+    def test_a_gpu_has_its_columns(self):
+        few = [os.environ["STARMILL_EMULATED"], "bench", "particles", "--grids", "10", "--steps",
+               "2", "--particles", "100,300", "--threads", "1"]
+        none, done = (subprocess.run(few, env=dict(ENVIRONMENT, MILL_EMULATED_GPUS=n), text=True,
+                                     timeout=PATIENCE, capture_output=True) for n in "01")
+        self.assertEqual((none.returncode, done.returncode), (0, 0), none.stderr + done.stderr)
+        self.assertIn("\nNo GPU: backend cuda: ", none.stdout)
+        self.assertNotIn("GPU - CPU", none.stdout)
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]]
+                for line in done.stdout.splitlines() if re.match(r"\| \d", line)]
+        self.assertEqual([len(row) for row in rows], [12, 12, 4])
+        for row in rows[:2]:
+            # float32 random numbers, rounded differently
+            self.assertTrue(all(0 <= float(row[i]) < 1e-5 for i in (6, 10)), row)
+        self.assertEqual(rows[2][:2], ["10", "2"])
+        self.assertIn("Transfers of an evolution: 1 up, 1 down.\n", done.stdout)
 
 
 class Usage(ProgramTest):

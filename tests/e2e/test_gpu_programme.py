@@ -87,6 +87,7 @@ FAKES = {
     "libexec/h5diff": 'cmp "$1" "$2"',
     "libexec/test_cuda_cuda_backend": 'echo "[  PASSED  ] 9 test(s)."',
     "libexec/test_cuda_device_choice": 'echo "[  PASSED  ] 9 test(s)."',
+    "libexec/test_cuda_particles_cuda": 'echo "[  PASSED  ] 8 test(s)."',
     "libexec/test_cuda_whole_fits":
         '[[ ${FITS:-0} == 0 ]] || echo "SKIPPED: one"\n'
         'echo "5000 stars, 4990 fitted by both"; exit "${FITS:-0}"',
@@ -178,8 +179,11 @@ class GpuProgramme(unittest.TestCase):
         self.assertRegex(said, r"stopped and continued \| passed")
         self.assertIn("132 multiprocessors: float32 60.0 TFLOP/s\n\n| slots |\n|---|\n| 7 |\n| 8 |\n",
                       self.kept("slots.md"))
+        self.assertIn("| particles |\n|---|\n| 7 |\n| 8 |\n", self.kept("particles.md"))
+        self.assertRegex(self.kept("particles.md"), r"GPU against CPU \| passed")
+        self.assertIn("--particles 1000000,10000000", self.kept("particles/large.txt"))
         self.assertIn("==PROF== Connected", self.kept("kernels/time.csv"))
-        self.assertIn("3 FAILED, 0 not", said)
+        self.assertIn("4 FAILED, 0 not", said)
         again = self.programme("all", "--small", "1000", "--against", other, status=1)
         # only the look for a GPU and for what this program can
         self.assertRegex(self.calls, r"\Astarmill bench slots.* --stars 1 .*\nstarmill fit --help\n\Z")

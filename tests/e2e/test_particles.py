@@ -1,12 +1,18 @@
 """`starmill particles`: densities against solutions, the same bytes by any ranks and after a kill,
-and what cannot be is refused with a line that says what to give."""
+on emulated GPUs what the CPU gives, and what cannot be is refused with a line that says what to give.
+
+What the emulation is not: tests/cuda_emulation/cuda_runtime.h.
+"""
 
 import math
 import signal
+from unittest import mock
 
+import base
 from base import *  # noqa: F403
 
 SHIM = os.environ.get("FAULT_SHIM", "")
+EMULATED = os.environ.get("STARMILL_EMULATED", "")
 
 OU = """particles: 4000
 steps: 20
@@ -35,15 +41,15 @@ class Particles(ProgramTest):
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done
 
-    def refused(self, text, *says, status=2, **more):
-        done = self.job("refused.h5", text, status=status, **more)
+    def refused(self, text, *says, status=2, more=(), **environment):
+        done = self.job("refused.h5", text, *more, status=status, **environment)
         self.assertOneLine(done, "starmill particles: ", *says, status=status)
         self.assertEqual([n for n in os.listdir(TMP) if n.startswith("refused")], [])
 
     def test_ornstein_uhlenbeck(self):
         """5 standard errors of 4000 particles, and Heun's error, 1e-3."""
         done = self.job("ou.h5", OU + "positions: true\n")
-        self.assertIn("transfers    0 up, 0 down\n", done.stdout)
+        self.assertIn("transfers    0 (0 up, 0 down)\n", done.stdout)
         with h5py.File(tmp("ou.h5"), "r") as f:
             np.testing.assert_array_equal(f["STATUS"], 1)
             np.testing.assert_allclose(f["TIME"], [0, 0.5, 1])
@@ -160,6 +166,31 @@ class Particles(ProgramTest):
             self.refused(text, *says)
         done = starmill("particles", tmp("config.yaml"))
         self.assertOneLine(done, "starmill particles: ", "give --output", status=2)
+
+    def test_gpus(self):
+        """float32 random numbers round differently, 1e-7 of a step's noise."""
+        if not os.access(EMULATED, os.X_OK):
+            self.skipTest("no starmill with emulated GPUs: only a build without CUDA has one")
+        text = OU.replace("4000", "300") + "positions: true\nproblems: 3\n"
+        self.job("cpu.h5", text)
+        with mock.patch.object(base, "STARMILL", EMULATED):
+            one = self.job("gpu.h5", text, "--backend", "cuda", env={"MILL_EMULATED_GPUS": "1"})
+            two = self.job("gpus.h5", text, "--backend", "auto", ranks=2,
+                           env={"MILL_EMULATED_GPUS": "2"})
+            none = self.job("none.h5", text, "--backend", "auto", env={"MILL_EMULATED_GPUS": "0"})
+            self.refused(text, "backend cuda", "--backend cpu", more=("--backend", "cuda"),
+                         env={"MILL_EMULATED_GPUS": "0"})
+        self.refused(text, "built without CUDA", more=("--backend", "cuda"))
+        self.assertRegex(one.stdout, r"cuda\)\ntransfers    2 \(1 up, 1 down\)\n")
+        self.assertRegex(two.stdout, r"cuda\)\ntransfers    4 \(2 up, 2 down\)\n")
+        self.assertRegex(none.stdout, r"cpu x86-64-v.\)\ntransfers    0 ")
+        self.assertIn("backend auto: the CPU, since", none.stderr)
+        self.assertEqual(content(tmp("gpus.h5")), content(tmp("gpu.h5")))
+        self.assertEqual(content(tmp("none.h5")), content(tmp("cpu.h5")))
+        with h5py.File(tmp("gpu.h5"), "r") as a, h5py.File(tmp("cpu.h5"), "r") as b:
+            for name in ("DENSITY", "MOMENTS", "POSITION"):
+                np.testing.assert_allclose(a[name], b[name], rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(a["STATUS"], 1)
 
     def test_a_step_that_is_too_long(self):
         box = "particles: 100\nboundary: reflecting\nlow: 0\nhigh: 1\nstart_centre: 0.5\n"

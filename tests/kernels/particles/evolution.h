@@ -15,6 +15,7 @@ typedef struct evolution {
   mill_particle_setup s;
   mill_particle_problem problem[MAX_PROBLEM];
   mill_particle_result result[MAX_PROBLEM];
+  mill_particle_transfers transfers;
   int n_problem, n_grid, record[1];
 } evolution;
 
@@ -46,10 +47,9 @@ static inline void evolution_init(evolution *e, int n_dim, int n, int n_step, do
   }
 }
 
-/** Run it by an engine; frees what an earlier run left. */
-static inline void evolution_run_by(evolution *e, const mill_particle_ops *ops)
+/** Run it by an engine, whose code it returns; frees what an earlier run left. */
+static inline int evolution_try(evolution *e, const mill_particle_ops *ops)
 {
-  mill_particle_transfers transfers;
   e->s.record = e->record;
   e->n_grid = e->s.n_grid[0] * e->s.n_grid[1] * e->s.n_grid[2];
   assert_non_null(ops);
@@ -69,7 +69,13 @@ static inline void evolution_run_by(evolution *e, const mill_particle_ops *ops)
     r->position = calloc((size_t)e->s.n_particle * (size_t)e->s.n_dim, sizeof(double));
     assert_true(r->density && r->bound && r->moment && r->position);
   }
-  assert_int_equal(ops->evolve(&e->s, e->n_problem, e->problem, e->result, &transfers), MILL_OK);
+  return ops->evolve(&e->s, e->n_problem, e->problem, e->result, &e->transfers);
+}
+
+static inline void evolution_run_by(evolution *e, const mill_particle_ops *ops)
+{
+  if (evolution_try(e, ops) != MILL_OK)
+    fail_msg("%s", mill_error_message());
 }
 
 static inline void evolution_run(evolution *e)

@@ -351,6 +351,9 @@ static void test_what_cannot_be_is_refused(void **state)
   expect_refusal(&e, "sample 1 is nan");
   e = good, e.s.form = MILL_DENSITY_BINNED, e.s.n_node[0] = 4;
   expect_refusal(&e, "4 nodes");
+  e.s.n_dim = 2, e.s.along_axes = 1, e.s.n_node[0] = 1 << 20, e.s.n_node[1] = 16;
+  e.s.n_grid[1] = 4096;
+  expect_refusal(&e, "passes through 4294967296 numbers");
   e = good, e.problem[0].potential = MILL_HARMONIC, e.problem[0].rate[0] = 20;
   expect_refusal(&e, "give a step of 0.05 or less");
   /* U'' = 4 b / a^2 (3 (x / a)^2 - 1) at five spreads, 2.5: 71 */

@@ -1,0 +1,574 @@
+/* Particles on a GPU: the table of kernels/particles/particles.h.
+ *
+ *  All problems of a call move at once.  They lie in one piece of device memory: what goes up, what
+ *  comes down, and work space; each of the first two crosses in one copy.  Nothing waits for the
+ *  host in between: steps until the next density are one launch, their moments another, a density
+ *  two (exact), or one and one for each axis (binned).
+ *
+ *  A cloud's particles are cut into parts, a block each, whose number depends on the problem alone.
+ *  Sums over parts have one order, and nodes count in integers, so that the bits depend neither on
+ *  the order of blocks nor on the other problems. */
+#include <string.h>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/particle_view.h"
+#include "kernels/cuda/particles_cuda.h"
+
+enum {
+  THREADS = MILL_BLOCK_THREADS,
+  WARPS = MILL_BLOCK_WARPS,
+  PART = 128,            /* particles of a part or slab at least: one a thread */
+  SPREAD_PART = 1024,    /* of a slab that is spread over nodes: more than it has nodes to add */
+  MOST_PART = 1024,      /* some eight on each multiprocessor of a large GPU */
+  MOST_SUM_BLOCK = 4096, /* of the kernels of one cloud, about */
+  SLAB_BYTES = 32 << 20, /* of a cloud's sums of kernels, about */
+  MOST_AT_ONCE = 32768   /* clouds: blocks along one axis of a launch */
+};
+
+/** Of the GPU's memory, left to CUDA. */
+static const size_t SPARE_BYTES = (size_t)128 << 20;
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/** A cloud as n_part blocks share it. */
+static __device__ inline mill_particle_cloud cloud_of(const particle_view &v, int i, int n_part)
+{
+  mill_particle_cloud c = v.cloud[i];
+  c.setup = &v.setup;
+  c.n_part = n_part;
+  return c;
+}
+
+/** A block for each part and cloud: steps [step, step + n_step), 0 being the start. */
+static __global__ void __launch_bounds__(THREADS, 3)
+    particle_move(const __grid_constant__ particle_view v, int step, int n_step)
+{
+  __shared__ double shared[MILL_BLOCK_SHARED];
+  mill_block b = mill_block_whole(shared, NULL);
+  mill_particle_cloud c = cloud_of(v, (int)blockIdx.y, v.n_part);
+  if (c.bad_step >= 0)
+    return;
+  for (int k = 0; k < n_step; k++) {
+    mill_block_particles(&b, &c, (int)blockIdx.x, step + k);
+    c.sums += v.n_part * MILL_PARTICLE_SUMS;
+  }
+}
+
+/** A block for each cloud: the moments of steps [step, step + n_step); after the last of them
+ *  begins density i_record, where it is not below 0. */
+static __global__ void __launch_bounds__(THREADS)
+    particle_settle(const __grid_constant__ particle_view v, int step, int n_step, int i_record)
+{
+  const int i = (int)blockIdx.x, lane = (int)threadIdx.x & 31;
+  mill_particle_cloud c = cloud_of(v, i, 1);
+  double *total = v.total + (size_t)i * MILL_PARTICLE_STRIDE * MILL_PARTICLE_SUMS;
+  for (int k = (int)threadIdx.x >> 5; k < n_step; k += WARPS) {
+    const double *sums = c.sums + (size_t)k * (size_t)v.n_part * MILL_PARTICLE_SUMS;
+    for (int q = 0; q < MILL_PARTICLE_SUMS; q++) {
+      double sum = 0.0;
+      for (int part = lane; part < v.n_part; part += 32)
+        sum += sums[part * MILL_PARTICLE_SUMS + q];
+      sum = mill_warp_sum(sum);
+      if (lane == 0)
+        total[k * MILL_PARTICLE_SUMS + q] = sum;
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x > 0)
+    return;
+  double *moment =
+      v.moment + ((size_t)i * (size_t)(v.setup.n_step + 1) + (size_t)step) * MILL_PARTICLE_MOMENTS;
+  c.sums = total;
+  mill_particle_settle(&c, step, n_step, moment);
+  v.bad_step[i] = v.cloud[i].bad_step = c.bad_step;
+  for (int a = 0; a < v.setup.n_dim; a++)
+    v.cloud[i].reference[a] = c.reference[a];
+  if (i_record < 0)
+    return;
+  moment += (size_t)(n_step - 1) * MILL_PARTICLE_MOMENTS;
+  mill_kernel_make(&v.setup, moment, &v.kernel[i]);
+  v.bound[(size_t)i * (size_t)v.setup.n_record + (size_t)i_record] =
+      mill_density_bound(&v.setup, &v.kernel[i], moment, v.rounding);
+}
+
+/** A block for each tile of the grid, slab and cloud. */
+static __global__ void __launch_bounds__(THREADS, 4)
+    particle_sum(const __grid_constant__ particle_view v)
+{
+  __shared__ particle_tile tile;
+  __shared__ double meet[MILL_SEGMENT * THREADS];
+  mill_block b = mill_block_whole(meet, NULL);
+  const int i = (int)blockIdx.z, slab = (int)blockIdx.y;
+  const mill_particle_cloud c = cloud_of(v, i, v.n_slab);
+  const mill_particle_kernel *k = &v.kernel[i];
+  if (k->is_there)
+    particle_slab_sum(&b, v, &c, k, (int)blockIdx.x, slab, &tile, meet,
+                      v.slab + ((size_t)i * (size_t)v.n_slab + (size_t)slab) * (size_t)v.n_grid);
+}
+
+/** A warp for each point of the grid, along x, and cloud: all slabs together. */
+static __global__ void __launch_bounds__(THREADS)
+    particle_total(const __grid_constant__ particle_view v, int i_record)
+{
+  const int i = (int)blockIdx.y, lane = (int)threadIdx.x & 31;
+  const int point = (int)blockIdx.x * WARPS + ((int)threadIdx.x >> 5);
+  if (point >= v.n_grid)
+    return;
+  const double *slab = v.slab + (size_t)i * (size_t)v.n_slab * (size_t)v.n_grid + (size_t)point;
+  double sum = 0.0;
+  for (int p = lane; p < v.n_slab && v.kernel[i].is_there; p += 32)
+    sum += slab[(size_t)p * (size_t)v.n_grid];
+  sum = mill_warp_sum(sum);
+  if (lane == 0)
+    v.density[((size_t)i * (size_t)v.setup.n_record + (size_t)i_record) * (size_t)v.n_grid +
+              (size_t)point] = v.kernel[i].is_there ? v.kernel[i].peak * sum : NAN;
+}
+
+/** A block for each slab and cloud. */
+static __global__ void __launch_bounds__(THREADS)
+    particle_spread(const __grid_constant__ particle_view v)
+{
+  __shared__ particle_tile tile;
+  __shared__ unsigned long long own[MILL_BLOCK_NODES];
+  mill_block b = mill_block_whole(NULL, NULL);
+  const int i = (int)blockIdx.y;
+  const mill_particle_cloud c = cloud_of(v, i, v.n_slab);
+  const mill_particle_kernel *k = &v.kernel[i];
+  unsigned long long *node = v.node + (size_t)i * (size_t)v.n_node;
+  const int is_own = v.n_node <= MILL_BLOCK_NODES;
+  if (!k->is_there)
+    return;
+  for (int q = b.thread; is_own && q < v.n_node; q += THREADS)
+    own[q] = 0;
+  MILL_BARRIER(&b);
+  particle_slab_spread(&b, &c, k, (int)blockIdx.x, 1.0 / v.node_unit, &tile, is_own ? own : node);
+  for (int q = b.thread; is_own && q < v.n_node; q += THREADS)
+    if (own[q] != 0)
+      (void)atomicAdd(node + q, own[q]);
+}
+
+/** A warp for each point that one axis more makes, along x, and cloud: the axis a of
+ *  mill_block_convolve, from nodes (the last axis) or from work. */
+static __global__ void __launch_bounds__(THREADS)
+    particle_convolve(const __grid_constant__ particle_view v, int a, int n_point, int n_inner,
+                      const double *from, double *to, size_t n_to)
+{
+  const mill_particle_setup *s = &v.setup;
+  const int i = (int)blockIdx.y, lane = (int)threadIdx.x & 31;
+  const int point = (int)blockIdx.x * WARPS + ((int)threadIdx.x >> 5);
+  const mill_particle_kernel *k = &v.kernel[i];
+  double low, spacing, sum = 0.0;
+  if (point >= n_point)
+    return;
+  mill_node_axis(s, k, a, &low, &spacing);
+  const int row = point / n_inner;
+  const double x = s->grid_low[a] + (row % s->n_grid[a]) * mill_grid_step(s, a);
+  const double inverse = 1.0 / k->width[a];
+  const size_t first = (size_t)(row / s->n_grid[a]) * (size_t)s->n_node[a] * (size_t)n_inner +
+                       (size_t)(point % n_inner);
+  for (int j = lane; j < s->n_node[a] && k->is_there; j += 32) {
+    const double factor = mill_node_factor((low + j * spacing - x) * inverse);
+    const size_t at = first + (size_t)j * (size_t)n_inner;
+    if (factor > 0.0)
+      sum += factor * (from ? from[(size_t)i * v.n_work + at]
+                            : (double)(long long)v.node[(size_t)i * (size_t)v.n_node + at]);
+  }
+  sum = mill_warp_sum(sum);
+  if (lane > 0)
+    return;
+  if (!from)
+    sum *= v.node_unit * k->peak;
+  to[(size_t)i * n_to + (size_t)point] = k->is_there ? sum : NAN;
+}
+
+/** Positions as the caller has them. */
+static __global__ void __launch_bounds__(THREADS)
+    particle_hand_over(const __grid_constant__ particle_view v)
+{
+  const mill_particle_cloud *c = &v.cloud[blockIdx.y];
+  const size_t n = (size_t)v.setup.n_particle, n_dim = (size_t)v.setup.n_dim;
+  double *position = v.position + (size_t)blockIdx.y * n * n_dim;
+  for (size_t p = (size_t)blockIdx.x * THREADS + threadIdx.x; p < n;
+       p += (size_t)gridDim.x * THREADS)
+    for (size_t a = 0; a < n_dim; a++)
+      position[p * n_dim + a] = c->alive[p] > 0.0 ? c->x[a * n + p] : NAN;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/** Problems that evolve together. */
+struct batch {
+  const mill_particle_setup *setup;
+  const mill_particle_problem *problem;
+  mill_particle_result *result;
+  int n, has_position;
+  int n_tile; /* of the grid */
+  particle_view view;
+  cudaStream_t stream;
+  char *device;                        /* all memory there, owned */
+  size_t n_up, n_down, down_at, n_all; /* bytes; what goes up comes first */
+  char *up, *down;                     /* pinned */
+  mill_particle_transfers *transfers;
+};
+
+/** A piece of what goes up: its place in the buffer is that on the device. */
+template <typename type> static type *piece(batch *b, size_t *at, size_t n, size_t *offset)
+{
+  *offset = *at;
+  return mill_cuda_take<type>(b->device, at, n);
+}
+
+/** A potential's numbers, behind its structure; the host's copy of that points to the device's. */
+static void place_field(batch *b, size_t *at, mill_particle_problem *problem)
+{
+  const mill_particle_field *f = problem->field;
+  const size_t n_coef = mill_particle_n_coef(f), n_time = (size_t)f->n_time;
+  size_t to, to_time, to_coef;
+  const mill_particle_field *d_field = piece<mill_particle_field>(b, at, 1, &to);
+  const double *d_time = piece<double>(b, at, n_time, &to_time);
+  const double *d_coef = piece<double>(b, at, n_coef, &to_coef);
+  if (!b->up)
+    return;
+  mill_particle_field *copy = (mill_particle_field *)(void *)(b->up + to);
+  *copy = *f;
+  copy->time = d_time;
+  copy->coef = d_coef;
+  if (f->time)
+    memcpy(b->up + to_time, f->time, n_time * sizeof(double));
+  memcpy(b->up + to_coef, f->coef, n_coef * sizeof(double));
+  problem->field = d_field;
+}
+
+/** Problems with what they point to; one that points to the same as the one before shares it. */
+static void place_problems(batch *b, size_t *at)
+{
+  const size_t n_sample = (size_t)b->setup->n_particle * (size_t)b->setup->n_dim;
+  const mill_particle_field *field = NULL, *d_field = NULL;
+  const double *sample = NULL, *d_sample = NULL;
+  size_t to, to_sample;
+  const mill_particle_problem *d_problem = piece<mill_particle_problem>(b, at, (size_t)b->n, &to);
+  mill_particle_problem *copy = b->up ? (mill_particle_problem *)(void *)(b->up + to) : NULL;
+  for (int i = 0; i < b->n; i++) {
+    mill_particle_problem p = b->problem[i];
+    if (p.potential == MILL_GRIDDED && p.field == field) {
+      p.field = d_field;
+    } else if (p.potential == MILL_GRIDDED) {
+      field = p.field;
+      place_field(b, at, &p);
+      d_field = p.field;
+    }
+    if (p.start == MILL_START_SAMPLES && p.sample != sample) {
+      sample = p.sample;
+      d_sample = piece<double>(b, at, n_sample, &to_sample);
+      if (b->up)
+        memcpy(b->up + to_sample, sample, n_sample * sizeof(double));
+    }
+    p.sample = d_sample;
+    if (!copy)
+      continue;
+    copy[i] = p;
+    mill_particle_cloud_begin((mill_particle_cloud *)(void *)b->up + i, b->setup, &b->problem[i],
+                              b->view.n_part);
+    ((mill_particle_cloud *)(void *)b->up)[i].problem = d_problem + i;
+  }
+}
+
+/** Give all arrays their places, and where there are buffers, fill that of what goes up.  Clouds
+ *  come first. */
+static void lay_out(batch *b)
+{
+  const mill_particle_setup *s = b->setup;
+  particle_view *v = &b->view;
+  const size_t n = (size_t)b->n, n_record = (size_t)s->n_record, n_grid = (size_t)v->n_grid;
+  const size_t n_particle = (size_t)s->n_particle, n_dim = (size_t)s->n_dim;
+  size_t at = 0;
+  v->n_cloud = b->n;
+  v->cloud = mill_cuda_take<mill_particle_cloud>(b->device, &at, n);
+  place_problems(b, &at);
+  b->n_up = b->down_at = at;
+  v->density = mill_cuda_take<double>(b->device, &at, n * n_record * n_grid);
+  v->bound = mill_cuda_take<double>(b->device, &at, n * n_record);
+  v->moment =
+      mill_cuda_take<double>(b->device, &at, n * (size_t)(s->n_step + 1) * MILL_PARTICLE_MOMENTS);
+  v->position =
+      mill_cuda_take<double>(b->device, &at, b->has_position ? n * n_particle * n_dim : 0);
+  v->bad_step = mill_cuda_take<int>(b->device, &at, n);
+  b->n_down = at - b->down_at;
+  v->kernel = mill_cuda_take<mill_particle_kernel>(b->device, &at, n);
+  v->total = mill_cuda_take<double>(b->device, &at, n * MILL_PARTICLE_STRIDE * MILL_PARTICLE_SUMS);
+  v->slab = mill_cuda_take<double>(b->device, &at, v->n_node ? 0 : n * (size_t)v->n_slab * n_grid);
+  v->node = mill_cuda_take<unsigned long long>(b->device, &at, n * (size_t)v->n_node);
+  for (int w = 0; w < 2; w++)
+    v->work[w] = mill_cuda_take<double>(b->device, &at, n * v->n_work);
+  for (size_t i = 0; i < n; i++) {
+    double *x = mill_cuda_take<double>(b->device, &at, n_dim * n_particle);
+    double *alive = mill_cuda_take<double>(b->device, &at, n_particle);
+    double *sums = mill_cuda_take<double>(
+        b->device, &at, (size_t)MILL_PARTICLE_STRIDE * (size_t)v->n_part * MILL_PARTICLE_SUMS);
+    if (!b->up)
+      continue;
+    mill_particle_cloud *c = (mill_particle_cloud *)(void *)b->up + i;
+    c->x = x;
+    c->alive = alive;
+    c->sums = sums;
+  }
+  b->n_all = at;
+}
+
+/** What a call of the memory's says; a full one with what is to be reduced. */
+static int memory_error(const batch *b, cudaError_t status, const char *which, size_t bytes)
+{
+  const mill_particle_setup *s = b->setup;
+  if (status == cudaSuccess)
+    return MILL_OK;
+  if (status != cudaErrorMemoryAllocation)
+    return mill_cuda_error(status, which, __FILE__, __LINE__);
+  (void)cudaGetLastError();
+  return mill_error_set(
+      MILL_ERR_MEMORY, __FILE__, __LINE__,
+      "backend cuda: %d problems of %d particles along %d axes, %d steps and %d densities of %d "
+      "points from %d nodes need %.3g GiB of %s, which has no room for them: give fewer particles, "
+      "densities, points or nodes, free it from other programs, or use --backend cpu",
+      b->n, s->n_particle, s->n_dim, s->n_step, s->n_record, b->view.n_grid, b->view.n_node,
+      (double)bytes / 1073741824.0, which);
+}
+
+/** As many of n problems as there is room for, one at least. */
+static int fit_memory(batch *b, int n)
+{
+  int err = MILL_OK;
+  size_t n_free = 0;
+  MILL_TRY(mill_cuda_free_bytes(&n_free));
+  n_free -= n_free < SPARE_BYTES ? n_free : SPARE_BYTES;
+  b->n = n < MOST_AT_ONCE ? n : MOST_AT_ONCE;
+  for (lay_out(b); b->n_all > n_free && b->n > 1; lay_out(b))
+    b->n = (b->n + 1) / 2;
+  MILL_TRY(
+      memory_error(b, cudaMalloc((void **)&b->device, b->n_all), "the GPU's memory", b->n_all));
+  MILL_TRY(
+      memory_error(b, cudaMallocHost((void **)&b->up, b->n_up), "pinned host memory", b->n_up));
+  MILL_TRY(memory_error(b, cudaMallocHost((void **)&b->down, b->n_down), "pinned host memory",
+                        b->n_down));
+  memset(b->up, 0, b->n_up); /* also between the pieces */
+  lay_out(b);
+done:
+  return err;
+}
+
+static void release(batch *b)
+{
+  /* what fails here has failed before, or nothing can be done about it */
+  if (b->stream)
+    (void)cudaStreamSynchronize(b->stream);
+  if (b->device)
+    (void)cudaFree(b->device);
+  if (b->up)
+    (void)cudaFreeHost(b->up);
+  if (b->down)
+    (void)cudaFreeHost(b->down);
+  if (b->stream)
+    (void)cudaStreamDestroy(b->stream);
+  b->device = b->up = b->down = NULL;
+  b->stream = NULL;
+}
+
+/* ---- an evolution ---------------------------------------------------------------------------- */
+
+/** Blocks along x that give each of n its warp. */
+static unsigned warps(int n)
+{
+  return (unsigned)((n + WARPS - 1) / WARPS);
+}
+
+static int launch_move(batch *b, int step, int n_step)
+{
+  const particle_view &v = b->view;
+  return mill_cuda_launch(b->stream, "kernel particle_move",
+                          dim3((unsigned)v.n_part, (unsigned)v.n_cloud), THREADS, particle_move, v,
+                          step, n_step);
+}
+
+static int launch_exact(batch *b, int i_record)
+{
+  int err = MILL_OK;
+  const particle_view &v = b->view;
+  MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_sum",
+                            dim3((unsigned)b->n_tile, (unsigned)v.n_slab, (unsigned)v.n_cloud),
+                            THREADS, particle_sum, v));
+  MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_total",
+                            dim3(warps(v.n_grid), (unsigned)v.n_cloud), THREADS, particle_total, v,
+                            i_record));
+done:
+  return err;
+}
+
+static int launch_binned(batch *b, int i_record)
+{
+  int err = MILL_OK;
+  const particle_view &v = b->view;
+  const mill_particle_setup *s = b->setup;
+  const size_t n_density = (size_t)s->n_record * (size_t)v.n_grid;
+  const double *from = NULL;
+  int n_row = v.n_node, n_inner = 1;
+  TRY_CUDA(
+      cudaMemsetAsync(v.node, 0, (size_t)v.n_cloud * (size_t)v.n_node * sizeof *v.node, b->stream));
+  MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_spread",
+                            dim3((unsigned)v.n_slab, (unsigned)v.n_cloud), THREADS, particle_spread,
+                            v));
+  for (int a = s->n_dim - 1; a >= 0; a--) {
+    double *to = a > 0 ? v.work[a % 2] : v.density + (size_t)i_record * (size_t)v.n_grid;
+    n_row /= s->n_node[a];
+    const int n_point = n_row * s->n_grid[a] * n_inner;
+    MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_convolve",
+                              dim3(warps(n_point), (unsigned)v.n_cloud), THREADS, particle_convolve,
+                              v, a, n_point, n_inner, from, to, a > 0 ? v.n_work : n_density));
+    from = to;
+    n_inner *= s->n_grid[a];
+  }
+done:
+  return err;
+}
+
+/** All steps, one launch after the other, without a look at them. */
+static int run_steps(batch *b)
+{
+  int err = MILL_OK;
+  const mill_particle_setup *s = b->setup;
+  const particle_view &v = b->view;
+  for (int step = 0, i_record = 0; step <= s->n_step;) {
+    const int until = i_record < s->n_record ? s->record[i_record] : s->n_step;
+    const int n = until - step + 1 < MILL_PARTICLE_STRIDE ? until - step + 1 : MILL_PARTICLE_STRIDE;
+    const int is_record = i_record < s->n_record && s->record[i_record] == step + n - 1;
+    MILL_TRY(launch_move(b, step, n));
+    MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_settle", dim3((unsigned)v.n_cloud),
+                              THREADS, particle_settle, v, step, n, is_record ? i_record : -1));
+    if (is_record)
+      MILL_TRY(v.n_node ? launch_binned(b, i_record) : launch_exact(b, i_record));
+    i_record += is_record;
+    step += n;
+  }
+done:
+  return err;
+}
+
+/** Results to their owners. */
+static void hand_out(const batch *b)
+{
+  const particle_view *v = &b->view;
+  const size_t n_record = (size_t)b->setup->n_record;
+  const size_t n_density = n_record * (size_t)v->n_grid;
+  const size_t n_moment = (size_t)(b->setup->n_step + 1) * MILL_PARTICLE_MOMENTS;
+  const size_t n_position = (size_t)b->setup->n_particle * (size_t)b->setup->n_dim;
+  /* where an array of the device lies in the buffer */
+#define HOST(array) ((const char *)(array) - (b->device + b->down_at) + b->down)
+  for (size_t i = 0; i < (size_t)b->n; i++) {
+    mill_particle_result *r = &b->result[i];
+    memcpy(r->density, HOST(v->density + i * n_density), n_density * sizeof(double));
+    memcpy(r->bound, HOST(v->bound + i * n_record), n_record * sizeof(double));
+    memcpy(r->moment, HOST(v->moment + i * n_moment), n_moment * sizeof(double));
+    memcpy(&r->bad_step, HOST(v->bad_step + i), sizeof r->bad_step);
+    if (r->position)
+      memcpy(r->position, HOST(v->position + i * n_position), n_position * sizeof(double));
+  }
+#undef HOST
+}
+
+static int run_batch(batch *b)
+{
+  int err = MILL_OK;
+  TRY_CUDA(cudaMemcpyAsync(b->device, b->up, b->n_up, cudaMemcpyHostToDevice, b->stream));
+  b->transfers->n_up++;
+  b->transfers->byte_up += b->n_up;
+  MILL_TRY(run_steps(b));
+  if (b->has_position)
+    MILL_TRY(mill_cuda_launch(b->stream, "kernel particle_hand_over",
+                              dim3((unsigned)b->view.n_part, (unsigned)b->n), THREADS,
+                              particle_hand_over, b->view));
+  TRY_CUDA(cudaMemcpyAsync(b->down, b->device + b->down_at, b->n_down, cudaMemcpyDeviceToHost,
+                           b->stream));
+  b->transfers->n_down++;
+  b->transfers->byte_down += b->n_down;
+  TRY_CUDA_AT("the evolution of particles", cudaStreamSynchronize(b->stream));
+  hand_out(b);
+done:
+  return err;
+}
+
+static int at_most(int64_t n, int64_t most)
+{
+  n = n < most ? n : most;
+  return n > 1 ? (int)n : 1;
+}
+
+/** What follows from the shape of a problem alone. */
+static void shape(batch *b)
+{
+  const mill_particle_setup *s = b->setup;
+  particle_view *v = &b->view;
+  int64_t n_segment = 1, n_grid = 1, n_image = 1, n_most = 0;
+  int bits = 0;
+  v->setup = *s;
+  v->setup.record = NULL;
+  v->n_node = s->form == MILL_DENSITY_BINNED;
+  for (int a = 0; a < s->n_dim; a++) {
+    const int n = s->n_grid[a];
+    n_grid *= n;
+    n_segment *= a == s->n_dim - 1 ? (n + MILL_SEGMENT - 1) / MILL_SEGMENT : n;
+    n_image *= mill_particle_images(s, a);
+    v->n_node *= s->n_node[a];
+  }
+  v->n_grid = (int)n_grid;
+  for (v->n_segment = 1; v->n_segment < n_segment && v->n_segment < THREADS;)
+    v->n_segment *= 2;
+  b->n_tile = (int)((n_segment + v->n_segment - 1) / v->n_segment);
+  v->n_part = at_most(((int64_t)s->n_particle + PART - 1) / PART, MOST_PART);
+  v->n_slab = at_most(((int64_t)s->n_particle + SPREAD_PART - 1) / SPREAD_PART, MOST_PART / 2);
+  if (!v->n_node) {
+    v->n_slab = at_most(v->n_part, MOST_SUM_BLOCK / b->n_tile);
+    v->n_slab = at_most(v->n_slab, SLAB_BYTES / (int64_t)sizeof(double) / n_grid);
+  }
+  /* all particles and images at one node must not overflow */
+  while (((int64_t)1 << bits) < n_image * s->n_particle)
+    bits++;
+  v->node_unit = ldexp(1.0, bits - 62);
+  /* each of 4, 16 or 64 nodes is rounded to half a unit at most */
+  v->rounding = 0.5 * v->node_unit * (double)(n_image << (2 * s->n_dim));
+  for (int64_t a = s->n_dim - 1, n = v->n_node; a > 0; a--) {
+    n = n / s->n_node[a] * s->n_grid[a];
+    n_most = n > n_most ? n : n_most;
+  }
+  v->n_work = (size_t)n_most;
+}
+
+static int evolve(const mill_particle_setup *s, int n_problem, const mill_particle_problem *problem,
+                  mill_particle_result *result, mill_particle_transfers *transfers)
+{
+  int err = MILL_OK;
+  batch b;
+  memset((void *)&b, 0, sizeof b);
+  memset(transfers, 0, sizeof *transfers);
+  b.setup = s;
+  b.transfers = transfers;
+  for (int i = 0; i < n_problem; i++)
+    b.has_position = b.has_position || result[i].position;
+  shape(&b);
+  for (int first = 0; first < n_problem; first += b.n) {
+    b.problem = problem + first;
+    b.result = result + first;
+    MILL_TRY(fit_memory(&b, n_problem - first));
+    TRY_CUDA(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking));
+    MILL_TRY(run_batch(&b));
+    release(&b);
+  }
+done:
+  release(&b);
+  return err;
+}
+
+const mill_particle_ops *mill_particle_ops_cuda(int *err)
+{
+  static const mill_particle_ops ops = {"cuda", evolve};
+  int id = 0;
+  *err = mill_cuda_open(&id);
+  return *err == MILL_OK ? &ops : NULL;
+}

@@ -1,0 +1,362 @@
+/* Particles on a GPU, or on the emulated one, against the CPU's, SciPy's densities and solutions of
+ * the equations; two transfers; bits that depend on nothing else; memory that is too small.
+ *
+ * Two engines fuse products differently, also of the float32 normal numbers: a place is off by some
+ * 1e-7 of its noise, which 1e-6 allows for. */
+#include "tests/kernels/particles/evolution.h"
+#include "tests/kernels/particles/kernel_density.h"
+
+#ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/particles_cuda.h"
+#endif
+#ifdef MILL_CUDA_EMULATION
+#include "tests/cuda_emulation/emulation.h"
+enum { N_FEW = 300, N_MANY = 3000 }; /* the emulation is slow */
+#else
+enum { N_FEW = 5001, N_MANY = 1000000 };
+#endif
+
+static const mill_particle_ops *tested; /* NULL: nothing to test, for a reason */
+static const char *reason;
+
+#define NEEDS_GPU()                                                                                \
+  if (!tested) {                                                                                   \
+    printf("SKIPPED: %s\n", reason);                                                               \
+    skip();                                                                                        \
+  }
+
+static int set_up(void **state)
+{
+  (void)state;
+#ifdef MILL_HAVE_CUDA
+  int err = MILL_OK;
+  tested = mill_particle_ops_cuda(&err);
+  if (!tested)
+    reason = mill_error_message();
+#else
+  reason = "this build has no CUDA";
+#endif
+  return 0;
+}
+
+/* ---- the CPU's ---- */
+
+static void assert_alike(const evolution *gpu, const evolution *cpu)
+{
+  for (int i = 0; i < cpu->n_problem; i++) {
+    const mill_particle_result *g = &gpu->result[i], *c = &cpu->result[i];
+    double peak = 0;
+    assert_int_equal(g->bad_step, c->bad_step);
+    for (int k = 0; k < cpu->s.n_particle * cpu->s.n_dim; k++) {
+      assert_int_equal(isnan(g->position[k]), isnan(c->position[k]));
+      if (!isnan(c->position[k]))
+        assert_close(g->position[k], c->position[k], 1e-6);
+    }
+    for (int k = 0; k < (cpu->s.n_step + 1) * MILL_PARTICLE_MOMENTS; k++)
+      assert_close(g->moment[k], c->moment[k], 1e-6);
+    for (int k = 0; k < cpu->n_grid; k++)
+      peak = fmax(peak, c->density[k]);
+    for (int k = 0; k < cpu->n_grid; k++) /* slopes of kernels are some peaks to their width */
+      assert_close(g->density[k], c->density[k], 1e-5 * peak);
+    assert_close(g->bound[0], c->bound[0], 1e-3 * c->bound[0]);
+  }
+}
+
+/* Three problems of a setup by both engines. */
+static void compare(evolution *cpu)
+{
+  evolution gpu;
+  cpu->n_problem = MAX_PROBLEM;
+  gpu = *cpu;
+  evolution_run(cpu);
+  evolution_run_by(&gpu, tested);
+  assert_alike(&gpu, cpu);
+  evolution_end(cpu);
+  evolution_end(&gpu);
+}
+
+static void test_named_potentials_and_boundaries_are_the_cpu_s(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  for (int boundary = MILL_OPEN; boundary <= MILL_ABSORBING; boundary++)
+    for (int n_dim = 1; n_dim <= 3; n_dim++) {
+      const int last = n_dim - 1;
+      evolution e;
+      evolution_init(&e, n_dim, N_FEW, 3, 0.05);
+      e.s.scheme = (boundary + n_dim) % 2 ? MILL_HEUN : MILL_EULER;
+      e.s.form = (boundary + n_dim) % 2 ? MILL_DENSITY_BINNED : MILL_DENSITY_EXACT;
+      e.s.along_axes = e.s.form;
+      e.s.boundary[last] = boundary;
+      e.s.low[last] = e.s.grid_low[last] = -1;
+      e.s.high[last] = e.s.grid_high[last] = 1;
+      e.s.n_grid[0] = n_dim == 1 ? 41 : 7;
+      for (int a = 0; a < n_dim; a++)
+        e.s.n_node[a] = n_dim == 1 ? 512 : n_dim == 2 ? 80 : 24; /* 6400 nodes: not by a block */
+      for (int a = 1; a < n_dim; a++)
+        e.s.n_grid[a] = a == 1 ? 5 : 18;
+      for (int i = 0; i < MAX_PROBLEM; i++) {
+        mill_particle_problem *p = &e.problem[i];
+        p->potential = i % 3; /* free, harmonic, double well */
+        p->diffusion = 0.5 + 0.25 * i;
+        for (int a = 0; a < n_dim; a++) {
+          p->rate[a] = 1 + a;
+          p->barrier[a] = p->half[a] = 1;
+          p->start_centre[a] = 0.1 * (a - i);
+          p->start_spread[a] = 0.2;
+        }
+        p->start = i == 1 ? MILL_START_UNIFORM : MILL_START_NORMAL;
+      }
+      compare(&e);
+    }
+}
+
+/* Two fields and two sets of samples, of which problems share one. */
+static void test_gridded_potentials_and_samples_are_the_cpu_s(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  enum { N_TIME = 2, N_NODE = 9, N_COEF = N_TIME * (N_NODE + 2) * (N_NODE + 2) };
+  static double value[N_TIME * N_NODE * N_NODE], coef[2][N_COEF], sample[2][2 * N_FEW];
+  static const double time[N_TIME] = {0, 0.2};
+  mill_particle_field field[2];
+  evolution e;
+  evolution_init(&e, 2, N_FEW, 3, 0.05);
+  e.s.n_grid[0] = 9;
+  e.s.n_grid[1] = 6;
+  for (int f = 0; f < 2; f++) {
+    field[f] = (mill_particle_field){.n_dim = 2,
+                                     .n_time = N_TIME,
+                                     .n_node = {N_NODE, N_NODE, 1},
+                                     .low = {-2, -2},
+                                     .spacing = {0.5, 0.5},
+                                     .time = time,
+                                     .coef = coef[f]};
+    for (int i = 0; i < N_TIME * N_NODE * N_NODE; i++)
+      value[i] = 0.2 * sin(0.7 * i + f) + 0.1 * (i / (N_NODE * N_NODE));
+    assert_int_equal(mill_particle_field_fit(&field[f], value, coef[f]), MILL_OK);
+    for (int i = 0; i < 2 * N_FEW; i++)
+      sample[f][i] = sin(1.3 * i + f);
+  }
+  for (int i = 0; i < MAX_PROBLEM; i++) {
+    e.problem[i].potential = MILL_GRIDDED;
+    e.problem[i].field = &field[i / 2];
+    e.problem[i].start = MILL_START_SAMPLES;
+    e.problem[i].sample = sample[(i + 1) / 2];
+  }
+  compare(&e);
+}
+
+static void test_a_step_that_leads_nowhere_is_told(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  evolution e;
+  evolution_init(&e, 1, N_FEW, 3, 0.001);
+  e.n_problem = 2;
+  e.s.boundary[0] = MILL_REFLECTING;
+  e.s.low[0] = -1;
+  e.s.high[0] = 1;
+  e.problem[0].diffusion = 1e5;
+  evolution_run_by(&e, tested);
+  assert_int_equal(e.result[0].bad_step, 1);
+  assert_true(isnan(e.result[0].density[3]));
+  assert_true(isnan(e.result[0].bound[0]));
+  assert_true(isnan(evolution_moment(&e, LAST)[1]));
+  assert_int_equal(e.result[1].bad_step, -1);
+  assert_true(e.result[1].density[20] > 0);
+  evolution_end(&e);
+}
+
+/* ---- SciPy's, and solutions ---- */
+
+static void test_densities_are_scipys(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  check_exact(tested);
+  check_binned(tested);
+  check_images(tested);
+}
+
+/* Mean and variance of Ornstein and Uhlenbeck's process to 5 standard errors and what Heun's step
+ * leaves (tests/kernels/particles/test_evolution.c). */
+static void test_ornstein_uhlenbeck(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  enum { N_STEP = 10 };
+  const double rate = 2, d = 0.7, dt = 0.05;
+  evolution e;
+  evolution_init(&e, 1, N_MANY, N_STEP, dt);
+  e.s.scheme = MILL_HEUN;
+  e.problem[0].potential = MILL_HARMONIC;
+  e.problem[0].rate[0] = rate;
+  e.problem[0].start_centre[0] = -1;
+  e.problem[0].diffusion = d;
+  evolution_run_by(&e, tested);
+  for (int step = 1; step <= N_STEP; step++) {
+    const double *m = evolution_moment(&e, step), far = exp(-rate * step * dt);
+    const double var = d / rate * (1 - far * far);
+    assert_true(m[0] == 1);
+    assert_close(m[1], -far, 5 * sqrt(var / N_MANY) + 1e-3);
+    assert_close(m[4], var, 5 * var * sqrt(2.0 / N_MANY) + 1e-3);
+  }
+  evolution_end(&e);
+}
+
+/* The number left in an absorbing box, by its series. */
+static void test_absorbing_box(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  enum { N_STEP = 20 };
+  const double time = 0.06;
+  double left = 0;
+  evolution e;
+  evolution_init(&e, 1, N_MANY, N_STEP, time / N_STEP);
+  e.s.boundary[0] = MILL_ABSORBING;
+  e.s.high[0] = 1;
+  e.problem[0].start_centre[0] = 0.3;
+  evolution_run_by(&e, tested);
+  for (int k = 1; k < 60; k += 2)
+    left += 4 / (k * M_PI) * sin(k * M_PI * 0.3) * exp(-k * k * M_PI * M_PI * time);
+  assert_close(evolution_moment(&e, LAST)[0], left, 5 * sqrt(left * (1 - left) / N_MANY));
+  evolution_end(&e);
+}
+
+/* ---- how the device is driven ---- */
+
+enum { N_SHORT = 130 }; /* two parts; strides of 64, 64 and 4 steps with the start */
+
+static void problems_of(evolution *e, int form)
+{
+  evolution_init(e, 1, N_SHORT, 2 * 64 + 3, 1e-3);
+  e->s.form = form;
+  e->n_problem = MAX_PROBLEM;
+  for (int i = 0; i < MAX_PROBLEM; i++)
+    e->problem[i].start_spread[0] = 0.5;
+}
+
+static void assert_same_bits(const evolution *a, int i, const evolution *b, int k)
+{
+  const size_t n_moment = (size_t)(a->s.n_step + 1) * MILL_PARTICLE_MOMENTS;
+  const mill_particle_result *x = &a->result[i], *y = &b->result[k];
+  assert_memory_equal(x->position, y->position, N_SHORT * sizeof(double));
+  assert_memory_equal(x->density, y->density, (size_t)a->n_grid * sizeof(double));
+  assert_memory_equal(x->moment, y->moment, n_moment * sizeof(double));
+}
+
+static void test_bits_do_not_depend_on_order_or_other_problems(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  for (int form = 0; form < 2; form++) {
+    evolution all, one;
+    problems_of(&all, form);
+    one = all;
+    evolution_run_by(&all, tested);
+    one.n_problem = 1;
+    one.problem[0] = all.problem[2];
+#ifdef MILL_CUDA_EMULATION
+    mill_emulation_seed(7 + (unsigned)form); /* other orders of threads and blocks */
+#endif
+    evolution_run_by(&one, tested);
+    assert_same_bits(&one, 0, &all, 2);
+    evolution_end(&all);
+    evolution_end(&one);
+  }
+}
+
+static void test_a_whole_evolution_is_two_transfers(void **state)
+{
+  (void)state;
+  NEEDS_GPU();
+  for (int form = 0; form < 2; form++) {
+    evolution e;
+    problems_of(&e, form);
+#ifdef MILL_CUDA_EMULATION
+    const mill_emulation_counts before = mill_emulation_count();
+#endif
+    evolution_run_by(&e, tested);
+    assert_int_equal(e.transfers.n_up, 1);
+    assert_int_equal(e.transfers.n_down, 1);
+    /* positions, moments, density, bound and step, with what aligns them */
+    const size_t least = sizeof(double) * MAX_PROBLEM *
+                         (N_SHORT + (size_t)(e.s.n_step + 1) * MILL_PARTICLE_MOMENTS + 41 + 1);
+    assert_in_range(e.transfers.byte_down, least, least + 2048);
+#ifdef MILL_CUDA_EMULATION
+    /* the device's own count */
+    const mill_emulation_counts after = mill_emulation_count();
+    assert_int_equal(after.upload_bytes - before.upload_bytes, e.transfers.byte_up);
+    assert_int_equal(after.download_bytes - before.download_bytes, e.transfers.byte_down);
+    assert_int_equal(after.n_upload - before.n_upload, 1);
+    assert_int_equal(after.n_synchronize - before.n_synchronize, 2); /* its end, and freeing */
+    /* each stride with its moments, the density, the positions */
+    assert_int_equal(after.n_kernel - before.n_kernel, 2 * 3 + 2 + 1);
+#endif
+    evolution_end(&e);
+  }
+}
+
+#ifdef MILL_CUDA_EMULATION
+enum { SPARE = 128 << 20 }; /* what kernels/cuda/particles.cu leaves to CUDA */
+
+static void test_what_does_not_fit_goes_in_turns(void **state)
+{
+  (void)state;
+  evolution whole, turns;
+  problems_of(&whole, MILL_DENSITY_EXACT);
+  turns = whole;
+  evolution_run_by(&whole, tested);
+  const size_t n_byte = mill_emulation_count().n_byte_most;
+  mill_emulation_memory(SPARE + n_byte * 5 / 6);
+  evolution_run_by(&turns, tested);
+  mill_emulation_reset();
+  assert_int_equal(turns.transfers.n_up, 2);
+  assert_int_equal(turns.transfers.n_down, 2);
+  for (int i = 0; i < MAX_PROBLEM; i++)
+    assert_same_bits(&turns, i, &whole, i);
+  assert_int_equal(mill_emulation_count().n_byte_now, 0);
+  evolution_end(&whole);
+  evolution_end(&turns);
+}
+
+static void test_failures_are_told_and_leave_nothing(void **state)
+{
+  (void)state;
+  evolution e;
+  problems_of(&e, MILL_DENSITY_EXACT);
+  mill_emulation_memory(1 << 12);
+  assert_int_equal(evolution_try(&e, tested), MILL_ERR_MEMORY);
+  assert_non_null(strstr(mill_error_message(), "130 particles along 1 axes, 131 steps"));
+  assert_non_null(strstr(mill_error_message(), "give fewer particles"));
+  mill_emulation_reset();
+  mill_emulation_fail(3, 700);
+  assert_int_equal(evolution_try(&e, tested), MILL_ERR_BACKEND);
+  assert_non_null(strstr(mill_error_message(), "the evolution of particles"));
+  mill_emulation_reset();
+  assert_int_equal(mill_emulation_count().n_byte_now, 0);
+  evolution_run_by(&e, tested); /* a new one is not harmed */
+  evolution_end(&e);
+}
+#endif
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+#ifdef MILL_CUDA_EMULATION /* first: it asks for the most memory so far */
+      cmocka_unit_test(test_what_does_not_fit_goes_in_turns),
+      cmocka_unit_test(test_failures_are_told_and_leave_nothing),
+#endif
+      cmocka_unit_test(test_named_potentials_and_boundaries_are_the_cpu_s),
+      cmocka_unit_test(test_gridded_potentials_and_samples_are_the_cpu_s),
+      cmocka_unit_test(test_a_step_that_leads_nowhere_is_told),
+      cmocka_unit_test(test_densities_are_scipys),
+      cmocka_unit_test(test_ornstein_uhlenbeck),
+      cmocka_unit_test(test_absorbing_box),
+      cmocka_unit_test(test_bits_do_not_depend_on_order_or_other_problems),
+      cmocka_unit_test(test_a_whole_evolution_is_two_transfers)};
+  const int failed = cmocka_run_group_tests(tests, set_up, NULL);
+  return failed ? failed : tested ? 0 : 77;
+}
