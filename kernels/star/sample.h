@@ -12,7 +12,7 @@
 
 #include "kernels/math/chains.h"
 #include "kernels/math/counter_random.h"
-#include "kernels/star/polish.h"
+#include "kernels/star/marginal.h"
 
 #define MILL_SAMPLE_STRETCH 2.0  /**< a of the stretch move */
 #define MILL_SAMPLE_DE      2.38 /**< of the differential evolution's step, by sqrt(2 n) */
@@ -25,6 +25,9 @@
 /** What a first position may lie above the solution's F: beyond chance by far. */
 #define MILL_SAMPLE_FIRST_F 50.0
 #define MILL_POST_SHARE     0.01 /**< of the samples, for the flags LIMIT and HULL */
+/** Quantiles from which a marginal density reaches to the same one from above. */
+#define MILL_POST_TAIL   0.001
+#define MILL_POST_DIFFER 0.15 /**< for the flag NOT_GAUSSIAN */
 
 enum {
   MILL_SAMPLE_FIRST_TRIES = 8, /**< each half as far from the solution as the one before */
@@ -413,7 +416,97 @@ MILL_HD_CALLED static inline int mill_sample_beyond_hull(const mill_model *m, co
   return (double)n_beyond > MILL_POST_SHARE * (double)n;
 }
 
-/** Moments, percentiles, R-hat and effective size of free parameter k, and its flags. */
+/** The samples that count. */
+MILL_HD static inline mill_samples mill_sample_set(const mill_model *m, const mill_slot *slot)
+{
+  const int first = mill_sample_skipped(slot);
+  mill_samples s;
+  s.x = mill_sample_kept(m, slot, first);
+  s.n = (slot->sample.n_kept - first) * m->set.sample.n_walker;
+  s.n_free = slot->n_free;
+  s.par = slot->free_par;
+  s.at = slot->best_end;
+  return s;
+}
+
+/** Marginal density of free parameter k, sorted as its samples are, and the flag of its shape. */
+MILL_HD_CALLED static inline void mill_sample_density(const mill_model *m, mill_slot *slot, int k,
+                                                      double sigma)
+{
+  mill_posterior *p = slot->posterior;
+  const mill_samples s = mill_sample_set(m, slot);
+  const int j = slot->free_par[k];
+  const double error = mill_sample_fit_error(&slot->result, j);
+  double *density = p->density + (size_t)j * MILL_N_DENSITY, *space = slot->space.density;
+  double low = s.at[j] + mill_chains_quantile(s.n, slot->sorted, MILL_POST_TAIL);
+  double high = s.at[j] + mill_chains_quantile(s.n, slot->sorted, 1.0 - MILL_POST_TAIL);
+  mill_modes all;
+  all.n = 1;
+  all.n_cut = 0;
+  if (!mill_marginal_density(m, &s, &all, 0, k, p->ess[j], sigma * sigma, &low, &high,
+                             slot->space.node, space))
+    return;
+  for (int i = 0; i < MILL_N_DENSITY; i++)
+    density[i] = space[i];
+  p->density_low[j] = low;
+  p->density_high[j] = high;
+  if (error > 0.0 && mill_density_differs(space, low, high, s.at[j], error) > MILL_POST_DIFFER)
+    p->flag |= MILL_POST_SHAPE;
+}
+
+/** Weight, mean and standard deviations of one mode as number `to`. */
+MILL_HD_CALLED static inline void mill_sample_put_mode(const mill_model *m, mill_slot *slot,
+                                                       const mill_samples *s,
+                                                       const mill_modes *modes, int mode, int to)
+{
+  mill_posterior *p = slot->posterior;
+  const int nd = m->n_deriv;
+  double *at = p->mode_mean + to * nd, *spread = p->mode_sigma + to * nd;
+  for (int j = 0; j < nd; j++) {
+    at[j] = slot->best_end[j];
+    spread[j] = 0.0;
+  }
+  for (int k = 0; k < s->n_free; k++) {
+    double mean, var;
+    const int n = mill_mode_moments(s, modes, mode, k, &mean, &var), j = s->par[k];
+    p->mode_weight[to] = (double)n / (double)s->n;
+    if (j >= nd)
+      continue;
+    at[j] += mean;
+    spread[j] = sqrt(var);
+  }
+}
+
+/** The modes, the heaviest first. */
+MILL_HD_CALLED static inline void mill_sample_put_modes(const mill_model *m, mill_slot *slot)
+{
+  mill_posterior *p = slot->posterior;
+  const mill_samples s = mill_sample_set(m, slot);
+  mill_modes modes;
+  double least = (double)INFINITY;
+  int order[MILL_MAX_MODE], count[MILL_MAX_MODE];
+  for (int k = 0; k < s.n_free; k++)
+    if (s.par[k] < m->n_deriv && p->ess[s.par[k]] < least)
+      least = p->ess[s.par[k]];
+  mill_modes_find(m, &s, least, slot->space.node, slot->space.density, &modes);
+  for (int a = 0; a < modes.n; a++)
+    count[a] = 0;
+  for (int i = 0; i < s.n; i++)
+    count[mill_mode_of(&modes, s.x + (size_t)i * (size_t)s.n_free)]++;
+  for (int a = 0; a < modes.n; a++) {
+    int at = a;
+    for (; at > 0 && count[order[at - 1]] < count[a]; at--)
+      order[at] = order[at - 1];
+    order[at] = a;
+  }
+  for (int a = 0; a < modes.n; a++)
+    mill_sample_put_mode(m, slot, &s, &modes, order[a], a);
+  p->n_mode = modes.n;
+  if (modes.n > 1)
+    p->flag |= MILL_POST_MODES;
+}
+
+/** Moments, percentiles, density, R-hat and effective size of free parameter k, and its flags. */
 MILL_HD_CALLED static inline void mill_sample_summarize_par(const mill_model *m, mill_slot *slot,
                                                             int k, double sigma)
 {
@@ -430,6 +523,7 @@ MILL_HD_CALLED static inline void mill_sample_summarize_par(const mill_model *m,
     p->percentile[q][j] = slot->best_end[j] + mill_chains_quantile(n, slot->sorted, quantile[q]);
   mill_chains_diagnose(&c, &p->rhat[j], &p->ess[j]);
   p->flag |= mill_sample_par_flags(m, slot, j, n, slot->sorted, sigma);
+  mill_sample_density(m, slot, k, sigma);
 }
 
 /** What a parameter has that is not sampled; 0 beyond the parameters. */
@@ -442,7 +536,15 @@ MILL_HD_CALLED static inline void mill_sample_blank(const mill_model *m, mill_sl
     for (int q = 0; q < MILL_N_PERCENTILE; q++)
       p->percentile[q][j] = p->mean[j];
     p->rhat[j] = p->ess[j] = is_par ? (double)NAN : 0.0;
+    p->density_low[j] = p->density_high[j] = is_par ? (double)NAN : 0.0;
+    for (int i = 0; i < MILL_N_DENSITY; i++)
+      p->density[j * MILL_N_DENSITY + i] = is_par ? (double)NAN : 0.0;
   }
+  p->n_mode = 0;
+  for (int a = 0; a < MILL_MAX_MODE; a++)
+    p->mode_weight[a] = (double)NAN;
+  for (int i = 0; i < MILL_MAX_MODE * MILL_MAX_PAR; i++)
+    p->mode_mean[i] = p->mode_sigma[i] = i < MILL_MAX_MODE * m->n_deriv ? (double)NAN : 0.0;
   for (int i = 0; i < MILL_MAX_COVAR; i++)
     p->covar[i] = 0.0;
 }
@@ -473,6 +575,8 @@ MILL_HD_CALLED static inline void mill_sample_end(const mill_model *m, mill_slot
         p->covar[j * nd - j * (j - 1) / 2 + (slot->free_par[l] - j)] = covar[k * n + l];
     mill_sample_summarize_par(m, slot, k, sqrt(covar[k * n + k]));
   }
+  if (n > 0)
+    mill_sample_put_modes(m, slot);
   if (mill_sample_beyond_hull(m, slot, n_sample))
     p->flag |= MILL_POST_HULL;
   if (s->least < slot->result.m2ll - 1.0)

@@ -222,7 +222,7 @@ typedef struct mill_polish_axes {
   double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
 } mill_polish_axes;
 
-enum { MILL_POLISH_MAX_FACET = 32 };
+enum { MILL_POLISH_MAX_FACET = 32, MILL_DENSITY_NODE = 512 };
 
 enum mill_sample_phase { MILL_SAMPLE_POSITIONS = 0, MILL_SAMPLE_BURNS, MILL_SAMPLE_MOVES };
 
@@ -251,6 +251,7 @@ typedef struct mill_fit_space {
   double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
   mill_active_facet facet[MILL_POLISH_MAX_FACET];
   mill_polish_axes axes;
+  double node[MILL_DENSITY_NODE], density[MILL_N_DENSITY]; /**< kernels/star/marginal.h */
 } mill_fit_space;
 
 typedef struct mill_slot {

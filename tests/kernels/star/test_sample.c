@@ -10,7 +10,9 @@ enum { NP = 5, N_LABEL = 3, N_WALKER = 32, N_DRAW = 400 };
 
 static mill_model model;
 static mill_slot slot;
-static double centre[NP], hess[NP * NP], walker[N_WALKER * NP], walker_f[N_WALKER];
+static double formal_error;                     /* of label 1; NaN: none */
+static double centre[NP], hess[NP * NP], wider; /* than hess says do the walkers begin */
+static double walker[N_WALKER * NP], walker_f[N_WALKER];
 static float chain[MILL_SAMPLE_KEEP * N_WALKER * NP], sorted[MILL_SAMPLE_KEEP * N_WALKER];
 static struct {
   mill_posterior posterior;
@@ -46,6 +48,8 @@ static void make(void)
     model.label[l].max = 5;
   }
   memcpy(centre, at, sizeof at);
+  wider = 1;
+  formal_error = NAN;
   for (int i = 0; i < NP; i++)
     for (int j = 0; j < NP; j++)
       hess[i * NP + j] = (i == j ? 1 : 0.4) / (sigma[i] * sigma[j]);
@@ -73,11 +77,12 @@ static int sample(double (*f)(const double *theta))
 {
   int n = 0;
   memcpy(slot.best_end, centre, sizeof centre);
-  memcpy(slot.best.hess, hess, sizeof hess);
+  for (int e = 0; e < NP * NP; e++)
+    slot.best.hess[e] = hess[e] / (wider * wider);
   slot.result.m2ll = f(centre) + mill_penalty(&model, &slot, centre);
   slot.result.vrad_err_formal_km_s = slot.result.vsini_err_formal_km_s = NAN;
   for (int l = 0; l < N_LABEL; l++)
-    slot.result.label_err_formal[l] = NAN;
+    slot.result.label_err_formal[l] = l == 1 ? formal_error : NAN;
   mill_sample_begin(&model, &slot);
   while (slot.stage == MILL_STAGE_SAMPLE) {
     assert_int_equal(slot.request, MILL_REQ_VALUE);
@@ -200,6 +205,123 @@ static void test_a_lower_minimum_is_flagged(void **state)
   assert_true(out.posterior.flag & MILL_POST_LOWER);
 }
 
+/** Standard deviation that the Gaussian of hess has along one axis. */
+static double deviation(int j)
+{
+  double l[NP * NP], covariance[NP * NP];
+  memcpy(l, hess, sizeof hess);
+  assert_int_equal(mill_cholesky(NP, l, NP), 0);
+  mill_cholesky_inverse(NP, l, NP, covariance, NP);
+  return sqrt(covariance[j * NP + j]);
+}
+
+/** Values of a density against the sum over all samples of a Gaussian of Scott's width, with
+ *  their mirror images at the limits.  Nodes are a fifth of a width apart or closer, for which
+ *  mill_node_bound gives 1.1e-4 of the kernel's peak. */
+static void check_density(int j)
+{
+  const mill_posterior *p = &out.posterior;
+  const mill_samples s = mill_sample_set(&model, &slot);
+  const double h = sqrt(covar(j, j)) * pow(p->ess[j], -0.2), peak = 1 / (h * sqrt(2 * acos(-1)));
+  const double step = (p->density_high[j] - p->density_low[j]) / (MILL_N_DENSITY - 1);
+  double integral = 0;
+  for (int i = 0; i < MILL_N_DENSITY; i++) {
+    const double x = p->density_low[j] + i * step, got = p->density[j * MILL_N_DENSITY + i];
+    double want = 0;
+    integral += got * step * (i == 0 || i == MILL_N_DENSITY - 1 ? 0.5 : 1);
+    if (i % 7 != 0)
+      continue;
+    for (int e = 0; e < s.n; e++) {
+      const double at = centre[j] + (double)s.x[e * NP + j], u = (x - at) / h, v = (x + at) / h;
+      want += exp(-0.5 * u * u) + (j == MILL_PAR_VSINI ? exp(-0.5 * v * v) : 0);
+    }
+    assert_close(got, want * peak / s.n, 1.1e-4 * peak);
+  }
+  assert_close(integral, 1, 2e-3); /* the tails beyond the 0.1 % that begin the range */
+}
+
+static void test_densities_are_scotts_sum(void **state)
+{
+  (void)state;
+  make();
+  model.set.sample.least_ess = 1000;
+  centre[MILL_PAR_VSINI] = 3; /* less than a deviation from its limit */
+  slot.free_par[2] = 3;       /* and one label held */
+  slot.free_par[3] = 4;
+  slot.n_free = 4;
+  sample(gaussian);
+  const mill_posterior *p = &out.posterior;
+  assert_close(p->density_low[MILL_PAR_VSINI], 0, 0);
+  assert_true(isnan(p->density[2 * MILL_N_DENSITY]) && isnan(p->density_low[2]));
+  assert_int_equal(p->n_mode, 1);
+  assert_close(p->mode_weight[0], 1, 0);
+  assert_true(isnan(p->mode_weight[1]) && isnan(p->mode_mean[NP]));
+  for (int j = 0; j < NP; j++) {
+    assert_close(p->mode_mean[j], p->mean[j], 1e-12 * fabs(p->mean[j]));
+    assert_close(p->mode_sigma[j], sqrt(covar(j, j)), 1e-9 * sqrt(covar(j, j)));
+  }
+  make();
+  model.set.sample.least_ess = 1000;
+  centre[MILL_PAR_VSINI] = 3;
+  sample(gaussian);
+  for (int j = 0; j < NP; j++)
+    check_density(j);
+}
+
+/** Three Gaussians, weights 0.55, 0.3 and 0.15: the second one 9 deviations off in a label, the
+ *  third in the velocity. */
+static double far[NP];
+
+static double three_modes(const double *theta)
+{
+  double label[NP], velocity[NP];
+  memcpy(label, theta, sizeof label);
+  memcpy(velocity, theta, sizeof velocity);
+  label[4] -= far[4];
+  velocity[0] += far[0];
+  return -2 * log(0.55 * exp(-0.5 * gaussian(theta)) + 0.3 * exp(-0.5 * gaussian(label)) +
+                  0.15 * exp(-0.5 * gaussian(velocity)));
+}
+
+static void test_modes_have_weights_and_places(void **state)
+{
+  (void)state;
+  make();
+  for (int j = 0; j < NP; j++)
+    far[j] = 9 * deviation(j);
+  wider = 6; /* so that some walkers begin in each */
+  model.set.sample.least_ess = 2000;
+  sample(three_modes);
+  const mill_posterior *p = &out.posterior;
+  const double weight[3] = {0.55, 0.3, 0.15};
+  assert_int_equal(p->n_mode, 3);
+  assert_true(p->flag & MILL_POST_MODES);
+  for (int a = 0; a < 3; a++) {
+    /* 2,000 effective samples: 0.011 for the largest; four of these */
+    assert_close(p->mode_weight[a], weight[a], 0.045);
+    for (int j = 0; j < NP; j++) {
+      const double sigma = deviation(j), shift = (a == 1 && j == 4) - (a == 2 && j == 0);
+      /* at least 2,000 x 0.15 samples, 0.058 deviations; four of these */
+      assert_close(p->mode_mean[a * NP + j], centre[j] + 9 * shift * sigma, 0.24 * sigma);
+      assert_close(p->mode_sigma[a * NP + j] / sigma, 1, 0.17);
+    }
+  }
+  assert_true(isnan(p->mode_weight[3]));
+}
+
+/** The fit's formal errors decide on NOT_GAUSSIAN: a deviation twice as large differs by 0.3. */
+static void test_the_shape_is_compared_with_the_fit(void **state)
+{
+  (void)state;
+  for (int twice = 0; twice < 2; twice++) {
+    make();
+    model.set.sample.least_ess = 500;
+    formal_error = (1 + twice) * deviation(3);
+    sample(gaussian);
+    assert_int_equal(out.posterior.flag, twice ? MILL_POST_SHAPE | MILL_POST_RESIZED : 0);
+  }
+}
+
 static void test_numbers_depend_on_seed_and_identity_alone(void **state)
 {
   (void)state;
@@ -304,6 +426,9 @@ int main(void)
       cmocka_unit_test(test_draws_are_of_the_posterior),
       cmocka_unit_test(test_a_limit_cuts_the_posterior),
       cmocka_unit_test(test_a_lower_minimum_is_flagged),
+      cmocka_unit_test(test_densities_are_scotts_sum),
+      cmocka_unit_test(test_modes_have_weights_and_places),
+      cmocka_unit_test(test_the_shape_is_compared_with_the_fit),
       cmocka_unit_test(test_numbers_depend_on_seed_and_identity_alone),
       cmocka_unit_test(test_a_held_parameter_stays),
       cmocka_unit_test(test_nothing_free_is_nothing_to_sample),
