@@ -45,8 +45,11 @@ typedef struct mill_posterior {
   int32_t flag;      /**< bits of enum mill_post_flag */
   int32_t n_sweep;   /**< moves of every walker after the burn-in */
   int64_t n_eval;    /**< likelihood evaluations, burn-in included */
+  int64_t n_jac;     /**< of them with derivatives */
   double accept;     /**< part of the proposals after the burn-in that were accepted */
   double m2ll_least; /**< lowest -2 ln L of a sample, with priors and hull penalty */
+  /** ln of the mean of the likelihood over the priors, and its error; NaN without temperatures. */
+  double ln_evidence, ln_evidence_err;
   double mean[MILL_MAX_PAR];
   double covar[MILL_MAX_COVAR]; /**< packed as that of mill_fit_result */
   double percentile[MILL_N_PERCENTILE][MILL_MAX_PAR];
