@@ -26,6 +26,7 @@ struct mill_start_table {
   int n_par;
   int64_t n_row, n_repeated;
   double *theta; /* [n_row][n_par] */
+  int32_t *info; /* [n_row] FIT_INFO, NULL: none */
   entry *entry;  /* [n_entry] sorted */
   int64_t n_entry;
   char hash[65];
@@ -236,6 +237,10 @@ static int read_hdf5(raw_table *raw)
     }
     put_values(raw, j);
   }
+  if (mill_h5_exists(&file, "fits/FIT_INFO")) {
+    MILL_TRY(MILL_ALLOC(n_row, &raw->out->info));
+    MILL_TRY(mill_h5_read(&file, "fits/FIT_INFO", H5T_NATIVE_INT32, 1, &n_row, raw->out->info));
+  }
 done:
   MILL_H5_CLOSE(group);
   mill_h5_close(&file);
@@ -365,7 +370,7 @@ void mill_start_table_free(mill_start_table *table)
 {
   if (!table)
     return;
-  MILL_FREE(table->theta, table->entry, table);
+  MILL_FREE(table->theta, table->info, table->entry, table);
 }
 
 enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,
@@ -390,6 +395,11 @@ enum mill_start_found mill_start_table_find(const mill_start_table *table, int64
     return MILL_START_NOT_FINITE;
   *theta = table->theta + found->row * table->n_par;
   return MILL_START_GIVEN;
+}
+
+int32_t mill_start_table_info(const mill_start_table *table, const double *theta)
+{
+  return table->info ? table->info[(theta - table->theta) / table->n_par] : 0;
 }
 
 int64_t mill_start_table_n_repeated(const mill_start_table *table)

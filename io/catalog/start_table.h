@@ -40,6 +40,9 @@ void mill_start_table_free(mill_start_table *table); /* NULL is allowed */
 enum mill_start_found mill_start_table_find(const mill_start_table *table, int64_t target_id,
                                             const char *object, const double **theta);
 
+/** FIT_INFO of the row that theta of mill_start_table_find is of; 0: the table has none. */
+int32_t mill_start_table_info(const mill_start_table *table, const double *theta);
+
 /** Rows of stars that have an earlier row in the table. */
 int64_t mill_start_table_n_repeated(const mill_start_table *table);
 

@@ -38,6 +38,9 @@ typedef struct line {
 #define COVAR_LENGTH (-1)
 #define PAR_LENGTH   (-2)
 #define DRAWS_LENGTH (-3)
+#define GRID_LENGTH  (-4)
+#define MODES_LENGTH (-5)
+#define MODE_LENGTH  (-6)
 #define NO_SN        (-1e9)
 
 /* scope, name, type, values, source and field, missing, unit, description.
@@ -130,13 +133,32 @@ static const line fits_line[] = {
      "effective sample size; NaN of a parameter that is held"},
     {POST, "POST_M2LL_MIN", F64, 1, P(m2ll_least), NAN, "",
      "lowest -2 ln L of a sample, with priors and hull penalty"},
+    {POST, "POST_LN_EVIDENCE", F64, 1, P(ln_evidence), NAN, "",
+     "ln of the mean of exp(-M2LL/2) over the priors, whose terms M2LL leaves out here; with "
+     "--temperatures only"},
+    {POST, "POST_LN_EVIDENCE_ERR", F64, 1, P(ln_evidence_err), NAN, "", "its statistical error"},
     {POST, "POST_ACCEPT", F64, 1, P(accept), NAN, "",
      "part of the proposals after the burn-in that were accepted"},
     {POST, "POST_NEVAL", I64, 1, P(n_eval), 0, "",
      "likelihood evaluations of the sample, burn-in included"},
+    {POST, "POST_NJAC", I64, 1, P(n_jac), 0, "", "of them with derivatives (Langevin moves)"},
     {POST, "POST_NSWEEP", I32, 1, P(n_sweep), 0, "", "moves of every walker after the burn-in"},
     {POST, "POST_FLAG", I32, 1, P(flag), 0, "",
      "bits of what is special about the posterior, listed in the attributes"},
+    {POST, "POST_DENSITY", F64, GRID_LENGTH, P(density), NAN, "1 / that of each parameter",
+     "marginal densities, one parameter of ORDER after the other, each at 64 points evenly from "
+     "POST_DENSITY_LOW to POST_DENSITY_HIGH; NaN of a parameter that is held"},
+    {POST, "POST_DENSITY_LOW", F64, PAR_LENGTH, P(density_low), NAN, "of each parameter",
+     "first point of the marginal density"},
+    {POST, "POST_DENSITY_HIGH", F64, PAR_LENGTH, P(density_high), NAN, "of each parameter",
+     "last point of the marginal density"},
+    {POST, "POST_NMODE", I64, 1, P(n_mode), 0, "", "modes of the posterior, 4 at most"},
+    {POST, "POST_MODE_WEIGHT", F64, MODE_LENGTH, P(mode_weight), NAN, "",
+     "part of the samples in each mode, the heaviest first; NaN where there are fewer"},
+    {POST, "POST_MODE_MEAN", F64, MODES_LENGTH, P(mode_mean), NAN, "of each parameter",
+     "mean of each mode's samples, one mode after the other, each with all parameters in ORDER"},
+    {POST, "POST_MODE_SIGMA", F64, MODES_LENGTH, P(mode_sigma), NAN, "of each parameter",
+     "standard deviations of each mode's samples, likewise"},
     {POST, "POST_DRAWS", F64, DRAWS_LENGTH, MILL_FROM_DRAWS, 0, NAN, "of each parameter",
      "samples, with --draws only: one after the other, each with all parameters in ORDER"},
     {MIXED, "BACKEND", MILL_TYPE_U8, 1, MILL_FROM_BACKEND, 0, MILL_ROW_BACKEND_NONE, "",
@@ -208,6 +230,9 @@ static void add(mill_columns *columns, const line *from, const char *name, const
   c->n_value = from->n_value == COVAR_LENGTH   ? n_par * (n_par + 1) / 2
                : from->n_value == PAR_LENGTH   ? n_par
                : from->n_value == DRAWS_LENGTH ? n_draw * n_par
+               : from->n_value == GRID_LENGTH  ? MILL_N_DENSITY * n_par
+               : from->n_value == MODES_LENGTH ? MILL_MAX_MODE * n_par
+               : from->n_value == MODE_LENGTH  ? MILL_MAX_MODE
                                                : from->n_value;
   c->source = from->source;
   c->missing = from->missing;

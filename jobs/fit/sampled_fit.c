@@ -258,10 +258,11 @@ void mill_sampled_print(const mill_fit_options *options, FILE *out)
   if (!options->fit)
     return;
   fprintf(out,
-          "sample_walkers: %d\nsample_moves: %d\nsample_max_evaluations: %d\nsample_draws: %d\n"
+          "sample_walkers: %d\nsample_temperatures: %d\nsample_moves: %d\nsample_max_evaluations: "
+          "%d\nsample_draws: %d\n"
           "sample_rhat: %.17g\nsample_ess: %.17g\nsample_seed: %llu\n",
-          s->n_walker, s->moves, s->max_eval, s->n_draw, s->most_rhat, s->least_ess,
-          (unsigned long long)s->seed);
+          s->n_walker, s->n_temperature, s->moves, s->max_eval, s->n_draw, s->most_rhat,
+          s->least_ess, (unsigned long long)s->seed);
 }
 
 int mill_sampled_extend(const mill_fit_options *options, char **identity)

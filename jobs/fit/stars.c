@@ -134,6 +134,8 @@ static int make_star(mill_stars *stars, const mill_reader_row *row, mill_star *s
   *star = (mill_star){.row = row->row, .n_segment = stars->n_held, .segment = stars->segment};
   if (job->setup.start)
     mill_start_table_find(job->setup.start, row->target_id, row->object, &star->start);
+  star->try_all = job->options.fit && star->start &&
+                  mill_start_table_info(job->setup.start, star->start) & MILL_INFO_TWO_MINIMA;
   star->identity = mill_sampled_identity(row->target_id, row->object);
   if (job->options.models && star->n_segment > 0)
     MILL_TRY(mill_model_rows_remember(&job->out.models, star, row->model_row, wave_aa));

@@ -50,7 +50,11 @@ static const mill_option rows[] = {
      .help = "of each star, an even number and at least twice the parameters"},
     {"moves", MILL_OPTION_OTHER, .take = take_moves, .argument = "NAME,NAME...",
      .help = "of the walkers: stretch, de (differential evolution), independent (from the "
-             "ensemble's own mean and covariance; three of five proposals) (default all three)"},
+             "ensemble's own mean and covariance; three of five proposals), langevin (along the "
+             "gradient, at the price of a Jacobian) (default stretch,de,independent)"},
+    {"temperatures", COUNT(sample.n_temperature, 1, MILL_MAX_TEMPERATURE),
+     .help = "of parallel tempering, for stars with several minima and for the evidence: as many "
+             "ensembles, of which the last samples the priors; 1: none, else 3 or more"},
     {"rhat", REAL(sample.most_rhat, 1.0001, 10),
      .help = "a star is done when no parameter has a larger split R-hat,"},
     {"ess", REAL(sample.least_ess, 1, 1e7), .help = "nor a smaller effective sample size"},
@@ -86,6 +90,7 @@ static const mill_option_table table = {
 static const mill_fit_options defaults = {
     .part = 1.0,
     .sample = {.n_walker = 32,
+               .n_temperature = 1,
                .moves = MILL_MOVE_STRETCH | MILL_MOVE_DE | MILL_MOVE_INDEPENDENT,
                .max_eval = 100000,
                .most_rhat = 1.05,
@@ -94,18 +99,19 @@ static const mill_fit_options defaults = {
 
 static int take_moves(const mill_option *row, const char *text, void *base)
 {
-  static const char *const name[] = {"stretch", "de", "independent"};
+  static const char *const name[] = {"stretch", "de", "independent", "langevin"};
+  const int n_name = (int)(sizeof name / sizeof name[0]);
   mill_fit_options *options = base;
   int err = MILL_OK;
   options->sample.moves = 0;
   for (const char *item = text;; item++) {
     const size_t n = strcspn(item, ",");
     int i = 0;
-    while (i < 3 && (strlen(name[i]) != n || strncmp(name[i], item, n) != 0))
+    while (i < n_name && (strlen(name[i]) != n || strncmp(name[i], item, n) != 0))
       i++;
-    if (i == 3)
+    if (i == n_name)
       MILL_FAIL(MILL_ERR_USAGE,
-                "--%s takes stretch, de and independent with commas between, not "
+                "--%s takes stretch, de, independent and langevin with commas between, not "
                 "'%.*s'",
                 row->name, (int)n, item);
     options->sample.moves |= 1 << i;

@@ -22,13 +22,22 @@ MILL_EXTERN_C_BEGIN
   X(MILL_POST_RESIZED, 32, "RESIZED",                                                              \
     "a standard deviation is below 0.8 or above 1.25 of the fit's formal error")                   \
   X(MILL_POST_LOWER, 64, "LOWER_MINIMUM",                                                          \
-    "a sample has -2 ln L lower than the fit's solution by more than 1: the fit missed it")
+    "a sample has -2 ln L lower than the fit's solution by more than 1: the fit missed it")        \
+  X(MILL_POST_MODES, 128, "MODES", "the posterior has more than one mode")                         \
+  X(MILL_POST_SHAPE, 256, "NOT_GAUSSIAN",                                                          \
+    "a marginal density is not that of the fit's value and formal error: half the integral of "    \
+    "their difference is above 0.15")
 
 #define MILL_POST_ENUM(symbol, bit, name, meaning) symbol = bit,
 enum mill_post_flag { MILL_POST_LIST(MILL_POST_ENUM) };
 #undef MILL_POST_ENUM
 
-enum { MILL_N_PERCENTILE = 5, /**< 2.5, 16, 50, 84, 97.5 */ MILL_MAX_DRAW = 1000 };
+enum {
+  MILL_N_PERCENTILE = 5, /**< 2.5, 16, 50, 84, 97.5 */
+  MILL_MAX_DRAW = 1000,
+  MILL_N_DENSITY = 64, /**< points of a marginal density */
+  MILL_MAX_MODE = 4
+};
 
 /** By parameter in the order VRAD, VSINI, labels.  A parameter that the fit holds has its value as
  *  mean and percentiles, no variance, and NaN as R-hat and effective size. */
@@ -36,13 +45,24 @@ typedef struct mill_posterior {
   int32_t flag;      /**< bits of enum mill_post_flag */
   int32_t n_sweep;   /**< moves of every walker after the burn-in */
   int64_t n_eval;    /**< likelihood evaluations, burn-in included */
+  int64_t n_jac;     /**< of them with derivatives */
   double accept;     /**< part of the proposals after the burn-in that were accepted */
   double m2ll_least; /**< lowest -2 ln L of a sample, with priors and hull penalty */
+  /** ln of the mean of the likelihood over the priors, and its error; NaN without temperatures. */
+  double ln_evidence, ln_evidence_err;
   double mean[MILL_MAX_PAR];
   double covar[MILL_MAX_COVAR]; /**< packed as that of mill_fit_result */
   double percentile[MILL_N_PERCENTILE][MILL_MAX_PAR];
   double rhat[MILL_MAX_PAR];
   double ess[MILL_MAX_PAR]; /**< effective sample size */
+  /** Marginal densities [n_label + 2][MILL_N_DENSITY] in 1/unit, on points evenly from
+   *  density_low to density_high, both of them points; NaN where the parameter is held. */
+  double density_low[MILL_MAX_PAR], density_high[MILL_MAX_PAR];
+  double density[MILL_MAX_PAR * MILL_N_DENSITY];
+  int64_t n_mode;
+  double mode_weight[MILL_MAX_MODE]; /**< the heaviest first, sum 1; NaN beyond n_mode */
+  /** [MILL_MAX_MODE][n_label + 2] mean and standard deviation of the samples of each. */
+  double mode_mean[MILL_MAX_MODE * MILL_MAX_PAR], mode_sigma[MILL_MAX_MODE * MILL_MAX_PAR];
 } mill_posterior;
 
 /** Samples that are kept one by one, [n_draw][n_label + 2], lie behind the posterior. */

@@ -29,13 +29,15 @@ enum { MILL_MAX_WAVE_MASK = 32 };
 /** Moves of the walkers of `starmill sample`, bits. */
 enum mill_sample_moves {
   MILL_MOVE_STRETCH = 1,
-  MILL_MOVE_DE = 2,         /**< differential evolution */
-  MILL_MOVE_INDEPENDENT = 4 /**< from the ensemble's own mean and covariance; the last bit */
+  MILL_MOVE_DE = 2,          /**< differential evolution */
+  MILL_MOVE_INDEPENDENT = 4, /**< from the ensemble's own mean and covariance */
+  MILL_MOVE_LANGEVIN = 8     /**< along the gradient; the last bit */
 };
 
 /** How the posterior of a fitted star is sampled (kernels/star/sample.h). */
 typedef struct mill_sample_settings {
   int n_walker;                /**< 0: it is not; even, at least twice the free parameters */
+  int n_temperature;           /**< of parallel tempering; 0 and 1: none */
   int moves;                   /**< bits of enum mill_sample_moves */
   int max_eval;                /**< likelihood evaluations of a star */
   int n_draw;                  /**< samples that are kept one by one */

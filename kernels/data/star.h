@@ -35,6 +35,7 @@ typedef struct mill_star {
       identity; /**< what its random numbers are of, wherever it stands; used by samples only */
   int n_segment;
   const mill_raw_segment *segment;
+  int try_all;         /**< starts from the guess too, beside `start`: it has several minima */
   const double *start; /**< [n_par] VRAD, VSINI, labels to start from, finite; NULL: the guess */
 } mill_star;
 

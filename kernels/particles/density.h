@@ -135,6 +135,21 @@ MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int
   return s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC ? 3 : 1;
 }
 
+/** Where image `which` of an axis sees a particle at x: sign x + shift. */
+MILL_HD static inline void mill_particle_image(const mill_particle_setup *s, int a, int which,
+                                               double *sign, double *shift)
+{
+  const double length = s->high[a] - s->low[a];
+  *sign = 1.0;
+  *shift = 0.0;
+  if (which > 0 && s->boundary[a] == MILL_PERIODIC) {
+    *shift = which == 1 ? -length : length;
+  } else if (which > 0) {
+    *sign = -1.0;
+    *shift = 2.0 * (which == 1 ? s->low[a] : s->high[a]);
+  }
+}
+
 /** Particles [first, first + n) of a cloud as the image'th of all images sees them, 0 being the
  *  particles themselves; images that do not reach the grid have no weight. */
 MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
@@ -147,17 +162,9 @@ MILL_BLOCK_FN void mill_block_batch(mill_block *b, const mill_particle_cloud *c,
   int rest = image;
   MILL_FOR_AXES(a, s->n_dim)
   {
-    const int n_image = mill_particle_images(s, a), which = rest % n_image;
-    const double length = s->high[a] - s->low[a];
+    const int n_image = mill_particle_images(s, a);
+    mill_particle_image(s, a, rest % n_image, &sign[a], &shift[a]);
     rest /= n_image;
-    sign[a] = 1.0;
-    shift[a] = 0.0;
-    if (which > 0 && s->boundary[a] == MILL_PERIODIC) {
-      shift[a] = which == 1 ? -length : length;
-    } else if (which > 0) {
-      sign[a] = -1.0;
-      shift[a] = 2.0 * (which == 1 ? s->low[a] : s->high[a]);
-    }
   }
   MILL_FOR_SIMD(b, i, n)
   {
@@ -277,6 +284,47 @@ MILL_HD static inline double mill_density_bound(const mill_particle_setup *s,
   return (mill_node_bound(s, k) + rounding) * k->peak * (moment[0] * s->n_particle);
 }
 
+/** Nodes of one axis and the kernel along it. */
+typedef struct mill_node_line {
+  int n_node;
+  double low, spacing, inverse; /**< the first node, their distance, 1 / width of the kernel */
+} mill_node_line;
+
+/** Sums over nodes in [n_node][n_inner] by the kernel, whose peak here is 1, at point x: to
+ *  [n_inner]. */
+MILL_HD static inline void mill_node_gather(const mill_node_line *axis, double x, int n_inner,
+                                            const double *in, double *to)
+{
+  for (int e = 0; e < n_inner; e++)
+    to[e] = 0.0;
+  for (int j = 0; j < axis->n_node; j++) {
+    const double factor = mill_node_factor((axis->low + j * axis->spacing - x) * axis->inverse);
+    if (factor == 0.0)
+      continue;
+    const double *line = in + (size_t)j * (size_t)n_inner;
+    MILL_SIMD
+    for (int e = 0; e < n_inner; e++)
+      to[e] += factor * line[e];
+  }
+}
+
+/** A particle of one axis, and its images at boundaries, spread over nodes [n_node]. */
+MILL_HD static inline void mill_node_add(const mill_particle_setup *s, const mill_node_line *axis,
+                                         double x, double *node)
+{
+  for (int image = 0; image < mill_particle_images(s, 0); image++) {
+    double sign, shift, weight[4];
+    mill_particle_image(s, 0, image, &sign, &shift);
+    const double u = (sign * x + shift - axis->low) / axis->spacing;
+    if (!(u >= 1.0 && u < axis->n_node - 2))
+      continue;
+    const int at = (int)u - 1;
+    mill_node_weights(u - (at + 1), weight);
+    for (int q = 0; q < 4; q++)
+      node[at + q] += weight[q];
+  }
+}
+
 /** The density of one axis after another: out [n_row][n_grid][n_inner] from in
  *  [n_row][n_node][n_inner], by the kernel along axis a, whose peak here is 1. */
 MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup *s,
@@ -284,25 +332,17 @@ MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup 
                                        const double *in, double *out)
 {
   const int n_grid = s->n_grid[a], n_node = s->n_node[a];
-  const double step = mill_grid_step(s, a), inverse = 1.0 / k->width[a];
-  double low, spacing;
-  mill_node_axis(s, k, a, &low, &spacing);
+  const double step = mill_grid_step(s, a);
+  mill_node_line axis;
+  axis.n_node = n_node;
+  axis.inverse = 1.0 / k->width[a];
+  mill_node_axis(s, k, a, &axis.low, &axis.spacing);
   MILL_FOR(b, i, n_row * n_grid)
   {
     const double x = s->grid_low[a] + (i % n_grid) * step;
     const double *from = in + (size_t)(i / n_grid) * (size_t)n_node * (size_t)n_inner;
     double *to = out + (size_t)i * (size_t)n_inner;
-    for (int e = 0; e < n_inner; e++)
-      to[e] = 0.0;
-    for (int j = 0; j < n_node; j++) {
-      const double factor = mill_node_factor((low + j * spacing - x) * inverse);
-      if (factor == 0.0)
-        continue;
-      const double *line = from + (size_t)j * (size_t)n_inner;
-      MILL_SIMD
-      for (int e = 0; e < n_inner; e++)
-        to[e] += factor * line[e];
-    }
+    mill_node_gather(&axis, x, n_inner, from, to);
   }
   MILL_BARRIER(b);
 }

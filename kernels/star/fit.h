@@ -255,10 +255,18 @@ MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *
   return 1;
 }
 
-/** The given start takes the place of the guesses, within the limits and with fixed
- *  parameters fixed.  Labels are kept to the range of the training stars. */
+/** The given start takes the place of the guesses, or with try_all the first one, within the limits
+ * and with fixed parameters fixed.  Labels are kept to the range of the training stars. */
 MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot *slot)
 {
+  /* with it and a faster rotator after them they are MILL_MAX_START at most */
+  const int n_guess =
+      slot->n_start < MILL_MAX_GUESS_START - 1 ? slot->n_start : MILL_MAX_GUESS_START - 1;
+  for (int i = slot->try_all ? n_guess : 0; i > 0; i--) {
+    slot->start_chisq[i] = slot->start_chisq[i - 1];
+    for (int j = 0; j < m->n_par; j++)
+      slot->start[i][j] = slot->start[i - 1][j];
+  }
   for (int j = m->n_deriv; j < m->n_par; j++)
     slot->start[0][j] = 0.0;
   for (int j = 0; j < m->n_deriv; j++) {
@@ -270,7 +278,7 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
     const double x = m->set.fixed[j] ? m->set.fixed_value[j] : slot->given[j];
     slot->start[0][j] = x < lo ? lo : (x > hi ? hi : x);
   }
-  slot->n_start = 1;
+  slot->n_start = slot->try_all ? n_guess + 1 : 1;
   slot->result.info |= MILL_INFO_GIVEN_START;
 }
 
@@ -292,6 +300,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->nonfinite = 0;
   slot->n_profile_round = 0;
   slot->settled = 0;
+  slot->n_minimum = 0;
   slot->n_free = 0;
   if (!mill_fit_admit(m, slot))
     return;
@@ -319,19 +328,6 @@ MILL_HD static inline void mill_final_request(const mill_model *m, mill_slot *sl
     slot->theta[j] = slot->best_end[j];
   slot->stage = MILL_STAGE_FINAL;
   slot->request = MILL_REQ_FINAL;
-}
-
-/** Squared distance of two points in errors, by the curvature of the best one. */
-MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, const mill_slot *slot,
-                                                         const double *theta)
-{
-  double d[MILL_MAX_PAR], sum = 0.0;
-  for (int j = 0; j < m->n_par; j++)
-    d[j] = mill_par_inner(m, j, theta[j]) - mill_par_inner(m, j, slot->best.theta[j]);
-  for (int j = 0; j < m->n_par; j++)
-    for (int k = 0; k < m->n_par; k++)
-      sum += d[j] * slot->best.hess[j * m->n_par + k] * d[k];
-  return sum;
 }
 
 MILL_HD static inline int mill_has_model_error(const mill_model *m)
@@ -415,8 +411,11 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
   const double gap = MILL_TWO_MINIMA_GAP * (slot->have_best ? mill_fit_reduced(slot) : 1.0);
   if (p->have && slot->have_best && converged && slot->best_converged &&
       fabs(p->at.f - slot->best.f) < gap &&
-      mill_point_distance2(m, slot, p->end) > MILL_TWO_MINIMA_DISTANCE * MILL_TWO_MINIMA_DISTANCE)
+      mill_point_distance2(m, slot, slot->best.theta, p->end) >
+          MILL_TWO_MINIMA_DISTANCE * MILL_TWO_MINIMA_DISTANCE)
     slot->result.info |= MILL_INFO_TWO_MINIMA;
+  if (m->set.sample.n_walker > 0 && p->have && converged)
+    mill_sample_note(m, slot);
   if (p->have && (!slot->have_best || p->at.f < slot->best.f)) {
     if (slot->have_best && slot->best.f - p->at.f >= gap)
       slot->result.info &= ~MILL_INFO_TWO_MINIMA; /* both of them are beaten */
@@ -436,7 +435,7 @@ MILL_HD static inline int mill_start_repeats(const mill_model *m, const mill_slo
   return slot->have_best && slot->best_converged && slot->polish.have &&
          slot->polish.at.f >= slot->best.f - MILL_POLISH_TOLERANCE &&
          slot->polish.at.f < slot->best.f + MILL_REPEAT_GAP &&
-         mill_point_distance2(m, slot, slot->polish.at.theta) < MILL_REPEAT_GAP;
+         mill_point_distance2(m, slot, slot->best.theta, slot->polish.at.theta) < MILL_REPEAT_GAP;
 }
 
 /** Is a facet of a hull, or its far side, within MILL_HULL_NEAR errors of the labels?  cov

@@ -222,7 +222,7 @@ typedef struct mill_polish_axes {
   double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
 } mill_polish_axes;
 
-enum { MILL_POLISH_MAX_FACET = 32 };
+enum { MILL_POLISH_MAX_FACET = 32, MILL_DENSITY_NODE = 512 };
 
 enum mill_sample_phase { MILL_SAMPLE_POSITIONS = 0, MILL_SAMPLE_BURNS, MILL_SAMPLE_MOVES };
 
@@ -236,12 +236,17 @@ typedef struct mill_sample {
   int n_sweep, n_kept, thin, next_check;
   int has_axes;      /**< the independent move has its distribution */
   double log_factor; /**< ln of the proposal's Hastings factor */
+  int move;          /**< of the proposal, of enum mill_sample_moves */
+  int asks_gradient; /**< the request is not a proposal but the gradient where the walker is */
   double mean[MILL_MAX_PAR];
   /** [n_free][n_free] lower triangle: of the first positions that of the fit's curvature, then that
    *  of the covariance of the independent move. */
   double axes[MILL_MAX_PAR * MILL_MAX_PAR];
-  int64_t n_eval, n_proposal, n_accepted;
-  double least; /**< lowest F so far */
+  int64_t n_eval, n_jac, n_proposal, n_accepted;
+  double least;                        /**< lowest F so far */
+  double ladder[MILL_MAX_TEMPERATURE]; /**< power of the likelihood, 1 first and 0 last */
+  int n_origin;                        /**< minima about which walkers begin */
+  double share[MILL_MAX_START + 1];    /**< of the walkers that begin about them, cumulative */
 } mill_sample;
 
 /** Work space of the state machine (kernels/star/fit.h), which would be too much for the stack
@@ -251,6 +256,7 @@ typedef struct mill_fit_space {
   double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
   mill_active_facet facet[MILL_POLISH_MAX_FACET];
   mill_polish_axes axes;
+  double node[MILL_DENSITY_NODE], density[MILL_N_DENSITY]; /**< kernels/star/marginal.h */
 } mill_fit_space;
 
 typedef struct mill_slot {
@@ -273,6 +279,7 @@ typedef struct mill_slot {
   int doubt;                   /**< enum mill_doubt, of the first start's solution */
   int low_sn;                  /**< S/N below second_start_sn */
   int has_given;               /**< start from `given` instead of the guesses */
+  int try_all;                 /**< and from all guesses after it */
   double given[MILL_MAX_PAR];  /**< [n_deriv] finite, not yet within the limits */
   int no_offset[MILL_MAX_ARM]; /**< the star's first arm, and those it has no data of */
   int free_par[MILL_MAX_PAR], n_free;
@@ -300,8 +307,13 @@ typedef struct mill_slot {
   /* the posterior; NULL where it is not wanted */
   uint64_t identity; /**< of the star's random numbers */
   mill_sample sample;
-  double *walker;            /**< [n_walker][n_free] where the walkers are */
-  double *walker_f;          /**< [n_walker] F there */
+  int n_minimum; /**< where starts have ended, beside the solution once the sample has begun */
+  double minimum[MILL_MAX_START][MILL_MAX_PAR], minimum_f[MILL_MAX_START];
+  double *walker;            /**< [n_temperature][n_walker][n_free] where the walkers are */
+  double *walker_f;          /**< [n_temperature][n_walker] F there, */
+  double *walker_penalty;    /**< and the part of it that is priors and hull penalty */
+  double *walker_grad;       /**< [n_walker][n_free] gradient of F, first NaN: not known */
+  double *stone;             /**< [MILL_SAMPLE_KEEP][n_temperature - 1] kernels/star/temper.h */
   float *chain;              /**< [MILL_SAMPLE_KEEP][n_walker][n_free] less the solution */
   float *sorted;             /**< [MILL_SAMPLE_KEEP][n_walker] work space */
   mill_posterior *posterior; /**< with its samples behind it */
@@ -402,8 +414,10 @@ enum mill_star_count {
   MILL_COUNT_GUESS,     /**< n_templ * (2 * guess_half + 1) */
   MILL_COUNT_TEMPL,     /**< n_templ */
   MILL_COUNT_KEPT,      /**< bytes of the kept templates: n_arm * max_pix_pad numbers */
-  MILL_COUNT_WALKER,    /**< n_walker; of this and the next three: 0 without posteriors */
-  MILL_COUNT_POSITION,  /**< n_walker * n_par */
+  MILL_COUNT_WALKER,    /**< those of all temperatures; this and the next: 0 without posteriors */
+  MILL_COUNT_POSITION,  /**< the same times n_par */
+  MILL_COUNT_GRADIENT,  /**< n_walker * n_par with Langevin moves, else 0 */
+  MILL_COUNT_STONE,     /**< MILL_SAMPLE_KEEP * (n_temperature - 1) */
   MILL_COUNT_CHAIN,     /**< MILL_SAMPLE_KEEP * n_walker * n_par */
   MILL_COUNT_SORTED,    /**< MILL_SAMPLE_KEEP * n_walker */
   MILL_COUNT_POSTERIOR, /**< bytes of a posterior and its samples */
@@ -446,6 +460,9 @@ static inline int mill_slot_arrays(const mill_array **table)
       {offsetof(mill_slot, kept), 1, MILL_STAR_DEVICE, MILL_COUNT_KEPT},
       {offsetof(mill_slot, walker), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_POSITION},
       {offsetof(mill_slot, walker_f), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_WALKER},
+      {offsetof(mill_slot, walker_penalty), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_WALKER},
+      {offsetof(mill_slot, walker_grad), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_GRADIENT},
+      {offsetof(mill_slot, stone), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_STONE},
       {offsetof(mill_slot, chain), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_CHAIN},
       {offsetof(mill_slot, sorted), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_SORTED},
       {offsetof(mill_slot, posterior), 1, MILL_STAR_DEVICE, MILL_COUNT_POSTERIOR},

@@ -30,6 +30,19 @@ enum { MILL_DOUBT_JAC = 6 };
 #define MILL_DOUBT_GAP      70.0
 #define MILL_DOUBT_GAP_WIDE 400.0
 
+/** Squared distance of two points in errors, by the curvature of the best one. */
+MILL_HD_CALLED static inline double mill_point_distance2(const mill_model *m, const mill_slot *slot,
+                                                         const double *a, const double *b)
+{
+  double d[MILL_MAX_PAR], sum = 0.0;
+  for (int j = 0; j < m->n_par; j++)
+    d[j] = mill_par_inner(m, j, b[j]) - mill_par_inner(m, j, a[j]);
+  for (int j = 0; j < m->n_par; j++)
+    for (int k = 0; k < m->n_par; k++)
+      sum += d[j] * slot->best.hess[j * m->n_par + k] * d[k];
+  return sum;
+}
+
 /** F of the best point for each pixel, without the data's variances: about the reduced
  *  chi-square, above it by the determinants of the continuum functions; at least 1. */
 MILL_HD static inline double mill_fit_reduced(const mill_slot *slot)
@@ -49,7 +62,7 @@ MILL_HD_CALLED static inline int mill_fit_doubt(const mill_model *m, const mill_
   /* nelder-mead has its simplex and a few Jacobians for the axes without any doubt */
   const int asked =
       m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
-  if (!slot->best_converged ||
+  if (slot->try_all || !slot->best_converged ||
       (!asked && (slot->had_simplex || slot->result.n_jac > MILL_DOUBT_JAC)))
     return MILL_DOUBT_LOST;
   if (mill_fit_reduced(slot) > MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot))

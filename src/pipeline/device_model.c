@@ -6,6 +6,17 @@
 #include "kernels/math/rotation.h"
 #include "kernels/star/spline_filter.h"
 
+/** Is a label's prior one that has an integral? */
+static int is_bounded(const mill_library *lib, const mill_fit_settings *set, int l)
+{
+  const int j = MILL_PAR_LABEL0 + l;
+  int bounded = set->fixed[j] || set->prior_sigma[j] > 0.0;
+  for (int h = 0; h < lib->n_hull; h++)
+    for (int i = 0; i < lib->hull[h].n_label; i++)
+      bounded = bounded || lib->hull[h].label[i] == l;
+  return bounded;
+}
+
 /** Can posteriors be sampled like this? */
 static int check_sample(const mill_library *lib, const mill_fit_settings *set)
 {
@@ -20,17 +31,28 @@ static int check_sample(const mill_library *lib, const mill_fit_settings *set)
         "%d walkers for %d parameters: an even number from %d (twice as many) to %d is needed "
         "(--walkers)",
         s->n_walker, n_par, 2 * n_par, MILL_MAX_WALKER);
-  if (s->max_eval < 200 * s->n_walker)
+  const int n_temperature = s->n_temperature > 1 ? s->n_temperature : 1;
+  if (s->max_eval < 200 * s->n_walker * n_temperature)
     MILL_FAIL(MILL_ERR_CONFIG,
               "%d evaluations of a star are too few for %d walkers: at least %d are needed "
               "(--max-evaluations)",
-              s->max_eval, s->n_walker, 200 * s->n_walker);
+              s->max_eval, s->n_walker * n_temperature, 200 * s->n_walker * n_temperature);
+  if (n_temperature == 2 || n_temperature > MILL_MAX_TEMPERATURE)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "%d temperatures: 1 (no tempering), or from 3 to %d (--temperatures)", n_temperature,
+              MILL_MAX_TEMPERATURE);
+  for (int l = 0; l < lib->n_label && n_temperature > 1; l++)
+    if (!is_bounded(lib, set, l))
+      MILL_FAIL(MILL_ERR_CONFIG,
+                "no hull of %s and no prior bounds %s, so that there is no evidence: leave "
+                "--temperatures out, or give the fit priors of it",
+                lib->path, lib->label[l].name);
   if (s->least_ess > 128.0 * s->n_walker) /* a third of what the chains keep at least counts */
     MILL_FAIL(MILL_ERR_CONFIG,
               "an effective sample size of %g is more than the chains of %d walkers keep: at most "
               "%d (--ess), or more walkers (--walkers)",
               s->least_ess, s->n_walker, 128 * s->n_walker);
-  if (s->moves < 1 || s->moves >= 2 * MILL_MOVE_INDEPENDENT || s->n_draw < 0 ||
+  if (s->moves < 1 || s->moves >= 2 * MILL_MOVE_LANGEVIN || s->n_draw < 0 ||
       s->n_draw > MILL_MAX_DRAW || !(s->most_rhat > 1.0) || !(s->least_ess > 0.0))
     MILL_FAIL(MILL_ERR_INTERNAL, "settings of a sample that no option can give");
 done:

@@ -250,10 +250,13 @@ static void count_posterior(const mill_model *m, size_t *count)
 {
   const mill_sample_settings *set = &m->set.sample;
   const size_t n = (size_t)set->n_walker;
+  const size_t n_temperature = (size_t)(set->n_temperature > 1 ? set->n_temperature : 1);
   if (n == 0)
     return;
-  count[MILL_COUNT_WALKER] = n;
-  count[MILL_COUNT_POSITION] = n * (size_t)m->n_par;
+  count[MILL_COUNT_WALKER] = n * n_temperature;
+  count[MILL_COUNT_POSITION] = n * n_temperature * (size_t)m->n_par;
+  count[MILL_COUNT_GRADIENT] = set->moves & MILL_MOVE_LANGEVIN ? n * (size_t)m->n_par : 0;
+  count[MILL_COUNT_STONE] = MILL_SAMPLE_KEEP * (n_temperature - 1);
   count[MILL_COUNT_CHAIN] = MILL_SAMPLE_KEEP * n * (size_t)m->n_par;
   count[MILL_COUNT_SORTED] = MILL_SAMPLE_KEEP * n;
   count[MILL_COUNT_POSTERIOR] = mill_posterior_bytes(set->n_draw, m->n_deriv);
@@ -336,6 +339,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, const mill_star *
   to->segment = (mill_segment *)(void *)(e->memory.at + e->model_bytes);
   if (star->start) {
     to->has_given = 1;
+    to->try_all = star->try_all;
     memcpy(to->given, star->start, (size_t)s->model->n_deriv * sizeof *star->start);
   }
   to->identity = star->identity;

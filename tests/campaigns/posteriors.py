@@ -5,6 +5,7 @@
     tests/campaigns/posteriors.py calibrate build/release/tests/test_fit_posterior [STARS [FIGURE]]
     tests/campaigns/posteriors.py emcee build/release/tests/test_fit_posterior    (needs emcee)
     tests/campaigns/posteriors.py errors POST.h5 [FIGURE]
+    tests/campaigns/posteriors.py speed build/release/tests/test_fit_posterior    (needs emcee)
 
 The first two take minutes of one core.  The test program makes the stars (labels uniform in the
 coordinates of the emulator, velocity and v sin i uniform), samples them by the program's own
@@ -16,8 +17,14 @@ weighted by it.  A p-value below 0.01 in a parameter is a failure.
 
 errors: the fit's formal errors against the posterior's standard deviations, and how many of the
 stars whose posterior is not the fit's Gaussian (POST_FLAG) the fit itself has flagged.
+
+speed: effective samples a second of one core, in CPU time, which other work on the machine hardly
+changes: ours, emcee over our likelihood (its own time and the answers'), and emcee over one of
+2.5 ms a call, rvspecfit's of a DESI spectrum.  An effective sample counts in the parameter that
+has the fewest.
 """
 
+import os
 import subprocess
 import sys
 
@@ -189,35 +196,51 @@ def draw_errors(fits, order, ratio, done, flagged, path):
     figure.savefig(path, dpi=110)
 
 
-def compare(program):
+class Likelihood:
+    """ln p of one star by the test program, for emcee."""
+
+    def __init__(self, program, i):
+        self.server = subprocess.Popen([program, "likelihood", str(i), str(SN_EMCEE)], text=True,
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __call__(self, points):
+        allowed = (np.abs(points[:, 0]) < 1000) & (points[:, 1] >= 0) & (points[:, 1] <= 300)
+        allowed &= points[:, 2] > 0
+        out = np.full(len(points), -np.inf)
+        if allowed.any():
+            rows = points[allowed]
+            self.server.stdin.write(f"{len(rows)}\n" + "\n".join(
+                " ".join("%.17g" % v for v in row) for row in rows) + "\n")
+            self.server.stdin.flush()
+            out[allowed] = [-0.5 * float(self.server.stdout.readline()) for _ in rows]
+        return out
+
+    def close(self):
+        self.server.stdin.close()
+        self.server.wait()
+
+
+def ensemble(star, ln_p, n_step):
+    """emcee from about the posterior that we found."""
     import emcee  # only here
 
+    random = np.random.default_rng(17)
+    start = star["mean"] + 0.3 * star["sigma"] * random.standard_normal((N_WALKER, len(NAMES)))
+    start[:, 1] = np.abs(start[:, 1])
+    sampler = emcee.EnsembleSampler(N_WALKER, len(NAMES), ln_p, vectorize=True, moves=[
+        (emcee.moves.DEMove(), 0.7), (emcee.moves.DESnookerMove(), 0.1),
+        (emcee.moves.StretchMove(), 0.2)])
+    sampler.random_state = np.random.RandomState(3).get_state()
+    sampler.run_mcmc(start, n_step)
+    return sampler
+
+
+def compare(program):
     good = True
     found = stars(program, 3, SN_EMCEE, 10000)
     for i, star in enumerate(found):
-        server = subprocess.Popen([program, "likelihood", str(i), str(SN_EMCEE)], text=True,
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-        def ln_p(points):
-            allowed = (np.abs(points[:, 0]) < 1000) & (points[:, 1] >= 0) & (points[:, 1] <= 300)
-            allowed &= points[:, 2] > 0
-            out = np.full(len(points), -np.inf)
-            if allowed.any():
-                rows = points[allowed]
-                server.stdin.write(f"{len(rows)}\n" + "\n".join(
-                    " ".join("%.17g" % v for v in row) for row in rows) + "\n")
-                server.stdin.flush()
-                out[allowed] = [-0.5 * float(server.stdout.readline()) for _ in rows]
-            return out
-
-        random = np.random.default_rng(17)
-        start = star["mean"] + 0.3 * star["sigma"] * random.standard_normal((N_WALKER, len(NAMES)))
-        start[:, 1] = np.abs(start[:, 1])
-        sampler = emcee.EnsembleSampler(N_WALKER, len(NAMES), ln_p, vectorize=True, moves=[
-            (emcee.moves.DEMove(), 0.7), (emcee.moves.DESnookerMove(), 0.1),
-            (emcee.moves.StretchMove(), 0.2)])
-        sampler.random_state = np.random.RandomState(3).get_state()
-        sampler.run_mcmc(start, N_STEP)
+        ln_p = Likelihood(program, i)
+        sampler = ensemble(star, ln_p, N_STEP)
         tau = sampler.get_autocorr_time(quiet=True)
         flat = sampler.get_chain(discard=N_STEP // 6, flat=True)
         shift = (star["mean"] - flat.mean(axis=0)) / flat.std(axis=0)
@@ -227,9 +250,41 @@ def compare(program):
               f"{len(flat) / tau.max():.0f}; ours {star['more'][2]:.0f} evaluations, effective "
               f"{star['ess'].min():.0f}, flag {star['more'][1]:.0f}")
         print("  mean, in sigma:", np.round(shift, 3), " width:", np.round(width, 3))
-        server.stdin.close()
-        server.wait()
+        ln_p.close()
     return good
+
+
+def cpu():
+    """CPU seconds of this process and of its children that have ended."""
+    t = os.times()
+    return t.user + t.system + t.children_user + t.children_system
+
+
+def speed(program, n_step=1000):
+    """The first sixth of emcee's steps is its burn-in and counts as time, as ours does."""
+    begun = cpu()
+    stars(program, 0, SN_EMCEE, 1000)
+    idle = cpu() - begun  # the library of the test
+    begun = cpu()
+    found = stars(program, 3, SN_EMCEE, 1000)
+    ours = cpu() - begun - idle
+    n_ours = sum(s["ess"].min() for s in found)
+    n_eval = sum(s["more"][2] for s in found)
+    print(f"ours: 3 stars, {n_eval:.0f} evaluations, {n_ours:.0f} effective samples in {ours:.2f} s: "
+          f"{3 / ours:.2f} stars/s, {n_ours / ours:.0f} effective samples/s")
+    for i, star in enumerate(found[:1]):
+        begun = cpu()
+        ln_p = Likelihood(program, i)
+        sampler = ensemble(star, ln_p, n_step)
+        ln_p.close()
+        took = cpu() - begun - idle
+        tau = sampler.get_autocorr_time(quiet=True).max()
+        n = N_WALKER * (n_step - n_step // 6) / tau
+        slow = N_WALKER * n_step * 2.5e-3
+        print(f"star {i}: emcee {N_WALKER * n_step} evaluations, {n:.0f} effective samples, "
+              f"{took:.2f} s over our likelihood: {n / took:.0f} effective samples/s; at 2.5 ms a "
+              f"call {n / slow:.1f}/s; ours alone {star['ess'].min():.0f}")
+    return True
 
 
 if __name__ == "__main__":
@@ -239,6 +294,6 @@ if __name__ == "__main__":
     elif job == "errors":
         fine = errors(program, more[0] if more else None)
     else:
-        fine = compare(program)
+        fine = {"emcee": compare, "speed": speed}[job](program)
     print("passed" if fine else "FAILED")
     sys.exit(0 if fine else 1)

@@ -8,9 +8,26 @@ import zlib
 from base import *  # noqa: F403
 
 N_STAR, FAILED = 3, 2
+TWO_MINIMA, SECOND_START = 128, 2
 QUICK = ("--walkers", 12, "--ess", 30, "--rhat", 1.5, "--max-evaluations", 2400, "--draws", 7,
          "--backend", "cpu", "--threads", 1)
 ORDER = ["VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE"]
+
+
+def philox(counter, key):
+    """Philox 4x32-10 (Salmon et al. 2011)."""
+    c, k, mask = list(counter), list(key), 0xFFFFFFFF
+    for _ in range(10):
+        a, b = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        c = [b >> 32 ^ c[1] ^ k[0], b & mask, a >> 32 ^ c[3] ^ k[1], a & mask]
+        k = [(k[0] + 0x9E3779B9) & mask, (k[1] + 0xBB67AE85) & mask]
+    return c
+
+
+def place(target, seed=1):
+    """Where --fraction begins to keep a star: a uniform number of its own."""
+    high, low = philox([target & 0xFFFFFFFF, target >> 32, 21, 0x6D696C6C], [seed, 0])[:2]
+    return (((high << 32 | low) >> 11) + 0.5) / 2**53
 
 
 class Sample(ProgramTest):
@@ -54,6 +71,21 @@ class Sample(ProgramTest):
         for k in range(7):
             self.assertLess(np.abs((draws[:, k] - table["POST_MEAN"][good]) / sigma).max(), 8)
         self.assertTrue((table["POST_NEVAL"][good] <= 2400).all())
+        self.assertFalse(table["POST_NJAC"].any() or np.isfinite(table["POST_LN_EVIDENCE"]).any())
+        density = table["POST_DENSITY"][good].reshape(-1, 6, 64)
+        width = table["POST_DENSITY_HIGH"][good] - table["POST_DENSITY_LOW"][good]
+        total = np.trapz(density, axis=2) * width / 63
+        self.assertTrue(((total > 0.99) & (total < 1.01)).all(), total)
+        for row in np.flatnonzero(good):
+            n = table["POST_NMODE"][row]
+            self.assertTrue(1 <= n <= 4)
+            self.assertEqual(bool(table["POST_FLAG"][row] & 128), n > 1)
+            weight = table["POST_MODE_WEIGHT"][row]
+            self.assertAlmostEqual(weight[:n].sum(), 1)
+            self.assertTrue(np.isnan(weight[n:]).all())
+            mean = table["POST_MODE_MEAN"][row].reshape(4, 6)[:n]
+            np.testing.assert_allclose(weight[:n] @ mean, table["POST_MEAN"][row], rtol=1e-9,
+                                       atol=1e-9)
         self.assertTrue(np.isnan(table["POST_MEAN"][FAILED]).all())
         # the CRC covers them
         with h5py.File(self.first) as f:
@@ -100,6 +132,55 @@ class Sample(ProgramTest):
         for name in ("POST_MEAN", "POST_DRAWS", "POST_NEVAL"):
             np.testing.assert_array_equal(one[name][0], all_of[name][best])
 
+    def test_fraction_and_flag_choose_and_merge_joins(self):
+        all_of = read(self.first)
+        with h5py.File(shutil.copy(self.fitted, tmp("two.h5")), "r+") as f:
+            f["fits/FIT_INFO"][0] &= ~TWO_MINIMA
+            f["fits/FIT_INFO"][1] |= TWO_MINIMA
+        # stars with two minima are also fitted from the guesses
+        done = self.sample("flag.h5", "--flag", "TWO_MINIMA,STIFF_CONTINUUM", "--quiet",
+                           fit=tmp("two.h5"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        flagged = read(tmp("flag.h5"))
+        self.assertIn(self.ids[1], flagged["TARGETID"])
+        at = list(flagged["TARGETID"]).index(self.ids[1])
+        self.assertTrue(flagged["FIT_INFO"][at] & SECOND_START)
+        self.assertFalse(all_of["FIT_INFO"][1] & SECOND_START)
+        # the star whose number is the lower one, and the other one by its TARGETID
+        places = [place(int(i)) for i in self.ids[:2]]
+        low = int(np.argmin(places))
+        done = self.sample("low.h5", "--fraction", sum(places) / 2, "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        np.testing.assert_array_equal(read(tmp("low.h5"))["TARGETID"], self.ids[low:low + 1])
+        done = self.sample("high.h5", "--targetid", self.ids[1 - low], "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        run("merge", "--output", tmp("both.h5"), tmp("low.h5"), tmp("high.h5"))
+        both = read(tmp("both.h5"))
+        order = [list(both["TARGETID"]).index(i) for i in self.ids[:2]]
+        self.assertEqual(differing({k: v[order] for k, v in both.items()},
+                                   {k: v[:2] for k, v in all_of.items()}), [])
+
+    def test_failed_rows_are_tried_again(self):
+        shutil.copy(self.first, tmp("again.h5"))
+        with h5py.File(tmp("again.h5"), "r+") as f:
+            f["fits/STATUS"][0] = 7  # which the CRC leaves out: a whole row that failed
+        self.assertEqual(self.sample("again.h5", "--quiet").returncode, 0)
+        self.assertEqual(read(tmp("again.h5"))["STATUS"][0], 7)
+        done = self.sample("again.h5", "--retry-failed", "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(differing(read(tmp("again.h5")), read(self.first)), [])
+
+    def test_temperatures_and_gradients(self):
+        one = ("--targetid", self.ids[0], "--quiet")
+        done = self.sample("tempered.h5", "--temperatures", 3, "--moves", "stretch,de,langevin",
+                           "--max-evaluations", 7200, *one)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table = read(tmp("tempered.h5"))
+        self.assertTrue(np.isfinite(table["POST_LN_EVIDENCE"][0]))
+        self.assertLess(table["POST_LN_EVIDENCE"][0], -0.5 * table["POST_M2LL_MIN"][0])
+        self.assertGreater(table["POST_LN_EVIDENCE_ERR"][0], 0)
+        self.assertTrue(0 < table["POST_NJAC"][0] < table["POST_NEVAL"][0] / 3)
+
     def list_of_targets(self):
         with open(tmp("ids.txt"), "w", encoding="utf-8") as f:
             f.write("\n".join(str(i) for i in self.ids))
@@ -112,6 +193,10 @@ class Sample(ProgramTest):
         say(self.sample("no.h5", "--sn-range", "1e6,2e6"), "no fitted star", status=2)
         say(self.sample("no.h5", "--walkers", 0), "--walkers", status=2)
         say(self.sample("no.h5", "--walkers", 10), "10 walkers for 6 parameters", status=2)
+        say(self.sample("no.h5", "--temperatures", 2), "2 temperatures", status=2)
+        say(self.sample("no.h5", "--temperatures", 3), "3600", "--max-evaluations", status=2)
+        say(self.sample("no.h5", "--moves", "de,hop"), "'hop'", status=2)
+        say(self.sample("no.h5", "--fraction", "1e-9"), "no fitted star", status=2)
         say(self.sample("no.h5", fit=self.library), "no result of starmill fit", status=2)
         say(starmill("sample", "--output", tmp("no.h5"), self.input), "--fit OUT.h5", status=2)
         other = shutil.copy(self.fitted, tmp("other.h5"))

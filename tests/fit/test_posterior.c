@@ -113,6 +113,9 @@ static void test_posteriors_do_not_depend_on_slots_threads_or_order(void **state
 {
   (void)state;
   enum { N = 5 };
+  set.sample.n_temperature = 3;
+  set.sample.moves |= MILL_MOVE_LANGEVIN;
+  set.sample.least_ess = 40;
   static made_star star[N];
   static answer out[3][N];
   static const int mixed[N] = {3, 0, 4, 2, 1};
@@ -131,7 +134,8 @@ static void test_posteriors_do_not_depend_on_slots_threads_or_order(void **state
   for (int i = 0; i < N; i++)
     assert_int_equal(out[0][i].result.status, i == 2 ? MILL_STATUS_NO_ARM : MILL_STATUS_FITTED);
   assert_int_equal(out[0][2].posterior.n_eval, 0);
-  assert_true(out[0][1].posterior.n_eval > 16 * 60); /* more than the burn-in */
+  assert_true(out[0][1].posterior.n_eval > 3 * 16 * 60); /* more than the burn-in */
+  assert_true(out[0][1].posterior.n_jac > 0 && out[0][1].posterior.ln_evidence_err > 0);
 }
 
 /** At high S/N the posterior is the Gaussian of the fit's curvature. */

@@ -180,11 +180,11 @@ static void test_posteriors_are_packed_with_their_samples(void **state)
   const int n_par = lib.n_label + 2;
   assert_int_equal(mill_columns_fits(&lib, lib.path, 0, &plain), MILL_OK);
   assert_int_equal(mill_columns_fits(&lib, lib.path, MILL_WITH_POSTERIOR, &columns), MILL_OK);
-  assert_int_equal(columns.n_column, plain.n_column + 14);
+  assert_int_equal(columns.n_column, plain.n_column + 24);
   assert_int_equal(
       mill_columns_fits(&lib, lib.path, MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(2), &columns),
       MILL_OK);
-  assert_int_equal(columns.n_column, plain.n_column + 15);
+  assert_int_equal(columns.n_column, plain.n_column + 25);
   assert_int_equal(MILL_ALLOC(columns.row_size, &row), MILL_OK);
   mill_fit_result_init(&result, &lib, 0, MILL_STATUS_LOW_SN);
   mill_columns_pack(&columns, &result, row);

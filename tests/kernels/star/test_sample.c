@@ -6,11 +6,15 @@
 
 #include "kernels/star/sample.h"
 
-enum { NP = 5, N_LABEL = 3, N_WALKER = 32, N_DRAW = 400 };
+enum { NP = 5, N_LABEL = 3, N_WALKER = 32, N_DRAW = 400, N_TEMPERATURE = 12 };
 
 static mill_model model;
 static mill_slot slot;
-static double centre[NP], hess[NP * NP], walker[N_WALKER * NP], walker_f[N_WALKER];
+static double formal_error; /* of label 1; NaN: none */
+static double centre[NP], hess[NP * NP];
+static double walker[N_TEMPERATURE * N_WALKER * NP], walker_grad[N_WALKER * NP];
+static double walker_f[N_TEMPERATURE * N_WALKER], walker_penalty[N_TEMPERATURE * N_WALKER];
+static double stone[MILL_SAMPLE_KEEP * (N_TEMPERATURE - 1)];
 static float chain[MILL_SAMPLE_KEEP * N_WALKER * NP], sorted[MILL_SAMPLE_KEEP * N_WALKER];
 static struct {
   mill_posterior posterior;
@@ -46,11 +50,15 @@ static void make(void)
     model.label[l].max = 5;
   }
   memcpy(centre, at, sizeof at);
+  formal_error = NAN;
   for (int i = 0; i < NP; i++)
     for (int j = 0; j < NP; j++)
       hess[i * NP + j] = (i == j ? 1 : 0.4) / (sigma[i] * sigma[j]);
   slot.walker = walker;
   slot.walker_f = walker_f;
+  slot.walker_penalty = walker_penalty;
+  slot.walker_grad = walker_grad;
+  slot.stone = stone;
   slot.chain = chain;
   slot.sorted = sorted;
   slot.posterior = &out.posterior;
@@ -68,19 +76,39 @@ static double gaussian(const double *theta)
   return f;
 }
 
+/** Derivatives of f at the request's point, that of v sin i by its inner parameter. */
+static void differentiate(double (*f)(const double *theta))
+{
+  for (int j = 0; j < NP; j++) {
+    const double step = 1e-4 * mill_par_scale(&model, j);
+    double low[NP], high[NP];
+    memcpy(low, slot.theta, sizeof low);
+    memcpy(high, slot.theta, sizeof high);
+    low[j] -= step;
+    high[j] += step;
+    slot.eval.grad[j] = (f(high) - f(low)) / (2 * step) * mill_par_slope(&model, j, slot.theta[j]);
+  }
+}
+
 /** Sample f from the solution at `centre`, whose curvature is hess; returns the evaluations. */
 static int sample(double (*f)(const double *theta))
 {
-  int n = 0;
+  int n = 0, n_jac = 0;
   memcpy(slot.best_end, centre, sizeof centre);
   memcpy(slot.best.hess, hess, sizeof hess);
   slot.result.m2ll = f(centre) + mill_penalty(&model, &slot, centre);
   slot.result.vrad_err_formal_km_s = slot.result.vsini_err_formal_km_s = NAN;
   for (int l = 0; l < N_LABEL; l++)
-    slot.result.label_err_formal[l] = NAN;
+    slot.result.label_err_formal[l] = l == 1 ? formal_error : NAN;
   mill_sample_begin(&model, &slot);
   while (slot.stage == MILL_STAGE_SAMPLE) {
-    assert_int_equal(slot.request, MILL_REQ_VALUE);
+    if (slot.request == MILL_REQ_JACOBIAN) {
+      differentiate(f);
+      n_jac++;
+    } else {
+      assert_int_equal(slot.request, MILL_REQ_VALUE);
+      memset(slot.eval.grad, 0xff, sizeof slot.eval.grad); /* NaN: nobody asked */
+    }
     for (int j = 0; j < NP; j++) { /* nothing is asked for beyond the limits */
       assert_true(slot.theta[j] >= mill_par_min(&model, j));
       assert_true(slot.theta[j] <= mill_par_max(&model, j));
@@ -93,6 +121,7 @@ static int sample(double (*f)(const double *theta))
   assert_int_equal(slot.request, MILL_REQ_NONE);
   assert_int_equal(slot.result.status, MILL_STATUS_FITTED);
   assert_int_equal(out.posterior.n_eval, n);
+  assert_int_equal(out.posterior.n_jac, n_jac);
   return n;
 }
 
@@ -131,13 +160,48 @@ static void check_gaussian(void)
 static void test_every_move_gives_the_gaussian(void **state)
 {
   (void)state;
-  for (int moves = 1; moves <= 7; moves = moves < 4 ? moves * 2 : moves + 3) {
+  static const int set[] = {MILL_MOVE_STRETCH,
+                            MILL_MOVE_DE,
+                            MILL_MOVE_INDEPENDENT,
+                            MILL_MOVE_LANGEVIN,
+                            7,
+                            MILL_MOVE_LANGEVIN | MILL_MOVE_DE};
+  for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) {
     make();
-    model.set.sample.moves = moves;
+    model.set.sample.moves = set[i];
     const int n = sample(gaussian);
-    printf("moves %d: %d evaluations, acceptance %.2f\n", moves, n, out.posterior.accept);
+    printf("moves %d: %d evaluations, acceptance %.2f\n", set[i], n, out.posterior.accept);
     check_gaussian();
+    if (set[i] == MILL_MOVE_LANGEVIN) { /* 0.57 in very many */
+      assert_true(out.posterior.accept > 0.45 && out.posterior.n_jac > n / 2);
+    }
   }
+}
+
+/** A Gaussian that a limit cuts, which has no gradient beyond it, and is steeper than one. */
+static double steep(const double *theta)
+{
+  const double u = (theta[0] - centre[0]) / 2;
+  return gaussian(theta) + u * u * u * u;
+}
+
+static void test_langevin_moves_keep_detailed_balance(void **state)
+{
+  (void)state;
+  double mean[2], sigma[2], low[2];
+  for (int k = 0; k < 2; k++) {
+    make();
+    model.set.sample.moves = k == 0 ? MILL_MOVE_INDEPENDENT | MILL_MOVE_DE : MILL_MOVE_LANGEVIN;
+    centre[MILL_PAR_VSINI] = 3;
+    sample(steep);
+    mean[k] = out.posterior.mean[MILL_PAR_VSINI];
+    low[k] = out.posterior.percentile[0][0];
+    sigma[k] = sqrt(covar(0, 0));
+  }
+  /* 4,000 effective samples each, four of the errors of the differences */
+  assert_close(mean[1], mean[0], 4 * sqrt(2.0 / 4000) * 4);
+  assert_close(sigma[1] / sigma[0], 1, 4 * sqrt(1.0 / 4000));
+  assert_close(low[1], low[0], 0.24 * sigma[0]);
 }
 
 static void test_draws_are_of_the_posterior(void **state)
@@ -198,6 +262,200 @@ static void test_a_lower_minimum_is_flagged(void **state)
   memcpy(slot.best_end, centre, sizeof centre);
   sample(two_modes);
   assert_true(out.posterior.flag & MILL_POST_LOWER);
+}
+
+/** Standard deviation that the Gaussian of hess has along one axis. */
+static double deviation(int j)
+{
+  double l[NP * NP], covariance[NP * NP];
+  memcpy(l, hess, sizeof hess);
+  assert_int_equal(mill_cholesky(NP, l, NP), 0);
+  mill_cholesky_inverse(NP, l, NP, covariance, NP);
+  return sqrt(covariance[j * NP + j]);
+}
+
+/** Values of a density against the sum over all samples of a Gaussian of Scott's width, with
+ *  their mirror images at the limits.  Nodes are a fifth of a width apart or closer, for which
+ *  mill_node_bound gives 1.1e-4 of the kernel's peak. */
+static void check_density(int j)
+{
+  const mill_posterior *p = &out.posterior;
+  const mill_samples s = mill_sample_set(&model, &slot);
+  const double h = sqrt(covar(j, j)) * pow(p->ess[j], -0.2), peak = 1 / (h * sqrt(2 * acos(-1)));
+  const double step = (p->density_high[j] - p->density_low[j]) / (MILL_N_DENSITY - 1);
+  double integral = 0;
+  for (int i = 0; i < MILL_N_DENSITY; i++) {
+    const double x = p->density_low[j] + i * step, got = p->density[j * MILL_N_DENSITY + i];
+    double want = 0;
+    integral += got * step * (i == 0 || i == MILL_N_DENSITY - 1 ? 0.5 : 1);
+    if (i % 7 != 0)
+      continue;
+    for (int e = 0; e < s.n; e++) {
+      const double at = centre[j] + (double)s.x[e * NP + j], u = (x - at) / h, v = (x + at) / h;
+      want += exp(-0.5 * u * u) + (j == MILL_PAR_VSINI ? exp(-0.5 * v * v) : 0);
+    }
+    assert_close(got, want * peak / s.n, 1.1e-4 * peak);
+  }
+  assert_close(integral, 1, 2e-3); /* the tails beyond the 0.1 % that begin the range */
+}
+
+static void test_densities_are_scotts_sum(void **state)
+{
+  (void)state;
+  make();
+  model.set.sample.least_ess = 1000;
+  centre[MILL_PAR_VSINI] = 3; /* less than a deviation from its limit */
+  slot.free_par[2] = 3;       /* and one label held */
+  slot.free_par[3] = 4;
+  slot.n_free = 4;
+  sample(gaussian);
+  const mill_posterior *p = &out.posterior;
+  assert_close(p->density_low[MILL_PAR_VSINI], 0, 0);
+  assert_true(isnan(p->density[2 * MILL_N_DENSITY]) && isnan(p->density_low[2]));
+  assert_int_equal(p->n_mode, 1);
+  assert_close(p->mode_weight[0], 1, 0);
+  assert_true(isnan(p->mode_weight[1]) && isnan(p->mode_mean[NP]));
+  for (int j = 0; j < NP; j++) {
+    assert_close(p->mode_mean[j], p->mean[j], 1e-12 * fabs(p->mean[j]));
+    assert_close(p->mode_sigma[j], sqrt(covar(j, j)), 1e-9 * sqrt(covar(j, j)));
+  }
+  make();
+  model.set.sample.least_ess = 1000;
+  centre[MILL_PAR_VSINI] = 3;
+  sample(gaussian);
+  for (int j = 0; j < NP; j++)
+    check_density(j);
+}
+
+/** Three Gaussians, weights 0.55, 0.3 and 0.15: the second one 9 deviations off in a label, the
+ *  third in the velocity. */
+static double far[NP];
+
+static double three_modes(const double *theta)
+{
+  double label[NP], velocity[NP];
+  memcpy(label, theta, sizeof label);
+  memcpy(velocity, theta, sizeof velocity);
+  label[4] -= far[4];
+  velocity[0] += far[0];
+  return -2 * log(0.55 * exp(-0.5 * gaussian(theta)) + 0.3 * exp(-0.5 * gaussian(label)) +
+                  0.15 * exp(-0.5 * gaussian(velocity)));
+}
+
+static void test_modes_have_weights_and_places(void **state)
+{
+  (void)state;
+  make();
+  for (int j = 0; j < NP; j++)
+    far[j] = 9 * deviation(j);
+  slot.n_minimum = 2; /* so that walkers begin in each */
+  for (int i = 0; i < 2; i++)
+    for (int j = 0; j < NP; j++)
+      slot.minimum[i][j] =
+          centre[j] + (i == 0 && j == 4 ? far[4] : 0) - (i == 1 && j == 0 ? far[0] : 0);
+  model.set.sample.least_ess = 2000;
+  sample(three_modes);
+  const mill_posterior *p = &out.posterior;
+  const double weight[3] = {0.55, 0.3, 0.15};
+  assert_int_equal(p->n_mode, 3);
+  assert_true(p->flag & MILL_POST_MODES);
+  for (int a = 0; a < 3; a++) {
+    /* 2,000 effective samples: 0.011 for the largest; four of these */
+    assert_close(p->mode_weight[a], weight[a], 0.045);
+    for (int j = 0; j < NP; j++) {
+      const double sigma = deviation(j), shift = (a == 1 && j == 4) - (a == 2 && j == 0);
+      /* at least 2,000 x 0.15 samples, 0.058 deviations; four of these */
+      assert_close(p->mode_mean[a * NP + j], centre[j] + 9 * shift * sigma, 0.24 * sigma);
+      assert_close(p->mode_sigma[a * NP + j] / sigma, 1, 0.17);
+    }
+  }
+  assert_true(isnan(p->mode_weight[3]));
+}
+
+/** Minima 30 deviations apart, which no walker finds from the other one. */
+static void test_walkers_begin_about_all_minima(void **state)
+{
+  (void)state;
+  for (int noted = 0; noted < 2; noted++) {
+    make();
+    model.set.sample.least_ess = 500;
+    for (int j = 0; j < NP; j++)
+      far[j] = 30 * deviation(j);
+    if (noted)
+      for (int i = 0; i < 3; i++) { /* the solution, the two others, and one of them again */
+        for (int j = 0; j < NP; j++)
+          slot.minimum[i][j] = centre[j] + (i > 0 && j == 4 ? far[4] * (i == 1 ? 1 : 1.0001) : 0);
+        slot.minimum_f[slot.n_minimum++] = i > 0 ? 0.5 : 0;
+      }
+    sample(three_modes);
+    assert_int_equal(out.posterior.n_mode, 1 + noted);
+    /* 0.3 of 0.85; 500 effective samples: four errors */
+    if (noted)
+      assert_close(out.posterior.mode_weight[0], 0.55 / 0.85, 0.09);
+  }
+}
+
+/** Two Gaussians in a box of the velocities times a Gaussian prior of the labels: evidence and
+ *  weights are known.  They lie 12 deviations apart in velocity, and walkers begin at one. */
+static double two_in_a_box(const double *theta)
+{
+  double f[2];
+  for (int k = 0; k < 2; k++) {
+    const double sigma[NP] = {2, 4, 0.1, 0.2, 0.05};
+    f[k] = 0;
+    for (int j = 0; j < NP; j++) {
+      const double u = (theta[j] - centre[j] - (k == 1 && j == 0 ? 24 : 0)) / sigma[j];
+      f[k] += u * u;
+    }
+  }
+  return -2 * log(0.3 * exp(-0.5 * f[0]) + 0.7 * exp(-0.5 * f[1]) + 1e-300);
+}
+
+static void test_tempering_finds_weights_and_evidence(void **state)
+{
+  (void)state;
+  const double sigma[NP] = {2, 4, 0.1, 0.2, 0.05}, prior = 2, pi = acos(-1);
+  make();
+  model.set.sample.n_temperature = N_TEMPERATURE;
+  model.set.sample.least_ess = 1500;
+  for (int l = 0; l < N_LABEL; l++)
+    model.set.prior_sigma[MILL_PAR_LABEL0 + l] = prior;
+  for (int j = 0; j < NP; j++)
+    for (int k = 0; k < NP; k++)
+      hess[j * NP + k] = j == k ? 1 / (sigma[j] * sigma[j]) : 0;
+  slot.result.chisq_tot = 0;
+  slot.result.chisq_c_tot = 2e5; /* the ladder reaches to where the velocities fill the box */
+  const int n = sample(two_in_a_box);
+  const mill_posterior *p = &out.posterior;
+  /* Gaussians' volumes over that of the box, by the prior's density that the labels see */
+  double ln_z = 0.5 * NP * log(2 * pi) - log(2000.0) - log(500.0);
+  for (int j = 0; j < NP; j++)
+    ln_z += log(sigma[j]);
+  for (int l = 2; l < NP; l++) {
+    const double var = prior * prior + sigma[l] * sigma[l];
+    ln_z += -0.5 * log(2 * pi * var) - 0.5 * centre[l] * centre[l] / var;
+  }
+  printf("tempered: %d evaluations, ln evidence %.3f +- %.3f of %.3f, weight %.3f, flag %d\n", n,
+         p->ln_evidence, p->ln_evidence_err, ln_z, p->mode_weight[0], p->flag);
+  assert_true(p->ln_evidence_err > 0 && p->ln_evidence_err < 0.3);
+  assert_close(p->ln_evidence, ln_z, 4 * p->ln_evidence_err);
+  assert_int_equal(p->n_mode, 2);
+  assert_close(p->mode_weight[0], 0.7, 4 * sqrt(0.21 / 1500));
+  assert_close(p->mode_mean[0], centre[0] + 24, 0.3);
+  assert_close(p->mode_mean[NP], centre[0], 0.5);
+}
+
+/** The fit's formal errors decide on NOT_GAUSSIAN: a deviation twice as large differs by 0.3. */
+static void test_the_shape_is_compared_with_the_fit(void **state)
+{
+  (void)state;
+  for (int twice = 0; twice < 2; twice++) {
+    make();
+    model.set.sample.least_ess = 500;
+    formal_error = (1 + twice) * deviation(3);
+    sample(gaussian);
+    assert_int_equal(out.posterior.flag, twice ? MILL_POST_SHAPE | MILL_POST_RESIZED : 0);
+  }
 }
 
 static void test_numbers_depend_on_seed_and_identity_alone(void **state)
@@ -304,6 +562,12 @@ int main(void)
       cmocka_unit_test(test_draws_are_of_the_posterior),
       cmocka_unit_test(test_a_limit_cuts_the_posterior),
       cmocka_unit_test(test_a_lower_minimum_is_flagged),
+      cmocka_unit_test(test_densities_are_scotts_sum),
+      cmocka_unit_test(test_modes_have_weights_and_places),
+      cmocka_unit_test(test_langevin_moves_keep_detailed_balance),
+      cmocka_unit_test(test_walkers_begin_about_all_minima),
+      cmocka_unit_test(test_tempering_finds_weights_and_evidence),
+      cmocka_unit_test(test_the_shape_is_compared_with_the_fit),
       cmocka_unit_test(test_numbers_depend_on_seed_and_identity_alone),
       cmocka_unit_test(test_a_held_parameter_stays),
       cmocka_unit_test(test_nothing_free_is_nothing_to_sample),
