@@ -140,7 +140,7 @@ static int measure_row(bench_particles *b, int n_grid, int n_step, int n_particl
                                .record = record};
   printf("| %d | %d | %d |", n_grid, n_step, n_particle);
   for (int form = MILL_DENSITY_EXACT; form <= MILL_DENSITY_BINNED; form++) {
-    *point[form] = (mill_crossover_point){.n_star = n_particle, .gpu_s = -1};
+    *point[form] = (mill_crossover_point){.size = n_particle, .gpu_s = -1};
     setup.form = form;
     for (int all = 0; all < 2; all++) {
       setup.n_thread = all ? b->set.n_thread : 1;
