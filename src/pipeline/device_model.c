@@ -32,15 +32,15 @@ static int check_sample(const mill_library *lib, const mill_fit_settings *set)
         "(--walkers)",
         s->n_walker, n_par, 2 * n_par, MILL_MAX_WALKER);
   const int n_temperature = s->n_temperature > 1 ? s->n_temperature : 1;
+  if (n_temperature == 2 || n_temperature > MILL_MAX_TEMPERATURE)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "%d temperatures: 1 (no tempering), or from 3 to %d (--temperatures)", n_temperature,
+              MILL_MAX_TEMPERATURE);
   if (s->max_eval < 200 * s->n_walker * n_temperature)
     MILL_FAIL(MILL_ERR_CONFIG,
               "%d evaluations of a star are too few for %d walkers: at least %d are needed "
               "(--max-evaluations)",
               s->max_eval, s->n_walker * n_temperature, 200 * s->n_walker * n_temperature);
-  if (n_temperature == 2 || n_temperature > MILL_MAX_TEMPERATURE)
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "%d temperatures: 1 (no tempering), or from 3 to %d (--temperatures)", n_temperature,
-              MILL_MAX_TEMPERATURE);
   for (int l = 0; l < lib->n_label && n_temperature > 1; l++)
     if (!is_bounded(lib, set, l))
       MILL_FAIL(MILL_ERR_CONFIG,

@@ -132,7 +132,7 @@ class Sample(ProgramTest):
         for name in ("POST_MEAN", "POST_DRAWS", "POST_NEVAL"):
             np.testing.assert_array_equal(one[name][0], all_of[name][best])
 
-    def test_fraction_and_flag_choose_and_merge_joins(self):
+    def test_fraction_and_flag_choose(self):
         all_of = read(self.first)
         with h5py.File(shutil.copy(self.fitted, tmp("two.h5")), "r+") as f:
             f["fits/FIT_INFO"][0] &= ~TWO_MINIMA
@@ -146,19 +146,28 @@ class Sample(ProgramTest):
         at = list(flagged["TARGETID"]).index(self.ids[1])
         self.assertTrue(flagged["FIT_INFO"][at] & SECOND_START)
         self.assertFalse(all_of["FIT_INFO"][1] & SECOND_START)
-        # the star whose number is the lower one, and the other one by its TARGETID
+        # the star whose number is the lower one, alone
         places = [place(int(i)) for i in self.ids[:2]]
         low = int(np.argmin(places))
         done = self.sample("low.h5", "--fraction", sum(places) / 2, "--quiet")
         self.assertEqual(done.returncode, 0, done.stderr)
         np.testing.assert_array_equal(read(tmp("low.h5"))["TARGETID"], self.ids[low:low + 1])
-        done = self.sample("high.h5", "--targetid", self.ids[1 - low], "--quiet")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        run("merge", "--output", tmp("both.h5"), tmp("low.h5"), tmp("high.h5"))
-        both = read(tmp("both.h5"))
-        order = [list(both["TARGETID"]).index(i) for i in self.ids[:2]]
-        self.assertEqual(differing({k: v[order] for k, v in both.items()},
-                                   {k: v[:2] for k, v in all_of.items()}), [])
+
+    def test_parts_merge(self):
+        parts = []
+        for rows in ([0, FAILED], [1]):
+            parts.append(tmp(f"part{rows[0]}.h5"))
+            with pyfits.open(self.input) as hdus:
+                for hdu in hdus[1:]:
+                    if not hdu.name.endswith("WAVELENGTH"):
+                        hdu.data = hdu.data[rows]
+                hdus.writeto(tmp(f"part{rows[0]}.fits"))
+            run("sample", "--fit", self.fitted, "--library", self.library, "--output", parts[-1],
+                "--quiet", *QUICK, tmp(f"part{rows[0]}.fits"))
+        run("merge", "--output", tmp("both.h5"), *parts)
+        both, all_of = read(tmp("both.h5")), read(self.first)
+        order = [list(both["TARGETID"]).index(i) for i in self.ids]
+        self.assertEqual(differing({k: v[order] for k, v in both.items()}, all_of), [])
 
     def test_failed_rows_are_tried_again(self):
         shutil.copy(self.first, tmp("again.h5"))
@@ -172,8 +181,8 @@ class Sample(ProgramTest):
 
     def test_temperatures_and_gradients(self):
         one = ("--targetid", self.ids[0], "--quiet")
-        done = self.sample("tempered.h5", "--temperatures", 3, "--moves", "stretch,de,langevin",
-                           "--max-evaluations", 7200, *one)
+        done = self.sample("tempered.h5", "--temperatures", 6, "--moves", "stretch,de,langevin",
+                           "--max-evaluations", 14400, *one)
         self.assertEqual(done.returncode, 0, done.stderr)
         table = read(tmp("tempered.h5"))
         self.assertTrue(np.isfinite(table["POST_LN_EVIDENCE"][0]))
@@ -194,7 +203,7 @@ class Sample(ProgramTest):
         say(self.sample("no.h5", "--walkers", 0), "--walkers", status=2)
         say(self.sample("no.h5", "--walkers", 10), "10 walkers for 6 parameters", status=2)
         say(self.sample("no.h5", "--temperatures", 2), "2 temperatures", status=2)
-        say(self.sample("no.h5", "--temperatures", 3), "3600", "--max-evaluations", status=2)
+        say(self.sample("no.h5", "--temperatures", 3), "7200", "--max-evaluations", status=2)
         say(self.sample("no.h5", "--moves", "de,hop"), "'hop'", status=2)
         say(self.sample("no.h5", "--fraction", "1e-9"), "no fitted star", status=2)
         say(self.sample("no.h5", fit=self.library), "no result of starmill fit", status=2)

@@ -112,13 +112,15 @@ static void sample(int n_slot, int n_thread, int n, made_star *star, const int *
 static void test_posteriors_do_not_depend_on_slots_threads_or_order(void **state)
 {
   (void)state;
-  enum { N = 5 };
+  enum { N = 4 };
   set.sample.n_temperature = 3;
   set.sample.moves |= MILL_MOVE_LANGEVIN;
-  set.sample.least_ess = 40;
+  set.sample.n_walker = 12;
+  set.sample.least_ess = 20;
+  set.sample.most_rhat = 3;
   static made_star star[N];
   static answer out[3][N];
-  static const int mixed[N] = {3, 0, 4, 2, 1};
+  static const int mixed[N] = {3, 0, 2, 1};
   double truth[N_PAR];
   for (int i = 0; i < N; i++)
     make_star(i, 15, &star[i], truth);
@@ -134,8 +136,8 @@ static void test_posteriors_do_not_depend_on_slots_threads_or_order(void **state
   for (int i = 0; i < N; i++)
     assert_int_equal(out[0][i].result.status, i == 2 ? MILL_STATUS_NO_ARM : MILL_STATUS_FITTED);
   assert_int_equal(out[0][2].posterior.n_eval, 0);
-  assert_true(out[0][1].posterior.n_eval > 3 * 16 * 60); /* more than the burn-in */
-  assert_true(out[0][1].posterior.n_jac > 0 && out[0][1].posterior.ln_evidence_err > 0);
+  assert_true(out[0][1].posterior.n_eval > 3 * 12 * 60); /* more than the burn-in */
+  assert_true(out[0][1].posterior.n_jac > 0);
 }
 
 /** At high S/N the posterior is the Gaussian of the fit's curvature. */
