@@ -1,0 +1,388 @@
+/* Maps on a CPU (kernels/particles/map.h).
+ *
+ * Compiled once per instruction set (MILL_ISA).  The rows of a block are cut into parts whose
+ * number depends on the map alone, and sums over parts have one order, so the bits do not depend on
+ * the threads. */
+#include <string.h>
+
+#include <omp.h>
+
+#include "kernels/base/error.h"
+#include "kernels/cpu/isa_map.h"
+#include "kernels/cpu/kernel_sum.h"
+#include "kernels/particles/sphere.h"
+
+enum {
+  PART_BYTES = 256 << 20, /* of the sums of all parts, about */
+  MOST_PART = 16,
+  LEAST_PART = 2
+};
+
+struct mill_map {
+  mill_map_plan plan;
+  mill_particle_setup setup; /* of a plane */
+  mill_particle_kernel kernel;
+  int n_part;
+  size_t n_cell, n_out;
+  double *part;                /* [n_part][n_out] cells, or nodes */
+  double *convolved;           /* of nodes of a plane: one axis done [n_cell[0]][n_node[1]] */
+  double *cells;               /* of nodes of a sphere: [n_part][n_cell] */
+  double *cosine[2], *sine[2]; /* [n_cell[a]] of a sphere's cells */
+  double reach;                /* of MILL_MAP_CUT and a sphere, in widths */
+  double least_scale;
+  int64_t n_row;
+  mill_kernel_work **work; /* [n_thread] */
+  double **line;           /* [n_thread][n_cell[1]] */
+};
+
+/* ---- memory ---- */
+
+static void close_map(mill_map *m)
+{
+  if (!m)
+    return;
+  for (int t = 0; t < m->plan.n_thread; t++)
+    MILL_FREE(m->work ? m->work[t] : NULL, m->line ? m->line[t] : NULL);
+  MILL_FREE(m->part, m->convolved, m->cells, m->cosine[0], m->cosine[1], m->sine[0], m->sine[1],
+            m->work, m->line, m);
+}
+
+/* The plane as the engine of particles has it. */
+static int make_plane(mill_map *m)
+{
+  int err = MILL_OK;
+  const mill_map_plan *p = &m->plan;
+  double cov[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM] = {{0}};
+  mill_particle_setup *s = &m->setup;
+  s->n_dim = 2;
+  for (int a = 0; a < 2; a++) {
+    s->n_grid[a] = p->n_cell[a];
+    s->n_node[a] = p->n_node[a];
+    s->grid_low[a] = p->low[a];
+    s->grid_high[a] = p->high[a];
+    for (int e = 0; e < 2; e++)
+      cov[a][e] = p->covariance[a][e];
+    m->kernel.width[a] = sqrt(cov[a][a]);
+  }
+  mill_kernel_split(2, cov, &m->kernel);
+  if (!m->kernel.is_there || (p->form != MILL_MAP_EXACT && cov[0][1] != 0.0))
+    MILL_FAIL(MILL_ERR_RANGE, "no kernel has variances %g and %g with covariance %g here",
+              cov[0][0], cov[1][1], cov[0][1]);
+done:
+  return err;
+}
+
+static int make_sphere(mill_map *m)
+{
+  int err = MILL_OK;
+  const mill_map_plan *p = &m->plan;
+  for (int a = 0; a < 2; a++) {
+    const int n = p->n_cell[a];
+    MILL_TRY(MILL_ALLOC(n, &m->cosine[a]));
+    MILL_TRY(MILL_ALLOC(n, &m->sine[a]));
+    for (int i = 0; i < n; i++) {
+      const double x = p->low[a] + (n > 1 ? i * (p->high[a] - p->low[a]) / (n - 1) : 0.0);
+      m->cosine[a][i] = cos(x);
+      m->sine[a][i] = sin(x);
+    }
+  }
+done:
+  return err;
+}
+
+static int open_map(const mill_map_plan *plan, mill_map **out)
+{
+  int err = MILL_OK;
+  mill_map *m = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &m));
+  m->plan = *plan;
+  m->least_scale = 1.0;
+  m->reach = plan->form == MILL_MAP_EXACT ? MILL_KERNEL_END : MILL_CUT_REACH;
+  m->n_cell = (size_t)plan->n_cell[0] * (size_t)plan->n_cell[1];
+  m->n_out =
+      plan->form == MILL_MAP_NODES ? (size_t)plan->n_node[0] * (size_t)plan->n_node[1] : m->n_cell;
+  MILL_TRY(plan->is_sphere ? make_sphere(m) : make_plane(m));
+  const size_t n_part = PART_BYTES / (m->n_out * sizeof(double));
+  m->n_part = n_part < LEAST_PART ? LEAST_PART : (n_part < MOST_PART ? (int)n_part : MOST_PART);
+  MILL_TRY(MILL_ALLOC((size_t)m->n_part * m->n_out, &m->part));
+  if (plan->form == MILL_MAP_NODES && plan->is_sphere)
+    MILL_TRY(MILL_ALLOC((size_t)m->n_part * m->n_cell, &m->cells));
+  if (plan->form == MILL_MAP_NODES && !plan->is_sphere)
+    MILL_TRY(MILL_ALLOC((size_t)plan->n_cell[0] * (size_t)plan->n_node[1], &m->convolved));
+  MILL_TRY(MILL_ALLOC(plan->n_thread, &m->work));
+  MILL_TRY(MILL_ALLOC(plan->n_thread, &m->line));
+  for (int t = 0; t < plan->n_thread; t++) {
+    MILL_TRY(MILL_ALLOC(1, &m->work[t]));
+    MILL_TRY(MILL_ALLOC(plan->n_cell[1], &m->line[t]));
+  }
+  *out = m;
+  m = NULL;
+done:
+  close_map(m);
+  return err;
+}
+
+/* ---- kernels that end ---- */
+
+/* Points from x - reach to x + reach of an axis. */
+static int points_near(const mill_particle_setup *s, int a, double x, double reach, int *first)
+{
+  const double inverse = 1.0 / mill_grid_step(s, a);
+  const double low = ceil((x - reach - s->grid_low[a]) * inverse);
+  const double high = floor((x + reach - s->grid_low[a]) * inverse);
+  *first = (int)fmin(fmax(low, 0.0), s->n_grid[a]);
+  return (int)fmin(fmax(high + 1.0, 0.0), s->n_grid[a]) - *first;
+}
+
+/* Add the kernel of one row to the cells of a plane. */
+static void cut_plane(const mill_map *m, double y, double x, double scale, double *line,
+                      double *out)
+{
+  const mill_particle_setup *s = &m->setup;
+  const double width[2] = {m->kernel.width[0] * scale, m->kernel.width[1] * scale};
+  const double step = mill_grid_step(s, 1), inverse = 1.0 / width[1];
+  int first[2], n[2];
+  n[0] = points_near(s, 0, y, m->reach * width[0], &first[0]);
+  n[1] = points_near(s, 1, x, m->reach * width[1], &first[1]);
+  if (n[0] <= 0 || n[1] <= 0)
+    return;
+  const double at = s->grid_low[1] + first[1] * step - x;
+  MILL_SIMD
+  for (int j = 0; j < n[1]; j++) {
+    const double u = (at + j * step) * inverse;
+    line[j] = mill_exp_negative(-0.5 * u * u);
+  }
+  for (int i = first[0]; i < first[0] + n[0]; i++) {
+    const double u = (s->grid_low[0] + i * mill_grid_step(s, 0) - y) / width[0];
+    const double factor = mill_exp_negative(-0.5 * u * u) / (scale * scale);
+    double *to = out + (size_t)i * (size_t)s->n_grid[1] + first[1];
+    MILL_SIMD
+    for (int j = 0; j < n[1]; j++)
+      to[j] += factor * line[j];
+  }
+}
+
+/* A kernel on the sphere. */
+typedef struct spot {
+  double xyz[3], ra, factor, steep; /* factor exp(-steep chord^2) */
+} spot;
+
+static void add_columns(const mill_map *m, const spot *k, int i, int first, int end, double *to)
+{
+  const double *cosine = m->cosine[1], *sine = m->sine[1];
+  const double ring = m->cosine[0][i], x = k->xyz[0], y = k->xyz[1], z = m->sine[0][i] - k->xyz[2];
+  const double factor = k->factor, steep = -k->steep, z2 = z * z;
+  MILL_SIMD
+  for (int j = first; j < end; j++) {
+    const double dx = ring * cosine[j] - x, dy = ring * sine[j] - y;
+    to[j] += factor * mill_exp_negative(steep * (dx * dx + dy * dy + z2));
+  }
+}
+
+/* Add a kernel to the cells of one ring that are within half a turn's part of it. */
+static void add_ring(const mill_map *m, const spot *k, int i, double half, double *out)
+{
+  const mill_map_plan *p = &m->plan;
+  const int n = p->n_cell[1];
+  const double step = n > 1 ? (p->high[1] - p->low[1]) / (n - 1) : 2.0 * MILL_PI;
+  double *to = out + (size_t)i * (size_t)n;
+  if (!(half < MILL_PI)) {
+    add_columns(m, k, i, 0, n, to);
+    return;
+  }
+  const double turn = 2.0 * MILL_PI / step, wide = half / step;
+  double at = (k->ra - p->low[1]) / step;
+  at -= turn * floor((at + wide) / turn); /* the first that may end beyond the first column */
+  for (; at - wide < n; at += turn) {
+    const int first = (int)fmax(ceil(at - wide), 0.0);
+    const int end = (int)fmin(floor(at + wide) + 1.0, n);
+    if (first < end)
+      add_columns(m, k, i, first, end, to);
+  }
+}
+
+/* Add the kernel of a place that counts weight times to the cells of a sphere. */
+static void cut_sphere(const mill_map *m, double dec, double ra, double weight, double scale,
+                       double *out)
+{
+  const mill_map_plan *p = &m->plan;
+  const int n = p->n_cell[0];
+  const double width = sqrt(p->covariance[0][0]), h = width * scale;
+  const double chord = fmin(m->reach * h, 2.0), reach = 2.0 * asin(0.5 * chord);
+  const double step = n > 1 ? (p->high[0] - p->low[0]) / (n - 1) : MILL_PI;
+  const spot k = {.xyz = {cos(dec) * cos(ra), cos(dec) * sin(ra), sin(dec)},
+                  .ra = ra,
+                  .factor =
+                      weight * (scale == 1.0 ? 1.0 : mill_sphere_peak(h) / mill_sphere_peak(width)),
+                  .steep = 0.5 / (h * h)};
+  const int first = (int)fmax(ceil((dec - reach - p->low[0]) / step), 0.0);
+  const int end = (int)fmin(floor((dec + reach - p->low[0]) / step) + 1.0, n);
+  for (int i = first; i < end; i++) {
+    /* the haversine of the chord is that of the declinations, and cos cos times that along */
+    const double up = sin(0.5 * (p->low[0] + i * step - dec));
+    const double left = 0.25 * chord * chord - up * up;
+    const double cosines = fabs(cos(dec) * m->cosine[0][i]);
+    const double half = left < cosines ? 2.0 * asin(sqrt(fmax(left, 0.0) / cosines)) : MILL_PI;
+    add_ring(m, &k, i, half, out);
+  }
+}
+
+/* ---- rows ---- */
+
+static void spread_sphere(const mill_map *m, int n, const double *dec, const double *ra,
+                          double *nodes)
+{
+  int at[16];
+  double weight[16];
+  for (int i = 0; i < n; i++) {
+    mill_sphere_stencil(m->plan.n_node[0], m->plan.n_node[1], 0.0, dec[i], ra[i], at, weight);
+    for (int k = 0; k < 16; k++)
+      nodes[at[k]] += weight[k];
+  }
+}
+
+/* The rows of a part in batches of the engine. */
+static void add_plane(const mill_map *m, int n, const double *const x[2], mill_kernel_work *work,
+                      double *out)
+{
+  mill_particle_batch batch = {.weight = work->weight, .work = work};
+  for (int first = 0; first < n; first += MILL_PARTICLE_BATCH) {
+    batch.n = n - first < MILL_PARTICLE_BATCH ? n - first : MILL_PARTICLE_BATCH;
+    for (int a = 0; a < 2; a++) {
+      batch.x[a] = work->x[a];
+      memcpy(work->x[a], x[a] + first, (size_t)batch.n * sizeof(double));
+    }
+    for (int i = 0; i < batch.n; i++)
+      work->weight[i] = 1.0;
+    if (m->plan.form == MILL_MAP_EXACT)
+      mill_kernel_sum(&m->setup, &m->kernel, &batch, out);
+    else
+      mill_kernel_spread(&m->setup, &m->kernel, &batch, out);
+  }
+}
+
+static void add_part(const mill_map *m, int n, const double *const x[2], const double *scale,
+                     double *out)
+{
+  const int thread = omp_get_thread_num();
+  if (m->plan.form == MILL_MAP_NODES && m->plan.is_sphere) {
+    spread_sphere(m, n, x[0], x[1], out);
+  } else if (m->plan.is_sphere) {
+    for (int i = 0; i < n; i++)
+      cut_sphere(m, x[0][i], x[1][i], 1.0, scale ? scale[i] : 1.0, out);
+  } else if (m->plan.form == MILL_MAP_CUT) {
+    for (int i = 0; i < n; i++)
+      cut_plane(m, x[0][i], x[1][i], scale ? scale[i] : 1.0, m->line[thread], out);
+  } else {
+    add_plane(m, n, x, m->work[thread], out);
+  }
+}
+
+static void add_rows(mill_map *m, int n, const double *const x[2], const double *scale)
+{
+  for (int i = 0; scale && i < n; i++)
+    m->least_scale = fmin(m->least_scale, scale[i]);
+  m->n_row += n;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(m->plan.n_thread)
+  for (int p = 0; p < m->n_part; p++) {
+    const int first = (int)((int64_t)n * p / m->n_part);
+    const int end = (int)((int64_t)n * (p + 1) / m->n_part);
+    const double *const from[2] = {x[0] + first, x[1] + first};
+    add_part(m, end - first, from, scale ? scale + first : NULL, m->part + (size_t)p * m->n_out);
+  }
+}
+
+/* ---- the map ---- */
+
+/* What a block function takes: rows [first, end) of cells, or of all. */
+typedef struct task {
+  mill_map *m;
+  double *density, factor;
+  int first, end;
+} task;
+
+static void body_sum(mill_block *b, void *argument)
+{
+  task *t = argument;
+  const mill_map *m = t->m;
+  mill_block_sum_parts(b, m->n_part, (int)m->n_out, t->factor, m->part,
+                       m->plan.form == MILL_MAP_NODES ? m->part : t->density);
+}
+
+static void body_slow_axis(mill_block *b, void *argument)
+{
+  const task *t = argument;
+  const mill_map *m = t->m;
+  mill_block_convolve(b, &m->setup, &m->kernel, 0, 1, m->plan.n_node[1], m->part, m->convolved);
+}
+
+static void body_fast_axis(mill_block *b, void *argument)
+{
+  const task *t = argument;
+  const mill_map *m = t->m;
+  mill_block_convolve(b, &m->setup, &m->kernel, 1, t->end - t->first, 1,
+                      m->convolved + (size_t)t->first * (size_t)m->plan.n_node[1],
+                      t->density + (size_t)t->first * (size_t)m->plan.n_cell[1]);
+}
+
+static void body_cells(mill_block *b, void *argument)
+{
+  task *t = argument;
+  const mill_map *m = t->m;
+  mill_block_sum_parts(b, m->n_part, (int)m->n_cell, 1.0, m->cells, t->density);
+}
+
+/* From nodes to cells. */
+static void total_of_nodes(mill_map *m, double *density)
+{
+  const int *n_node = m->plan.n_node;
+  task all = {.m = m, .density = density};
+  if (!m->plan.is_sphere) {
+    mill_block_run(body_slow_axis, &all);
+  } else {
+    memset(m->cells, 0, (size_t)m->n_part * m->n_cell * sizeof *m->cells);
+  }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(m->plan.n_thread)
+  for (int p = 0; p < m->n_part; p++) {
+    task t = {.m = m, .density = density};
+    if (!m->plan.is_sphere) {
+      t.first = m->plan.n_cell[0] * p / m->n_part;
+      t.end = m->plan.n_cell[0] * (p + 1) / m->n_part;
+      mill_block_run(body_fast_axis, &t);
+      continue;
+    }
+    for (int i = n_node[0] * p / m->n_part; i < n_node[0] * (p + 1) / m->n_part; i++)
+      for (int j = 0; j < n_node[1]; j++) {
+        const double weight = m->part[(size_t)i * (size_t)n_node[1] + (size_t)j];
+        if (weight != 0.0)
+          cut_sphere(m, ((i + 0.5) / n_node[0] - 0.5) * MILL_PI, 2.0 * MILL_PI * j / n_node[1],
+                     weight, 1.0, m->cells + (size_t)p * m->n_cell);
+      }
+  }
+  if (m->plan.is_sphere)
+    mill_block_run(body_cells, &all);
+}
+
+static void total(mill_map *m, double *density, double *bound)
+{
+  const mill_map_plan *p = &m->plan;
+  const double peak = mill_map_peak(p), end = exp(-0.5 * m->reach * m->reach);
+  task t = {.m = m, .density = density, .factor = peak / (double)m->n_row};
+  mill_block_run(body_sum, &t);
+  *bound = 0.0;
+  if (p->form == MILL_MAP_CUT)
+    *bound = end * (p->is_sphere ? mill_sphere_peak(sqrt(p->covariance[0][0]) * m->least_scale)
+                                 : peak / (m->least_scale * m->least_scale));
+  if (p->form != MILL_MAP_NODES)
+    return;
+  total_of_nodes(m, density);
+  /* 25/16: sum of the sizes of a row's weights, at most */
+  if (p->is_sphere)
+    *bound = peak * (mill_sphere_bound(p->n_node[0], p->n_node[1], sqrt(p->covariance[0][0])) +
+                     25.0 / 16.0 * end);
+  else
+    *bound = peak * mill_node_bound(&m->setup, &m->kernel);
+}
+
+const mill_map_ops MILL_ISA_SYMBOL(mill_map_ops_cpu) = {open_map, add_rows, total, close_map};
