@@ -26,13 +26,13 @@ struct mill_map {
   size_t n_cell, n_out;
   double *part;                /* [n_part][n_out] cells, or nodes */
   double *convolved;           /* of nodes of a plane: one axis done [n_cell[0]][n_node[1]] */
-  double *cells;               /* of nodes of a sphere: [n_part][n_cell] */
   double *cosine[2], *sine[2]; /* [n_cell[a]] of a sphere's cells */
   double reach;                /* of MILL_MAP_CUT and a sphere, in widths */
   double least_scale;
   int64_t n_row;
   mill_kernel_work **work; /* [n_thread] */
-  double **line;           /* [n_thread][n_cell[1]] */
+  double **line;           /* [n_thread][n_cell[1] + 3 n_node[1]] */
+  double *half[2];         /* cosine and sine [n_node[1]] of half an angle, from -pi on */
 };
 
 /* ---- memory ---- */
@@ -43,8 +43,8 @@ static void close_map(mill_map *m)
     return;
   for (int t = 0; t < m->plan.n_thread; t++)
     MILL_FREE(m->work ? m->work[t] : NULL, m->line ? m->line[t] : NULL);
-  MILL_FREE(m->part, m->convolved, m->cells, m->cosine[0], m->cosine[1], m->sine[0], m->sine[1],
-            m->work, m->line, m);
+  MILL_FREE(m->part, m->convolved, m->cosine[0], m->cosine[1], m->sine[0], m->sine[1], m->work,
+            m->line, m->half[0], m->half[1], m);
 }
 
 /* The plane as the engine of particles has it. */
@@ -86,6 +86,14 @@ static int make_sphere(mill_map *m)
       m->sine[a][i] = sin(x);
     }
   }
+  const int n = p->form == MILL_MAP_NODES ? p->n_node[1] : 0;
+  for (int k = 0; k < 2 && n > 0; k++) {
+    MILL_TRY(MILL_ALLOC(n, &m->half[k]));
+    for (int i = 0; i < n; i++) {
+      const double x = MILL_PI * (i - n / 2) / n;
+      m->half[k][i] = k == 0 ? cos(x) : sin(x);
+    }
+  }
 done:
   return err;
 }
@@ -106,15 +114,13 @@ static int open_map(const mill_map_plan *plan, mill_map **out)
   const size_t n_part = PART_BYTES / (m->n_out * sizeof(double));
   m->n_part = n_part < LEAST_PART ? LEAST_PART : (n_part < MOST_PART ? (int)n_part : MOST_PART);
   MILL_TRY(MILL_ALLOC((size_t)m->n_part * m->n_out, &m->part));
-  if (plan->form == MILL_MAP_NODES && plan->is_sphere)
-    MILL_TRY(MILL_ALLOC((size_t)m->n_part * m->n_cell, &m->cells));
   if (plan->form == MILL_MAP_NODES && !plan->is_sphere)
     MILL_TRY(MILL_ALLOC((size_t)plan->n_cell[0] * (size_t)plan->n_node[1], &m->convolved));
   MILL_TRY(MILL_ALLOC(plan->n_thread, &m->work));
   MILL_TRY(MILL_ALLOC(plan->n_thread, &m->line));
   for (int t = 0; t < plan->n_thread; t++) {
     MILL_TRY(MILL_ALLOC(1, &m->work[t]));
-    MILL_TRY(MILL_ALLOC(plan->n_cell[1], &m->line[t]));
+    MILL_TRY(MILL_ALLOC((size_t)plan->n_cell[1] + 3 * (size_t)plan->n_node[1], &m->line[t]));
   }
   *out = m;
   m = NULL;
@@ -202,9 +208,16 @@ static void add_ring(const mill_map *m, const spot *k, int i, double half, doubl
   }
 }
 
-/* Add the kernel of a place that counts weight times to the cells of a sphere. */
-static void cut_sphere(const mill_map *m, double dec, double ra, double weight, double scale,
-                       double *out)
+/* How far a chord reaches along a ring: its haversine is that of the declinations, up^2, and the
+ * product of their cosines times that along. */
+static double half_width(double chord, double up, double cosines)
+{
+  const double left = 0.25 * chord * chord - up * up;
+  return left < cosines ? 2.0 * asin(sqrt(fmax(left, 0.0) / cosines)) : MILL_PI;
+}
+
+/* Add the kernel of one row to the cells of a sphere. */
+static void cut_sphere(const mill_map *m, double dec, double ra, double scale, double *out)
 {
   const mill_map_plan *p = &m->plan;
   const int n = p->n_cell[0];
@@ -213,18 +226,13 @@ static void cut_sphere(const mill_map *m, double dec, double ra, double weight, 
   const double step = n > 1 ? (p->high[0] - p->low[0]) / (n - 1) : MILL_PI;
   const spot k = {.xyz = {cos(dec) * cos(ra), cos(dec) * sin(ra), sin(dec)},
                   .ra = ra,
-                  .factor =
-                      weight * (scale == 1.0 ? 1.0 : mill_sphere_peak(h) / mill_sphere_peak(width)),
+                  .factor = scale == 1.0 ? 1.0 : mill_sphere_peak(h) / mill_sphere_peak(width),
                   .steep = 0.5 / (h * h)};
   const int first = (int)fmax(ceil((dec - reach - p->low[0]) / step), 0.0);
   const int end = (int)fmin(floor((dec + reach - p->low[0]) / step) + 1.0, n);
   for (int i = first; i < end; i++) {
-    /* the haversine of the chord is that of the declinations, and cos cos times that along */
     const double up = sin(0.5 * (p->low[0] + i * step - dec));
-    const double left = 0.25 * chord * chord - up * up;
-    const double cosines = fabs(cos(dec) * m->cosine[0][i]);
-    const double half = left < cosines ? 2.0 * asin(sqrt(fmax(left, 0.0) / cosines)) : MILL_PI;
-    add_ring(m, &k, i, half, out);
+    add_ring(m, &k, i, half_width(chord, up, cos(dec) * m->cosine[0][i]), out);
   }
 }
 
@@ -236,7 +244,8 @@ static void spread_sphere(const mill_map *m, int n, const double *dec, const dou
   int at[16];
   double weight[16];
   for (int i = 0; i < n; i++) {
-    mill_sphere_stencil(m->plan.n_node[0], m->plan.n_node[1], 0.0, dec[i], ra[i], at, weight);
+    mill_sphere_stencil(m->plan.n_node[0], m->plan.n_node[1], m->plan.low[1], dec[i], ra[i], at,
+                        weight);
     for (int k = 0; k < 16; k++)
       nodes[at[k]] += weight[k];
   }
@@ -270,7 +279,7 @@ static void add_part(const mill_map *m, int n, const double *const x[2], const d
     spread_sphere(m, n, x[0], x[1], out);
   } else if (m->plan.is_sphere) {
     for (int i = 0; i < n; i++)
-      cut_sphere(m, x[0][i], x[1][i], 1.0, scale ? scale[i] : 1.0, out);
+      cut_sphere(m, x[0][i], x[1][i], scale ? scale[i] : 1.0, out);
   } else if (m->plan.form == MILL_MAP_CUT) {
     for (int i = 0; i < n; i++)
       cut_plane(m, x[0][i], x[1][i], scale ? scale[i] : 1.0, m->line[thread], out);
@@ -326,42 +335,90 @@ static void body_fast_axis(mill_block *b, void *argument)
                       t->density + (size_t)t->first * (size_t)m->plan.n_cell[1]);
 }
 
-static void body_cells(mill_block *b, void *argument)
+/* The nodes of a ring as seen from one row of cells. */
+typedef struct ring {
+  double up, cosines; /* as in half_width */
+  int n, first;       /* nodes in reach, the first of them counted from a cell */
+  double *kernel;     /* [n] from a cell that is part of a step beyond a node */
+  double *node;       /* [n + all of a ring] from the first one in reach of the first cell */
+} ring;
+
+static void ring_kernel(const mill_map *m, const ring *r, double part)
 {
-  task *t = argument;
-  const mill_map *m = t->m;
-  mill_block_sum_parts(b, m->n_part, (int)m->n_cell, 1.0, m->cells, t->density);
+  const int n_node = m->plan.n_node[1];
+  const double *cosine = m->half[0] + n_node / 2 + r->first,
+               *sine = m->half[1] + n_node / 2 + r->first;
+  const double steep = -2.0 / m->plan.covariance[0][0];
+  const double c = cos(MILL_PI * part / n_node), s = sin(MILL_PI * part / n_node);
+  MILL_SIMD
+  for (int j = 0; j < r->n; j++) {
+    const double along = sine[j] * c - cosine[j] * s;
+    r->kernel[j] = mill_exp_negative(steep * (r->up * r->up + r->cosines * along * along));
+  }
+}
+
+/* Add a ring of nodes to the cells of a row. */
+static void ring_to_row(const mill_map *m, const double *from, ring *r, double *to)
+{
+  const mill_map_plan *p = &m->plan;
+  const int n_node = p->n_node[1];
+  const double ratio = (p->high[1] - p->low[1]) / (p->n_cell[1] - 1) * n_node / (2.0 * MILL_PI);
+  double part = -1.0;
+  for (int j = 0; j < n_node + r->n; j++)
+    r->node[j] = from[(j + r->first + n_node) % n_node];
+  for (int c = 0; c < p->n_cell[1]; c++) {
+    const double at = c * ratio + 1e-9; /* 1e-9: rounding below a whole number */
+    const double beyond = fmax(at - floor(at) - 1e-9, 0.0);
+    const double *node = r->node + (int)at % n_node;
+    double sum = 0.0;
+    if (fabs(beyond - part) > 1e-8) { /* else as of the last cell */
+      part = beyond < 1e-8 ? 0.0 : beyond;
+      ring_kernel(m, r, part);
+    }
+    MILL_SIMD_SUM(sum)
+    for (int j = 0; j < r->n; j++)
+      sum += r->kernel[j] * node[j];
+    to[c] += sum;
+  }
+}
+
+/* All nodes in reach of a row of cells. */
+static void sphere_row(const mill_map *m, int i, double *line, double *to)
+{
+  const mill_map_plan *p = &m->plan;
+  const int n_ring = p->n_node[0], n_node = p->n_node[1];
+  const double dec = p->low[0] + i * (p->high[0] - p->low[0]) / (p->n_cell[0] - 1);
+  const double chord = fmin(m->reach * sqrt(p->covariance[0][0]), 2.0);
+  ring r = {.kernel = line, .node = line + n_node};
+  memset(to, 0, (size_t)p->n_cell[1] * sizeof *to);
+  for (int k = 0; k < n_ring; k++) {
+    const double of_ring = ((k + 0.5) / n_ring - 0.5) * MILL_PI;
+    r.up = sin(0.5 * (of_ring - dec));
+    if (2.0 * fabs(r.up) > chord)
+      continue;
+    r.cosines = cos(of_ring) * fmax(cos(dec), 0.0);
+    const int reach = (int)(half_width(chord, r.up, r.cosines) * n_node / (2.0 * MILL_PI)) + 2;
+    r.n = 2 * reach + 1 < n_node ? 2 * reach + 1 : n_node;
+    r.first = 2 * reach + 1 < n_node ? -reach : -(n_node / 2);
+    ring_to_row(m, m->part + (size_t)k * (size_t)n_node, &r, to);
+  }
 }
 
 /* From nodes to cells. */
 static void total_of_nodes(mill_map *m, double *density)
 {
-  const int *n_node = m->plan.n_node;
+  const int n_row = m->plan.n_cell[0], n_column = m->plan.n_cell[1];
   task all = {.m = m, .density = density};
-  if (!m->plan.is_sphere) {
+  if (!m->plan.is_sphere)
     mill_block_run(body_slow_axis, &all);
-  } else {
-    memset(m->cells, 0, (size_t)m->n_part * m->n_cell * sizeof *m->cells);
-  }
 #pragma omp parallel for schedule(dynamic, 1) num_threads(m->plan.n_thread)
-  for (int p = 0; p < m->n_part; p++) {
-    task t = {.m = m, .density = density};
-    if (!m->plan.is_sphere) {
-      t.first = m->plan.n_cell[0] * p / m->n_part;
-      t.end = m->plan.n_cell[0] * (p + 1) / m->n_part;
+  for (int i = 0; i < n_row; i++) {
+    task t = {.m = m, .density = density, .first = i, .end = i + 1};
+    if (m->plan.is_sphere)
+      sphere_row(m, i, m->line[omp_get_thread_num()], density + (size_t)i * (size_t)n_column);
+    else
       mill_block_run(body_fast_axis, &t);
-      continue;
-    }
-    for (int i = n_node[0] * p / m->n_part; i < n_node[0] * (p + 1) / m->n_part; i++)
-      for (int j = 0; j < n_node[1]; j++) {
-        const double weight = m->part[(size_t)i * (size_t)n_node[1] + (size_t)j];
-        if (weight != 0.0)
-          cut_sphere(m, ((i + 0.5) / n_node[0] - 0.5) * MILL_PI, 2.0 * MILL_PI * j / n_node[1],
-                     weight, 1.0, m->cells + (size_t)p * m->n_cell);
-      }
   }
-  if (m->plan.is_sphere)
-    mill_block_run(body_cells, &all);
 }
 
 static void total(mill_map *m, double *density, double *bound)

@@ -5,15 +5,30 @@
 
 #include "kernels/particles/sphere.h"
 
+/* Rings of nodes: where the columns of the map divide a turn, so that a whole number of nodes
+ * stands between two columns, and all of them see the nodes in the same way. */
+static int sphere_nodes(mill_map_plan *p)
+{
+  const double h = sqrt(p->covariance[0][0]), n_ring = ceil(MILL_PI * MILL_SKY_NODES_A_WIDTH / h);
+  const double turn = 2.0 * MILL_PI * (p->n_cell[1] - 1) / (p->high[1] - p->low[1]);
+  double n_around = 2.0 * n_ring;
+  if (fabs(turn - rint(turn)) < 1e-6) {
+    const double times = ceil(n_around / rint(turn));
+    n_around = times * rint(turn);
+    n_around += fmod(n_around, 2.0) * rint(turn);
+  }
+  if (!(n_ring * n_around <= MILL_SKY_MAX_NODES))
+    return 0;
+  p->n_node[0] = (int)fmax(n_ring, 8.0);
+  p->n_node[1] = (int)fmax(n_around, 16.0);
+  return 1;
+}
+
 int mill_map_nodes(mill_map_plan *p)
 {
-  if (p->is_sphere) {
-    const double h = sqrt(p->covariance[0][0]);
-    const double n = 2.0 * ceil(MILL_PI * MILL_SKY_NODES_A_WIDTH / h);
-    p->n_node[1] = (int)fmin(fmax(n, 64.0), MILL_MAP_MAX_NODE);
-    p->n_node[0] = p->n_node[1] / 2;
-    return n <= MILL_MAP_MAX_NODE;
-  }
+  p->n_node[0] = p->n_node[1] = 0;
+  if (p->is_sphere)
+    return sphere_nodes(p);
   int is_close = 1;
   for (int a = 0; a < 2; a++) {
     const double width = sqrt(p->covariance[a][a]);

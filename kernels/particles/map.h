@@ -21,7 +21,12 @@ enum mill_map_form {
 #define MILL_CUT_REACH 7.0
 
 /** Nodes of a kernel's width that the nodes of a map should have, where there is room for them. */
-enum { MILL_MAP_NODES_A_WIDTH = 16, MILL_SKY_NODES_A_WIDTH = 8, MILL_MAP_MAX_NODE = 4096 };
+enum {
+  MILL_MAP_NODES_A_WIDTH = 16,
+  MILL_SKY_NODES_A_WIDTH = 10,
+  MILL_MAP_MAX_NODE = 4096,
+  MILL_SKY_MAX_NODES = 1 << 24 /**< of all rings */
+};
 
 /** A map.  Axis 0 is the slow one, of y or declination, axis 1 that of x or right ascension. */
 typedef struct mill_map_plan {
@@ -57,7 +62,8 @@ typedef struct mill_map_ops {
 const mill_map_ops *mill_map_ops_cpu(const char *isa);
 
 /** Nodes for a plan of which all but n_node and form is known: 1 where they are close enough for
- *  MILL_MAP_NODES, 8 a width or more on a plane. */
+ *  MILL_MAP_NODES, 8 a width or more on a plane and 10 on a sphere; else they are not to be used.
+ */
 int mill_map_nodes(mill_map_plan *plan);
 
 /** A map's density at n places by cubic interpolation between cells, not below 0; beyond the outer

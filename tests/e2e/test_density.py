@@ -150,7 +150,8 @@ class Density(ProgramTest):
         np.testing.assert_allclose(density, truth, rtol=1e-9)
         self.assertEqual(a["N_USED"], 298)
         for form in ("exact", "binned", "cut"):
-            _, _, _, a = self.map(path, "--map", "sky", "--bandwidth", 5, "--form", form)
+            _, _, _, a = self.map(path, "--map", "sky", "--bandwidth", 5, "--form", form,
+                                  "--x-cells", 360, "--y-cells", 180)
             # the rule of midpoints: its error falls as exp(-(width / cell)^2)
             self.assertAlmostEqual(a["INTEGRAL"], 1, places=4)
 
@@ -166,9 +167,8 @@ class Density(ProgramTest):
             path = catalog(f"{name}.h5", TARGET_RA=np.degrees(np.arctan2(py, px)),
                            TARGET_DEC=np.degrees(np.arcsin(pz)))
             for form in ("exact", "binned", "cut"):
-                x, y, density, a = self.map(path, "--map", "sky", "--form", form, "--x-cells", 1440,
-                                            "--y-cells", 720)
-                area = np.radians(0.25) ** 2 * np.cos(np.radians(y))[:, None]
+                x, y, density, a = self.map(path, "--map", "sky", "--form", form, "--bandwidth", 4)
+                area = np.radians(0.5) ** 2 * np.cos(np.radians(y))[:, None]
                 to = chord2(*(g.ravel() for g in np.meshgrid(x, y)),
                             *(np.array([v]) for v in ((0, 90) if name == "pole" else (0, 0))))
                 inside = to.reshape(density.shape) < (2 * np.sin(np.radians(3))) ** 2
@@ -179,7 +179,7 @@ class Density(ProgramTest):
         first = found["equator", "exact"]
         for key, values in found.items():
             # cells at the edge of the circle, and the nearest cell to the peak
-            np.testing.assert_allclose(values, first, rtol=2e-3, err_msg=str(key))
+            np.testing.assert_allclose(values, first, rtol=5e-3, err_msg=str(key))
 
     def test_local_widths_are_abramsons(self):
         """1e-3: the first map is looked up between its cells."""
