@@ -23,7 +23,7 @@ struct mill_map {
   mill_particle_setup setup; /* of a plane */
   mill_particle_kernel kernel;
   int n_part;
-  size_t n_cell, n_out;
+  size_t n_out;
   double *part;                /* [n_part][n_out] cells, or nodes */
   double *convolved;           /* of nodes of a plane: one axis done [n_cell[0]][n_node[1]] */
   double *cosine[2], *sine[2]; /* [n_cell[a]] of a sphere's cells */
@@ -107,9 +107,8 @@ static int open_map(const mill_map_plan *plan, mill_map **out)
   m->plan = *plan;
   m->least_scale = 1.0;
   m->reach = plan->form == MILL_MAP_EXACT ? MILL_KERNEL_END : MILL_CUT_REACH;
-  m->n_cell = (size_t)plan->n_cell[0] * (size_t)plan->n_cell[1];
-  m->n_out =
-      plan->form == MILL_MAP_NODES ? (size_t)plan->n_node[0] * (size_t)plan->n_node[1] : m->n_cell;
+  const int *n = plan->form == MILL_MAP_NODES ? plan->n_node : plan->n_cell;
+  m->n_out = (size_t)n[0] * (size_t)n[1];
   MILL_TRY(plan->is_sphere ? make_sphere(m) : make_plane(m));
   const size_t n_part = PART_BYTES / (m->n_out * sizeof(double));
   m->n_part = n_part < LEAST_PART ? LEAST_PART : (n_part < MOST_PART ? (int)n_part : MOST_PART);
