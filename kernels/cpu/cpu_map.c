@@ -25,7 +25,7 @@ struct mill_map {
   int n_part;
   size_t n_out;
   double *part;                /* [n_part][n_out] cells, or nodes */
-  double *convolved;           /* of nodes of a plane: one axis done [n_cell[0]][n_node[1]] */
+  double *convolved[2];        /* of nodes of a plane: [n_cell[0]][most of n_node[1], n_cell[1]] */
   double *cosine[2], *sine[2]; /* [n_cell[a]] of a sphere's cells */
   double reach;                /* of MILL_MAP_CUT and a sphere, in widths */
   double least_scale;
@@ -43,8 +43,8 @@ static void close_map(mill_map *m)
     return;
   for (int t = 0; t < m->plan.n_thread; t++)
     MILL_FREE(m->work ? m->work[t] : NULL, m->line ? m->line[t] : NULL);
-  MILL_FREE(m->part, m->convolved, m->cosine[0], m->cosine[1], m->sine[0], m->sine[1], m->work,
-            m->line, m->half[0], m->half[1], m);
+  MILL_FREE(m->part, m->convolved[0], m->convolved[1], m->cosine[0], m->cosine[1], m->sine[0],
+            m->sine[1], m->work, m->line, m->half[0], m->half[1], m);
 }
 
 /* The plane as the engine of particles has it. */
@@ -113,8 +113,9 @@ static int open_map(const mill_map_plan *plan, mill_map **out)
   const size_t n_part = PART_BYTES / (m->n_out * sizeof(double));
   m->n_part = n_part < LEAST_PART ? LEAST_PART : (n_part < MOST_PART ? (int)n_part : MOST_PART);
   MILL_TRY(MILL_ALLOC((size_t)m->n_part * m->n_out, &m->part));
-  if (plan->form == MILL_MAP_NODES && !plan->is_sphere)
-    MILL_TRY(MILL_ALLOC((size_t)plan->n_cell[0] * (size_t)plan->n_node[1], &m->convolved));
+  const int n_most = plan->n_node[1] > plan->n_cell[1] ? plan->n_node[1] : plan->n_cell[1];
+  for (int k = 0; k < 2 && plan->form == MILL_MAP_NODES && !plan->is_sphere; k++)
+    MILL_TRY(MILL_ALLOC((size_t)plan->n_cell[0] * (size_t)n_most, &m->convolved[k]));
   MILL_TRY(MILL_ALLOC(plan->n_thread, &m->work));
   MILL_TRY(MILL_ALLOC(plan->n_thread, &m->line));
   for (int t = 0; t < plan->n_thread; t++) {
@@ -303,11 +304,10 @@ static void add_rows(mill_map *m, int n, const double *const x[2], const double 
 
 /* ---- the map ---- */
 
-/* What a block function takes: rows [first, end) of cells, or of all. */
+/* What a block function takes. */
 typedef struct task {
   mill_map *m;
   double *density, factor;
-  int first, end;
 } task;
 
 static void body_sum(mill_block *b, void *argument)
@@ -318,20 +318,28 @@ static void body_sum(mill_block *b, void *argument)
                        m->plan.form == MILL_MAP_NODES ? m->part : t->density);
 }
 
+/* out [m][n] from in [n][m]. */
+static void transpose(int n, int m, const double *in, double *out)
+{
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < m; j++)
+      out[(size_t)j * (size_t)n + (size_t)i] = in[(size_t)i * (size_t)m + (size_t)j];
+}
+
+/* Each axis as the slow one, so that an exponential serves a whole line. */
 static void body_slow_axis(mill_block *b, void *argument)
 {
   const task *t = argument;
   const mill_map *m = t->m;
-  mill_block_convolve(b, &m->setup, &m->kernel, 0, 1, m->plan.n_node[1], m->part, m->convolved);
+  mill_block_convolve(b, &m->setup, &m->kernel, 0, 1, m->plan.n_node[1], m->part, m->convolved[0]);
 }
 
 static void body_fast_axis(mill_block *b, void *argument)
 {
   const task *t = argument;
   const mill_map *m = t->m;
-  mill_block_convolve(b, &m->setup, &m->kernel, 1, t->end - t->first, 1,
-                      m->convolved + (size_t)t->first * (size_t)m->plan.n_node[1],
-                      t->density + (size_t)t->first * (size_t)m->plan.n_cell[1]);
+  mill_block_convolve(b, &m->setup, &m->kernel, 1, 1, m->plan.n_cell[0], m->convolved[1],
+                      m->convolved[0]);
 }
 
 /* The nodes of a ring as seen from one row of cells. */
@@ -407,17 +415,17 @@ static void sphere_row(const mill_map *m, int i, double *line, double *to)
 static void total_of_nodes(mill_map *m, double *density)
 {
   const int n_row = m->plan.n_cell[0], n_column = m->plan.n_cell[1];
-  task all = {.m = m, .density = density};
-  if (!m->plan.is_sphere)
+  if (!m->plan.is_sphere) {
+    task all = {.m = m};
     mill_block_run(body_slow_axis, &all);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(m->plan.n_thread)
-  for (int i = 0; i < n_row; i++) {
-    task t = {.m = m, .density = density, .first = i, .end = i + 1};
-    if (m->plan.is_sphere)
-      sphere_row(m, i, m->line[omp_get_thread_num()], density + (size_t)i * (size_t)n_column);
-    else
-      mill_block_run(body_fast_axis, &t);
+    transpose(n_row, m->plan.n_node[1], m->convolved[0], m->convolved[1]);
+    mill_block_run(body_fast_axis, &all);
+    transpose(n_column, n_row, m->convolved[0], density);
+    return;
   }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(m->plan.n_thread)
+  for (int i = 0; i < n_row; i++)
+    sphere_row(m, i, m->line[omp_get_thread_num()], density + (size_t)i * (size_t)n_column);
 }
 
 static void total(mill_map *m, double *density, double *bound)

@@ -313,8 +313,8 @@ static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_p
       continue;
     for (int j = 0; j < n0; j++)
       for (int e = 0; e < n1; e++) {
-        const double part = batch->weight[i] * (s->n_dim > 1 ? weight[0][j] : 1.0) *
-                            (s->n_dim > 2 ? weight[1][e] : 1.0);
+        const double part =
+            (s->n_dim > 1 ? weight[0][j] : 1.0) * (s->n_dim > 2 ? weight[1][e] : 1.0);
         size_t to = 0;
         for (int a = 0; a < last; a++)
           to = (to + (size_t)(at[a] + (a == 0 ? j : e))) * (size_t)s->n_node[a + 1];

@@ -107,7 +107,7 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
 typedef struct mill_particle_batch {
   int n;
   double *x[MILL_PARTICLE_DIM]; /**< [n] places */
-  double *weight;               /**< [n] how much it counts; 0: not at all */
+  double *weight;               /**< [n] 1, or 0: nothing */
   void *work;                   /**< of the backend's sum */
 } mill_particle_batch;
 
@@ -204,43 +204,24 @@ MILL_BLOCK_FN void mill_block_convolve(mill_block *b, const mill_particle_setup 
 {
   const int n_grid = s->n_grid[a], n_node = s->n_node[a];
   const double step = mill_grid_step(s, a), inverse = 1.0 / k->width[a];
-  const double reach = 1.5 * MILL_KERNEL_REACH * k->width[a]; /* 1e-40 of the peak */
   double low, spacing;
   mill_node_axis(s, k, a, &low, &spacing);
-  MILL_FOR(b, i, n_grid)
+  MILL_FOR(b, i, n_row * n_grid)
   {
-    const double x = s->grid_low[a] + i * step;
-    const int begin = (int)fmax((x - reach - low) / spacing, 0.0);
-    const int end = (int)fmin((x + reach - low) / spacing + 1.0, n_node);
-    for (int row = 0; row < n_row; row++)
-      for (int e = 0; e < n_inner; e++)
-        out[((size_t)row * (size_t)n_grid + (size_t)i) * (size_t)n_inner + (size_t)e] = 0.0;
-    for (int first = begin; first < end; first += MILL_CHUNK) {
-      const int n = end - first < MILL_CHUNK ? end - first : MILL_CHUNK;
-      double factor[MILL_CHUNK];
+    const double x = s->grid_low[a] + (i % n_grid) * step;
+    const double *from = in + (size_t)(i / n_grid) * (size_t)n_node * (size_t)n_inner;
+    double *to = out + (size_t)i * (size_t)n_inner;
+    for (int e = 0; e < n_inner; e++)
+      to[e] = 0.0;
+    for (int j = 0; j < n_node; j++) {
+      const double u = (low + j * spacing - x) * inverse;
+      if (u * u > 2.0 * MILL_KERNEL_REACH * MILL_KERNEL_REACH)
+        continue;
+      const double factor = mill_exp_negative(-0.5 * u * u);
+      const double *line = from + (size_t)j * (size_t)n_inner;
       MILL_SIMD
-      for (int j = 0; j < n; j++) {
-        const double u = (low + (first + j) * spacing - x) * inverse;
-        factor[j] = mill_exp_negative(-0.5 * u * u);
-      }
-      for (int row = 0; row < n_row; row++) {
-        const double *from = in + ((size_t)row * (size_t)n_node + (size_t)first) * (size_t)n_inner;
-        double *to = out + ((size_t)row * (size_t)n_grid + (size_t)i) * (size_t)n_inner;
-        if (n_inner == 1) {
-          double sum = 0.0;
-          MILL_SIMD_SUM(sum)
-          for (int j = 0; j < n; j++)
-            sum += factor[j] * from[j];
-          to[0] += sum;
-          continue;
-        }
-        for (int j = 0; j < n; j++) {
-          const double *line = from + (size_t)j * (size_t)n_inner;
-          MILL_SIMD
-          for (int e = 0; e < n_inner; e++)
-            to[e] += factor[j] * line[e];
-        }
-      }
+      for (int e = 0; e < n_inner; e++)
+        to[e] += factor * line[e];
     }
   }
   MILL_BARRIER(b);

@@ -8,7 +8,7 @@
 #include "kernels/base/error.h"
 #include "kernels/particles/map.h"
 
-enum { N_ROW = 400, NY = 18, NX = 37, N_CELL = NX * NY };
+enum { N_ROW = 200, NY = 18, NX = 37, N_CELL = NX * NY };
 
 static double row[2][N_ROW], scale[N_ROW];
 
