@@ -67,15 +67,41 @@ done:
   return err;
 }
 
-/* "1/(K (km/s))"; steradians for a sphere; empty where a unit is not known. */
-static void density_unit(const mill_map_facts *f, char out[128])
+/* A unit as readers of FITS take it: what is a logarithm of something has dex. */
+static const char *plain_unit(const char *unit)
 {
-  const char *x = f->axis[0].unit, *y = f->axis[1].unit;
+  return strncmp(unit, "log(", 4) == 0 ? "dex" : unit;
+}
+
+/* "K-1"; "km-1 s" of km/s, as units with brackets are not understood everywhere. */
+static void inverse_unit(const char *unit, char out[64])
+{
+  const size_t n = strlen(unit);
+  size_t n_top = 0, n_low = 0;
+  while (isalnum((unsigned char)unit[n_top]))
+    n_top++;
+  while (unit[n_top] == '/' && isalnum((unsigned char)unit[n_top + 1 + n_low]))
+    n_low++;
+  if (n_low > 0 && n_top > 0 && n == n_top + 1 + n_low)
+    snprintf(out, 64, "%.*s-1 %s", (int)n_top, unit, unit + n_top + 1);
+  else if (n == n_top)
+    snprintf(out, 64, "%s-1", unit);
+  else
+    snprintf(out, 64, "(%s)-1", unit);
+}
+
+/* "K-1 dex-1"; steradians for a sphere; empty where a unit is not known. */
+static void density_unit(const mill_map_facts *f, char out[160])
+{
+  char x[64], y[64];
+  const char *of_x = plain_unit(f->axis[0].unit), *of_y = plain_unit(f->axis[1].unit);
   out[0] = '\0';
+  inverse_unit(of_x, x);
+  inverse_unit(of_y, y);
   if (f->is_sphere)
-    snprintf(out, 128, "1/sr");
-  else if (x[0] && y[0])
-    snprintf(out, 128, "1/((%s) (%s))", x, y);
+    snprintf(out, 160, "sr-1");
+  else if (of_x[0] && of_y[0])
+    snprintf(out, 160, "%s %s", x, y);
 }
 
 static const char *program(char out[128])
@@ -140,7 +166,7 @@ static int hdf5_image(const char *name, const mill_map_facts *f, const double *d
                       void **image, size_t *n_byte)
 {
   int err = MILL_OK;
-  char unit[128], text[128], *inputs = NULL;
+  char unit[160], text[128], *inputs = NULL;
   const size_t dim[] = {(size_t)f->axis[1].n, (size_t)f->axis[0].n};
   mill_h5_file file = {.id = H5I_INVALID_HID};
   density_unit(f, unit);
@@ -216,7 +242,7 @@ static void put_wcs(fitsfile *out, const mill_map_facts *f, int a, int *status)
   snprintf(key, sizeof key, "CNAME%d", a + 1);
   fits_write_key_str(out, key, name, "column of the catalogs", status);
   snprintf(key, sizeof key, "CUNIT%d", a + 1);
-  printable(axis->unit, name);
+  printable(plain_unit(axis->unit), name);
   if (name[0])
     fits_write_key_str(out, key, name, NULL, status);
   const struct {
@@ -234,7 +260,7 @@ static void put_wcs(fitsfile *out, const mill_map_facts *f, int a, int *status)
 
 static void put_facts(fitsfile *out, const mill_map_facts *f, int *status)
 {
-  char all[128], unit[FLEN_VALUE], text[128];
+  char all[160], unit[FLEN_VALUE], text[128];
   density_unit(f, all);
   printable(all, unit);
   fits_write_key_str(out, "CREATOR", FORMAT, NULL, status);
