@@ -5,6 +5,7 @@
 
 #include "io/hdf5/hdf5_probe.h"
 #include "jobs/bench/bench.h"
+#include "jobs/density/density.h"
 #include "jobs/doctor/doctor.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
@@ -46,6 +47,7 @@ static const job_entry job[] = {
     {"library", "make, import and inspect template libraries", run_library},
     {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate},
     {"particles", "move particles in a potential, and write their densities", mill_job_particles},
+    {"density", "map catalogs by kernel density: Kiel diagram, velocities, sky", mill_job_density},
     {"status", "say how a fit is going, or how it ended", mill_job_status},
     {"merge", "join the results of a survey's parts to one", mill_job_merge},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor},

@@ -55,6 +55,7 @@ static const struct {
     [MILL_PROBE_GRID] = {"grid", "the grid file", "make it again", MILL_ERR_INPUT},
     [MILL_PROBE_PARTICLES] = {"particles", "the potential or the samples", "make it again",
                               MILL_ERR_CONFIG},
+    [MILL_PROBE_CATALOG] = {"catalog", "the catalog", "make or fetch it again", MILL_ERR_INPUT},
     [MILL_PROBE_RESULT] = {"result", "the result", "move it away, or fit again with --overwrite",
                            MILL_ERR_OUTPUT},
 };

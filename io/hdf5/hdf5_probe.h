@@ -19,6 +19,7 @@ enum mill_probe_kind {
   MILL_PROBE_TABLE,     /**< to start from; MILL_ERR_CONFIG */
   MILL_PROBE_GRID,      /**< a grid file; MILL_ERR_INPUT */
   MILL_PROBE_PARTICLES, /**< potential or samples of particles; MILL_ERR_CONFIG */
+  MILL_PROBE_CATALOG,   /**< of which a map is made; MILL_ERR_INPUT */
   MILL_PROBE_RESULT     /**< an existing output; MILL_ERR_OUTPUT */
 };
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/files/whole_file.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
@@ -627,49 +628,6 @@ done:
   return err;
 }
 
-static int write_bytes(const char *path, const char *data, size_t n_byte)
-{
-  int err = MILL_OK;
-  const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be created: %s", path,
-                          strerror(errno));
-  for (size_t n_done = 0; n_done < n_byte;) {
-    const ssize_t n = write(fd, data + n_done, n_byte - n_done);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path,
-                strerror(n < 0 ? errno : ENOSPC));
-    n_done += (size_t)n;
-  }
-  /* some file systems report a full disk only here */
-  if (fsync(fd) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s", path, strerror(errno));
-done:
-  if (close(fd) != 0 && err == MILL_OK)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be written: %s", path,
-                         strerror(errno));
-  if (err != MILL_OK)
-    unlink(path);
-  return err;
-}
-
-int mill_library_write_image(const char *path, const char *temporary, const void *image,
-                             size_t n_byte)
-{
-  int err = MILL_OK;
-  MILL_TRY(write_bytes(temporary, image, n_byte));
-  if (rename(temporary, path) != 0) {
-    const int reason = errno;
-    unlink(temporary);
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", temporary, path,
-              strerror(reason));
-  }
-done:
-  return err;
-}
-
 /* May a library be written at output?  path: the end of its links, as what is renamed would replace
    a link. */
 static int find_end(const char *output, int overwrite, char path[MAX_PATH])
@@ -711,7 +669,7 @@ int mill_library_write(const char *path, const mill_library *lib, int overwrite)
   MILL_TRY(find_end(path, overwrite, end));
   snprintf(temporary, sizeof temporary, "%s.tmp-%ld", end, (long)getpid());
   MILL_TRY(make_image(temporary, lib, &image, &n_byte));
-  MILL_TRY(mill_library_write_image(end, temporary, image, n_byte));
+  MILL_TRY(mill_whole_file_write(end, temporary, image, n_byte));
 done:
   mill_free(image);
   return err;

@@ -39,11 +39,6 @@ int mill_library_is_printable(const char *text);
 /** MILL_ERR_LIBRARY when a grid or radial functions cannot take n_label labels. */
 int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where);
 
-/** Write the bytes of a file to disk under a temporary name that is not there yet, then rename.
- *  MILL_ERR_OUTPUT. */
-int mill_library_write_image(const char *path, const char *temporary, const void *image,
-                             size_t n_byte);
-
 /** Read a whole dataset into new memory: out is the address of the caller's pointer. */
 int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, int n_dim,
                           const size_t *dim, void *out);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/files/whole_file.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
@@ -86,7 +87,7 @@ int mill_train_file_write(const char *path, const char *identity, int n_arm,
   MILL_TRY(mill_resolve_links(path, end, sizeof end));
   snprintf(temporary, sizeof temporary, "%s.tmp-%ld", end, (long)getpid());
   MILL_TRY(make_image(temporary, identity, n_arm, state, &image, &n_byte));
-  MILL_TRY(mill_library_write_image(end, temporary, image, n_byte));
+  MILL_TRY(mill_whole_file_write(end, temporary, image, n_byte));
 done:
   mill_free(image);
   return err;

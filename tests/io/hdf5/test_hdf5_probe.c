@@ -210,7 +210,8 @@ static void test_ends(void **state)
   static const int code[] = {
       [MILL_PROBE_LIBRARY] = MILL_ERR_LIBRARY,  [MILL_PROBE_EMULATOR] = MILL_ERR_LIBRARY,
       [MILL_PROBE_TABLE] = MILL_ERR_CONFIG,     [MILL_PROBE_GRID] = MILL_ERR_INPUT,
-      [MILL_PROBE_PARTICLES] = MILL_ERR_CONFIG, [MILL_PROBE_RESULT] = MILL_ERR_OUTPUT};
+      [MILL_PROBE_PARTICLES] = MILL_ERR_CONFIG, [MILL_PROBE_CATALOG] = MILL_ERR_INPUT,
+      [MILL_PROBE_RESULT] = MILL_ERR_OUTPUT};
   for (size_t i = 0; i < sizeof end / sizeof *end; i++)
     for (int kind = MILL_PROBE_LIBRARY; kind <= MILL_PROBE_RESULT; kind++) {
       make_table(in_folder(end[i].name));
