@@ -183,11 +183,11 @@ static int settle_backend(mill_fit_job *job)
   if (strcmp(job->setup.config.backend, "auto") != 0)
     goto done;
   begun = begun[0] ? begun : job->options.output;
-  err = job->options.plan
-            ? mill_backend_wish(&job->mpi, begun, begun_on(job), job->inputs.n_row,
-                                job->device.n_thread, &choice)
-            : mill_backend_settle(&job->mpi, MILL_CROSSOVER_FIT, begun, begun_on(job), job->inputs.n_row,
-                                  job->device.n_thread, &choice, &job->device.has_gpu);
+  err = job->options.plan ? mill_backend_wish(&job->mpi, begun, begun_on(job), job->inputs.n_row,
+                                              job->device.n_thread, &choice)
+                          : mill_backend_settle(&job->mpi, MILL_CROSSOVER_FIT, begun, begun_on(job),
+                                                job->inputs.n_row, job->device.n_thread, &choice,
+                                                &job->device.has_gpu);
   MILL_TRY(err);
   snprintf(job->setup.config.backend, sizeof job->setup.config.backend, "%s", choice);
   MILL_TRY(mill_fit_agree_backend(job));
