@@ -300,7 +300,8 @@ static const char *settled(const char *device, int64_t n_row, int *code)
   const char *choice = NULL;
   int has_gpu = -1;
   mill_gpu_place place;
-  *code = mill_backend_settle(&mpi, result, device, n_row, N_THREAD, &choice, &has_gpu);
+  *code = mill_backend_settle(&mpi, MILL_CROSSOVER_FIT, result, device, n_row, N_THREAD, &choice,
+                              &has_gpu);
   if (*code == MILL_OK)
     assert_int_equal(has_gpu, mill_gpu_assigned(&place));
   return choice;
@@ -403,20 +404,28 @@ static void test_crossover_and_why_there_is_none(void **state)
   mill_crossover line;
   int found = -1;
   good_machine();
-  assert_int_equal(mill_backend_crossover(N_THREAD, &line, &found, why, sizeof why), MILL_OK);
+  assert_int_equal(
+      mill_backend_crossover(MILL_CROSSOVER_FIT, N_THREAD, &line, &found, why, sizeof why),
+      MILL_OK);
   assert_int_equal(found, 1);
-  assert_int_equal(line.n_star, FROM);
-  assert_int_equal(mill_backend_crossover(N_THREAD + 1, &line, &found, why, sizeof why), MILL_OK);
+  assert_int_equal(line.from, FROM);
+  assert_int_equal(
+      mill_backend_crossover(MILL_CROSSOVER_FIT, N_THREAD + 1, &line, &found, why, sizeof why),
+      MILL_OK);
   assert_int_equal(found, 0);
   assert_string_equal(line.gpu, "cuda NVIDIA H200 sm_90");
   assert_non_null(strstr(why, kept));
   no_gpu();
-  assert_int_equal(mill_backend_crossover(N_THREAD, &line, &found, why, sizeof why), MILL_OK);
+  assert_int_equal(
+      mill_backend_crossover(MILL_CROSSOVER_FIT, N_THREAD, &line, &found, why, sizeof why),
+      MILL_OK);
   assert_int_equal(found, 0);
   assert_string_equal(line.gpu, "");
   assert_non_null(strstr(why, "sees no GPU"));
   setenv("STARMILL_CROSSOVER", "/nowhere/crossover", 1);
-  assert_int_equal(mill_backend_crossover(N_THREAD, &line, &found, why, sizeof why), MILL_OK);
+  assert_int_equal(
+      mill_backend_crossover(MILL_CROSSOVER_FIT, N_THREAD, &line, &found, why, sizeof why),
+      MILL_OK);
   assert_int_equal(found, 0);
   assert_non_null(strstr(why, "no crossover has been measured"));
   setenv("STARMILL_CROSSOVER", kept, 1);
@@ -427,7 +436,7 @@ static void test_crossover_and_why_there_is_none(void **state)
 /* A crossover of the H200; by rank 0. */
 static int make_crossover(void)
 {
-  mill_crossover line = {.n_star = FROM, .n_thread = N_THREAD, .date = "2026-11-21T18:00:00Z"};
+  mill_crossover line = {.from = FROM, .n_thread = N_THREAD, .date = "2026-11-21T18:00:00Z"};
   mill_gpu_backend_name(&h200, line.gpu, sizeof line.gpu);
   mill_cpu_model(line.cpu, sizeof line.cpu);
   return mill_crossover_keep(kept, &line);
