@@ -736,7 +736,6 @@ class Usage(ProgramTest):
                   "'particles' or 'schedule'"], 2),
             (["fits"], ["'fits'"], 2),
             (fit, ["no input"], 2),
-            (["fit"] + here, ["no library"], 2),
             (fit + ["--optimizer", "newton"] + here, ["--optimizer", "newton"], 2),
             (fit + ["--repeat", "0"] + here, ["--repeat", "0"], 2),
             (fit + ["--stars", "many"] + here, ["--stars", "many"], 2),
