@@ -71,16 +71,5 @@ done:
 
 int mill_job_density(int argc, char **argv)
 {
-  mill_mpi mpi;
-  int exit_status = 0;
-  int err = mill_mpi_start(&mpi);
-  if (err == MILL_OK)
-    err = run(&mpi, argc, argv);
-  if (err != MILL_OK) {
-    exit_status = mill_error_exit_status(err);
-    if (mpi.rank == 0 || err == MILL_ERR_MPI)
-      fprintf(stderr, "starmill density: %s\n", mill_error_message());
-  }
-  mill_mpi_end(&mpi);
-  return exit_status;
+  return mill_mpi_job("starmill density", run, argc, argv);
 }

@@ -541,12 +541,8 @@ int mill_job_doctor(int argc, char **argv)
   memset(&job, 0, sizeof job);
   mill_error_save(mill_mpi_start(&job.mpi), &job.mpi_failure);
   const int err = start(&job, argc, argv);
-  int exit_status = job.findings.exit_status;
-  if (err != MILL_OK) {
-    exit_status = mill_error_exit_status(err);
-    if (job.mpi.rank == 0 || err == MILL_ERR_MPI)
-      fprintf(stderr, "starmill doctor: %s\n", mill_error_message());
-  }
+  const int exit_status =
+      err == MILL_OK ? job.findings.exit_status : mill_mpi_tell(&job.mpi, "starmill doctor", err);
   mill_findings_clear(&job.findings);
   mill_library_clear(&job.lib);
   if (err == MILL_ERR_MPI && job.mpi.size > 1)

@@ -204,12 +204,8 @@ int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)
     err = mill_mpi_start(&mpi);
   if (err == MILL_OK)
     err = start(&mpi, argc, argv, line, &options, &exit_status);
-  if (err != MILL_OK) {
-    exit_status = mill_error_exit_status(err);
-    /* all ranks have the same message, except when MPI itself fails */
-    if (mpi.rank == 0 || err == MILL_ERR_MPI)
-      fprintf(stderr, "%s: %s\n", line->name, mill_error_message());
-  }
+  if (err != MILL_OK)
+    exit_status = mill_mpi_tell(&mpi, line->name, err);
   mill_fit_options_clear(&options);
   if (err == MILL_ERR_MPI && mpi.size > 1)
     MPI_Abort(MPI_COMM_WORLD, exit_status);

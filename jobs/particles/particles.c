@@ -421,7 +421,7 @@ done:
   return err;
 }
 
-static int run(particle_job *job, int argc, char **argv)
+static int evolve(particle_job *job, int argc, char **argv)
 {
   int err = MILL_OK;
   MILL_TRY(parse(argc, argv, &job->options));
@@ -446,32 +446,23 @@ done:
   return err;
 }
 
+static int run(const mill_mpi *mpi, int argc, char **argv)
+{
+  int err = MILL_OK;
+  particle_job *job = NULL;
+  MILL_TRY(mill_mpi_agree(mpi, MILL_ALLOC(1, &job)));
+  job->mpi = *mpi;
+  err = evolve(job, argc, argv);
+  (void)mill_particle_file_close(job->file, err);
+  mill_particle_free_field(&job->field);
+  mill_particle_config_clear(&job->config);
+  MILL_FREE(job->sample, job->status, job->todo, job->result);
+done:
+  mill_free(job);
+  return err;
+}
+
 int mill_job_particles(int argc, char **argv)
 {
-  int exit_status = 0;
-  particle_job *job = NULL;
-  mill_mpi mpi;
-  int err = mill_mpi_start(&mpi);
-  if (err == MILL_OK)
-    err = MILL_ALLOC(1, &job);
-  if (err == MILL_OK) {
-    job->mpi = mpi;
-    err = run(job, argc, argv);
-  }
-  if (err != MILL_OK) {
-    exit_status = mill_error_exit_status(err);
-    /* all ranks have the same message, except when MPI itself fails */
-    if (mpi.rank == 0 || err == MILL_ERR_MPI)
-      fprintf(stderr, "starmill particles: %s\n", mill_error_message());
-  }
-  if (job) {
-    (void)mill_particle_file_close(job->file, err);
-    mill_particle_free_field(&job->field);
-    mill_particle_config_clear(&job->config);
-    MILL_FREE(job->sample, job->status, job->todo, job->result, job);
-  }
-  if (err == MILL_ERR_MPI && mpi.size > 1)
-    MPI_Abort(MPI_COMM_WORLD, exit_status);
-  mill_mpi_end(&mpi);
-  return exit_status;
+  return mill_mpi_job("starmill particles", run, argc, argv);
 }

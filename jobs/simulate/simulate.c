@@ -114,7 +114,7 @@ static void print_summary(const simulate_job *job, const mill_simulate_size *siz
   fflush(stdout);
 }
 
-static int run(simulate_job *job)
+static int make_survey(simulate_job *job)
 {
   int err = MILL_OK;
   int complete = 0;
@@ -142,32 +142,26 @@ static int start(simulate_job *job, int argc, char **argv)
   int err = MILL_OK;
   MILL_TRY(mill_simulate_options_parse(argc, argv, &job->plan.options));
   if (!job->plan.options.help)
-    MILL_TRY(run(job));
+    MILL_TRY(make_survey(job));
   else if (job->mpi.rank == 0)
     mill_simulate_options_print_help(stdout);
 done:
   return err;
 }
 
-int mill_job_simulate(int argc, char **argv)
+static int run(const mill_mpi *mpi, int argc, char **argv)
 {
-  int exit_status = 0;
   simulate_job job;
   memset(&job, 0, sizeof job);
-  int err = mill_mpi_start(&job.mpi);
-  if (err == MILL_OK)
-    err = start(&job, argc, argv);
-  if (err != MILL_OK) {
-    exit_status = mill_error_exit_status(err);
-    /* all ranks have the same message, except when MPI itself fails */
-    if (job.mpi.rank == 0 || err == MILL_ERR_MPI)
-      fprintf(stderr, "starmill simulate: %s\n", mill_error_message());
-  }
+  job.mpi = *mpi;
+  const int err = start(&job, argc, argv);
   mill_log_close();
   mill_lock_release(&job.lock);
   mill_simulate_plan_clear(&job.plan);
-  if (err == MILL_ERR_MPI && job.mpi.size > 1)
-    MPI_Abort(MPI_COMM_WORLD, exit_status);
-  mill_mpi_end(&job.mpi);
-  return exit_status;
+  return err;
+}
+
+int mill_job_simulate(int argc, char **argv)
+{
+  return mill_mpi_job("starmill simulate", run, argc, argv);
 }

@@ -121,6 +121,29 @@ void mill_mpi_end(mill_mpi *mpi)
   mill_watchdog_stop();
 }
 
+int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err)
+{
+  if (err == MILL_OK)
+    return 0;
+  if (mpi->rank == 0 || err == MILL_ERR_MPI)
+    fprintf(stderr, "%s: %s\n", name, mill_error_message());
+  return mill_error_exit_status(err);
+}
+
+int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, char **argv), int argc,
+                 char **argv)
+{
+  mill_mpi mpi;
+  int err = mill_mpi_start(&mpi);
+  if (err == MILL_OK)
+    err = run(&mpi, argc, argv);
+  const int exit_status = mill_mpi_tell(&mpi, name, err);
+  if (err == MILL_ERR_MPI && mpi.size > 1)
+    MPI_Abort(MPI_COMM_WORLD, exit_status);
+  mill_mpi_end(&mpi);
+  return exit_status;
+}
+
 /* what is left of a run after a stop or an unreadable input is whole, so any
  * other failure hides them */
 static int severity(int code)

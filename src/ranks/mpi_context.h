@@ -45,6 +45,21 @@ const char *mill_mpi_file_pointers(int *may_wait);
 /** Finalize MPI and stop the watchdog.  Collective; every rank must have left every other call. */
 void mill_mpi_end(mill_mpi *mpi);
 
+/** Print the message of a job's failure on stderr: rank 0 for all, since they have agreed on it, or
+ *  where MPI itself has failed each rank that sees it.  Returns the exit status, 0 for MILL_OK.
+ *
+ *  name  as "starmill merge" */
+int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err);
+
+/** Start MPI, run the job, tell its failure and end MPI; the exit status.  A rank that cannot reach
+ *  the others any more (MILL_ERR_MPI) ends them all.
+ *
+ *  run  frees what it takes, also when it fails, and leaves its message as the last one; all ranks
+ *       return the same code, but for MILL_ERR_MPI
+ *  Collective over MPI_COMM_WORLD. */
+int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, char **argv), int argc,
+                 char **argv);
+
 /** The worst of all ranks' codes, with its message, on every rank.
  *
  *  Collective.  Unreadable input and a stop in good order count less than every
