@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "jobs/bench/bench_job.h"
-#include "jobs/fit/crossover.h"
+#include "jobs/fit/backend_choice.h"
 #include "jobs/options/option_table.h"
 #include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"
@@ -31,9 +31,6 @@ typedef struct bench_particles {
   mill_particle_transfers transfers;  /* of the last evolution */
 } bench_particles;
 
-enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
-static const char *const backend_words[] = {"auto", "cpu", "cuda", NULL};
-
 #define AT(member) MILL_AT(settings, member)
 #define LIST(member, most)                                                                         \
   MILL_OPTION_OTHER, AT(member), .offset2 = offsetof(settings, n_##member), .max = most,           \
@@ -55,7 +52,7 @@ static const mill_option_table table = {
         {"steps", LIST(steps, MOST_STEP), .help = "steps (default 50,100)"},
         {"particles", LIST(particles, MILL_PARTICLE_MAX_N),
          .help = "numbers of particles, ascending (default 10000,50000,100000)"},
-        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = backend_words,
+        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help = "auto: the CPU, and a GPU where there is one; cpu: the CPU alone; cuda: both, and "
                  "it is a failure when there is no GPU"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
@@ -175,11 +172,11 @@ done:
 static int find_engines(bench_particles *b, const mill_mpi *mpi)
 {
   int err = MILL_OK, is_gpu = 0;
-  MILL_TRY(mill_particle_find_ops(mpi, MILL_PARTICLES_CPU, &b->cpu, &is_gpu));
-  if (b->set.backend == BACKEND_CPU)
+  MILL_TRY(mill_particle_find_ops(mpi, MILL_WORD_CPU, &b->cpu, &is_gpu));
+  if (b->set.backend == MILL_WORD_CPU)
     goto done;
-  err = mill_particle_find_ops(mpi, MILL_PARTICLES_CUDA, &b->gpu, &is_gpu);
-  if (err != MILL_OK && b->set.backend == BACKEND_AUTO) {
+  err = mill_particle_find_ops(mpi, MILL_WORD_CUDA, &b->gpu, &is_gpu);
+  if (err != MILL_OK && b->set.backend == MILL_WORD_AUTO) {
     b->gpu = NULL;
     snprintf(b->reason, sizeof b->reason, "%s", mill_error_message());
     err = MILL_OK;

@@ -7,7 +7,7 @@
 #include <cblas.h>
 
 #include "jobs/bench/bench_job.h"
-#include "jobs/fit/crossover.h"
+#include "jobs/fit/backend_choice.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/train_choice.h"
 #include "jobs/options/option_table.h"
@@ -30,9 +30,7 @@ enum {
 
 /* ---- options ---- */
 
-enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
 enum { LAST_BOTH, LAST_COMPONENTS, LAST_PIXELS };
-static const char *const backend_words[] = {"auto", "cpu", "cuda", NULL};
 static const char *const last_words[] = {"both", "components", "pixels", NULL};
 
 typedef struct settings {
@@ -95,7 +93,7 @@ static const mill_option_table table = {
         {"components", MILL_OPTION_COUNT, AT(n_component), .min = 1, .max = MILL_MAX_WIDTH,
          .help = "principal components (default: those that leave 1e-8 of the variance, at most "
                  "256)"},
-        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = backend_words,
+        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help = "auto: the CPU, and a GPU where there is one; cpu: the CPU alone; cuda: both, and "
                  "it is a failure when there is no GPU"},
         {"products", MILL_OPTION_CHOICE, AT(precision), .words = mill_train_product_words,
@@ -134,7 +132,7 @@ static int parse(int argc, char **argv, settings *s)
   MILL_TRY(check_list("spectra", s->n_spectra, s->spectra,
                       (s->n_component > 0 ? s->n_component : 1) + 1));
   MILL_TRY(check_list("batch", s->n_batch, s->batch, 1));
-  if (s->precision != MILL_TRAIN_FLOAT32 && s->backend == BACKEND_CPU)
+  if (s->precision != MILL_TRAIN_FLOAT32 && s->backend == MILL_WORD_CPU)
     MILL_FAIL(MILL_ERR_USAGE, "--products %s is of GPUs: leave --backend cpu out",
               mill_train_product_words[s->precision]);
   MILL_TRY(mill_thread_check_number(s->n_thread));
@@ -458,7 +456,7 @@ static int keep(const bench_train *b)
 static int find_gpu(bench_train *b)
 {
   int err = MILL_OK;
-  if (b->set.backend == BACKEND_CPU)
+  if (b->set.backend == MILL_WORD_CPU)
     goto done;
   err = mill_train_find_ops(&b->job->mpi, 1, &b->gpu);
   if (err == MILL_OK)
@@ -466,7 +464,7 @@ static int find_gpu(bench_train *b)
   if (err == MILL_OK)
     goto done;
   b->gpu = NULL;
-  if (b->set.backend == BACKEND_AUTO) {
+  if (b->set.backend == MILL_WORD_AUTO) {
     snprintf(b->reason, sizeof b->reason, "%s", mill_error_message());
     err = MILL_OK;
   }
@@ -483,7 +481,7 @@ static void print_head(const bench_train *b)
   if (b->gpu)
     printf("GPU: %s, products in %s.\n", b->gpu_backend->name,
            mill_train_product_words[b->set.precision]);
-  else if (b->set.backend == BACKEND_AUTO)
+  else if (b->set.backend == MILL_WORD_AUTO)
     printf("GPU: SKIPPED: %s.\n", b->reason);
 }
 

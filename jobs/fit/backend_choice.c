@@ -11,6 +11,8 @@
 #include "kernels/cuda/device_facts.h"
 #endif
 
+const char *const mill_backend_words[] = {"auto", "cpu", "cuda", NULL};
+
 enum wish { WISH_CPU, WISH_GPU, WISH_GPU_AGAIN, WISH_MIXED_AGAIN };
 static const char *const choice_of[] = {"cpu", "cuda", "cuda", MILL_BACKEND_MIXED};
 

@@ -5,6 +5,10 @@
 #include "jobs/fit/crossover.h"
 #include "src/ranks/mpi_context.h"
 
+/** What a --backend of one choice for all ranks says, in the order of its words. */
+enum mill_backend_word { MILL_WORD_AUTO = 0, MILL_WORD_CPU, MILL_WORD_CUDA };
+extern const char *const mill_backend_words[]; /**< ends with NULL */
+
 /** The backend on which ranks with a GPU and ranks without one fit together. */
 #define MILL_BACKEND_MIXED "cuda+cpu"
 #define MILL_BACKEND_AND   " + " /**< between the names of both in a result */

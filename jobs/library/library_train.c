@@ -10,6 +10,7 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
+#include "jobs/fit/backend_choice.h"
 #include "jobs/fit/stop_watch.h"
 #include "jobs/library/library_left_out.h"
 #include "jobs/library/train_choice.h"
@@ -44,7 +45,6 @@ static const char *const schedule_words[] = {"cosine", "plateau", NULL};
 static const char *const loss_words[] = {"l2", "l1", "huber", NULL};
 static const char *const unit_words[] = {"noise", "spread", NULL};
 static const char *const last_words[] = {"components", "pixels", NULL};
-static const char *const backend_words[] = {"auto", "cpu", "cuda", NULL}; /* train_choice.h */
 static_assert(MILL_TRAIN_COSINE == 0 && MILL_TRAIN_PLATEAU == 1 && MILL_TRAIN_L2 == 0 &&
                   MILL_TRAIN_L1 == 1 && MILL_TRAIN_HUBER == 2 && MILL_TRAIN_NOISE == 0 &&
                   MILL_TRAIN_SPREAD == 1 && MILL_TRAIN_COMPONENTS == 0 && MILL_TRAIN_PIXELS == 1,
@@ -129,7 +129,7 @@ const mill_option_table mill_library_train_table = {
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 1, .max = 4096,
          .help = "threads of a rank (default: its share of the cores); the result does not depend "
                  "on them"},
-        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = backend_words,
+        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
          .help =
              "what computes components and gradients: the CPU, or a GPU for each rank, by cuBLAS "
              "and cuSOLVER; auto is the CPU until starmill bench train --keep has measured from "
@@ -320,7 +320,7 @@ static int prepare(job *j, int argc, char **argv, int first)
               "--model-error is measured on models left out: give --left-out above 0");
   j->input = argv[first];
   o->arm.log_flux = !o->is_linear;
-  if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != MILL_TRAIN_CUDA)
+  if (o->arm.net.precision != MILL_TRAIN_FLOAT32 && o->backend != MILL_WORD_CUDA)
     MILL_FAIL(MILL_ERR_USAGE, "--products %s is of GPUs: give --backend cuda",
               mill_train_product_words[o->arm.net.precision]);
   MILL_TRY(mill_train_arm_settings_check(&o->arm));

@@ -70,8 +70,8 @@ int mill_train_choose_ops(const mill_mpi *mpi, int backend, const char *checkpoi
   int err = MILL_OK, has_gpu = 0;
   char begun[8] = "";
   const char *choice = NULL;
-  if (backend != MILL_TRAIN_AUTO)
-    return mill_train_find_ops(mpi, backend == MILL_TRAIN_CUDA, ops);
+  if (backend != MILL_WORD_AUTO)
+    return mill_train_find_ops(mpi, backend == MILL_WORD_CUDA, ops);
   *ops = mill_train_ops_cpu();
   if (mpi->rank == 0)
     err = mill_train_file_backend(checkpoint, sizeof begun, begun);

@@ -14,10 +14,9 @@ extern const char *const mill_train_hull_words[];
 /** The words of --products, in the order of enum mill_train_precision; ends with NULL. */
 extern const char *const mill_train_product_words[];
 
-enum { MILL_TRAIN_AUTO = 0, MILL_TRAIN_CPU, MILL_TRAIN_CUDA }; /**< of --backend */
-
-/** What a training is done by (enum above); AUTO settles it as mill_backend_settle says.
+/** What a training is done by; MILL_WORD_AUTO settles it as mill_backend_settle says.
  *
+ *  backend     enum mill_backend_word (jobs/fit/backend_choice.h)
  *  checkpoint  from which it goes on where it is there
  *  mflop       millions of operations of a step of all ranks
  *  Collective; fails as mill_backend_settle and mill_train_find_ops do. */

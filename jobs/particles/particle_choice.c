@@ -8,8 +8,6 @@
 #include "kernels/cuda/particles_cuda.h"
 #endif
 
-const char *const mill_particle_backend_words[] = {"cpu", "cuda", "auto", NULL};
-
 static int find_cpu(const mill_mpi *mpi, const mill_particle_ops **ops)
 {
   int err = MILL_OK;
@@ -41,10 +39,10 @@ int mill_particle_find_ops(const mill_mpi *mpi, int backend, const mill_particle
 {
   int err = MILL_OK;
   *is_gpu = 0;
-  if (backend != MILL_PARTICLES_CPU) {
+  if (backend != MILL_WORD_CPU) {
     err = find_gpu(mpi, ops);
     *is_gpu = err == MILL_OK;
-    if (err == MILL_OK || err == MILL_ERR_MPI || backend == MILL_PARTICLES_CUDA)
+    if (err == MILL_OK || err == MILL_ERR_MPI || backend == MILL_WORD_CUDA)
       goto done;
     if (mpi->rank == 0)
       mill_log_info("backend auto: the CPU, since %s", mill_error_message());

@@ -8,6 +8,7 @@
 #include "io/files/sha256.h"
 #include "io/hdf5/hdf5_probe.h"
 #include "io/particles/particle_file.h"
+#include "jobs/fit/backend_choice.h"
 #include "jobs/options/option_table.h"
 #include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"
@@ -62,8 +63,10 @@ static const mill_option_table table = {
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .help = "the densities"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace it when it is there"},
-        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_particle_backend_words,
-         .help = "where particles move; auto: on GPUs where every rank gets one, else on the CPU"},
+        {"backend", MILL_OPTION_CHOICE, AT(backend), .words = mill_backend_words,
+         .help =
+             "where particles move (default cpu); auto: on GPUs where every rank gets one, else on "
+             "the CPU"},
         {"threads", MILL_OPTION_COUNT, AT(n_thread), .min = 0, .max = 4096,
          .help = "threads per rank; 0: the cores that the rank may use"},
         {"quiet", MILL_OPTION_FLAG, AT(quiet), .help = "print no summary"},
@@ -76,6 +79,7 @@ static int parse(int argc, char **argv, particle_options *o)
 {
   int err = MILL_OK, first = 0;
   mill_file_roles roles = {0};
+  o->backend = MILL_WORD_CPU;
   MILL_TRY(mill_option_parse(&table, argc, argv, o, NULL, &first));
   if (o->help)
     goto done;
