@@ -62,6 +62,16 @@ done:
   return err;
 }
 
+int mill_bench_check_list(const char *option, int n, const int *list, int least)
+{
+  int err = MILL_OK;
+  for (int i = 0; i < n; i++)
+    if (list[i] < least || (i > 0 && list[i] <= list[i - 1]))
+      MILL_FAIL(MILL_ERR_USAGE, "--%s takes ascending numbers from %d on", option, least);
+done:
+  return err;
+}
+
 #define AT(member)          MILL_AT(mill_bench_options, member)
 #define TEXT(member)        MILL_OPTION_TEXT, AT(member)
 #define KEY(member, of_key) TEXT(fit.member), .key = of_key

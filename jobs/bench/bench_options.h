@@ -37,4 +37,8 @@ void mill_bench_options_print_help(FILE *out);
 enum { MILL_BENCH_MAX_LIST = 16 };
 int mill_bench_take_list(const mill_option *row, const char *text, void *base);
 
+/** MILL_ERR_USAGE unless the list [n] of an option ascends, and its first number is least or more.
+ */
+int mill_bench_check_list(const char *option, int n, const int *list, int least);
+
 #endif

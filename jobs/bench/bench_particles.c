@@ -162,9 +162,7 @@ static int parse(int argc, char **argv, settings *s)
     MILL_FAIL(MILL_ERR_USAGE, "bench particles takes no '%s'; see starmill bench particles --help",
               argv[first]);
   MILL_TRY(mill_thread_check_number(s->n_thread));
-  for (int i = 1; i < s->n_particles; i++)
-    if (s->particles[i] <= s->particles[i - 1])
-      MILL_FAIL(MILL_ERR_USAGE, "--particles takes ascending numbers");
+  MILL_TRY(mill_bench_check_list("particles", s->n_particles, s->particles, 1));
 done:
   return err;
 }

@@ -109,16 +109,6 @@ static const mill_option_table table = {
 #undef LIST
 #undef AT
 
-static int check_list(const char *option, int n, const int *list, int least)
-{
-  int err = MILL_OK;
-  for (int i = 0; i < n; i++)
-    if (list[i] < least || (i > 0 && list[i] <= list[i - 1]))
-      MILL_FAIL(MILL_ERR_USAGE, "--%s takes ascending numbers from %d on", option, least);
-done:
-  return err;
-}
-
 static int parse(int argc, char **argv, settings *s)
 {
   int err = MILL_OK, first = 0;
@@ -129,9 +119,9 @@ static int parse(int argc, char **argv, settings *s)
     MILL_FAIL(MILL_ERR_USAGE, "bench train takes no '%s'; see starmill bench train --help",
               argv[first]);
   /* their mean takes one */
-  MILL_TRY(check_list("spectra", s->n_spectra, s->spectra,
-                      (s->n_component > 0 ? s->n_component : 1) + 1));
-  MILL_TRY(check_list("batch", s->n_batch, s->batch, 1));
+  MILL_TRY(mill_bench_check_list("spectra", s->n_spectra, s->spectra,
+                                 (s->n_component > 0 ? s->n_component : 1) + 1));
+  MILL_TRY(mill_bench_check_list("batch", s->n_batch, s->batch, 1));
   if (s->precision != MILL_TRAIN_FLOAT32 && s->backend == MILL_WORD_CPU)
     MILL_FAIL(MILL_ERR_USAGE, "--products %s is of GPUs: leave --backend cpu out",
               mill_train_product_words[s->precision]);
