@@ -339,8 +339,11 @@ static int64_t step_mflop(const job *j)
   mill_train_shape shape;
   const mill_train_arm_settings *s = &j->o.arm;
   int n_out = s->n_component > 0 ? s->n_component : MILL_TRAIN_MOST_COMPONENT;
-  for (int a = 0; s->last == MILL_TRAIN_PIXELS && a < j->info.n_arm; a++)
-    n_out = a == 0 || j->info.arm[a].n_pix > n_out ? j->info.arm[a].n_pix : n_out;
+  if (s->last == MILL_TRAIN_PIXELS) {
+    n_out = 0;
+    for (int a = 0; a < j->info.n_arm; a++)
+      n_out = j->info.arm[a].n_pix > n_out ? j->info.arm[a].n_pix : n_out;
+  }
   mill_train_shape_of(&s->net, j->info.n_label, n_out, &shape);
   return (int64_t)ceil(1e3 * mill_train_gflop(&shape, s->net.batch));
 }
