@@ -83,7 +83,7 @@ static int rule_plane(const mill_density_options *o, const mill_density_rows *ro
                       const moments *m, mill_map_plan *p)
 {
   int err = MILL_OK;
-  const double n = (double)m->n, base = o->rule == MILL_RULE_SCOTT ? n : 0.25 * n * 4;
+  const double n = (double)m->n, base = o->rule == MILL_SCOTT ? n : 0.25 * n * 4;
   const double factor = pow(base, -1.0 / 3.0); /* the square of n^(-1/6) */
   for (int a = 0; a < 2; a++)
     for (int e = 0; e < 2; e++)
@@ -157,11 +157,11 @@ static int plan_map(const mill_density_options *o, mill_density_rows *rows, mome
   p->n_thread = o->n_thread;
   MILL_TRY(mill_density_rows_pass(rows, o->is_sphere ? take_vectors : take_moments, m));
   MILL_TRY(check_some(rows));
-  for (int a = 0; a < 2 && o->rule == MILL_RULE_GIVEN; a++) {
+  for (int a = 0; a < 2 && o->rule == MILL_WIDTH_GIVEN; a++) {
     const double width = o->is_sphere ? o->bandwidth[0] * MILL_PI / 180 : o->bandwidth[1 - a];
     p->covariance[a][a] = width * width;
   }
-  if (o->rule != MILL_RULE_GIVEN)
+  if (o->rule != MILL_WIDTH_GIVEN)
     MILL_TRY(o->is_sphere ? rule_sphere(m, p) : rule_plane(o, rows, m, p));
   for (int a = 0; a < 2; a++)
     MILL_TRY(make_axis(o, rows, m, a, p));

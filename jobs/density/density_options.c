@@ -6,7 +6,6 @@
 #include "io/particles/map_file.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
-#include "kernels/particles/particles.h"
 #include "src/ranks/mpi_context.h"
 #include "src/system/file_roles.h"
 
@@ -23,7 +22,7 @@ static int take_bandwidth(const mill_option *row, const char *text, void *base)
       o->rule = k;
       return MILL_OK;
     }
-  o->rule = MILL_RULE_GIVEN;
+  o->rule = MILL_WIDTH_GIVEN;
   const char *at = text;
   for (o->n_bandwidth = 0; o->n_bandwidth < 2; at++) {
     char *end;
@@ -135,13 +134,13 @@ static int check_kernel(const mill_density_options *o)
   if (o->is_sphere && (o->low[1] < -90 || o->high[1] > 90 || o->high[0] - o->low[0] > 360))
     MILL_FAIL(MILL_ERR_USAGE, "a sky map goes over 360 degrees of right ascension at most, and "
                               "declinations from -90 to 90: change --x-range or --y-range");
-  if (o->rule == MILL_RULE_GIVEN && o->n_bandwidth != (o->is_sphere ? 1 : 2))
+  if (o->rule == MILL_WIDTH_GIVEN && o->n_bandwidth != (o->is_sphere ? 1 : 2))
     MILL_FAIL(MILL_ERR_USAGE, "--bandwidth: give %s",
               o->is_sphere ? "one number for a sky map, in degrees"
                            : "two numbers, along x and y, with a comma");
-  if (o->is_sphere && o->rule == MILL_RULE_GIVEN && o->bandwidth[0] > 60)
+  if (o->is_sphere && o->rule == MILL_WIDTH_GIVEN && o->bandwidth[0] > 60)
     MILL_FAIL(MILL_ERR_USAGE, "--bandwidth %g: a sky map takes up to 60 degrees", o->bandwidth[0]);
-  if (o->covariance && (o->is_sphere || o->adaptive || o->rule == MILL_RULE_GIVEN))
+  if (o->covariance && (o->is_sphere || o->adaptive || o->rule == MILL_WIDTH_GIVEN))
     MILL_FAIL(MILL_ERR_USAGE, "--covariance goes with two columns and a rule for the bandwidth, "
                               "without --adaptive");
   if (o->covariance && o->how != MILL_HOW_AUTO && o->how != MILL_HOW_EXACT)

@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-enum mill_density_kind { MILL_DENSITY_KIEL, MILL_DENSITY_FEH_VRAD, MILL_DENSITY_SKY };
+#include "kernels/particles/particles.h"
 
-enum mill_density_rule { MILL_RULE_SCOTT, MILL_RULE_SILVERMAN, MILL_RULE_GIVEN };
+enum mill_density_kind { MILL_DENSITY_KIEL, MILL_DENSITY_FEH_VRAD, MILL_DENSITY_SKY };
 
 /** How rows are summed; all but AUTO as enum mill_map_form. */
 enum mill_density_how { MILL_HOW_EXACT, MILL_HOW_BINNED, MILL_HOW_CUT, MILL_HOW_AUTO };
@@ -21,8 +21,8 @@ typedef struct mill_density_options {
   int reverse[2];
   double low[2], high[2]; /**< edges of the map; both 0: those of the rows */
   int n_cell[2];
-  int rule, how;       /**< enum mill_density_rule, mill_density_how */
-  double bandwidth[2]; /**< of MILL_RULE_GIVEN; a sky map has one, in degrees */
+  int rule, how;       /**< enum mill_bandwidth, mill_density_how */
+  double bandwidth[2]; /**< of MILL_WIDTH_GIVEN; a sky map has one, in degrees */
   int n_bandwidth;
   char *const *input; /**< [n_input] */
   int n_input;

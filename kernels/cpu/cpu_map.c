@@ -157,11 +157,11 @@ static void cut_plane(const mill_map *m, double y, double x, double scale, doubl
   MILL_SIMD
   for (int j = 0; j < n[1]; j++) {
     const double u = (at + j * step) * inverse;
-    line[j] = mill_exp_negative(-0.5 * u * u);
+    line[j] = mill_kernel_factor(u);
   }
   for (int i = first[0]; i < first[0] + n[0]; i++) {
     const double u = (s->grid_low[0] + i * mill_grid_step(s, 0) - y) / width[0];
-    const double factor = mill_exp_negative(-0.5 * u * u) / (scale * scale);
+    const double factor = mill_kernel_factor(u) / (scale * scale);
     double *to = out + (size_t)i * (size_t)s->n_grid[1] + first[1];
     MILL_SIMD
     for (int j = 0; j < n[1]; j++)

@@ -159,10 +159,8 @@ static __device__ inline void particle_slab_sum(mill_block *b, const particle_vi
   const int group = b->thread / n_segment;
   double sum[MILL_SEGMENT];
   particle_segment g = {};
-  int n_image = 1;
+  const int n_image = mill_particle_all_images(s);
   particle_segment_make(v, s, k, i_tile * n_segment + b->thread % n_segment, &g);
-  for (int a = 0; a < s->n_dim; a++)
-    n_image *= mill_particle_images(s, a);
   MILL_UNROLL
   for (int q = 0; q < MILL_SEGMENT; q++)
     sum[q] = 0.0;
@@ -202,10 +200,9 @@ static __device__ inline void particle_slab_spread(mill_block *b, const mill_par
   const int begin = mill_particle_first(c, i_slab), end = mill_particle_first(c, i_slab + 1);
   const int n0 = s->n_dim > 1 ? 4 : 1, n1 = s->n_dim > 2 ? 4 : 1;
   double low[MILL_PARTICLE_DIM], inverse[MILL_PARTICLE_DIM], spacing;
-  int n_image = 1;
+  const int n_image = mill_particle_all_images(s);
   MILL_FOR_AXES(a, s->n_dim)
   {
-    n_image *= mill_particle_images(s, a);
     mill_node_axis(s, k, a, &low[a], &spacing);
     inverse[a] = 1.0 / spacing;
   }

@@ -505,7 +505,8 @@ static void shape(batch *b)
 {
   const mill_particle_setup *s = b->setup;
   particle_view *v = &b->view;
-  int64_t n_segment = 1, n_grid = 1, n_image = 1, n_most = 0;
+  int64_t n_segment = 1, n_grid = 1, n_most = 0;
+  const int64_t n_image = mill_particle_all_images(s);
   int bits = 0;
   v->setup = *s;
   v->setup.record = NULL;
@@ -514,7 +515,6 @@ static void shape(batch *b)
     const int n = s->n_grid[a];
     n_grid *= n;
     n_segment *= a == s->n_dim - 1 ? (n + MILL_SEGMENT - 1) / MILL_SEGMENT : n;
-    n_image *= mill_particle_images(s, a);
     v->n_node *= s->n_node[a];
   }
   v->n_grid = (int)n_grid;

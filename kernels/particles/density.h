@@ -12,6 +12,8 @@
 #include "kernels/math/activation.h"
 #include "kernels/particles/move.h"
 
+#define MILL_PI 3.14159265358979323846
+
 /** Widths of a kernel beyond which its images at boundaries and its nodes are left out: there it
  *  is below 3e-18 of its peak. */
 #define MILL_KERNEL_REACH 9.0
@@ -73,7 +75,7 @@ MILL_HD static inline void mill_kernel_split(int n_dim, double cov[][MILL_PARTIC
   /* 1e-12: nearly singular, which float64 cannot tell from singular */
   k->is_there = k->is_there && left > 1e-12 * cov[last][last] &&
                 (last < 2 || det > 1e-12 * cov[0][0] * cov[1][1]);
-  k->peak = pow(2.0 * 3.14159265358979323846, -0.5 * n_dim) / sqrt(det * left);
+  k->peak = pow(2.0 * MILL_PI, -0.5 * n_dim) / sqrt(det * left);
 }
 
 /** The kernel of a cloud from its moments [MILL_PARTICLE_MOMENTS]. */
@@ -133,6 +135,15 @@ typedef struct mill_particle_batch {
 MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int a)
 {
   return s->boundary[a] == MILL_REFLECTING || s->boundary[a] == MILL_PERIODIC ? 3 : 1;
+}
+
+/** Images of a particle along all axes, itself among them. */
+MILL_HD static inline int mill_particle_all_images(const mill_particle_setup *s)
+{
+  int n = 1;
+  for (int a = 0; a < s->n_dim; a++)
+    n *= mill_particle_images(s, a);
+  return n;
 }
 
 /** Where image `which` of an axis sees a particle at x: sign x + shift. */
@@ -224,6 +235,16 @@ MILL_HD static inline void mill_node_weights(double t, double weight[4])
   weight[3] = sixth * p * t * q;
 }
 
+/** The four of n_node nodes around u, which counts in nodes from the first: the first of the four,
+ *  and their weights.  0 where u is not between two of the inner nodes. */
+MILL_HD static inline int mill_node_find(double u, int n_node, int *at, double weight[4])
+{
+  const int is_inside = u >= 1.0 && u < n_node - 2;
+  *at = is_inside ? (int)u - 1 : 0;
+  mill_node_weights(u - (*at + 1), weight);
+  return is_inside;
+}
+
 /** Where a particle, x[a][i] of a batch, stands among the nodes: the first of the four of each axis
  *  and their weights.  0 where it is too far away to count.  low, inverse: of mill_node_axis */
 MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
@@ -235,9 +256,7 @@ MILL_HD static inline int mill_node_place(const mill_particle_setup *s,
   MILL_FOR_AXES(a, s->n_dim)
   {
     const double u = (batch->x[a][i] - low[a]) * inverse[a];
-    is_inside = is_inside && u >= 1.0 && u < s->n_node[a] - 2;
-    at[a] = is_inside ? (int)u - 1 : 0;
-    mill_node_weights(u - (at[a] + 1), weight[a]);
+    is_inside &= mill_node_find(u, s->n_node[a], &at[a], weight[a]);
   }
   return is_inside;
 }
@@ -256,11 +275,16 @@ MILL_HD static inline size_t mill_node_row(const mill_particle_setup *s, const i
   return to + (size_t)(last == 0 ? at[0] : (last == 1 ? at[1] : at[2]));
 }
 
-/** The kernel, whose peak is 1, at so many widths from it; 0 where it ends. */
+/** A Gaussian kernel, whose peak is 1, at u widths from it. */
+MILL_HD static inline double mill_kernel_factor(double u)
+{
+  return mill_exp_negative(-0.5 * u * u);
+}
+
+/** The same between nodes and grid: 0 where it ends. */
 MILL_HD static inline double mill_node_factor(double u)
 {
-  return u * u > 2.0 * MILL_KERNEL_REACH * MILL_KERNEL_REACH ? 0.0
-                                                             : mill_exp_negative(-0.5 * u * u);
+  return u * u > 2.0 * MILL_KERNEL_REACH * MILL_KERNEL_REACH ? 0.0 : mill_kernel_factor(u);
 }
 
 /** Weight q of the four nodes along the last axis. */
@@ -314,12 +338,11 @@ MILL_HD static inline void mill_node_add(const mill_particle_setup *s, const mil
 {
   for (int image = 0; image < mill_particle_images(s, 0); image++) {
     double sign, shift, weight[4];
+    int at;
     mill_particle_image(s, 0, image, &sign, &shift);
     const double u = (sign * x + shift - axis->low) / axis->spacing;
-    if (!(u >= 1.0 && u < axis->n_node - 2))
+    if (!mill_node_find(u, axis->n_node, &at, weight))
       continue;
-    const int at = (int)u - 1;
-    mill_node_weights(u - (at + 1), weight);
     for (int q = 0; q < 4; q++)
       node[at + q] += weight[q];
   }

@@ -62,9 +62,7 @@ void mill_map_at(const mill_map_plan *p, const double *density, int n, const dou
       int first[2] = {0};
       for (int a = 0; a < 2; a++) {
         const double u = (x[a][i] - p->low[a]) * inverse[a];
-        is_inside = is_inside && u >= 1.0 && u < p->n_cell[a] - 2;
-        first[a] = is_inside ? (int)u - 1 : 0;
-        mill_node_weights(u - (first[a] + 1), part[a]);
+        is_inside &= mill_node_find(u, p->n_cell[a], &first[a], part[a]);
       }
       for (int k = 0; k < 16; k++) {
         at[k] = (first[0] + k / 4) * p->n_cell[1] + first[1] + k % 4;

@@ -5,8 +5,6 @@
 
 #include "kernels/particles/density.h"
 
-#define MILL_PI 3.14159265358979323846
-
 /** The 16 nodes around a place and their weights.
  *
  *  n_ring rings of n_around nodes, an even number; ra0: right ascension of the first of a ring */

@@ -211,8 +211,7 @@ MILL_HD_CALLED static inline double mill_density_differs(const double *density, 
   double differs = 0.0, within = 0.0;
   for (int i = 0; i < MILL_N_DENSITY; i++) {
     const double u = (low + i * step - mean) / sigma;
-    const double gauss =
-        mill_exp_negative(-0.5 * u * u) / (sigma * sqrt(2.0 * 3.14159265358979323846));
+    const double gauss = mill_kernel_factor(u) / (sigma * sqrt(2.0 * MILL_PI));
     const double weight = i == 0 || i == MILL_N_DENSITY - 1 ? 0.5 * step : step;
     differs += weight * fabs(density[i] - gauss);
     within += weight * gauss;
