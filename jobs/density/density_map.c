@@ -202,8 +202,7 @@ static int64_t count_on_map(const mill_map_plan *p, int n, const double *const x
   double low[2], high[2];
   int64_t n_on = 0;
   for (int a = 0; a < 2; a++) {
-    const double half =
-        0.5 * (p->n_cell[a] > 1 ? (p->high[a] - p->low[a]) / (p->n_cell[a] - 1) : 0.0);
+    const double half = 0.5 * mill_map_step(p, a);
     low[a] = p->low[a] - half;
     high[a] = p->high[a] + half;
   }
@@ -338,9 +337,8 @@ done:
  * any power of the cells' size. */
 static double integral(const mill_map_plan *p, const double *density)
 {
-  double step[2], sum = 0;
-  for (int a = 0; a < 2; a++)
-    step[a] = p->n_cell[a] > 1 ? (p->high[a] - p->low[a]) / (p->n_cell[a] - 1) : 0.0;
+  const double step[2] = {mill_map_step(p, 0), mill_map_step(p, 1)};
+  double sum = 0;
   for (int i = 0; i < p->n_cell[0]; i++) {
     const double y = p->low[0] + i * step[0];
     const double area = step[0] * step[1] * (p->is_sphere ? cos(y) : 1.0);

@@ -191,7 +191,7 @@ static void add_ring(const mill_map *m, const spot *k, int i, double half, doubl
 {
   const mill_map_plan *p = &m->plan;
   const int n = p->n_cell[1];
-  const double step = n > 1 ? (p->high[1] - p->low[1]) / (n - 1) : 2.0 * MILL_PI;
+  const double step = mill_map_step(p, 1);
   double *to = out + (size_t)i * (size_t)n;
   if (!(half < MILL_PI)) {
     add_columns(m, k, i, 0, n, to);
@@ -223,7 +223,7 @@ static void cut_sphere(const mill_map *m, double dec, double ra, double scale, d
   const int n = p->n_cell[0];
   const double width = sqrt(p->covariance[0][0]), h = width * scale;
   const double chord = fmin(m->reach * h, 2.0), reach = 2.0 * asin(0.5 * chord);
-  const double step = n > 1 ? (p->high[0] - p->low[0]) / (n - 1) : MILL_PI;
+  const double step = mill_map_step(p, 0);
   const spot k = {.xyz = {cos(dec) * cos(ra), cos(dec) * sin(ra), sin(dec)},
                   .ra = ra,
                   .factor = scale == 1.0 ? 1.0 : mill_sphere_peak(h) / mill_sphere_peak(width),
@@ -369,7 +369,7 @@ static void ring_to_row(const mill_map *m, const double *from, ring *r, double *
 {
   const mill_map_plan *p = &m->plan;
   const int n_node = p->n_node[1];
-  const double ratio = (p->high[1] - p->low[1]) / (p->n_cell[1] - 1) * n_node / (2.0 * MILL_PI);
+  const double ratio = mill_map_step(p, 1) * n_node / (2.0 * MILL_PI);
   double part = -1.0;
   for (int j = 0; j < n_node + r->n; j++)
     r->node[j] = from[(j + r->first + n_node) % n_node];

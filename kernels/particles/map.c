@@ -39,6 +39,13 @@ int mill_map_nodes(mill_map_plan *p)
   return is_close;
 }
 
+double mill_map_step(const mill_map_plan *p, int a)
+{
+  if (p->n_cell[a] > 1)
+    return (p->high[a] - p->low[a]) / (p->n_cell[a] - 1);
+  return p->is_sphere ? (a + 1) * MILL_PI : 0.0;
+}
+
 double mill_map_peak(const mill_map_plan *p)
 {
   const double(*c)[2] = p->covariance;

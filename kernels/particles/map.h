@@ -72,6 +72,9 @@ int mill_map_nodes(mill_map_plan *plan);
 void mill_map_at(const mill_map_plan *plan, const double *density, int n, const double *const x[2],
                  double *out);
 
+/** From one cell to the next along axis a; of one cell alone 0, or on a sphere all there is. */
+double mill_map_step(const mill_map_plan *plan, int a);
+
 /** Density of one kernel at its centre. */
 double mill_map_peak(const mill_map_plan *plan);
 
