@@ -45,6 +45,12 @@ typedef struct mill_sample_settings {
   uint64_t seed;
 } mill_sample_settings;
 
+/** Temperatures; 1: the posterior alone. */
+MILL_HD static inline int mill_n_temperature(const mill_sample_settings *s)
+{
+  return s->n_temperature > 1 ? s->n_temperature : 1;
+}
+
 typedef struct mill_fit_settings {
   int optimizer;  /**< enum mill_optimizer */
   int likelihood; /**< enum mill_likelihood_kind */

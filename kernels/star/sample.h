@@ -132,7 +132,7 @@ MILL_HD_CALLED static inline void mill_sample_first(const mill_model *m, mill_sl
 MILL_HD_CALLED static inline int mill_sample_sweep(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
-  const int n_all = m->set.sample.n_walker * mill_sample_n_temperature(m);
+  const int n_all = m->set.sample.n_walker * mill_n_temperature(&m->set.sample);
   s->i_walker = 0;
   mill_temper_swap(m, slot);
   s->n_sweep++;
@@ -166,7 +166,7 @@ MILL_HD_CALLED static inline void mill_sample_next(const mill_model *m, mill_slo
   mill_sample *s = &slot->sample;
   const int n = m->set.sample.n_walker;
   for (;; s->i_walker++) {
-    if (s->i_walker == n * mill_sample_n_temperature(m) && mill_sample_sweep(m, slot))
+    if (s->i_walker == n * mill_n_temperature(&m->set.sample) && mill_sample_sweep(m, slot))
       return;
     s->move = mill_sample_move(m, slot, mill_sample_words(m, slot, MILL_DRAW_CHOICE).v[2]);
     if (s->move == MILL_MOVE_LANGEVIN && isnan(mill_sample_gradient(slot, s->i_walker)[0])) {
@@ -206,7 +206,7 @@ MILL_HD_CALLED static inline void mill_sample_digest_first(const mill_model *m, 
 {
   mill_sample *s = &slot->sample;
   const int is_last = s->n_try >= MILL_SAMPLE_FIRST_TRIES;
-  const int n_all = m->set.sample.n_walker * mill_sample_n_temperature(m);
+  const int n_all = m->set.sample.n_walker * mill_n_temperature(&m->set.sample);
   const double power = mill_temper_power(m, slot, s->i_walker);
   const double above = power * (f - slot->result.m2ll) + (1.0 - power) * penalty;
   if (!(above < MILL_SAMPLE_FIRST_F) && !is_last) {

@@ -148,8 +148,8 @@ MILL_HD_CALLED static inline int mill_sample_par_flags(const mill_model *m, cons
   const double at = slot->best_end[j], error = mill_sample_fit_error(&slot->result, j);
   const double shift = p->mean[j] - at, near = 0.1 * sigma;
   const int is_label = j >= MILL_PAR_LABEL0;
-  const double lo = is_label ? m->label[j - MILL_PAR_LABEL0].min : mill_par_min(m, j);
-  const double hi = is_label ? m->label[j - MILL_PAR_LABEL0].max : mill_par_max(m, j);
+  double lo, hi;
+  mill_sample_range(m, j, &lo, &hi);
   int flag = 0, n_low = 0, n_high = 0;
   while (!is_label && n_low < n && at + (double)sorted[n_low] < lo + near)
     n_low++;

@@ -17,7 +17,7 @@ enum { MILL_TEMPER_BATCH = 8 /**< of sweeps, from which the evidence has its err
  *  free parameters in geometric steps, then 0. */
 MILL_HD_CALLED static inline void mill_temper_ladder(const mill_model *m, mill_slot *slot)
 {
-  const int n = mill_sample_n_temperature(m);
+  const int n = mill_n_temperature(&m->set.sample);
   const double n_free = (double)slot->n_free;
   const double gain = slot->result.chisq_c_tot - slot->result.chisq_tot;
   const double least = gain > 2.0 * n_free ? n_free / gain : 0.5;
@@ -32,14 +32,12 @@ MILL_HD static inline double mill_temper_power(const mill_model *m, const mill_s
   return slot->sample.ladder[i / m->set.sample.n_walker];
 }
 
-/** A place drawn from about where the priors are, of a parameter as it is: between the limits of
- *  velocity and v sin i, the edges of a label's range, in the prior of an offset.  z: a standard
- *  normal. */
+/** A place drawn from about where the priors are, of a parameter as it is: in its
+ *  range, or in its Gaussian prior, which an offset always has.  z: a standard normal. */
 MILL_HD_CALLED static inline double mill_temper_prior(const mill_model *m, int j, double z)
 {
-  const int is_label = j >= MILL_PAR_LABEL0 && j < m->n_deriv;
-  const double lo = is_label ? m->label[j - MILL_PAR_LABEL0].min : mill_par_min(m, j);
-  const double hi = is_label ? m->label[j - MILL_PAR_LABEL0].max : mill_par_max(m, j);
+  double lo, hi;
+  mill_sample_range(m, j, &lo, &hi);
   if (mill_prior_sigma(m, j) > 0.0)
     return mill_prior_mean(m, j) + z * mill_prior_sigma(m, j);
   return lo + (hi - lo) * 0.5 * erfc(-z * 0.70710678118654752);
@@ -76,7 +74,7 @@ MILL_HD_CALLED static inline void mill_temper_swap(const mill_model *m, mill_slo
 {
   const int n = m->set.sample.n_walker;
   const double *power = slot->sample.ladder;
-  for (int t = mill_sample_n_temperature(m) - 2; t >= 0; t--) {
+  for (int t = mill_n_temperature(&m->set.sample) - 2; t >= 0; t--) {
     slot->sample.i_walker = t * n;
     const int shift = mill_sample_one_of(mill_sample_words(m, slot, MILL_DRAW_SWAP).v[2], n);
     for (int w = 0; w < n; w++) {
@@ -97,7 +95,7 @@ MILL_HD_CALLED static inline void mill_temper_swap(const mill_model *m, mill_slo
 MILL_HD_CALLED static inline void mill_temper_keep_stone(const mill_model *m, mill_slot *slot,
                                                          int i)
 {
-  const int n = m->set.sample.n_walker, n_stone = mill_sample_n_temperature(m) - 1;
+  const int n = m->set.sample.n_walker, n_stone = mill_n_temperature(&m->set.sample) - 1;
   for (int t = 0; t < n_stone; t++) {
     const double step = slot->sample.ladder[t] - slot->sample.ladder[t + 1];
     double sum = 0.0;
@@ -110,7 +108,7 @@ MILL_HD_CALLED static inline void mill_temper_keep_stone(const mill_model *m, mi
 MILL_HD static inline void mill_temper_move_stone(const mill_model *m, mill_slot *slot, int from,
                                                   int to)
 {
-  const size_t n_stone = (size_t)mill_sample_n_temperature(m) - 1;
+  const size_t n_stone = (size_t)mill_n_temperature(&m->set.sample) - 1;
   for (size_t t = 0; t < n_stone; t++)
     slot->stone[(size_t)to * n_stone + t] = slot->stone[(size_t)from * n_stone + t];
 }
@@ -120,7 +118,7 @@ MILL_HD static inline void mill_temper_move_stone(const mill_model *m, mill_slot
 MILL_HD_CALLED static inline void mill_temper_evidence(const mill_model *m, const mill_slot *slot,
                                                        int first, double *ln_z, double *error)
 {
-  const int n_stone = mill_sample_n_temperature(m) - 1;
+  const int n_stone = mill_n_temperature(&m->set.sample) - 1;
   const int n = (slot->sample.n_kept - first) / MILL_TEMPER_BATCH;
   if (n_stone == 0 || n == 0)
     return;

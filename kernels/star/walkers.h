@@ -82,12 +82,6 @@ MILL_HD static inline double *mill_sample_walker(const mill_slot *slot, int i)
   return slot->walker + (size_t)i * (size_t)slot->n_free;
 }
 
-/** Temperatures; 1: the posterior alone. */
-MILL_HD static inline int mill_sample_n_temperature(const mill_model *m)
-{
-  return m->set.sample.n_temperature > 1 ? m->set.sample.n_temperature : 1;
-}
-
 /** Gradient of F at a walker of the posterior itself; the first is NaN when it is not known. */
 MILL_HD static inline double *mill_sample_gradient(const mill_slot *slot, int i)
 {
@@ -103,6 +97,15 @@ MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_sl
       return 0;
   }
   return mill_penalty(m, slot, slot->theta) < MILL_OFF_LIMITS;
+}
+
+/** Where parameter j can be: between the limits of velocity and v sin i, the edges of a label's
+ *  range, anywhere for an offset. */
+MILL_HD static inline void mill_sample_range(const mill_model *m, int j, double *low, double *high)
+{
+  const int is_label = j >= MILL_PAR_LABEL0 && j < m->n_deriv;
+  *low = is_label ? m->label[j - MILL_PAR_LABEL0].min : mill_par_min(m, j);
+  *high = is_label ? m->label[j - MILL_PAR_LABEL0].max : mill_par_max(m, j);
 }
 
 /* ---- moves ---- */

@@ -31,7 +31,7 @@ static int check_sample(const mill_library *lib, const mill_fit_settings *set)
         "%d walkers for %d parameters: an even number from %d (twice as many) to %d is needed "
         "(--walkers)",
         s->n_walker, n_par, 2 * n_par, MILL_MAX_WALKER);
-  const int n_temperature = s->n_temperature > 1 ? s->n_temperature : 1;
+  const int n_temperature = mill_n_temperature(s);
   if (n_temperature == 2 || n_temperature > MILL_MAX_TEMPERATURE)
     MILL_FAIL(MILL_ERR_CONFIG,
               "%d temperatures: 1 (no tempering), or from 3 to %d (--temperatures)", n_temperature,

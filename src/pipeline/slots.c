@@ -250,7 +250,7 @@ static void count_posterior(const mill_model *m, size_t *count)
 {
   const mill_sample_settings *set = &m->set.sample;
   const size_t n = (size_t)set->n_walker;
-  const size_t n_temperature = (size_t)(set->n_temperature > 1 ? set->n_temperature : 1);
+  const size_t n_temperature = (size_t)mill_n_temperature(set);
   if (n == 0)
     return;
   count[MILL_COUNT_WALKER] = n * n_temperature;
