@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels/base/error.h"
 
@@ -27,30 +28,41 @@ done:
   return err;
 }
 
-template <typename function> static int find(void *library, const char *name, function *out)
+/** A function of a library, and the pointer that becomes it. */
+struct symbol {
+  const char *name;
+  void *to;
+};
+
+/** All functions of a library of the toolkit. */
+template <size_t n> static int load(const char *stem, int version, const symbol (&all)[n])
 {
-  *out = (function)dlsym(library, name);
-  return *out != NULL;
+  int err = MILL_OK;
+  char name[32];
+  void *library = NULL;
+  MILL_TRY(open_library(stem, version, name, &library));
+  for (const symbol &one : all) {
+    void *found = dlsym(library, one.name);
+    if (!found)
+      MILL_FAIL(MILL_ERR_CONFIG, "%s lacks a function that training calls: %s", name, dlerror());
+    memcpy(one.to, &found, sizeof found);
+  }
+done:
+  return err;
 }
 
 int mill_cublas_load(const mill_cublas **out)
 {
   static mill_cublas cublas;
   static int is_loaded;
+  static const symbol all[] = {
+      {"cublasCreate_v2", &cublas.create},        {"cublasDestroy_v2", &cublas.destroy},
+      {"cublasSetStream_v2", &cublas.set_stream}, {"cublasGemmEx", &cublas.gemm},
+      {"cublasDgemm_v2", &cublas.dgemm},          {"cublasDsyrk_v2", &cublas.dsyrk}};
   int err = MILL_OK;
-  char name[32];
-  void *library = NULL;
-  if (!is_loaded) {
-    MILL_TRY(open_library("cublas", CUBLAS_VER_MAJOR, name, &library));
-    if (!find(library, "cublasCreate_v2", &cublas.create) ||
-        !find(library, "cublasDestroy_v2", &cublas.destroy) ||
-        !find(library, "cublasSetStream_v2", &cublas.set_stream) ||
-        !find(library, "cublasGemmEx", &cublas.gemm) ||
-        !find(library, "cublasDgemm_v2", &cublas.dgemm) ||
-        !find(library, "cublasDsyrk_v2", &cublas.dsyrk))
-      MILL_FAIL(MILL_ERR_CONFIG, "%s lacks a function that training calls: %s", name, dlerror());
-    is_loaded = 1;
-  }
+  if (!is_loaded)
+    MILL_TRY(load("cublas", CUBLAS_VER_MAJOR, all));
+  is_loaded = 1;
   *out = &cublas;
 done:
   return err;
@@ -60,19 +72,15 @@ int mill_cusolver_load(const mill_cusolver **out)
 {
   static mill_cusolver cusolver;
   static int is_loaded;
+  static const symbol all[] = {{"cusolverDnCreate", &cusolver.create},
+                               {"cusolverDnDestroy", &cusolver.destroy},
+                               {"cusolverDnSetStream", &cusolver.set_stream},
+                               {"cusolverDnDsyevdx_bufferSize", &cusolver.dsyevdx_size},
+                               {"cusolverDnDsyevdx", &cusolver.dsyevdx}};
   int err = MILL_OK;
-  char name[32];
-  void *library = NULL;
-  if (!is_loaded) {
-    MILL_TRY(open_library("cusolver", CUSOLVER_VER_MAJOR, name, &library));
-    if (!find(library, "cusolverDnCreate", &cusolver.create) ||
-        !find(library, "cusolverDnDestroy", &cusolver.destroy) ||
-        !find(library, "cusolverDnSetStream", &cusolver.set_stream) ||
-        !find(library, "cusolverDnDsyevdx_bufferSize", &cusolver.dsyevdx_size) ||
-        !find(library, "cusolverDnDsyevdx", &cusolver.dsyevdx))
-      MILL_FAIL(MILL_ERR_CONFIG, "%s lacks a function that training calls: %s", name, dlerror());
-    is_loaded = 1;
-  }
+  if (!is_loaded)
+    MILL_TRY(load("cusolver", CUSOLVER_VER_MAJOR, all));
+  is_loaded = 1;
   *out = &cusolver;
 done:
   return err;
