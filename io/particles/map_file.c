@@ -198,12 +198,18 @@ done:
 
 /* ---- FITS ---- */
 
-/* As much as a header holds of a text: printable ASCII, of one card. */
+/* A header holds printable ASCII alone. */
+static void make_printable(char *text)
+{
+  for (char *c = text; *c; c++)
+    *c = (char)(*c >= ' ' && *c <= '~' ? *c : '?');
+}
+
+/* As much of a text as one card holds. */
 static void printable(const char *text, char out[FLEN_VALUE])
 {
   snprintf(out, FLEN_VALUE, "%.60s", text);
-  for (char *c = out; *c; c++)
-    *c = (char)(*c >= ' ' && *c <= '~' ? *c : '?');
+  make_printable(out);
 }
 
 /* The type of a linear axis: the column's name, unless a FITS reader takes it for something else,
@@ -285,15 +291,14 @@ static void put_facts(fitsfile *out, const mill_map_facts *f, int *status)
   fits_write_key_lng(out, "NONMAP", f->n_on_map, "rows used that lie on the map", status);
 }
 
-/* The command line, which names the catalogs too; a header holds printable ASCII alone. */
+/* The command line, which names the catalogs too. */
 static int put_command(fitsfile *out, const mill_map_facts *f, int *status)
 {
   int err = MILL_OK;
   char *text = strdup(f->command);
   if (!text)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the command line");
-  for (char *c = text; *c; c++)
-    *c = (char)(*c >= ' ' && *c <= '~' ? *c : '?');
+  make_printable(text);
   fits_write_history(out, text, status);
 done:
   free(text);
