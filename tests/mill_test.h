@@ -41,6 +41,15 @@ static inline const char *mill_test_data_path(const char *name)
   return out;
 }
 
+/** Skip this test, and say why, where there is nothing to test (tested is 0 or NULL). */
+#define mill_test_needs(tested, reason)                                                            \
+  do {                                                                                             \
+    if (!(tested)) {                                                                               \
+      printf("SKIPPED: %s\n", reason);                                                             \
+      skip();                                                                                      \
+    }                                                                                              \
+  } while (0)
+
 /** The path, or skip this test. */
 #define mill_test_data(variable, name)                                                             \
   const char *variable = mill_test_data_path(name);                                                \

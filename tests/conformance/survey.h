@@ -16,6 +16,7 @@
 #include "src/config/config.h"
 #include "src/pipeline/pipeline.h"
 #include "tests/conformance/branches.h"
+#include "tests/mill_test.h"
 #include "tests/test_library.h"
 
 enum {
@@ -208,15 +209,6 @@ static inline int clean_up(void **state)
   return 0;
 }
 
-/** A test of a backend that is not here. */
-#define NEEDS_BACKEND()                                                                            \
-  do {                                                                                             \
-    if (!tested) {                                                                                 \
-      printf("SKIPPED: %s\n", reason);                                                             \
-      skip();                                                                                      \
-    }                                                                                              \
-  } while (0)
-
 static inline mill_pipeline *pipeline(survey *s, const mill_backend *backend, int n_slot)
 {
   mill_pipeline *p = NULL;
@@ -320,14 +312,14 @@ static inline void compare_answers(int precision, double tolerance)
 static void test_answers_equal_the_cpu_in_float64(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   compare_answers(MILL_FLOAT64, 1e-6);
 }
 
 static void test_answers_equal_the_cpu_in_float32(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   compare_answers(MILL_FLOAT32, 1e-3);
 }
 
@@ -336,7 +328,7 @@ static void test_answers_equal_the_cpu_in_float32(void **state)
 static void test_many_continuum_functions_equal_the_cpu(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   static const int many[] = {8, 13, MILL_MAX_CONT};
   survey *s = &data;
   const int n_cont = s->config.fit.n_cont;
@@ -392,7 +384,7 @@ static inline void compare_kept(int precision)
 static inline void test_no_answer_has_a_stale_template(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   compare_kept(MILL_FLOAT64);
   compare_kept(MILL_FLOAT32);
 }
@@ -421,7 +413,7 @@ static fitted by_batch; /**< of all stars at a time, in float32 */
 static inline void test_fits_equal_the_cpu(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   survey *s = &data;
   static mill_fit_result expected[N_STAR];
   static float model[N_STAR][MAX_SEGMENT][MAX_PIX];
@@ -485,7 +477,7 @@ static inline void expect_other_batches(void)
 static inline void test_result_does_not_depend_on_the_batch(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   expect_other_batches(); /* than those of test_fits_equal_the_cpu */
 }
 
@@ -494,7 +486,7 @@ static inline void test_result_does_not_depend_on_the_batch(void **state)
 static inline void test_a_fit_ends_with_the_template_of_its_solution(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   survey *s = &data;
   int n_fitted = 0;
   mill_pipeline *p = pipeline(s, tested, 1);
@@ -572,7 +564,7 @@ static inline void upload_all_pieces(void)
 static inline void test_pieces_come_as_they_were_when_sent(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   upload_all_pieces();
 }
 
@@ -616,7 +608,7 @@ static inline void compare_float32_and_batches(void)
 static inline void test_wide_layers_equal_the_cpu(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   with_wide_layers(compare_float32_and_batches);
 }
 
@@ -626,7 +618,7 @@ static inline void test_wide_layers_equal_the_cpu(void **state)
 static inline void test_other_emulators_equal_the_cpu_and_do_not_depend_on_the_batch(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   must(test_library_to_mixed(&data.lib));
   data.config.fit.max_starts = 1;
   data.config.fit.max_eval = 60;
@@ -657,21 +649,21 @@ static inline void check_branches(int precision, int kind)
 static inline void test_every_branch_equals_the_cpu_in_float32(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   check_branches(MILL_FLOAT32, MILL_EMULATOR_MLP);
 }
 
 static inline void test_every_branch_equals_the_cpu_in_float64(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   check_branches(MILL_FLOAT64, MILL_EMULATOR_MLP);
 }
 
 static inline void test_every_branch_equals_the_cpu_for_other_emulators(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   check_branches(MILL_FLOAT64, MILL_EMULATOR_GRID);
   check_branches(MILL_FLOAT64, MILL_EMULATOR_RBF);
 }

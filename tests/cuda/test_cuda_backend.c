@@ -67,7 +67,7 @@ static void take_few_stars(void)
 static void test_rounds_one_by_one_equal_the_graph(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   take_few_stars();
   switch_to("MILL_CUDA_GRAPH", "0");
   expect(&by_batch, N_STAR);
@@ -77,7 +77,7 @@ static void test_rounds_one_by_one_equal_the_graph(void **state)
 static void test_debug_mode_equals_the_graph(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   switch_to("MILL_CUDA_DEBUG", "1");
   expect(&by_batch, N_STAR);
   switch_to("MILL_CUDA_DEBUG", NULL);
@@ -86,7 +86,7 @@ static void test_debug_mode_equals_the_graph(void **state)
 static void test_pieces_come_as_they_were_with_any_copiers(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   for (int n_copier = 1; n_copier <= 3; n_copier += 2) {
     switch_to("MILL_CUDA_COPIERS", n_copier == 1 ? "1" : "3");
     upload_all_pieces();
@@ -97,7 +97,7 @@ static void test_pieces_come_as_they_were_with_any_copiers(void **state)
 static void test_unknown_switches_are_refused(void **state)
 {
   (void)state;
-  NEEDS_BACKEND();
+  mill_test_needs(tested, reason);
   mill_device *device = NULL;
   switch_to("MILL_CUDA_GRAPH", "yes");
   assert_int_equal(tested->open(1, &device), MILL_ERR_CONFIG);

@@ -19,12 +19,6 @@ enum { N_FEW = 5001, N_MANY = 1000000 };
 static const mill_particle_ops *tested; /* NULL: nothing to test, for a reason */
 static const char *reason;
 
-#define NEEDS_GPU()                                                                                \
-  if (!tested) {                                                                                   \
-    printf("SKIPPED: %s\n", reason);                                                               \
-    skip();                                                                                        \
-  }
-
 static int set_up(void **state)
 {
   (void)state;
@@ -78,7 +72,7 @@ static void compare(evolution *cpu)
 static void test_named_potentials_and_boundaries_are_the_cpu_s(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   for (int boundary = MILL_OPEN; boundary <= MILL_ABSORBING; boundary++)
     for (int n_dim = 1; n_dim <= 3; n_dim++) {
       const int last = n_dim - 1;
@@ -115,7 +109,7 @@ static void test_named_potentials_and_boundaries_are_the_cpu_s(void **state)
 static void test_gridded_potentials_and_samples_are_the_cpu_s(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   enum { N_TIME = 2, N_NODE = 9, N_COEF = N_TIME * (N_NODE + 2) * (N_NODE + 2) };
   static double value[N_TIME * N_NODE * N_NODE], coef[2][N_COEF], sample[2][2 * N_FEW];
   static const double time[N_TIME] = {0, 0.2};
@@ -150,7 +144,7 @@ static void test_gridded_potentials_and_samples_are_the_cpu_s(void **state)
 static void test_a_step_that_leads_nowhere_is_told(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   evolution e;
   evolution_init(&e, 1, N_FEW, 3, 0.001);
   e.n_problem = 2;
@@ -173,7 +167,7 @@ static void test_a_step_that_leads_nowhere_is_told(void **state)
 static void test_densities_are_scipys(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   check_exact(tested);
   check_binned(tested);
   check_images(tested);
@@ -184,7 +178,7 @@ static void test_densities_are_scipys(void **state)
 static void test_ornstein_uhlenbeck(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   enum { N_STEP = 10 };
   const double rate = 2, d = 0.7, dt = 0.05;
   evolution e;
@@ -209,7 +203,7 @@ static void test_ornstein_uhlenbeck(void **state)
 static void test_absorbing_box(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   enum { N_STEP = 20 };
   const double time = 0.06;
   double left = 0;
@@ -250,7 +244,7 @@ static void assert_same_bits(const evolution *a, int i, const evolution *b, int 
 static void test_bits_do_not_depend_on_order_or_other_problems(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   for (int form = 0; form < 2; form++) {
     evolution all, one;
     problems_of(&all, form);
@@ -271,7 +265,7 @@ static void test_bits_do_not_depend_on_order_or_other_problems(void **state)
 static void test_a_whole_evolution_is_two_transfers(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   for (int form = 0; form < 2; form++) {
     evolution e;
     problems_of(&e, form);

@@ -30,12 +30,6 @@ static mill_train_settings set;
 static mill_train_problem problem;
 static float x[N_MODEL * N_IN], target[N_MODEL * N_OUT], scale[N_OUT], last[21 * N_OUT];
 
-#define NEEDS_GPU()                                                                                \
-  if (!tested) {                                                                                   \
-    printf("SKIPPED: %s\n", reason);                                                               \
-    skip();                                                                                        \
-  }
-
 static int rows(void *context, int n, const int *model, const float **row)
 {
   (void)context;
@@ -102,7 +96,7 @@ static double differ(size_t n, const float *a, const float *b)
 static void test_slopes_are_the_cpu_s(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   /* sums of some hundred products in another order, 6e-8 each; factors rounded to 5e-4 and 4e-3,
      which must show in the emulation, where cuBLAS is ours */
   static const double most[] = {5e-6, 4e-3, 3e-2}, least[] = {0, 1e-5, 1e-4};
@@ -136,7 +130,7 @@ static void test_slopes_are_the_cpu_s(void **state)
 static void test_hidden_outputs_are_the_cpu_s(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   static float h[2][N_MODEL * 20];
   int model[N_MODEL];
   mill_train_state s;
@@ -160,7 +154,7 @@ static void train(const mill_train_ops *ops, const mill_mpi *mpi, mill_train_sta
 static void test_trainings_are_the_cpu_s_and_repeat(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   mill_train_state s[3];
   train(mill_train_ops_cpu(), &alone, &s[0]);
   train(tested, &alone, &s[1]);
@@ -195,7 +189,7 @@ static void test_principal_directions(void **state)
   static const double size[N_VALUE] = {7, 4, 2.5, 1, 0.3};
   double rows_[N_ROW][N_PIX] = {{0}}, value[N], out[N][N_PIX];
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   for (int i = 0; i < N_ROW; i++)
     for (int p = 0; p < N_PIX; p++)
       for (int k = 0; k < N_VALUE; k++)
@@ -213,7 +207,7 @@ static void test_principal_directions(void **state)
 static void test_parts_of_a_step(void **state)
 {
   (void)state;
-  NEEDS_GPU();
+  mill_test_needs(tested, reason);
   mill_train_state s;
   mill_train_net net = {
       .loss = MILL_TRAIN_L2, .n_norm = N_OUT, .scale = scale, .n_room = BATCH, .n_thread = 1};

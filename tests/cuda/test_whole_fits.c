@@ -111,10 +111,7 @@ static void test_whole_fits(void **state)
 {
   (void)state;
   const char *reason = set_up_fits();
-  if (reason) {
-    printf("SKIPPED: %s\n", reason);
-    skip();
-  }
+  mill_test_needs(!reason, reason);
   const int n = f.stars.n_star, n_few = n < N_FEW ? n : N_FEW;
   const int n_slot = f.gpu->default_slot > 0 && f.gpu->default_slot < n ? f.gpu->default_slot : n;
   mill_fit_result *cpu = fit_all(mill_backend_cpu(NULL), n, 64);
