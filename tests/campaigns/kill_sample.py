@@ -16,7 +16,6 @@ import random
 import subprocess
 import sys
 import time
-import zlib
 
 parser = argparse.ArgumentParser()
 parser.add_argument("starmill")
@@ -32,7 +31,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 from base import ENVIRONMENT, command, differing, read, tmp  # noqa: E402
-from kill_runs import kill_all  # noqa: E402
+from kill_runs import kill_all, rows_not_whole  # noqa: E402
 
 OPTIONS = ("--walkers", 12, "--ess", 30, "--rhat", 1.5, "--max-evaluations", 2400, "--draws", 3,
            "--backend", "cpu", "--threads", 1, "--slots", 1, "--quiet")
@@ -43,20 +42,10 @@ def line(out, ranks):
                    *args.inputs, ranks=ranks)
 
 
-def not_whole(path, table):
-    """Done rows whose CRC is not that of their values."""
+def crc_columns(path):
     with h5py.File(path) as f:
         names = f["fits/CRC"].attrs["COLUMNS"]
-    names = (names.decode() if isinstance(names, bytes) else names).split()
-    bad = []
-    for row in np.flatnonzero(table["STATUS"]):
-        crc = 0
-        for name in names:
-            values = table[name]
-            crc = zlib.crc32(values[row].astype(values.dtype.newbyteorder("<")).tobytes(), crc)
-        if crc != table["CRC"][row]:
-            bad.append(int(row))
-    return bad
+    return (names.decode() if isinstance(names, bytes) else names).split()
 
 
 def check(out, whole, before):
@@ -67,7 +56,7 @@ def check(out, whole, before):
     table = read(out)
     done = table["STATUS"] != 0
     assert not (before & ~done).any(), "a row is lost"
-    assert not not_whole(out, table), "a done row is not whole"
+    assert not rows_not_whole(table, crc_columns(out)), "a done row is not whole"
     for name, values in whole.items():
         assert table[name][done].tobytes() == values[done].tobytes(), f"{name} differs"
     return done
