@@ -9,17 +9,23 @@
 
 #include "kernels/base/error.h"
 #include "src/config/text.h"
-#include "src/system/regular_file.h"
+#include "src/config/yaml_file.h"
 
 enum { MIN_PIX = 8, MAX_PIX = 1 << 20 };
 
 typedef struct reader {
-  const char *path;
   yaml_document_t *document;
+  int *line; /* of a failure */
 } reader;
 
-#define BAD(...)     MILL_FAIL(MILL_ERR_CONFIG, "%s:%d: " __VA_ARGS__)
-#define AT(in, node) (in)->path, (int)(node)->start_mark.line + 1
+/* A failure of what is at a node. */
+#define BAD(in, node, ...)                                                                         \
+  do {                                                                                             \
+    *(in)->line = (int)(node)->start_mark.line + 1;                                                \
+    MILL_FAIL(MILL_ERR_CONFIG, __VA_ARGS__);                                                       \
+  } while (0)
+
+#define NO_ARMS "expected a key arms with a list of 1 to %d arms"
 
 static const yaml_node_t *item_of(const reader *in, const yaml_node_t *node, int i)
 {
@@ -42,7 +48,7 @@ static int get_number(const reader *in, const yaml_node_t *node, const char *key
 {
   int err = MILL_OK;
   if (!mill_text_to_real(text_of(node), out) || !(*out > 0) || !isfinite(*out))
-    BAD("%s: a number above 0 expected, '%.40s' found", AT(in, node), key, text_of(node));
+    BAD(in, node, "%s: a number above 0 expected, '%.40s' found", key, text_of(node));
 done:
   return err;
 }
@@ -57,15 +63,15 @@ static int get_points(const reader *in, const yaml_node_t *node, const char *key
   if (n < 0)
     return get_number(in, node, key, &arm->value[0]);
   if (n < 1 || n > MILL_MAX_SETUP_POINT)
-    BAD("%s: %d points; 1 to %d are possible", AT(in, node), key, n, MILL_MAX_SETUP_POINT);
+    BAD(in, node, "%s: %d points; 1 to %d are possible", key, n, MILL_MAX_SETUP_POINT);
   for (int i = 0; i < n; i++) {
     const yaml_node_t *pair = item_of(in, node, i);
     if (n_item(pair) != 2)
-      BAD("%s: expected points [[wavelength, value], ...]", AT(in, pair), key);
+      BAD(in, pair, "%s: expected points [[wavelength, value], ...]", key);
     MILL_TRY(get_number(in, item_of(in, pair, 0), key, &arm->wave_aa[i]));
     MILL_TRY(get_number(in, item_of(in, pair, 1), key, &arm->value[i]));
     if (i > 0 && !(arm->wave_aa[i] > arm->wave_aa[i - 1]))
-      BAD("%s: the points' wavelengths must ascend", AT(in, pair), key);
+      BAD(in, pair, "%s: the points' wavelengths must ascend", key);
   }
 done:
   return err;
@@ -79,8 +85,8 @@ static int get_name(const reader *in, const yaml_node_t *node, mill_setup_arm *a
   for (const char *c = text; *c; c++)
     good &= islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '_';
   if (!good)
-    BAD("name: '%.40s' is none for an arm: small letters, digits and _, %d at most", AT(in, node),
-        text, MILL_MAX_NAME - 1);
+    BAD(in, node, "name: '%.40s' is none for an arm: small letters, digits and _, %d at most", text,
+        MILL_MAX_NAME - 1);
   snprintf(arm->name, sizeof arm->name, "%s", text);
 done:
   return err;
@@ -91,7 +97,7 @@ static int get_truth(const reader *in, const yaml_node_t *node, const char *key,
   int err = MILL_OK;
   *out = strcasecmp(text_of(node), "true") == 0;
   if (!*out && strcasecmp(text_of(node), "false") != 0)
-    BAD("%s: true or false expected, '%.40s' found", AT(in, node), key, text_of(node));
+    BAD(in, node, "%s: true or false expected, '%.40s' found", key, text_of(node));
 done:
   return err;
 }
@@ -113,13 +119,14 @@ static int get_field(const reader *in, const yaml_node_t *name, const yaml_node_
     MILL_TRY(get_truth(in, value, key, &arm->at_instrument));
   } else if (strcmp(key, "sigma") == 0 || strcmp(key, "resolving_power") == 0) {
     if (arm->kind)
-      BAD("%s: an arm has one sigma or one resolving_power", AT(in, name), key);
+      BAD(in, name, "%s: an arm has one sigma or one resolving_power", key);
     arm->kind = *key == 's' ? MILL_SETUP_SIGMA : MILL_SETUP_RESOLVING_POWER;
     MILL_TRY(get_points(in, value, key, arm));
   } else {
-    BAD("'%.40s' is unknown in an arm; it has name, min, max, ln_step, sigma or resolving_power, "
+    BAD(in, name,
+        "'%.40s' is unknown in an arm; it has name, min, max, ln_step, sigma or resolving_power, "
         "and at_instrument",
-        AT(in, name), key);
+        key);
   }
 done:
   return err;
@@ -129,45 +136,46 @@ static int get_arm(const reader *in, const yaml_node_t *node, mill_setup_arm *ar
 {
   int err = MILL_OK;
   if (node->type != YAML_MAPPING_NODE)
-    BAD("expected an arm {name: b, min: 3550, max: 5860, ln_step: 6e-5, sigma: 0.5}", AT(in, node));
+    BAD(in, node, "expected an arm {name: b, min: 3550, max: 5860, ln_step: 6e-5, sigma: 0.5}");
   for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
        pair++)
     MILL_TRY(get_field(in, yaml_document_get_node(in->document, pair->key),
                        yaml_document_get_node(in->document, pair->value), arm));
   if (!arm->name[0] || !(arm->min_aa > 0) || !(arm->max_aa > 0) || !(arm->ln_step > 0))
-    BAD("an arm needs name, min, max and ln_step", AT(in, node));
+    BAD(in, node, "an arm needs name, min, max and ln_step");
   if (!(arm->min_aa >= 100 && arm->max_aa <= 1e6 && arm->min_aa < arm->max_aa))
-    BAD("arm %s: %g to %g is no range in A", AT(in, node), arm->name, arm->min_aa, arm->max_aa);
+    BAD(in, node, "arm %s: %g to %g is no range in A", arm->name, arm->min_aa, arm->max_aa);
   const double n_pix = log(arm->max_aa / arm->min_aa) / arm->ln_step;
   if (!(n_pix >= MIN_PIX && n_pix < MAX_PIX))
-    BAD("arm %s: %.0f pixels of ln_step %g; %d to %d are possible", AT(in, node), arm->name, n_pix,
+    BAD(in, node, "arm %s: %.0f pixels of ln_step %g; %d to %d are possible", arm->name, n_pix,
         arm->ln_step, MIN_PIX, MAX_PIX);
 done:
   return err;
 }
 
-static int read_document(const reader *in, mill_arm_setup *out)
+static int take_arms(yaml_document_t *document, void *base, int *line)
 {
   int err = MILL_OK;
+  mill_arm_setup *out = base;
+  const reader from = {document, line}, *in = &from;
   const yaml_node_t *root = yaml_document_get_root_node(in->document), *arms = NULL;
   if (root && root->type == YAML_MAPPING_NODE)
     for (yaml_node_pair_t *pair = root->data.mapping.pairs.start;
          pair < root->data.mapping.pairs.top; pair++) {
       const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
       if (strcmp(text_of(name), "arms") != 0 || arms)
-        BAD("'%.40s': only the key arms is expected, once", AT(in, name), text_of(name));
+        BAD(in, name, "'%.40s': only the key arms is expected, once", text_of(name));
       arms = yaml_document_get_node(in->document, pair->value);
     }
   if (!arms || n_item(arms) < 1 || n_item(arms) > MILL_MAX_ARM)
-    MILL_FAIL(MILL_ERR_CONFIG, "%s: expected a key arms with a list of 1 to %d arms", in->path,
-              MILL_MAX_ARM);
+    MILL_FAIL(MILL_ERR_CONFIG, NO_ARMS, MILL_MAX_ARM);
   out->n_arm = n_item(arms);
   for (int a = 0; a < out->n_arm; a++) {
     const yaml_node_t *node = item_of(in, arms, a);
     MILL_TRY(get_arm(in, node, &out->arm[a]));
     for (int b = 0; b < a; b++)
       if (strcmp(out->arm[a].name, out->arm[b].name) == 0)
-        BAD("arm %s is there twice", AT(in, node), out->arm[a].name);
+        BAD(in, node, "arm %s is there twice", out->arm[a].name);
   }
 done:
   return err;
@@ -175,29 +183,12 @@ done:
 
 int mill_arm_setup_read(const char *path, mill_arm_setup *out)
 {
-  int err = MILL_OK, has_parser = 0, has_document = 0;
-  FILE *file = NULL;
-  yaml_parser_t parser;
-  yaml_document_t document;
+  int err = MILL_OK;
   memset(out, 0, sizeof *out);
-  MILL_TRY(mill_regular_stream(path, "a file of arms (config/templates)", MILL_ERR_CONFIG, &file));
-  if (!yaml_parser_initialize(&parser))
-    MILL_FAIL(MILL_ERR_MEMORY, "%s: no memory to read it", path);
-  has_parser = 1;
-  yaml_parser_set_input_file(&parser, file);
-  if (!yaml_parser_load(&parser, &document))
-    MILL_FAIL(MILL_ERR_CONFIG, "%s:%zu: is no YAML: %s", path, parser.problem_mark.line + 1,
-              parser.problem ? parser.problem : "cannot be read");
-  has_document = 1;
-  const reader in = {path, &document};
-  MILL_TRY(read_document(&in, out));
+  MILL_TRY(mill_yaml_read(path, take_arms, out));
+  if (out->n_arm == 0) /* an empty file */
+    MILL_FAIL(MILL_ERR_CONFIG, "%s: " NO_ARMS, path, MILL_MAX_ARM);
 done:
-  if (has_document)
-    yaml_document_delete(&document);
-  if (has_parser)
-    yaml_parser_delete(&parser);
-  if (file)
-    fclose(file);
   return err;
 }
 

@@ -95,7 +95,8 @@ static void test_refusals(void **state)
   refused("", "expected a key arms");
   refused("arms: []\n", "1 to 8 arms");
   refused("arm: []\n", ":1: 'arm': only the key arms");
-  refused("arms: [\n", "is no YAML");
+  refused("arms: [\n", "not YAML");
+  refused("arms: [[[[[[[[[[[[[[[[[[b]]]]]]]]]]]]]]]]]]\n", "within each other");
   refused("arms: [b]\n", ":1: expected an arm");
   refused(ARM "sigmas: 1}\n", ":2: 'sigmas' is unknown");
   refused(ARM "sigma: 1, resolving_power: 2}\n", "one sigma or one resolving_power");
