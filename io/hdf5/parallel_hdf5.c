@@ -315,8 +315,15 @@ int mill_ph5_dataset(hid_t loc, const char *path, const char *name, hid_t type, 
                      int64_t n_row, int64_t n_value, const void *fill, const char *unit,
                      const char *description)
 {
-  int err = MILL_OK;
   const hsize_t dim[2] = {(hsize_t)n_row, (hsize_t)n_value};
+  return mill_ph5_dataset_shaped(loc, path, name, type, n_dim, dim, fill, unit, description);
+}
+
+int mill_ph5_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                            const hsize_t *dim, const void *fill, const char *unit,
+                            const char *description)
+{
+  int err = MILL_OK;
   hid_t space = H5I_INVALID_HID, create = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
   space = H5Screate_simple(n_dim, dim, NULL);
   create = H5Pcreate(H5P_DATASET_CREATE);

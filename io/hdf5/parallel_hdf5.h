@@ -64,6 +64,11 @@ int mill_ph5_dataset(hid_t loc, const char *path, const char *name, hid_t type, 
                      int64_t n_row, int64_t n_value, const void *fill, const char *unit,
                      const char *description);
 
+/** The same of any shape, dim [n_dim]. */
+int mill_ph5_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
+                            const hsize_t *dim, const void *fill, const char *unit,
+                            const char *description);
+
 /** Attributes of an object; texts have fixed length, UTF-8. */
 int mill_ph5_attr_text(hid_t loc, const char *path, const char *object, const char *name,
                        const char *text);

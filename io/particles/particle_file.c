@@ -180,27 +180,6 @@ static void lay_out(const mill_particle_config *c, mill_particle_file *f)
   f->dim[POSITION][2] = (hsize_t)s->n_dim;
 }
 
-static int make_dataset(hid_t file, const char *path, const mill_particle_file *f, int i)
-{
-  int err = MILL_OK;
-  hid_t space = H5I_INVALID_HID, create = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
-  space = H5Screate_simple(f->rank[i], f->dim[i], NULL);
-  create = H5Pcreate(H5P_DATASET_CREATE);
-  /* as io/hdf5/parallel_hdf5.c: space is taken at once, equal content gives equal bytes */
-  if (space < 0 || create < 0 || H5Pset_layout(create, H5D_CONTIGUOUS) < 0 ||
-      H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY) < 0 ||
-      H5Pset_fill_time(create, H5D_FILL_TIME_ALLOC) < 0 || H5Pset_obj_track_times(create, 0) < 0)
-    FAIL_FILE(dataset_name[i]);
-  dataset =
-      H5Dcreate2(file, dataset_name[i], type_of(i, 1), space, H5P_DEFAULT, create, H5P_DEFAULT);
-  if (dataset < 0)
-    FAIL_FILE(dataset_name[i]);
-  MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "description", dataset_text[i]));
-done:
-  MILL_H5_CLOSE(dataset, create, space);
-  return err;
-}
-
 /* A small dataset [n] of numbers. */
 static int write_numbers(hid_t file, const char *path, const char *name, hsize_t n,
                          const double *value, const char *description)
@@ -265,7 +244,8 @@ static int make(const mill_particle_file *f, const char *identity, const mill_pa
   err = write_frame(file, temporary, identity, c);
   for (int i = 0; i < N_DATASET && err == MILL_OK; i++)
     if (f->rank[i] > 0)
-      err = make_dataset(file, temporary, f, i);
+      err = mill_ph5_dataset_shaped(file, temporary, dataset_name[i], type_of(i, 1), f->rank[i],
+                                    f->dim[i], NULL, "", dataset_text[i]);
   MILL_TRY(mill_ph5_end(temporary, &file, 1, err));
   MILL_TRY(mill_ph5_rename(temporary, f->path));
 done:
