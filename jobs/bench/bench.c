@@ -174,6 +174,7 @@ static int configure(mill_bench *job)
     MILL_TRY(mill_config_read(&job->config, fit.config));
   MILL_TRY(mill_fit_options_apply(&fit, &job->config));
   MILL_TRY(mill_config_check(&job->config));
+  (void)mill_fit_take_shipped(&job->config); /* tasks that need one look whether there is one */
 done:
   return err;
 }

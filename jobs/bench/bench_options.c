@@ -80,7 +80,8 @@ done:
 static const mill_option rows[] = {
     {"library", KEY(library, "template_lib"),
      .tasks = FIT | RATES | CROSSOVER | SLOTS | READING | HOST,
-     .help = "template library (or template_lib of the configuration)"},
+     .help = "template library (or template_lib of the configuration; default: the one that came "
+             "with starmill, but none for rates)"},
     {"config", TEXT(fit.config), .tasks = FIT | CROSSOVER | SLOTS | READING | HOST,
      .help = "YAML configuration"},
     {"catalog", TEXT(fit.catalog), .tasks = FIT | RATES | CROSSOVER | SLOTS | READING | HOST,
@@ -119,12 +120,12 @@ static const mill_option rows[] = {
 
 static const mill_option_table table = {
     "starmill bench",
-    "usage: starmill bench fit --library LIB.h5 [options] INPUT.fits...\n"
+    "usage: starmill bench fit [options] INPUT.fits...\n"
     "       starmill bench rates [--library LIB.h5] [--json FILE] [INPUT.fits...]\n"
-    "       starmill bench crossover --library LIB.h5 [options] INPUT.fits...\n"
-    "       starmill bench slots --library LIB.h5 [options] INPUT.fits...\n"
-    "       starmill bench read --library LIB.h5 [options] INPUT.fits...\n"
-    "       starmill bench host --library LIB.h5 [options] INPUT.fits...\n"
+    "       starmill bench crossover [options] INPUT.fits...\n"
+    "       starmill bench slots [options] INPUT.fits...\n"
+    "       starmill bench read [options] INPUT.fits...\n"
+    "       starmill bench host [options] INPUT.fits...\n"
     "       starmill bench train [--help]\n"
     "       starmill bench particles [--help]\n"
     "       starmill bench schedule [--help]\n"

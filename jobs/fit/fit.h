@@ -67,6 +67,10 @@ typedef struct mill_fit_observer {
   mill_fit_meters meters;      /**< out */
 } mill_fit_observer;
 
+/** Where config names no library, name the one that came with the program, if one came; 1: it is
+ *  that one. */
+int mill_fit_take_shipped(mill_config *config);
+
 /** Run a fit, with its summary on standard output unless options->quiet.
  *
  *  command      the command line, for the result file
