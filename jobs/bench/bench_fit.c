@@ -112,9 +112,10 @@ done:
 static int measure_rates(const mill_bench *job, int n_row, mill_bench_rates *rates)
 {
   int err = MILL_OK;
-  MILL_TRY(mill_bench_rates_measure(job->lib.n_arm > 0 ? &job->lib : NULL, n_row, rates));
+  /* first what may be missing */
   if (job->n_input > 0)
     MILL_TRY(mill_bench_rates_read(job->n_input, job->input, rates));
+  MILL_TRY(mill_bench_rates_measure(job->lib.n_arm > 0 ? &job->lib : NULL, n_row, rates));
 done:
   return err;
 }

@@ -74,16 +74,16 @@ def content(path, mode="rb"):
         return f.read()
 
 
-def command(*args, ranks=0):
+def command(*args, ranks=0, program=None):
     """Command line of the program; ranks 0: without mpirun."""
     launch = [MPIRUN, "-n", str(ranks)] if ranks else []
-    return launch + [STARMILL] + [str(a) for a in args]
+    return launch + [program or STARMILL] + [str(a) for a in args]
 
 
-def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None):
+def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None, program=None):
     """Run the program to its end; .returncode, .stdout and .stderr are text.  env: more of it."""
     return subprocess.run(
-        command(*args, ranks=ranks),
+        command(*args, ranks=ranks, program=program),
         env={**ENVIRONMENT, **(env or {})},
         cwd=cwd,
         timeout=timeout,
@@ -109,13 +109,13 @@ def shared_and_said(out, *args, inputs=()):
 
     The scripts share what they start from: the first one that needs a library makes it, once for
     each built program, in the folder that the build gives (MILL_TEST_SHARED; else every script
-    makes its own).
+    makes its own).  A script of starmill with emulated GPUs takes that of the plain program.
     """
-    folder = os.environ.get("MILL_TEST_SHARED")
+    folder, maker = os.environ.get("MILL_TEST_SHARED"), os.environ["STARMILL"]
     path, made = tmp(out), ["library", *args, *inputs, "--output"]
     if not folder:
-        return path, run(*made, path, timeout=500)
-    program = hashlib.sha256(content(STARMILL)).hexdigest()[:16]
+        return path, run(*made, path, timeout=500, program=maker)
+    program = hashlib.sha256(content(maker)).hexdigest()[:16]
     key = repr((args, [(name, os.stat(name).st_mtime_ns) for name in inputs]))
     master = os.path.join(folder, f"{program}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.h5")
     os.makedirs(folder, exist_ok=True)
@@ -126,7 +126,7 @@ def shared_and_said(out, *args, inputs=()):
             for name in glob.glob(os.path.join(glob.escape(folder), "*.h5*")):
                 if not os.path.basename(name).startswith(program):
                     os.remove(name)  # of an older program
-            done = run(*made, path, timeout=500)
+            done = run(*made, path, timeout=500, program=maker)
             with open(master + ".said", "w", encoding="utf-8") as said:
                 json.dump([done.stdout, done.stderr], said)
             shutil.copy(path, master + ".tmp")

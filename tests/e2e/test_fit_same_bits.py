@@ -25,10 +25,10 @@ def inputs(stars, defects, reverse):
 
 
 class SameBits(EndToEnd):
-    def same_bits(self, optimizer, stars=STARS, defects=DEFECTS):
+    def same_bits(self, optimizer, max_eval, stars=STARS, defects=DEFECTS):
         files = {reverse: inputs(stars, defects, reverse) for reverse in (False, True)}
         with open(tmp("short.yaml"), "w") as f:
-            f.write("max_eval: 300\n")  # of hopeless rows, which would take thousands
+            f.write(f"max_eval: {max_eval}\n")  # of hopeless rows, which would take thousands
         args = ("--optimizer", optimizer, "--config", tmp("short.yaml"))
         self.fit("reference.h5", "--overwrite", *args, "--threads", 1, *files[False])
         reference, catalog = read(self.path), self.catalog()
@@ -66,15 +66,15 @@ class SameBits(EndToEnd):
                 if name not in ("FILE", "FITS_ROW", "FIRST_EXPOSURE", "IDENTIFIER")}
 
     def test_levenberg_marquardt(self):
-        self.same_bits("levenberg-marquardt")
+        self.same_bits("levenberg-marquardt", 100)  # of others the worst takes 12
 
     def test_hybrid(self):
-        self.same_bits("hybrid")
+        self.same_bits("hybrid", 100)
 
     def test_nelder_mead(self):
         with pyfits.open(data("sim/truth-dev-patho.fits")) as hdus:
             kinds = [str(kind).strip() for kind in hdus[1].data["KIND"]]
-        self.same_bits("nelder-mead", FEW_STARS, [kinds.index(kind) for kind in FEW_DEFECTS])
+        self.same_bits("nelder-mead", 300, FEW_STARS, [kinds.index(kind) for kind in FEW_DEFECTS])
 
 
 if __name__ == "__main__":

@@ -226,7 +226,7 @@ class Hostile(EndToEnd):
         with pyfits.open(data("sim/truth-dev.fits")) as hdus:
             cls.truth = np.array(hdus[1].data)[STAR]
         with open(tmp("short.yaml"), "w") as f:
-            f.write("max_eval: 300\n")  # hopeless rows would take thousands
+            f.write("max_eval: 100\n")  # hopeless rows would take thousands
 
     def flags(self, table, row):
         return {name for bit, name in self.bits.items() if table["RVS_WARN"][row] & bit}

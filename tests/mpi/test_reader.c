@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <string.h>
+#include <zlib.h>
 
 #include "io/surveys/desi.h"
 #include "jobs/fit/reader.h"
@@ -17,6 +18,9 @@ enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };
 static int rank, size;
 static int n_thread; /* that read, of each rank */
 static char folder[256];
+static const char *const input[] = {"sim/coadd-dev.fits.gz", "sim/coadd-dev-patho.fits.gz"};
+/* The same unpacked, once by rank 0: every opening of a packed file unpacks it again. */
+static char plain[2][300];
 
 /* Two files of the test data as a run sees them. */
 typedef struct catalog {
@@ -52,9 +56,8 @@ static void make_library(mill_library *lib)
   memset(lib->hash, 'a', sizeof lib->hash - 1);
 }
 
-static int open_catalog(catalog *c, const char *name)
+static int open_catalog(catalog *c, const char *name, int packed)
 {
-  static const char *const input[N_FILE] = {"sim/coadd-dev.fits.gz", "sim/coadd-dev-patho.fits.gz"};
   char path[512];
   int outcome = -1;
   int64_t n_row = 0, n_exposure = 0;
@@ -68,6 +71,8 @@ static int open_catalog(catalog *c, const char *name)
     mill_spectra *spectra = NULL;
     if (!at)
       return 0;
+    if (!packed)
+      at = plain[i];
     snprintf(c->path[i], sizeof c->path[i], "%s", at);
     c->file[i].path = c->path[i];
     c->file[i].error = "";
@@ -182,7 +187,7 @@ static void test_every_row_comes_once_with_its_pixels(void **state)
   int n_seen[512] = {0};
   mill_desi_file *desi[N_FILE] = {NULL};
   mill_reader *reader = NULL;
-  if (!open_catalog(&c, "all.h5"))
+  if (!open_catalog(&c, "all.h5", 1))
     skip();
   const int64_t n_row = c.file[1].row_start + c.file[1].n_row;
   assert_true(n_row < 512);
@@ -192,7 +197,7 @@ static void test_every_row_comes_once_with_its_pixels(void **state)
     assert_string_equal(batch->error, "");
     assert_true(batch->n_exposure <= MILL_BATCH_EXPOSURES);
     if (!desi[i])
-      assert_int_equal(mill_desi_open(c.file[i].path, &c.lib, NULL, &desi[i]), MILL_OK);
+      assert_int_equal(mill_desi_open(plain[i], &c.lib, NULL, &desi[i]), MILL_OK);
     for (int k = 0; k < batch->n_row; k++) {
       const mill_reader_row *row = &batch->row[k];
       assert_int_equal(row->model_row, row->row); /* one exposure each */
@@ -215,7 +220,7 @@ static void changed_file_costs_its_rows(const char *result, int by_rows)
   static catalog c;
   mill_reader *reader = NULL;
   int n_bad = 0, n_good = 0;
-  if (!open_catalog(&c, result))
+  if (!open_catalog(&c, result, 0))
     skip();
   *(by_rows ? &c.file[1].rows_hash : &c.file[1].size) += 1;
   assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
@@ -248,10 +253,10 @@ static void test_rows_that_are_done_are_passed_over(void **state)
   static catalog c;
   mill_reader *reader = NULL;
   int n_row = 0;
-  if (!open_catalog(&c, "done.h5"))
+  if (!open_catalog(&c, "done.h5", 0))
     skip();
   close_catalog(&c);
-  assert_true(open_catalog(&c, "done.h5"));
+  assert_true(open_catalog(&c, "done.h5", 0));
   /* all rows of the first file and the first of the second, each by one rank */
   for (int64_t row = rank; row <= c.file[1].row_start; row += size) {
     mill_fit_result result;
@@ -259,7 +264,7 @@ static void test_rows_that_are_done_are_passed_over(void **state)
     assert_int_equal(mill_result_put(c.result, &result), MILL_OK);
   }
   close_catalog(&c);
-  assert_true(open_catalog(&c, "done.h5"));
+  assert_true(open_catalog(&c, "done.h5", 0));
   assert_int_equal(mill_reader_start(&c.plan, &reader), MILL_OK);
   for (mill_batch *batch; (batch = next(reader)) != NULL; mill_reader_release(reader, batch)) {
     assert_int_equal(batch->i_file, 1);
@@ -277,7 +282,7 @@ static void test_reader_can_be_stopped_at_any_time(void **state)
 {
   (void)state;
   static catalog c;
-  if (!open_catalog(&c, "stopped.h5"))
+  if (!open_catalog(&c, "stopped.h5", 0))
     skip();
   for (int n_taken = 0; n_taken < 3; n_taken++) {
     mill_reader *reader = NULL;
@@ -298,7 +303,7 @@ static void test_threads_that_fail(void **state)
   mill_reader *reader = NULL;
   mill_batch *batch = NULL;
   int err;
-  if (!open_catalog(&c, "fail.h5"))
+  if (!open_catalog(&c, "fail.h5", 1))
     skip();
   /* not the file's fault: the folder where it would be unpacked is missing */
   c.inputs.settings.limits.scratch = "/nonexistent/scratch";
@@ -309,6 +314,19 @@ static void test_threads_that_fail(void **state)
   assert_non_null(strstr(mill_error_message(), "/nonexistent/scratch"));
   mill_reader_stop(reader);
   close_catalog(&c);
+}
+
+static void unpack(const char *from, const char *to)
+{
+  static char block[1 << 20];
+  gzFile packed = gzopen(from, "rb");
+  FILE *file = fopen(to, "wb");
+  int n = -1;
+  int good = packed && file;
+  while (good && (n = gzread(packed, block, sizeof block)) > 0)
+    good = fwrite(block, 1, (size_t)n, file) == (size_t)n;
+  if (!good || n != 0 || gzclose(packed) != Z_OK || fclose(file) != 0)
+    MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
 static int run_all(int n)
@@ -337,6 +355,13 @@ int main(void)
       MPI_Abort(MPI_COMM_WORLD, 1);
   }
   MPI_Bcast(folder, sizeof folder, MPI_CHAR, 0, MPI_COMM_WORLD);
+  for (int i = 0; i < N_FILE; i++) {
+    const char *packed = mill_test_data_path(input[i]);
+    snprintf(plain[i], sizeof plain[i], "%s/%d.fits", folder, i);
+    if (rank == 0 && packed)
+      unpack(packed, plain[i]);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
   const int failed = run_all(1) + run_all(3);
   /* a rank with a failed test must not leave the others waiting */
   if (failed)
