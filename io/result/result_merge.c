@@ -13,6 +13,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_inspect.h"
 #include "io/result/result_layout.h"
+#include "io/result/result_primary.h"
 #include "io/result/result_rows.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
@@ -65,7 +66,7 @@ typedef struct merge_input {
 typedef struct merge_job {
   char output[MILL_MAX_PATH]; /* links followed */
   const char *command;
-  int n_part, n_dataset;
+  int n_part, n_dataset, with_primary;
   merge_part *part;
   merge_dataset dataset[MAX_DATASET];
   int64_t n[N_UNIT], n_byte;  /* of the whole */
@@ -180,6 +181,8 @@ static int note_group(merge_job *job, const merge_part *part, hid_t file, int i_
     if (!is_dataset)
       continue;
     snprintf(name, sizeof name, "%s/%s", groups[i_group].name, link);
+    if (strcmp(name, MILL_PRIMARY) == 0) /* of the part alone */
+      continue;
     MILL_TRY(describe(part, file, name, groups[i_group].unit, &d));
     MILL_TRY(note_dataset(job, part, &d));
     H5Tclose(d.type);
@@ -644,6 +647,8 @@ static int write_whole(const merge_job *job, mill_lock *lock, const char *path)
   MILL_TRY(create_whole(job, path, file));
   for (int i = 0; i < job->n_part; i++)
     MILL_TRY(copy_part(job, &job->part[i], path, file, lock, block));
+  if (job->with_primary)
+    MILL_TRY(mill_result_primary(file, path, job->n[ROWS]));
   MILL_TRY(mill_ph5_close(path, &file));
   MILL_TRY(mill_lock_keep(lock));
   MILL_TRY(mill_ph5_rename(path, job->output));
@@ -718,14 +723,15 @@ done:
   return err;
 }
 
-int mill_result_merge(const char *output, int overwrite, const char *command, int n_part,
-                      const char *const *part, int64_t *n_row)
+int mill_result_merge(const char *output, int overwrite, int with_primary, const char *command,
+                      int n_part, const char *const *part, int64_t *n_row)
 {
   int err = MILL_OK;
   merge_job *job = NULL;
   MILL_TRY(MILL_ALLOC(1, &job));
   MILL_TRY(mill_resolve_links(output, job->output, sizeof job->output));
   job->command = command;
+  job->with_primary = with_primary;
   job->n_part = n_part;
   MILL_TRY(MILL_ALLOC(n_part, &job->part));
   for (int i = 0; i < n_part; i++)
