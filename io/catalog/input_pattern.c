@@ -57,20 +57,29 @@ done:
   return err;
 }
 
+static _Thread_local int folder_errno;
+
+/* For glob, which a folder that is not there must not end. */
+static int folder_failed(const char *path, int reason)
+{
+  (void)path;
+  folder_errno = reason;
+  return reason != ENOENT && reason != ENOTDIR;
+}
+
 static int add_matches(const char *pattern, int flags, mill_path_list *list)
 {
   int err = MILL_OK;
   glob_t found;
   memset(&found, 0, sizeof found);
-  errno = 0;
-  const int failed = glob(pattern, GLOB_ERR | flags, NULL, &found);
+  const int failed = glob(pattern, flags, folder_failed, &found);
   if (failed == GLOB_NOSPACE)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for the files of --pattern '%s'", pattern);
   if (failed == GLOB_NOMATCH)
     MILL_FAIL(MILL_ERR_USAGE, "--pattern '%s' matches no file", pattern);
   if (failed)
     MILL_FAIL(MILL_ERR_USAGE, "--pattern '%s': a folder of it cannot be read: %s", pattern,
-              errno ? strerror(errno) : "for a reason that is not known");
+              strerror(folder_errno));
   for (size_t i = 0; i < found.gl_pathc; i++)
     MILL_TRY(mill_path_list_add(list, found.gl_pathv[i]));
 done:

@@ -31,7 +31,7 @@ static int read_classes(mill_desi_file *file, const mill_selection *select, int 
 {
   int err = MILL_OK, is_early = 0;
   int64_t *value = NULL;
-  MILL_TRY(mill_target_bits_check(select));
+  MILL_TRY(mill_target_bits_check(select, file->fits->guard->path));
   MILL_TRY(find_columns(file, &is_early));
   for (int i = 0; mill_target_column(i); i++) {
     uint64_t bits = 0;

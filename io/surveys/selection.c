@@ -1,6 +1,5 @@
 #include "io/surveys/selection.h"
 
-#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -57,13 +56,14 @@ int mill_selection_keeps_star(const mill_selection *select, int in_class, double
 
 int mill_selection_has_exp_id(const mill_selection *select)
 {
-  return select->min_exp_id > 0 || select->max_exp_id < INT_MAX;
+  return select->min_exp_id > 0 || select->max_exp_id > 0;
 }
 
 int mill_selection_keeps_exp_id(const mill_selection *select, int32_t exp_id)
 {
   return !mill_selection_has_exp_id(select) ||
-         (exp_id >= select->min_exp_id && exp_id <= select->max_exp_id);
+         (exp_id >= 0 && exp_id >= select->min_exp_id &&
+          (select->max_exp_id == 0 || exp_id <= select->max_exp_id));
 }
 
 struct mill_class_patterns {

@@ -58,7 +58,7 @@ done:
   return err;
 }
 
-int mill_target_bits_check(const mill_selection *select)
+int mill_target_bits_check(const mill_selection *select, const char *path)
 {
   int err = MILL_OK;
   mill_class_patterns *patterns = NULL;
@@ -71,9 +71,9 @@ int mill_target_bits_check(const mill_selection *select)
       found = table[at].bit >= 0 && mill_class_matches(patterns, table[at].name);
     if (!found)
       MILL_FAIL(MILL_ERR_INPUT,
-                "target_classes: no target bit of DESI has a name that begins as '%s' says "
+                "%s: target_classes: no target bit of DESI has a name that begins as '%s' says "
                 "(MWS_ANY, STD_BRIGHT, ...)",
-                select->target_class[i]);
+                path, select->target_class[i]);
     mill_class_patterns_free(patterns);
     patterns = NULL;
   }

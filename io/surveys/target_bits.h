@@ -18,7 +18,7 @@ int mill_target_column_is_early(int i);
 int mill_target_bits(const mill_selection *select, int i, uint64_t *bits);
 
 /** Is every target class of the selection the name of a bit of some column?  MILL_ERR_INPUT names
- *  the first one that is not. */
-int mill_target_bits_check(const mill_selection *select);
+ *  the first one that is not; path: of the file, for the message. */
+int mill_target_bits_check(const mill_selection *select, const char *path);
 
 #endif

@@ -43,7 +43,7 @@ typedef struct mill_selection {
   int n_target_class;                           /**< 0: nothing is selected by classes */
   char target_class[MILL_MAX_TARGET_CLASS][64]; /**< regular expressions on names of classes */
   int select_by;                                /**< enum mill_select_by */
-  int min_exp_id, max_exp_id;                   /**< EXPID kept; 0 and INT_MAX: all */
+  int min_exp_id, max_exp_id;                   /**< EXPID kept; 0: no limit */
 } mill_selection;
 
 /** A fixed value or a prior, by parameter name until the library is known. */

@@ -199,7 +199,7 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
   MILL_TRY(check_words("objtypes", config->select.objtype[0], sizeof config->select.objtype[0],
                        config->select.n_objtype, where));
   MILL_TRY(check_classes(&config->select, where));
-  if (config->select.min_exp_id > config->select.max_exp_id)
+  if (config->select.max_exp_id > 0 && config->select.min_exp_id > config->select.max_exp_id)
     return wrong(where, "minexpid", "maxexpid", -1, "%d is above maxexpid, %d; set both",
                  config->select.min_exp_id, config->select.max_exp_id);
   MILL_TRY(check_arms(config, where));

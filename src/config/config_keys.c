@@ -182,10 +182,10 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .help = "with target_classes and redrock both: fit what any of them keeps, or what all keep",
      .elsewhere = "– (any)"},
     {"minexpid", COUNT(select.min_exp_id, 0, INT_MAX), SCIENCE,
-     .help = "lowest EXPID of a spectra file's rows to fit",
+     .help = "lowest EXPID of a spectra file's rows to fit; 0: any",
      .elsewhere = "`--minexpid` (above it)"},
-    {"maxexpid", COUNT(select.max_exp_id, 0, INT_MAX), SCIENCE, .help = "highest EXPID of them",
-     .elsewhere = "`--maxexpid`"},
+    {"maxexpid", COUNT(select.max_exp_id, 0, INT_MAX), SCIENCE,
+     .help = "highest EXPID of them; 0: any", .elsewhere = "`--maxexpid`"},
     {"targetid", OTHER("list of whole numbers"), SCIENCE, .range = "64 bits",
      .help = "targets to fit; empty: all", .elsewhere = "`--targetid`"},
     {"fiberstatus_allowed_bits", OTHER("list of whole numbers"), SCIENCE, .range = "0 … 63",
@@ -280,7 +280,6 @@ void mill_config_default(mill_config *config)
   fit->wave_mask[0].max_aa = 4450.0;
   config->select.min_sn = -INFINITY;
   config->select.redrock_max_vel_km_s = 1500.0;
-  config->select.max_exp_id = INT_MAX;
   config->select.fiberstatus_allowed = UINT64_C(1) << 3 | UINT64_C(1) << 20;
   strcpy(config->format, "auto");
   config->write_interval_s = 5.0;
