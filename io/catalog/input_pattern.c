@@ -43,6 +43,10 @@ static int fill_in(const char *pattern, int64_t number, char *out, size_t size, 
     int width;
     long long divisor;
     const size_t length = placeholder(at, &width, &divisor);
+    if (length == 0 && strncmp(at, "{n", 2) == 0)
+      MILL_FAIL(MILL_ERR_USAGE,
+                "--pattern '%s': '%.12s' is no place for a number; write {n}, {n:8} or {n/100}",
+                pattern, at);
     if (length > 0)
       n += (size_t)snprintf(out + n, size - n, "%0*lld", width, (long long)number / divisor);
     else

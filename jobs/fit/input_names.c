@@ -2,11 +2,13 @@
 
 #include "jobs/fit/input_names.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/catalog/catalog_list.h"
 #include "io/catalog/input_pattern.h"
@@ -102,17 +104,33 @@ static int is_done(const mill_input_table *table, const char *settings,
   return is_as_it_was(redrock, entry->redrock_size, entry->redrock_mtime);
 }
 
-/* The inputs of the result at path, as absolute paths. */
+int mill_input_absolute(const char *name, char out[PATH_MAX])
+{
+  int err = MILL_OK;
+  char folder[PATH_MAX] = "";
+  if (realpath(name, out))
+    goto done;
+  if (name[0] != '/' && !getcwd(folder, sizeof folder))
+    MILL_FAIL(MILL_ERR_USAGE, "the working folder is not known: %s", strerror(errno));
+  if (snprintf(out, PATH_MAX, "%s%s%s", folder, folder[0] ? "/" : "", name) >= PATH_MAX)
+    MILL_FAIL(MILL_ERR_USAGE, "the path of %.100s... is too long", name);
+done:
+  return err;
+}
+
+/* The inputs of the result at path, as they are called there or, in another folder, absolute. */
 static int read_inputs(const char *path, mill_path_list *own)
 {
   int err = MILL_OK;
-  char folder[PATH_MAX] = "", name[2 * PATH_MAX];
+  char folder[PATH_MAX] = "", here[PATH_MAX] = "", name[2 * PATH_MAX];
   mill_h5_file file = {.id = H5I_INVALID_HID};
   mill_ph5_texts texts = {0};
   MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &file));
   MILL_TRY(mill_ph5_read_texts(file.id, path, "catalog/files/PATH", &texts));
   if (mill_ph5_read_attr_text(file.id, path, "provenance", "FOLDER", folder, sizeof folder) !=
       MILL_OK)
+    folder[0] = '\0';
+  if (getcwd(here, sizeof here) && strcmp(here, folder) == 0)
     folder[0] = '\0';
   for (int64_t i = 0; i < texts.n; i++) {
     const char *stored = texts.text + (size_t)i * texts.n_byte;
@@ -141,13 +159,14 @@ static int count_others(const mill_path_list *list, const mill_path_list *others
   const char *key = path;
   mill_path_list real = {0};
   *n = 0;
-  for (size_t i = 0; i < others->n; i++)
-    MILL_TRY(mill_path_list_add(&real, realpath(others->path[i], path) ? path : others->path[i]));
+  for (size_t i = 0; i < others->n; i++) {
+    MILL_TRY(mill_input_absolute(others->path[i], path));
+    MILL_TRY(mill_path_list_add(&real, path));
+  }
   if (real.n > 0)
     qsort(real.path, real.n, sizeof *real.path, compare_text);
   for (size_t i = 0; i < list->n; i++) {
-    if (!realpath(list->path[i], path))
-      snprintf(path, sizeof path, "%s", list->path[i]);
+    MILL_TRY(mill_input_absolute(list->path[i], path));
     *n += real.n == 0 || !bsearch(&key, real.path, real.n, sizeof *real.path, compare_text);
   }
 done:
@@ -162,7 +181,8 @@ static int are_recorded(const mill_input_table *table, const char *path, const m
   if (!realpath(path, result))
     return 0;
   for (size_t i = 0; i < own->n; i++)
-    if (!mill_input_table_has(table, result, realpath(own->path[i], name) ? name : own->path[i]))
+    if (mill_input_absolute(own->path[i], name) != MILL_OK ||
+        !mill_input_table_has(table, result, name))
       return 0;
   return 1;
 }
@@ -227,17 +247,20 @@ static int collect_names(const mill_fit_options *options, const mill_config *con
 {
   int err = MILL_OK;
   mill_path_list list = {0};
+  char path[PATH_MAX];
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: listing the inputs",
                                      options->catalog ? options->catalog : "command line");
   MILL_TRY(list_inputs(options, &list));
   if (options->input_table) {
     MILL_TRY(digest_settings(config, lib, names->settings));
-    for (size_t i = 0; i < list.n; i++)
-      if (!mill_input_table_takes(list.path[i]))
+    for (size_t i = 0; i < list.n; i++) {
+      MILL_TRY(mill_input_absolute(list.path[i], path));
+      if (!mill_input_table_takes(path))
         MILL_FAIL(MILL_ERR_USAGE,
                   "input %zu has a tab or an end of a line in its path, for which --input-table "
                   "has no room: rename it",
                   i + 1);
+    }
   }
   if (options->skip_done)
     MILL_TRY(skip_done(options, config, names, &list));

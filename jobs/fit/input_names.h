@@ -3,6 +3,8 @@
 #ifndef MILL_INPUT_NAMES_H
 #define MILL_INPUT_NAMES_H
 
+#include <limits.h>
+
 #include "io/catalog/input_table.h"
 #include "jobs/options/options.h"
 #include "src/ranks/mpi_context.h"
@@ -25,6 +27,9 @@ typedef struct mill_input_names {
 int mill_input_names_share(const mill_mpi *mpi, const mill_fit_options *options,
                            const mill_config *config, const mill_library *lib,
                            mill_input_names *names);
+
+/** The absolute path of a file, links followed where it is there.  MILL_ERR_USAGE: too long. */
+int mill_input_absolute(const char *name, char out[PATH_MAX]);
 
 void mill_input_names_clear(mill_input_names *names);
 

@@ -1,12 +1,15 @@
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/hdf5/hdf5_util.h"
+#include "io/catalog/catalog_list.h"
 #include "io/catalog/input_table.h"
 #include "io/result/result_layout.h"
 #include "jobs/fit/fit_job.h"
+#include "jobs/fit/input_names.h"
 #include "kernels/base/error.h"
 
 enum { MAX_REASON = 64 };
@@ -50,17 +53,20 @@ static int record(mill_fit_job *job)
   char result[PATH_MAX], now[MILL_TIME_SIZE];
   mill_input_entry *entry = NULL;
   mill_input_table *table = NULL;
-  char **path = NULL, (*reason)[MAX_REASON] = NULL;
+  mill_path_list path = {0};
+  char(*reason)[MAX_REASON] = NULL, absolute[PATH_MAX];
   MILL_TRY(MILL_ALLOC(inputs->n_file, &entry));
-  MILL_TRY(MILL_ALLOC(inputs->n_file, &path));
   MILL_TRY(mill_alloc_bytes((size_t)inputs->n_file, MAX_REASON, (void **)&reason));
   memset(reason, 0, (size_t)inputs->n_file * MAX_REASON);
-  if (!realpath(job->options.output, result) || !mill_input_table_takes(result))
+  if (!realpath(job->options.output, result))
+    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: %s: %s", job->options.output, strerror(errno));
+  if (!mill_input_table_takes(result))
     MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: the path of %s has a tab or an end of a line",
               job->options.output);
   for (int i = 0; i < inputs->n_file; i++) {
-    path[i] = realpath(inputs->file[i].path, NULL);
-    entry[i].path = path[i] ? path[i] : inputs->file[i].path;
+    MILL_TRY(mill_input_absolute(inputs->file[i].path, absolute));
+    MILL_TRY(mill_path_list_add(&path, absolute));
+    entry[i].path = path.path[i];
   }
   if (job->out.outcome == MILL_OPEN_FINISHED) {
     MILL_TRY(mill_input_table_read(table_path, &table));
@@ -84,9 +90,8 @@ static int record(mill_fit_job *job)
   }
   MILL_TRY(mill_input_table_append(table_path, entry, (size_t)inputs->n_file));
 done:
-  for (int i = 0; path && i < inputs->n_file; i++)
-    free(path[i]);
-  MILL_FREE(entry, path, reason);
+  mill_path_list_clear(&path);
+  MILL_FREE(entry, reason);
   mill_input_table_free(table);
   return err;
 }

@@ -49,7 +49,9 @@ static int take_sigma(const mill_option *row, const char *text, void *base)
     char number[64];
     if (options->n_sigma == MILL_MAX_ARM)
       MILL_FAIL(MILL_ERR_USAGE, "--template-sigma gives more than %d numbers", MILL_MAX_ARM);
-    snprintf(number, sizeof number, "%.*s", n < sizeof number ? (int)n : (int)sizeof number, item);
+    if (n >= sizeof number)
+      MILL_FAIL(MILL_ERR_USAGE, "--template-sigma: '%.40s...' is too long for a number", item);
+    snprintf(number, sizeof number, "%.*s", (int)n, item);
     MILL_TRY(
         mill_option_read(&one, row->name, number, &options->template_sigma_aa[options->n_sigma++]));
     item += n;

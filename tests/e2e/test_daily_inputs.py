@@ -108,7 +108,7 @@ class Daily(ProgramTest):
         self.assertEqual(int(one["SIZE"]), os.stat(first[0]).st_size)
         self.assertAlmostEqual(float(one["MTIME"]), os.stat(first[0]).st_mtime, delta=1e-3)
         self.assertIn("20260101", two["REASON"])
-        # the same command again changes nothing
+        # the same command again changes nothing, in another folder neither
         before = content(self.table)
         self.run_fit("night1.h5", *daily, status=3)
         self.assertEqual(content(self.table), before)

@@ -72,9 +72,8 @@ static void test_patterns(void **state)
       (const char *const[]){"2/203/00000203-a.fits", "0/7/00000007-a.fits", "0/7/00000007-b.fits"},
       3);
   expect("x{n}.fits", number, 2, (const char *const[]){"x203.fits", "x7.fits"}, 2);
-  /* what is no place for a number stays */
-  make("{n:0}.fits");
-  expect("{n:0}*", NULL, 0, (const char *const[]){"{n:0}.fits"}, 1);
+  make("{x}.fits");
+  expect("{x}*", NULL, 0, (const char *const[]){"{x}.fits"}, 1);
 }
 
 static void expect_refused(const char *pattern, const int64_t *number, size_t n_number,
@@ -94,6 +93,11 @@ static void test_refuses_bad_patterns(void **state)
   snprintf(text, sizeof text, "%s/no*", folder);
   expect_refused(text, NULL, 0, "matches no file");
   expect_refused("{n}", NULL, 0, "--numbers");
+  static const int64_t number[] = {1};
+  for (const char *const *bad = (const char *const[]){"a{n:0}", "{n/0}", "{n:19}", "{n", "{n:}",
+                                                      "{n:-3}", "{night}", NULL};
+       *bad; bad++)
+    expect_refused(*bad, number, 1, "is no place for a number");
   memset(text, 'x', sizeof text);
   text[sizeof text - 1] = '\0';
   expect_refused(text, NULL, 0, "too long");
