@@ -163,6 +163,12 @@ class Merge(ProgramTest):
         shutil.rmtree(tmp("d2"))
         self.assertRefused(*parts[:2], says=["coadd.fits", "two of the parts"])
 
+    def test_an_input_that_was_tried_twice(self):
+        parts = [self.part("once.h5", [FILES[0], FILES[2]], status=3),
+                 self.part("twice.h5", [FILES[2], FILES[1]], status=3)]
+        self.merge("tried.h5", *parts)
+        self.assertEqual(read(tmp("tried.h5"), "catalog/files")["N_ROW"].tolist(), [4, 0, 0, 4])
+
     def test_a_full_disk(self):
         one, big, n_row = self.part("full.h5", FILES[:1]), tmp("big.h5"), 120000
         with h5py.File(one, "r") as few, h5py.File(big, "w") as many:
