@@ -110,6 +110,23 @@ void mill_catalog_list_free(char **paths, size_t n)
   mill_free(paths);
 }
 
+int mill_path_list_add(mill_path_list *list, const char *path)
+{
+  int err = MILL_OK;
+  const size_t size = strlen(path) + 1;
+  MILL_TRY(MILL_GROW(&list->path, &list->room, (int64_t)list->n + 1));
+  MILL_TRY(MILL_ALLOC(size, &list->path[list->n]));
+  memcpy(list->path[list->n++], path, size);
+done:
+  return err;
+}
+
+void mill_path_list_clear(mill_path_list *list)
+{
+  mill_catalog_list_free(list->path, list->n);
+  *list = (mill_path_list){0};
+}
+
 static int compare_ids(const void *a, const void *b)
 {
   const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -186,5 +203,106 @@ done:
     *ids = NULL;
     *n = 0;
   }
+  return err;
+}
+
+/* ---- numbers ---- */
+
+enum { MAX_NUMBER = 10000000 };
+
+typedef struct number_list {
+  int64_t *value;
+  size_t n;
+  int64_t room;
+} number_list;
+
+/* One number, digits alone; *text is moved behind it. */
+static int take_number(const char **text, int64_t *out)
+{
+  char *end;
+  const size_t n_digit = strspn(*text, "0123456789");
+  if (n_digit == 0 || n_digit > 18)
+    return 0;
+  *out = strtoll(*text, &end, 10);
+  *text = end;
+  return 1;
+}
+
+/* "100,200-210"; where: what the text is of, for messages. */
+static int add_numbers(const char *text, const char *where, number_list *list)
+{
+  int err = MILL_OK;
+  for (const char *at = text;; at++) {
+    int64_t first, last;
+    at += strspn(at, " \t");
+    const char *item = at;
+    int is_right = take_number(&at, &first);
+    last = first;
+    if (is_right && *at == '-') {
+      at++;
+      is_right = take_number(&at, &last) && last >= first;
+    }
+    at += strspn(at, " \t");
+    if (!is_right || (*at != ',' && *at != '\0'))
+      MILL_FAIL(MILL_ERR_USAGE,
+                "%s: '%.40s' is no list of numbers; write such as 100,200-210, the lower one first",
+                where, item);
+    if (last - first >= MAX_NUMBER || (int64_t)list->n + last - first >= MAX_NUMBER)
+      MILL_FAIL(MILL_ERR_USAGE, "%s: more than %d numbers", where, MAX_NUMBER);
+    MILL_TRY(MILL_GROW(&list->value, &list->room, (int64_t)list->n + last - first + 1));
+    for (int64_t value = first; value <= last; value++)
+      list->value[list->n++] = value;
+    if (*at == '\0')
+      break;
+  }
+done:
+  return err;
+}
+
+static int refuse_repeated(const number_list *list, const char *where)
+{
+  int err = MILL_OK;
+  int64_t *sorted = NULL;
+  MILL_TRY(MILL_ALLOC(list->n, &sorted));
+  memcpy(sorted, list->value, list->n * sizeof *sorted);
+  qsort(sorted, list->n, sizeof *sorted, compare_ids);
+  for (size_t i = 1; i < list->n; i++)
+    if (sorted[i] == sorted[i - 1])
+      MILL_FAIL(MILL_ERR_USAGE, "%s: %lld is there twice; give each number once", where,
+                (long long)sorted[i]);
+done:
+  mill_free(sorted);
+  return err;
+}
+
+int mill_number_list(const char *text, const char *path, int64_t **numbers, size_t *n)
+{
+  int err = MILL_OK;
+  number_list list = {0};
+  line_reader lines = {0};
+  char where[MILL_FITS_MAX_PATH + 32];
+  *numbers = NULL;
+  *n = 0;
+  if (text)
+    MILL_TRY(add_numbers(text, "--numbers", &list));
+  if (path) {
+    MILL_TRY(open_lines(&lines, path));
+    for (int more = 1; more;) {
+      MILL_TRY(next_line(&lines, &more));
+      snprintf(where, sizeof where, "%s, line %zu", path, lines.number);
+      if (more)
+        MILL_TRY(add_numbers(lines.text, where, &list));
+    }
+    if (list.n == 0)
+      MILL_FAIL(MILL_ERR_USAGE, "%s: holds no number; write one or more a line", path);
+  }
+  if (list.n > 0)
+    MILL_TRY(refuse_repeated(&list, path ? path : "--numbers"));
+  *numbers = list.value;
+  *n = list.n;
+  list.value = NULL;
+done:
+  close_lines(&lines);
+  mill_free(list.value);
   return err;
 }

@@ -1,4 +1,4 @@
-/** Lists that the user gives in files: input paths, and target ids. */
+/** Lists that the user gives in files: input paths, target ids, numbers. */
 #ifndef MILL_CATALOG_LIST_H
 #define MILL_CATALOG_LIST_H
 
@@ -23,6 +23,15 @@ int mill_catalog_list_read(const char *path, char ***paths, size_t *n);
 /** NULL is allowed. */
 void mill_catalog_list_free(char **paths, size_t n);
 
+/** Paths, appended one by one; zeroed at first. */
+typedef struct mill_path_list {
+  char **path; /**< [n], owned, as each of them */
+  size_t n;
+  int64_t room;
+} mill_path_list;
+int mill_path_list_add(mill_path_list *list, const char *path); /**< a copy */
+void mill_path_list_clear(mill_path_list *list);
+
 /** Read TARGETIDs: a text file with one integer a line (blank lines and lines
  *  that begin with # are ignored), or a FITS file, plain or gzip, with a column
  *  TARGETID in its first table.
@@ -32,5 +41,14 @@ void mill_catalog_list_free(char **paths, size_t n);
  *  MILL_ERR_USAGE names the file and the line: unreadable, no integer, none at
  *  all; MILL_ERR_INPUT for a bad FITS file. */
 int mill_target_id_file_read(const char *path, int64_t **ids, size_t *n);
+
+/** Read numbers from 0 on: "100,200-210", and the same from the lines of a file, as in the other
+ *  lists; either of them may be NULL.
+ *
+ *  numbers  [n]  out  in the order given, owned by the caller (mill_free)
+ *
+ *  MILL_ERR_USAGE names the text or the file and the line: no number, a range that is none, more
+ *  than ten million, one that is there twice. */
+int mill_number_list(const char *text, const char *path, int64_t **numbers, size_t *n);
 
 #endif

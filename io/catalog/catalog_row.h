@@ -16,11 +16,15 @@ typedef struct mill_catalog_row {
   char ref_cat[16];
   double z; /**< redrock, NaN when there is none */
   char spectype[8], subtype[24];
-  char object[32];        /**< name; empty for DESI */
-  char identifier[64];    /**< which spectrum of which survey, or file and row */
-  int64_t fits_row;       /**< first exposure's 0-based row of FIBERMAP */
-  int32_t n_exposure;     /**< rows fitted jointly */
-  int64_t first_exposure; /**< index into mill_file_index.exposure_row */
+  int32_t healpix;                 /**< of the file's division of the sky, -1: none */
+  char survey[8], program[16];     /**< main, sv3, ...; dark, bright, backup, ... */
+  double pmra, pmdec, parallax;    /**< mas/yr, mas/yr, mas; NaN: none */
+  double gaia_g, gaia_bp, gaia_rp; /**< mean magnitudes; NaN: none */
+  char object[32];                 /**< name; empty for DESI */
+  char identifier[64];             /**< which spectrum of which survey, or file and row */
+  int64_t fits_row;                /**< first exposure's 0-based row of FIBERMAP */
+  int32_t n_exposure;              /**< rows fitted jointly */
+  int64_t first_exposure;          /**< index into mill_file_index.exposure_row */
 } mill_catalog_row;
 
 /** Nothing known: -1, NaN, "". */

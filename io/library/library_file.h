@@ -31,12 +31,12 @@ int mill_library_write(const char *path, const mill_library *lib, int overwrite)
 int mill_library_import(const char *const *path, int n_path, double template_sigma_aa, int n_guess,
                         mill_library *lib);
 
-/** As mill_library_import, with the arms' names given: arm_name [n_path], or NULL
- *  to take what follows the last underscore of each file's `setup`.
- *  *difference (NULL is allowed): the largest from the check values, relative to max(1, |y|) of
- *  the network's output y. */
+/** As mill_library_import, with a sigma for each arm, template_sigma_aa [n_path], and with the
+ * arms' names given: arm_name [n_path], or NULL to take what follows the last underscore of each
+ * file's `setup`. *difference (NULL is allowed): the largest from the check values, relative to
+ * max(1, |y|) of the network's output y. */
 int mill_library_import_named(const char *const *path, const char *const *arm_name, int n_path,
-                              double template_sigma_aa, int n_guess, mill_library *lib,
+                              const double *template_sigma_aa, int n_guess, mill_library *lib,
                               double *difference);
 
 /** SHA-256 of the contents that a fit depends on (docs/use/formats.md), whatever the

@@ -445,7 +445,7 @@ done:
 }
 
 int mill_library_import_named(const char *const *path, const char *const *arm_name, int n_path,
-                              double template_sigma_aa, int n_guess, mill_library *lib,
+                              const double *template_sigma_aa, int n_guess, mill_library *lib,
                               double *difference)
 {
   int err = MILL_OK;
@@ -460,20 +460,21 @@ int mill_library_import_named(const char *const *path, const char *const *arm_na
   if (n_guess < 1 || n_guess > 10000)
     MILL_FAIL(MILL_ERR_USAGE, "%d templates for the initial guess; 1 to 10000 are possible",
               n_guess);
-  if (isinf(template_sigma_aa))
-    MILL_FAIL(MILL_ERR_USAGE, "the template sigma must be a finite number of Angstrom");
-  MILL_TRY(read_file(path[0], arm_name ? arm_name[0] : NULL, template_sigma_aa, lib, x_min, x_max,
-                     &worst));
+  for (int i = 0; i < n_path; i++)
+    if (isinf(template_sigma_aa[i]))
+      MILL_FAIL(MILL_ERR_USAGE, "the template sigma must be a finite number of Angstrom");
+  MILL_TRY(read_file(path[0], arm_name ? arm_name[0] : NULL, template_sigma_aa[0], lib, x_min,
+                     x_max, &worst));
   for (int i = 1; i < n_path; i++) {
-    MILL_TRY(read_file(path[i], arm_name ? arm_name[i] : NULL, template_sigma_aa, one, ignored_min,
-                       ignored_max, &worst));
+    MILL_TRY(read_file(path[i], arm_name ? arm_name[i] : NULL, template_sigma_aa[i], one,
+                       ignored_min, ignored_max, &worst));
     MILL_TRY(check_agreement(path[i], path[0], one, lib));
     const mill_arm *arm = &one->arm[0], *arm0 = &lib->arm[0];
     if (mill_library_find_arm(lib, arm->name) >= 0)
       MILL_FAIL(MILL_ERR_LIBRARY,
                 "%s: an arm called %s was imported already; name the arms by --arm-names", path[i],
                 arm->name);
-    if (isnan(template_sigma_aa) && arm->template_sigma_aa != arm0->template_sigma_aa)
+    if (isnan(template_sigma_aa[i]) && arm->template_sigma_aa != arm0->template_sigma_aa)
       MILL_FAIL(MILL_ERR_LIBRARY,
                 "%s (revision %s) and %s (revision %s) are not made for the same use of the "
                 "resolution matrix; give --template-sigma or --at-instrument-resolution",
@@ -501,5 +502,8 @@ done:
 int mill_library_import(const char *const *path, int n_path, double template_sigma_aa, int n_guess,
                         mill_library *lib)
 {
-  return mill_library_import_named(path, NULL, n_path, template_sigma_aa, n_guess, lib, NULL);
+  double sigma[MILL_MAX_ARM];
+  for (int i = 0; i < MILL_MAX_ARM; i++)
+    sigma[i] = template_sigma_aa;
+  return mill_library_import_named(path, NULL, n_path, sigma, n_guess, lib, NULL);
 }

@@ -13,6 +13,7 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_inspect.h"
 #include "io/result/result_layout.h"
+#include "io/result/result_primary.h"
 #include "io/result/result_rows.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
@@ -55,6 +56,7 @@ typedef struct merge_part {
 /* An input of a part, as it was then. */
 typedef struct merge_input {
   char *path; /* owned */
+  int has_rows;
   int64_t size;
   double mtime;
   int is_there; /* now, with the size that it had: then device and number tell it from others */
@@ -65,7 +67,7 @@ typedef struct merge_input {
 typedef struct merge_job {
   char output[MILL_MAX_PATH]; /* links followed */
   const char *command;
-  int n_part, n_dataset;
+  int n_part, n_dataset, with_primary;
   merge_part *part;
   merge_dataset dataset[MAX_DATASET];
   int64_t n[N_UNIT], n_byte;  /* of the whole */
@@ -180,6 +182,8 @@ static int note_group(merge_job *job, const merge_part *part, hid_t file, int i_
     if (!is_dataset)
       continue;
     snprintf(name, sizeof name, "%s/%s", groups[i_group].name, link);
+    if (strcmp(name, MILL_PRIMARY) == 0) /* of the part alone */
+      continue;
     MILL_TRY(describe(part, file, name, groups[i_group].unit, &d));
     MILL_TRY(note_dataset(job, part, &d));
     H5Tclose(d.type);
@@ -320,16 +324,19 @@ done:
 static int note_inputs(merge_job *job, const merge_part *part, hid_t file)
 {
   int err = MILL_OK;
-  int64_t *size = NULL;
+  int64_t *size = NULL, *n_row = NULL;
   double *mtime = NULL;
   mill_ph5_texts path = {0};
   const int64_t n_file = part->n[FILES];
   MILL_TRY(MILL_ALLOC(n_file, &size));
+  MILL_TRY(MILL_ALLOC(n_file, &n_row));
   MILL_TRY(MILL_ALLOC(n_file, &mtime));
   /* note_group has seen that all have a row for each input */
   MILL_TRY(mill_ph5_read_texts(file, part->path, "catalog/files/PATH", &path));
   MILL_TRY(
       mill_ph5_read_whole(file, part->path, "catalog/files/SIZE", H5T_NATIVE_INT64, n_file, size));
+  MILL_TRY(mill_ph5_read_whole(file, part->path, "catalog/files/N_ROW", H5T_NATIVE_INT64, n_file,
+                               n_row));
   MILL_TRY(mill_ph5_read_whole(file, part->path, "catalog/files/MTIME", H5T_NATIVE_DOUBLE, n_file,
                                mtime));
   MILL_TRY(MILL_GROW(&job->input, &job->input_room, job->n[FILES] + n_file));
@@ -337,10 +344,11 @@ static int note_inputs(merge_job *job, const merge_part *part, hid_t file)
     char *name = strndup(path.text + (size_t)i * path.n_byte, path.n_byte);
     if (!name)
       MILL_FAIL(MILL_ERR_MEMORY, "no memory for the names of the inputs");
-    job->input[job->n[FILES]++] = (merge_input){.path = name, .size = size[i], .mtime = mtime[i]};
+    job->input[job->n[FILES]++] =
+        (merge_input){.path = name, .has_rows = n_row[i] > 0, .size = size[i], .mtime = mtime[i]};
   }
 done:
-  MILL_FREE(path.text, size, mtime);
+  MILL_FREE(path.text, size, n_row, mtime);
   return err;
 }
 
@@ -392,6 +400,8 @@ done:
 static int compare_inputs(const void *a, const void *b)
 {
   const merge_input *x = a, *y = b;
+  if (x->has_rows != y->has_rows)
+    return x->has_rows - y->has_rows;
   const int by_name = strcmp(mill_base_name(x->path), mill_base_name(y->path));
   if (by_name != 0)
     return by_name;
@@ -416,7 +426,8 @@ static int is_same_input(const merge_input *x, const merge_input *y)
   return !x->is_there || !y->is_there || (x->dev == y->dev && x->ino == y->ino);
 }
 
-/* The same input in two parts would give its stars twice. */
+/* The same input in two parts would give its stars twice; one that could not be read gives none,
+ * however often it was tried. */
 static int refuse_duplicates(merge_job *job)
 {
   int err = MILL_OK;
@@ -431,7 +442,7 @@ static int refuse_duplicates(merge_job *job)
   }
   qsort(job->input, (size_t)job->n[FILES], sizeof *job->input, compare_inputs);
   for (int64_t i = 1; i < job->n[FILES]; i++)
-    if (is_same_input(&job->input[i - 1], &job->input[i]))
+    if (job->input[i - 1].has_rows && is_same_input(&job->input[i - 1], &job->input[i]))
       REFUSE("%s is an input of two of the parts, or a part is named twice", job->input[i].path);
 done:
   return err;
@@ -644,6 +655,8 @@ static int write_whole(const merge_job *job, mill_lock *lock, const char *path)
   MILL_TRY(create_whole(job, path, file));
   for (int i = 0; i < job->n_part; i++)
     MILL_TRY(copy_part(job, &job->part[i], path, file, lock, block));
+  if (job->with_primary)
+    MILL_TRY(mill_result_primary(file, path, job->n[ROWS]));
   MILL_TRY(mill_ph5_close(path, &file));
   MILL_TRY(mill_lock_keep(lock));
   MILL_TRY(mill_ph5_rename(path, job->output));
@@ -718,14 +731,15 @@ done:
   return err;
 }
 
-int mill_result_merge(const char *output, int overwrite, const char *command, int n_part,
-                      const char *const *part, int64_t *n_row)
+int mill_result_merge(const char *output, int overwrite, int with_primary, const char *command,
+                      int n_part, const char *const *part, int64_t *n_row)
 {
   int err = MILL_OK;
   merge_job *job = NULL;
   MILL_TRY(MILL_ALLOC(1, &job));
   MILL_TRY(mill_resolve_links(output, job->output, sizeof job->output));
   job->command = command;
+  job->with_primary = with_primary;
   job->n_part = n_part;
   MILL_TRY(MILL_ALLOC(n_part, &job->part));
   for (int i = 0; i < n_part; i++)

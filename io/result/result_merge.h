@@ -11,12 +11,14 @@
 #include <stdint.h>
 
 /** Join part [n_part], at least one, to output, which gets its name when it is whole.  Memory
- *  does not grow with the rows.  One rank alone, MPI running.  command: for /provenance.
+ *  does not grow with the rows, unless with_primary: then /catalog/PRIMARY is made
+ *  (io/result/result_primary.h); that of a part is left out.  One rank alone, MPI running. command:
+ * for /provenance.
  *
  *  MILL_ERR_USAGE when the parts do not belong together, one is unfinished, or output is there
  *  and overwrite is not set; MILL_ERR_OUTPUT when a part cannot be read, or output not be
  *  written; MILL_ERR_MEMORY.  Parts are never changed. */
-int mill_result_merge(const char *output, int overwrite, const char *command, int n_part,
-                      const char *const *part, int64_t *n_row);
+int mill_result_merge(const char *output, int overwrite, int with_primary, const char *command,
+                      int n_part, const char *const *part, int64_t *n_row);
 
 #endif

@@ -346,6 +346,25 @@ done:
   return err;
 }
 
+/* Arms by whose S/N the file's rows are selected: those that are fitted; of channels that are cut
+ * by wavelength all. */
+static void want_arms(mill_desi_file *file, const mill_spectra_settings *settings)
+{
+  const mill_library *lib = settings->lib;
+  for (int i = 0; i < lib->n_arm; i++) {
+    const int k = find_prefix(file, lib->arm[i].name);
+    const int choice = mill_config_find_arm(settings->config, lib->arm[i].name);
+    const int takes_other = choice >= 0 && settings->config->arm[choice].channel[0];
+    if (k >= 0 && (!settings->arm_wanted[i] || takes_other))
+      file->arm[k].is_unwanted = 1;
+  }
+  for (int i = 0; i < settings->config->n_arm; i++) {
+    const int k = find_prefix(file, settings->config->arm[i].channel);
+    if (k >= 0)
+      file->arm[k].is_unwanted = 0;
+  }
+}
+
 static void desi_close(void *state)
 {
   mill_desi_close(state);
@@ -365,6 +384,7 @@ static int desi_open(mill_fits_file *fits, const mill_spectra_settings *settings
   file->limits = settings->limits;
   MILL_TRY(choose_arms(file, settings));
   MILL_TRY(open_arms(file));
+  want_arms(file, settings);
 done:
   return err;
 }
@@ -467,5 +487,7 @@ done:
 }
 
 const mill_format mill_format_desi = {
-    "desi",   "DESI coadd and spectra files", desi_recognise, desi_open, desi_close, desi_index,
-    desi_read};
+    "desi",         "DESI coadd and spectra files",
+    desi_recognise, desi_open,
+    desi_close,     desi_index,
+    desi_read,      MILL_SELECTS_CLASSES | MILL_SELECTS_SCORES | MILL_SELECTS_EXP_ID};

@@ -21,6 +21,7 @@ typedef struct mill_desi_file_arm {
   double *wave_aa;
   char prefix[MILL_MAX_NAME]; /**< of its HDUs, upper case */
   mill_desi_image flux, ivar, mask, resolution;
+  int is_unwanted; /**< not fitted */
 } mill_desi_file_arm;
 
 struct mill_desi_file {
@@ -34,6 +35,17 @@ struct mill_desi_file {
   mill_desi_file_arm arm[MILL_MAX_ARM];
   void *convert; /**< buffer of mill_desi_read, made when first needed */
 };
+
+/* What desi_selection.c reads of a file, one value a row; NULL: not asked for. */
+typedef struct mill_desi_choice {
+  int *in_class; /**< the row is of a target class that is wanted */
+  double *sn;    /**< the largest of the arms' S/N by SCORES; -inf where no arm has one */
+} mill_desi_choice;
+
+/** MILL_ERR_INPUT: what rows are to be selected by is not in the file. */
+int mill_desi_choice_read(mill_desi_file *file, const mill_selection *select,
+                          mill_desi_choice *choice);
+void mill_desi_choice_clear(mill_desi_choice *choice);
 
 /** Decide how the pixels of an image are to be read. */
 int mill_desi_take_image(mill_desi_file *file, int i_hdu, int is_mask, mill_desi_image *out);

@@ -1,21 +1,45 @@
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/surveys/desi_file.h"
 #include "io/surveys/redrock.h"
 #include "io/surveys/selection.h"
+#include "io/surveys/single_spectrum.h"
 #include "src/system/log.h"
+
+enum { N_GAIA = 6 };
 
 /* Columns of FIBERMAP and EXP_FIBERMAP, one value a row. */
 typedef struct fibermap {
   int64_t *target_id, *status, *ref_id;
   double *target_ra, *target_dec;
-  int32_t *fiber, *exp_id;
-  char *objtype, *ref_cat;
-  size_t objtype_stride, ref_cat_stride;
+  int32_t *fiber, *exp_id, *healpix;
+  char *objtype, *ref_cat, *survey, *program;
+  size_t objtype_stride, ref_cat_stride, survey_stride, program_stride;
   int has_exp_id;
+  double *gaia[N_GAIA];
 } fibermap;
+
+/* Columns of Gaia's that go into the catalogue as they are. */
+static const struct {
+  const char *name;
+  size_t field;
+} gaia_column[N_GAIA] = {
+    {"PMRA", offsetof(mill_catalog_row, pmra)},
+    {"PMDEC", offsetof(mill_catalog_row, pmdec)},
+    {"PARALLAX", offsetof(mill_catalog_row, parallax)},
+    {"GAIA_PHOT_G_MEAN_MAG", offsetof(mill_catalog_row, gaia_g)},
+    {"GAIA_PHOT_BP_MEAN_MAG", offsetof(mill_catalog_row, gaia_bp)},
+    {"GAIA_PHOT_RP_MEAN_MAG", offsetof(mill_catalog_row, gaia_rp)},
+};
+
+/* What the headers say of all rows, where FIBERMAP has no column for it. */
+typedef struct division {
+  int32_t healpix;
+  char survey[8], program[16];
+} division;
 
 /* A TARGETID and where it stands. */
 typedef struct id_place {
@@ -33,7 +57,41 @@ static int compare_id_place(const void *a, const void *b)
 static void clear_fibermap(fibermap *map)
 {
   MILL_FREE(map->target_id, map->status, map->ref_id, map->target_ra, map->target_dec, map->fiber,
-            map->exp_id, map->objtype, map->ref_cat);
+            map->exp_id, map->objtype, map->ref_cat, map->healpix, map->survey, map->program);
+  for (int i = 0; i < N_GAIA; i++)
+    mill_free(map->gaia[i]);
+}
+
+/* What tables that are joined over files need to tell the rows apart. */
+static int read_division(mill_desi_file *file, fibermap *map, division *all)
+{
+  int err = MILL_OK, found = 0;
+  mill_fits_file *fits = file->fits;
+  const int i_hdu = file->i_fibermap;
+  char group[FLEN_VALUE] = "";
+  *all = (division){.healpix = -1};
+  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "HEALPIX", -1, &map->healpix, &found));
+  MILL_TRY(mill_fits_column_text(fits, i_hdu, "SURVEY", &map->survey, &map->survey_stride, &found));
+  MILL_TRY(
+      mill_fits_column_text(fits, i_hdu, "PROGRAM", &map->program, &map->program_stride, &found));
+  MILL_TRY(mill_single_key_int32(fits, 0, "HPXPIXEL", &all->healpix, &found));
+  if (!found) {
+    MILL_TRY(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, &found));
+    if (strcmp(group, "healpix") == 0)
+      MILL_TRY(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, &found));
+  }
+  /* tiles' files say it of FIBERMAP alone */
+  for (int k = 0; k < 2; k++) {
+    const int i_key = k == 0 ? 0 : i_hdu;
+    if (!all->survey[0])
+      MILL_TRY(
+          mill_single_key_text(fits, i_key, "SURVEY", all->survey, sizeof all->survey, &found));
+    if (!all->program[0])
+      MILL_TRY(
+          mill_single_key_text(fits, i_key, "PROGRAM", all->program, sizeof all->program, &found));
+  }
+done:
+  return err;
 }
 
 static int read_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map)
@@ -59,6 +117,8 @@ static int read_fibermap(mill_desi_file *file, const mill_selection *select, fib
   MILL_TRY(mill_fits_table_double(fits, i_hdu, "TARGET_DEC", NAN, &map->target_dec, &found));
   MILL_TRY(mill_fits_table_int32(fits, i_hdu, "FIBER", -1, &map->fiber, &found));
   MILL_TRY(mill_fits_table_int32(fits, i_hdu, "EXPID", -1, &map->exp_id, &map->has_exp_id));
+  for (int i = 0; i < N_GAIA; i++)
+    MILL_TRY(mill_fits_table_double(fits, i_hdu, gaia_column[i].name, NAN, &map->gaia[i], &found));
 done:
   return err;
 }
@@ -188,6 +248,23 @@ done:
   return err;
 }
 
+/* A text of row i of a column, or, where there is no column, of the whole file. */
+static void fill_text(const char *path, const char *name, const char *column, size_t stride,
+                      int64_t i, const char *whole, char *out, size_t size)
+{
+  mill_fits_text_copy(path, name, column ? column + (size_t)i * stride : whole, out, size);
+}
+
+static void fill_division(const char *path, const fibermap *map, const division *all, int64_t i,
+                          mill_catalog_row *row)
+{
+  row->healpix = map->healpix[i] >= 0 ? map->healpix[i] : all->healpix;
+  fill_text(path, "SURVEY", map->survey, map->survey_stride, i, all->survey, row->survey,
+            sizeof row->survey);
+  fill_text(path, "PROGRAM", map->program, map->program_stride, i, all->program, row->program,
+            sizeof row->program);
+}
+
 static void fill_row(const char *path, const fibermap *map, const mill_redrock *redrock,
                      const int64_t *exposure_row, mill_catalog_row *row)
 {
@@ -202,6 +279,8 @@ static void fill_row(const char *path, const fibermap *map, const mill_redrock *
   if (map->ref_cat)
     mill_fits_text_copy(path, "REF_CAT", map->ref_cat + (size_t)i * map->ref_cat_stride,
                         row->ref_cat, sizeof row->ref_cat);
+  for (int k = 0; k < N_GAIA; k++)
+    memcpy((char *)row + gaia_column[k].field, &map->gaia[k][i], sizeof(double));
   row->z = NAN;
   const mill_redshift *match = mill_redrock_find(redrock, row->target_id);
   if (match) {
@@ -217,10 +296,18 @@ int mill_desi_index(mill_desi_file *file, const mill_selection *select, int join
   int err = MILL_OK;
   fibermap map = {0};
   mill_redrock redrock = {0};
+  mill_desi_choice choice = {0};
+  division all;
   int64_t *kept = NULL;
   memset(index, 0, sizeof *index);
   MILL_TRY(read_fibermap(file, select, &map));
+  if (mill_selection_has_exp_id(select) && !map.has_exp_id)
+    MILL_FAIL_HDU(file->fits, file->i_fibermap,
+                  " has no EXPID, by which minexpid and maxexpid select; give spectra files, or "
+                  "leave these out");
+  MILL_TRY(mill_desi_choice_read(file, select, &choice));
   MILL_TRY(fill_exp_id(file, &map));
+  MILL_TRY(read_division(file, &map, &all));
   MILL_TRY(read_redrock(file, select, &redrock, index));
   MILL_TRY(MILL_ALLOC(file->n_spec, &kept));
   int64_t n_kept = 0;
@@ -229,18 +316,25 @@ int mill_desi_index(mill_desi_file *file, const mill_selection *select, int join
     if (mill_selection_keeps_target(select, map.target_id[i]) &&
         mill_selection_keeps_objtype(select, map.objtype + (size_t)i * map.objtype_stride) &&
         mill_selection_keeps_fiberstatus(select, (uint64_t)map.status[i]) &&
-        mill_selection_keeps_redrock(select, match ? match->z : NAN, match ? match->spectype : ""))
+        mill_selection_keeps_exp_id(select, map.exp_id[i]) &&
+        !(choice.sn && !(choice.sn[i] >= select->min_sn)) &&
+        mill_selection_keeps_star(select, choice.in_class && choice.in_class[i],
+                                  match ? match->z : NAN, match ? match->spectype : ""))
       kept[n_kept++] = i;
   }
   /* a coadd has one row a target already */
   MILL_TRY(group_rows(&map, kept, n_kept, joint && map.has_exp_id, index));
-  for (int64_t i = 0; i < index->n_row; i++)
-    fill_row(file->fits->guard->path, &map, &redrock, index->exposure_row, &index->row[i]);
+  for (int64_t i = 0; i < index->n_row; i++) {
+    mill_catalog_row *row = &index->row[i];
+    fill_row(file->fits->guard->path, &map, &redrock, index->exposure_row, row);
+    fill_division(file->fits->guard->path, &map, &all, row->fits_row, row);
+  }
   index->n_fits_row = file->n_spec;
   index->file_size = file->fits->guard->file_size;
   index->file_mtime = file->fits->guard->file_mtime;
 done:
   clear_fibermap(&map);
+  mill_desi_choice_clear(&choice);
   mill_redrock_clear(&redrock);
   mill_free(kept);
   if (err != MILL_OK)

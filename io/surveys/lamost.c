@@ -269,4 +269,4 @@ const mill_format mill_format_lamost = {
     "lamost",      "LAMOST low-resolution files: table COADD, or an image of five rows",
     recognise,     open_file,
     close_file,    index_file,
-    read_exposures};
+    read_exposures, 0};

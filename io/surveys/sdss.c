@@ -353,4 +353,4 @@ const mill_format mill_format_sdss = {
     "sdss",        "SDSS and BOSS spec-PLATE-MJD-FIBER files: coadd or single exposures",
     recognise,     open_file,
     close_file,    index_file,
-    read_exposures};
+    read_exposures, 0};

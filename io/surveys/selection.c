@@ -3,6 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/base/error.h"
+#include "src/config/name_regex.h"
+
 int mill_selection_keeps_target(const mill_selection *select, int64_t target_id)
 {
   if (select->n_target_id == 0)
@@ -38,4 +41,66 @@ int mill_selection_keeps_redrock(const mill_selection *select, double z, const c
   if (!select->redrock)
     return 1;
   return strcmp(spectype, "STAR") == 0 || fabs(z) * MILL_C_KM_S < select->redrock_max_vel_km_s;
+}
+
+int mill_selection_keeps_star(const mill_selection *select, int in_class, double z,
+                              const char *spectype)
+{
+  const int is_star = mill_selection_keeps_redrock(select, z, spectype);
+  if (select->n_target_class == 0)
+    return is_star;
+  if (!select->redrock)
+    return in_class;
+  return select->select_by == MILL_SELECT_BY_ALL ? in_class && is_star : in_class || is_star;
+}
+
+int mill_selection_has_exp_id(const mill_selection *select)
+{
+  return select->min_exp_id > 0 || select->max_exp_id > 0;
+}
+
+int mill_selection_keeps_exp_id(const mill_selection *select, int32_t exp_id)
+{
+  return !mill_selection_has_exp_id(select) ||
+         (exp_id >= 0 && exp_id >= select->min_exp_id &&
+          (select->max_exp_id == 0 || exp_id <= select->max_exp_id));
+}
+
+struct mill_class_patterns {
+  int n;
+  regex_t regex[MILL_MAX_TARGET_CLASS];
+};
+
+int mill_class_patterns_make(const mill_selection *select, mill_class_patterns **out)
+{
+  int err = MILL_OK;
+  mill_class_patterns *patterns = NULL;
+  char reason[128];
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &patterns));
+  for (int i = 0; i < select->n_target_class; i++) {
+    if (!mill_name_regex(select->target_class[i], &patterns->regex[i], reason, sizeof reason))
+      MILL_FAIL(MILL_ERR_CONFIG, "target_classes: '%s': %s", select->target_class[i], reason);
+    patterns->n++;
+  }
+  *out = patterns;
+  patterns = NULL;
+done:
+  mill_class_patterns_free(patterns);
+  return err;
+}
+
+void mill_class_patterns_free(mill_class_patterns *patterns)
+{
+  for (int i = 0; patterns && i < patterns->n; i++)
+    regfree(&patterns->regex[i]);
+  mill_free(patterns);
+}
+
+int mill_class_matches(const mill_class_patterns *patterns, const char *name)
+{
+  for (int i = 0; i < patterns->n; i++)
+    if (regexec(&patterns->regex[i], name, 0, NULL, 0) == 0)
+      return 1;
+  return 0;
 }

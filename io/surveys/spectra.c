@@ -10,6 +10,7 @@
 
 #include "io/files/sha256.h"
 #include "io/surveys/arena.h"
+#include "io/surveys/selection.h"
 #include "kernels/math/doppler.h"
 #include "kernels/base/error.h"
 #include "src/system/regular_file.h"
@@ -751,12 +752,40 @@ static void identify_rows(const char *path, mill_file_index *index)
   }
 }
 
+/* What a format knows nothing of must not keep all of its rows, nor none of them, in silence. */
+static int check_selection(const mill_spectra *spectra, const mill_selection *select)
+{
+  int err = MILL_OK;
+  const mill_format *format = spectra->format;
+  const struct {
+    unsigned bit;
+    int asked;
+    const char *keys, *needs;
+  } need[] = {
+      {MILL_SELECTS_CLASSES, select->n_target_class > 0, "target_classes",
+       "target bits of DESI or TARGCAT of WEAVE"},
+      {MILL_SELECTS_SCORES, select->sn_source == MILL_SN_SCORES && isfinite(select->min_sn),
+       "minsn_from: scores", "SCORES of DESI"},
+      {MILL_SELECTS_EXP_ID, mill_selection_has_exp_id(select), "minexpid or maxexpid",
+       "EXPID of DESI's spectra files"},
+  };
+  for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
+    if (need[i].asked && !(format->selects & need[i].bit))
+      MILL_FAIL(MILL_ERR_INPUT,
+                "%s: files of format %s cannot be selected by %s, which needs %s; leave it out "
+                "for them",
+                spectra->fits->guard->path, format->name, need[i].keys, need[i].needs);
+done:
+  return err;
+}
+
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
   const int watch =
       mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading the table", spectra->fits->guard->path);
   memset(index, 0, sizeof *index);
+  MILL_TRY(check_selection(spectra, select));
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;

@@ -156,6 +156,13 @@ enum mill_wants {
  *  A format need not ask: what is not wanted is ignored. */
 int mill_spectra_wants(mill_spectra *spectra, const mill_channel *channel, int *wants);
 
+/** What a format can select rows by, beside targets, OBJTYPE and redrock. */
+enum mill_selects {
+  MILL_SELECTS_CLASSES = 1, /**< select->target_class */
+  MILL_SELECTS_SCORES = 2,  /**< select->sn_source */
+  MILL_SELECTS_EXP_ID = 4   /**< select->min_exp_id, max_exp_id */
+};
+
 /** A format: one constant table. */
 typedef struct mill_format {
   const char *name;        /**< as --format takes it */
@@ -171,6 +178,7 @@ typedef struct mill_format {
   int (*index)(void *state, const mill_selection *select, mill_file_index *index);
   /** Calls mill_spectra_add for every channel of the exposures. */
   int (*read)(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
+  unsigned selects; /**< bits of enum mill_selects */
 } mill_format;
 
 extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost, mill_format_weave,

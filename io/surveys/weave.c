@@ -362,16 +362,16 @@ done:
 typedef struct fibtable {
   int32_t *fiber;
   double *ra, *dec;
-  char *name, *status, *use;
-  size_t name_stride, status_stride, use_stride;
+  char *name, *status, *use, *category; /* category: TARGCAT, NULL: not asked for */
+  size_t name_stride, status_stride, use_stride, category_stride;
 } fibtable;
 
 static void clear_fibtable(fibtable *t)
 {
-  MILL_FREE(t->fiber, t->ra, t->dec, t->name, t->status, t->use);
+  MILL_FREE(t->fiber, t->ra, t->dec, t->name, t->status, t->use, t->category);
 }
 
-static int read_fibtable(weave *w, fibtable *t)
+static int read_fibtable(weave *w, const mill_selection *select, fibtable *t)
 {
   int err = MILL_OK;
   int found;
@@ -383,6 +383,9 @@ static int read_fibtable(weave *w, fibtable *t)
   MILL_TRY(
       mill_fits_column_text(w->file, w->i_table, "STATUS", &t->status, &t->status_stride, NULL));
   MILL_TRY(mill_fits_column_text(w->file, w->i_table, "TARGUSE", &t->use, &t->use_stride, NULL));
+  if (select->n_target_class > 0)
+    MILL_TRY(mill_fits_column_text(w->file, w->i_table, "TARGCAT", &t->category,
+                                   &t->category_stride, NULL));
 done:
   return err;
 }
@@ -401,7 +404,9 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   int err = MILL_OK;
   weave *w = state;
   fibtable t = {0};
-  MILL_TRY(read_fibtable(w, &t));
+  mill_class_patterns *patterns = NULL;
+  MILL_TRY(mill_class_patterns_make(select, &patterns));
+  MILL_TRY(read_fibtable(w, select, &t));
   MILL_TRY(mill_file_index_alloc(index, w->n_spec, w->n_spec));
   for (int64_t i = 0; i < w->n_spec; i++) {
     mill_catalog_row *row = &index->row[index->n_row];
@@ -411,7 +416,10 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
     mill_catalog_row_init(row);
     if (!mill_selection_keeps_target(select, row->target_id) ||
         !mill_selection_keeps_objtype(select, objtype) ||
-        !mill_selection_keeps_redrock(select, row->z, row->spectype))
+        !mill_selection_keeps_star(
+            select,
+            t.category && mill_class_matches(patterns, t.category + (size_t)i * t.category_stride),
+            row->z, row->spectype))
       continue;
     if (strlen(name) >= sizeof row->object)
       MILL_FAIL_HDU(w->file, w->i_table,
@@ -430,11 +438,12 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   index->n_fits_row = w->n_spec;
 done:
   clear_fibtable(&t);
+  mill_class_patterns_free(patterns);
   return err;
 }
 
 const mill_format mill_format_weave = {
-    "weave",       "WEAVE L1 spectra, row-stacked, of one exposure or a stack",
-    recognise,     open_file,
-    close_file,    index_file,
-    read_exposures};
+    "weave",        "WEAVE L1 spectra, row-stacked, of one exposure or a stack",
+    recognise,      open_file,
+    close_file,     index_file,
+    read_exposures, MILL_SELECTS_CLASSES};

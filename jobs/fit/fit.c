@@ -102,6 +102,11 @@ static int run(mill_fit_job *job, int *exit_status)
                              setup->arm_wanted, &setup->roles, &job->inputs));
   job->meters.index_s = lap_s(&cpu_s);
   MILL_TRY(mill_fit_agree_to_go_on(job, "while indexing"));
+  if (job->inputs.n_file == 0) {
+    if (job->mpi.rank == 0 && !job->options.quiet)
+      printf("inputs       all %d are done: nothing to fit\n", job->inputs.n_skipped);
+    goto done;
+  }
   if (job->mpi.rank == 0) /* opening it says what is wrong with it */
     find_existing(job);
   MILL_TRY(mill_fit_settle_device(job));
@@ -118,6 +123,7 @@ static int run(mill_fit_job *job, int *exit_status)
       err = mill_fit_share(job);
   }
   MILL_TRY(mill_fit_close_output(job, err, &is_settled));
+  MILL_TRY(mill_fit_record_inputs(job));
   MILL_TRY(mill_fit_print_summary(job, mill_wall_s() - start_s));
   *exit_status = exit_status_of(job);
 done:

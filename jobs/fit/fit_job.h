@@ -118,6 +118,14 @@ int mill_fit_open_work(mill_fit_job *job);
  *  ranks can still talk to each other. */
 int mill_fit_close_output(mill_fit_job *job, int err, int *is_settled);
 
+/* input_record.c */
+
+/** Append what has become of the inputs to the table of inputs, where there is one and the result
+ * is finished. */
+int mill_fit_record_inputs(mill_fit_job *job);
+
+/* output.c */
+
 /** Write the last status, once it is known how the run has ended.  Not collective. */
 void mill_fit_end_board(mill_fit_job *job, int code, int exit_status, int is_settled);
 

@@ -20,14 +20,22 @@ static void print_options(const mill_fit_options *options, FILE *out)
       {"plan", options->plan},
       {"overwrite", options->overwrite},
       {"retry-failed", options->retry_failed},
+      {"skip-done", options->skip_done},
   };
   const struct {
     const char *name, *value;
   } text[] = {
-      {"output", options->output},       {"models", options->models},
-      {"catalog", options->catalog},     {"status", options->status},
-      {"stop-file", options->stop_file}, {"status-interval", options->status_interval},
-      {"ranks", options->ranks},         {"rate", options->rate},
+      {"output", options->output},
+      {"models", options->models},
+      {"catalog", options->catalog},
+      {"status", options->status},
+      {"stop-file", options->stop_file},
+      {"status-interval", options->status_interval},
+      {"ranks", options->ranks},
+      {"rate", options->rate},
+      {"numbers", options->numbers},
+      {"numbers-file", options->numbers_file},
+      {"input-table", options->input_table},
   };
   fprintf(out, "starmill %s %s\n", mill_version(), mill_version_revision());
   for (size_t i = 0; i < sizeof flag / sizeof flag[0]; i++)
@@ -36,6 +44,8 @@ static void print_options(const mill_fit_options *options, FILE *out)
     fprintf(out, "%s--%s %s\n", text[i].value ? "" : "no ", text[i].name,
             text[i].value ? text[i].value : "");
   mill_sampled_print(options, out);
+  for (size_t i = 0; i < options->n_pattern; i++)
+    fprintf(out, "--pattern %s\n", options->pattern[i]);
   for (int i = 0; i < options->n_input; i++)
     fprintf(out, "input %s\n", options->input[i]);
 }

@@ -7,16 +7,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "io/catalog/catalog_list.h"
 #include "io/surveys/redrock.h"
 #include "io/surveys/spectra.h"
+#include "jobs/fit/input_names.h"
 #include "jobs/fit/work.h"
 #include "kernels/base/error.h"
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
 
-enum { MAX_PATH = 1024, MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
+enum { MAX_ERROR = 256, CUT_BYTES = 1 << 20 };
 
 /* What a rank finds out about a file; ranks send it byte by byte. */
 typedef struct file_facts {
@@ -33,90 +33,6 @@ typedef struct file_facts {
   char format[sizeof((mill_input_file *)0)->format];
   char frame[sizeof((mill_input_file *)0)->frame];
 } file_facts;
-
-/* Names of all inputs, one after the other, each with its final zero. */
-typedef struct name_list {
-  int64_t n, n_byte;
-  char *text;
-  const char **name; /* [n] into text */
-} name_list;
-
-static const char *name_at(const mill_fit_options *options, char *const *listed, int64_t i)
-{
-  return i < options->n_input ? options->input[i] : listed[i - options->n_input];
-}
-
-/* Rank 0: command line, then catalog file. */
-static int collect_names(const mill_fit_options *options, name_list *names)
-{
-  int err = MILL_OK;
-  char **listed = NULL;
-  size_t n_listed = 0;
-  const int watch = mill_watch_begin(MILL_WATCH_START, 0, "%s: reading the catalog",
-                                     options->catalog ? options->catalog : "");
-  if (options->catalog)
-    MILL_TRY(mill_catalog_list_read(options->catalog, &listed, &n_listed));
-  names->n = options->n_input + (int64_t)n_listed;
-  if (names->n == 0 && options->catalog)
-    MILL_FAIL(MILL_ERR_USAGE, "the catalog %s names no file", options->catalog);
-  if (names->n == 0)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "no input: name FITS files or give --catalog; see starmill fit --help");
-  if (names->n > INT_MAX / 2)
-    MILL_FAIL(MILL_ERR_USAGE, "%lld inputs are too many for one run", (long long)names->n);
-  for (int64_t i = 0; i < names->n; i++) {
-    const size_t n = strlen(name_at(options, listed, i));
-    if (n == 0 || n >= MAX_PATH)
-      MILL_FAIL(MILL_ERR_USAGE, "input %lld has a path of %zu bytes; 1 to %d are possible",
-                (long long)i + 1, n, MAX_PATH - 1);
-    names->n_byte += (int64_t)n + 1;
-  }
-  if (names->n_byte > INT_MAX)
-    MILL_FAIL(MILL_ERR_USAGE, "the names of the %lld inputs are too long for one run",
-              (long long)names->n);
-  MILL_TRY(MILL_ALLOC(names->n_byte, &names->text));
-  char *at = names->text;
-  for (int64_t i = 0; i < names->n; i++)
-    at = stpcpy(at, name_at(options, listed, i)) + 1;
-done:
-  mill_watch_end(watch);
-  mill_catalog_list_free(listed, n_listed);
-  return err;
-}
-
-static int split_names(name_list *names)
-{
-  int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC(names->n, &names->name));
-  const char *at = names->text;
-  for (int64_t i = 0; i < names->n; i++) {
-    names->name[i] = at;
-    at += strlen(at) + 1;
-  }
-done:
-  return err;
-}
-
-static int share_names(const mill_mpi *mpi, const mill_fit_options *options, name_list *names)
-{
-  int err = MILL_OK;
-  int64_t size[2] = {0, 0};
-  if (mpi->rank == 0)
-    err = collect_names(options, names);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  size[0] = names->n;
-  size[1] = names->n_byte;
-  MILL_MPI(MPI_Bcast(size, 2, MPI_INT64_T, 0, mpi->comm));
-  names->n = size[0];
-  names->n_byte = size[1];
-  if (mpi->rank != 0)
-    err = MILL_ALLOC(names->n_byte, &names->text);
-  MILL_TRY(mill_mpi_agree(mpi, err));
-  MILL_MPI(MPI_Bcast(names->text, (int)names->n_byte, MPI_CHAR, 0, mpi->comm));
-  MILL_TRY(mill_mpi_agree(mpi, split_names(names)));
-done:
-  return err;
-}
 
 /* What this rank's files say about the models of an arm. */
 typedef struct arm_layout {
@@ -296,7 +212,7 @@ done:
   return err;
 }
 
-static int index_share(index_job *job, const name_list *names, file_facts *facts)
+static int index_share(index_job *job, const mill_input_names *names, file_facts *facts)
 {
   int err = MILL_OK;
   const mill_inputs *inputs = job->inputs;
@@ -345,7 +261,8 @@ done:
 
 /* Cut the list of files so that every rank has about as much to read: packed files are read
  * whole, others as headers and tables.  Collective; start [size + 1]. */
-static int cut_files(const mill_mpi *mpi, const name_list *names, file_facts **facts, int *start)
+static int cut_files(const mill_mpi *mpi, const mill_input_names *names, file_facts **facts,
+                     int *start)
 {
   int err = MILL_OK;
   double all = 0, so_far = 0;
@@ -394,7 +311,7 @@ static int compare_identity(const void *a, const void *b, void *context)
 }
 
 /* The same file twice would give its stars twice, unnoticed. */
-static int refuse_duplicates(const name_list *names, const file_facts *facts)
+static int refuse_duplicates(const mill_input_names *names, const file_facts *facts)
 {
   int err = MILL_OK;
   int *order = NULL;
@@ -414,7 +331,7 @@ done:
 }
 
 /* A run must not destroy what it reads. */
-static int refuse_written_inputs(const name_list *names, const file_facts *facts,
+static int refuse_written_inputs(const mill_input_names *names, const file_facts *facts,
                                  const mill_file_roles *roles)
 {
   int err = MILL_OK, may_be_redrock = 0;
@@ -442,7 +359,7 @@ static int is_solar(const char *frame)
 
 /* One velocity for spectra in frames that move against each other, by up to 30 km/s, would be
  * wrong in all of them. */
-static int refuse_mixed_frames(const name_list *names, const file_facts *facts,
+static int refuse_mixed_frames(const mill_input_names *names, const file_facts *facts,
                                const mill_join *join)
 {
   int err = MILL_OK;
@@ -462,7 +379,7 @@ done:
   return err;
 }
 
-static int join_rows(const mill_mpi *mpi, double radius_arcsec, const name_list *names,
+static int join_rows(const mill_mpi *mpi, double radius_arcsec, const mill_input_names *names,
                      file_facts *facts, mill_inputs *inputs)
 {
   int err = MILL_OK;
@@ -489,7 +406,7 @@ done:
   return err;
 }
 
-static int build_table(const name_list *names, const file_facts *facts,
+static int build_table(const mill_input_names *names, const file_facts *facts,
                        const mill_file_roles *roles, mill_inputs *inputs)
 {
   int err = MILL_OK;
@@ -588,7 +505,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
                       const mill_file_roles *roles, mill_inputs *inputs)
 {
   int err = MILL_OK;
-  name_list names = {0};
+  mill_input_names names = {0};
   file_facts *facts = NULL;
   int *start = NULL;
   int64_t n_text = 0;
@@ -603,8 +520,12 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_fit_options *options,
   memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     job.layout[a].first_file = INT_MAX;
-  MILL_TRY(share_names(mpi, options, &names));
+  MILL_TRY(mill_input_names_share(mpi, options, config, lib, &names));
   inputs->n_file = (int)names.n;
+  inputs->n_skipped = (int)names.n_skipped;
+  memcpy(inputs->settings_digest, names.settings, sizeof inputs->settings_digest);
+  if (names.n == 0) /* all are done */
+    goto done;
   err = MILL_ALLOC(names.n, &facts);
   if (err == MILL_OK)
     err = MILL_ALLOC(mpi->size + 1, &start);
@@ -632,7 +553,8 @@ done:
   mill_read_batch_clear(&job.batch);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     mill_free(job.layout[a].wave_aa);
-  MILL_FREE(job.text, start, facts, names.text, (void *)names.name);
+  MILL_FREE(job.text, start, facts);
+  mill_input_names_clear(&names);
   return err;
 }
 

@@ -3,6 +3,7 @@
 #define MILL_INPUTS_H
 
 #include "io/catalog/catalog_row.h"
+#include "io/catalog/input_table.h"
 #include "io/result/result_file.h"
 #include "io/surveys/spectra.h"
 #include "jobs/fit/join.h"
@@ -24,9 +25,11 @@ typedef struct mill_inputs {
   int64_t *exposure_start; /**< [n_file] first model row of each file, owned */
   int64_t *n_exposure;     /**< [n_file] model rows of each file, owned */
   int64_t n_row;
-  int n_unreadable;               /**< files with an error */
-  int file_start, file_end;       /**< this rank's share */
-  mill_file_index *index;         /**< [file_end - file_start], owned */
+  int n_unreadable;                         /**< files with an error */
+  int n_skipped;                            /**< inputs left out, for they are done */
+  char settings_digest[MILL_SETTINGS_SIZE]; /**< on rank 0, with --input-table */
+  int file_start, file_end;                 /**< this rank's share */
+  mill_file_index *index;                   /**< [file_end - file_start], owned */
   char *path_text, *file_text;    /**< of all files, owned: paths; errors and redrock files */
   mill_spectra_settings settings; /**< with which they were indexed; borrows lib and config */
   mill_join *join;                /**< rows of several files that became one, owned; NULL: none */

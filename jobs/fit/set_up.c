@@ -167,6 +167,7 @@ static int check_roles(mill_fit_job *job)
   MILL_TRY(mill_file_roles_write(roles, "--output", options->output));
   MILL_TRY(mill_file_roles_write(roles, "--models", options->models));
   MILL_TRY(mill_file_roles_write(roles, "--log", options->log));
+  MILL_TRY(mill_file_roles_write(roles, "--input-table", options->input_table));
   if (job->setup.running.status_interval_s > 0)
     MILL_TRY(mill_file_roles_write(roles, options->status ? "--status" : "the status file",
                                    job->setup.status_path));
@@ -176,10 +177,14 @@ static int check_roles(mill_fit_job *job)
       mill_refuse_data(job->setup.stop_file, options->stop_file ? "--stop-file" : "the stop file"));
   if (options->log)
     MILL_TRY(mill_log_refuse_other(options->log));
+  if (options->input_table && job->setup.config.join_by_name)
+    MILL_FAIL(MILL_ERR_USAGE, "--input-table is kept file by file, and join_by_name makes one row "
+                              "of several files: leave one of them out");
   MILL_TRY(mill_file_roles_read(roles, "the library", job->setup.config.template_lib));
   MILL_TRY(mill_file_roles_read(roles, "--config", options->config));
   MILL_TRY(mill_file_roles_read(roles, "--catalog", options->catalog));
   MILL_TRY(mill_file_roles_read(roles, "--targetid-file", options->target_id_file));
+  MILL_TRY(mill_file_roles_read(roles, "--numbers-file", options->numbers_file));
   MILL_TRY(mill_file_roles_read(roles, "the table to start from", job->setup.config.start));
   MILL_TRY(mill_file_roles_read(roles, "the redrock file", job->setup.config.select.redrock_file));
   for (int i = 0; i < options->n_input; i++)

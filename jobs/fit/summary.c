@@ -133,6 +133,9 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
   const int64_t n_fitted = summary->n_status[MILL_STATUS_FITTED];
   if (outcome == MILL_OPEN_FINISHED)
     printf("%s is finished already; nothing was done\n", job->options.output);
+  if (job->inputs.n_skipped > 0)
+    printf("skipped      %d inputs that are done, by %s\n", job->inputs.n_skipped,
+           job->options.input_table);
   printf("rows         %lld\n", (long long)n_row);
   printf("fitted       %lld, of them %lld with warnings\n", (long long)n_fitted,
          (long long)summary->n_warned);

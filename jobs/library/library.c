@@ -28,12 +28,39 @@ typedef struct import_options {
   const char *output;
   int overwrite;
   int at_instrument;
-  double template_sigma_aa; /* NAN: not given */
+  double template_sigma_aa[MILL_MAX_ARM];
+  int n_sigma; /* 0: not given */
   int n_guess;
   char arm_name[MILL_MAX_ARM][MILL_MAX_NAME];
   int n_arm_name;
   int help;
 } import_options;
+
+/* One number or several with commas between them. */
+static int take_sigma(const mill_option *row, const char *text, void *base)
+{
+  static const mill_option one = {
+      .name = "template-sigma", .kind = MILL_OPTION_REAL, .max = DBL_MAX};
+  import_options *options = base;
+  int err = MILL_OK;
+  options->n_sigma = 0;
+  for (const char *item = text;; item++) {
+    const size_t n = strcspn(item, ",");
+    char number[64];
+    if (options->n_sigma == MILL_MAX_ARM)
+      MILL_FAIL(MILL_ERR_USAGE, "--template-sigma gives more than %d numbers", MILL_MAX_ARM);
+    if (n >= sizeof number)
+      MILL_FAIL(MILL_ERR_USAGE, "--template-sigma: '%.40s...' is too long for a number", item);
+    snprintf(number, sizeof number, "%.*s", (int)n, item);
+    MILL_TRY(
+        mill_option_read(&one, row->name, number, &options->template_sigma_aa[options->n_sigma++]));
+    item += n;
+    if (*item == '\0')
+      break;
+  }
+done:
+  return err;
+}
 
 #define AT(member) MILL_AT(import_options, member)
 static const mill_option_table import_table = {
@@ -45,9 +72,9 @@ static const mill_option_table import_table = {
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
          .help = "the library to write"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
-        {"template-sigma", MILL_OPTION_REAL, AT(template_sigma_aa), .max = DBL_MAX, .argument = "A",
+        {"template-sigma", MILL_OPTION_OTHER, .take = take_sigma, .argument = "A|A,A,A",
          .help = "Gaussian sigma in Angstrom that the templates carry already and that is taken "
-                 "out of the spectra's resolution matrix"},
+                 "out of the spectra's resolution matrix; one for all arms, or one for each file"},
         {"at-instrument-resolution", MILL_OPTION_FLAG, AT(at_instrument),
          .help = "the templates have the instrument's own resolution (default: sigma 0.5 when the "
                  "emulators' revision ends in rm or resolmat, else the instrument's resolution)"},
@@ -88,12 +115,26 @@ static void print_usage(void)
 
 /* ---- import ------------------------------------------------------------------------------- */
 
+/* Of all arms, or of each where each has its own. */
+static void print_resolution(const mill_library *lib, int of_each)
+{
+  for (int i = 0; i < (of_each ? lib->n_arm : 1); i++) {
+    const mill_arm *arm = &lib->arm[i];
+    printf("template resolution%s%s: ", of_each ? " of arm " : "", of_each ? arm->name : "");
+    if (arm->template_sigma_aa < 0)
+      printf("the instrument's own, no resolution matrix (%s)\n", arm->sigma_origin);
+    else
+      printf("sigma %g A, taken out of the resolution matrix (%s)\n", arm->template_sigma_aa,
+             arm->sigma_origin);
+  }
+}
+
 static int run_import(int argc, char **argv)
 {
   int err = MILL_OK;
   mill_library *lib = NULL;
   mill_file_roles roles = {0};
-  import_options options = {.template_sigma_aa = NAN, .n_guess = 50};
+  import_options options = {.n_guess = 50};
   int first = 0;
   double difference;
   MILL_TRY(mill_option_parse(&import_table, argc, argv, &options, NULL, &first));
@@ -110,10 +151,13 @@ static int run_import(int argc, char **argv)
     MILL_FAIL(MILL_ERR_USAGE, "library import needs --output LIB.h5");
   if (n_path < 1)
     MILL_FAIL(MILL_ERR_USAGE, "library import needs emulator files, one per arm");
-  if (options.at_instrument && !isnan(options.template_sigma_aa))
+  if (options.at_instrument && options.n_sigma > 0)
     MILL_FAIL(MILL_ERR_USAGE, "--template-sigma and --at-instrument-resolution exclude each other");
   if (options.n_arm_name && options.n_arm_name != n_path)
     MILL_FAIL(MILL_ERR_USAGE, "--arm-names gives %d names for %d files", options.n_arm_name,
+              n_path);
+  if (options.n_sigma > 1 && options.n_sigma != n_path)
+    MILL_FAIL(MILL_ERR_USAGE, "--template-sigma gives %d numbers for %d files", options.n_sigma,
               n_path);
   /* overwriting an input would destroy what cannot be made again */
   MILL_TRY(mill_file_roles_write(&roles, "--output", options.output));
@@ -123,18 +167,16 @@ static int run_import(int argc, char **argv)
   MILL_TRY(mill_library_writable(options.output, options.overwrite));
 
   MILL_TRY(MILL_ALLOC(1, &lib));
-  const double sigma = options.at_instrument ? -1 : options.template_sigma_aa;
+  double sigma[MILL_MAX_ARM];
+  for (int i = 0; i < MILL_MAX_ARM; i++)
+    sigma[i] = options.at_instrument  ? -1
+               : options.n_sigma == 0 ? NAN
+                                      : options.template_sigma_aa[options.n_sigma > 1 ? i : 0];
   MILL_TRY(mill_library_import_named(path, options.n_arm_name ? arm_name : NULL, n_path, sigma,
                                      options.n_guess, lib, &difference));
   MILL_TRY(mill_library_write(options.output, lib, options.overwrite));
-  const mill_arm *arm = &lib->arm[0];
-  if (arm->template_sigma_aa < 0)
-    printf("template resolution: the instrument's own, no resolution matrix (%s)\n",
-           arm->sigma_origin);
-  else
-    printf("template resolution: sigma %g A, taken out of the resolution matrix (%s)\n",
-           arm->template_sigma_aa, arm->sigma_origin);
-  if (isnan(sigma))
+  print_resolution(lib, options.n_sigma > 1);
+  if (isnan(sigma[0]))
     printf("  to choose yourself: --template-sigma A or --at-instrument-resolution\n");
   printf("%s: %d arm%s, agree%s with the check values within %.1e, hash %s\n", options.output,
          lib->n_arm, lib->n_arm == 1 ? "" : "s", lib->n_arm == 1 ? "s" : "", difference, lib->hash);

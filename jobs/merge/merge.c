@@ -12,7 +12,7 @@
 #include "src/ranks/mpi_context.h"
 
 typedef struct merge_options {
-  int help, overwrite, quiet, n_part;
+  int help, overwrite, primary, quiet, n_part;
   const char *output;
   char **part; /* [n_part] of argv */
 } merge_options;
@@ -33,6 +33,8 @@ static const mill_option_table table = {
         {"output", MILL_OPTION_TEXT, MILL_AT(merge_options, output), .help = "the whole"},
         {"overwrite", MILL_OPTION_FLAG, MILL_AT(merge_options, overwrite),
          .help = "replace it when it is there"},
+        {"primary", MILL_OPTION_FLAG, MILL_AT(merge_options, primary),
+         .help = "add /catalog/PRIMARY: 1 in one row of each star, the best one"},
         {"quiet", MILL_OPTION_FLAG, MILL_AT(merge_options, quiet), .help = "print no summary"},
         MILL_OPTION_HELP(merge_options),
         {0}}};
@@ -69,8 +71,8 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   if (mpi->size > 1)
     MILL_FAIL(MILL_ERR_USAGE, "merge runs on one rank, without mpirun or srun -n");
   MILL_TRY(mill_fit_command(argc, argv, &command));
-  MILL_TRY(mill_result_merge(options.output, options.overwrite, command, options.n_part,
-                             (const char *const *)options.part, &n_row));
+  MILL_TRY(mill_result_merge(options.output, options.overwrite, options.primary, command,
+                             options.n_part, (const char *const *)options.part, &n_row));
   if (!options.quiet)
     printf("parts        %d\nrows         %lld\nresult       %s\n", options.n_part,
            (long long)n_row, options.output);

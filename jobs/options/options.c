@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,6 +18,8 @@
 #define KEY(member, of_key) TEXT(member), .key = of_key
 #define FLAG_KEY(member)    FLAG(member), .key = #member
 
+static int take_pattern(const mill_option *row, const char *text, void *base);
+
 static const mill_option rows[] = {
     {.name = "files"},
     {"library", KEY(library, "template_lib"),
@@ -26,6 +29,18 @@ static const mill_option rows[] = {
     {"catalog", TEXT(catalog),
      .help = "text file with one input path per line; such inputs come after those named on the "
              "command line"},
+    {"pattern", MILL_OPTION_OTHER, .take = take_pattern, .argument = "GLOB",
+     .help = "inputs by their paths, with * ? and [...], quoted from the shell; may be repeated. "
+             "{n}, {n:8} (with zeros to 8 digits) and {n/100} stand for each of --numbers"},
+    {"numbers", TEXT(numbers), .argument = "N,N-M",
+     .help = "tiles, healpix pixels, exposures: what {n} of --pattern stands for"},
+    {"numbers-file", TEXT(numbers_file), .help = "the same in a text file, one or more a line"},
+    {"input-table", TEXT(input_table),
+     .help = "table of inputs that runs keep: a line for each file of a finished result, done or "
+             "failed and why"},
+    {"skip-done", FLAG(skip_done),
+     .help = "leave out inputs that the input table has as done, with the same settings, and that "
+             "have not changed since"},
     {"config", TEXT(config), .help = "YAML configuration; the command line overrides it"},
     {"print-config", FLAG(print_config), .help = "print the effective configuration and stop"},
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},
@@ -42,12 +57,20 @@ static const mill_option rows[] = {
     {"targetid-file", TEXT(target_id_file),
      .help = "only the targets listed, one TARGETID per line"},
     {"minsn", KEY(min_sn, "minsn")},
+    {"minsn-from", KEY(min_sn_from, "minsn_from")},
     {"objtype", KEY(objtype, "objtypes"), .argument = "A,B"},
+    {"target-class", KEY(target_class, "target_classes"), .argument = "A,B"},
     {"redrock", FLAG_KEY(redrock)},
+    {"select-by", KEY(select_by, "select_by")},
+    {"minexpid", KEY(min_exp_id, "minexpid")},
+    {"maxexpid", KEY(max_exp_id, "maxexpid")},
     {"exposures", KEY(exposures, "exposures")},
     {"join-by-name", FLAG_KEY(join_by_name)},
     {"join-radius", KEY(join_radius, "join_radius")},
     {.name = "spectra"},
+    {"arms", MILL_OPTION_NAMES, .offset = offsetof(mill_fit_options, arm), .size = MILL_MAX_NAME,
+     .max = MILL_MAX_ARM, .offset2 = offsetof(mill_fit_options, n_arm), .argument = "A,B",
+     .help = "only these arms; what the key arms says of them holds"},
     {"format", KEY(format, "format")},
     {"lsf", KEY(lsf, "lsf")},
     {"resolving-power", KEY(resolving_power, "resolving_power")},
@@ -94,6 +117,22 @@ void mill_fit_options_print_help(FILE *out)
 
 /* ---- parsing ---- */
 
+static int take_pattern(const mill_option *row, const char *text, void *base)
+{
+  mill_fit_options *options = base;
+  int err = MILL_OK;
+  char **grown = NULL;
+  (void)row;
+  MILL_TRY(mill_alloc_bytes(options->n_pattern + 1, sizeof *grown, (void **)&grown));
+  if (options->n_pattern > 0)
+    memcpy(grown, options->pattern, options->n_pattern * sizeof *grown);
+  grown[options->n_pattern++] = (char *)(uintptr_t)text; /* of argv, never written */
+  mill_free(options->pattern);
+  options->pattern = grown;
+done:
+  return err;
+}
+
 int mill_fit_take_target_ids(const mill_option *row, const char *text, void *base)
 {
   static const mill_option one = {.name = "targetid", .kind = MILL_OPTION_INTEGER};
@@ -130,6 +169,14 @@ int mill_fit_options_parse(int argc, char **argv, mill_fit_options *options)
   MILL_TRY(mill_option_parse(&table, argc, argv, options, NULL, &first));
   options->input = argv + first;
   options->n_input = argc - first;
+  if (options->skip_done && !options->input_table)
+    MILL_FAIL(MILL_ERR_USAGE, "--skip-done needs --input-table, which says what is done");
+  if (options->skip_done && options->overwrite)
+    MILL_FAIL(MILL_ERR_USAGE, "--skip-done and --overwrite exclude each other: the stars of the "
+                              "result that is there would be lost, and not be fitted again");
+  if ((options->numbers || options->numbers_file) && options->n_pattern == 0)
+    MILL_FAIL(MILL_ERR_USAGE, "--%s belongs to --pattern",
+              options->numbers ? "numbers" : "numbers-file");
 done:
   return err;
 }
@@ -139,6 +186,7 @@ void mill_fit_options_clear(mill_fit_options *options)
   if (!options)
     return;
   mill_free(options->target_id);
+  mill_free(options->pattern);
   memset(options, 0, sizeof *options);
 }
 
@@ -172,6 +220,25 @@ done:
   return err;
 }
 
+/* The arms named take the place of those of the configuration, whose ranges they keep. */
+static void apply_arms(const mill_fit_options *options, mill_config *config)
+{
+  mill_arm_choice arm[MILL_MAX_ARM] = {0};
+  if (options->n_arm == 0)
+    return;
+  for (int i = 0; i < options->n_arm; i++) {
+    const int k = mill_config_find_arm(config, options->arm[i]);
+    if (k >= 0) {
+      arm[i] = config->arm[k];
+      continue;
+    }
+    memcpy(arm[i].arm, options->arm[i], sizeof arm[i].arm);
+    arm[i].max_aa = INFINITY;
+  }
+  memcpy(config->arm, arm, sizeof arm);
+  config->n_arm = options->n_arm;
+}
+
 int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
 {
   int err = MILL_OK;
@@ -187,6 +254,7 @@ int mill_fit_options_apply(const mill_fit_options *options, mill_config *config)
     if (flag || text)
       MILL_TRY(mill_config_set(config, row->key, row->name, flag ? "true" : text));
   }
+  apply_arms(options, config);
   MILL_TRY(apply_target_ids(options, &config->select));
 done:
   return err;

@@ -9,9 +9,12 @@
 /** What the command line says; texts are borrowed from argv, NULL: not given. */
 typedef struct mill_fit_options {
   int help, print_config, overwrite, retry_failed, quiet, redrock;
-  int join_by_name, plan;
+  int join_by_name, plan, skip_done;
   const char *library, *output, *config, *catalog, *models, *log, *log_level, *backend;
-  const char *threads, *readers, *slots, *target_id_file, *min_sn, *objtype, *npoly;
+  const char *threads, *readers, *slots, *target_id_file, *min_sn, *min_sn_from, *objtype, *npoly;
+  const char *target_class, *select_by, *min_exp_id, *max_exp_id;
+  char arm[MILL_MAX_ARM][MILL_MAX_NAME];
+  int n_arm;
   const char *optimizer, *precision;
   const char *format, *exposures, *join_radius, *lsf, *resolving_power, *medium, *start;
   const char *status;                         /**< path of the status file */
@@ -19,6 +22,9 @@ typedef struct mill_fit_options {
   const char *status_interval, *ranks, *rate; /**< see mill_fit_options_running */
   int64_t *target_id;                         /**< [n_target_id], owned */
   size_t n_target_id;
+  char **pattern; /**< [n_pattern] of input paths, owned; texts borrowed */
+  size_t n_pattern;
+  const char *numbers, *numbers_file, *input_table;
   char *const *input; /**< [n_input] files named on the command line, in order */
   int n_input;
   /* of `starmill sample` (jobs/sample) */

@@ -17,17 +17,33 @@
 /** Threads of a rank that read spectra, at most. */
 enum { MILL_MAX_READER = 16 };
 
+/** Where the S/N that min_sn is compared with comes from. */
+enum mill_sn_source {
+  MILL_SN_PIXELS = 0, /**< measured when the pixels are read */
+  MILL_SN_SCORES      /**< the survey's own, of DESI's SCORES */
+};
+
+/** What keeps a row where target classes and redrock both select. */
+enum mill_select_by { MILL_SELECT_BY_ANY = 0, MILL_SELECT_BY_ALL };
+
+enum { MILL_MAX_TARGET_CLASS = 16 };
+
 /** Which rows of the input become rows of the result. */
 typedef struct mill_selection {
   int64_t *target_id; /**< [n_target_id], sorted; NULL and 0: all, owned (mill_free) */
   size_t n_target_id;
   double min_sn; /**< against the largest of the arms' S/N; -inf: none */
+  int sn_source; /**< enum mill_sn_source */
   int n_objtype; /**< OBJTYPE values kept; 0: all but SKY and BAD */
   char objtype[8][16];
   int redrock;             /**< keep only SPECTYPE STAR or |z| c < redrock_max_vel */
   char redrock_file[1024]; /**< empty: in the input's folder, coadd-/spectra- -> redrock- */
   double redrock_max_vel_km_s;
-  uint64_t fiberstatus_allowed; /**< FIBERSTATUS bits that may be set */
+  uint64_t fiberstatus_allowed;                 /**< FIBERSTATUS bits that may be set */
+  int n_target_class;                           /**< 0: nothing is selected by classes */
+  char target_class[MILL_MAX_TARGET_CLASS][64]; /**< regular expressions on names of classes */
+  int select_by;                                /**< enum mill_select_by */
+  int min_exp_id, max_exp_id;                   /**< EXPID kept; 0: no limit */
 } mill_selection;
 
 /** A fixed value or a prior, by parameter name until the library is known. */

@@ -145,7 +145,9 @@ int mill_config_bind(mill_config *config, const mill_library *lib)
   memcpy(config->fit.fixed_value, fixed_value, sizeof fixed_value);
   memcpy(config->fit.prior_mean, mean, sizeof mean);
   memcpy(config->fit.prior_sigma, sigma, sizeof sigma);
-  config->fit.min_sn = config->select.min_sn;
+  /* by SCORES rows are left out before their pixels are read */
+  config->fit.min_sn =
+      config->select.sn_source == MILL_SN_PIXELS ? config->select.min_sn : -INFINITY;
 done:
   return err;
 }

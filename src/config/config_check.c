@@ -5,6 +5,7 @@
 
 #include "kernels/base/error.h"
 #include "src/config/config_internal.h"
+#include "src/config/name_regex.h"
 #include "src/config/text.h"
 
 static int wrong(mill_config_fault *where, const char *key_name, const char *other, int item,
@@ -108,6 +109,24 @@ static int check_words(const char *key_name, const char *list, size_t size, int 
   return MILL_OK;
 }
 
+static int check_classes(const mill_selection *select, mill_config_fault *where)
+{
+  static const char key_name[] = "target_classes";
+  char reason[128];
+  regex_t regex;
+  int err = MILL_OK;
+  MILL_TRY(check_words(key_name, select->target_class[0], sizeof select->target_class[0],
+                       select->n_target_class, where));
+  for (int i = 0; i < select->n_target_class; i++) {
+    if (!mill_name_regex(select->target_class[i], &regex, reason, sizeof reason))
+      return wrong(where, key_name, NULL, i, "'%s' is no regular expression: %s",
+                   select->target_class[i], reason);
+    regfree(&regex);
+  }
+done:
+  return err;
+}
+
 static int check_arms(const mill_config *config, mill_config_fault *where)
 {
   char a[32], b[32], text[64];
@@ -179,6 +198,10 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
                      config->prior[i].name);
   MILL_TRY(check_words("objtypes", config->select.objtype[0], sizeof config->select.objtype[0],
                        config->select.n_objtype, where));
+  MILL_TRY(check_classes(&config->select, where));
+  if (config->select.max_exp_id > 0 && config->select.min_exp_id > config->select.max_exp_id)
+    return wrong(where, "minexpid", "maxexpid", -1, "%d is above maxexpid, %d; set both",
+                 config->select.min_exp_id, config->select.max_exp_id);
   MILL_TRY(check_arms(config, where));
 done:
   return err;

@@ -1,5 +1,6 @@
 /* The table of all keys: it drives reading, checking, printing, the options of `starmill fit`,
  * its --help and the documentation. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -20,6 +21,8 @@ static_assert(MILL_EXPOSURES_COADD == 0 && MILL_EXPOSURES_SINGLE == 1 && MILL_EX
 static_assert(MILL_LSF_AUTO == 0 && MILL_LSF_MATRIX == 1 && MILL_LSF_SIGMA == 2 &&
                   MILL_LSF_RESOLVING_POWER == 3 && MILL_LSF_OFF == 4,
               "order");
+static_assert(MILL_SN_PIXELS == 0 && MILL_SN_SCORES == 1, "order");
+static_assert(MILL_SELECT_BY_ANY == 0 && MILL_SELECT_BY_ALL == 1, "order");
 static_assert(MILL_MEDIUM_AUTO == 0 && MILL_MEDIUM_VACUUM == 1 && MILL_MEDIUM_AIR == 2, "order");
 
 #define WORDS(...)                                                                                 \
@@ -158,12 +161,31 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"minsn", REAL(select.min_sn, -DBL_MAX, DBL_MAX), .may_be_none = 1, SCIENCE,
      .section = "Selection", .range = "finite",
      .help = "lowest S/N, compared with the largest of the arms'", .elsewhere = "`--minsn`"},
+    {"minsn_from", CHOICE(select.sn_source, "pixels", "scores"), SCIENCE,
+     .help = "S/N that minsn is compared with: of the pixels as they are read, or the survey's own "
+             "of DESI's SCORES, by which rows are left out without reading them",
+     .elsewhere = "– (SCORES, where they are there)"},
     {"objtypes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.objtype),
      .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,
      .offset2 = offsetof(mill_config, select.n_objtype), SCIENCE, .argument = "list of names",
      .range = "at most 8 of 15 bytes",
      .help = "values of OBJTYPE to fit; empty: all but SKY and BAD",
-     .elsewhere = "– (its `--objtypes` matches names of targeting bits instead)"},
+     .elsewhere = "– (its `--objtypes` is target_classes here)"},
+    {"target_classes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.target_class),
+     .size = sizeof((mill_selection *)0)->target_class[0], .max = MILL_MAX_TARGET_CLASS,
+     .offset2 = offsetof(mill_config, select.n_target_class), SCIENCE, .argument = "list of names",
+     .range = "at most 16 of 63 bytes",
+     .help = "regular expressions on the names of DESI's target bits, or of WEAVE's TARGCAT: fit "
+             "what matches one of them at its beginning; empty: all",
+     .elsewhere = "`--objtypes`"},
+    {"select_by", CHOICE(select.select_by, "any", "all"), SCIENCE,
+     .help = "with target_classes and redrock both: fit what any of them keeps, or what all keep",
+     .elsewhere = "– (any)"},
+    {"minexpid", COUNT(select.min_exp_id, 0, INT_MAX), SCIENCE,
+     .help = "lowest EXPID of a spectra file's rows to fit; 0: any",
+     .elsewhere = "`--minexpid` (above it)"},
+    {"maxexpid", COUNT(select.max_exp_id, 0, INT_MAX), SCIENCE,
+     .help = "highest EXPID of them; 0: any", .elsewhere = "`--maxexpid`"},
     {"targetid", OTHER("list of whole numbers"), SCIENCE, .range = "64 bits",
      .help = "targets to fit; empty: all", .elsewhere = "`--targetid`"},
     {"fiberstatus_allowed_bits", OTHER("list of whole numbers"), SCIENCE, .range = "0 … 63",

@@ -280,6 +280,8 @@ static void sort_lists(const mill_config *config, int64_t *id, mill_config *copy
   select->target_id = id;
   select->n_target_id = mill_config_sort_ids(id, select->n_target_id);
   qsort(select->objtype, (size_t)select->n_objtype, sizeof select->objtype[0], compare_text);
+  qsort(select->target_class, (size_t)select->n_target_class, sizeof select->target_class[0],
+        compare_text);
   qsort(copy->arm, (size_t)copy->n_arm, sizeof copy->arm[0], compare_text);
   qsort(copy->fixed, (size_t)copy->n_fixed, sizeof copy->fixed[0], compare_text);
   qsort(copy->prior, (size_t)copy->n_prior, sizeof copy->prior[0], compare_text);

@@ -126,6 +126,11 @@ class LibraryTest(unittest.TestCase):
             self.assertEqual(f["arms/arm0"].attrs["name"], b"blue")
             self.assertEqual(f["arms/arm1"].attrs["template_sigma"], 0.3)
             self.assertEqual(f["arms/arm1"].attrs["template_sigma_origin"], b"given at import")
+        result = starmill("import", "--overwrite", "--output", lib, "--arm-names", "blue,red",
+                          "--template-sigma", "0.3,0.4", self.a, self.b)
+        self.assertIn("of arm red: sigma 0.4 A", result.stdout)
+        with h5py.File(lib, "r") as f:
+            self.assertEqual([f[f"arms/arm{i}"].attrs["template_sigma"] for i in (0, 1)], [0.3, 0.4])
         result = starmill("import", "--overwrite", "--output", lib, self.a)
         self.assertIn("sigma 0.5 A", result.stdout)
         result = starmill("import", "--overwrite", "--output", lib, "--at-instrument-resolution",
@@ -157,6 +162,8 @@ class LibraryTest(unittest.TestCase):
         self.refused(2, "threads: 4096", "demo", "--output", lib, "--threads", "4096")
         self.refused(2, "exclude each other", *new, "--template-sigma", "1",
                      "--at-instrument-resolution", self.a)
+        self.refused(2, "2 numbers for 1 files", *new, "--template-sigma", "1,2", self.a)
+        self.refused(2, "0 or more, not ''", *new, "--template-sigma", "1,", self.a)
         self.refused(2, "2 names for 1 files", *new, "--arm-names", "b,r", self.a)
         self.refused(2, "with commas between them, not 'b,,r'", *new, "--arm-names", "b,,r", self.a)
         self.refused(2, "--guess-templates takes an integer from 1 to 10000, not '0'", *new,

@@ -88,6 +88,39 @@ class Merge(ProgramTest):
         self.assertOneLine(done, "--output", "the part " + parts[0], status=2)
         self.assertEqual(content(parts[0]), before)
 
+    def test_primary(self):
+        """A survey that saw four of its stars again: fainter, brighter, as well, and masked."""
+        with pyfits.open(FILES[0], memmap=False) as hdus:
+            for arm in "BRZ":
+                hdus[f"{arm}_IVAR"].data[0] *= 0.5
+                hdus[f"{arm}_IVAR"].data[1] *= 2.0
+                hdus[f"{arm}_MASK"].data[3] = 1
+            hdus.writeto(tmp("coadd-again.fits"))
+        parts = [self.part("first.h5", FILES[:2]), self.part("again.h5", [tmp("coadd-again.fits")])]
+        self.merge("survey.h5", *parts, options=["--primary"])
+        table, catalog = read(tmp("survey.h5")), read(tmp("survey.h5"), "catalog")
+        self.assertEqual(catalog["PRIMARY"].tolist(), [1, 0, 1, 1] + [1] * 4 + [0, 1, 0, 0])
+        self.assertEqual(table["STATUS"].tolist(), [FITTED] * 11 + [NO_ARM])
+        # whatever the S/N, the best row of each star, by another way
+        sn = np.sqrt(sum(np.maximum(table[k], 0) ** 2 for k in table if k.startswith("SN_")))
+        best = {}
+        for i in np.lexsort((-np.arange(len(sn)), sn, table["VRAD_GOOD"],
+                             table["STATUS"] == FITTED)):
+            best[table["TARGETID"][i]] = i
+        self.assertEqual(sorted(best.values()), np.flatnonzero(catalog["PRIMARY"]).tolist())
+        # a part's is not taken over, and a merge without the option has none
+        self.merge("more.h5", tmp("survey.h5"), self.part("third.h5", FILES[3:4]),
+                   options=["--primary"])
+        self.assertEqual(read(tmp("more.h5"), "catalog")["PRIMARY"].sum(), 12)
+        self.merge("plain.h5", tmp("more.h5"))
+        self.assertNotIn("PRIMARY", read(tmp("plain.h5"), "catalog"))
+        # names go before numbers
+        with h5py.File(parts[0], "r+") as f:
+            f["catalog/OBJECT"][:3] = [b"a", b"b", b"a"]
+        self.merge("named.h5", parts[0], options=["--primary"])
+        primary = read(tmp("named.h5"), "catalog")["PRIMARY"]
+        self.assertEqual(primary.tolist(), [int(sn[0] >= sn[2]), 1, int(sn[2] > sn[0])] + [1] * 5)
+
     def test_refused(self):
         one = self.part("one.h5", FILES[:1])
         self.assertRefused(one, one, says=[FILES[0], "two of the parts"])
@@ -129,6 +162,12 @@ class Merge(ProgramTest):
         # without the files they cannot be told apart, and count as one
         shutil.rmtree(tmp("d2"))
         self.assertRefused(*parts[:2], says=["coadd.fits", "two of the parts"])
+
+    def test_an_input_that_was_tried_twice(self):
+        parts = [self.part("once.h5", [FILES[0], FILES[2]], status=3),
+                 self.part("twice.h5", [FILES[2], FILES[1]], status=3)]
+        self.merge("tried.h5", *parts)
+        self.assertEqual(read(tmp("tried.h5"), "catalog/files")["N_ROW"].tolist(), [4, 0, 0, 4])
 
     def test_a_full_disk(self):
         one, big, n_row = self.part("full.h5", FILES[:1]), tmp("big.h5"), 120000

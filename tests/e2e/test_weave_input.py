@@ -70,6 +70,8 @@ class Test(ProgramTest):
                 pyfits.Column("TARGDEC", "D", array=np.linspace(-1, 1, N_FIBER)),
                 pyfits.Column("STATUS", "1A", array=np.array(list("AAAPAA"))),
                 pyfits.Column("TARGUSE", "1A", array=np.array(list("TSTTST"))),
+                pyfits.Column("TARGCAT", "30A", array=np.array(
+                    ["GA_LRdisc", "", "GA_LRhighlat", "", "", "GA_HRdisc"])),
             ],
             name="FIBTABLE",
         )
@@ -121,6 +123,13 @@ class Test(ProgramTest):
         table = read(self.path)
         self.assertEqual(len(table["VRAD"]), N_STAR)
         self.assertEqual(differing(table, expected), [])
+
+    def test_surveys_within_weave(self):
+        for classes, fibers in (("GA_LRhighlat,GA_LRdisc", [0, 2]), ("GA_.*disc", [0, 5]),
+                                ("GA_HR", [5])):
+            self.fit("survey.h5", "--overwrite", "--config", self.config, "--target-class", classes,
+                     self.paths[0], lib=self.lib)
+            np.testing.assert_array_equal(read(self.path, "catalog")["FITS_ROW"], fibers)
 
     def test_cut_file_is_refused(self):
         with pyfits.open(self.paths[0]) as f:

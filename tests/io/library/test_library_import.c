@@ -85,8 +85,10 @@ static void test_import_instrument_set(void **state)
   mill_library_clear(lib);
   /* what is given goes before what is assumed, and the names too */
   const char *const name[] = {"blue", "Red", "ir"};
-  assert_ok(mill_library_import_named(path, name, 3, 0.25, 7, lib, NULL));
-  assert_close(lib->arm[2].template_sigma_aa, 0.25, 0);
+  const double sigma[] = {0.25, 0.5, -1};
+  assert_ok(mill_library_import_named(path, name, 3, sigma, 7, lib, NULL));
+  for (int i = 0; i < 3; i++)
+    assert_close(lib->arm[i].template_sigma_aa, sigma[i], 0);
   assert_string_equal(lib->arm[1].name, "red");
   assert_int_equal(lib->n_guess, 7);
   free_library(lib);

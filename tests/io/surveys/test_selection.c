@@ -85,6 +85,47 @@ static void test_selection_by_redrock(void **state)
   assert_int_equal(mill_selection_keeps_redrock(&select, -1501.0 / MILL_C_KM_S, "GALAXY"), 0);
 }
 
+static void test_selection_by_class_and_redrock(void **state)
+{
+  (void)state;
+  mill_selection select = {.redrock_max_vel_km_s = 1500.0};
+  for (int in_class = 0; in_class < 2; in_class++)
+    for (int is_star = 0; is_star < 2; is_star++) {
+      const char *kind = is_star ? "STAR" : "QSO";
+      select.n_target_class = select.redrock = 0;
+      assert_int_equal(mill_selection_keeps_star(&select, in_class, 1.0, kind), 1);
+      select.redrock = 1;
+      assert_int_equal(mill_selection_keeps_star(&select, in_class, 1.0, kind), is_star);
+      select.n_target_class = 1;
+      select.select_by = MILL_SELECT_BY_ANY;
+      assert_int_equal(mill_selection_keeps_star(&select, in_class, 1.0, kind),
+                       in_class || is_star);
+      select.select_by = MILL_SELECT_BY_ALL;
+      assert_int_equal(mill_selection_keeps_star(&select, in_class, 1.0, kind),
+                       in_class && is_star);
+      select.redrock = 0;
+      assert_int_equal(mill_selection_keeps_star(&select, in_class, 1.0, kind), in_class);
+    }
+}
+
+static void test_selection_by_exposure(void **state)
+{
+  (void)state;
+  mill_selection select = {0};
+  assert_int_equal(mill_selection_has_exp_id(&select), 0);
+  assert_int_equal(mill_selection_keeps_exp_id(&select, -1), 1);
+  select.min_exp_id = 5;
+  assert_int_equal(mill_selection_has_exp_id(&select), 1);
+  for (int id = -1; id < 12; id++)
+    assert_int_equal(mill_selection_keeps_exp_id(&select, id), id >= 5);
+  select.max_exp_id = 8;
+  for (int id = -1; id < 12; id++)
+    assert_int_equal(mill_selection_keeps_exp_id(&select, id), id >= 5 && id <= 8);
+  select.min_exp_id = 0;
+  for (int id = -1; id < 12; id++)
+    assert_int_equal(mill_selection_keeps_exp_id(&select, id), id >= 0 && id <= 8);
+}
+
 static void expect_beside(const char *input, const char *expected)
 {
   char in[1200], out[1200], want[1200];
@@ -253,6 +294,8 @@ int main(void)
       TEST(test_selection_by_objtype),
       TEST(test_selection_by_fiberstatus),
       TEST(test_selection_by_redrock),
+      TEST(test_selection_by_class_and_redrock),
+      TEST(test_selection_by_exposure),
       TEST(test_redrock_file_beside_the_input),
       TEST(test_catalog_lines_are_paths),
       TEST(test_catalog_of_many_lines),

@@ -69,7 +69,9 @@ static void test_every_option_reaches_the_configuration(void **state)
                              "--objtype TGT,SKY --redrock --exposures joint --optimizer "
                              "levenberg-marquardt --precision float64 "
                              "--backend cpu --log-level debug --format weave --lsf off "
-                             "--resolving-power 1800 --medium air --join-by-name --start t.h5"),
+                             "--resolving-power 1800 --medium air --join-by-name --start t.h5 "
+                             "--minsn-from scores --target-class MWS_ANY,STD_* --select-by all "
+                             "--minexpid 3 --maxexpid 2147483647"),
                    MILL_OK);
   assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
   assert_string_equal(config.template_lib, "l.h5");
@@ -83,6 +85,12 @@ static void test_every_option_reaches_the_configuration(void **state)
   assert_string_equal(config.select.objtype[1], "SKY");
   assert_int_equal(config.select.redrock, 1);
   assert_int_equal(config.exposures, MILL_EXPOSURES_JOINT);
+  assert_int_equal(config.select.sn_source, MILL_SN_SCORES);
+  assert_int_equal(config.select.n_target_class, 2);
+  assert_string_equal(config.select.target_class[1], "STD_*");
+  assert_int_equal(config.select.select_by, MILL_SELECT_BY_ALL);
+  assert_int_equal(config.select.min_exp_id, 3);
+  assert_int_equal(config.select.max_exp_id, 2147483647);
   assert_string_equal(config.format, "weave");
   assert_int_equal(config.join_by_name, 1);
   assert_int_equal(config.lsf, MILL_LSF_OFF);
@@ -93,6 +101,34 @@ static void test_every_option_reaches_the_configuration(void **state)
   assert_string_equal(config.backend, "cpu");
   assert_string_equal(config.log_level, "debug");
   assert_int_equal(mill_config_check(&config), MILL_OK);
+  mill_fit_options_clear(&c.options);
+  mill_config_clear(&config);
+}
+
+/* They choose among the arms of the configuration, and may name others. */
+static void test_arms_of_the_command_line(void **state)
+{
+  (void)state;
+  call c;
+  mill_config config;
+  mill_config_default(&config);
+  config.n_arm = 2;
+  config.arm[0] = (mill_arm_choice){.arm = "b", .min_aa = 4000, .max_aa = 5000};
+  config.arm[1] = (mill_arm_choice){.arm = "r", .max_aa = 7000, .channel = "red"};
+  assert_int_equal(parse(&c, "--arms z,r"), MILL_OK);
+  assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
+  assert_int_equal(config.n_arm, 2);
+  assert_string_equal(config.arm[0].arm, "z");
+  assert_close(config.arm[0].min_aa, 0, 0);
+  assert_true(isinf(config.arm[0].max_aa));
+  assert_string_equal(config.arm[1].channel, "red");
+  assert_close(config.arm[1].max_aa, 7000, 0);
+  assert_int_equal(mill_config_check(&config), MILL_OK);
+  mill_fit_options_clear(&c.options);
+  /* none given: as the configuration has them */
+  assert_int_equal(parse(&c, ""), MILL_OK);
+  assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
+  assert_string_equal(config.arm[0].arm, "z");
   mill_fit_options_clear(&c.options);
   mill_config_clear(&config);
 }
@@ -161,6 +197,10 @@ static void test_bad_values_are_named(void **state)
       {"--targetid 9223372036854775808", "--targetid", "9223372036854775808"},
       {"--targetid 1234567890123456789012345678901234567890", "--targetid", "12345678901234567890"},
       {"--objtype A,,B", "--objtype", "A,,B"},
+      {"--target-class A,", "--target-class", "A,"},
+      {"--select-by one", "--select-by", "any or all"},
+      {"--minexpid -1", "--minexpid", "-1"},
+      {"--numbers 5", "--numbers", "--pattern"},
       {"--objtype 0123456789abcdef", "--objtype", "0123456789abcdef"},
       {"--objtype a,b,c,d,e,f,g,h,i", "--objtype", "8"},
       {"--optimizer nelder", "--optimizer", "nelder-mead"},
@@ -323,6 +363,7 @@ int main(void)
       cmocka_unit_test(test_inputs_keep_their_order_among_options),
       cmocka_unit_test(test_nothing_given_changes_nothing),
       cmocka_unit_test(test_every_option_reaches_the_configuration),
+      cmocka_unit_test(test_arms_of_the_command_line),
       cmocka_unit_test(test_exposures_of_the_command_line_win),
       cmocka_unit_test(test_target_ids_replace_those_of_the_configuration),
       cmocka_unit_test(test_bad_values_are_named),

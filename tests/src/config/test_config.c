@@ -148,7 +148,7 @@ static void test_documentation_is_that_of_the_table(void **state)
     at = next + strlen(line);
     n_key += strncmp(line, "| `", 3) == 0;
   }
-  assert_int_equal(n_key, 52);
+  assert_int_equal(n_key, 57);
   /* and no key besides: seven columns are those of a key */
   for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
     int n_column = -1;
@@ -183,7 +183,8 @@ static void test_every_key_is_read(void **state)
             "priors:\n  - param: teff\n    mean: 5000\n    sigma: 100\n"
             "minsn: -2.5\nobjtypes: TGT\ntargetid: [7, -3, 39627000000000001, 7]\n"
             "fiberstatus_allowed_bits: [0, 63]\nredrock: on\nredrock_file: r.fits\n"
-            "redrock_max_vel: 600\nthreads: 2\nreaders: 3\nslots: 7\n"
+            "redrock_max_vel: 600\nminsn_from: scores\ntarget_classes: [MWS_ANY, 'STD_*']\n"
+            "select_by: all\nminexpid: 5\nmaxexpid: 7\nthreads: 2\nreaders: 3\nslots: 7\n"
             "write_interval: 0.5\ngzip_limit_mib: 10\nscratch: /s\nbackend: cpu\n"
             "log_level: debug\n");
   assert_string_equal(config.template_lib, "a b: #c.h5");
@@ -244,6 +245,12 @@ static void test_every_key_is_read(void **state)
   assert_int_equal(config.select.redrock, 1);
   assert_string_equal(config.select.redrock_file, "r.fits");
   assert_close(config.select.redrock_max_vel_km_s, 600.0, 0.0);
+  assert_int_equal(config.select.sn_source, MILL_SN_SCORES);
+  assert_int_equal(config.select.n_target_class, 2);
+  assert_string_equal(config.select.target_class[1], "STD_*");
+  assert_int_equal(config.select.select_by, MILL_SELECT_BY_ALL);
+  assert_int_equal(config.select.min_exp_id, 5);
+  assert_int_equal(config.select.max_exp_id, 7);
   assert_int_equal(config.n_thread, 2);
   assert_int_equal(config.n_reader, 3);
   assert_int_equal(config.n_slot, 7);
@@ -429,6 +436,13 @@ static void random_config(mill_config *config)
   select->n_objtype = random_int(0, 8);
   for (int i = 0; i < select->n_objtype; i++)
     snprintf(select->objtype[i], sizeof select->objtype[i], "null%d", i * 3 % 8);
+  select->n_target_class = random_int(0, MILL_MAX_TARGET_CLASS);
+  for (int i = 0; i < select->n_target_class; i++)
+    snprintf(select->target_class[i], sizeof select->target_class[i], "^(A|\"%d).*$", i * 3 % 16);
+  select->sn_source = random_int(0, 1);
+  select->select_by = random_int(0, 1);
+  select->min_exp_id = random_int(0, 100);
+  select->max_exp_id = random_int(0, 1) ? random_int(100, 200) : 0;
   select->n_target_id = (size_t)random_int(0, 40);
   if (select->n_target_id > 0)
     assert_int_equal(MILL_ALLOC(select->n_target_id, &select->target_id), MILL_OK);

@@ -79,6 +79,11 @@ static void test_identity_holds_science_and_selection(void **state)
       "priors: [{param: teff, mean: 1, sigma: 1}]",
       "minsn: 0",
       "objtypes: [TGT]",
+      "minsn_from: scores",
+      "target_classes: [MWS_ANY]",
+      "select_by: all",
+      "minexpid: 1",
+      "maxexpid: 1",
       "targetid: [1]",
       "fiberstatus_allowed_bits: [3]",
       "redrock: true",
@@ -163,14 +168,15 @@ static void test_identity_of_the_defaults(void **state)
       "arms: []\nbad_sigma_factor: 1000\nedge_pix: 5\nexposures: coadd\n"
       "fiberstatus_allowed_bits: [3, 20]\nfix_param: []\nformat: auto\n"
       "guess_vel_step: 60\njoin_by_name: false\njoin_radius: 0\nlikelihood: marginal\nlsf: auto\n"
-      "mask_ignore: 0\nmax_eval: 4000\nmax_starts: 10\nmax_vel: 1000\nmax_vsini: 500\nmedium: "
-      "auto\n"
-      "min_vel: -1000\nmin_vsini: 0\nminsn: none\nmodel_error: true\nn_simplex_round: 40\n"
+      "mask_ignore: 0\nmax_eval: 4000\nmax_starts: 10\nmax_vel: 1000\nmax_vsini: 500\n"
+      "maxexpid: 0\nmedium: auto\n"
+      "min_vel: -1000\nmin_vsini: 0\nminexpid: 0\nminsn: none\nminsn_from: pixels\nmodel_error: "
+      "true\nn_simplex_round: 40\n"
       "npoly: 10\nnpoly_per_1000aa: 0\nobjtypes: []\noptimizer: hybrid\nprecision: float32\n"
       "priors: []\nrbf_continuum: true\nredrock: false\n"
       "redrock_file: \"\"\nredrock_max_vel: 1500\nrescale_errors: false\nresolving_power: 0\n"
-      "rotation_kernel: spline\nsecond_start_sn: 6\nsigma_floor: 0.3\nstart: \"\"\n"
-      "targetid: []\nvelocity_offset_sigma: 10\nvelocity_offsets: false\n"
+      "rotation_kernel: spline\nsecond_start_sn: 6\nselect_by: any\nsigma_floor: 0.3\nstart: \"\"\n"
+      "target_classes: []\ntargetid: []\nvelocity_offset_sigma: 10\nvelocity_offsets: false\n"
       "wave_mask: [[4300, 4450]]\n");
   free(text);
 }
@@ -227,6 +233,10 @@ static void test_bind_resolves_names(void **state)
     }
     assert_close(config.fit.min_sn, 3.0, 0.0);
   }
+  /* by SCORES rows are left out before they are fitted, and then none is too faint */
+  config.select.sn_source = MILL_SN_SCORES;
+  assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+  assert_true(isinf(config.fit.min_sn) && config.fit.min_sn < 0);
   config.n_fixed = config.n_prior = 0; /* bound again, nothing of before stays */
   assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
   for (int j = 0; j < MILL_MAX_PAR; j++) {

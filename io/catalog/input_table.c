@@ -1,0 +1,268 @@
+#define _GNU_SOURCE /* getline */
+
+#include "io/catalog/input_table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/error.h"
+#include "src/system/log.h"
+#include "src/system/regular_file.h"
+
+#define HEAD "# starmill inputs 1\n"
+#define COLUMNS                                                                                    \
+  "#STATUS\tROWS\tFITTED\tSIZE\tMTIME\tREDROCK_SIZE\tREDROCK_MTIME\tTIME\tSETTINGS\tRESULT\t"      \
+  "INPUT\tREASON\n"
+enum { N_FIELD = 12 };
+
+/* A line that was read; its texts are cut where the tabs were. */
+typedef struct stored {
+  mill_input_entry entry;
+  int64_t place;
+  char *text; /* owned */
+} stored;
+
+struct mill_input_table {
+  int64_t n, room;
+  stored *line; /* [n] by path, then by place */
+};
+
+static int compare_path(const void *a, const void *b)
+{
+  const stored *x = a, *y = b;
+  const int by_path = strcmp(x->entry.path, y->entry.path);
+  return by_path ? by_path : (x->place > y->place) - (x->place < y->place);
+}
+
+static int compare_result(const void *a, const void *b)
+{
+  const stored *x = *(const stored *const *)a, *y = *(const stored *const *)b;
+  const int by_result = strcmp(x->entry.result, y->entry.result);
+  return by_result ? by_result : (x->place > y->place) - (x->place < y->place);
+}
+
+static int take_integer(const char *text, int64_t *out)
+{
+  char *end;
+  errno = 0;
+  *out = strtoll(text, &end, 10);
+  return end != text && *end == '\0' && errno == 0;
+}
+
+static int take_real(const char *text, double *out)
+{
+  char *end;
+  *out = strtod(text, &end);
+  return end != text && *end == '\0';
+}
+
+/* 1 when text, which is cut at its tabs, is a line of the table. */
+static int parse(char *text, mill_input_entry *entry)
+{
+  char *field[N_FIELD];
+  int n = 0;
+  for (char *at = text; at && n < N_FIELD; n++) {
+    field[n] = at;
+    at = strchr(at, '\t');
+    if (at)
+      *at++ = '\0';
+  }
+  if (n != N_FIELD || strlen(field[7]) >= sizeof entry->time ||
+      strlen(field[8]) >= sizeof entry->settings)
+    return 0;
+  entry->is_done = strcmp(field[0], "done") == 0;
+  strcpy(entry->time, field[7]);
+  strcpy(entry->settings, field[8]);
+  entry->result = field[9];
+  entry->path = field[10];
+  entry->reason = field[11];
+  return (entry->is_done || strcmp(field[0], "failed") == 0) &&
+         take_integer(field[1], &entry->n_row) && take_integer(field[2], &entry->n_fitted) &&
+         take_integer(field[3], &entry->size) && take_real(field[4], &entry->mtime) &&
+         take_integer(field[5], &entry->redrock_size) && take_real(field[6], &entry->redrock_mtime);
+}
+
+/* Lines of a result that a later run has replaced leave the table. */
+static int drop_replaced(mill_input_table *table)
+{
+  int err = MILL_OK;
+  int64_t n_kept = 0;
+  const stored **order = NULL;
+  char *is_old = NULL;
+  MILL_TRY(mill_alloc_bytes((size_t)table->n, sizeof *order, (void **)&order));
+  MILL_TRY(MILL_ALLOC(table->n, &is_old));
+  for (int64_t i = 0; i < table->n; i++)
+    order[i] = &table->line[i];
+  if (table->n > 0)
+    qsort(order, (size_t)table->n, sizeof *order, compare_result);
+  for (int64_t i = table->n - 1, last = i; i >= 0; i--) {
+    if (strcmp(order[i]->entry.result, order[last]->entry.result) != 0)
+      last = i;
+    is_old[order[i] - table->line] = strcmp(order[i]->entry.time, order[last]->entry.time) != 0;
+  }
+  for (int64_t i = 0; i < table->n; i++)
+    if (is_old[i])
+      free(table->line[i].text);
+    else
+      table->line[n_kept++] = table->line[i];
+  table->n = n_kept;
+done:
+  mill_free(order);
+  mill_free(is_old);
+  return err;
+}
+
+static int read_lines(const char *path, FILE *stream, mill_input_table *table)
+{
+  int err = MILL_OK;
+  char *text = NULL;
+  size_t size = 0;
+  for (int64_t number = 1;; number++) {
+    errno = 0;
+    const ssize_t length = getline(&text, &size, stream);
+    if (length < 0 && (ferror(stream) || errno == ENOMEM))
+      MILL_FAIL(MILL_ERR_USAGE, "--input-table %s: cannot be read: %s", path, strerror(errno));
+    if (length < 0)
+      break;
+    if (number == 1 && strcmp(text, HEAD) != 0)
+      MILL_FAIL(MILL_ERR_USAGE, "--input-table %s: is no table of inputs, which begins with " HEAD,
+                path);
+    /* a line without its end was cut short: its run was not told that it is there */
+    if (text[0] == '#' || text[0] == '\n' || text[length - 1] != '\n')
+      continue;
+    text[length - 1] = '\0';
+    MILL_TRY(MILL_GROW(&table->line, &table->room, table->n + 1));
+    stored *line = &table->line[table->n];
+    *line = (stored){.place = number};
+    if (strlen(text) != (size_t)length - 1 || !parse(text, &line->entry)) {
+      /* its input is fitted once more, at worst */
+      mill_log_warning("--input-table %s, line %lld: is no line of it, and passed over", path,
+                       (long long)number);
+      continue;
+    }
+    line->text = text; /* the entry is within */
+    table->n++;
+    text = NULL;
+    size = 0;
+  }
+done:
+  free(text);
+  return err;
+}
+
+int mill_input_table_read(const char *path, mill_input_table **out)
+{
+  int err = MILL_OK;
+  mill_input_table *table = NULL;
+  FILE *stream = NULL;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, &table));
+  if (access(path, F_OK) == 0) {
+    MILL_TRY(mill_regular_stream(path, "a table of inputs", MILL_ERR_USAGE, &stream));
+    MILL_TRY(read_lines(path, stream, table));
+    MILL_TRY(drop_replaced(table));
+  }
+  if (table->n > 0)
+    qsort(table->line, (size_t)table->n, sizeof *table->line, compare_path);
+  *out = table;
+  table = NULL;
+done:
+  if (stream)
+    fclose(stream);
+  mill_input_table_free(table);
+  return err;
+}
+
+void mill_input_table_free(mill_input_table *table)
+{
+  if (!table)
+    return;
+  for (int64_t i = 0; i < table->n; i++)
+    free(table->line[i].text);
+  mill_free(table->line);
+  mill_free(table);
+}
+
+const mill_input_entry *mill_input_table_find(const mill_input_table *table, const char *path)
+{
+  int64_t low = 0, high = table->n;
+  while (low < high) { /* the first line beyond those of path */
+    const int64_t middle = low + (high - low) / 2;
+    if (strcmp(table->line[middle].entry.path, path) <= 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low > 0 && strcmp(table->line[low - 1].entry.path, path) == 0 ? &table->line[low - 1].entry
+                                                                       : NULL;
+}
+
+int mill_input_table_has(const mill_input_table *table, const char *result, const char *path)
+{
+  const mill_input_entry *entry = mill_input_table_find(table, path);
+  return entry && strcmp(entry->result, result) == 0;
+}
+
+int mill_input_table_takes(const char *path)
+{
+  return path[strcspn(path, "\t\r\n")] == '\0';
+}
+
+/* One line; what would break it in a reason becomes a blank. */
+static void print_entry(const mill_input_entry *e, FILE *out)
+{
+  fprintf(out, "%s\t%lld\t%lld\t%lld\t%.17g\t%lld\t%.17g\t%s\t%s\t%s\t%s\t",
+          e->is_done ? "done" : "failed", (long long)e->n_row, (long long)e->n_fitted,
+          (long long)e->size, e->mtime, (long long)e->redrock_size, e->redrock_mtime, e->time,
+          e->settings, e->result, e->path);
+  for (const char *c = e->reason; *c; c++)
+    fputc(strchr("\t\r\n", *c) ? ' ' : *c, out);
+  fputc('\n', out);
+}
+
+/* Does the file end within a line? */
+static int ends_within_line(int fd, int64_t size)
+{
+  char last = '\n';
+  return size > 0 && pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+}
+
+int mill_input_table_append(const char *path, const mill_input_entry *entry, size_t n)
+{
+  int err = MILL_OK, fd = -1;
+  char *text = NULL;
+  size_t n_text = 0;
+  FILE *out = open_memstream(&text, &n_text);
+  if (!out)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the table of inputs");
+  fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  const int64_t size = fd < 0 ? -1 : (int64_t)lseek(fd, 0, SEEK_END);
+  if (size < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table %s: cannot be written: %s", path, strerror(errno));
+  fputs(size == 0 ? HEAD COLUMNS : ends_within_line(fd, size) ? "\n" : "", out);
+  for (size_t i = 0; i < n; i++)
+    print_entry(&entry[i], out);
+  const int failed = ferror(out);
+  if (fclose(out) != 0 || failed) {
+    out = NULL;
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the table of inputs");
+  }
+  out = NULL;
+  /* in one piece: runs that end at the same time do not mix their lines */
+  if (write(fd, text, n_text) != (ssize_t)n_text || fsync(fd) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT,
+              "--input-table %s: cannot be written: %s; the result is whole, and the same command "
+              "writes the table",
+              path, errno ? strerror(errno) : "no room");
+done:
+  if (fd >= 0)
+    close(fd);
+  if (out)
+    fclose(out);
+  free(text);
+  return err;
+}

@@ -1,0 +1,149 @@
+/* Selection by the columns of DESI's targeting and by SCORES. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/surveys/desi_file.h"
+#include "io/surveys/target_bits.h"
+
+/* Which columns of targeting FIBERMAP has: those of commissioning or survey validation, or else the
+ * main survey's. */
+static int find_columns(mill_desi_file *file, int *is_early)
+{
+  int err = MILL_OK, n[2] = {0, 0};
+  for (int i = 0; mill_target_column(i); i++) {
+    int found = 0;
+    mill_fits_column column;
+    MILL_TRY(mill_fits_column_find(file->fits, file->i_fibermap, mill_target_column(i), &found,
+                                   &column));
+    n[mill_target_column_is_early(i)] += found;
+  }
+  if (n[0] + n[1] == 0)
+    MILL_FAIL_HDU(file->fits, file->i_fibermap,
+                  " has no column of target bits (DESI_TARGET, SV1_DESI_TARGET, CMX_TARGET, ...), "
+                  "by which target_classes selects; leave that out for this file");
+  *is_early = n[1] > 0;
+done:
+  return err;
+}
+
+static int read_classes(mill_desi_file *file, const mill_selection *select, int *in_class)
+{
+  int err = MILL_OK, is_early = 0;
+  int64_t *value = NULL;
+  MILL_TRY(mill_target_bits_check(select, file->fits->guard->path));
+  MILL_TRY(find_columns(file, &is_early));
+  for (int i = 0; mill_target_column(i); i++) {
+    uint64_t bits = 0;
+    int found = 0;
+    if (mill_target_column_is_early(i) != is_early)
+      continue;
+    MILL_TRY(mill_target_bits(select, i, &bits));
+    MILL_TRY(mill_fits_table_int64(file->fits, file->i_fibermap, mill_target_column(i), 0, &value,
+                                   &found));
+    for (int64_t k = 0; k < file->n_spec; k++)
+      in_class[k] |= ((uint64_t)value[k] & bits) != 0;
+    mill_free(value);
+    value = NULL;
+  }
+done:
+  mill_free(value);
+  return err;
+}
+
+/* SCORES must have the rows of FIBERMAP, in their order. */
+static int check_scores(mill_desi_file *file, int i_scores)
+{
+  int err = MILL_OK, found = 0;
+  int64_t *scores_id = NULL, *target_id = NULL;
+  const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_scores];
+  if (hdu->kind != MILL_FITS_TABLE || hdu->axis[1] != file->n_spec)
+    MILL_FAIL_HDU(
+        file->fits, i_scores,
+        " is no table with a row for each of the %lld of FIBERMAP; set minsn_from: pixels",
+        (long long)file->n_spec);
+  MILL_TRY(mill_fits_table_int64(file->fits, i_scores, "TARGETID", 0, &scores_id, &found));
+  MILL_TRY(mill_fits_table_int64(file->fits, file->i_fibermap, "TARGETID", 0, &target_id, NULL));
+  for (int64_t i = 0; found && i < file->n_spec; i++)
+    if (scores_id[i] != target_id[i])
+      MILL_FAIL_HDU(file->fits, i_scores,
+                    " has TARGETID %lld in row %lld, FIBERMAP %lld; set minsn_from: pixels",
+                    (long long)scores_id[i], (long long)i, (long long)target_id[i]);
+done:
+  mill_free(scores_id);
+  mill_free(target_id);
+  return err;
+}
+
+/* The column of an arm's S/N; *found 0: there is none. */
+static int read_score(mill_desi_file *file, int i_scores, const char *begin, const char *prefix,
+                      double **value, int *found)
+{
+  char name[64];
+  snprintf(name, sizeof name, "%s%s", begin, prefix);
+  return mill_fits_table_double(file->fits, i_scores, name, NAN, value, found);
+}
+
+static int read_scores(mill_desi_file *file, double *sn)
+{
+  int err = MILL_OK, i_scores = -1, found = 0, i_begin = 0;
+  static const char *const begin[] = {"MEDIAN_CALIB_SNR_", "MEDIAN_COADD_SNR_",
+                                      "MEDIAN_COADD_FLUX_SNR_"};
+  enum { N_BEGIN = sizeof begin / sizeof begin[0] };
+  double *value = NULL;
+  MILL_TRY(mill_fits_file_find(file->fits, "SCORES", &i_scores));
+  if (i_scores < 0)
+    MILL_FAIL(MILL_ERR_INPUT,
+              "%s: has no HDU SCORES, by which minsn selects; set minsn_from: pixels",
+              file->fits->guard->path);
+  MILL_TRY(check_scores(file, i_scores));
+  for (int64_t k = 0; k < file->n_spec; k++)
+    sn[k] = -INFINITY;
+  for (int i = 0, is_first = 1; i < file->n_arm; i++) {
+    const mill_desi_file_arm *a = &file->arm[i];
+    if (a->info.n_pix == 0 || a->is_unwanted)
+      continue;
+    found = 0;
+    for (int k = is_first ? 0 : i_begin; k < (is_first ? N_BEGIN : i_begin + 1) && !found; k++) {
+      mill_free(value);
+      value = NULL;
+      MILL_TRY(read_score(file, i_scores, begin[k], a->prefix, &value, &found));
+      i_begin = k;
+    }
+    if (!found)
+      MILL_FAIL_HDU(file->fits, i_scores, " has no column %s%s; set minsn_from: pixels",
+                    begin[is_first ? N_BEGIN - 1 : i_begin], a->prefix);
+    for (int64_t k = 0; k < file->n_spec; k++)
+      if (value[k] > sn[k]) /* not where it is NaN */
+        sn[k] = value[k];
+    is_first = 0;
+  }
+done:
+  mill_free(value);
+  return err;
+}
+
+int mill_desi_choice_read(mill_desi_file *file, const mill_selection *select,
+                          mill_desi_choice *choice)
+{
+  int err = MILL_OK;
+  memset(choice, 0, sizeof *choice);
+  if (select->n_target_class > 0) {
+    MILL_TRY(MILL_ALLOC(file->n_spec, &choice->in_class));
+    MILL_TRY(read_classes(file, select, choice->in_class));
+  }
+  if (select->sn_source == MILL_SN_SCORES && isfinite(select->min_sn)) {
+    MILL_TRY(MILL_ALLOC(file->n_spec, &choice->sn));
+    MILL_TRY(read_scores(file, choice->sn));
+  }
+done:
+  if (err != MILL_OK)
+    mill_desi_choice_clear(choice);
+  return err;
+}
+
+void mill_desi_choice_clear(mill_desi_choice *choice)
+{
+  MILL_FREE(choice->in_class, choice->sn);
+  memset(choice, 0, sizeof *choice);
+}

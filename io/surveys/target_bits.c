@@ -1,0 +1,83 @@
+#include "io/surveys/target_bits.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "io/surveys/selection.h"
+#include "kernels/base/error.h"
+
+/* A column's name, or a bit of the column before it. */
+typedef struct line {
+  int bit; /* -1: a column */
+  const char *name;
+} line;
+
+#define COLUMN(name)   {-1, name},
+#define BIT(bit, name) {bit, name},
+static const line table[] = {
+#include "io/surveys/target_bits.inc"
+};
+#undef COLUMN
+#undef BIT
+
+enum { N_LINE = sizeof table / sizeof table[0] };
+
+/* The line of column i, N_LINE when there is none. */
+static int find_column(int i)
+{
+  int at = 0;
+  for (; at < N_LINE; at++)
+    if (table[at].bit < 0 && i-- == 0)
+      break;
+  return at;
+}
+
+const char *mill_target_column(int i)
+{
+  const int at = find_column(i);
+  return at < N_LINE ? table[at].name : NULL;
+}
+
+int mill_target_column_is_early(int i)
+{
+  const char *name = mill_target_column(i);
+  return strncmp(name, "SV", 2) == 0 || strncmp(name, "CMX", 3) == 0;
+}
+
+int mill_target_bits(const mill_selection *select, int i, uint64_t *bits)
+{
+  int err = MILL_OK;
+  mill_class_patterns *patterns = NULL;
+  *bits = 0;
+  MILL_TRY(mill_class_patterns_make(select, &patterns));
+  for (int at = find_column(i) + 1; at < N_LINE && table[at].bit >= 0; at++)
+    if (mill_class_matches(patterns, table[at].name))
+      *bits |= UINT64_C(1) << table[at].bit;
+done:
+  mill_class_patterns_free(patterns);
+  return err;
+}
+
+int mill_target_bits_check(const mill_selection *select, const char *path)
+{
+  int err = MILL_OK;
+  mill_class_patterns *patterns = NULL;
+  for (int i = 0; i < select->n_target_class; i++) {
+    mill_selection one = {.n_target_class = 1};
+    int found = 0;
+    memcpy(one.target_class[0], select->target_class[i], sizeof one.target_class[0]);
+    MILL_TRY(mill_class_patterns_make(&one, &patterns));
+    for (int at = 0; at < N_LINE && !found; at++)
+      found = table[at].bit >= 0 && mill_class_matches(patterns, table[at].name);
+    if (!found)
+      MILL_FAIL(MILL_ERR_INPUT,
+                "%s: target_classes: no target bit of DESI has a name that begins as '%s' says "
+                "(MWS_ANY, STD_BRIGHT, ...)",
+                path, select->target_class[i]);
+    mill_class_patterns_free(patterns);
+    patterns = NULL;
+  }
+done:
+  mill_class_patterns_free(patterns);
+  return err;
+}

@@ -1,0 +1,24 @@
+/** Why DESI observed a target: names of the bits in the columns of its targeting. */
+#ifndef MILL_TARGET_BITS_H
+#define MILL_TARGET_BITS_H
+
+#include <stdint.h>
+
+#include "src/config/config.h"
+
+/** Name of column i: DESI_TARGET, MWS_TARGET, SCND_TARGET, the same of SV1, SV2 and SV3
+ *  (SV1_DESI_TARGET, ...), CMX_TARGET; NULL beyond the last. */
+const char *mill_target_column(int i);
+
+/** Does column i belong to commissioning or survey validation?  Where a file has one, the bits of
+ *  the main survey's columns mean nothing. */
+int mill_target_column_is_early(int i);
+
+/** Bits of column i whose names match a target class of the selection.  MILL_ERR_CONFIG. */
+int mill_target_bits(const mill_selection *select, int i, uint64_t *bits);
+
+/** Is every target class of the selection the name of a bit of some column?  MILL_ERR_INPUT names
+ *  the first one that is not; path: of the file, for the message. */
+int mill_target_bits_check(const mill_selection *select, const char *path);
+
+#endif

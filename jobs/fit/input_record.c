@@ -1,0 +1,111 @@
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/hdf5/hdf5_util.h"
+#include "io/catalog/catalog_list.h"
+#include "io/catalog/input_table.h"
+#include "io/result/result_layout.h"
+#include "jobs/fit/fit_job.h"
+#include "jobs/fit/input_names.h"
+#include "kernels/base/error.h"
+
+enum { MAX_REASON = 64 };
+
+/* What the rows of each input have become. */
+static int count_rows(const mill_inputs *inputs, const char *result, mill_input_entry *entry,
+                      char (*reason)[MAX_REASON])
+{
+  int err = MILL_OK;
+  int32_t *status = NULL;
+  const size_t n_row = (size_t)inputs->n_row;
+  mill_h5_file file = {.id = H5I_INVALID_HID};
+  MILL_TRY(MILL_ALLOC(inputs->n_row, &status));
+  MILL_TRY(mill_h5_open(result, MILL_ERR_OUTPUT, &file));
+  MILL_TRY(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &n_row, status));
+  for (int i = 0; i < inputs->n_file; i++) {
+    const mill_input_file *input = &inputs->file[i];
+    int64_t n_unreadable = 0;
+    for (int64_t k = input->row_start; k < input->row_start + input->n_row; k++) {
+      entry[i].n_fitted += status[k] == MILL_STATUS_FITTED;
+      n_unreadable += status[k] == MILL_STATUS_UNREADABLE;
+    }
+    entry[i].n_row = input->n_row;
+    entry[i].is_done = !input->error[0] && n_unreadable == 0;
+    if (n_unreadable > 0)
+      snprintf(reason[i], MAX_REASON, "%lld of its %lld rows could not be read",
+               (long long)n_unreadable, (long long)input->n_row);
+    entry[i].reason = input->error[0] ? input->error : reason[i];
+  }
+done:
+  mill_h5_close(&file);
+  mill_free(status);
+  return err;
+}
+
+static int record(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  const mill_inputs *inputs = &job->inputs;
+  const char *table_path = job->options.input_table;
+  char result[PATH_MAX], now[MILL_TIME_SIZE];
+  mill_input_entry *entry = NULL;
+  mill_input_table *table = NULL;
+  mill_path_list path = {0};
+  char(*reason)[MAX_REASON] = NULL, absolute[PATH_MAX];
+  MILL_TRY(MILL_ALLOC(inputs->n_file, &entry));
+  MILL_TRY(mill_alloc_bytes((size_t)inputs->n_file, MAX_REASON, (void **)&reason));
+  memset(reason, 0, (size_t)inputs->n_file * MAX_REASON);
+  if (!realpath(job->options.output, result))
+    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: %s: %s", job->options.output, strerror(errno));
+  if (!mill_input_table_takes(result))
+    MILL_FAIL(MILL_ERR_OUTPUT, "--input-table: the path of %s has a tab or an end of a line",
+              job->options.output);
+  for (int i = 0; i < inputs->n_file; i++) {
+    MILL_TRY(mill_input_absolute(inputs->file[i].path, absolute));
+    MILL_TRY(mill_path_list_add(&path, absolute));
+    entry[i].path = path.path[i];
+  }
+  if (job->out.outcome == MILL_OPEN_FINISHED) {
+    MILL_TRY(mill_input_table_read(table_path, &table));
+    int n_known = 0;
+    for (int i = 0; i < inputs->n_file; i++)
+      n_known += mill_input_table_has(table, result, entry[i].path);
+    if (n_known == inputs->n_file)
+      goto done;
+  }
+  mill_result_layout_time(now);
+  MILL_TRY(count_rows(inputs, result, entry, reason));
+  for (int i = 0; i < inputs->n_file; i++) {
+    const mill_input_file *input = &inputs->file[i];
+    entry[i].size = input->size;
+    entry[i].mtime = input->mtime;
+    entry[i].redrock_size = input->redrock_size;
+    entry[i].redrock_mtime = input->redrock_mtime;
+    entry[i].result = result;
+    memcpy(entry[i].settings, inputs->settings_digest, sizeof entry[i].settings);
+    snprintf(entry[i].time, sizeof entry[i].time, "%s", now);
+  }
+  MILL_TRY(mill_input_table_append(table_path, entry, (size_t)inputs->n_file));
+done:
+  mill_path_list_clear(&path);
+  MILL_FREE(entry, reason);
+  mill_input_table_free(table);
+  return err;
+}
+
+int mill_fit_record_inputs(mill_fit_job *job)
+{
+  int err = MILL_OK;
+  const mill_result_summary *summary = &job->out.summary;
+  if (!job->options.input_table || summary->n_status[MILL_STATUS_NOT_DONE] > 0 ||
+      summary->old == MILL_OLD_KEPT)
+    goto done;
+  if (job->mpi.rank == 0)
+    err = record(job);
+  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+done:
+  return err;
+}

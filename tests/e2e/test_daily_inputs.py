@@ -1,0 +1,191 @@
+"""A survey's daily use: inputs by pattern and number, a table of inputs, and runs that leave out what
+is done.  Needs no test data."""
+
+from base import *  # noqa: F403
+
+HEAD = ["STATUS", "ROWS", "FITTED", "SIZE", "MTIME", "REDROCK_SIZE", "REDROCK_MTIME", "TIME",
+        "SETTINGS", "RESULT", "INPUT", "REASON"]
+QUICK = ("--minsn", 1e6)  # no star is that bright: rows are read, and not fitted
+
+
+def setUpModule():
+    global LIBRARY, STAR
+    LIBRARY, STAR = coarse_survey(1)
+
+
+class Daily(ProgramTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(dir=TMP)
+        self.table = os.path.join(self.folder, "inputs.tsv")
+
+    def at(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def add(self, *parts):
+        """A file of one star in DESI's layout of folders."""
+        os.makedirs(os.path.dirname(self.at(*parts)), exist_ok=True)
+        return shutil.copy(STAR, self.at(*parts))
+
+    def add_tile(self, tile, night):
+        return self.add("tiles", str(tile), str(night), f"coadd-0-{tile}-thru{night}.fits")
+
+    def run_fit(self, out, *args, status=0, **how):
+        path = self.at(out)
+        done = starmill("fit", "--library", LIBRARY, "--output", path, *args, **how)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done
+
+    def inputs(self, out):
+        names = read(self.at(out), "catalog/files")["PATH"]
+        return [os.path.relpath(n.decode(), self.folder) for n in names]
+
+    def lines(self):
+        """The table's lines as dictionaries."""
+        text = content(self.table, "r").splitlines()
+        self.assertEqual(text[0], "# starmill inputs 1")
+        self.assertEqual(text[1], "#" + "\t".join(HEAD))
+        return [dict(zip(HEAD, line.split("\t"))) for line in text if not line.startswith("#")]
+
+    def test_patterns(self):
+        for pixel in (7, 123, 45678):
+            self.add("healpix", "main", "dark", str(pixel // 100), str(pixel),
+                     f"coadd-main-dark-{pixel}.fits")
+        self.add("perexp", "00000045", "spectra-0.fits")
+        pattern = self.at("healpix/main/dark/*/*/coadd-*.fits")
+        self.run_fit("all.h5", "--pattern", pattern, *QUICK, status=3)
+        names = sorted(os.path.relpath(p, self.folder) for p in glob.glob(pattern))
+        self.assertEqual(self.inputs("all.h5"), names)
+        self.assertEqual(len(names), 3)
+        # in the order of the numbers
+        with open(self.at("numbers"), "w") as f:
+            f.write("# pixels\n45678\n")
+        self.run_fit("some.h5", "--pattern", self.at("perexp/{n:8}/spectra-*.fits"), "--pattern",
+                     self.at("healpix/*/dark/{n/100}/{n}/coadd-*-{n}.fits"), "--numbers", "122-123",
+                     "--numbers-file", self.at("numbers"), *QUICK, status=3)
+        self.assertEqual([n for n in self.inputs("some.h5") if "*" not in n],
+                         ["healpix/main/dark/1/123/coadd-main-dark-123.fits",
+                          "healpix/main/dark/456/45678/coadd-main-dark-45678.fits"])
+        # what is not there is an input that cannot be read, with its name in the list
+        self.assertIn("healpix/*/dark/1/122/coadd-*-122.fits", self.inputs("some.h5"))
+        self.assertIn("perexp/00000122/spectra-*.fits", self.inputs("some.h5"))
+        self.assertEqual(sum(e != b"" for e in read(self.at("some.h5"), "catalog/files")["ERROR"]), 4)
+
+    def test_patterns_that_are_wrong(self):
+        self.add_tile(1, 20260101)
+        for args, says in (
+            (["--pattern", self.at("nothing-*.fits")], "matches no file"),
+            (["--pattern", self.at("tiles/{n}/*/*.fits")], "say by --numbers"),
+            (["--pattern", self.at("tiles/*/*/*.fits"), "--numbers", "1"], "no --pattern has {n}"),
+            (["--numbers", "1"], "--numbers belongs to --pattern"),
+            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,5-4"], "no list of numbers"),
+            (["--pattern", self.at("tiles/{n}/*/*.fits"), "--numbers", "1,1"], "is there twice"),
+            (["--skip-done"], "needs --input-table"),
+            (["--skip-done", "--input-table", self.table, "--overwrite", STAR], "exclude each other"),
+            (["--input-table", self.table, "--join-by-name", STAR], "join_by_name"),
+        ):
+            done = self.run_fit("wrong.h5", *args, status=2)
+            self.assertOneLine(done, says, status=2)
+        with open(self.table, "w") as f:
+            f.write("notes of mine\n")
+        done = self.run_fit("wrong.h5", "--skip-done", "--input-table", self.table, STAR, status=2)
+        self.assertOneLine(done, self.table, "no table of inputs", status=2)
+        done = self.run_fit("wrong.h5", "--input-table", STAR, STAR, status=2)
+        self.assertOneLine(done, "are one file", status=2)
+
+    def test_night_after_night(self):
+        daily = ("--pattern", self.at("tiles/*/*/coadd-*.fits"), "--input-table", self.table,
+                 "--skip-done")
+        first = [self.add_tile(1, 20260101), self.add_tile(2, 20260101)]
+        with open(first[1], "r+b") as f:
+            f.truncate(5000)
+        # the first night: one of two files is cut
+        self.run_fit("night1.h5", *daily, ranks=2, status=3)
+        one, two = self.lines()
+        self.assertEqual([one["STATUS"], two["STATUS"]], ["done", "failed"])
+        self.assertEqual([one["ROWS"], one["FITTED"], one["REASON"]], ["1", "1", ""])
+        self.assertEqual([one["INPUT"], one["RESULT"]],
+                         [os.path.realpath(first[0]), os.path.realpath(self.at("night1.h5"))])
+        self.assertEqual(int(one["SIZE"]), os.stat(first[0]).st_size)
+        self.assertAlmostEqual(float(one["MTIME"]), os.stat(first[0]).st_mtime, delta=1e-3)
+        self.assertIn("20260101", two["REASON"])
+        # the same command again changes nothing, in another folder neither
+        before = content(self.table)
+        self.run_fit("night1.h5", *daily, status=3)
+        self.assertEqual(content(self.table), before)
+        # the second night brings a file; its result has that one and what has failed
+        second = self.add_tile(1, 20260102)
+        done = self.run_fit("night1.h5", *daily, status=2)
+        self.assertOneLine(done, "night1.h5 is finished", "another --output", status=2)
+        shutil.copy(STAR, first[1])
+        done = self.run_fit("night2.h5", *daily)
+        self.assertIn("skipped      1 inputs that are done", done.stdout)
+        self.assertEqual(self.inputs("night2.h5"),
+                         [os.path.relpath(p, self.folder) for p in (second, first[1])])
+        # now all is done, whichever output is named
+        for out in ("night2.h5", "night3.h5"):
+            done = self.run_fit(out, *daily)
+            self.assertIn("all 3 are done: nothing to fit", done.stdout)
+        self.assertFalse(os.path.exists(self.at("night3.h5")))
+        # an input that has changed since, or other settings, or a result that is gone
+        os.utime(second, (1, 1))
+        self.run_fit("night4.h5", *daily)
+        self.assertEqual(self.inputs("night4.h5"), [os.path.relpath(second, self.folder)])
+        self.run_fit("other.h5", *daily, "--npoly", 9)
+        self.assertEqual(len(self.inputs("other.h5")), 3)
+        os.remove(self.at("other.h5"))
+        self.run_fit("again.h5", *daily, "--npoly", 9)
+        self.assertEqual(len(self.inputs("again.h5")), 3)
+
+    def test_an_interrupted_run_keeps_its_inputs(self):
+        daily = ("--pattern", self.at("tiles/*/*/coadd-*.fits"), "--input-table", self.table,
+                 "--skip-done")
+        files = [self.add_tile(2, 20260101), self.add_tile(3, 20260101)]
+        self.run_fit("whole.h5", *daily[:2])
+        with h5py.File(self.at("whole.h5"), "r+") as f:  # as a run leaves it that was killed
+            f["fits/STATUS"][1] = 0
+            f["provenance/FINISHED"][0] = 0
+        later = self.add_tile(1, 20260102)
+        done = self.run_fit("whole.h5", *daily)
+        self.assertIn("1 others wait", done.stderr)
+        self.assertEqual(self.inputs("whole.h5"), [os.path.relpath(p, self.folder) for p in files])
+        self.assertEqual([line["INPUT"] for line in self.lines()],
+                         [os.path.realpath(p) for p in files])
+        self.run_fit("next.h5", *daily)
+        self.assertEqual(self.inputs("next.h5"), [os.path.relpath(later, self.folder)])
+
+    def test_redrock_belongs_to_the_input(self):
+        star = self.add("coadd-x.fits")
+        with pyfits.open(star) as hdus:
+            target = hdus["FIBERMAP"].data["TARGETID"]
+        def write_redrock(kind):
+            pyfits.BinTableHDU.from_columns([
+                pyfits.Column("TARGETID", "K", array=target),
+                pyfits.Column("Z", "D", array=[0.5]),
+                pyfits.Column("SPECTYPE", "6A", array=np.array([kind])),
+                pyfits.Column("SUBTYPE", "20A", array=np.array([""])),
+            ], name="REDSHIFTS").writeto(self.at("redrock-x.fits"), overwrite=True)
+        daily = ("--redrock", "--input-table", self.table, "--skip-done", star)
+        write_redrock("GALAXY")
+        self.run_fit("a.h5", *daily)
+        self.assertEqual([(e["STATUS"], e["ROWS"]) for e in self.lines()], [("done", "0")])
+        self.assertIn("nothing to fit", self.run_fit("b.h5", *daily).stdout)
+        write_redrock("STAR")
+        os.utime(self.at("redrock-x.fits"), (1, 1))
+        self.run_fit("b.h5", *daily)
+        self.assertEqual(self.lines()[1]["ROWS"], "1")
+
+    def test_a_table_that_was_cut(self):
+        star = self.add("coadd-x.fits")
+        daily = ("--input-table", self.table, "--skip-done", star)
+        self.run_fit("a.h5", *daily)
+        with open(self.table, "r+b") as f:
+            f.truncate(os.stat(self.table).st_size - 9)
+        self.run_fit("b.h5", *daily)  # once more, on a line of its own
+        self.assertEqual(len(self.lines()), 2)
+        done = self.run_fit("c.h5", *daily)
+        self.assertIn("nothing to fit", done.stdout)
+        self.assertIn("line 3: is no line of it", done.stderr)
+
+
+if __name__ == "__main__":
+    main()

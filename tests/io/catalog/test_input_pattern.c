@@ -1,0 +1,143 @@
+#include "tests/mill_test.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io/catalog/input_pattern.h"
+#include "kernels/base/error.h"
+#include "tests/io/fits/fits_maker.h"
+
+static char folder[1024], path[1100];
+
+static int make_folder(void **state)
+{
+  (void)state;
+  maker_folder(folder, sizeof folder);
+  snprintf(path, sizeof path, "%s/list", folder);
+  return 0;
+}
+
+static int remove_folder(void **state)
+{
+  (void)state;
+  maker_remove_folder(folder);
+  return 0;
+}
+
+static void make(const char *name)
+{
+  char full[1200];
+  snprintf(full, sizeof full, "%s/%s", folder, name);
+  for (char *slash = strchr(full + strlen(folder) + 1, '/'); slash;
+       slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    mkdir(full, 0777);
+    *slash = '/';
+  }
+  maker_save_bytes(full, "x", 1);
+}
+
+/* The paths that a pattern in the folder gives, without the folder. */
+static void expect(const char *pattern, const int64_t *number, size_t n_number,
+                   const char *const *expected, size_t n)
+{
+  char full[1200];
+  mill_path_list list = {0};
+  snprintf(full, sizeof full, "%s/%s", folder, pattern);
+  if (mill_input_pattern(full, number, n_number, &list) != MILL_OK)
+    fail_msg("%s", mill_error_message());
+  assert_int_equal(list.n, n);
+  for (size_t i = 0; i < n; i++)
+    assert_string_equal(list.path[i] + strlen(folder) + 1, expected[i]);
+  mill_path_list_clear(&list);
+}
+
+static void test_patterns(void **state)
+{
+  (void)state;
+  static const int64_t number[] = {203, 7};
+  make("b/coadd-1.fits");
+  make("a/coadd-2.fits");
+  make("a/coadd-1.fits");
+  make("a/redrock-1.fits");
+  make("2/203/00000203-a.fits");
+  make("0/7/00000007-b.fits");
+  make("0/7/00000007-a.fits");
+  expect("*/coadd-*.fits", NULL, 0,
+         (const char *const[]){"a/coadd-1.fits", "a/coadd-2.fits", "b/coadd-1.fits"}, 3);
+  expect("[b]/coadd-?.fits", NULL, 0, (const char *const[]){"b/coadd-1.fits"}, 1);
+  /* in the order of the numbers; a name without wildcards is a path, there or not */
+  expect(
+      "{n/100}/{n}/{n:8}-*.fits", number, 2,
+      (const char *const[]){"2/203/00000203-a.fits", "0/7/00000007-a.fits", "0/7/00000007-b.fits"},
+      3);
+  expect("x{n}.fits", number, 2, (const char *const[]){"x203.fits", "x7.fits"}, 2);
+  make("{x}.fits");
+  expect("{x}*", NULL, 0, (const char *const[]){"{x}.fits"}, 1);
+}
+
+static void expect_refused(const char *pattern, const int64_t *number, size_t n_number,
+                           const char *says)
+{
+  mill_path_list list = {0};
+  assert_int_equal(mill_input_pattern(pattern, number, n_number, &list), MILL_ERR_USAGE);
+  if (!strstr(mill_error_message(), says))
+    fail_msg("expected '%s', got '%s'", says, mill_error_message());
+  mill_path_list_clear(&list);
+}
+
+static void test_refuses_bad_patterns(void **state)
+{
+  (void)state;
+  char text[3000];
+  snprintf(text, sizeof text, "%s/no*", folder);
+  expect_refused(text, NULL, 0, "matches no file");
+  expect_refused("{n}", NULL, 0, "--numbers");
+  static const int64_t number[] = {1};
+  for (const char *const *bad = (const char *const[]){"a{n:0}", "{n/0}", "{n:19}", "{n", "{n:}",
+                                                      "{n:-3}", "{night}", NULL};
+       *bad; bad++)
+    expect_refused(*bad, number, 1, "is no place for a number");
+  memset(text, 'x', sizeof text);
+  text[sizeof text - 1] = '\0';
+  expect_refused(text, NULL, 0, "too long");
+}
+
+static void test_numbers(void **state)
+{
+  (void)state;
+  int64_t *number;
+  size_t n;
+  static const char text[] = "# tiles\n 1000000 \n7-8, 3\n\n";
+  maker_save_bytes(path, text, sizeof text - 1);
+  assert_int_equal(mill_number_list("12,10 - 11", path, &number, &n), MILL_ERR_USAGE);
+  assert_int_equal(mill_number_list("12,10-11", path, &number, &n), MILL_OK);
+  static const int64_t expected[] = {12, 10, 11, 1000000, 7, 8, 3};
+  assert_int_equal(n, 7);
+  assert_memory_equal(number, expected, sizeof expected);
+  mill_free(number);
+  assert_int_equal(mill_number_list(NULL, NULL, &number, &n), MILL_OK);
+  assert_int_equal(n, 0);
+  mill_free(number);
+  for (const char *const *bad =
+           (const char *const[]){"", "1,", "-1", "1.5", "2-1", "1,2,1", "0-10000000", "a", "1 2",
+                                 "99999999999999999999", NULL};
+       *bad; bad++)
+    if (mill_number_list(*bad, NULL, &number, &n) != MILL_ERR_USAGE)
+      fail_msg("'%s' is taken", *bad);
+  maker_save_bytes(path, "1\n2 3\n", 6);
+  assert_int_equal(mill_number_list(NULL, path, &number, &n), MILL_ERR_USAGE);
+  assert_non_null(strstr(mill_error_message(), "line 2"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      TEST(test_patterns),
+      TEST(test_refuses_bad_patterns),
+      TEST(test_numbers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
