@@ -87,7 +87,7 @@ typedef struct arm_rule {
   double usable_min_aa, usable_max_aa; /* the templates' range less the Doppler shift */
   double min_aa, max_aa;               /* of the configuration; within the usable ones if given */
   const char *channel;                 /* empty: any */
-  double resolving_power;              /* 0: none */
+  double resolving_power, fwhm_aa;     /* 0: none; the latter goes before the former */
   int needs_lsf;
 } arm_rule;
 
@@ -139,6 +139,7 @@ static void set_rules(mill_spectra *spectra)
     rule->wanted = spectra->settings.arm_wanted[a];
     rule->needs_lsf = lib->arm[a].template_sigma_aa >= 0.0 && spectra->lsf != MILL_LSF_OFF;
     rule->resolving_power = mill_config_resolving_power(config, lib->arm[a].name);
+    rule->fwhm_aa = i >= 0 ? config->arm[i].fwhm_aa : 0.0;
     rule->channel = i >= 0 ? config->arm[i].channel : "";
     rule->min_aa = i >= 0 ? config->arm[i].min_aa : 0.0;
     rule->max_aa = i >= 0 ? config->arm[i].max_aa : INFINITY;
@@ -328,7 +329,7 @@ static int lsf_of(const mill_spectra *spectra, const mill_channel *channel, int 
     return MILL_LSF_MATRIX;
   if (channel->sigma_aa && (wanted == MILL_LSF_AUTO || wanted == MILL_LSF_SIGMA))
     return MILL_LSF_SIGMA;
-  if (rule->resolving_power > 0.0 &&
+  if ((rule->resolving_power > 0.0 || rule->fwhm_aa > 0.0) &&
       (wanted == MILL_LSF_AUTO || wanted == MILL_LSF_RESOLVING_POWER))
     return MILL_LSF_RESOLVING_POWER;
   return MILL_LSF_AUTO;
@@ -422,14 +423,16 @@ done:
 static int add_sigma(mill_spectra *spectra, const known_waves *known, piece *p)
 {
   int err = MILL_OK;
-  const double power = spectra->arm[p->arm].resolving_power;
+  const arm_rule *rule = &spectra->arm[p->arm];
   float *sigma = NULL;
   if (p->sigma_aa)
     goto done;
   MILL_TRY(mill_arena_take(&spectra->batch->store->arena, (size_t)p->n * sizeof *sigma,
                            (void **)&sigma));
   for (int i = 0; i < p->n; i++)
-    sigma[i] = (float)(known->wave_aa[p->first + i] / (FWHM_SIGMA * power));
+    sigma[i] = (float)(rule->fwhm_aa > 0.0
+                           ? rule->fwhm_aa / FWHM_SIGMA
+                           : known->wave_aa[p->first + i] / (FWHM_SIGMA * rule->resolving_power));
   p->sigma_aa = sigma;
 done:
   return err;

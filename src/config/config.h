@@ -61,10 +61,10 @@ enum mill_exposures {
 
 /** Where the line-spread function comes from. */
 enum mill_lsf_source {
-  MILL_LSF_AUTO = 0, /**< the file's matrix, else its sigma, else resolving_power, else none */
+  MILL_LSF_AUTO = 0, /**< the file's matrix, else its sigma, else what is set, else none */
   MILL_LSF_MATRIX,
   MILL_LSF_SIGMA,
-  MILL_LSF_RESOLVING_POWER, /**< sigma = wavelength / (2.3548 R) */
+  MILL_LSF_RESOLVING_POWER, /**< sigma = wavelength / (2.3548 R), or an arm's fwhm / 2.3548 */
   MILL_LSF_OFF              /**< templates are at the instrument's resolution */
 };
 
@@ -76,6 +76,7 @@ typedef struct mill_arm_choice {
   double min_aa, max_aa;       /**< pixels used; 0 and inf: all */
   char channel[MILL_MAX_NAME]; /**< the channel it takes; empty: by name, then by wavelength */
   double resolving_power;      /**< 0: the general one */
+  double fwhm_aa;              /**< the same at all wavelengths, before both; 0: none */
 } mill_arm_choice;
 
 typedef struct mill_config {

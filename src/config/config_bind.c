@@ -62,7 +62,8 @@ static int bind_lsf(const mill_config *config, const mill_library *lib)
     goto done;
   for (int i = 0; i < lib->n_arm; i++) {
     const char *name = lib->arm[i].name;
-    if (config->n_arm > 0 && mill_config_find_arm(config, name) < 0)
+    const int i_arm = mill_config_find_arm(config, name);
+    if (config->n_arm > 0 && i_arm < 0)
       continue;
     if (lib->arm[i].template_sigma_aa < 0.0)
       MILL_FAIL(MILL_ERR_CONFIG,
@@ -72,9 +73,12 @@ static int bind_lsf(const mill_config *config, const mill_library *lib)
                 : lsf == MILL_LSF_SIGMA ? "lsf: sigma"
                                         : "lsf: resolving_power",
                 name);
-    if (lsf == MILL_LSF_RESOLVING_POWER && !(mill_config_resolving_power(config, name) > 0.0))
+    if (lsf == MILL_LSF_RESOLVING_POWER && !(mill_config_resolving_power(config, name) > 0.0) &&
+        !(i_arm >= 0 && config->arm[i_arm].fwhm_aa > 0.0))
       MILL_FAIL(MILL_ERR_CONFIG,
-                "lsf: resolving_power, but none is set for arm %s; set resolving_power", name);
+                "lsf: resolving_power, but none is set for arm %s; set resolving_power, or fwhm of "
+                "the arm",
+                name);
   }
 done:
   return err;

@@ -147,6 +147,13 @@ static int check_arms(const mill_config *config, mill_config_fault *where)
                    "the resolving_power of %s, %s, is out of range; give a number from 0 to %s",
                    choice->arm, mill_text_of_real(choice->resolving_power, a),
                    mill_text_of_real(MILL_MAX_POWER, b));
+    if (!(choice->fwhm_aa >= 0.0 && choice->fwhm_aa <= MILL_MAX_FWHM))
+      return wrong(where, "arms", NULL, i,
+                   "the fwhm of %s, %s A, is out of range; give a number from 0 to %s", choice->arm,
+                   mill_text_of_real(choice->fwhm_aa, a), mill_text_of_real(MILL_MAX_FWHM, b));
+    if (choice->resolving_power > 0.0 && choice->fwhm_aa > 0.0)
+      return wrong(where, "arms", NULL, i, "%s has resolving_power and fwhm; give one of them",
+                   choice->arm);
   }
 done:
   return err;

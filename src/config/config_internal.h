@@ -12,6 +12,7 @@ enum {
 
 #define MILL_MAX_RADIUS 60  /* arcsec: visits of one object are nearer, and others get near */
 #define MILL_MAX_POWER  1e7 /* resolving power: beyond any spectrograph of stars */
+#define MILL_MAX_FWHM   1e3 /* A */
 
 /* In the order of the documentation and of --print-config. */
 extern const mill_option mill_config_key[MILL_N_KEY];

@@ -45,8 +45,8 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     /* the identity holds the library's hash instead */
     {"template_lib", PATH(template_lib), .section = "Model", .help = "library file",
      .more = "; `--library` overrides it", .elsewhere = "same (a folder there)"},
-    {"arms", OTHER("list of names or of `{name, min, max, channel, resolving_power}`"), SCIENCE,
-     .unit = "Angstrom, vacuum",
+    {"arms", OTHER("list of names or of `{name, min, max, channel, resolving_power, fwhm}`"),
+     SCIENCE, .unit = "Angstrom, vacuum",
      .range = "arms of the library, or parts of its only one, each once; 0 ≤ min < max",
      .help = "arms to fit, and what is special about them (below); empty: all of the "
              "library",
@@ -245,6 +245,9 @@ int mill_config_set(mill_config *config, const char *key, const char *option, co
   const mill_option *row = mill_config_key_of(key);
   if (!row || row->kind == MILL_OPTION_OTHER)
     return mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__, "no option sets the key %s", key);
+  /* the command line wins: over what the file's arms have of their own, too */
+  for (int i = 0; i < config->n_arm && strcmp(key, "resolving_power") == 0; i++)
+    config->arm[i].resolving_power = config->arm[i].fwhm_aa = 0.0;
   return mill_option_read(row, option, text, config);
 }
 

@@ -348,14 +348,16 @@ static int read_arms(reader *in, const yaml_node_t *node)
                             {"min", NULL, &arm->min_aa, NULL},
                             {"max", NULL, &arm->max_aa, NULL},
                             {"channel", arm->channel, NULL, NULL},
-                            {"resolving_power", NULL, &arm->resolving_power, NULL}};
+                            {"resolving_power", NULL, &arm->resolving_power, NULL},
+                            {"fwhm", NULL, &arm->fwhm_aa, NULL}};
     const yaml_node_t *item = list_item(in, node, i);
     arm->max_aa = INFINITY;
     if (item->type != YAML_MAPPING_NODE)
       MILL_TRY(get_text(in, item, sizeof arm->arm, arm->arm));
     else
       MILL_TRY(get_fields(in, item, "an arm",
-                          "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R}",
+                          "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R, "
+                          "fwhm: A}",
                           fields, sizeof fields / sizeof fields[0]));
   }
   config->n_arm = (int)n;

@@ -245,25 +245,11 @@ done:
   return err;
 }
 
-/* rms of a part of the pixels' fractions, of those that some row knows. */
-static double mean_fraction(const int *n_known, const float *fraction, int first, int last)
-{
-  double sum = 0;
-  int n = 0;
-  for (int p = first; p <= last; p++) {
-    sum += n_known[p] > 0 ? (double)fraction[p] * (double)fraction[p] : 0;
-    n += n_known[p] > 0;
-  }
-  return n > 0 ? sqrt(sum / n) : 0;
-}
-
-/* rms of what the components leave, per pixel: of n rows, of which the components have taken as
-   many degrees of freedom as there are of them.  Pixels that no row knows get that of the arm,
-   those beyond all rows that of the nearest quarter: errors differ from blue to red. */
+/* rms per pixel of what the components leave: of n rows, of which the components have taken as many
+   degrees of freedom as there are of them; 0 where no row is known. */
 static void measure_fraction(int n, int n_pix, double noise2, const double *x, const int *n_known,
-                             const span *known, mill_model_error *error)
+                             mill_model_error *error)
 {
-  const int first = known->first, last = known->last, quarter = (last - first) / 4;
   for (int p = 0; p < n_pix; p++) {
     double sum = 0;
     for (int i = 0; i < n; i++)
@@ -271,9 +257,37 @@ static void measure_fraction(int n, int n_pix, double noise2, const double *x, c
     const double free = n_known[p] * (1 - (double)error->n_component / n);
     error->fraction[p] = n_known[p] > 0 ? (float)sqrt(fmax(sum / free - noise2, 0)) : 0;
   }
-  const double all = mean_fraction(n_known, error->fraction, first, last);
-  const double blue = mean_fraction(n_known, error->fraction, first, first + quarter);
-  const double red = mean_fraction(n_known, error->fraction, last - quarter, last);
+}
+
+/* rms of the whole error, that of the components and what they leave, in a part of the pixels, of
+   those that some row knows. */
+static double mean_error(const int *n_known, const mill_model_error *error, int n_pix, int first,
+                         int last)
+{
+  double sum = 0;
+  int n = 0;
+  for (int p = first; p <= last; p++) {
+    if (n_known[p] == 0)
+      continue;
+    sum += (double)error->fraction[p] * (double)error->fraction[p];
+    for (int j = 0; j < error->n_component; j++) {
+      const double part =
+          error->sigma[j] * (double)error->component[(size_t)j * (size_t)n_pix + (size_t)p];
+      sum += part * part;
+    }
+    n++;
+  }
+  return n > 0 ? sqrt(sum / n) : 0;
+}
+
+/* Where no row is known there is no component either, so that the fraction is the whole error: that
+   of the arm, beyond all rows that of the nearest quarter, as errors differ from blue to red. */
+static void fill_fraction(int n_pix, const int *n_known, const span *known, mill_model_error *error)
+{
+  const int first = known->first, last = known->last, quarter = (last - first) / 4;
+  const double all = mean_error(n_known, error, n_pix, first, last);
+  const double blue = mean_error(n_known, error, n_pix, first, first + quarter);
+  const double red = mean_error(n_known, error, n_pix, last - quarter, last);
   for (int p = 0; p < n_pix; p++)
     if (n_known[p] == 0)
       error->fraction[p] = (float)(p < first ? blue : p > last ? red : all);
@@ -403,8 +417,9 @@ int mill_model_error_measure(const double *wave_aa, mill_residuals *residuals, i
   error->n_component = n_component;
   const double all = mean_square(n, n_pix, x) - noise2;
   MILL_TRY(take_components(n, n_pix, noise2, known.scale, x, error));
-  measure_fraction(n, n_pix, noise2, x, n_known, &known, error);
+  measure_fraction(n, n_pix, noise2, x, n_known, error);
   measure_correlation(n, n_pix, x, error);
+  fill_fraction(n_pix, n_known, &known, error);
   const double left = mean_square(n, n_pix, x) - noise2;
   report->n = n;
   report->rms = sqrt(fmax(all, 0));

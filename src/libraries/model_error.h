@@ -47,8 +47,9 @@ typedef struct mill_model_error_report {
  *  wave_aa [n_pix]  in      of the arm
  *  residuals        in/out  the continuum is taken out of value, and NaN becomes 0
  *  n_component      in      0 ... MILL_MAX_ERROR, at most half of the spectra
- *  error            out     zeroed before, cleared on failure.  Pixels beyond all spectra have the
- *                           fraction of the quarter of the others that is nearest, no component
+ *  error            out     zeroed before, cleared on failure.  Pixels beyond all spectra have no
+ *                           component; their fraction is the whole error, components and rest, of
+ *                           the quarter of the others that is nearest
  *
  *  MILL_ERR_INPUT for too few spectra or pixels without one, MILL_ERR_RANGE, MILL_ERR_MEMORY. */
 int mill_model_error_measure(const double *wave_aa, mill_residuals *residuals, int n_component,

@@ -111,7 +111,7 @@ class RealStars(EndToEnd):
         with open(shipped) as f:
             text = f.read()
         for i in (0, 12):
-            for arm, item in ("B", "{name: b, min: 4000, max: 5800}"), ("R", "{name: r, min: 5800}"):
+            for arm, item in zip("BR", re.findall(r"{name: [^}]*}", text)):
                 held = "".join(f"  - {{param: {name.lower()}, value: {float(both[name][i])!r}}}\n"
                                for name in ("VSINI", "TEFF", "LOGG", "FEH"))
                 with open(tmp("alone.yaml"), "w") as f:

@@ -515,6 +515,14 @@ static void test_policy_of_the_line_spread_function(void **state)
   mill_read_batch batch = read_one();
   assert_close(segment_of(&batch, ARM_R)->sigma_aa[0], wave[0] / 2500 / sqrt(8 * log(2)), 1e-6);
   mill_read_batch_clear(&batch);
+  /* and its FWHM, which is the same at all wavelengths */
+  config.arm[0].resolving_power = 0;
+  config.arm[0].fwhm_aa = 2.7;
+  batch = read_one();
+  const mill_read_segment *s = segment_of(&batch, ARM_R);
+  for (int k = 0; k < s->n_pix; k++)
+    assert_close(s->sigma_aa[k], 2.7 / sqrt(8 * log(2)), 2e-7);
+  mill_read_batch_clear(&batch);
 }
 
 static void test_matrix_and_sigma_are_cut_with_the_pixels(void **state)

@@ -157,6 +157,26 @@ static void test_exposures_of_the_command_line_win(void **state)
   }
 }
 
+static void test_resolving_power_of_the_command_line_wins_over_that_of_arms(void **state)
+{
+  (void)state;
+  call c;
+  mill_config config;
+  mill_config_default(&config);
+  config.n_arm = 2; /* of a file */
+  strcpy(config.arm[0].arm, "b");
+  strcpy(config.arm[1].arm, "r");
+  config.arm[0].fwhm_aa = 2.7;
+  config.arm[1].resolving_power = 1650;
+  assert_int_equal(parse(&c, "--resolving-power 1500 --npoly 12"), MILL_OK);
+  assert_int_equal(mill_fit_options_apply(&c.options, &config), MILL_OK);
+  assert_close(mill_config_resolving_power(&config, "b"), 1500, 0);
+  assert_close(mill_config_resolving_power(&config, "r"), 1500, 0);
+  assert_close(config.arm[0].fwhm_aa, 0, 0);
+  mill_fit_options_clear(&c.options);
+  mill_config_clear(&config);
+}
+
 static void test_target_ids_replace_those_of_the_configuration(void **state)
 {
   (void)state;
@@ -365,6 +385,7 @@ int main(void)
       cmocka_unit_test(test_every_option_reaches_the_configuration),
       cmocka_unit_test(test_arms_of_the_command_line),
       cmocka_unit_test(test_exposures_of_the_command_line_win),
+      cmocka_unit_test(test_resolving_power_of_the_command_line_wins_over_that_of_arms),
       cmocka_unit_test(test_target_ids_replace_those_of_the_configuration),
       cmocka_unit_test(test_bad_values_are_named),
       cmocka_unit_test(test_running_options),

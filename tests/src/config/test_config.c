@@ -84,7 +84,8 @@ static void test_examples_of_other_surveys_are_read(void **state)
     const char *format;
     double resolving_power;
     int join;
-  } survey[] = {{"sdss", 0, 0}, {"lamost", 1800, 0}, {"weave", 5000, 1}};
+    double fwhm_aa; /* of the first arm */
+  } survey[] = {{"sdss", 0, 0, 0}, {"lamost", 1800, 0, 2.7}, {"weave", 5000, 1, 0}};
   for (size_t i = 0; i < sizeof survey / sizeof survey[0]; i++) {
     char example[512];
     mill_config config;
@@ -95,6 +96,7 @@ static void test_examples_of_other_surveys_are_read(void **state)
     assert_string_equal(config.format, survey[i].format);
     assert_close(config.resolving_power, survey[i].resolving_power, 0);
     assert_int_equal(config.join_by_name, survey[i].join);
+    assert_close(config.arm[0].fwhm_aa, survey[i].fwhm_aa, 0);
     assert_int_equal(config.wave_mask_auto, 0); /* never DESI's dichroic */
     mill_config_clear(&config);
   }
@@ -168,7 +170,7 @@ static void test_every_key_is_read(void **state)
   mill_config_default(&config);
   must_read(&config,
             "template_lib: 'a b: #c.h5'\n"
-            "arms: [b, {name: z, min: 7e3, max: 9000, channel: RED, "
+            "arms: [{name: b, fwhm: 2.7}, {name: z, min: 7e3, max: 9000, channel: RED, "
             "resolving_power: 1800}]\n"
             "format: sdss\njoin_by_name: yes\njoin_radius: 1.5\nexposures: joint\nlsf: "
             "matrix\nresolving_power: 2e3\n"
@@ -194,6 +196,8 @@ static void test_every_key_is_read(void **state)
   assert_close(config.arm[0].min_aa, 0.0, 0.0);
   assert_true(isinf(config.arm[0].max_aa));
   assert_string_equal(config.arm[0].channel, "");
+  assert_close(config.arm[0].fwhm_aa, 2.7, 0.0);
+  assert_close(config.arm[1].fwhm_aa, 0.0, 0.0);
   assert_string_equal(config.arm[1].arm, "z");
   assert_close(config.arm[1].min_aa, 7000.0, 0.0);
   assert_close(config.arm[1].max_aa, 9000.0, 0.0);
@@ -472,6 +476,7 @@ static void random_config(mill_config *config)
     if (random_int(0, 1))
       snprintf(choice->channel, sizeof choice->channel, "c \"%d", i);
     choice->resolving_power = random_int(0, 1) ? random_real(0, 1e7) : 0.0;
+    choice->fwhm_aa = choice->resolving_power > 0.0 ? 0.0 : random_real(0, 1e3);
   }
   config->n_thread = random_int(0, 4096);
   config->n_reader = random_int(0, 16);

@@ -99,10 +99,9 @@ static void test_identity_holds_science_and_selection(void **state)
       "start: \"\"", /* test_identity_holds_the_hash_of_the_start */
   };
   static const char *const of_an_arm[] = {
-      "arms: [{name: b, min: 4000}]",
-      "arms: [{name: b, max: 4000}]",
-      "arms: [{name: b, channel: blue}]",
-      "arms: [{name: b, resolving_power: 2000}]",
+      "arms: [{name: b, min: 4000}]",     "arms: [{name: b, max: 4000}]",
+      "arms: [{name: b, channel: blue}]", "arms: [{name: b, resolving_power: 2000}]",
+      "arms: [{name: b, fwhm: 2.7}]",
   };
   char *base = identity_of("");
   for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
@@ -245,6 +244,18 @@ static void test_bind_resolves_names(void **state)
   }
 }
 
+static void test_an_arm_has_a_line_spread_function_by_fwhm(void **state)
+{
+  (void)state;
+  mill_library lib;
+  mill_config config;
+  make_library(&lib);
+  mill_config_default(&config);
+  must_read(&config, "lsf: resolving_power\narms: [{name: b, fwhm: 2.7}, "
+                     "{name: r, resolving_power: 1650}]");
+  assert_int_equal(mill_config_bind(&config, &lib), MILL_OK);
+}
+
 static void test_bind_refuses_what_the_library_lacks(void **state)
 {
   (void)state;
@@ -301,6 +312,7 @@ int main(void)
       cmocka_unit_test(test_identity_of_the_defaults),
       cmocka_unit_test(test_resolving_power_of_an_arm),
       cmocka_unit_test(test_bind_resolves_names),
+      cmocka_unit_test(test_an_arm_has_a_line_spread_function_by_fwhm),
       cmocka_unit_test(test_bind_refuses_what_the_library_lacks),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
