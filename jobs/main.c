@@ -1,4 +1,5 @@
 /* starmill: one executable, one job per call. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,19 +89,27 @@ static void print_help(FILE *out)
   fprintf(out, "\n%s", more_help);
 }
 
+/* Of pages that go into files: one that is cut off must not pass for whole. */
+static int printed(void)
+{
+  if (fflush(stdout) == 0 && !ferror(stdout))
+    return 0;
+  fprintf(stderr, "starmill: cannot print the page: %s\n", strerror(errno));
+  return mill_error_exit_status(MILL_ERR_OUTPUT);
+}
+
 /* `starmill help man [JOB]` */
 static int help_man(const char *name)
 {
-  if (!name) {
+  const mill_job_row *row = name ? find_job(name) : NULL;
+  if (row)
+    mill_man_print_job(row, stdout);
+  else if (!name)
     mill_man_print_program(job, "stellar parameters for whole spectroscopic surveys", more_help,
                            stdout);
-    return 0;
-  }
-  const mill_job_row *row = find_job(name);
-  if (!row)
+  else
     return EXIT_USAGE;
-  mill_man_print_job(row, stdout);
-  return 0;
+  return printed();
 }
 
 static int help(int argc, char **argv)
@@ -116,7 +125,7 @@ static int help(int argc, char **argv)
     return help_man(argc > 3 ? argv[3] : NULL);
   if (strcmp(argv[2], "completion") == 0) {
     mill_completion_print(job, "completion config man", stdout);
-    return 0;
+    return printed();
   }
   const mill_job_row *row = find_job(argv[2]);
   if (!row)

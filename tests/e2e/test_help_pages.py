@@ -115,6 +115,13 @@ class ManPages(ProgramTest):
             self.assertIn(f".BR starmill\\-{job} (1)\n", page)
         self.assertOneLine(starmill("help", "man", "fiit"), "fiit", status=2)
 
+    def test_full_disk(self):
+        for page in (("man",), ("man", "fit"), ("completion",)):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(command("help", *page), env=ENVIRONMENT, stdout=full,
+                                      stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+            self.assertOneLine(done, "cannot print the page: No space left", status=4)
+
     def test_man_shows_them(self):
         if not shutil.which("man"):
             self.skipTest("no man (Debian: man-db)")

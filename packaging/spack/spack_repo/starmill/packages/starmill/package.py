@@ -39,7 +39,6 @@ class Starmill(CMakePackage, CudaPackage):
         args = [
             self.define("MILL_TESTS", False),
             self.define("MILL_CUDA", "ON" if self.spec.satisfies("+cuda") else "OFF"),
-            self.define("BLA_VENDOR", "OpenBLAS"),
         ]
         architectures = self.spec.variants["cuda_arch"].value if "+cuda" in self.spec else ("none",)
         if "none" not in architectures:
