@@ -1,6 +1,11 @@
 # Write MILL_REVISION, the git revision with -dirty where the tree differs, to
 # OUTPUT; the file is touched only when the revision has changed.
 set(revision "unknown")
+# git archive puts the commit there (.gitattributes)
+file(STRINGS "${SOURCE_DIR}/cmake/archive-commit.txt" commit LIMIT_COUNT 1)
+if(commit MATCHES "^[0-9a-f]+$")
+  string(SUBSTRING "${commit}" 0 12 revision)
+endif()
 if(GIT)
   execute_process(COMMAND "${GIT}" -C "${SOURCE_DIR}" rev-parse --show-toplevel
                   OUTPUT_VARIABLE top OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)

@@ -1,4 +1,5 @@
 /* starmill: one executable, one job per call. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,9 @@
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
 #include "jobs/merge/merge.h"
+#include "jobs/options/option_completion.h"
+#include "jobs/options/option_man.h"
+#include "jobs/options/options.h"
 #include "jobs/particles/particles.h"
 #include "jobs/sample/sample.h"
 #include "jobs/simulate/simulate.h"
@@ -19,11 +23,6 @@
 #include "kernels/base/nvtx.h"
 #include "src/config/config.h"
 #include "src/ranks/mpi_context.h"
-
-typedef struct job_entry {
-  const char *name, *summary;
-  int (*run)(int argc, char **argv);
-} job_entry;
 
 /* Its functions see the sub-command first, and MPI running. */
 static int run_library(int argc, char **argv)
@@ -41,39 +40,76 @@ static int run_library(int argc, char **argv)
   return status;
 }
 
-static const job_entry job[] = {
-    {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit},
-    {"sample", "sample the posteriors of fitted stars", mill_job_sample},
-    {"library", "make, import and inspect template libraries", run_library},
-    {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate},
-    {"particles", "move particles in a potential, and write their densities", mill_job_particles},
-    {"density", "map catalogs by kernel density: Kiel diagram, velocities, sky", mill_job_density},
-    {"status", "say how a fit is going, or how it ended", mill_job_status},
-    {"merge", "join the results of a survey's parts to one", mill_job_merge},
-    {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor},
-    {"bench", "measure rate, evaluations and time of a fit by stage", mill_job_bench},
-};
+#define HELP(...) ((const mill_option_help *const[]){__VA_ARGS__, NULL})
 
-enum { N_JOB = sizeof job / sizeof job[0], EXIT_USAGE = 2 };
+static const mill_job_row job[] = {
+    {"fit", "fit stellar spectra: FITS files in, one HDF5 table out", mill_job_fit,
+     HELP(&mill_fit_help)},
+    {"sample", "sample the posteriors of fitted stars", mill_job_sample, HELP(&mill_sample_help)},
+    {"library", "make, import and inspect template libraries", run_library, mill_library_help},
+    {"simulate", "make a mock survey: DESI-like FITS files and their truth", mill_job_simulate,
+     HELP(&mill_simulate_help)},
+    {"particles", "move particles in a potential, and write their densities", mill_job_particles,
+     HELP(&mill_particles_help)},
+    {"density", "map catalogs by kernel density: Kiel diagram, velocities, sky", mill_job_density,
+     HELP(&mill_density_help)},
+    {"status", "say how a fit is going, or how it ended", mill_job_status, HELP(&mill_status_help)},
+    {"merge", "join the results of a survey's parts to one", mill_job_merge,
+     HELP(&mill_merge_help)},
+    {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,
+     HELP(&mill_doctor_help)},
+    {"bench", "measure rate, evaluations and time of a fit by stage", mill_job_bench,
+     HELP(&mill_bench_help, &mill_bench_train_help, &mill_bench_particles_help,
+          &mill_bench_schedule_help)},
+    {0}};
 
-static const job_entry *find_job(const char *name)
+enum { EXIT_USAGE = 2 };
+
+static const mill_job_row *find_job(const char *name)
 {
-  for (int i = 0; i < N_JOB; i++)
-    if (strcmp(job[i].name, name) == 0)
-      return &job[i];
+  for (const mill_job_row *row = job; row->name; row++)
+    if (strcmp(row->name, name) == 0)
+      return row;
+  fprintf(stderr, "starmill: no job '%s'; see starmill --help\n", name);
   return NULL;
 }
+
+static const char more_help[] =
+    "starmill help JOB, starmill JOB --help: what a job takes\n"
+    "starmill help config: every key of the configuration (Markdown)\n"
+    "starmill help man, starmill help man JOB: the same as pages for man (roff)\n"
+    "starmill help completion: the script that completes command lines in bash\n"
+    "starmill --version: what this program was built with\n";
 
 static void print_help(FILE *out)
 {
   fputs("usage: starmill JOB [options]\n\njobs\n", out);
-  for (int i = 0; i < N_JOB; i++)
-    fprintf(out, "  %-10s %s\n", job[i].name, job[i].summary);
-  fputs("\n"
-        "starmill help JOB, starmill JOB --help: what a job takes\n"
-        "starmill help config: every key of the configuration (Markdown)\n"
-        "starmill --version: what this program was built with\n",
-        out);
+  for (const mill_job_row *row = job; row->name; row++)
+    fprintf(out, "  %-10s %s\n", row->name, row->summary);
+  fprintf(out, "\n%s", more_help);
+}
+
+/* Of pages that go into files: one that is cut off must not pass for whole. */
+static int printed(void)
+{
+  if (fflush(stdout) == 0 && !ferror(stdout))
+    return 0;
+  fprintf(stderr, "starmill: cannot print the page: %s\n", strerror(errno));
+  return mill_error_exit_status(MILL_ERR_OUTPUT);
+}
+
+/* `starmill help man [JOB]` */
+static int help_man(const char *name)
+{
+  const mill_job_row *row = name ? find_job(name) : NULL;
+  if (row)
+    mill_man_print_job(row, stdout);
+  else if (!name)
+    mill_man_print_program(job, "stellar parameters for whole spectroscopic surveys", more_help,
+                           stdout);
+  else
+    return EXIT_USAGE;
+  return printed();
 }
 
 static int help(int argc, char **argv)
@@ -85,13 +121,17 @@ static int help(int argc, char **argv)
   }
   if (strcmp(argv[2], "config") == 0)
     return mill_error_exit_status(mill_config_print_keys(stdout));
-  const job_entry *entry = find_job(argv[2]);
-  if (!entry) {
-    fprintf(stderr, "starmill: no job '%s'; see starmill --help\n", argv[2]);
-    return EXIT_USAGE;
+  if (strcmp(argv[2], "man") == 0)
+    return help_man(argc > 3 ? argv[3] : NULL);
+  if (strcmp(argv[2], "completion") == 0) {
+    mill_completion_print(job, "completion config man", stdout);
+    return printed();
   }
+  const mill_job_row *row = find_job(argv[2]);
+  if (!row)
+    return EXIT_USAGE;
   char *job_argv[] = {argv[2], option, NULL};
-  return entry->run(2, job_argv);
+  return row->run(2, job_argv);
 }
 
 int main(int argc, char **argv)
@@ -108,10 +148,6 @@ int main(int argc, char **argv)
     return help(argc, argv);
   if (strcmp(argv[1], "--version") == 0)
     return mill_error_exit_status(mill_version_print(stdout));
-  const job_entry *entry = find_job(argv[1]);
-  if (!entry) {
-    fprintf(stderr, "starmill: no job '%s'; see starmill --help\n", argv[1]);
-    return EXIT_USAGE;
-  }
-  return entry->run(argc - 1, argv + 1);
+  const mill_job_row *row = find_job(argv[1]);
+  return row ? row->run(argc - 1, argv + 1) : EXIT_USAGE;
 }

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "jobs/bench/bench.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
@@ -149,19 +150,13 @@ static const mill_option_table table = {
     "4 output or disk, 70 internal error, 75 stopped by a signal.\n",
     rows};
 
-static void set_defaults(mill_bench_options *options)
-{
-  memset(options, 0, sizeof *options);
-  options->n_repeat = 3;
-  options->n_most = 65536;
-  options->limit_s = 60;
-  options->fit.quiet = 1;
-}
+static const mill_bench_options usual = {
+    .n_repeat = 3, .n_most = 65536, .limit_s = 60, .fit = {.quiet = 1}};
+
+const mill_option_help mill_bench_help = {&table, &usual};
 
 void mill_bench_options_print_help(FILE *out)
 {
-  mill_bench_options usual;
-  set_defaults(&usual);
   mill_option_print_help(&table, &usual, out);
 }
 
@@ -205,7 +200,7 @@ int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options)
   int err = MILL_OK, first = 0;
   unsigned bit = 0;
   unsigned char is_given[N_ELEMENT(rows)];
-  set_defaults(options);
+  *options = usual;
   MILL_TRY(mill_option_parse(&table, argc, argv, options, is_given, &first));
   if (options->fit.help)
     goto done;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "jobs/bench/bench.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/backend_choice.h"
 #include "jobs/options/option_table.h"
@@ -59,6 +60,8 @@ static const mill_option_table table = {
          .help = "threads beside the one core (default: the cores of the process)"},
         MILL_OPTION_HELP(settings),
         {0}}};
+
+const mill_option_help mill_bench_particles_help = {&table, NULL};
 
 /* Seconds of an evolution; of one thread of the CPU those of the processor. */
 static int measure(bench_particles *b, const mill_particle_setup *setup, int is_gpu, double *time_s,

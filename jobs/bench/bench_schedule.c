@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jobs/bench/bench.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/fit.h"
 #include "jobs/options/option_table.h"
@@ -85,6 +86,19 @@ static const mill_option_table table = {
          .help = "of the catalog, the costs and the speeds"},
         MILL_OPTION_HELP(settings),
         {0}}};
+
+static const settings usual = {.n_rank = {2, 8, 64, 256, 1024},
+                               .n_n_rank = 5,
+                               .rows = {200, 1000, 5000, 20000},
+                               .n_rows = 4,
+                               .spread_percent = 5,
+                               .gzip_percent = 10,
+                               .answer_s = 1e-5,
+                               .latency_ms = 2,
+                               .per_file = 5000,
+                               .seed = 1};
+
+const mill_option_help mill_bench_schedule_help = {&table, &usual};
 
 static int parse(int argc, char **argv, settings *set)
 {
@@ -248,19 +262,10 @@ done:
 int mill_bench_schedule(int argc, char **argv)
 {
   int err = MILL_OK;
-  settings set = {.n_rank = {2, 8, 64, 256, 1024},
-                  .n_n_rank = 5,
-                  .rows = {200, 1000, 5000, 20000},
-                  .n_rows = 4,
-                  .spread_percent = 5,
-                  .gzip_percent = 10,
-                  .answer_s = 1e-5,
-                  .latency_ms = 2,
-                  .per_file = 5000,
-                  .seed = 1};
+  settings set = usual;
   MILL_TRY(parse(argc, argv, &set));
   if (set.help) {
-    mill_option_print_help(&table, &set, stdout);
+    mill_option_print_help(&table, &usual, stdout);
     goto done;
   }
   MILL_TRY(set.costs ? read_costs(set.costs, &set) : draw_costs(&set));

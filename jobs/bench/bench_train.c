@@ -6,6 +6,7 @@
 
 #include <cblas.h>
 
+#include "jobs/bench/bench.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/backend_choice.h"
 #include "jobs/fit/fit.h"
@@ -106,6 +107,18 @@ static const mill_option_table table = {
          .help = "repeat epochs for so long, and twice at least; the shortest counts"},
         MILL_OPTION_HELP(settings),
         {0}}};
+
+static const settings usual = {.spectra = {500, 2000, 8000},
+                               .n_spectra = 3,
+                               .batch = {32, 128, 512},
+                               .n_batch = 3,
+                               .hidden = {{.n_hidden = 3, .width = {256, 256, 200}},
+                                          {.n_hidden = 3, .width = {512, 512, 400}}},
+                               .n_hidden = 2,
+                               .n_pix = 7000,
+                               .least_s = 0.5};
+
+const mill_option_help mill_bench_train_help = {&table, &usual};
 #undef LIST
 #undef AT
 
@@ -504,20 +517,11 @@ done:
 int mill_bench_train(mill_bench *job, int argc, char **argv)
 {
   int err = MILL_OK;
-  bench_train b = {.job = job,
-                   .set = {.spectra = {500, 2000, 8000},
-                           .n_spectra = 3,
-                           .batch = {32, 128, 512},
-                           .n_batch = 3,
-                           .hidden = {{.n_hidden = 3, .width = {256, 256, 200}},
-                                      {.n_hidden = 3, .width = {512, 512, 400}}},
-                           .n_hidden = 2,
-                           .n_pix = 7000,
-                           .least_s = 0.5}};
+  bench_train b = {.job = job, .set = usual};
   MILL_TRY(parse(argc, argv, &b.set));
   if (b.set.help) {
     if (job->mpi.rank == 0)
-      mill_option_print_help(&table, &b.set, stdout);
+      mill_option_print_help(&table, &usual, stdout);
     goto done;
   }
   MILL_TRY(mill_bench_one_rank(job));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "io/particles/map_file.h"
+#include "jobs/density/density.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
@@ -176,6 +177,8 @@ int mill_density_parse(int argc, char **argv, mill_density_options *o)
 done:
   return err;
 }
+
+const mill_option_help mill_density_help = {&table, NULL};
 
 void mill_density_print_help(FILE *out)
 {

@@ -71,14 +71,18 @@ static const mill_option_table table = {
         MILL_OPTION_HELP(doctor_job),
         {0}}};
 
+static const doctor_job usual = {.output = ".", .backend = "auto", .limit_s = DEFAULT_LIMIT_S};
+
+const mill_option_help mill_doctor_help = {&table, &usual};
+
 static int parse(int argc, char **argv, doctor_job *job)
 {
   int err = MILL_OK, first = 0;
   mill_config config; /* only to check a value */
   mill_config_default(&config);
-  job->output = ".";
-  job->backend = "auto";
-  job->limit_s = DEFAULT_LIMIT_S;
+  job->output = usual.output;
+  job->backend = usual.backend;
+  job->limit_s = usual.limit_s;
   MILL_TRY(mill_option_parse(&table, argc, argv, job, NULL, &first));
   MILL_TRY(mill_config_set(&config, "backend", "backend", job->backend));
   if (first < argc)
@@ -523,7 +527,7 @@ static int start(doctor_job *job, int argc, char **argv)
   MILL_TRY(parse(argc, argv, job));
   if (job->help) {
     if (job->mpi.rank == 0)
-      mill_option_print_help(&table, job, stdout);
+      mill_option_print_help(&table, &usual, stdout);
     goto done;
   }
   /* without threads of MPI the rest can be looked at; without communicators it cannot */

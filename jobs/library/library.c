@@ -64,10 +64,13 @@ done:
 
 #define AT(member) MILL_AT(import_options, member)
 static const mill_option_table import_table = {
-    "starmill library",
+    "starmill library import",
+    "usage: starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
+    "\n"
     "import makes a library from emulators that were trained elsewhere, one file per arm\n"
-    "(layout: docs/use/formats.md), and checks them against the reference values they carry.\n",
+    "(layout: docs/use/formats.md), and checks them against the reference values they carry.\n"
     "\n",
+    NULL,
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
          .help = "the library to write"},
@@ -89,28 +92,42 @@ static const mill_option_table import_table = {
         {0}}};
 #undef AT
 
+static const mill_option_table head_table = {
+    "starmill library",
+    "usage: starmill library build|import|demo|spectra|train|model-error|info [options] FILE...\n"
+    "\n"
+    "Make template libraries and look into them.\n",
+    NULL, (const mill_option[]){{0}}};
+
+static const mill_option_table info_table = {
+    "starmill library info",
+    "usage: starmill library info LIB.h5|GRID.h5\n"
+    "\n"
+    "info prints what is inside a library or a grid file.\n"
+    "\n",
+    NULL,
+    (const mill_option[]){{"help", MILL_OPTION_FLAG, 'h', .size = sizeof(int), .help = "this text"},
+                          {0}}};
+
+#define HELP(table) (&(const mill_option_help){table, NULL})
+const mill_option_help *const mill_library_help[] = {HELP(&head_table),
+                                                     HELP(&mill_library_build_table),
+                                                     HELP(&import_table),
+                                                     HELP(&mill_library_demo_table),
+                                                     HELP(&mill_library_spectra_table),
+                                                     HELP(&mill_library_train_table),
+                                                     HELP(&mill_train_functions_table),
+                                                     HELP(&mill_library_error_table),
+                                                     HELP(&info_table),
+                                                     NULL};
+#undef HELP
+
 static void print_usage(void)
 {
-  fputs("usage: starmill library build --output GRID.h5 [options] SPECTRA...\n"
-        "       starmill library import --output LIB.h5 [options] EMULATOR.h5...\n"
-        "       starmill library demo --output LIB.h5 [options]\n"
-        "       starmill library spectra --output LIB.h5 [options] FILE.fits\n"
-        "       starmill library train --output LIB.h5 [options] GRID.h5\n"
-        "       starmill library train --emulator radial|splines|linear --output LIB.h5 [options] "
-        "GRID.h5\n"
-        "       starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
-        "LIBRARY.h5\n"
-        "       starmill library info LIB.h5|GRID.h5\n"
-        "\n",
-        stdout);
-  mill_option_print_help(&mill_library_build_table, NULL, stdout);
-  mill_option_print_help(&import_table, NULL, stdout);
-  mill_option_print_help(&mill_library_demo_table, NULL, stdout);
-  mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
-  mill_option_print_help(&mill_library_train_table, NULL, stdout);
-  mill_option_print_help(&mill_train_functions_table, NULL, stdout);
-  mill_option_print_help(&mill_library_error_table, NULL, stdout);
-  fputs("\ninfo prints what is inside a library or a grid file.\n", stdout);
+  for (int i = 0; mill_library_help[i]; i++) {
+    fputs(i > 0 ? "\n" : "", stdout);
+    mill_option_print_help(mill_library_help[i]->table, NULL, stdout);
+  }
 }
 
 /* ---- import ------------------------------------------------------------------------------- */
@@ -139,7 +156,7 @@ static int run_import(int argc, char **argv)
   double difference;
   MILL_TRY(mill_option_parse(&import_table, argc, argv, &options, NULL, &first));
   if (options.help) {
-    print_usage();
+    mill_option_print_help(&import_table, NULL, stdout);
     goto done;
   }
   const int n_path = argc - first;
@@ -200,22 +217,22 @@ static int run_info(int argc, char **argv)
 {
   int err = MILL_OK;
   mill_library *lib = NULL;
-  if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-    print_usage();
+  int help = 0, first = 0;
+  MILL_TRY(mill_option_parse(&info_table, argc, argv, &help, NULL, &first));
+  if (help) {
+    mill_option_print_help(&info_table, NULL, stdout);
     goto done;
   }
-  for (int i = 1; i < argc; i++)
-    if (argv[i][0] == '-')
-      MILL_FAIL(MILL_ERR_USAGE, "unknown option %s; see starmill library --help", argv[i]);
-  if (argc != 2)
-    MILL_FAIL(MILL_ERR_USAGE, "library info takes one library, not %d", argc - 1);
-  if (is_grid(argv[1])) {
-    MILL_TRY(mill_build_print(argv[1]));
+  if (argc - first != 1)
+    MILL_FAIL(MILL_ERR_USAGE, "library info takes one library, not %d", argc - first);
+  const char *path = argv[first];
+  if (is_grid(path)) {
+    MILL_TRY(mill_build_print(path));
     goto done;
   }
   MILL_TRY(MILL_ALLOC(1, &lib));
-  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, argv[1]));
-  MILL_TRY(mill_library_read(argv[1], lib));
+  MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, path));
+  MILL_TRY(mill_library_read(path, lib));
   MILL_TRY(mill_library_print(lib, stdout));
 done:
   mill_library_clear(lib);

@@ -43,13 +43,18 @@ done:
 #define OTHER(function, shown) MILL_OPTION_OTHER, .take = function, .argument = shown
 
 const mill_option_table mill_library_build_table = {
-    "starmill library",
+    "starmill library build",
+    "usage: starmill library build --output GRID.h5 --setup FILE.yaml [options] "
+    "FOLDER|FILE.fits...\n"
+    "       starmill library build --output GRID.h5 --line-model N [options]\n"
+    "\n"
     "build makes a grid file from spectra with labels: FITS files with one spectrum each (a folder "
     "or\n"
     "a list of files), or one file with an image of spectra and a table, or a cube whose axes are\n"
     "labels (docs/use/libraries.md).  All ranks of mpirun share the work; the same command "
     "continues\n"
-    "what was interrupted.\n",
+    "what was interrupted.\n"
+    "\n",
     NULL,
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "GRID.h5",
@@ -530,12 +535,8 @@ int mill_job_library_build(int argc, char **argv)
   if (err == MILL_OK)
     err = mill_mpi_agree(&job->mpi, parse(argc, argv, job));
   if (err == MILL_OK && job->options.help) {
-    if (rank == 0) {
-      printf("usage: starmill library build --output GRID.h5 --setup FILE.yaml [options] "
-             "FOLDER|FILE.fits...\n"
-             "       starmill library build --output GRID.h5 --line-model N [options]\n\n");
+    if (rank == 0)
       mill_option_print_help(&mill_library_build_table, NULL, stdout);
-    }
   } else if (err == MILL_OK) {
     err = run(job);
   }

@@ -18,11 +18,14 @@ typedef struct options {
 
 #define AT(member) MILL_AT(options, member)
 const mill_option_table mill_library_demo_table = {
-    "starmill library",
+    "starmill library demo",
+    "usage: starmill library demo --output LIB.h5 [options]\n"
+    "\n"
     "demo makes a library for DESI's arms out of the built-in line model: splines, as train\n"
     "--emulator splines makes them, with its report (docs/science/demo-library.md).  It is for\n"
-    "demonstration and tests, not for science.\n",
+    "demonstration and tests, not for science.\n"
     "\n",
+    NULL,
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
          .help = "the library to write"},
@@ -98,7 +101,6 @@ int mill_job_library_demo(int argc, char **argv)
   MILL_TRY(mill_option_check_needs(&mill_library_demo_table, given,
                                    (int)(sizeof need / sizeof *need), need));
   if (o.help) {
-    printf("usage: starmill library demo --output LIB.h5 [options]\n\n");
     mill_option_print_help(&mill_library_demo_table, NULL, stdout);
     goto done;
   }

@@ -35,10 +35,14 @@ static const char *const media[] = {"auto", "vacuum", "air", NULL};
   MILL_OPTION_NAMES, .offset = offsetof(options, member), .size = MILL_MAX_NAME, .max = (most),    \
                      .offset2 = offsetof(options, n_##member)
 const mill_option_table mill_library_error_table = {
-    "starmill library",
+    "starmill library model-error",
+    "usage: starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
+    "LIBRARY.h5\n"
+    "\n"
     "model-error measures what a library's templates get wrong, from spectra with known labels at\n"
-    "rest, at the templates' resolution or a lower one, and writes the library with it.\n",
+    "rest, at the templates' resolution or a lower one, and writes the library with it.\n"
     "\n",
+    NULL,
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
          .help = "the library to write"},
@@ -204,8 +208,6 @@ int mill_job_library_error(int argc, char **argv)
                .sigma_aa = NAN};
   MILL_TRY(parse(argc, argv, &o, &path));
   if (o.help) {
-    printf("usage: starmill library model-error --spectra FILE.fits --output LIB.h5 [options] "
-           "LIBRARY.h5\n\n");
     mill_option_print_help(&mill_library_error_table, NULL, stdout);
     goto done;
   }

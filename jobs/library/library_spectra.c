@@ -56,10 +56,13 @@ static int take_continuum(const mill_option *row, const char *text, void *base)
 #define ABOVE_0(member)        MILL_OPTION_REAL, AT(member), .min = MILL_ABOVE_0, .max = DBL_MAX
 
 const mill_option_table mill_library_spectra_table = {
-    "starmill library",
+    "starmill library spectra",
+    "usage: starmill library spectra --output LIB.h5 [options] FILE.fits|FOLDER|FILE.fits...\n"
+    "\n"
     "spectra makes a library from labelled spectra: a FITS file with an image of spectra and a\n"
     "table of labels, a cube whose axes are labels, or a folder of files with one spectrum each\n"
-    "(docs/use/libraries.md).\n",
+    "(docs/use/libraries.md).\n"
+    "\n",
     NULL,
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
@@ -469,8 +472,6 @@ int mill_job_library_spectra(int argc, char **argv)
   int first = 0;
   MILL_TRY(parse(argc, argv, o, &first));
   if (o->help) {
-    printf("usage: starmill library spectra --output LIB.h5 [options] "
-           "FILE.fits|FOLDER|FILE.fits...\n\n");
     mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
     goto done;
   }

@@ -58,11 +58,14 @@ static int take_hidden(const mill_option *row, const char *text, void *base)
 #define AT(member)  MILL_AT(options, member)
 #define NET(member) MILL_AT(options, arm.net.member)
 const mill_option_table mill_library_train_table = {
-    "starmill library",
+    "starmill library train",
+    "usage: starmill library train --output LIB.h5 [options] GRID.h5\n"
+    "\n"
     "train --emulator network, or without --emulator, makes a library from the spectra of a grid\n"
     "file (library build): a network for each arm, trained by all ranks.  The same command\n"
-    "continues what was stopped.\n",
+    "continues what was stopped.\n"
     "\n",
+    NULL,
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
          .help = "the library to write"},
@@ -413,10 +416,8 @@ static int run(job *j, int argc, char **argv)
   int err = MILL_OK, first = 0;
   MILL_TRY(mill_mpi_agree(&j->mpi, parse(argc, argv, &j->o, &first)));
   if (j->o.help) {
-    if (j->mpi.rank == 0) {
-      printf("usage: starmill library train --output LIB.h5 [options] GRID.h5\n\n");
+    if (j->mpi.rank == 0)
       mill_option_print_help(&mill_library_train_table, NULL, stdout);
-    }
     goto done;
   }
   MILL_TRY(mill_mpi_agree(&j->mpi, prepare(j, argc, argv, first)));

@@ -39,10 +39,14 @@ typedef struct options {
 #define AT(member)  MILL_AT(options, member)
 #define SET(member) MILL_AT(options, settings.member)
 const mill_option_table mill_train_functions_table = {
-    "starmill library",
+    "starmill library train",
+    "usage: starmill library train --emulator radial|splines|linear --output LIB.h5 [options] "
+    "GRID.h5\n"
+    "\n"
     "train --emulator radial | splines | linear makes a library from the spectra of a grid file:\n"
-    "functions of the labels for the principal components of ln flux of each arm.\n",
+    "functions of the labels for the principal components of ln flux of each arm.\n"
     "\n",
+    NULL,
     (const mill_option[]){
         {"emulator", MILL_OPTION_CHOICE, SET(way), .words = way_words,
          .help = "radial functions through scattered labels; cubic splines, or linear "
@@ -372,8 +376,6 @@ int mill_job_train_functions(int argc, char **argv)
   MILL_TRY(mill_option_parse(&mill_train_functions_table, argc, argv, &o, given, &first));
   MILL_TRY(check_needs(&o, given));
   if (o.help) {
-    printf("usage: starmill library train --emulator radial|splines|linear --output LIB.h5 "
-           "[options] GRID.h5\n\n");
     mill_option_print_help(&mill_train_functions_table, NULL, stdout);
     goto done;
   }

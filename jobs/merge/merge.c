@@ -39,6 +39,8 @@ static const mill_option_table table = {
         MILL_OPTION_HELP(merge_options),
         {0}}};
 
+const mill_option_help mill_merge_help = {&table, NULL};
+
 static int parse(int argc, char **argv, merge_options *options)
 {
   int err = MILL_OK, first = 0;

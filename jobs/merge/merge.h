@@ -2,7 +2,11 @@
 #ifndef MILL_MERGE_JOB_H
 #define MILL_MERGE_JOB_H
 
+#include "jobs/options/option_table.h"
+
 /** argv[0] is the job's name.  Returns the exit status of the program. */
 int mill_job_merge(int argc, char **argv);
+
+extern const mill_option_help mill_merge_help;
 
 #endif

@@ -6,7 +6,7 @@
 #include "kernels/base/error.h"
 
 /* Options without a letter have their row's index above this, beyond all letters. */
-enum { FIRST_ID = 256, WIDTH = 90 };
+enum { FIRST_ID = 256, WIDTH = 90, MOST_LABEL = 64 };
 
 static int takes_value(const mill_option *row)
 {
@@ -123,17 +123,27 @@ static void print_wrapped(const char *text, int column, FILE *out)
   fputc('\n', out);
 }
 
-static int label(const mill_option *row, char out[64])
+const mill_option *mill_option_type(const mill_option *row)
 {
-  const mill_option *type = row->key ? mill_config_key_of(row->key) : row;
-  const char *argument = type->words                      ? "NAME"
-                         : type->kind == MILL_OPTION_REAL ? "X"
-                         : type->kind >= MILL_OPTION_COUNT && type->kind <= MILL_OPTION_SEED
-                             ? "N"
-                             : "FILE";
+  return row->key ? mill_config_key_of(row->key) : row;
+}
+
+const char *mill_option_argument(const mill_option *row)
+{
+  const mill_option *type = mill_option_type(row);
   if (row->argument || !takes_value(row))
-    argument = row->argument;
-  return snprintf(out, 64, "--%s%s%s", row->name, argument ? " " : "", argument ? argument : "");
+    return row->argument;
+  return type->words                                                         ? "NAME"
+         : type->kind == MILL_OPTION_REAL                                    ? "X"
+         : type->kind >= MILL_OPTION_COUNT && type->kind <= MILL_OPTION_SEED ? "N"
+                                                                             : "FILE";
+}
+
+static int label(const mill_option *row, char out[MOST_LABEL])
+{
+  const char *argument = mill_option_argument(row);
+  return snprintf(out, MOST_LABEL, "--%s%s%s", row->name, argument ? " " : "",
+                  argument ? argument : "");
 }
 
 /* The words or the range that a value is of; empty where help says it or nothing needs to. */
@@ -146,12 +156,11 @@ static const char *values(const mill_option *type, char out[256])
   return is_number && range ? range + strlen(" from ") : text;
 }
 
-/* What help says, what the value may be, and the default. */
-static void print_row(const mill_option *row, const void *base, int column, FILE *out)
+const char *mill_option_says(const mill_option *row, const void *base, char out[MILL_OPTION_SAYS])
 {
-  char text[1024], head[64], takes[256], usual[128] = "";
+  char takes[256], usual[128] = "";
   mill_config config;
-  const mill_option *type = row->key ? mill_config_key_of(row->key) : row;
+  const mill_option *type = mill_option_type(row);
   const char *may_be = takes_value(row) ? values(type, takes) : "";
   if (takes_value(row) && row->key) {
     mill_config_default(&config);
@@ -163,19 +172,25 @@ static void print_row(const mill_option *row, const void *base, int column, FILE
   const size_t n = strlen(help);
   if (*may_be || *usual) { /* help may end in a parenthesis of its own */
     const int ends = help[n - 1] == ')';
-    snprintf(text, sizeof text, "%.*s%s%s%s%s%s)", (int)n - ends, help, ends ? "; " : " (", may_be,
-             *may_be && *usual ? "; " : "", *usual ? "default " : "", usual);
+    snprintf(out, MILL_OPTION_SAYS, "%.*s%s%s%s%s%s)", (int)n - ends, help, ends ? "; " : " (",
+             may_be, *may_be && *usual ? "; " : "", *usual ? "default " : "", usual);
   } else {
-    snprintf(text, sizeof text, "%s", help);
+    snprintf(out, MILL_OPTION_SAYS, "%s", help);
   }
+  return out;
+}
+
+static void print_row(const mill_option *row, const void *base, int column, FILE *out)
+{
+  char text[MILL_OPTION_SAYS], head[MOST_LABEL];
   label(row, head);
   fprintf(out, "  %-*s", column - 2, head);
-  print_wrapped(text, column, out);
+  print_wrapped(mill_option_says(row, base, text), column, out);
 }
 
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out)
 {
-  char head[64];
+  char head[MOST_LABEL];
   int column = 0;
   for (const mill_option *row = table->row; row->name; row++)
     if (row->kind != MILL_OPTION_HEADING && label(row, head) + 4 > column)

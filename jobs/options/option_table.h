@@ -16,6 +16,19 @@ typedef struct mill_option_table {
   const mill_option *row; /**< ends with a row without a name */
 } mill_option_table;
 
+/** A table, and the defaults that its help tells. */
+typedef struct mill_option_help {
+  const mill_option_table *table;
+  const void *usual; /**< NULL: none are told */
+} mill_option_help;
+
+/** A job of the program: all that its help, man page and completion come from. */
+typedef struct mill_job_row {
+  const char *name, *summary;
+  int (*run)(int argc, char **argv);   /**< argv[0] is the name; returns the exit status */
+  const mill_option_help *const *help; /**< its command lines; ends with NULL */
+} mill_job_row;
+
 /** The row of --help in a structure with the int `help`. */
 #define MILL_OPTION_HELP(type)                                                                     \
   {                                                                                                \
@@ -54,5 +67,16 @@ int mill_option_refuse_others(const mill_option_table *table, const mill_option_
 /** Print usage, a paragraph for each row with what it takes and its default, and the end.
  *  base: the defaults; NULL: none are told. */
 void mill_option_print_help(const mill_option_table *table, const void *base, FILE *out);
+
+enum { MILL_OPTION_SAYS = 1024 };
+
+/** The row that says what an option takes: of its key where it has one. */
+const mill_option *mill_option_type(const mill_option *row);
+
+/** What help calls the value of an option, "FILE"; NULL: it takes none. */
+const char *mill_option_argument(const mill_option *row);
+
+/** What help says of an option, what its value may be, and the default; base as above. */
+const char *mill_option_says(const mill_option *row, const void *base, char out[MILL_OPTION_SAYS]);
 
 #endif

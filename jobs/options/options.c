@@ -110,6 +110,8 @@ static const mill_option_table table = {
     "unreadable or no row fitted, 4 output or disk, 70 internal error, 75 stopped in good order.\n",
     rows};
 
+const mill_option_help mill_fit_help = {&table, NULL};
+
 void mill_fit_options_print_help(FILE *out)
 {
   mill_option_print_help(&table, NULL, out);

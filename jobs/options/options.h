@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "jobs/options/option_table.h"
 #include "src/config/config.h"
 
 /** What the command line says; texts are borrowed from argv, NULL: not given. */
@@ -90,6 +91,8 @@ int mill_fit_options_running(const mill_fit_options *options, mill_running *runn
 /** A time in seconds, above 0 and at most ten years: 3600, 90s, 45m, 7.5h, 2d, H:MM:SS or
  *  D-HH:MM:SS.  option without its dashes.  MILL_ERR_USAGE. */
 int mill_option_duration(const char *option, const char *text, double *seconds);
+
+extern const mill_option_help mill_fit_help; /**< of `starmill fit` */
 
 void mill_fit_options_print_help(FILE *out);
 

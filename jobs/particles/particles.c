@@ -58,8 +58,7 @@ static const mill_option_table table = {
     "same command given again continues what was interrupted.\n"
     "\n",
     "\n"
-    "Keys of CONFIG.yaml (docs/use/particles.md):\n"
-    "\n",
+    "docs/use/particles.md says what the keys of CONFIG.yaml mean.\n",
     (const mill_option[]){
         {"output", MILL_OPTION_TEXT, AT(output), .help = "the densities"},
         {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace it when it is there"},
@@ -72,6 +71,8 @@ static const mill_option_table table = {
         {"quiet", MILL_OPTION_FLAG, AT(quiet), .help = "print no summary"},
         MILL_OPTION_HELP(particle_options),
         {0}}};
+
+const mill_option_help mill_particles_help = {&table, NULL};
 
 /* ---- set-up ---- */
 
@@ -432,6 +433,7 @@ static int evolve(particle_job *job, int argc, char **argv)
   if (job->options.help) {
     if (job->mpi.rank == 0) {
       mill_option_print_help(&table, NULL, stdout);
+      fputs("\nKeys of CONFIG.yaml:\n\n", stdout);
       mill_particle_config_print_keys(stdout);
     }
     goto done;

@@ -140,6 +140,8 @@ done:
   return err;
 }
 
+const mill_option_help mill_sample_help = {&table, &defaults};
+
 void mill_sample_options_print_help(FILE *out)
 {
   mill_option_print_help(&table, &defaults, out);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "jobs/simulate/simulate.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/system/thread.h"
@@ -67,17 +68,12 @@ static const mill_option_table table = {
     "75 stopped in good order.\n",
     rows};
 
-static void set_defaults(mill_simulate_options *options)
-{
-  memset(options, 0, sizeof *options);
-  mill_mock_settings_init(&options->mock);
-  options->per_file = 500;
-}
+static const mill_simulate_options usual = {.mock = MILL_MOCK_USUAL, .per_file = 500};
+
+const mill_option_help mill_simulate_help = {&table, &usual};
 
 void mill_simulate_options_print_help(FILE *out)
 {
-  mill_simulate_options usual;
-  set_defaults(&usual);
   mill_option_print_help(&table, &usual, out);
 }
 
@@ -110,7 +106,7 @@ done:
 int mill_simulate_options_parse(int argc, char **argv, mill_simulate_options *options)
 {
   int err = MILL_OK, first = 0;
-  set_defaults(options);
+  *options = usual;
   MILL_TRY(mill_option_parse(&table, argc, argv, options, NULL, &first));
   options->mock.has_vsini_range = options->mock.max_vsini > 0;
   if (first < argc)

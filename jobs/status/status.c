@@ -84,6 +84,8 @@ static const mill_option_table table = {
         MILL_OPTION_HELP(status_job),
         {0}}};
 
+const mill_option_help mill_status_help = {&table, NULL};
+
 static int parse(int argc, char **argv, status_job *job)
 {
   int err = MILL_OK, first = 0;

@@ -2,6 +2,8 @@
 #ifndef MILL_STATUS_JOB_H
 #define MILL_STATUS_JOB_H
 
+#include "jobs/options/option_table.h"
+
 /** Exit status of the program, for scripts. */
 enum mill_status_exit {
   MILL_STATUS_EXIT_FINISHED = 0,
@@ -13,5 +15,7 @@ enum mill_status_exit {
 
 /** argv[0] is the job's name.  Without MPI.  Returns the exit status of the program. */
 int mill_job_status(int argc, char **argv);
+
+extern const mill_option_help mill_status_help;
 
 #endif

@@ -10,16 +10,7 @@
 
 void mill_mock_settings_init(mill_mock_settings *set)
 {
-  memset(set, 0, sizeof *set);
-  set->seed = 1;
-  set->n_star = 1000;
-  set->source = MILL_MOCK_LINE_MODEL;
-  set->min_sn = 5.0;
-  set->max_sn = 100.0;
-  set->vel_sigma_km_s = 200.0;
-  set->distortion = 0.03;
-  set->cosmic_rate = 1.0;
-  set->dead_rate = 1.0;
+  *set = (mill_mock_settings)MILL_MOCK_USUAL;
 }
 
 static int check_settings(const mill_mock_settings *set)

@@ -87,6 +87,13 @@ typedef struct mill_mock_settings {
                            star is its own */
 } mill_mock_settings;
 
+/** Those of `starmill simulate` without options, as an initializer. */
+#define MILL_MOCK_USUAL                                                                            \
+  {                                                                                                \
+    .seed = 1, .n_star = 1000, .source = MILL_MOCK_LINE_MODEL, .min_sn = 5.0, .max_sn = 100.0,     \
+    .vel_sigma_km_s = 200.0, .distortion = 0.03, .cosmic_rate = 1.0, .dead_rate = 1.0              \
+  }
+
 void mill_mock_settings_init(mill_mock_settings *settings);
 
 /** One row of the truth table. */

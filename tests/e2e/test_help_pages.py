@@ -1,0 +1,143 @@
+"""Man pages and bash completion say what --help says, of every job."""
+
+import re
+
+from base import *  # noqa: F403
+
+JOBS = re.findall(r"^  ([a-z]+) +\S", run("--help").stdout, re.M)
+# sub-commands that have options of their own
+SUB = {"bench": ("train", "particles", "schedule"),
+       "library": ("build", "import", "demo", "spectra", "train", "model-error", "info")}
+
+COMPLETE = r"""
+compopt() { [[ "$*" == "-o default" ]] && asked_for_files=1; }
+. "$1"
+shift
+while IFS= read -r line; do
+  read -ra COMP_WORDS <<<"$line"
+  [[ $line == *' ' ]] && COMP_WORDS+=('')
+  COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) asked_for_files=0
+  _starmill || exit
+  ((asked_for_files)) && COMPREPLY+=(FILES)
+  echo "${COMPREPLY[*]}"
+done
+"""
+
+
+def options_of(text):
+    return set(re.findall(r"^  (--[a-z0-9-]+)", text, re.M))
+
+
+# (words of a command, its --help); library has options only by its sub-commands
+COMMANDS = [(words, run(*words, "--help").stdout) for job in JOBS
+            for words in [(job,)] + [(job, sub) for sub in SUB.get(job, ())] if words != ("library",)]
+
+
+class Completion(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.script = tmp("starmill.bash")
+        with open(cls.script, "w") as f:
+            f.write(run("help", "completion").stdout)
+
+    def complete(self, *lines):
+        """The set of completions of each command line, which is split as readline does."""
+        done = subprocess.run(["bash", "-c", COMPLETE, "bash", self.script], text=True,
+                              input="".join(line.replace("=", " = ") + "\n" for line in lines),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        found = [set(line.split()) for line in done.stdout.split("\n")[:-1]]
+        self.assertEqual(len(found), len(lines))
+        return found
+
+    def test_jobs(self):
+        self.assertGreaterEqual(set(JOBS), {"fit", "library", "merge", "bench"})
+        all_jobs, some, of_help = self.complete("starmill ", "starmill s", "starmill help ")
+        self.assertEqual(all_jobs, {*JOBS, "help", "--help", "--version"})
+        self.assertEqual(some, {job for job in JOBS if job.startswith("s")})
+        self.assertEqual(of_help, {*JOBS, "config", "man", "completion"})
+
+    def test_every_option_of_every_command(self):
+        found = self.complete(*(f"starmill {' '.join(words)} --" for words, _ in COMMANDS))
+        for (words, said), options in zip(COMMANDS, found):
+            with self.subTest(words=words):
+                self.assertIn("--help", options)
+                # `library train` has two ways, and --help is of the one that is asked for
+                self.assertLessEqual(options_of(said), options)
+                if words != ("library", "train"):
+                    self.assertEqual(options_of(said), options)
+
+    def test_sub_commands(self):
+        library, bench, fit, behind = self.complete(
+            "starmill library ", "starmill bench ", "starmill fit ", "starmill library train ")
+        self.assertEqual(library, set(SUB["library"]))
+        self.assertEqual(bench, {"fit", "rates", "crossover", "slots", "read", "host", *SUB["bench"]})
+        self.assertEqual((fit, behind), ({"FILES"}, {"FILES"}))
+        self.assertIn("--repeat", self.complete("starmill bench rates --")[0])
+
+    def test_values(self):
+        words = {"hybrid", "nelder-mead", "levenberg-marquardt"}
+        for line, expected in (
+            ("starmill fit --optimizer ", words),
+            ("starmill fit --quiet --optimizer n", {"nelder-mead"}),
+            ("starmill fit --optimizer=", words),
+            ("starmill fit --optimizer=l", {"levenberg-marquardt"}),
+            ("starmill fit --exposures ", {"coadd", "single", "joint"}),
+            ("starmill library train --emulator ", {"network", "radial", "splines", "linear"}),
+            ("starmill bench train --backend ", {"auto", "cpu", "cuda"}),
+            ("starmill fit --library ", {"FILES"}),
+            ("starmill fit --output=x", {"FILES"}),
+            ("starmill doctor --output ", {"FILES"}),
+            ("starmill fit --threads ", set()),
+            ("starmill fit --targetid ", set()),
+            ("starmill fit --quiet ", {"FILES"}),
+        ):
+            with self.subTest(line=line):
+                self.assertEqual(self.complete(line), [expected])
+
+
+class ManPages(ProgramTest):
+    def page(self, *job):
+        done = starmill("help", "man", *job)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_every_option_of_every_command(self):
+        for words, said in COMMANDS:
+            page = self.page(words[0]).replace("\\-", "-")
+            for option in options_of(said):
+                self.assertIn(f"\\fB{option}\\fR", page, words)
+            self.assertIn(f".SY starmill\n{' '.join(words)}", page)
+
+    def test_program_names_the_pages(self):
+        page = self.page()
+        for job in JOBS:
+            self.assertIn(f".BR starmill\\-{job} (1)\n", page)
+        self.assertOneLine(starmill("help", "man", "fiit"), "fiit", status=2)
+
+    def test_full_disk(self):
+        for page in (("man",), ("man", "fit"), ("completion",)):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(command("help", *page), env=ENVIRONMENT, stdout=full,
+                                      stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+            self.assertOneLine(done, "cannot print the page: No space left", status=4)
+
+    def test_man_shows_them(self):
+        if not shutil.which("man"):
+            self.skipTest("no man (Debian: man-db)")
+        for job in [()] + [(job,) for job in JOBS]:
+            path = tmp("page.1")
+            with open(path, "w") as f:
+                f.write(self.page(*job))
+            done = subprocess.run(["man", "--warnings=mac,el,missing,font", "-l", path], text=True,
+                                  env={**ENVIRONMENT, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"},
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), job)
+            shown = " ".join(done.stdout.split())
+            self.assertIn("-".join(("starmill",) + job) + " - ", shown)
+            if job == ("fit",):
+                self.assertIn("--optimizer NAME polish, with a short simplex", shown)
+
+
+if __name__ == "__main__":
+    main()
