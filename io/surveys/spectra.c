@@ -95,7 +95,8 @@ struct mill_spectra {
   const mill_format *format;
   void *state;
   int frame;
-  mill_fits_file *fits;
+  mill_fits_file *fits; /* NULL: the spectra are in memory */
+  const char *name;     /* the file's, for messages; borrowed */
   mill_spectra_settings settings;
   arm_rule arm[MILL_MAX_ARM];
   int lsf, medium, min_pix;
@@ -104,7 +105,7 @@ struct mill_spectra {
   known_waves once; /* of a channel without a token */
   /* the read under way */
   mill_read_batch *batch;
-  int n_exposure, waves_only;
+  int n_exposure, n_channel, waves_only;
 };
 
 double mill_air_to_vacuum(double wave_air_aa)
@@ -192,7 +193,7 @@ static int add_piece(const mill_spectra *spectra, known_waves *known, int arm, i
     goto done;
   if (known->n_piece == MAX_PIECE)
     MILL_FAIL(MILL_ERR_INPUT, "%s: channel %s is cut into more than %d pieces; name fewer arms",
-              spectra->fits->guard->path, known->name, MAX_PIECE);
+              spectra->name, known->name, MAX_PIECE);
   known->piece[known->n_piece++] = (piece){.arm = arm, .first = first, .n = n, .wave = -1};
 done:
   return err;
@@ -270,7 +271,7 @@ static int fill_known(const mill_spectra *spectra, const mill_channel *channel, 
       MILL_FAIL(MILL_ERR_INPUT,
                 "%s: channel %s: wavelength %d is %g, but they must be positive and ascending; "
                 "make the file again",
-                spectra->fits->guard->path, channel->name, i, wave);
+                spectra->name, channel->name, i, wave);
   }
   MILL_TRY(cut(spectra, known));
 done:
@@ -290,8 +291,8 @@ static int know(mill_spectra *spectra, const mill_channel *channel, known_waves 
   known_waves *known = &spectra->once;
   *out = NULL;
   if (channel->n_pix < 1)
-    MILL_FAIL(MILL_ERR_INPUT, "%s: channel %s has no pixels; make the file again",
-              spectra->fits->guard->path, channel->name);
+    MILL_FAIL(MILL_ERR_INPUT, "%s: channel %s has no pixels; make the file again", spectra->name,
+              channel->name);
   if (channel->wave_token != 0) {
     for (int i = 0; i < spectra->n_known; i++) {
       known = &spectra->known[i];
@@ -459,7 +460,7 @@ static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
   if (s->use != MILL_SEGMENT_FIT || spectra->waves_only)
     goto done;
   if (!channel->flux || !channel->ivar || (lsf == MILL_LSF_MATRIX && !channel->resolution))
-    MILL_FAIL(MILL_ERR_INTERNAL, "%s: channel %s came without pixels", spectra->fits->guard->path,
+    MILL_FAIL(MILL_ERR_INTERNAL, "%s: channel %s came without pixels", spectra->name,
               channel->name);
   MILL_TRY(keep(spectra, channel->flux, first, n, &at));
   s->flux = at;
@@ -485,16 +486,18 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
 {
   int err = MILL_OK;
   known_waves *known = NULL;
+  const int i_channel = spectra->n_channel++;
   if (i_exposure < 0 || i_exposure >= spectra->n_exposure)
     MILL_FAIL(MILL_ERR_INTERNAL, "exposure %d of %d", i_exposure, spectra->n_exposure);
   if (channel->n_diag < 0 || channel->n_diag > MILL_MAX_DIAG ||
       (channel->n_diag > 0 && channel->n_diag % 2 == 0))
     MILL_FAIL(MILL_ERR_INPUT, "%s: channel %s has %d diagonals, expected an odd number up to %d",
-              spectra->fits->guard->path, channel->name, channel->n_diag, MILL_MAX_DIAG);
+              spectra->name, channel->name, channel->n_diag, MILL_MAX_DIAG);
   MILL_TRY(know(spectra, channel, &known));
   if (known->outside) {
     const mill_read_segment none = {.use = MILL_SEGMENT_OUTSIDE,
                                     .exposure = i_exposure,
+                                    .channel = i_channel,
                                     .arm = -1,
                                     .wave = -1,
                                     .first_aa = known->wave_aa[0],
@@ -503,7 +506,11 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
   }
   for (int i = 0; i < known->n_piece; i++) {
     piece *p = &known->piece[i];
-    mill_read_segment segment = {.exposure = i_exposure, .arm = p->arm, .n_pix = p->n};
+    mill_read_segment segment = {.exposure = i_exposure,
+                                 .channel = i_channel,
+                                 .first = p->first,
+                                 .arm = p->arm,
+                                 .n_pix = p->n};
     MILL_TRY(add_wave(spectra, known, p));
     segment.wave = p->wave;
     MILL_TRY(fill_segment(spectra, channel, known, p, &segment));
@@ -542,6 +549,7 @@ static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int
     }
   spectra->batch = batch;
   spectra->n_exposure = n;
+  spectra->n_channel = 0;
   spectra->waves_only = waves_only;
   MILL_TRY(spectra->format->read(spectra->state, spectra, exposure, n));
   sort_segments(batch);
@@ -571,10 +579,9 @@ done:
 
 int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n, mill_read_batch *batch)
 {
-  const int watch =
-      mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading spectra", spectra->fits->guard->path);
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading spectra", spectra->name);
   int err = read_batch(spectra, exposure, n, 0, batch);
-  if (err == MILL_OK)
+  if (err == MILL_OK && spectra->fits)
     err = check_unchanged(spectra->fits->guard);
   mill_watch_end(watch);
   return err;
@@ -583,8 +590,7 @@ int mill_spectra_read(mill_spectra *spectra, const int64_t *exposure, int n, mil
 int mill_spectra_waves(mill_spectra *spectra, const int64_t *exposure, int n,
                        mill_read_batch *batch)
 {
-  const int watch =
-      mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading wavelengths", spectra->fits->guard->path);
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading wavelengths", spectra->name);
   const int err = read_batch(spectra, exposure, n, 1, batch);
   mill_watch_end(watch);
   return err;
@@ -620,7 +626,7 @@ static int find_format(mill_spectra *spectra, const mill_format *const *formats,
   MILL_FAIL(MILL_ERR_INPUT,
             "%s: is of no known format; there are %s. Give such a file, or say by --format which "
             "one it is",
-            spectra->fits->guard->path, names);
+            spectra->name, names);
 done:
   return err;
 }
@@ -636,6 +642,7 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
   spectra->settings = *settings;
   set_rules(spectra);
   MILL_TRY(mill_fits_file_open(path, &settings->limits, &spectra->fits));
+  spectra->name = spectra->fits->guard->path;
   MILL_TRY(mill_fits_file_check_rows(spectra->fits));
   MILL_TRY(find_format(spectra, formats, n_format));
   MILL_TRY(
@@ -645,6 +652,21 @@ int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings
 done:
   mill_watch_end(watch);
   mill_spectra_close(spectra);
+  return err;
+}
+
+int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
+                             const mill_format *format, void *state, mill_spectra **out)
+{
+  int err = MILL_OK;
+  *out = NULL;
+  MILL_TRY(MILL_ALLOC(1, out));
+  (*out)->settings = *settings;
+  (*out)->name = name;
+  (*out)->format = format;
+  (*out)->state = state;
+  set_rules(*out);
+done:
   return err;
 }
 
@@ -684,7 +706,7 @@ void mill_spectra_close(mill_spectra *spectra)
 {
   if (!spectra)
     return;
-  if (spectra->state)
+  if (spectra->state && spectra->format->close)
     spectra->format->close(spectra->state);
   mill_fits_file_close(spectra->fits);
   for (int i = 0; i < spectra->n_known; i++)
@@ -785,15 +807,14 @@ done:
 int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill_file_index *index)
 {
   int err = MILL_OK;
-  const int watch =
-      mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading the table", spectra->fits->guard->path);
+  const int watch = mill_watch_begin(MILL_WATCH_FILE, 0, "%s: reading the table", spectra->name);
   memset(index, 0, sizeof *index);
   MILL_TRY(check_selection(spectra, select));
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
   index->rows_hash = hash_rows(index);
-  identify_rows(spectra->fits->guard->path, index);
+  identify_rows(spectra->name, index);
 done:
   mill_watch_end(watch);
   if (err != MILL_OK)

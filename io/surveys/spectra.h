@@ -63,6 +63,8 @@ enum mill_segment_use {
 typedef struct mill_read_segment {
   int use;      /**< enum mill_segment_use; other than MILL_SEGMENT_FIT: no pixels */
   int exposure; /**< index into the request of mill_spectra_read */
+  int channel;  /**< index among the channels that the format has added in this read */
+  int first;    /**< pixel of the channel with which it begins */
   int arm;      /**< of the library */
   int wave;     /**< index into the batch's wavelengths; -1: outside */
   int n_pix, n_diag;
@@ -187,6 +189,11 @@ extern const mill_format mill_format_desi, mill_format_sdss, mill_format_lamost,
 /** As mill_spectra_open, with formats [n_format] instead of all known ones. */
 int mill_spectra_open_as(const char *path, const mill_spectra_settings *settings,
                          const mill_format *const *formats, int n_format, mill_spectra **out);
+
+/** Spectra that are in memory: format has a `read` that adds them, and no more.  name: for
+ * messages. Only for mill_spectra_read.  state is the caller's.  MILL_ERR_MEMORY. */
+int mill_spectra_open_memory(const char *name, const mill_spectra_settings *settings,
+                             const mill_format *format, void *state, mill_spectra **out);
 
 /** Vacuum from air wavelength, A (Morton 2000, ApJS 130, 403, inverted as VALD does:
  *  Piskunov's fit); below 2000 A unchanged. */

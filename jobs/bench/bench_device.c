@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "kernels/base/clock.h"
+#include "kernels/find_backend.h"
 #include "src/system/thread.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/device_facts.h"
@@ -49,11 +50,11 @@ static void find_device(const bench_device *b, int is_gpu, device *d)
   if (is_gpu)
     err = mill_backend_place(&b->job->mpi, 1);
   if (err == MILL_OK)
-    err = mill_fit_find_backend(is_gpu ? "cuda" : "cpu", &d->backend);
+    err = mill_backend_find(is_gpu ? "cuda" : "cpu", &d->backend);
   if (err != MILL_OK)
     snprintf(d->reason, sizeof d->reason, "%s", mill_error_message());
   else if (d->n_slot == 0)
-    d->n_slot = mill_fit_default_slots(d->backend, b->n_thread);
+    d->n_slot = mill_backend_slots(d->backend, b->n_thread);
   if (is_gpu)
     d->start_s = mill_wall_s() - start_s;
 }

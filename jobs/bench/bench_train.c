@@ -15,6 +15,7 @@
 #include "kernels/backend.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
+#include "kernels/find_backend.h"
 #include "src/floor/bench_rates.h"
 #include "src/libraries/train_arm.h"
 #include "src/system/blas_threads.h"
@@ -463,7 +464,7 @@ static int find_gpu(bench_train *b)
     goto done;
   err = mill_train_find_ops(&b->job->mpi, 1, &b->gpu);
   if (err == MILL_OK)
-    err = mill_fit_find_backend("cuda", &b->gpu_backend); /* which has its name */
+    err = mill_backend_find("cuda", &b->gpu_backend); /* which has its name */
   if (err == MILL_OK)
     goto done;
   b->gpu = NULL;

@@ -19,6 +19,7 @@
 #include "jobs/doctor/version.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
+#include "kernels/find_backend.h"
 #ifdef MILL_HAVE_CUDA
 #include "kernels/cuda/cuda_probe.h"
 #include "kernels/cuda/device_facts.h"
@@ -466,7 +467,7 @@ static void find_choice(doctor_job *job)
   int err = MILL_OK;
   err = strncmp(job->backend, "cuda", 4) == 0 ? mill_error_restore(&job->gpu_failure) : MILL_OK;
   if (err == MILL_OK)
-    err = mill_fit_find_backend(job->is_beside ? "cpu" : job->backend, &backend);
+    err = mill_backend_find(job->is_beside ? "cpu" : job->backend, &backend);
   if (err != MILL_OK) {
     mill_finding_text(f, "fit.backend", "none");
     mill_finding_fail(f, mill_error_exit_status(err), "%s", mill_error_message());
@@ -478,7 +479,7 @@ static void find_choice(doctor_job *job)
   mill_finding_text(f, "fit.backend", "%s%s (asked for: %s)", backend->name,
                     strcmp(job->backend, MILL_BACKEND_MIXED) == 0 ? " on rank 0" : "",
                     job->backend);
-  mill_finding_number(f, "fit.slots", mill_fit_default_slots(backend, job->n_thread),
+  mill_finding_number(f, "fit.slots", mill_backend_slots(backend, job->n_thread),
                       "stars at once, a rank");
   mill_finding_number(f, "fit.threads", job->n_thread, "a rank");
 }

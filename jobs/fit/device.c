@@ -7,20 +7,8 @@
 #include "jobs/fit/reader.h"
 #include "kernels/base/error.h"
 #include "kernels/cuda/device_choice.h"
+#include "kernels/find_backend.h"
 #include "src/system/log.h"
-#ifdef MILL_HAVE_CUDA
-#include "kernels/cuda/cuda_backend.h"
-#endif
-
-enum { MANY_SLOTS = 64, THREAD_SLOTS = 32 };
-
-int mill_fit_default_slots(const mill_backend *backend, int n_thread)
-{
-  if (backend->default_slot > 0)
-    return backend->default_slot;
-  /* half of them keep one thread busy: its first star comes earlier, and they take less memory */
-  return backend->kind == MILL_BACKEND_CPU && n_thread == 1 ? THREAD_SLOTS : MANY_SLOTS;
-}
 
 int mill_fit_default_readers(const mill_backend *backend, int n_thread)
 {
@@ -33,28 +21,6 @@ int mill_fit_default_readers(const mill_backend *backend, int n_thread)
 int64_t mill_fit_held_rows(const mill_fit_job *job)
 {
   return job->device.n_slot + mill_reader_rows_ahead(job->device.n_reader);
-}
-
-int mill_fit_find_backend(const char *choice, const mill_backend **backend)
-{
-  int err = MILL_OK;
-  if (strcmp(choice, "cuda") == 0 || strcmp(choice, MILL_BACKEND_MIXED) == 0) {
-#ifdef MILL_HAVE_CUDA
-    *backend = mill_backend_cuda(&err);
-    goto done;
-#else
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "backend %s: this program was built without CUDA; use cpu or auto, "
-              "or build it where nvcc is found",
-              choice);
-#endif
-  }
-  /* auto is a CPU until a run settles it by the number of its rows */
-  *backend = mill_backend_cpu(NULL);
-  if (!*backend)
-    MILL_FAIL(MILL_ERR_BACKEND, "no CPU backend runs on this machine");
-done:
-  return err;
 }
 
 enum { NAME = sizeof((mill_fit_device *)0)->cpu };
@@ -112,10 +78,10 @@ static int agree_on_both(mill_fit_job *job)
   mill_fit_device *device = &job->device;
   const mill_backend *cpu = NULL, *gpu = NULL;
   char *all = NULL;
-  err = mill_fit_find_backend("cpu", &cpu);
+  err = mill_backend_find("cpu", &cpu);
   MILL_TRY(agree_on_one(&job->mpi, err, &cpu));
   if (device->has_gpu)
-    err = mill_fit_find_backend("cuda", &gpu);
+    err = mill_backend_find("cuda", &gpu);
   MILL_TRY(gather_names(&job->mpi, err, gpu ? gpu->name : "", &all));
   for (int rank = 0; rank < job->mpi.size; rank++) {
     const char *name = all + (size_t)rank * NAME;
@@ -158,7 +124,7 @@ int mill_fit_agree_backend(mill_fit_job *job)
     err = agree_on_both(job);
     goto done;
   } else {
-    err = mill_fit_find_backend(choice, &device->backend);
+    err = mill_backend_find(choice, &device->backend);
     MILL_TRY(agree_on_one(&job->mpi, err, &device->backend));
   }
   device->name = device->backend->name;
@@ -217,7 +183,7 @@ int mill_fit_settle_device(mill_fit_job *job)
   const int n_slot = job->setup.config.n_slot;
   MILL_TRY(settle_backend(job));
   job->device.n_slot =
-      n_slot > 0 ? n_slot : mill_fit_default_slots(job->device.backend, job->device.n_thread);
+      n_slot > 0 ? n_slot : mill_backend_slots(job->device.backend, job->device.n_thread);
   MILL_TRY(mill_mpi_agree(&job->mpi, choose_readers(job)));
 done:
   return err;

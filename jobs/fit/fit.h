@@ -81,17 +81,10 @@ int mill_fit_take_shipped(mill_config *config);
 int mill_fit_run(mill_mpi *mpi, const mill_fit_options *options, const char *command,
                  mill_fit_observer *observer, int *exit_status);
 
-/** Stars at once where the configuration leaves it open. */
-int mill_fit_default_slots(const mill_backend *backend, int n_thread);
-
 /** Threads that read spectra where the configuration leaves it open: a star takes 0.08 to 0.3 ms of
  *  a core to read, and a GPU fits stars faster than one core reads them. */
 int mill_fit_default_readers(const mill_backend *backend, int n_thread);
 enum { MILL_FIT_MOST_READERS = 8 /**< by default */ };
-
-/** The backend that a run takes for this choice (backend of the configuration).
- *  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
-int mill_fit_find_backend(const char *choice, const mill_backend **backend);
 
 /** The command line as the user may paste it again: argv after the program's name.
  *  *out is to be freed with free.  MILL_ERR_MEMORY. */

@@ -258,6 +258,25 @@ MILL_INLINE void MILL_T(mill_block_residual)(mill_block *b, const mill_segment *
   *largest = mill_block_max(b, worst);
 }
 
+/** Template and coefficients of the model that mill_block_residual makes, in the template's own
+ *  unit. */
+MILL_BLOCK_CALLED void MILL_T(mill_block_parts)(mill_block own, const mill_segment *s,
+                                                const MILL_REAL *templ, double level,
+                                                double ln_scale, const mill_workspace *work)
+{
+  mill_block *b = &own;
+  const double scale = exp(ln_scale);
+  MILL_FOR(b, i, s->n_pix)
+  {
+    s->templ_flux[i] = (float)(scale * (level * s->base[i] + (double)templ[i]));
+  }
+  MILL_FOR(b, k, s->ws->n_cont)
+  {
+    s->cont_coef[k] = work->solve[k] / scale;
+  }
+  MILL_BARRIER(b);
+}
+
 /** Model, true chi-squares and checks of one segment at the solution, added to
  *  eval; chisq_c is that of a constant template (continuum only).  Returns its F. */
 MILL_BLOCK_CALLED double MILL_T(mill_block_final)(mill_block own, const mill_model *m,
@@ -271,6 +290,8 @@ MILL_BLOCK_CALLED double MILL_T(mill_block_final)(mill_block own, const mill_mod
   const double f = MILL_T(mill_block_value)(*b, m, s, vel_km_s, work);
   MILL_T(mill_block_residual)
   (b, s, smooth, level, 1, work, &chisq, &negative, &largest);
+  if (s->templ_flux)
+    MILL_T(mill_block_parts)(*b, s, smooth, level, MILL_LN_SCALE(&m->arm[s->arm], work), work);
   MILL_BARRIER(b);
   mill_block_gain(b, s, &gain, &n_block);
   const double f_c = MILL_T(mill_block_project)(*b, m, s, none, 1.0, 0.0, work);

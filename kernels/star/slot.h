@@ -128,9 +128,12 @@ typedef struct mill_segment {
                             NULL: none */
   double *base;        /**< [n_pix] sum of the resolution row: what a constant becomes */
   float *model;        /**< [n_pix] best-fit flux, or NULL when not wanted */
-  float *scratch;      /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
-  double sum_ln_var;   /**< 2 sum ln sigma, with model error ln det of the covariance */
-  double dd;           /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
+  float *templ_flux;   /**< [n_pix] the template in it, without continuum; NULL: not wanted */
+  double
+      *cont_coef; /**< [MILL_MAX_CONT], of the continuum functions, which multiply it; the same */
+  float *scratch; /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
+  double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
+  double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
   /* model error (kernels/star/model_error_impl.h): d and is have the part that is independent from
    * pixel to pixel in them once it is fixed */
   int error_fixed;       /**< it has been fixed for this star */
@@ -408,6 +411,8 @@ enum mill_star_count {
   MILL_COUNT_SIGMA,     /**< n_pix where a line-spread function is used, else 0 */
   MILL_COUNT_RES,       /**< n_diag * n_pix */
   MILL_COUNT_MODEL,     /**< n_pix where models are wanted, else 0 */
+  MILL_COUNT_PARTS,     /**< n_pix where their parts are, else 0 */
+  MILL_COUNT_COEF,      /**< MILL_MAX_CONT where their parts are, else 0 */
   MILL_COUNT_OWN,       /**< n_pix where the arm has a model error, else 0 */
   MILL_COUNT_ERROR,     /**< components * mill_row_pitch(n_pix) of it */
   MILL_COUNT_BIN,       /**< the most bins of a segment's wavelength set */
@@ -443,6 +448,8 @@ static inline int mill_segment_arrays(const mill_array **table)
       {offsetof(mill_segment, own_is), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_OWN},
       {offsetof(mill_segment, error), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_ERROR},
       {offsetof(mill_segment, model), sizeof(float), MILL_STAR_MODELS, MILL_COUNT_MODEL},
+      {offsetof(mill_segment, templ_flux), sizeof(float), MILL_STAR_MODELS, MILL_COUNT_PARTS},
+      {offsetof(mill_segment, cont_coef), sizeof(double), MILL_STAR_MODELS, MILL_COUNT_COEF},
   };
   *table = array;
   return (int)(sizeof array / sizeof array[0]);

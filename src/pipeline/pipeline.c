@@ -18,8 +18,23 @@ enum {
   /** Stars whose models come back together. */
   MODELS_PER_CALL = 64,
   /** Part of the slots that is worth a look, and that is filled between two looks. */
-  SLOT_SHARE = 8
+  SLOT_SHARE = 8,
+  /** Points of a held star that are asked for together. */
+  MOST_VIEWS = 1024
 };
+
+/** What a view is told with a point: the members of a slot up to theta. */
+#define VIEW_HEAD_BYTES offsetof(mill_slot, profile_vel)
+
+/** The star in the first slot where it stays to be evaluated, and copies of its slot. */
+typedef struct mill_held {
+  int is_there, is_ready; /**< it is loaded; it can be evaluated */
+  int n_view, n_copied;   /**< copies that there are; of them those of this very star */
+  mill_slot **view;       /**< [n_view] memory of the backend */
+  char *head;             /**< [n_view][VIEW_HEAD_BYTES] what goes up with a point */
+  mill_upload *piece;     /**< [n_view] */
+  mill_eval *eval;        /**< [n_view] */
+} mill_held;
 
 struct mill_pipeline {
   const mill_library *lib;
@@ -31,10 +46,11 @@ struct mill_pipeline {
   mill_guess_table guess;
   mill_waveset_cache *waveset;
   mill_slots slots;
-  int n_usable;     /**< slots that may take a star: all, fewer when memory is full */
-  int is_bound;     /**< the backend knows the model as it is */
-  int has_remarked; /**< the log has the backend's remark */
-  int is_under_way; /**< rounds are */
+  int n_usable;            /**< slots that may take a star: all, fewer when memory is full */
+  mill_slot *const *bound; /**< slots that the backend knows, and the model as it is; NULL: not */
+  int has_remarked;        /**< the log has the backend's remark */
+  int is_under_way;        /**< rounds are */
+  mill_held held;
   /* of a run */
   int *list;                 /**< [n_slot] */
   int *done;                 /**< [n_slot] slots whose rows wait to be handed over */
@@ -82,6 +98,12 @@ done:
   return err;
 }
 
+static void clear_held(mill_held *h)
+{
+  MILL_FREE((void *)h->view, h->head, h->piece, h->eval);
+  memset(h, 0, sizeof *h);
+}
+
 void mill_pipeline_destroy(mill_pipeline *p)
 {
   if (!p)
@@ -92,6 +114,7 @@ void mill_pipeline_destroy(mill_pipeline *p)
     mill_device_memory_clear(&p->model_memory);
     p->backend->close(p->device);
   }
+  clear_held(&p->held);
   mill_guess_table_clear(&p->guess);
   MILL_FREE(p->list, p->done, p->row, p->posterior, p);
 }
@@ -106,7 +129,7 @@ int mill_pipeline_waveset(mill_pipeline *p, int arm, int n_pix, const double *wa
   if (mill_row_pitch(n_pix) > m->max_seg_pix) {
     /* the device learns it when no round is under way */
     m->max_seg_pix = mill_row_pitch(n_pix);
-    p->is_bound = 0;
+    p->bound = NULL;
   }
 done:
   return err;
@@ -133,15 +156,29 @@ void mill_pipeline_waveset_stats(const mill_pipeline *p, mill_waveset_stats *sta
   mill_waveset_cache_stats(p->waveset, stats);
 }
 
-/** Tell the backend the model and the slots where it does not know them. */
-static int bind_slots(mill_pipeline *p)
+int mill_pipeline_constrain(mill_pipeline *p, const mill_fit_settings *settings)
 {
   int err = MILL_OK;
-  if (p->is_bound)
+  mill_fit_settings *set = &p->model.set;
+  MILL_TRY(mill_device_model_check(p->lib, settings));
+  memcpy(set->fixed, settings->fixed, sizeof set->fixed);
+  memcpy(set->fixed_value, settings->fixed_value, sizeof set->fixed_value);
+  memcpy(set->prior_mean, settings->prior_mean, sizeof set->prior_mean);
+  memcpy(set->prior_sigma, settings->prior_sigma, sizeof set->prior_sigma);
+  p->bound = NULL;
+done:
+  return err;
+}
+
+/** Tell the backend the model and slots [n] where it does not know them. */
+static int bind_slots(mill_pipeline *p, mill_slot *const *slot, int n)
+{
+  int err = MILL_OK;
+  if (p->bound == slot)
     goto done;
   MILL_TRY(p->backend->upload(p->device, p->d_model, &p->model, sizeof p->model));
-  MILL_TRY(p->backend->bind(p->device, &p->model, p->d_model, p->slots.bound, p->slots.n_slot));
-  p->is_bound = 1;
+  MILL_TRY(p->backend->bind(p->device, &p->model, p->d_model, slot, n));
+  p->bound = slot;
   const char *remark = p->backend->remark ? p->backend->remark(p->device) : NULL;
   if (remark && !p->has_remarked)
     mill_log_warning("%s: %s", p->backend->name, remark);
@@ -150,39 +187,156 @@ done:
   return err;
 }
 
-int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request, int n_point,
-                           const double *theta, mill_eval *eval, mill_fit_result *prepared)
+/* ---- a star that is held ---- */
+
+/** Copies of the held star's slot, which share its segments and are asked at different points.  In
+ *  the backend's memory, made for the first star. */
+static int make_views(mill_pipeline *p)
+{
+  int err = MILL_OK;
+  void *memory = NULL;
+  mill_held *h = &p->held;
+  const int n = p->slots.n_slot < MOST_VIEWS ? p->slots.n_slot : MOST_VIEWS;
+  if (h->n_view > 0)
+    goto done;
+  MILL_TRY(MILL_ALLOC(n, &h->piece));
+  MILL_TRY(MILL_ALLOC(n, &h->eval));
+  MILL_TRY(MILL_ALLOC((size_t)n * VIEW_HEAD_BYTES, &h->head));
+  MILL_TRY(mill_alloc_bytes((size_t)n, sizeof *h->view, (void **)&h->view));
+  MILL_TRY(mill_device_memory_take(&p->model_memory, (size_t)n * sizeof(mill_slot), NULL, &memory));
+  for (int i = 0; i < n; i++)
+    h->view[i] = (mill_slot *)memory + i;
+  h->n_view = n;
+done:
+  if (err != MILL_OK)
+    clear_held(h);
+  return err;
+}
+
+int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result *prepared)
 {
   int err = MILL_OK;
   const int first = 0;
   const mill_backend *be = p->backend;
+  mill_held *h = &p->held;
+  mill_slot *host = &p->slots.host;
+  mill_pipeline_drop(p);
+  MILL_TRY(make_views(p));
+  MILL_TRY(mill_slots_load(&p->slots, first, star));
+  h->is_there = 1;
+  MILL_TRY(bind_slots(p, p->slots.bound, p->slots.n_slot));
+  MILL_TRY(be->start(p->device, &first, 1));
+  MILL_TRY(be->wait(p->device));
+  MILL_TRY(be->download(p->device, host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
+  *prepared = host->result;
+  h->is_ready = host->stage != MILL_STAGE_DONE;
+  h->n_copied = 0;
+  /* a stage that the state machine leaves alone */
+  host->stage = MILL_STAGE_EMPTY;
+done:
+  if (err != MILL_OK)
+    mill_pipeline_drop(p);
+  return err;
+}
+
+void mill_pipeline_drop(mill_pipeline *p)
+{
+  if (p->held.is_there)
+    mill_slots_free(&p->slots, 0);
+  p->held.is_there = p->held.is_ready = 0;
+}
+
+/** Ask n views at n points. */
+static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
+{
+  int err = MILL_OK;
+  int n_done;
+  const mill_backend *be = p->backend;
+  mill_held *h = &p->held;
+  const size_t n_byte = (size_t)p->model.n_par * sizeof *theta;
+  for (; h->n_copied < n; h->n_copied++)
+    MILL_TRY(be->upload(p->device, h->view[h->n_copied], &p->slots.host, MILL_SLOT_COPY_BYTES));
+  p->slots.host.request = request;
+  for (int i = 0; i < n; i++) {
+    char *head = h->head + (size_t)i * VIEW_HEAD_BYTES;
+    memcpy(p->slots.host.theta, theta + (size_t)i * (size_t)p->model.n_par, n_byte);
+    memcpy(head, &p->slots.host, VIEW_HEAD_BYTES);
+    h->piece[i] = (mill_upload){h->view[i], head, VIEW_HEAD_BYTES};
+    p->list[i] = i;
+  }
+  MILL_TRY(be->upload_all(p->device, h->piece, n));
+  MILL_TRY(bind_slots(p, h->view, h->n_view));
+  MILL_TRY(be->advance(p->device, p->list, n, n, 1));
+  MILL_TRY(be->collect(p->device, p->done, p->row, &n_done));
+  for (int i = 0; i < n; i++)
+    h->piece[i] = (mill_upload){&h->eval[i], &h->view[i]->eval, sizeof h->eval[i]};
+  MILL_TRY(be->download_all(p->device, h->piece, n));
+done:
+  return err;
+}
+
+int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
+                      const double *theta, mill_eval *eval, double *penalty)
+{
+  int err = MILL_OK;
+  mill_held *h = &p->held;
   /* a copy whose hulls are the host's, for the penalty */
   mill_model m = p->model;
   memcpy(m.hull, p->lib->hull, sizeof m.hull);
-  MILL_TRY(mill_slots_load(&p->slots, first, star));
-  MILL_TRY(bind_slots(p));
-  MILL_TRY(be->start(p->device, &first, 1));
-  MILL_TRY(be->wait(p->device));
-  MILL_TRY(be->download(p->device, &p->slots.host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
-  *prepared = p->slots.host.result;
-  if (p->slots.host.stage == MILL_STAGE_DONE)
-    goto done;
-  for (int i = 0; i < n_point; i++) {
-    int n_done;
-    /* a stage that the state machine leaves alone */
-    p->slots.host.stage = MILL_STAGE_EMPTY;
-    p->slots.host.request = request;
-    memcpy(p->slots.host.theta, theta + (size_t)i * (size_t)m.n_par,
-           (size_t)m.n_par * sizeof *theta);
-    MILL_TRY(be->upload(p->device, p->slots.bound[first], &p->slots.host, MILL_SLOT_COPY_BYTES));
-    MILL_TRY(be->advance(p->device, &first, 1, 1, 1));
-    MILL_TRY(be->collect(p->device, p->done, p->row, &n_done));
-    MILL_TRY(be->download(p->device, &p->slots.host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
-    eval[i] = p->slots.host.eval;
-    eval[i].f += mill_penalty(&m, &p->slots.host, p->slots.host.theta);
+  if (!h->is_ready)
+    MILL_FAIL(MILL_ERR_INTERNAL, "no star that can be evaluated is held");
+  for (int first = 0, n; first < n_point; first += n) {
+    const int n_left = n_point - first, fixes = fix_error && first == 0;
+    /* what is written beside the answer is the star's */
+    n = request == MILL_REQ_FINAL || fixes ? 1 : n_left < h->n_view ? n_left : h->n_view;
+    p->slots.host.fix_error = fixes;
+    MILL_TRY(ask_views(p, request, n, theta + (size_t)first * (size_t)m.n_par));
+    memcpy(eval + first, h->eval, (size_t)n * sizeof *eval);
   }
+  for (int i = 0; i < n_point; i++)
+    penalty[i] = mill_penalty(&m, &p->slots.host, theta + (size_t)i * (size_t)m.n_par);
 done:
-  mill_slots_free(&p->slots, first);
+  return err;
+}
+
+int mill_pipeline_models(mill_pipeline *p)
+{
+  const int first = 0;
+  return mill_slots_fetch_models(&p->slots, &first, 1);
+}
+
+void mill_pipeline_model(const mill_pipeline *p, int i_segment, mill_segment_model *model)
+{
+  mill_slots_fetched(&p->slots, 0, i_segment, model);
+}
+
+int mill_pipeline_guesses(const mill_pipeline *p, int n_most, double *theta, double *chisq)
+{
+  const mill_slot *host = &p->slots.host;
+  const size_t n_par = (size_t)p->model.n_par;
+  const int n = host->n_start < n_most ? host->n_start : n_most;
+  for (int i = 0; i < n; i++) {
+    memcpy(theta + (size_t)i * n_par, host->start[i], n_par * sizeof *theta);
+    chisq[i] = host->start_chisq[i];
+  }
+  return n;
+}
+
+int mill_pipeline_evaluate(mill_pipeline *p, const mill_star *star, int request, int n_point,
+                           const double *theta, mill_eval *eval, mill_fit_result *prepared)
+{
+  int err = MILL_OK;
+  double *penalty = NULL;
+  MILL_TRY(MILL_ALLOC(n_point, &penalty));
+  MILL_TRY(mill_pipeline_hold(p, star, prepared));
+  if (!p->held.is_ready)
+    goto done;
+  MILL_TRY(mill_pipeline_ask(p, request, p->slots.host.fix_error, n_point, theta, eval, penalty));
+  for (int i = 0; i < n_point; i++)
+    eval[i].f += penalty[i];
+done:
+  mill_free(penalty);
+  mill_pipeline_drop(p);
   return err;
 }
 
@@ -263,7 +417,7 @@ static int fill(mill_pipeline *p, star_stream *from, int n_most)
       break;
     /* work space first: stars take what is left of the memory */
     if (!p->is_under_way)
-      MILL_TRY(bind_slots(p));
+      MILL_TRY(bind_slots(p, p->slots.bound, p->slots.n_slot));
     const double before_s = mill_thread_cpu_s(), before_wall_s = mill_wall_s();
     mill_range_begin(MILL_RANGE_UPLOAD);
     err = mill_slots_load(&p->slots, i, &star);
@@ -297,7 +451,7 @@ static int launch(mill_pipeline *p, int more, int *n_active)
     if (p->slots.entry[i].active && p->slots.entry[i].fresh)
       p->list[n_fresh++] = i;
   if (n_fresh > 0) {
-    MILL_TRY(bind_slots(p));
+    MILL_TRY(bind_slots(p, p->slots.bound, p->slots.n_slot));
     MILL_TRY(be->start(p->device, p->list, n_fresh));
   }
   for (int i = 0; i < p->slots.n_slot; i++)
@@ -383,6 +537,7 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
   const int share = p->slots.n_slot / SLOT_SHARE > 1 ? p->slots.n_slot / SLOT_SHARE : 1;
   const int n_most = be->overlaps ? share : p->slots.n_slot;
   mill_error_kept kept;
+  mill_pipeline_drop(p);
   p->n_usable = p->slots.n_slot; /* other stars may take less memory */
   p->n_done = 0;
   p->is_waiting = 0;

@@ -13,7 +13,7 @@
 #include "kernels/data/result.h"
 #include "kernels/data/settings.h"
 #include "kernels/data/star.h"
-#include "src/pipeline/waveset_cache.h"
+#include "src/pipeline/slots.h"
 
 typedef struct mill_pipeline mill_pipeline;
 
@@ -32,7 +32,7 @@ typedef int (*mill_result_sink)(void *context, const mill_fit_result *result,
                                 const float *const *model);
 
 /** lib and settings are borrowed until destroy; n_slot >= 1 stars at once,
- *  n_thread >= 1 OpenMP threads, want_models keeps best-fit models.
+ *  n_thread >= 1 OpenMP threads, want_models: enum mill_want_models.
  *  MILL_ERR_RANGE, MILL_ERR_MEMORY, MILL_ERR_BACKEND.  Not collective. */
 int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *settings,
                          const mill_backend *backend, int n_slot, int n_thread, int want_models,
@@ -60,6 +60,40 @@ void mill_pipeline_waveset_hold(mill_pipeline *pipeline, int id);
  *  0 keeps only what is held. */
 void mill_pipeline_waveset_limit(mill_pipeline *pipeline, size_t bytes);
 void mill_pipeline_waveset_stats(const mill_pipeline *pipeline, mill_waveset_stats *stats);
+
+/** Other fixed parameters and priors, those of settings, for the stars that come next.  Not while
+ *  mill_pipeline_run is under way.  MILL_ERR_RANGE. */
+int mill_pipeline_constrain(mill_pipeline *pipeline, const mill_fit_settings *settings);
+
+/** Load and prepare a star that stays to be evaluated, until the next call of this function,
+ *  mill_pipeline_evaluate, mill_pipeline_run or mill_pipeline_drop.
+ *
+ *  prepared  out  S/N, counts and status after preparation; only a star that is NOT_DONE can be
+ *                 asked for anything
+ *
+ *  Errors as of mill_pipeline_run. */
+int mill_pipeline_hold(mill_pipeline *pipeline, const mill_star *star, mill_fit_result *prepared);
+void mill_pipeline_drop(mill_pipeline *pipeline);
+
+/** Evaluate the held star.
+ *
+ *  request              MILL_REQ_VALUE, _JACOBIAN or _FINAL
+ *  fix_error            1, with _JACOBIAN: fixes the model error at the first point
+ *  theta [n_point][n_par]  in   as of the fit: VRAD, VSINI, labels, velocity offsets
+ *  eval [n_point]          out  f, gradient and curvature without hull penalty and priors
+ *  penalty [n_point]       out  these
+ */
+int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n_point,
+                      const double *theta, mill_eval *eval, double *penalty);
+
+/** Fetch the models of the held star's last MILL_REQ_FINAL, of a pipeline that was created with
+ *  want_models; then give that of a segment, which lasts until the next call that fetches any. */
+int mill_pipeline_models(mill_pipeline *pipeline);
+void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segment_model *model);
+
+/** Starts that the initial guess gives for the held star, the best first, n_most at most; how many.
+ *  theta [n_most][n_par] and chisq [n_most] out, of which only differences have a meaning. */
+int mill_pipeline_guesses(const mill_pipeline *pipeline, int n_most, double *theta, double *chisq);
 
 /** Evaluate a star at given points instead of fitting it, for tests and checks.
  *

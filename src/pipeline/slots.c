@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/error.h"
+#include "kernels/math/continuum.h"
 #include "kernels/star/prepare.h"
 
 /** Slots get their first memory in blocks of about this many bytes. */
@@ -239,6 +240,9 @@ static void count_segment(const mill_slots *s, const mill_slot_entry *e,
   count[MILL_COUNT_SIGMA] = with_sigma(s, raw) ? n : 0;
   count[MILL_COUNT_RES] = n_res;
   count[MILL_COUNT_MODEL] = s->want_models ? n : 0;
+  const int with_parts = s->want_models == MILL_MODELS_WITH_PARTS;
+  count[MILL_COUNT_PARTS] = with_parts ? n : 0;
+  count[MILL_COUNT_COEF] = with_parts ? MILL_MAX_CONT : 0;
   const mill_model_error *error = &s->model->arm[raw->arm].error;
   count[MILL_COUNT_OWN] = error->fraction ? n : 0;
   count[MILL_COUNT_ERROR] =
@@ -456,4 +460,30 @@ int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n)
   }
 done:
   return err;
+}
+
+/** Where an array of a star's models is that has been fetched; NULL: it has none. */
+static const void *fetched_array(const mill_slots *s, const mill_slot_entry *e, const void *array)
+{
+  return array ? s->fetched + ((const char *)array - e->memory.at) : NULL;
+}
+
+void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
+                        mill_segment_model *model)
+{
+  const mill_slots *s = slots;
+  const mill_slot_entry *e = &s->entry[i_slot];
+  const mill_segment *segment =
+      (const mill_segment *)(const void *)(s->fetched + e->model_bytes) + i_segment;
+  const int n_pix = segment->n_pix;
+  mill_waveset_view ws;
+  mill_waveset_cache_view(s->waveset, e->plan[i_segment].waveset, &ws);
+  *model = (mill_segment_model){
+      .used = segment->used,
+      .n_pix = n_pix,
+      .n_cont = mill_continuum_count(&s->model->set, n_pix, ws.wave_aa[n_pix - 1] - ws.wave_aa[0]),
+      .flux = fetched_array(s, e, segment->model),
+      .templ_flux = fetched_array(s, e, segment->templ_flux),
+      .cont_coef = fetched_array(s, e, segment->cont_coef),
+  };
 }

@@ -66,7 +66,20 @@ typedef struct mill_slots {
   size_t cap_model_row;
 } mill_slots;
 
-/** Slots without memory for stars yet; want_models: the fit writes best-fit models.  *slots is
+/** What is kept of the models: the best fit, with MILL_MODELS_WITH_PARTS also the template and the
+ *  coefficients of the continuum that it is made of. */
+enum mill_want_models { MILL_MODELS_NONE = 0, MILL_MODELS_ONLY = 1, MILL_MODELS_WITH_PARTS = 2 };
+
+/** Model of a segment at the parameters of its last final answer, in the memory of the slots. */
+typedef struct mill_segment_model {
+  int used; /**< 0: the segment was dropped, and there is nothing else */
+  int n_pix, n_cont;
+  const float *flux;       /**< [n_pix] of the input's unit */
+  const float *templ_flux; /**< [n_pix] the template; NULL: parts were not wanted */
+  const double *cont_coef; /**< [n_cont] of the continuum functions that multiply it; the same */
+} mill_segment_model;
+
+/** Slots without memory for stars yet; want_models: enum mill_want_models.  *slots is
  * zeroed and is to be cleared after a failure, too.  MILL_ERR_MEMORY. */
 int mill_slots_create(const mill_library *lib, const mill_model *model, mill_waveset_cache *waveset,
                       const mill_backend *backend, mill_device *device, int n_slot, int want_models,
@@ -87,6 +100,10 @@ int mill_slots_count_active(const mill_slots *slots);
 /** Best-fit models of the stars in n slots into slots->model_row, star by star; the device is
  * waited for once. */
 int mill_slots_fetch_models(mill_slots *slots, const int *i_slot, int n);
+
+/** Model of a segment of the star in a slot, which mill_slots_fetch_models has fetched alone. */
+void mill_slots_fetched(const mill_slots *slots, int i_slot, int i_segment,
+                        mill_segment_model *model);
 
 /** Posterior of the star in a slot with its samples, copied to `to` [mill_posterior_bytes]. */
 int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to);

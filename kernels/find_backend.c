@@ -1,0 +1,40 @@
+#include "kernels/find_backend.h"
+
+#include <string.h>
+
+#include "kernels/base/error.h"
+#ifdef MILL_HAVE_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#endif
+
+enum { MANY_SLOTS = 64, THREAD_SLOTS = 32 };
+
+int mill_backend_slots(const mill_backend *backend, int n_thread)
+{
+  if (backend->default_slot > 0)
+    return backend->default_slot;
+  /* half of them keep one thread busy: its first star comes earlier, and they take less memory */
+  return backend->kind == MILL_BACKEND_CPU && n_thread == 1 ? THREAD_SLOTS : MANY_SLOTS;
+}
+
+int mill_backend_find(const char *choice, const mill_backend **backend)
+{
+  int err = MILL_OK;
+  if (strncmp(choice, "cuda", 4) == 0) {
+#ifdef MILL_HAVE_CUDA
+    *backend = mill_backend_cuda(&err);
+    goto done;
+#else
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "backend %s: this program was built without CUDA; use cpu or auto, "
+              "or build it where nvcc is found",
+              choice);
+#endif
+  }
+  /* auto is a CPU until a run settles it by the number of its rows */
+  *backend = mill_backend_cpu(NULL);
+  if (!*backend)
+    MILL_FAIL(MILL_ERR_BACKEND, "no CPU backend runs on this machine");
+done:
+  return err;
+}

@@ -1,0 +1,18 @@
+/** The backends that are linked, by name. */
+#ifndef MILL_FIND_BACKEND_H
+#define MILL_FIND_BACKEND_H
+
+#include "kernels/backend.h"
+
+MILL_EXTERN_C_BEGIN
+
+/** The backend that a configuration's word means: cpu, auto (a CPU until a run settles it by the
+ *  number of its rows), cuda, cuda+cpu (its GPU).  MILL_ERR_CONFIG, MILL_ERR_BACKEND. */
+int mill_backend_find(const char *choice, const mill_backend **backend);
+
+/** Stars at once that suit a backend with so many threads. */
+int mill_backend_slots(const mill_backend *backend, int n_thread);
+
+MILL_EXTERN_C_END
+
+#endif

@@ -1,0 +1,5 @@
+"""The extension is made by cffi from the installed header (build_starmill.py)."""
+
+from setuptools import setup
+
+setup(cffi_modules=["build_starmill.py:ffi"])

@@ -1,0 +1,206 @@
+"""The module against results of `starmill fit` and against NumPy.
+
+It needs a library, a file of DESI's layout and the result of a fit of it:
+STARMILL_TEST_LIBRARY, STARMILL_TEST_SURVEY and STARMILL_TEST_RESULT
+(tests/e2e/test_libstarmill.py makes them).
+"""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import starmill
+
+PATHS = [os.environ.get(f"STARMILL_TEST_{name}") for name in ("LIBRARY", "SURVEY", "RESULT")]
+if not all(PATHS):
+    pytest.skip("no library, survey and result are given", allow_module_level=True)
+LIBRARY, SURVEY, RESULT = PATHS
+
+
+@pytest.fixture(scope="module")
+def library():
+    return starmill.Library(LIBRARY, format="desi")
+
+
+@pytest.fixture(scope="module")
+def stars(library):
+    return list(library.open(SURVEY))
+
+
+@pytest.fixture(scope="module")
+def result():
+    return starmill.open_result(RESULT)
+
+
+@pytest.fixture(scope="module")
+def made(library):
+    """A star of one arm without a line-spread function of its own, and its spectrum."""
+    name, (low, high) = list(library.arms.items())[0]
+    wave = np.arange(low + 5, min(high, low + 600), 1.0)
+    theta = library.theta(vrad=30, vsini=20, teff=5500, logg=3.5, feh=-1, alpha=0.2)
+    flux = starmill.template(library, theta, wave, name=name, sigma=1.2)
+    flux = 100 * flux / np.median(flux) * (1 + 1e-4 * (wave - wave.mean()))
+    noise = np.random.default_rng(3).normal(size=wave.size)
+    return starmill.Spectrum(wave, flux + noise, error=np.ones(wave.size), name=name,
+                             sigma=1.2), theta
+
+
+def test_a_library_says_what_it_is(library, result):
+    names = [parameter.name for parameter in library.parameters]
+    assert names[:2] == ["vrad", "vsini"] and library.n_label == len(names) - 2
+    assert all(parameter.min < parameter.max for parameter in library.parameters)
+    assert list(library.arms) == ["b", "r", "z"]
+    assert len(library.hash) == 64 and library.backend.startswith("cpu")
+    assert "(" in starmill.version()
+
+
+def test_fits_are_those_of_the_program(stars, result):
+    table = starmill.fit(stars)
+    assert sorted(table.names) == sorted(result.names)
+    assert len(table) == len(result) == len(stars)
+    for name in table.names:
+        assert table[name].dtype == result[name].dtype
+        assert table[name].tobytes() == result[name].tobytes(), name
+    assert table.units == result.units and table.units["TEFF"] == "K"
+
+
+def test_likelihoods_and_models_are_those_of_the_result(library, stars, result):
+    theta = result.theta(0, library)
+    value = starmill.minus2loglike(stars[0], theta, penalty=True)
+    assert value == pytest.approx(result["M2LL"][0], rel=1e-9)
+    model = starmill.model(stars[0], theta)
+    assert model.m2ll + model.penalty == value
+    assert sum(model.chisq.values()) == pytest.approx(result["CHISQ_TOT"][0], rel=1e-12)
+    assert sum(model.n_pix.values()) == result["NPIX_TOT"][0]
+
+
+def test_a_spectrum_gives_back_its_parameters(library, made):
+    spectrum, theta = made
+    star = library.star(spectrum)
+    table = starmill.fit([star])
+    assert table["STATUS"][0] == 1
+    covariance = table.covariance(0)
+    assert covariance.shape == (theta.size, theta.size)
+    np.testing.assert_array_equal(covariance, covariance.T)
+    assert np.sqrt(covariance[0, 0]) == pytest.approx(table["VRAD_ERR"][0], rel=0.2)
+    # five standard deviations
+    assert abs(table["VRAD"][0] - theta[0]) < 5 * table["VRAD_ERR"][0]
+    assert abs(table["TEFF"][0] - theta[2]) < 5 * table["TEFF_ERR"][0]
+
+
+def test_a_model_is_its_template_times_its_continuum(library, made):
+    spectrum, theta = made
+    star = library.star(spectrum)
+    model = starmill.model(star, theta)
+    (piece,) = model.pieces
+    np.testing.assert_allclose(piece.template * piece.continuum, piece.flux, rtol=3e-6)
+    np.testing.assert_array_equal(model.spectrum(0), piece.flux)
+    alone = starmill.template(library, theta, spectrum.wave, name=spectrum.name, sigma=1.2)
+    np.testing.assert_array_equal(alone, piece.template)
+    # the best coefficients by least squares, float64; float32 of d and 1 / sigma
+    x = 2 * (piece.wave - piece.wave[0]) / np.ptp(piece.wave) - 1
+    resid = (spectrum.flux - piece.flux) * np.sqrt(spectrum.ivar)
+    assert model.chisq[spectrum.name] == pytest.approx(np.sum(resid[5:-5] ** 2), rel=0.1)
+    assert np.abs(x).max() == 1
+    assert resid.std() == pytest.approx(1, abs=0.15)
+
+
+def test_likelihoods_one_by_one_and_together(library, made):
+    spectrum, theta = made
+    star = library.star([spectrum])
+    points = theta + np.random.default_rng(1).normal(size=(50, theta.size)) * [
+        2, 3, 50, 0.1, 0.1, 0.05]
+    points[7, 0] = 5000
+    points[9, 3] = np.nan
+    together = starmill.loglike(star, points)
+    assert together.shape == (50,)
+    assert np.isneginf(together[[7, 9]]).all() and np.isfinite(np.delete(together, [7, 9])).all()
+    assert [starmill.loglike(star, point) for point in points] == list(together)
+    value, gradient, curvature = starmill.minus2loglike(star, theta, derivatives=True)
+    step = 0.1 / np.sqrt(curvature[2, 2])
+    up, down = (starmill.minus2loglike(star, theta + s * np.eye(theta.size)[2])
+                for s in (step, -step))
+    # values have 1e-3 of noise in float32, over a fifth of a standard deviation
+    assert gradient[2] * step == pytest.approx((up - down) / 2, abs=2e-3)
+    assert value == pytest.approx(starmill.minus2loglike(star, theta), abs=1e-3)
+
+
+def test_fixed_parameters_priors_and_starts(library, made):
+    spectrum, theta = made
+    star = library.star(spectrum)
+    names = [parameter.name for parameter in library.parameters]
+    fixed = dict(zip(names[1:], theta[1:]))
+    velocity = starmill.fit([star], fixed=fixed)
+    assert velocity["TEFF"][0] == theta[2] and velocity["VSINI"][0] == theta[1]
+    assert velocity.covariance(0)[0, 0] > 0 and velocity.covariance(0)[2, 2] == 0
+    assert abs(velocity["VRAD"][0] - theta[0]) < 5 * velocity["VRAD_ERR"][0]
+    tight = starmill.fit([star], priors={"teff": (5000, 1)})
+    assert abs(tight["TEFF"][0] - 5000) < 50
+    free = starmill.fit([star])
+    assert free["TEFF"][0] != tight["TEFF"][0] != theta[2]
+    start = np.array([[theta, theta + [200, 0, 0, 0, 0, 0]]])
+    best = starmill.fit([star], start=start)
+    singles = [starmill.fit([star], start=start[:, [k]])["M2LL"][0] for k in range(2)]
+    assert best["M2LL"][0] == min(singles)
+    with pytest.raises(KeyError, match="no parameter mass"):
+        starmill.fit([star], fixed={"mass": 1})
+    # what the library holds comes back after a fit with its own
+    library.constrain(fixed={"vsini": 11.0})
+    starmill.fit([star], fixed=fixed)
+    assert starmill.fit([star])["VSINI"][0] == 11
+    library.constrain()
+
+
+def test_a_systematic_error_lowers_the_weight(library, made):
+    spectrum, theta = made
+    plain = starmill.model(library.star(spectrum), theta)
+    again = starmill.Spectrum(spectrum.wave, spectrum.flux, ivar=spectrum.ivar,
+                              name=spectrum.name, sigma=1.2, systematic=1.0)
+    model = starmill.model(library.star(again), theta)
+    # errors of 1 with 1 added in quadrature
+    assert model.chisq["b"] == pytest.approx(plain.chisq["b"] / 2, rel=1e-3)
+
+
+def test_a_guess_is_near(library, made):
+    spectrum, theta = made
+    guess, chisq = starmill.guess(library.star(spectrum), 4)
+    assert guess.shape == (len(chisq), theta.size) and (np.diff(chisq) >= 0).all()
+    assert abs(guess[0, 0] - theta[0]) < 60  # a bin of the guess
+
+
+def test_what_is_wrong_is_said(library, made, tmp_path):
+    spectrum, theta = made
+    with pytest.raises(starmill.StarmillError, match="nowhere.h5") as caught:
+        starmill.Library(str(tmp_path / "nowhere.h5"))
+    assert caught.value.code == 3
+    with pytest.raises(starmill.StarmillError, match="npolly"):
+        starmill.Library(LIBRARY, npolly=3)
+    with pytest.raises(ValueError, match="ivar or error"):
+        starmill.Spectrum([1, 2], [1, 2])
+    with pytest.raises(ValueError, match="flux has shape"):
+        starmill.Spectrum([1, 2, 3], [1, 2], ivar=[1, 1, 1])
+    with pytest.raises(ValueError, match="theta has shape"):
+        starmill.loglike(library.star(spectrum), theta[:3])
+    with pytest.raises(starmill.StarmillError, match="max_vel"):
+        starmill.model(library.star(spectrum), theta + [5000, 0, 0, 0, 0, 0])
+    with pytest.raises(KeyError, match="NONE"):
+        starmill.open_result(RESULT)["NONE"]
+
+
+def test_threads_take_a_library_each(made):
+    spectrum, theta = made
+    values = {}
+
+    def work(i):
+        library = starmill.Library(LIBRARY, format="desi")
+        star = library.star(spectrum)
+        values[i] = [starmill.loglike(star, theta + [k, 0, 0, 0, 0, 0]) for k in range(20)]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values[0] == values[1] == values[2] and len(values[0]) == 20
