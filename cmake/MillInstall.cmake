@@ -9,3 +9,4 @@ install(DIRECTORY config/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/config"
 install(PROGRAMS slurm/starmill-submit DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(DIRECTORY libraries/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/libraries"
         OPTIONAL FILES_MATCHING PATTERN "*.h5" PATTERN "*.md")
+install(DIRECTORY look/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/look" FILES_MATCHING PATTERN "*.py")

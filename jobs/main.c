@@ -9,9 +9,12 @@
 #include "jobs/doctor/doctor.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
+#include "jobs/look/look.h"
 #include "jobs/merge/merge.h"
 #include "jobs/particles/particles.h"
 #include "jobs/sample/sample.h"
+#include "jobs/select/select.h"
+#include "jobs/show/show.h"
 #include "jobs/simulate/simulate.h"
 #include "jobs/status/status.h"
 #include "jobs/doctor/version.h"
@@ -49,6 +52,10 @@ static const job_entry job[] = {
     {"particles", "move particles in a potential, and write their densities", mill_job_particles},
     {"density", "map catalogs by kernel density: Kiel diagram, velocities, sky", mill_job_density},
     {"status", "say how a fit is going, or how it ended", mill_job_status},
+    {"report", "make one HTML page of a result: numbers, maps, spectra", mill_job_report},
+    {"plot", "draw stars of a result: spectra, models, residuals", mill_job_plot},
+    {"show", "print all that a result says of a star", mill_job_show},
+    {"select", "print the stars of a result for which an expression is true", mill_job_select},
     {"merge", "join the results of a survey's parts to one", mill_job_merge},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor},
     {"bench", "measure rate, evaluations and time of a fit by stage", mill_job_bench},

@@ -1,0 +1,8 @@
+/** The job `starmill select`: the stars of a result for which an expression is true. */
+#ifndef MILL_SELECT_H
+#define MILL_SELECT_H
+
+/** argv[0] is the job's name.  Returns the exit status of the program. */
+int mill_job_select(int argc, char **argv);
+
+#endif
