@@ -45,10 +45,12 @@ def histogram(axes, values, edges, colour, label):
 
 
 def quality(survey):
-    """S/N and reduced chi-square by arm, of fitted rows; medians."""
+    """S/N and reduced chi-square by arm, of fitted rows.  None, here and below: there are none."""
     result, s = survey.result, survey.sample
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 2.9))
     done = survey.fitted
+    if not done.any():
+        return None
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 2.9))
     sn = {a: s["SN_" + a][done & (s["NPIX_" + a] > 0)] for a in result.arms}
     chi = {a: s["RCHISQ_" + a][done & (s["NPIX_" + a] > 0)] for a in result.arms}
     for axes, values, label in ((left, sn, "S/N per pixel"), (right, chi, "reduced chi-square")):
@@ -70,6 +72,8 @@ def quality(survey):
 def errors(survey):
     """Stated error against S/N, with its median."""
     result, s = survey.result, survey.sample
+    if not (survey.good & (survey.sn > 0)).any():
+        return None
     n = len(result.parameters)
     columns = min(3, n)
     figure, grid = plt.subplots(-(-n // columns), columns, squeeze=False,
@@ -91,9 +95,11 @@ def errors(survey):
         unit = "dex" if unit.startswith("log(") else unit
         axes.set(xscale="log", yscale="log", xlabel="S/N per pixel",
                  title=f"error of {symbol(p)}" + (f" ({unit})" if unit else ""))
-        if len(x):
-            logarithmic(axes.xaxis, x.min(), x.max())
-            logarithmic(axes.yaxis, y.min(), y.max())
+        if not len(x):  # it is held
+            axes.set(xscale="linear", yscale="linear", xticks=[], yticks=[])
+            continue
+        logarithmic(axes.xaxis, x.min(), x.max())
+        logarithmic(axes.yaxis, y.min(), y.max())
     for axes in grid.flat[n:]:
         axes.set_axis_off()
     figure.tight_layout()
@@ -112,8 +118,8 @@ def points(axes, x, y, colour=None, limits=None, **how):
 
 
 def maps(survey):
-    """Kiel diagram coloured by [Fe/H], and [alpha/Fe] or velocity against [Fe/H]; None: the library
-    has no such labels."""
+    """Kiel diagram coloured by [Fe/H], and [alpha/Fe] or velocity against [Fe/H]; None also where
+    the library has no such labels."""
     s, good = survey.sample, survey.good
     if not survey.result.has("TEFF", "LOGG") or good.sum() < 3:
         return None

@@ -20,7 +20,7 @@ class Models:
     def __init__(self, path, result):
         self.result = result
         try:
-            self.file = h5py.File(path, "r", locking=False)
+            self.file = h5py.File(path, "r")
             run_id = text(self.file.attrs["RUN_ID"])
             self.index = self.file["models/fits_row"]
         except (OSError, KeyError) as error:

@@ -262,8 +262,8 @@ def example_rows(survey):
     return sorted(set(rows))
 
 
-def posterior_section(survey):
-    """Corner plots of stars along S/N, and what is special about the posteriors."""
+def posterior_section(survey, links):
+    """What is special about the posteriors, and corner plots of stars along S/N."""
     result = survey.result
     at = np.flatnonzero(survey.fitted)
     at = at[np.argsort(survey.sn[at], kind="stable")]
@@ -279,8 +279,9 @@ def posterior_section(survey):
                      "</span></figcaption></figure>")
     words = ("Marginal densities, and contours of one and two standard deviations; red is the "
              "solution of the fit.")
-    return f'<p class="soft">{words}</p><div class="posterior">{body}</div>' if body else \
-        '<p class="soft">no row has a posterior</p>'
+    flags = reason_table(survey.reasons("posterior"), survey.n_fitted, links)
+    return flags + (f'<p class="soft">{words}</p><div class="posterior">{body}</div>' if body else
+                    '<p class="soft">no row has a posterior</p>')
 
 
 # --- the page ---
@@ -309,7 +310,7 @@ def main(program, path, output, overwrite, models, library, no_spectra):
             ("repeats", "Repeated stars", repeats_section(survey)),
         ]
         if "POST_MEAN" in result.fits:
-            sections.append(("posteriors", "Posteriors", posterior_section(survey)))
+            sections.append(("posteriors", "Posteriors", posterior_section(survey, set(drawn))))
     sections += [
         ("worst", "Worst stars", stars.section(
             worst, "Fitted rows with the highest reduced chi-square, the worst first. Grey is the "

@@ -41,19 +41,20 @@ def number(value, digits):
 
 class Result:
     """path, file; fits and catalog: their datasets by name; arms: names as they stand in columns;
-    parameters: those of COVAR, in its order; statuses, warnings, infos: {code or bit: (name,
-    meaning)}."""
+    parameters: those of COVAR, in its order; statuses, warnings, infos, posteriors: {code or bit:
+    (name, meaning)}."""
 
     def __init__(self, path):
         self.path = path
         try:
-            self.file = h5py.File(path, "r", locking=False)
+            self.file = h5py.File(path, "r")
             self.fits, self.catalog = self.file["fits"], self.file["catalog"]
             self.n_row = len(self.fits["STATUS"])
             self.parameters = [text(p) for p in self.fits["COVAR"].attrs["ORDER"]]
             self.statuses = self._words("STATUS", "CODES")
             self.warnings = self._words("RVS_WARN", "BITS")
             self.infos = self._words("FIT_INFO", "BITS")
+            self.posteriors = self._words("POST_FLAG", "BITS") if "POST_FLAG" in self.fits else {}
             self.files = [text(p) for p in self.catalog["files/PATH"][...]]
             self.provenance = {k: text(v) for k, v in self.file["provenance"].attrs.items()}
             for name, value in self.file["provenance"].items():

@@ -210,7 +210,7 @@ class Inputs:
         """With the pixels bad that the configuration masks."""
         bad = arm.bad.copy()
         for low, high in self.result.setting("wave_mask") or []:
-            bad |= (arm.wave >= low) & (arm.wave <= high)
+            bad |= (arm.wave > low) & (arm.wave < high)
         return arm._replace(bad=bad, ivar=np.where(bad, 0.0, arm.ivar))
 
 

@@ -49,13 +49,12 @@ def object_keys(objects):
 
 
 class Survey:
-    """statuses, warnings, infos: [Reason], those that there are, the most frequent first;
-    n_fitted, n_good; every: k; sample: columns by name of the rows `rows`, all of which are done;
-    worst, typical: rows; repeats."""
+    """n_fitted, n_good; every: k; sample: columns by name of the rows `rows`; sn: of their best arms;
+    fitted, good: which of them are; worst: [(reduced chi-square, row)]; typical: rows; repeats."""
 
     def __init__(self, result):
         self.result = result
-        self.counts = {"status": {}, "warning": {}, "info": {}}
+        self.counts = {"status": {}, "warning": {}, "info": {}, "posterior": {}}
         self.n_fitted = self.n_good = 0
         self.every = max(1, -(-result.n_row // MAX_SAMPLE))
         self.key_every = max(1, -(-result.n_row // MAX_KEYS))
@@ -63,10 +62,11 @@ class Survey:
         self._keys, self._key_rows = [], []
         sampled = collections.defaultdict(list)
         names = self._names()
+        looked_at = ["STATUS", "RVS_WARN", "FIT_INFO", "RCHISQ_TOT", "TARGETID"]
+        looked_at += ["POST_FLAG"] if "POST_FLAG" in result.fits else []
         for start in range(0, result.n_row, BLOCK):
             stop = min(start + BLOCK, result.n_row)
-            block = {n: result.fits[n][start:stop] for n in ("STATUS", "RVS_WARN", "FIT_INFO",
-                                                             "RCHISQ_TOT", "TARGETID")}
+            block = {n: result.fits[n][start:stop] for n in looked_at}
             self._count(block, start)
             self._keep_worst(block, start)
             self._keep_keys(block, start, stop)
@@ -100,8 +100,10 @@ class Survey:
         self.n_good += int(((status == FITTED) & (warn == 0)).sum())
         for code in np.unique(status):
             self._add("status", int(code), status == code, start)
+        post = block.get("POST_FLAG", np.zeros_like(info))
         for kind, bits, of in (("warning", warn, self.result.warnings),
-                               ("info", info, self.result.infos)):
+                               ("info", info, self.result.infos),
+                               ("posterior", post, self.result.posteriors)):
             for bit in of:
                 self._add(kind, bit, (status == FITTED) & (bits & bit != 0), start)
 
@@ -114,8 +116,9 @@ class Survey:
             self.counts[kind][code] = (count + n, rows)
 
     def reasons(self, kind):
+        """[Reason] that there are, the most frequent first; kind: a key of counts."""
         words = {"status": self.result.statuses, "warning": self.result.warnings,
-                 "info": self.result.infos}[kind]
+                 "info": self.result.infos, "posterior": self.result.posteriors}[kind]
         found = [Reason(kind, code, *words.get(code, (str(code), "")), n, rows)
                  for code, (n, rows) in self.counts[kind].items()]
         return sorted(found, key=lambda r: -r.count)

@@ -17,6 +17,7 @@ int mill_result_table_open(const char *path, mill_result_table *table)
   size_t n_row = 0;
   memset(table, 0, sizeof *table);
   table->path = path;
+  table->file.id = H5I_INVALID_HID;
   MILL_TRY(mill_h5_probe(MILL_PROBE_RESULT, path));
   MILL_TRY(mill_h5_open(path, MILL_ERR_OUTPUT, &table->file));
   MILL_TRY(mill_h5_scan(&table->file));
@@ -38,7 +39,8 @@ void mill_result_table_close(mill_result_table *table)
 {
   mill_stored_rows_close(&table->fits);
   mill_stored_rows_close(&table->catalog);
-  mill_h5_close(&table->file);
+  if (table->path) /* 0 would be taken for an open file */
+    mill_h5_close(&table->file);
 }
 
 const char *mill_result_table_name(const mill_stored_column *column)

@@ -15,10 +15,9 @@ typedef struct mill_result_table {
 } mill_result_table;
 
 /** MILL_ERR_OUTPUT: path is no result of starmill, a newer one's, or damaged.  Close it also after
- *  a failure. */
+ *  a failure; a zeroed one may be closed too. */
 int mill_result_table_open(const char *path, mill_result_table *table);
 void mill_result_table_close(mill_result_table *table);
-
 /** The rows of stars [n_star], each once: of one star those with this TARGETID, else with this
  *  IDENTIFIER, else with this OBJECT, ascending.
  *

@@ -26,7 +26,8 @@ void mill_expression_add_column(mill_stored_rows *rows, const mill_stored_column
  *
  *  fits_row, catalog_row  in   [n] packed rows, as mill_stored_rows_read gives them for ->fits and
  *                              ->catalog
- *  is_true [n]            out  1 or 0; 0 where a comparison meets a NaN
+ *  is_true [n]            out  1 or 0; 0 where a comparison meets a NaN or
+ *                              an infinity
  *
  *  MILL_ERR_USAGE: CFITSIO does not understand it, it is no truth value, or it compares integers
  *  that an expression cannot tell apart; MILL_ERR_MEMORY. */

@@ -37,7 +37,8 @@ static const mill_option_table table = {
     "  (RVS_WARN & 256) != 0     a bit of flags\n"
     "  SPECTYPE == 'STAR'        a text\n"
     "  COVAR[1] < 4              an element of a vector, from 1\n"
-    "A comparison with a missing value (NaN) is never true, nor is its negation.\n"
+    "A comparison with a value that is missing (NaN) or infinite is never true, nor is its\n"
+    "negation.\n"
     "\n",
     "\n"
     "Exit status: 0 done, also where no row is true, 2 usage, or an expression that means\n"
