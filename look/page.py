@@ -76,10 +76,13 @@ def number(value, digits=3):
     return words.replace("-", "−")
 
 
-def cell(key, value, words=None, kind="td"):
-    """A number, with its full value for programs."""
-    return (f'<{kind} class="n" data-key="{escape(key)}" data-value="{value!r}">'
-            f"{words or number(value)}</{kind}>")
+def full(key, value):
+    """The attributes of a number that programs read."""
+    return f'data-key="{escape(key)}" data-value="{getattr(value, "item", lambda: value)()!r}"'
+
+
+def cell(key, value, words=None):
+    return f'<td class="n" {full(key, value)}>{words or number(value)}</td>'
 
 
 def table(head, rows):
@@ -172,7 +175,7 @@ def star_svg(arms):
 
 def whole(title, subtitle, figures, sections, footer):
     """figures: (key, value, its HTML, label); sections: (anchor, name, HTML)."""
-    boxes = "".join(f'<div><b data-key="{escape(k)}" data-value="{v!r}">{w}</b>'
+    boxes = "".join(f'<div><b {full(k, v)}>{w}</b>'
                     f"<span>{escape(label)}</span></div>" for k, v, w, label in figures)
     links = "".join(f'<a href="#{a}">{escape(n)}</a>' for a, n, _ in sections)
     body = "".join(f'<section id="{a}"><h2>{escape(n)}</h2>{t}</section>' for a, n, t in sections)

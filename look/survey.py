@@ -73,7 +73,8 @@ class Survey:
             first = -start % self.every
             sampled["row"].append(np.arange(start + first, stop, self.every))
             for n in names:
-                sampled[n].append(result.column(n)[start:stop][first::self.every])
+                # a copy, as a view would keep the block
+                sampled[n].append(result.column(n)[start:stop][first::self.every].copy())
         self.sample = {n: np.concatenate(v) for n, v in sampled.items()}
         self.rows = self.sample.pop("row")
         self.fitted = self.sample["STATUS"] == FITTED

@@ -2,6 +2,7 @@
 read from its result, spectra are those of the inputs, and what cannot be is told in one line."""
 
 import re
+import tracemalloc
 
 from base import *  # noqa: F403
 
@@ -297,8 +298,7 @@ class Plot(Look):
 
 def figures(page):
     """{key: value} of a report's numbers."""
-    return {k: float(v.replace("np.float64(", "").rstrip(")"))
-            for k, v in re.findall(r'data-key="([^"]+)" data-value="([^"]+)"', page)}
+    return {k: float(v) for k, v in re.findall(r'data-key="([^"]+)" data-value="([^"]+)"', page)}
 
 
 class Report(Look):
@@ -401,9 +401,17 @@ class Report(Look):
         try:
             survey.BLOCK, survey.MAX_SAMPLE, survey.MAX_KEYS = 777, 5000, 5000
             s = survey.Survey(Result(path))
+            survey.MAX_SAMPLE = 1000
+            tracemalloc.start()
+            few = survey.Survey(Result(path))
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
         finally:
             survey.BLOCK, survey.MAX_SAMPLE, survey.MAX_KEYS = was
         f = read(path)
+        # the sample twice, while it is put together, and a few blocks; 20 times if blocks were kept
+        self.assertEqual(len(few.rows), 1000)
+        self.assertLess(peak, 2 * sum(v.nbytes for v in few.sample.values()) + 2_000_000)
         np.testing.assert_array_equal(s.rows, np.arange(0, 20000, 4))
         for name in ("VRAD", "TEFF_ERR", "SN_R"):
             np.testing.assert_array_equal(s.sample[name], f[name][::4])
