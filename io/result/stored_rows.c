@@ -22,9 +22,9 @@ static int type_of(hid_t type)
   case H5T_FLOAT:
     return n_byte == 8 ? MILL_TYPE_F64 : -1;
   case H5T_INTEGER:
-    return n_byte == 8   ? MILL_TYPE_I64
-           : n_byte == 1 ? MILL_TYPE_U8
-           : n_byte != 4 ? -1
+    return n_byte == 8                         ? MILL_TYPE_I64
+           : n_byte == 1                       ? MILL_TYPE_U8
+           : n_byte != 4                       ? -1
            : H5Tget_sign(type) == H5T_SGN_NONE ? MILL_TYPE_U32
                                                : MILL_TYPE_I32;
   default:

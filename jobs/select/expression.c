@@ -137,6 +137,16 @@ static int64_t integer_at(int type, const char *at)
   return type == MILL_TYPE_I64 ? v.i64 : type == MILL_TYPE_I32 ? v.i32 : (int64_t)v.u32;
 }
 
+/* Values of n rows as a column of the FITS table; n_value of the letter's kind in each. */
+static void put(const mill_stored_column *c, char letter, size_t n_value, int type,
+                int64_t n_element, void *value, fitsfile *file, int number, int *status)
+{
+  char form[24];
+  snprintf(form, sizeof form, "%zu%c", n_value, letter);
+  fits_insert_col(file, number, (char *)mill_result_table_name(c), form, status);
+  fits_write_col(file, type, number, 1, 1, n_element, value, status);
+}
+
 /* A column as the next one of the FITS table: integers of 32 bits where they have room there, for
  * CFITSIO takes longer ones for doubles, which have no bits to look at. */
 static int put_integers(const mill_stored_column *c, const char *row, size_t row_size, int64_t n,
@@ -144,7 +154,6 @@ static int put_integers(const mill_stored_column *c, const char *row, size_t row
 {
   int err = MILL_OK;
   int64_t *value = NULL, most = 0;
-  char form[16];
   const size_t size = c->n_byte / (size_t)c->n_value;
   MILL_TRY(MILL_ALLOC(n * c->n_value, &value));
   for (int64_t i = 0; i < n; i++)
@@ -159,9 +168,8 @@ static int put_integers(const mill_stored_column *c, const char *row, size_t row
         "%s holds integers above 2^53, which an expression cannot tell apart: `starmill show` "
         "takes a TARGETID, and `starmill fit --targetid-file` a list of them",
         mill_result_table_name(c));
-  snprintf(form, sizeof form, "%lld%c", (long long)c->n_value, most <= INT32_MAX ? 'J' : 'K');
-  fits_insert_col(file, number, (char *)mill_result_table_name(c), form, status);
-  fits_write_col(file, TLONGLONG, number, 1, 1, n * c->n_value, value, status);
+  put(c, most <= INT32_MAX ? 'J' : 'K', (size_t)c->n_value, TLONGLONG, n * c->n_value, value, file,
+      number, status);
 done:
   mill_free(value);
   return err;
@@ -172,13 +180,10 @@ static int put_reals(const mill_stored_column *c, const char *row, size_t row_si
 {
   int err = MILL_OK;
   double *value = NULL;
-  char form[16];
   MILL_TRY(MILL_ALLOC(n * c->n_value, &value));
   for (int64_t i = 0; i < n; i++)
     memcpy(value + i * c->n_value, row + (size_t)i * row_size + c->at, c->n_byte);
-  snprintf(form, sizeof form, "%lldD", (long long)c->n_value);
-  fits_insert_col(file, number, (char *)mill_result_table_name(c), form, status);
-  fits_write_col(file, TDOUBLE, number, 1, 1, n * c->n_value, value, status);
+  put(c, 'D', (size_t)c->n_value, TDOUBLE, n * c->n_value, value, file, number, status);
 done:
   mill_free(value);
   return err;
@@ -188,16 +193,14 @@ static int put_texts(const mill_stored_column *c, const char *row, size_t row_si
                      fitsfile *file, int number, int *status)
 {
   int err = MILL_OK;
-  char *value = NULL, **pointer = NULL, form[16];
+  char *value = NULL, **pointer = NULL;
   MILL_TRY(MILL_ALLOC((size_t)n * (c->n_byte + 1), &value)); /* each with an end of its own */
   MILL_TRY(MILL_ALLOC(n, &pointer));
   for (int64_t i = 0; i < n; i++) {
     pointer[i] = value + (size_t)i * (c->n_byte + 1);
     memcpy(pointer[i], row + (size_t)i * row_size + c->at, c->n_byte);
   }
-  snprintf(form, sizeof form, "%zuA", c->n_byte);
-  fits_insert_col(file, number, (char *)mill_result_table_name(c), form, status);
-  fits_write_col(file, TSTRING, number, 1, 1, n, pointer, status);
+  put(c, 'A', c->n_byte, TSTRING, n, pointer, file, number, status);
 done:
   MILL_FREE(value, pointer);
   return err;
