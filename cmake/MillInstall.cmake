@@ -38,3 +38,4 @@ install(PROGRAMS slurm/starmill-submit DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(PROGRAMS packaging/smoke-test DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill")
 install(DIRECTORY libraries/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/libraries"
         OPTIONAL FILES_MATCHING PATTERN "*.h5" PATTERN "*.md")
+install(DIRECTORY look/ DESTINATION "${CMAKE_INSTALL_DATADIR}/starmill/look" FILES_MATCHING PATTERN "*.py")

@@ -10,12 +10,15 @@
 #include "jobs/doctor/doctor.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
+#include "jobs/look/look.h"
 #include "jobs/merge/merge.h"
 #include "jobs/options/option_completion.h"
 #include "jobs/options/option_man.h"
 #include "jobs/options/options.h"
 #include "jobs/particles/particles.h"
 #include "jobs/sample/sample.h"
+#include "jobs/select/select.h"
+#include "jobs/show/show.h"
 #include "jobs/simulate/simulate.h"
 #include "jobs/status/status.h"
 #include "jobs/doctor/version.h"
@@ -54,6 +57,13 @@ static const mill_job_row job[] = {
     {"density", "map catalogs by kernel density: Kiel diagram, velocities, sky", mill_job_density,
      HELP(&mill_density_help)},
     {"status", "say how a fit is going, or how it ended", mill_job_status, HELP(&mill_status_help)},
+    {"report", "make one HTML page of a result: numbers, maps, spectra", mill_job_report,
+     HELP(&mill_report_help)},
+    {"plot", "draw stars of a result: spectra, models, residuals", mill_job_plot,
+     HELP(&mill_plot_help)},
+    {"show", "print all that a result says of a star", mill_job_show, HELP(&mill_show_help)},
+    {"select", "print the stars of a result for which an expression is true", mill_job_select,
+     HELP(&mill_select_help)},
     {"merge", "join the results of a survey's parts to one", mill_job_merge,
      HELP(&mill_merge_help)},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,

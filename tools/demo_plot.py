@@ -13,7 +13,6 @@ The spectra are read from the paths that the fit was given, so it must be run in
 the same folder as the fit.
 """
 
-import io
 import os
 import sys
 
@@ -22,32 +21,22 @@ import numpy as np
 from astropy.io import fits as pyfits
 
 try:
-    import matplotlib
-
-    matplotlib.use("Agg")  # no display is needed
-    import matplotlib.pyplot as plt
-    from matplotlib.colors import LinearSegmentedColormap, LogNorm
-    from matplotlib.ticker import MaxNLocator
-    from PIL import Image
+    import matplotlib  # noqa: F401
+    import PIL  # noqa: F401
 except ImportError as absent:
     sys.exit(f"demo_plot.py: {absent}: it needs matplotlib and Pillow (Debian: python3-matplotlib)")
 
-from survey_stats import PARAMETERS, RESOLVED_KM_S, Survey, SurveyError
+# how `starmill plot` draws
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "look"))
+from drawing import INK, MODEL, PALE, STYLE, draw_panel, plt, png  # noqa: E402
+
+from matplotlib.colors import LinearSegmentedColormap, LogNorm  # noqa: E402
+from matplotlib.ticker import MaxNLocator  # noqa: E402
+
+from survey_stats import PARAMETERS, RESOLVED_KM_S, Survey, SurveyError  # noqa: E402
 
 DPI = 110  # 1200 pixels wide: legible at the width of a README
-N_COLOUR = 128  # of the palette, which keeps the files small
 N_SHADE = 12  # of S/N: few enough that each has its place in the palette
-INK, DATA, PALE = "#4d4d4d", "#8c8c8c", "#bdbdbd"
-MODEL, RESIDUAL = "#d55e00", "#0072b2"  # Okabe and Ito: apart for every eye
-STYLE = {
-    "font.size": 10,
-    "axes.linewidth": 0.7,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.direction": "out",
-    "ytick.direction": "out",
-}
 
 # the stars to show: the nearest to each of these is taken
 SHOWN = (  # Teff, log g, [Fe/H], S/N
@@ -66,19 +55,12 @@ PANELS = (
 )
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: at the lower limit, the error is an upper limit
 N_BINNED = 6  # pixels averaged in the panel of the whole range
-MAX_RESIDUAL = 5.0
 
 
 def save(figure, path):
-    """As a PNG with a palette; the old file stays until the new one is whole."""
-    memory = io.BytesIO()
-    figure.savefig(memory, format="png", dpi=DPI)
-    plt.close(figure)
-    memory.seek(0)
-    image = Image.open(memory).convert("RGB")
-    # without dithering, which is noise that does not compress
-    image = image.quantize(N_COLOUR, dither=0)
-    image.save(path + ".tmp", format="png", optimize=True)
+    """The old file stays until the new one is whole."""
+    with open(path + ".tmp", "wb") as file:
+        file.write(png(figure, DPI))
     os.replace(path + ".tmp", path)
 
 
@@ -131,16 +113,6 @@ def spectrum(survey, models, row):
     return sorted(arms, key=lambda arm: arm[0][0])
 
 
-def binned(wave, flux, ivar, model, n):
-    """Means over n pixels, weighted by ivar."""
-    n_bin = len(wave) // n
-    wave, flux, ivar, model = (v[: n_bin * n].reshape(n_bin, n) for v in (wave, flux, ivar, model))
-    weight = ivar.sum(axis=1)
-    safe = np.where(weight > 0, weight, 1.0)
-    return (wave.mean(axis=1), (ivar * flux).sum(axis=1) / safe, weight,
-            np.where(weight > 0, (ivar * model).sum(axis=1) / safe, model.mean(axis=1)))
-
-
 def draw_spectra(survey, models_path, path):
     rows = choose(survey)
     if not rows:
@@ -172,36 +144,6 @@ def draw_spectra(survey, models_path, path):
     figure.text(0.17 / width, 0.5, "flux (10$^{-17}$ erg s$^{-1}$ cm$^{-2}$ Å$^{-1}$)"
                 "  and, below it,  residuals / error", rotation=90, va="center", ha="center")
     save(figure, path)
-
-
-def draw_panel(upper, lower, arms, limits, n):
-    """One range of one star: data, model and residuals, n pixels averaged."""
-    bottom, top = [], []
-    for arm in arms:
-        wave, flux, ivar, model = binned(*arm, n) if n > 1 else arm
-        at = (wave >= limits[0]) & (wave <= limits[1])
-        if not (ivar[at] > 0).any():
-            continue
-        wave, flux, ivar, model = wave[at], flux[at], ivar[at], model[at]
-        flux = np.where(ivar > 0, flux, np.nan)
-        residual = (flux - model) * np.sqrt(ivar)
-        upper.plot(wave, flux, color=DATA, lw=1.3, drawstyle="steps-mid")
-        upper.plot(wave, model, color=MODEL, lw=0.8)
-        lower.plot(wave, np.clip(residual, -MAX_RESIDUAL, MAX_RESIDUAL), color=RESIDUAL, lw=0.6,
-                   drawstyle="steps-mid")
-        low, high = np.nanpercentile(flux, [0.3, 99.7])
-        bottom.append(min(low, model.min()))
-        top.append(max(high, model.max()))
-    if bottom:
-        margin = 0.06 * (max(top) - min(bottom))
-        upper.set_ylim(min(bottom) - margin, max(top) + margin)
-    upper.set_xlim(limits)
-    lower.set_xlim(limits)
-    upper.tick_params(labelbottom=False)
-    upper.locator_params(axis="y", nbins=4)
-    lower.axhline(0.0, color=MODEL, lw=0.8)
-    lower.set_ylim(-MAX_RESIDUAL, MAX_RESIDUAL)
-    lower.set_yticks([-3, 0, 3])
 
 
 def write_labels(figure, survey, row, left, low, line):

@@ -250,7 +250,8 @@ def signed(value):
 
 
 def draw(pulls, path):
-    from demo_plot import DATA, INK, MODEL, STYLE, plt, save
+    from demo_plot import save  # which finds how spectra are drawn, too
+    from drawing import DATA, INK, MODEL, STYLE, plt
 
     edges = np.linspace(-WIDEST, WIDEST, 41)
     x = np.linspace(-WIDEST, WIDEST, 201)

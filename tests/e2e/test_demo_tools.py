@@ -367,14 +367,14 @@ class DemoTools(unittest.TestCase):
     def test_binned(self):
         if not matplotlib:
             self.skipTest("matplotlib is missing (Debian: python3-matplotlib)")
-        sys.path.insert(0, TOOLS)
+        sys.path.insert(0, os.path.join(SOURCE, "look"))
         sys.dont_write_bytecode = True
-        import demo_plot
+        import drawing
 
         wave = np.array([1.0, 2.0, 3.0, 4.0, 5.0])  # the last one fills no bin
         flux, ivar = np.array([2.0, 8.0, 0.0, 0.0, 9.0]), np.array([1.0, 3.0, 0.0, 0.0, 1.0])
         model = np.array([1.0, 2.0, 5.0, 7.0, 9.0])
-        wave, flux, weight, model = demo_plot.binned(wave, flux, ivar, model, 2)
+        wave, flux, weight, model = drawing.binned(wave, flux, ivar, model, 2)
         np.testing.assert_allclose(wave, [1.5, 3.5])
         np.testing.assert_allclose(flux, [6.5, 0.0])
         np.testing.assert_allclose(weight, [4.0, 0.0])

@@ -1,0 +1,132 @@
+"""Best-fit models of some rows of a result: of its models file, or by fitting them once more."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+
+from basics import INPUT, OUTPUT, USAGE, Failure
+from result import FITTED, Result, text
+
+MAX_REFIT = 5000  # rows of files without TARGETIDs, which are fitted as a whole
+
+
+class Models:
+    """A models file of a result."""
+
+    def __init__(self, path, result):
+        self.result = result
+        try:
+            self.file = h5py.File(path, "r")
+            run_id = text(self.file.attrs["RUN_ID"])
+            self.index = self.file["models/fits_row"]
+        except (OSError, KeyError) as error:
+            raise Failure(OUTPUT, f"{path} cannot be read as a models file: {error}") from error
+        if run_id != result.provenance["RUN_ID"]:
+            raise Failure(USAGE, f"{path} has the models of another result than {result.path}")
+
+    def of(self, row):
+        """[{arm: (wavelengths, fluxes)}] by exposure of a row; None: it was not fitted."""
+        if self.result.fits["STATUS"][row] != FITTED:
+            return None
+        first = int(self.result.catalog["FIRST_EXPOSURE"][row])
+        n = int(self.result.catalog["N_EXPOSURE"][row])
+        if (self.index[first:first + n] != row).any():
+            raise Failure(OUTPUT, f"{self.file.filename} is damaged: models/fits_row")
+        arms = {k: v for k, v in self.file["models"].items() if isinstance(v, h5py.Group)}
+        found = []
+        for i in range(first, first + n):
+            found.append({name: (arm["wavelength"][...] if arm["wavelength"].ndim == 1
+                                 else arm["wavelength"][i], arm["flux"][i])
+                          for name, arm in arms.items()})
+        return found
+
+
+class Refitted:
+    """Models of rows that were fitted once more, with the library and settings of the result."""
+
+    def __init__(self, program, result, rows, library):
+        self.folder = tempfile.TemporaryDirectory(prefix="starmill-look.")
+        self.result = result
+        rows = [r for r in rows if result.fits["STATUS"][r] == FITTED]
+        self.row_of = {}
+        if rows:
+            again = self._fit(program, rows, library)
+            self.models = Models(os.path.join(self.folder.name, "models.h5"), again)
+            self._pair(again, rows)
+
+    def _fit(self, program, rows, library):
+        result, folder = self.result, self.folder.name
+        config, output = os.path.join(folder, "config.yaml"), os.path.join(folder, "fit.h5")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(result.provenance["CONFIG"])
+        inputs = sorted({i for r in rows for i, _ in result.exposures(r)})
+        targets = [int(result.fits["TARGETID"][r]) for r in rows]
+        command = [program, "fit", "--config", config, "--library",
+                   os.path.abspath(library) if library else result.provenance["LIBRARY_PATH"],
+                   "--backend", "cpu", "--quiet", "--log-level", "error", "--status-interval", "0",
+                   "--output", output, "--models", os.path.join(folder, "models.h5")]
+        if min(targets) >= 0:
+            wanted = os.path.join(folder, "targets.txt")
+            with open(wanted, "w", encoding="ascii") as file:
+                file.write("".join(f"{t}\n" for t in targets))
+            command += ["--targetid-file", wanted]
+        else:
+            n_row = int(result.catalog["files/N_ROW"][...][inputs].sum())
+            if n_row > MAX_REFIT:
+                raise Failure(USAGE, f"the files of these stars have {n_row} rows and no TARGETIDs "
+                                     "to choose by: give --models, from a fit with --models")
+        lists = os.path.join(folder, "inputs.txt")
+        with open(lists, "wb") as file:
+            file.writelines(os.fsencode(os.path.abspath(result.input_path(i))) + b"\n"
+                            for i in inputs)
+        where = result.provenance["FOLDER"]
+        done = subprocess.run(command + ["--catalog", lists], check=False, text=True,
+                              cwd=where if os.path.isdir(where) else None,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        if done.returncode != 0:
+            why = (done.stdout.strip().splitlines() or ["no word"])[-1]
+            raise Failure(INPUT, f"the stars cannot be fitted once more: {why}")
+        again = Result(output)
+        if again.provenance["LIBRARY_HASH"] != result.provenance["LIBRARY_HASH"]:
+            raise Failure(USAGE, f"{result.path} was fitted with another library than "
+                                 f"{command[5]}: give that one by --library")
+        return again
+
+    def _pair(self, again, rows):
+        """The new rows of the old ones, which must have the same solution."""
+        new = {}
+        for i in range(again.n_row):
+            new[(text(again.catalog["IDENTIFIER"][i]), int(again.fits["TARGETID"][i]))] = i
+        for r in rows:
+            i = new.get((text(self.result.catalog["IDENTIFIER"][r]),
+                         int(self.result.fits["TARGETID"][r])))
+            if i is None:
+                continue
+            self.row_of[r] = i
+            was, now = (float(t.fits["VRAD"][k]) for t, k in ((self.result, r), (again, i)))
+            error = float(self.result.fits["VRAD_ERR"][r])
+            if not abs(now - was) <= max(0.1 * error, 1e-3) and np.isfinite(was):
+                print(f"warning: fitted once more, row {r} has VRAD {now:.3f} km/s where the result"
+                      f" has {was:.3f}", file=sys.stderr)
+
+    def of(self, row):
+        """Likewise."""
+        return self.models.of(self.row_of[row]) if row in self.row_of else None
+
+
+def open_models(program, result, rows, path, library):
+    """Something with .of(row)."""
+    if path:
+        return Models(path, result)
+    path = result.models_path()
+    try:
+        return Models(path, result) if path else Refitted(program, result, rows, library)
+    except Failure as failure:
+        if failure.status != USAGE or not path:
+            raise
+        return Refitted(program, result, rows, library)  # the path has another fit's models now

@@ -1,0 +1,334 @@
+"""`starmill report`: one HTML page of a result.
+
+arguments: PROGRAM OUT.h5 OUTPUT OVERWRITE MODELS LIBRARY NO_SPECTRA
+"""
+
+import os
+
+from basics import Failure, check_output, check_packages, run, write_whole
+
+check_packages("report")
+
+import numpy as np  # noqa: E402
+
+import charts  # noqa: E402
+import page  # noqa: E402
+from drawing import STYLE, plt  # noqa: E402
+from models import open_models  # noqa: E402
+from page import cell, escape, number, td  # noqa: E402
+from result import FITTED, SYMBOL, VSINI_UNRESOLVED, Result, plain, text  # noqa: E402
+from result import number as fixed  # noqa: E402
+from spectra import Inputs  # noqa: E402
+from survey import Survey, half_width  # noqa: E402
+
+MAX_COMMAND = 600  # characters of the command line that are shown
+N_POSTERIOR = 4
+N_FILE = 8  # unreadable inputs that are named
+
+
+def unit_of(result, name):
+    unit = result.unit(name)
+    return "dex" if unit.startswith("log(") else unit
+
+
+def share(n, of):
+    return f"{100 * n / of:.1f} %" if of else "–"
+
+
+def counted(n, word):
+    return f"{n} {word}{'' if int(n) == 1 else 's'}"
+
+
+# --- the run ---
+
+
+def key_figures(survey):
+    result, p = survey.result, survey.result.provenance
+    n = result.n_row
+    wall = float(p["WALL_S"])
+    sn = survey.sn[survey.fitted & (survey.sn > 0)]
+    median = float(np.median(sn)) if len(sn) else np.nan
+    done = n - survey.counts["status"].get(0, (0, []))[0]
+    rate = done / wall if wall > 0 else np.nan
+    return [("rows", n, number(n), "rows"),
+            ("fitted", survey.n_fitted, share(survey.n_fitted, n), "fitted"),
+            ("good", survey.n_good, share(survey.n_good, n), "fitted, without a warning"),
+            ("median-sn", median, number(median), "median S/N of a star's best arm"),
+            ("rate", rate, number(rate), "rows per second")]
+
+
+def run_section(survey):
+    result, p = survey.result, survey.result.provenance
+    command = p["COMMAND"]
+    wall = float(p["WALL_S"])
+    evaluations = survey.sample["NEVAL"][survey.fitted]
+    rows = [
+        ("command", f"<code>{escape(command[:MAX_COMMAND])}"
+                    f"{'…' if len(command) > MAX_COMMAND else ''}</code>"),
+        ("program", escape(f"starmill {p['VERSION']}, revision {p['REVISION']}")),
+        ("library", escape(f"{p['LIBRARY_NAME']}, {p['LIBRARY_PATH']}, hash "
+                           f"{p['LIBRARY_HASH'][:12]}")),
+        ("machine", escape(f"{p['HOST']}, {p['DEVICE']}; {counted(p['N_RANK'], 'rank')} of "
+                           f"{counted(p['N_THREAD'], 'thread')} where it was begun")),
+        ("time", f"{escape(p['START_TIME'])} to {escape(p['END_TIME'])}, {number(wall)} s of "
+                 f"running in {counted(p['N_RUN'], 'run')}"),
+        ("frames", escape("; ".join(p["FRAMES"].split("\n")).strip("; "))),
+        ("evaluations", "the median star took "
+         + number(float(np.median(evaluations)) if len(evaluations) else np.nan)
+         + " evaluations of the likelihood"),
+    ]
+    errors = [text(e) for e in result.catalog["files/ERROR"][...]]
+    broken = [i for i, e in enumerate(errors) if e]
+    rows.append(("inputs", f"{number(len(errors))} files, {number(len(broken))} of them unreadable"))
+    body = "<table>" + "".join(f"<tr><th>{k}</th><td>{v}</td></tr>" for k, v in rows) + "</table>"
+    if not int(p["FINISHED"]):
+        body = '<p class="bad">This result is not finished: some rows are not done.</p>' + body
+    if broken:
+        lines = "".join(f"<tr>{td(result.files[i])}{td(errors[i])}</tr>" for i in broken[:N_FILE])
+        more = f'<p class="soft">and {len(broken) - N_FILE} more</p>' if len(broken) > N_FILE else ""
+        body += f"<h3>Unreadable inputs</h3><table>{lines}</table>{more}"
+    return body + f"<details><summary>settings</summary><pre>{escape(p['IDENTITY'])}</pre></details>"
+
+
+# --- failures and flags ---
+
+
+def reason_table(reasons, of, links):
+    rows = []
+    for r in reasons:
+        examples = " ".join(f'<a href="#star-{row}">{row}</a>' if row in links else str(row)
+                            for row in r.rows)
+        rows.append((f"<td><b>{escape(r.name)}</b></td>", td(r.meaning),
+                     cell(f"{r.kind}-{r.name}", r.count), f'<td class="n">{share(r.count, of)}</td>',
+                     f'<td class="bar"><i style="width:{100 * r.count / max(of, 1):.2f}%"></i></td>',
+                     f'<td class="rows">{examples}</td>'))
+    return page.table(("", "meaning", "#rows", "#share", "", "first rows"), rows)
+
+
+def flags_section(survey, links):
+    n = survey.result.n_row
+    body = "<h3>State of the rows</h3>" + reason_table(survey.reasons("status"), n, links)
+    for kind, title in (("warning", "Warnings of fitted rows"), ("info", "Facts about fitted rows")):
+        reasons = survey.reasons(kind)
+        body += f"<h3>{title}</h3>"
+        body += reason_table(reasons, survey.n_fitted, links) if reasons else \
+            '<p class="soft">none</p>'
+    return body
+
+
+# --- distributions ---
+
+
+def numbers_table(survey):
+    """Percentiles of values and the median error, of rows without a warning."""
+    result, rows = survey.result, []
+    for p in result.parameters:
+        value = survey.sample[p][survey.good]
+        error = survey.sample[p + "_ERR"][survey.good]
+        value, error = value[np.isfinite(value)], error[np.isfinite(error)]
+        cells = [td(plain(p)), td(unit_of(result, p))]
+        digits = SYMBOL.get(p, (p, 3))[1]
+        for k in (16, 50, 84):
+            v = float(np.percentile(value, k)) if len(value) else np.nan
+            cells.append(cell(f"p{k}-{p}", v, fixed(v, digits)))
+        v = float(np.median(error)) if len(error) else np.nan
+        cells.append(cell(f"error-{p}", v))
+        rows.append(cells)
+    return page.table(("rows without a warning", "unit", "#16 %", "#median", "#84 %",
+                       "#median error"), rows)
+
+
+def arms_table(survey):
+    result, rows = survey.result, []
+    for a in result.arms:
+        at = survey.fitted & (survey.sample["NPIX_" + a] > 0)
+        cells = [td(a.lower()), cell(f"n-{a}", int(at.sum()))]
+        for name in ("SN_", "RCHISQ_"):
+            values = survey.sample[name + a][at]
+            values = values[np.isfinite(values)]
+            for k in (5, 50, 95):
+                v = float(np.percentile(values, k)) if len(values) else np.nan
+                cells.append(cell(f"{name}{a}-p{k}", v))
+        rows.append(cells)
+    return page.table(("arm", "#fitted rows", "#S/N 5 %", "#median", "#95 %",
+                       "#chi-square 5 %", "#median", "#95 %"), rows)
+
+
+def distributions_section(survey):
+    body = page.image(charts.quality(survey), "S/N and reduced chi-square by arm")
+    body += arms_table(survey)
+    body += "<h3>Errors</h3>" + page.image(charts.errors(survey), "errors against S/N")
+    return body + numbers_table(survey)
+
+
+def maps_section(survey):
+    maps = page.image(charts.maps(survey), "Kiel diagram and abundances")
+    sky = page.image(charts.sky(survey), "velocity over the sky")
+    return (maps + sky) or '<p class="soft">too few rows without a warning</p>'
+
+
+def repeats_section(survey):
+    r = survey.repeats
+    every = f"; looked for among every {r.every}th star" if r.every > 1 else ""
+    if r.n_pair == 0:
+        return f'<p class="soft">No star was fitted more than once without a warning{every}.</p>'
+    body = (f"<p>{number(r.n_star)} stars have {number(r.n_row)} rows without a warning{every}. "
+            f"Each star gives the differences of its first two rows, the next two, and so on: "
+            f"{number(r.n_pair)} pairs. Scatter is half the width of the central 68 % of these, "
+            "by the root of 2; a width of 1 in units of the stated error means that the error is "
+            "what rows of one star differ by.</p>")
+    rows = []
+    for p in survey.result.parameters:
+        delta, error = r.delta[p], r.error[p]
+        pull = delta / np.where(error > 0, error, np.nan)
+        rows.append([td(plain(p)), td(unit_of(survey.result, p)),
+                     cell(f"repeat-scatter-{p}", half_width(delta) / np.sqrt(2)),
+                     cell(f"repeat-error-{p}", float(np.nanmedian(error)) / np.sqrt(2)
+                          if np.isfinite(error).any() else np.nan),
+                     cell(f"repeat-pull-{p}", half_width(pull))])
+    body += page.table(("", "unit", "#scatter of a row", "#stated error",
+                        "#width in stated errors"), rows)
+    return body + page.image(charts.repeats(survey), "differences of repeated rows")
+
+
+# --- stars ---
+
+
+class Stars:
+    """Cards of stars with their spectra, as far as these can be read; a row has one card."""
+
+    def __init__(self, program, result, rows, models, library, no_spectra):
+        self.result, self.problem, self.shown = result, "", set()
+        self.inputs = None
+        if no_spectra:
+            self.problem = "Spectra were not asked for."
+            return
+        try:
+            self.models = open_models(program, result, rows, models, library)
+            self.inputs = Inputs(result)
+        except Failure as failure:
+            if models or library:  # what the user named
+                raise
+            self.problem = str(failure)
+
+    def picture(self, row):
+        if self.inputs is None:
+            return ""
+        try:
+            arms, note = self.inputs.star(row, self.models.of(row))
+        except Failure as failure:
+            return f'<p class="bad">{escape(failure)}</p>'
+        return page.star_svg(arms) + (f'<p class="soft">{escape(note)}</p>' if note else "")
+
+    def card(self, row):
+        values = self.result.row(row)
+        parts = []
+        for p in self.result.parameters if values["STATUS"] == FITTED else ():
+            digits, unit = SYMBOL.get(p, (p, 3))[1], unit_of(self.result, p)
+            words = f"{fixed(values[p], digits)} ± {fixed(values[p + '_ERR'], digits)}"
+            if p == "VSINI" and values["FIT_INFO"] & VSINI_UNRESOLVED:
+                words = f"< {fixed(values[p] + values[p + '_ERR'], digits)}"
+            parts.append(f'<span class="p">{escape(f"{plain(p)} {words} {unit}".strip())}</span>')
+        status = self.result.statuses.get(int(values["STATUS"]), (str(values["STATUS"]), ""))
+        flags = self.result.words(values["RVS_WARN"], self.result.warnings)
+        if values["STATUS"] != FITTED:
+            flags = [f"{status[0]}: {status[1]}"]
+        sn = self.result.sn(values)
+        star = values["TARGETID"] if values["TARGETID"] >= 0 else f"'{values['IDENTIFIER']}'"
+        facts = f"S/N {number(sn)}" if sn > 0 else "no S/N"
+        facts += f", reduced chi-square {number(values['RCHISQ_TOT'])}"
+        # a row may be the worst and an example: its links lead to the first card
+        anchor = "" if row in self.shown else f' id="star-{row}"'
+        self.shown.add(row)
+        return (f"<figure{anchor}>{self.picture(row)}<figcaption><b>"
+                f"{escape(values['OBJECT'] or values['IDENTIFIER'])}</b> "
+                f'<span class="soft">row {row}, {facts}</span><br>{"".join(parts)}'
+                + (f'<br><span class="bad">{escape(", ".join(flags))}</span>' if flags else "")
+                + f"<br><code>starmill plot {escape(os.path.basename(self.result.path))} "
+                f"{escape(star)}</code></figcaption></figure>")
+
+    def section(self, rows, words):
+        if not rows:
+            return '<p class="soft">none</p>'
+        problem = f'<p class="bad">No spectra: {escape(self.problem)}</p>' if self.problem else ""
+        return (f'<p class="soft">{words}</p>{problem}<div class="stars">'
+                + "".join(self.card(r) for r in rows) + "</div>")
+
+
+def example_rows(survey):
+    """The first row of each reason."""
+    rows = [r.rows[0] for kind in ("status", "warning") for r in survey.reasons(kind)
+            if not (kind == "status" and r.code in (0, FITTED))]
+    return sorted(set(rows))
+
+
+def posterior_section(survey, links):
+    """What is special about the posteriors, and corner plots of stars along S/N."""
+    result = survey.result
+    at = np.flatnonzero(survey.fitted)
+    at = at[np.argsort(survey.sn[at], kind="stable")]
+    body = ""
+    for k in np.unique(np.linspace(0, max(len(at) - 1, 0), min(N_POSTERIOR, len(at))).astype(int)):
+        row = int(survey.rows[at[k]])
+        picture = charts.corner(result, row) if np.isfinite(result.fits["POST_MEAN"][row]).any() \
+            else None
+        if picture:
+            name = text(result.catalog["IDENTIFIER"][row])
+            body += (f"<figure>{page.image(picture, 'posterior')}<figcaption><b>{escape(name)}</b> "
+                     f'<span class="soft">row {row}, S/N {number(survey.sn[at[k]])}'
+                     "</span></figcaption></figure>")
+    words = ("Marginal densities, and contours of one and two standard deviations; red is the "
+             "solution of the fit.")
+    flags = reason_table(survey.reasons("posterior"), survey.n_fitted, links)
+    return flags + (f'<p class="soft">{words}</p><div class="posterior">{body}</div>' if body else
+                    '<p class="soft">no row has a posterior</p>')
+
+
+# --- the page ---
+
+
+def main(program, path, output, overwrite, models, library, no_spectra):
+    output = output or path + ".html"
+    check_output(output, overwrite)
+    result = Result(path)
+    if result.n_row == 0:
+        raise Failure(2, f"{path} has no rows: there is nothing to report")
+    survey = Survey(result)
+    examples = example_rows(survey)
+    worst = [row for _, row in survey.worst]
+    drawn = sorted(set(examples + worst + survey.typical))
+    stars = Stars(program, result, drawn, models, library, no_spectra)
+    title = os.path.basename(path)
+    subtitle = f"{result.n_row} rows of {len(result.files)} files, written by starmill " \
+               f"{result.provenance['VERSION']}, {result.provenance['END_TIME']}"
+    with plt.rc_context(STYLE):
+        sections = [
+            ("run", "Run", run_section(survey)),
+            ("flags", "Failures and flags", flags_section(survey, set(drawn))),
+            ("distributions", "Distributions", distributions_section(survey)),
+            ("maps", "Maps", maps_section(survey)),
+            ("repeats", "Repeated stars", repeats_section(survey)),
+        ]
+        if "POST_MEAN" in result.fits:
+            sections.append(("posteriors", "Posteriors", posterior_section(survey, set(drawn))))
+    sections += [
+        ("worst", "Worst stars", stars.section(
+            worst, "Fitted rows with the highest reduced chi-square, the worst first. Grey is the "
+            "spectrum, red the model, blue the residual in units of the error, to ±5; sand marks "
+            "bad pixels.")),
+        ("typical", "Typical stars", stars.section(
+            survey.typical, "Rows without a warning, along S/N: of each twelfth the one with the "
+            "median reduced chi-square.")),
+        ("examples", "Examples of failures and warnings", stars.section(
+            examples, "The first row of each state and each warning.")),
+    ]
+    footer = "Counts are of all rows."
+    if survey.every > 1:
+        footer += f" Distributions, maps and medians are of every {survey.every}th row."
+    whole = page.whole(title, subtitle, key_figures(survey), sections, footer)
+    write_whole(output, whole.encode("utf-8", "replace"))
+    print(output)
+
+
+if __name__ == "__main__":
+    run("report", main)

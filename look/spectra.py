@@ -1,0 +1,255 @@
+"""Spectra of a result's stars as their files have them, put beside the models of the fit.
+
+Formats are those of docs/use/input.md.  A channel is one spectrum of one exposure; the wavelengths
+of a model say which of its pixels were fitted, and these must be there to a hundredth of a pixel.
+"""
+
+import collections
+import os
+
+import numpy as np
+from astropy.io import fits as pyfits
+
+from basics import INPUT, Failure
+
+Channel = collections.namedtuple("Channel", "name wave flux ivar bad")  # wave: vacuum, Angstrom
+Arm = collections.namedtuple("Arm", "name wave flux ivar bad model")  # model None: there is none
+
+SDSS_BAD = sum(1 << bit for bit in (0, 1, 2, 3, 4, 5, 18, 22, 23, 25, 26, 27, 28))
+MAX_OPEN = 4
+NEAR = 0.01  # of a pixel
+
+
+def vacuum(wave):
+    """Of wavelengths in air: Piskunov's fit of the inverse of Morton (2000), as VALD has it."""
+    s2 = (1e4 / wave) ** 2
+    n = (1 + 8.336624212083e-5 + 0.02408926869968 / (130.1065924522 - s2)
+         + 1.599740894897e-4 / (38.92568793293 - s2))
+    return np.where(wave > 2000, wave * n, wave)
+
+
+def channel(name, wave, flux, ivar, mask, air):
+    """bad: by value, ivar or mask; mask: integers or truth values, None: there is none."""
+    wave, flux, ivar = (np.asarray(v, dtype=float) for v in (wave, flux, ivar))
+    bad = ~np.isfinite(flux) | ~(ivar > 0) | ~np.isfinite(ivar)
+    if mask is not None:
+        bad |= np.asarray(mask) != 0
+    return Channel(name, vacuum(wave) if air else wave, flux, np.where(bad, 0.0, ivar), bad)
+
+
+def kept_bits(mask, ignored):
+    """The bits of a mask that make a pixel bad."""
+    return np.asarray(mask).astype(np.int64) & ~np.int64(ignored)
+
+
+# --- formats: (open file, number of the exposure, medium, ignored mask bits) ---------------
+
+
+def read_desi(file, row, medium, ignored):
+    found = []
+    for hdu in file:
+        if hdu.name.endswith("_FLUX"):
+            arm = hdu.name[:-5]
+            mask = kept_bits(file[f"{arm}_MASK"].section[row], ignored) \
+                if f"{arm}_MASK" in file else None
+            found.append(channel(arm.lower(), file[f"{arm}_WAVELENGTH"].data, hdu.section[row],
+                                 file[f"{arm}_IVAR"].section[row], mask, medium == "air"))
+    return found
+
+
+def is_air(medium, header):
+    return medium == "air" or (medium != "vacuum" and header.get("VACUUM") is False)
+
+
+def read_sdss(file, i_hdu, medium, ignored):
+    coadd = file[i_hdu].name == "COADD"
+    # the cameras of one exposure have its number in their names
+    same = [i_hdu] if coadd else [i for i, h in enumerate(file)
+                                  if h.name[2:11] == file[i_hdu].name[2:11]]
+    found = []
+    for i in same:
+        table = file[i].data
+        mask = kept_bits(table["and_mask" if coadd else "mask"], ignored) & SDSS_BAD
+        header = file[0].header if coadd else file[i].header
+        found.append(channel("coadd" if coadd else file[i].name[0].lower(),
+                             10.0 ** np.asarray(table["loglam"], dtype=float), table["flux"],
+                             table["ivar"], mask, is_air(medium, header)))
+    return found
+
+
+def read_lamost(file, _, medium, ignored):
+    if "COADD" in file:
+        row = file["COADD"].data[0]
+        flux, ivar, wave, mask = (row[k] for k in ("FLUX", "IVAR", "WAVELENGTH", "ANDMASK"))
+    else:
+        flux, ivar, wave, mask = file[0].data[:4]
+    return [channel("coadd", wave, flux, ivar, kept_bits(mask, ignored),
+                    is_air(medium, file[0].header))]
+
+
+def read_weave(file, row, medium, _):
+    found = []
+    for arm in ("BLUE", "GREEN", "RED"):
+        if f"{arm}_DATA" not in file:
+            continue
+        data = file[f"{arm}_DATA"]
+        head = data.header
+        step = head.get("CD1_1", head.get("CDELT1"))
+        wave = head["CRVAL1"] + (np.arange(head["NAXIS1"]) + 1 - head["CRPIX1"]) * step
+        wave *= {"nm": 10.0, "um": 1e4, "m": 1e10}.get(head.get("CUNIT1", "").strip(), 1.0)
+        sens = file[f"{arm}_SENSFUNC"]
+        sens = np.asarray(sens.section[row] if sens.header["NAXIS"] == 2 else sens.data, float)
+        ok = np.isfinite(sens) & (sens > 0)
+        scale = np.where(ok, sens, np.nan)
+        if np.nanmedian(scale) < 1e-10:
+            scale = scale * 1e17
+        air = medium == "air" or (medium != "vacuum" and head.get("CTYPE1", "").strip() == "AWAV")
+        found.append(channel(arm.lower(), wave, data.section[row] * scale,
+                             file[f"{arm}_IVAR"].section[row] / scale**2, ~ok, air))
+    return found
+
+
+def read_generic(file, first, medium, ignored):
+    table = file["SPECTRA"]
+    names = {n.upper(): n for n in table.columns.names}
+    head, data = table.header, table.data
+    same = np.asarray(data[names["NAME"]]) == data[names["NAME"]][first]
+    if "EXPOSURE" in names:
+        same &= np.asarray(data[names["EXPOSURE"]]) == data[names["EXPOSURE"]][first]
+    found = []
+    for row in np.flatnonzero(same):
+        if "WAVELENGTH" in names:
+            wave, unit = data[names["WAVELENGTH"]][row], table.columns[names["WAVELENGTH"]].unit
+        else:
+            hdu = file["WAVELENGTH"]
+            is_image = hdu.header.get("XTENSION", "IMAGE").strip() == "IMAGE"
+            wave = hdu.data if is_image else hdu.data["WAVELENGTH"]
+            unit = hdu.header["BUNIT"] if is_image else hdu.columns["WAVELENGTH"].unit
+        wave = np.ravel(np.asarray(wave, float)) * {"nm": 10.0, "um": 1e4}.get(unit.strip(), 1.0)
+        ivar = (np.asarray(data[names["IVAR"]][row], float) if "IVAR" in names
+                else np.asarray(data[names["ERROR"]][row], float))
+        if "IVAR" not in names:
+            ivar = np.where(ivar > 0, 1 / np.where(ivar > 0, ivar, 1.0) ** 2, 0.0)
+        mask = kept_bits(data[names["MASK"]][row], ignored) if "MASK" in names else None
+        arm = str(data[names["ARM"]][row]).strip() if "ARM" in names else "spectrum"
+        air = medium == "air" or (medium != "vacuum" and
+                                  str(head.get("MEDIUM", "")).strip().lower() == "air")
+        found.append(channel(arm, wave, data[names["FLUX"]][row], ivar, mask, air))
+    return found
+
+
+READ = {"desi": read_desi, "sdss": read_sdss, "lamost": read_lamost, "weave": read_weave,
+        "generic": read_generic}
+
+
+# --- stars ----------------------------------------------------------------------------------
+
+
+class Inputs:
+    """The input files of a result, a few of them open."""
+
+    def __init__(self, result):
+        self.result = result
+        self.formats = [v.decode() for v in result.catalog["files/FORMAT"][...]]
+        self.sizes = result.catalog["files/SIZE"][...]
+        self.medium = result.setting("medium")
+        self.ignored = result.setting("mask_ignore") or 0
+        self.opened = collections.OrderedDict()
+
+    def _file(self, i):
+        if i not in self.opened:
+            path = self.result.input_path(i)
+            try:
+                size = os.path.getsize(path)
+            except OSError as error:
+                raise Failure(INPUT, f"{path} cannot be read: {error.strerror}") from error
+            if size != self.sizes[i]:
+                raise Failure(INPUT, f"{path} has {size} bytes, {self.sizes[i]} when it was fitted:"
+                                     " it is another file now")
+            if len(self.opened) == MAX_OPEN:
+                self.opened.popitem(last=False)[1].close()
+            try:
+                self.opened[i] = pyfits.open(path)
+            except OSError as error:
+                raise Failure(INPUT, f"{path} cannot be read: {error}") from error
+        return self.opened[i]
+
+    def channels(self, i, number):
+        """Of one exposure."""
+        file = self._file(i)
+        try:
+            return READ[self.formats[i]](file, number, self.medium, self.ignored)
+        except (KeyError, IndexError, ValueError, TypeError, OSError) as error:
+            raise Failure(INPUT, f"{self.result.input_path(i)} cannot be read as "
+                                 f"{self.formats[i]}: {error}") from error
+
+    def star(self, row, models):
+        """(its arms in the order of wavelength, a note): of the exposure with the highest S/N.
+
+        models: {arm: (wavelengths, fluxes)} by exposure; None: there is none, and the arms are
+        the channels as they are.
+        """
+        exposures = self.result.exposures(row)
+        if not exposures:
+            raise Failure(INPUT, f"row {row} of {self.result.path} has no exposure")
+        found = []
+        for k, (i, number) in enumerate(exposures):
+            channels = self.channels(i, number)
+            arms = [Arm(*c, None) for c in channels] if models is None else \
+                matched(channels, models[k], self.result.input_path(i))
+            if arms:
+                found.append((sum(float((a.flux**2 * a.ivar).sum()) for a in arms if a.ivar.any()),
+                              k, arms))
+        if not found:
+            raise Failure(INPUT, f"row {row} of {self.result.path} has no model in any exposure")
+        _, k, arms = max(found)
+        note = f"exposure {k + 1} of {len(exposures)}, the best" if len(exposures) > 1 else ""
+        return sorted((self.marked(a) for a in arms), key=lambda a: a.wave[0]), note
+
+    def marked(self, arm):
+        """With the pixels bad that the configuration masks."""
+        bad = arm.bad.copy()
+        for low, high in self.result.setting("wave_mask") or []:
+            bad |= (arm.wave > low) & (arm.wave < high)
+        return arm._replace(bad=bad, ivar=np.where(bad, 0.0, arm.ivar))
+
+
+def pieces(wave):
+    """Slices of spectra that stand one after the other: their wavelengths begin again."""
+    ends = [0, *(np.flatnonzero(np.diff(wave) < 0) + 1), len(wave)]
+    return [slice(a, b) for a, b in zip(ends[:-1], ends[1:])]
+
+
+def matched(channels, models, path):
+    """The pixels of the channels that the models of one exposure are of."""
+    arms = []
+    for name, (wave, model) in models.items():
+        known = np.isfinite(wave) & np.isfinite(model)
+        wave, model = wave[known], model[known]
+        if not len(wave):
+            continue
+        for piece in pieces(wave):
+            # first the channel of the arm's name: DESI's arms overlap on one grid
+            order = sorted(channels, key=lambda c: c.name != name)
+            for c in order:
+                at = pixels(c.wave, wave[piece])
+                if at is not None and not any(a.wave is c.wave for a in arms):
+                    arms.append(Arm(name, c.wave[at], c.flux[at], c.ivar[at], c.bad[at],
+                                    model[piece].astype(float)))
+                    break
+            else:
+                raise Failure(INPUT, f"{path} has no spectrum with the wavelengths of the model of "
+                                     f"arm {name}: it is another file now")
+    return arms
+
+
+def pixels(have, wanted):
+    """Where the wanted wavelengths are; None: one of them is not there."""
+    if len(have) < 2:
+        return None
+    at = np.clip(np.searchsorted(have, wanted), 1, len(have) - 1)
+    at -= wanted - have[at - 1] < have[at] - wanted
+    step = np.gradient(have)[at]
+    return at if (np.abs(have[at] - wanted) <= NEAR * step).all() else None
+
+

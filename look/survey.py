@@ -1,0 +1,191 @@
+"""The numbers of a report: one pass over the rows of a result in blocks.
+
+Counts are of all rows.  Distributions, maps and medians are of every k-th row where there are more
+than MAX_SAMPLE, so memory does not grow with the survey; repeats are of every m-th star likewise.
+"""
+
+import collections
+
+import numpy as np
+
+from result import FITTED
+
+BLOCK = 200_000  # rows
+MAX_SAMPLE = 400_000  # rows that are held
+MAX_KEYS = 1_000_000  # rows among which repeats are looked for
+MAX_REPEATS = 200_000  # rows of repeated stars whose values are read
+N_WORST, N_TYPICAL, N_EXAMPLE = 12, 12, 3
+
+Reason = collections.namedtuple("Reason", "kind code name meaning count rows")
+Repeats = collections.namedtuple("Repeats", "n_star n_row n_pair every delta error")
+
+
+def half_width(values):
+    """Half the width of the central 68.27 %: a standard deviation that outliers do not spoil."""
+    values = values[np.isfinite(values)]
+    if len(values) < 5:
+        return np.nan
+    low, high = np.percentile(values, [15.865, 84.135])
+    return float(0.5 * (high - low))
+
+
+def mixed(keys):
+    """A hash of 64 bits (splitmix64), by which stars are chosen."""
+    x = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def object_keys(objects):
+    """A number for each name; 0 for none."""
+    words = np.ascontiguousarray(objects).view(np.uint8).reshape(len(objects), -1)
+    pad = -words.shape[1] % 8
+    words = np.pad(words, ((0, 0), (0, pad))).copy().view(np.uint64)
+    key = np.zeros(len(objects), np.uint64)
+    for column in words.T:
+        key = mixed(key ^ column)
+    return np.where(objects == b"", np.uint64(0), key)
+
+
+class Survey:
+    """n_fitted, n_good; every: k; sample: columns by name of the rows `rows`; sn: of their best arms;
+    fitted, good: which of them are; worst: [(reduced chi-square, row)]; typical: rows; repeats."""
+
+    def __init__(self, result):
+        self.result = result
+        self.counts = {"status": {}, "warning": {}, "info": {}, "posterior": {}}
+        self.n_fitted = self.n_good = 0
+        self.every = max(1, -(-result.n_row // MAX_SAMPLE))
+        self.key_every = max(1, -(-result.n_row // MAX_KEYS))
+        self.worst = []
+        self._keys, self._key_rows = [], []
+        sampled = collections.defaultdict(list)
+        names = self._names()
+        looked_at = ["STATUS", "RVS_WARN", "FIT_INFO", "RCHISQ_TOT", "TARGETID"]
+        looked_at += ["POST_FLAG"] if "POST_FLAG" in result.fits else []
+        for start in range(0, result.n_row, BLOCK):
+            stop = min(start + BLOCK, result.n_row)
+            block = {n: result.fits[n][start:stop] for n in looked_at}
+            self._count(block, start)
+            self._keep_worst(block, start)
+            self._keep_keys(block, start, stop)
+            first = -start % self.every
+            sampled["row"].append(np.arange(start + first, stop, self.every))
+            for n in names:
+                # a copy, as a view would keep the block
+                sampled[n].append(result.column(n)[start:stop][first::self.every].copy())
+        self.sample = {n: np.concatenate(v) for n, v in sampled.items()}
+        self.rows = self.sample.pop("row")
+        self.fitted = self.sample["STATUS"] == FITTED
+        self.good = self.fitted & (self.sample["RVS_WARN"] == 0)
+        self.sn = result.sn(self.sample)
+        self.typical = self._choose_typical()
+        self.repeats = self._find_repeats()
+
+    def _names(self):
+        """Columns that are sampled."""
+        r = self.result
+        names = ["STATUS", "RVS_WARN", "RCHISQ_TOT", "NEVAL", "FIT_INFO", "TARGET_RA", "TARGET_DEC"]
+        for p in r.parameters:
+            names += [p, p + "_ERR"]
+        for a in r.arms:
+            names += ["SN_" + a, "RCHISQ_" + a, "NPIX_" + a]
+        return names
+
+    # --- counts ---
+
+    def _count(self, block, start):
+        status, warn, info = (block[n] for n in ("STATUS", "RVS_WARN", "FIT_INFO"))
+        self.n_fitted += int((status == FITTED).sum())
+        self.n_good += int(((status == FITTED) & (warn == 0)).sum())
+        for code in np.unique(status):
+            self._add("status", int(code), status == code, start)
+        post = block.get("POST_FLAG", np.zeros_like(info))
+        for kind, bits, of in (("warning", warn, self.result.warnings),
+                               ("info", info, self.result.infos),
+                               ("posterior", post, self.result.posteriors)):
+            for bit in of:
+                self._add(kind, bit, (status == FITTED) & (bits & bit != 0), start)
+
+    def _add(self, kind, code, at, start):
+        n = int(at.sum())
+        if n:
+            count, rows = self.counts[kind].get(code, (0, []))
+            rows += (start + np.flatnonzero(at)[: N_EXAMPLE - len(rows)]).tolist() \
+                if len(rows) < N_EXAMPLE else []
+            self.counts[kind][code] = (count + n, rows)
+
+    def reasons(self, kind):
+        """[Reason] that there are, the most frequent first; kind: a key of counts."""
+        words = {"status": self.result.statuses, "warning": self.result.warnings,
+                 "info": self.result.infos, "posterior": self.result.posteriors}[kind]
+        found = [Reason(kind, code, *words.get(code, (str(code), "")), n, rows)
+                 for code, (n, rows) in self.counts[kind].items()]
+        return sorted(found, key=lambda r: -r.count)
+
+    # --- stars to draw ---
+
+    def _keep_worst(self, block, start):
+        chi = np.where(block["STATUS"] == FITTED, block["RCHISQ_TOT"], np.nan)
+        chi = np.where(np.isfinite(chi), chi, -1.0)
+        at = np.argsort(-chi, kind="stable")[:N_WORST]
+        found = [(float(chi[i]), int(start + i)) for i in at if chi[i] >= 0]
+        self.worst = sorted(self.worst + found, key=lambda w: (-w[0], w[1]))[:N_WORST]
+
+    def _choose_typical(self):
+        """Good stars along S/N, each that of the median chi-square among its neighbours."""
+        at = np.flatnonzero(self.good & np.isfinite(self.sample["RCHISQ_TOT"]))
+        at = at[np.argsort(self.sn[at], kind="stable")]
+        rows = []
+        for part in np.array_split(at, min(N_TYPICAL, len(at))) if len(at) else []:
+            chi = self.sample["RCHISQ_TOT"][part]
+            rows.append(int(self.rows[part[np.argmin(np.abs(chi - np.median(chi)))]]))
+        return rows
+
+    # --- repeats ---
+
+    def _keep_keys(self, block, start, stop):
+        """Of fitted rows without a warning, for every m-th star."""
+        target = block["TARGETID"]
+        key = mixed(target)
+        named = target >= 0
+        if not named.all():
+            by_name = object_keys(self.result.catalog["OBJECT"][start:stop])
+            key = np.where(named, key, by_name)
+            named |= by_name != 0
+        use = named & (block["STATUS"] == FITTED) & (block["RVS_WARN"] == 0)
+        use &= mixed(key) % np.uint64(self.key_every) == 0
+        self._keys.append(key[use])
+        self._key_rows.append(start + np.flatnonzero(use))
+
+    def _find_repeats(self):
+        """Differences of a star's first and second, third and fourth, ... rows, and their errors."""
+        key, row = np.concatenate(self._keys), np.concatenate(self._key_rows)
+        self._keys = self._key_rows = None
+        order = np.lexsort((row, key))
+        key, row = key[order], row[order]
+        _, first, n = np.unique(key, return_index=True, return_counts=True)
+        n_star = int((n > 1).sum())
+        within = np.arange(len(key)) - np.repeat(first, n)  # number of the row within its star
+        left = np.flatnonzero((within % 2 == 0) & (within + 1 < np.repeat(n, n)))
+        left = left[: MAX_REPEATS // 2]
+        delta, error = {}, {}
+        if len(left):
+            pairs = row[left], row[left + 1]
+            wanted = np.unique(np.concatenate(pairs))
+            for p in self.result.parameters:
+                value, err = (self._read(name, wanted) for name in (p, p + "_ERR"))
+                a, b = (np.searchsorted(wanted, rows) for rows in pairs)
+                delta[p] = value[b] - value[a]
+                error[p] = np.hypot(err[a], err[b])
+        return Repeats(n_star, int(n[n > 1].sum()), len(left), self.key_every, delta, error)
+
+    def _read(self, name, rows):
+        """Some rows of a column, ascending, in blocks."""
+        column, found = self.result.fits[name], []
+        for start in range(0, self.result.n_row, BLOCK):
+            low, high = np.searchsorted(rows, [start, start + BLOCK])
+            if high > low:
+                found.append(column[start:start + BLOCK][rows[low:high] - start])
+        return np.concatenate(found)

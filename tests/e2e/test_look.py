@@ -1,0 +1,467 @@
+"""`starmill show`, `select`, `plot` and `report`: what they print of a survey is what numpy and h5py
+read from its result, spectra are those of the inputs, and what cannot be is told in one line."""
+
+import re
+import tracemalloc
+
+from base import *  # noqa: F403
+
+try:
+    import matplotlib.image
+except ImportError as missing:
+    skip(f"{missing} (Debian: python3-matplotlib)")
+
+LOOK = os.path.join(SOURCE, "look")
+sys.path.insert(0, LOOK)
+ENV = {"STARMILL_PYTHON": sys.executable, "MPLCONFIGDIR": TMP}
+DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
+
+LIBRARY, SURVEY = coarse_survey(16)
+FIT, MODELS = tmp("fit.h5"), tmp("models.h5")
+run("fit", "--library", LIBRARY, "--output", FIT, "--models", MODELS, "--quiet", SURVEY)
+FITS, CATALOG = read(FIT), read(FIT, "catalog")
+
+
+def copied(name, n=None, edit=None):
+    """A copy of the result, its rows repeated to n; edit(fits, catalog) changes columns."""
+    with h5py.File(FIT) as old, h5py.File(tmp(name), "w") as new:
+        new.attrs.update(old.attrs)
+        old.copy("provenance", new)
+        tables = {g: {k: v[...] for k, v in old[g].items() if isinstance(v, h5py.Dataset)}
+                  for g in ("fits", "catalog")}
+        for t in tables.values():
+            for k, v in t.items():
+                t[k] = np.resize(v, (n or len(v),) + v.shape[1:])
+        if edit:
+            edit(tables["fits"], tables["catalog"])
+        for g, t in tables.items():
+            for k, v in t.items():
+                new.create_dataset(f"{g}/{k}", data=v).attrs.update(old[g][k].attrs)
+        for k in ("files", "exposures"):
+            old.copy(f"catalog/{k}", new["catalog"])
+    return tmp(name)
+
+
+class Look(ProgramTest):
+    def job(self, *args, status=0, env=None):
+        done = starmill(*args, env={**ENV, **(env or {})}, cwd=TMP)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout
+
+    def refused(self, *args, said, status=2, env=None):
+        self.assertOneLine(starmill(*args, env={**ENV, **(env or {})}, cwd=TMP), *said,
+                           status=status)
+
+
+class Show(Look):
+    def test_every_column_with_its_value_unit_and_words(self):
+        row = 5
+        out = self.job("show", FIT, FITS["TARGETID"][row])
+        self.assertIn(f"row {row} of {len(FITS['STATUS'])}", out)
+        with h5py.File(FIT) as f:
+            for group in ("fits", "catalog"):
+                for name, column in f[group].items():
+                    if not isinstance(column, h5py.Dataset):
+                        continue
+                    found = re.findall(rf"^  {name} +(.*)$", out, re.MULTILINE)
+                    self.assertTrue(found, name)
+                    self.assertTrue(any(column.attrs["description"].decode() in w for w in found))
+                    value = column[row]
+                    if value.ndim if hasattr(value, "ndim") else False:
+                        continue
+                    if "unit" in column.attrs:
+                        self.assertIn(column.attrs["unit"].decode(), found[0], name)
+                    if not isinstance(value, bytes):  # printed with nine digits
+                        shown = float(found[0].split()[0])
+                        np.testing.assert_allclose(shown, value, rtol=1e-8, err_msg=name)
+        self.assertIn("FITTED: fitted", out)
+        self.assertIn(SURVEY, out)
+
+    def test_the_covariance_is_that_of_the_file(self):
+        out = self.job("show", FIT, FITS["TARGETID"][3])
+        order = ["VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE"]
+        lines = out[out.index("correlations below it"):].splitlines()[2:8]
+        shown = np.array([[float(w) for w in line.split()[1:]] for line in lines])
+        self.assertEqual([line.split()[0] for line in lines], order)
+        whole = np.zeros((6, 6))
+        whole[np.triu_indices(6)] = FITS["COVAR"][3]
+        whole += np.triu(whole, 1).T
+        sigma = np.sqrt(np.diag(whole))
+        with np.errstate(invalid="ignore"):
+            correlation = whole / np.outer(sigma, sigma)
+        np.testing.assert_allclose(np.triu(shown), np.triu(whole), rtol=1e-4)  # five digits
+        np.testing.assert_allclose(shown[np.tril_indices(6, -1)],
+                                   correlation[np.tril_indices(6, -1)], atol=5.1e-4)
+
+    def test_flags_in_words_and_all_rows_of_a_star(self):
+        def edit(fits, _):
+            fits["RVS_WARN"][4] = 8 + 256
+            fits["TARGETID"][9] = fits["TARGETID"][4]
+
+        out = self.job("show", copied("flags.h5", edit=edit), FITS["TARGETID"][4])
+        self.assertEqual(out.count(", row "), 2)
+        self.assertRegex(out, r"LABEL_EDGE: a label at the edge.*\n +HULL: labels at or outside")
+        self.assertEqual(out.count("This row is damaged"), 2)  # their CRC is the old one
+
+    def test_a_star_by_its_identifier(self):
+        name = CATALOG["IDENTIFIER"][7].decode()
+        self.assertIn("row 7 of", self.job("show", FIT, name))
+        self.refused("show", FIT, "1", said=["no row has the TARGETID", "'1'", "--print identifier"])
+        self.refused("show", LIBRARY, "1", said=["is no result of starmill"], status=4)
+        self.refused("show", tmp("none.h5"), "1", said=["none.h5"], status=4)
+        self.refused("show", FIT, said=["name a result and one or more stars"])
+
+
+class Select(Look):
+    def rows(self, path, expression):
+        return [int(r) for r in self.job("select", path, expression, "--print", "row").split()]
+
+    def test_the_rows_that_numpy_finds(self):
+        def edit(fits, catalog):  # more than one block of 65,536 rows
+            rng = np.random.default_rng(3)
+            n = len(fits["STATUS"])
+            for name, low, high in (("SN_R", 0, 40), ("FEH", -3, 0.5), ("TEFF", 4000, 7000)):
+                fits[name] = rng.uniform(low, high, n)
+            fits["FEH"][::7] = np.nan
+            fits["RVS_WARN"] = rng.integers(0, 512, n)
+            catalog["SPECTYPE"][::3] = b"STAR"
+            catalog["SPECTYPE"][1::3] = b"GALAXY"
+
+        path = copied("large.h5", 70001, edit)
+        f, c = read(path), read(path, "catalog")
+        bright, poor = f["SN_R"] > 10, f["FEH"] < -2
+        for expression, wanted in (
+                ("SN_R > 10 && FEH < -2", bright & poor),
+                ("sn_r > 10 .and. feh < -2", bright & poor),
+                ("!(FEH < -2)", f["FEH"] >= -2),  # a NaN is neither
+                ("ISNULL(FEH)", np.isnan(f["FEH"])),
+                ("(RVS_WARN & 256) != 0 && STATUS == 1", f["RVS_WARN"] & 256 != 0),
+                ("SPECTYPE == 'STAR' && TEFF > 6.5e3",
+                 (c["SPECTYPE"] == b"STAR") & (f["TEFF"] > 6500)),
+                ("abs(TEFF - 5000) < 100 || SUCCESS == 7", np.abs(f["TEFF"] - 5000) < 100),
+                ("COVAR[1] < 1", f["COVAR"][:, 0] < 1)):
+            self.assertEqual(self.rows(path, expression), np.flatnonzero(wanted).tolist(),
+                             expression)
+
+    def test_a_list_that_a_fit_reads(self):
+        median = np.median(FITS["TEFF"])
+        wanted = FITS["TARGETID"][FITS["TEFF"] > median]
+        out = self.job("select", FIT, f"TEFF > {float(median)!r}", "--output", tmp("list.txt"))
+        self.assertIn(f"{len(wanted)} of {len(FITS['TEFF'])} rows", out)
+        self.assertEqual(content(tmp("list.txt"), "r").split(), [str(t) for t in wanted])
+        self.assertEqual([n for n in os.listdir(TMP) if n.startswith("list.txt.")], [])
+        self.refused("select", FIT, "TEFF > 1", "--output", tmp("list.txt"), said=["exists"],
+                     status=4)
+        done = self.fit("again.h5", "--targetid-file", tmp("list.txt"), SURVEY, "--quiet",
+                        lib=LIBRARY)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(read(tmp("again.h5"))["TARGETID"].tolist(), wanted.tolist())
+
+    def test_what_means_nothing(self):
+        for expression, said in (
+                ("FEHH < -2", ["no column 'FEHH'", " FEH ", "SPECTYPE"]),
+                ("COVAR > 1", ["no truth value", "COVAR[1] is the first"]),
+                ("TEFF", ["cannot be understood"]),
+                ("TEFF >", ["cannot be understood"]),
+                ("1 < 2", ["names no column"]),
+                ("@/etc/passwd", ["'@'"]),
+                ("TEFF > 1 && #ROW < 3", ["'#'"]),
+                ("regfilter('x') && TEFF > 1", ["regfilter()"]),
+                ("SPECTYPE == 'STAR", ["closing quote"]),
+                (f"TARGETID == {FITS['TARGETID'][0]}", ["TARGETID holds integers above 2^53"])):
+            self.refused("select", FIT, expression, said=said)
+
+        def edit(fits, _):
+            fits["TARGETID"][:] = -1
+
+        path = copied("nameless.h5", edit=edit)
+        self.refused("select", path, "TEFF > 0", said=["no TARGETID", "--print identifier"])
+        self.assertEqual(self.job("select", path, "TEFF > 0", "--print", "identifier").split("\n"),
+                         [n.decode() for n in CATALOG["IDENTIFIER"]] + [""])
+
+
+class Plot(Look):
+    def picture(self, *args, out="plot.png"):
+        if os.path.exists(tmp(out)):
+            os.remove(tmp(out))
+        self.job("plot", *args, "--output", tmp(out))
+        image = matplotlib.image.imread(tmp(out))
+        self.assertGreater(image.shape[0], 900)
+        self.assertGreater(image.shape[1], 1300)
+        return image
+
+    def test_with_the_models_file_and_without(self):
+        target = FITS["TARGETID"][2]
+        first = self.picture(FIT, target, "--models", MODELS)
+        colours = (first[..., :3] * 255).round().astype(int).reshape(-1, 3)
+        for colour in ((213, 94, 0), (0, 114, 178)):  # a model and its residuals are drawn
+            near = (np.abs(colours - colour) < 24).all(axis=1).sum()
+            self.assertGreater(near, 1000, colour)
+        # no models: fitted once more, which on one kind of device gives the same bits
+        with h5py.File(FIT) as f:
+            self.assertIn("--models", f["provenance/COMMAND"][()].decode())
+        os.rename(MODELS, MODELS + ".away")
+        try:
+            np.testing.assert_array_equal(self.picture(FIT, target, out="again.png"), first)
+        finally:
+            os.rename(MODELS + ".away", MODELS)
+        np.testing.assert_array_equal(self.picture(FIT, target, out="found.png"), first)
+
+    def test_spectra_and_models_are_those_of_the_files(self):
+        from models import Models
+        from result import Result
+        from spectra import Inputs
+        result = Result(FIT)
+        row = 11
+        arms, note = Inputs(result).star(row, Models(MODELS, result).of(row))
+        self.assertEqual(([a.name for a in arms], note), (["b", "r", "z"], ""))
+        i = int(CATALOG["FITS_ROW"][row])
+        with pyfits.open(SURVEY) as f, h5py.File(MODELS) as m:
+            for a in arms:
+                x = a.name.upper()
+                np.testing.assert_array_equal(a.wave, f[f"{x}_WAVELENGTH"].data)
+                np.testing.assert_array_equal(a.flux, f[f"{x}_FLUX"].data[i])
+                bad = (f[f"{x}_MASK"].data[i] != 0) | ~(f[f"{x}_IVAR"].data[i] > 0)
+                if a.name == "b":  # the dichroic, which auto masks for DESI
+                    bad |= (a.wave > 4300) & (a.wave < 4450)
+                np.testing.assert_array_equal(a.bad, bad)
+                np.testing.assert_array_equal(a.ivar == 0, bad)
+                np.testing.assert_array_equal(a.model, m[f"models/{a.name}/flux"][row])
+                # and the fit's own count of good pixels, but for the five at each end (edge_pix)
+                n = (~bad[5:-5]).sum() if f"{x}_RESOLUTION" in f else (~bad).sum()
+                self.assertEqual(n, FITS[f"NPIX_{x}"][row])
+
+    def test_wavelengths_in_air(self):
+        from spectra import vacuum
+        # Ciddor's index of air, another fit to the same: 0.5 m/s of velocity apart at the most
+        wave = np.linspace(3500.0, 10000.0, 500)
+        s2 = (1e4 / wave) ** 2
+        for _ in range(3):
+            n = 1 + 0.05792105 / (238.0185 - s2) + 0.00167917 / (57.362 - s2)
+            s2 = (1e4 / (wave * n)) ** 2
+        np.testing.assert_allclose(vacuum(wave), wave * n, rtol=5e-8)
+
+    def test_a_page_for_each_row(self):
+        self.job("plot", FIT, FITS["TARGETID"][0], FITS["TARGETID"][1], "--output", tmp("two.pdf"))
+        pdf = content(tmp("two.pdf"))
+        self.assertTrue(pdf.startswith(b"%PDF"))
+        self.assertEqual(len(re.findall(rb"/Type /Page\b", pdf)), 2)
+        self.refused("plot", FIT, FITS["TARGETID"][0], FITS["TARGETID"][1], "--output",
+                     tmp("two.png"), said=["have 2 rows", "--output FILE.pdf"])
+        self.refused("plot", FIT, FITS["TARGETID"][0], "--output", tmp("two.pdf"), said=["exists"],
+                     status=4)
+        self.refused("plot", FIT, FITS["TARGETID"][0], "--output", tmp("x.gif"), said=[".png or"])
+
+    def test_an_input_that_changed_and_models_of_another_fit(self):
+        target = FITS["TARGETID"][0]
+        size = os.path.getsize(SURVEY)
+        with open(SURVEY, "ab") as f:
+            f.write(bytes(2880))
+        try:
+            self.refused("plot", FIT, target, "--models", MODELS, "--output", tmp("x.png"),
+                         said=[SURVEY, "another file now"], status=3)
+        finally:
+            os.truncate(SURVEY, size)
+        other = tmp("other-models.h5")
+        shutil.copy(MODELS, other)
+        with h5py.File(other, "a") as f:
+            f.attrs["RUN_ID"] = np.bytes_("0" * 32)
+        self.refused("plot", FIT, target, "--models", other, "--output", tmp("x.png"),
+                     said=[other, "another result"])
+
+    def test_python_and_scripts_that_are_missing(self):
+        target = FITS["TARGETID"][0]
+        self.refused("plot", FIT, target, said=["Python cannot be started", "STARMILL_PYTHON"],
+                     env={"STARMILL_PYTHON": tmp("no-python")})
+        bare = tmp("bare-python")
+        with open(bare, "w", encoding="ascii") as f:  # without the distribution's packages
+            f.write(f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')
+        os.chmod(bare, 0o755)
+        for job in (("plot", FIT, target), ("report", FIT)):
+            self.refused(*job, said=["lacks ", "numpy", "python3-h5py", "pip install"],
+                         env={"STARMILL_PYTHON": bare})
+        away = tmp("alone/bin")
+        os.makedirs(away)
+        shutil.copy(STARMILL, away)
+        command = [os.path.join(away, os.path.basename(STARMILL)), "report", FIT]
+
+        def alone():
+            return subprocess.run(command, env={**ENVIRONMENT, **ENV}, text=True, check=False,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+        self.assertOneLine(alone(), "look/report.py did not come", status=2)
+        shutil.copytree(LOOK, tmp("alone/share/starmill/look"))  # as it is installed
+        shutil.copy(FIT, tmp("unread.h5"))
+        command[-1:] = [tmp("unread.h5"), "--output", FIT + ".lock/x.html", "--no-spectra"]
+        self.assertOneLine(alone(), "cannot be written", status=4)
+
+
+def figures(page):
+    """{key: value} of a report's numbers."""
+    return {k: float(v) for k, v in re.findall(r'data-key="([^"]+)" data-value="([^"]+)"', page)}
+
+
+class Report(Look):
+    def test_the_numbers_are_those_of_numpy(self):
+        def edit(fits, catalog):
+            rng = np.random.default_rng(8)
+            n = len(fits["STATUS"])
+            fits["TARGETID"] = 10**16 + np.arange(n) // 2 * 2
+            fits["TARGETID"][: n // 2] += np.arange(n // 2) % 2  # the second half are pairs
+            fits["VRAD"] = rng.normal(30, 5, n)
+            fits["VRAD_ERR"][:] = 4.0
+            catalog["OBJECT"][:] = b"<script>alert(1)</script>"
+            fits["RVS_WARN"][:] = 0
+            fits["RVS_WARN"][::10] = 256 + 8
+            fits["STATUS"][5], fits["VRAD"][5], fits["RVS_WARN"][5] = 4, np.nan, 32
+
+        path = copied("survey.h5", 1000, edit)
+        f = read(path)
+        self.job("report", path, "--no-spectra")
+        page = content(path + ".html", "r")
+        got = figures(page)
+        fitted = f["STATUS"] == FITTED
+        good = fitted & (f["RVS_WARN"] == 0)
+        best = np.max([f["SN_B"], f["SN_R"], f["SN_Z"]], axis=0)
+        self.assertEqual((got["rows"], got["fitted"], got["good"]),
+                         (1000, fitted.sum(), good.sum()))
+        self.assertEqual(got["status-UNREADABLE"], 1)
+        self.assertEqual(got["warning-HULL"], (fitted & (f["RVS_WARN"] & 256 != 0)).sum())
+        self.assertEqual(got["median-sn"], np.median(best[fitted & (best > 0)]))
+        for p in ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE"):
+            for k in (16, 50, 84):
+                self.assertEqual(got[f"p{k}-{p}"], np.percentile(f[p][good], k), p)
+            self.assertEqual(got[f"error-{p}"], np.median(f[p + "_ERR"][good]), p)
+        for a in "BRZ":
+            at = fitted & (f["NPIX_" + a] > 0)
+            self.assertEqual(got[f"n-{a}"], at.sum())
+            self.assertEqual(got[f"SN_{a}-p50"], np.median(f["SN_" + a][at]))
+            self.assertEqual(got[f"RCHISQ_{a}-p95"], np.percentile(f["RCHISQ_" + a][at], 95))
+        # pairs, one star after the other
+        delta = []
+        for t in np.unique(f["TARGETID"][good]):
+            rows = np.flatnonzero(good & (f["TARGETID"] == t))
+            delta += [f["VRAD"][b] - f["VRAD"][a] for a, b in zip(rows[::2], rows[1::2])]
+        low, high = np.percentile(delta, [15.865, 84.135])
+        self.assertGreater(len(delta), 150)
+        # sums of other orders: the last digits
+        np.testing.assert_allclose(got["repeat-scatter-VRAD"], (high - low) / 2 / np.sqrt(2), 1e-12)
+        np.testing.assert_allclose(got["repeat-pull-VRAD"], (high - low) / 2 / np.hypot(4, 4), 1e-12)
+        np.testing.assert_allclose(got["repeat-error-VRAD"], 4, 1e-12)
+        self.assertIn("Spectra were not asked for", page)
+        self.assertNotIn("<script", page)  # names of stars are text
+        self.assertIn("&lt;script&gt;", page)
+
+    def test_a_page_that_needs_nothing_else(self):
+        out = self.job("report", FIT, "--output", tmp("page.html"))
+        self.assertEqual(out.strip(), tmp("page.html"))
+        page = content(tmp("page.html"), "r")
+        for name in ("Run", "Failures and flags", "Distributions", "Maps", "Repeated stars",
+                     "Worst stars", "Typical stars"):
+            self.assertIn(f"<h2>{name}</h2>", page)
+        # nothing is fetched, and every link leads somewhere
+        self.assertEqual([u for u in re.findall(r'(?:src|href)="([^"]{0,12})', page)
+                          if not u.startswith(("data:image/p", "#"))], [])
+        self.assertNotIn("http", page)
+        anchors = re.findall(r'id="([^"]+)"', page)
+        self.assertEqual(len(anchors), len(set(anchors)))
+        self.assertLessEqual(set(re.findall(r'href="#([^"]+)"', page)), set(anchors))
+        # as many stars as there are, worst first, each with its spectrum
+        worst = page[page.index("<h2>Worst"):page.index("<h2>Typical")]
+        chi = np.argsort(-FITS["RCHISQ_TOT"], kind="stable")[:12]
+        self.assertEqual(re.findall(r">row (\d+), S/N", worst), [str(r) for r in chi])
+        self.assertEqual(worst.count("<svg"), 12)
+        self.assertNotIn('class="bad">No spectra', page)
+        self.refused("report", FIT, "--output", tmp("page.html"), said=["exists"], status=4)
+
+    def test_without_the_inputs_it_still_reports(self):
+        def edit(fits, _):
+            fits["STATUS"][:] = 4
+
+        self.job("report", copied("none-fitted.h5", edit=edit), "--no-spectra")
+        self.assertIn("Maps", content(tmp("none-fitted.h5.html"), "r"))
+        os.rename(SURVEY, SURVEY + ".away")
+        try:
+            self.job("report", FIT, "--output", tmp("away.html"))
+        finally:
+            os.rename(SURVEY + ".away", SURVEY)
+        self.assertIn("cannot be read: No such file", content(tmp("away.html"), "r"))
+
+    def test_a_large_survey_is_read_in_blocks_and_sampled(self):
+        import survey
+        from result import Result
+        was = survey.BLOCK, survey.MAX_SAMPLE, survey.MAX_KEYS
+
+        def edit(fits, _):
+            n = len(fits["STATUS"])
+            fits["TARGETID"] = np.arange(n) // 2
+            fits["RCHISQ_TOT"] = np.random.default_rng(4).permutation(n).astype(float)
+
+        path = copied("blocks.h5", 20000, edit)
+        try:
+            survey.BLOCK, survey.MAX_SAMPLE, survey.MAX_KEYS = 777, 5000, 5000
+            s = survey.Survey(Result(path))
+            survey.MAX_SAMPLE = 1000
+            tracemalloc.start()
+            few = survey.Survey(Result(path))
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        finally:
+            survey.BLOCK, survey.MAX_SAMPLE, survey.MAX_KEYS = was
+        f = read(path)
+        # the sample twice, while it is put together, and a few blocks; 20 times if blocks were kept
+        self.assertEqual(len(few.rows), 1000)
+        self.assertLess(peak, 2 * sum(v.nbytes for v in few.sample.values()) + 2_000_000)
+        np.testing.assert_array_equal(s.rows, np.arange(0, 20000, 4))
+        for name in ("VRAD", "TEFF_ERR", "SN_R"):
+            np.testing.assert_array_equal(s.sample[name], f[name][::4])
+        good = (f["STATUS"] == 1) & (f["RVS_WARN"] == 0)
+        self.assertEqual((s.n_fitted, s.n_good), ((f["STATUS"] == 1).sum(), good.sum()))
+        self.assertEqual([r for _, r in s.worst], np.argsort(-f["RCHISQ_TOT"])[:12].tolist())
+        # every 4th star is looked for: of n stars a binomial number, here within five sigma
+        pairs = (good[::2] & good[1::2]).sum()
+        self.assertLess(abs(s.repeats.n_pair - pairs / 4), 5 * np.sqrt(pairs * 3 / 16))
+        self.assertEqual(len(s.repeats.delta["VRAD"]), s.repeats.n_pair)
+
+
+@unittest.skipUnless(os.path.isdir(os.path.join(DATA, "real", "lamost")), "no test data")
+class RealStars(Look):
+    def star(self, folder, name, config, out, *options):
+        path = os.path.join(DATA, "real", folder, name)
+        run("fit", "--config", os.path.join(SOURCE, "config", config), "--output", tmp(out),
+            "--models", tmp("models-" + out), "--quiet", *options, path)
+        from models import Models
+        from result import Result
+        from spectra import Inputs
+        result = Result(tmp(out))
+        return path, Inputs(result).star(0, Models(tmp("models-" + out), result).of(0))
+
+    def test_lamost_by_its_identifier(self):
+        path, (arms, _) = self.star("lamost", "3703110.fits.gz", "lamost.yaml", "lamost.h5")
+        with pyfits.open(path) as f:
+            row = f["COADD"].data[0]
+            for a in arms:
+                at = np.searchsorted(row["WAVELENGTH"], a.wave)
+                np.testing.assert_array_equal(row["WAVELENGTH"][at], a.wave)
+                np.testing.assert_array_equal(row["FLUX"][at], a.flux)
+        name = read(tmp("lamost.h5"), "catalog")["IDENTIFIER"][0].decode()
+        self.job("plot", tmp("lamost.h5"), name, "--output", tmp("lamost.png"))
+
+    def test_the_best_of_sdss_exposures(self):
+        path, (arms, note) = self.star("sdss", "spec-3586-55181-0500.fits.gz", "sdss.yaml",
+                                       "sdss.h5", "--exposures", "joint")
+        k = int(re.fullmatch(r"exposure (\d) of 7, the best", note).group(1))
+        with pyfits.open(path) as f, h5py.File(tmp("sdss.h5")) as r:
+            i = int(r["catalog/exposures/FITS_ROW"][k - 1])
+            exposure = f[i].name[3:11]
+            for a in arms:
+                table = f[[h.name for h in f if h.name[3:11] == exposure
+                           and h.name[0].lower() == a.name][0]].data
+                wave = 10.0 ** table["loglam"].astype(float)
+                at = np.searchsorted(wave, a.wave * (1 - 1e-9))
+                np.testing.assert_allclose(wave[at], a.wave, rtol=1e-12)  # two libraries' powers
+                np.testing.assert_array_equal(table["flux"][at], a.flux)
+
+
+if __name__ == "__main__":
+    main()
