@@ -7,6 +7,7 @@
 #include "jobs/bench/bench.h"
 #include "jobs/density/density.h"
 #include "jobs/doctor/doctor.h"
+#include "jobs/export/export.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
 #include "jobs/merge/merge.h"
@@ -49,6 +50,8 @@ static const job_entry job[] = {
     {"particles", "move particles in a potential, and write their densities", mill_job_particles},
     {"density", "map catalogs by kernel density: Kiel diagram, velocities, sky", mill_job_density},
     {"status", "say how a fit is going, or how it ended", mill_job_status},
+    {"export", "write a result as FITS (rvtab, rvmod or all columns), CSV or HDF5 table",
+     mill_job_export},
     {"merge", "join the results of a survey's parts to one", mill_job_merge},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor},
     {"bench", "measure rate, evaluations and time of a fit by stage", mill_job_bench},

@@ -73,7 +73,10 @@ static int exit_status_of(const mill_fit_job *job)
   if (n_status[MILL_STATUS_FITTED] == 0 &&
       (job->inputs.n_row > 0 || job->out.summary.old == MILL_OLD_KEPT))
     return EXIT_INCOMPLETE;
-  return job->inputs.n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0 ? EXIT_INCOMPLETE : 0;
+  return job->inputs.n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0 ||
+                 job->out.products.n_failed > 0
+             ? EXIT_INCOMPLETE
+             : 0;
 }
 
 /* Rank 0: what is there of this result, if it is to be continued. */
@@ -102,6 +105,7 @@ static int run(mill_fit_job *job, int *exit_status)
                              setup->arm_wanted, &setup->roles, &job->inputs));
   job->meters.index_s = lap_s(&cpu_s);
   MILL_TRY(mill_fit_agree_to_go_on(job, "while indexing"));
+  MILL_TRY(mill_mpi_agree(&job->mpi, job->mpi.rank == 0 ? mill_fit_check_products(job) : MILL_OK));
   if (job->mpi.rank == 0) /* opening it says what is wrong with it */
     find_existing(job);
   MILL_TRY(mill_fit_settle_device(job));
@@ -118,7 +122,9 @@ static int run(mill_fit_job *job, int *exit_status)
       err = mill_fit_share(job);
   }
   MILL_TRY(mill_fit_close_output(job, err, &is_settled));
-  MILL_TRY(mill_fit_print_summary(job, mill_wall_s() - start_s));
+  const double wall_s = mill_wall_s() - start_s;
+  MILL_TRY(mill_fit_write_products(job));
+  MILL_TRY(mill_fit_print_summary(job, wall_s));
   *exit_status = exit_status_of(job);
 done:
   err = mill_fit_settle_stop(job, err);

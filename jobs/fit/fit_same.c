@@ -24,10 +24,15 @@ static void print_options(const mill_fit_options *options, FILE *out)
   const struct {
     const char *name, *value;
   } text[] = {
-      {"output", options->output},       {"models", options->models},
-      {"catalog", options->catalog},     {"status", options->status},
-      {"stop-file", options->stop_file}, {"status-interval", options->status_interval},
-      {"ranks", options->ranks},         {"rate", options->rate},
+      {"output", options->output},
+      {"models", options->models},
+      {"rvtab-dir", options->rvtab_dir},
+      {"catalog", options->catalog},
+      {"status", options->status},
+      {"stop-file", options->stop_file},
+      {"status-interval", options->status_interval},
+      {"ranks", options->ranks},
+      {"rate", options->rate},
   };
   fprintf(out, "starmill %s %s\n", mill_version(), mill_version_revision());
   for (size_t i = 0; i < sizeof flag / sizeof flag[0]; i++)

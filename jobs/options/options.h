@@ -10,7 +10,7 @@
 typedef struct mill_fit_options {
   int help, print_config, overwrite, retry_failed, quiet, redrock;
   int join_by_name, plan;
-  const char *library, *output, *config, *catalog, *models, *log, *log_level, *backend;
+  const char *library, *output, *config, *catalog, *models, *rvtab_dir, *log, *log_level, *backend;
   const char *threads, *readers, *slots, *target_id_file, *min_sn, *objtype, *npoly;
   const char *optimizer, *precision;
   const char *format, *exposures, *join_radius, *lsf, *resolving_power, *medium, *start;

@@ -1,0 +1,101 @@
+#include "io/export/product_file.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/hdf5/parallel_hdf5.h"
+#include "kernels/base/error.h"
+#include "src/system/file_roles.h"
+
+int mill_product_begin(const char *path, mill_product *product)
+{
+  int err = MILL_OK;
+  char job[64];
+  MILL_TRY(mill_resolve_links(path, product->path, sizeof product->path));
+  MILL_TRY(mill_lock_take(product->path, &product->lock));
+  mill_lock_remove_leftovers(&product->lock, product->path);
+  mill_lock_job(job, sizeof job);
+  snprintf(product->temporary, sizeof product->temporary, "%s.tmp-%s", product->path, job);
+done:
+  return err;
+}
+
+int mill_product_commit(mill_product *product)
+{
+  int err = MILL_OK;
+  MILL_TRY(mill_lock_keep(&product->lock));
+  MILL_TRY(mill_ph5_rename(product->temporary, product->path));
+  product->temporary[0] = '\0';
+done:
+  return err;
+}
+
+void mill_product_end(mill_product *product)
+{
+  if (product->temporary[0])
+    unlink(product->temporary);
+  product->temporary[0] = '\0';
+  mill_lock_release(&product->lock);
+}
+
+int mill_product_status(const mill_product *product, int status)
+{
+  int err = MILL_OK;
+  char reason[FLEN_STATUS];
+  if (status == 0)
+    goto done;
+  fits_get_errstatus(status, reason);
+  fits_clear_errmsg();
+  MILL_FAIL(MILL_ERR_OUTPUT,
+            "%s: cannot be written (CFITSIO %d: %s): make room on its disk or choose another "
+            "output",
+            product->temporary, status, reason);
+done:
+  return err;
+}
+
+int mill_product_fits(const mill_product *product, fitsfile **out)
+{
+  int err = MILL_OK, status = 0;
+  fits_create_diskfile(out, product->temporary, &status);
+  if (status != 0)
+    *out = NULL;
+  fits_create_img(*out, BYTE_IMG, 0, NULL, &status);
+  MILL_TRY_PRODUCT(product, status);
+done:
+  return err;
+}
+
+int mill_product_fits_close(const mill_product *product, fitsfile **out)
+{
+  int err = MILL_OK, status = 0, n_hdu = 0;
+  fits_get_num_hdus(*out, &n_hdu, &status);
+  for (int i = 1; i <= n_hdu; i++) {
+    fits_movabs_hdu(*out, i, NULL, &status);
+    fits_write_chksum(*out, &status);
+  }
+  fits_close_file(*out, &status);
+  *out = NULL;
+  MILL_TRY_PRODUCT(product, status);
+done:
+  return err;
+}
+
+void mill_product_printable(char *text, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    if (text[i] < ' ' || text[i] > '~')
+      text[i] = '?';
+}
+
+void mill_product_key(fitsfile *out, const char *key, const char *value, const char *comment,
+                      int *status)
+{
+  char text[4096];
+  const size_t n = (size_t)snprintf(text, sizeof text, "%s", value);
+  mill_product_printable(text, n < sizeof text ? n : sizeof text - 1);
+  if (strlen(text) > 68)
+    fits_write_key_longwarn(out, status);
+  fits_update_key_longstr(out, key, text, comment, status);
+}
