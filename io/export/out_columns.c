@@ -24,11 +24,10 @@ static const mill_stored_column *find(const mill_export_source *source, const ch
   return NULL;
 }
 
-/* "km s-1" of km/s, as FITS would have it. */
-static void fits_unit(char *unit, size_t size)
+/* Is it a unit of FITS?  Logarithms and units in words are none, and programs complain of them. */
+static int is_fits_unit(const char *unit)
 {
-  if (strcmp(unit, "km/s") == 0)
-    snprintf(unit, size, "km s-1");
+  return strcmp(unit, "dex") != 0 && strncmp(unit, "log(", 4) != 0 && !strstr(unit, "parameter");
 }
 
 /* The FITS type of a value as it is. */
@@ -53,8 +52,7 @@ static size_t form_size(char form)
   return form == 'D' || form == 'K' ? 8 : form == 'E' || form == 'J' ? 4 : 1;
 }
 
-/* Unit and description of a dataset; a unit in words is none for a program, and stands in the
- * description. */
+/* Unit and description of a dataset; where FITS has no such unit, the description names it. */
 static int take_words(const mill_export_source *source, const mill_stored_column *from,
                       mill_out_column *c)
 {
@@ -62,11 +60,12 @@ static int take_words(const mill_export_source *source, const mill_stored_column
   if (mill_h5_has_attr(&source->file, from->name, "unit"))
     MILL_TRY(mill_h5_read_attr_text(&source->file, from->name, "unit", c->unit, sizeof c->unit));
   MILL_TRY(mill_h5_read_attr_text(&source->file, from->name, "description", c->text, MAX_TEXT));
-  if (strstr(c->unit, "parameter")) {
+  if (c->unit[0] && !is_fits_unit(c->unit)) {
     strcat(strcat(c->text, "; unit: "), c->unit); /* which have room together */
     c->unit[0] = '\0';
   }
-  fits_unit(c->unit, sizeof c->unit);
+  if (strcmp(c->unit, "km/s") == 0)
+    snprintf(c->unit, sizeof c->unit, "km s-1"); /* as rvspecfit's files have it */
 done:
   return err;
 }
@@ -249,9 +248,6 @@ int mill_out_rvtab(const mill_export_source *source, mill_out_table *table)
   MILL_TRY(add_lines(source, COUNT(redshift), table));
   MILL_TRY(add_labels(source, table));
   MILL_TRY(add_lines(source, COUNT(ours), table));
-  for (int i = 0; i < table->n_column; i++) /* rvspecfit gives logarithms none */
-    if (strcmp(table->column[i].unit, "dex") == 0)
-      table->column[i].unit[0] = '\0';
 done:
   return err;
 }

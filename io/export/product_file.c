@@ -95,6 +95,8 @@ void mill_product_key(fitsfile *out, const char *key, const char *value, const c
   char text[4096];
   const size_t n = (size_t)snprintf(text, sizeof text, "%s", value);
   mill_product_printable(text, n < sizeof text ? n : sizeof text - 1);
+  for (char *c = text; *c; c++) /* astropy takes a quote before a blank for the end of the value */
+    *c = (char)(*c == '\'' ? '"' : *c);
   if (strlen(text) > 68)
     fits_write_key_longwarn(out, status);
   fits_update_key_longstr(out, key, text, comment, status);

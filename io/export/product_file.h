@@ -36,7 +36,8 @@ int mill_product_fits_close(const mill_product *product, fitsfile **out);
 int mill_product_status(const mill_product *product, int status);
 #define MILL_TRY_PRODUCT(product, status) MILL_TRY(mill_product_status((product), (status)))
 
-/** A keyword of any length; bytes that FITS does not allow become '?'. */
+/** A keyword of any length; bytes that FITS does not allow become '?', and single
+ *  quotes double ones. */
 void mill_product_key(fitsfile *out, const char *key, const char *value, const char *comment,
                       int *status);
 
