@@ -236,7 +236,7 @@ int mill_carried_rows(mill_fits_file *input, int i_hdu, int is_first, int64_t n,
   MILL_TRY(is_first ? copy_header(input, i_hdu, product, out) : check_same(input, i_hdu, out));
   fits_get_num_rowsll(out, &n_before, &status);
   MILL_TRY_PRODUCT(product, status);
-  MILL_TRY(mill_alloc_bytes((size_t)n_most, (size_t)width, (void **)&piece));
+  MILL_TRY(mill_alloc_raw((size_t)n_most, (size_t)width, (void **)&piece));
   for (int64_t at = 0, n_run; at < n; at += n_run) { /* of neighbours */
     n_run = 1;
     while (at + n_run < n && n_run < n_most && row[at + n_run] == row[at] + n_run)

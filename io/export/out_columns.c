@@ -128,6 +128,14 @@ done:
   return err;
 }
 
+static int has_column(const mill_out_table *table, const char *name)
+{
+  for (int i = 0; i < table->n_column; i++)
+    if (strcmp(table->column[i].name, name) == 0)
+      return 1;
+  return 0;
+}
+
 int mill_out_whole(const mill_export_source *source, mill_out_table *table)
 {
   int err = MILL_OK;
@@ -137,9 +145,13 @@ int mill_out_whole(const mill_export_source *source, mill_out_table *table)
   for (int g = 0; g < 2; g++)
     for (int i = 0; i < rows[g]->n_column; i++) {
       const mill_stored_column *from = &rows[g]->column[i];
-      const char *name = strchr(from->name, '/') + 1;
-      if (g == 0 || strcmp(name, "TARGETID") != 0) /* /fits has it too */
-        MILL_TRY(add(source, from, name, 0, table));
+      char name[sizeof table->column->name];
+      const char *own = strchr(from->name, '/') + 1;
+      if (g == 1 && strcmp(own, "TARGETID") == 0)
+        continue; /* /fits has it too */
+      /* a label may be called as a column of the catalogue */
+      snprintf(name, sizeof name, "%s%s", g == 1 && has_column(table, own) ? "CATALOG_" : "", own);
+      MILL_TRY(add(source, from, name, 0, table));
     }
 done:
   return err;
@@ -188,11 +200,8 @@ static int add_labels(const mill_export_source *source, mill_out_table *table)
   char order[sizeof table->order], error[MILL_MAX_NAME + 8], *next = NULL;
   memcpy(order, table->order, sizeof order);
   for (const char *name = strtok_r(order, " ", &next); name; name = strtok_r(NULL, " ", &next)) {
-    int is_there = 0;
-    for (int i = 0; i < table->n_column && !is_there; i++)
-      is_there = strcmp(table->column[i].name, name) == 0;
     snprintf(error, sizeof error, "%s_ERR", name);
-    if (!is_there) {
+    if (!has_column(table, name)) {
       MILL_TRY(add(source, find(source, "fits", name), name, 'D', table));
       MILL_TRY(add(source, find(source, "fits", error), error, 'D', table));
     }

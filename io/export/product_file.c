@@ -11,19 +11,25 @@
 int mill_product_begin(const char *path, mill_product *product)
 {
   int err = MILL_OK;
-  char job[64];
   MILL_TRY(mill_resolve_links(path, product->path, sizeof product->path));
   MILL_TRY(mill_lock_take(product->path, &product->lock));
-  mill_lock_remove_leftovers(&product->lock, product->path);
-  mill_lock_job(job, sizeof job);
-  snprintf(product->temporary, sizeof product->temporary, "%s.tmp-%s", product->path, job);
+  MILL_TRY(mill_lock_keeper_start(&product->lock, &product->keeper));
+  snprintf(product->temporary, sizeof product->temporary, "%s.tmp", product->path);
+  unlink(product->temporary); /* of a job that was killed, as the lock is ours */
 done:
   return err;
+}
+
+static void stop_keeper(mill_product *product)
+{
+  mill_lock_keeper_stop(product->keeper);
+  product->keeper = NULL;
 }
 
 int mill_product_commit(mill_product *product)
 {
   int err = MILL_OK;
+  stop_keeper(product);
   MILL_TRY(mill_lock_keep(&product->lock));
   MILL_TRY(mill_ph5_rename(product->temporary, product->path));
   product->temporary[0] = '\0';
@@ -36,6 +42,7 @@ void mill_product_end(mill_product *product)
   if (product->temporary[0])
     unlink(product->temporary);
   product->temporary[0] = '\0';
+  stop_keeper(product);
   mill_lock_release(&product->lock);
 }
 
@@ -93,8 +100,9 @@ void mill_product_key(fitsfile *out, const char *key, const char *value, const c
                       int *status)
 {
   char text[4096];
-  const size_t n = (size_t)snprintf(text, sizeof text, "%s", value);
-  mill_product_printable(text, n < sizeof text ? n : sizeof text - 1);
+  if (snprintf(text, sizeof text, "%s", value) >= (int)sizeof text)
+    memcpy(text + sizeof text - 4, "...", 4);
+  mill_product_printable(text, strlen(text));
   for (char *c = text; *c; c++) /* astropy takes a quote before a blank for the end of the value */
     *c = (char)(*c == '\'' ? '"' : *c);
   if (strlen(text) > 68)

@@ -8,9 +8,10 @@
 #include "io/files/lock_file.h"
 
 typedef struct mill_product {
-  char path[MILL_MAX_PATH];            /**< links followed */
-  char temporary[MILL_MAX_PATH + 128]; /**< empty: not begun */
+  char path[MILL_MAX_PATH];          /**< links followed */
+  char temporary[MILL_MAX_PATH + 8]; /**< empty: not begun */
   mill_lock lock;
+  mill_lock_keeper *keeper; /**< touches it */
 } mill_product;
 
 /** Take the lock of path and find the temporary name, *product zeroed; nothing is made yet.
@@ -36,7 +37,7 @@ int mill_product_fits_close(const mill_product *product, fitsfile **out);
 int mill_product_status(const mill_product *product, int status);
 #define MILL_TRY_PRODUCT(product, status) MILL_TRY(mill_product_status((product), (status)))
 
-/** A keyword of any length; bytes that FITS does not allow become '?', and single
+/** A keyword with a text, cut after 4 kB; bytes that FITS does not allow become '?', and single
  *  quotes double ones. */
 void mill_product_key(fitsfile *out, const char *key, const char *value, const char *comment,
                       int *status);

@@ -144,7 +144,7 @@ static int write_image(const mill_export_models *models, const model_arm *arm, c
   MILL_TRY(mill_ph5_open_dataset(models->file.id, models->file.path, path,
                                  is_wave ? H5T_IEEE_F64LE : H5T_IEEE_F32LE, n_dim,
                                  n_dim == 2 ? models->n_row : arm->n_pix, arm->n_pix, &dataset));
-  MILL_TRY(mill_alloc_bytes((size_t)n_most, (size_t)row_bytes, &pixel));
+  MILL_TRY(mill_alloc_raw((size_t)n_most, (size_t)row_bytes, &pixel));
   const int64_t n_all = n_dim == 2 ? n : 1;
   for (int64_t at = 0; at < n_all && arm->n_pix > 0; at += n_most) {
     const int64_t n_now = n_all - at < n_most ? n_all - at : n_most;

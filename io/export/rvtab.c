@@ -42,7 +42,7 @@ static int write_rvtab(rvtab *tab)
   LONGLONG n_written = 0;
   const mill_export_source *source = tab->source;
   MILL_TRY(mill_out_create(tab->table, "RVTAB", tab->product, tab->out));
-  MILL_TRY(mill_alloc_bytes((size_t)source->block_rows, tab->table->row_size, (void **)&row));
+  MILL_TRY(mill_alloc_raw((size_t)source->block_rows, tab->table->row_size, (void **)&row));
   for (int f = tab->lo; f < tab->hi; f++) {
     const int64_t end = source->row_start[f] + source->n_row_of[f];
     for (int64_t at = source->row_start[f]; at < end; at += source->block_rows)

@@ -343,6 +343,8 @@ static int write_words(const whole *w)
     snprintf(line, LINE, "- {name: \"%s\", %s%s%sdatatype: %s, description: \"%s\"}", c->name,
              c->unit[0] ? "unit: \"" : "", c->unit, c->unit[0] ? "\", " : "", type_name[c->type],
              c->text);
+    for (char *at = strstr(line, "description: \"") + 14; at[2]; at++)
+      *at = (char)(*at == '"' || *at == '\\' ? '\'' : *at); /* which would end the text */
   }
   MILL_TRY(mill_ph5_dataset(w->file, path, name, type, 1, n, 1, NULL, "",
                             "units and descriptions of the columns, as astropy reads them"));

@@ -38,9 +38,9 @@ static const mill_option_table table = {
     "\n",
     "\n"
     "The same command given again goes on where it was stopped.\n"
-    "Exit status: 0 done, 2 usage, or the result is none or not finished, 3 done but an input is\n"
-    "gone or was unreadable, 4 the result is damaged or the output cannot be written, 70 internal\n"
-    "error, 75 stopped in good order.\n",
+    "Exit status: 0 done, 2 usage, or the result is none or not finished, 3 an input is gone, has\n"
+    "changed or was unreadable, so that its product is left out, 4 the result is damaged or the\n"
+    "output cannot be written, 70 internal error, 75 stopped in good order.\n",
     (const mill_option[]){
         {"to", MILL_OPTION_CHOICE, MILL_AT(export_options, to), .words = to_words,
          .argument = "KIND", .help = "what to write"},

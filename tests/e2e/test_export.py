@@ -255,6 +255,29 @@ class Export(ProgramTest):
         self.export("--to", "fits", "--output", tmp("odd.fits"), odd)  # FITS has ASCII alone
         self.assertEqual(pyfits.getdata(tmp("odd.fits"), 1)["OBJECT"][3], "?? Cen")
 
+    def test_a_label_called_as_a_column_of_the_catalogue(self):
+        twice = tmp("twice.h5")
+        shutil.copy(OUT, twice)
+        with h5py.File(twice, "r+") as f:
+            f["fits"].move("HULL_DIST", "Z")
+            order = word(f["fits/CRC"].attrs["COLUMNS"]).replace("HULL_DIST", "Z")
+            f["fits/CRC"].attrs["COLUMNS"] = np.bytes_(order)
+        for kind in ("fits", "hdf5"):
+            self.export("--to", kind, "--output", tmp("twice." + kind), twice)
+        for table in (Table.read(tmp("twice.fits"), hdu=1), Table.read(tmp("twice.hdf5"))):
+            self.assertSame(table["Z"], columns()["HULL_DIST"][0], "Z")
+            self.assertTrue(np.isnan(np.ma.filled(table["CATALOG_Z"], np.nan)).all())
+
+    def test_a_long_command(self):
+        long = tmp("long.h5")
+        shutil.copy(OUT, long)
+        with h5py.File(long, "r+") as f:
+            del f["provenance/COMMAND"]
+            f["provenance"].create_dataset("COMMAND", data=np.bytes_("starmill " + "x" * 9000))
+        self.export("--to", "fits", "--output", tmp("long.fits"), long)
+        self.assertEqual(pyfits.getheader(tmp("long.fits"))["RVS_CMD"],
+                         "starmill " + "x" * 4083 + "...")
+
     def test_other_programs_open_them(self):
         verify, stilts = shutil.which("fitsverify"), shutil.which("stilts")
         if not verify:
@@ -449,19 +472,8 @@ class Export(ProgramTest):
     def large(self, n_row):
         """A finished result of so many rows."""
         path = tmp("large.h5")
-        if os.path.exists(path):
-            return path
-        with h5py.File(OUT) as few, h5py.File(path, "w") as many:
-            few.copy("provenance", many)  # whose rows all have the CRC of their values
-            few.copy("catalog", many)
-            many.attrs.update(few.attrs)
-            for group in ("fits", "catalog"):
-                for name, column in few[group].items():
-                    if isinstance(column, h5py.Dataset):
-                        many.pop(group + "/" + name, None)
-                        rows = np.resize(column[...], (n_row, *column.shape[1:]))
-                        many.create_dataset(group + "/" + name, data=rows, dtype=column.dtype)
-                        many[group + "/" + name].attrs.update(column.attrs)
+        if not os.path.exists(path):
+            tiled(OUT, path, n_row)
         return path
 
     def test_a_wish_to_stop(self):
@@ -469,7 +481,7 @@ class Export(ProgramTest):
         child = subprocess.Popen(command("export", "--to", "csv", "--output", out, big),
                                  env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
         end = time.monotonic() + PATIENCE
-        while not glob.glob(out + ".tmp-*") and time.monotonic() < end and child.poll() is None:
+        while not os.path.exists(out + ".tmp") and time.monotonic() < end and child.poll() is None:
             time.sleep(0.01)
         child.send_signal(signal.SIGTERM)
         said = child.communicate(timeout=PATIENCE)[1]
