@@ -86,6 +86,27 @@ class Reference(EndToEnd):
                                       check=False)
                 self.assertEqual(done.stdout, f"verification OK: {path}\n")
 
+    def test_exposures_fitted_together(self):
+        """One row of RVTAB, of FIBERMAP that of the first exposure; a model of each."""
+        def edit(hdus):
+            for table in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
+                ids = hdus[table].data["TARGETID"]
+                ids[2] = ids[0]
+
+        path = cut("joint.fits", [3, 60, 100], edit)
+        self.fit("joint.h5", "--exposures", "joint", "--models", tmp("joint-models.h5"),
+                 "--rvtab-dir", tmp("joint"), path)
+        self.assertEqual(list(read(self.path, "catalog")["N_EXPOSURE"]), [2, 1])
+        with pyfits.open(path) as inputs, pyfits.open(tmp("joint/rvtab-joint.fits")) as tab, \
+                pyfits.open(tmp("joint/rvmod-joint.fits")) as mod, \
+                h5py.File(tmp("joint-models.h5")) as models:
+            fibermap = inputs["FIBERMAP"].data
+            self.assertEqual(tab["FIBERMAP"].data.tobytes(), fibermap[[0, 1]].tobytes())
+            self.assertEqual(len(tab["EXP_FIBERMAP"].data), 3)
+            self.assertEqual(mod["FIBERMAP"].data.tobytes(), fibermap[[0, 2, 1]].tobytes())
+            np.testing.assert_array_equal(mod["Z_MODEL"].data, models["models/z/flux"][...])
+            self.assertEqual(mod["Z_MODEL"].data.shape[0], 3)
+
     def test_files_of_other_columns_are_not_joined(self):
         done = starmill("export", "--one", "--output", tmp("one.fits"), tmp("out.h5"))
         self.assertOneLine(done, REAL, "81 columns", "20", "--one", status=3)
