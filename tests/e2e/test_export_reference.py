@@ -92,6 +92,9 @@ class Reference(EndToEnd):
             for table in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
                 ids = hdus[table].data["TARGETID"]
                 ids[2] = ids[0]
+            columns = hdus["FIBERMAP"].columns + pyfits.ColDefs(
+                [pyfits.Column("EXPID", "J", array=[7, 8, 9])])
+            hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
 
         path = cut("joint.fits", [3, 60, 100], edit)
         self.fit("joint.h5", "--exposures", "joint", "--models", tmp("joint-models.h5"),
