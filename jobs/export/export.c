@@ -239,11 +239,8 @@ int mill_job_export(int argc, char **argv)
     err = mill_mpi_start(&mpi);
   if (err == MILL_OK)
     err = run(&mpi, argc, argv, &exit_status);
-  if (err != MILL_OK) {
-    exit_status = mill_error_exit_status(err);
-    if (mpi.rank == 0 || err == MILL_ERR_MPI)
-      fprintf(stderr, "starmill export: %s\n", mill_error_message());
-  }
+  if (err != MILL_OK)
+    exit_status = mill_mpi_tell(&mpi, "starmill export", err);
   mill_log_close();
   if (err == MILL_ERR_MPI && mpi.size > 1)
     MPI_Abort(MPI_COMM_WORLD, exit_status);
