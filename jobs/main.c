@@ -8,6 +8,7 @@
 #include "jobs/bench/bench.h"
 #include "jobs/density/density.h"
 #include "jobs/doctor/doctor.h"
+#include "jobs/export/export.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/library.h"
 #include "jobs/look/look.h"
@@ -64,6 +65,8 @@ static const mill_job_row job[] = {
     {"show", "print all that a result says of a star", mill_job_show, HELP(&mill_show_help)},
     {"select", "print the stars of a result for which an expression is true", mill_job_select,
      HELP(&mill_select_help)},
+    {"export", "write a result as FITS (rvtab, rvmod or all columns), CSV or HDF5 table",
+     mill_job_export, HELP(&mill_export_help)},
     {"merge", "join the results of a survey's parts to one", mill_job_merge,
      HELP(&mill_merge_help)},
     {"doctor", "check machine, GPUs, MPI and output folder, and say what to fix", mill_job_doctor,

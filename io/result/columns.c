@@ -66,7 +66,7 @@ static const line fits_line[] = {
     {LABEL, "%s_ERR", F64, 1, R(label_err), NAN, "%s", "error of %s, times ERR_SCALE"},
     {LABEL, "%s_ERR_FORMAL", F64, 1, R(label_err_formal), NAN, "%s",
      "error of %s before it was multiplied by ERR_SCALE"},
-    {ONCE, "COVAR", F64, COVAR_LENGTH, R(covar), NAN, "product of the parameters' units",
+    {ONCE, "COVAR", F64, COVAR_LENGTH, R(covar), NAN, "product of the units of the parameters",
      "covariance of the parameters named in ORDER, times the square of ERR_SCALE, upper triangle "
      "row by row; zero where fixed or at a limit"},
     {ONCE, "ERR_SCALE", F64, 1, R(err_scale), NAN, "",
@@ -115,7 +115,7 @@ static const line fits_line[] = {
      "1 when STATUS is FITTED and RVS_WARN is 0"},
     {POST, "POST_MEAN", F64, PAR_LENGTH, P(mean), NAN, "of each parameter",
      "mean of the posterior by parameter in ORDER; the value of a parameter that is held"},
-    {POST, "POST_COVAR", F64, COVAR_LENGTH, P(covar), NAN, "product of the parameters' units",
+    {POST, "POST_COVAR", F64, COVAR_LENGTH, P(covar), NAN, "product of the units of the parameters",
      "covariance of the posterior, packed as COVAR; never scaled"},
     {POST, "POST_P2_5", F64, PAR_LENGTH, P(percentile[0]), NAN, "of each parameter",
      "percentile 2.5 of the posterior"},

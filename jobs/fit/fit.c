@@ -73,7 +73,10 @@ static int exit_status_of(const mill_fit_job *job)
   if (n_status[MILL_STATUS_FITTED] == 0 &&
       (job->inputs.n_row > 0 || job->out.summary.old == MILL_OLD_KEPT))
     return EXIT_INCOMPLETE;
-  return job->inputs.n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0 ? EXIT_INCOMPLETE : 0;
+  return job->inputs.n_unreadable > 0 || n_status[MILL_STATUS_UNREADABLE] > 0 ||
+                 job->out.products.n_failed > 0
+             ? EXIT_INCOMPLETE
+             : 0;
 }
 
 /* Rank 0: what is there of this result, if it is to be continued. */
@@ -107,6 +110,7 @@ static int run(mill_fit_job *job, int *exit_status)
       printf("inputs       all %d are done: nothing to fit\n", job->inputs.n_skipped);
     goto done;
   }
+  MILL_TRY(mill_mpi_agree(&job->mpi, job->mpi.rank == 0 ? mill_fit_check_products(job) : MILL_OK));
   if (job->mpi.rank == 0) /* opening it says what is wrong with it */
     find_existing(job);
   MILL_TRY(mill_fit_settle_device(job));
@@ -123,8 +127,10 @@ static int run(mill_fit_job *job, int *exit_status)
       err = mill_fit_share(job);
   }
   MILL_TRY(mill_fit_close_output(job, err, &is_settled));
+  const double wall_s = mill_wall_s() - start_s;
+  MILL_TRY(mill_fit_write_products(job));
   MILL_TRY(mill_fit_record_inputs(job));
-  MILL_TRY(mill_fit_print_summary(job, mill_wall_s() - start_s));
+  MILL_TRY(mill_fit_print_summary(job, wall_s));
   *exit_status = exit_status_of(job);
 done:
   err = mill_fit_settle_stop(job, err);

@@ -6,6 +6,7 @@
 #define MILL_FIT_STEPS_H
 
 #include "io/catalog/start_table.h"
+#include "io/export/products.h"
 #include "io/result/result_file.h"
 #include "jobs/fit/balance.h"
 #include "jobs/fit/fit.h"
@@ -53,6 +54,7 @@ typedef struct mill_fit_output {
   mill_model_rows models;
   mill_board *board; /**< while there is something to fit */
   mill_result_summary summary;
+  mill_product_counts products;
 } mill_fit_output;
 
 typedef struct mill_fit_job {
@@ -153,6 +155,14 @@ void mill_fit_stop_others(mill_fit_job *job, int err);
 
 /** After a failure err too: MPI must not end with a message under way. */
 int mill_fit_settle_stop(mill_fit_job *job, int err);
+
+/* products.c */
+
+/** Can --rvtab-dir have a file for each input?  Before anything is fitted; not collective. */
+int mill_fit_check_products(const mill_fit_job *job);
+
+/** The files of --rvtab-dir, where all rows are done.  A failure leaves the result whole. */
+int mill_fit_write_products(mill_fit_job *job);
 
 /* summary.c */
 

@@ -27,6 +27,7 @@ static void print_options(const mill_fit_options *options, FILE *out)
   } text[] = {
       {"output", options->output},
       {"models", options->models},
+      {"rvtab-dir", options->rvtab_dir},
       {"catalog", options->catalog},
       {"status", options->status},
       {"stop-file", options->stop_file},

@@ -167,6 +167,12 @@ static void print_summary(const mill_fit_job *job, int64_t n_put, double wall_s,
   if (job->options.models && summary->old != MILL_OLD_KEPT && outcome != MILL_OPEN_FINISHED)
     printf("models       %s%s\n", job->options.models,
            summary->old == MILL_OLD_WAITS ? MILL_NEW_END ", in the same way" : "");
+  const mill_product_counts *products = &job->out.products;
+  if (products->n_written + products->n_there > 0)
+    printf("products     %lld in %s%s\n", (long long)(products->n_written + products->n_there),
+           job->options.rvtab_dir, products->n_written > 0 ? "" : ", which were there");
+  if (products->n_failed > 0)
+    printf("  left out   %lld inputs, which changed meanwhile\n", (long long)products->n_failed);
   if (job->out.board) {
     int n_rank = 0;
     const mill_rank_state *rank = mill_board_ranks(job->out.board, &n_rank);

@@ -44,6 +44,9 @@ static const mill_option rows[] = {
     {"config", TEXT(config), .help = "YAML configuration; the command line overrides it"},
     {"print-config", FLAG(print_config), .help = "print the effective configuration and stop"},
     {"models", TEXT(models), .help = "also write best-fit models (HDF5)"},
+    {"rvtab-dir", TEXT(rvtab_dir), .argument = "FOLDER",
+     .help = "when all rows are done also write a file rvtab- for each input there, as starmill "
+             "export does, and with --models one rvmod-"},
     {"overwrite", FLAG(overwrite),
      .help =
          "start over, and replace the result that is there when the new one is finished and has "

@@ -172,6 +172,21 @@ def read(path, group="fits"):
         return {k: v[...] for k, v in f[group].items() if isinstance(v, h5py.Dataset)}
 
 
+def tiled(path, out, n_row):
+    """Write a result of n_row rows to out: those of the result at path, again and again."""
+    with h5py.File(path, "r") as few, h5py.File(out, "w") as many:
+        few.copy("provenance", many)
+        few.copy("catalog", many)
+        many.attrs.update(few.attrs)
+        for group in ("fits", "catalog"):
+            for name, column in few[group].items():
+                if isinstance(column, h5py.Dataset):
+                    many.pop(group + "/" + name, None)
+                    rows = np.resize(column[...], (n_row, *column.shape[1:]))
+                    many.create_dataset(group + "/" + name, data=rows, dtype=column.dtype)
+                    many[group + "/" + name].attrs.update(column.attrs)
+
+
 def differing(a, b):
     """Names of the columns that are not the same bit for bit."""
     names = sorted(set(a) | set(b))

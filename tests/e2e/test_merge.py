@@ -171,17 +171,7 @@ class Merge(ProgramTest):
 
     def test_a_full_disk(self):
         one, big, n_row = self.part("full.h5", FILES[:1]), tmp("big.h5"), 120000
-        with h5py.File(one, "r") as few, h5py.File(big, "w") as many:
-            few.copy("provenance", many)
-            few.copy("catalog", many)
-            many.attrs.update(few.attrs)
-            for group in ("fits", "catalog"):
-                for name, column in few[group].items():
-                    if isinstance(column, h5py.Dataset):
-                        many.pop(group + "/" + name, None)
-                        rows = np.resize(column[...], (n_row, *column.shape[1:]))
-                        many.create_dataset(group + "/" + name, data=rows, dtype=column.dtype)
-                        many[group + "/" + name].attrs.update(column.attrs)
+        tiled(one, big, n_row)
 
         def limit():  # less than the whole, more than MPI needs
             resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 20, 32 << 20))

@@ -1,0 +1,420 @@
+#include "io/export/whole_table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/export/carried.h"
+#include "io/export/out_columns.h"
+#include "io/result/column_data.h"
+#include "kernels/base/error.h"
+#include "kernels/data/result.h"
+
+/* Takes the rows that are kept of a block, k being their numbers in it [n]. */
+typedef int take_rows(void *context, int64_t n, const int64_t *k);
+
+static int pass(mill_export_source *source, take_rows *take, void *context)
+{
+  int err = MILL_OK;
+  int64_t *kept = NULL;
+  MILL_TRY(MILL_ALLOC(source->block_rows, &kept));
+  for (int64_t at = 0; at < source->n_row; at += source->block_rows) {
+    const int64_t left = source->n_row - at,
+                  n = left < source->block_rows ? left : source->block_rows;
+    int64_t n_kept = 0;
+    MILL_TRY(mill_export_read(source, at, n));
+    for (int64_t k = 0; k < n; k++)
+      if (source->kept[at + k])
+        kept[n_kept++] = k;
+    if (n_kept > 0)
+      MILL_TRY(take(context, n_kept, kept));
+  }
+done:
+  mill_free(kept);
+  return err;
+}
+
+/* What all forms share. */
+typedef struct whole {
+  mill_export_source *source;
+  const mill_product *product;
+  mill_out_table *table;
+  char *row; /* [block_rows] of the form */
+  int64_t n_written;
+  fitsfile *fits;
+  FILE *text;
+  hid_t file, dataset, type;
+} whole;
+
+static int begin(mill_export_source *source, const mill_product *product, whole *w)
+{
+  int err = MILL_OK;
+  *w = (whole){.source = source,
+               .product = product,
+               .file = H5I_INVALID_HID,
+               .dataset = H5I_INVALID_HID,
+               .type = H5I_INVALID_HID};
+  MILL_TRY(MILL_ALLOC(1, &w->table));
+  MILL_TRY(mill_out_whole(source, w->table));
+done:
+  return err;
+}
+
+/* ---- FITS ---- */
+
+static int take_fits(void *context, int64_t n, const int64_t *k)
+{
+  int err = MILL_OK, status = 0;
+  whole *w = context;
+  for (int64_t i = 0; i < n; i++)
+    mill_out_pack(w->table, w->source, k[i], w->row + (size_t)i * w->table->row_size);
+  fits_write_tblbytes(w->fits, w->n_written + 1, 1, n * (LONGLONG)w->table->row_size,
+                      (unsigned char *)w->row, &status);
+  MILL_TRY_PRODUCT(w->product, status);
+  w->n_written += n;
+done:
+  return err;
+}
+
+/* The inputs, by the number that FILE has. */
+static int write_files(whole *w)
+{
+  enum { N = 5 };
+  static const char *const name[N] = {"PATH", "FORMAT", "FRAME", "REDROCK", "ERROR"};
+  int err = MILL_OK, status = 0;
+  mill_ph5_texts texts[N] = {{0}};
+  char *column[N], *form[N], form_text[N][24], path[64], *row = NULL;
+  size_t width = 0, at = 0;
+  for (int i = 0; i < N; i++) {
+    snprintf(path, sizeof path, "catalog/files/%s", name[i]);
+    MILL_TRY(mill_ph5_read_texts(w->source->file.id, w->source->path, path, &texts[i]));
+    snprintf(form_text[i], sizeof form_text[i], "%zuA", texts[i].n_byte);
+    column[i] = (char *)(uintptr_t)name[i];
+    form[i] = form_text[i];
+    width += texts[i].n_byte;
+  }
+  fits_create_tbl(w->fits, BINARY_TBL, 0, N, column, form, NULL, "FILES", &status);
+  MILL_TRY_PRODUCT(w->product, status);
+  MILL_TRY(mill_alloc_bytes(1, width, (void **)&row));
+  for (int f = 0; f < w->source->n_file; f++) {
+    memset(row, ' ', width);
+    at = 0;
+    for (int i = 0; i < N; i++) {
+      const char *text = texts[i].text + (size_t)f * texts[i].n_byte;
+      const size_t n = strnlen(text, texts[i].n_byte);
+      memcpy(row + at, text, n);
+      mill_product_printable(row + at, n);
+      at += texts[i].n_byte;
+    }
+    fits_write_tblbytes(w->fits, f + 1, 1, (LONGLONG)width, (unsigned char *)row, &status);
+    MILL_TRY_PRODUCT(w->product, status);
+  }
+done:
+  for (int i = 0; i < N; i++)
+    mill_free(texts[i].text);
+  mill_free(row);
+  return err;
+}
+
+int mill_whole_fits(mill_export_source *source, const mill_product *product)
+{
+  int err = MILL_OK, ignored = 0;
+  whole w;
+  MILL_TRY(begin(source, product, &w));
+  MILL_TRY(mill_alloc_bytes((size_t)source->block_rows, w.table->row_size, (void **)&w.row));
+  MILL_TRY(mill_product_fits(product, &w.fits));
+  MILL_TRY(mill_carried_header(source, -1, NULL, "table", product, w.fits));
+  MILL_TRY(mill_out_create(w.table, "STARMILL", product, w.fits));
+  MILL_TRY(pass(source, take_fits, &w));
+  MILL_TRY(write_files(&w));
+  MILL_TRY(mill_product_fits_close(product, &w.fits));
+done:
+  if (w.fits)
+    fits_close_file(w.fits, &ignored);
+  MILL_FREE(w.table, w.row);
+  return err;
+}
+
+/* ---- CSV ---- */
+
+/* The shortest form that gives the same number. */
+static void put_real(FILE *out, double x)
+{
+  char text[40];
+  if (isnan(x))
+    return;
+  snprintf(text, sizeof text, "%.15g", x);
+  if (strtod(text, NULL) != x)
+    snprintf(text, sizeof text, "%.17g", x);
+  fputs(text, out);
+}
+
+static void put_text(FILE *out, const char *text, size_t n_byte)
+{
+  const size_t n = strnlen(text, n_byte);
+  const int is_plain = !memchr(text, ',', n) && !memchr(text, '"', n) && !memchr(text, '\n', n) &&
+                       !memchr(text, '\r', n);
+  if (is_plain) {
+    fwrite(text, 1, n, out);
+    return;
+  }
+  fputc('"', out);
+  for (size_t i = 0; i < n; i++) {
+    if (text[i] == '"')
+      fputc('"', out);
+    fputc(text[i], out);
+  }
+  fputc('"', out);
+}
+
+static void put_value(FILE *out, int type, const char *value)
+{
+  double real;
+  int64_t i64;
+  int32_t i32;
+  uint32_t u32;
+  switch (type) {
+  case MILL_TYPE_F64:
+    memcpy(&real, value, sizeof real);
+    put_real(out, real);
+    break;
+  case MILL_TYPE_I64:
+    memcpy(&i64, value, sizeof i64);
+    fprintf(out, "%" PRId64, i64);
+    break;
+  case MILL_TYPE_I32:
+    memcpy(&i32, value, sizeof i32);
+    fprintf(out, "%" PRId32, i32);
+    break;
+  case MILL_TYPE_U32:
+    memcpy(&u32, value, sizeof u32);
+    fprintf(out, "%" PRIu32, u32);
+    break;
+  default:
+    fprintf(out, "%d", (unsigned char)*value);
+  }
+}
+
+static int check_text(const whole *w)
+{
+  int err = MILL_OK;
+  if (ferror(w->text))
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s: make room or choose another output",
+              w->product->temporary, strerror(errno));
+done:
+  return err;
+}
+
+static int take_csv(void *context, int64_t n, const int64_t *k)
+{
+  whole *w = context;
+  for (int64_t r = 0; r < n; r++)
+    for (int i = 0; i < w->table->n_column; i++) {
+      const mill_out_column *c = &w->table->column[i];
+      const char *value = mill_out_value(c, w->source, k[r]);
+      const int is_text = c->type == MILL_TYPE_TEXT;
+      const size_t n_value = is_text ? 1 : (size_t)c->n_value, step = c->n_byte / n_value;
+      for (size_t v = 0; v < n_value; v++) {
+        if (i > 0 || v > 0)
+          fputc(',', w->text);
+        if (is_text)
+          put_text(w->text, value, c->n_byte);
+        else
+          put_value(w->text, c->type, value + v * step);
+      }
+      if (i + 1 == w->table->n_column)
+        fputs("\r\n", w->text);
+    }
+  return check_text(w);
+}
+
+static void put_names(const whole *w)
+{
+  for (int i = 0; i < w->table->n_column; i++) {
+    const mill_out_column *c = &w->table->column[i];
+    const int is_vector = c->type != MILL_TYPE_TEXT && c->n_value > 1;
+    for (int64_t v = 0; v < (is_vector ? c->n_value : 1); v++) {
+      fprintf(w->text, "%s%s", i > 0 || v > 0 ? "," : "", c->name);
+      if (is_vector)
+        fprintf(w->text, "_%lld", (long long)v);
+    }
+  }
+  fputs("\r\n", w->text);
+}
+
+int mill_whole_csv(mill_export_source *source, const mill_product *product)
+{
+  int err = MILL_OK;
+  whole w;
+  MILL_TRY(begin(source, product, &w));
+  w.text = fopen(product->temporary, "we");
+  if (!w.text)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be created: %s", product->temporary, strerror(errno));
+  put_names(&w);
+  MILL_TRY(pass(source, take_csv, &w));
+  MILL_TRY(check_text(&w));
+  const int failed = fclose(w.text);
+  w.text = NULL;
+  if (failed)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be written: %s: make room or choose another output",
+              product->temporary, strerror(errno));
+done:
+  if (w.text)
+    fclose(w.text);
+  mill_free(w.table);
+  return err;
+}
+
+/* ---- HDF5 ---- */
+
+static hid_t element_type(const mill_out_column *c)
+{
+  const mill_column like = {.type = c->type};
+  return c->type == MILL_TYPE_TEXT ? mill_ph5_text_type(c->n_byte)
+                                   : H5Tcopy(mill_column_hdf5_type(&like));
+}
+
+/* A row: all values without gaps. */
+static int make_type(whole *w)
+{
+  int err = MILL_OK;
+  size_t at = 0;
+  w->type = H5Tcreate(H5T_COMPOUND, w->table->source_size);
+  for (int i = 0; i < w->table->n_column && w->type > 0; i++) {
+    const mill_out_column *c = &w->table->column[i];
+    const hsize_t dim = (hsize_t)c->n_value;
+    const hid_t one = element_type(c);
+    const int is_vector = c->type != MILL_TYPE_TEXT && c->n_value > 1;
+    const hid_t type = is_vector && one > 0 ? H5Tarray_create2(one, 1, &dim) : H5I_INVALID_HID;
+    const int failed = one < 0 || (is_vector && type < 0) ||
+                       H5Tinsert(w->type, c->name, at, is_vector ? type : one) < 0;
+    MILL_H5_CLOSE(one, type);
+    if (failed)
+      MILL_FAIL(MILL_ERR_OUTPUT, "%s: column %s: %s", w->product->temporary, c->name,
+                mill_h5_reason());
+    at += c->n_byte;
+  }
+  if (w->type < 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: %s", w->product->temporary, mill_h5_reason());
+done:
+  return err;
+}
+
+static int take_hdf5(void *context, int64_t n, const int64_t *k)
+{
+  int err = MILL_OK;
+  whole *w = context;
+  char *at = w->row;
+  mill_ph5_rows rows = {H5I_INVALID_HID, H5I_INVALID_HID};
+  for (int64_t r = 0; r < n; r++)
+    for (int i = 0; i < w->table->n_column; i++) {
+      const mill_out_column *c = &w->table->column[i];
+      memcpy(at, mill_out_value(c, w->source, k[r]), c->n_byte);
+      at += c->n_byte;
+    }
+  MILL_TRY(mill_ph5_select_range(w->product->temporary, 1, w->source->n_kept, 1, w->n_written, n,
+                                 &rows));
+  MILL_TRY(mill_ph5_write(w->dataset, w->product->temporary, "table", w->type, &rows, w->row));
+  w->n_written += n;
+done:
+  mill_ph5_unselect(&rows);
+  return err;
+}
+
+/* Units and descriptions as astropy keeps them beside a dataset: lines of YAML. */
+static int write_words(const whole *w)
+{
+  enum { LINE = 512 };
+  static const char *const type_name[] = {"float64", "int64", "int32", "uint32", "uint8", "string"};
+  int err = MILL_OK;
+  const char *const path = w->product->temporary, *const name = "table.__table_column_meta__";
+  const int n = w->table->n_column + 1;
+  char *lines = NULL;
+  const hid_t type = mill_ph5_text_type(LINE);
+  if (type < 0)
+    MILL_FAIL(MILL_ERR_MEMORY, "no memory for a type");
+  MILL_TRY(mill_alloc_bytes((size_t)n, LINE, (void **)&lines));
+  snprintf(lines, LINE, "datatype:");
+  for (int i = 0; i + 1 < n; i++) {
+    const mill_out_column *c = &w->table->column[i];
+    char *line = lines + (size_t)(i + 1) * LINE;
+    snprintf(line, LINE, "- {name: \"%s\", %s%s%sdatatype: %s, description: \"%s\"}", c->name,
+             c->unit[0] ? "unit: \"" : "", c->unit, c->unit[0] ? "\", " : "", type_name[c->type],
+             c->text);
+    for (char *at = strstr(line, "description: \"") + 14; at[2]; at++)
+      *at = (char)(*at == '"' || *at == '\\' ? '\'' : *at); /* which would end the text */
+  }
+  MILL_TRY(mill_ph5_dataset(w->file, path, name, type, 1, n, 1, NULL, "",
+                            "units and descriptions of the columns, as astropy reads them"));
+  MILL_TRY(mill_ph5_write_whole(w->file, path, name, type, lines));
+done:
+  mill_free(lines);
+  MILL_H5_CLOSE(type);
+  return err;
+}
+
+#define NAMED(symbol, code, name, text) {symbol, name},
+
+/* "CHISQ=1 VEL_LIMIT=2 ..." as attributes of the table. */
+static int write_meanings(const whole *w)
+{
+  typedef struct named {
+    int code;
+    const char *name;
+  } named;
+  static const named warn[] = {MILL_WARN_LIST(NAMED)}, info[] = {MILL_INFO_LIST(NAMED)},
+                     state[] = {MILL_STATUS_LIST(NAMED)};
+  static const struct {
+    const char *attribute;
+    const named *list;
+    size_t n;
+  } of[] = {{"RVS_WARN_BITS", warn, sizeof warn / sizeof *warn},
+            {"FIT_INFO_BITS", info, sizeof info / sizeof *info},
+            {"STATUS_CODES", state, sizeof state / sizeof *state}};
+  int err = MILL_OK;
+  for (size_t a = 0; a < sizeof of / sizeof *of; a++) {
+    char text[1024] = "";
+    for (size_t i = 0; i < of[a].n; i++) {
+      const size_t used = strlen(text);
+      snprintf(text + used, sizeof text - used, "%s%s=%d", i ? " " : "", of[a].list[i].name,
+               of[a].list[i].code);
+    }
+    MILL_TRY(mill_ph5_attr_text(w->file, w->product->temporary, "table", of[a].attribute, text));
+  }
+  MILL_TRY(
+      mill_ph5_attr_text(w->file, w->product->temporary, "table", "PARORDER", w->table->order));
+done:
+  return err;
+}
+
+int mill_whole_hdf5(mill_export_source *source, const mill_product *product)
+{
+  int err = MILL_OK;
+  whole w;
+  const char *const path = product->temporary;
+  MILL_TRY(begin(source, product, &w));
+  MILL_TRY(make_type(&w));
+  MILL_TRY(mill_alloc_bytes((size_t)source->block_rows, w.table->source_size, (void **)&w.row));
+  MILL_TRY(mill_ph5_create(path, source->n_kept * (int64_t)w.table->source_size, &w.file));
+  MILL_TRY(mill_ph5_attr_text(w.file, path, ".", "FORMAT", "starmill export"));
+  MILL_TRY(mill_ph5_attr_text(w.file, path, ".", "RUN_ID", source->run_id));
+  MILL_TRY(mill_ph5_attr_text(w.file, path, ".", "VERSION", source->version));
+  MILL_TRY(mill_ph5_text(w.file, path, "command", source->command, "command line of the fit"));
+  MILL_TRY(mill_ph5_dataset(w.file, path, "table", w.type, 1, source->n_kept, 1, NULL, "",
+                            "a row of /fits with that of /catalog"));
+  MILL_TRY(mill_ph5_open_dataset(w.file, path, "table", w.type, 1, source->n_kept, 1, &w.dataset));
+  MILL_TRY(pass(source, take_hdf5, &w));
+  MILL_TRY(write_words(&w));
+  MILL_TRY(write_meanings(&w));
+  MILL_H5_CLOSE(w.dataset);
+  w.dataset = H5I_INVALID_HID;
+  MILL_TRY(mill_ph5_close(path, &w.file));
+done:
+  MILL_H5_CLOSE(w.type, w.dataset);
+  if (w.file > 0)
+    mill_ph5_drop(&w.file, 1);
+  MILL_FREE(w.table, w.row);
+  return err;
+}

@@ -1,0 +1,12 @@
+/** `starmill export`: a result in the forms that other programs read. */
+#ifndef MILL_EXPORT_JOB_H
+#define MILL_EXPORT_JOB_H
+
+#include "jobs/options/option_table.h"
+
+/** argv[0] is the job's name.  Returns the exit status of the program. */
+int mill_job_export(int argc, char **argv);
+
+extern const mill_option_help mill_export_help;
+
+#endif

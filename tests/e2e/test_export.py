@@ -1,0 +1,538 @@
+"""`starmill export`: what other programs read is what the result holds, value for value.
+
+The reference is the result itself through h5py, and the inputs through astropy.
+"""
+
+import csv
+import resource
+import signal
+import time
+
+from astropy.table import Table
+
+from base import *  # noqa: F403
+
+LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
+FILES = [os.path.join(SURVEY, "coadd-mock-%05d.fits" % i) for i in range(3)]
+OUT, MODELS, PRODUCTS = tmp("out.h5"), tmp("models.h5"), tmp("products")
+
+# RVTAB: name, FITS type, unit.  Those before VSINI_ERR are rvspecfit's, in its order.
+RVTAB = [
+    ("VRAD", "1D", "km s-1"), ("VRAD_ERR", "1D", "km s-1"), ("VRAD_SKEW", "1D", None),
+    ("VRAD_KURT", "1D", None), ("VSINI", "1D", "km s-1"), ("LOGG", "1D", None),
+    ("LOGG_ERR", "1D", None), ("TEFF", "1D", "K"), ("TEFF_ERR", "1D", "K"), ("FEH", "1D", None),
+    ("FEH_ERR", "1D", None), ("ALPHAFE", "1D", None), ("ALPHAFE_ERR", "1D", None),
+    ("CHISQ_TOT", "1D", None), ("CHISQ_C_TOT", "1D", None), ("NPIX_TOT", "1K", None),
+    ("CHISQ_B", "1D", None), ("CHISQ_C_B", "1D", None), ("CHISQ_R", "1D", None),
+    ("CHISQ_C_R", "1D", None), ("CHISQ_Z", "1D", None), ("CHISQ_C_Z", "1D", None),
+    ("VRAD_CCF", "1D", "km s-1"), ("RVS_WARN", "1K", None), ("FIBER", "1J", None),
+    ("REF_ID", "1K", None), ("REF_CAT", "16A", None), ("TARGET_RA", "1D", "deg"),
+    ("TARGET_DEC", "1D", "deg"), ("TARGETID", "1K", None), ("EXPID", "1J", None),
+    ("SN_B", "1E", None), ("SN_R", "1E", None), ("SN_Z", "1E", None), ("SUCCESS", "1L", None),
+    ("RR_Z", "1D", None), ("RR_SPECTYPE", "8A", None), ("RR_SUBTYPE", "24A", None),
+    ("VSINI_ERR", "1D", "km s-1"), ("M2LL", "1D", None), ("VRAD_GOOD", "1L", None),
+    ("FIT_INFO", "1J", None), ("STATUS", "1J", None), ("OBJECT", "32A", None)]
+RENAMED = {"RR_Z": "Z", "RR_SPECTYPE": "SPECTYPE", "RR_SUBTYPE": "SUBTYPE"}
+# units that are none in FITS stand in the description
+NO_UNIT = ("dex", "log(cm s**-2)", "product of the units of the parameters")
+
+
+def setUpModule():
+    coarse_library("lib.h5")
+    run("simulate", "--output", SURVEY, "--stars", 9, "--per-file", 3, "--templates", 8,
+        "--seed", 3, "--sn", "20,60", "--quiet")
+    run("fit", "--library", LIBRARY, "--output", OUT, "--models", MODELS, "--rvtab-dir", PRODUCTS,
+        "--threads", 1, *FILES, ranks=2)
+
+
+def texts(column):
+    """Texts without padding."""
+    return [v.decode().rstrip("\0 ") if isinstance(v, bytes) else str(v).rstrip() for v in column]
+
+
+def columns(path=OUT):
+    """{name: (values, unit, description)} of /fits and /catalog of a result."""
+    found = {}
+    with h5py.File(path) as f:
+        for group in ("catalog", "fits"):
+            for name, column in f[group].items():
+                if isinstance(column, h5py.Dataset):
+                    found[name] = (column[...], column.attrs.get("unit", ""),
+                                   column.attrs["description"])
+    return found
+
+
+def word(text):
+    return text.decode() if isinstance(text, bytes) else str(text)
+
+
+def tree(folder):
+    """Files below a folder and their bytes."""
+    return {os.path.relpath(p, folder): content(p)
+            for p in glob.glob(os.path.join(folder, "**", "*"), recursive=True)
+            if os.path.isfile(p)}
+
+
+def plain(path):
+    """The data of all HDUs: without the times of checksums."""
+    with pyfits.open(path, memmap=False) as hdus:
+        return [(h.name, None if h.data is None else h.data.tobytes()) for h in hdus]
+
+
+class Export(ProgramTest):
+    def export(self, *args, status=0, **how):
+        done = starmill("export", *args, **how)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done
+
+    def assertSame(self, value, expected, name):
+        """Two columns are equal bit for bit, whatever their byte order."""
+        expected = np.asarray(expected)
+        if expected.dtype.kind in "SO":
+            self.assertEqual(texts(value), texts(expected), name)
+        else:
+            value = np.asarray(value)
+            self.assertEqual(value.shape, expected.shape, name)
+            self.assertEqual(value.astype(expected.dtype).tobytes(), expected.tobytes(), name)
+
+    # ---- rvtab and rvmod ----
+
+    def test_rvtab_has_the_columns_of_rvspecfit(self):
+        self.assertEqual(sorted(os.listdir(PRODUCTS)),
+                         sorted(p + "-" + os.path.basename(f) for f in FILES
+                                for p in ("rvtab", "rvmod")))
+        result, row = columns(), 0
+        for path in FILES:
+            with pyfits.open(os.path.join(PRODUCTS, "rvtab-" + os.path.basename(path))) as hdus, \
+                    pyfits.open(path) as inputs:
+                self.assertEqual([h.name for h in hdus],
+                                 ["PRIMARY", "RVTAB", "FIBERMAP", "SCORES", "EXP_FIBERMAP"])
+                table = hdus["RVTAB"]
+                self.assertEqual([(c.name, c.format, c.unit) for c in table.columns],
+                                 [(n, f.lstrip("1") if len(f) == 2 else f, u)
+                                  for n, f, u in RVTAB])
+                n = len(table.data)
+                for i, (name, form, _) in enumerate(RVTAB):
+                    values, unit, text = result[RENAMED.get(name, name)]
+                    values = values[row:row + n]
+                    if form == "1E":
+                        values = values.astype(np.float32)
+                    elif form == "1L":
+                        values = values == 1
+                    self.assertSame(table.data[name], values, name)
+                    comment = word(text)
+                    if word(unit) in NO_UNIT:
+                        comment += "; unit: " + word(unit)
+                    self.assertEqual(table.header[f"TCOMM{i + 1}"], comment.replace("'", '"'))
+                for name in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
+                    self.assertEqual(hdus[name].columns.names, inputs[name].columns.names)
+                    self.assertEqual(hdus[name].columns.formats, inputs[name].columns.formats)
+                    self.assertEqual(hdus[name].columns.units, inputs[name].columns.units)
+                rows = result["FITS_ROW"][0][row:row + n]
+                for name in ("FIBERMAP", "SCORES"):
+                    self.assertEqual(hdus[name].data.tobytes(), inputs[name].data[rows].tobytes())
+                kept = np.isin(inputs["EXP_FIBERMAP"].data["TARGETID"], table.data["TARGETID"])
+                self.assertEqual(hdus["EXP_FIBERMAP"].data.tobytes(),
+                                 inputs["EXP_FIBERMAP"].data[kept].tobytes())
+                row += n
+        self.assertEqual(row, 9)
+
+    def test_headers(self):
+        with h5py.File(OUT) as f:
+            said = f["provenance"].attrs
+            run_id, library = said["RUN_ID"], said["LIBRARY_HASH"]
+            command = word(f["provenance/COMMAND"][()]).replace("'", '"')
+        with pyfits.open(os.path.join(PRODUCTS, "rvtab-coadd-mock-00001.fits"),
+                         checksum=True) as hdus, pyfits.open(FILES[1]) as inputs:
+            head = hdus[0].header
+            self.assertEqual(head["RUNID"], word(run_id))
+            self.assertEqual(head["RVS_CMD"], command)
+            self.assertEqual(head["DEPNAM00"], "starmill")
+            self.assertEqual([head[f"TMPLCON{i}"] for i in range(3)], ["b", "r", "z"])
+            self.assertEqual(head["TMPLSVR2"], word(library))
+            self.assertEqual(head["RVS_CONF"], OUT + ":/provenance/CONFIG")
+            self.assertEqual(head["RR_FILE"].strip(), "")
+            for key in ("SPGRP", "SPGRPVAL", "HPXPIXEL", "HPXNSIDE", "HPXNEST", "SURVEY"):
+                self.assertEqual(head[key], inputs[0].header[key])
+            bits = hdus["RVTAB"].header
+            self.assertEqual([bits["WARN05"], bits["INFO08"], bits["STATUS02"]],
+                             ["BAD_SPECTRUM", "NEAR_HULL", "LOW_SN"])
+            self.assertTrue(all(h._checksum_valid and h._datasum_valid for h in hdus))
+
+    def test_rvmod_has_the_models(self):
+        with h5py.File(MODELS) as models:
+            for i, path in enumerate(FILES):
+                with pyfits.open(os.path.join(PRODUCTS, f"rvmod-coadd-mock-0000{i}.fits")) as hdus:
+                    self.assertEqual([h.name for h in hdus][1:], [
+                        a + b for a in "BRZ" for b in ("_WAVELENGTH", "_MODEL")] + ["FIBERMAP"])
+                    for arm in "brz":
+                        self.assertSame(hdus[arm.upper() + "_WAVELENGTH"].data,
+                                        models[f"models/{arm}/wavelength"][...], arm)
+                        self.assertSame(hdus[arm.upper() + "_MODEL"].data,
+                                        models[f"models/{arm}/flux"][3 * i:3 * i + 3], arm)
+                    with pyfits.open(path) as inputs:
+                        self.assertEqual(hdus["FIBERMAP"].data.tobytes(),
+                                         inputs["FIBERMAP"].data.tobytes())
+
+    def test_one_for_all_and_any_number_of_ranks(self):
+        one = tmp("one.fits")
+        self.export("--one", "--output", one, OUT)
+        with pyfits.open(one) as whole:
+            for name in ("RVTAB", "FIBERMAP", "SCORES", "EXP_FIBERMAP"):
+                parts = [pyfits.getdata(os.path.join(PRODUCTS, "rvtab-" + os.path.basename(f)),
+                                        name).tobytes() for f in FILES]
+                self.assertEqual(whole[name].data.tobytes(), b"".join(parts))
+        self.assertOneLine(starmill("export", "--one", "--output", one, OUT), one, "--overwrite",
+                           status=4)
+        for ranks in (1, 2, 5):
+            folder = tmp(f"ranks{ranks}")
+            done = self.export("--output", folder, OUT, ranks=ranks)
+            self.assertIn("written      3\n", done.stdout)
+            self.export("--to", "rvmod", "--models", MODELS, "--output", folder, OUT, ranks=ranks)
+            self.assertEqual(sorted(os.listdir(folder)), sorted(os.listdir(PRODUCTS)))
+            for name in os.listdir(folder):
+                self.assertEqual(plain(os.path.join(folder, name)),
+                                 plain(os.path.join(PRODUCTS, name)))
+
+    # ---- one table ----
+
+    def test_every_column_comes_back(self):
+        result = columns()
+        fits, table, text = tmp("t.fits"), tmp("t.h5"), tmp("t.csv")
+        self.export("--to", "fits", "--output", fits, OUT)
+        self.export("--to", "hdf5", "--output", table, OUT)
+        self.export("--to", "csv", "--output", text, OUT)
+        found = Table.read(fits, hdu="STARMILL")
+        again = Table.read(table)  # the only table of the file
+        with h5py.File(table) as f:
+            raw = f["table"][...]
+            self.assertIn("BAD_SPECTRUM=32", word(f["table"].attrs["RVS_WARN_BITS"]))
+        self.assertEqual(sorted(found.colnames), sorted(result))
+        self.assertEqual(found.colnames, again.colnames)
+        with pyfits.open(fits) as hdus:
+            data, head = hdus["STARMILL"].data, hdus["STARMILL"].header
+            self.assertEqual(texts(hdus["FILES"].data["PATH"]), FILES)
+            self.assertEqual(head["PARORDER"], "VRAD VSINI TEFF LOGG FEH ALPHAFE")
+            for i, name in enumerate(found.colnames):
+                values, unit, description = result[name]
+                self.assertSame(data[name], values, name)
+                self.assertSame(raw[name], values, name)
+                unit, comment = word(unit), word(description)
+                if unit in NO_UNIT:
+                    comment, unit = comment + "; unit: " + unit, ""
+                self.assertEqual(head.get(f"TUNIT{i + 1}", ""), unit.replace("km/s", "km s-1"))
+                self.assertEqual(head[f"TCOMM{i + 1}"], comment.replace("'", '"'))
+                self.assertEqual(again[name].description, comment)
+                self.assertEqual(str(again[name].unit or ""), unit.replace("km/s", "km / s"))
+        with open(text, newline="", encoding="utf-8") as f:
+            rows = list(csv.reader(f))
+        at = 0
+        for name in found.colnames:
+            values = result[name][0]
+            n = values.shape[1] if values.ndim == 2 else 1
+            for v in range(n):
+                self.assertEqual(rows[0][at], f"{name}_{v}" if n > 1 else name)
+                cells, column = [r[at] for r in rows[1:]], values[:, v] if n > 1 else values
+                if column.dtype.kind == "f":
+                    self.assertSame([float(c or "nan") for c in cells], column, name)
+                elif column.dtype.kind == "u" or column.dtype.kind == "i":
+                    self.assertEqual([int(c) for c in cells], column.tolist())
+                else:
+                    self.assertEqual(cells, texts(column))
+                at += 1
+        self.assertEqual(at, len(rows[0]))
+
+    def test_quotes_in_csv(self):
+        odd = tmp("odd.h5")
+        shutil.copy(OUT, odd)
+        with h5py.File(odd, "r+") as f:
+            f["catalog/OBJECT"][2] = 'a "b", c'.encode()
+            f["catalog/OBJECT"][3] = "\u03b1 Cen".encode()
+        self.export("--to", "csv", "--output", tmp("odd.csv"), odd)
+        with open(tmp("odd.csv"), newline="", encoding="utf-8") as f:
+            objects = [row["OBJECT"] for row in csv.DictReader(f)]
+        self.assertEqual(objects[2:4], ['a "b", c', "\u03b1 Cen"])
+        self.export("--to", "fits", "--output", tmp("odd.fits"), odd)  # FITS has ASCII alone
+        self.assertEqual(pyfits.getdata(tmp("odd.fits"), 1)["OBJECT"][3], "?? Cen")
+
+    def test_a_label_called_as_a_column_of_the_catalogue(self):
+        twice = tmp("twice.h5")
+        shutil.copy(OUT, twice)
+        with h5py.File(twice, "r+") as f:
+            f["fits"].move("HULL_DIST", "Z")
+            order = word(f["fits/CRC"].attrs["COLUMNS"]).replace("HULL_DIST", "Z")
+            f["fits/CRC"].attrs["COLUMNS"] = np.bytes_(order)
+        for kind in ("fits", "hdf5"):
+            self.export("--to", kind, "--output", tmp("twice." + kind), twice)
+        for table in (Table.read(tmp("twice.fits"), hdu=1), Table.read(tmp("twice.hdf5"))):
+            self.assertSame(table["Z"], columns()["HULL_DIST"][0], "Z")
+            self.assertTrue(np.isnan(np.ma.filled(table["CATALOG_Z"], np.nan)).all())
+
+    def test_a_long_command(self):
+        long = tmp("long.h5")
+        shutil.copy(OUT, long)
+        with h5py.File(long, "r+") as f:
+            del f["provenance/COMMAND"]
+            f["provenance"].create_dataset("COMMAND", data=np.bytes_("starmill " + "x" * 9000))
+        self.export("--to", "fits", "--output", tmp("long.fits"), long)
+        self.assertEqual(pyfits.getheader(tmp("long.fits"))["RVS_CMD"],
+                         "starmill " + "x" * 4083 + "...")
+
+    def test_other_programs_open_them(self):
+        verify, stilts = shutil.which("fitsverify"), shutil.which("stilts")
+        if not verify:
+            self.skipTest("no fitsverify (Debian: ftools-fv or fitsverify)")
+        self.export("--to", "fits", "--output", tmp("v.fits"), OUT)
+        self.export("--to", "csv", "--output", tmp("v.csv"), OUT)
+        for path in glob.glob(os.path.join(PRODUCTS, "*.fits")) + [tmp("v.fits")]:
+            done = subprocess.run([verify, "-q", path], capture_output=True, text=True, check=False)
+            self.assertEqual(done.stdout, f"verification OK: {path}\n")
+        if stilts:
+            for name, n_column in ((tmp("v.fits"), None), (tmp("v.csv"), None),
+                                   (os.path.join(PRODUCTS, "rvtab-coadd-mock-00000.fits"), 44)):
+                done = subprocess.run([stilts, "tpipe", "in=" + name, "omode=count"],
+                                      capture_output=True, text=True, check=False)
+                self.assertRegex(done.stdout, rf"columns: {n_column or '.*'}   rows: [39]\n")
+
+    # ---- what is there ----
+
+    def test_products_that_are_there(self):
+        folder = tmp("there")
+        shutil.copytree(PRODUCTS, folder)
+        first, second, third = (os.path.join(folder, "rvtab-" + os.path.basename(f)) for f in FILES)
+        before = tree(folder)
+        done = self.export("--output", folder, OUT)
+        self.assertIn("written      0\nthere        3", done.stdout)
+        self.assertEqual(tree(folder), before)
+        os.remove(first)  # missing
+        os.utime(second, (1, 1))  # older than the result
+        done = self.export("--output", folder, OUT)
+        self.assertIn("written      2\nthere        1", done.stdout)
+        # of another result, and no export at all
+        again = tmp("again.h5")
+        shutil.copy(OUT, again)
+        with h5py.File(again, "r+") as f:
+            f["provenance"].attrs.modify("RUN_ID", np.bytes_("0" * 32))
+        shutil.copy(FILES[2], third)
+        done = self.export("--output", folder, again, status=4)
+        self.assertIn(first, done.stderr)
+        self.assertIn(third, done.stderr)
+        done = self.export("--output", folder, "--overwrite", again, status=4)
+        self.assertOneLine(done, "starmill export: " + third, status=4)
+        self.assertEqual(content(third), content(FILES[2]))
+        self.assertEqual(pyfits.getheader(first)["RUNID"], "0" * 32)
+
+    def test_one_file_replaces_nothing_else(self):
+        for kind, name in (("fits", "own.fits"), ("hdf5", "own.h5"), ("csv", "own.csv")):
+            self.export("--to", kind, "--output", tmp(name), OUT)
+            self.export("--to", kind, "--output", tmp(name), "--overwrite", OUT)
+        before = content(OUT), content(FILES[0])
+        for kind, name, status in (("hdf5", OUT, 2), ("fits", FILES[0], 2), ("csv", LIBRARY, 2),
+                                   ("fits", LIBRARY, 4), ("hdf5", LIBRARY, 2)):
+            done = self.export("--to", kind, "--output", name, "--overwrite", OUT, status=status)
+            self.assertOneLine(done, "starmill export: ", name, status=status)
+        self.assertEqual((content(OUT), content(FILES[0])), before)
+
+    def test_usage(self):
+        for args, says in (
+                (["--output", tmp("x")], "no result"), ([OUT], "no output"),
+                (["--to", "parquet", "--output", tmp("x"), OUT], "--to"),
+                (["--to", "rvmod", "--output", tmp("x"), OUT], "--models"),
+                (["--models", MODELS, "--output", tmp("x"), OUT], "--models"),
+                (["--to", "csv", "--subdirs", "--output", tmp("x"), OUT], "--subdirs"),
+                (["--output", tmp("x"), tmp("absent.h5")], "absent.h5"),
+                (["--output", tmp("x"), LIBRARY], LIBRARY),
+                (["--to", "rvmod", "--models", OUT, "--output", tmp("x"), OUT], "no models"),
+                (["--prefix", "a/b", "--output", tmp("x"), OUT], "--prefix")):
+            done = self.export(*args, status=2)
+            self.assertOneLine(done, "starmill export: ", says, status=2)
+        done = self.export("--to", "csv", "--output", tmp("x"), OUT, ranks=2, status=2)
+        self.assertIn("one rank", done.stderr)
+
+    # ---- inputs ----
+
+    def moved(self, name):
+        """A copy of the survey, and a fit of it."""
+        folder = tmp(name)
+        shutil.copytree(SURVEY, folder)
+        files = [os.path.join(folder, os.path.basename(f)) for f in FILES]
+        self.fit(name + ".h5", "--threads", 1, *files, lib=LIBRARY)
+        return files
+
+    def test_inputs_that_are_gone_or_changed(self):
+        gone, changed, other = self.moved("moved")
+        os.remove(gone)
+        pyfits.append(changed, np.zeros(1))
+        with pyfits.open(other, mode="update") as hdus:
+            hdus["FIBERMAP"].data["TARGETID"][1] += 1
+        folder = tmp("moved-products")
+        done = self.export("--output", folder, self.path, status=3)
+        for path, says in ((gone, "cannot be read"), (changed, "has changed"),
+                           (other, "is not target")):
+            self.assertOneLine(done, path, says, status=3)
+        self.assertIn("written      0\nleft out     3", done.stdout)
+        self.assertEqual(os.listdir(folder), [])
+        self.export("--one", "--output", tmp("moved.fits"), self.path, status=3)
+        done = self.export("--no-fibermap", "--output", folder, self.path)
+        self.assertIn("written      3", done.stdout)
+        with pyfits.open(os.path.join(folder, "rvtab-coadd-mock-00000.fits")) as hdus:
+            self.assertEqual([h.name for h in hdus], ["PRIMARY", "RVTAB"])
+        # a product without FIBERMAP is not taken for a whole one
+        done = self.export("--output", folder, self.path, status=4)
+        self.assertIn("another result", done.stderr)
+
+    def test_a_survey_that_was_moved(self):
+        os.mkdir(tmp("here"))
+        shutil.copytree(SURVEY, tmp("here/survey"))
+        files = [os.path.join("survey", os.path.basename(f)) for f in FILES]
+        run("fit", "--library", LIBRARY, "--output", "out.h5", "--threads", 1, *files,
+            cwd=tmp("here"))
+        self.export("--output", tmp("from-elsewhere"), tmp("here/out.h5"), cwd=SURVEY)
+        os.rename(tmp("here"), tmp("now"))
+        self.export("--output", "products", "out.h5", cwd=tmp("now"))
+        self.assertEqual(len(os.listdir(tmp("now/products"))), 3)
+
+    def test_inputs_of_one_name(self):
+        files = []
+        for i, folder in enumerate(("100/10000", "100/10001")):
+            os.makedirs(tmp("tiles/" + folder))
+            files.append(os.path.join(tmp("tiles"), folder, "coadd.fits"))
+            shutil.copy(FILES[i], files[-1])
+        self.fit("tiles.h5", "--threads", 1, *files, lib=LIBRARY)
+        done = self.export("--output", tmp("tiles-out"), self.path, status=2)
+        self.assertOneLine(done, "coadd.fits", "--subdirs", status=2)
+        done = starmill("fit", "--library", LIBRARY, "--output", tmp("tiles2.h5"), "--rvtab-dir",
+                        tmp("tiles-out"), *files)
+        self.assertOneLine(done, "starmill fit: ", "coadd.fits", "--subdirs", status=2)
+        self.export("--subdirs", "--prefix", "rvtab_", "--output", tmp("tiles-out"), self.path)
+        self.assertEqual(sorted(tree(tmp("tiles-out"))),
+                         ["100/10000/rvtab_coadd.fits", "100/10001/rvtab_coadd.fits"])
+
+    # ---- results ----
+
+    def test_an_unfinished_fit(self):
+        part = tmp("part.h5")
+        shutil.copy(OUT, part)
+        with h5py.File(part, "r+") as f:
+            f["fits/STATUS"][[1, 5]] = 0
+            f["provenance/FINISHED"][...] = 0
+        done = self.export("--output", tmp("part"), part, status=2)
+        self.assertOneLine(done, part, "7 of 9 rows", "--unfinished", status=2)
+        self.export("--unfinished", "--output", tmp("part"), part)
+        first = os.path.join(tmp("part"), "rvtab-coadd-mock-00000.fits")
+        with pyfits.open(first) as hdus, pyfits.open(FILES[0]) as inputs:
+            self.assertFalse(hdus[0].header["FITDONE"])
+            for name in ("RVTAB", "FIBERMAP", "SCORES", "EXP_FIBERMAP"):
+                self.assertEqual(hdus[name].data["TARGETID"].tolist(),
+                                 inputs["FIBERMAP"].data["TARGETID"][[0, 2]].tolist())
+        self.export("--unfinished", "--to", "rvmod", "--models", MODELS, "--output", tmp("part"),
+                    part)
+        with pyfits.open(os.path.join(tmp("part"), "rvmod-coadd-mock-00001.fits")) as hdus, \
+                h5py.File(MODELS) as models:
+            self.assertSame(hdus["R_MODEL"].data, models["models/r/flux"][3:5], "R_MODEL")
+        for kind, table in (("fits", {"hdu": 1}), ("hdf5", {})):
+            self.export("--unfinished", "--to", kind, "--output", tmp("part." + kind), part)
+            self.assertEqual(len(Table.read(tmp("part." + kind), **table)), 7)
+        # once it is finished its products replace these
+        shutil.copy(OUT, part)
+        done = self.export("--output", tmp("part"), part)
+        self.assertIn("written      3", done.stdout)
+        self.assertEqual(len(pyfits.getdata(first, "RVTAB")), 3)
+
+    def test_a_damaged_row(self):
+        bad = tmp("bad.h5")
+        shutil.copy(OUT, bad)
+        with h5py.File(bad, "r+") as f:
+            f["fits/TEFF"][4] += 1
+        for kind, name in (("rvtab", "bad"), ("fits", "bad.fits"), ("csv", "bad.csv"),
+                           ("hdf5", "bad-table.h5")):
+            done = self.export("--to", kind, "--output", tmp(name), bad, status=4)
+            self.assertOneLine(done, bad, "row 4 is damaged", status=4)
+            self.assertFalse(os.path.isfile(tmp(name)))
+        self.assertEqual(glob.glob(tmp("bad*tmp*")) + glob.glob(tmp("bad*lock")), [])
+
+    def test_files_without_a_fibermap(self):
+        """A plain table has none: RVTAB stands alone."""
+        flux = np.ones((2, 900)) + 0.01 * np.sin(np.arange(900))
+        wave = np.linspace(4000.0, 4400.0, 900)
+        table = Table({"NAME": ["star-1", "star-2"], "WAVELENGTH": [wave, wave], "FLUX": flux,
+                       "ERROR": 0.02 * flux, "LSF_SIGMA": np.full(flux.shape, 0.8)})
+        for name in ("WAVELENGTH", "LSF_SIGMA"):
+            table[name].unit = "Angstrom"
+        table.meta = {"EXTNAME": "SPECTRA", "MEDIUM": "vacuum", "FRAME": "barycentric"}
+        table.write(tmp("mine.fits"))
+        self.fit("mine.h5", "--rvtab-dir", tmp("mine"), "--threads", 1, tmp("mine.fits"),
+                 lib=LIBRARY)
+        with pyfits.open(tmp("mine/rvtab-mine.fits")) as hdus:
+            self.assertEqual([h.name for h in hdus], ["PRIMARY", "RVTAB"])
+            self.assertEqual(texts(hdus["RVTAB"].data["OBJECT"]), ["star-1", "star-2"])
+
+    # ---- stopping and failing ----
+
+    def large(self, n_row):
+        """A finished result of so many rows."""
+        path = tmp("large.h5")
+        if not os.path.exists(path):
+            tiled(OUT, path, n_row)
+        return path
+
+    def test_a_wish_to_stop(self):
+        big, out = self.large(120000), tmp("stopped.csv")
+        child = subprocess.Popen(command("export", "--to", "csv", "--output", out, big),
+                                 env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + PATIENCE
+        while not os.path.exists(out + ".tmp") and time.monotonic() < end and child.poll() is None:
+            time.sleep(0.01)
+        child.send_signal(signal.SIGTERM)
+        said = child.communicate(timeout=PATIENCE)[1]
+        self.assertEqual(child.returncode, 75, said)
+        self.assertIn("stopped in good order", said)
+        self.assertEqual(glob.glob(out + "*"), [])
+
+    def test_a_full_disk(self):
+        def limit():  # less than the table, more than MPI needs
+            resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 20, 32 << 20))
+
+        big = self.large(120000)
+        for kind in ("fits", "csv", "hdf5"):
+            out = tmp("none." + kind)
+            done = subprocess.run(command("export", "--to", kind, "--output", out, big),
+                                  env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  timeout=PATIENCE, check=False, preexec_fn=limit)
+            self.assertOneLine(done, "starmill export: " + out, status=4)
+            self.assertEqual(glob.glob(out + "*"), [])
+
+    # ---- fit --rvtab-dir ----
+
+    def test_products_of_a_fit(self):
+        folder = tmp("daily")
+        args = ["--threads", 1, "--rvtab-dir", folder]
+        done = self.fit("daily.h5", *args, FILES[0], lib=LIBRARY)
+        self.assertIn(f"products     1 in {folder}\n", done.stdout)
+        before = tree(folder)
+        done = self.fit("daily.h5", *args, FILES[0], lib=LIBRARY)
+        self.assertIn("which were there", done.stdout)
+        self.assertEqual(tree(folder), before)
+        # the result is kept where a product cannot be written, and the command goes on from there
+        os.remove(os.path.join(folder, os.listdir(folder)[0]))
+        name = os.path.join(folder, "rvtab-coadd-mock-00000.fits")
+        with open(name, "w", encoding="utf-8") as f:
+            f.write("notes")
+        done = self.fit("daily.h5", *args, FILES[0], status=4, lib=LIBRARY)
+        self.assertIn(name, done.stderr)
+        os.remove(name)
+        self.fit("daily.h5", *args, FILES[0], lib=LIBRARY)
+        self.assertEqual([plain(name)], [plain(os.path.join(folder, n)) for n in before])
+        # told before the night, not after it
+        with open(tmp("no-folder"), "w", encoding="utf-8"):
+            pass
+        done = self.fit("none.h5", "--rvtab-dir", tmp("no-folder"), FILES[0], status=4, lib=LIBRARY)
+        self.assertOneLine(done, "--rvtab-dir", "is no folder", status=4)
+        self.assertFalse(os.path.exists(tmp("none.h5")))
+        self.fit("plan.h5", "--plan", "--rvtab-dir", tmp("planned"), FILES[0], lib=LIBRARY)
+        self.assertFalse(os.path.exists(tmp("planned")))
+
+
+if __name__ == "__main__":
+    main()
