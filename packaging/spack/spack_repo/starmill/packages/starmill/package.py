@@ -35,6 +35,10 @@ class Starmill(CMakePackage, CudaPackage):
     depends_on("qhull@2019:", when="+hulls")
     depends_on("cuda@12.4:", when="+cuda")
 
+    # plot and report
+    for package in ("python@3.9:", "py-numpy", "py-h5py", "py-astropy", "py-matplotlib"):
+        depends_on(package, type="run")
+
     def cmake_args(self):
         args = [
             self.define("MILL_TESTS", False),
