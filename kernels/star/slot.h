@@ -129,11 +129,10 @@ typedef struct mill_segment {
   double *base;        /**< [n_pix] sum of the resolution row: what a constant becomes */
   float *model;        /**< [n_pix] best-fit flux, or NULL when not wanted */
   float *templ_flux;   /**< [n_pix] the template in it, without continuum; NULL: not wanted */
-  double
-      *cont_coef; /**< [MILL_MAX_CONT], of the continuum functions, which multiply it; the same */
-  float *scratch; /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
-  double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
-  double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
+  double *cont_coef;   /**< [MILL_MAX_CONT] of the continuum functions; NULL: not wanted */
+  float *scratch;      /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
+  double sum_ln_var;   /**< 2 sum ln sigma, with model error ln det of the covariance */
+  double dd;           /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
   /* model error (kernels/star/model_error_impl.h): d and is have the part that is independent from
    * pixel to pixel in them once it is fixed */
   int error_fixed;       /**< it has been fixed for this star */

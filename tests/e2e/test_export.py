@@ -223,7 +223,7 @@ class Export(ProgramTest):
                 self.assertEqual(head.get(f"TUNIT{i + 1}", ""), unit.replace("km/s", "km s-1"))
                 self.assertEqual(head[f"TCOMM{i + 1}"], comment.replace("'", '"'))
                 self.assertEqual(again[name].description, comment)
-                self.assertEqual(str(again[name].unit or ""), unit.replace("km/s", "km / s"))
+                self.assertEqual(str(again[name].unit or ""), unit.replace("/", " / "))
         with open(text, newline="", encoding="utf-8") as f:
             rows = list(csv.reader(f))
         at = 0
