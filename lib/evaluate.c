@@ -98,9 +98,9 @@ done:
   return err;
 }
 
-int starmill_loglike(starmill_library *library, const starmill_star *star, int n,
-                     const double *theta, double *m2ll, double *penalty, double *gradient,
-                     double *curvature, starmill_error *error)
+int starmill_minus2loglike(starmill_library *library, const starmill_star *star, int n,
+                           const double *theta, double *m2ll, double *penalty, double *gradient,
+                           double *curvature, starmill_error *error)
 {
   const loglike_out out = {m2ll, penalty, gradient, curvature};
   pthread_mutex_lock(&library->mutex);

@@ -29,7 +29,7 @@ int main(int argc, char **argv)
       starmill_star_create(library, &spectrum, 1, &star, &error) ||
       starmill_fit(library, (const starmill_star **)&star, 1, NULL, 0, &table, &error) ||
       starmill_table_theta(library, table, 0, theta, &error) ||
-      starmill_loglike(library, star, 1, theta, &m2ll, NULL, NULL, NULL, &error))
+      starmill_minus2loglike(library, star, 1, theta, &m2ll, NULL, NULL, NULL, &error))
     fprintf(stderr, "%s\n", error.message);
   for (int j = 0; error.code == 0 && j < starmill_library_n_par(library); j++) {
     char name[64];

@@ -363,7 +363,7 @@ def minus2loglike(star: Star, theta: ArrayLike, derivatives: bool = False, penal
     curvature = np.empty((n, n_par, n_par)) if derivatives else None
     to = [_ffi.NULL if a is None else _ffi.from_buffer("double[]", a)
           for a in (points, value, more, gradient, curvature)]
-    _call(_lib.starmill_loglike, handle, star._handle, n, *to)
+    _call(_lib.starmill_minus2loglike, handle, star._handle, n, *to)
     if penalty:
         value += more
     if single:

@@ -143,7 +143,8 @@ static void test_values_are_those_of_least_squares(void **state)
   double theta[N * N_PAR], m2ll[N], penalty[N], alone, alone_penalty;
   points_of(99, N, theta);
   for (int i = 0; i < N_STAR; i++) {
-    check(starmill_loglike(fx.library, fx.star[i], N, theta, m2ll, penalty, NULL, NULL, &fx.error));
+    check(starmill_minus2loglike(fx.library, fx.star[i], N, theta, m2ll, penalty, NULL, NULL,
+                                 &fx.error));
     for (int k = 0; k < N; k++) {
       const double *at = theta + k * N_PAR;
       double chisq = 0;
@@ -157,8 +158,8 @@ static void test_values_are_those_of_least_squares(void **state)
         assert_close(penalty[k], made_penalty(&fx.lib, &fx.set, &fx.made[i], at),
                      1e-9 * fabs(penalty[k]) + 1e-12);
       }
-      check(starmill_loglike(fx.library, fx.star[i], 1, at, &alone, &alone_penalty, NULL, NULL,
-                             &fx.error));
+      check(starmill_minus2loglike(fx.library, fx.star[i], 1, at, &alone, &alone_penalty, NULL,
+                                   NULL, &fx.error));
       assert_true(alone == m2ll[k] && alone_penalty == penalty[k]);
     }
   }
@@ -173,15 +174,15 @@ static void test_points_beyond_the_limits_are_infinite(void **state)
   theta[1 * N_PAR] = 1001;
   theta[2 * N_PAR + 1] = 301;
   theta[4 * N_PAR + 3] = NAN;
-  check(
-      starmill_loglike(fx.library, fx.star[0], N, theta, m2ll, penalty, gradient, NULL, &fx.error));
+  check(starmill_minus2loglike(fx.library, fx.star[0], N, theta, m2ll, penalty, gradient, NULL,
+                               &fx.error));
   for (int k = 0; k < N; k++) {
     if (k == 1 || k == 2 || k == 4) {
       assert_true(isinf(m2ll[k]) && m2ll[k] > 0 && isnan(gradient[k * N_PAR]));
       continue;
     }
-    check(starmill_loglike(fx.library, fx.star[0], 1, theta + k * N_PAR, &one, NULL,
-                           gradient + k * N_PAR, NULL, &fx.error));
+    check(starmill_minus2loglike(fx.library, fx.star[0], 1, theta + k * N_PAR, &one, NULL,
+                                 gradient + k * N_PAR, NULL, &fx.error));
     assert_true(one == m2ll[k]);
   }
 }
@@ -196,7 +197,7 @@ static void around(const starmill_star *star, const double *theta, int j, double
     memcpy(x + k * N_PAR, theta, N_PAR * sizeof *x);
     x[k * N_PAR + j] += step * at[k];
   }
-  check(starmill_loglike(fx.library, star, 5, x, value, NULL, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(fx.library, star, 5, x, value, NULL, NULL, NULL, &fx.error));
 }
 
 static void test_gradient_and_curvature_match_differences(void **state)
@@ -209,8 +210,8 @@ static void test_gradient_and_curvature_match_differences(void **state)
   theta[1] = 47.3; /* between the corners of the kernel's kinds */
   made_star_fill(&fx.lib, theta, 300, 0, &random, &clean);
   starmill_star *star = make_star(&clean);
-  check(starmill_loglike(fx.library, fx.star[0], 1, theta, &m2ll, NULL, gradient, curvature,
-                         &fx.error));
+  check(starmill_minus2loglike(fx.library, fx.star[0], 1, theta, &m2ll, NULL, gradient, curvature,
+                               &fx.error));
   for (int j = 0; j < N_PAR; j++) {
     const double c = curvature[j * N_PAR + j], step = 0.1 / sqrt(c);
     around(fx.star[0], theta, j, step, value);
@@ -222,7 +223,8 @@ static void test_gradient_and_curvature_match_differences(void **state)
   }
   /* the curvature by Gauss and Newton is that of spectra without residuals; the determinant, which
    * it leaves out, is small at high S/N */
-  check(starmill_loglike(fx.library, star, 1, theta, &m2ll, NULL, NULL, curvature, &fx.error));
+  check(
+      starmill_minus2loglike(fx.library, star, 1, theta, &m2ll, NULL, NULL, curvature, &fx.error));
   for (int j = 0; j < N_PAR; j++) {
     const double c = curvature[j * N_PAR + j], step = 0.3 / sqrt(c);
     around(star, theta, j, step, value);
@@ -255,10 +257,11 @@ static void test_a_systematic_error_is_added_in_quadrature(void **state)
   }
   check(starmill_star_create(fx.library, spectrum, n, &with, &fx.error));
   by_hand = make_star(&noisier);
-  check(starmill_loglike(fx.library, with, 1, fx.truth[0], &a, NULL, NULL, NULL, &fx.error));
-  check(starmill_loglike(fx.library, by_hand, 1, fx.truth[0], &b, NULL, NULL, NULL, &fx.error));
-  check(starmill_loglike(fx.library, fx.star[0], 1, fx.truth[0], &plain, NULL, NULL, NULL,
-                         &fx.error));
+  check(starmill_minus2loglike(fx.library, with, 1, fx.truth[0], &a, NULL, NULL, NULL, &fx.error));
+  check(
+      starmill_minus2loglike(fx.library, by_hand, 1, fx.truth[0], &b, NULL, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &plain, NULL, NULL, NULL,
+                               &fx.error));
   /* two roundings of ivar to float32 */
   assert_close(a, b, 1e-6 * fabs(b));
   assert_true(fabs(a - plain) > 1);
@@ -282,8 +285,8 @@ static void test_a_model_is_its_template_times_its_continuum(void **state)
     double m2ll;
     made_evaluate(&fx.lib, &fx.set, &fx.made[i], fx.truth[i], &expected);
     check(starmill_model_create(fx.library, fx.star[i], fx.truth[i], &model, &fx.error));
-    check(starmill_loglike(fx.library, fx.star[i], 1, fx.truth[i], &m2ll, NULL, NULL, NULL,
-                           &fx.error));
+    check(starmill_minus2loglike(fx.library, fx.star[i], 1, fx.truth[i], &m2ll, NULL, NULL, NULL,
+                                 &fx.error));
     assert_true(starmill_model_m2ll(model) == m2ll);
     const int n = spectra_of(&fx.made[i], spectrum);
     assert_int_equal(starmill_star_n_piece(fx.star[i]), n);
@@ -343,17 +346,17 @@ static void test_model_error_counts_where_it_is_fixed(void **state)
   check(starmill_fit(library, (const starmill_star *const *)star, 1, NULL, 0, &table, &fx.error));
   check(starmill_table_theta(library, table, 0, theta, &fx.error));
   check(starmill_table_column(table, "M2LL", &m2ll, &fx.error));
-  check(starmill_loglike(library, star[0], 1, theta, &without, NULL, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(library, star[0], 1, theta, &without, NULL, NULL, NULL, &fx.error));
   check(starmill_fix_model_error(library, star[0], theta, &fx.error));
-  check(starmill_loglike(library, star[0], 1, theta, &with, &penalty, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(library, star[0], 1, theta, &with, &penalty, NULL, NULL, &fx.error));
   /* the fit fixed it at its last Jacobian, less than 0.1 errors away, where F is off by 0.01 */
   assert_close(with + penalty, *(const double *)m2ll.data, 0.02);
   assert_true(fabs(with - without) > 1);
-  check(starmill_loglike(library, star[1], 1, theta, &other, NULL, NULL, NULL, &fx.error));
-  check(starmill_loglike(library, star[0], 1, theta, &again, NULL, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(library, star[1], 1, theta, &other, NULL, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(library, star[0], 1, theta, &again, NULL, NULL, NULL, &fx.error));
   assert_true(again == with);
   check(starmill_fix_model_error(library, star[0], NULL, &fx.error));
-  check(starmill_loglike(library, star[0], 1, theta, &again, NULL, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(library, star[0], 1, theta, &again, NULL, NULL, NULL, &fx.error));
   assert_true(again == without);
   theta[0] = NAN;
   refused(STARMILL_RANGE, "not finite",
@@ -469,7 +472,8 @@ static void test_fits_are_those_of_the_pipeline(void **state)
   double theta[N_PAR], m2ll, penalty;
   check(starmill_table_theta(fx.library, table, 2, theta, &fx.error));
   assert_true(theta[0] == result[2].vrad_km_s && theta[5] == result[2].label[3]);
-  check(starmill_loglike(fx.library, fx.star[2], 1, theta, &m2ll, &penalty, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(fx.library, fx.star[2], 1, theta, &m2ll, &penalty, NULL, NULL,
+                               &fx.error));
   assert_close(m2ll + penalty, result[2].m2ll, 1e-6 * fabs(result[2].m2ll));
   starmill_table_free(table);
   check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, N_STAR, NULL, 0, &table,
@@ -504,7 +508,7 @@ static void test_velocity_offsets_are_parameters(void **state)
   check(starmill_table_column(table, parameter.column, &column, &fx.error));
   check(starmill_table_theta(library, table, 0, theta, &fx.error));
   assert_true(theta[N - 1] == *(const double *)column.data && theta[N - 1] != 0);
-  check(starmill_loglike(library, star, 1, theta, &m2ll, &penalty, NULL, NULL, &fx.error));
+  check(starmill_minus2loglike(library, star, 1, theta, &m2ll, &penalty, NULL, NULL, &fx.error));
   check(starmill_table_column(table, "M2LL", &column, &fx.error));
   assert_close(m2ll + penalty, *(const double *)column.data, 1e-6 * fabs(m2ll));
   sigma[N - 1] = 1;
@@ -555,14 +559,14 @@ static void test_parameters_are_fixed_and_have_priors(void **state)
   starmill_column vsini, vsini_err;
   for (int j = 0; j < N_PAR; j++)
     fixed[j] = NAN;
-  check(starmill_loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &free_penalty, NULL, NULL,
-                         &fx.error));
+  check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &free_penalty, NULL,
+                               NULL, &fx.error));
   fixed[1] = 12.5;
   mean[2] = fx.truth[0][2] + 50;
   sigma[2] = 25;
   check(starmill_library_constrain(fx.library, fixed, mean, sigma, &fx.error));
-  check(starmill_loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &penalty, NULL, NULL,
-                         &fx.error));
+  check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &penalty, NULL, NULL,
+                               &fx.error));
   assert_close(penalty, free_penalty + 4, 1e-9);
   check(starmill_fit(fx.library, (const starmill_star *const *)fx.star, 1, NULL, 0, &table,
                      &fx.error));
@@ -582,8 +586,8 @@ static void test_parameters_are_fixed_and_have_priors(void **state)
   refused(STARMILL_CONFIG, "vsini",
           starmill_library_constrain(fx.library, fixed, NULL, NULL, &fx.error));
   check(starmill_library_constrain(fx.library, NULL, NULL, NULL, &fx.error));
-  check(starmill_loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &penalty, NULL, NULL,
-                         &fx.error));
+  check(starmill_minus2loglike(fx.library, fx.star[0], 1, fx.truth[0], &m2ll, &penalty, NULL, NULL,
+                               &fx.error));
   assert_true(penalty == free_penalty);
 }
 
@@ -608,12 +612,12 @@ static void test_stars_that_cannot_be_fitted_say_why(void **state)
   star[0] = make_star(&dark);
   check(starmill_star_create(fx.library, &far, 1, &star[1], &fx.error));
   assert_int_equal(starmill_star_n_piece(star[1]), 0);
-  refused(
-      STARMILL_INPUT, "no arm with a usable pixel",
-      starmill_loglike(fx.library, star[0], 1, fx.truth[0], &m2ll, NULL, NULL, NULL, &fx.error));
-  refused(
-      STARMILL_INPUT, "outside the library",
-      starmill_loglike(fx.library, star[1], 1, fx.truth[0], &m2ll, NULL, NULL, NULL, &fx.error));
+  refused(STARMILL_INPUT, "no arm with a usable pixel",
+          starmill_minus2loglike(fx.library, star[0], 1, fx.truth[0], &m2ll, NULL, NULL, NULL,
+                                 &fx.error));
+  refused(STARMILL_INPUT, "outside the library",
+          starmill_minus2loglike(fx.library, star[1], 1, fx.truth[0], &m2ll, NULL, NULL, NULL,
+                                 &fx.error));
   check(
       starmill_fit(fx.library, (const starmill_star *const *)star, 3, NULL, 0, &table, &fx.error));
   check(starmill_table_column(table, "STATUS", &status, &fx.error));
@@ -646,7 +650,8 @@ static void test_wrong_arguments_are_named(void **state)
   assert_null(other);
   check(starmill_library_open(fx.path, config, &other, &fx.error));
   refused(STARMILL_USAGE, "another library",
-          starmill_loglike(other, fx.star[0], 1, fx.truth[0], &m2ll, NULL, NULL, NULL, &fx.error));
+          starmill_minus2loglike(other, fx.star[0], 1, fx.truth[0], &m2ll, NULL, NULL, NULL,
+                                 &fx.error));
   starmill_library_close(other);
   spectra_of(&fx.made[0], spectrum);
   spectrum[0].n_diag = 4;
@@ -679,8 +684,8 @@ static void *work(void *context)
 {
   worker *w = context;
   for (int i = 0; i < w->n && w->code == 0; i++)
-    w->code = starmill_loglike(w->library, w->star, 1, w->theta + i * N_PAR, &w->m2ll[i], NULL,
-                               NULL, NULL, NULL);
+    w->code = starmill_minus2loglike(w->library, w->star, 1, w->theta + i * N_PAR, &w->m2ll[i],
+                                     NULL, NULL, NULL, NULL);
   return NULL;
 }
 
@@ -699,8 +704,8 @@ static void test_threads_share_a_library(void **state)
   for (int t = 0; t < 3; t++) {
     pthread_join(thread[t], NULL);
     assert_int_equal(w[t].code, 0);
-    check(
-        starmill_loglike(fx.library, fx.star[t % 2], N, theta, alone, NULL, NULL, NULL, &fx.error));
+    check(starmill_minus2loglike(fx.library, fx.star[t % 2], N, theta, alone, NULL, NULL, NULL,
+                                 &fx.error));
     assert_memory_equal(alone, m2ll[t], sizeof alone);
   }
 }

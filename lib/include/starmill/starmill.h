@@ -11,9 +11,9 @@
  *  a function of starmill_table.
  *
  *  Parameters are ordered VRAD (km/s), VSINI (km/s), the library's labels in their units
- *  (Teff in K, log g, [Fe/H], ...), and with the key velocity_offsets one offset (km/s) for each
- * arm but the first: n_par of them.  Wavelengths are in Angstrom, in vacuum unless air is set, in
- *  ascending order.  Arrays are contiguous, the slowest axis named first.
+ *  (Teff in K, log g, [Fe/H], ...), and with the key velocity_offsets one offset (km/s) for
+ *  each arm but the first: n_par of them.  Wavelengths are in Angstrom, ascending, in vacuum
+ *  unless air is set.  Arrays are contiguous, the slowest axis named first.
  */
 #ifndef STARMILL_STARMILL_H
 #define STARMILL_STARMILL_H
@@ -90,8 +90,8 @@ STARMILL_API const char *starmill_library_hash(const starmill_library *library);
 STARMILL_API const char *starmill_library_backend(const starmill_library *library);
 
 /** Name of a parameter as configuration files have it ("vrad", "vsini", "teff", ...; "offset_r" is
- *  the offset of arm r), column of it in results ("VRAD", ...), unit, and limits: those of the fit
- * for vrad and vsini, those of the training stars for labels. */
+ *  the offset of arm r), column of it in results ("VRAD", ...), unit, and limits: those of the
+ *  fit for vrad and vsini, those of the training stars for labels. */
 typedef struct starmill_parameter {
   const char *name, *column, *unit;
   double min, max;
@@ -183,15 +183,15 @@ STARMILL_API int starmill_file_star(starmill_file *file, int64_t i_row, starmill
  *                                     wanted
  *  gradient   [n][n_par]         out  d m2ll / d theta; NULL: not wanted
  *  curvature  [n][n_par][n_par]  out  half of the second derivatives by Gauss and Newton, so that
- *                                     m2ll(theta + x) ~ m2ll + gradient x + x curvature x; NULL:
- * not wanted
+ *                                     m2ll(theta + x) ~ m2ll + gradient x + x curvature x;
+ *                                     NULL: not wanted
  *
  *  Derivatives cost about five times as much.  Points of one call are computed together: ten or
  *  more are several times faster than one by one.  A star stays loaded until another is used.
  *  STARMILL_INPUT where no pixel of the star can be used. */
-STARMILL_API int starmill_loglike(starmill_library *library, const starmill_star *star, int n,
-                                  const double *theta, double *m2ll, double *penalty,
-                                  double *gradient, double *curvature, starmill_error *error);
+STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmill_star *star, int n,
+                                        const double *theta, double *m2ll, double *penalty,
+                                        double *gradient, double *curvature, starmill_error *error);
 
 /** A library may know what its templates get wrong (model error).  A fit counts it as it is at its
  *  solution; so does all that follows for this star, as it is at theta [n_par].  NULL: it does not
@@ -205,7 +205,7 @@ STARMILL_API int starmill_model_create(starmill_library *library, const starmill
                                        starmill_error *error);
 STARMILL_API void starmill_model_free(starmill_model *model);
 
-/** -2 ln L and what a fit adds to it, as of starmill_loglike. */
+/** -2 ln L and what a fit adds to it, as of starmill_minus2loglike. */
 STARMILL_API double starmill_model_m2ll(const starmill_model *model);
 STARMILL_API double starmill_model_penalty(const starmill_model *model);
 
@@ -220,7 +220,7 @@ STARMILL_API int starmill_model_get_arm(const starmill_model *model, int i_arm,
 
 /** One piece of the star: flux = template_flux x continuum, and with model error what the template
  *  gets wrong.  The continuum is the sum of the fit's functions (docs/science/numerics.md), each
- * with its coefficient. */
+ *  with its coefficient. */
 typedef struct starmill_piece {
   int i_spectrum, i_arm, exposure; /* of the star, of the library */
   int first, n_pix;                /* pixels of the spectrum */
