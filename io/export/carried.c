@@ -285,7 +285,7 @@ done:
 static void put_dependencies(const mill_export_source *source, fitsfile *out, int *status)
 {
   unsigned major = 0, minor = 0, release = 0;
-  char cfitsio[32], hdf5[32], starmill[160], key[16];
+  char cfitsio[32], hdf5[32], starmill[160], key[24];
   H5get_libversion(&major, &minor, &release);
   snprintf(hdf5, sizeof hdf5, "%u.%u.%u", major, minor, release);
   snprintf(cfitsio, sizeof cfitsio, "%d.%d.%d", CFITSIO_MAJOR, CFITSIO_MINOR, CFITSIO_MICRO);

@@ -61,7 +61,10 @@ static int take_words(const mill_export_source *source, const mill_stored_column
     MILL_TRY(mill_h5_read_attr_text(&source->file, from->name, "unit", c->unit, sizeof c->unit));
   MILL_TRY(mill_h5_read_attr_text(&source->file, from->name, "description", c->text, MAX_TEXT));
   if (c->unit[0] && !is_fits_unit(c->unit)) {
-    strcat(strcat(c->text, "; unit: "), c->unit); /* which have room together */
+    const size_t n = strlen(c->text); /* both have room together */
+    char unit[sizeof c->unit];
+    memcpy(unit, c->unit, sizeof unit);
+    snprintf(c->text + n, sizeof c->text - n, "; unit: %s", unit);
     c->unit[0] = '\0';
   }
   if (strcmp(c->unit, "km/s") == 0)
@@ -351,7 +354,7 @@ static void put_meanings(fitsfile *out, const char *prefix, int is_bit, int n, c
                          int *status)
 {
   for (int i = 0; i < n; i++) {
-    char key[16], comment[FLEN_COMMENT];
+    char key[24], comment[FLEN_COMMENT];
     const int number = is_bit ? __builtin_ctz((unsigned)list[i].code) : list[i].code;
     snprintf(key, sizeof key, "%s%02d", prefix, number);
     snprintf(comment, sizeof comment, "%s %d", is_bit ? "bit of value" : "code", list[i].code);
@@ -367,7 +370,7 @@ int mill_out_create(const mill_out_table *table, const char *extname, const mill
   static const meaning warn[] = {MILL_WARN_LIST(MEANING)}, info[] = {MILL_INFO_LIST(MEANING)},
                        state[] = {MILL_STATUS_LIST(MEANING)};
   int err = MILL_OK, status = 0;
-  char key[16];
+  char key[24];
   char *name[MILL_OUT_MAX_COLUMN], *form[MILL_OUT_MAX_COLUMN], *unit[MILL_OUT_MAX_COLUMN];
   char form_text[MILL_OUT_MAX_COLUMN][24];
   for (int i = 0; i < table->n_column; i++) {

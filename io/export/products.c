@@ -61,16 +61,20 @@ static void last_folders(const char *path, char *out, size_t size)
 }
 
 /* Name of the product of an input, with subfolders before it and without .gz. */
-static void name_of(const char *input, int has_subfolders, const char *prefix,
-                    char out[MILL_MAX_PATH])
+static int name_of(const char *input, int has_subfolders, const char *prefix,
+                   char out[MILL_MAX_PATH])
 {
+  int err = MILL_OK;
   char below[MILL_EXPORT_PATH] = "";
   const char *name = mill_base_name(input);
   const size_t n = strlen(name);
   if (has_subfolders)
     last_folders(input, below, sizeof below);
-  snprintf(out, MILL_MAX_PATH, "%s%s%.*s", below, prefix,
-           (int)(n > 3 && strcmp(name + n - 3, ".gz") == 0 ? n - 3 : n), name);
+  if (snprintf(out, MILL_MAX_PATH, "%s%s%.*s", below, prefix,
+               (int)(n > 3 && strcmp(name + n - 3, ".gz") == 0 ? n - 3 : n), name) >= MILL_MAX_PATH)
+    MILL_FAIL(MILL_ERR_USAGE, "the name of the product of %s is too long", input);
+done:
+  return err;
 }
 
 static int name_product(const products *p, int i_file, const char *prefix, char out[MILL_MAX_PATH])
@@ -78,7 +82,7 @@ static int name_product(const products *p, int i_file, const char *prefix, char 
   int err = MILL_OK;
   char input[MILL_EXPORT_PATH], name[MILL_MAX_PATH];
   MILL_TRY(mill_export_text(&p->source->input, i_file, input, sizeof input));
-  name_of(input, p->want->has_subfolders, prefix, name);
+  MILL_TRY(name_of(input, p->want->has_subfolders, prefix, name));
   if (snprintf(out, MILL_MAX_PATH, "%s/%s", p->want->folder, name) >= MILL_MAX_PATH)
     MILL_FAIL(MILL_ERR_USAGE, "the path of the product of %s is too long", input);
 done:
@@ -96,7 +100,7 @@ int mill_products_check_names(int n, const char *const *input, int has_subfolder
   char **name = NULL, path[MILL_MAX_PATH];
   MILL_TRY(MILL_ALLOC(n, &name));
   for (int i = 0; i < n; i++) {
-    name_of(input[i], has_subfolders, "", path);
+    MILL_TRY(name_of(input[i], has_subfolders, "", path));
     MILL_TRY(mill_alloc_bytes(strlen(path) + 1, 1, (void **)&name[i]));
     memcpy(name[i], path, strlen(path) + 1);
   }

@@ -25,17 +25,17 @@ struct mill_export_models {
 static int take_arm(mill_export_models *models, const char *name)
 {
   int err = MILL_OK;
-  char path[MILL_MAX_NAME + 32];
+  char path[sizeof models->arm->name + 32];
   size_t dim[2] = {0, 0}, n_pix = 0;
   mill_h5_array wave = {0};
   if (models->n_arm == MILL_MAX_ARM || strlen(name) >= sizeof models->arm->name)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: /models/%s", models->file.path, name);
   model_arm *arm = &models->arm[models->n_arm++];
-  snprintf(arm->name, sizeof arm->name, "%s", name);
-  snprintf(path, sizeof path, "models/%s/flux", name);
+  memcpy(arm->name, name, strlen(name) + 1);
+  snprintf(path, sizeof path, "models/%s/flux", arm->name);
   MILL_TRY(mill_h5_shape(&models->file, path, 2, dim));
   arm->n_pix = (int64_t)dim[1];
-  snprintf(path, sizeof path, "models/%s/wavelength", name);
+  snprintf(path, sizeof path, "models/%s/wavelength", arm->name);
   if (!mill_h5_array_open(models->file.id, path, &wave))
     MILL_FAIL(MILL_ERR_OUTPUT, "%s is damaged: /%s: %s", models->file.path, path, mill_h5_reason());
   arm->has_own = H5Sget_simple_extent_ndims(wave.space) == 2;

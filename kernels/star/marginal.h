@@ -84,7 +84,7 @@ MILL_HD_CALLED static inline int mill_marginal_density(const mill_model *m, cons
                                                        double *high, double *node, double *density)
 {
   const int j = s->par[k];
-  mill_particle_setup set;
+  mill_particle_setup set = {0};
   mill_particle_kernel kernel;
   double moment[MILL_PARTICLE_MOMENTS] = {0};
   set.n_dim = set.n_particle = 1;
