@@ -84,12 +84,13 @@ MILL_HD_CALLED static inline int mill_marginal_density(const mill_model *m, cons
                                                        double *high, double *node, double *density)
 {
   const int j = s->par[k];
-  mill_particle_setup set = {0};
+  mill_particle_setup set;
   mill_particle_kernel kernel;
   double moment[MILL_PARTICLE_MOMENTS] = {0};
   set.n_dim = set.n_particle = 1;
   set.bandwidth = MILL_SCOTT;
   set.along_axes = 1;
+  set.width[0] = 0.0; /* Scott's rule gives it */
   set.low[0] = mill_par_min(m, j);
   set.high[0] = mill_par_max(m, j);
   set.boundary[0] = j < MILL_PAR_LABEL0 ? MILL_REFLECTING : MILL_OPEN;
