@@ -373,12 +373,12 @@ MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
   return 1;
 }
 
-/** The next start; after the last one the profile, or the end where none found a finite
- *  value. */
-MILL_HD_CALLED static inline void mill_next_start(const mill_model *m, mill_slot *slot)
+/** The next start after one that ended at f; after the last one the profile, or the end where none
+ *  found a finite value. */
+MILL_HD_CALLED static inline void mill_next_start(const mill_model *m, mill_slot *slot, double f)
 {
   if (slot->settled < 2) {
-    slot->start_f[slot->i_start++] = slot->polish.have ? slot->polish.at.f : (double)INFINITY;
+    slot->start_f[slot->i_start++] = f;
     if (slot->i_start == 1)
       slot->doubt = slot->have_best ? mill_fit_doubt(m, slot) : MILL_DOUBT_LOST;
     if (mill_start_wanted(m, slot) || mill_start_faster(m, slot)) {
@@ -426,16 +426,17 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
     for (int j = 0; j < m->n_par; j++)
       slot->best_end[j] = converged ? p->end[j] : p->at.theta[j];
   }
-  mill_next_start(m, slot);
+  mill_next_start(m, slot, p->have ? p->at.f : (double)INFINITY);
 }
 
-/** Is the polish of a second start on its way to the minimum that the first one found? */
+/** Does the next step of a second start's polish lead to the minimum that the first one found?  It
+ *  is not evaluated: both its place and the F that it promises agree by chance in no other one. */
 MILL_HD static inline int mill_start_repeats(const mill_model *m, const mill_slot *slot)
 {
-  return slot->have_best && slot->best_converged && slot->polish.have &&
-         slot->polish.at.f >= slot->best.f - MILL_POLISH_TOLERANCE &&
-         slot->polish.at.f < slot->best.f + MILL_REPEAT_GAP &&
-         mill_point_distance2(m, slot, slot->best.theta, slot->polish.at.theta) < MILL_REPEAT_GAP;
+  const mill_polish *p = &slot->polish;
+  return slot->have_best && slot->best_converged && p->have && p->lambda <= MILL_POLISH_LAMBDA_END &&
+         fabs(p->at.f - p->pred - slot->best.f) < MILL_REPEAT_GAP &&
+         mill_point_distance2(m, slot, slot->best_end, slot->theta) < MILL_REPEAT_GAP;
 }
 
 /** Is a facet of a hull, or its far side, within MILL_HULL_NEAR errors of the labels?  cov
@@ -743,7 +744,7 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
     f += mill_penalty(m, slot, slot->theta);
     const int outcome = mill_polish_tell(m, slot, f);
     if (outcome == MILL_POLISH_GO && mill_start_repeats(m, slot)) {
-      mill_next_start(m, slot);
+      mill_next_start(m, slot, slot->best.f);
       return;
     }
     if (outcome == MILL_POLISH_GO && mill_polish_misled(m, slot)) {
