@@ -45,7 +45,7 @@ static __device__ inline int wants_arm(const mill_slot *slot, int arm)
 /** Must the emulator make its template? */
 static __device__ inline int wants_template(const device_view &v, const mill_slot *slot, int arm)
 {
-  return wants_arm(slot, arm) && !mill_template_kept(v.m, slot);
+  return wants_arm(slot, arm) && !mill_template_there(v.m, slot);
 }
 
 static __device__ inline int n_tangent(const mill_model *m, const mill_slot *slot)

@@ -178,6 +178,7 @@ MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slo
     slot->result.info |= MILL_INFO_SECOND_START;
   slot->n_method_run = 0;
   mill_method_begin(m, slot, slot->start[slot->i_start], 0);
+  mill_template_find(m, slot, slot->i_start);
 }
 
 /** The polish failed: the next method, levenberg-marquardt -> hybrid -> nelder-mead ->
@@ -264,6 +265,7 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
       slot->n_start < MILL_MAX_GUESS_START - 1 ? slot->n_start : MILL_MAX_GUESS_START - 1;
   for (int i = slot->try_all ? n_guess : 0; i > 0; i--) {
     slot->start_chisq[i] = slot->start_chisq[i - 1];
+    slot->start_label[i] = slot->start_label[i - 1];
     for (int j = 0; j < m->n_par; j++)
       slot->start[i][j] = slot->start[i - 1][j];
   }
@@ -298,6 +300,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->have_best = 0;
   slot->i_start = 0;
   slot->nonfinite = 0;
+  slot->stored = 0;
   slot->n_profile_round = 0;
   slot->settled = 0;
   slot->n_minimum = 0;
@@ -714,6 +717,7 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
     return;
   }
   slot->result.n_eval++;
+  slot->stored = 0;
   if (mill_template_keeps(slot)) {
     slot->has_kept = 1;
     for (int j = 0; j < m->n_par; j++)

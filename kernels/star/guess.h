@@ -187,6 +187,7 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
     }
   }
   slot->start_chisq[slot->n_start] = slot->guess_chisq[best];
+  slot->start_label[slot->n_start] = i_label;
   double *theta = slot->start[slot->n_start++];
   double v = mill_guess_velocity(at, m->guess_ln_step);
   v = v < m->set.min_vel_km_s ? m->set.min_vel_km_s : v;

@@ -120,6 +120,7 @@ MILL_HD static inline int mill_start_faster(const mill_model *m, mill_slot *slot
   for (int j = 0; j < m->n_par; j++)
     slot->start[i][j] = slot->best_end[j];
   slot->start[i][MILL_PAR_VSINI] *= MILL_FASTER;
+  slot->start_label[i] = m->n_stored; /* no template's */
   return 1;
 }
 
