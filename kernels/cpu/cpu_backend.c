@@ -484,14 +484,6 @@ static void count_emulator(const mill_model *m, int n_slot, mill_slot *const *sl
     timing->emulate_s[p] += spent_s * n_row[p] / n_all;
 }
 
-static int has_arm(const mill_slot *slot, int arm)
-{
-  for (int s = 0; s < slot->n_segment; s++)
-    if (slot->segment[s].used && slot->segment[s].arm == arm)
-      return 1;
-  return 0;
-}
-
 /** Answer one slot's request in one arm. */
 static void answer_slot(const mill_model *m, int arm, mill_slot *slot, mill_workspace *work,
                         mill_timing *timing, double *last)
@@ -514,7 +506,7 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
     mill_slot *batch[MILL_GROUP];
     int n_batch = 0, n_row = 0;
     for (; i < n; i++) {
-      if (!has_arm(active[i], arm))
+      if (!mill_slot_wants(active[i], arm))
         continue;
       if (mill_template_there(m, active[i])) {
         answer_slot(m, arm, active[i], &lane->work[0], timing, last);

@@ -24,6 +24,11 @@
  *  brings less than this share of it: there F is not what its derivatives say. */
 #define MILL_SIMPLEX_TRUST   0.5
 #define MILL_SIMPLEX_PROMISE 1.0
+/** A start is led by one arm while its steps promise more than this, for so many Jacobians at most,
+ *  where its lines have this squared significance: its solution is some errors from that of all. */
+#define MILL_LEAD_PROMISE 100.0
+#define MILL_LEAD_SIGNAL  1000.0
+enum { MILL_LEAD_MAX_JAC = 3 };
 /** The model error is fixed for good where a step promises less than this: at most five errors from
  *  its end. */
 #define MILL_SETTLE_PROMISE 25.0
@@ -167,6 +172,40 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          !(p->gained >= MILL_SIMPLEX_TRUST * p->promised);
 }
 
+/** Begin a start's polish with the arm that has most of the star's lines alone, until it is near:
+ *  its Jacobian costs a third of one of all arms, and leads there as well.  Not where the arms have
+ *  velocities of their own, nor from a start that was given, which is near. */
+MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
+{
+  int lead = 0, n_arm = 0;
+  for (int a = 0; a < m->n_arm; a++) {
+    if (slot->result.n_pix[a] == 0)
+      continue;
+    n_arm++;
+    if (lead == 0 || slot->arm_signal[a] > slot->arm_signal[lead - 1])
+      lead = a + 1;
+  }
+  if (n_arm > 1 && m->n_par == m->n_deriv && slot->stage == MILL_STAGE_POLISH &&
+      !(slot->has_given && slot->i_start == 0) && slot->arm_signal[lead - 1] > MILL_LEAD_SIGNAL)
+    slot->lead = lead;
+}
+
+/** The leading arm has answered: go on with it, or with all arms from where it leads. */
+MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot *slot, double f)
+{
+  const mill_polish *p = &slot->polish;
+  const int outcome = mill_polish_tell(m, slot, f);
+  slot->n_lead++;
+  if (outcome == MILL_POLISH_GO && p->pred > MILL_LEAD_PROMISE && p->n_jac < MILL_LEAD_MAX_JAC)
+    return;
+  const double *theta = slot->theta;
+  if (outcome == MILL_POLISH_FAILED)
+    theta = p->have ? p->at.theta : slot->start[slot->i_start];
+  slot->lead = 0;
+  slot->fix_error = slot->i_start == 0; /* the model error of all arms */
+  mill_polish_begin(m, slot, theta);
+}
+
 /** First stage of one start.  Starts after the first do without a simplex: several of them
  *  look around more cheaply. */
 MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
@@ -178,6 +217,7 @@ MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slo
     slot->result.info |= MILL_INFO_SECOND_START;
   slot->n_method_run = 0;
   mill_method_begin(m, slot, slot->start[slot->i_start], 0);
+  mill_lead_begin(m, slot);
   mill_template_find(m, slot, slot->i_start);
 }
 
@@ -301,6 +341,8 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->i_start = 0;
   slot->nonfinite = 0;
   slot->stored = 0;
+  slot->lead = 0;
+  slot->n_lead = 0;
   slot->n_profile_round = 0;
   slot->settled = 0;
   slot->n_minimum = 0;
@@ -437,7 +479,8 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
 MILL_HD static inline int mill_start_repeats(const mill_model *m, const mill_slot *slot)
 {
   const mill_polish *p = &slot->polish;
-  return slot->have_best && slot->best_converged && p->have && p->lambda <= MILL_POLISH_LAMBDA_END &&
+  return slot->have_best && slot->best_converged && p->have &&
+         p->lambda <= MILL_POLISH_LAMBDA_END &&
          fabs(p->at.f - p->pred - slot->best.f) < MILL_REPEAT_GAP &&
          mill_point_distance2(m, slot, slot->best_end, slot->theta) < MILL_REPEAT_GAP;
 }
@@ -746,6 +789,10 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
     return;
   case MILL_STAGE_POLISH: {
     f += mill_penalty(m, slot, slot->theta);
+    if (slot->lead > 0) {
+      mill_lead_tell(m, slot, f);
+      return;
+    }
     const int outcome = mill_polish_tell(m, slot, f);
     if (outcome == MILL_POLISH_GO && mill_start_repeats(m, slot)) {
       mill_next_start(m, slot, slot->best.f);

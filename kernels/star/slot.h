@@ -286,12 +286,15 @@ typedef struct mill_slot {
   double start_f[MILL_MAX_START];             /**< F where each start ended */
   int start_label[MILL_MAX_START];            /**< of guess_label, which its labels may be */
   int n_start, i_start;
-  int doubt;                   /**< enum mill_doubt, of the first start's solution */
-  int low_sn;                  /**< S/N below second_start_sn */
-  int has_given;               /**< start from `given` instead of the guesses */
-  int try_all;                 /**< and from all guesses after it */
-  double given[MILL_MAX_PAR];  /**< [n_deriv] finite, not yet within the limits */
-  int no_offset[MILL_MAX_ARM]; /**< the star's first arm, and those it has no data of */
+  int doubt;                       /**< enum mill_doubt, of the first start's solution */
+  int low_sn;                      /**< S/N below second_start_sn */
+  int has_given;                   /**< start from `given` instead of the guesses */
+  int try_all;                     /**< and from all guesses after it */
+  double given[MILL_MAX_PAR];      /**< [n_deriv] finite, not yet within the limits */
+  double arm_signal[MILL_MAX_ARM]; /**< squared significance of an arm's lines */
+  int lead;                        /**< 1 + the arm that the request is of alone; 0: all arms */
+  int n_lead;                      /**< Jacobians of such arms */
+  int no_offset[MILL_MAX_ARM];     /**< the star's first arm, and those it has no data of */
   int free_par[MILL_MAX_PAR], n_free;
   int method;       /**< enum mill_optimizer now at work; falls to the next when it fails */
   int n_method_run; /**< times that nelder-mead had to repeat */
@@ -389,6 +392,17 @@ MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *sl
   for (int l = 0; l < m->n_label && same; l++)
     same = slot->theta[MILL_PAR_LABEL0 + l] == label[l];
   slot->stored = same ? k + 1 : 0;
+}
+
+/** Has the slot's request something to evaluate in this arm? */
+MILL_HD static inline int mill_slot_wants(const mill_slot *slot, int arm)
+{
+  if (slot->request == MILL_REQ_NONE || (slot->lead > 0 && slot->lead != 1 + arm))
+    return 0;
+  for (int i = 0; i < slot->n_segment; i++)
+    if (slot->segment[i].used && slot->segment[i].arm == arm)
+      return 1;
+  return 0;
 }
 
 /** What an arm's offset does for each km/s of VRAD where the likelihood of its arm and its prior
