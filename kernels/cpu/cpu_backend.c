@@ -484,14 +484,6 @@ static void count_emulator(const mill_model *m, int n_slot, mill_slot *const *sl
     timing->emulate_s[p] += spent_s * n_row[p] / n_all;
 }
 
-static int has_arm(const mill_slot *slot, int arm)
-{
-  for (int s = 0; s < slot->n_segment; s++)
-    if (slot->segment[s].used && slot->segment[s].arm == arm)
-      return 1;
-  return 0;
-}
-
 /** Answer one slot's request in one arm. */
 static void answer_slot(const mill_model *m, int arm, mill_slot *slot, mill_workspace *work,
                         mill_timing *timing, double *last)
@@ -514,9 +506,9 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
     mill_slot *batch[MILL_GROUP];
     int n_batch = 0, n_row = 0;
     for (; i < n; i++) {
-      if (!has_arm(active[i], arm))
+      if (!mill_slot_wants(active[i], arm))
         continue;
-      if (mill_template_kept(m, active[i])) {
+      if (mill_template_there(m, active[i])) {
         answer_slot(m, arm, active[i], &lane->work[0], timing, last);
         continue;
       }
@@ -606,6 +598,47 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
   return MILL_OK;
 }
 
+static int cpu_store(const mill_model *m, int arm, int n_thread, float *rows, double *mean)
+{
+  int err = MILL_OK;
+  const int n_row = 1 + m->n_label, each = MILL_BATCH_ROWS / n_row; /* templates of a task */
+  const int n_task = (m->n_stored + each - 1) / each;
+  const size_t pad = (size_t)m->arm[arm].n_pix_pad;
+#pragma omp parallel for schedule(static) num_threads(n_thread)
+  for (int i_task = 0; i_task < n_task; i_task++) {
+    const int first = i_task * each, left = m->n_stored - first, n = left < each ? left : each;
+    mill_lane lane = {0};
+    mill_slot *star = NULL, *slot[MILL_BATCH_ROWS];
+    int code = lane_reserve(&lane, m);
+    if (code == MILL_OK)
+      code = MILL_ALLOC(n, &star);
+    for (int s = 0; s < n && code == MILL_OK; s++) {
+      slot[s] = &star[s];
+      star[s].request = MILL_REQ_JACOBIAN;
+      for (int l = 0; l < m->n_label; l++)
+        star[s].theta[MILL_PAR_LABEL0 + l] =
+            m->guess_label[(size_t)(first + s) * (size_t)m->n_label + (size_t)l];
+    }
+    if (code == MILL_OK)
+      emulate(m, arm, n, slot, &lane);
+    for (int r = 0; r < n * n_row && code == MILL_OK; r++) {
+      const mill_workspace *work = &lane.work[r / n_row];
+      const int t = r % n_row;
+      const size_t at = (size_t)first * (size_t)n_row + (size_t)r;
+      memcpy(rows + at * pad, (const float *)work->grid + (size_t)t * (size_t)m->max_pix_pad,
+             pad * sizeof *rows);
+      mean[at] = work->mean[t];
+    }
+    lane_clear(&lane);
+    mill_free(star);
+    if (code != MILL_OK) {
+#pragma omp atomic write
+      err = code;
+    }
+  }
+  return err;
+}
+
 static int cpu_wait(mill_device *d)
 {
   (void)d;
@@ -644,4 +677,5 @@ const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {
     .collect = cpu_collect,
     .wait = cpu_wait,
     .timing = cpu_timing,
+    .store = cpu_store,
 };

@@ -34,18 +34,13 @@ static __device__ inline mill_slot *slot_of_block(const device_view &v, int firs
 /** Has the slot something to evaluate in this arm?  The same on all threads. */
 static __device__ inline int wants_arm(const mill_slot *slot, int arm)
 {
-  if (!slot || slot->request == MILL_REQ_NONE)
-    return 0;
-  for (int i = 0; i < slot->n_segment; i++)
-    if (slot->segment[i].used && slot->segment[i].arm == arm)
-      return 1;
-  return 0;
+  return slot && mill_slot_wants(slot, arm);
 }
 
 /** Must the emulator make its template? */
 static __device__ inline int wants_template(const device_view &v, const mill_slot *slot, int arm)
 {
-  return wants_arm(slot, arm) && !mill_template_kept(v.m, slot);
+  return wants_arm(slot, arm) && !mill_template_there(v.m, slot);
 }
 
 static __device__ inline int n_tangent(const mill_model *m, const mill_slot *slot)

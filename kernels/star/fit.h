@@ -24,6 +24,11 @@
  *  brings less than this share of it: there F is not what its derivatives say. */
 #define MILL_SIMPLEX_TRUST   0.5
 #define MILL_SIMPLEX_PROMISE 1.0
+/** A start is led by one arm while its steps promise more than this, for so many Jacobians at most,
+ *  where its lines have this squared significance: its solution is some errors from that of all. */
+#define MILL_LEAD_PROMISE 100.0
+#define MILL_LEAD_SIGNAL  1000.0
+enum { MILL_LEAD_MAX_JAC = 3 };
 /** The model error is fixed for good where a step promises less than this: at most five errors from
  *  its end. */
 #define MILL_SETTLE_PROMISE 25.0
@@ -35,8 +40,10 @@
  *  beyond this many errors. */
 #define MILL_TWO_MINIMA_GAP      4.0
 #define MILL_TWO_MINIMA_DISTANCE 3.0
-/** A start repeats an earlier one when its F and its squared distance in errors are this close. */
-#define MILL_REPEAT_GAP 0.25
+/** A start repeats the best one when its next step promises an F above that by less than the one and
+ *  below it by no more than the other, at a squared distance in errors below the first. */
+#define MILL_REPEAT_GAP  0.25
+#define MILL_REPEAT_LESS 0.05
 /** Waves of the residuals are reported when they are this part of an arm's chi-square and this
  *  many standard deviations above noise. */
 #define MILL_STIFF_PART   0.2
@@ -167,6 +174,40 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          !(p->gained >= MILL_SIMPLEX_TRUST * p->promised);
 }
 
+/** Begin a start's polish with the arm that has most of the star's lines alone, until it is near:
+ *  its Jacobian costs a third of one of all arms, and leads there as well.  Not where the arms have
+ *  velocities of their own, nor from a start that was given, which is near. */
+MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
+{
+  int lead = 0, n_arm = 0;
+  for (int a = 0; a < m->n_arm; a++) {
+    if (slot->result.n_pix[a] == 0)
+      continue;
+    n_arm++;
+    if (lead == 0 || slot->arm_signal[a] > slot->arm_signal[lead - 1])
+      lead = a + 1;
+  }
+  if (n_arm > 1 && m->n_par == m->n_deriv && slot->stage == MILL_STAGE_POLISH &&
+      !(slot->has_given && slot->i_start == 0) && slot->arm_signal[lead - 1] > MILL_LEAD_SIGNAL)
+    slot->lead = lead;
+}
+
+/** The leading arm has answered: go on with it, or with all arms from where it leads. */
+MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot *slot, double f)
+{
+  const mill_polish *p = &slot->polish;
+  const int outcome = mill_polish_tell(m, slot, f);
+  slot->n_lead++;
+  if (outcome == MILL_POLISH_GO && p->pred > MILL_LEAD_PROMISE && p->n_jac < MILL_LEAD_MAX_JAC)
+    return;
+  const double *theta = slot->theta;
+  if (outcome == MILL_POLISH_FAILED)
+    theta = p->have ? p->at.theta : slot->start[slot->i_start];
+  slot->lead = 0;
+  slot->fix_error = slot->i_start == 0; /* the model error of all arms */
+  mill_polish_begin(m, slot, theta);
+}
+
 /** First stage of one start.  Starts after the first do without a simplex: several of them
  *  look around more cheaply. */
 MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slot *slot)
@@ -178,6 +219,8 @@ MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slo
     slot->result.info |= MILL_INFO_SECOND_START;
   slot->n_method_run = 0;
   mill_method_begin(m, slot, slot->start[slot->i_start], 0);
+  mill_lead_begin(m, slot);
+  mill_template_find(m, slot, slot->i_start);
 }
 
 /** The polish failed: the next method, levenberg-marquardt -> hybrid -> nelder-mead ->
@@ -264,6 +307,7 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
       slot->n_start < MILL_MAX_GUESS_START - 1 ? slot->n_start : MILL_MAX_GUESS_START - 1;
   for (int i = slot->try_all ? n_guess : 0; i > 0; i--) {
     slot->start_chisq[i] = slot->start_chisq[i - 1];
+    slot->start_label[i] = slot->start_label[i - 1];
     for (int j = 0; j < m->n_par; j++)
       slot->start[i][j] = slot->start[i - 1][j];
   }
@@ -298,6 +342,9 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->have_best = 0;
   slot->i_start = 0;
   slot->nonfinite = 0;
+  slot->stored = 0;
+  slot->lead = 0;
+  slot->n_lead = 0;
   slot->n_profile_round = 0;
   slot->settled = 0;
   slot->n_minimum = 0;
@@ -373,12 +420,12 @@ MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
   return 1;
 }
 
-/** The next start; after the last one the profile, or the end where none found a finite
- *  value. */
-MILL_HD_CALLED static inline void mill_next_start(const mill_model *m, mill_slot *slot)
+/** The next start after one that ended at f; after the last one the profile, or the end where none
+ *  found a finite value. */
+MILL_HD_CALLED static inline void mill_next_start(const mill_model *m, mill_slot *slot, double f)
 {
   if (slot->settled < 2) {
-    slot->start_f[slot->i_start++] = slot->polish.have ? slot->polish.at.f : (double)INFINITY;
+    slot->start_f[slot->i_start++] = f;
     if (slot->i_start == 1)
       slot->doubt = slot->have_best ? mill_fit_doubt(m, slot) : MILL_DOUBT_LOST;
     if (mill_start_wanted(m, slot) || mill_start_faster(m, slot)) {
@@ -426,16 +473,19 @@ MILL_HD_CALLED static inline void mill_start_end(const mill_model *m, mill_slot 
     for (int j = 0; j < m->n_par; j++)
       slot->best_end[j] = converged ? p->end[j] : p->at.theta[j];
   }
-  mill_next_start(m, slot);
+  mill_next_start(m, slot, p->have ? p->at.f : (double)INFINITY);
 }
 
-/** Is the polish of a second start on its way to the minimum that the first one found? */
+/** Does the next step of a second start's polish lead to the minimum that the first one found?  It
+ *  is not evaluated: both its place and the F that it promises agree by chance in no other one. */
 MILL_HD static inline int mill_start_repeats(const mill_model *m, const mill_slot *slot)
 {
-  return slot->have_best && slot->best_converged && slot->polish.have &&
-         slot->polish.at.f >= slot->best.f - MILL_POLISH_TOLERANCE &&
-         slot->polish.at.f < slot->best.f + MILL_REPEAT_GAP &&
-         mill_point_distance2(m, slot, slot->best.theta, slot->polish.at.theta) < MILL_REPEAT_GAP;
+  const mill_polish *p = &slot->polish;
+  const double above = p->at.f - p->pred - slot->best.f;
+  return slot->have_best && slot->best_converged && p->have &&
+         p->lambda <= MILL_POLISH_LAMBDA_END && above >= -MILL_REPEAT_LESS &&
+         above < MILL_REPEAT_GAP &&
+         mill_point_distance2(m, slot, slot->best_end, slot->theta) < MILL_REPEAT_GAP;
 }
 
 /** Is a facet of a hull, or its far side, within MILL_HULL_NEAR errors of the labels?  cov
@@ -713,6 +763,7 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
     return;
   }
   slot->result.n_eval++;
+  slot->stored = 0;
   if (mill_template_keeps(slot)) {
     slot->has_kept = 1;
     for (int j = 0; j < m->n_par; j++)
@@ -741,9 +792,13 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
     return;
   case MILL_STAGE_POLISH: {
     f += mill_penalty(m, slot, slot->theta);
+    if (slot->lead > 0) {
+      mill_lead_tell(m, slot, f);
+      return;
+    }
     const int outcome = mill_polish_tell(m, slot, f);
     if (outcome == MILL_POLISH_GO && mill_start_repeats(m, slot)) {
-      mill_next_start(m, slot);
+      mill_next_start(m, slot, slot->best.f);
       return;
     }
     if (outcome == MILL_POLISH_GO && mill_polish_misled(m, slot)) {

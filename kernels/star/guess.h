@@ -187,6 +187,7 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
     }
   }
   slot->start_chisq[slot->n_start] = slot->guess_chisq[best];
+  slot->start_label[slot->n_start] = i_label;
   double *theta = slot->start[slot->n_start++];
   double v = mill_guess_velocity(at, m->guess_ln_step);
   v = v < m->set.min_vel_km_s ? m->set.min_vel_km_s : v;
@@ -216,12 +217,24 @@ MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slo
     slot->guess_chisq[e] = 0.0;
   }
   MILL_BARRIER(b);
+  MILL_SERIAL(b)
+  {
+    for (int a = 0; a < MILL_MAX_ARM; a++)
+      slot->arm_signal[a] = 0.0;
+  }
+  MILL_BARRIER(b);
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
     const mill_segment *s = &slot->segment[i_seg];
     if (!s->used || s->n_good < 1)
       continue;
-    if (!isfinite(mill_block_project_f32(*b, m, s, NULL, 1.0, 0.0, work)))
+    const double f = mill_block_project_f32(*b, m, s, NULL, 1.0, 0.0, work);
+    if (!isfinite(f))
       continue;
+    /* what a continuum alone leaves, beyond noise */
+    MILL_SERIAL(b)
+    {
+      slot->arm_signal[s->arm] += f - s->sum_ln_var - (double)s->n_good;
+    }
     mill_block_guess_bins(b, s->ws->n_cont, s, work, slot);
     mill_block_guess_match(b, m, s->ws, slot);
   }

@@ -431,14 +431,40 @@ MILL_BLOCK_FN void MILL_T(mill_block_template)(mill_block *b, const mill_model *
   }
 }
 
+/** The rows of a guess template from the model's store into work->grid and work->mean. */
+MILL_BLOCK_FN void MILL_T(mill_block_take_stored)(mill_block *b, const mill_model *m, int i_arm,
+                                                  int i_templ, mill_workspace *work)
+{
+  const mill_model_arm *arm = &m->arm[i_arm];
+  const size_t pad = (size_t)arm->n_pix_pad, first = (size_t)i_templ * (size_t)(1 + m->n_label);
+  const float *stored = arm->stored;
+  MILL_SERIAL(b)
+  {
+    for (int t = 0; t <= m->n_label; t++)
+      work->mean[t] = arm->stored_mean[first + (size_t)t];
+  }
+  MILL_GLOBAL(stored);
+  for (int t = 0; t <= m->n_label; t++) {
+    const float *from = stored + (first + (size_t)t) * pad;
+    MILL_REAL *to = (MILL_REAL *)work->grid + (size_t)t * (size_t)m->max_pix_pad;
+    MILL_FOR_SIMD(b, i, arm->n_pix)
+    {
+      to[i] = (MILL_REAL)from[i];
+    }
+  }
+  MILL_BARRIER(b);
+}
+
 /** Answer a slot's request as far as one arm is concerned.
  *
- *  In: work->grid, the emulator's output for the slot's labels (one row, or one
- *  and a tangent per label for a Jacobian; none where mill_template_kept).  Adds to slot->eval. */
+ *  In: work->grid, the emulator's output for the slot's labels (one row, or one and a tangent per
+ *  label for a Jacobian; none where mill_template_there).  Adds to slot->eval. */
 MILL_BLOCK_FN void MILL_T(mill_block_arm)(mill_block *b, const mill_model *m, mill_slot *slot,
                                           int i_arm, mill_workspace *work)
 {
   if (slot->request == MILL_REQ_JACOBIAN) {
+    if (slot->stored > 0)
+      MILL_T(mill_block_take_stored)(b, m, i_arm, slot->stored - 1, work);
     MILL_T(mill_block_flux)(b, &m->arm[i_arm], work->mean[0], (MILL_REAL *)work->grid);
     MILL_T(mill_block_arm_jacobian)(b, m, slot, i_arm, work);
     return;

@@ -65,7 +65,11 @@ typedef struct mill_model_arm {
   mill_rbf rbf;              /**< the same, of MILL_EMULATOR_RBF */
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
-  mill_model_error error; /**< fraction NULL: none, or not wanted */
+  /** What the emulator gives for the guess's templates, as in mill_workspace: a start's first
+   *  Jacobian takes it from here. */
+  const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
+  const double *stored_mean; /**< mean [n_stored][1 + n_label] */
+  mill_model_error error;    /**< fraction NULL: none, or not wanted */
 } mill_model_arm;
 
 /** Distance of rows over a segment's pixels, such that a GPU may load four floats at once. */
@@ -104,6 +108,7 @@ typedef struct mill_model {
   double guess_ln_step;
   const double *guess_label; /**< [n_templ / n_guess_vsini][n_label] */
   double guess_vsini[8];
+  int n_stored; /**< of guess_label, the first: mill_model_arm.stored */
 } mill_model;
 
 /** One prepared spectrum. */
@@ -269,6 +274,8 @@ typedef struct mill_slot {
   mill_segment *segment;
   double hull_weight;         /**< hull penalty = hull_weight * distance^2 */
   double theta[MILL_MAX_PAR]; /**< of the request */
+  int stored; /**< 1 + the number of guess_label at which the Jacobian of the request is, and whose
+                   emulator rows the model has; 0: none */
   double profile_vel[MILL_N_PROFILE];
   mill_eval eval;
 
@@ -277,13 +284,17 @@ typedef struct mill_slot {
                                                    after them a faster rotator than the solution */
   double start_chisq[MILL_MAX_START];         /**< of the guess; only differences have a meaning */
   double start_f[MILL_MAX_START];             /**< F where each start ended */
+  int start_label[MILL_MAX_START];            /**< of guess_label, which its labels may be */
   int n_start, i_start;
-  int doubt;                   /**< enum mill_doubt, of the first start's solution */
-  int low_sn;                  /**< S/N below second_start_sn */
-  int has_given;               /**< start from `given` instead of the guesses */
-  int try_all;                 /**< and from all guesses after it */
-  double given[MILL_MAX_PAR];  /**< [n_deriv] finite, not yet within the limits */
-  int no_offset[MILL_MAX_ARM]; /**< the star's first arm, and those it has no data of */
+  int doubt;                       /**< enum mill_doubt, of the first start's solution */
+  int low_sn;                      /**< S/N below second_start_sn */
+  int has_given;                   /**< start from `given` instead of the guesses */
+  int try_all;                     /**< and from all guesses after it */
+  double given[MILL_MAX_PAR];      /**< [n_deriv] finite, not yet within the limits */
+  double arm_signal[MILL_MAX_ARM]; /**< squared significance of an arm's lines */
+  int lead;                        /**< 1 + the arm that the request is of alone; 0: all arms */
+  int n_lead;                      /**< Jacobians of such arms */
+  int no_offset[MILL_MAX_ARM];     /**< the star's first arm, and those it has no data of */
   int free_par[MILL_MAX_PAR], n_free;
   int method;       /**< enum mill_optimizer now at work; falls to the next when it fails */
   int n_method_run; /**< times that nelder-mead had to repeat */
@@ -364,6 +375,34 @@ MILL_HD static inline int mill_template_kept(const mill_model *m, const mill_slo
     if (slot->kept_theta[j] != slot->theta[j])
       return 0;
   return 1;
+}
+
+/** Are the emulator's rows for the slot's request there, so that it need not run? */
+MILL_HD static inline int mill_template_there(const mill_model *m, const mill_slot *slot)
+{
+  return slot->stored > 0 || mill_template_kept(m, slot);
+}
+
+/** Say whether the request for a Jacobian, of start i, is at the template that the guess chose. */
+MILL_HD static inline void mill_template_find(const mill_model *m, mill_slot *slot, int i)
+{
+  const int k = slot->start_label[i];
+  const double *label = m->guess_label + (size_t)k * (size_t)m->n_label;
+  int same = k < m->n_stored && slot->request == MILL_REQ_JACOBIAN;
+  for (int l = 0; l < m->n_label && same; l++)
+    same = slot->theta[MILL_PAR_LABEL0 + l] == label[l];
+  slot->stored = same ? k + 1 : 0;
+}
+
+/** Has the slot's request something to evaluate in this arm? */
+MILL_HD static inline int mill_slot_wants(const mill_slot *slot, int arm)
+{
+  if (slot->request == MILL_REQ_NONE || (slot->lead > 0 && slot->lead != 1 + arm))
+    return 0;
+  for (int i = 0; i < slot->n_segment; i++)
+    if (slot->segment[i].used && slot->segment[i].arm == arm)
+      return 1;
+  return 0;
 }
 
 /** What an arm's offset does for each km/s of VRAD where the likelihood of its arm and its prior

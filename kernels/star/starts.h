@@ -19,9 +19,9 @@
 #define MILL_HULL_EDGE 1e-3
 /** Starts whose F is within this of the best one agree with it. */
 #define MILL_SAME_F 2.0
-/** Doubts about the first solution (enum mill_doubt): more Jacobians than an easy star takes; F
- *  for each pixel without the data's variances, above this by three of its errors; v sin i in
- *  km/s. */
+/** Doubts about the first solution (enum mill_doubt): more Jacobians than an easy star takes, those
+ * of a leading arm counted as one; F for each pixel without the data's variances, above this by
+ * three of its errors; v sin i in km/s. */
 enum { MILL_DOUBT_JAC = 6 };
 #define MILL_DOUBT_CHISQ 1.1
 #define MILL_DOUBT_VSINI 60.0
@@ -63,7 +63,8 @@ MILL_HD_CALLED static inline int mill_fit_doubt(const mill_model *m, const mill_
   const int asked =
       m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
   if (slot->try_all || !slot->best_converged ||
-      (!asked && (slot->had_simplex || slot->result.n_jac > MILL_DOUBT_JAC)))
+      (!asked && (slot->had_simplex ||
+                  slot->result.n_jac - slot->n_lead + (slot->n_lead > 0) > MILL_DOUBT_JAC)))
     return MILL_DOUBT_LOST;
   if (mill_fit_reduced(slot) > MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot))
     return MILL_DOUBT_POOR;
@@ -120,6 +121,7 @@ MILL_HD static inline int mill_start_faster(const mill_model *m, mill_slot *slot
   for (int j = 0; j < m->n_par; j++)
     slot->start[i][j] = slot->best_end[j];
   slot->start[i][MILL_PAR_VSINI] *= MILL_FASTER;
+  slot->start_label[i] = m->n_stored; /* no template's */
   return 1;
 }
 

@@ -6,6 +6,9 @@
 #include "kernels/math/rotation.h"
 #include "kernels/star/spline_filter.h"
 
+/** Most that the emulator's rows at the guess's templates take. */
+static const size_t STORE_BYTES = (size_t)64 << 20;
+
 /** Is a label's prior one that has an integral? */
 static int is_bounded(const mill_library *lib, const mill_fit_settings *set, int l)
 {
@@ -246,12 +249,11 @@ done:
   return err;
 }
 
-int mill_device_model_load(const mill_library *lib, const mill_fit_settings *settings,
-                           const mill_guess_table *guess, mill_device_memory *memory,
-                           mill_model *model, mill_model **d_model)
+/** All of a model but what is in store. */
+static int load_model(const mill_library *lib, const mill_fit_settings *settings,
+                      const mill_guess_table *guess, mill_device_memory *memory, mill_model *m)
 {
   int err = MILL_OK;
-  mill_model *m = model;
   void *block = NULL;
   m->n_label = lib->n_label;
   m->n_deriv = lib->n_label + MILL_PAR_LABEL0;
@@ -283,7 +285,68 @@ int mill_device_model_load(const mill_library *lib, const mill_fit_settings *set
   MILL_TRY(mill_device_memory_take(memory, n_guess * sizeof *lib->guess_label, lib->guess_label,
                                    &block));
   m->guess_label = block;
-  MILL_TRY(mill_device_memory_take(memory, sizeof *m, m, &block));
+done:
+  return err;
+}
+
+/** Templates of the guess of which the store may have rows. */
+static int stored_most(const mill_library *lib, const mill_model *m)
+{
+  size_t each = 0;
+  for (int a = 0; a < m->n_arm; a++)
+    each += (size_t)(1 + m->n_label) * (size_t)m->arm[a].n_pix_pad * sizeof(float);
+  return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
+}
+
+/** The emulator's rows at the guess's templates, made by the CPU whatever the backend is. */
+static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
+                       const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
+                       mill_model *m)
+{
+  int err = MILL_OK;
+  const mill_backend *cpu = mill_backend_cpu(NULL);
+  mill_device_memory here = {.backend = cpu};
+  mill_model host = *m;
+  float *row = NULL;
+  double *mean = NULL;
+  void *block = NULL;
+  m->n_stored = settings->precision == MILL_FLOAT32 && cpu ? stored_most(lib, m) : 0;
+  if (m->n_stored == 0)
+    goto done;
+  if (memory->backend->kind != MILL_BACKEND_CPU) {
+    memset(&host, 0, sizeof host);
+    MILL_TRY(load_model(lib, settings, guess, &here, &host));
+  }
+  host.n_stored = m->n_stored;
+  for (int a = 0; a < m->n_arm; a++) {
+    const size_t n = (size_t)m->n_stored * (size_t)(1 + m->n_label);
+    const size_t n_pix = n * (size_t)m->arm[a].n_pix_pad;
+    MILL_FREE(row, mean);
+    row = NULL;
+    mean = NULL;
+    MILL_TRY(MILL_ALLOC(n_pix, &row));
+    MILL_TRY(MILL_ALLOC(n, &mean));
+    MILL_TRY(cpu->store(&host, a, n_thread, row, mean));
+    MILL_TRY(mill_device_memory_take(memory, n_pix * sizeof *row, row, &block));
+    m->arm[a].stored = block;
+    MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
+    m->arm[a].stored_mean = block;
+  }
+done:
+  MILL_FREE(row, mean);
+  mill_device_memory_clear(&here);
+  return err;
+}
+
+int mill_device_model_load(const mill_library *lib, const mill_fit_settings *settings,
+                           const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
+                           mill_model *model, mill_model **d_model)
+{
+  int err = MILL_OK;
+  void *block = NULL;
+  MILL_TRY(load_model(lib, settings, guess, memory, model));
+  MILL_TRY(load_stored(lib, settings, guess, n_thread, memory, model));
+  MILL_TRY(mill_device_memory_take(memory, sizeof *model, model, &block));
   *d_model = block;
 done:
   return err;

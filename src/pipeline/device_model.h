@@ -8,6 +8,7 @@
 /** Copy a library, with settings, into a backend's memory.
  *
  *  guess     in   the library's guess table
+ *  n_thread  in   OpenMP threads, whose number changes nothing
  *  memory    in   takes all blocks of the model
  *  model     out  host copy; its pointers are the backend's memory
  *  d_model   out  the same in the backend's memory
@@ -15,7 +16,7 @@
  *  MILL_ERR_LIBRARY where an arm is too short for its splines, MILL_ERR_MEMORY,
  *  MILL_ERR_BACKEND. */
 int mill_device_model_load(const mill_library *lib, const mill_fit_settings *settings,
-                           const mill_guess_table *guess, mill_device_memory *memory,
+                           const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                            mill_model *model, mill_model **d_model);
 
 /** MILL_ERR_RANGE where the settings or the library's numbers exceed what a fit can hold. */

@@ -79,8 +79,8 @@ int mill_pipeline_create(const mill_library *lib, const mill_fit_settings *setti
   MILL_TRY(backend->open(n_thread, &p->device));
   p->model_memory = (mill_device_memory){.backend = backend, .device = p->device};
   MILL_TRY(mill_guess_table_create(lib, settings, n_thread, &p->guess));
-  MILL_TRY(
-      mill_device_model_load(lib, settings, &p->guess, &p->model_memory, &p->model, &p->d_model));
+  MILL_TRY(mill_device_model_load(lib, settings, &p->guess, n_thread, &p->model_memory, &p->model,
+                                  &p->d_model));
   MILL_TRY(mill_waveset_cache_create(lib, &p->model.set, &p->guess, backend, p->device, n_thread,
                                      &p->waveset));
   MILL_TRY(MILL_ALLOC(n_slot, &p->list));
