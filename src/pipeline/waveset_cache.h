@@ -22,7 +22,8 @@ typedef struct mill_waveset_cache mill_waveset_cache;
 
 /** What a set was made from and where it lies. */
 typedef struct mill_waveset_view {
-  int arm, n_pix, n_bin;
+  int arm, n_pix;
+  int n_block;                /**< blocks of the guess's bins */
   const double *wave_aa;      /**< [n_pix] host */
   const mill_waveset *device; /**< of the backend's memory */
 } mill_waveset_view;
