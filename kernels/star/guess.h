@@ -14,6 +14,8 @@
 #include "kernels/math/fourier.h"
 #include "kernels/star/pixel.h"
 
+static_assert((int)MILL_GUESS_LANE == (int)MILL_FOURIER_LANE, "groups are transformed as they are");
+
 /** Velocity of a shift by n_bin bins (positive: receding). */
 MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
 {

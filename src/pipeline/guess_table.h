@@ -39,7 +39,7 @@ typedef struct mill_guess_table {
 typedef struct mill_guess_range {
   int arm, n_cont;
   int n_bin, n_block; /**< bins; blocks of them that are transformed together */
-  long bin0;          /**< of all bins that the arm's first wavelengths count from 0 */
+  long bin0;          /**< floor(ln wavelength / ln_step) of the first */
 } mill_guess_range;
 
 /** Widest margin of a range, km/s. */
