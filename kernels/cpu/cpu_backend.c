@@ -277,26 +277,46 @@ typedef struct mill_task {
   mill_timing *timing;
 } mill_task;
 
+/** Fresh slots that one thread begins together. */
+typedef struct mill_start_task {
+  const mill_model *m;
+  int n;
+  mill_slot **slot; /**< [n] */
+  mill_workspace *work;
+  mill_timing *timing;
+} mill_start_task;
+
 static void body_start(mill_block *b, void *arg)
 {
-  const mill_task *t = arg;
+  const mill_start_task *t = arg;
   double last = mill_wall_s();
   MILL_SERIAL(b)
   {
     mill_range_begin(MILL_RANGE_PREPARE);
   }
-  for (int i = 0; i < t->slot->n_segment; i++)
-    mill_block_prepare(b, t->m, &t->slot->segment[i]);
+  for (int i = 0; i < t->n; i++)
+    for (int s = 0; s < t->slot[i]->n_segment; s++)
+      mill_block_prepare(b, t->m, &t->slot[i]->segment[s]);
   MILL_SERIAL(b)
   {
     t->timing->pixel_s[MILL_PHASE_PREPARE] += lap_s(&last);
     mill_range_end();
     mill_range_begin(MILL_RANGE_GUESS);
   }
-  mill_block_guess(b, t->m, t->slot, t->work);
+  for (int i = 0; i < t->n; i++)
+    mill_block_guess_data(b, t->m, t->slot[i], t->work);
+  for (int k = 0; k < t->m->n_templ; k += MILL_GUESS_LANE)
+    for (int i = 0; i < t->n; i++)
+      mill_block_guess_match(b, t->m, k, t->slot[i], t->work);
+  for (int i = 0; i < t->n; i++) {
+    mill_block_guess_starts(b, t->m, t->slot[i]);
+    MILL_SERIAL(b)
+    {
+      mill_fit_begin(t->m, t->slot[i]);
+    }
+  }
   MILL_SERIAL(b)
   {
-    mill_fit_begin(t->m, t->slot);
     t->timing->pixel_s[MILL_PHASE_GUESS] += lap_s(&last);
     mill_range_end();
   }
@@ -331,7 +351,8 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   const mill_array *array;
   const int n_array = mill_workspace_arrays(&array);
   size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
-  mill_workspace_counts(m->n_deriv, m->max_pix_pad, m->max_seg_pix, m->set.precision, count);
+  mill_workspace_counts(m->n_deriv, m->max_pix_pad, m->max_seg_pix, m->set.precision, m->guess_n,
+                        count);
   count[MILL_COUNT_NORMAL] = MILL_MAX_CONT * MILL_MAX_CONT;
   count[MILL_COUNT_SOLVE] = MILL_MAX_CONT * (MILL_MAX_PAR + 3);
   count[MILL_COUNT_SUMS] = MILL_BLOCK_MAX_SUM;
@@ -444,10 +465,16 @@ done:
 
 static int cpu_start(mill_device *d, const int *index, int n)
 {
+  int together = (n + d->n_thread - 1) / d->n_thread;
+  together = together < MILL_GROUP ? together : MILL_GROUP;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(d->n_thread)
-  for (int i = 0; i < n; i++) {
+  for (int first = 0; first < n; first += together) {
     mill_lane *lane = &d->lane[omp_get_thread_num()];
-    mill_task task = {d->model, d->slot[index[i]], &lane->work[0], 0, &lane->timing};
+    mill_slot *slot[MILL_GROUP];
+    const int n_slot = n - first < together ? n - first : together;
+    for (int i = 0; i < n_slot; i++)
+      slot[i] = d->slot[index[first + i]];
+    mill_start_task task = {d->model, n_slot, slot, &lane->work[0], &lane->timing};
     mill_laps laps;
     laps_begin(&laps, &lane->timing);
     mill_block_run(body_start, &task);

@@ -24,7 +24,7 @@ enum {
 
 /** What the work space of a lane is made for. */
 struct work_shape {
-  int n_lane, n_deriv, n_label, max_pix_pad, max_seg_pix;
+  int n_lane, n_deriv, n_label, max_pix_pad, max_seg_pix, guess_n;
   int pitch; /**< of a row of hidden layers */
   int wide;  /**< float64 templates */
 };

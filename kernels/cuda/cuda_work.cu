@@ -14,6 +14,7 @@ static work_shape shape_of(const mill_model *m, int n_lane)
   s.n_label = m->n_label;
   s.max_pix_pad = m->max_pix_pad;
   s.max_seg_pix = m->max_seg_pix;
+  s.guess_n = m->guess_n;
   s.wide = m->set.precision == MILL_FLOAT64;
   s.pitch = MILL_COLUMN_PAD; /* an emulator without hidden layers has its labels there */
   for (int a = 0; a < m->n_arm; a++) {
@@ -59,7 +60,7 @@ static size_t lay_out(mill_device *d, const work_shape *s, char *block, mill_wor
     v->hidden[i] = take_rows<double>(block, &at, n, n_row, pitch);
   v->narrow = take_rows<float>(block, &at, n, n_row, pitch);
   const int precision = s->wide ? MILL_FLOAT64 : MILL_FLOAT32;
-  mill_workspace_counts(s->n_deriv, s->max_pix_pad, s->max_seg_pix, precision, count);
+  mill_workspace_counts(s->n_deriv, s->max_pix_pad, s->max_seg_pix, precision, s->guess_n, count);
   count[MILL_COUNT_ERROR_SPACE] *= MILL_BLOCK_WARPS; /* which may work apart */
   const int n_array = mill_workspace_arrays(&array);
   /* all in one region: each array of all lanes behind the one before */

@@ -6,7 +6,7 @@
  *   - block.h: loops over the elements of a block, barriers, sums over the threads of a
  *     block, tiles that neighbours share, lengths of chunks;
  *   - vector.h: the numbers that one instruction works on;
- *   - guess_tile.h: chi^2 of guess templates at several velocities at once;
+ *   - guess_tile.h: products of the transforms of the guess;
  *   - pixel_sums_impl.h: sums of products over pixels, and the small matrices made of them.
  *
  *  This header alone asks which backend is compiled.  Fibers (MILL_BLOCK_FIBERS) are a checking

@@ -32,6 +32,12 @@ MILL_INLINE mill_vec_f64 mill_vec_load_f64(const float *p)
   return MILL_VEC_WIDEN(p);
 }
 
+MILL_INLINE mill_vec_f64 mill_vec_zero_f64(void)
+{
+  const mill_vec_f64 zero = {0.0};
+  return zero;
+}
+
 /** The next whole number of vectors from n on; what n lacks is filled with zeros. */
 MILL_INLINE int mill_vec_padded_f64(int n)
 {

@@ -3,11 +3,18 @@
  *  Data and templates are divided by their own continuum fits; with n = d/c - 1,
  *  m = T/c_T - 1, w = c^2/sigma^2 summed into bins uniform in ln wavelength,
  *  chi^2(k, v) = const - 2 sum (w n) m_k(v) + sum w m_k^2(v).
+ *  That is the real part of the correlation of w - 2 i w n with m^2 + i m.  At all velocities
+ *  together it is made by transforms of blocks of bins (overlap-save): a block has guess_n -
+ *  2 guess_half bins of the data, and guess_n of the template, guess_half more on each side;
+ *  the products of all blocks of all segments are added up and transformed back once.
  */
 #ifndef MILL_GUESS_H
 #define MILL_GUESS_H
 
+#include "kernels/math/fourier.h"
 #include "kernels/star/pixel.h"
+
+static_assert((int)MILL_GUESS_LANE == (int)MILL_FOURIER_LANE, "groups are transformed as they are");
 
 /** Velocity of a shift by n_bin bins (positive: receding). */
 MILL_HD static inline double mill_guess_velocity(double n_bin, double ln_step)
@@ -22,50 +29,78 @@ MILL_HD static inline double mill_guess_apart(int i)
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
 }
 
-/** Bins whose terms are added up in float32 before they join a float64 sum. */
-enum { MILL_GUESS_CHUNK = 128 };
+/** Whether a segment has anything to say. */
+MILL_HD static inline int mill_guess_takes(const mill_segment *s)
+{
+  return s->used && s->n_good > 0;
+}
 
 #include MILL_PRIMITIVES_GUESS
 
-/** Add the chi^2 of one segment's bins to slot->guess_chisq. */
-MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m,
-                                          const mill_waveset *ws, mill_slot *slot)
+/** Transform x [guess_n][2][MILL_GUESS_LANE] in place. */
+MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const float *root,
+                                      float *x)
 {
-  const int half = m->guess_half, nv = 2 * half + 1, n_templ = m->n_templ, n_bin = ws->n_bin;
-  const size_t width = (size_t)n_bin + 2 * (size_t)half;
-  const float *bin_wn = slot->bin_wn, *bin_w = slot->bin_w;
-  const int n_group = (n_templ + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
-  /* observed bin i holds template bin i - shift */
-  const int n_shift = nv < MILL_GUESS_SHIFTS ? 1 : MILL_GUESS_SHIFTS;
-  const int n_tile = (nv + n_shift - 1) / n_shift;
   const int n_side = MILL_GUESS_LANE / MILL_GUESS_TEMPLATES;
-  MILL_FOR(b, e, n_group * n_tile * n_side)
+  for (int step = 1; step < n; step *= 2) {
+    const int half = inverse ? step : n / 2 / step;
+    MILL_FOR(b, e, n / 2 * n_side)
+    {
+      mill_fourier_pair(n, half, e / n_side, inverse, root, MILL_GUESS_TEMPLATES,
+                        x + e % n_side * MILL_GUESS_TEMPLATES);
+    }
+    MILL_BARRIER(b);
+  }
+}
+
+/** slot->guess_chisq of the templates from k0 on, one group, from the transformed bins of all used
+ *  segments. */
+MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, int k0,
+                                          mill_slot *slot, mill_workspace *work)
+{
+  const int n = m->guess_n, half = m->guess_half, nv = 2 * half + 1;
+  const int n_side = MILL_GUESS_LANE / MILL_GUESS_TEMPLATES;
+  const int n_lane = m->n_templ - k0 < MILL_GUESS_LANE ? m->n_templ - k0 : MILL_GUESS_LANE;
+  float *sum = (float *)work->rotated;
+  MILL_FOR(b, e, n * n_side)
   {
-    const int side = e % n_side, next = e / n_side % n_tile * n_shift, group = e / n_side / n_tile;
-    const int lane = side * MILL_GUESS_TEMPLATES, k0 = group * MILL_GUESS_LANE + lane;
-    /* the last tile goes over shifts again that the one before it had */
-    const int v0 = next + n_shift <= nv ? next : nv - n_shift;
-    if (k0 >= n_templ)
-      continue;
-    const float *t =
-        ws->templ + lane + ((size_t)group * width + (size_t)(2 * half - v0)) * MILL_GUESS_LANE;
-    double sum[MILL_GUESS_SHIFTS * MILL_GUESS_TEMPLATES];
-    mill_guess_tile(n_shift, n_bin, bin_wn, bin_w, t, sum);
-    MILL_UNROLL
-    for (int v = 0; v < MILL_GUESS_SHIFTS; v++)
-      for (int l = 0; l < MILL_GUESS_TEMPLATES; l++)
-        if (v < n_shift && v0 + v >= next && k0 + l < n_templ)
-          slot->guess_chisq[(k0 + l) * nv + v0 + v] += sum[v * MILL_GUESS_TEMPLATES + l];
+    const int f = e / n_side, lane = e % n_side * MILL_GUESS_TEMPLATES;
+    float *re = sum + f * 2 * MILL_GUESS_LANE + lane;
+    mill_guess_zero(re);
+    for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
+      const mill_segment *s = &slot->segment[i_seg];
+      if (!mill_guess_takes(s))
+        continue;
+      const int n_block = s->ws->n_block;
+      const float *t = s->ws->templ + lane +
+                       ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)n + (size_t)f) * (size_t)n_block *
+                           2 * MILL_GUESS_LANE;
+      for (int i = 0; i < n_block; i += MILL_GUESS_LANE)
+        mill_guess_product(n_block - i < MILL_GUESS_LANE ? n_block - i : MILL_GUESS_LANE,
+                           s->guess +
+                               (ptrdiff_t)(i / MILL_GUESS_LANE * n + f) * 2 * MILL_GUESS_LANE,
+                           t + (ptrdiff_t)i * 2 * MILL_GUESS_LANE, re);
+    }
+  }
+  MILL_BARRIER(b);
+  mill_block_fourier(b, n, 1, m->guess_root, sum);
+  /* the first of the transform is the largest velocity */
+  MILL_FOR(b, e, nv * n_lane)
+  {
+    const int k = e / nv, v = e % nv;
+    slot->guess_chisq[k0 * nv + e] = (double)sum[(nv - 1 - v) * 2 * MILL_GUESS_LANE + k];
   }
   MILL_BARRIER(b);
 }
 
 /** Data divided by its continuum fit (work->solve) and its weight, summed over the bins of
- *  a segment.  work->pixel and smooth hold [n_pix] double here. */
-MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, int nk, const mill_segment *s,
-                                         mill_workspace *work, mill_slot *slot)
+ *  a segment, into s->guess, and transformed.  work->pixel and smooth hold [n_pix] double here. */
+MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int nk,
+                                         const mill_segment *s, mill_workspace *work)
 {
   const mill_waveset *ws = s->ws;
+  const int n_fourier = m->guess_n, n_kept = n_fourier - 2 * m->guess_half;
+  const int n_number = n_fourier * 2 * MILL_GUESS_LANE;
   const int n = s->n_pix, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
   double *pixel_wn = (double *)work->pixel, *pixel_w = (double *)work->smooth;
   MILL_FOR(b, c, n_chunk)
@@ -91,6 +126,10 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, int nk, const mill_segme
       pixel_w[p] = good ? x * x : 0.0;
     }
   }
+  MILL_FOR(b, e, mill_guess_lanes(ws->n_block) * n_number)
+  {
+    s->guess[e] = 0.0f;
+  }
   MILL_BARRIER(b);
   MILL_FOR(b, i, ws->n_bin)
   {
@@ -99,10 +138,15 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, int nk, const mill_segme
       wn += pixel_wn[p];
       w += pixel_w[p];
     }
-    slot->bin_wn[i] = (float)(-2.0 * wn);
-    slot->bin_w[i] = (float)w;
+    const int block = i / n_kept;
+    float *to = s->guess + (ptrdiff_t)(block / MILL_GUESS_LANE) * n_number +
+                i % n_kept * 2 * MILL_GUESS_LANE + block % MILL_GUESS_LANE;
+    to[0] = (float)w;
+    to[MILL_GUESS_LANE] = (float)(-2.0 * wn);
   }
   MILL_BARRIER(b);
+  for (int i = 0; i < mill_guess_lanes(ws->n_block); i++)
+    mill_block_fourier(b, n_fourier, 0, m->guess_root, s->guess + (ptrdiff_t)i * n_number);
 }
 
 /** The least chi^2 of each template among velocities [v0, v1) into slot->guess_least, infinite
@@ -206,17 +250,10 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
       theta[j] = m->set.fixed_value[j];
 }
 
-/** Fill slot->start from all used segments: the best template, the best of those whose labels are
- *  apart from its, and so on.  Fixed parameters keep their value. */
-MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slot *slot,
-                                    mill_workspace *work)
+/** Bins of all used segments, transformed: what mill_block_guess_match compares templates with. */
+MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mill_slot *slot,
+                                         mill_workspace *work)
 {
-  const int nv = 2 * m->guess_half + 1;
-  MILL_FOR(b, e, m->n_templ * nv)
-  {
-    slot->guess_chisq[e] = 0.0;
-  }
-  MILL_BARRIER(b);
   MILL_SERIAL(b)
   {
     for (int a = 0; a < MILL_MAX_ARM; a++)
@@ -225,20 +262,25 @@ MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slo
   MILL_BARRIER(b);
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
     const mill_segment *s = &slot->segment[i_seg];
-    if (!s->used || s->n_good < 1)
+    if (!mill_guess_takes(s))
       continue;
+    /* no continuum: no weight */
     const double f = mill_block_project_f32(*b, m, s, NULL, 1.0, 0.0, work);
-    if (!isfinite(f))
-      continue;
+    const int has_fit = isfinite(f);
     /* what a continuum alone leaves, beyond noise */
     MILL_SERIAL(b)
     {
-      slot->arm_signal[s->arm] += f - s->sum_ln_var - (double)s->n_good;
+      slot->arm_signal[s->arm] += has_fit ? f - s->sum_ln_var - (double)s->n_good : 0.0;
     }
-    mill_block_guess_bins(b, s->ws->n_cont, s, work, slot);
-    mill_block_guess_match(b, m, s->ws, slot);
+    mill_block_guess_bins(b, m, has_fit ? s->ws->n_cont : 0, s, work);
   }
+}
 
+/** Fill slot->start from slot->guess_chisq: the best template, the best of those whose labels are
+ *  apart from its, and so on.  Fixed parameters keep their value. */
+MILL_BLOCK_FN void mill_block_guess_starts(mill_block *b, const mill_model *m, mill_slot *slot)
+{
+  const int nv = 2 * m->guess_half + 1;
   /* velocities within the limits */
   int v0 = 0, v1 = nv;
   while (v0 < nv && mill_guess_velocity(v0 - m->guess_half, m->guess_ln_step) < m->set.min_vel_km_s)
@@ -262,6 +304,17 @@ MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slo
     }
     MILL_BARRIER(b);
   }
+}
+
+/** All of it for one star.  A CPU that has several takes them through each group of templates,
+ * which are too many for a cache, together. */
+MILL_BLOCK_FN void mill_block_guess(mill_block *b, const mill_model *m, mill_slot *slot,
+                                    mill_workspace *work)
+{
+  mill_block_guess_data(b, m, slot, work);
+  for (int k0 = 0; k0 < m->n_templ; k0 += MILL_GUESS_LANE)
+    mill_block_guess_match(b, m, k0, slot, work);
+  mill_block_guess_starts(b, m, slot);
 }
 
 #endif

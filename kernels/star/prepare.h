@@ -5,7 +5,7 @@
 #ifndef MILL_PREPARE_H
 #define MILL_PREPARE_H
 
-#include "kernels/math/block.h"
+#include "kernels/math/vector.h"
 #include "kernels/star/slot.h"
 
 /** Line-spread functions given as a sigma, in units of the sigma that templates lack:
@@ -21,7 +21,7 @@
 #define MILL_LSF_MOMENTS 0.6
 #define MILL_LSF_SAMPLES 0.8
 
-/** Weights of the solver for the template's own resolution that go over the pixels at once. */
+/** Rows of the solver for the template's own resolution that go over the pixels at once. */
 enum { MILL_DECONV_STEP = 4 };
 
 /** The float of rank `key` when all of them are put in order, NaN aside: the inverse of
@@ -131,8 +131,8 @@ MILL_HD static inline void mill_rescale_row(mill_segment *s, int i, double mult)
   s->base[i] = base;
 }
 
-/** Rows of the resolution matrix of len pixels from first on, from the diagonals as stored; rows
- *  beyond n_diag are filled up with zeros to a whole step of MILL_DECONV_STEP. */
+/** Rows of the resolution matrix of len pixels from first on, from the diagonals as stored; zeros
+ *  beyond len. */
 MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
                                   double (*row)[MILL_CHUNK])
 {
@@ -140,40 +140,44 @@ MILL_BLOCK_FN void mill_read_rows(const mill_segment *s, int first, int len,
   for (int k = 0; k < nd; k++) {
     const float *raw = s->raw_res + (size_t)(nd - 1 - k) * n;
     const int shift = first - h + k;
-    if (shift >= 0 && shift + len <= n) {
+    if (shift >= 0 && shift + MILL_CHUNK <= n && len == MILL_CHUNK) {
       MILL_SIMD
-      for (int i = 0; i < len; i++)
+      for (int i = 0; i < MILL_CHUNK; i++)
         row[k][i] = (double)raw[shift + i];
     } else {
-      for (int i = 0; i < len; i++)
-        row[k][i] = shift + i >= 0 && shift + i < n ? (double)raw[shift + i] : 0.0;
+      for (int i = 0; i < MILL_CHUNK; i++)
+        row[k][i] = i < len && shift + i >= 0 && shift + i < n ? (double)raw[shift + i] : 0.0;
     }
   }
-  for (int k = nd; k % MILL_DECONV_STEP != 0; k++)
-    for (int i = 0; i < len; i++)
-      row[k][i] = 0.0;
 }
 
-/** x [len] = sum over rows l < nd of weight[l] row[l]. */
-MILL_BLOCK_FN void mill_deconvolve(int nd, const double *weight, int len,
-                                   const double (*row)[MILL_CHUNK], double *x)
+/** Rows k0 ... k0 + MILL_DECONV_STEP - 1 of weight [nd][nd] times row; those beyond nd are the last
+ *  one again. */
+MILL_BLOCK_FN void mill_deconvolve(int nd, int k0, const double *weight,
+                                   const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
-  MILL_SIMD
-  for (int i = 0; i < len; i++)
-    x[i] = 0.0;
-  for (int l = 0; l < nd; l += MILL_DECONV_STEP) {
-    double w[MILL_DECONV_STEP];
+  enum { N_VEC = MILL_CHUNK < 2 * MILL_VEC_N_F64 ? 1 : 2 };
+  const double *w[MILL_DECONV_STEP];
+  MILL_UNROLL
+  for (int q = 0; q < MILL_DECONV_STEP; q++)
+    w[q] = weight + (ptrdiff_t)(k0 + q < nd ? k0 + q : nd - 1) * nd;
+  for (int i = 0; i < MILL_CHUNK; i += N_VEC * MILL_VEC_N_F64) {
+    mill_vec_f64 sum[MILL_DECONV_STEP][N_VEC];
+    MILL_UNROLL
     for (int q = 0; q < MILL_DECONV_STEP; q++)
-      w[q] = l + q < nd ? weight[l + q] : 0.0;
-    MILL_SIMD
-    for (int i = 0; i < len; i++) {
-      double y = x[i];
-      y += w[0] * row[l][i];
-      y += w[1] * row[l + 1][i];
-      y += w[2] * row[l + 2][i];
-      y += w[3] * row[l + 3][i];
-      x[i] = y;
+      for (int v = 0; v < N_VEC; v++)
+        sum[q][v] = mill_vec_zero_f64();
+    for (int l = 0; l < nd; l++) {
+      const mill_vec_f64 *at = (const mill_vec_f64 *)(const void *)&row[l][i];
+      MILL_UNROLL
+      for (int q = 0; q < MILL_DECONV_STEP; q++)
+        for (int v = 0; v < N_VEC; v++)
+          sum[q][v] += w[q][l] * at[v];
     }
+    MILL_UNROLL
+    for (int q = 0; q < MILL_DECONV_STEP; q++)
+      for (int v = 0; v < N_VEC; v++)
+        ((mill_vec_f64 *)(void *)&x[q][i])[v] = sum[q][v];
   }
 }
 
@@ -202,15 +206,15 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
   const double unit = 3.5449077018110318 * s->templ_pix; /* 2 sqrt(pi) */
   double sum[MILL_CHUNK], square[MILL_CHUNK];
   int n_narrow = 0;
-  MILL_SIMD
-  for (int i = 0; i < len; i++)
-    sum[i] = square[i] = 0.0;
-  for (int k = 0; k < nd; k++) {
-    MILL_SIMD
-    for (int i = 0; i < len; i++) {
-      sum[i] += row[k][i];
-      square[i] += row[k][i] * row[k][i];
+  for (int i = 0; i < MILL_CHUNK; i += MILL_VEC_N_F64) {
+    mill_vec_f64 a = mill_vec_zero_f64(), q = mill_vec_zero_f64();
+    for (int k = 0; k < nd; k++) {
+      const mill_vec_f64 x = *(const mill_vec_f64 *)(const void *)&row[k][i];
+      a += x;
+      q += x * x;
     }
+    *(mill_vec_f64 *)(void *)&sum[i] = a;
+    *(mill_vec_f64 *)(void *)&square[i] = q;
   }
   for (int i = 0; i < len && n > 2 * h; i++) {
     const int whole = first + i < h ? h : (first + i >= n - h ? n - 1 - h : first + i);
@@ -242,8 +246,8 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
   {
     const int first = c * MILL_CHUNK;
     const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
-    double row[MILL_MAX_DIAG + MILL_DECONV_STEP - 1][MILL_CHUNK];
-    double x[MILL_CHUNK], sum[MILL_CHUNK], base[MILL_CHUNK], narrow[MILL_CHUNK];
+    double row[MILL_MAX_DIAG][MILL_CHUNK], solved[MILL_DECONV_STEP][MILL_CHUNK];
+    double sum[MILL_CHUNK], base[MILL_CHUNK], narrow[MILL_CHUNK];
     mill_read_rows(s, first, len, row);
     if (s->templ_pix > 0.0)
       part += mill_find_narrow(s, first, len, (const double(*)[MILL_CHUNK])row, narrow);
@@ -253,8 +257,9 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, mill_segment *s)
     for (int k = 0; k < nd; k++) {
       const double *from = row[k];
       if (s->templ_pix > 0.0) {
-        mill_deconvolve(nd, s->deconv + (ptrdiff_t)k * nd, len, (const double(*)[MILL_CHUNK])row,
-                        x);
+        double *x = solved[k % MILL_DECONV_STEP];
+        if (k % MILL_DECONV_STEP == 0)
+          mill_deconvolve(nd, k, s->deconv, (const double(*)[MILL_CHUNK])row, solved);
         MILL_SIMD
         for (int i = 0; i < len; i++)
           x[i] = narrow[i] == 0.0 ? x[i] : (k == h ? narrow[i] : 0.0);

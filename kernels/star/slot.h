@@ -78,6 +78,12 @@ MILL_HD static inline int mill_row_pitch(int n_pix)
   return (n_pix + 3) / 4 * 4;
 }
 
+/** Groups of MILL_GUESS_LANE in which n_block blocks of bins lie side by side. */
+MILL_HD static inline int mill_guess_lanes(int n_block)
+{
+  return (n_block + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
+}
+
 /** Wavelengths that segments share, with all that depends on them alone. */
 typedef struct mill_waveset {
   int arm, n_pix, n_cont;
@@ -87,9 +93,11 @@ typedef struct mill_waveset {
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;
   int *bin_first; /**< [n_bin + 1] first pixel of each bin */
-  /** [groups][n_bin + 2 * half][MILL_GUESS_LANE] normalised templates - 1, those of a group
-   *  side by side and the last group filled up with zeros. */
-  float *templ;
+  /** [groups][guess_n][n_block][2][MILL_GUESS_LANE] the templates' transforms (guess.h), those of a
+   *  group side by side and the last group filled up with zeros.  Sets with about the same range of
+   *  bins share them. */
+  int n_block;
+  const float *templ;
 } mill_waveset;
 
 typedef struct mill_model {
@@ -104,7 +112,9 @@ typedef struct mill_model {
   int max_seg_pix; /**< largest segment so far, as a mill_row_pitch */
   int n_templ;     /**< guess templates: n_guess x n_guess_vsini, rotation fastest */
   int n_guess_vsini;
-  int guess_half; /**< velocity bins on each side of zero */
+  int guess_half;          /**< velocity bins on each side of zero */
+  int guess_n;             /**< length of the guess's transforms, a power of two */
+  const float *guess_root; /**< [guess_n / 2][2] (fourier.h) */
   double guess_ln_step;
   const double *guess_label; /**< [n_templ / n_guess_vsini][n_label] */
   double guess_vsini[8];
@@ -136,8 +146,11 @@ typedef struct mill_segment {
   float *templ_flux;   /**< [n_pix] the template in it, without continuum; NULL: not wanted */
   double *cont_coef;   /**< [MILL_MAX_CONT] of the continuum functions; NULL: not wanted */
   float *scratch;      /**< [n_pix]; of the final answer: model / sigma, 0 where not good */
-  double sum_ln_var;   /**< 2 sum ln sigma, with model error ln det of the covariance */
-  double dd;           /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
+  /** [mill_guess_lanes(n_block)][guess_n][2][MILL_GUESS_LANE] weights and products of the guess's
+   *  bins, blocks side by side, and their transforms. */
+  float *guess;
+  double sum_ln_var; /**< 2 sum ln sigma, with model error ln det of the covariance */
+  double dd;         /**< sum (flux / sigma)^2, with model error D^T (1 - E^T E) D */
   /* model error (kernels/star/model_error_impl.h): d and is have the part that is independent from
    * pixel to pixel in them once it is fixed */
   int error_fixed;       /**< it has been fixed for this star */
@@ -339,10 +352,9 @@ typedef struct mill_slot {
   void *kept;                      /**< [n_arm][max_pix_pad] float or double */
 
   /* guess work space */
-  float *bin_wn, *bin_w; /**< sums over the bins of all segments of an arm */
-  double *guess_chisq;   /**< [n_templ][2 * guess_half + 1] */
-  double *guess_least;   /**< [n_templ] of them; infinite: no choice any more */
-  int *guess_velocity;   /**< [n_templ] where that is */
+  double *guess_chisq; /**< [n_templ][2 * guess_half + 1] */
+  double *guess_least; /**< [n_templ] of them; infinite: no choice any more */
+  int *guess_velocity; /**< [n_templ] where that is */
 
   mill_fit_space space; /**< the last member: the host need not copy it */
 } mill_slot;
@@ -453,7 +465,7 @@ enum mill_star_count {
   MILL_COUNT_COEF,      /**< MILL_MAX_CONT where their parts are, else 0 */
   MILL_COUNT_OWN,       /**< n_pix where the arm has a model error, else 0 */
   MILL_COUNT_ERROR,     /**< components * mill_row_pitch(n_pix) of it */
-  MILL_COUNT_BIN,       /**< the most bins of a segment's wavelength set */
+  MILL_COUNT_BLOCKS,    /**< mill_guess_lanes(n_block) * guess_n * 2 * MILL_GUESS_LANE */
   MILL_COUNT_GUESS,     /**< n_templ * (2 * guess_half + 1) */
   MILL_COUNT_TEMPL,     /**< n_templ */
   MILL_COUNT_KEPT,      /**< bytes of the kept templates: n_arm * max_pix_pad numbers */
@@ -482,6 +494,7 @@ static inline int mill_segment_arrays(const mill_array **table)
       {offsetof(mill_segment, good), sizeof(unsigned char), MILL_STAR_DEVICE, MILL_COUNT_PIX},
       {offsetof(mill_segment, base), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_PIX},
       {offsetof(mill_segment, scratch), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_PIX},
+      {offsetof(mill_segment, guess), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_BLOCKS},
       {offsetof(mill_segment, own_d), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_OWN},
       {offsetof(mill_segment, own_is), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_OWN},
       {offsetof(mill_segment, error), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_ERROR},
@@ -497,8 +510,6 @@ static inline int mill_segment_arrays(const mill_array **table)
 static inline int mill_slot_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
-      {offsetof(mill_slot, bin_wn), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_BIN},
-      {offsetof(mill_slot, bin_w), sizeof(float), MILL_STAR_DEVICE, MILL_COUNT_BIN},
       {offsetof(mill_slot, guess_chisq), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_GUESS},
       {offsetof(mill_slot, guess_least), sizeof(double), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
       {offsetof(mill_slot, guess_velocity), sizeof(int), MILL_STAR_DEVICE, MILL_COUNT_TEMPL},
@@ -586,13 +597,16 @@ static inline int mill_workspace_arrays(const mill_array **table)
 /** Elements of a block's arrays for a model; count [MILL_N_WORK_COUNT] out, but for those of
  *  normal, solve and sums, which become 0. */
 static inline void mill_workspace_counts(int n_deriv, int max_pix_pad, int max_seg_pix,
-                                         int precision, size_t *count)
+                                         int precision, int guess_n, size_t *count)
 {
-  /* the guess keeps a double a pixel in the rows at the pixels, the Jacobian two */
+  /* the guess keeps a double a pixel in the rows at the pixels, the Jacobian two; and the
+   * transforms of a group of templates on the grid */
+  const size_t guess = 2 * MILL_GUESS_LANE * sizeof(float) * (size_t)guess_n;
   const size_t real = precision == MILL_FLOAT64 ? sizeof(double) : sizeof(float);
   const size_t row = (size_t)(n_deriv + 1) * real;
   memset(count, 0, MILL_N_WORK_COUNT * sizeof *count);
-  count[MILL_COUNT_GRID_BYTES] = row * (size_t)max_pix_pad;
+  count[MILL_COUNT_GRID_BYTES] =
+      row * (size_t)max_pix_pad > guess ? row * (size_t)max_pix_pad : guess;
   count[MILL_COUNT_PIXEL_BYTES] = row * (size_t)max_seg_pix;
   count[MILL_COUNT_SEGMENT] = (size_t)max_seg_pix;
   count[MILL_COUNT_KERNEL] = MILL_MAX_ROTATION + 1;

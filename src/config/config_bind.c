@@ -7,10 +7,7 @@
 #include "src/config/text.h"
 #include "src/pipeline/guess_table.h"
 
-/* of the initial guess: memory of a rank; products for a star, of which a core does about 2e10 in
- * a second */
-#define MAX_GUESS_BYTES    4e9
-#define MAX_GUESS_MULTIPLY 2e11
+#define MAX_GUESS_BYTES 4e9 /* of the initial guess, a rank */
 
 static const char *parameter_names(const mill_library *lib, char out[512])
 {
@@ -84,20 +81,18 @@ done:
   return err;
 }
 
-/* A step far below a pixel finds nothing more, and its cost grows with the square. */
+/* A step far below a pixel finds nothing more. */
 static int check_guess(const mill_config *config, const mill_library *lib)
 {
   int err = MILL_OK;
   char a[32];
   const mill_guess_cost cost = mill_guess_cost_of(lib, &config->fit);
-  if (cost.bytes > MAX_GUESS_BYTES || cost.n_multiply > MAX_GUESS_MULTIPLY)
-    MILL_FAIL(
-        MILL_ERR_CONFIG,
-        "guess_vel_step: %s would cost %.1f GB a rank and %.2g products a star (%d templates, "
-        "%.0f velocities, %.0f bins), more than %.1f GB or %.2g; give a larger step, or min_vel "
-        "and max_vel nearer to 0",
-        mill_text_of_real(config->fit.guess_vel_step_km_s, a), 1e-9 * cost.bytes, cost.n_multiply,
-        cost.n_templ, cost.n_vel, cost.n_bin, 1e-9 * MAX_GUESS_BYTES, MAX_GUESS_MULTIPLY);
+  if (cost.bytes > MAX_GUESS_BYTES)
+    MILL_FAIL(MILL_ERR_CONFIG,
+              "guess_vel_step: %s would cost %.1f GB a rank (%d templates, %.0f velocities, %.0f "
+              "bins), more than %.1f; give a larger step, or min_vel and max_vel nearer to 0",
+              mill_text_of_real(config->fit.guess_vel_step_km_s, a), 1e-9 * cost.bytes,
+              cost.n_templ, cost.n_vel, cost.n_bin, 1e-9 * MAX_GUESS_BYTES);
 done:
   return err;
 }

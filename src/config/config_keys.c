@@ -130,7 +130,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"guess_vel_step", REAL(fit.guess_vel_step_km_s, 1, 1000), SCIENCE, .unit = "km/s",
      .range = "at most `max_vel - min_vel`",
      .help = "velocity bins of the initial guess; refused where they would need more than 4 GB a "
-             "rank or 2e11 products a star (velocities × bins × templates of the guess)",
+             "rank",
      .elsewhere = "– (`vel_step0` is the first grid of its velocity scan)"},
     {"second_start_sn", REAL(fit.second_start_sn, 0, 1e6), SCIENCE,
      .help = "below this S/N the fit always starts from the second-best guess too, above it only "

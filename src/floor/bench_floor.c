@@ -9,6 +9,7 @@
 #include "kernels/math/rbf.h"
 #include "kernels/math/rotation.h"
 #include "kernels/star/slot.h"
+#include "src/pipeline/guess_table.h"
 
 /* ---- sizes of the stars ---- */
 
@@ -247,10 +248,12 @@ static void guess_work(const sizes *z, const mill_fit_settings *set, double n_bi
   const double n_templ = (double)z->lib->n_guess * z->lib->n_guess_vsini;
   /* the data's own continuum, then two sums over bins */
   w->f64 += project_ops(z) + z->n_pix * (2.0 * z->n_cont + 6.0);
-  /* two products for every template and velocity */
-  w->f32 += 4.0 * n_templ * (2.0 * half + 1.0) * n_bin;
+  /* transforms of blocks of the data and one back for each template, a complex product for each
+   * template, block and frequency; all velocities come together */
+  const double n = mill_guess_fourier_length(2.0 * half + 1.0), n_block = n_bin / (n - 2.0 * half);
+  w->f32 += 5.0 * n * log2(n) * (n_block + n_templ) + 8.0 * n_templ * n_block * n;
   w->bytes_memory += z->n_pix * 8.0;
-  w->bytes_memory += z->share * n_templ * n_bin * 4.0;
+  w->bytes_memory += z->share * n_templ * n_block * n * 8.0;
 }
 
 /** The template of the point that was accepted is known, so no emulator. */

@@ -279,6 +279,10 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   m->n_templ = guess->n_templ;
   m->guess_half = guess->half;
   m->guess_ln_step = guess->ln_step;
+  m->guess_n = guess->n_fourier;
+  MILL_TRY(mill_device_memory_take(memory, (size_t)guess->n_fourier * sizeof *guess->root,
+                                   guess->root, &block));
+  m->guess_root = block;
   m->n_guess_vsini = lib->n_guess_vsini;
   memcpy(m->guess_vsini, lib->guess_vsini_km_s, sizeof m->guess_vsini);
   const size_t n_guess = (size_t)lib->n_guess * (size_t)lib->n_label;

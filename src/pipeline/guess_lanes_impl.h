@@ -26,12 +26,12 @@ LANES_TARGET static void LANES_NAME(rotate_and_bin)(const rotate_task *f)
   }
 }
 
-/** Normalise the templates of one group: divide by their continuum fits.  Where there is
+/** Normalise the templates of half a group: divide by their continuum fits.  Where there is
  *  none, its mean is 0 everywhere and so is what comes out. */
-LANES_TARGET static void LANES_NAME(fill_group)(const fill_task *f, int group)
+LANES_TARGET static void LANES_NAME(fill_half)(const fill_task *f, int group)
 {
   enum { N_VEC = MILL_HALF_LANE / 4 };
-  const int nk = f->nk, t0 = group * MILL_HALF_LANE;
+  const int nk = f->nk;
   const mill_four *mean =
       (const mill_four *)(const void *)f->bins->mean + (ptrdiff_t)group * f->bins->n_bin * N_VEC;
   mill_four a[MILL_MAX_CONT + TILE][N_VEC];
@@ -69,8 +69,7 @@ LANES_TARGET static void LANES_NAME(fill_group)(const fill_task *f, int group)
     for (int k = 0; k < nk; k++)
       a[k][t / 4][t % 4] = solution[k];
   }
-  float *out = f->templ + (size_t)(t0 / MILL_GUESS_LANE) * (size_t)f->width * MILL_GUESS_LANE +
-               t0 % MILL_GUESS_LANE;
+  float *out = f->templ + group % 2 * MILL_HALF_LANE;
   for (int i = 0; i < f->width; i++, out += MILL_GUESS_LANE) {
     mill_four c0 = zero, c1 = zero;
     const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
@@ -87,5 +86,32 @@ LANES_TARGET static void LANES_NAME(fill_group)(const fill_task *f, int group)
     const mill_four c[N_VEC] = {c0, c1}, value[N_VEC] = {m[0] / c0 - 1.0, m[1] / c1 - 1.0};
     for (int t = 0; t < MILL_HALF_LANE; t++)
       out[t] = c[t / 4][t % 4] > 0.0 ? (float)value[t / 4][t % 4] : 0.0f;
+  }
+}
+
+/** Blocks of m^2 + i m of the templates of one group, transformed, over the length. */
+LANES_TARGET static void LANES_NAME(transform_group)(const transform_task *f)
+{
+  const float scale = 1.0f / (float)f->n;
+  for (int block = 0; block < f->n_block; block++) {
+    const int first = block * f->n_kept;
+    for (int i = 0; i < f->n; i++) {
+      float *re = f->work + (size_t)i * 2 * MILL_GUESS_LANE, *im = re + MILL_GUESS_LANE;
+      if (first + i >= f->width) {
+        memset(re, 0, 2 * MILL_GUESS_LANE * sizeof *re);
+        continue;
+      }
+      const float *m = f->from + (size_t)(first + i) * MILL_GUESS_LANE;
+      for (int l = 0; l < MILL_GUESS_LANE; l++) {
+        re[l] = scale * m[l] * m[l];
+        im[l] = scale * m[l];
+      }
+    }
+    for (int half = f->n / 2; half > 0; half /= 2)
+      for (int j = 0; j < f->n / 2; j++)
+        mill_fourier_pair(f->n, half, j, 0, f->root, MILL_GUESS_LANE, f->work);
+    for (int i = 0; i < f->n; i++)
+      memcpy(f->to + ((size_t)i * (size_t)f->n_block + (size_t)block) * 2 * MILL_GUESS_LANE,
+             f->work + (size_t)i * 2 * MILL_GUESS_LANE, 2 * MILL_GUESS_LANE * sizeof *f->to);
   }
 }

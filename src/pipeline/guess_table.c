@@ -1,9 +1,11 @@
 #include "src/pipeline/guess_table.h"
 
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #include "kernels/math/continuum.h"
+#include "kernels/math/fourier.h"
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/linalg.h"
@@ -24,8 +26,18 @@ typedef struct fill_task {
   long first;           /**< index of the first of all in bins; may lie before it */
   const double *basis;  /**< [width][pitch] continuum functions */
   const double *factor; /**< [nk][nk] Cholesky factor of their normal matrix */
-  float *templ;         /**< [n_group][width][MILL_GUESS_LANE] */
+  float *templ;         /**< [width][MILL_GUESS_LANE] of one group */
 } fill_task;
+
+/** Templates of one group that are transformed. */
+typedef struct transform_task {
+  int n, n_block, n_kept; /**< length, blocks, bins of the data in a block */
+  int width;
+  const float *root;
+  const float *from; /**< [width][MILL_GUESS_LANE] */
+  float *work;       /**< [n][2][MILL_GUESS_LANE] */
+  float *to;         /**< [n][n_block][2][MILL_GUESS_LANE] */
+} transform_task;
 
 /** An arm's templates rotated and averaged into bins. */
 typedef struct rotate_task {
@@ -64,6 +76,7 @@ void mill_guess_table_clear(mill_guess_table *table)
     mill_free(table->arm[a].mean);
     mill_free(table->arm[a].count);
   }
+  mill_free(table->root);
   memset(table, 0, sizeof *table);
 }
 
@@ -122,20 +135,31 @@ done:
   return err;
 }
 
+double mill_guess_fourier_length(double n_vel)
+{
+  double n = 16.0;
+  while (n < 4.0 * n_vel)
+    n *= 2.0;
+  return n;
+}
+
 mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set)
 {
   const double ln_step = set->guess_vel_step_km_s / MILL_C_KM_S;
   const double fastest = fmax(fabs(set->min_vel_km_s), fabs(set->max_vel_km_s));
   mill_guess_cost cost = {.n_templ = lib->n_guess * lib->n_guess_vsini,
                           .n_vel = 2.0 * ceil(atanh(fastest / MILL_C_KM_S) / ln_step) + 1.0};
+  const double transform = mill_guess_fourier_length(cost.n_vel);
+  const double n_lane = ceil((double)cost.n_templ / MILL_GUESS_LANE) * MILL_GUESS_LANE;
+  cost.bytes = 64.0 * cost.n_templ * cost.n_vel * (double)sizeof(double);
   for (int a = 0; a < lib->n_arm; a++) {
     const double n_bin = (lib->arm[a].n_pix - 1) * lib->arm[a].ln_step / ln_step + 1.0;
     cost.n_bin += n_bin;
-    /* the table, and the bins of one set of wavelengths */
-    cost.bytes += cost.n_templ *
-                  (n_bin * (double)sizeof(double) + (n_bin + cost.n_vel) * (double)sizeof(float));
+    /* the table, and the transforms of one range of bins */
+    const double n_block = ceil(n_bin / (transform - cost.n_vel + 1.0));
+    cost.bytes += n_lane * (n_bin * (double)sizeof(double) +
+                            n_block * transform * 2.0 * (double)sizeof(float));
   }
-  cost.n_multiply = cost.n_templ * cost.n_vel * cost.n_bin;
   return cost;
 }
 
@@ -154,6 +178,9 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
   const double fastest = fmax(fabs(set->min_vel_km_s), fabs(set->max_vel_km_s));
   table->half = (int)ceil(atanh(fastest / MILL_C_KM_S) / table->ln_step);
   table->n_group = (table->n_templ + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE;
+  table->n_fourier = (int)mill_guess_fourier_length(2.0 * table->half + 1.0);
+  MILL_TRY(MILL_ALLOC(table->n_fourier, &table->root));
+  mill_fourier_roots(table->n_fourier, table->root);
   const size_t n_group = (size_t)(lib->n_guess + MILL_HALF_LANE - 1) / MILL_HALF_LANE;
   for (int a = 0; a < lib->n_arm; a++) {
     const mill_arm *arm = &lib->arm[a];
@@ -186,41 +213,73 @@ done:
   return err;
 }
 
-int mill_guess_table_n_bin(const mill_guess_table *table, int n_pix, const double *wave_aa)
+static long floor_to(long x, long unit)
 {
-  return (int)(bin_of(log(wave_aa[n_pix - 1]), table->ln_step) -
-               bin_of(log(wave_aa[0]), table->ln_step)) +
-         1;
+  return (x >= 0 ? x / unit : -((unit - 1 - x) / unit)) * unit;
 }
 
-int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib,
-                          const mill_fit_settings *set, int i_arm, int n_pix, const double *wave_aa,
-                          int n_thread, int *bin_first, float *templ)
+mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mill_fit_settings *set,
+                                        int i_arm, int n_pix, const double *wave_aa)
 {
-  int err = MILL_OK;
-  const double step = table->ln_step;
-  const int nk = mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]);
-  const int half = table->half, pitch = (nk + TILE - 1) / TILE * TILE;
-  double *basis = NULL;
-  double normal[MILL_MAX_CONT * MILL_MAX_CONT];
+  const mill_guess_arm *arm = &table->arm[i_arm];
+  const double step = table->ln_step, margin = MILL_GUESS_MARGIN / MILL_C_KM_S / step;
+  const long unit = margin > 1.0 ? (long)margin : 1;
+  long first = floor_to(bin_of(log(wave_aa[0]), step), unit);
+  long end = floor_to(bin_of(log(wave_aa[n_pix - 1]), step), unit) + unit;
+  first = first < arm->bin0 ? arm->bin0 : first;
+  end = end > arm->bin0 + arm->n_bin ? arm->bin0 + arm->n_bin : end;
+  const int n_kept = table->n_fourier - 2 * table->half;
+  mill_guess_range range = {.arm = i_arm,
+                            .n_cont =
+                                mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]),
+                            .n_bin = (int)(end - first),
+                            .bin0 = first};
+  range.n_block = (range.n_bin + n_kept - 1) / n_kept;
+  return range;
+}
 
-  /* bins have a common origin, so that those of all arms line up */
-  const long bin0 = bin_of(log(wave_aa[0]), step);
-  const int n = mill_guess_table_n_bin(table, n_pix, wave_aa), width = n + 2 * half;
-  MILL_TRY(MILL_ALLOC((size_t)pitch * (size_t)width, &basis));
+void mill_guess_table_bins(const mill_guess_table *table, const mill_guess_range *range, int n_pix,
+                           const double *wave_aa, int *bin_first)
+{
   int p = 0;
-  for (int i = 0; i <= n; i++) {
-    while (p < n_pix && bin_of(log(wave_aa[p]), step) < bin0 + i)
+  for (int i = 0; i < range->n_bin; i++) {
+    while (p < n_pix && bin_of(log(wave_aa[p]), table->ln_step) < range->bin0 + i)
       p++;
     bin_first[i] = p;
   }
-  bin_first[n] = n_pix;
+  bin_first[range->n_bin] = n_pix;
+}
 
-  /* continuum functions at bin centres; beyond the data they take the edge's */
+size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_range *range)
+{
+  return (size_t)table->n_group * (size_t)table->n_fourier * (size_t)range->n_block * 2 *
+         MILL_GUESS_LANE;
+}
+
+int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib,
+                          const mill_fit_settings *set, const mill_guess_range *range, int n_thread,
+                          float *templ)
+{
+  int err = MILL_OK;
+  const double step = table->ln_step;
+  const int nk = range->n_cont, half = table->half, n_fourier = table->n_fourier;
+  const int pitch = (nk + TILE - 1) / TILE * TILE;
+  const long bin0 = range->bin0;
+  const int n = range->n_bin, width = n + 2 * half;
+  const size_t n_normal = (size_t)width * MILL_GUESS_LANE,
+               n_own = n_normal + (size_t)n_fourier * 2 * MILL_GUESS_LANE;
+  double *basis = NULL;
+  float *own = NULL;
+  double normal[MILL_MAX_CONT * MILL_MAX_CONT];
+  MILL_TRY(MILL_ALLOC((size_t)pitch * (size_t)width, &basis));
+  MILL_TRY(MILL_ALLOC((size_t)n_thread * n_own, &own));
+
+  /* continuum functions at bin centres; beyond the range they take the edge's */
+  const double wave0 = exp((double)bin0 * step), wave1 = exp((double)(bin0 + n) * step);
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int i = 0; i < width; i++) {
     const double wave = exp(((double)(bin0 - half + i) + 0.5) * step);
-    double x = 2.0 * (wave - wave_aa[0]) / (wave_aa[n_pix - 1] - wave_aa[0]) - 1.0;
+    double x = 2.0 * (wave - wave0) / (wave1 - wave0) - 1.0;
     x = x < -1.0 ? -1.0 : (x > 1.0 ? 1.0 : x);
     for (int k = 0; k < nk; k++)
       basis[(size_t)i * (size_t)pitch + (size_t)k] = mill_continuum(set->continuum, nk, k, x);
@@ -230,11 +289,10 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
                           .half = half,
                           .n = n,
                           .width = width,
-                          .bins = &table->arm[i_arm],
-                          .first = bin0 - half - table->arm[i_arm].bin0,
+                          .bins = &table->arm[range->arm],
+                          .first = bin0 - half - table->arm[range->arm].bin0,
                           .basis = basis,
-                          .factor = normal,
-                          .templ = templ};
+                          .factor = normal};
   /* bins are full for all templates or for none, so one matrix serves them all */
   memset(normal, 0, sizeof normal);
   for (int i = half; i < half + n; i++)
@@ -244,12 +302,27 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
                               basis[(size_t)i * (size_t)pitch + (size_t)l];
   if (mill_cholesky(nk, normal, nk) != 0)
     MILL_FAIL(MILL_ERR_RANGE,
-              "arm %s has too few pixels (%d) for %d continuum functions; lower npoly",
-              lib->arm[i_arm].name, n_pix, nk);
+              "arm %s has too few wavelengths (%d bins) for %d continuum functions; lower npoly",
+              lib->arm[range->arm].name, n, nk);
+  const size_t n_group_number = mill_guess_table_numbers(table, range) / (size_t)table->n_group;
 #pragma omp parallel for schedule(static) num_threads(n_thread)
-  for (int g = 0; g < 2 * table->n_group; g++)
-    MILL_LANES_BEST(fill_group)(&task, g);
+  for (int g = 0; g < table->n_group; g++) {
+    fill_task fill = task;
+    fill.templ = own + (size_t)omp_get_thread_num() * n_own;
+    for (int i = 0; i < 2; i++)
+      MILL_LANES_BEST(fill_half)(&fill, 2 * g + i);
+    const transform_task transform = {.n = n_fourier,
+                                      .n_block = range->n_block,
+                                      .n_kept = n_fourier - 2 * half,
+                                      .width = width,
+                                      .root = table->root,
+                                      .from = fill.templ,
+                                      .work = fill.templ + n_normal,
+                                      .to = templ + (size_t)g * n_group_number};
+    MILL_LANES_BEST(transform_group)(&transform);
+  }
 done:
   mill_free(basis);
+  mill_free(own);
   return err;
 }

@@ -1,8 +1,8 @@
 /** Templates of the initial guess, on the host.
  *
  *  The library names some stars; their spectra come from the emulator once per
- *  run and are rotated.  For every wavelength set they are averaged into the
- *  guess's bins and divided by their own continuum fits.
+ *  run and are rotated and averaged into the guess's bins.  For every range of bins that
+ *  wavelength sets ask for they are divided by their own continuum fits and transformed.
  */
 #ifndef MILL_GUESS_TABLE_H
 #define MILL_GUESS_TABLE_H
@@ -29,15 +29,32 @@ typedef struct mill_guess_table {
   int n_group; /**< of MILL_GUESS_LANE templates */
   int half;    /**< velocity bins on each side of zero */
   double ln_step;
+  int n_fourier; /**< length of the transforms, a power of two */
+  float *root;   /**< [n_fourier / 2][2] (kernels/math/fourier.h), owned */
   mill_guess_arm arm[MILL_MAX_ARM];
 } mill_guess_table;
+
+/** Bins of an arm that wavelength sets share templates of: those of the pixels, and up to
+ *  MILL_GUESS_MARGIN on each side so that few ranges serve spectra of slightly different ends. */
+typedef struct mill_guess_range {
+  int arm, n_cont;
+  int n_bin, n_block; /**< bins; blocks of them that are transformed together */
+  long bin0;          /**< floor(ln wavelength / ln_step) of the first */
+} mill_guess_range;
+
+/** Widest margin of a range, km/s. */
+#define MILL_GUESS_MARGIN 1000.0
 
 /** What the guess costs with a step of velocity. */
 typedef struct mill_guess_cost {
   int n_templ;
-  double n_vel, n_bin;      /**< velocities; bins of all arms */
-  double bytes, n_multiply; /**< memory of the bins of a rank; products for one star */
+  double n_vel, n_bin; /**< velocities; bins of all arms */
+  double bytes;        /**< memory of a rank: templates, and velocities of 64 stars */
 } mill_guess_cost;
+
+/** Length of the transforms of blocks of bins for n_vel velocities, whose bins are a quarter of a
+ *  block at most: a power of two. */
+double mill_guess_fourier_length(double n_vel);
 
 /** Arithmetic only; for a star with one spectrum in every arm. */
 mill_guess_cost mill_guess_cost_of(const mill_library *lib, const mill_fit_settings *set);
@@ -48,20 +65,22 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
                             mill_guess_table *table);
 void mill_guess_table_clear(mill_guess_table *table);
 
-/** Number of bins that wavelengths reach. */
-int mill_guess_table_n_bin(const mill_guess_table *table, int n_pix, const double *wave_aa);
+/** The range of ascending wavelengths wave_aa [n_pix], vacuum A. */
+mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mill_fit_settings *set,
+                                        int i_arm, int n_pix, const double *wave_aa);
 
-/** Bins of one wavelength set.
- *
- *  wave_aa   in   [n_pix] ascending, vacuum A
- *  bin_first out  [n_bin + 1] first pixel of each bin, and n_pix
- *  templ     out  normalised template - 1 as mill_waveset has it, bin 0 of the data at
- *                 bin half: [n_group][n_bin + 2 half][MILL_GUESS_LANE]
- *
- *  n_bin as mill_guess_table_n_bin says; n_thread OpenMP threads, whose number changes
- *  nothing.  MILL_ERR_RANGE when the bins do not carry the continuum functions. */
+/** First pixel of each bin of the range into bin_first [n_bin + 1], and n_pix. */
+void mill_guess_table_bins(const mill_guess_table *table, const mill_guess_range *range, int n_pix,
+                           const double *wave_aa, int *bin_first);
+
+/** Numbers of the templates of a range. */
+size_t mill_guess_table_numbers(const mill_guess_table *table, const mill_guess_range *range);
+
+/** Templates of a range, normalised and transformed, as mill_waveset has them, over n_fourier:
+ *  templ [mill_guess_table_numbers].  n_thread OpenMP threads, whose number changes nothing.
+ *  MILL_ERR_RANGE when the bins do not carry the continuum functions, MILL_ERR_MEMORY. */
 int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib,
-                          const mill_fit_settings *set, int i_arm, int n_pix, const double *wave_aa,
-                          int n_thread, int *bin_first, float *templ);
+                          const mill_fit_settings *set, const mill_guess_range *range, int n_thread,
+                          float *templ);
 
 #endif

@@ -273,17 +273,16 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
 {
   const mill_array *array;
   size_t count[MILL_N_STAR_COUNT] = {0};
-  int n_bin = 1;
   const int n_array = mill_segment_arrays(&array);
   for (int i = 0; i < star->n_segment; i++) {
     mill_waveset_view ws;
     mill_waveset_cache_view(s->waveset, star->segment[i].waveset, &ws);
-    n_bin = ws.n_bin > n_bin ? ws.n_bin : n_bin;
+    count[MILL_COUNT_BLOCKS] =
+        (size_t)mill_guess_lanes(ws.n_block) * 2 * MILL_GUESS_LANE * (size_t)s->model->guess_n;
     count_segment(s, e, &star->segment[i], i, count);
     mill_lay_out(n_array, array, count, MILL_ARRAY_BYTES, at, block, 1, &e->segment[i],
                  sizeof(mill_segment));
   }
-  count[MILL_COUNT_BIN] = (size_t)n_bin;
   count[MILL_COUNT_TEMPL] = (size_t)s->model->n_templ;
   count[MILL_COUNT_GUESS] = (size_t)s->model->n_templ * (2 * (size_t)s->model->guess_half + 1);
   count[MILL_COUNT_KEPT] =

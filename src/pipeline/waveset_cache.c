@@ -10,7 +10,8 @@
 enum { NONE = -1, FIRST_SETS = 64 };
 
 typedef struct entry {
-  int arm, n_pix, n_bin;
+  int arm, n_pix;
+  int i_guess;     /**< whose templates it has; NONE: of none yet */
   double *wave_aa; /**< [n_pix], owned; NULL: the entry is free */
   uint64_t hash;
   int n_hold;
@@ -21,6 +22,14 @@ typedef struct entry {
   size_t size_block;
   double *deconv[MILL_MAX_DIAG + 1]; /**< by n_diag, backend memory, owned */
 } entry;
+
+/** Templates of a range of bins. */
+typedef struct guess_templates {
+  mill_guess_range range;
+  int n_user;  /**< wavelength sets that have them; 0: free */
+  void *block; /**< backend memory, owned */
+  size_t bytes;
+} guess_templates;
 
 struct mill_waveset_cache {
   const mill_library *lib;
@@ -35,6 +44,9 @@ struct mill_waveset_cache {
   int first_free;
   int *bucket; /**< [n_bucket] first entry of each, n_bucket a power of two */
   int n_bucket;
+  guess_templates *templates;
+  int n_templates;
+  int64_t n_templates_room;
   int oldest, newest; /**< of the idle sets, which are not held */
   size_t limit;
   mill_waveset_stats stats;
@@ -64,8 +76,21 @@ done:
   return err;
 }
 
-static void free_memory(const mill_waveset_cache *c, entry *e)
+static void free_templates(mill_waveset_cache *c, int id)
 {
+  guess_templates *t = &c->templates[id];
+  if (--t->n_user > 0)
+    return;
+  c->backend->release(c->device, t->block);
+  c->stats.bytes -= t->bytes;
+  t->block = NULL;
+}
+
+static void free_memory(mill_waveset_cache *c, entry *e)
+{
+  if (e->i_guess != NONE)
+    free_templates(c, e->i_guess);
+  e->i_guess = NONE;
   mill_free(e->wave_aa);
   e->wave_aa = NULL;
   if (e->block)
@@ -84,7 +109,7 @@ void mill_waveset_cache_destroy(mill_waveset_cache *c)
     return;
   for (int i = 0; i < c->n_entry; i++)
     free_memory(c, &c->entry[i]);
-  MILL_FREE(c->entry, c->bucket, c->staging, c);
+  MILL_FREE(c->entry, c->bucket, c->templates, c->staging, c);
 }
 
 void mill_waveset_cache_stats(const mill_waveset_cache *c, mill_waveset_stats *stats)
@@ -251,7 +276,7 @@ int mill_waveset_cache_view(const mill_waveset_cache *c, int id, mill_waveset_vi
   const entry *e = &c->entry[id];
   *view = (mill_waveset_view){.arm = e->arm,
                               .n_pix = e->n_pix,
-                              .n_bin = e->n_bin,
+                              .n_block = c->templates[e->i_guess].range.n_block,
                               .wave_aa = e->wave_aa,
                               .device = e->block};
   return 1;
@@ -282,24 +307,63 @@ done:
   return err;
 }
 
-/** Everything of a set into one block of backend memory. */
+static int same_range(const mill_guess_range *a, const mill_guess_range *b)
+{
+  return a->arm == b->arm && a->n_cont == b->n_cont && a->n_bin == b->n_bin && a->bin0 == b->bin0;
+}
+
+/** Find or make the templates of the guess that a set takes. */
+static int take_templates(mill_waveset_cache *c, entry *e)
+{
+  int err = MILL_OK, id = NONE;
+  void *block = NULL;
+  const mill_guess_range range =
+      mill_guess_table_range(c->guess, c->set, e->arm, e->n_pix, e->wave_aa);
+  const size_t size = mill_guess_table_numbers(c->guess, &range) * sizeof(float);
+  for (int i = 0; i < c->n_templates; i++) {
+    if (c->templates[i].n_user > 0 && same_range(&c->templates[i].range, &range)) {
+      c->templates[i].n_user++;
+      e->i_guess = i;
+      goto done;
+    }
+    if (c->templates[i].n_user == 0)
+      id = i;
+  }
+  MILL_TRY(MILL_GROW(&c->templates, &c->n_templates_room, c->n_templates + 1));
+  MILL_TRY(MILL_RENEW(&c->staging, &c->cap_staging, size));
+  MILL_TRY(mill_guess_table_fill(c->guess, c->lib, c->set, &range, c->n_thread,
+                                 (float *)(void *)c->staging));
+  MILL_TRY(c->backend->alloc(c->device, size, &block));
+  MILL_TRY(c->backend->upload(c->device, block, c->staging, size));
+  if (id == NONE)
+    id = c->n_templates++;
+  c->templates[id] = (guess_templates){.range = range, .n_user = 1, .block = block, .bytes = size};
+  c->stats.bytes += size;
+  e->i_guess = id;
+  block = NULL;
+done:
+  if (block)
+    c->backend->release(c->device, block);
+  return err;
+}
+
+/** Everything of a set, but for the templates of the guess, into one block of backend memory. */
 static int make(mill_waveset_cache *c, entry *e)
 {
   int err = MILL_OK;
   const mill_fit_settings *set = c->set;
-  const int n_pix = e->n_pix, n_bin = e->n_bin;
+  const int n_pix = e->n_pix;
   const double *wave_aa = e->wave_aa;
   const int nk = mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]);
   const size_t n = (size_t)n_pix, pitch = (size_t)mill_row_pitch(n_pix);
-  const size_t width = (size_t)n_bin + 2 * (size_t)c->guess->half;
   size_t size = 0;
+  MILL_TRY(take_templates(c, e));
+  const mill_guess_range *range = &c->templates[e->i_guess].range;
   mill_take(&size, sizeof(mill_waveset));
   const size_t at_ln = mill_take(&size, n * sizeof(double));
   const size_t at_cont = mill_take(&size, (size_t)nk * pitch * sizeof(float));
   const size_t at_masked = mill_take(&size, n);
-  const size_t at_first = mill_take(&size, ((size_t)n_bin + 1) * sizeof(int));
-  const size_t at_templ =
-      mill_take(&size, (size_t)c->guess->n_group * width * MILL_GUESS_LANE * sizeof(float));
+  const size_t at_first = mill_take(&size, ((size_t)range->n_bin + 1) * sizeof(int));
   e->size_block = size;
   e->bytes = size + n * sizeof *wave_aa;
   make_room(c, e);
@@ -319,9 +383,7 @@ static int make(mill_waveset_cache *c, entry *e)
       if (wave_aa[i] > set->wave_mask[r].min_aa && wave_aa[i] < set->wave_mask[r].max_aa)
         masked[i] = 1;
   }
-  MILL_TRY(mill_guess_table_fill(c->guess, c->lib, set, e->arm, n_pix, wave_aa, c->n_thread,
-                                 (int *)(void *)(host + at_first),
-                                 (float *)(void *)(host + at_templ)));
+  mill_guess_table_bins(c->guess, range, n_pix, wave_aa, (int *)(void *)(host + at_first));
   if (!e->block)
     MILL_TRY(c->backend->alloc(c->device, size, &e->block));
   char *device = e->block;
@@ -331,9 +393,10 @@ static int make(mill_waveset_cache *c, entry *e)
                           .ln_wave = (double *)(void *)(device + at_ln),
                           .cont = (float *)(void *)(device + at_cont),
                           .masked = (unsigned char *)(device + at_masked),
-                          .n_bin = n_bin,
+                          .n_bin = range->n_bin,
+                          .n_block = range->n_block,
                           .bin_first = (int *)(void *)(device + at_first),
-                          .templ = (float *)(void *)(device + at_templ)};
+                          .templ = c->templates[e->i_guess].block};
   memcpy(host, &w, sizeof w);
   MILL_TRY(c->backend->upload(c->device, e->block, host, size));
 done:
@@ -346,6 +409,7 @@ int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const doub
   int err = MILL_OK;
   entry fresh;
   memset(&fresh, 0, sizeof fresh);
+  fresh.i_guess = NONE;
   const uint64_t hash = hash_of(arm, n_pix, wave_aa);
   const int known = find(c, hash, arm, n_pix, wave_aa);
   if (known != NONE) {
@@ -357,7 +421,6 @@ int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const doub
   MILL_TRY(reserve(c));
   fresh.arm = arm;
   fresh.n_pix = n_pix;
-  fresh.n_bin = mill_guess_table_n_bin(c->guess, n_pix, wave_aa);
   fresh.hash = hash;
   fresh.n_hold = 1;
   MILL_TRY(MILL_ALLOC(n_pix, &fresh.wave_aa));
@@ -372,6 +435,7 @@ int mill_waveset_cache_get(mill_waveset_cache *c, int arm, int n_pix, const doub
   *first = slot;
   c->entry[slot] = fresh;
   memset(&fresh, 0, sizeof fresh);
+  fresh.i_guess = NONE;
   c->stats.n_set++;
   c->stats.n_held++;
   c->stats.n_made++;

@@ -2,11 +2,11 @@
  *  in memory.
  *
  *  A set is all that depends on the wavelengths of a segment alone: logarithms,
- *  continuum functions, masks, the templates of the initial guess (about 1 MB for an
- *  arm of DESI).  Segments with the same wavelengths share one.  Every user holds the
- *  sets that it needs; those that are not held stay for the next one that asks, the
- *  least recently used leaving first once all of them together exceed a limit.
- *  So a run with one grid per spectrum needs memory for the stars under way only.
+ *  continuum functions, masks, bins.  Segments with the same wavelengths share one, and sets
+ *  of about the same range share the templates of the initial guess (2 MB for an arm of DESI).
+ * Every user holds the sets that it needs; those that are not held stay for the next one that asks,
+ * the least recently used leaving first once all of them together exceed a limit. So a run with one
+ * grid per spectrum needs memory for the stars under way only.
  */
 #ifndef MILL_WAVESET_CACHE_H
 #define MILL_WAVESET_CACHE_H
@@ -22,7 +22,8 @@ typedef struct mill_waveset_cache mill_waveset_cache;
 
 /** What a set was made from and where it lies. */
 typedef struct mill_waveset_view {
-  int arm, n_pix, n_bin;
+  int arm, n_pix;
+  int n_block;                /**< blocks of the guess's bins */
   const double *wave_aa;      /**< [n_pix] host */
   const mill_waveset *device; /**< of the backend's memory */
 } mill_waveset_view;

@@ -38,11 +38,14 @@ int mill_mpi_failed(int mpi_code, const char *call, const char *file, int line)
 static const char file_pointers[] = "OMPI_MCA_sharedfp";
 #endif
 
-static int choose_file_pointers(void)
+static int choose_components(void)
 {
   int err = MILL_OK;
 #ifdef OPEN_MPI
-  if (setenv(file_pointers, "^sm,lockedfile", 0) != 0)
+  /* a program that was started without mpirun or srun would else start a daemon, which only
+   * processes that it started later would need: a quarter of a second */
+  if (setenv(file_pointers, "^sm,lockedfile", 0) != 0 ||
+      setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0)
     MILL_FAIL(MILL_ERR_MEMORY, "no memory for an environment variable");
 done:
 #endif
@@ -88,7 +91,7 @@ int mill_mpi_start(mill_mpi *mpi)
   const int watch_err = mill_watchdog_start(log_abort); /* told once MPI knows the rank */
   const int watch = mill_watch_begin(MILL_WATCH_START, 0, "MPI_Init_thread");
   *mpi = stop = (mill_mpi){.comm = MPI_COMM_NULL, .stop_comm = MPI_COMM_NULL, .size = 1};
-  MILL_TRY(choose_file_pointers());
+  MILL_TRY(choose_components());
   MILL_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
   MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, mpi));
   MILL_TRY(mill_mpi_dup(MPI_COMM_WORLD, &stop));

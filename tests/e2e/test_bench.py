@@ -218,7 +218,9 @@ class Work:
         set_ = made["report"]["settings"]
         fastest = max(abs(set_["min_vel"]), abs(set_["max_vel"]))
         half = np.ceil(np.arctanh(fastest / C_KM_S) / (set_["guess_vel_step"] / C_KM_S))
-        f32 = 4 * self.n_guess * (2 * half + 1) * self.n_bin
+        n = 2 ** np.ceil(np.log2(4 * (2 * half + 1)))
+        n_block = self.n_bin / (n - 2 * half)
+        f32 = 5 * n * np.log2(n) * (n_block + self.n_guess) + 8 * self.n_guess * n_block * n
         return f32, self.projection() + self.n_pix * (2 * N_CONT + 6)
 
 

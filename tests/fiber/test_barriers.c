@@ -88,15 +88,13 @@ static const harmless allowed[] = {
     {"mill_block_fix_error", 2, 2, serial},
     {"mill_block_flux", 1, 1, next},      /* mill_block_rotation_kernel */
     {"mill_block_flux_level", 1, 3, own}, /* a median counts its thread's own pixels */
-    {"mill_block_guess", 1, 1, next},     /* in the sums of mill_block_project */
-    {"mill_block_guess", 2, 3, serial},
+    {"mill_block_guess_starts", 1, 2, serial},
     {"mill_block_guess_least", 1, 1, own},
-    {"mill_block_guess_take", 1, 1, next}, /* mill_block_guess, barrier 3: see pairs */
+    {"mill_block_guess_take", 1, 1, next}, /* mill_block_guess_starts, 2: see pairs */
     {"mill_block_jacobian", 1, 1, serial},
     {"mill_block_jacobian", 4, 4, next}, /* mill_block_locate of the next segment */
     {"mill_block_prepare", 1, 1, next},  /* in the medians */
     {"mill_block_prepare", 2, 2, serial},
-    {"mill_block_prepare", 3, 3, next},     /* mill_block_guess, barrier 1: see pairs */
     {"mill_block_prepare_lsf", 3, 3, next}, /* in mill_block_prepare */
     {"mill_block_prepare_resolution", 1, 1, serial},
     {"mill_block_prepare_resolution", 2, 2, next}, /* in the medians */
@@ -110,8 +108,7 @@ static const struct {
   const char *function[2];
   int ordinal[2];
 } pairs[] = {
-    {{"mill_block_prepare", "mill_block_guess"}, {3, 1}},
-    {{"mill_block_guess_take", "mill_block_guess"}, {1, 3}},
+    {{"mill_block_guess_take", "mill_block_guess_starts"}, {1, 2}},
 };
 
 static int by_place(const void *a, const void *b)

@@ -2,11 +2,13 @@
 #include "tests/mill_test.h"
 
 #include "kernels/star/guess.h"
+#include "src/pipeline/guess_table.h"
 #include "tests/kernels/math/block_bench.h"
 
 enum { N_TEMPL = 37, N_VSINI = 2, MAX_BIN = 400, MAX_HALF = 17, N_CONT = 4, SEED = 1203 };
 enum { N_GROUP = (N_TEMPL + MILL_GUESS_LANE - 1) / MILL_GUESS_LANE };
 enum { MAX_WIDTH = MAX_BIN + 2 * MAX_HALF, MAX_VEL = 2 * MAX_HALF + 1 };
+enum { MAX_FOURIER = 256, MAX_NUMBERS = 2 * 1024 * MILL_GUESS_LANE };
 
 static struct guess_bench {
   block_bench b;
@@ -16,13 +18,48 @@ static struct guess_bench {
   double label[N_TEMPL];
   double chisq[N_TEMPL * MAX_VEL], expected[N_TEMPL * MAX_VEL], least[N_TEMPL];
   int velocity[N_TEMPL];
-  _Alignas(64) float templ[N_GROUP * MAX_WIDTH * MILL_GUESS_LANE];
+  float bin_templ[N_TEMPL][MAX_WIDTH];
+  float root[MAX_FOURIER];
+  _Alignas(64) float templ[N_GROUP * MAX_NUMBERS], guess[MAX_NUMBERS];
 } g;
 
-static float *template_bin(int n_bin, int k, int i)
+static int log2_of(int n)
 {
-  const int width = n_bin + 2 * g.b.model.guess_half;
-  return &g.templ[((k / MILL_GUESS_LANE) * width + i) * MILL_GUESS_LANE + k % MILL_GUESS_LANE];
+  return n > 1 ? 1 + log2_of(n / 2) : 0;
+}
+
+static int reversed(int i, int n)
+{
+  int r = 0;
+  for (; n > 1; n /= 2, i /= 2)
+    r = 2 * r + i % 2;
+  return r;
+}
+
+/** Transforms of the templates' blocks by their definition, in float64. */
+static void transform_templates(int n_bin)
+{
+  const int half = g.b.model.guess_half, n = g.b.model.guess_n, n_block = g.b.ws.n_block;
+  double cosine[MAX_FOURIER], sine[MAX_FOURIER];
+  for (int i = 0; i < n; i++) {
+    cosine[i] = cos(2 * 3.14159265358979323846 * i / n);
+    sine[i] = sin(2 * 3.14159265358979323846 * i / n);
+  }
+  for (int k = 0; k < N_TEMPL; k++)
+    for (int block = 0; block < n_block; block++)
+      for (int f = 0; f < n; f++) {
+        const int first = block * (n - 2 * half);
+        double re = 0, im = 0;
+        for (int i = 0; i < n && first + i < n_bin + 2 * half; i++) {
+          const double m = (double)g.bin_templ[k][first + i];
+          re += m * m * cosine[f * i % n] + m * sine[f * i % n];
+          im += m * cosine[f * i % n] - m * m * sine[f * i % n];
+        }
+        float *to = g.templ + (((k / MILL_GUESS_LANE) * n + reversed(f, n)) * n_block + block) * 2 *
+                                  MILL_GUESS_LANE;
+        to[k % MILL_GUESS_LANE] = (float)(re / n);
+        to[MILL_GUESS_LANE + k % MILL_GUESS_LANE] = (float)(im / n);
+      }
 }
 
 /** Templates and bins of random numbers. */
@@ -35,6 +72,9 @@ static void make_bins(int n_bin, int half, uint64_t *random)
   m->n_guess_vsini = N_VSINI;
   m->guess_vsini[1] = 100;
   m->guess_half = half;
+  m->guess_n = (int)mill_guess_fourier_length(2 * half + 1);
+  mill_fourier_roots(m->guess_n, g.root);
+  m->guess_root = g.root;
   m->guess_ln_step = 2e-4;
   m->guess_label = g.label;
   m->set.min_vel_km_s = -2000;
@@ -43,47 +83,75 @@ static void make_bins(int n_bin, int half, uint64_t *random)
   for (int k = 0; k < N_TEMPL; k++) {
     g.label[k] = k;
     for (int i = 0; i < n_bin + 2 * half; i++)
-      *template_bin(n_bin, k, i) = (float)(0.3 * test_library_random(random));
+      g.bin_templ[k][i] = (float)(0.3 * test_library_random(random));
   }
   for (int i = 0; i < n_bin; i++) {
     g.bin_wn[i] = (float)test_library_random(random);
     g.bin_w[i] = (float)(1 + test_library_random(random));
   }
+  const int n_kept = m->guess_n - 2 * half;
   g.b.ws.n_bin = n_bin;
+  g.b.ws.n_block = (n_bin + n_kept - 1) / n_kept;
   g.b.ws.bin_first = g.bin_first;
   g.b.ws.templ = g.templ;
-  g.slot.bin_wn = g.bin_wn;
-  g.slot.bin_w = g.bin_w;
+  g.b.s.guess = g.guess;
+  g.slot.segment = &g.b.s;
+  g.slot.n_segment = 1;
   g.slot.guess_chisq = g.chisq;
   g.slot.guess_least = g.least;
   g.slot.guess_velocity = g.velocity;
 }
 
-/** Every template at every shift, also where the shifts are fewer than go at once or no
- *  multiple of them, and the bins no multiple of a chunk. */
+/** Where the data's bin i stands, its weight; its product MILL_GUESS_LANE on. */
+static float *data_bin(int i)
+{
+  const int n = g.b.model.guess_n, n_kept = n - 2 * g.b.model.guess_half, block = i / n_kept;
+  return &g.guess[(block / MILL_GUESS_LANE * n + i % n_kept) * 2 * MILL_GUESS_LANE +
+                  block % MILL_GUESS_LANE];
+}
+
+/** Every template at every shift, of one block of bins and of more than lie side by side, also
+ *  where the last one is not full. */
 static void test_match_is_the_sum_over_bins(void **state)
 {
   (void)state;
-  static const int shape[][2] = {{1, 1},   {3, 1},    {127, 2}, {128, 5},
-                                 {129, 6}, {400, 17}, {300, 11}};
+  static const int shape[][2] = {{1, 1},   {3, 1},    {127, 2},  {128, 5},
+                                 {129, 6}, {400, 17}, {300, 11}, {400, 1}};
   uint64_t random = SEED;
   printf("seed %d\n", SEED);
   for (size_t q = 0; q < sizeof shape / sizeof *shape; q++) {
     const int n_bin = shape[q][0], half = shape[q][1], nv = 2 * half + 1;
+    double data2 = 0, templ2 = 0;
     make_bins(n_bin, half, &random);
+    transform_templates(n_bin);
     for (int e = 0; e < N_TEMPL * nv; e++)
-      g.chisq[e] = g.expected[e] = 100 + e; /* what is there is added to */
-    for (int k = 0; k < N_TEMPL; k++)
+      g.chisq[e] = 100 + e; /* what was there counts no more */
+    for (int k = 0; k < N_TEMPL; k++) {
+      double sum2 = 0;
+      for (int i = 0; i < n_bin + 2 * half; i++)
+        sum2 += pow((double)g.bin_templ[k][i], 2) + pow((double)g.bin_templ[k][i], 4);
+      templ2 = fmax(templ2, sum2);
       for (int v = 0; v < nv; v++)
         for (int i = 0; i < n_bin; i++) {
-          const double t = (double)*template_bin(n_bin, k, i + half - (v - half));
+          const double t = (double)g.bin_templ[k][i + half - (v - half)];
           g.expected[k * nv + v] += t * ((double)g.bin_wn[i] + (double)g.bin_w[i] * t);
         }
-    mill_block_guess_match(&g.b.block, &g.b.model, &g.b.ws, &g.slot);
-    /* 128 terms of at most 0.5 in float32 before they join a float64 sum: half a unit in the
-     * last place of 64 for each of them at the worst */
+    }
+    for (int i = 0; i < n_bin; i++) {
+      data_bin(i)[0] = g.bin_w[i];
+      data_bin(i)[MILL_GUESS_LANE] = g.bin_wn[i];
+      data2 += pow((double)g.bin_w[i], 2) + pow((double)g.bin_wn[i], 2);
+    }
+    const int n = g.b.model.guess_n;
+    for (int i = 0; i < mill_guess_lanes(g.b.ws.n_block); i++)
+      mill_block_fourier(&g.b.block, n, 0, g.root, g.guess + i * n * 2 * MILL_GUESS_LANE);
+    for (int k = 0; k < N_TEMPL; k += MILL_GUESS_LANE)
+      mill_block_guess_match(&g.b.block, &g.b.model, k, &g.slot, &g.b.work);
+    /* float32: a few half units in the last place for each step of two transforms, for the
+     * template's, and for the sum over blocks, of what Cauchy and Schwarz allow the correlation */
+    const double error = 6e-8 * (6 * log2_of(n) + g.b.ws.n_block + 1) * sqrt(data2 * templ2);
     for (int e = 0; e < N_TEMPL * nv; e++)
-      assert_close(g.chisq[e], g.expected[e], 128 * 3.9e-6 * (n_bin / 128 + 1));
+      assert_close(g.chisq[e], g.expected[e], error);
   }
 }
 
@@ -111,9 +179,16 @@ static void test_bins_sum_good_pixels(void **state)
     g.bin_first[i] = at < 0 ? 0 : (at > n ? n : at);
   }
   g.bin_first[N_BIN] = n;
-  mill_block_guess_bins(&g.b.block, N_CONT, &g.b.s, &g.b.work, &g.slot);
+  for (int i = 0; i < MAX_NUMBERS; i++)
+    g.guess[i] = 7; /* what was there counts no more */
+  mill_block_guess_bins(&g.b.block, &g.b.model, N_CONT, &g.b.s, &g.b.work);
+  const int n_fourier = g.b.model.guess_n;
+  for (int i = 0; i < mill_guess_lanes(g.b.ws.n_block); i++)
+    mill_block_fourier(&g.b.block, n_fourier, 1, g.root,
+                       g.guess + i * n_fourier * 2 * MILL_GUESS_LANE);
+  double found2 = 0, expected2 = 0;
   for (int i = 0; i < N_BIN; i++) {
-    double wn = 0, w = 0, size = 1;
+    double wn = 0, w = 0;
     for (int p = g.bin_first[i]; p < g.bin_first[i + 1]; p++) {
       double c = 0;
       for (int k = 0; k < N_CONT; k++)
@@ -123,12 +198,16 @@ static void test_bins_sum_good_pixels(void **state)
         continue;
       wn += c * ((double)g.b.d[p] - c);
       w += c * c;
-      size += fabs(c * (double)g.b.d[p]) + c * c;
     }
-    /* float64 sums, stored as float32 */
-    assert_close((double)g.bin_wn[i], -2 * wn, 1.2e-7 * fabs(wn) + 1e-14 * size);
-    assert_close((double)g.bin_w[i], w, 6e-8 * w + 1e-14 * size);
+    expected2 += w * w + 4 * wn * wn;
+    /* float32, and there and back: 2e-7 of what a block has, at most some 3e5 */
+    assert_close((double)data_bin(i)[0] / n_fourier, w, 0.3);
+    assert_close((double)data_bin(i)[MILL_GUESS_LANE] / n_fourier, -2 * wn, 0.3);
   }
+  /* nothing else: of all that is there these are the sums */
+  for (int i = 0; i < mill_guess_lanes(g.b.ws.n_block) * n_fourier * 2 * MILL_GUESS_LANE; i++)
+    found2 += pow((double)g.guess[i] / n_fourier, 2);
+  assert_close(found2, expected2, 1e-6 * expected2);
 }
 
 /** The least chi^2 within the limits of velocity, then the least of those with labels apart from

@@ -277,14 +277,16 @@ static void test_bind_refuses_what_the_library_lacks(void **state)
       {"fix_param: [{param: vrad, value: 0}, {param: vsini, value: 0}, {param: teff, value: 5000}, "
        "{param: logg, value: 0}, {param: feh, value: 0}]",
        "fix_param: all 5", "at least one"},
-      /* 100 templates, 2003 velocities, 1e6 bins of each arm */
-      {"guess_vel_step: 1", "guess_vel_step: 1 would cost", "4e+11 products a star"},
+      /* 128 templates with those that fill a group, 2003 velocities, 1e6 bins of each arm: 8 bytes
+       * in the table, 8 of each of 162 blocks of 8192 - 2002; 0.1 GB of velocities */
+      {"guess_vel_step: 1", "guess_vel_step: 1 would cost 4.9 GB",
+       "120 templates, 2003 velocities"},
       {"guess_vel_step: 2\nmin_vel: -200000", "guess_vel_step: 2", "larger step"},
   };
   mill_library lib;
   make_library(&lib);
   lib.arm[1].template_sigma_aa = -1.0;
-  lib.n_guess = 50;
+  lib.n_guess = 60;
   lib.n_guess_vsini = 2;
   for (int a = 0; a < 2; a++) {
     lib.arm[a].n_pix = 100001;

@@ -209,11 +209,14 @@ static void test_once_a_star(void **state)
   /* 12 a pixel, 14 to take the Gaussian out, 3 for the sum of a row, 1 for its median */
   assert_close(work[MILL_BENCH_PREPARE].f64, 2 * 100 * (12 + 14 + 3 + 1), 1e-6);
   assert_close(work[MILL_BENCH_PREPARE].bytes_memory, 2 * (2400 + 2000), 1e-6);
-  /* 25 bins and one more on each side of 0, 40 templates: 20 labels, 2 rotations */
-  const double n_bin = (double)shape.arm[0].n_guess_bin / 2;
-  assert_close(work[MILL_BENCH_GUESS].f32, 2 * 4 * 40 * 53 * n_bin, 1e-3);
+  /* 25 bins and one more on each side of 0, 40 templates: 20 labels, 2 rotations; transforms of
+   * 256, of which 204 are bins of the data */
+  const double n_bin = (double)shape.arm[0].n_guess_bin / 2, n_block = n_bin / 204;
+  assert_close(work[MILL_BENCH_GUESS].f32,
+               2 * (5 * 256 * 8 * (n_block + 40) + 8 * 40 * n_block * 256), 1e-3);
   assert_close(work[MILL_BENCH_GUESS].f64, 2 * (1500 + 8.0 / 3 + 16 + 100 * 10), 1e-6);
-  assert_close(work[MILL_BENCH_GUESS].bytes_memory, 2 * (800 + 0.25 * 40 * n_bin * 4), 1e-3);
+  assert_close(work[MILL_BENCH_GUESS].bytes_memory, 2 * (800 + 0.25 * 40 * n_block * 256 * 8),
+               1e-3);
   /* no emulator: the template is known */
   assert_close(work[MILL_BENCH_PROFILE].f32, 80 * (1900 + 600), 1e-6);
   assert_close(work[MILL_BENCH_PROFILE].f64, 80 * (1500 + 8.0 / 3 + 16), 1e-6);

@@ -1,0 +1,54 @@
+/** Discrete Fourier transforms of float32 sequences that lie side by side.
+ *
+ *  x [n][2][MILL_FOURIER_LANE] holds real and imaginary parts, a sequence a lane; n is a power of
+ *  two.  Forward (decimation in frequency) leaves frequencies in the order of their bits reversed,
+ *  inverse (decimation in time) takes them so and does not divide by n: products of transforms need
+ *  no other order.
+ */
+#ifndef MILL_FOURIER_H
+#define MILL_FOURIER_H
+
+#include "kernels/math/vector.h"
+
+enum { MILL_FOURIER_LANE = 16 /**< sequences side by side */ };
+
+/** root [n / 2][2] = exp(-2 pi i k / n), rounded from float64; n >= 2. */
+static inline void mill_fourier_roots(int n, float *root)
+{
+  for (int k = 0; k < n / 2; k++) {
+    const double angle = -2.0 * 3.14159265358979323846 * (double)k / (double)n;
+    root[2 * k] = (float)cos(angle);
+    root[2 * k + 1] = (float)sin(angle);
+  }
+}
+
+/** Pair number j < n / 2 of the step whose pairs lie `half` apart, in n_lane lanes from x on. */
+MILL_HD_INLINE void mill_fourier_pair(int n, int half, int j, int inverse, const float *root,
+                                      int n_lane, float *x)
+{
+  const int k = j & (half - 1), i_root = k * (n / 2 / half);
+  const float c = root[2 * i_root], s = root[2 * i_root + 1];
+  float *re0 = x + (ptrdiff_t)(2 * j - k) * 2 * MILL_FOURIER_LANE, *im0 = re0 + MILL_FOURIER_LANE;
+  float *re1 = re0 + (ptrdiff_t)half * 2 * MILL_FOURIER_LANE, *im1 = re1 + MILL_FOURIER_LANE;
+  if (inverse) {
+    MILL_SIMD
+    for (int l = 0; l < n_lane; l++) {
+      const float re = c * re1[l] + s * im1[l], im = c * im1[l] - s * re1[l];
+      re1[l] = re0[l] - re;
+      im1[l] = im0[l] - im;
+      re0[l] += re;
+      im0[l] += im;
+    }
+  } else {
+    MILL_SIMD
+    for (int l = 0; l < n_lane; l++) {
+      const float re = re0[l] - re1[l], im = im0[l] - im1[l];
+      re0[l] += re1[l];
+      im0[l] += im1[l];
+      re1[l] = c * re - s * im;
+      im1[l] = c * im + s * re;
+    }
+  }
+}
+
+#endif
