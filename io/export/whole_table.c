@@ -172,29 +172,11 @@ static void put_text(FILE *out, const char *text, size_t n_byte)
 static void put_value(FILE *out, int type, const char *value)
 {
   double real;
-  int64_t i64;
-  int32_t i32;
-  uint32_t u32;
-  switch (type) {
-  case MILL_TYPE_F64:
+  if (type == MILL_TYPE_F64) {
     memcpy(&real, value, sizeof real);
     put_real(out, real);
-    break;
-  case MILL_TYPE_I64:
-    memcpy(&i64, value, sizeof i64);
-    fprintf(out, "%" PRId64, i64);
-    break;
-  case MILL_TYPE_I32:
-    memcpy(&i32, value, sizeof i32);
-    fprintf(out, "%" PRId32, i32);
-    break;
-  case MILL_TYPE_U32:
-    memcpy(&u32, value, sizeof u32);
-    fprintf(out, "%" PRIu32, u32);
-    break;
-  default:
-    fprintf(out, "%d", (unsigned char)*value);
-  }
+  } else
+    fprintf(out, "%" PRId64, mill_stored_integer(type, value));
 }
 
 static int check_text(const whole *w)
