@@ -251,13 +251,6 @@ done:
 
 /* ---- HDF5 ---- */
 
-static hid_t element_type(const mill_out_column *c)
-{
-  const mill_column like = {.type = c->type};
-  return c->type == MILL_TYPE_TEXT ? mill_ph5_text_type(c->n_byte)
-                                   : H5Tcopy(mill_column_hdf5_type(&like));
-}
-
 /* A row: all values without gaps. */
 static int make_type(whole *w)
 {
@@ -267,7 +260,7 @@ static int make_type(whole *w)
   for (int i = 0; i < w->table->n_column && w->type > 0; i++) {
     const mill_out_column *c = &w->table->column[i];
     const hsize_t dim = (hsize_t)c->n_value;
-    const hid_t one = element_type(c);
+    const hid_t one = mill_column_new_type(c->type, c->n_byte);
     const int is_vector = c->type != MILL_TYPE_TEXT && c->n_value > 1;
     const hid_t type = is_vector && one > 0 ? H5Tarray_create2(one, 1, &dim) : H5I_INVALID_HID;
     const int failed = one < 0 || (is_vector && type < 0) ||
