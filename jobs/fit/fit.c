@@ -219,10 +219,7 @@ int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)
   if (err != MILL_OK)
     exit_status = mill_mpi_tell(&mpi, line->name, err);
   mill_fit_options_clear(&options);
-  if (err == MILL_ERR_MPI && mpi.size > 1)
-    MPI_Abort(MPI_COMM_WORLD, exit_status);
-  if (err != MILL_OK && err != MILL_ERR_MPI)
-    mill_ph5_leave_if_broken(&mpi, exit_status);
+  mill_ph5_leave_if_broken(&mpi, err, exit_status);
   mill_mpi_end(&mpi);
   return exit_status;
 }
