@@ -6,6 +6,7 @@
 
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
+#include "src/system/version.h"
 
 #define CRC    "fits/CRC"
 #define STATUS "fits/STATUS"
@@ -89,6 +90,12 @@ int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_s
   mill_columns_catalog(&columns);
   for (int i = 0; i < columns.n_column; i++) {
     snprintf(name, sizeof name, "catalog/%s", columns.column[i].name);
+    if (H5Lexists(file, name, H5P_DEFAULT) == 0)
+      MILL_FAIL(
+          MILL_ERR_OUTPUT,
+          "%s has no column %s, so it is of an older starmill than this one (%s), which makes "
+          "it: fit again, or look at the file with the older one",
+          path, name, mill_version());
     MILL_TRY(add_column(rows, file, name));
     const mill_stored_column *c = &rows->column[i];
     if (c->type != columns.column[i].type || c->n_byte != columns.column[i].n_byte)

@@ -185,7 +185,8 @@ static int check_json(const char *path)
   int err = MILL_OK;
   static const char begins[] = "{\n  \"version\": ";
   char first[sizeof begins - 1];
-  const size_t n = path ? mill_first_bytes(path, first, sizeof first) : 0;
+  MILL_TRY(mill_check_output(path, "json"));
+  const size_t n = mill_first_bytes(path, first, sizeof first);
   if (n > 0 && (n < sizeof first || memcmp(first, begins, n) != 0))
     MILL_FAIL(
         MILL_ERR_USAGE,
@@ -210,7 +211,8 @@ static int check_roles(const mill_bench *job)
   MILL_TRY(mill_file_roles_read(&roles, "the redrock file", config->select.redrock_file));
   for (int i = 0; i < job->n_input; i++)
     MILL_TRY(mill_file_roles_read(&roles, "the input", job->input[i]));
-  MILL_TRY(check_json(job->options.json));
+  if (job->options.json)
+    MILL_TRY(check_json(job->options.json));
 done:
   return err;
 }

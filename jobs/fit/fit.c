@@ -67,7 +67,8 @@ static int print_plan(mill_fit_job *job, int *exit_status)
 static int exit_status_of(const mill_fit_job *job)
 {
   const int64_t *n_status = job->out.summary.n_status;
-  if (n_status[MILL_STATUS_NOT_DONE] > 0)
+  const int is_limited = job->observer && job->observer->n_row_limit > 0;
+  if (n_status[MILL_STATUS_NOT_DONE] > 0 && !is_limited)
     return EXIT_STOPPED;
   /* a result of which nothing can be used must not pass for one */
   if (n_status[MILL_STATUS_FITTED] == 0 &&

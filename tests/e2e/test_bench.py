@@ -783,17 +783,20 @@ class Usage(ProgramTest):
 
     def test_json_that_cannot_be_written(self):
         path = os.path.join(tmp("nowhere"), "bench.json")
-        self.assertOneLine(starmill("bench", "rates", "--json", path), path, status=4)
+        done = starmill("bench", "fit", "--library", made["library"], "--json", path, made["file"])
+        self.assertOneLine(done, path, tmp("nowhere") + " cannot be used", status=4)
+        self.assertNotIn("run 1", done.stderr)  # it is told before the work
 
     def test_unreadable_file_beside_a_good_one(self):
         bad = tmp("bad.fits")
         with open(bad, "wb") as f:
             f.write(content(made["file"])[:5000])
         path = tmp("partly.json")
-        done = starmill("bench", "fit", "--library", made["library"], "--repeat", 1, "--json", path,
-                        bad, made["file"])
-        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
-        self.assertEqual(json.loads(content(path))["optimizers"][0]["stars"], N_STAR)
+        for more, n_star in (([], N_STAR), (["--stars", 2], 2)):
+            done = starmill("bench", "fit", "--library", made["library"], "--repeat", 1, "--json",
+                            path, *more, bad, made["file"])
+            self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+            self.assertEqual(json.loads(content(path))["optimizers"][0]["stars"], n_star)
 
     def test_one_rank_only(self):
         done = starmill("bench", "fit", "--library", made["library"], made["file"], ranks=2)

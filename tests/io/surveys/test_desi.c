@@ -7,17 +7,16 @@
 
 #include "io/surveys/desi.h"
 #include "kernels/base/error.h"
+#include "tests/io/fits/folder_fixture.h"
 #include "tests/io/surveys/desi_maker.h"
 
-static char folder[1024], path[1100];
 static mill_library lib; /* only the arms' names matter here */
 static mill_selection everything;
 static int joint;
 
-static int make_folder(void **state)
+static int begin(void **state)
 {
-  (void)state;
-  maker_folder(folder, sizeof folder);
+  make_folder(state);
   snprintf(path, sizeof path, "%s/coadd-x.fits", folder);
   memset(&lib, 0, sizeof lib);
   lib.n_arm = 3;
@@ -30,13 +29,6 @@ static int make_folder(void **state)
   everything.n_objtype = 3;
   strcpy(everything.objtype[0], "TGT");
   strcpy(everything.objtype[1], "SKY");
-  return 0;
-}
-
-static int remove_folder(void **state)
-{
-  (void)state;
-  maker_remove_folder(folder);
   return 0;
 }
 
@@ -676,7 +668,7 @@ static void test_simulated_coadds_equal_astropy(void **state)
   }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, remove_folder)
 
 int main(void)
 {
