@@ -164,8 +164,7 @@ done:
   return err;
 }
 
-/* Rank 0, before anything is opened or made. */
-/* Before the inputs are indexed, which may take hours. */
+/* Rank 0, before anything is opened or made, and the inputs indexed, which may take hours. */
 static int check_outputs(mill_fit_job *job)
 {
   int err = MILL_OK;
