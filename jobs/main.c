@@ -125,6 +125,26 @@ static int help_man(const char *name)
   return printed();
 }
 
+/* `starmill JOB --help`, also of a sub-command, starts nothing, no MPI either.  1: it is printed.
+ */
+static int print_job_help(const mill_job_row *row, int argc, char **argv)
+{
+  char command[64];
+  int n_printed = 0;
+  if (argc < 2 || argc > 3 ||
+      (strcmp(argv[argc - 1], "--help") != 0 && strcmp(argv[argc - 1], "-h") != 0))
+    return 0;
+  snprintf(command, sizeof command, "starmill %s%s%s", argv[0], argc > 2 ? " " : "",
+           argc > 2 ? argv[1] : "");
+  const int all = argc == 2 && !row->help[0]->table->row->name; /* only sub-commands have options */
+  for (const mill_option_help *const *help = row->help; *help; help++)
+    if (all || strcmp((*help)->table->command, command) == 0) {
+      fputs(n_printed++ > 0 ? "\n" : "", stdout);
+      mill_option_print_help((*help)->table, (*help)->usual, stdout);
+    }
+  return n_printed > 0;
+}
+
 static int help(int argc, char **argv)
 {
   static char option[] = "--help";
@@ -143,8 +163,7 @@ static int help(int argc, char **argv)
   const mill_job_row *row = find_job(argv[2]);
   if (!row)
     return EXIT_USAGE;
-  char *job_argv[] = {argv[2], option, NULL};
-  return row->run(2, job_argv);
+  return print_job_help(row, 2, (char *[]){argv[2], option}) ? printed() : EXIT_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -162,5 +181,7 @@ int main(int argc, char **argv)
   if (strcmp(argv[1], "--version") == 0)
     return mill_error_exit_status(mill_version_print(stdout));
   const mill_job_row *row = find_job(argv[1]);
-  return row ? row->run(argc - 1, argv + 1) : EXIT_USAGE;
+  if (!row)
+    return EXIT_USAGE;
+  return print_job_help(row, argc - 1, argv + 1) ? printed() : row->run(argc - 1, argv + 1);
 }

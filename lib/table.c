@@ -6,7 +6,7 @@
 #include <hdf5.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "io/result/columns.h"
+#include "io/result/column_data.h"
 
 _Static_assert(STARMILL_F64 == (int)MILL_TYPE_F64 && STARMILL_I64 == (int)MILL_TYPE_I64 &&
                    STARMILL_I32 == (int)MILL_TYPE_I32 && STARMILL_U32 == (int)MILL_TYPE_U32 &&
@@ -31,16 +31,9 @@ struct starmill_table {
   char *path;
 };
 
-static size_t type_bytes(const table_column *c)
-{
-  return c->type == STARMILL_F64 || c->type == STARMILL_I64   ? 8
-         : c->type == STARMILL_I32 || c->type == STARMILL_U32 ? 4
-                                                              : 1;
-}
-
 static size_t row_bytes(const table_column *c)
 {
-  return type_bytes(c) * (size_t)c->n_value;
+  return mill_column_type_size(c->type) * (size_t)c->n_value;
 }
 
 void starmill_table_free(starmill_table *table)
@@ -226,24 +219,6 @@ static int type_of(hid_t type)
   }
 }
 
-static hid_t memory_type(const table_column *c, hid_t in_file)
-{
-  switch (c->type) {
-  case STARMILL_F64:
-    return H5T_NATIVE_DOUBLE;
-  case STARMILL_I64:
-    return H5T_NATIVE_INT64;
-  case STARMILL_I32:
-    return H5T_NATIVE_INT32;
-  case STARMILL_U32:
-    return H5T_NATIVE_UINT32;
-  case STARMILL_U8:
-    return H5T_NATIVE_UINT8;
-  default:
-    return in_file;
-  }
-}
-
 /* What a dataset is; is_column 0: no column of n_row rows. */
 static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
                     mill_h5_array *array, int *is_column)
@@ -356,8 +331,8 @@ static int read_column(starmill_table *t, table_column *c)
     MILL_FAIL(MILL_ERR_INPUT, "%s: /%s is no column with a value for each of the %lld rows",
               t->path, path, (long long)t->n_row);
   MILL_TRY(mill_alloc_raw((size_t)n_row, row_bytes(c), (void **)&data));
-  if (n_row > 0 &&
-      H5Dread(array.id, memory_type(c, array.type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+  const hid_t type = c->type == STARMILL_TEXT ? array.type : mill_column_hdf5_type(c->type);
+  if (n_row > 0 && H5Dread(array.id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
     MILL_FAIL(MILL_ERR_INPUT, "%s: /%s cannot be read: %s", t->path, path, mill_h5_reason());
   c->data = data;
   data = NULL;

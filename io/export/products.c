@@ -273,8 +273,7 @@ int mill_products_check_one(const char *path, int overwrite)
   char key[8 * 80 + 2880];
   if (lstat(path, &status) != 0)
     goto done;
-  if (!overwrite)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
+  MILL_TRY(mill_refuse_existing(path, overwrite));
   const size_t n = mill_first_bytes(path, key, sizeof key - 1);
   key[n] = '\0';
   if (n > 0 && (strncmp(key, "SIMPLE", 6) != 0 || !strstr(key, "EXPORTED=")))

@@ -172,29 +172,11 @@ static void put_text(FILE *out, const char *text, size_t n_byte)
 static void put_value(FILE *out, int type, const char *value)
 {
   double real;
-  int64_t i64;
-  int32_t i32;
-  uint32_t u32;
-  switch (type) {
-  case MILL_TYPE_F64:
+  if (type == MILL_TYPE_F64) {
     memcpy(&real, value, sizeof real);
     put_real(out, real);
-    break;
-  case MILL_TYPE_I64:
-    memcpy(&i64, value, sizeof i64);
-    fprintf(out, "%" PRId64, i64);
-    break;
-  case MILL_TYPE_I32:
-    memcpy(&i32, value, sizeof i32);
-    fprintf(out, "%" PRId32, i32);
-    break;
-  case MILL_TYPE_U32:
-    memcpy(&u32, value, sizeof u32);
-    fprintf(out, "%" PRIu32, u32);
-    break;
-  default:
-    fprintf(out, "%d", (unsigned char)*value);
-  }
+  } else
+    fprintf(out, "%" PRId64, mill_stored_integer(type, value));
 }
 
 static int check_text(const whole *w)
@@ -269,13 +251,6 @@ done:
 
 /* ---- HDF5 ---- */
 
-static hid_t element_type(const mill_out_column *c)
-{
-  const mill_column like = {.type = c->type};
-  return c->type == MILL_TYPE_TEXT ? mill_ph5_text_type(c->n_byte)
-                                   : H5Tcopy(mill_column_hdf5_type(&like));
-}
-
 /* A row: all values without gaps. */
 static int make_type(whole *w)
 {
@@ -285,7 +260,7 @@ static int make_type(whole *w)
   for (int i = 0; i < w->table->n_column && w->type > 0; i++) {
     const mill_out_column *c = &w->table->column[i];
     const hsize_t dim = (hsize_t)c->n_value;
-    const hid_t one = element_type(c);
+    const hid_t one = mill_column_new_type(c->type, c->n_byte);
     const int is_vector = c->type != MILL_TYPE_TEXT && c->n_value > 1;
     const hid_t type = is_vector && one > 0 ? H5Tarray_create2(one, 1, &dim) : H5I_INVALID_HID;
     const int failed = one < 0 || (is_vector && type < 0) ||

@@ -16,6 +16,7 @@
 #include "io/files/lock_file.h"
 #include "io/fits/fits_guard.h"
 #include "kernels/base/error.h"
+#include "src/system/regular_file.h"
 
 enum {
   BLOCK = 2880,
@@ -312,8 +313,7 @@ static int check_target(const char *path, int overwrite)
     goto done;
   if (!S_ISREG(status.st_mode))
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file: give another name", path);
-  if (!overwrite)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
+  MILL_TRY(mill_refuse_existing(path, overwrite));
 done:
   return err;
 }

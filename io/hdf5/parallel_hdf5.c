@@ -30,11 +30,13 @@ int mill_ph5_is_broken(void)
   return is_broken;
 }
 
-void mill_ph5_leave_if_broken(const mill_mpi *mpi, int exit_status)
+void mill_ph5_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
 {
   int broken = is_broken;
-  if (MPI_Allreduce(MPI_IN_PLACE, &broken, 1, MPI_INT, MPI_MAX, mpi->comm) == MPI_SUCCESS &&
-      !broken)
+  mill_mpi_abort_if_lost(mpi, err, exit_status);
+  if (err == MILL_OK || err == MILL_ERR_MPI || mpi->comm == MPI_COMM_NULL ||
+      (MPI_Allreduce(MPI_IN_PLACE, &broken, 1, MPI_INT, MPI_MAX, mpi->comm) == MPI_SUCCESS &&
+       !broken))
     return;
   fflush(NULL);
   _exit(exit_status);

@@ -49,9 +49,10 @@ int mill_ph5_end(const char *path, hid_t *file, int n_rank, int err);
  *  which 1.10 does not survive: the program must leave without that. */
 int mill_ph5_is_broken(void);
 
-/** Where a rank has such a file every rank leaves the program here, with this status.  Collective;
- * all ranks have the same failure. */
-void mill_ph5_leave_if_broken(const mill_mpi *mpi, int exit_status);
+/** Before a job with the outcome err ends MPI: as mill_mpi_abort_if_lost, and where a rank has such
+ * a file every rank leaves the program here, with this status.  Collective; all ranks have the same
+ *  outcome, but for MILL_ERR_MPI. */
+void mill_ph5_leave_if_broken(const mill_mpi *mpi, int err, int exit_status);
 
 /** Reach the disk, then take the final name. */
 int mill_ph5_rename(const char *from, const char *to);

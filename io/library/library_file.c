@@ -640,8 +640,7 @@ static int find_end(const char *output, int overwrite, char path[MAX_PATH])
   if (stat(path, &status) == 0) {
     if (!S_ISREG(status.st_mode))
       MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists and is not a regular file", path);
-    if (!overwrite)
-      MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
+    MILL_TRY(mill_refuse_existing(path, overwrite));
     MILL_TRY(mill_refuse_foreign(path, "--output", "starmill library"));
   }
   if (n > 0)

@@ -50,8 +50,7 @@ int mill_map_file_check(const char *path, int overwrite)
   MILL_TRY(mill_map_file_kind(path, &is_fits));
   if (lstat(path, &status) != 0)
     goto done;
-  if (!overwrite)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
+  MILL_TRY(mill_refuse_existing(path, overwrite));
   if (!is_fits) {
     MILL_TRY(mill_refuse_foreign(path, "--output", FORMAT));
     goto done;

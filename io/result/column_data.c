@@ -6,9 +6,9 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
 
-hid_t mill_column_hdf5_type(const mill_column *column)
+hid_t mill_column_hdf5_type(int type)
 {
-  switch (column->type) {
+  switch (type) {
   case MILL_TYPE_F64:
     return H5T_IEEE_F64LE;
   case MILL_TYPE_I64:
@@ -22,6 +22,11 @@ hid_t mill_column_hdf5_type(const mill_column *column)
   }
 }
 
+hid_t mill_column_new_type(int type, size_t n_byte)
+{
+  return type == MILL_TYPE_TEXT ? mill_ph5_text_type(n_byte) : H5Tcopy(mill_column_hdf5_type(type));
+}
+
 int mill_column_create(hid_t group, const char *path, const mill_column *column, int64_t n_row)
 {
   int err = MILL_OK;
@@ -29,8 +34,7 @@ int mill_column_create(hid_t group, const char *path, const mill_column *column,
   const double f64 = column->missing;
   const int64_t i64 = isnan(f64) ? 0 : (int64_t)f64;
   const int32_t i32 = (int32_t)i64;
-  const hid_t type = column->type == MILL_TYPE_TEXT ? mill_ph5_text_type((size_t)column->n_value)
-                                                    : H5Tcopy(mill_column_hdf5_type(column));
+  const hid_t type = mill_column_new_type(column->type, column->n_byte);
   if (type < 0)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, column->name, mill_h5_reason());
   if (column->type == MILL_TYPE_F64)
@@ -52,6 +56,6 @@ int mill_column_open(hid_t file, const char *path, const mill_column *column, in
 {
   char name[64];
   snprintf(name, sizeof name, "fits/%s", column->name);
-  return mill_ph5_open_dataset(file, path, name, mill_column_hdf5_type(column),
+  return mill_ph5_open_dataset(file, path, name, mill_column_hdf5_type(column->type),
                                column->vector ? 2 : 1, n_row, column->n_value, dataset);
 }

@@ -6,8 +6,11 @@
 
 #include "io/result/columns.h"
 
-/** The type of a column of numbers in the file and in memory; borrowed from HDF5. */
-hid_t mill_column_hdf5_type(const mill_column *column);
+/** The type of numbers of enum mill_column_type in the file and in memory; borrowed from HDF5. */
+hid_t mill_column_hdf5_type(int type);
+
+/** The type of a column, whose texts have n_byte bytes; for H5Tclose. */
+hid_t mill_column_new_type(int type, size_t n_byte);
 
 /** A dataset of /fits or /catalog with its fill value; path: of the file, for messages. */
 int mill_column_create(hid_t group, const char *path, const mill_column *column, int64_t n_row);

@@ -205,7 +205,7 @@ static const line catalog_line[] = {
      "which spectrum it is, wherever its file lies: the survey's own name, else file and FITS_ROW"},
 };
 
-static size_t type_size(int type)
+size_t mill_column_type_size(int type)
 {
   switch (type) {
   case MILL_TYPE_F64:
@@ -248,7 +248,7 @@ static void add(mill_columns *columns, const line *from, const char *name, const
                                                : from->n_value;
   c->source = from->source;
   c->missing = from->missing;
-  c->n_byte = type_size(c->type) * (size_t)c->n_value;
+  c->n_byte = mill_column_type_size(c->type) * (size_t)c->n_value;
   c->field = from->field + i_value * c->n_byte;
   c->at = columns->row_size;
   columns->row_size += c->n_byte;

@@ -109,6 +109,9 @@ int mill_columns_is_whole(const mill_columns *columns, const char *row);
 int32_t mill_columns_status(const mill_columns *columns, const char *row);
 void mill_column_description(const mill_column *column, char *out, size_t size);
 
+/** Bytes of a value of enum mill_column_type; of a text's byte. */
+size_t mill_column_type_size(int type);
+
 /** "float64", "int64", ... "text[24]". */
 void mill_column_type_name(const mill_column *column, char *out, size_t size);
 

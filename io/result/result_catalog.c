@@ -156,8 +156,7 @@ static int write_group(hid_t file, const char *path, const mill_run_info *info,
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
     char name[64];
-    const hid_t type = c->type == MILL_TYPE_TEXT ? mill_ph5_text_type((size_t)c->n_value)
-                                                 : H5Tcopy(mill_column_hdf5_type(c));
+    const hid_t type = mill_column_new_type(c->type, c->n_byte);
     snprintf(name, sizeof name, "catalog/%s", c->name);
     take_column(g, c, first_exposure);
     err = write_share(file, path, name, type, info->n_row, start, g->n_row, g->packed);

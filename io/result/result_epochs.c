@@ -100,7 +100,7 @@ static int write_column(mill_result_file *file, const mill_column *c, const mill
     failed = mill_ph5_select(file->path, 2, file->n_row, c->n_value, sorted->at, q->n_row, &vector);
   /* called also after that failed: the other ranks wait for this one in it */
   err = mill_ph5_write(file->dataset[c - file->columns.column], file->path, c->name,
-                       mill_column_hdf5_type(c), c->vector ? &vector : &sorted->scalar,
+                       mill_column_hdf5_type(c->type), c->vector ? &vector : &sorted->scalar,
                        sorted->value);
   mill_ph5_unselect(&vector);
   return mill_mpi_agree(&file->io, failed == MILL_OK ? err : failed);

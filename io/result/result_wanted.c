@@ -40,8 +40,8 @@ static int read_rows(const mill_result_file *file, hid_t targets, int64_t at, in
     const mill_column *c = &columns->column[i];
     MILL_TRY(mill_ph5_select_range(file->path, c->vector ? 2 : 1, file->n_row, c->n_value, at, n,
                                    &rows));
-    MILL_TRY(mill_ph5_read(file->dataset[i], file->path, c->name, mill_column_hdf5_type(c), &rows,
-                           value));
+    MILL_TRY(mill_ph5_read(file->dataset[i], file->path, c->name, mill_column_hdf5_type(c->type),
+                           &rows, value));
     mill_ph5_unselect(&rows);
     for (int64_t k = 0; k < n; k++)
       memcpy(row + (size_t)k * columns->row_size + c->at, value + (size_t)k * c->n_byte, c->n_byte);

@@ -6,6 +6,7 @@
 
 #include "io/hdf5/parallel_hdf5.h"
 #include "kernels/base/error.h"
+#include "src/system/version.h"
 
 #define CRC    "fits/CRC"
 #define STATUS "fits/STATUS"
@@ -89,6 +90,12 @@ int mill_stored_rows_catalog(hid_t file, const char *path, int64_t n_row, mill_s
   mill_columns_catalog(&columns);
   for (int i = 0; i < columns.n_column; i++) {
     snprintf(name, sizeof name, "catalog/%s", columns.column[i].name);
+    if (H5Lexists(file, name, H5P_DEFAULT) == 0)
+      MILL_FAIL(
+          MILL_ERR_OUTPUT,
+          "%s has no column %s, so it is of an older starmill than this one (%s), which makes "
+          "it: fit again, or look at the file with the older one",
+          path, name, mill_version());
     MILL_TRY(add_column(rows, file, name));
     const mill_stored_column *c = &rows->column[i];
     if (c->type != columns.column[i].type || c->n_byte != columns.column[i].n_byte)
@@ -126,6 +133,26 @@ int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, in
   const uint32_t is = (uint32_t)crc32(crc32(0L, Z_NULL, 0), (const Bytef *)row, (uInt)crc_at);
   *is_whole = status > MILL_STATUS_NOT_DONE && status < MILL_N_STATUS && crc == is;
   return status;
+}
+
+int64_t mill_stored_integer(int type, const char *at)
+{
+  int64_t i64;
+  int32_t i32;
+  uint32_t u32;
+  switch (type) {
+  case MILL_TYPE_I64:
+    memcpy(&i64, at, sizeof i64);
+    return i64;
+  case MILL_TYPE_I32:
+    memcpy(&i32, at, sizeof i32);
+    return i32;
+  case MILL_TYPE_U32:
+    memcpy(&u32, at, sizeof u32);
+    return u32;
+  default:
+    return (uint8_t)*at;
+  }
 }
 
 void mill_stored_rows_close(mill_stored_rows *rows)

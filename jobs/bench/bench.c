@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/catalog/catalog_list.h"
 #include "io/hdf5/hdf5_probe.h"
@@ -185,7 +186,9 @@ static int check_json(const char *path)
   int err = MILL_OK;
   static const char begins[] = "{\n  \"version\": ";
   char first[sizeof begins - 1];
-  const size_t n = path ? mill_first_bytes(path, first, sizeof first) : 0;
+  if (access(path, F_OK) != 0) /* what is there need not be a file: /dev/stdout */
+    MILL_TRY(mill_check_output(path, "json"));
+  const size_t n = mill_first_bytes(path, first, sizeof first);
   if (n > 0 && (n < sizeof first || memcmp(first, begins, n) != 0))
     MILL_FAIL(
         MILL_ERR_USAGE,
@@ -210,7 +213,8 @@ static int check_roles(const mill_bench *job)
   MILL_TRY(mill_file_roles_read(&roles, "the redrock file", config->select.redrock_file));
   for (int i = 0; i < job->n_input; i++)
     MILL_TRY(mill_file_roles_read(&roles, "the input", job->input[i]));
-  MILL_TRY(check_json(job->options.json));
+  if (job->options.json)
+    MILL_TRY(check_json(job->options.json));
 done:
   return err;
 }

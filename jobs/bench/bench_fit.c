@@ -98,7 +98,7 @@ int mill_bench_run_fit(mill_bench *job, mill_fit_options fit, const mill_backend
     MILL_FAIL(MILL_ERR_STOPPED, "signal %d: stopped; nothing is kept", mill_stop_signal_seen());
   if (status == EXIT_UNREADABLE)
     job->exit_status = status;
-  else if (status != 0 && job->options.n_star == 0) /* rows beyond --stars are left on purpose */
+  else if (status != 0)
     MILL_FAIL(MILL_ERR_INTERNAL, "rows are left: please report it");
   if (run->n_taken == 0)
     MILL_FAIL(MILL_ERR_USAGE, "no star was %s, so there is nothing to measure",

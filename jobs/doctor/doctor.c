@@ -550,8 +550,7 @@ int mill_job_doctor(int argc, char **argv)
       err == MILL_OK ? job.findings.exit_status : mill_mpi_tell(&job.mpi, "starmill doctor", err);
   mill_findings_clear(&job.findings);
   mill_library_clear(&job.lib);
-  if (err == MILL_ERR_MPI && job.mpi.size > 1)
-    MPI_Abort(MPI_COMM_WORLD, exit_status);
+  mill_mpi_abort_if_lost(&job.mpi, err, exit_status);
   mill_mpi_end(&job.mpi);
   return exit_status;
 }

@@ -245,10 +245,7 @@ int mill_job_export(int argc, char **argv)
   if (err != MILL_OK)
     exit_status = mill_mpi_tell(&mpi, "starmill export", err);
   mill_log_close();
-  if (err == MILL_ERR_MPI && mpi.size > 1)
-    MPI_Abort(MPI_COMM_WORLD, exit_status);
-  if (err != MILL_OK && err != MILL_ERR_MPI)
-    mill_ph5_leave_if_broken(&mpi, exit_status);
+  mill_ph5_leave_if_broken(&mpi, err, exit_status);
   mill_mpi_end(&mpi);
   return exit_status;
 }

@@ -67,7 +67,8 @@ static int print_plan(mill_fit_job *job, int *exit_status)
 static int exit_status_of(const mill_fit_job *job)
 {
   const int64_t *n_status = job->out.summary.n_status;
-  if (n_status[MILL_STATUS_NOT_DONE] > 0)
+  const int is_limited = job->observer && job->observer->n_row_limit > 0;
+  if (n_status[MILL_STATUS_NOT_DONE] > 0 && !is_limited)
     return EXIT_STOPPED;
   /* a result of which nothing can be used must not pass for one */
   if (n_status[MILL_STATUS_FITTED] == 0 &&
@@ -219,10 +220,7 @@ int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)
   if (err != MILL_OK)
     exit_status = mill_mpi_tell(&mpi, line->name, err);
   mill_fit_options_clear(&options);
-  if (err == MILL_ERR_MPI && mpi.size > 1)
-    MPI_Abort(MPI_COMM_WORLD, exit_status);
-  if (err != MILL_OK && err != MILL_ERR_MPI)
-    mill_ph5_leave_if_broken(&mpi, exit_status);
+  mill_ph5_leave_if_broken(&mpi, err, exit_status);
   mill_mpi_end(&mpi);
   return exit_status;
 }

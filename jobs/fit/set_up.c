@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
@@ -129,33 +127,6 @@ done:
   return err;
 }
 
-/* Checked before the inputs are indexed, which may take hours. */
-static int check_output(const char *path, const char *option)
-{
-  int err = MILL_OK;
-  char folder[1024];
-  struct stat status;
-  const char *slash = strrchr(path, '/');
-  const int n = !slash ? 0 : slash == path ? 1 : (int)(slash - path);
-  if (strlen(path) >= sizeof folder - 16)
-    MILL_FAIL(MILL_ERR_USAGE, "--%s: a path of %zu bytes is too long", option, strlen(path));
-  snprintf(folder, sizeof folder, "%.*s", n, path);
-  if (n == 0)
-    snprintf(folder, sizeof folder, ".");
-  if (stat(folder, &status) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: the folder %s cannot be used: %s; create it first", option,
-              path, folder, strerror(errno));
-  if (!S_ISDIR(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: %s is no folder", option, path, folder);
-  if (access(folder, W_OK | X_OK) != 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: cannot write in the folder %s: %s", option, path, folder,
-              strerror(errno));
-  if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s exists and is no file: choose another name", option, path);
-done:
-  return err;
-}
-
 /* No file has two roles.  A catalog may name very many inputs, so these are compared when all ranks
  * have looked at theirs (mill_inputs_index): until then the job writes only the log and looks for
  * the stop file, which are no files of data. */
@@ -193,7 +164,7 @@ done:
   return err;
 }
 
-/* Rank 0, before anything is opened or made. */
+/* Rank 0, before anything is opened or made, and the inputs indexed, which may take hours. */
 static int check_outputs(mill_fit_job *job)
 {
   int err = MILL_OK;
@@ -203,10 +174,10 @@ static int check_outputs(mill_fit_job *job)
   MILL_TRY(check_roles(job));
   if (job->setup.running.status_interval_s > 0)
     MILL_TRY(mill_board_check_path(job->setup.status_path));
-  MILL_TRY(check_output(options->output, "output"));
+  MILL_TRY(mill_check_output(options->output, "output"));
   MILL_TRY(mill_refuse_new(options->output, "output"));
   if (options->models) {
-    MILL_TRY(check_output(options->models, "models"));
+    MILL_TRY(mill_check_output(options->models, "models"));
     MILL_TRY(mill_refuse_new(options->models, "models"));
   }
   if (options->overwrite)

@@ -122,14 +122,6 @@ const mill_option_help *const mill_library_help[] = {HELP(&head_table),
                                                      NULL};
 #undef HELP
 
-static void print_usage(void)
-{
-  for (int i = 0; mill_library_help[i]; i++) {
-    fputs(i > 0 ? "\n" : "", stdout);
-    mill_option_print_help(mill_library_help[i]->table, NULL, stdout);
-  }
-}
-
 /* ---- import ------------------------------------------------------------------------------- */
 
 /* Of all arms, or of each where each has its own. */
@@ -248,9 +240,7 @@ static int run(int argc, char **argv)
               "library needs a sub-command: build, train, import, demo, spectra, model-error or "
               "info; "
               "see starmill library --help");
-  if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
-    print_usage();
-  else if (strcmp(argv[0], "import") == 0)
+  if (strcmp(argv[0], "import") == 0)
     MILL_TRY(run_import(argc, argv));
   else if (strcmp(argv[0], "demo") == 0)
     MILL_TRY(mill_job_library_demo(argc, argv));

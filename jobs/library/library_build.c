@@ -526,37 +526,29 @@ static void clear(mill_build_job *job)
 
 int mill_job_library_build(int argc, char **argv)
 {
+  mill_mpi mpi;
   mill_build_job *job = NULL;
-  int err = MILL_ALLOC(1, &job), status = 0, size = 1, rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int err = mill_mpi_dup(MPI_COMM_WORLD, &mpi);
   if (err == MILL_OK)
-    err = mill_mpi_dup(MPI_COMM_WORLD, &job->mpi);
-  if (err == MILL_OK)
-    err = mill_mpi_agree(&job->mpi, parse(argc, argv, job));
+    err = mill_mpi_agree(&mpi, MILL_ALLOC(1, &job));
+  if (err == MILL_OK) {
+    job->mpi = mpi;
+    err = mill_mpi_agree(&mpi, parse(argc, argv, job));
+  }
   if (err == MILL_OK && job->options.help) {
-    if (rank == 0)
+    if (mpi.rank == 0)
       mill_option_print_help(&mill_library_build_table, NULL, stdout);
   } else if (err == MILL_OK) {
     err = run(job);
   }
-  if (err != MILL_OK) {
-    status = mill_error_exit_status(err);
-    /* all ranks have the same message, except when MPI itself fails */
-    if (rank == 0 || err == MILL_ERR_MPI)
-      fprintf(stderr, "starmill library: %s\n", mill_error_message());
-  }
+  const int status = mill_mpi_tell(&mpi, "starmill library", err);
   mill_log_close();
-  if (job) {
+  if (job)
     clear(job);
-    if (err == MILL_ERR_MPI && size > 1)
-      MPI_Abort(MPI_COMM_WORLD, status);
-    if (err != MILL_OK && job->mpi.size > 0)
-      mill_ph5_leave_if_broken(&job->mpi, status);
-    if (job->mpi.size > 0)
-      MPI_Comm_free(&job->mpi.comm);
-  }
-  fflush(stdout);
   mill_free(job);
+  mill_ph5_leave_if_broken(&mpi, err, status);
+  if (mpi.comm != MPI_COMM_NULL)
+    MPI_Comm_free(&mpi.comm);
+  fflush(stdout);
   return status;
 }

@@ -124,19 +124,6 @@ done:
 
 /* ---- the answer ---- */
 
-static int64_t integer_at(int type, const char *at)
-{
-  union {
-    int64_t i64;
-    int32_t i32;
-    uint32_t u32;
-  } v = {0};
-  if (type == MILL_TYPE_U8)
-    return (uint8_t)*at;
-  memcpy(&v, at, type == MILL_TYPE_I64 ? sizeof v.i64 : sizeof v.i32);
-  return type == MILL_TYPE_I64 ? v.i64 : type == MILL_TYPE_I32 ? v.i32 : (int64_t)v.u32;
-}
-
 /* Values of n rows as a column of the FITS table; n_value of the letter's kind in each. */
 static void put(const mill_stored_column *c, char letter, size_t n_value, int type,
                 int64_t n_element, void *value, fitsfile *file, int number, int *status)
@@ -158,7 +145,8 @@ static int put_integers(const mill_stored_column *c, const char *row, size_t row
   MILL_TRY(MILL_ALLOC(n * c->n_value, &value));
   for (int64_t i = 0; i < n; i++)
     for (int64_t k = 0; k < c->n_value; k++) {
-      const int64_t x = integer_at(c->type, row + (size_t)i * row_size + c->at + (size_t)k * size);
+      const int64_t x =
+          mill_stored_integer(c->type, row + (size_t)i * row_size + c->at + (size_t)k * size);
       value[i * c->n_value + k] = x;
       most = x > most ? x : -(x + 1) > most ? -(x + 1) : most;
     }

@@ -11,6 +11,7 @@
 #include "jobs/select/expression.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
+#include "src/system/regular_file.h"
 
 enum { BLOCK_ROWS = 65536, PRINT_TARGETID = 0, PRINT_IDENTIFIER, PRINT_ROW };
 
@@ -167,8 +168,8 @@ static int run(select_job *job, const char *path, const char *expression)
   mill_file_roles roles = {0};
   MILL_TRY(mill_file_roles_write(&roles, "--output", job->output));
   MILL_TRY(mill_file_roles_read(&roles, "the result", path));
-  if (job->output && !job->overwrite && access(job->output, F_OK) == 0)
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s exists: give --overwrite to replace it", job->output);
+  if (job->output)
+    MILL_TRY(mill_refuse_existing(job->output, job->overwrite));
   if (job->output && snprintf(temporary, sizeof temporary, "%s.tmp-%ld", job->output,
                               (long)getpid()) >= (int)sizeof temporary)
     MILL_FAIL(MILL_ERR_USAGE, "the path of the list is too long");

@@ -81,26 +81,6 @@ static void print_words(const char *name, int64_t value)
 
 /* ---- values ---- */
 
-static int64_t integer_of(const mill_stored_column *c, const char *at)
-{
-  int64_t i64;
-  int32_t i32;
-  uint32_t u32;
-  switch (c->type) {
-  case MILL_TYPE_I64:
-    memcpy(&i64, at, sizeof i64);
-    return i64;
-  case MILL_TYPE_I32:
-    memcpy(&i32, at, sizeof i32);
-    return i32;
-  case MILL_TYPE_U32:
-    memcpy(&u32, at, sizeof u32);
-    return u32;
-  default:
-    return (uint8_t)*at;
-  }
-}
-
 static double real_of(const char *at)
 {
   double value;
@@ -115,7 +95,7 @@ static void value_text(const mill_stored_column *c, const char *at, char out[128
   else if (c->type == MILL_TYPE_F64)
     snprintf(out, 128, "%.9g", real_of(at));
   else
-    snprintf(out, 128, "%" PRId64, integer_of(c, at));
+    snprintf(out, 128, "%" PRId64, mill_stored_integer(c->type, at));
 }
 
 /* A text attribute of a column; empty where there is none. */
@@ -187,9 +167,9 @@ static void print_column(const show_job *job, const mill_stored_column *c, const
   else if (is_vector)
     print_vector(job, c, at);
   else if (c->type != MILL_TYPE_F64 && c->type != MILL_TYPE_TEXT)
-    print_words(name, integer_of(c, at));
+    print_words(name, mill_stored_integer(c->type, at));
   if (strcmp(name, "FILE") == 0) {
-    const int64_t i = integer_of(c, at);
+    const int64_t i = mill_stored_integer(c->type, at);
     if (i >= 0 && i < job->file.n)
       printf("  %-22s   %.*s\n", "", (int)job->file.n_byte,
              job->file.text + (size_t)i * job->file.n_byte);

@@ -10,9 +10,18 @@
 #include "src/system/blas_threads.h"
 #include "kernels/base/clock.h"
 
-enum { SQUARE_F32 = 1536, SQUARE_F64 = 1024, N_TRY = 8, READ_BLOCK = 256 << 10, READ_TRY = 5 };
+enum {
+  SQUARE_F32 = 1536,
+  SQUARE_F64 = 1024,
+  N_TRY = 8,
+  MIN_TRY = 3,
+  READ_BLOCK = 256 << 10,
+  READ_TRY = 5
+};
 /** Shortest try, s: the clock's resolution does not matter then. */
 static const double TRY_S = 0.02;
+/** After so many seconds MIN_TRY tries are enough: what is long scatters less. */
+static const double ENOUGH_S = 0.2;
 static const size_t MEMORY_BYTES = (size_t)128 << 20, READ_BYTES = (size_t)1 << 30;
 
 /** One repeat of what is measured. */
@@ -41,13 +50,18 @@ static void run_copy(const work *w)
   memcpy(w->c, w->a, w->bytes);
 }
 
+static int is_enough(int n_try, double all_s)
+{
+  return n_try >= N_TRY || (n_try >= MIN_TRY && all_s >= ENOUGH_S);
+}
+
 /** Least seconds of one repeat. */
 static double least_s(const work *w)
 {
-  double least = INFINITY;
+  double least = INFINITY, all_s = 0;
   int n_repeat = 1;
   w->run(w); /* pages and caches */
-  for (int i = 0; i < N_TRY;) {
+  for (int i = 0; !is_enough(i, all_s);) {
     const double start = mill_thread_cpu_s();
     for (int r = 0; r < n_repeat; r++)
       w->run(w);
@@ -57,6 +71,7 @@ static double least_s(const work *w)
       continue;
     }
     least = fmin(least, spent / (double)n_repeat);
+    all_s += spent;
     i++;
   }
   return least;
@@ -112,7 +127,8 @@ int mill_bench_rates_threads(int n_thread, mill_gemm_rate *rate)
   MILL_TRY(make_matrix(0, (size_t)n_thread * size, &c));
   double (*const clock)(void) = n_thread == 1 ? mill_thread_cpu_s : mill_wall_s;
   rate->m = rate->k = rate->n = SQUARE_F32;
-  for (int i = 0; i <= N_TRY; i++) {
+  double all_s = 0;
+  for (int i = 0; !is_enough(i - 1, all_s); i++) { /* the first has new pages, starts the threads */
     const double start = clock();
 #pragma omp parallel for num_threads(n_thread) schedule(static, 1)
     for (int t = 0; t < n_thread; t++) {
@@ -124,9 +140,11 @@ int mill_bench_rates_threads(int n_thread, mill_gemm_rate *rate)
                       .c = (float *)c + (size_t)t * size};
       run_sgemm(&w);
     }
-    if (i > 0) /* the first has new pages and starts the threads */
-      keep_better(2e-9 * rate->m * rate->k * rate->n * n_thread / (clock() - start),
-                  &rate->gflop_s);
+    const double spent = clock() - start;
+    if (i == 0)
+      continue;
+    all_s += spent;
+    keep_better(2e-9 * rate->m * rate->k * rate->n * n_thread / spent, &rate->gflop_s);
   }
 done:
   MILL_FREE(a, b, c);

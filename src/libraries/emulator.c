@@ -99,13 +99,17 @@ int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double 
     MILL_TRY(layer_product(&task, n_thread));
     const int n_value = n_group * task.n_out;
 #pragma omp parallel for schedule(static) num_threads(n_thread) if (n_value > 8192)
-    for (int i = 0; i < n_value; i++)
+    for (int i = 0; i < n_value; i++) {
+      const int n_lane =
+          n - i / task.n_out * MILL_EMULATOR_LANE; /* of the others no exp is taken */
       for (int q = 0; q < MILL_EMULATOR_LANE; q++) {
         const double z = task.out[i].v[q / 4][q % 4];
-        task.out[i].v[q / 4][q % 4] = !last         ? z / (1.0 + exp(-z))
+        task.out[i].v[q / 4][q % 4] = q >= n_lane   ? last && e->log_flux
+                                      : !last       ? z / (1.0 + exp(-z))
                                       : e->log_flux ? exp(fmin(fmax(z, -300.0), 300.0))
                                                     : z;
       }
+    }
     mill_lanes *swap = x;
     x = y;
     y = swap;

@@ -51,8 +51,11 @@ void mill_mpi_end(mill_mpi *mpi);
  *  name  as "starmill merge" */
 int mill_mpi_tell(const mill_mpi *mpi, const char *name, int err);
 
-/** Start MPI, run the job, tell its failure and end MPI; the exit status.  A rank that cannot reach
- *  the others any more (MILL_ERR_MPI) ends them all.
+/** End all ranks, which this one cannot reach any more, where err is MILL_ERR_MPI. */
+void mill_mpi_abort_if_lost(const mill_mpi *mpi, int err, int exit_status);
+
+/** Start MPI, run the job, tell its failure and end MPI, or all ranks as mill_mpi_abort_if_lost
+ *  does; the exit status.  A job that writes by parallel HDF5 ends by mill_ph5_leave_if_broken.
  *
  *  run  frees what it takes, also when it fails, and leaves its message as the last one; all ranks
  *       return the same code, but for MILL_ERR_MPI

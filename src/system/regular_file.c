@@ -81,6 +81,42 @@ done:
   return err;
 }
 
+int mill_refuse_existing(const char *path, int overwrite)
+{
+  int err = MILL_OK;
+  struct stat status;
+  if (!overwrite && lstat(path, &status) == 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "%s: exists; give another name or --overwrite", path);
+done:
+  return err;
+}
+
+int mill_check_output(const char *path, const char *option)
+{
+  int err = MILL_OK;
+  char folder[1024];
+  struct stat status;
+  const char *slash = strrchr(path, '/');
+  const int n = !slash ? 0 : slash == path ? 1 : (int)(slash - path);
+  if (strlen(path) >= sizeof folder - 16)
+    MILL_FAIL(MILL_ERR_USAGE, "--%s: a path of %zu bytes is too long", option, strlen(path));
+  snprintf(folder, sizeof folder, "%.*s", n, path);
+  if (n == 0)
+    snprintf(folder, sizeof folder, ".");
+  if (stat(folder, &status) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: the folder %s cannot be used: %s; create it first", option,
+              path, folder, strerror(errno));
+  if (!S_ISDIR(status.st_mode))
+    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: %s is no folder", option, path, folder);
+  if (access(folder, W_OK | X_OK) != 0)
+    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s: cannot write in the folder %s: %s", option, path, folder,
+              strerror(errno));
+  if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+    MILL_FAIL(MILL_ERR_OUTPUT, "--%s %s exists and is no file: choose another name", option, path);
+done:
+  return err;
+}
+
 int mill_refuse_foreign(const char *path, const char *option, const char *made)
 {
   int err = MILL_OK;

@@ -23,6 +23,13 @@ size_t mill_first_bytes(const char *path, char *out, size_t size);
  */
 int mill_refuse_data(const char *path, const char *option);
 
+/** May a file be written at path, as far as it and its folder say?  option: "output", without its
+ *  dashes.  MILL_ERR_OUTPUT, MILL_ERR_USAGE for a path that is too long. */
+int mill_check_output(const char *path, const char *option);
+
+/** MILL_ERR_OUTPUT where something is at path, and be it a link to nothing, without overwrite. */
+int mill_refuse_existing(const char *path, int overwrite);
+
 /** May --overwrite replace what is at path?  Only a file that starmill has made as what is to be
  *  written there: HDF5 that says so in its first bytes, which damaged and older ones still have.
  *  made: "starmill result", as the file's FORMAT has it; option: "--output", for the message.  No

@@ -4,6 +4,8 @@ All of base.py as well.  A script that imports this skips as a whole (exit 77)
 where the test data are not there.
 """
 
+import gzip
+
 from base import *  # noqa: F403
 
 DATA = os.environ.get("STARMILL_TEST_DATA") or os.path.join(SOURCE, "..", "shared", "data")
@@ -32,15 +34,29 @@ def library(kind="nnrm"):
     return _libraries[kind]
 
 
+def unpacked(name):
+    """A packed file of the test data without its packing, one copy for all scripts of a build."""
+    folder, packed = os.environ.get("MILL_TEST_SHARED") or TMP, data(name)
+    key = hashlib.sha256(repr((packed, os.stat(packed).st_mtime_ns)).encode()).hexdigest()
+    path = os.path.join(folder, key[:16] + ".fits")
+    os.makedirs(folder, exist_ok=True)
+    with open(path + ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(path):
+            with gzip.open(packed) as whole, open(path + ".tmp", "wb") as out:
+                shutil.copyfileobj(whole, out, 1 << 20)
+            os.rename(path + ".tmp", path)
+    return path
+
+
 _sources = {}
 
 
 def source(name):
-    """All HDUs of a file of the test data, in memory."""
+    """All HDUs of a packed file of the test data; what is changed in memory stays there."""
     if name not in _sources:
-        with pyfits.open(data(name), memmap=False) as hdus:
-            _sources[name] = [(h.name, h.header.copy(), None if h.data is None else h.data.copy())
-                              for h in hdus]
+        with pyfits.open(unpacked(name), memmap=True) as hdus:
+            _sources[name] = [(h.name, h.header.copy(), h.data) for h in hdus]
     return _sources[name]
 
 

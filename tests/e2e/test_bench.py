@@ -88,10 +88,12 @@ class Counts(ProgramTest):
                 self.assertEqual(arm["guess_bins"], N_STAR * (bins[1] - bins[0] + 1))
 
     def test_first_rows_only(self):
-        path = tmp("few.json")
+        path, bad = tmp("few.json"), tmp("few.fits")
+        with open(bad, "wb") as f:
+            f.write(content(made["file"])[:5000])
         done = starmill("bench", "fit", "--library", made["library"], "--repeat", 1, "--stars", 4,
-                        "--json", path, made["file"])
-        self.assertEqual(done.returncode, 0, done.stderr)
+                        "--json", path, bad, made["file"])
+        self.assertEqual(done.returncode, 3, done.stderr)  # of the bad file, not of rows left
         (series,) = json.loads(content(path))["optimizers"]
         self.assertEqual((series["optimizer"], series["stars"]), ("hybrid", 4))
 
@@ -785,7 +787,9 @@ class Usage(ProgramTest):
 
     def test_json_that_cannot_be_written(self):
         path = os.path.join(tmp("nowhere"), "bench.json")
-        self.assertOneLine(starmill("bench", "rates", "--json", path), path, status=4)
+        done = starmill("bench", "fit", "--library", made["library"], "--json", path, made["file"])
+        self.assertOneLine(done, path, tmp("nowhere") + " cannot be used", status=4)
+        self.assertNotIn("run 1", done.stderr)  # it is told before the work
 
     def test_unreadable_file_beside_a_good_one(self):
         bad = tmp("bad.fits")

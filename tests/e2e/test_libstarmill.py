@@ -127,8 +127,9 @@ endforeach()
         python = os.path.join(tmp("venv"), "bin", "python")
         made = called(sys.executable, "-m", "venv", tmp("venv"))
         if made.returncode == 0:
-            made = called(python, "-m", "pip", "install", "-q", "--retries", 1, "--timeout", 20,
-                          "numpy", "cffi", "pytest", "setuptools", "wheel", timeout=400)
+            made = called(python, "-m", "pip", "install", "-q", "--no-compile", "--retries", 1,
+                          "--timeout", 20, "numpy", "cffi", "pytest", "setuptools", "wheel",
+                          timeout=400)
         if made.returncode != 0:
             self.skipTest("no virtual environment with cffi, numpy and pytest can be made: "
                           + (made.stdout.strip().splitlines() or ["no reason"])[-1])

@@ -103,6 +103,12 @@ class Show(Look):
         self.assertRegex(out, r"LABEL_EDGE: a label at the edge.*\n +HULL: labels at or outside")
         self.assertEqual(out.count("This row is damaged"), 2)  # their CRC is the old one
 
+    def test_a_result_without_a_newer_column(self):
+        path = copied("older.h5", edit=lambda _, catalog: catalog.pop("IDENTIFIER"))
+        for args in (["show", path, "1"], ["select", path, "TEFF > 0"]):
+            self.refused(*args, said=[path, "has no column catalog/IDENTIFIER", "older starmill"],
+                         status=4)
+
     def test_a_star_by_its_identifier(self):
         name = CATALOG["IDENTIFIER"][7].decode()
         self.assertIn("row 7 of", self.job("show", FIT, name))

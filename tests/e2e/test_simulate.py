@@ -20,7 +20,7 @@ KINDS = ("sky bad_fiber allowed_fiber masked_arm nan_arm zero_arm no_arm inf_pix
 # every second row has a defect, so that each kind comes
 SMALL = ["--stars", 40, "--per-file", 16, "--redrock", "--pathological", 500, "--seed", 7]
 # quick: a few prepared stars
-FAST = ["--stars", 300, "--per-file", 40, "--templates", 6, "--seed", 5]
+FAST = ["--stars", 120, "--per-file", 16, "--templates", 6, "--seed", 5]
 
 
 def simulate(out, *args, **how):
@@ -272,7 +272,7 @@ class Continue(Simulate):
     def test_other_settings_are_refused(self):
         self.make("mine", *FAST)
         before, bytes_before = times("mine"), digests("mine")
-        for other in (["--seed", 6], ["--stars", 299], ["--stars", 100], ["--sn", "5,50"],
+        for other in (["--seed", 6], ["--stars", 119], ["--stars", 48], ["--sn", "5,50"],
                       ["--distortion", "0.0300000000001"], ["--per-file", 50], ["--noiseless"],
                       ["--templates", 7], ["--redrock"],
                       ["--pathological", 1]):
@@ -280,7 +280,7 @@ class Continue(Simulate):
             self.assertOneLine(done, tmp("mine"), "other settings", "--overwrite", status=4)
             self.assertEqual(times("mine"), before)
         # fewer files: those of the old survey must go
-        self.make("mine", *FAST, "--stars", 100, "--seed", 6, "--overwrite")
+        self.make("mine", *FAST, "--stars", 48, "--seed", 6, "--overwrite")
         self.assertEqual(len(os.listdir(tmp("mine"))), 5)
         self.make("mine", *FAST, "--overwrite", ranks=2)
         self.assertEqual(digests("mine"), bytes_before)
@@ -478,7 +478,7 @@ class Refusals(Simulate):
     def check_file_limit(self, ranks):
         # PMIx and UCX make shared files of some megabytes, which is not what is tested
         environment = dict(ENVIRONMENT, PMIX_MCA_gds="hash", UCX_TLS="self,sysv")
-        n_byte = 10_000_000
+        n_byte = 5_000_000  # a file has seven
         done = subprocess.run(
             command("simulate", "--output", tmp("limited"), *FAST, ranks=ranks),
             env=environment, capture_output=True, text=True, timeout=PATIENCE,

@@ -5,24 +5,7 @@
 
 #include "io/catalog/input_pattern.h"
 #include "kernels/base/error.h"
-#include "tests/io/fits/fits_maker.h"
-
-static char folder[1024], path[1100];
-
-static int make_folder(void **state)
-{
-  (void)state;
-  maker_folder(folder, sizeof folder);
-  snprintf(path, sizeof path, "%s/list", folder);
-  return 0;
-}
-
-static int remove_folder(void **state)
-{
-  (void)state;
-  maker_remove_folder(folder);
-  return 0;
-}
+#include "tests/io/fits/folder_fixture.h"
 
 static void make(const char *name)
 {

@@ -11,24 +11,7 @@
 #include "io/fits/fits_file.h"
 #include "io/fits/fits_guard.h"
 #include "kernels/base/error.h"
-#include "tests/io/fits/fits_maker.h"
-
-static char folder[1024], path[1100];
-
-static int make_folder(void **state)
-{
-  (void)state;
-  maker_folder(folder, sizeof folder);
-  snprintf(path, sizeof path, "%s/file.fits", folder);
-  return 0;
-}
-
-static int remove_folder(void **state)
-{
-  (void)state;
-  maker_remove_folder(folder);
-  return 0;
-}
+#include "tests/io/fits/folder_fixture.h"
 
 /* A primary, a table of two rows, an image of 2 x 3. */
 static fits_maker small_file(void)

@@ -6,24 +6,7 @@
 #include "io/surveys/redrock.h"
 #include "io/surveys/selection.h"
 #include "kernels/base/error.h"
-#include "tests/io/fits/fits_maker.h"
-
-static char folder[1024], path[1100];
-
-static int make_folder(void **state)
-{
-  (void)state;
-  maker_folder(folder, sizeof folder);
-  snprintf(path, sizeof path, "%s/list", folder);
-  return 0;
-}
-
-static int remove_folder(void **state)
-{
-  (void)state;
-  maker_remove_folder(folder);
-  return 0;
-}
+#include "tests/io/fits/folder_fixture.h"
 
 static void test_selection_by_target(void **state)
 {
@@ -264,7 +247,7 @@ static void test_refuses_bad_target_ids(void **state)
              {"99999999999999999999\n", "line 1", MILL_ERR_USAGE},
              {"1 2\n", "line 1", MILL_ERR_USAGE},
              {"\n", "holds no TARGETID", MILL_ERR_USAGE},
-             {"SIMPLE  = but not FITS", "list", MILL_ERR_INPUT}};
+             {"SIMPLE  = but not FITS", "file.fits", MILL_ERR_INPUT}};
   int64_t *id;
   size_t n;
   assert_int_equal(mill_target_id_file_read(path, &id, &n), MILL_ERR_USAGE);
