@@ -290,7 +290,7 @@ class Export(ProgramTest):
             self.assertEqual(done.stdout, f"verification OK: {path}\n")
         if stilts:
             for name, n_column in ((tmp("v.fits"), None), (tmp("v.csv"), None),
-                                   (os.path.join(PRODUCTS, "rvtab-coadd-mock-00000.fits"), 44)):
+                                   (os.path.join(PRODUCTS, "rvtab-coadd-mock-00000.fits"), 46)):
                 done = subprocess.run([stilts, "tpipe", "in=" + name, "omode=count"],
                                       capture_output=True, text=True, check=False)
                 self.assertRegex(done.stdout, rf"columns: {n_column or '.*'}   rows: [39]\n")
