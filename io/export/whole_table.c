@@ -182,7 +182,7 @@ static char *put_value(int type, const char *value, char *out)
   }
 }
 
-/* Values of a column that is no text. */
+/* Fields of a column in a line. */
 static size_t n_field(const mill_out_column *c)
 {
   return c->type == MILL_TYPE_TEXT ? 1 : (size_t)c->n_value;

@@ -96,8 +96,8 @@ MILL_TILE(12)
 typedef void MILL_T(mill_tile)(const MILL_T(mill_strip) *, const MILL_REAL *, const MILL_REAL *,
                                const int *, MILL_REAL *const *);
 
-/** The same of one row, which waits for its weights: memory brings those of several panels faster
- *  than those of one. */
+/** out[0..n_out_pad) = W h (+ bias where value) of one row, by the same chains.  It waits for its
+ *  weights, and memory brings those of several panels at once faster than those of one. */
 static void MILL_T(row_product)(const mill_layer *layer, const MILL_REAL *h, int value,
                                 MILL_REAL *out)
 {

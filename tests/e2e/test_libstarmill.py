@@ -81,9 +81,9 @@ class Installed(ProgramTest):
             if not shutil.which(compiler):
                 continue
             # without MPI's own classes of C++
-            self.does(compiler, f"-std={standard}", "-DOMPI_SKIP_MPICXX", "-Wall",
-                      "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++" if "xx" in compiler else "c", *self.flags("--cflags"),
-                      os.path.join(os.path.dirname(HEADER), "starmill_mpi.h"))
+            self.does(compiler, f"-std={standard}", "-DOMPI_SKIP_MPICXX", "-Wall", "-Wextra",
+                      "-Werror", "-fsyntax-only", "-x", "c++" if "xx" in compiler else "c",
+                      *self.flags("--cflags"), HEADER.replace("starmill.h", "starmill_mpi.h"))
 
     def test_stars_of_a_file_are_fitted_as_by_the_program(self):
         program = self.build(os.path.join(SOURCE, "tests", "lib", "fit_file.c"), "fit_file",
