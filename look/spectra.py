@@ -184,7 +184,8 @@ class Inputs:
                                  f"{self.formats[i]}: {error}") from error
 
     def star(self, row, models):
-        """(its arms in the order of wavelength, a note): of the exposure with the highest S/N.
+        """(its arms in the order of wavelength, a note): of the exposure with the highest S/N, and
+        arms that it lacks, as WEAVE's files of one arm do, of the next ones.
 
         models: {arm: (wavelengths, fluxes)} by exposure; None: there is none, and the arms are
         the channels as they are.
@@ -202,8 +203,15 @@ class Inputs:
                               k, arms))
         if not found:
             raise Failure(INPUT, f"row {row} of {self.result.path} has no model in any exposure")
-        _, k, arms = max(found)
+        found.sort(reverse=True)
+        _, k, arms = found[0]
         note = f"exposure {k + 1} of {len(exposures)}, the best" if len(exposures) > 1 else ""
+        for _, _, others in found[1:]:
+            names = {a.name for a in arms}
+            more = [a for a in others if a.name not in names]
+            if more:
+                note = f"{len(exposures)} exposures, the best of each arm"
+                arms = arms + more
         return sorted((self.marked(a) for a in arms), key=lambda a: a.wave[0]), note
 
     def marked(self, arm):

@@ -18,6 +18,7 @@ typedef struct mill_catalog_row {
   char spectype[8], subtype[24];
   int32_t healpix;                 /**< of the file's division of the sky, -1: none */
   char survey[8], program[16];     /**< main, sv3, ...; dark, bright, backup, ... */
+  int32_t tile_id, night;          /**< of all exposures, YYYYMMDD; -1: none, or several */
   double pmra, pmdec, parallax;    /**< mas/yr, mas/yr, mas; NaN: none */
   double gaia_g, gaia_bp, gaia_rp; /**< mean magnitudes; NaN: none */
   char object[32];                 /**< name; empty for DESI */

@@ -249,7 +249,8 @@ int mill_out_rvtab(const mill_export_source *source, mill_out_table *table)
   static const rvtab_line ours[] = {
       {"VSINI_ERR", "fits", "VSINI_ERR", 'D'}, {"M2LL", "fits", "M2LL", 'D'},
       {"VRAD_GOOD", "fits", "VRAD_GOOD", 'L'}, {"FIT_INFO", "fits", "FIT_INFO", 'J'},
-      {"STATUS", "fits", "STATUS", 'J'},       {"OBJECT", "catalog", "OBJECT", 'A'}};
+      {"STATUS", "fits", "STATUS", 'J'},       {"OBJECT", "catalog", "OBJECT", 'A'},
+      {"TILEID", "catalog", "TILEID", 'J'},    {"NIGHT", "catalog", "NIGHT", 'J'}};
   int err = MILL_OK;
   memset(table, 0, sizeof *table);
   MILL_TRY(take_order(source, table));

@@ -1,13 +1,13 @@
 #include "io/export/whole_table.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "io/export/carried.h"
 #include "io/export/out_columns.h"
+#include "io/export/real_text.h"
 #include "io/result/column_data.h"
 #include "kernels/base/error.h"
 #include "kernels/data/result.h"
@@ -41,7 +41,7 @@ typedef struct whole {
   mill_export_source *source;
   const mill_product *product;
   mill_out_table *table;
-  char *row; /* [block_rows] of the form */
+  char *row; /* [block_rows] of the form; of CSV a line */
   int64_t n_written;
   fitsfile *fits;
   FILE *text;
@@ -139,44 +139,49 @@ done:
 
 /* ---- CSV ---- */
 
-/* The shortest form that gives the same number. */
-static void put_real(FILE *out, double x)
-{
-  char text[40];
-  if (isnan(x))
-    return;
-  snprintf(text, sizeof text, "%.15g", x);
-  if (strtod(text, NULL) != x)
-    snprintf(text, sizeof text, "%.17g", x);
-  fputs(text, out);
-}
-
-static void put_text(FILE *out, const char *text, size_t n_byte)
+/* out has room for two bytes of each and two more. */
+static char *put_text(const char *text, size_t n_byte, char *out)
 {
   const size_t n = strnlen(text, n_byte);
   const int is_plain = !memchr(text, ',', n) && !memchr(text, '"', n) && !memchr(text, '\n', n) &&
                        !memchr(text, '\r', n);
-  if (is_plain) {
-    fwrite(text, 1, n, out);
-    return;
-  }
-  fputc('"', out);
+  if (!is_plain)
+    *out++ = '"';
   for (size_t i = 0; i < n; i++) {
     if (text[i] == '"')
-      fputc('"', out);
-    fputc(text[i], out);
+      *out++ = '"';
+    *out++ = text[i];
   }
-  fputc('"', out);
+  if (!is_plain)
+    *out++ = '"';
+  return out;
 }
 
-static void put_value(FILE *out, int type, const char *value)
+/* out has room for MILL_NUMBER_SIZE. */
+static char *put_value(int type, const char *value, char *out)
 {
   double real;
-  if (type == MILL_TYPE_F64) {
-    memcpy(&real, value, sizeof real);
-    put_real(out, real);
-  } else
-    fprintf(out, "%" PRId64, mill_stored_integer(type, value));
+  if (type != MILL_TYPE_F64)
+    return out + mill_integer_text(mill_stored_integer(type, value), out);
+  memcpy(&real, value, sizeof real);
+  return isnan(real) ? out : out + mill_real_text(real, out);
+}
+
+/* Fields of a column in a line. */
+static size_t n_field(const mill_out_column *c)
+{
+  return c->type == MILL_TYPE_TEXT ? 1 : (size_t)c->n_value;
+}
+
+/* Bytes that a line has at most. */
+static size_t line_size(const mill_out_table *table)
+{
+  size_t size = 2;
+  for (int i = 0; i < table->n_column; i++) {
+    const mill_out_column *c = &table->column[i];
+    size += c->type == MILL_TYPE_TEXT ? 2 * c->n_byte + 3 : n_field(c) * MILL_NUMBER_SIZE;
+  }
+  return size;
 }
 
 static int check_text(const whole *w)
@@ -192,23 +197,23 @@ done:
 static int take_csv(void *context, int64_t n, const int64_t *k)
 {
   whole *w = context;
-  for (int64_t r = 0; r < n; r++)
+  for (int64_t r = 0; r < n; r++) {
+    char *at = w->row;
     for (int i = 0; i < w->table->n_column; i++) {
       const mill_out_column *c = &w->table->column[i];
       const char *value = mill_out_value(c, w->source, k[r]);
-      const int is_text = c->type == MILL_TYPE_TEXT;
-      const size_t n_value = is_text ? 1 : (size_t)c->n_value, step = c->n_byte / n_value;
+      const size_t n_value = n_field(c), step = c->n_byte / n_value;
       for (size_t v = 0; v < n_value; v++) {
         if (i > 0 || v > 0)
-          fputc(',', w->text);
-        if (is_text)
-          put_text(w->text, value, c->n_byte);
-        else
-          put_value(w->text, c->type, value + v * step);
+          *at++ = ',';
+        at = c->type == MILL_TYPE_TEXT ? put_text(value, c->n_byte, at)
+                                       : put_value(c->type, value + v * step, at);
       }
-      if (i + 1 == w->table->n_column)
-        fputs("\r\n", w->text);
     }
+    *at++ = '\r';
+    *at++ = '\n';
+    fwrite(w->row, 1, (size_t)(at - w->row), w->text);
+  }
   return check_text(w);
 }
 
@@ -216,11 +221,11 @@ static void put_names(const whole *w)
 {
   for (int i = 0; i < w->table->n_column; i++) {
     const mill_out_column *c = &w->table->column[i];
-    const int is_vector = c->type != MILL_TYPE_TEXT && c->n_value > 1;
-    for (int64_t v = 0; v < (is_vector ? c->n_value : 1); v++) {
+    const size_t n = n_field(c);
+    for (size_t v = 0; v < n; v++) {
       fprintf(w->text, "%s%s", i > 0 || v > 0 ? "," : "", c->name);
-      if (is_vector)
-        fprintf(w->text, "_%lld", (long long)v);
+      if (n > 1)
+        fprintf(w->text, "_%zu", v);
     }
   }
   fputs("\r\n", w->text);
@@ -231,6 +236,7 @@ int mill_whole_csv(mill_export_source *source, const mill_product *product)
   int err = MILL_OK;
   whole w;
   MILL_TRY(begin(source, product, &w));
+  MILL_TRY(MILL_ALLOC(line_size(w.table), &w.row));
   w.text = fopen(product->temporary, "we");
   if (!w.text)
     MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be created: %s", product->temporary, strerror(errno));
@@ -245,7 +251,7 @@ int mill_whole_csv(mill_export_source *source, const mill_product *product)
 done:
   if (w.text)
     fclose(w.text);
-  mill_free(w.table);
+  MILL_FREE(w.table, w.row);
   return err;
 }
 

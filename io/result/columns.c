@@ -192,6 +192,8 @@ static const line catalog_line[] = {
      "pixel of the sky that the file is of; DESI: nside 64, nested"},
     {ONCE, "SURVEY", TEXT(survey), 0, "", "survey within the survey: main, sv3, ..."},
     {ONCE, "PROGRAM", TEXT(program), 0, "", "its program: dark, bright, backup, ..."},
+    {ONCE, "TILEID", I32, 1, C(tile_id), -1, "", "tile of all exposures of the row"},
+    {ONCE, "NIGHT", I32, 1, C(night), -1, "", "night of all exposures of the row, YYYYMMDD"},
     {ONCE, "PMRA", F64, 1, C(pmra), NAN, "mas/yr",
      "proper motion in right ascension, times cos(declination), as the input has it"},
     {ONCE, "PMDEC", F64, 1, C(pmdec), NAN, "mas/yr",

@@ -9,16 +9,16 @@
 #include "io/surveys/single_spectrum.h"
 #include "src/system/log.h"
 
-enum { N_GAIA = 6 };
+enum { N_GAIA = 6, SEVERAL = -2 /* tiles or nights, where one is asked for */ };
 
 /* Columns of FIBERMAP and EXP_FIBERMAP, one value a row. */
 typedef struct fibermap {
   int64_t *target_id, *status, *ref_id;
   double *target_ra, *target_dec;
-  int32_t *fiber, *exp_id, *healpix;
+  int32_t *fiber, *exp_id, *healpix, *tile_id, *night;
   char *objtype, *ref_cat, *survey, *program;
   size_t objtype_stride, ref_cat_stride, survey_stride, program_stride;
-  int has_exp_id;
+  int has_exp_id, has_tile_id, has_night;
   double *gaia[N_GAIA];
 } fibermap;
 
@@ -37,7 +37,7 @@ static const struct {
 
 /* What the headers say of all rows, where FIBERMAP has no column for it. */
 typedef struct division {
-  int32_t healpix;
+  int32_t healpix, tile_id, night;
   char survey[8], program[16];
 } division;
 
@@ -57,7 +57,8 @@ static int compare_id_place(const void *a, const void *b)
 static void clear_fibermap(fibermap *map)
 {
   MILL_FREE(map->target_id, map->status, map->ref_id, map->target_ra, map->target_dec, map->fiber,
-            map->exp_id, map->objtype, map->ref_cat, map->healpix, map->survey, map->program);
+            map->exp_id, map->objtype, map->ref_cat, map->healpix, map->survey, map->program,
+            map->tile_id, map->night);
   for (int i = 0; i < N_GAIA; i++)
     mill_free(map->gaia[i]);
 }
@@ -69,17 +70,18 @@ static int read_division(mill_desi_file *file, fibermap *map, division *all)
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_fibermap;
   char group[FLEN_VALUE] = "";
-  *all = (division){.healpix = -1};
+  *all = (division){.healpix = -1, .tile_id = -1, .night = -1};
   MILL_TRY(mill_fits_table_int32(fits, i_hdu, "HEALPIX", -1, &map->healpix, &found));
   MILL_TRY(mill_fits_column_text(fits, i_hdu, "SURVEY", &map->survey, &map->survey_stride, &found));
   MILL_TRY(
       mill_fits_column_text(fits, i_hdu, "PROGRAM", &map->program, &map->program_stride, &found));
+  MILL_TRY(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, &found));
   MILL_TRY(mill_single_key_int32(fits, 0, "HPXPIXEL", &all->healpix, &found));
-  if (!found) {
-    MILL_TRY(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, &found));
-    if (strcmp(group, "healpix") == 0)
-      MILL_TRY(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, &found));
-  }
+  if (!found && strcmp(group, "healpix") == 0)
+    MILL_TRY(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, &found));
+  MILL_TRY(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, &found));
+  if (strcmp(group, "cumulative") != 0) /* which names the last of several nights */
+    MILL_TRY(mill_single_key_int32(fits, 0, "NIGHT", &all->night, &found));
   /* tiles' files say it of FIBERMAP alone */
   for (int k = 0; k < 2; k++) {
     const int i_key = k == 0 ? 0 : i_hdu;
@@ -117,32 +119,65 @@ static int read_fibermap(mill_desi_file *file, const mill_selection *select, fib
   MILL_TRY(mill_fits_table_double(fits, i_hdu, "TARGET_DEC", NAN, &map->target_dec, &found));
   MILL_TRY(mill_fits_table_int32(fits, i_hdu, "FIBER", -1, &map->fiber, &found));
   MILL_TRY(mill_fits_table_int32(fits, i_hdu, "EXPID", -1, &map->exp_id, &map->has_exp_id));
+  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "TILEID", -1, &map->tile_id, &map->has_tile_id));
+  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "NIGHT", -1, &map->night, &map->has_night));
   for (int i = 0; i < N_GAIA; i++)
     MILL_TRY(mill_fits_table_double(fits, i_hdu, gaia_column[i].name, NAN, &map->gaia[i], &found));
 done:
   return err;
 }
 
-/* EXPID of a coadd's row from EXP_FIBERMAP, where one exposure made it. */
-static int fill_exp_id(mill_desi_file *file, fibermap *map)
+/* What n exposures share. */
+static int32_t shared(const int32_t *column, const id_place *key, int64_t n)
+{
+  const int32_t first = column[key[0].place];
+  for (int64_t k = 1; k < n; k++)
+    if (column[key[k].place] != first)
+      return SEVERAL;
+  return first;
+}
+
+/* Let the first row of each target, of n in order, say what all of them share. */
+static void share_exposures(const id_place *key, int64_t n, int32_t *exp_id, int32_t *tile_id,
+                            int32_t *night)
+{
+  for (int64_t first = 0, end = 0; first < n; first = end) {
+    const int64_t at = key[first].place;
+    for (end = first + 1; end < n && key[end].target_id == key[first].target_id; end++)
+      continue;
+    if (end > first + 1)
+      exp_id[at] = -1;
+    tile_id[at] = shared(tile_id, key + first, end - first);
+    night[at] = shared(night, key + first, end - first);
+  }
+}
+
+/* Columns that FIBERMAP lacks, of a coadd's row from the rows of EXP_FIBERMAP of its target: EXPID
+ * where one exposure made it, TILEID and NIGHT where all agree. */
+static int fill_from_exposures(mill_desi_file *file, fibermap *map)
 {
   int err = MILL_OK;
   int64_t *target_id = NULL;
-  int32_t *exp_id = NULL;
+  int32_t *exp_id = NULL, *tile_id = NULL, *night = NULL;
   id_place *key = NULL;
-  int has_id = 0, has_exp = 0;
+  int has_id = 0, found = 0;
+  mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_exp_fibermap;
-  if (map->has_exp_id || i_hdu < 0 || file->fits->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
+  if ((map->has_exp_id && map->has_tile_id && map->has_night) || i_hdu < 0 ||
+      fits->guard->hdu[i_hdu].kind != MILL_FITS_TABLE)
     goto done;
-  const int64_t n = file->fits->guard->hdu[i_hdu].axis[1];
-  MILL_TRY(mill_fits_table_int64(file->fits, i_hdu, "TARGETID", -1, &target_id, &has_id));
-  MILL_TRY(mill_fits_table_int32(file->fits, i_hdu, "EXPID", -1, &exp_id, &has_exp));
+  const int64_t n = fits->guard->hdu[i_hdu].axis[1];
+  MILL_TRY(mill_fits_table_int64(fits, i_hdu, "TARGETID", -1, &target_id, &has_id));
+  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "EXPID", -1, &exp_id, &found));
+  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "TILEID", -1, &tile_id, &found));
+  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "NIGHT", -1, &night, &found));
   MILL_TRY(MILL_ALLOC(n, &key));
-  if (!has_id || !has_exp)
+  if (!has_id)
     goto done;
   for (int64_t i = 0; i < n; i++)
     key[i] = (id_place){target_id[i], i};
   qsort(key, (size_t)n, sizeof *key, compare_id_place);
+  share_exposures(key, n, exp_id, tile_id, night);
   for (int64_t i = 0; i < file->n_spec; i++) {
     int64_t low = 0, high = n;
     while (low < high) {
@@ -152,12 +187,18 @@ static int fill_exp_id(mill_desi_file *file, fibermap *map)
       else
         high = middle;
     }
-    if (low < n && key[low].target_id == map->target_id[i] &&
-        (low + 1 == n || key[low + 1].target_id != map->target_id[i]))
-      map->exp_id[i] = exp_id[key[low].place];
+    if (low == n || key[low].target_id != map->target_id[i])
+      continue;
+    const int64_t at = key[low].place;
+    if (!map->has_exp_id)
+      map->exp_id[i] = exp_id[at];
+    if (!map->has_tile_id)
+      map->tile_id[i] = tile_id[at];
+    if (!map->has_night)
+      map->night[i] = night[at];
   }
 done:
-  MILL_FREE(target_id, exp_id, key);
+  MILL_FREE(target_id, exp_id, tile_id, night, key);
   return err;
 }
 
@@ -255,10 +296,26 @@ static void fill_text(const char *path, const char *name, const char *column, si
   mill_fits_text_copy(path, name, column ? column + (size_t)i * stride : whole, out, size);
 }
 
-static void fill_division(const char *path, const fibermap *map, const division *all, int64_t i,
-                          mill_catalog_row *row)
+/* What the exposures of a row share of a column, or, where it has nothing, of the whole file; -1
+ * where they differ. */
+static int32_t of_all(const int32_t *column, int32_t whole, const int64_t *exposure_row,
+                      const mill_catalog_row *row)
 {
+  const int64_t *at = exposure_row + row->first_exposure;
+  const int32_t first = column[at[0]];
+  for (int32_t k = 1; k < row->n_exposure; k++)
+    if (column[at[k]] != first)
+      return -1;
+  return first >= 0 ? first : first == SEVERAL ? -1 : whole;
+}
+
+static void fill_division(const char *path, const fibermap *map, const division *all,
+                          const int64_t *exposure_row, mill_catalog_row *row)
+{
+  const int64_t i = row->fits_row;
   row->healpix = map->healpix[i] >= 0 ? map->healpix[i] : all->healpix;
+  row->tile_id = of_all(map->tile_id, all->tile_id, exposure_row, row);
+  row->night = of_all(map->night, all->night, exposure_row, row);
   fill_text(path, "SURVEY", map->survey, map->survey_stride, i, all->survey, row->survey,
             sizeof row->survey);
   fill_text(path, "PROGRAM", map->program, map->program_stride, i, all->program, row->program,
@@ -306,7 +363,7 @@ int mill_desi_index(mill_desi_file *file, const mill_selection *select, int join
                   " has no EXPID, by which minexpid and maxexpid select; give spectra files, or "
                   "leave these out");
   MILL_TRY(mill_desi_choice_read(file, select, &choice));
-  MILL_TRY(fill_exp_id(file, &map));
+  MILL_TRY(fill_from_exposures(file, &map));
   MILL_TRY(read_division(file, &map, &all));
   MILL_TRY(read_redrock(file, select, &redrock, index));
   MILL_TRY(MILL_ALLOC(file->n_spec, &kept));
@@ -327,7 +384,7 @@ int mill_desi_index(mill_desi_file *file, const mill_selection *select, int join
   for (int64_t i = 0; i < index->n_row; i++) {
     mill_catalog_row *row = &index->row[i];
     fill_row(file->fits->guard->path, &map, &redrock, index->exposure_row, row);
-    fill_division(file->fits->guard->path, &map, &all, row->fits_row, row);
+    fill_division(file->fits->guard->path, &map, &all, index->exposure_row, row);
   }
   index->n_fits_row = file->n_spec;
   index->file_size = file->fits->guard->file_size;

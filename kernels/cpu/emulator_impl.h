@@ -14,6 +14,7 @@ enum {
   MILL_T(TILE_COLUMNS) = MILL_TILE_VECS * MILL_T(VEC_N),
   MILL_T(PANEL) = MILL_PANEL_BYTES / sizeof(MILL_REAL)
 };
+_Static_assert(MILL_COLUMN_PAD % MILL_T(PANEL) == 0, "an output is made of whole panels");
 _Static_assert(MILL_PANEL_BYTES % (MILL_TILE_VECS * MILL_VEC_BYTES) == 0,
                "a panel is made of whole tiles");
 
@@ -95,6 +96,54 @@ MILL_TILE(12)
 typedef void MILL_T(mill_tile)(const MILL_T(mill_strip) *, const MILL_REAL *, const MILL_REAL *,
                                const int *, MILL_REAL *const *);
 
+/** out[0..n_out_pad) = W h (+ bias where value) of one row, by the same chains.  It waits for its
+ *  weights, and memory brings those of several panels at once faster than those of one. */
+static void MILL_T(row_product)(const mill_layer *layer, const MILL_REAL *h, int value,
+                                MILL_REAL *out)
+{
+  enum { PANEL = MILL_T(PANEL), VN = MILL_T(VEC_N), NV = PANEL / VN, N = 2 };
+  const MILL_T(mill_vec) zero = {0};
+  const int n_panel = layer->n_out_pad / PANEL, share = (n_panel + N - 1) / N;
+  const size_t step = (size_t)layer->n_in * PANEL;
+  for (int p = 0; p < share; p++) {
+    MILL_T(mill_vec) total[N][NV];
+    const MILL_REAL *w[N];
+    int at[N], k = 0;
+    for (int i = 0; i < N; i++) {
+      /* the last share may have fewer */
+      at[i] = p + i * share < n_panel ? p + i * share : p;
+      w[i] = (const MILL_REAL *)layer->weight + (size_t)at[i] * step;
+    }
+    do {
+      const int end = layer->n_in - k > MILL_K_BLOCK ? k + MILL_K_BLOCK : layer->n_in;
+      const int first = k == 0;
+      MILL_T(mill_vec) acc[N][NV];
+      for (int i = 0; i < N; i++)
+        for (int v = 0; v < NV; v++)
+          acc[i][v] = zero;
+      for (; k < end; k++)
+        for (int i = 0; i < N; i++) {
+          for (int v = 0; v < NV; v++)
+            acc[i][v] += h[k] * *(const MILL_T(mill_vec) *)(w[i] + v * VN);
+          w[i] += PANEL;
+        }
+      for (int i = 0; i < N; i++)
+        for (int v = 0; v < NV; v++) {
+          const MILL_REAL *bias = (const MILL_REAL *)layer->bias + at[i] * PANEL + v * VN;
+          if (!first)
+            total[i][v] += acc[i][v];
+          else if (value)
+            total[i][v] = acc[i][v] + *(const MILL_T(mill_vec) *)bias;
+          else
+            total[i][v] = acc[i][v];
+        }
+    } while (k < layer->n_in);
+    for (int i = 0; i < N; i++)
+      for (int v = 0; v < NV; v++)
+        *(MILL_T(mill_vec) *)(out + at[i] * PANEL + v * VN) = total[i][v];
+  }
+}
+
 /** out[r][0..n_out_pad) = W h[r] (+ bias where value[r]); h [n_row][MILL_ROW_PITCH]. */
 static void MILL_T(layer_product)(const mill_layer *layer, int n_row, const MILL_REAL *h,
                                   const int *value, MILL_REAL *const *out)
@@ -119,6 +168,10 @@ static void MILL_T(layer_product)(const mill_layer *layer, int n_row, const MILL
 #endif
   };
   enum { PANEL = MILL_T(PANEL), COLUMNS = MILL_T(TILE_COLUMNS) };
+  if (n_row == 1) {
+    MILL_T(row_product)(layer, h, value[0], out[0]);
+    return;
+  }
   const MILL_REAL *weight = (const MILL_REAL *)layer->weight;
   const MILL_REAL *bias = (const MILL_REAL *)layer->bias;
   const int n_tile = (n_row + MILL_TILE_ROWS - 1) / MILL_TILE_ROWS;

@@ -349,7 +349,7 @@ typedef struct mill_slot {
   int has_kept;
   double kept_theta[MILL_MAX_PAR]; /**< parameters that they were made for */
   double kept_mean[MILL_MAX_ARM];  /**< their mill_workspace.mean[0] */
-  void *kept;                      /**< [n_arm][max_pix_pad] float or double */
+  void *kept;                      /**< [n_arm][max_pix_pad] float or double; NULL: no room */
 
   /* guess work space */
   double *guess_chisq; /**< [n_templ][2 * guess_half + 1] */
@@ -374,7 +374,7 @@ MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *sl
 /** Is the template of the slot's request one to keep? */
 MILL_HD static inline int mill_template_keeps(const mill_slot *slot)
 {
-  return slot->request == MILL_REQ_PROFILE || slot->request == MILL_REQ_FINAL;
+  return slot->kept && (slot->request == MILL_REQ_PROFILE || slot->request == MILL_REQ_FINAL);
 }
 
 /** Has the slot the template of its request already?  Only one that was made for the very same

@@ -20,11 +20,13 @@ enum {
   /** Part of the slots that is worth a look, and that is filled between two looks. */
   SLOT_SHARE = 8,
   /** Points of a held star that are asked for together. */
-  MOST_VIEWS = 1024
+  MOST_VIEWS = 1024,
+  /** Velocities that share a template: few enough that threads get a share of a short scan. */
+  MOST_VELOCITIES = 16
 };
 
-/** What a view is told with a point: the members of a slot up to theta. */
-#define VIEW_HEAD_BYTES offsetof(mill_slot, profile_vel)
+/** What a view is told with a point: the members of a slot up to its velocities. */
+#define VIEW_HEAD_BYTES offsetof(mill_slot, eval)
 
 /** The star in the first slot where it stays to be evaluated, and copies of its slot. */
 typedef struct mill_held {
@@ -34,6 +36,7 @@ typedef struct mill_held {
   char *head;             /**< [n_view][VIEW_HEAD_BYTES] what goes up with a point */
   mill_upload *piece;     /**< [n_view] */
   mill_eval *eval;        /**< [n_view] */
+  int *n_shared;          /**< [n_view] points that it answers, alike but for their velocity */
 } mill_held;
 
 struct mill_pipeline {
@@ -100,7 +103,7 @@ done:
 
 static void clear_held(mill_held *h)
 {
-  MILL_FREE((void *)h->view, h->head, h->piece, h->eval);
+  MILL_FREE((void *)h->view, h->head, h->piece, h->eval, h->n_shared);
   memset(h, 0, sizeof *h);
 }
 
@@ -201,6 +204,7 @@ static int make_views(mill_pipeline *p)
     goto done;
   MILL_TRY(MILL_ALLOC(n, &h->piece));
   MILL_TRY(MILL_ALLOC(n, &h->eval));
+  MILL_TRY(MILL_ALLOC(n, &h->n_shared));
   MILL_TRY(MILL_ALLOC((size_t)n * VIEW_HEAD_BYTES, &h->head));
   MILL_TRY(mill_alloc_bytes((size_t)n, sizeof *h->view, (void **)&h->view));
   MILL_TRY(mill_device_memory_take(&p->model_memory, (size_t)n * sizeof(mill_slot), NULL, &memory));
@@ -231,8 +235,9 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   *prepared = host->result;
   h->is_ready = host->stage != MILL_STAGE_DONE;
   h->n_copied = 0;
-  /* a stage that the state machine leaves alone */
+  /* a stage that the state machine leaves alone; views have no room for a template of their own */
   host->stage = MILL_STAGE_EMPTY;
+  host->kept = NULL;
 done:
   if (err != MILL_OK)
     mill_pipeline_drop(p);
@@ -246,23 +251,46 @@ void mill_pipeline_drop(mill_pipeline *p)
   p->held.is_there = p->held.is_ready = 0;
 }
 
-/** Ask n views at n points. */
+/** Points, of n, that one view answers: those that differ from the first in velocity alone take its
+ *  template.  One by one on a GPU, where a profile's velocities have other sums than a value. */
+static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
+{
+  const size_t n_par = (size_t)p->model.n_par;
+  const mill_fit_settings *set = &p->model.set;
+  int k = 0;
+  if (request != MILL_REQ_VALUE || p->backend->kind != MILL_BACKEND_CPU)
+    return 1;
+  for (; k < n && k < MOST_VELOCITIES; k++) {
+    const double *at = theta + (size_t)k * n_par, v = at[MILL_PAR_VRAD];
+    if (memcmp(at + 1, theta + 1, (n_par - 1) * sizeof *at) != 0 || !(v >= set->min_vel_km_s) ||
+        !(v <= set->max_vel_km_s))
+      break;
+  }
+  return k > 1 ? k : 1;
+}
+
+/** Ask n views at the points that they answer. */
 static int ask_views(mill_pipeline *p, int request, int n, const double *theta)
 {
   int err = MILL_OK;
   int n_done;
   const mill_backend *be = p->backend;
   mill_held *h = &p->held;
-  const size_t n_byte = (size_t)p->model.n_par * sizeof *theta;
+  mill_slot *host = &p->slots.host;
+  const size_t n_par = (size_t)p->model.n_par;
   for (; h->n_copied < n; h->n_copied++)
-    MILL_TRY(be->upload(p->device, h->view[h->n_copied], &p->slots.host, MILL_SLOT_COPY_BYTES));
-  p->slots.host.request = request;
+    MILL_TRY(be->upload(p->device, h->view[h->n_copied], host, MILL_SLOT_COPY_BYTES));
   for (int i = 0; i < n; i++) {
     char *head = h->head + (size_t)i * VIEW_HEAD_BYTES;
-    memcpy(p->slots.host.theta, theta + (size_t)i * (size_t)p->model.n_par, n_byte);
-    memcpy(head, &p->slots.host, VIEW_HEAD_BYTES);
+    host->request = h->n_shared[i] > 1 ? MILL_REQ_PROFILE : request;
+    memcpy(host->theta, theta, n_par * sizeof *theta);
+    for (int k = 0; k < MILL_N_PROFILE; k++)
+      host->profile_vel[k] =
+          k < h->n_shared[i] ? theta[(size_t)k * n_par + MILL_PAR_VRAD] : (double)INFINITY;
+    memcpy(head, host, VIEW_HEAD_BYTES);
     h->piece[i] = (mill_upload){h->view[i], head, VIEW_HEAD_BYTES};
     p->list[i] = i;
+    theta += (size_t)h->n_shared[i] * n_par;
   }
   MILL_TRY(be->upload_all(p->device, h->piece, n));
   MILL_TRY(bind_slots(p, h->view, h->n_view));
@@ -275,6 +303,20 @@ done:
   return err;
 }
 
+/** The answers of n views by point; returns what follows the last. */
+static mill_eval *take_answers(const mill_held *h, int n, mill_eval *eval)
+{
+  for (int i = 0; i < n; i++) {
+    for (int k = 0; k < h->n_shared[i]; k++) {
+      eval[k] = h->eval[i];
+      if (h->n_shared[i] > 1)
+        eval[k].f = h->eval[i].profile[k];
+    }
+    eval += h->n_shared[i];
+  }
+  return eval;
+}
+
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_eval *eval, double *penalty)
 {
@@ -285,13 +327,19 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
   memcpy(m.hull, p->lib->hull, sizeof m.hull);
   if (!h->is_ready)
     MILL_FAIL(MILL_ERR_INTERNAL, "no star that can be evaluated is held");
-  for (int first = 0, n; first < n_point; first += n) {
-    const int n_left = n_point - first, fixes = fix_error && first == 0;
+  mill_eval *next = eval;
+  for (int first = 0, n_asked; first < n_point; first += n_asked) {
+    const int fixes = fix_error && first == 0;
     /* what is written beside the answer is the star's */
-    n = request == MILL_REQ_FINAL || fixes ? 1 : n_left < h->n_view ? n_left : h->n_view;
+    const int most = request == MILL_REQ_FINAL || fixes ? 1 : h->n_view;
+    const double *at = theta + (size_t)first * (size_t)m.n_par;
+    int n = 0;
+    for (n_asked = 0; n < most && first + n_asked < n_point; n_asked += h->n_shared[n++])
+      h->n_shared[n] =
+          n_alike(p, request, n_point - first - n_asked, at + (size_t)n_asked * (size_t)m.n_par);
     p->slots.host.fix_error = fixes;
-    MILL_TRY(ask_views(p, request, n, theta + (size_t)first * (size_t)m.n_par));
-    memcpy(eval + first, h->eval, (size_t)n * sizeof *eval);
+    MILL_TRY(ask_views(p, request, n, at));
+    next = take_answers(h, n, next);
   }
   for (int i = 0; i < n_point; i++)
     penalty[i] = mill_penalty(&m, &p->slots.host, theta + (size_t)i * (size_t)m.n_par);

@@ -31,7 +31,8 @@ RVTAB = [
     ("SN_B", "1E", None), ("SN_R", "1E", None), ("SN_Z", "1E", None), ("SUCCESS", "1L", None),
     ("RR_Z", "1D", None), ("RR_SPECTYPE", "8A", None), ("RR_SUBTYPE", "24A", None),
     ("VSINI_ERR", "1D", "km s-1"), ("M2LL", "1D", None), ("VRAD_GOOD", "1L", None),
-    ("FIT_INFO", "1J", None), ("STATUS", "1J", None), ("OBJECT", "32A", None)]
+    ("FIT_INFO", "1J", None), ("STATUS", "1J", None), ("OBJECT", "32A", None),
+    ("TILEID", "1J", None), ("NIGHT", "1J", None)]
 RENAMED = {"RR_Z": "Z", "RR_SPECTYPE": "SPECTYPE", "RR_SUBTYPE": "SUBTYPE"}
 # units that are none in FITS stand in the description
 NO_UNIT = ("dex", "log(cm s**-2)", "product of the units of the parameters")
@@ -289,7 +290,7 @@ class Export(ProgramTest):
             self.assertEqual(done.stdout, f"verification OK: {path}\n")
         if stilts:
             for name, n_column in ((tmp("v.fits"), None), (tmp("v.csv"), None),
-                                   (os.path.join(PRODUCTS, "rvtab-coadd-mock-00000.fits"), 44)):
+                                   (os.path.join(PRODUCTS, "rvtab-coadd-mock-00000.fits"), 46)):
                 done = subprocess.run([stilts, "tpipe", "in=" + name, "omode=count"],
                                       capture_output=True, text=True, check=False)
                 self.assertRegex(done.stdout, rf"columns: {n_column or '.*'}   rows: [39]\n")

@@ -52,9 +52,9 @@ class Installed(ProgramTest):
     def flags(self, *options):
         return self.does("pkg-config", *options, "starmill").split()
 
-    def build(self, source, out, *more):
+    def build(self, source, out, *more, compiler="cc"):
         """Compile a C file against the installed library."""
-        self.does("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", tmp(out), source,
+        self.does(compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", tmp(out), source,
                   *self.flags("--cflags"), *more)
         return tmp(out)
 
@@ -77,6 +77,13 @@ class Installed(ProgramTest):
                 continue
             self.does(compiler, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror",
                       "-fsyntax-only", "-x", "c++" if "+" in compiler else "c", HEADER)
+        for compiler, standard in (("mpicc", "c11"), ("mpicxx", "c++17")):
+            if not shutil.which(compiler):
+                continue
+            # without MPI's own classes of C++
+            self.does(compiler, f"-std={standard}", "-DOMPI_SKIP_MPICXX", "-Wall", "-Wextra",
+                      "-Werror", "-fsyntax-only", "-x", "c++" if "xx" in compiler else "c",
+                      *self.flags("--cflags"), HEADER.replace("starmill.h", "starmill_mpi.h"))
 
     def test_stars_of_a_file_are_fitted_as_by_the_program(self):
         program = self.build(os.path.join(SOURCE, "tests", "lib", "fit_file.c"), "fit_file",
@@ -87,6 +94,21 @@ class Installed(ProgramTest):
         # without the format the dichroic would not be masked
         done = called(program, self.library, "npoly: 10\n", self.survey, self.result())
         self.assertIn("format: desi", done.stdout)
+
+    def test_ranks_share_a_fit_and_fail_together(self):
+        if not shutil.which("mpicc"):
+            self.skipTest("no mpicc")
+        program = self.build(os.path.join(SOURCE, "tests", "lib", "fit_ranks.c"), "fit_ranks",
+                             *self.flags("--libs"), f"-Wl,-rpath,{os.path.dirname(self.shared)}",
+                             compiler="mpicc")
+        args = [program, self.library, "format: desi\n", self.survey, self.result()]
+        for n in (1, 2, N_STAR + 1):  # the last has a rank without a star
+            said = self.does(MPIRUN, "-n", n, *args, env=ENVIRONMENT)
+            self.assertRegex(said, rf"{n} ranks, {N_STAR} rows, \d+ columns, 0 differ")
+        done = called(MPIRUN, "-n", 2, *args, 1, env=ENVIRONMENT)
+        # STARMILL_USAGE, told by both
+        self.assertEqual(len(re.findall("1: the table: no column NOTHING", done.stdout)), 2,
+                         done.stdout)
 
     def test_the_example_by_pkg_config_and_by_cmake(self):
         source = os.path.join(SOURCE, "lib", "examples", "fit_star.c")

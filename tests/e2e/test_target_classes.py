@@ -163,8 +163,53 @@ class Selection(ProgramTest):
         self.assertEqual(set(catalog["PROGRAM"]), {b"bright"})
         self.kept(path=self.bare)
         catalog = read(self.path, "catalog")
-        self.assertEqual(set(catalog["HEALPIX"]), {-1})
+        for name in ("HEALPIX", "TILEID", "NIGHT"):
+            self.assertEqual(set(catalog[name]), {-1}, name)
         self.assertTrue(np.isnan(catalog["PARALLAX"]).all())
+
+    def tiles_and_nights(self, *args, path):
+        """TILEID and NIGHT of each row."""
+        self.kept(*args, path=path)
+        catalog = read(self.path, "catalog")
+        return [(int(tile), int(night))
+                for tile, night in zip(catalog["TILEID"], catalog["NIGHT"])]
+
+    def test_tiles_and_nights(self):
+        # of a tile's file, in which a star was observed in several nights and one on no tile
+        nights = [[20210406], [20210406] * 2, [20210406, 20210407], [20210408], [20210407], []]
+        rows = [(star, night) for star, of_star in enumerate(nights) for night in of_star]
+        rows = rows[1:] + rows[:1]
+        header = [("SPGRP", "cumulative"), ("TILEID", 1234), ("NIGHT", 20210409)]
+        path = self.write("coadd-0-1234-thru20210409.fits", header=header)
+        exposures = [pyfits.Column("TARGETID", "K", array=[self.ids[star] for star, _ in rows]),
+                     pyfits.Column("NIGHT", "J", array=[night for _, night in rows])]
+        tiles = pyfits.Column("TILEID", "J", array=[7 if star == 4 else 1234 for star, _ in rows])
+
+        def rewrite(columns, keys):
+            with pyfits.open(path, memmap=False) as hdus:
+                hdus["EXP_FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns,
+                                                                       name="EXP_FIBERMAP")
+                for key, value in keys:
+                    hdus[0].header[key] = value
+                hdus.writeto(path, overwrite=True)
+
+        rewrite(exposures + [tiles], [])
+        self.assertEqual(self.tiles_and_nights(path=path), [
+            (1234, 20210406), (1234, 20210406), (1234, -1), (1234, 20210408), (7, 20210407),
+            (1234, -1)])
+        # the header's night is one only where the file is of one
+        rewrite(exposures[:1], [("SPGRP", "pernight")])
+        self.assertEqual(self.tiles_and_nights(path=path), [(1234, 20210409)] * N_STAR)
+        # of exposures: FIBERMAP's own columns; two of a star, fitted together
+        path = self.write("spectra-y.fits", header=header, EXPID=("J", range(N_STAR)),
+                          TARGETID=("K", [5, 5, 6, 6, 7, 8]), TILEID=("J", [1, 1, 2, 3, 4, -1]),
+                          NIGHT=("J", [10, 11, 12, 12, 13, 14]))
+        with pyfits.open(path, mode="update", memmap=False) as hdus:
+            hdus["FIBERMAP"].columns.change_name("COADD_FIBERSTATUS", "FIBERSTATUS")
+        self.fit("nights.h5", "--overwrite", "--exposures", "joint", path, lib=self.lib)
+        catalog = read(self.path, "catalog")
+        self.assertEqual(list(catalog["TILEID"]), [1, -1, 4, 1234])
+        self.assertEqual(list(catalog["NIGHT"]), [-1, 12, 13, 14])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,13 @@ the two must agree bit for bit.  Needs no test data.
 from base import *
 
 sys.path.insert(0, os.path.join(SOURCE, "tools"))
+sys.path.insert(0, os.path.join(SOURCE, "look"))
 import make_generic  # noqa: E402
+
+try:
+    import matplotlib.image
+except ImportError:
+    matplotlib = None
 
 N_STAR = 3
 N_FIBER = 6
@@ -93,7 +99,7 @@ class Test(ProgramTest):
         pyfits.HDUList(hdus + [table]).writeto(path, overwrite=True)
         return path
 
-    def generic(self, out, arms):
+    def generic(self, out, arms, *options):
         rows = []
         for i, fiber in enumerate(FIBERS):
             for arm in arms:
@@ -102,8 +108,48 @@ class Test(ProgramTest):
                              "FLUX": flux[i], "IVAR": ivar[i]})
         path = tmp(out + ".fits")
         make_generic.write(path, rows, "vacuum")
-        self.fit(out + ".h5", "--config", self.config, path, lib=self.lib)
+        self.fit(out + ".h5", "--config", self.config, *options, path, lib=self.lib)
         return read(self.path)
+
+    def check_shown(self, out, models, arms):
+        """What `starmill plot` draws are the pixels of the files, and the models of the fit."""
+        from models import Models
+        from result import Result
+        from spectra import Inputs
+        result = Result(tmp(out))
+        catalog = read(tmp(out), "catalog")
+        for row in range(N_STAR):
+            first = catalog["FIRST_EXPOSURE"][row]
+            shown, _ = Inputs(result).star(row, Models(models, result).of(row))
+            self.assertEqual([a.name for a in shown], [ARMS[arm].lower() for arm in arms])
+            for arm, drawn in zip(arms, shown):
+                grid, flux, ivar = self.pixels[arm]
+                with h5py.File(models) as f:
+                    model = f[f"models/{drawn.name}/flux"][first:first + catalog["N_EXPOSURE"][row]]
+                model = model[np.isfinite(model).any(axis=1)][0]  # a file of WEAVE has one arm
+                at = np.searchsorted(grid, drawn.wave)  # those that were fitted
+                self.assertEqual(np.count_nonzero(np.isfinite(model)), at.size)
+                np.testing.assert_array_equal(grid[at], drawn.wave)
+                np.testing.assert_array_equal(flux[row][at], drawn.flux)
+                np.testing.assert_array_equal(ivar[row][at], drawn.ivar)
+                np.testing.assert_array_equal(ivar[row][at] > 0, ~drawn.bad)
+                np.testing.assert_array_equal(model[np.isfinite(model)], drawn.model)
+
+    def test_what_is_drawn_is_what_the_files_have(self):
+        self.generic("drawn", list(ARMS), "--models", tmp("drawn-models.h5"))
+        self.check_shown("drawn.h5", tmp("drawn-models.h5"), list(ARMS))
+        for arm, path in zip(ARMS, self.paths):
+            out, models = f"drawn-{arm}.h5", tmp(f"drawn-models-{arm}.h5")
+            self.fit(out, "--config", self.config, "--models", models, path, lib=self.lib)
+            self.check_shown(out, models, [arm])
+        if not matplotlib:
+            self.skipTest("no matplotlib (Debian: python3-matplotlib)")
+        for out in ("drawn.h5", out):
+            name = read(tmp(out), "catalog")["IDENTIFIER"][1].decode()
+            done = starmill("plot", tmp(out), name, "--output", tmp(out + ".png"),
+                            env={"STARMILL_PYTHON": sys.executable, "MPLCONFIGDIR": TMP})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertGreater(matplotlib.image.imread(tmp(out + ".png")).shape[1], 1300)
 
     def test_one_arm(self):
         expected = self.generic("blue", ["BLUE"])
@@ -119,10 +165,12 @@ class Test(ProgramTest):
         expected = self.generic("both", ["BLUE", "RED"])
         with open(tmp("join.yaml"), "w") as f:
             f.write(CONFIG + "join_by_name: true\n")
-        self.fit("joined.h5", "--config", tmp("join.yaml"), *self.paths, lib=self.lib)
+        self.fit("joined.h5", "--config", tmp("join.yaml"), "--models", tmp("joined-models.h5"),
+                 *self.paths, lib=self.lib)
         table = read(self.path)
         self.assertEqual(len(table["VRAD"]), N_STAR)
         self.assertEqual(differing(table, expected), [])
+        self.check_shown("joined.h5", tmp("joined-models.h5"), list(ARMS))
 
     def test_surveys_within_weave(self):
         for classes, fibers in (("GA_LRhighlat,GA_LRdisc", [0, 2]), ("GA_.*disc", [0, 5]),

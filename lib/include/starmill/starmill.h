@@ -6,9 +6,9 @@
  *  It may be used from several threads, which then wait for each other; handles are independent,
  *  so a program that wants to work in parallel opens one for each thread, or sets `threads`.
  *  Every function that can fail returns a code, 0 for success, and fills *error unless that is
- *  NULL; what it makes is untouched then.  MPI is never called.  HDF5 is not thread-safe: a
- *  program that uses it by itself does so while no other thread is in starmill_library_open or in
- *  a function of starmill_table.
+ *  NULL; what it makes is untouched then.  MPI is never called (starmill_mpi.h is for programs
+ *  whose ranks share a fit).  HDF5 is not thread-safe: a program that uses it by itself does so
+ *  while no other thread is in starmill_library_open or in a function of starmill_table.
  *
  *  Parameters are ordered VRAD (km/s), VSINI (km/s), the library's labels in their units
  *  (Teff in K, log g, [Fe/H], ...), and with the key velocity_offsets one offset (km/s) for
@@ -187,7 +187,8 @@ STARMILL_API int starmill_file_star(starmill_file *file, int64_t i_row, starmill
  *                                     NULL: not wanted
  *
  *  Derivatives cost about five times as much.  Points of one call are computed together: ten or
- *  more are several times faster than one by one.  A star stays loaded until another is used.
+ *  more are several times faster than one by one, and neighbours that differ in velocity alone
+ *  share a template.  A star stays loaded until another is used.
  *  STARMILL_INPUT where no pixel of the star can be used. */
 STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmill_star *star, int n,
                                         const double *theta, double *m2ll, double *penalty,

@@ -33,6 +33,7 @@ static void make(int optimizer)
   model.set.n_simplex_round = 40;
   model.set.max_eval = 2000;
   slot.result.n_pix_tot = 1000;
+  slot.kept = &slot; /* there is room for a template */
   for (int l = 0; l < N_LABEL; l++) {
     model.label[l].std = 1;
     model.label[l].scale = 0.1;
