@@ -299,6 +299,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->i_start = 0;
   slot->nonfinite = 0;
   slot->n_profile_round = 0;
+  slot->has_profile_arm = 0;
   slot->settled = 0;
   slot->n_minimum = 0;
   slot->n_free = 0;
@@ -772,6 +773,7 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
     if (moved && !(f <= slot->best.f + MILL_POLISH_NOISE)) {
       for (int j = 0; j < m->n_par; j++)
         slot->best_end[j] = slot->best.theta[j];
+      slot->has_profile_arm = 0;
       mill_final_request(m, slot);
       return;
     }
