@@ -1,6 +1,7 @@
 /* Included by kernels/star/pixel.h once per type of template; no include guard.
  *
  * A thread makes the rows of a chunk of pixels in the cache and adds up their products. */
+#include "kernels/cpu/cell_sums.h"
 #include "kernels/cpu/pixel_sums.h"
 
 /** Rows of model error, of len pixels from first on, zeros up to a whole vector. */
@@ -18,6 +19,45 @@ MILL_INLINE void MILL_T(mill_error_rows)(const mill_segment *s, int first, int l
   }
 }
 
+/** The sums of mill_normal_sums by cells of pixels, without model error. */
+MILL_BLOCK_FN void MILL_T(mill_cell_normal_sums)(mill_block *b, int nk, const mill_segment *s,
+                                                 const MILL_REAL *templ, double level, double *sums)
+{
+  const int n = s->n_pix, cell = s->ws->cell, pitch = mill_cell_pitch(nk);
+  const double *power = s->ws->cell_power;
+  double pairs[MILL_MAX_CONT * MILL_CELL_MAX_PITCH], with_d[MILL_CELL_MAX_PITCH];
+  for (int e = 0; e < nk * pitch; e++)
+    pairs[e] = 0.0;
+  for (int k = 0; k < pitch; k++)
+    with_d[k] = 0.0;
+  MILL_FOR(b, c, mill_cell_count(n, cell))
+  {
+    const int first = c * cell, len = n - first < cell ? n - first : cell;
+    const double *coef = s->ws->cell_coef + (ptrdiff_t)c * MILL_CELL_COEF * pitch;
+    double square[MILL_CELL_MOST], cross[MILL_CELL_MOST], moment[MILL_CELL_MOMENTS];
+    MILL_SIMD
+    for (int i = 0; i < len; i++) {
+      const double t = mill_pixel_template(
+          level, s->base[first + i], templ ? (double)templ[first + i] : 0.0, s->is[first + i]);
+      square[i] = t * t;
+      cross[i] = t * (double)s->d[first + i];
+    }
+    for (int i = len; i < cell; i++)
+      square[i] = cross[i] = 0.0;
+    mill_cell_moments(MILL_CELL_MOMENTS, cell, power, square, moment);
+    mill_cell_add_pairs(nk, pitch, coef, moment, pairs);
+    mill_cell_moments(MILL_CELL_COEF, cell, power, cross, moment);
+    mill_cell_add(nk, pitch, coef, moment, with_d);
+  }
+  double part[MILL_BLOCK_MAX_SUM];
+  for (int k = 0; k < nk; k++) {
+    for (int l = 0; l <= k; l++)
+      part[mill_gram_at(k, l)] = pairs[k * pitch + l];
+    part[mill_gram_at(nk, k)] = with_d[k];
+  }
+  mill_block_sum_n(b, part, mill_gram_at(nk, nk), sums);
+}
+
 /** Products of the rows P_k t, k < nk, and D of a segment's pixels with all rows up to themselves,
  *  those of model error the first, into sums, at mill_gram_at(row, column) -
  *  mill_gram_at(n_error, 0); t is the template over sigma, templ NULL for zeros. */
@@ -26,6 +66,10 @@ MILL_BLOCK_FN void MILL_T(mill_normal_sums)(mill_block *b, int nk, const mill_se
 {
   const int n = s->n_pix, ne = s->n_error;
   const float *cont = s->ws->cont;
+  if (!MILL_WIDE && ne == 0 && s->ws->cell > 0) {
+    MILL_T(mill_cell_normal_sums)(b, nk, s, templ, level, sums);
+    return;
+  }
   enum { MAX_ROW = MILL_MAX_ERROR + MILL_MAX_CONT + 1, MAX_SUM = MILL_BLOCK_MAX_SUM };
   const int n_sum = mill_gram_at(ne + nk, 0) - mill_gram_at(ne, 0) + ne + nk;
   const mill_vec_f64 zero = {0};

@@ -346,6 +346,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->lead = 0;
   slot->n_lead = 0;
   slot->n_profile_round = 0;
+  slot->has_profile_arm = 0;
   slot->settled = 0;
   slot->n_minimum = 0;
   slot->n_free = 0;
@@ -827,6 +828,7 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
     if (moved && !(f <= slot->best.f + MILL_POLISH_NOISE)) {
       for (int j = 0; j < m->n_par; j++)
         slot->best_end[j] = slot->best.theta[j];
+      slot->has_profile_arm = 0;
       mill_final_request(m, slot);
       return;
     }

@@ -12,6 +12,7 @@
 #include "kernels/math/gram.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/linalg.h"
+#include "kernels/math/quartic.h"
 #include "kernels/math/rotation.h"
 #include "kernels/math/vector.h"
 #include "kernels/star/model_error.h"
@@ -172,6 +173,33 @@ MILL_HD static inline void mill_arm_velocity_digest(mill_arm_velocity *at, doubl
   move = move < -most ? -most : (move > most ? most : move);
   at->v += move;
   at->side = 0;
+}
+
+/** Begin with what the velocity profile knows of the arm about the solution: the quartic through
+ *  its values of F takes the place of the first two evaluations.  It is not used beyond them, nor
+ *  for questions outside a fit, which may be about any place. */
+MILL_HD_CALLED static inline void mill_arm_velocity_known(const mill_model *m,
+                                                          const mill_slot *slot, int i_arm,
+                                                          mill_arm_velocity *at)
+{
+  const double v = slot->theta[MILL_PAR_VRAD], first = at->step;
+  const double most = MILL_N_PROFILE_FEW / 2;
+  const double along = most * MILL_PROFILE_FEW_STEP * slot->profile_width;
+  if (!at->go || !slot->has_profile_arm || slot->stage != MILL_STAGE_FINAL)
+    return;
+  const double left = at->v - mill_arm_vrad(m, slot, i_arm, v - along);
+  const double right = mill_arm_vrad(m, slot, i_arm, v + along) - at->v;
+  /* not where offsets hold the arm's velocity, or a limit does */
+  if (!(right > 0.0 && fabs(right - left) < 1e-6 * right))
+    return;
+  double c[MILL_N_QUARTIC];
+  mill_quartic(slot->profile_arm[i_arm], c);
+  if (at->step > right)
+    at->step = right;
+  const double x = most * at->step / right;
+  mill_arm_velocity_digest(at, mill_quartic_at(c, -x), mill_quartic_at(c, x));
+  if (at->step < first)
+    at->step = first;
 }
 
 /** Digest F at v + side step. */

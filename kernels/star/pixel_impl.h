@@ -335,6 +335,7 @@ MILL_BLOCK_FN void MILL_T(mill_block_arm_velocity)(mill_block *b, const mill_mod
 {
   mill_arm_velocity at;
   mill_arm_velocity_begin(slot, vel_km_s, f, &at);
+  mill_arm_velocity_known(m, slot, i_arm, &at);
   while (at.go) {
     const double v = at.v + at.side * at.step;
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s)
@@ -398,6 +399,8 @@ MILL_BLOCK_FN void MILL_T(mill_block_profile)(mill_block *b, const mill_model *m
     MILL_SERIAL(&team.block)
     {
       slot->eval.profile[i] += f;
+      if (i < MILL_N_PROFILE_FEW)
+        slot->eval.profile_arm[s->arm][i] += f;
     }
   }
 }

@@ -6,18 +6,24 @@
 #ifndef MILL_PROFILE_H
 #define MILL_PROFILE_H
 
+#include "kernels/math/quartic.h"
 #include "kernels/star/slot.h"
 
-/** Where 13 velocities give the moments: width over step, and how far from a Gaussian. */
-#define MILL_PROFILE_NARROW 0.95
-#define MILL_PROFILE_WIDE   1.15
-#define MILL_PROFILE_SKEW   0.2
-#define MILL_PROFILE_KURT   0.2
+/** Where the quartic through the first grid is believed: F = F0 + c1 x + c2 x^2 + c3 x^3 + c4 x^4,
+ * x in widths that the curvature promises, has its minimum within half a width, c2 about 1, and c3
+ *  and c4 so small that what is left out, of the order of c3 c4 and c4^2, is nothing. */
+#define MILL_PROFILE_MOST_C1  1.0
+#define MILL_PROFILE_LEAST_C2 0.75
+#define MILL_PROFILE_MOST_C2  1.25
+#define MILL_PROFILE_MOST_C3  0.02
+#define MILL_PROFILE_MOST_C4  0.006
+/** Places at which the quartic is integrated, half a width apart: +-6 widths. */
+enum { MILL_N_PROFILE_QUARTIC = 25 };
 
 MILL_HD static inline void mill_profile_request(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->n_profile;
-  const double step = (n == MILL_N_PROFILE ? 0.5 : 1.0) * slot->profile_width;
+  const double step = (n == MILL_N_PROFILE ? 0.5 : MILL_PROFILE_FEW_STEP) * slot->profile_width;
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = slot->best_end[j];
   for (int i = 0; i < MILL_N_PROFILE; i++)
@@ -56,74 +62,120 @@ MILL_HD static inline double mill_offset_penalty(const mill_model *m, const mill
   return f;
 }
 
-/** Moments of exp(-dF/2) over the velocities asked for; 0 when the grid does
- *  not resolve them and a new one was requested. */
-MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
+/** F of the velocities asked for with the offsets' priors, infinite where it has no weight.  The
+ *  least of them. */
+MILL_HD static inline double mill_profile_weigh(const mill_model *m, mill_slot *slot)
 {
-  mill_fit_result *r = &slot->result;
-  const int n = slot->n_profile;
   double least = INFINITY;
-  int n_finite = 0;
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < slot->n_profile; i++) {
     const double v = slot->profile_vel[i];
     slot->eval.profile[i] += mill_offset_penalty(m, slot, v);
     if (v < m->set.min_vel_km_s || v > m->set.max_vel_km_s || !isfinite(slot->eval.profile[i]))
       slot->eval.profile[i] = INFINITY;
-    else
-      n_finite++;
     if (slot->eval.profile[i] < least)
       least = slot->eval.profile[i];
   }
-  if (n == MILL_N_PROFILE)
-    slot->n_profile_round++;
-  if (!isfinite(least)) {
-    slot->nonfinite = 1;
-    return 1;
+  return least;
+}
+
+/** Put the quartic through the first grid in its place, MILL_N_PROFILE_QUARTIC velocities; 0 where
+ *  it is not to be believed. */
+MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_slot *slot)
+{
+  const double h = MILL_PROFILE_FEW_STEP, v = slot->best_end[MILL_PAR_VRAD];
+  const double reach = 0.25 * (MILL_N_PROFILE_QUARTIC - 1) * slot->profile_width;
+  double c[MILL_N_QUARTIC];
+  mill_quartic(slot->eval.profile, c);
+  const double c2 = c[2] / (h * h), c3 = c[3] / (h * h * h), c4 = c[4] / (h * h * h * h);
+  if (!(c2 > MILL_PROFILE_LEAST_C2 && c2 < MILL_PROFILE_MOST_C2) ||
+      !(fabs(c[1] / h) < MILL_PROFILE_MOST_C1) || !(fabs(c3) < MILL_PROFILE_MOST_C3) ||
+      !(fabs(c4) < MILL_PROFILE_MOST_C4) ||
+      !(v - reach >= m->set.min_vel_km_s && v + reach <= m->set.max_vel_km_s))
+    return 0;
+  slot->n_profile = MILL_N_PROFILE_QUARTIC;
+  for (int i = 0; i < MILL_N_PROFILE_QUARTIC; i++) {
+    const double x = 0.5 * (i - MILL_N_PROFILE_QUARTIC / 2);
+    slot->profile_vel[i] = v + x * slot->profile_width;
+    slot->eval.profile[i] = mill_quartic_at(c, x / h);
   }
-  double sum = 0.0, mean = 0.0, m2 = 0.0, m3 = 0.0, m4 = 0.0;
+  slot->has_profile_arm = 1;
+  for (int a = 0; a < m->n_arm; a++)
+    for (int i = 0; i < MILL_N_PROFILE_FEW; i++)
+      slot->profile_arm[a][i] = slot->eval.profile_arm[a][i];
+  return 1;
+}
+
+/** Width, skewness and kurtosis of exp(-dF/2) over the velocities. */
+MILL_HD_CALLED static inline void mill_profile_moments(const mill_slot *slot, double *moment)
+{
+  const int n = slot->n_profile;
+  const double *f = slot->eval.profile;
+  double least = f[0], sum = 0.0, mean = 0.0, m2 = 0.0, m3 = 0.0, m4 = 0.0;
+  for (int i = 1; i < n; i++)
+    least = f[i] < least ? f[i] : least;
   for (int i = 0; i < n; i++) {
-    const double w = exp(-0.5 * (slot->eval.profile[i] - least));
+    const double w = exp(-0.5 * (f[i] - least));
     sum += w;
     if (w > 0.0)
       mean += w * slot->profile_vel[i];
   }
   mean /= sum;
   for (int i = 0; i < n; i++) {
-    const double w = exp(-0.5 * (slot->eval.profile[i] - least)) / sum;
+    const double w = exp(-0.5 * (f[i] - least)) / sum;
     const double d = slot->profile_vel[i] - mean;
     m2 += w * d * d;
     m3 += w * d * d * d;
     m4 += w * d * d * d * d;
   }
-  const double width = sqrt(m2);
-  const double skew = m2 > 0.0 ? m3 / (m2 * width) : 0.0, kurt = m2 > 0.0 ? m4 / (m2 * m2) : 0.0;
-  if (n == MILL_N_PROFILE_FEW) {
-    const double ratio = width / slot->profile_width;
-    if (n_finite < n || !(ratio > MILL_PROFILE_NARROW && ratio < MILL_PROFILE_WIDE) ||
-        !(fabs(skew) < MILL_PROFILE_SKEW) || !(fabs(kurt - 3.0) < MILL_PROFILE_KURT)) {
-      mill_profile_begin(m, slot, MILL_N_PROFILE);
-      return 0;
-    }
-  } else {
-    const double step = 0.5 * slot->profile_width;
-    const double range = m->set.max_vel_km_s - m->set.min_vel_km_s;
-    /* too coarse, or so wide that the window cuts it (unless it spans the limits) */
-    const int coarse = width < 1.6 * step;
-    const int cut = width > 2.6 * step && step * (MILL_N_PROFILE - 1) < 2.0 * range;
-    if ((coarse || cut) && slot->n_profile_round < MILL_MAX_PROFILE_ROUND) {
-      double next = width < 0.25 * step ? 0.25 * step : width;
-      if (next > 0.1 * range)
-        next = 0.1 * range;
-      if (next != slot->profile_width) {
-        slot->profile_width = next;
-        mill_profile_request(m, slot);
-        return 0;
-      }
-    }
+  moment[0] = sqrt(m2);
+  moment[1] = m2 > 0.0 ? m3 / (m2 * moment[0]) : 0.0;
+  moment[2] = m2 > 0.0 ? m4 / (m2 * m2) : 0.0;
+}
+
+/** Is a full grid too coarse for this width, or so narrow that it cuts the profile (unless it spans
+ *  the limits)?  If so, request the next one. */
+MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slot, double width)
+{
+  const double step = 0.5 * slot->profile_width;
+  const double range = m->set.max_vel_km_s - m->set.min_vel_km_s;
+  const int coarse = width < 1.6 * step;
+  const int cut = width > 2.6 * step && step * (MILL_N_PROFILE - 1) < 2.0 * range;
+  if (!(coarse || cut) || slot->n_profile_round >= MILL_MAX_PROFILE_ROUND)
+    return 0;
+  double next = width < 0.25 * step ? 0.25 * step : width;
+  if (next > 0.1 * range)
+    next = 0.1 * range;
+  if (next == slot->profile_width)
+    return 0;
+  slot->profile_width = next;
+  mill_profile_request(m, slot);
+  return 1;
+}
+
+/** Moments of exp(-dF/2) over the velocities asked for; 0 when the grid does
+ *  not resolve them and a new one was requested. */
+MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
+{
+  mill_fit_result *r = &slot->result;
+  double moment[3];
+  const int few = slot->n_profile == MILL_N_PROFILE_FEW;
+  const double least = mill_profile_weigh(m, slot);
+  if (!few)
+    slot->n_profile_round++;
+  if (!isfinite(least)) {
+    slot->nonfinite = 1;
+    return 1;
   }
-  r->vrad_err_km_s = width;
-  r->vrad_skew = skew;
-  r->vrad_kurt = kurt;
+  if (few && !mill_profile_quartic(m, slot)) {
+    mill_profile_begin(m, slot, MILL_N_PROFILE);
+    return 0;
+  }
+  mill_profile_moments(slot, moment);
+  if (!few && mill_profile_again(m, slot, moment[0]))
+    return 0;
+  r->vrad_err_km_s = moment[0];
+  r->vrad_skew = moment[1];
+  r->vrad_kurt = moment[2];
   return 1;
 }
 

@@ -20,13 +20,16 @@ enum {
   MILL_SPLINE_END = 28,     /**< grid points from an end that feel it (float64: 1e-16) */
   MILL_SPLINE_END_F32 = 14, /**< the same for float32 templates: 1e-8 */
   MILL_N_PROFILE = 41,      /**< velocities of one profile grid, those beyond n_profile infinite */
-  MILL_N_PROFILE_FEW = 13,  /**< of the first grid */
+  MILL_N_PROFILE_FEW = 5,   /**< of the first grid (kernels/math/quartic.h) */
   MILL_MAX_PROFILE_ROUND = 8,
   MILL_COLUMN_PAD = 64,   /**< emulator outputs are padded to this many */
   MILL_PANEL_BYTES = 128, /**< of a panel of a layer's outputs: 32 floats, 16 doubles */
   MILL_GUESS_LANE = 16,   /**< templates of the initial guess that lie side by side */
   MILL_MAX_START = MILL_MAX_GUESS_START + 1
 };
+
+/** Widths between the velocities of a profile's first grid. */
+#define MILL_PROFILE_FEW_STEP 1.5
 
 /** Emulator weights as the matrix product wants them: in panels of MILL_PANEL_BYTES of
  *  outputs, [panel][n_in][outputs of a panel], so that what a tile of outputs needs lies
@@ -87,8 +90,12 @@ MILL_HD static inline int mill_guess_lanes(int n_block)
 /** Wavelengths that segments share, with all that depends on them alone. */
 typedef struct mill_waveset {
   int arm, n_pix, n_cont;
-  double *ln_wave;       /**< [n_pix] */
-  float *cont;           /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
+  double *ln_wave; /**< [n_pix] */
+  float *cont;     /**< [n_cont][mill_row_pitch(n_pix)] continuum functions */
+  /** Continuum functions as polynomials of a pixel's place in its cell of `cell` pixels (layout in
+   *  kernels/math/cells.h); cell 0: they are not as smooth as that. */
+  int cell;
+  double *cell_coef, *cell_power;
   unsigned char *masked; /**< [n_pix] excluded by wavelength */
   /* initial guess: bins uniform in ln wavelength, common to all arms */
   int n_bin;
@@ -177,6 +184,7 @@ typedef struct mill_eval {
   double grad[MILL_MAX_PAR];                /**< v sin i: of its inner parameter (rotation.h) */
   double hess[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n_par][n_par]: F ~ f + grad.d + d.hess.d */
   double profile[MILL_N_PROFILE];
+  double profile_arm[MILL_MAX_ARM][MILL_N_PROFILE_FEW]; /**< of each arm alone, the first ones */
   double chisq[MILL_MAX_ARM], chisq_c[MILL_MAX_ARM];
   double max_resid2; /**< largest squared residual of a good pixel */
   double negative;   /**< squared significance of negative model pixels */
@@ -327,6 +335,9 @@ typedef struct mill_slot {
   double profile_width;
   int n_profile_round;
   int n_profile; /**< velocities of the grid */
+  /** F of each arm alone on the first grid, where that was enough and best_end is its centre. */
+  double profile_arm[MILL_MAX_ARM][MILL_N_PROFILE_FEW];
+  int has_profile_arm;
   int nonfinite;
   mill_fit_result result;
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/math/continuum.h"
+#include "kernels/math/cells.h"
 #include "kernels/base/error.h"
 #include "kernels/base/layout.h"
 
@@ -52,6 +52,8 @@ struct mill_waveset_cache {
   mill_waveset_stats stats;
   char *staging; /**< where a set is made before it is sent */
   size_t cap_staging;
+  double *coef; /**< of cells, before their number is known */
+  size_t cap_coef;
 };
 
 int mill_waveset_cache_create(const mill_library *lib, const mill_fit_settings *set,
@@ -109,7 +111,7 @@ void mill_waveset_cache_destroy(mill_waveset_cache *c)
     return;
   for (int i = 0; i < c->n_entry; i++)
     free_memory(c, &c->entry[i]);
-  MILL_FREE(c->entry, c->bucket, c->templates, c->staging, c);
+  MILL_FREE(c->entry, c->bucket, c->templates, c->staging, c->coef, c);
 }
 
 void mill_waveset_cache_stats(const mill_waveset_cache *c, mill_waveset_stats *stats)
@@ -347,6 +349,24 @@ done:
   return err;
 }
 
+/** Coefficients into c->coef and powers for the largest cells in which polynomials are as good as
+ *  the continuum functions, and how large these are; 0: there are none. */
+static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double *wave_aa,
+                     double *power, int *cell)
+{
+  int err = MILL_OK;
+  const size_t most = (size_t)mill_cell_count(n_pix, MILL_CELL_LEAST) * MILL_CELL_COEF;
+  MILL_TRY(MILL_RENEW(&c->coef, &c->cap_coef, most * (size_t)mill_cell_pitch(n_cont)));
+  for (*cell = MILL_CELL_MOST; *cell >= MILL_CELL_LEAST; *cell /= 2) {
+    mill_cell_powers(*cell, power);
+    if (mill_cell_fit(c->set->continuum, n_cont, n_pix, wave_aa, *cell, power, c->coef))
+      goto done;
+  }
+  *cell = 0;
+done:
+  return err;
+}
+
 /** Everything of a set, but for the templates of the guess, into one block of backend memory. */
 static int make(mill_waveset_cache *c, entry *e)
 {
@@ -356,12 +376,20 @@ static int make(mill_waveset_cache *c, entry *e)
   const double *wave_aa = e->wave_aa;
   const int nk = mill_continuum_count(set, n_pix, wave_aa[n_pix - 1] - wave_aa[0]);
   const size_t n = (size_t)n_pix, pitch = (size_t)mill_row_pitch(n_pix);
+  double power[MILL_CELL_MOMENTS * MILL_CELL_MOST];
+  int cell;
+  MILL_TRY(fit_cells(c, nk, n_pix, wave_aa, power, &cell));
+  const size_t n_coef =
+      cell > 0 ? (size_t)mill_cell_count(n_pix, cell) * MILL_CELL_COEF * (size_t)mill_cell_pitch(nk)
+               : 0;
   size_t size = 0;
   MILL_TRY(take_templates(c, e));
   const mill_guess_range *range = &c->templates[e->i_guess].range;
   mill_take(&size, sizeof(mill_waveset));
   const size_t at_ln = mill_take(&size, n * sizeof(double));
   const size_t at_cont = mill_take(&size, (size_t)nk * pitch * sizeof(float));
+  const size_t at_coef = mill_take(&size, n_coef * sizeof(double));
+  const size_t at_power = mill_take(&size, sizeof power);
   const size_t at_masked = mill_take(&size, n);
   const size_t at_first = mill_take(&size, ((size_t)range->n_bin + 1) * sizeof(int));
   e->size_block = size;
@@ -383,6 +411,8 @@ static int make(mill_waveset_cache *c, entry *e)
       if (wave_aa[i] > set->wave_mask[r].min_aa && wave_aa[i] < set->wave_mask[r].max_aa)
         masked[i] = 1;
   }
+  memcpy(host + at_coef, c->coef, n_coef * sizeof(double));
+  memcpy(host + at_power, power, sizeof power);
   mill_guess_table_bins(c->guess, range, n_pix, wave_aa, (int *)(void *)(host + at_first));
   if (!e->block)
     MILL_TRY(c->backend->alloc(c->device, size, &e->block));
@@ -392,6 +422,9 @@ static int make(mill_waveset_cache *c, entry *e)
                           .n_cont = nk,
                           .ln_wave = (double *)(void *)(device + at_ln),
                           .cont = (float *)(void *)(device + at_cont),
+                          .cell = cell,
+                          .cell_coef = (double *)(void *)(device + at_coef),
+                          .cell_power = (double *)(void *)(device + at_power),
                           .masked = (unsigned char *)(device + at_masked),
                           .n_bin = range->n_bin,
                           .n_block = range->n_block,

@@ -4,7 +4,7 @@
 
 #include <lapacke.h>
 
-#include "kernels/math/continuum.h"
+#include "kernels/math/cells.h"
 #include "tests/kernels/math/block_bench.h"
 
 enum { SEED = 555 };
@@ -97,6 +97,61 @@ static void test_projection_matches_least_squares(void **state)
           assert_close(f32, f64, 1e-15 * b.s.dd);
         }
       }
+}
+
+/** What float32 templates take in the place of stored functions: polynomials over cells, against
+ *  least squares with the functions in float64. */
+static void test_cells_of_pixels_give_the_same_projection(void **state)
+{
+  (void)state;
+  static const struct {
+    int n_pix, n_cont, kind, cell;
+    double power; /* of the wavelengths' spacing: 0 even, 1 in ln wavelength */
+  } c[] = {{63, 3, MILL_CONT_RBF, 64, 0},        {64, 3, MILL_CONT_RBF, 64, 0},
+           {65, 3, MILL_CONT_RBF, 64, 1},        {300, 1, MILL_CONT_RBF, 64, 1},
+           {300, 5, MILL_CONT_CHEBYSHEV, 64, 0}, {299, 5, MILL_CONT_RBF, 16, 0},
+           {300, 5, MILL_CONT_RBF, 16, 1},       {300, 10, MILL_CONT_CHEBYSHEV, 0, 0},
+           {300, 10, MILL_CONT_RBF, 0, 0}};
+  static double coef[(BENCH_PIX / MILL_CELL_LEAST + 1) * MILL_CELL_COEF * MILL_CELL_MAX_PITCH];
+  static double power[MILL_CELL_MOMENTS * MILL_CELL_MOST], wave[BENCH_PIX];
+  rng = SEED;
+  for (size_t t = 0; t < sizeof c / sizeof *c; t++) {
+    double templ[BENCH_PIX], a[MILL_MAX_CONT];
+    float templ32[BENCH_PIX];
+    const int n = c[t].n_pix, nk = c[t].n_cont;
+    make(n, nk, templ);
+    for (int i = 0; i < n; i++)
+      wave[i] = c[t].power > 0 ? 4000 * exp(1e-4 * i) : 4000 + 0.8 * i;
+    for (int i = 0; i < n; i++) {
+      templ32[i] = (float)templ[i];
+      for (int k = 0; k < nk; k++)
+        b.cont[k * mill_row_pitch(n) + i] = (float)mill_continuum(
+            c[t].kind, nk, k, 2 * (wave[i] - wave[0]) / (wave[n - 1] - wave[0]) - 1);
+    }
+    int cell = MILL_CELL_MOST;
+    for (; cell >= MILL_CELL_LEAST; cell /= 2) {
+      mill_cell_powers(cell, power);
+      if (mill_cell_fit(c[t].kind, nk, n, wave, cell, power, coef))
+        break;
+    }
+    cell = cell < MILL_CELL_LEAST ? 0 : cell;
+    assert_int_equal(cell, c[t].cell);
+    b.ws.cell = cell;
+    b.ws.cell_coef = coef;
+    b.ws.cell_power = power;
+    for (int flat = 0; flat < 2; flat++) {
+      const double level = flat ? 1 : 0.9;
+      const double expected =
+          dense(flat ? NULL : templ, level, 0, b.model.set.likelihood == MILL_LIKE_MARGINAL, a);
+      const double f32 =
+          mill_block_project_f32(b.block, &b.model, &b.s, flat ? NULL : templ32, level, 0, &b.work);
+      /* functions that are off by e move F by 2 e r S a at most, to first order: 300 pixels of
+       * S/N 30 with residuals of 3 and coefficients of up to 10 */
+      assert_close(f32, expected, 2 * (MILL_CELL_ERROR + 6e-8) * 300 * 30 * 3 * 10);
+      for (int k = 0; k < nk; k++)
+        assert_close(b.work.solve[k], a[k], 1e-5 * (1 + fabs(a[k])));
+    }
+  }
 }
 
 static void test_projection_that_has_no_answer_is_infinite(void **state)
@@ -215,15 +270,25 @@ static double line_shape(double v, double depth)
   return -depth * exp(-0.5 * pow((v - 37) / 60, 2));
 }
 
-static mill_arm_velocity search(double err, double depth, double noise)
+/** Search from v; n_eval: evaluations, not of a profile where there is one. */
+static mill_arm_velocity search(double v, double err, double depth, double noise, int has_profile,
+                                int *n_eval)
 {
   static mill_slot slot;
+  static mill_model model;
   mill_arm_velocity at;
   memset(&slot, 0, sizeof slot);
-  slot.result.vrad_err_km_s = err;
-  mill_arm_velocity_begin(&slot, 20, line_shape(20, depth), &at);
-  for (int i = 0; at.go; i++) {
-    assert_true(i < 3 * MILL_ARM_VEL_ROUNDS);
+  slot.stage = MILL_STAGE_FINAL;
+  slot.theta[MILL_PAR_VRAD] = v;
+  slot.result.vrad_err_km_s = slot.profile_width = err;
+  slot.has_profile_arm = has_profile;
+  for (int i = 0; i < MILL_N_PROFILE_FEW; i++)
+    slot.profile_arm[0][i] =
+        line_shape(v + (i - MILL_N_PROFILE_FEW / 2) * MILL_PROFILE_FEW_STEP * err, depth);
+  mill_arm_velocity_begin(&slot, v, line_shape(v, depth), &at);
+  mill_arm_velocity_known(&model, &slot, 0, &at);
+  for (*n_eval = 0; at.go; ++*n_eval) {
+    assert_true(*n_eval < 3 * MILL_ARM_VEL_ROUNDS);
     mill_arm_velocity_tell(&at, line_shape(at.v + at.side * at.step, depth) - at.side * noise);
   }
   return at;
@@ -234,17 +299,27 @@ static void test_velocity_of_an_arm(void **state)
   (void)state;
   /* F'' = depth / 60^2 is twice the curvature */
   static const double depth[] = {3e2, 1e4, 1e6}, err[] = {0.02, 1, 5};
+  int n_eval, n_near;
   for (int i = 0; i < 3; i++)
-    for (int j = 0; j < 3; j++) {
-      const mill_arm_velocity at = search(err[j], depth[i], 0);
-      const double sigma = 60 * sqrt(2 / depth[i]);
+    for (int j = 0; j < 6; j++) {
+      const double e = err[j % 3], sigma = 60 * sqrt(2 / depth[i]);
+      const mill_arm_velocity at = search(20, e, depth[i], 0, j / 3, &n_eval);
       /* within a tenth of an error, or of a step: what a parabola misses over it */
-      assert_close(at.found, 37, 0.1 * fmax(sigma, err[j]));
+      assert_close(at.found, 37, 0.1 * fmax(sigma, e));
       assert_close(at.err, sigma, 0.05 * sigma);
+      /* near its end the profile takes the place of both evaluations, and the steps are the same:
+       * two errors, which its quartic has within 1e-3 of the values themselves */
+      const mill_arm_velocity plain = search(37 + 0.3 * sigma, sigma, depth[i], 0, 0, &n_eval);
+      const mill_arm_velocity near = search(37 + 0.3 * sigma, sigma, depth[i], 0, 1, &n_near);
+      assert_int_equal(n_eval, 2);
+      assert_int_equal(n_near, 0);
+      assert_close(near.found, plain.found, 1e-3 * sigma);
+      assert_close(near.err, plain.err, 1e-2 * sigma);
     }
   /* nothing there, or rounding alone */
-  assert_true(isnan(search(1, 0, 0).found) && isnan(search(1, 0, 0).err));
-  assert_true(isnan(search(1, 1e-4, 1e-3).found));
+  assert_true(isnan(search(20, 1, 0, 0, 0, &n_eval).found));
+  assert_true(isnan(search(20, 1, 0, 0, 1, &n_eval).err));
+  assert_true(isnan(search(20, 1, 1e-4, 1e-3, 0, &n_eval).found));
 }
 
 /** Template rows as mill_block_template_row leaves them, one after the other: random, smooth
@@ -359,6 +434,7 @@ int main(void)
   printf("seed %d\n", SEED);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_projection_matches_least_squares),
+      cmocka_unit_test(test_cells_of_pixels_give_the_same_projection),
       cmocka_unit_test(test_projection_that_has_no_answer_is_infinite),
       cmocka_unit_test(test_residuals_count_good_pixels),
       cmocka_unit_test(test_gain_is_that_of_a_factor_for_each_block),

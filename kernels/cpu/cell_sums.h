@@ -1,0 +1,75 @@
+/** Sums over pixels of products with the continuum functions, from moments of cells of pixels
+ *  (kernels/math/cells.h): some 20 products of a pixel where K functions need K (K + 3) / 2. */
+#ifndef MILL_CPU_CELL_SUMS_H
+#define MILL_CPU_CELL_SUMS_H
+
+#include "kernels/math/cells.h"
+#include "kernels/math/vector.h"
+
+/** The first n moments of w over a cell.  Sums have names, for compilers leave an array of them in
+ *  memory. */
+MILL_INLINE void mill_cell_moments(const int n, int cell, const double *power, const double *w,
+                                   double *moment)
+{
+/* clang-format off */
+#define MILL_CELL_ALL(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10)
+/* clang-format on */
+#define MILL_CELL_ZERO(m) mill_vec_f64 s##m = {0};
+#define MILL_CELL_ADD(m)                                                                           \
+  if ((m) < n)                                                                                     \
+    s##m += x * *(const mill_vec_f64 *)(power + (m)*cell + i);
+#define MILL_CELL_PUT(m)                                                                           \
+  if ((m) < n)                                                                                     \
+    moment[m] = mill_vec_sum_f64(&s##m);
+  MILL_CELL_ALL(MILL_CELL_ZERO)
+  for (int i = 0; i < cell; i += MILL_VEC_N_F64) {
+    const mill_vec_f64 x = *(const mill_vec_f64 *)(w + i);
+    MILL_CELL_ALL(MILL_CELL_ADD)
+  }
+  MILL_CELL_ALL(MILL_CELL_PUT)
+#undef MILL_CELL_ALL
+#undef MILL_CELL_ZERO
+#undef MILL_CELL_ADD
+#undef MILL_CELL_PUT
+}
+
+/** Add a cell's products of pairs of functions, weighted by what has these moments, to the lower
+ *  triangle of sum [n_cont][pitch]; more than that is spoilt. */
+MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
+                                     const double *moment, double *sum)
+{
+  enum { N = MILL_CELL_COEF };
+  double of[N][MILL_CELL_MAX_PITCH]; /* moments of what the functions are multiplied by */
+  for (int k = 0; k < n_cont; k += MILL_VEC_N_F64) {
+    mill_vec_f64 c[N];
+    for (int m = 0; m < N; m++)
+      c[m] = *(const mill_vec_f64 *)(coef + m * pitch + k);
+    for (int m = 0; m < N; m++) {
+      mill_vec_f64 s = moment[m] * c[0];
+      for (int q = 1; q < N; q++)
+        s += moment[m + q] * c[q];
+      *(mill_vec_f64 *)(of[m] + k) = s;
+    }
+  }
+  for (int k = 0; k < n_cont; k++)
+    for (int l = 0; l <= k; l += MILL_VEC_N_F64) {
+      mill_vec_f64 *to = (mill_vec_f64 *)(sum + (ptrdiff_t)k * pitch + l), s = *to;
+      for (int m = 0; m < N; m++)
+        s += coef[m * pitch + k] * *(const mill_vec_f64 *)(of[m] + l);
+      *to = s;
+    }
+}
+
+/** Add a cell's products of the functions with what has these moments to sum [pitch]. */
+MILL_INLINE void mill_cell_add(int n_cont, int pitch, const double *coef, const double *moment,
+                               double *sum)
+{
+  for (int k = 0; k < n_cont; k += MILL_VEC_N_F64) {
+    mill_vec_f64 *to = (mill_vec_f64 *)(sum + k), s = *to;
+    for (int m = 0; m < MILL_CELL_COEF; m++)
+      s += moment[m] * *(const mill_vec_f64 *)(coef + m * pitch + k);
+    *to = s;
+  }
+}
+
+#endif

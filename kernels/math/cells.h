@@ -1,0 +1,107 @@
+/** Continuum functions as polynomials over cells of pixels.
+ *
+ *  Functions as smooth as a continuum's are, within a cell of some dozens of neighbouring pixels,
+ *  polynomials of the pixel's place x = (i - (cell - 1) / 2) / (cell / 2), i counted from the
+ * cell's first pixel.  Sums over pixels of products with them are then those of a few moments of a
+ * cell, in place of one for each function or pair of functions (kernels/cpu/cell_sums.h).  The last
+ * cell may reach beyond the last pixel.
+ *
+ *  coef [n_cell][MILL_CELL_COEF][mill_cell_pitch]    of the powers 0, 1, ... of x
+ *  power [MILL_CELL_MOMENTS][cell]                   powers of x of a cell's pixels
+ */
+#ifndef MILL_CELLS_H
+#define MILL_CELLS_H
+
+#include "kernels/math/continuum.h"
+#include "kernels/math/linalg.h"
+
+enum {
+  MILL_CELL_COEF = 6,                         /**< coefficients of a polynomial */
+  MILL_CELL_MOMENTS = 2 * MILL_CELL_COEF - 1, /**< powers in a product of two */
+  MILL_CELL_MOST = 64,                        /**< pixels of a cell, */
+  MILL_CELL_LEAST = 16,                       /**< and at least */
+  MILL_CELL_MAX_PITCH = (MILL_MAX_CONT + 7) / 8 * 8
+};
+
+/** The polynomials may be off by as much as what float32 rounds a function of 1 by. */
+#define MILL_CELL_ERROR 3e-8
+
+/** Distance of a cell's rows of coefficients, of n_cont functions. */
+MILL_HD static inline int mill_cell_pitch(int n_cont)
+{
+  return (n_cont + 7) / 8 * 8;
+}
+
+MILL_HD static inline int mill_cell_count(int n_pix, int cell)
+{
+  return (n_pix + cell - 1) / cell;
+}
+
+/** Powers of the places of a cell's pixels. */
+static inline void mill_cell_powers(int cell, double *power)
+{
+  for (int i = 0; i < cell; i++) {
+    double p = 1.0;
+    for (int m = 0; m < MILL_CELL_MOMENTS; m++) {
+      power[m * cell + i] = p;
+      p *= (i - 0.5 * (cell - 1)) / (0.5 * cell);
+    }
+  }
+}
+
+/** Where a pixel stands, -1 to 1; those beyond the last go on as the last three do. */
+static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
+{
+  const int last = n_pix - 1, beyond = i - last;
+  double wave = wave_aa[beyond > 0 ? last : i];
+  if (beyond > 0) {
+    const double d1 = wave_aa[last] - wave_aa[last - 1];
+    const double d2 = d1 - (wave_aa[last - 1] - wave_aa[last - 2]);
+    wave += beyond * d1 + 0.5 * beyond * (beyond + 1) * d2;
+  }
+  return 2.0 * (wave - wave_aa[0]) / (wave_aa[last] - wave_aa[0]) - 1.0;
+}
+
+/** Coefficients of the least-squares polynomials of n_cont functions; 0 where one is off by more
+ *  than MILL_CELL_ERROR at a pixel.
+ *
+ *  n_pix >= 3, wave_aa [n_pix] ascending, power from mill_cell_powers, coef out */
+static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *wave_aa, int cell,
+                                const double *power, double *coef)
+{
+  enum { N = MILL_CELL_COEF };
+  const int pitch = mill_cell_pitch(n_cont);
+  double normal[N * N];
+  for (int p = 0; p < N; p++)
+    for (int q = 0; q < N; q++) {
+      normal[p * N + q] = 0.0;
+      for (int i = 0; i < cell; i++)
+        normal[p * N + q] += power[p * cell + i] * power[q * cell + i];
+    }
+  if (mill_cholesky(N, normal, N) != 0)
+    return 0;
+  for (int c = 0; c < mill_cell_count(n_pix, cell); c++) {
+    double *of = coef + (ptrdiff_t)c * N * pitch;
+    for (int k = 0; k < pitch; k++) {
+      double y[MILL_CELL_MOST], a[N] = {0.0};
+      for (int i = 0; i < cell && k < n_cont; i++) {
+        y[i] = mill_continuum(kind, n_cont, k, mill_cell_place(n_pix, wave_aa, c * cell + i));
+        for (int m = 0; m < N; m++)
+          a[m] += power[m * cell + i] * y[i];
+      }
+      mill_cholesky_solve(N, normal, N, a);
+      for (int m = 0; m < N; m++)
+        of[m * pitch + k] = a[m];
+      for (int i = 0; i < cell && k < n_cont && c * cell + i < n_pix; i++) {
+        double off = -y[i];
+        for (int m = 0; m < N; m++)
+          off += a[m] * power[m * cell + i];
+        if (!(fabs(off) <= MILL_CELL_ERROR))
+          return 0;
+      }
+    }
+  }
+  return 1;
+}
+
+#endif
