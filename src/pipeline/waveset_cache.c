@@ -357,7 +357,8 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
   int err = MILL_OK;
   const size_t most = (size_t)mill_cell_count(n_pix, MILL_CELL_LEAST) * MILL_CELL_COEF;
   MILL_TRY(MILL_RENEW(&c->coef, &c->cap_coef, most * (size_t)mill_cell_pitch(n_cont)));
-  for (*cell = MILL_CELL_MOST; *cell >= MILL_CELL_LEAST; *cell /= 2) {
+  /* the last cell is extended by the bend of three pixels */
+  for (*cell = n_pix < 3 ? 0 : MILL_CELL_MOST; *cell >= MILL_CELL_LEAST; *cell /= 2) {
     mill_cell_powers(*cell, power);
     if (mill_cell_fit(c->set->continuum, n_cont, n_pix, wave_aa, *cell, power, c->coef))
       goto done;
