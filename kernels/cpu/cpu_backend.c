@@ -491,6 +491,10 @@ static void count_answer(const mill_model *m, const mill_slot *slot, mill_timing
     timing->n_jacobian[phase]++;
   else
     timing->n_value[phase]++;
+  if (slot->request == MILL_REQ_JACOBIAN && phase == MILL_PHASE_POLISH) {
+    timing->n_led[slot->lead]++;
+    timing->n_stored[slot->lead] += slot->stored > 0;
+  }
   if (slot->request == MILL_REQ_PROFILE)
     for (int i = 0; i < MILL_N_PROFILE; i++)
       timing->n_velocity += slot->profile_vel[i] >= m->set.min_vel_km_s &&
@@ -681,6 +685,10 @@ static void cpu_timing(mill_device *d, mill_timing *total)
       total->pixel_s[p] += lane->pixel_s[p];
       total->n_value[p] += lane->n_value[p];
       total->n_jacobian[p] += lane->n_jacobian[p];
+    }
+    for (int a = 0; a <= MILL_MAX_ARM; a++) {
+      total->n_led[a] += lane->n_led[a];
+      total->n_stored[a] += lane->n_stored[a];
     }
     total->n_velocity += lane->n_velocity;
   }

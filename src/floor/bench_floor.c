@@ -143,8 +143,8 @@ static double emulator_bytes(const sizes *z, const mill_emulator *e)
   return bytes;
 }
 
-/** New labels: emulator, rotation and spline coefficients of all arms. */
-static void template_work(const sizes *z, int jacobian, mill_bench_work *out)
+/** New labels: emulator, or what is in store, rotation and spline coefficients of all arms. */
+static void template_work(const sizes *z, int jacobian, int stored, mill_bench_work *out)
 {
   const int n_tangent = jacobian ? z->n_label : 0;
   memset(out, 0, sizeof *out);
@@ -154,8 +154,11 @@ static void template_work(const sizes *z, int jacobian, mill_bench_work *out)
     const double n = z->lib->arm[a].n_pix;
     mill_bench_work w;
     memset(&w, 0, sizeof w);
-    w.f64 += front_ops(e, n_tangent);
-    add_real(z, &w, 2.0 * e->n_in[last] * n * (1 + n_tangent));
+    if (!stored) {
+      w.f64 += front_ops(e, n_tangent);
+      add_real(z, &w, 2.0 * e->n_in[last] * n * (1 + n_tangent));
+      w.bytes_cache += z->share * emulator_bytes(z, e);
+    }
     /* flux: an exponential, and the product rule for tangents */
     add_real(z, &w, n * ((e->log_flux ? 1.0 : 0.0) + n_tangent * (e->log_flux ? 2.0 : 1.0)));
     /* symmetric kernel: a product, then two additions and a product a step; its slope has
@@ -166,7 +169,7 @@ static void template_work(const sizes *z, int jacobian, mill_bench_work *out)
       add_real(z, &w, n * (1.0 + 3.0 * slope_half));
     /* second differences 4, a recursion from each side 2 + 2 */
     add_real(z, &w, n * 8.0 * (jacobian ? 2 + n_tangent : 1));
-    w.bytes_cache += n * z->real * (1 + n_tangent) + z->share * emulator_bytes(z, e);
+    w.bytes_cache += n * z->real * (1 + n_tangent);
     add(out, z->arm[a].weight, &w);
   }
 }
@@ -211,15 +214,15 @@ static double round_bytes(const sizes *z)
 
 static void value_work(const sizes *z, mill_bench_work *w)
 {
-  template_work(z, 0, w);
+  template_work(z, 0, 0, w);
   pixel_work(z, 0, w);
   w->f64 += project_ops(z);
   w->bytes_cache += round_bytes(z);
 }
 
-static void jacobian_work(const sizes *z, mill_bench_work *w)
+static void jacobian_work(const sizes *z, int stored, mill_bench_work *w)
 {
-  template_work(z, 1, w);
+  template_work(z, 1, stored, w);
   pixel_work(z, 1, w);
   w->f64 += project_ops(z) + curvature_ops(z);
   w->bytes_cache += round_bytes(z);
@@ -270,14 +273,52 @@ static void final_work(const sizes *z, mill_bench_work *w)
   w->bytes_cache += round_bytes(z);
 }
 
-/** Requests of a stage. */
-static void add_rounds(const sizes *z, const mill_timing *t, int phase, mill_bench_work *out)
+/** Data and weight of a pixel, resolution rows. */
+static double star_bytes(const sizes *z)
 {
-  mill_bench_work value, jacobian;
+  return z->n_pix * 8.0 + z->n_res * 4.0;
+}
+
+/** The sizes of a star that has arm a, of that arm alone. */
+static sizes sizes_of_arm(const sizes *z, const mill_bench_shape *shape, int a)
+{
+  sizes one = *z;
+  const double n = fmax((double)shape->arm[a].n_star, 1.0);
+  one.n_pix = (double)shape->arm[a].n_pix / n;
+  one.n_res = (double)shape->arm[a].n_res / n;
+  one.n_segment = (double)shape->arm[a].n_segment / n;
+  one.star_bytes = star_bytes(&one);
+  for (int i = 0; i < z->lib->n_arm; i++)
+    one.arm[i].weight = i == a ? 1.0 : 0.0;
+  return one;
+}
+
+static void add_jacobians(const sizes *z, double n, double n_stored, mill_bench_work *out)
+{
+  mill_bench_work made, stored;
+  jacobian_work(z, 0, &made);
+  jacobian_work(z, 1, &stored);
+  add(out, n - n_stored, &made);
+  add(out, n_stored, &stored);
+}
+
+/** Requests of a stage. */
+static void add_rounds(const sizes *z, const mill_bench_shape *shape, const mill_timing *t,
+                       int phase, mill_bench_work *out)
+{
+  mill_bench_work value;
+  double n_whole = (double)t->n_jacobian[phase], n_stored = 0.0;
   value_work(z, &value);
-  jacobian_work(z, &jacobian);
   add(out, (double)t->n_value[phase], &value);
-  add(out, (double)t->n_jacobian[phase], &jacobian);
+  if (phase == MILL_PHASE_POLISH) {
+    n_stored = (double)t->n_stored[0];
+    for (int a = 0; a < z->lib->n_arm; a++) {
+      const sizes one = sizes_of_arm(z, shape, a);
+      add_jacobians(&one, (double)t->n_led[1 + a], (double)t->n_stored[1 + a], out);
+      n_whole -= (double)t->n_led[1 + a];
+    }
+  }
+  add_jacobians(z, n_whole, n_stored, out);
 }
 
 static void take_sizes(const mill_library *lib, const mill_fit_settings *set,
@@ -305,8 +346,7 @@ static void take_sizes(const mill_library *lib, const mill_fit_settings *set,
     if (shape->n_fitted > 0)
       z->arm[a].half = (double)shape->arm[a].n_rotation / (double)shape->n_fitted;
   }
-  /* data and weight of a pixel, resolution rows */
-  z->star_bytes = z->n_pix * 8.0 + z->n_res * 4.0;
+  z->star_bytes = star_bytes(z);
 }
 
 void mill_bench_floor_count(const mill_library *lib, const mill_fit_settings *set,
@@ -329,8 +369,8 @@ void mill_bench_floor_count(const mill_library *lib, const mill_fit_settings *se
   memset(&one, 0, sizeof one);
   guess_work(&z, set, n_bin, &one);
   add(&work[MILL_BENCH_GUESS], n_star, &one);
-  add_rounds(&z, timing, MILL_PHASE_SIMPLEX, &work[MILL_BENCH_SIMPLEX]);
-  add_rounds(&z, timing, MILL_PHASE_POLISH, &work[MILL_BENCH_POLISH]);
+  add_rounds(&z, shape, timing, MILL_PHASE_SIMPLEX, &work[MILL_BENCH_SIMPLEX]);
+  add_rounds(&z, shape, timing, MILL_PHASE_POLISH, &work[MILL_BENCH_POLISH]);
   memset(&one, 0, sizeof one);
   velocity_work(&z, &one);
   add(&work[MILL_BENCH_PROFILE], (double)timing->n_velocity, &one);

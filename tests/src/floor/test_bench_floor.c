@@ -188,6 +188,13 @@ static void test_jacobian(void **state)
   assert_close(work[MILL_BENCH_POLISH].f64, 3 * (front + VALUE_F64 - 375 + curvature), 1e-6);
   /* templates: the value's and four tangents' */
   assert_close(work[MILL_BENCH_POLISH].bytes_cache, 3 * (VALUE_BYTES + 4 * 1600), 1e-6);
+  /* of one arm, which is all there are here; with an emulator's rows from the store */
+  timing.n_led[1] = 2;
+  timing.n_stored[0] = timing.n_stored[1] = 1;
+  count(&shape, &timing, L2, work);
+  assert_close(work[MILL_BENCH_POLISH].f32, 3 * f32 - 2 * 5 * 7200, 1e-6);
+  assert_close(work[MILL_BENCH_POLISH].f64, 3 * (VALUE_F64 - 375 + curvature) + front, 1e-6);
+  timing.n_led[1] = timing.n_stored[0] = timing.n_stored[1] = 0;
   set.rotation = MILL_ROT_SPLINE; /* its slope has three neighbours */
   count(&shape, &timing, L2, work);
   assert_close(work[MILL_BENCH_POLISH].f32, 3 * (f32 + 400 * 6), 1e-6);
