@@ -204,7 +204,7 @@ static void put_rates(mill_json *json, const mill_bench_rates *r)
   mill_json_close(json);
 }
 
-static void put_arms(mill_json *json, const mill_bench_shape *shape)
+static void put_arms(mill_json *json, const mill_bench_shape *shape, const mill_timing *t)
 {
   int n_arm = 0;
   for (int a = 0; a < MILL_MAX_ARM; a++)
@@ -218,7 +218,9 @@ static void put_arms(mill_json *json, const mill_bench_shape *shape)
                {"deconvolution", (double)shape->arm[a].n_deconv},
                {"guess_bins", (double)shape->arm[a].n_guess_bin},
                {"raw_bytes", (double)shape->arm[a].raw_bytes},
-               {"rotation", (double)shape->arm[a].n_rotation});
+               {"rotation", (double)shape->arm[a].n_rotation},
+               {"jacobians_alone", (double)t->n_led[1 + a]},
+               {"jacobians_alone_stored", (double)t->n_stored[1 + a]});
   mill_json_close(json);
 }
 
@@ -253,12 +255,13 @@ static void put_series(mill_json *json, const mill_bench_series *series,
   mill_json_text(json, "optimizer", series->optimizer);
   PUT(json, {"stars", (double)run->shape.n_star}, {"fitted", (double)run->shape.n_fitted},
       {"evaluations", (double)run->n_eval}, {"jacobians", (double)run->n_jac},
+      {"jacobians_stored", (double)c->timing.n_stored[0]},
       {"velocities", (double)c->timing.n_velocity}, {"cpu_s", c->cpu_s}, {"wall_s", c->wall_s},
       {"once_s", run->once_s}, {"star_s", run->star_s});
   PUT_OBJECT(json, "once", {"library_s", c->library_s}, {"index_s", c->index_s},
              {"create_s", c->create_s}, {"model_s", c->model_s}, {"waveset_s", c->waveset_s},
              {"close_s", c->close_s}, {"first_wall_s", run->first_wall_s});
-  put_arms(json, &run->shape);
+  put_arms(json, &run->shape, &c->timing);
   put_stages(json, series, rates);
   mill_json_open(json, "runs", '[');
   for (int r = 0; r < series->n_run; r++)

@@ -14,7 +14,7 @@
 #include "src/ranks/usual_rate.h"
 
 /* of the HDF5 files: objects, attributes, configuration */
-enum { RESULT_HEADERS = 22 << 10, COLUMN_HEADERS = 430, MODELS_HEADERS = 8 << 10 };
+enum { RESULT_HEADERS = 14 << 10, COLUMN_HEADERS = 430, MODELS_HEADERS = 8 << 10 };
 
 typedef struct totals {
   int64_t n_fits_row, n_exposure;
@@ -74,7 +74,7 @@ static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, 
   return (double)inputs->n_row * (double)(fits->row_size + catalog.row_size) +
          (double)n_exposure * (sizeof(int64_t) + 2 * sizeof(int32_t)) +
          (double)inputs->n_file * (double)per_file + RESULT_HEADERS +
-         COLUMN_HEADERS * (double)fits->n_column;
+         COLUMN_HEADERS * (double)(fits->n_column + catalog.n_column);
 }
 
 static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)

@@ -29,9 +29,9 @@
 #define MILL_LEAD_PROMISE 100.0
 #define MILL_LEAD_SIGNAL  1000.0
 enum { MILL_LEAD_MAX_JAC = 3 };
-/** The model error is fixed for good where a step promises less than this: at most five errors from
+/** The model error is fixed for good where a step promises less than this: at most two errors from
  *  its end. */
-#define MILL_SETTLE_PROMISE 25.0
+#define MILL_SETTLE_PROMISE 4.0
 /** Errors from a facet within which it cuts a sizeable part off the posterior. */
 #define MILL_HULL_NEAR 1.0
 /** v sin i this many errors (of its inner parameter) above its limit is resolved. */
@@ -40,8 +40,8 @@ enum { MILL_LEAD_MAX_JAC = 3 };
  *  beyond this many errors. */
 #define MILL_TWO_MINIMA_GAP      4.0
 #define MILL_TWO_MINIMA_DISTANCE 3.0
-/** A start repeats the best one when its next step promises an F above that by less than the one and
- *  below it by no more than the other, at a squared distance in errors below the first. */
+/** A start repeats the best one when its next step promises an F above that by less than the one
+ * and below it by no more than the other, at a squared distance in errors below the first. */
 #define MILL_REPEAT_GAP  0.25
 #define MILL_REPEAT_LESS 0.05
 /** Waves of the residuals are reported when they are this part of an arm's chi-square and this

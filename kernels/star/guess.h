@@ -259,7 +259,6 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
     for (int a = 0; a < MILL_MAX_ARM; a++)
       slot->arm_signal[a] = 0.0;
   }
-  MILL_BARRIER(b);
   for (int i_seg = 0; i_seg < slot->n_segment; i_seg++) {
     const mill_segment *s = &slot->segment[i_seg];
     if (!mill_guess_takes(s))

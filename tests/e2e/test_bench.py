@@ -4,6 +4,7 @@ The floor is counted a second time here, from the library's file and the numbers
 JSON output.
 """
 
+import copy
 import glob
 import json
 import os
@@ -159,18 +160,25 @@ class Work:
         self.n_res = sum(p * d for p, d, _ in self.pix)
         self.n_bin = sum(arm["guess_bins"] for arm in series["arms"]) / N_STAR
 
-    def template(self, n_tangent):
+    def of_arm(self, a):
+        one = copy.copy(self)
+        one.arms, one.pix, one.half = self.arms[a:a + 1], self.pix[a:a + 1], self.half[a:a + 1]
+        one.n_pix, one.n_res = self.pix[a][0], self.pix[a][0] * self.pix[a][1]
+        return one
+
+    def template(self, n_tangent, stored):
         f32 = f64 = 0.0
         for arm, half in zip(self.arms, self.half):
             points = 4 ** arm["n_axis"]
             lines = points // 4
-            # a grid: products over lines of four points, and of the lines; the last label's
-            # tangent takes both again, the others only the lines
-            f64 += 2 * arm["width"] * (points + lines)
-            if n_tangent:
-                f64 += 2 * arm["width"] * (points + lines + (n_tangent - 1) * lines)
             n = arm["n_pix"]
-            f32 += 2 * arm["width"] * n * (1 + n_tangent)
+            if not stored:
+                # a grid: products over lines of four points, and of the lines; the last label's
+                # tangent takes both again, the others only the lines
+                f64 += 2 * arm["width"] * (points + lines)
+                if n_tangent:
+                    f64 += 2 * arm["width"] * (points + lines + (n_tangent - 1) * lines)
+                f32 += 2 * arm["width"] * n * (1 + n_tangent)
             f32 += n * (1 + 2 * n_tangent) if arm["log_flux"] else n * n_tangent
             convolution = 1 + 3 * half if half > 0 else 0
             f32 += n * convolution * (1 + n_tangent)
@@ -186,12 +194,12 @@ class Work:
         return self.n_pix * (5 + k * (k + 1) + 2 * k) + len(self.pix) * (k**3 / 3 + 4 * k**2)
 
     def value(self):
-        f32, f64 = self.template(0)
+        f32, f64 = self.template(0, False)
         return f32 + 19 * self.n_pix + 2 * self.n_res, f64 + self.projection()
 
-    def jacobian(self):
+    def jacobian(self, stored=False):
         k, p = N_CONT, self.n_par
-        f32, f64 = self.template(self.n_label)
+        f32, f64 = self.template(self.n_label, stored)
         rows = 2 + self.n_label
         f32 += self.n_pix * (12 + 7 * rows + 12) + 2 * self.n_res * (p + 1)
         pixel = (2 * k + 2) + (p + 1) + p * (p + 1) + (p + 2 * k * p) + 2 * p + k * (k + 1) + 3 * p
@@ -206,6 +214,14 @@ class Work:
         emulator = sum(4 * ((a["width"] + 1) * a["n_pix"] + 4 ** a["n_axis"] * a["width"])
                        for a in self.arms)
         return 4 * N_CONT * self.n_pix / N_SLOT, emulator / N_SLOT
+
+    def template_bytes(self):
+        return sum(4 * a["n_pix"] for a in self.arms)
+
+    def round_bytes(self, n_row, stored):
+        functions, emulator = self.shared_bytes()
+        return (self.spectrum_bytes() + functions + n_row * self.template_bytes()
+                + (0 if stored else emulator))
 
     def prepare(self):
         f64 = 12 * self.n_pix
@@ -237,20 +253,33 @@ class Floor(ProgramTest):
         for series in made["report"]["optimizers"]:
             work = Work(series)
             stage = {s["name"]: s for s in series["stages"]}
-            value, jacobian = work.value(), work.jacobian()
-            template = sum(4 * a["n_pix"] for a in work.arms)
-            round_bytes = work.spectrum_bytes() + work.shared_bytes()[0]
-            once = work.spectrum_bytes() + template
+            value = work.value()
+            once = work.spectrum_bytes() + work.template_bytes()
             fits_cache = once <= made["report"]["l2_bytes"] / 2
             for name in ("simplex", "polish"):
                 s = stage[name]
                 n, j = s["values"], s["jacobians"]
-                self.assertCount(s["f32_operations"], n * value[0] + j * jacobian[0])
-                self.assertCount(s["f64_operations"], n * value[1] + j * jacobian[1])
-                moved = (n + j) * (round_bytes + work.shared_bytes()[1])
-                moved += template * (n + j * (1 + work.n_label))
+                f32, f64 = n * value[0], n * value[1]
+                moved = n * work.round_bytes(1, False)
+                # of all arms, and in the polish of one alone; of them with rows from the store
+                parts = [(work, j, series["jacobians_stored"])] if name == "polish" else [
+                    (work, j, 0)]
+                if name == "polish":
+                    alone = [(arm["jacobians_alone"], arm["jacobians_alone_stored"])
+                             for arm in series["arms"]]
+                    parts[0] = (work, j - sum(of for of, _ in alone), parts[0][2])
+                    parts += [(work.of_arm(a), *counts) for a, counts in enumerate(alone)]
+                for part, of, of_store in parts:
+                    for stored, times in ((False, of - of_store), (True, of_store)):
+                        f32 += times * part.jacobian(stored)[0]
+                        f64 += times * part.jacobian(stored)[1]
+                        moved += times * part.round_bytes(1 + work.n_label, stored)
+                self.assertCount(s["f32_operations"], f32)
+                self.assertCount(s["f64_operations"], f64)
                 self.assertCount(s["cache_bytes"], moved if fits_cache else 0)
                 self.assertCount(s["memory_bytes"], 0 if fits_cache else moved)
+            if series["optimizer"] != "nelder-mead":
+                self.assertGreater(sum(arm["jacobians_alone"] for arm in series["arms"]), 0)
             self.assertCount(stage["guess"]["f32_operations"], N_STAR * work.guess()[0])
             self.assertCount(stage["guess"]["f64_operations"], N_STAR * work.guess()[1])
             self.assertCount(stage["prepare"]["f64_operations"], N_STAR * work.prepare())

@@ -24,7 +24,7 @@ class Limit(EndToEnd):
     def test_fit_works_or_says_why(self):
         stars = cut("limit.fits", [3, 60])
         statuses = []
-        for n_mib in (300, 400, 420, 450, 550, 700):
+        for n_mib in (200, 300, 400, 420, 450, 550, 700):
             path = tmp(f"limit{n_mib}.h5")
             done = self.run_within(n_mib, "fit", "--library", library(), "--threads", 1, "--output",
                                    path, stars)

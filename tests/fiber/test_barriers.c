@@ -91,6 +91,8 @@ static const harmless allowed[] = {
     {"mill_block_guess_starts", 1, 2, serial},
     {"mill_block_guess_least", 1, 1, own},
     {"mill_block_guess_take", 1, 1, next}, /* mill_block_guess_starts, 2: see pairs */
+    /* mean[0] sets the limits of a clip in mill_block_flux that no template meets */
+    {"mill_block_take_stored", 1, 1, next},
     {"mill_block_jacobian", 1, 1, serial},
     {"mill_block_jacobian", 4, 4, next}, /* mill_block_locate of the next segment */
     {"mill_block_prepare", 1, 1, next},  /* in the medians */

@@ -66,7 +66,7 @@ static void test_without_memory_sizes_are_measured(void **state)
 static void test_arrays_of_a_segment_do_not_overlap(void **state)
 {
   (void)state;
-  enum { N_PIX = 100, N_DIAG = 5, N_COMPONENT = 3, N_COEF = 7 };
+  enum { N_PIX = 100, N_DIAG = 5, N_COMPONENT = 3, N_COEF = 7, N_BLOCKS = 9 };
   static char block[1 << 14];
   const mill_array *array;
   size_t count[MILL_N_STAR_COUNT] = {0}, at[MILL_N_STAR_REGION] = {0, 4096, 8192};
@@ -75,6 +75,7 @@ static void test_arrays_of_a_segment_do_not_overlap(void **state)
   count[MILL_COUNT_PIX] = count[MILL_COUNT_SIGMA] = count[MILL_COUNT_MODEL] = N_PIX;
   count[MILL_COUNT_OWN] = count[MILL_COUNT_PARTS] = N_PIX;
   count[MILL_COUNT_COEF] = N_COEF;
+  count[MILL_COUNT_BLOCKS] = N_BLOCKS;
   count[MILL_COUNT_ERROR] = N_COMPONENT * N_PIX;
   count[MILL_COUNT_MATRIX] = count[MILL_COUNT_RES] = N_DIAG * N_PIX;
   const int n = mill_segment_arrays(&array);
@@ -96,6 +97,7 @@ static void test_arrays_of_a_segment_do_not_overlap(void **state)
               {s.templ_flux, N_PIX * sizeof *s.templ_flux},
               {s.cont_coef, N_COEF * sizeof *s.cont_coef},
               {s.scratch, N_PIX * sizeof *s.scratch},
+              {s.guess, N_BLOCKS * sizeof *s.guess},
               {s.own_d, N_PIX * sizeof *s.own_d},
               {s.own_is, N_PIX * sizeof *s.own_is},
               {s.error, N_COMPONENT * N_PIX * sizeof *s.error}};

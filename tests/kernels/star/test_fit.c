@@ -226,22 +226,30 @@ static void test_a_second_start_that_repeats_the_first_ends_early(void **state)
 {
   (void)state;
   make(MILL_OPT_LM);
-  memcpy(slot.best.theta, centre, sizeof centre);
+  memcpy(slot.best_end, centre, sizeof centre);
   memcpy(slot.best.hess, hess, sizeof hess);
-  memcpy(slot.polish.at.theta, centre, sizeof centre);
+  memcpy(slot.theta, centre, sizeof centre);
   slot.have_best = slot.best_converged = slot.polish.have = 1;
   slot.best.f = 10;
-  slot.polish.at.f = 10.1;
-  slot.polish.at.theta[0] += 0.3 / sqrt(hess[0]);
+  /* where the next step leads, and what it promises there */
+  slot.polish.lambda = MILL_POLISH_LAMBDA;
+  slot.polish.at.f = 30;
+  slot.polish.pred = 19.9;
+  slot.theta[0] += 0.3 / sqrt(hess[0]);
   assert_true(mill_start_repeats(&model, &slot));
-  slot.polish.at.f = 10.5; /* still falling */
+  slot.polish.pred = 20.04; /* as low, as well as can be promised */
+  assert_true(mill_start_repeats(&model, &slot));
+  slot.polish.pred = 19.5; /* still falling */
   assert_false(mill_start_repeats(&model, &slot));
-  slot.polish.at.f = 9.5; /* better than the first one */
+  slot.polish.pred = 20.5; /* better than the first one */
   assert_false(mill_start_repeats(&model, &slot));
-  slot.polish.at.f = 10.1;
-  slot.polish.at.theta[0] += 0.7 / sqrt(hess[0]); /* as low, elsewhere */
+  slot.polish.pred = 19.9;
+  slot.polish.lambda = 1; /* a step that damping shortened leads nowhere */
   assert_false(mill_start_repeats(&model, &slot));
-  slot.polish.at.theta[0] = centre[0];
+  slot.polish.lambda = MILL_POLISH_LAMBDA;
+  slot.theta[0] += 0.7 / sqrt(hess[0]); /* as low, elsewhere */
+  assert_false(mill_start_repeats(&model, &slot));
+  slot.theta[0] = centre[0];
   slot.best_converged = 0;
   assert_false(mill_start_repeats(&model, &slot));
   /* and the fit of two starts to one minimum */
