@@ -67,12 +67,18 @@ class Ranges(ProgramTest):
         for name, thread in THREAD_OF.items():
             for t, names in order.items():
                 self.assertEqual(name in names, t == threads[thread], f"{name} on {t}")
-        for name in ("prepare", "guess", "upload"):
-            self.assertEqual(count[name], N_STAR, name)
+        self.assertEqual(count["upload"], N_STAR)
+        # of the stars that begin together
+        self.assertEqual(count["prepare"], count["guess"])
+        self.assertLessEqual(count["guess"], N_STAR)
         table = read(tmp("ranges.h5"))
-        # an answer of each arm for every evaluation, and two digests that make errors
-        self.assertEqual(count["likelihood"] + count["errors"],
-                         3 * int(table["NEVAL"].sum()) + 2 * N_STAR)
+        # an answer of each arm for every evaluation, but only one for a Jacobian of a leading arm,
+        # which a star's last one is not; and two digests that make errors
+        less = (3 * int(table["NEVAL"].sum()) + 2 * N_STAR
+                - count["likelihood"] - count["errors"])
+        self.assertEqual(less % 2, 0)
+        self.assertLessEqual(less, 2 * int(table["NJAC"].sum()) - 2 * N_STAR)
+        self.assertGreaterEqual(less, 0)
 
     def test_rows_are_the_same_with_and_without_a_tool(self):
         for name, injection in (("with", INJECTION), ("without", "")):
