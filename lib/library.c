@@ -84,9 +84,11 @@ static void name_offsets(starmill_library *h)
 {
   for (int a = 0; a < h->lib.n_arm; a++) {
     offset_names *o = &h->offset[a];
+    char arm[MILL_MAX_NAME]; /* a copy: gcc with sanitizers takes h's own for what is written */
+    memcpy(arm, h->lib.arm[a].name, sizeof arm);
     const size_t n = (size_t)snprintf(o->column, sizeof o->column, "VRAD_OFFSET_");
-    snprintf(o->name, sizeof o->name, "offset_%s", h->lib.arm[a].name);
-    snprintf(o->column + n, sizeof o->column - n, "%s", h->lib.arm[a].name);
+    snprintf(o->name, sizeof o->name, "offset_%s", arm);
+    snprintf(o->column + n, sizeof o->column - n, "%s", arm);
     for (char *c = o->column + n; *c; c++)
       *c = (char)toupper((unsigned char)*c);
   }
