@@ -75,7 +75,6 @@ typedef struct MILL_T(mill_strip) {
         *(MILL_T(mill_vec) *)(out[r] + s->column + v * VN) = total[r][v];                          \
   }
 
-MILL_TILE(1)
 MILL_TILE(2)
 MILL_TILE(3)
 MILL_TILE(4)
@@ -150,7 +149,7 @@ static void MILL_T(layer_product)(const mill_layer *layer, int n_row, const MILL
 {
   static MILL_T(mill_tile) *const tile[MILL_TILE_ROWS + 1] = {
     NULL,
-    MILL_T(tile_1),
+    NULL, /* row_product */
     MILL_T(tile_2),
     MILL_T(tile_3),
     MILL_T(tile_4),
