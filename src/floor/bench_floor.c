@@ -80,7 +80,6 @@ typedef struct sizes {
   double n_pix;      /**< pixels of a star, all segments */
   double n_res;      /**< weights of its resolution rows */
   double n_segment;  /**< of a star */
-  double star_bytes; /**< of spectrum, weights and resolution rows */
   double slope_half; /**< least half width of the rotation kernel's slope, grid points */
   struct {
     double weight; /**< fraction of the stars that have the arm */
@@ -206,10 +205,16 @@ static double curvature_ops(const sizes *z)
          z->n_segment * p * (k * k + k * (p + 1.0));
 }
 
+/** Of a star's spectrum, weights and resolution rows. */
+static double star_bytes(const sizes *z)
+{
+  return z->n_pix * 8.0 + z->n_res * 4.0;
+}
+
 /** What a star's pixels need in a round. */
 static double round_bytes(const sizes *z)
 {
-  return z->star_bytes + z->share * z->n_pix * z->n_cont * 4.0;
+  return star_bytes(z) + z->share * z->n_pix * z->n_cont * 4.0;
 }
 
 static void value_work(const sizes *z, mill_bench_work *w)
@@ -240,7 +245,7 @@ static void prepare_work(const sizes *z, const mill_bench_shape *shape, double r
   w->f64 += z->n_pix * 12.0;
   /* rows, their sums and the median of these */
   w->f64 += n_deconv + z->n_res + (z->n_res > 0.0 ? z->n_pix : 0.0);
-  w->bytes_memory += raw_bytes + z->star_bytes;
+  w->bytes_memory += raw_bytes + star_bytes(z);
 }
 
 static void guess_work(const sizes *z, const mill_fit_settings *set, double n_bin,
@@ -273,12 +278,6 @@ static void final_work(const sizes *z, mill_bench_work *w)
   w->bytes_cache += round_bytes(z);
 }
 
-/** Data and weight of a pixel, resolution rows. */
-static double star_bytes(const sizes *z)
-{
-  return z->n_pix * 8.0 + z->n_res * 4.0;
-}
-
 /** The sizes of a star that has arm a, of that arm alone. */
 static sizes sizes_of_arm(const sizes *z, const mill_bench_shape *shape, int a)
 {
@@ -287,7 +286,6 @@ static sizes sizes_of_arm(const sizes *z, const mill_bench_shape *shape, int a)
   one.n_pix = (double)shape->arm[a].n_pix / n;
   one.n_res = (double)shape->arm[a].n_res / n;
   one.n_segment = (double)shape->arm[a].n_segment / n;
-  one.star_bytes = star_bytes(&one);
   for (int i = 0; i < z->lib->n_arm; i++)
     one.arm[i].weight = i == a ? 1.0 : 0.0;
   return one;
@@ -346,7 +344,6 @@ static void take_sizes(const mill_library *lib, const mill_fit_settings *set,
     if (shape->n_fitted > 0)
       z->arm[a].half = (double)shape->arm[a].n_rotation / (double)shape->n_fitted;
   }
-  z->star_bytes = star_bytes(z);
 }
 
 void mill_bench_floor_count(const mill_library *lib, const mill_fit_settings *set,
@@ -385,7 +382,7 @@ void mill_bench_floor_count(const mill_library *lib, const mill_fit_settings *se
   double template_bytes = 0.0;
   for (int a = 0; a < lib->n_arm; a++)
     template_bytes += z.arm[a].weight * lib->arm[a].n_pix * z.real;
-  if (z.star_bytes + template_bytes > 0.5 * (double)l2_bytes)
+  if (star_bytes(&z) + template_bytes > 0.5 * (double)l2_bytes)
     for (int s = 0; s < MILL_BENCH_N_STAGE; s++) {
       work[s].bytes_memory += work[s].bytes_cache;
       work[s].bytes_cache = 0.0;
