@@ -350,12 +350,16 @@ done:
 }
 
 /** Coefficients into c->coef and powers for the largest cells in which polynomials are as good as
- *  the continuum functions, and how large these are; 0: there are none. */
+ *  the continuum functions, and how large these are; 0: there are none, or only a CPU would use
+ *  them. */
 static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double *wave_aa,
                      double *power, int *cell)
 {
   int err = MILL_OK;
   const size_t most = (size_t)mill_cell_count(n_pix, MILL_CELL_LEAST) * MILL_CELL_COEF;
+  *cell = 0;
+  if (c->backend->kind != MILL_BACKEND_CPU)
+    goto done;
   MILL_TRY(MILL_RENEW(&c->coef, &c->cap_coef, most * (size_t)mill_cell_pitch(n_cont)));
   /* the last cell is extended by the bend of three pixels */
   for (*cell = n_pix < 3 ? 0 : MILL_CELL_MOST; *cell >= MILL_CELL_LEAST; *cell /= 2) {
