@@ -302,36 +302,34 @@ static int stored_most(const mill_library *lib, const mill_model *m)
   return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
 }
 
-/** The emulator's rows at the guess's templates, made by the CPU whatever the backend is. */
+/** The emulator's rows at the guess's templates, made by the run's own backend, or by the CPU where
+ *  that is none of the CPU's. */
 static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
                        const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                        mill_model *m)
 {
   int err = MILL_OK;
-  const mill_backend *cpu = mill_backend_cpu(NULL);
+  const int is_here = memory->backend->store != NULL;
+  const mill_backend *cpu = is_here ? memory->backend : mill_backend_cpu(NULL);
   mill_device_memory here = {.backend = cpu};
-  mill_model host = *m;
+  mill_model on_host;
   float *row = NULL;
   double *mean = NULL;
   void *block = NULL;
   m->n_stored = settings->precision == MILL_FLOAT32 && cpu ? stored_most(lib, m) : 0;
   if (m->n_stored == 0)
     goto done;
-  if (memory->backend->kind != MILL_BACKEND_CPU) {
-    memset(&host, 0, sizeof host);
-    MILL_TRY(load_model(lib, settings, guess, &here, &host));
-  }
-  host.n_stored = m->n_stored;
+  memset(&on_host, 0, sizeof on_host);
+  if (!is_here)
+    MILL_TRY(load_model(lib, settings, guess, &here, &on_host));
+  on_host.n_stored = m->n_stored;
+  const size_t n = (size_t)m->n_stored * (size_t)(1 + m->n_label);
+  MILL_TRY(MILL_ALLOC(n * (size_t)m->max_pix_pad, &row));
+  MILL_TRY(MILL_ALLOC(n, &mean));
   for (int a = 0; a < m->n_arm; a++) {
-    const size_t n = (size_t)m->n_stored * (size_t)(1 + m->n_label);
-    const size_t n_pix = n * (size_t)m->arm[a].n_pix_pad;
-    MILL_FREE(row, mean);
-    row = NULL;
-    mean = NULL;
-    MILL_TRY(MILL_ALLOC(n_pix, &row));
-    MILL_TRY(MILL_ALLOC(n, &mean));
-    MILL_TRY(cpu->store(&host, a, n_thread, row, mean));
-    MILL_TRY(mill_device_memory_take(memory, n_pix * sizeof *row, row, &block));
+    MILL_TRY(cpu->store(is_here ? m : &on_host, a, n_thread, row, mean));
+    MILL_TRY(mill_device_memory_take(memory, n * (size_t)m->arm[a].n_pix_pad * sizeof *row, row,
+                                     &block));
     m->arm[a].stored = block;
     MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
     m->arm[a].stored_mean = block;
