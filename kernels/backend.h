@@ -64,9 +64,10 @@ typedef struct mill_backend {
    *  function: never anything.  Valid until the next bind. */
   const char *(*remark)(mill_device *device);
   /** Rows of a float32 arm's emulator at the model's first n_stored guess templates, as
-   *  mill_model_arm.stored (rows) and stored_mean (mean) have them; n_thread OpenMP threads, whose
-   *  number changes nothing.  m: in the host's memory.  Only the CPU's backends have it. */
-  int (*store)(const mill_model *m, int arm, int n_thread, float *rows, double *mean);
+   *  mill_model_arm.stored (rows) and stored_mean (mean) have them, and the last layer's inputs of
+   *  the tangents, input [n_stored][n_label][n_in]; n_thread OpenMP threads, whose number changes
+   *  nothing.  m: in the host's memory.  Only the CPU's backends have it. */
+  int (*store)(const mill_model *m, int arm, int n_thread, float *rows, double *mean, float *input);
   /** Add to *total what this device has spent since it was opened; NULL: not counted. */
   void (*timing)(mill_device *device, mill_timing *total);
 } mill_backend;

@@ -27,7 +27,7 @@
 
 enum {
   MILL_GROUP = 32,      /**< slots of a group, which share the emulator's weights */
-  MILL_BATCH_ROWS = 48, /**< rows of the emulator that share one pass over its weights */
+  MILL_BATCH_ROWS = 160, /**< rows of the emulator that share one pass over its weights */
   MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; no multiple of a cache's sets */
 };
 _Static_assert(1 + MILL_MAX_LABEL <= MILL_BATCH_ROWS, "a Jacobian is one batch at most");
@@ -35,8 +35,9 @@ _Static_assert(1 + MILL_MAX_LABEL <= MILL_BATCH_ROWS, "a Jacobian is one batch a
 /** Work space of one thread. */
 typedef struct mill_lane {
   int max_seg_pix;
-  double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] */
-  float *narrow;     /**< the same, input of the last layer */
+  double *front[2];  /**< [1 + MILL_MAX_LABEL][MILL_ROW_PITCH] what comes before the layers */
+  double *hidden[2]; /**< [MILL_BATCH_ROWS][MILL_ROW_PITCH] inputs and outputs of layers */
+  float *narrow[2];  /**< the same */
   char *memory;      /**< each slot's emulator output, then what a group's slots use in turn */
   mill_workspace work[MILL_GROUP];
   mill_timing timing;
@@ -156,19 +157,25 @@ static void body_front(mill_block *b, void *arg)
     mill_block_rbf(b, &t->arm->rbf, t->n_tangent, t->in, MILL_ROW_PITCH, t->out, MILL_ROW_PITCH);
 }
 
-/** SiLU of the value row, its slope times the tangent rows after it. */
-static void activate(int n, int n_tangent, double *const *row)
+/** SiLU of the value row, its slope times the tangent rows, which are float (thin) or double. */
+static void activate(int n, double *value, int n_tangent, double *const *tangent,
+                     float *const *thin)
 {
   double slope[MILL_MAX_WIDTH];
-  double *z = row[0];
   MILL_SIMD
   for (int i = 0; i < n; i++)
-    z[i] = mill_silu(z[i], &slope[i]);
-  for (int t = 1; t <= n_tangent; t++) {
-    double *tangent = row[t];
+    value[i] = mill_silu(value[i], &slope[i]);
+  for (int t = 0; t < n_tangent && !thin; t++) {
+    double *row = tangent[t];
     MILL_SIMD
     for (int i = 0; i < n; i++)
-      tangent[i] *= slope[i];
+      row[i] *= slope[i];
+  }
+  for (int t = 0; t < n_tangent && thin; t++) {
+    float *row = thin[t];
+    MILL_SIMD
+    for (int i = 0; i < n; i++)
+      row[i] *= (float)slope[i];
   }
 }
 
@@ -192,80 +199,160 @@ static int n_tangent_of(const mill_model *m, const mill_slot *slot)
   return slot->request == MILL_REQ_JACOBIAN ? m->n_label : 0;
 }
 
+/** The rows of a batch: first the values, one for each slot, then all tangents, the rough ones
+ *  last.  Row r of the layers' inputs and outputs is at r MILL_ROW_PITCH of the lane's buffers,
+ *  in hidden, or in narrow where it is rough. */
+typedef struct mill_rows {
+  int n_slot, n_exact, n_row; /**< rows from n_exact on are rough */
+  int first[MILL_GROUP], n_tangent[MILL_GROUP]; /**< of a slot's tangents */
+  int is_value[MILL_BATCH_ROWS];
+} mill_rows;
+
+static void number_rows(const mill_model *m, const mill_model_arm *arm, int n_slot,
+                        mill_slot *const *slot, mill_rows *rows)
+{
+  rows->n_slot = n_slot;
+  rows->n_row = n_slot;
+  for (int rough = 0; rough <= 1; rough++) {
+    rows->n_exact = rows->n_row;
+    for (int s = 0; s < n_slot; s++)
+      if (mill_slot_rough(slot[s], arm) == rough) {
+        rows->first[s] = rows->n_row;
+        rows->n_tangent[s] = n_tangent_of(m, slot[s]);
+        rows->n_row += rows->n_tangent[s];
+      }
+  }
+  for (int r = 0; r < rows->n_row; r++)
+    rows->is_value[r] = r < n_slot;
+}
+
+/** Mapped labels of a slot and their slopes: what its rows come from. */
+static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent, double *row)
+{
+  mill_map_labels(m, slot->theta, row);
+  for (int t = 1; t <= n_tangent; t++) {
+    double *tangent = row + (size_t)t * MILL_ROW_PITCH;
+    for (int l = 0; l < m->n_label; l++)
+      tangent[l] = 0.0;
+    tangent[t - 1] =
+        mill_label_map_slope(&m->label[t - 1], slot->theta[MILL_PAR_LABEL0 + t - 1]);
+  }
+}
+
+/** Inputs of the first layer: labels, or what the front makes of them. */
+static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot *const *slot,
+                       const mill_rows *rows, mill_lane *lane)
+{
+  const int n_in = arm->layer[0].n_in;
+  for (int s = 0; s < rows->n_slot; s++) {
+    double *row = lane->front[0];
+    label_rows(m, slot[s], rows->n_tangent[s], row);
+    if (arm->kind != MILL_EMULATOR_MLP) {
+      mill_front_task task = {arm, rows->n_tangent[s], row, lane->front[1]};
+      mill_block_run(body_front, &task);
+      row = lane->front[1];
+    }
+    for (int t = 0; t <= rows->n_tangent[s]; t++) {
+      const int r = t == 0 ? s : rows->first[s] + t - 1;
+      const double *from = row + (size_t)t * MILL_ROW_PITCH;
+      for (int i = 0; i < n_in; i++) {
+        if (r < rows->n_exact)
+          lane->hidden[0][(size_t)r * MILL_ROW_PITCH + (size_t)i] = from[i];
+        else
+          lane->narrow[0][(size_t)r * MILL_ROW_PITCH + (size_t)i] = (float)from[i];
+      }
+    }
+  }
+}
+
+/** A hidden layer and its activation, from buffers [from] to buffers [1 - from]. */
+static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int from, mill_lane *lane)
+{
+  double *to[MILL_BATCH_ROWS];
+  float *thin[MILL_BATCH_ROWS];
+  for (int r = 0; r < rows->n_row; r++) {
+    to[r] = lane->hidden[1 - from] + (size_t)r * MILL_ROW_PITCH;
+    thin[r] = lane->narrow[1 - from] + (size_t)r * MILL_ROW_PITCH;
+  }
+  const int n_exact = rows->n_exact, n_rough = rows->n_row - n_exact;
+  layer_product_f64(layer, layer->weight, n_exact, lane->hidden[from], rows->is_value, to);
+  if (n_rough > 0)
+    layer_product_f32(layer, layer->narrow, n_rough,
+                      lane->narrow[from] + (size_t)n_exact * MILL_ROW_PITCH,
+                      rows->is_value + n_exact, thin + n_exact);
+  for (int s = 0; s < rows->n_slot; s++) {
+    const int first = rows->first[s];
+    activate(layer->n_out, to[s], rows->n_tangent[s], to + first,
+             first < n_exact ? NULL : thin + first);
+  }
+}
+
+/** The last layer in float32 from narrow[from], whose other buffer is used on the way. */
+static void last_layer_f32(const mill_model_arm *arm, const mill_rows *rows, int from,
+                           mill_lane *lane, float *const *out)
+{
+  const mill_layer *last = &arm->layer[arm->n_layer - 1];
+  const mill_layer *down = &arm->rough[0], *up = &arm->rough[1];
+  const int n_exact = rows->n_exact, n_rough = rows->n_row - n_exact;
+  const size_t at = (size_t)n_exact * MILL_ROW_PITCH;
+  const int *is_value = rows->is_value + n_exact;
+  float *fewer[MILL_BATCH_ROWS];
+  layer_product_f32(last, last->weight, n_exact, lane->narrow[from], rows->is_value, out);
+  if (n_rough == 0)
+    return;
+  for (int r = 0; r < n_rough; r++)
+    fewer[r] = lane->narrow[1 - from] + at + (size_t)r * MILL_ROW_PITCH;
+  layer_product_f32(down, down->weight, n_rough, lane->narrow[from] + at, is_value, fewer);
+  layer_product_f32(up, up->weight, n_rough, fewer[0], is_value, out + n_exact);
+}
+
 /** Emulate one arm for a batch of slots of MILL_BATCH_ROWS rows at most; slot i's rows go
  *  to lane->work[i].grid (pitch max_pix_pad): the value, and for a Jacobian one tangent
- *  per label.
+ *  per label.  Returns which of narrow's buffers has the inputs of the last layer, in float32.
  *
  *  Labels, grids, radial functions and hidden layers are float64 in both precisions (a
  *  tenth of the arithmetic): rounding there moves all pixels together, as a change of
- *  labels would.  Only the last layer, the expensive one, is of the run's precision. */
-static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
-                    mill_lane *lane)
+ *  labels would.  Only the last layer, the expensive one, is of the run's precision, and rough
+ *  tangents are float32 from the first. */
+static int emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const *slot,
+                   mill_lane *lane)
 {
   const mill_model_arm *arm = &m->arm[i_arm];
-  const int wide = m->set.precision == MILL_FLOAT64;
-  double *to[MILL_BATCH_ROWS];
-  int value[MILL_BATCH_ROWS], first[MILL_GROUP], n_tangent[MILL_GROUP], n_row = 0;
-  double *in = lane->hidden[0], *out = lane->hidden[1];
-
-  for (int s = 0; s < n_slot; s++) {
-    double x[MILL_MAX_LABEL];
-    mill_map_labels(m, slot[s]->theta, x);
-    first[s] = n_row;
-    n_tangent[s] = n_tangent_of(m, slot[s]);
-    for (int t = 0; t <= n_tangent[s]; t++) {
-      double *row = in + (size_t)n_row * MILL_ROW_PITCH;
-      value[n_row++] = t == 0;
-      for (int l = 0; l < m->n_label; l++)
-        row[l] = t == 0 ? x[l] : 0.0;
-      if (t > 0)
-        row[t - 1] =
-            mill_label_map_slope(&m->label[t - 1], slot[s]->theta[MILL_PAR_LABEL0 + t - 1]);
-    }
-  }
-  if (arm->kind != MILL_EMULATOR_MLP) {
-    for (int s = 0; s < n_slot; s++) {
-      const size_t at = (size_t)first[s] * MILL_ROW_PITCH;
-      mill_front_task task = {arm, n_tangent[s], in + at, out + at};
-      mill_block_run(body_front, &task);
-    }
-    double *swap = in;
-    in = out;
-    out = swap;
-  }
-  for (int l = 0; l < arm->n_layer - 1; l++) {
-    for (int r = 0; r < n_row; r++)
-      to[r] = out + (size_t)r * MILL_ROW_PITCH;
-    layer_product_f64(&arm->layer[l], n_row, in, value, to);
-    for (int s = 0; s < n_slot; s++)
-      activate(arm->layer[l].n_out, n_tangent[s], to + first[s]);
-    double *swap = in;
-    in = out;
-    out = swap;
-  }
-
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
+  const int wide = m->set.precision == MILL_FLOAT64;
+  mill_rows rows;
+  double *to[MILL_BATCH_ROWS];
   float *to32[MILL_BATCH_ROWS];
+  int from = 0;
+
+  number_rows(m, arm, n_slot, slot, &rows);
+  first_rows(m, arm, slot, &rows, lane);
+  for (int l = 0; l < arm->n_layer - 1; l++) {
+    hidden_layer(&arm->layer[l], &rows, from, lane);
+    from = 1 - from;
+  }
   for (int s = 0; s < n_slot; s++)
-    for (int t = 0; t <= n_tangent[s]; t++) {
-      const int r = first[s] + t;
-      const double *h = in + (size_t)r * MILL_ROW_PITCH;
-      float *narrow = lane->narrow + (size_t)r * MILL_ROW_PITCH;
+    for (int t = 0; t <= rows.n_tangent[s]; t++) {
+      const int r = t == 0 ? s : rows.first[s] + t - 1;
+      double *h = lane->hidden[from] + (size_t)r * MILL_ROW_PITCH;
+      float *thin = lane->narrow[from] + (size_t)r * MILL_ROW_PITCH;
       const size_t at = (size_t)t * (size_t)m->max_pix_pad;
+      for (int k = 0; k < last->n_in; k++) {
+        if (r < rows.n_exact)
+          thin[k] = (float)h[k];
+        else
+          h[k] = (double)thin[k];
+      }
       lane->work[s].mean[t] =
           dot(last->n_in, arm->mean_weight, h) + (t == 0 ? arm->mean_bias : 0.0);
-      if (wide) {
-        to[r] = (double *)lane->work[s].grid + at;
-        continue;
-      }
-      for (int k = 0; k < last->n_in; k++)
-        narrow[k] = (float)h[k];
+      to[r] = (double *)lane->work[s].grid + at;
       to32[r] = (float *)lane->work[s].grid + at;
     }
   if (wide)
-    layer_product_f64(last, n_row, in, value, to);
+    layer_product_f64(last, last->weight, rows.n_row, lane->hidden[from], rows.is_value, to);
   else
-    layer_product_f32(last, n_row, lane->narrow, value, to32);
+    last_layer_f32(arm, &rows, from, lane, to32);
+  return from;
 }
 
 /** One block's work: what a kernel launch would be given. */
@@ -334,7 +421,8 @@ static void body_arm(mill_block *b, void *arg)
 
 static void lane_clear(mill_lane *lane)
 {
-  MILL_FREE(lane->hidden[0], lane->hidden[1], lane->narrow, lane->memory);
+  MILL_FREE(lane->front[0], lane->front[1], lane->hidden[0], lane->hidden[1], lane->narrow[0],
+            lane->narrow[1], lane->memory);
   const mill_timing timing = lane->timing;
   memset(lane, 0, sizeof *lane);
   lane->timing = timing;
@@ -357,9 +445,11 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   count[MILL_COUNT_SOLVE] = MILL_MAX_CONT * (MILL_MAX_PAR + 3);
   count[MILL_COUNT_SUMS] = MILL_BLOCK_MAX_SUM;
   mill_lay_out(n_array, array, count, MILL_ARRAY_BYTES, size, NULL, 1, NULL, 0);
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 2; i++) {
+    MILL_TRY(MILL_ALLOC((1 + MILL_MAX_LABEL) * MILL_ROW_PITCH, &lane->front[i]));
     MILL_TRY(MILL_ALLOC(MILL_BATCH_ROWS * MILL_ROW_PITCH, &lane->hidden[i]));
-  MILL_TRY(MILL_ALLOC(MILL_BATCH_ROWS * MILL_ROW_PITCH, &lane->narrow));
+    MILL_TRY(MILL_ALLOC(MILL_BATCH_ROWS * MILL_ROW_PITCH, &lane->narrow[i]));
+  }
   MILL_TRY(MILL_ALLOC(MILL_GROUP * size[MILL_WORK_GRID] + size[MILL_WORK_REST], &lane->memory));
   for (int i = 0; i < MILL_GROUP; i++) {
     size_t at[MILL_N_WORK_REGION] = {(size_t)i * size[MILL_WORK_GRID],
@@ -494,6 +584,7 @@ static void count_answer(const mill_model *m, const mill_slot *slot, mill_timing
   if (slot->request == MILL_REQ_JACOBIAN && phase == MILL_PHASE_POLISH) {
     timing->n_led[slot->lead]++;
     timing->n_stored[slot->lead] += slot->stored > 0;
+    timing->n_rough[slot->lead] += slot->stored == 0 && slot->rough == MILL_ROUGH_ASKED;
   }
   if (slot->request == MILL_REQ_PROFILE)
     for (int i = 0; i < MILL_N_PROFILE; i++)
@@ -629,12 +720,14 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
   return MILL_OK;
 }
 
-static int cpu_store(const mill_model *m, int arm, int n_thread, float *rows, double *mean)
+static int cpu_store(const mill_model *m, int arm, int n_thread, float *rows, double *mean,
+                     float *input)
 {
   int err = MILL_OK;
   const int n_row = 1 + m->n_label, each = MILL_BATCH_ROWS / n_row; /* templates of a task */
   const int n_task = (m->n_stored + each - 1) / each;
   const size_t pad = (size_t)m->arm[arm].n_pix_pad;
+  const size_t n_in = (size_t)m->arm[arm].layer[m->arm[arm].n_layer - 1].n_in;
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int i_task = 0; i_task < n_task; i_task++) {
     const int first = i_task * each, left = m->n_stored - first, n = left < each ? left : each;
@@ -650,8 +743,7 @@ static int cpu_store(const mill_model *m, int arm, int n_thread, float *rows, do
         star[s].theta[MILL_PAR_LABEL0 + l] =
             m->guess_label[(size_t)(first + s) * (size_t)m->n_label + (size_t)l];
     }
-    if (code == MILL_OK)
-      emulate(m, arm, n, slot, &lane);
+    const int from = code == MILL_OK ? emulate(m, arm, n, slot, &lane) : 0;
     for (int r = 0; r < n * n_row && code == MILL_OK; r++) {
       const mill_workspace *work = &lane.work[r / n_row];
       const int t = r % n_row;
@@ -660,6 +752,10 @@ static int cpu_store(const mill_model *m, int arm, int n_thread, float *rows, do
              pad * sizeof *rows);
       mean[at] = work->mean[t];
     }
+    /* tangents of all slots come after the values */
+    for (int r = 0; r < n * m->n_label && code == MILL_OK; r++)
+      memcpy(input + ((size_t)first * (size_t)m->n_label + (size_t)r) * n_in,
+             lane.narrow[from] + (size_t)(n + r) * MILL_ROW_PITCH, n_in * sizeof *input);
     lane_clear(&lane);
     mill_free(star);
     if (code != MILL_OK) {
@@ -689,6 +785,7 @@ static void cpu_timing(mill_device *d, mill_timing *total)
     for (int a = 0; a <= MILL_MAX_ARM; a++) {
       total->n_led[a] += lane->n_led[a];
       total->n_stored[a] += lane->n_stored[a];
+      total->n_rough[a] += lane->n_rough[a];
     }
     total->n_velocity += lane->n_velocity;
   }

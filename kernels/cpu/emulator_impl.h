@@ -97,8 +97,8 @@ typedef void MILL_T(mill_tile)(const MILL_T(mill_strip) *, const MILL_REAL *, co
 
 /** out[0..n_out_pad) = W h (+ bias where value) of one row, by the same chains.  It waits for its
  *  weights, and memory brings those of several panels at once faster than those of one. */
-static void MILL_T(row_product)(const mill_layer *layer, const MILL_REAL *h, int value,
-                                MILL_REAL *out)
+static void MILL_T(row_product)(const mill_layer *layer, const MILL_REAL *weight,
+                                const MILL_REAL *h, int value, MILL_REAL *out)
 {
   enum { PANEL = MILL_T(PANEL), VN = MILL_T(VEC_N), NV = PANEL / VN, N = 2 };
   const MILL_T(mill_vec) zero = {0};
@@ -111,7 +111,7 @@ static void MILL_T(row_product)(const mill_layer *layer, const MILL_REAL *h, int
     for (int i = 0; i < N; i++) {
       /* the last share may have fewer */
       at[i] = p + i * share < n_panel ? p + i * share : p;
-      w[i] = (const MILL_REAL *)layer->weight + (size_t)at[i] * step;
+      w[i] = weight + (size_t)at[i] * step;
     }
     do {
       const int end = layer->n_in - k > MILL_K_BLOCK ? k + MILL_K_BLOCK : layer->n_in;
@@ -143,9 +143,10 @@ static void MILL_T(row_product)(const mill_layer *layer, const MILL_REAL *h, int
   }
 }
 
-/** out[r][0..n_out_pad) = W h[r] (+ bias where value[r]); h [n_row][MILL_ROW_PITCH]. */
-static void MILL_T(layer_product)(const mill_layer *layer, int n_row, const MILL_REAL *h,
-                                  const int *value, MILL_REAL *const *out)
+/** out[r][0..n_out_pad) = W h[r] (+ bias where value[r]); h [n_row][MILL_ROW_PITCH].  The bias is
+ *  of the weights' type where there are values. */
+static void MILL_T(layer_product)(const mill_layer *layer, const void *weight_w, int n_row,
+                                  const MILL_REAL *h, const int *value, MILL_REAL *const *out)
 {
   static MILL_T(mill_tile) *const tile[MILL_TILE_ROWS + 1] = {
     NULL,
@@ -167,11 +168,11 @@ static void MILL_T(layer_product)(const mill_layer *layer, int n_row, const MILL
 #endif
   };
   enum { PANEL = MILL_T(PANEL), COLUMNS = MILL_T(TILE_COLUMNS) };
+  const MILL_REAL *weight = (const MILL_REAL *)weight_w;
   if (n_row == 1) {
-    MILL_T(row_product)(layer, h, value[0], out[0]);
+    MILL_T(row_product)(layer, weight, h, value[0], out[0]);
     return;
   }
-  const MILL_REAL *weight = (const MILL_REAL *)layer->weight;
   const MILL_REAL *bias = (const MILL_REAL *)layer->bias;
   const int n_tile = (n_row + MILL_TILE_ROWS - 1) / MILL_TILE_ROWS;
   for (int c = 0; c < layer->n_out_pad; c += COLUMNS) {

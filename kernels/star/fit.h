@@ -28,6 +28,9 @@
  *  where its lines have this squared significance: its solution is some errors from that of all. */
 #define MILL_LEAD_PROMISE 100.0
 #define MILL_LEAD_SIGNAL  1000.0
+/** Tangents are rough while steps promise more than this, also for so many Jacobians at most: what
+ *  they get wrong of a step is less than what its length does. */
+#define MILL_ROUGH_PROMISE 25.0
 enum { MILL_LEAD_MAX_JAC = 3 };
 /** The model error is fixed for good where a step promises less than this: at most two errors from
  *  its end. */
@@ -174,6 +177,16 @@ MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slo
          !(p->gained >= MILL_SIMPLEX_TRUST * p->promised);
 }
 
+/** Has the model rough tangents, and is the start that begins one that they may lead?  Not one that
+ *  was given, which is near. */
+MILL_HD static inline int mill_rough_wanted(const mill_model *m, const mill_slot *slot)
+{
+  int has = 0;
+  for (int a = 0; a < m->n_arm; a++)
+    has |= m->arm[a].rough[0].weight != NULL;
+  return has && slot->stage == MILL_STAGE_POLISH && !(slot->has_given && slot->i_start == 0);
+}
+
 /** Begin a start's polish with the arm that has most of the star's lines alone, until it is near:
  *  its Jacobian costs a third of one of all arms, and leads there as well.  Not where the arms have
  *  velocities of their own, nor from a start that was given, which is near. */
@@ -190,6 +203,7 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
   if (n_arm > 1 && m->n_par == m->n_deriv && slot->stage == MILL_STAGE_POLISH &&
       !(slot->has_given && slot->i_start == 0) && slot->arm_signal[lead - 1] > MILL_LEAD_SIGNAL)
     slot->lead = lead;
+  slot->rough = mill_rough_wanted(m, slot) ? MILL_ROUGH_ASKED : MILL_ROUGH_NONE;
 }
 
 /** The leading arm has answered: go on with it, or with all arms from where it leads. */
@@ -206,6 +220,31 @@ MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot 
   slot->lead = 0;
   slot->fix_error = slot->i_start == 0; /* the model error of all arms */
   mill_polish_begin(m, slot, theta);
+  slot->rough = mill_rough_wanted(m, slot) ? MILL_ROUGH_ASKED : MILL_ROUGH_NONE;
+}
+
+/** A Jacobian of all arms has been told while rough tangents were in use.  They lead to a place
+ *  where those of all components go on, and end no polish.  1: it begins again. */
+MILL_HD_CALLED static inline int mill_rough_tell(const mill_model *m, mill_slot *slot, int outcome)
+{
+  const mill_polish *p = &slot->polish;
+  const double *theta = p->at.theta;
+  if (slot->rough == MILL_ROUGH_ASKED && outcome == MILL_POLISH_GO) {
+    slot->rough = p->pred > MILL_ROUGH_PROMISE && p->n_jac < MILL_LEAD_MAX_JAC ? MILL_ROUGH_ASKED
+                                                                             : MILL_ROUGH_LEFT;
+    return 0;
+  }
+  if (slot->rough == MILL_ROUGH_LEFT && p->gained > 0.0) {
+    slot->rough = MILL_ROUGH_NONE;
+    return 0;
+  }
+  /* it ended by rough derivatives, or their step led uphill */
+  if (outcome == MILL_POLISH_CONVERGED)
+    theta = p->end;
+  else if (!p->have)
+    theta = slot->start[slot->i_start];
+  mill_polish_begin(m, slot, theta);
+  return 1;
 }
 
 /** First stage of one start.  Starts after the first do without a simplex: several of them
@@ -344,6 +383,7 @@ MILL_HD static inline void mill_fit_begin(const mill_model *m, mill_slot *slot)
   slot->nonfinite = 0;
   slot->stored = 0;
   slot->lead = 0;
+  slot->rough = MILL_ROUGH_NONE;
   slot->n_lead = 0;
   slot->n_profile_round = 0;
   slot->has_profile_arm = 0;
@@ -425,6 +465,7 @@ MILL_HD static inline int mill_fit_settle(const mill_model *m, mill_slot *slot)
  *  found a finite value. */
 MILL_HD_CALLED static inline void mill_next_start(const mill_model *m, mill_slot *slot, double f)
 {
+  slot->rough = MILL_ROUGH_NONE;
   if (slot->settled < 2) {
     slot->start_f[slot->i_start++] = f;
     if (slot->i_start == 1)
@@ -798,6 +839,8 @@ MILL_HD static inline void mill_fit_digest(const mill_model *m, mill_slot *slot)
       return;
     }
     const int outcome = mill_polish_tell(m, slot, f);
+    if (slot->rough != MILL_ROUGH_NONE && mill_rough_tell(m, slot, outcome))
+      return;
     if (outcome == MILL_POLISH_GO && mill_start_repeats(m, slot)) {
       mill_next_start(m, slot, slot->best.f);
       return;

@@ -38,6 +38,7 @@ typedef struct mill_layer {
   int n_in, n_out, n_out_pad;
   const void *weight; /**< double; of the last layer float unless the run is float64 */
   const void *bias;   /**< [n_out_pad] */
+  const float *narrow; /**< weights of a hidden layer for a CPU's rough tangents, or NULL */
 } mill_layer;
 
 /** Where the weight of input k and output i is; panel: outputs of a panel. */
@@ -68,6 +69,9 @@ typedef struct mill_model_arm {
   mill_rbf rbf;              /**< the same, of MILL_EMULATOR_RBF */
   int n_layer;
   mill_layer layer[MILL_MAX_LAYER];
+  /** In the place of the last layer for rough tangents (src/pipeline/rough_tangents.h): from its
+   *  inputs to fewer numbers, and from these to pixels.  No weight: there are none. */
+  mill_layer rough[2];
   /** What the emulator gives for the guess's templates, as in mill_workspace: a start's first
    *  Jacobian takes it from here. */
   const float *stored;       /**< grid [n_stored][1 + n_label][n_pix_pad] */
@@ -287,10 +291,14 @@ typedef struct mill_fit_space {
   double node[MILL_DENSITY_NODE], density[MILL_N_DENSITY]; /**< kernels/star/marginal.h */
 } mill_fit_space;
 
+/** Derivatives by rough tangents: none, of the request, of the point that the polish steps from. */
+enum mill_rough { MILL_ROUGH_NONE = 0, MILL_ROUGH_ASKED, MILL_ROUGH_LEFT };
+
 typedef struct mill_slot {
   int stage;     /**< enum mill_stage */
   int request;   /**< enum mill_request of the next round */
   int fix_error; /**< the Jacobian of the request fixes the model error at its place */
+  int rough;     /**< enum mill_rough */
   int n_segment;
   mill_segment *segment;
   double hull_weight;         /**< hull penalty = hull_weight * distance^2 */
@@ -398,6 +406,13 @@ MILL_HD static inline int mill_template_kept(const mill_model *m, const mill_slo
     if (slot->kept_theta[j] != slot->theta[j])
       return 0;
   return 1;
+}
+
+/** Does the request take rough tangents in an arm? */
+MILL_HD static inline int mill_slot_rough(const mill_slot *slot, const mill_model_arm *arm)
+{
+  return slot->rough == MILL_ROUGH_ASKED && slot->request == MILL_REQ_JACOBIAN &&
+         arm->rough[0].weight != NULL;
 }
 
 /** Are the emulator's rows for the slot's request there, so that it need not run? */

@@ -5,6 +5,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/rotation.h"
 #include "kernels/star/spline_filter.h"
+#include "src/pipeline/rough_tangents.h"
 
 /** Most that the emulator's rows at the guess's templates take. */
 static const size_t STORE_BYTES = (size_t)64 << 20;
@@ -106,22 +107,48 @@ done:
   return err;
 }
 
-/** One layer in panels, padded; the last one without its mean over pixels. */
+/** A layer in panels, padded: weights w [n_out][n_in] and bias (NULL: zeros), each less mean
+ *  [n_in + 1] (NULL: nothing), as double (wide) or float. */
+static int take_panels(mill_device_memory *memory, int n_in, int n_out, const float *w,
+                       const float *bias, const double *mean, int wide, mill_layer *layer)
+{
+  int err = MILL_OK;
+  void *host = NULL, *block = NULL;
+  const int pad = (n_out + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
+  const size_t real = wide ? sizeof(double) : sizeof(float);
+  const int panel = MILL_PANEL_BYTES / (int)real;
+  const size_t n_weight = (size_t)n_in * (size_t)pad;
+  layer->n_in = n_in;
+  layer->n_out = n_out;
+  layer->n_out_pad = pad;
+  MILL_TRY(mill_alloc_bytes(n_weight + (size_t)pad, real, &host)); /* the bias at the end */
+  for (int k = 0; k <= n_in; k++)
+    for (int i = 0; i < n_out; i++) {
+      const float x = k < n_in ? w[(size_t)i * (size_t)n_in + (size_t)k] : (bias ? bias[i] : 0.0F);
+      const double less = (double)x - (mean ? mean[k] : 0.0);
+      const size_t at = k < n_in ? mill_weight_at(n_in, panel, k, i) : n_weight + (size_t)i;
+      if (wide)
+        ((double *)host)[at] = less;
+      else
+        ((float *)host)[at] = (float)less;
+    }
+  MILL_TRY(mill_device_memory_take(memory, (n_weight + (size_t)pad) * real, host, &block));
+  layer->weight = block;
+  layer->bias = (const char *)block + n_weight * real;
+done:
+  mill_free(host);
+  return err;
+}
+
+/** A layer of an emulator; the last one without its mean over pixels. */
 static int load_layer(mill_device_memory *memory, const mill_emulator *e, int l, int precision,
                       mill_model_arm *arm)
 {
   int err = MILL_OK;
-  void *host = NULL, *block = NULL;
+  void *block = NULL;
   double *mean = NULL;
-  mill_layer *layer = &arm->layer[l];
+  mill_layer *layer = &arm->layer[l], thin;
   const int n_in = e->n_in[l], n_out = e->n_out[l], last = l == e->n_layer - 1;
-  const int pad = (n_out + MILL_COLUMN_PAD - 1) / MILL_COLUMN_PAD * MILL_COLUMN_PAD;
-  /* hidden layers are float64 in both precisions */
-  const int wide = precision == MILL_FLOAT64 || !last;
-  const size_t real = wide ? sizeof(double) : sizeof(float);
-  layer->n_in = n_in;
-  layer->n_out = n_out;
-  layer->n_out_pad = pad;
   MILL_TRY(MILL_ALLOC(n_in + 1, &mean)); /* of the weights, and of the bias at the end */
   if (last)
     for (int i = 0; i < n_out; i++) {
@@ -129,31 +156,37 @@ static int load_layer(mill_device_memory *memory, const mill_emulator *e, int l,
         mean[k] += (double)e->weight[l][(size_t)i * (size_t)n_in + (size_t)k] / (double)n_out;
       mean[n_in] += (double)e->bias[l][i] / (double)n_out;
     }
-  const int panel = MILL_PANEL_BYTES / (int)real;
-  const size_t n_weight = (size_t)n_in * (size_t)pad;
-  MILL_TRY(mill_alloc_bytes(n_weight + (size_t)pad, real, &host)); /* the bias at the end */
-  for (int k = 0; k <= n_in; k++)
-    for (int i = 0; i < n_out; i++) {
-      const double w =
-          (double)(k < n_in ? e->weight[l][(size_t)i * (size_t)n_in + (size_t)k] : e->bias[l][i]) -
-          mean[k];
-      const size_t at = k < n_in ? mill_weight_at(n_in, panel, k, i) : n_weight + (size_t)i;
-      if (wide)
-        ((double *)host)[at] = w;
-      else
-        ((float *)host)[at] = (float)w;
-    }
-  MILL_TRY(mill_device_memory_take(memory, (n_weight + (size_t)pad) * real, host, &block));
-  layer->weight = block;
-  layer->bias = (const char *)block + n_weight * real;
+  /* hidden layers are float64 in both precisions, for values */
+  MILL_TRY(take_panels(memory, n_in, n_out, e->weight[l], e->bias[l], mean,
+                       precision == MILL_FLOAT64 || !last, layer));
+  if (!last && precision == MILL_FLOAT32 && memory->backend->kind == MILL_BACKEND_CPU) {
+    MILL_TRY(take_panels(memory, n_in, n_out, e->weight[l], NULL, NULL, 0, &thin));
+    layer->narrow = thin.weight;
+  }
   if (last) {
     MILL_TRY(mill_device_memory_take(memory, (size_t)n_in * sizeof *mean, mean, &block));
     arm->mean_weight = block;
     arm->mean_bias = mean[n_in];
   }
 done:
-  mill_free(host);
   mill_free(mean);
+  return err;
+}
+
+/** An arm's rough tangents, from n tangents of templates as inputs of the last layer. */
+static int load_rough(mill_device_memory *memory, const mill_emulator *e, int n, const float *input,
+                      mill_model_arm *arm)
+{
+  int err = MILL_OK;
+  const int last = e->n_layer - 1;
+  mill_rough_layers rough;
+  MILL_TRY(mill_rough_layers_make(e, n, input, &rough));
+  if (rough.n == 0)
+    goto done;
+  MILL_TRY(take_panels(memory, e->n_in[last], rough.n, rough.down, NULL, NULL, 0, &arm->rough[0]));
+  MILL_TRY(take_panels(memory, rough.n, e->n_out[last], rough.up, NULL, NULL, 0, &arm->rough[1]));
+done:
+  mill_rough_layers_clear(&rough);
   return err;
 }
 
@@ -313,7 +346,7 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
   const mill_backend *cpu = is_here ? memory->backend : mill_backend_cpu(NULL);
   mill_device_memory here = {.backend = cpu};
   mill_model on_host;
-  float *row = NULL;
+  float *row = NULL, *input = NULL;
   double *mean = NULL;
   void *block = NULL;
   m->n_stored = settings->precision == MILL_FLOAT32 && cpu ? stored_most(lib, m) : 0;
@@ -326,16 +359,20 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
   const size_t n = (size_t)m->n_stored * (size_t)(1 + m->n_label);
   MILL_TRY(MILL_ALLOC(n * (size_t)m->max_pix_pad, &row));
   MILL_TRY(MILL_ALLOC(n, &mean));
+  MILL_TRY(MILL_ALLOC(n * MILL_MAX_WIDTH, &input));
   for (int a = 0; a < m->n_arm; a++) {
-    MILL_TRY(cpu->store(is_here ? m : &on_host, a, n_thread, row, mean));
+    MILL_TRY(cpu->store(is_here ? m : &on_host, a, n_thread, row, mean, input));
     MILL_TRY(mill_device_memory_take(memory, n * (size_t)m->arm[a].n_pix_pad * sizeof *row, row,
                                      &block));
     m->arm[a].stored = block;
     MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
     m->arm[a].stored_mean = block;
+    if (is_here)
+      MILL_TRY(load_rough(memory, &lib->arm[a].emulator, m->n_stored * m->n_label, input,
+                          &m->arm[a]));
   }
 done:
-  MILL_FREE(row, mean);
+  MILL_FREE(row, input, mean);
   mill_device_memory_clear(&here);
   return err;
 }

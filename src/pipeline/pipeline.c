@@ -238,7 +238,7 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   /* a stage that the state machine leaves alone; views have no room for a template of their own */
   host->stage = MILL_STAGE_EMPTY;
   host->kept = NULL;
-  host->lead = host->stored = 0;
+  host->lead = host->stored = host->rough = 0;
 done:
   if (err != MILL_OK)
     mill_pipeline_drop(p);
