@@ -220,7 +220,9 @@ static void put_arms(mill_json *json, const mill_bench_shape *shape, const mill_
                {"raw_bytes", (double)shape->arm[a].raw_bytes},
                {"rotation", (double)shape->arm[a].n_rotation},
                {"jacobians_alone", (double)t->n_led[1 + a]},
-               {"jacobians_alone_stored", (double)t->n_stored[1 + a]});
+               {"jacobians_alone_stored", (double)t->n_stored[1 + a]},
+               {"jacobians_alone_rough", (double)t->n_rough[1 + a]},
+               {"rough_directions", (double)t->n_direction[a]});
   mill_json_close(json);
 }
 
@@ -256,6 +258,7 @@ static void put_series(mill_json *json, const mill_bench_series *series,
   PUT(json, {"stars", (double)run->shape.n_star}, {"fitted", (double)run->shape.n_fitted},
       {"evaluations", (double)run->n_eval}, {"jacobians", (double)run->n_jac},
       {"jacobians_stored", (double)c->timing.n_stored[0]},
+      {"jacobians_rough", (double)c->timing.n_rough[0]},
       {"velocities", (double)c->timing.n_velocity}, {"cpu_s", c->cpu_s}, {"wall_s", c->wall_s},
       {"once_s", run->once_s}, {"star_s", run->star_s});
   PUT_OBJECT(json, "once", {"library_s", c->library_s}, {"index_s", c->index_s},

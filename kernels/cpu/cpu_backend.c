@@ -789,6 +789,8 @@ static void cpu_timing(mill_device *d, mill_timing *total)
     }
     total->n_velocity += lane->n_velocity;
   }
+  for (int a = 0; d->model && a < d->model->n_arm; a++)
+    total->n_direction[a] = d->model->arm[a].rough[0].n_out;
 }
 
 const mill_backend MILL_ISA_SYMBOL(mill_backend_cpu) = {

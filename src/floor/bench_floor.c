@@ -82,8 +82,9 @@ typedef struct sizes {
   double n_segment;  /**< of a star */
   double slope_half; /**< least half width of the rotation kernel's slope, grid points */
   struct {
-    double weight; /**< fraction of the stars that have the arm */
-    double half;   /**< of the rotation kernel, grid points */
+    double weight;   /**< fraction of the stars that have the arm */
+    double half;     /**< of the rotation kernel, grid points */
+    int n_direction; /**< of rough tangents, 0: none */
   } arm[MILL_MAX_ARM];
 } sizes;
 
@@ -142,22 +143,49 @@ static double emulator_bytes(const sizes *z, const mill_emulator *e)
   return bytes;
 }
 
-/** New labels: emulator, or what is in store, rotation and spline coefficients of all arms. */
-static void template_work(const sizes *z, int jacobian, int stored, mill_bench_work *out)
+/** Products of hidden layers for n tangents. */
+static double hidden_tangent_ops(const mill_emulator *e, int n)
+{
+  double ops = 0.0;
+  for (int l = 0; l < e->n_layer - 1; l++)
+    ops += n * e->n_out[l] * (2.0 * e->n_in[l] + 1.0);
+  return ops;
+}
+
+/** Where an emulator's rows come from. */
+enum rows { ROWS_MADE = 0, ROWS_STORED, ROWS_ROUGH };
+
+/** Rows of arm a's emulator. */
+static void emulator_work(const sizes *z, int a, int n_tangent, enum rows rows, mill_bench_work *w)
+{
+  const mill_emulator *e = &z->lib->arm[a].emulator;
+  const double n = z->lib->arm[a].n_pix, n_in = e->n_in[e->n_layer - 1];
+  if (rows == ROWS_STORED)
+    return;
+  w->f64 += front_ops(e, n_tangent);
+  w->bytes_cache += z->share * emulator_bytes(z, e);
+  if (rows == ROWS_MADE || z->arm[a].n_direction == 0) {
+    add_real(z, w, 2.0 * n_in * n * (1 + n_tangent));
+    return;
+  }
+  /* tangents are float32 from the first layer on, and the last one makes them of few numbers */
+  const double thin = hidden_tangent_ops(e, n_tangent), few = z->arm[a].n_direction;
+  w->f64 -= thin;
+  w->f32 += thin + 2.0 * (n_in * n + n_tangent * few * (n_in + n));
+  w->bytes_cache += z->share * few * (n_in + n) * z->real;
+}
+
+/** New labels: the emulator's rows, rotation and spline coefficients of all arms. */
+static void template_work(const sizes *z, int jacobian, enum rows rows, mill_bench_work *out)
 {
   const int n_tangent = jacobian ? z->n_label : 0;
   memset(out, 0, sizeof *out);
   for (int a = 0; a < z->lib->n_arm; a++) {
     const mill_emulator *e = &z->lib->arm[a].emulator;
-    const int last = e->n_layer - 1;
     const double n = z->lib->arm[a].n_pix;
     mill_bench_work w;
     memset(&w, 0, sizeof w);
-    if (!stored) {
-      w.f64 += front_ops(e, n_tangent);
-      add_real(z, &w, 2.0 * e->n_in[last] * n * (1 + n_tangent));
-      w.bytes_cache += z->share * emulator_bytes(z, e);
-    }
+    emulator_work(z, a, n_tangent, rows, &w);
     /* flux: an exponential, and the product rule for tangents */
     add_real(z, &w, n * ((e->log_flux ? 1.0 : 0.0) + n_tangent * (e->log_flux ? 2.0 : 1.0)));
     /* symmetric kernel: a product, then two additions and a product a step; its slope has
@@ -219,15 +247,15 @@ static double round_bytes(const sizes *z)
 
 static void value_work(const sizes *z, mill_bench_work *w)
 {
-  template_work(z, 0, 0, w);
+  template_work(z, 0, ROWS_MADE, w);
   pixel_work(z, 0, w);
   w->f64 += project_ops(z);
   w->bytes_cache += round_bytes(z);
 }
 
-static void jacobian_work(const sizes *z, int stored, mill_bench_work *w)
+static void jacobian_work(const sizes *z, enum rows rows, mill_bench_work *w)
 {
-  template_work(z, 1, stored, w);
+  template_work(z, 1, rows, w);
   pixel_work(z, 1, w);
   w->f64 += project_ops(z) + curvature_ops(z);
   w->bytes_cache += round_bytes(z);
@@ -291,13 +319,16 @@ static sizes sizes_of_arm(const sizes *z, const mill_bench_shape *shape, int a)
   return one;
 }
 
-static void add_jacobians(const sizes *z, double n, double n_stored, mill_bench_work *out)
+static void add_jacobians(const sizes *z, double n, double n_stored, double n_rough,
+                          mill_bench_work *out)
 {
-  mill_bench_work made, stored;
-  jacobian_work(z, 0, &made);
-  jacobian_work(z, 1, &stored);
-  add(out, n - n_stored, &made);
+  mill_bench_work made, stored, rough;
+  jacobian_work(z, ROWS_MADE, &made);
+  jacobian_work(z, ROWS_STORED, &stored);
+  jacobian_work(z, ROWS_ROUGH, &rough);
+  add(out, n - n_stored - n_rough, &made);
   add(out, n_stored, &stored);
+  add(out, n_rough, &rough);
 }
 
 /** Requests of a stage. */
@@ -305,18 +336,20 @@ static void add_rounds(const sizes *z, const mill_bench_shape *shape, const mill
                        int phase, mill_bench_work *out)
 {
   mill_bench_work value;
-  double n_whole = (double)t->n_jacobian[phase], n_stored = 0.0;
+  double n_whole = (double)t->n_jacobian[phase], n_stored = 0.0, n_rough = 0.0;
   value_work(z, &value);
   add(out, (double)t->n_value[phase], &value);
   if (phase == MILL_PHASE_POLISH) {
     n_stored = (double)t->n_stored[0];
+    n_rough = (double)t->n_rough[0];
     for (int a = 0; a < z->lib->n_arm; a++) {
       const sizes one = sizes_of_arm(z, shape, a);
-      add_jacobians(&one, (double)t->n_led[1 + a], (double)t->n_stored[1 + a], out);
+      add_jacobians(&one, (double)t->n_led[1 + a], (double)t->n_stored[1 + a],
+                    (double)t->n_rough[1 + a], out);
       n_whole -= (double)t->n_led[1 + a];
     }
   }
-  add_jacobians(z, n_whole, n_stored, out);
+  add_jacobians(z, n_whole, n_stored, n_rough, out);
 }
 
 static void take_sizes(const mill_library *lib, const mill_fit_settings *set,
@@ -358,6 +391,8 @@ void mill_bench_floor_count(const mill_library *lib, const mill_fit_settings *se
     return;
   const double n_star = (double)shape->n_star;
   take_sizes(lib, set, shape, n_slot, &z, &raw_bytes, &n_bin);
+  for (int a = 0; a < lib->n_arm; a++)
+    z.arm[a].n_direction = timing->n_direction[a];
 
   work[MILL_BENCH_READ].bytes_file = n_star * raw_bytes;
   memset(&one, 0, sizeof one);

@@ -156,6 +156,7 @@ class Work:
         self.pix = fits_sizes()
         self.n_par = self.n_label + 2
         self.half = [arm["rotation"] / series["fitted"] for arm in series["arms"]]
+        self.direction = [arm["rough_directions"] for arm in series["arms"]]
         self.n_pix = sum(p for p, _, _ in self.pix)
         self.n_res = sum(p * d for p, d, _ in self.pix)
         self.n_bin = sum(arm["guess_bins"] for arm in series["arms"]) / N_STAR
@@ -163,22 +164,26 @@ class Work:
     def of_arm(self, a):
         one = copy.copy(self)
         one.arms, one.pix, one.half = self.arms[a:a + 1], self.pix[a:a + 1], self.half[a:a + 1]
+        one.direction = self.direction[a:a + 1]
         one.n_pix, one.n_res = self.pix[a][0], self.pix[a][0] * self.pix[a][1]
         return one
 
-    def template(self, n_tangent, stored):
+    def template(self, n_tangent, rows):
         f32 = f64 = 0.0
-        for arm, half in zip(self.arms, self.half):
+        for arm, half, few in zip(self.arms, self.half, self.direction):
             points = 4 ** arm["n_axis"]
             lines = points // 4
             n = arm["n_pix"]
-            if not stored:
+            if rows != "stored":
                 # a grid: products over lines of four points, and of the lines; the last label's
                 # tangent takes both again, the others only the lines
                 f64 += 2 * arm["width"] * (points + lines)
                 if n_tangent:
                     f64 += 2 * arm["width"] * (points + lines + (n_tangent - 1) * lines)
-                f32 += 2 * arm["width"] * n * (1 + n_tangent)
+                tangent = arm["width"] * n
+                if rows == "rough" and few:
+                    tangent = few * (arm["width"] + n)
+                f32 += 2 * (arm["width"] * n + n_tangent * tangent)
             f32 += n * (1 + 2 * n_tangent) if arm["log_flux"] else n * n_tangent
             convolution = 1 + 3 * half if half > 0 else 0
             f32 += n * convolution * (1 + n_tangent)
@@ -194,12 +199,12 @@ class Work:
         return self.n_pix * (5 + k * (k + 1) + 2 * k) + len(self.pix) * (k**3 / 3 + 4 * k**2)
 
     def value(self):
-        f32, f64 = self.template(0, False)
+        f32, f64 = self.template(0, "made")
         return f32 + 19 * self.n_pix + 2 * self.n_res, f64 + self.projection()
 
-    def jacobian(self, stored=False):
+    def jacobian(self, rows="made"):
         k, p = N_CONT, self.n_par
-        f32, f64 = self.template(self.n_label, stored)
+        f32, f64 = self.template(self.n_label, rows)
         rows = 2 + self.n_label
         f32 += self.n_pix * (12 + 7 * rows + 12) + 2 * self.n_res * (p + 1)
         pixel = (2 * k + 2) + (p + 1) + p * (p + 1) + (p + 2 * k * p) + 2 * p + k * (k + 1) + 3 * p
@@ -218,10 +223,14 @@ class Work:
     def template_bytes(self):
         return sum(4 * a["n_pix"] for a in self.arms)
 
-    def round_bytes(self, n_row, stored):
+    def round_bytes(self, n_row, rows):
         functions, emulator = self.shared_bytes()
-        return (self.spectrum_bytes() + functions + n_row * self.template_bytes()
-                + (0 if stored else emulator))
+        if rows == "stored":
+            emulator = 0
+        if rows == "rough":
+            emulator += sum(4 * few * (a["width"] + a["n_pix"])
+                            for a, few in zip(self.arms, self.direction)) / N_SLOT
+        return self.spectrum_bytes() + functions + n_row * self.template_bytes() + emulator
 
     def prepare(self):
         f64 = 12 * self.n_pix
@@ -260,20 +269,22 @@ class Floor(ProgramTest):
                 s = stage[name]
                 n, j = s["values"], s["jacobians"]
                 f32, f64 = n * value[0], n * value[1]
-                moved = n * work.round_bytes(1, False)
+                moved = n * work.round_bytes(1, "made")
                 # of all arms, and in the polish of one alone; of them with rows from the store
-                parts = [(work, j, series["jacobians_stored"])] if name == "polish" else [
-                    (work, j, 0)]
+                # and with rough tangents
+                parts = [(work, j, 0, 0)]
                 if name == "polish":
-                    alone = [(arm["jacobians_alone"], arm["jacobians_alone_stored"])
+                    alone = [[arm["jacobians_alone" + kind] for kind in ("", "_stored", "_rough")]
                              for arm in series["arms"]]
-                    parts[0] = (work, j - sum(of for of, _ in alone), parts[0][2])
+                    parts = [(work, j - sum(counts[0] for counts in alone),
+                              series["jacobians_stored"], series["jacobians_rough"])]
                     parts += [(work.of_arm(a), *counts) for a, counts in enumerate(alone)]
-                for part, of, of_store in parts:
-                    for stored, times in ((False, of - of_store), (True, of_store)):
-                        f32 += times * part.jacobian(stored)[0]
-                        f64 += times * part.jacobian(stored)[1]
-                        moved += times * part.round_bytes(1 + work.n_label, stored)
+                for part, of, of_store, of_rough in parts:
+                    for rows, times in (("made", of - of_store - of_rough), ("stored", of_store),
+                                        ("rough", of_rough)):
+                        f32 += times * part.jacobian(rows)[0]
+                        f64 += times * part.jacobian(rows)[1]
+                        moved += times * part.round_bytes(1 + work.n_label, rows)
                 self.assertCount(s["f32_operations"], f32)
                 self.assertCount(s["f64_operations"], f64)
                 self.assertCount(s["cache_bytes"], moved if fits_cache else 0)

@@ -132,11 +132,26 @@ static void test_a_backend_that_does_not_count_gives_zeros(void **state)
   assert_memory_equal(&t, &zero, sizeof t);
 }
 
+/** Networks with a last layer wide enough have rough tangents, which lead every start. */
+static void test_rough_tangents_are_counted(void **state)
+{
+  (void)state;
+  double wall_s;
+  made_check(test_library_widen(SEED, &lib));
+  const mill_timing t = timed_fit(MILL_OPT_LM, mill_backend_cpu(NULL), 1, &wall_s);
+  for (int a = 0; a < lib.n_arm; a++) {
+    const mill_emulator *net = &lib.arm[a].emulator;
+    assert_in_range(t.n_direction[a], 1, net->n_in[net->n_layer - 1] - 1);
+  }
+  assert_in_range(t.n_rough[0], N_STAR, t.n_jacobian[MILL_PHASE_POLISH] - N_STAR);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_request_is_counted_under_its_stage),
       cmocka_unit_test(test_a_backend_that_does_not_count_gives_zeros),
+      cmocka_unit_test(test_rough_tangents_are_counted), /* makes the library another one */
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -195,6 +195,15 @@ static void test_jacobian(void **state)
   assert_close(work[MILL_BENCH_POLISH].f32, 3 * f32 - 2 * 5 * 7200, 1e-6);
   assert_close(work[MILL_BENCH_POLISH].f64, 3 * (VALUE_F64 - 375 + curvature) + front, 1e-6);
   timing.n_led[1] = timing.n_stored[0] = timing.n_stored[1] = 0;
+  /* rough tangents in 5 directions: hidden layers in float32, and the last one 9 to 5 to 400 */
+  timing.n_rough[0] = 1;
+  timing.n_direction[0] = 5;
+  count(&shape, &timing, L2, work);
+  const double thin = 4 * (96 + 12 + 216 + 9);
+  assert_close(work[MILL_BENCH_POLISH].f32, 3 * f32 + thin - 4 * 7200 + 4 * 2 * 5 * (9 + 400),
+               1e-6);
+  assert_close(work[MILL_BENCH_POLISH].f64, 3 * (front + VALUE_F64 - 375 + curvature) - thin, 1e-6);
+  timing.n_rough[0] = 0;
   set.rotation = MILL_ROT_SPLINE; /* its slope has three neighbours */
   count(&shape, &timing, L2, work);
   assert_close(work[MILL_BENCH_POLISH].f32, 3 * (f32 + 400 * 6), 1e-6);
