@@ -31,7 +31,7 @@ typedef struct mill_timing {
    * whose template came from the store, and those with rough tangents. */
   int64_t n_led[1 + MILL_MAX_ARM], n_stored[1 + MILL_MAX_ARM], n_rough[1 + MILL_MAX_ARM];
   int n_direction[MILL_MAX_ARM]; /**< of an arm's rough tangents; 0: it has none */
-  int64_t n_velocity; /**< likelihoods of PROFILE, several per request */
+  int64_t n_velocity;            /**< likelihoods of PROFILE, several per request */
 } mill_timing;
 
 MILL_EXTERN_C_END

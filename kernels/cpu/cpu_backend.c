@@ -26,7 +26,7 @@
 #include "kernels/math/vector.h"
 
 enum {
-  MILL_GROUP = 32,      /**< slots of a group, which share the emulator's weights */
+  MILL_GROUP = 32,       /**< slots of a group, which share the emulator's weights */
   MILL_BATCH_ROWS = 160, /**< rows of the emulator that share one pass over its weights */
   MILL_ROW_PITCH = MILL_MAX_WIDTH + 16 /**< of hidden layers; no multiple of a cache's sets */
 };
@@ -203,7 +203,7 @@ static int n_tangent_of(const mill_model *m, const mill_slot *slot)
  *  last.  Row r of the layers' inputs and outputs is at r MILL_ROW_PITCH of the lane's buffers,
  *  in hidden, or in narrow where it is rough. */
 typedef struct mill_rows {
-  int n_slot, n_exact, n_row; /**< rows from n_exact on are rough */
+  int n_slot, n_exact, n_row;                   /**< rows from n_exact on are rough */
   int first[MILL_GROUP], n_tangent[MILL_GROUP]; /**< of a slot's tangents */
   int is_value[MILL_BATCH_ROWS];
 } mill_rows;
@@ -234,8 +234,7 @@ static void label_rows(const mill_model *m, const mill_slot *slot, int n_tangent
     double *tangent = row + (size_t)t * MILL_ROW_PITCH;
     for (int l = 0; l < m->n_label; l++)
       tangent[l] = 0.0;
-    tangent[t - 1] =
-        mill_label_map_slope(&m->label[t - 1], slot->theta[MILL_PAR_LABEL0 + t - 1]);
+    tangent[t - 1] = mill_label_map_slope(&m->label[t - 1], slot->theta[MILL_PAR_LABEL0 + t - 1]);
   }
 }
 

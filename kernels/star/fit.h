@@ -231,7 +231,7 @@ MILL_HD_CALLED static inline int mill_rough_tell(const mill_model *m, mill_slot 
   const double *theta = p->at.theta;
   if (slot->rough == MILL_ROUGH_ASKED && outcome == MILL_POLISH_GO) {
     slot->rough = p->pred > MILL_ROUGH_PROMISE && p->n_jac < MILL_LEAD_MAX_JAC ? MILL_ROUGH_ASKED
-                                                                             : MILL_ROUGH_LEFT;
+                                                                               : MILL_ROUGH_LEFT;
     return 0;
   }
   if (slot->rough == MILL_ROUGH_LEFT && p->gained > 0.0) {

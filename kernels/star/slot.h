@@ -36,8 +36,8 @@ enum {
  *  in one piece and fits a first-level cache. */
 typedef struct mill_layer {
   int n_in, n_out, n_out_pad;
-  const void *weight; /**< double; of the last layer float unless the run is float64 */
-  const void *bias;   /**< [n_out_pad] */
+  const void *weight;  /**< double; of the last layer float unless the run is float64 */
+  const void *bias;    /**< [n_out_pad] */
   const float *narrow; /**< weights of a hidden layer for a CPU's rough tangents, or NULL */
 } mill_layer;
 

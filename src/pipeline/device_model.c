@@ -368,8 +368,8 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
     MILL_TRY(mill_device_memory_take(memory, n * sizeof *mean, mean, &block));
     m->arm[a].stored_mean = block;
     if (is_here)
-      MILL_TRY(load_rough(memory, &lib->arm[a].emulator, m->n_stored * m->n_label, input,
-                          &m->arm[a]));
+      MILL_TRY(
+          load_rough(memory, &lib->arm[a].emulator, m->n_stored * m->n_label, input, &m->arm[a]));
   }
 done:
   MILL_FREE(row, input, mean);

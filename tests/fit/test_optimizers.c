@@ -155,8 +155,7 @@ int main(void)
   printf("seed %d\n", SEED);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_noise_free_stars_are_recovered),
-      cmocka_unit_test(test_pulls_of_noisy_stars),
-      cmocka_unit_test(test_optimizers_agree),
+      cmocka_unit_test(test_pulls_of_noisy_stars), cmocka_unit_test(test_optimizers_agree),
       cmocka_unit_test(test_rough_tangents_lead_to_the_same_minima), /* widens the library */
   };
   return cmocka_run_group_tests(tests, setup, teardown);
