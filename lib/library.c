@@ -60,23 +60,23 @@ const char *starmill_revision(void)
 
 static int read_config(starmill_library *h, const char *config)
 {
-  int err = MILL_OK;
   mill_config_default(&h->config);
   if (config)
-    MILL_TRY(mill_config_read_text(&h->config, "the configuration", (const unsigned char *)config,
-                                   strlen(config)));
+    MILL_CHECK(mill_config_read_text(&h->config, "the configuration", (const unsigned char *)config,
+                                     strlen(config)));
   if (strcmp(h->config.backend, "cuda+cpu") == 0)
-    MILL_FAIL(MILL_ERR_CONFIG, "backend: cuda+cpu is for several ranks of starmill fit; give cpu "
-                               "or cuda");
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "backend: cuda+cpu is for several ranks of starmill fit; give cpu "
+                      "or cuda");
   if (h->config.start[0])
-    MILL_FAIL(MILL_ERR_CONFIG, "start: the table is for starmill fit; give starts to starmill_fit");
-  MILL_TRY(mill_thread_check_number(h->config.n_thread));
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "start: the table is for starmill fit; give starts to starmill_fit");
+  MILL_CHECK(mill_thread_check_number(h->config.n_thread));
   if (h->config.n_thread == 0)
     h->config.n_thread = 1;
   if (h->config.wave_mask_auto && strcmp(h->config.format, "desi") != 0)
     h->config.fit.n_wave_mask = 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Velocity offsets are parameters by the name of their arm. */
@@ -265,28 +265,27 @@ static mill_named_value named(const starmill_library *h, int i_par, double value
 static int constrain(starmill_library *h, const double *fixed, const double *mean,
                      const double *sigma)
 {
-  int err = MILL_OK;
   mill_config config = h->config; /* borrows its list of targets */
   const int n_deriv = MILL_PAR_LABEL0 + h->lib.n_label;
   config.n_fixed = config.n_prior = 0;
   for (int j = 0; j < mill_n_par(h); j++) {
     const int is_fixed = fixed && !isnan(fixed[j]), is_prior = mean && sigma && sigma[j] != 0.0;
     if (j >= n_deriv && (is_fixed || is_prior))
-      MILL_FAIL(MILL_ERR_USAGE, "velocity offsets cannot be fixed, and their prior is the key "
-                                "velocity_offset_sigma");
+      return MILL_ERROR(MILL_ERR_USAGE,
+                        "velocity offsets cannot be fixed, and their prior is the key "
+                        "velocity_offset_sigma");
     if (is_fixed)
       config.fixed[config.n_fixed++] = named(h, j, fixed[j], 0.0);
     if (is_prior)
       config.prior[config.n_prior++] = named(h, j, mean[j], sigma[j]);
   }
-  MILL_TRY(mill_config_bind(&config, &h->lib));
+  MILL_CHECK(mill_config_bind(&config, &h->lib));
   config.fit.resolution = h->set.resolution;
-  MILL_TRY(mill_pipeline_constrain(h->pipeline, &config.fit));
+  MILL_CHECK(mill_pipeline_constrain(h->pipeline, &config.fit));
   h->set = config.fit;
   h->config = config;
   h->held = 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 int starmill_library_constrain(starmill_library *library, const double *fixed, const double *mean,

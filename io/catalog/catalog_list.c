@@ -34,21 +34,20 @@ static void close_lines(line_reader *lines)
 /* The next line that is neither blank nor a comment; *more is 0 at the end. */
 static int next_line(line_reader *lines, int *more)
 {
-  int err = MILL_OK;
   *more = 0;
   for (;;) {
     errno = 0;
     const ssize_t length = getline(&lines->text, &lines->capacity, lines->stream);
     if (length < 0) {
       if (ferror(lines->stream) || errno == ENOMEM)
-        MILL_FAIL(MILL_ERR_USAGE, "%s: cannot be read: %s", lines->path, strerror(errno));
+        return MILL_ERROR(MILL_ERR_USAGE, "%s: cannot be read: %s", lines->path, strerror(errno));
       break;
     }
     lines->number++;
     size_t n = (size_t)length;
     if (memchr(lines->text, '\0', n))
-      MILL_FAIL(MILL_ERR_USAGE, "%s, line %zu: holds a zero byte; give a text file", lines->path,
-                lines->number);
+      return MILL_ERROR(MILL_ERR_USAGE, "%s, line %zu: holds a zero byte; give a text file",
+                        lines->path, lines->number);
     if (n > 0 && lines->text[n - 1] == '\n')
       n--;
     if (n > 0 && lines->text[n - 1] == '\r')
@@ -59,8 +58,7 @@ static int next_line(line_reader *lines, int *more)
       break;
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_catalog_list_read(const char *path, char ***paths, size_t *n)
@@ -112,13 +110,11 @@ void mill_catalog_list_free(char **paths, size_t n)
 
 int mill_path_list_add(mill_path_list *list, const char *path)
 {
-  int err = MILL_OK;
   const size_t size = strlen(path) + 1;
-  MILL_TRY(MILL_GROW(&list->path, &list->room, (int64_t)list->n + 1));
-  MILL_TRY(MILL_ALLOC(size, &list->path[list->n]));
+  MILL_CHECK(MILL_GROW(&list->path, &list->room, (int64_t)list->n + 1));
+  MILL_CHECK(MILL_ALLOC(size, &list->path[list->n]));
   memcpy(list->path[list->n++], path, size);
-done:
-  return err;
+  return MILL_OK;
 }
 
 void mill_path_list_clear(mill_path_list *list)
@@ -231,7 +227,6 @@ static int take_number(const char **text, int64_t *out)
 /* "100,200-210"; where: what the text is of, for messages. */
 static int add_numbers(const char *text, const char *where, number_list *list)
 {
-  int err = MILL_OK;
   for (const char *at = text;; at++) {
     int64_t first, last;
     at += strspn(at, " \t");
@@ -244,19 +239,19 @@ static int add_numbers(const char *text, const char *where, number_list *list)
     }
     at += strspn(at, " \t");
     if (!is_right || (*at != ',' && *at != '\0'))
-      MILL_FAIL(MILL_ERR_USAGE,
-                "%s: '%.40s' is no list of numbers; write such as 100,200-210, the lower one first",
-                where, item);
+      return MILL_ERROR(
+          MILL_ERR_USAGE,
+          "%s: '%.40s' is no list of numbers; write such as 100,200-210, the lower one first",
+          where, item);
     if (last - first >= MAX_NUMBER || (int64_t)list->n + last - first >= MAX_NUMBER)
-      MILL_FAIL(MILL_ERR_USAGE, "%s: more than %d numbers", where, MAX_NUMBER);
-    MILL_TRY(MILL_GROW(&list->value, &list->room, (int64_t)list->n + last - first + 1));
+      return MILL_ERROR(MILL_ERR_USAGE, "%s: more than %d numbers", where, MAX_NUMBER);
+    MILL_CHECK(MILL_GROW(&list->value, &list->room, (int64_t)list->n + last - first + 1));
     for (int64_t value = first; value <= last; value++)
       list->value[list->n++] = value;
     if (*at == '\0')
       break;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int refuse_repeated(const number_list *list, const char *where)

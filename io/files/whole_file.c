@@ -38,14 +38,12 @@ done:
 
 int mill_whole_file_write(const char *path, const char *temporary, const void *image, size_t n_byte)
 {
-  int err = MILL_OK;
-  MILL_TRY(write_bytes(temporary, image, n_byte));
+  MILL_CHECK(write_bytes(temporary, image, n_byte));
   if (rename(temporary, path) != 0) {
     const int reason = errno;
     unlink(temporary);
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", temporary, path,
-              strerror(reason));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be renamed to %s: %s", temporary, path,
+                      strerror(reason));
   }
-done:
-  return err;
+  return MILL_OK;
 }

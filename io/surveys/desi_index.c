@@ -66,65 +66,65 @@ static void clear_fibermap(fibermap *map)
 /* What tables that are joined over files need to tell the rows apart. */
 static int read_division(mill_desi_file *file, fibermap *map, division *all)
 {
-  int err = MILL_OK, found = 0;
+  int found = 0;
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_fibermap;
   char group[FLEN_VALUE] = "";
   *all = (division){.healpix = -1, .tile_id = -1, .night = -1};
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "HEALPIX", -1, &map->healpix, &found));
-  MILL_TRY(mill_fits_column_text(fits, i_hdu, "SURVEY", &map->survey, &map->survey_stride, &found));
-  MILL_TRY(
+  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "HEALPIX", -1, &map->healpix, &found));
+  MILL_CHECK(
+      mill_fits_column_text(fits, i_hdu, "SURVEY", &map->survey, &map->survey_stride, &found));
+  MILL_CHECK(
       mill_fits_column_text(fits, i_hdu, "PROGRAM", &map->program, &map->program_stride, &found));
-  MILL_TRY(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, &found));
-  MILL_TRY(mill_single_key_int32(fits, 0, "HPXPIXEL", &all->healpix, &found));
+  MILL_CHECK(mill_single_key_text(fits, 0, "SPGRP", group, sizeof group, &found));
+  MILL_CHECK(mill_single_key_int32(fits, 0, "HPXPIXEL", &all->healpix, &found));
   if (!found && strcmp(group, "healpix") == 0)
-    MILL_TRY(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, &found));
-  MILL_TRY(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, &found));
+    MILL_CHECK(mill_single_key_int32(fits, 0, "SPGRPVAL", &all->healpix, &found));
+  MILL_CHECK(mill_single_key_int32(fits, 0, "TILEID", &all->tile_id, &found));
   if (strcmp(group, "cumulative") != 0) /* which names the last of several nights */
-    MILL_TRY(mill_single_key_int32(fits, 0, "NIGHT", &all->night, &found));
+    MILL_CHECK(mill_single_key_int32(fits, 0, "NIGHT", &all->night, &found));
   /* tiles' files say it of FIBERMAP alone */
   for (int k = 0; k < 2; k++) {
     const int i_key = k == 0 ? 0 : i_hdu;
     if (!all->survey[0])
-      MILL_TRY(
+      MILL_CHECK(
           mill_single_key_text(fits, i_key, "SURVEY", all->survey, sizeof all->survey, &found));
     if (!all->program[0])
-      MILL_TRY(
+      MILL_CHECK(
           mill_single_key_text(fits, i_key, "PROGRAM", all->program, sizeof all->program, &found));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_fibermap(mill_desi_file *file, const mill_selection *select, fibermap *map)
 {
-  int err = MILL_OK;
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_fibermap;
   int found = 0;
-  MILL_TRY(mill_fits_table_int64(fits, i_hdu, "TARGETID", -1, &map->target_id, NULL));
-  MILL_TRY(
+  MILL_CHECK(mill_fits_table_int64(fits, i_hdu, "TARGETID", -1, &map->target_id, NULL));
+  MILL_CHECK(
       mill_fits_column_text(fits, i_hdu, "OBJTYPE", &map->objtype, &map->objtype_stride, NULL));
-  MILL_TRY(mill_fits_table_int64(fits, i_hdu, "FIBERSTATUS", 0, &map->status, &found));
+  MILL_CHECK(mill_fits_table_int64(fits, i_hdu, "FIBERSTATUS", 0, &map->status, &found));
   if (!found)
-    MILL_TRY(mill_fits_column_int64(fits, i_hdu, "COADD_FIBERSTATUS", map->status, &found));
+    MILL_CHECK(mill_fits_column_int64(fits, i_hdu, "COADD_FIBERSTATUS", map->status, &found));
   if (!found && select->fiberstatus_allowed != UINT64_MAX)
-    MILL_FAIL_HDU(fits, i_hdu,
-                  " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be told; "
-                  "give a DESI file, or allow all bits by fiberstatus_allowed_bits");
-  MILL_TRY(mill_fits_table_int64(fits, i_hdu, "REF_ID", -1, &map->ref_id, &found));
-  MILL_TRY(
+    return MILL_ERROR_HDU(
+        fits, i_hdu,
+        " has neither FIBERSTATUS nor COADD_FIBERSTATUS, so bad fibers cannot be told; "
+        "give a DESI file, or allow all bits by fiberstatus_allowed_bits");
+  MILL_CHECK(mill_fits_table_int64(fits, i_hdu, "REF_ID", -1, &map->ref_id, &found));
+  MILL_CHECK(
       mill_fits_column_text(fits, i_hdu, "REF_CAT", &map->ref_cat, &map->ref_cat_stride, &found));
-  MILL_TRY(mill_fits_table_double(fits, i_hdu, "TARGET_RA", NAN, &map->target_ra, &found));
-  MILL_TRY(mill_fits_table_double(fits, i_hdu, "TARGET_DEC", NAN, &map->target_dec, &found));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "FIBER", -1, &map->fiber, &found));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "EXPID", -1, &map->exp_id, &map->has_exp_id));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "TILEID", -1, &map->tile_id, &map->has_tile_id));
-  MILL_TRY(mill_fits_table_int32(fits, i_hdu, "NIGHT", -1, &map->night, &map->has_night));
+  MILL_CHECK(mill_fits_table_double(fits, i_hdu, "TARGET_RA", NAN, &map->target_ra, &found));
+  MILL_CHECK(mill_fits_table_double(fits, i_hdu, "TARGET_DEC", NAN, &map->target_dec, &found));
+  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "FIBER", -1, &map->fiber, &found));
+  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "EXPID", -1, &map->exp_id, &map->has_exp_id));
+  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "TILEID", -1, &map->tile_id, &map->has_tile_id));
+  MILL_CHECK(mill_fits_table_int32(fits, i_hdu, "NIGHT", -1, &map->night, &map->has_night));
   for (int i = 0; i < N_GAIA; i++)
-    MILL_TRY(mill_fits_table_double(fits, i_hdu, gaia_column[i].name, NAN, &map->gaia[i], &found));
-done:
-  return err;
+    MILL_CHECK(
+        mill_fits_table_double(fits, i_hdu, gaia_column[i].name, NAN, &map->gaia[i], &found));
+  return MILL_OK;
 }
 
 /* What n exposures share. */
@@ -359,9 +359,10 @@ int mill_desi_index(mill_desi_file *file, const mill_selection *select, int join
   memset(index, 0, sizeof *index);
   MILL_TRY(read_fibermap(file, select, &map));
   if (mill_selection_has_exp_id(select) && !map.has_exp_id)
-    MILL_FAIL_HDU(file->fits, file->i_fibermap,
-                  " has no EXPID, by which minexpid and maxexpid select; give spectra files, or "
-                  "leave these out");
+    MILL_TRY(MILL_ERROR_HDU(
+        file->fits, file->i_fibermap,
+        " has no EXPID, by which minexpid and maxexpid select; give spectra files, or "
+        "leave these out"));
   MILL_TRY(mill_desi_choice_read(file, select, &choice));
   MILL_TRY(fill_from_exposures(file, &map));
   MILL_TRY(read_division(file, &map, &all));

@@ -104,7 +104,6 @@ int mill_redrock_is_name(const char *name)
 
 int mill_redrock_beside(const char *path, char *out, size_t size)
 {
-  int err = MILL_OK;
   static const char *const from[] = {"coadd-", "spectra-"};
   static const char *const end[] = {"", ".gz"};
   const char *name = mill_base_name(path);
@@ -121,13 +120,13 @@ int mill_redrock_beside(const char *path, char *out, size_t size)
                                   beside_prefix[j / 2], (int)rest, name + n, end[j % 2]);
       if (length < 0 || (size_t)length >= size) {
         out[0] = '\0';
-        MILL_FAIL(MILL_ERR_INPUT, "%.100s...: the path of its redrock file is too long", path);
+        return MILL_ERROR(MILL_ERR_INPUT, "%.100s...: the path of its redrock file is too long",
+                          path);
       }
       if (access(out, F_OK) == 0)
-        goto done;
+        return MILL_OK;
     }
     out[0] = '\0';
   }
-done:
-  return err;
+  return MILL_OK;
 }

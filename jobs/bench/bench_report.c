@@ -288,9 +288,8 @@ static void put_settings(mill_json *json, const mill_fit_meters *c)
 
 static int write_json(const mill_bench *job, const mill_bench_report *report)
 {
-  int err = MILL_OK;
   mill_json json;
-  MILL_TRY(mill_bench_open_json(job, &json));
+  MILL_CHECK(mill_bench_open_json(job, &json));
   PUT(&json, {"l2_bytes", (double)report->rates.l2_bytes},
       {"l3_bytes", (double)report->rates.l3_bytes});
   if (report->n_series > 0)
@@ -299,18 +298,14 @@ static int write_json(const mill_bench *job, const mill_bench_report *report)
   mill_json_open(&json, "optimizers", '[');
   for (int i = 0; i < report->n_series; i++)
     put_series(&json, &report->series[i], &report->rates);
-  MILL_TRY(mill_bench_close_json(job, &json));
-done:
-  return err;
+  return mill_bench_close_json(job, &json);
 }
 
 int mill_bench_print(const mill_bench *job, const mill_bench_report *report)
 {
-  int err = MILL_OK;
   print_markdown(job, report);
-  MILL_TRY(mill_bench_flush());
+  MILL_CHECK(mill_bench_flush());
   if (job->options.json)
-    MILL_TRY(write_json(job, report));
-done:
-  return err;
+    MILL_CHECK(write_json(job, report));
+  return MILL_OK;
 }

@@ -14,7 +14,6 @@
 static int print_summary(const mill_density_options *o, const mill_density_map *map, int knows_good,
                          double wall_s)
 {
-  int err = MILL_OK;
   const mill_map_facts *f = &map->facts;
   printf("rows         %lld, used %lld\n", (long long)f->n_row, (long long)f->n_used);
   if (f->n_not_good > 0)
@@ -32,9 +31,8 @@ static int print_summary(const mill_density_options *o, const mill_density_map *
   printf("time         %.2f s, %d threads\n", wall_s, o->n_thread);
   printf("density      %s\n", o->output);
   if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the summary: %s", strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the summary: %s", strerror(errno));
+  return MILL_OK;
 }
 
 static int run(const mill_mpi *mpi, int argc, char **argv)

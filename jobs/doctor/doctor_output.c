@@ -109,18 +109,16 @@ static void describe(output_check *check, const char *folder)
 
 static int make_folder(output_check *check, const char *folder)
 {
-  int err = MILL_OK;
   if (snprintf(check->folder, sizeof check->folder, "%s/starmill-doctor.XXXXXX", folder) >=
       (int)sizeof check->folder) {
     check->folder[0] = '\0';
-    MILL_FAIL(MILL_ERR_OUTPUT, "the name of the folder is too long");
+    return MILL_ERROR(MILL_ERR_OUTPUT, "the name of the folder is too long");
   }
   if (!mkdtemp(check->folder)) {
     check->folder[0] = '\0';
-    MILL_FAIL(MILL_ERR_OUTPUT, "%s cannot be written in: %s", folder, strerror(errno));
+    return MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be written in: %s", folder, strerror(errno));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int fail_system(const char *what, const char *path)

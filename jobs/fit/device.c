@@ -163,28 +163,24 @@ done:
 
 static int choose_readers(mill_fit_job *job)
 {
-  int err = MILL_OK;
   mill_fit_device *device = &job->device;
   const int n_reader = job->setup.config.n_reader;
   device->n_reader =
       n_reader > 0 ? n_reader : mill_fit_default_readers(device->backend, device->n_thread);
   if (device->n_reader > 1 && !mill_spectra_threads())
-    MILL_FAIL(MILL_ERR_CONFIG,
-              "readers: %d, but this CFITSIO was built without threads (--enable-reentrant): "
-              "take 1",
-              device->n_reader);
-done:
-  return err;
+    return MILL_ERROR(
+        MILL_ERR_CONFIG,
+        "readers: %d, but this CFITSIO was built without threads (--enable-reentrant): "
+        "take 1",
+        device->n_reader);
+  return MILL_OK;
 }
 
 int mill_fit_settle_device(mill_fit_job *job)
 {
-  int err = MILL_OK;
   const int n_slot = job->setup.config.n_slot;
-  MILL_TRY(settle_backend(job));
+  MILL_CHECK(settle_backend(job));
   job->device.n_slot =
       n_slot > 0 ? n_slot : mill_backend_slots(job->device.backend, job->device.n_thread);
-  MILL_TRY(mill_mpi_agree(&job->mpi, choose_readers(job)));
-done:
-  return err;
+  return mill_mpi_agree(&job->mpi, choose_readers(job));
 }

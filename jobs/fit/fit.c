@@ -18,11 +18,10 @@ enum { EXIT_INCOMPLETE = 3, EXIT_STOPPED = 75 };
 
 int mill_fit_command(int argc, char **argv, char **out)
 {
-  int err = MILL_OK;
   size_t size = 0;
   FILE *text = open_memstream(out, &size);
   if (!text)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the command line");
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the command line");
   fputs("starmill", text);
   for (int i = 0; i < argc; i++) {
     const int plain = argv[i][0] != '\0' && !strpbrk(argv[i], " \t\n\"'\\$`*?[]{}()<>|&;#~!");
@@ -36,9 +35,8 @@ int mill_fit_command(int argc, char **argv, char **out)
     fputc('\'', text);
   }
   if (fclose(text) != 0)
-    MILL_FAIL(MILL_ERR_MEMORY, "no memory for the command line");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the command line");
+  return MILL_OK;
 }
 
 /* CPU seconds of the process since *last, which becomes now. */

@@ -106,16 +106,14 @@ static int is_done(const mill_input_table *table, const char *settings,
 
 int mill_input_absolute(const char *name, char out[PATH_MAX])
 {
-  int err = MILL_OK;
   char folder[PATH_MAX] = "";
   if (realpath(name, out))
-    goto done;
+    return MILL_OK;
   if (name[0] != '/' && !getcwd(folder, sizeof folder))
-    MILL_FAIL(MILL_ERR_USAGE, "the working folder is not known: %s", strerror(errno));
+    return MILL_ERROR(MILL_ERR_USAGE, "the working folder is not known: %s", strerror(errno));
   if (snprintf(out, PATH_MAX, "%s%s%s", folder, folder[0] ? "/" : "", name) >= PATH_MAX)
-    MILL_FAIL(MILL_ERR_USAGE, "the path of %.100s... is too long", name);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "the path of %.100s... is too long", name);
+  return MILL_OK;
 }
 
 /* The inputs of the result at path, as they are called there or, in another folder, absolute. */
@@ -289,15 +287,13 @@ done:
 
 static int split_names(mill_input_names *names)
 {
-  int err = MILL_OK;
-  MILL_TRY(MILL_ALLOC(names->n, &names->name));
+  MILL_CHECK(MILL_ALLOC(names->n, &names->name));
   const char *at = names->text;
   for (int64_t i = 0; i < names->n; i++) {
     names->name[i] = at;
     at += strlen(at) + 1;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 int mill_input_names_share(const mill_mpi *mpi, const mill_fit_options *options,

@@ -98,20 +98,19 @@ static int64_t count_not_met(const names *list, char *text, size_t size)
 /* What --list names is wanted, so it must be there; what --exclude-list names may be missing. */
 static int check_names(const mill_build_job *job, const names list[2])
 {
-  int err = MILL_OK;
   char text[(MAX_NAMED + 1) * (MILL_GRID_NAME + 2)];
   int64_t n = count_not_met(&list[0], text, sizeof text);
   if (n > 0)
-    MILL_FAIL(MILL_ERR_INPUT,
-              "--list %s: %lld of its %lld names are those of no model (that of a file without its "
-              "folder and .fits, or \"row 7\"): %s",
-              job->options.list, (long long)n, (long long)list[0].n, text);
+    return MILL_ERROR(
+        MILL_ERR_INPUT,
+        "--list %s: %lld of its %lld names are those of no model (that of a file without its "
+        "folder and .fits, or \"row 7\"): %s",
+        job->options.list, (long long)n, (long long)list[0].n, text);
   n = count_not_met(&list[1], text, sizeof text);
   if (n > 0 && job->mpi.rank == 0)
     mill_log_warning("--exclude-list %s: %lld of its %lld names are those of no model: %s",
                      job->options.exclude_list, (long long)n, (long long)list[1].n, text);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- selection ------------------------------------------------------------------------------ */
@@ -126,17 +125,15 @@ static int find_label(const mill_build_job *job, const char *name)
 
 static int check_ranges(const mill_build_job *job)
 {
-  int err = MILL_OK;
   const mill_build_options *o = &job->options;
   for (int i = 0; i < o->in.n_keep + o->n_exclude; i++) {
     const int keeps = i < o->in.n_keep;
     const char *name = keeps ? o->in.keep[i].name : o->exclude[i - o->in.n_keep].name;
     if (find_label(job, name) < 0)
-      MILL_FAIL(MILL_ERR_USAGE, "--%s %s: is none of the labels (--labels)",
-                keeps ? "keep" : "exclude", name);
+      return MILL_ERROR(MILL_ERR_USAGE, "--%s %s: is none of the labels (--labels)",
+                        keeps ? "keep" : "exclude", name);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int is_inside(const mill_build_job *job, const mill_named *range, const double *label)
@@ -262,28 +259,28 @@ done:
 
 static int check_labels(const mill_build_job *job)
 {
-  int err = MILL_OK, first = -1;
+  int first = -1;
   const mill_grid_info *info = &job->info;
   const size_t n_label = (size_t)info->n_label;
   for (int i = info->n_model - 1; i >= 0; i--)
     if (info->status[i] == MILL_GRID_TO_DO)
       first = i;
   if (first < 0)
-    MILL_FAIL(MILL_ERR_INPUT, "none of the %d models can be used; %s: %s", info->n_model,
-              info->name[0], info->why[0]);
+    return MILL_ERROR(MILL_ERR_INPUT, "none of the %d models can be used; %s: %s", info->n_model,
+                      info->name[0], info->why[0]);
   for (size_t l = 0; l < n_label; l++) {
     const double x = info->value[(size_t)first * n_label + l];
     int varies = 0;
     for (int i = first; i < info->n_model && !varies; i++)
       varies = info->status[i] == MILL_GRID_TO_DO && info->value[(size_t)i * n_label + l] != x;
     if (!varies)
-      MILL_FAIL(MILL_ERR_INPUT,
-                "the label %s is %g for all models, so nothing can be learned of it: leave it out "
-                "of --labels, or give models in which it varies",
-                info->label[l], x);
+      return MILL_ERROR(
+          MILL_ERR_INPUT,
+          "the label %s is %g for all models, so nothing can be learned of it: leave it out "
+          "of --labels, or give models in which it varies",
+          info->label[l], x);
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int take_wanted(mill_build_job *job, const mill_model_entry *all, int64_t n_all)

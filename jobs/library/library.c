@@ -42,24 +42,24 @@ static int take_sigma(const mill_option *row, const char *text, void *base)
   static const mill_option one = {
       .name = "template-sigma", .kind = MILL_OPTION_REAL, .max = DBL_MAX};
   import_options *options = base;
-  int err = MILL_OK;
   options->n_sigma = 0;
   for (const char *item = text;; item++) {
     const size_t n = strcspn(item, ",");
     char number[64];
     if (options->n_sigma == MILL_MAX_ARM)
-      MILL_FAIL(MILL_ERR_USAGE, "--template-sigma gives more than %d numbers", MILL_MAX_ARM);
+      return MILL_ERROR(MILL_ERR_USAGE, "--template-sigma gives more than %d numbers",
+                        MILL_MAX_ARM);
     if (n >= sizeof number)
-      MILL_FAIL(MILL_ERR_USAGE, "--template-sigma: '%.40s...' is too long for a number", item);
+      return MILL_ERROR(MILL_ERR_USAGE, "--template-sigma: '%.40s...' is too long for a number",
+                        item);
     snprintf(number, sizeof number, "%.*s", (int)n, item);
-    MILL_TRY(
+    MILL_CHECK(
         mill_option_read(&one, row->name, number, &options->template_sigma_aa[options->n_sigma++]));
     item += n;
     if (*item == '\0')
       break;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 #define AT(member) MILL_AT(import_options, member)
@@ -234,31 +234,30 @@ done:
 
 static int run(int argc, char **argv)
 {
-  int err = MILL_OK;
   if (argc < 1)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "library needs a sub-command: build, train, import, demo, spectra, model-error or "
-              "info; "
-              "see starmill library --help");
+    return MILL_ERROR(
+        MILL_ERR_USAGE,
+        "library needs a sub-command: build, train, import, demo, spectra, model-error or "
+        "info; "
+        "see starmill library --help");
   if (strcmp(argv[0], "import") == 0)
-    MILL_TRY(run_import(argc, argv));
+    MILL_CHECK(run_import(argc, argv));
   else if (strcmp(argv[0], "demo") == 0)
-    MILL_TRY(mill_job_library_demo(argc, argv));
+    MILL_CHECK(mill_job_library_demo(argc, argv));
   else if (strcmp(argv[0], "spectra") == 0)
-    MILL_TRY(mill_job_library_spectra(argc, argv));
+    MILL_CHECK(mill_job_library_spectra(argc, argv));
   else if (strcmp(argv[0], "train") == 0)
-    MILL_TRY(mill_job_train_functions(argc, argv));
+    MILL_CHECK(mill_job_train_functions(argc, argv));
   else if (strcmp(argv[0], "model-error") == 0)
-    MILL_TRY(mill_job_library_error(argc, argv));
+    MILL_CHECK(mill_job_library_error(argc, argv));
   else if (strcmp(argv[0], "info") == 0)
-    MILL_TRY(run_info(argc, argv));
+    MILL_CHECK(run_info(argc, argv));
   else
-    MILL_FAIL(MILL_ERR_USAGE,
-              "unknown sub-command %s; library has build, train, import, demo, spectra, "
-              "model-error and info",
-              argv[0]);
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "unknown sub-command %s; library has build, train, import, demo, spectra, "
+                      "model-error and info",
+                      argv[0]);
+  return MILL_OK;
 }
 
 int mill_job_library(int argc, char **argv)

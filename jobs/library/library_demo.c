@@ -52,17 +52,15 @@ const mill_option_table mill_library_demo_table = {
 
 static int prepare(options *o, int argc, char **argv, int first)
 {
-  int err = MILL_OK;
   mill_file_roles roles = {0};
   if (first < argc)
-    MILL_FAIL(MILL_ERR_USAGE, "library demo takes no input files, but %s is given", argv[first]);
+    return MILL_ERROR(MILL_ERR_USAGE, "library demo takes no input files, but %s is given",
+                      argv[first]);
   if (!o->output)
-    MILL_FAIL(MILL_ERR_USAGE, "library demo needs --output LIB.h5");
-  MILL_TRY(mill_mpi_alone_threads(&o->settings.n_thread));
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_library_writable(o->output, o->overwrite));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "library demo needs --output LIB.h5");
+  MILL_CHECK(mill_mpi_alone_threads(&o->settings.n_thread));
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  return mill_library_writable(o->output, o->overwrite);
 }
 
 /* The report from models at other labels. */

@@ -138,40 +138,39 @@ const mill_option_table mill_library_spectra_table = {
 
 static int parse(int argc, char **argv, options *o, int *first_file)
 {
-  int err = MILL_OK, first = 0;
+  int first = 0;
   unsigned char given[MILL_OPTION_MAX] = {0};
   snprintf(o->in.request.name_column, sizeof o->in.request.name_column, "FILE");
-  MILL_TRY(mill_option_parse(&mill_library_spectra_table, argc, argv, o, given, &first));
+  MILL_CHECK(mill_option_parse(&mill_library_spectra_table, argc, argv, o, given, &first));
   const mill_option_need need[] = {
       {"spectra-sn", o->settings.n_error >= 0, "without --model-error"},
       {"seed", o->left_out > 0, "with --left-out 0"}};
-  MILL_TRY(mill_option_check_needs(&mill_library_spectra_table, given,
-                                   (int)(sizeof need / sizeof *need), need));
+  MILL_CHECK(mill_option_check_needs(&mill_library_spectra_table, given,
+                                     (int)(sizeof need / sizeof *need), need));
   if (o->help)
-    goto done;
+    return MILL_OK;
   if (!o->output)
-    MILL_FAIL(MILL_ERR_USAGE, "library spectra needs --output LIB.h5");
+    return MILL_ERROR(MILL_ERR_USAGE, "library spectra needs --output LIB.h5");
   if (argc == first)
-    MILL_FAIL(MILL_ERR_USAGE,
-              "library spectra takes one file of spectra, a folder, or several files "
-              "of one spectrum each, not 0");
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "library spectra takes one file of spectra, a folder, or several files "
+                      "of one spectrum each, not 0");
   *first_file = first;
-  MILL_TRY(mill_labelled_check_options(&mill_library_spectra_table, given, &o->in));
+  MILL_CHECK(mill_labelled_check_options(&mill_library_spectra_table, given, &o->in));
   if (!(o->settings.min_aa < o->settings.max_aa))
-    MILL_FAIL(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
+    return MILL_ERROR(MILL_ERR_USAGE, "--range takes MIN,MAX with MIN below MAX");
   if (!isnan(o->fwhm_aa) + !isnan(o->sigma_aa) + !isnan(o->resolving_power) + o->at_instrument > 1)
-    MILL_FAIL(MILL_ERR_USAGE, "--fwhm, --sigma, --resolving-power and --at-instrument-resolution "
-                              "exclude one another");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "--fwhm, --sigma, --resolving-power and --at-instrument-resolution "
+                      "exclude one another");
+  return MILL_OK;
 }
 
 /* The labels' columns to the reader, names, ranges and lengths to the builder. */
 static int bind_labels(options *o)
 {
-  int err = MILL_OK;
   if (o->in.n_label == 0)
-    MILL_TRY(mill_labelled_default_labels(&o->in));
+    MILL_CHECK(mill_labelled_default_labels(&o->in));
   o->in.request.n_label = o->in.n_label;
   for (int l = 0; l < o->in.n_label; l++) {
     memcpy(o->in.request.column[l], o->in.label[l].column, MILL_MAX_NAME);
@@ -185,8 +184,8 @@ static int bind_labels(options *o)
       while (l < o->in.n_label && strcmp(o->in.label[l].name, item[i].name) != 0)
         l++;
       if (l == o->in.n_label)
-        MILL_FAIL(MILL_ERR_USAGE, "%s %s: is none of the labels (--labels)",
-                  list ? "--lengths" : "--keep", item[i].name);
+        return MILL_ERROR(MILL_ERR_USAGE, "%s %s: is none of the labels (--labels)",
+                          list ? "--lengths" : "--keep", item[i].name);
       if (list) {
         o->settings.label[l].length = item[i].length;
       } else {
@@ -195,8 +194,7 @@ static int bind_labels(options *o)
       }
     }
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- resolution -------------------------------------------------------------------------------
@@ -205,7 +203,6 @@ done:
 static int choose_resolution(const options *o, const char *path, const mill_labelled_spectra *in,
                              const mill_labelled_origin *origin, mill_spectra_library_settings *set)
 {
-  int err = MILL_OK;
   char *text = set->sigma_origin;
   const size_t size = sizeof set->sigma_origin;
   if (o->at_instrument) {
@@ -229,26 +226,26 @@ static int choose_resolution(const options *o, const char *path, const mill_labe
              high / (FWHM_PER_SIGMA * o->resolving_power), high);
   } else if (!isnan(origin->fwhm_aa)) {
     if (!(origin->fwhm_aa > 0))
-      MILL_FAIL(MILL_ERR_INPUT, "%s: its card FWHM is %g; give --fwhm A", path, origin->fwhm_aa);
+      return MILL_ERROR(MILL_ERR_INPUT, "%s: its card FWHM is %g; give --fwhm A", path,
+                        origin->fwhm_aa);
     set->template_sigma_aa = origin->fwhm_aa / FWHM_PER_SIGMA;
     snprintf(text, size, "card FWHM, %g A", origin->fwhm_aa);
   } else {
-    MILL_FAIL(MILL_ERR_USAGE,
-              "%s does not say its resolution (no card FWHM); give --fwhm A, --sigma A or "
-              "--resolving-power R, or --at-instrument-resolution",
-              path);
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "%s does not say its resolution (no card FWHM); give --fwhm A, --sigma A or "
+                      "--resolving-power R, or --at-instrument-resolution",
+                      path);
   }
   /* mill_library_check would say so after the work */
   const double width_aa =
       fmin(set->max_aa, in->wave_aa[in->n_pix - 1]) - fmax(set->min_aa, in->wave_aa[0]);
   if (width_aa > 0 && set->template_sigma_aa > MILL_MAX_SIGMA_WIDTH * width_aa)
-    MILL_FAIL(
+    return MILL_ERROR(
         MILL_ERR_USAGE,
         "%s: a resolution of sigma %g A (%s) is none for spectra of %.6g A; at most %.3g A are "
         "possible",
         path, set->template_sigma_aa, text, width_aa, MILL_MAX_SIGMA_WIDTH * width_aa);
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- report ------------------------------------------------------------------------------------
@@ -415,16 +412,13 @@ done:
 /* Overwriting the input would destroy what cannot be made again. */
 static int check_output(const options *o, const char *const *input, int n_input)
 {
-  int err = MILL_OK;
   mill_file_roles roles = {0};
-  MILL_TRY(mill_file_roles_write(&roles, "--output", o->output));
-  MILL_TRY(mill_file_roles_read(&roles, "--table", o->in.request.table));
-  MILL_TRY(mill_file_roles_read(&roles, "--wave-file", o->in.request.wave_file));
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", o->output));
+  MILL_CHECK(mill_file_roles_read(&roles, "--table", o->in.request.table));
+  MILL_CHECK(mill_file_roles_read(&roles, "--wave-file", o->in.request.wave_file));
   for (int i = 0; i < n_input; i++)
-    MILL_TRY(mill_file_roles_read(&roles, "the file of spectra", input[i]));
-  MILL_TRY(mill_library_writable(o->output, o->overwrite));
-done:
-  return err;
+    MILL_CHECK(mill_file_roles_read(&roles, "the file of spectra", input[i]));
+  return mill_library_writable(o->output, o->overwrite);
 }
 
 /* What the command line names: one file of many spectra, a folder, or files of one each. */

@@ -113,21 +113,18 @@ done:
 /* OUT.h5 is the first of what is no option. */
 static int parse(const mill_option_table *table, int argc, char **argv, look_job *job, int *first)
 {
-  int err = MILL_OK;
   mill_file_roles roles = {0};
-  MILL_TRY(mill_option_parse(table, argc, argv, job, NULL, first));
+  MILL_CHECK(mill_option_parse(table, argc, argv, job, NULL, first));
   if (job->help) {
     mill_option_print_help(table, NULL, stdout);
-    goto done;
+    return MILL_OK;
   }
   if (*first == argc)
-    MILL_FAIL(MILL_ERR_USAGE, "name a result; see %s --help", table->command);
-  MILL_TRY(mill_file_roles_write(&roles, "--output", job->output));
-  MILL_TRY(mill_file_roles_read(&roles, "the result", argv[*first]));
-  MILL_TRY(mill_file_roles_read(&roles, "--models", job->models));
-  MILL_TRY(mill_file_roles_read(&roles, "--library", job->library));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE, "name a result; see %s --help", table->command);
+  MILL_CHECK(mill_file_roles_write(&roles, "--output", job->output));
+  MILL_CHECK(mill_file_roles_read(&roles, "the result", argv[*first]));
+  MILL_CHECK(mill_file_roles_read(&roles, "--models", job->models));
+  return mill_file_roles_read(&roles, "--library", job->library);
 }
 
 static const char *text(const char *option)

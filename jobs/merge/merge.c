@@ -43,18 +43,18 @@ const mill_option_help mill_merge_help = {&table, NULL};
 
 static int parse(int argc, char **argv, merge_options *options)
 {
-  int err = MILL_OK, first = 0;
-  MILL_TRY(mill_option_parse(&table, argc, argv, options, NULL, &first));
+  int first = 0;
+  MILL_CHECK(mill_option_parse(&table, argc, argv, options, NULL, &first));
   if (options->help)
-    goto done;
+    return MILL_OK;
   if (!options->output)
-    MILL_FAIL(MILL_ERR_USAGE, "no output: give --output ALL.h5; see starmill merge --help");
+    return MILL_ERROR(MILL_ERR_USAGE, "no output: give --output ALL.h5; see starmill merge --help");
   options->n_part = argc - first;
   options->part = argv + first;
   if (options->n_part < 1)
-    MILL_FAIL(MILL_ERR_USAGE, "no parts: name the results to be joined; see starmill merge --help");
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_USAGE,
+                      "no parts: name the results to be joined; see starmill merge --help");
+  return MILL_OK;
 }
 
 static int run(const mill_mpi *mpi, int argc, char **argv)

@@ -178,10 +178,10 @@ static void print_column(const show_job *job, const mill_stored_column *c, const
 
 static int print_row(show_job *job, int64_t row)
 {
-  int err = MILL_OK, is_whole;
+  int is_whole;
   const mill_stored_rows *fits = &job->table.fits, *catalog = &job->table.catalog;
-  MILL_TRY(mill_stored_rows_read(catalog, row, 1, job->catalog_row, job->value));
-  MILL_TRY(mill_stored_rows_read(fits, row, 1, job->fits_row, job->value));
+  MILL_CHECK(mill_stored_rows_read(catalog, row, 1, job->catalog_row, job->value));
+  MILL_CHECK(mill_stored_rows_read(fits, row, 1, job->fits_row, job->value));
   printf("%s, row %" PRId64 " of %" PRId64 "\n\ncatalog\n", job->table.path, row, job->table.n_row);
   for (int i = 0; i < catalog->n_column; i++)
     print_column(job, &catalog->column[i], job->catalog_row + catalog->column[i].at);
@@ -191,8 +191,7 @@ static int print_row(show_job *job, int64_t row)
     print_column(job, &fits->column[i], job->fits_row + fits->column[i].at);
   if (status != MILL_STATUS_NOT_DONE && !is_whole)
     printf("\nThis row is damaged: its CRC is not that of its values.\n");
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the job ---- */

@@ -88,20 +88,19 @@ const mill_option_help mill_status_help = {&table, NULL};
 
 static int parse(int argc, char **argv, status_job *job)
 {
-  int err = MILL_OK, first = 0;
-  MILL_TRY(mill_option_parse(&table, argc, argv, job, NULL, &first));
+  int first = 0;
+  MILL_CHECK(mill_option_parse(&table, argc, argv, job, NULL, &first));
   if (job->help)
-    goto done;
+    return MILL_OK;
   if (argc - first != 1)
-    MILL_FAIL(MILL_ERR_USAGE, "name one result file, not %d; see starmill status --help",
-              argc - first);
+    return MILL_ERROR(MILL_ERR_USAGE, "name one result file, not %d; see starmill status --help",
+                      argc - first);
   job->output = argv[first];
   if (!job->status) {
-    MILL_TRY(mill_status_path(job->output, job->default_status));
+    MILL_CHECK(mill_status_path(job->output, job->default_status));
     job->status = job->default_status;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* ---- the status file's values ---- */

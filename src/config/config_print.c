@@ -177,14 +177,12 @@ static void print_key(const mill_config *config, const mill_option *k, FILE *out
 
 int mill_config_print(const mill_config *config, FILE *out)
 {
-  int err = MILL_OK;
-  MILL_TRY(mill_config_check(config)); /* what is printed can be read */
+  MILL_CHECK(mill_config_check(config)); /* what is printed can be read */
   for (int i = 0; i < MILL_N_KEY; i++)
     print_key(config, &mill_config_key[i], out);
   if (fflush(out) != 0 || ferror(out))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the configuration: %s", strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the configuration: %s", strerror(errno));
+  return MILL_OK;
 }
 
 /* ---- documentation ---- */
@@ -225,7 +223,6 @@ static void print_type(const mill_option *k, FILE *out)
 
 int mill_config_print_keys(FILE *out)
 {
-  int err = MILL_OK;
   mill_config usual;
   mill_config_default(&usual);
   for (int i = 0; i < MILL_N_KEY; i++) {
@@ -233,7 +230,7 @@ int mill_config_print_keys(FILE *out)
     char value[64] = "";
     FILE *text = fmemopen(value, sizeof value, "w");
     if (!text)
-      MILL_FAIL(MILL_ERR_MEMORY, "no memory for the text of a key");
+      return MILL_ERROR(MILL_ERR_MEMORY, "no memory for the text of a key");
     print_value(&usual, k, text);
     fclose(text);
     value[strcspn(value, "\n")] = '\0';
@@ -253,9 +250,8 @@ int mill_config_print_keys(FILE *out)
     fputc('\n', out);
   }
   if (fflush(out) != 0 || ferror(out))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the keys: %s", strerror(errno));
-done:
-  return err;
+    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the keys: %s", strerror(errno));
+  return MILL_OK;
 }
 
 /* ---- identity ---- */

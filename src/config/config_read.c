@@ -218,7 +218,6 @@ static int read_wave_mask(reader *in, const yaml_node_t *node)
   static const char what[] = "a list of ranges like [[4300, 4450]]";
   mill_fit_settings *fit = &in->config->fit;
   size_t n;
-  int err = MILL_OK;
   if (is_plain(node) && strcmp(scalar(node), "auto") == 0) {
     mill_config usual;
     mill_config_default(&usual);
@@ -229,35 +228,32 @@ static int read_wave_mask(reader *in, const yaml_node_t *node)
   }
   if (node->type != YAML_SEQUENCE_NODE)
     return expected(in, node, what);
-  MILL_TRY(get_list(in, node, what, MILL_MAX_WAVE_MASK, &n));
+  MILL_CHECK(get_list(in, node, what, MILL_MAX_WAVE_MASK, &n));
   memset(fit->wave_mask, 0, sizeof fit->wave_mask);
   for (size_t i = 0; i < n; i++) {
     const yaml_node_t *item = list_item(in, node, i);
     size_t n_end = 0;
     if (item->type == YAML_SEQUENCE_NODE)
-      MILL_TRY(get_list(in, item, what, SIZE_MAX, &n_end));
+      MILL_CHECK(get_list(in, item, what, SIZE_MAX, &n_end));
     if (n_end != 2)
       return bad(in, item, "item %zu is no [min, max]; give %s", i + 1, what);
-    MILL_TRY(get_real(in, list_item(in, item, 0), &fit->wave_mask[i].min_aa));
-    MILL_TRY(get_real(in, list_item(in, item, 1), &fit->wave_mask[i].max_aa));
+    MILL_CHECK(get_real(in, list_item(in, item, 0), &fit->wave_mask[i].min_aa));
+    MILL_CHECK(get_real(in, list_item(in, item, 1), &fit->wave_mask[i].max_aa));
   }
   fit->n_wave_mask = (int)n;
   in->config->wave_mask_auto = 0;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_mask_ignore(reader *in, const yaml_node_t *node)
 {
   int64_t bits;
-  int err = MILL_OK;
-  MILL_TRY(get_integer(in, node, &bits));
+  MILL_CHECK(get_integer(in, node, &bits));
   if (bits < 0 || bits > UINT32_MAX)
     return bad(in, node, "%lld is out of range; give the bits as a number from 0 to 0xffffffff",
                (long long)bits);
   in->config->fit.mask_ignore = (uint32_t)bits;
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* A field of a mapping: a number, or a text of MILL_MAX_NAME bytes. */
@@ -304,10 +300,9 @@ static int get_named(reader *in, const yaml_node_t *node, int is_prior, mill_nam
   static const char *const wanted[] = {"{param: NAME, value: NUMBER}",
                                        "{param: NAME, mean: NUMBER, sigma: NUMBER}"};
   size_t n;
-  int err = MILL_OK;
   if (node->type != YAML_SEQUENCE_NODE)
     return expected(in, node, "a list of items, one for each parameter,");
-  MILL_TRY(get_list(in, node, "a list", MILL_MAX_PAR, &n));
+  MILL_CHECK(get_list(in, node, "a list", MILL_MAX_PAR, &n));
   memset(list, 0, MILL_MAX_PAR * sizeof *list);
   for (size_t i = 0; i < n; i++) {
     const char *value = is_prior ? "mean" : "value";
@@ -317,11 +312,10 @@ static int get_named(reader *in, const yaml_node_t *node, int is_prior, mill_nam
     const yaml_node_t *item = list_item(in, node, i);
     if (item->type != YAML_MAPPING_NODE)
       return expected(in, item, wanted[is_prior]);
-    MILL_TRY(get_fields(in, item, "an item", wanted[is_prior], fields, is_prior ? 3 : 2));
+    MILL_CHECK(get_fields(in, item, "an item", wanted[is_prior], fields, is_prior ? 3 : 2));
   }
   *n_list = (int)n;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_fix_param(reader *in, const yaml_node_t *node)
@@ -339,8 +333,7 @@ static int read_arms(reader *in, const yaml_node_t *node)
 {
   mill_config *config = in->config;
   size_t n;
-  int err = MILL_OK;
-  MILL_TRY(get_list(in, node, "a list of names or of {name: NAME, ...}", MILL_MAX_ARM, &n));
+  MILL_CHECK(get_list(in, node, "a list of names or of {name: NAME, ...}", MILL_MAX_ARM, &n));
   memset(config->arm, 0, sizeof config->arm);
   for (size_t i = 0; i < n; i++) {
     mill_arm_choice *arm = &config->arm[i];
@@ -353,16 +346,16 @@ static int read_arms(reader *in, const yaml_node_t *node)
     const yaml_node_t *item = list_item(in, node, i);
     arm->max_aa = INFINITY;
     if (item->type != YAML_MAPPING_NODE)
-      MILL_TRY(get_text(in, item, sizeof arm->arm, arm->arm));
+      MILL_CHECK(get_text(in, item, sizeof arm->arm, arm->arm));
     else
-      MILL_TRY(get_fields(in, item, "an arm",
-                          "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R, "
-                          "fwhm: A}",
-                          fields, sizeof fields / sizeof fields[0]));
+      MILL_CHECK(
+          get_fields(in, item, "an arm",
+                     "NAME or {name: NAME, min: A, max: A, channel: NAME, resolving_power: R, "
+                     "fwhm: A}",
+                     fields, sizeof fields / sizeof fields[0]));
   }
   config->n_arm = (int)n;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int compare_id(const void *a, const void *b)
@@ -408,20 +401,18 @@ static int read_fiberstatus(reader *in, const yaml_node_t *node)
 {
   uint64_t mask = 0;
   size_t n;
-  int err = MILL_OK;
-  MILL_TRY(get_list(in, node, "a list of bit numbers", MILL_MAX_MASK_BIT, &n));
+  MILL_CHECK(get_list(in, node, "a list of bit numbers", MILL_MAX_MASK_BIT, &n));
   for (size_t i = 0; i < n; i++) {
     const yaml_node_t *item = list_item(in, node, i);
     int64_t bit;
-    MILL_TRY(get_integer(in, item, &bit));
+    MILL_CHECK(get_integer(in, item, &bit));
     if (bit < 0 || bit >= MILL_MAX_MASK_BIT)
       return bad(in, item, "no bit %lld; give numbers from 0 to %d", (long long)bit,
                  MILL_MAX_MASK_BIT - 1);
     mask |= UINT64_C(1) << bit;
   }
   in->config->select.fiberstatus_allowed = mask;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static const struct {
@@ -449,42 +440,41 @@ static int read_key(reader *in, const yaml_node_t *node)
 {
   const mill_option *k = in->key;
   void *at = (char *)in->config + k->offset;
-  int err = MILL_OK, i;
+  int i;
   int64_t n;
   switch (k->kind) {
   case MILL_OPTION_PATH:
-    MILL_TRY(get_text(in, node, k->size, at));
+    MILL_CHECK(get_text(in, node, k->size, at));
     break;
   case MILL_OPTION_REAL:
     if (k->may_be_none && is_plain(node) &&
         (is_null(node) || strcasecmp(scalar(node), "none") == 0))
       *(double *)at = -INFINITY;
     else
-      MILL_TRY(get_real(in, node, at));
+      MILL_CHECK(get_real(in, node, at));
     break;
   case MILL_OPTION_COUNT:
-    MILL_TRY(get_integer(in, node, &n));
+    MILL_CHECK(get_integer(in, node, &n));
     if ((double)n < k->min || (double)n > k->max)
       return bad(in, node, "%lld is out of range; give a whole number from %.0f to %.0f",
                  (long long)n, k->min, k->max);
     *(int *)at = (int)n;
     break;
   case MILL_OPTION_CHOICE:
-    MILL_TRY(get_word(in, node, k->words, at));
+    MILL_CHECK(get_word(in, node, k->words, at));
     break;
   case MILL_OPTION_WORD:
-    MILL_TRY(get_word(in, node, k->words, &i));
+    MILL_CHECK(get_word(in, node, k->words, &i));
     memset(at, 0, k->size);
     memcpy(at, k->words[i], strlen(k->words[i]));
     break;
   case MILL_OPTION_NAMES:
-    MILL_TRY(get_names(in, node, k));
+    MILL_CHECK(get_names(in, node, k));
     break;
   default:
-    MILL_TRY(read_other(in, node));
+    MILL_CHECK(read_other(in, node));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Letters to change, add or remove to make one name of the other. */

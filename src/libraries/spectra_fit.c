@@ -149,7 +149,6 @@ done:
 
 static int fit_scores(mill_spectra_work *w)
 {
-  int err = MILL_OK;
   double smooth[MILL_RBF_MAX_SMOOTH];
   int n_smooth = mill_rbf_smoothings(w->set->smoothing, smooth);
   if (w->aligning == MILL_SPECTRA_ALIGN_STIFF) {
@@ -169,9 +168,7 @@ static int fit_scores(mill_spectra_work *w)
                                     .tolerance = TOLERANCE};
   mill_rbf_fit_destroy(w->fit);
   w->fit = NULL;
-  MILL_TRY(mill_rbf_fit_create(&problem, &w->fit));
-done:
-  return err;
+  return mill_rbf_fit_create(&problem, &w->fit);
 }
 
 /* Residual of each spectrum, of equal expected size whatever the spectrum's share in its own fit:
@@ -219,7 +216,6 @@ done:
    change falls by the part of the pixels that are gaps, or faster. */
 static int fill_gaps(int n_component, mill_spectra_work *w)
 {
-  int err = MILL_OK;
   const size_t n_pix = (size_t)w->n_pix;
   for (int pass = 0; pass < N_FILL && w->n_gap > 0; pass++) {
     const size_t q = (size_t)w->n_component;
@@ -233,11 +229,10 @@ static int fill_gaps(int n_component, mill_spectra_work *w)
                w->pattern[k * n_pix + p];
         w->y[i * n_pix + p] = y;
       }
-    MILL_TRY(find_components(n_component, w));
-    MILL_TRY(fit_scores(w));
+    MILL_CHECK(find_components(n_component, w));
+    MILL_CHECK(fit_scores(w));
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Take the spectra with limit < ratio out of the work. */

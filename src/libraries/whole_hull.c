@@ -13,19 +13,17 @@
 /* qhull's facets, whose normals have unit length and point outwards, as ours. */
 static int take_facets(qhT *qh, int n_label, int *n_facet, double **facet)
 {
-  int err = MILL_OK;
   facetT *f;
   const size_t width = (size_t)n_label + 1;
   *n_facet = 0;
-  MILL_TRY(MILL_ALLOC((size_t)qh->num_facets * width, facet));
+  MILL_CHECK(MILL_ALLOC((size_t)qh->num_facets * width, facet));
   for (f = qh->facet_list; f && f->next; f = f->next) {
     double *to = *facet + (size_t)(*n_facet)++ * width;
     for (int l = 0; l < n_label; l++)
       to[l] = f->normal[l];
     to[n_label] = f->offset;
   }
-done:
-  return err;
+  return MILL_OK;
 }
 
 /* Points on a facet lie within rounding of it, on either side: it moves so that none is outside. */
