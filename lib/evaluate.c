@@ -268,22 +268,18 @@ double starmill_model_penalty(const starmill_model *model)
 int starmill_model_get_arm(const starmill_model *model, int i_arm, starmill_model_arm *arm,
                            starmill_error *error)
 {
-  int err = MILL_OK;
-  if (i_arm < 0 || i_arm >= model->n_arm)
-    MILL_FAIL(MILL_ERR_USAGE, "arm %d; there are %d, counted from 0", i_arm, model->n_arm);
-  *arm = model->arm[i_arm];
-done:
+  const int err = mill_check_index("arm", i_arm, model->n_arm);
+  if (err == MILL_OK)
+    *arm = model->arm[i_arm];
   return mill_tell(err, error);
 }
 
 int starmill_model_get_piece(const starmill_model *model, int i_piece, starmill_piece *piece,
                              starmill_error *error)
 {
-  int err = MILL_OK;
-  if (i_piece < 0 || i_piece >= model->n_piece)
-    MILL_FAIL(MILL_ERR_USAGE, "piece %d; there are %d, counted from 0", i_piece, model->n_piece);
-  *piece = model->piece[i_piece];
-done:
+  const int err = mill_check_index("piece", i_piece, model->n_piece);
+  if (err == MILL_OK)
+    *piece = model->piece[i_piece];
   return mill_tell(err, error);
 }
 

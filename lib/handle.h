@@ -52,6 +52,9 @@ struct starmill_star {
 /** Put the outcome err of a call into the caller's error, NULL allowed; returns it. */
 int mill_tell(int err, starmill_error *error);
 
+/** MILL_ERR_USAGE where there is no i-th of n, counted from 0, of what is called what. */
+int mill_check_index(const char *what, int64_t i, int64_t n);
+
 /** One thread at a time: HDF5 is not thread-safe. */
 void mill_hdf5_lock(void);
 void mill_hdf5_unlock(void);

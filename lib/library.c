@@ -48,6 +48,14 @@ int mill_tell(int err, starmill_error *error)
   return err;
 }
 
+int mill_check_index(const char *what, int64_t i, int64_t n)
+{
+  if (i < 0 || i >= n)
+    return MILL_ERROR(MILL_ERR_USAGE, "%s %lld; there are %lld, counted from 0", what, (long long)i,
+                      (long long)n);
+  return MILL_OK;
+}
+
 const char *starmill_version(void)
 {
   return mill_version();
@@ -226,12 +234,9 @@ starmill_parameter mill_parameter(const starmill_library *h, int i_par)
 int starmill_library_parameter(const starmill_library *library, int i_par,
                                starmill_parameter *parameter, starmill_error *error)
 {
-  int err = MILL_OK;
-  if (i_par < 0 || i_par >= mill_n_par(library))
-    MILL_FAIL(MILL_ERR_USAGE, "parameter %d; there are %d, counted from 0", i_par,
-              mill_n_par(library));
-  *parameter = mill_parameter(library, i_par);
-done:
+  const int err = mill_check_index("parameter", i_par, mill_n_par(library));
+  if (err == MILL_OK)
+    *parameter = mill_parameter(library, i_par);
   return mill_tell(err, error);
 }
 
@@ -239,8 +244,7 @@ int starmill_library_arm(const starmill_library *library, int i_arm, starmill_ar
                          starmill_error *error)
 {
   int err = MILL_OK;
-  if (i_arm < 0 || i_arm >= library->lib.n_arm)
-    MILL_FAIL(MILL_ERR_USAGE, "arm %d; there are %d, counted from 0", i_arm, library->lib.n_arm);
+  MILL_TRY(mill_check_index("arm", i_arm, library->lib.n_arm));
   const mill_arm *a = &library->lib.arm[i_arm];
   *arm = (starmill_arm){
       .name = a->name,

@@ -359,11 +359,9 @@ static starmill_column shown(const table_column *c)
 int starmill_table_column_at(const starmill_table *table, int i_column, starmill_column *column,
                              starmill_error *error)
 {
-  int err = MILL_OK;
-  if (i_column < 0 || i_column >= table->n_fits)
-    MILL_FAIL(MILL_ERR_USAGE, "column %d; there are %d, counted from 0", i_column, table->n_fits);
-  *column = shown(table->column[i_column]);
-done:
+  const int err = mill_check_index("column", i_column, table->n_fits);
+  if (err == MILL_OK)
+    *column = shown(table->column[i_column]);
   return mill_tell(err, error);
 }
 
@@ -400,9 +398,7 @@ int starmill_table_theta(const starmill_library *library, starmill_table *table,
                          double *theta, starmill_error *error)
 {
   int err = MILL_OK;
-  if (i_row < 0 || i_row >= table->n_row)
-    MILL_FAIL(MILL_ERR_USAGE, "row %lld; there are %lld, counted from 0", (long long)i_row,
-              (long long)table->n_row);
+  MILL_TRY(mill_check_index("row", i_row, table->n_row));
   mill_hdf5_lock();
   for (int j = 0; j < mill_n_par(library) && err == MILL_OK; j++) {
     table_column *c = NULL;

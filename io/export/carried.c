@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "kernels/base/error.h"
+#include "src/system/order.h"
 
 enum { PIECE_BYTES = 4 << 20 };
 
@@ -255,12 +256,6 @@ done:
   return err;
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
 int mill_carried_exposures(mill_fits_file *input, int i_hdu, int is_first,
                            const mill_carried *carried, const mill_product *product, fitsfile *out)
 {
@@ -272,9 +267,9 @@ int mill_carried_exposures(mill_fits_file *input, int i_hdu, int is_first,
   MILL_TRY(MILL_ALLOC(n_row, &row));
   if (carried->n > 0)
     memcpy(sorted, carried->target_id, (size_t)carried->n * sizeof *sorted);
-  qsort(sorted, (size_t)carried->n, sizeof *sorted, compare_ids);
+  qsort(sorted, (size_t)carried->n, sizeof *sorted, mill_by_int64);
   for (int64_t k = 0; k < n_row; k++)
-    if (bsearch(&id[k], sorted, (size_t)carried->n, sizeof *sorted, compare_ids))
+    if (bsearch(&id[k], sorted, (size_t)carried->n, sizeof *sorted, mill_by_int64))
       row[n++] = k;
   MILL_TRY(mill_carried_rows(input, i_hdu, is_first, n, row, product, out));
 done:

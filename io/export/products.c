@@ -12,6 +12,7 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "kernels/base/error.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 #include "src/system/regular_file.h"
 
 typedef struct products {
@@ -81,11 +82,6 @@ static int name_product(const products *p, int i_file, const char *prefix, char 
   return MILL_OK;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 int mill_products_check_names(int n, const char *const *input, int has_subfolders)
 {
   int err = MILL_OK;
@@ -96,7 +92,7 @@ int mill_products_check_names(int n, const char *const *input, int has_subfolder
     MILL_TRY(mill_alloc_bytes(strlen(path) + 1, 1, (void **)&name[i]));
     memcpy(name[i], path, strlen(path) + 1);
   }
-  qsort(name, (size_t)n, sizeof *name, compare_names);
+  qsort(name, (size_t)n, sizeof *name, mill_by_text_at);
   for (int i = 0; i + 1 < n; i++)
     if (strcmp(name[i], name[i + 1]) == 0)
       MILL_FAIL(MILL_ERR_USAGE, "two inputs are called %s, and so would be their products: %s",

@@ -374,10 +374,7 @@ void mill_lock_keeper_stop(mill_lock_keeper *keeper)
 {
   if (!keeper)
     return;
-  pthread_mutex_lock(&keeper->mutex);
-  keeper->ends = 1;
-  pthread_cond_signal(&keeper->changed);
-  pthread_mutex_unlock(&keeper->mutex);
+  mill_cond_end(&keeper->changed, &keeper->mutex, &keeper->ends);
   pthread_join(keeper->thread, NULL);
   pthread_mutex_destroy(&keeper->mutex);
   pthread_cond_destroy(&keeper->changed);

@@ -431,22 +431,15 @@ void mill_fits_stream_destroy(mill_fits_stream *stream)
 
 /* ---- byte order ------------------------------------------------------------------------- */
 
-void mill_fits_swap32(const void *in, int64_t n, void *out)
-{
-  for (int64_t i = 0; i < n; i++) {
-    uint32_t word;
-    memcpy(&word, (const char *)in + 4 * i, sizeof word);
-    word = htobe32(word);
-    memcpy((char *)out + 4 * i, &word, sizeof word);
+#define SWAP(bits)                                                                                 \
+  void mill_fits_swap##bits(const void *in, int64_t n, void *out)                                  \
+  {                                                                                                \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+      uint##bits##_t word;                                                                         \
+      memcpy(&word, (const char *)in + bits / 8 * i, sizeof word);                                 \
+      word = htobe##bits(word);                                                                    \
+      memcpy((char *)out + bits / 8 * i, &word, sizeof word);                                      \
+    }                                                                                              \
   }
-}
-
-void mill_fits_swap64(const void *in, int64_t n, void *out)
-{
-  for (int64_t i = 0; i < n; i++) {
-    uint64_t word;
-    memcpy(&word, (const char *)in + 8 * i, sizeof word);
-    word = htobe64(word);
-    memcpy((char *)out + 8 * i, &word, sizeof word);
-  }
-}
+SWAP(32)
+SWAP(64)

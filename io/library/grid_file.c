@@ -9,6 +9,7 @@
 #include "io/library/grid_parts.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/error.h"
+#include "src/system/order.h"
 
 struct mill_grid_file {
   mill_h5_file h5;
@@ -227,23 +228,11 @@ void mill_grid_close(mill_grid_file *file)
   MILL_FREE(file->path, file->status, file);
 }
 
-typedef struct wanted_row {
-  int model, place;
-} wanted_row;
-
-static int compare_rows(const void *a, const void *b)
-{
-  const wanted_row *x = a, *y = b;
-  if (x->model != y->model)
-    return x->model < y->model ? -1 : 1;
-  return (x->place > y->place) - (x->place < y->place);
-}
-
 /* Neighbours in the file that are neighbours in memory too. */
-static int run_length(const wanted_row *row, int n)
+static int run_length(const mill_keyed *row, int n)
 {
   int k = 1;
-  while (k < n && row[k].model == row[0].model + k && row[k].place == row[0].place + k)
+  while (k < n && row[k].key == row[0].key + k && row[k].place == row[0].place + k)
     k++;
   return k;
 }
@@ -259,7 +248,7 @@ static int check_flux(const mill_grid_file *file, const char *at, int model, int
 }
 
 static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int n,
-                     const wanted_row *row, float *out)
+                     const mill_keyed *row, float *out)
 {
   int err = MILL_OK;
   mill_h5_array array = {0};
@@ -270,7 +259,7 @@ static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int 
     MILL_TRY(REFUSED(&file->h5, "/%s holds no floating-point numbers", file->path, at));
   for (int i = 0, k; i < n; i += k) {
     k = run_length(row + i, n - i);
-    const hsize_t start[2] = {(hsize_t)row[i].model, 0}, count[2] = {(hsize_t)k, (hsize_t)n_pix};
+    const hsize_t start[2] = {(hsize_t)row[i].key, 0}, count[2] = {(hsize_t)k, (hsize_t)n_pix};
     float *to = out + (size_t)row[i].place * (size_t)n_pix;
     MILL_H5_CLOSE(memory);
     memory = H5Screate_simple(2, count, NULL);
@@ -279,7 +268,7 @@ static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int 
         H5Dread(array.id, H5T_NATIVE_FLOAT, memory, array.space, H5P_DEFAULT, to) < 0)
       MILL_TRY(REFUSED(&file->h5, "/%s cannot be read: %s", file->path, at, mill_h5_reason()));
     for (int j = 0; j < k; j++)
-      MILL_TRY(check_flux(file, at, row[i + j].model, n_pix, to + (size_t)j * (size_t)n_pix));
+      MILL_TRY(check_flux(file, at, (int)row[i + j].key, n_pix, to + (size_t)j * (size_t)n_pix));
   }
 done:
   MILL_H5_CLOSE(memory);
@@ -292,7 +281,7 @@ int mill_grid_read(mill_grid_file *file, int arm, int n, const int *model, float
 {
   int err = MILL_OK;
   char at[MILL_GRID_AT];
-  wanted_row *row = NULL;
+  mill_keyed *row = NULL;
   if (arm < 0 || arm >= file->n_arm)
     MILL_FAIL(MILL_ERR_RANGE, "%s: has no arm %d", file->path, arm);
   if (continuum && !file->has_continuum[arm])
@@ -301,9 +290,9 @@ int mill_grid_read(mill_grid_file *file, int arm, int n, const int *model, float
   for (int i = 0; i < n; i++) {
     if (model[i] < 0 || model[i] >= file->n_model)
       MILL_FAIL(MILL_ERR_RANGE, "%s: has no model %d", file->path, model[i]);
-    row[i] = (wanted_row){model[i], i};
+    row[i] = (mill_keyed){model[i], i};
   }
-  qsort(row, (size_t)n, sizeof *row, compare_rows);
+  qsort(row, (size_t)n, sizeof *row, mill_by_key);
   mill_grid_at(at, arm, "flux");
   if (flux)
     MILL_TRY(read_rows(file, at, file->n_pix[arm], n, row, flux));

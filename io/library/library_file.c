@@ -425,6 +425,16 @@ done:
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
+/* A dataset without a unit, of a group. */
+static int put(const mill_h5_file *file, const char *group, const char *name, hid_t file_type,
+               hid_t mem_type, int n_dim, const size_t *dim, const void *data,
+               const char *description)
+{
+  char at[96];
+  snprintf(at, sizeof at, "%s/%s", group, name);
+  return mill_h5_write(file, at, file_type, mem_type, n_dim, dim, data, NULL, description);
+}
+
 static int write_hull(const mill_h5_file *file, int i_hull, const mill_hull *hull)
 {
   char at[64];
@@ -432,12 +442,10 @@ static int write_hull(const mill_h5_file *file, int i_hull, const mill_hull *hul
   const size_t n_label = (size_t)hull->n_label;
   snprintf(at, sizeof at, "hulls/hull%d", i_hull);
   MILL_CHECK(mill_h5_write_group(file, at));
-  snprintf(at, sizeof at, "hulls/hull%d/labels", i_hull);
-  MILL_CHECK(mill_h5_write(file, at, H5T_STD_I32LE, H5T_NATIVE_INT, 1, &n_label, hull->label, NULL,
-                           "indices of the labels that this hull spans"));
-  snprintf(at, sizeof at, "hulls/hull%d/facets", i_hull);
-  return mill_h5_write(file, at, DOUBLES, 2, dim, hull->facet, NULL,
-                       "unit normals and offsets in mapped labels, inside: a.x + b <= 0");
+  MILL_CHECK(put(file, at, "labels", H5T_STD_I32LE, H5T_NATIVE_INT, 1, &n_label, hull->label,
+                 "indices of the labels that this hull spans"));
+  return put(file, at, "facets", DOUBLES, 2, dim, hull->facet,
+             "unit normals and offsets in mapped labels, inside: a.x + b <= 0");
 }
 
 static int write_grid(const mill_h5_file *file, int format, int i_arm, const mill_spline_grid *grid)
@@ -452,15 +460,15 @@ static int write_grid(const mill_h5_file *file, int format, int i_arm, const mil
   for (int i = 0; i < grid->n_axis; i++) {
     const size_t n_knot = (size_t)(grid->n_node[i] + order);
     dim[i] = (size_t)grid->n_node[i];
-    snprintf(at, sizeof at, "arms/arm%d/grid/knots%d", i_arm, i);
-    MILL_CHECK(mill_h5_write(file, at, DOUBLES, 1, &n_knot, grid->knot[i], NULL,
-                             order == 2 ? "nodes of this label with both ends twice, mapped"
-                                        : "knots of the cubic splines over this label, mapped"));
+    char name[16];
+    snprintf(name, sizeof name, "knots%d", i);
+    MILL_CHECK(put(file, at, name, DOUBLES, 1, &n_knot, grid->knot[i],
+                   order == 2 ? "nodes of this label with both ends twice, mapped"
+                              : "knots of the cubic splines over this label, mapped"));
   }
   dim[grid->n_axis] = (size_t)grid->n_out;
-  snprintf(at, sizeof at, "arms/arm%d/grid/coefficients", i_arm);
-  return mill_h5_write(file, at, FLOATS, grid->n_axis + 1, dim, grid->coef, NULL,
-                       "spline coefficients, by label in their order and then by component");
+  return put(file, at, "coefficients", FLOATS, grid->n_axis + 1, dim, grid->coef,
+             "spline coefficients, by label in their order and then by component");
 }
 
 static int write_rbf(const mill_h5_file *file, int i_arm, const mill_rbf *rbf)
@@ -472,15 +480,12 @@ static int write_rbf(const mill_h5_file *file, int i_arm, const mill_rbf *rbf)
   snprintf(at, sizeof at, "arms/arm%d/rbf", i_arm);
   MILL_CHECK(mill_h5_write_group(file, at));
   MILL_CHECK(mill_h5_write_attr_int(file, at, "degree", rbf->degree));
-  snprintf(at, sizeof at, "arms/arm%d/rbf/lengths", i_arm);
-  MILL_CHECK(mill_h5_write(file, at, DOUBLES, 1, &n_axis, rbf->length, NULL,
-                           "units of the mapped labels in which distances are measured"));
-  snprintf(at, sizeof at, "arms/arm%d/rbf/centers", i_arm);
-  MILL_CHECK(mill_h5_write(file, at, DOUBLES, 2, center, rbf->center, NULL,
-                           "mapped labels of the radial functions' centers"));
-  snprintf(at, sizeof at, "arms/arm%d/rbf/coefficients", i_arm);
-  return mill_h5_write(file, at, FLOATS, 2, coef, rbf->coef, NULL,
-                       "of the centers, then of the polynomial's terms, by component");
+  MILL_CHECK(put(file, at, "lengths", DOUBLES, 1, &n_axis, rbf->length,
+                 "units of the mapped labels in which distances are measured"));
+  MILL_CHECK(put(file, at, "centers", DOUBLES, 2, center, rbf->center,
+                 "mapped labels of the radial functions' centers"));
+  return put(file, at, "coefficients", FLOATS, 2, coef, rbf->coef,
+             "of the centers, then of the polynomial's terms, by component");
 }
 
 static int write_error(const mill_h5_file *file, int i_arm, int n_pix,
@@ -491,17 +496,14 @@ static int write_error(const mill_h5_file *file, int i_arm, int n_pix,
   snprintf(at, sizeof at, "arms/arm%d/model_error", i_arm);
   MILL_CHECK(mill_h5_write_group(file, at));
   MILL_CHECK(mill_h5_write_attr_double(file, at, "correlation", error->correlation));
-  snprintf(at, sizeof at, "arms/arm%d/model_error/fraction", i_arm);
-  MILL_CHECK(mill_h5_write(file, at, FLOATS, 1, &n, error->fraction, NULL,
-                           "rms of what the components leave, relative to the template's flux"));
+  MILL_CHECK(put(file, at, "fraction", FLOATS, 1, &n, error->fraction,
+                 "rms of what the components leave, relative to the template's flux"));
   if (error->n_component == 0)
     return MILL_OK;
-  snprintf(at, sizeof at, "arms/arm%d/model_error/components", i_arm);
-  MILL_CHECK(mill_h5_write(file, at, FLOATS, 2, dim, error->component, NULL,
-                           "patterns of error relative to the template's flux"));
-  snprintf(at, sizeof at, "arms/arm%d/model_error/sigmas", i_arm);
-  return mill_h5_write(file, at, DOUBLES, 1, dim, error->sigma, NULL,
-                       "standard deviations of the components' shares");
+  MILL_CHECK(put(file, at, "components", FLOATS, 2, dim, error->component,
+                 "patterns of error relative to the template's flux"));
+  return put(file, at, "sigmas", DOUBLES, 1, dim, error->sigma,
+             "standard deviations of the components' shares");
 }
 
 static int write_arm(const mill_h5_file *file, int format, int i_arm, const mill_arm *arm)
@@ -529,12 +531,9 @@ static int write_arm(const mill_h5_file *file, int format, int i_arm, const mill
     const size_t dim[2] = {(size_t)net->n_out[i], (size_t)net->n_in[i]};
     snprintf(at, sizeof at, "arms/arm%d/layer%d", i_arm, i);
     MILL_CHECK(mill_h5_write_group(file, at));
-    snprintf(at, sizeof at, "arms/arm%d/layer%d/weight", i_arm, i);
-    MILL_CHECK(mill_h5_write(file, at, FLOATS, 2, dim, net->weight[i], NULL,
-                             "weights, one row per output"));
-    snprintf(at, sizeof at, "arms/arm%d/layer%d/bias", i_arm, i);
     MILL_CHECK(
-        mill_h5_write(file, at, FLOATS, 1, dim, net->bias[i], NULL, "biases, one per output"));
+        put(file, at, "weight", FLOATS, 2, dim, net->weight[i], "weights, one row per output"));
+    MILL_CHECK(put(file, at, "bias", FLOATS, 1, dim, net->bias[i], "biases, one per output"));
   }
   if (arm->error.fraction)
     MILL_CHECK(write_error(file, i_arm, arm->n_pix, &arm->error));

@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
+#include "src/system/order.h"
 #include "src/system/regular_file.h"
 
 /* Relative to max(1, |y|) of the network's output y: the reference values are float32 ones, made
@@ -152,11 +153,6 @@ static herr_t collect_hull(hid_t group, const char *name, const H5L_info_t *info
   return 0;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-  return strcmp(a, b);
-}
-
 static int read_hull(const mill_h5_file *file, const char *name, const mill_library *lib,
                      mill_hull *hull)
 {
@@ -188,7 +184,7 @@ static int read_hulls(const mill_h5_file *file, mill_library *lib)
     return REFUSED(file, "has no hull (a dataset like outside/hull01_equations)");
   if (names.too_many)
     return REFUSED(file, "has more than the %d hulls that this program takes", MILL_MAX_HULL);
-  qsort(names.name, (size_t)names.n, sizeof names.name[0], compare_names);
+  qsort(names.name, (size_t)names.n, sizeof names.name[0], mill_by_text);
   for (int i = 0; i < names.n; i++) {
     lib->n_hull++;
     MILL_CHECK(read_hull(file, names.name[i], lib, &lib->hull[i]));

@@ -14,6 +14,7 @@
 #include "io/result/result_layout.h"
 #include "kernels/base/error.h"
 #include "src/ranks/same_on_ranks.h"
+#include "src/system/order.h"
 #include "src/system/watchdog.h"
 
 #define FORMAT_NAME "starmill models"
@@ -49,12 +50,6 @@ int64_t mill_models_n_row(const mill_models_file *models)
 int mill_models_has_own_waves(const mill_models_file *models, int arm)
 {
   return arm >= 0 && arm < models->n_arm && models->own_waves[arm];
-}
-
-static int by_row(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
 }
 
 /* one model row of the index; row first, for sorting */
@@ -222,7 +217,7 @@ static int collect_index(const mill_models_info *info, int64_t start, int64_t n,
       memcpy(row->identifier, identifier + (size_t)i * sizeof row->identifier,
              sizeof row->identifier);
     }
-  qsort(*entry, (size_t)n_total, sizeof **entry, by_row);
+  qsort(*entry, (size_t)n_total, sizeof **entry, mill_by_int64);
   for (int64_t i = 1; i < n_total; i++)
     if ((*entry)[i].row == (*entry)[i - 1].row)
       MILL_FAIL(MILL_ERR_INTERNAL, "%s: two rows share exposure %lld", info->result_path,

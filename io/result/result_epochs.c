@@ -11,6 +11,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/nvtx.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
 
@@ -30,12 +31,6 @@ void mill_result_set_busy(mill_result_file *file, int busy)
   } else {
     mill_watch_again(file->watch);
   }
-}
-
-static int by_row(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
 }
 
 /* May this rank write?  Its lock is still its own and the files are still at their paths; rank 0
@@ -76,7 +71,7 @@ static int sort_rows(const mill_result_file *file, const mill_result_queue *q, s
     sorted->order[2 * i] = q->at[i];
     sorted->order[2 * i + 1] = i;
   }
-  qsort(sorted->order, (size_t)n, 2 * sizeof *sorted->order, by_row);
+  qsort(sorted->order, (size_t)n, 2 * sizeof *sorted->order, mill_by_int64);
   for (int64_t i = 0; i < n; i++)
     sorted->at[i] = sorted->order[2 * i];
   return mill_ph5_select(file->path, 1, file->n_row, 1, sorted->at, n, &sorted->scalar);

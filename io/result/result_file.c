@@ -540,10 +540,7 @@ int mill_result_close(mill_result_file *file, mill_result_summary *summary)
     counts = file->found;
     goto done;
   }
-  pthread_mutex_lock(&file->mutex);
-  file->is_closing = 1;
-  pthread_cond_signal(&file->work);
-  pthread_mutex_unlock(&file->mutex);
+  mill_cond_end(&file->work, &file->mutex, &file->is_closing);
   pthread_join(file->io_thread, NULL);
   /* the only thread now */
   mill_result_set_busy(file, 1);

@@ -8,6 +8,7 @@
 #include "io/surveys/selection.h"
 #include "io/surveys/single_spectrum.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 
 enum { N_GAIA = 6, SEVERAL = -2 /* tiles or nights, where one is asked for */ };
 
@@ -40,19 +41,6 @@ typedef struct division {
   int32_t healpix, tile_id, night;
   char survey[8], program[16];
 } division;
-
-/* A TARGETID and where it stands. */
-typedef struct id_place {
-  int64_t target_id, place;
-} id_place;
-
-static int compare_id_place(const void *a, const void *b)
-{
-  const id_place *x = a, *y = b;
-  if (x->target_id != y->target_id)
-    return x->target_id < y->target_id ? -1 : 1;
-  return (x->place > y->place) - (x->place < y->place);
-}
 
 static void clear_fibermap(fibermap *map)
 {
@@ -128,7 +116,7 @@ static int read_fibermap(mill_desi_file *file, const mill_selection *select, fib
 }
 
 /* What n exposures share. */
-static int32_t shared(const int32_t *column, const id_place *key, int64_t n)
+static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
 {
   const int32_t first = column[key[0].place];
   for (int64_t k = 1; k < n; k++)
@@ -138,12 +126,12 @@ static int32_t shared(const int32_t *column, const id_place *key, int64_t n)
 }
 
 /* Let the first row of each target, of n in order, say what all of them share. */
-static void share_exposures(const id_place *key, int64_t n, int32_t *exp_id, int32_t *tile_id,
+static void share_exposures(const mill_keyed *key, int64_t n, int32_t *exp_id, int32_t *tile_id,
                             int32_t *night)
 {
   for (int64_t first = 0, end = 0; first < n; first = end) {
     const int64_t at = key[first].place;
-    for (end = first + 1; end < n && key[end].target_id == key[first].target_id; end++)
+    for (end = first + 1; end < n && key[end].key == key[first].key; end++)
       continue;
     if (end > first + 1)
       exp_id[at] = -1;
@@ -159,7 +147,7 @@ static int fill_from_exposures(mill_desi_file *file, fibermap *map)
   int err = MILL_OK;
   int64_t *target_id = NULL;
   int32_t *exp_id = NULL, *tile_id = NULL, *night = NULL;
-  id_place *key = NULL;
+  mill_keyed *key = NULL;
   int has_id = 0, found = 0;
   mill_fits_file *fits = file->fits;
   const int i_hdu = file->i_exp_fibermap;
@@ -175,19 +163,19 @@ static int fill_from_exposures(mill_desi_file *file, fibermap *map)
   if (!has_id)
     goto done;
   for (int64_t i = 0; i < n; i++)
-    key[i] = (id_place){target_id[i], i};
-  qsort(key, (size_t)n, sizeof *key, compare_id_place);
+    key[i] = (mill_keyed){target_id[i], i};
+  qsort(key, (size_t)n, sizeof *key, mill_by_key);
   share_exposures(key, n, exp_id, tile_id, night);
   for (int64_t i = 0; i < file->n_spec; i++) {
     int64_t low = 0, high = n;
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;
-      if (key[middle].target_id < map->target_id[i])
+      if (key[middle].key < map->target_id[i])
         low = middle + 1;
       else
         high = middle;
     }
-    if (low == n || key[low].target_id != map->target_id[i])
+    if (low == n || key[low].key != map->target_id[i])
       continue;
     const int64_t at = key[low].place;
     if (!map->has_exp_id)
@@ -248,24 +236,24 @@ static int group_rows(const fibermap *map, const int64_t *fits_row, int64_t n, i
                       mill_file_index *index)
 {
   int err = MILL_OK;
-  id_place *by_target = NULL, *group = NULL;
+  mill_keyed *by_target = NULL, *group = NULL;
   MILL_TRY(MILL_ALLOC(n, &by_target));
   MILL_TRY(MILL_ALLOC(n, &group));
   for (int64_t i = 0; i < n; i++)
-    by_target[i] = (id_place){map->target_id[fits_row[i]], fits_row[i]};
+    by_target[i] = (mill_keyed){map->target_id[fits_row[i]], fits_row[i]};
   int64_t n_group = 0;
   if (joint) {
-    qsort(by_target, (size_t)n, sizeof *by_target, compare_id_place);
+    qsort(by_target, (size_t)n, sizeof *by_target, mill_by_key);
     /* a group is known by its first FITS row, in order of which groups come;
-     * target_id here is that row, place where the group begins */
+     * key here is that row, place where the group begins */
     for (int64_t i = 0; i < n; i++) {
-      if (i == 0 || by_target[i].target_id != by_target[i - 1].target_id)
-        group[n_group++] = (id_place){by_target[i].place, i};
+      if (i == 0 || by_target[i].key != by_target[i - 1].key)
+        group[n_group++] = (mill_keyed){by_target[i].place, i};
     }
-    qsort(group, (size_t)n_group, sizeof *group, compare_id_place);
+    qsort(group, (size_t)n_group, sizeof *group, mill_by_key);
   } else {
     for (; n_group < n; n_group++)
-      group[n_group] = (id_place){by_target[n_group].place, n_group};
+      group[n_group] = (mill_keyed){by_target[n_group].place, n_group};
   }
   MILL_TRY(mill_file_index_alloc(index, n_group, n));
   for (int64_t i = 0; i < n_group; i++) {
@@ -273,12 +261,11 @@ static int group_rows(const fibermap *map, const int64_t *fits_row, int64_t n, i
     row->first_exposure = index->n_exposure;
     const int64_t start = group[i].place;
     for (int64_t j = start;
-         j < n && (j == start || (joint && by_target[j].target_id == by_target[start].target_id));
-         j++) {
+         j < n && (j == start || (joint && by_target[j].key == by_target[start].key)); j++) {
       mill_file_index_add(index, by_target[j].place, map->exp_id[by_target[j].place]);
       if (row->n_exposure == INT32_MAX)
         MILL_FAIL(MILL_ERR_RANGE, "target %lld has too many exposures",
-                  (long long)by_target[j].target_id);
+                  (long long)by_target[j].key);
       row->n_exposure++;
     }
   }

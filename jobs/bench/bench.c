@@ -15,6 +15,7 @@
 #include "io/surveys/spectra.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/fit.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/system/cpu_model.h"
@@ -71,13 +72,6 @@ int mill_bench_keep_crossover(const mill_bench *job, int kind, int64_t from, int
   snprintf(line.cpu, sizeof line.cpu, "%s", job->cpu);
   MILL_CHECK(mill_crossover_keep(path, &line));
   printf("\nKept for --backend auto in %s.\n", path);
-  return MILL_OK;
-}
-
-int mill_bench_flush(void)
-{
-  if (fflush(stdout) != 0 || ferror(stdout))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the table: %s", strerror(errno));
   return MILL_OK;
 }
 
@@ -139,15 +133,9 @@ int mill_bench_reader_counts(const mill_bench *job, int *count, int *n_count)
 static int list_inputs(mill_bench *job)
 {
   const mill_fit_options *fit = &job->options.fit;
-  if (fit->catalog)
-    MILL_CHECK(mill_catalog_list_read(fit->catalog, &job->listed, &job->n_listed));
-  MILL_CHECK(mill_alloc_bytes((size_t)fit->n_input + job->n_listed, sizeof *job->input,
-                              (void **)&job->input));
   for (int i = 0; i < fit->n_input; i++)
-    job->input[job->n_input++] = fit->input[i];
-  for (size_t i = 0; i < job->n_listed; i++)
-    job->input[job->n_input++] = job->listed[i];
-  return MILL_OK;
+    MILL_CHECK(mill_path_list_add(&job->input, fit->input[i]));
+  return fit->catalog ? mill_catalog_list_read(fit->catalog, &job->input) : MILL_OK;
 }
 
 static int configure(mill_bench *job)
@@ -192,8 +180,8 @@ static int check_roles(const mill_bench *job)
   MILL_CHECK(mill_file_roles_read(&roles, "--catalog", job->options.fit.catalog));
   MILL_CHECK(mill_file_roles_read(&roles, "the table to start from", config->start));
   MILL_CHECK(mill_file_roles_read(&roles, "the redrock file", config->select.redrock_file));
-  for (int i = 0; i < job->n_input; i++)
-    MILL_CHECK(mill_file_roles_read(&roles, "the input", job->input[i]));
+  for (size_t i = 0; i < job->input.n; i++)
+    MILL_CHECK(mill_file_roles_read(&roles, "the input", job->input.path[i]));
   if (job->options.json)
     MILL_CHECK(check_json(job->options.json));
   return MILL_OK;
@@ -255,8 +243,7 @@ int mill_job_bench(int argc, char **argv)
   }
   mill_library_clear(&job.lib);
   mill_config_clear(&job.config);
-  mill_catalog_list_free(job.listed, job.n_listed);
-  mill_free((void *)job.input);
+  mill_path_list_clear(&job.input);
   free(job.command);
   mill_mpi_end(&job.mpi);
   return job.exit_status;

@@ -7,6 +7,7 @@
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/crossover.h"
 #include "jobs/fit/fit.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "kernels/base/clock.h"
@@ -67,7 +68,9 @@ static int set_up(bench_device *b)
   MILL_CHECK(mill_bench_open_library(job));
   settings.limits = (mill_open_limits){config->gzip_limit_mib, config->scratch};
   MILL_CHECK(mill_config_arms(config, &job->lib, settings.arm_wanted));
-  MILL_CHECK(mill_bench_stars_read(&settings, job->n_input, job->input, DISTINCT_STARS, &b->stars));
+  MILL_CHECK(mill_bench_stars_read(&settings, (int)job->input.n,
+                                   (const char *const *)job->input.path, DISTINCT_STARS,
+                                   &b->stars));
   b->set = config->fit;
   if (config->wave_mask_auto && !b->stars.is_desi)
     b->set.n_wave_mask = 0;
@@ -208,7 +211,7 @@ static int measure_crossover(bench_device *b)
     MILL_CHECK(time_batch(b, &b->gpu, n_star, &gpu_rate, &n_differ, &p->gpu_s));
     n++;
     print_point(b, p);
-    MILL_CHECK(mill_bench_flush());
+    MILL_CHECK(mill_job_flush("the table"));
   }
   const int64_t from = mill_crossover_of(n, point);
   if (!b->gpu.backend)
@@ -224,7 +227,7 @@ static int measure_crossover(bench_device *b)
                                          b->gpu.backend ? b->gpu.backend->name : NULL));
   if (b->job->options.json)
     MILL_CHECK(write_crossover_json(b, n, point, from));
-  return mill_bench_flush();
+  return mill_job_flush("the table");
 }
 
 int mill_bench_task_crossover(mill_bench *job)
@@ -384,7 +387,7 @@ static int measure_slots(const bench_device *b, const device *d)
     for (int a = 0; a < b->job->lib.n_arm; a++)
       bytes += (double)r->batch.shape.arm[a].raw_bytes / (double)r->batch.shape.n_star;
     print_slots_row(r);
-    MILL_TRY(mill_bench_flush());
+    MILL_TRY(mill_job_flush("the table"));
     if (r->batch.n_slot < n_slot) {
       printf("\nNo more: memory is full.\n");
       break;
@@ -397,7 +400,7 @@ static int measure_slots(const bench_device *b, const device *d)
   MILL_TRY(check_same(n_differ));
   if (b->job->options.json)
     MILL_TRY(write_slots_json(b, d, n, row));
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
 done:
   return err;
 }
@@ -418,7 +421,7 @@ int mill_bench_task_slots(mill_bench *job)
     MILL_FAIL(MILL_ERR_BACKEND, "%s", d->reason);
   if (!d->backend && job->options.json)
     MILL_TRY(write_slots_json(&b, d, 0, NULL));
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
 done:
   mill_bench_stars_clear(&b.stars);
   return err;

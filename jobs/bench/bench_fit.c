@@ -110,8 +110,9 @@ done:
 static int measure_rates(const mill_bench *job, int n_row, mill_bench_rates *rates)
 {
   /* first what may be missing */
-  if (job->n_input > 0)
-    MILL_CHECK(mill_bench_rates_read(job->n_input, job->input, rates));
+  if (job->input.n > 0)
+    MILL_CHECK(
+        mill_bench_rates_read((int)job->input.n, (const char *const *)job->input.path, rates));
   return mill_bench_rates_measure(job->lib.n_arm > 0 ? &job->lib : NULL, n_row, rates);
 }
 

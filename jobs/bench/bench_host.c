@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "jobs/bench/bench_report.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/error.h"
 #include "kernels/base/host_copy.h"
 #include "src/pipeline/slots.h"
@@ -239,7 +240,7 @@ int mill_bench_task_host(mill_bench *job)
   for (int i = 0; i < n_count; i++) {
     MILL_CHECK(run_host(job, count[i], job->options.n_repeat, &best));
     print_line(count[i], &best);
-    MILL_CHECK(mill_bench_flush());
+    MILL_CHECK(mill_job_flush("the table"));
   }
   return MILL_OK;
 }

@@ -37,6 +37,11 @@ void mill_bench_options_print_help(FILE *out);
 enum { MILL_BENCH_MAX_LIST = 16 };
 int mill_bench_take_list(const mill_option *row, const char *text, void *base);
 
+/** That in the row of an option: member and n_member of a structure. */
+#define MILL_BENCH_LIST(type, member, most)                                                        \
+  MILL_OPTION_OTHER, MILL_AT(type, member), .offset2 = offsetof(type, n_##member), .max = most,    \
+                                            .take = mill_bench_take_list, .argument = "LIST"
+
 /** MILL_ERR_USAGE unless the list [n] of an option ascends, and its first number is least or more.
  */
 int mill_bench_check_list(const char *option, int n, const int *list, int least);

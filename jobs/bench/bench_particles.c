@@ -7,6 +7,7 @@
 #include "jobs/bench/bench.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/backend_choice.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/particles/particle_choice.h"
 #include "kernels/base/clock.h"
@@ -32,10 +33,8 @@ typedef struct bench_particles {
   mill_particle_transfers transfers;  /* of the last evolution */
 } bench_particles;
 
-#define AT(member) MILL_AT(settings, member)
-#define LIST(member, most)                                                                         \
-  MILL_OPTION_OTHER, AT(member), .offset2 = offsetof(settings, n_##member), .max = most,           \
-                                 .take = mill_bench_take_list, .argument = "LIST"
+#define AT(member)         MILL_AT(settings, member)
+#define LIST(member, most) MILL_BENCH_LIST(settings, member, most)
 static const mill_option_table table = {
     "starmill bench particles",
     "usage: starmill bench particles [options]\n"
@@ -112,7 +111,7 @@ static int measure_gpu(bench_particles *b, const mill_particle_setup *setup, dou
   MILL_CHECK(measure(b, setup, 1, time_s, &bound));
   MILL_CHECK(measure(b, setup, 1, time_s, &bound));
   printf(" %.4f | %.1e |", *time_s, difference(b, setup->n_grid[0]));
-  return mill_bench_flush();
+  return mill_job_flush("the table");
 }
 
 /* point  [2] out: of the forms, by all threads and by the GPU */
@@ -142,13 +141,13 @@ static int measure_row(bench_particles *b, int n_grid, int n_step, int n_particl
       setup.n_thread = all ? b->set.n_thread : 1;
       MILL_CHECK(measure(b, &setup, 0, &point[form]->cpu_s, &bound));
       printf(" %.4f |", point[form]->cpu_s);
-      MILL_CHECK(mill_bench_flush());
+      MILL_CHECK(mill_job_flush("the table"));
     }
     if (b->gpu)
       MILL_CHECK(measure_gpu(b, &setup, &point[form]->gpu_s));
   }
   printf(" %.1e |\n", bound);
-  return mill_bench_flush();
+  return mill_job_flush("the table");
 }
 
 static int parse(int argc, char **argv, settings *s)
@@ -202,7 +201,7 @@ static int measure_all(bench_particles *b)
          "| binned, %d threads |%s bound |\n"
          "|---:|---:|---:|---:|---:|%s---:|---:|%s---:|\n",
          s->n_thread, gpu, s->n_thread, gpu, rule, rule);
-  MILL_CHECK(mill_bench_flush());
+  MILL_CHECK(mill_job_flush("the table"));
   for (int g = 0; g < s->n_grid; g++)
     for (int k = 0; k < s->n_steps; k++)
       MILL_CHECK(measure_rows(b, s->grid[g], s->steps[k], from[g][k]));
@@ -221,7 +220,7 @@ static int measure_all(bench_particles *b)
           printf(" not here |");
       printf("\n");
     }
-  return mill_bench_flush();
+  return mill_job_flush("the table");
 }
 
 int mill_bench_particles(mill_bench *job, int argc, char **argv)

@@ -5,6 +5,7 @@
 #include "jobs/fit/inputs.h"
 #include "jobs/fit/reader.h"
 #include "jobs/fit/work.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/ranks/usual_rate.h"
@@ -96,7 +97,7 @@ static int measure_all(const mill_bench *job, const mill_inputs *inputs)
     const double n = (double)p.n_row;
     printf("| %d | %.0f | %.3f | %.0f | %.0f | %.3f |\n", count[i], n, p.wall_s, n / p.wall_s,
            1e-6 * (double)p.n_byte / p.wall_s, 1e3 * p.cpu_s / n);
-    MILL_CHECK(mill_bench_flush());
+    MILL_CHECK(mill_job_flush("the table"));
   }
   if (p.n_unreadable > 0)
     printf("\nOf the rows %lld could not be read.\n", (long long)p.n_unreadable);

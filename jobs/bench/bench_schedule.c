@@ -7,6 +7,7 @@
 #include "jobs/bench/bench.h"
 #include "jobs/bench/bench_job.h"
 #include "jobs/fit/fit.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/fit/reader.h"
 #include "kernels/base/error.h"
@@ -46,10 +47,7 @@ typedef struct settings {
   int64_t n_cost;
 } settings;
 
-#define LIST(member, most)                                                                         \
-  MILL_OPTION_OTHER, MILL_AT(settings, member), .offset2 = offsetof(settings, n_##member),         \
-                                                .max = most, .take = mill_bench_take_list,         \
-                                                .argument = "LIST"
+#define LIST(member, most) MILL_BENCH_LIST(settings, member, most)
 #define REAL(member, least, most)                                                                  \
   MILL_OPTION_REAL, MILL_AT(settings, member), .min = least, .max = most
 #define COUNT(member, most) MILL_OPTION_COUNT, MILL_AT(settings, member), .min = 1, .max = most
@@ -280,7 +278,7 @@ int mill_bench_schedule(int argc, char **argv)
                   set.n_rank[i], set.rows[k]);
       MILL_TRY(simulate(&set, set.n_rank[i], set.rows[k]));
     }
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
 done:
   mill_free(set.cost);
   return err;

@@ -11,6 +11,7 @@
 #include "jobs/fit/backend_choice.h"
 #include "jobs/fit/fit.h"
 #include "jobs/library/train_choice.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/backend.h"
 #include "kernels/base/clock.h"
@@ -65,10 +66,8 @@ static int take_hidden(const mill_option *row, const char *text, void *base)
   return MILL_OK;
 }
 
-#define AT(member) MILL_AT(settings, member)
-#define LIST(member, most)                                                                         \
-  MILL_OPTION_OTHER, AT(member), .offset2 = offsetof(settings, n_##member), .max = most,           \
-                                 .take = mill_bench_take_list, .argument = "LIST"
+#define AT(member)         MILL_AT(settings, member)
+#define LIST(member, most) MILL_BENCH_LIST(settings, member, most)
 static const mill_option_table table = {
     "starmill bench train",
     "usage: starmill bench train [options]\n"
@@ -232,7 +231,7 @@ static int measure_statistics(bench_train *b, int k)
   const double spent_s = mill_thread_cpu_s() - start_s;
   b->n_component[k] = report.n_component;
   printf("| %d | %d | %.3f | %.0f |\n", task.n, report.n_component, spent_s, task.n / spent_s);
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
 done:
   mill_train_state_clear(&state);
   mill_arm_clear(&arm);
@@ -380,7 +379,7 @@ static int measure_network(bench_train *b, int by_pixels, int k, const mill_trai
       printf(" %.0f | %.2f | %.2f |", n / p->gpu_s, gflop / p->gpu_s, p->cpu_s / p->gpu_s);
     }
     printf("\n");
-    MILL_TRY(mill_bench_flush());
+    MILL_TRY(mill_job_flush("the table"));
   }
   *from = b->gpu ? mill_crossover_of(b->set.n_batch, point) : 0;
 done:
@@ -488,7 +487,7 @@ static int measure(bench_train *b)
   MILL_TRY(find_gpu(b));
   MILL_TRY(mill_bench_rates_threads(b->set.n_thread, &b->sgemm));
   print_head(b);
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
   MILL_TRY(make_spectra(b));
   printf("\nStatistics and components, on one core:\n\n"
          "| spectra | components | CPU s | spectra/s |\n"
@@ -501,7 +500,7 @@ static int measure(bench_train *b)
   if (b->set.keep)
     MILL_TRY(keep(b));
   printf("\nsgemm at the end: %.1f GFLOP/s.\n", again.gflop_s);
-  MILL_TRY(mill_bench_flush());
+  MILL_TRY(mill_job_flush("the table"));
 done:
   mill_blas_end(n_blas);
   return err;

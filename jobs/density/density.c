@@ -1,12 +1,11 @@
 #include "jobs/density/density.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "jobs/density/density_map.h"
 #include "jobs/fit/fit.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
@@ -30,9 +29,7 @@ static int print_summary(const mill_density_options *o, const mill_density_map *
   printf("sum          %s, no value is further off than %.2g\n", f->form, f->bound);
   printf("time         %.2f s, %d threads\n", wall_s, o->n_thread);
   printf("density      %s\n", o->output);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the summary: %s", strerror(errno));
-  return MILL_OK;
+  return mill_job_flush("the summary");
 }
 
 static int run(const mill_mpi *mpi, int argc, char **argv)

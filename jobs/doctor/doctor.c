@@ -2,7 +2,6 @@
 
 #include "jobs/doctor/doctor.h"
 
-#include <errno.h>
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include "jobs/doctor/doctor_output.h"
 #include "jobs/fit/fit.h"
 #include "jobs/doctor/version.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "kernels/find_backend.h"
@@ -512,8 +512,7 @@ static int examine(doctor_job *job)
     MILL_TRY(mill_findings_print_json(&job->findings, stdout));
   else
     mill_findings_print(&job->findings, stdout);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print what was found: %s", strerror(errno));
+  MILL_TRY(mill_job_flush("what was found"));
 done:
   return err;
 }

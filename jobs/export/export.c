@@ -1,6 +1,5 @@
 #include "jobs/export/export.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +8,7 @@
 #include "io/export/whole_table.h"
 #include "io/hdf5/hdf5_probe.h"
 #include "io/hdf5/parallel_hdf5.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
@@ -223,9 +223,7 @@ static int run(const mill_mpi *mpi, int argc, char **argv, int *exit_status)
   else if (mpi->rank == 0 && !o.quiet)
     printf("rows         %lld\ntime         %.2f s\noutput       %s\n", (long long)n_row,
            mill_wall_s() - start_s, o.output);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    return MILL_ERROR(MILL_ERR_OUTPUT, "cannot print the summary: %s", strerror(errno));
-  return MILL_OK;
+  return mill_job_flush("the summary");
 }
 
 int mill_job_export(int argc, char **argv)

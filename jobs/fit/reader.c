@@ -587,10 +587,7 @@ void mill_reader_stop(mill_reader *reader)
 {
   if (!reader)
     return;
-  pthread_mutex_lock(&reader->mutex);
-  reader->stop = 1;
-  pthread_cond_broadcast(&reader->changed);
-  pthread_mutex_unlock(&reader->mutex);
+  mill_cond_end(&reader->changed, &reader->mutex, &reader->stop);
   for (int i = 0; i < reader->n_worker; i++) {
     worker *w = &reader->worker[i];
     if (w->started)

@@ -170,10 +170,7 @@ void mill_stop_watch_end(mill_stop_watch *watch)
 {
   if (!watch)
     return;
-  pthread_mutex_lock(&watch->mutex);
-  watch->ends = 1;
-  pthread_cond_signal(&watch->changed);
-  pthread_mutex_unlock(&watch->mutex);
+  mill_cond_end(&watch->changed, &watch->mutex, &watch->ends);
   if (!mill_thread_join_within(watch->thread, LAST_WAIT_S)) {
     /* it hangs in the file system, and keeps its memory */
     mill_log_warning("%s: the file system has not answered for %d s", watch->file, LAST_WAIT_S);

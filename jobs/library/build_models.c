@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "src/line_model/line_model.h"
 #include "src/system/log.h"
+#include "src/system/order.h"
 #include "src/system/regular_file.h"
 
 /* ---- lists of names ------------------------------------------------------------------------- */
@@ -21,11 +22,6 @@ typedef struct names {
 } names;
 
 enum { MAX_NAMED = 5 /* names that a message tells */ };
-
-static int compare_names(const void *a, const void *b)
-{
-  return strcmp(a, b);
-}
 
 /* A name a line; # begins a remark. */
 static int read_names(const char *option, const char *path, names *out)
@@ -54,7 +50,7 @@ static int read_names(const char *option, const char *path, names *out)
     MILL_FAIL(MILL_ERR_INPUT, "%s: cannot be read", path);
   if (out->n == 0)
     MILL_FAIL(MILL_ERR_INPUT, "--%s %s: has no names", option, path);
-  qsort(out->name, (size_t)out->n, sizeof *out->name, compare_names);
+  qsort(out->name, (size_t)out->n, sizeof *out->name, mill_by_text);
   int64_t n = 1;
   for (int64_t i = 1; i < out->n; i++) /* each once */
     if (strcmp(out->name[i], out->name[n - 1]) != 0)
@@ -72,7 +68,7 @@ static int has_name(names *list, const char *name)
 {
   char(*found)[MILL_GRID_NAME] = NULL;
   if (list->n > 0)
-    found = bsearch(name, list->name, (size_t)list->n, sizeof *list->name, compare_names);
+    found = bsearch(name, list->name, (size_t)list->n, sizeof *list->name, mill_by_text);
   if (found)
     list->met[found - list->name] = 1;
   return found != NULL;

@@ -14,6 +14,7 @@
 #include "jobs/library/library_build.h"
 #include "jobs/library/library_demo.h"
 #include "jobs/library/library_error.h"
+#include "jobs/library/library_rows.h"
 #include "jobs/library/library_spectra.h"
 #include "jobs/library/library_train.h"
 #include "jobs/library/train_functions.h"
@@ -72,9 +73,7 @@ static const mill_option_table import_table = {
     "\n",
     NULL,
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(import_options),
         {"template-sigma", MILL_OPTION_OTHER, .take = take_sigma, .argument = "A|A,A,A",
          .help = "Gaussian sigma in Angstrom that the templates carry already and that is taken "
                  "out of the spectra's resolution matrix; one for all arms, or one for each file"},

@@ -12,6 +12,8 @@
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/library/name_pattern.h"
 #include "jobs/fit/stop_watch.h"
+#include "jobs/library/library_rows.h"
+#include "jobs/options/job_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/error.h"
 #include "src/line_model/line_model.h"
@@ -75,16 +77,8 @@ const mill_option_table mill_library_build_table = {
                  "{logg/10} a number ten times the label, p and m are signs"},
         {"table", MILL_OPTION_TEXT, AT(in.request.table), .argument = "FILE",
          .help = "table with the labels of files with one spectrum"},
-        {"name-column", MILL_OPTION_PATH, AT(in.request.name_column), .argument = "NAME",
-         .help = "its column with the files' names, with or without .fits (default FILE)"},
-        {"columns", OTHER(mill_take_columns, "WAVE,FLUX[,CONTINUUM]"), AT(in),
-         .help = "columns of files with one spectrum in a table (default: an image)"},
-        {"wave-file", MILL_OPTION_TEXT, AT(in.request.wave_file), .argument = "FILE",
-         .help = "image with the wavelengths of all spectra, Angstrom"},
-        {"wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
-         .help = "wavelengths in Angstrom (default: from the header)"},
-        {"log-wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
-         .help = "the same, log10 of Angstrom"},
+        MILL_LABELLED_FILE_ROWS(mill_build_options, "WAVE,FLUX[,CONTINUUM]"),
+        MILL_LABELLED_WAVE_ROWS(mill_build_options),
         {"medium", OTHER(mill_take_medium, "NAME"), AT(in),
          .help = "air or vacuum: of the wavelengths; needed unless a header says so"},
         {"keep", OTHER(mill_take_named, "NAME=MIN:MAX,..."), AT(in.keep),
@@ -461,10 +455,8 @@ done:
 
 static int set_up(mill_build_job *job)
 {
-  int err = mill_stop_signal_catch();
-  if (err == MILL_OK)
-    err = mill_log_open(job->mpi.rank, job->mpi.size, MILL_LOG_INFO, NULL);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  int err = MILL_OK;
+  MILL_TRY(mill_job_begin(&job->mpi));
   MILL_TRY(mill_build_name_output(job));
   if (job->options.n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &job->options.n_thread));

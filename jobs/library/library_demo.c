@@ -4,6 +4,7 @@
 
 #include "io/library/library_file.h"
 #include "jobs/library/library_left_out.h"
+#include "jobs/library/library_rows.h"
 #include "jobs/library/train_functions.h"
 #include "kernels/base/error.h"
 #include "src/libraries/demo_library.h"
@@ -27,9 +28,7 @@ const mill_option_table mill_library_demo_table = {
     "\n",
     NULL,
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(options),
         {"threads", MILL_OPTION_COUNT, AT(settings.n_thread), .min = 1, .max = 4096,
          .help = "threads (default: the cores that this process may use)"},
         {"held-out", MILL_OPTION_COUNT, AT(settings.n_held_out), .max = MILL_REPORT_MAX,

@@ -7,6 +7,7 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/labelled_spectra.h"
 #include "io/library/library_file.h"
+#include "jobs/library/library_rows.h"
 #include "kernels/base/error.h"
 #include "src/config/arm_setup.h"
 #include "src/libraries/model_error.h"
@@ -44,9 +45,7 @@ const mill_option_table mill_library_error_table = {
     "\n",
     NULL,
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(options),
         {"spectra", MILL_OPTION_TEXT, AT(spectra), .argument = "FILE.fits",
          .help = "an image of spectra and a table of their labels, as library spectra reads them"},
         {"columns", NAMES(column, MILL_MAX_GRID_AXIS), .argument = "TEFF,LOGG,...",

@@ -12,6 +12,7 @@
 
 #include "io/library/labelled_spectra.h"
 #include "io/library/library_file.h"
+#include "jobs/library/library_rows.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
 #include "src/ranks/mpi_context.h"
@@ -65,28 +66,18 @@ const mill_option_table mill_library_spectra_table = {
     "\n",
     NULL,
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(options),
         {"labels", OTHER(mill_take_labels, "NAME=COLUMN,..."), AT(in),
          .help = "the library's labels and their columns of the table, cards of files with one "
                  "spectrum, or CTYPE of the axes of a cube (default teff=TEFF,logg=LOGG,feh=FEH)"},
         {"table", MILL_OPTION_TEXT, AT(in.request.table), .argument = "FILE",
          .help = "table with the labels of files with one spectrum (default: their cards)"},
-        {"name-column", MILL_OPTION_PATH, AT(in.request.name_column), .argument = "NAME",
-         .help = "its column with the files' names, with or without .fits (default FILE)"},
-        {"columns", OTHER(mill_take_columns, "WAVE,FLUX"), AT(in),
-         .help = "columns of files with one spectrum in a table (default: an image)"},
-        {"wave-file", MILL_OPTION_TEXT, AT(in.request.wave_file), .argument = "FILE",
-         .help = "image with the wavelengths of all spectra, Angstrom"},
+        MILL_LABELLED_FILE_ROWS(options, "WAVE,FLUX"),
         {"keep", OTHER(mill_take_named, "NAME=MIN:MAX,..."), AT(in.keep),
          .offset2 = offsetof(options, in.n_keep), .help = "leave out spectra with labels outside"},
         {"medium", OTHER(mill_take_medium, "NAME"), AT(in),
          .help = "air or vacuum: of the file's wavelengths; needed unless its header says so"},
-        {"wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
-         .help = "wavelengths in Angstrom (default: from the header)"},
-        {"log-wave", OTHER(mill_take_wave, "FIRST,STEP"), AT(in),
-         .help = "the same, log10 of Angstrom"},
+        MILL_LABELLED_WAVE_ROWS(options),
         {"range", MILL_OPTION_PAIR, AT(settings.min_aa), .argument = "MIN,MAX",
          .offset2 = offsetof(options, settings.max_aa),
          .help = "vacuum wavelengths of the library in Angstrom (default: all)"},

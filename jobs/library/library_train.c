@@ -13,6 +13,7 @@
 #include "jobs/fit/backend_choice.h"
 #include "jobs/fit/stop_watch.h"
 #include "jobs/library/library_left_out.h"
+#include "jobs/library/library_rows.h"
 #include "jobs/library/train_choice.h"
 #include "jobs/library/train_functions.h"
 #include "jobs/library/train_networks.h"
@@ -67,9 +68,7 @@ const mill_option_table mill_library_train_table = {
     "\n",
     NULL,
     (const mill_option[]){
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(options),
         {"emulator", MILL_OPTION_CHOICE, AT(emulator), .words = emulator_words,
          .help = "what stands between labels and spectra"},
         {"left-out", MILL_OPTION_REAL, AT(left_out), .max = 0.5, .argument = "PART",
@@ -117,11 +116,7 @@ const mill_option_table mill_library_train_table = {
         {"memory", MILL_OPTION_REAL, AT(arm.keep_gib), .max = DBL_MAX, .argument = "GIB",
          .help = "with --last pixels: spectra of an arm that take more of a rank's memory are read "
                  "for every step (default 4)"},
-        {"guess-templates", MILL_OPTION_COUNT, AT(n_guess), .min = 1, .max = 10000,
-         .help = "templates of the initial guess (default 300)"},
-        {"hulls", MILL_OPTION_CHOICE, AT(hulls), .words = mill_train_hull_words,
-         .help = "within which fits stay: of every pair of labels, or one of all labels together, "
-                 "by qhull"},
+        MILL_TRAIN_GUESS_ROWS(options, n_guess, hulls),
         {"seed", MILL_OPTION_SEED, NET(seed), .argument = "N",
          .help = "of what is left out, first weights and batches (default 1)"},
         {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",

@@ -10,6 +10,7 @@
 #include "io/library/grid_file.h"
 #include "io/library/library_file.h"
 #include "jobs/library/library_left_out.h"
+#include "jobs/library/library_rows.h"
 #include "jobs/library/library_train.h"
 #include "jobs/library/train_choice.h"
 #include "kernels/base/clock.h"
@@ -51,9 +52,7 @@ const mill_option_table mill_train_functions_table = {
         {"emulator", MILL_OPTION_CHOICE, SET(way), .words = way_words,
          .help = "radial functions through scattered labels; cubic splines, or linear "
                  "interpolation, over a grid of labels"},
-        {"output", MILL_OPTION_TEXT, AT(output), .argument = "LIB.h5",
-         .help = "the library to write"},
-        {"overwrite", MILL_OPTION_FLAG, AT(overwrite), .help = "replace LIB.h5 if it exists"},
+        MILL_LIBRARY_OUTPUT_ROWS(options),
         {"gaps", MILL_OPTION_CHOICE, SET(fill_gaps), .words = gap_words,
          .help = "nodes of the grid without a model: an error, or filled from their neighbours"},
         {"components", MILL_OPTION_COUNT, SET(n_component), .min = 1, .max = MILL_MAX_WIDTH,
@@ -75,11 +74,7 @@ const mill_option_table mill_train_functions_table = {
         {"model-error", MILL_OPTION_COUNT, AT(n_error), .max = MILL_MAX_ERROR, .argument = "N",
          .help = "keep what the templates of the report get wrong, with N components; fits then "
                  "count it (default: not kept)"},
-        {"guess-templates", MILL_OPTION_COUNT, SET(n_guess), .min = 1, .max = 10000,
-         .help = "templates of the initial guess (default 300)"},
-        {"hulls", MILL_OPTION_CHOICE, SET(hulls), .words = mill_train_hull_words,
-         .help = "within which fits stay: of every pair of labels, or one of all labels together, "
-                 "by qhull"},
+        MILL_TRAIN_GUESS_ROWS(options, settings.n_guess, settings.hulls),
         {"unfinished", MILL_OPTION_FLAG, AT(unfinished),
          .help = "take the models that there are of a grid file whose building has not ended"},
         {"threads", MILL_OPTION_COUNT, SET(n_thread), .min = 1, .max = 4096,

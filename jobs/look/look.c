@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "io/result/result_table.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/system/file_roles.h"
@@ -183,20 +184,18 @@ done:
   return err;
 }
 
-int mill_job_plot(int argc, char **argv)
+static int run(int (*look)(int, char **, look_job *), int argc, char **argv)
 {
   look_job job = {0};
-  const int err = plot(argc, argv, &job);
-  if (err != MILL_OK)
-    fprintf(stderr, "starmill plot: %s\n", mill_error_message());
-  return mill_error_exit_status(err);
+  return mill_job_end(argv[0], look(argc, argv, &job));
+}
+
+int mill_job_plot(int argc, char **argv)
+{
+  return run(plot, argc, argv);
 }
 
 int mill_job_report(int argc, char **argv)
 {
-  look_job job = {0};
-  const int err = report(argc, argv, &job);
-  if (err != MILL_OK)
-    fprintf(stderr, "starmill report: %s\n", mill_error_message());
-  return mill_error_exit_status(err);
+  return run(report, argc, argv);
 }

@@ -1,12 +1,12 @@
 #include "jobs/merge/merge.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/result/result_merge.h"
 #include "jobs/fit/fit.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
@@ -78,8 +78,7 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   if (!options.quiet)
     printf("parts        %d\nrows         %lld\nresult       %s\n", options.n_part,
            (long long)n_row, options.output);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the summary: %s", strerror(errno));
+  MILL_TRY(mill_job_flush("the summary"));
 done:
   free(command);
   return err;

@@ -206,8 +206,6 @@ static int apply_target_ids(const mill_fit_options *options, mill_selection *sel
   if (options->target_id_file)
     MILL_TRY(mill_target_id_file_read(options->target_id_file, &from_file, &n_file));
   const size_t n = options->n_target_id + n_file;
-  if (n == 0)
-    MILL_FAIL(MILL_ERR_USAGE, "--targetid-file %s lists no target", options->target_id_file);
   MILL_TRY(MILL_ALLOC(n, &all));
   if (options->n_target_id > 0)
     memcpy(all, options->target_id, options->n_target_id * sizeof *all);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "io/files/whole_file.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/select/expression.h"
 #include "kernels/base/error.h"
@@ -196,9 +197,8 @@ int mill_job_select(int argc, char **argv)
               argc - first);
   MILL_TRY(run(&job, argv[first], argv[first + 1]));
 done:
-  if (err != MILL_OK)
-    fprintf(stderr, "starmill select: %s\n", mill_error_message());
+  err = mill_job_end("select", err);
   mill_result_table_close(&job.table);
   MILL_FREE(job.fits_row, job.catalog_row, job.print_row, job.value, job.is_true, job.list);
-  return mill_error_exit_status(err);
+  return err;
 }

@@ -1,6 +1,5 @@
 #include "jobs/show/show.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 
 #include "io/hdf5/parallel_hdf5.h"
 #include "io/result/result_table.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "kernels/base/error.h"
 #include "kernels/data/result.h"
@@ -234,8 +234,7 @@ static int show(show_job *job, const char *path, int n_star, char *const *star)
       putchar('\n');
     MILL_TRY(print_row(job, row[i]));
   }
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the star: %s", strerror(errno));
+  MILL_TRY(mill_job_flush("the star"));
 done:
   mill_free(row);
   return err;
@@ -254,9 +253,8 @@ int mill_job_show(int argc, char **argv)
     MILL_FAIL(MILL_ERR_USAGE, "name a result and one or more stars; see starmill show --help");
   MILL_TRY(show(&job, argv[first], argc - first - 1, argv + first + 1));
 done:
-  if (err != MILL_OK)
-    fprintf(stderr, "starmill show: %s\n", mill_error_message());
+  err = mill_job_end("show", err);
   mill_result_table_close(&job.table);
   MILL_FREE(job.file.text, job.fits_row, job.catalog_row, job.value);
-  return mill_error_exit_status(err);
+  return err;
 }

@@ -5,6 +5,7 @@
 
 #include "io/hdf5/hdf5_probe.h"
 #include "io/library/library_file.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/simulate/simulate_files.h"
 #include "jobs/simulate/simulate_folder.h"
 #include "kernels/base/clock.h"
@@ -42,10 +43,8 @@ static int check_survey(const mill_simulate_plan *plan)
 
 static int set_up(simulate_job *job)
 {
-  int err = mill_stop_signal_catch();
-  if (err == MILL_OK)
-    err = mill_log_open(job->mpi.rank, job->mpi.size, MILL_LOG_INFO, NULL);
-  MILL_TRY(mill_mpi_agree(&job->mpi, err));
+  int err = MILL_OK;
+  MILL_TRY(mill_job_begin(&job->mpi));
   if (mill_simulate_library(&job->plan))
     MILL_TRY(mill_mpi_rank0_first(&job->mpi, load_library, job));
   err = mill_simulate_plan_make(&job->plan);

@@ -1,6 +1,5 @@
 #include "jobs/status/status.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "io/hdf5/hdf5_probe.h"
 #include "io/result/result_file.h"
 #include "io/result/result_layout.h"
+#include "jobs/options/job_steps.h"
 #include "jobs/options/option_table.h"
 #include "jobs/status/status_file.h"
 #include "jobs/status/status_result.h"
@@ -404,8 +404,7 @@ int mill_job_status(int argc, char **argv)
     MILL_TRY(print_json(&job));
   else
     print_text(&job);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    MILL_FAIL(MILL_ERR_OUTPUT, "cannot print the status: %s", strerror(errno));
+  MILL_TRY(mill_job_flush("the status"));
   exit_status = states[job.state].exit_status;
 done:
   if (err != MILL_OK) {

@@ -336,10 +336,7 @@ static void stop_thread(mill_board *board)
 {
   if (!board->has_thread)
     return;
-  pthread_mutex_lock(&board->mutex);
-  board->ends = 1;
-  pthread_cond_signal(&board->changed);
-  pthread_mutex_unlock(&board->mutex);
+  mill_cond_end(&board->changed, &board->mutex, &board->ends);
   if (!mill_thread_join_within(board->thread, LAST_WAIT_S)) {
     mill_log_warning("%s: the file system has not answered for %d s: the status is given up",
                      board->path, LAST_WAIT_S);

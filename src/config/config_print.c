@@ -6,6 +6,7 @@
 #include "kernels/base/error.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
+#include "src/system/order.h"
 
 static void print_ranges(const mill_config *config, FILE *out)
 {
@@ -261,12 +262,6 @@ static int compare_key(const void *a, const void *b)
   return strcmp((*(const mill_option *const *)a)->name, (*(const mill_option *const *)b)->name);
 }
 
-/* Elements begin with their name. */
-static int compare_text(const void *a, const void *b)
-{
-  return strcmp(a, b);
-}
-
 /* A copy whose lists stand in one order, since their order means nothing; id: [n_target_id] of the
  * caller. */
 static void sort_lists(const mill_config *config, int64_t *id, mill_config *copy)
@@ -277,12 +272,12 @@ static void sort_lists(const mill_config *config, int64_t *id, mill_config *copy
     memcpy(id, config->select.target_id, select->n_target_id * sizeof *id);
   select->target_id = id;
   select->n_target_id = mill_config_sort_ids(id, select->n_target_id);
-  qsort(select->objtype, (size_t)select->n_objtype, sizeof select->objtype[0], compare_text);
+  qsort(select->objtype, (size_t)select->n_objtype, sizeof select->objtype[0], mill_by_text);
   qsort(select->target_class, (size_t)select->n_target_class, sizeof select->target_class[0],
-        compare_text);
-  qsort(copy->arm, (size_t)copy->n_arm, sizeof copy->arm[0], compare_text);
-  qsort(copy->fixed, (size_t)copy->n_fixed, sizeof copy->fixed[0], compare_text);
-  qsort(copy->prior, (size_t)copy->n_prior, sizeof copy->prior[0], compare_text);
+        mill_by_text);
+  qsort(copy->arm, (size_t)copy->n_arm, sizeof copy->arm[0], mill_by_text);
+  qsort(copy->fixed, (size_t)copy->n_fixed, sizeof copy->fixed[0], mill_by_text);
+  qsort(copy->prior, (size_t)copy->n_prior, sizeof copy->prior[0], mill_by_text);
   copy->wave_mask_auto = 0; /* what is masked counts, not who chose it */
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
+#include "src/system/order.h"
 
 /* libyaml loads the file as a tree whose nodes carry their lines; the table of keys says what each
  * value may be.  libcyaml's schemas cannot say on which line a second key, a duplicate or a bad
@@ -358,20 +359,12 @@ static int read_arms(reader *in, const yaml_node_t *node)
   return MILL_OK;
 }
 
-static int compare_id(const void *a, const void *b)
-{
-  int64_t x, y;
-  memcpy(&x, a, sizeof x);
-  memcpy(&y, b, sizeof y);
-  return (x > y) - (x < y);
-}
-
 size_t mill_config_sort_ids(int64_t *id, size_t n)
 {
   size_t n_kept = 0;
   if (n == 0)
     return 0;
-  qsort(id, n, sizeof *id, compare_id);
+  qsort(id, n, sizeof *id, mill_by_int64);
   for (size_t i = 0; i < n; i++)
     if (n_kept == 0 || id[i] != id[n_kept - 1])
       id[n_kept++] = id[i];

@@ -11,6 +11,7 @@
 #include "src/libraries/rbf.h"
 #include "src/libraries/spline_grid.h"
 #include "src/system/blas_threads.h"
+#include "src/system/order.h"
 #include "src/system/random.h"
 
 enum {
@@ -340,19 +341,6 @@ done:
 
 /* ---- models to leave out -------------------------------------------------------------------- */
 
-typedef struct choice {
-  double key;
-  int i;
-} choice;
-
-static int compare_choice(const void *a, const void *b)
-{
-  const choice *p = a, *q = b;
-  if (p->key != q->key)
-    return p->key > q->key ? 1 : -1;
-  return p->i - q->i;
-}
-
 /* Is no label of model i the least or the largest of all, where there are values between? */
 static int is_between(const mill_grid_models *models, const mill_library *lib, int i)
 {
@@ -388,7 +376,7 @@ int mill_grid_choose_left_out(int way, const mill_grid_models *models, const mil
                               int n_wanted, uint64_t seed, unsigned char *out, int *n_out)
 {
   int err = MILL_OK;
-  choice *order = NULL;
+  mill_weighed *order = NULL;
   int *node = NULL;
   double *mapped = NULL;
   mill_library *labels = NULL;
@@ -412,11 +400,11 @@ int mill_grid_choose_left_out(int way, const mill_grid_models *models, const mil
   for (int i = 0; i < models->n; i++) {
     mill_random r;
     mill_random_begin(&r, seed, (uint64_t)i, LEFT_OUT_STREAM);
-    order[i] = (choice){mill_random_uniform(&r), i};
+    order[i] = (mill_weighed){mill_random_uniform(&r), i};
   }
-  qsort(order, n, sizeof *order, compare_choice);
+  qsort(order, n, sizeof *order, mill_by_weight);
   for (size_t j = 0; j < n && *n_out < n_wanted; j++) {
-    const int i = order[j].i;
+    const int i = order[j].place;
     const int fits = way == MILL_WAY_RADIAL ? is_between(models, lib, i)
                                             : mill_label_lattice_is_inner(&lattice, node[i]) &&
                                                   is_free(&lattice, node[i], out);

@@ -11,6 +11,7 @@
 #include "kernels/math/hull.h"
 #include "src/libraries/library_make.h"
 #include "src/libraries/quantile.h"
+#include "src/system/order.h"
 
 enum {
   N_REWEIGHT = 3,
@@ -26,20 +27,6 @@ enum {
    less, beyond the second not at all. */
 #define DOUBT_LIMIT  1.5
 #define REJECT_LIMIT 5.0
-
-/* A spectrum and how far it is from another one. */
-typedef struct neighbour {
-  double distance2;
-  int i;
-} neighbour;
-
-static int compare_neighbour(const void *a, const void *b)
-{
-  const neighbour *p = a, *q = b;
-  if (p->distance2 != q->distance2)
-    return p->distance2 > q->distance2 ? 1 : -1;
-  return p->i - q->i;
-}
 
 /* ---- labels ---- */
 
@@ -190,7 +177,7 @@ static int doubt(const mill_spectra_work *w, double *out)
 {
   int err = MILL_OK;
   double *residual = NULL;
-  neighbour *near = NULL;
+  mill_weighed *near = NULL;
   const int n_near = w->n - 1 < N_NEIGHBOUR ? w->n - 1 : N_NEIGHBOUR;
   MILL_TRY(MILL_ALLOC(w->n, &residual));
   MILL_TRY(MILL_ALLOC(w->n, &near));
@@ -198,10 +185,10 @@ static int doubt(const mill_spectra_work *w, double *out)
   for (int i = 0; i < w->n; i++) {
     double like[N_NEIGHBOUR];
     for (int j = 0; j < w->n; j++)
-      near[j] = (neighbour){j == i ? -1 : distance2(w, i, j), j};
-    qsort(near, (size_t)w->n, sizeof *near, compare_neighbour); /* nearest first */
+      near[j] = (mill_weighed){j == i ? -1 : distance2(w, i, j), j};
+    qsort(near, (size_t)w->n, sizeof *near, mill_by_weight); /* nearest first */
     for (int j = 0; j < n_near; j++)
-      like[j] = residual[near[j + 1].i]; /* the first one is itself */
+      like[j] = residual[near[j + 1].place]; /* the first one is itself */
     const double usual = mill_quantile((size_t)n_near, 0.5, like);
     /* spectra that a function fits to rounding are all well */
     out[i] = residual[i] / fmax(usual, 1e-4);

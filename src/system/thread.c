@@ -70,3 +70,11 @@ int mill_cond_nap(pthread_cond_t *cond, pthread_mutex_t *mutex, const int *ends,
   pthread_mutex_unlock(mutex);
   return goes_on;
 }
+
+void mill_cond_end(pthread_cond_t *cond, pthread_mutex_t *mutex, int *ends)
+{
+  pthread_mutex_lock(mutex);
+  *ends = 1;
+  pthread_cond_broadcast(cond);
+  pthread_mutex_unlock(mutex);
+}
