@@ -62,10 +62,6 @@ void mill_hdf5_unlock(void);
 /** Give up one use of a handle whose mutex is held, which is unlocked; the last one frees it. */
 void mill_library_release(starmill_library *library);
 
-/** The star of a batch with the segments of one object, which becomes the star's.  MILL_ERR_... */
-int mill_star_of_batch(starmill_library *library, mill_read_batch *batch, int64_t target_id,
-                       starmill_star **star);
-
 /** Spectra in memory as a star; library->mutex is held. */
 int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum, int n,
                    starmill_star **star);

@@ -46,8 +46,9 @@ done:
   return err;
 }
 
-int mill_star_of_batch(starmill_library *h, mill_read_batch *batch, int64_t target_id,
-                       starmill_star **star)
+/* The star of a batch with the segments of one object, which becomes the star's.  MILL_ERR_... */
+static int star_of_batch(starmill_library *h, mill_read_batch *batch, int64_t target_id,
+                         starmill_star **star)
 {
   int err = MILL_OK;
   starmill_star *s = NULL;
@@ -148,7 +149,7 @@ int mill_star_make(starmill_library *h, const starmill_spectrum *spectrum, int n
   MILL_TRY(
       mill_spectra_open_memory("a star in memory", &h->spectra, &in_memory, &source, &spectra));
   MILL_TRY(mill_spectra_read(spectra, exposure, n_exposure, &batch));
-  MILL_TRY(mill_star_of_batch(h, &batch, -1, star));
+  MILL_TRY(star_of_batch(h, &batch, -1, star));
 done:
   mill_spectra_close(spectra);
   mill_read_batch_clear(&batch);
@@ -340,7 +341,7 @@ static int star_of_row(starmill_file *f, int64_t i_row, starmill_star **star)
   const mill_catalog_row *row = &f->index.row[i_row];
   MILL_TRY(mill_spectra_read(f->spectra, f->index.exposure_row + row->first_exposure,
                              row->n_exposure, &batch));
-  MILL_TRY(mill_star_of_batch(f->library, &batch, row->target_id, star));
+  MILL_TRY(star_of_batch(f->library, &batch, row->target_id, star));
 done:
   mill_read_batch_clear(&batch);
   return err;

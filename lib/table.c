@@ -405,8 +405,7 @@ int starmill_table_theta(const starmill_library *library, starmill_table *table,
     const starmill_parameter parameter = mill_parameter(library, j);
     err = find_column(table, parameter.column, &c);
     if (err == MILL_OK && (c->type != STARMILL_F64 || c->n_value != 1))
-      err =
-          mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__, "column %s is no parameter", c->name);
+      err = MILL_ERROR(MILL_ERR_INPUT, "column %s is no parameter", c->name);
     if (err == MILL_OK)
       theta[j] = ((const double *)(const void *)c->data)[i_row];
   }

@@ -346,7 +346,7 @@ int mill_start_table_read(const char *path, const mill_library *lib, const mill_
     /* spectra that cannot be read leave a run that is done; this leaves none */
     mill_error_kept kept;
     mill_error_save(err, &kept);
-    err = mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "start: %s", kept.message);
+    err = MILL_ERROR(MILL_ERR_CONFIG, "start: %s", kept.message);
   }
   MILL_TRY(err);
   MILL_TRY(sort_rows(&raw));

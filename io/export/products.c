@@ -231,10 +231,10 @@ int mill_products_write(const mill_mpi *mpi, const mill_products *want, mill_pro
   for (int i = mpi->rank; i < p.source->n_file && err == MILL_OK; i += mpi->size)
     err = products_of(&p, i);
   if (err == MILL_OK && p.n_refused > 0)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                         "%s: exists and is no product of this result; nor are %lld more: give "
-                         "another folder or --overwrite",
-                         p.refused, (long long)p.n_refused - 1);
+    err = MILL_ERROR(MILL_ERR_OUTPUT,
+                     "%s: exists and is no product of this result; nor are %lld more: give "
+                     "another folder or --overwrite",
+                     p.refused, (long long)p.n_refused - 1);
   MILL_TRY(mill_mpi_agree(mpi, err));
   int64_t mine[] = {p.counts.n_written, p.counts.n_there, p.counts.n_failed, p.counts.n_unread};
   int64_t all[4];

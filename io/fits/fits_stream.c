@@ -49,8 +49,7 @@ static int check_status(const char *what, int status)
     return MILL_OK;
   fits_get_errstatus(status, text);
   fits_clear_errmsg();
-  return mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                        "the FITS header of %s cannot be made: %s", what, text);
+  return MILL_ERROR(MILL_ERR_OUTPUT, "the FITS header of %s cannot be made: %s", what, text);
 }
 
 static int64_t padded(int64_t bytes)
@@ -237,8 +236,8 @@ done:
 
 static int write_failed(const mill_fits_stream *stream, int reason)
 {
-  return mill_error_set(
-      MILL_ERR_OUTPUT, __FILE__, __LINE__,
+  return MILL_ERROR(
+      MILL_ERR_OUTPUT,
       "%s cannot be written: %s: it needs %.1f MB: make room or choose another output",
       stream->path, strerror(reason), (double)stream->file_bytes / 1e6);
 }

@@ -174,8 +174,8 @@ static int fail_for_room(const unpacker *u)
   char room[64] = "";
   if (isfinite(there))
     snprintf(room, sizeof room, ", %.1f MiB are free", there / mib);
-  return mill_error_set(
-      MILL_ERR_INPUT, __FILE__, __LINE__,
+  return MILL_ERROR(
+      MILL_ERR_INPUT,
       "%s: needs %.1f MiB unpacked, which the scratch folder %s cannot take (%s%s); make room, set "
       "scratch (or TMPDIR) to another folder, or gunzip it",
       u->path, (double)u->size / mib, u->scratch, strerror(u->no_room), room);

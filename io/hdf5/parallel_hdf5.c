@@ -25,11 +25,6 @@
 
 static int is_broken;
 
-int mill_ph5_is_broken(void)
-{
-  return is_broken;
-}
-
 void mill_ph5_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
 {
   int broken = is_broken;
@@ -182,13 +177,13 @@ int mill_ph5_close(const char *path, hid_t *file)
   const hid_t id = *file;
   *file = H5I_INVALID_HID;
   if (H5Fflush(id, H5F_SCOPE_GLOBAL) < 0)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                         "%s: cannot be flushed to disk: %s" MAKE_ROOM, path, mill_h5_reason());
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s" MAKE_ROOM, path,
+                     mill_h5_reason());
   if (H5Fclose(id) < 0) {
     is_broken = 1;
     if (err == MILL_OK)
-      err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                           "%s: cannot be closed: %s" MAKE_ROOM, path, mill_h5_reason());
+      err =
+          MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be closed: %s" MAKE_ROOM, path, mill_h5_reason());
   }
   return err;
 }
@@ -336,8 +331,7 @@ int mill_ph5_dataset_shaped(hid_t loc, const char *path, const char *name, hid_t
     MILL_TRY(mill_ph5_attr_text(dataset, path, ".", "description", description));
 done:
   if (dataset >= 0 && H5Dclose(dataset) < 0 && err == MILL_OK)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot write %s: %s", path, name,
-                         mill_h5_reason());
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot write %s: %s", path, name, mill_h5_reason());
   MILL_H5_CLOSE(create, space);
   return err;
 }

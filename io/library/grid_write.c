@@ -239,8 +239,8 @@ static int mark(hid_t file, const char *path, int32_t complete)
   const hid_t attr = H5Aopen(file, "complete", H5P_DEFAULT);
   if (attr < 0 || H5Awrite(attr, H5T_NATIVE_INT32, &complete) < 0 ||
       H5Fflush(file, H5F_SCOPE_GLOBAL) < 0)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be marked as %s: %s",
-                         path, complete ? "complete" : "not complete", mill_h5_reason());
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be marked as %s: %s", path,
+                     complete ? "complete" : "not complete", mill_h5_reason());
   MILL_H5_CLOSE(attr);
   return err;
 }

@@ -24,7 +24,8 @@
 
 enum { BLOCK = 2880 };
 
-int mill_map_file_kind(const char *path, int *is_fits)
+/* *is_fits: 1 for FITS, 0 for HDF5, by the end of the name.  MILL_ERR_USAGE for another one. */
+static int find_kind(const char *path, int *is_fits)
 {
   static const char *const end[] = {".h5", ".hdf5", ".fits", ".fit"};
   for (int k = 0; k < 4; k++) {
@@ -43,7 +44,7 @@ int mill_map_file_check(const char *path, int overwrite)
   struct stat status;
   char first[BLOCK];
   int is_fits = 0;
-  MILL_CHECK(mill_map_file_kind(path, &is_fits));
+  MILL_CHECK(find_kind(path, &is_fits));
   if (lstat(path, &status) != 0)
     return MILL_OK;
   MILL_CHECK(mill_refuse_existing(path, overwrite));
@@ -338,7 +339,7 @@ int mill_map_file_write(const char *path, int overwrite, const mill_map_facts *f
   mill_lock lock = {.is_lost = 0};
   void *image = NULL;
   size_t n_byte = 0;
-  MILL_TRY(mill_map_file_kind(path, &is_fits));
+  MILL_TRY(find_kind(path, &is_fits));
   MILL_TRY(mill_resolve_links(path, end, sizeof end));
   MILL_TRY(mill_lock_take(end, &lock));
   mill_lock_remove_leftovers(&lock, end);

@@ -407,7 +407,8 @@ void mill_column_description(const mill_column *column, char *out, size_t size)
   fill_in(column->text, column->of, out, size);
 }
 
-void mill_column_type_name(const mill_column *column, char *out, size_t size)
+/* "float64", "int64", ... "text[24]". */
+static void type_name(const mill_column *column, char *out, size_t size)
 {
   static const char *const name[] = {"float64", "int64", "int32", "uint32", "uint8"};
   if (column->type == MILL_TYPE_TEXT)
@@ -422,7 +423,7 @@ int mill_columns_print_markdown(const mill_columns *columns, FILE *out)
   for (int i = 0; i < columns->n_column; i++) {
     const mill_column *c = &columns->column[i];
     char type[32], text[256], shape[32] = "rows", missing[32];
-    mill_column_type_name(c, type, sizeof type);
+    type_name(c, type, sizeof type);
     mill_column_description(c, text, sizeof text);
     if (c->vector)
       snprintf(shape, sizeof shape, "rows × %d", c->n_value);

@@ -418,7 +418,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
   memcpy(models->n_pix, info->n_pix, sizeof models->n_pix);
   mill_lock_job(job, sizeof job);
   if (snprintf(models->path, sizeof models->path, "%s", end) >= (int)sizeof models->path - 128)
-    err = mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "the path of --models is too long");
+    err = MILL_ERROR(MILL_ERR_OUTPUT, "the path of --models is too long");
   if (mpi->rank == 0 && err == MILL_OK) {
     snprintf(temporary, sizeof temporary, "%.*s.tmp-%s", (int)sizeof temporary - 128,
              info->target ? info->target : end, job);

@@ -370,8 +370,7 @@ int mill_result_start_epochs(mill_result_file *file)
   const int rc = mill_thread_start(&file->io_thread, write_epochs, file);
   file->has_io_thread = rc == 0;
   if (rc != 0)
-    err = mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__, "no thread for writing: %s",
-                         strerror(rc));
+    err = MILL_ERROR(MILL_ERR_INTERNAL, "no thread for writing: %s", strerror(rc));
   err = mill_mpi_agree(&file->mpi, err);
   pthread_mutex_lock(&file->mutex);
   file->may_start = err == MILL_OK ? 1 : -1;

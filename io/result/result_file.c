@@ -41,9 +41,8 @@ static int number_exposures(const mill_run_info *info, const mill_mpi *mpi, int6
     first[i] = index->n_exposure;
     n_owner[i] = 1;
     if (index->n_row != info->file[i].n_row)
-      err = mill_error_set(MILL_ERR_INTERNAL, __FILE__, __LINE__,
-                           "%s: indexed %lld rows, catalogued %lld", info->file[i].path,
-                           (long long)index->n_row, (long long)info->file[i].n_row);
+      err = MILL_ERROR(MILL_ERR_INTERNAL, "%s: indexed %lld rows, catalogued %lld",
+                       info->file[i].path, (long long)index->n_row, (long long)info->file[i].n_row);
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_MPI(MPI_Allreduce(MPI_IN_PLACE, first, info->n_file, MPI_INT64_T, MPI_SUM, mpi->comm));
@@ -479,8 +478,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   const int64_t lo = file->n_row * file->mpi.rank / file->mpi.size;
   const int64_t hi = file->n_row * (file->mpi.rank + 1) / file->mpi.size;
   err = H5Fflush(file->file, H5F_SCOPE_GLOBAL) < 0
-            ? mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s: cannot be flushed: %s",
-                             file->path, mill_h5_reason())
+            ? MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed: %s", file->path, mill_h5_reason())
             : MILL_OK;
   if (err == MILL_OK)
     err = mill_result_layout_count(file->file, file->path, file->n_row, lo, hi - lo, summary);

@@ -217,7 +217,7 @@ static int start(mill_bench *job, int argc, char **argv)
   MILL_TRY(mill_bench_options_parse(argc, argv, &job->options));
   if (!job->options.task) {
     if (job->mpi.rank == 0)
-      mill_bench_options_print_help(stdout);
+      mill_option_print_help(mill_bench_help.table, mill_bench_help.usual, stdout);
     goto done;
   }
   MILL_TRY(mill_bench_one_rank(job));

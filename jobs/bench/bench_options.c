@@ -149,11 +149,6 @@ static const mill_bench_options usual = {
 
 const mill_option_help mill_bench_help = {&table, &usual};
 
-void mill_bench_options_print_help(FILE *out)
-{
-  mill_option_print_help(&table, &usual, out);
-}
-
 /* name NULL: none is named. */
 static int set_task(const char *name, mill_bench_options *options, unsigned *bit)
 {

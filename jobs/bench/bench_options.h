@@ -30,8 +30,6 @@ typedef struct mill_bench_options {
  *  MILL_ERR_USAGE names the option and what it takes, or the task that has no use for it. */
 int mill_bench_options_parse(int argc, char **argv, mill_bench_options *options);
 
-void mill_bench_options_print_help(FILE *out);
-
 /** take of an option (src/config/option.h): numbers from 1 to the row's max with commas between,
  *  into an int [MILL_BENCH_MAX_LIST]; how many into the int at offset2.  MILL_ERR_USAGE. */
 enum { MILL_BENCH_MAX_LIST = 16 };

@@ -44,7 +44,7 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   MILL_TRY(mill_density_parse(argc, argv, &o));
   if (o.help) {
     if (mpi->rank == 0)
-      mill_density_print_help(stdout);
+      mill_option_print_help(mill_density_help.table, mill_density_help.usual, stdout);
     goto done;
   }
   if (mpi->size > 1)

@@ -178,8 +178,3 @@ int mill_density_parse(int argc, char **argv, mill_density_options *o)
 }
 
 const mill_option_help mill_density_help = {&table, NULL};
-
-void mill_density_print_help(FILE *out)
-{
-  mill_option_print_help(&table, NULL, out);
-}

@@ -65,10 +65,10 @@ static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
   MILL_MPI(MPI_Bcast(first, (int)sizeof first, MPI_CHAR, 0, mpi->comm));
   MILL_MPI(MPI_Bcast(&first_rank, 1, MPI_INT, 0, mpi->comm));
   if (strcmp(name, first) != 0)
-    err = mill_error_set(MILL_ERR_BACKEND, __FILE__, __LINE__,
-                         "rank %d has the GPU '%s', rank %d '%s', and their results would differ "
-                         "in the last digits: use GPUs of one kind",
-                         first_rank, first, rank, name);
+    err = MILL_ERROR(MILL_ERR_BACKEND,
+                     "rank %d has the GPU '%s', rank %d '%s', and their results would differ "
+                     "in the last digits: use GPUs of one kind",
+                     first_rank, first, rank, name);
   err = mill_mpi_agree(mpi, err);
 done:
   return err;
@@ -224,8 +224,8 @@ enum { HAS_CUDA = 0 };
 static int place_all(const mill_mpi *mpi)
 {
   (void)mpi;
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                        "this program was built without CUDA: build it where nvcc is found");
+  return MILL_ERROR(MILL_ERR_CONFIG,
+                    "this program was built without CUDA: build it where nvcc is found");
 }
 
 static int place_some(const mill_mpi *mpi, int *has_gpu)
@@ -260,7 +260,7 @@ int mill_backend_crossover(int kind, int n_thread, mill_crossover *line, int *fo
 /* Put more text around the message of a failure. */
 static int tell(int err, const char *before, const char *after)
 {
-  return mill_error_set(err, __FILE__, __LINE__, "%s%s%s", before, mill_error_message(), after);
+  return MILL_ERROR(err, "%s%s%s", before, mill_error_message(), after);
 }
 
 int mill_backend_place(const mill_mpi *mpi, int may_be_mixed)

@@ -193,7 +193,7 @@ static int start(mill_mpi *mpi, int argc, char **argv, const mill_fit_command_li
   MILL_TRY(mill_fit_same_options(mpi, options));
   if (options->help) {
     if (mpi->rank == 0)
-      line->print_help(stdout);
+      mill_option_print_help(line->help->table, line->help->usual, stdout);
     goto done;
   }
   MILL_TRY(mill_fit_run(mpi, options, command, NULL, exit_status));
@@ -226,6 +226,6 @@ int mill_fit_main(int argc, char **argv, const mill_fit_command_line *line)
 int mill_job_fit(int argc, char **argv)
 {
   static const mill_fit_command_line line = {"starmill fit", mill_fit_options_parse,
-                                             mill_fit_options_print_help};
+                                             &mill_fit_help};
   return mill_fit_main(argc, argv, &line);
 }

@@ -563,9 +563,8 @@ done:
   mill_spectra_close(spectra);
   /* its rows are counted already: the next start counts again, without it if need be */
   if (err == MILL_ERR_INPUT || err == MILL_ERR_RANGE)
-    err = mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__,
-                         "%s; it could be read before: the same command starts again",
-                         mill_error_message());
+    err = MILL_ERROR(MILL_ERR_STOPPED, "%s; it could be read before: the same command starts again",
+                     mill_error_message());
   if (err != MILL_OK)
     mill_file_index_clear(index);
   return err;

@@ -26,11 +26,11 @@ static int open_result(mill_fit_job *job, int *outcome)
   size_t config_size = 0;
   FILE *text = open_memstream(&config, &config_size);
   if (!text)
-    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   if (err == MILL_OK)
     err = mill_config_print(&job->setup.config, text);
   if (text && fclose(text) != 0 && err == MILL_OK)
-    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   if (err == MILL_OK)
     err = mill_config_identity(&job->setup.config, &identity);
   if (err == MILL_OK && job->options.fit)

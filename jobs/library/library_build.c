@@ -392,9 +392,7 @@ static int try_models(mill_build_job *job)
     if (err != MILL_ERR_INPUT)
       break;
     if (n_tried++ == 0)
-      mill_error_save(mill_error_set(err, __FILE__, __LINE__, "%s: %s", job->info.name[i],
-                                     mill_error_message()),
-                      &kept);
+      mill_error_save(MILL_ERROR(err, "%s: %s", job->info.name[i], mill_error_message()), &kept);
   }
   if (err == MILL_ERR_INPUT)
     err = mill_error_restore(&kept);

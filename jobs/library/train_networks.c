@@ -68,7 +68,7 @@ static int digest_models(const mill_train_networks *n, char hex[65])
 done:
   mill_sha256_final(&sha, hex);
   if (err == MILL_OK && !*hex)
-    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for a digest");
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for a digest");
   MILL_FREE(settings, flux);
   return err;
 }

@@ -17,15 +17,13 @@ static int takes_value(const mill_option *row)
 static int complain(int id, char **argv, const char *command)
 {
   if (id == ':')
-    return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__,
-                          "option %s needs a value; see %s --help", argv[optind - 1], command);
+    return MILL_ERROR(MILL_ERR_USAGE, "option %s needs a value; see %s --help", argv[optind - 1],
+                      command);
   /* getopt names short options only by their letter */
   if (optopt > 0 && optopt < FIRST_ID)
-    return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__, "unknown option -%c; see %s --help",
-                          optopt, command);
-  return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__, "%s option %s; see %s --help",
-                        optopt ? "wrongly used" : "unknown or ambiguous", argv[optind - 1],
-                        command);
+    return MILL_ERROR(MILL_ERR_USAGE, "unknown option -%c; see %s --help", optopt, command);
+  return MILL_ERROR(MILL_ERR_USAGE, "%s option %s; see %s --help",
+                    optopt ? "wrongly used" : "unknown or ambiguous", argv[optind - 1], command);
 }
 
 int mill_option_parse(const mill_option_table *table, int argc, char **argv, void *base,

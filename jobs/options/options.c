@@ -115,11 +115,6 @@ static const mill_option_table table = {
 
 const mill_option_help mill_fit_help = {&table, NULL};
 
-void mill_fit_options_print_help(FILE *out)
-{
-  mill_option_print_help(&table, NULL, out);
-}
-
 /* ---- parsing ---- */
 
 static int take_pattern(const mill_option *row, const char *text, void *base)

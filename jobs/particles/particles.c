@@ -188,7 +188,7 @@ done:
   if (in)
     fclose(in);
   if (out && fclose(out) != 0 && err == MILL_OK)
-    err = mill_error_set(MILL_ERR_MEMORY, __FILE__, __LINE__, "no memory for the configuration");
+    err = MILL_ERROR(MILL_ERR_MEMORY, "no memory for the configuration");
   return err;
 }
 
@@ -355,8 +355,7 @@ static int rounds(particle_job *job)
     err = collect(job, first);
     if (err == MILL_OK && mill_stop_reason() != MILL_STOP_NONE &&
         first + (int64_t)job->mpi.size * job->n_round < job->n_todo)
-      err = mill_error_set(MILL_ERR_STOPPED, __FILE__, __LINE__,
-                           "stopped; the same command continues");
+      err = MILL_ERROR(MILL_ERR_STOPPED, "stopped; the same command continues");
     MILL_TRY(mill_mpi_agree(&job->mpi, err));
   }
 done:

@@ -121,7 +121,8 @@ static int take_moves(const mill_option *row, const char *text, void *base)
   return MILL_OK;
 }
 
-int mill_sample_options_parse(int argc, char **argv, mill_fit_options *options)
+/* Parse argv, argv[0] being the job's name; argv is permuted.  MILL_ERR_USAGE names the option. */
+static int parse(int argc, char **argv, mill_fit_options *options)
 {
   int first = 0;
   unsigned char given[MILL_OPTION_MAX];
@@ -139,14 +140,8 @@ int mill_sample_options_parse(int argc, char **argv, mill_fit_options *options)
 
 const mill_option_help mill_sample_help = {&table, &defaults};
 
-void mill_sample_options_print_help(FILE *out)
-{
-  mill_option_print_help(&table, &defaults, out);
-}
-
 int mill_job_sample(int argc, char **argv)
 {
-  static const mill_fit_command_line line = {"starmill sample", mill_sample_options_parse,
-                                             mill_sample_options_print_help};
+  static const mill_fit_command_line line = {"starmill sample", parse, &mill_sample_help};
   return mill_fit_main(argc, argv, &line);
 }

@@ -137,7 +137,7 @@ static int start(simulate_job *job, int argc, char **argv)
   if (!job->plan.options.help)
     MILL_CHECK(make_survey(job));
   else if (job->mpi.rank == 0)
-    mill_simulate_options_print_help(stdout);
+    mill_option_print_help(mill_simulate_help.table, mill_simulate_help.usual, stdout);
   return MILL_OK;
 }
 

@@ -332,10 +332,9 @@ int mill_simulate_files_make(mill_mpi *mpi, const mill_simulate_plan *plan, int 
     goto done;
   MILL_MPI(MPI_Allreduce(&n_file_done, &n_done, 1, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (err == MILL_ERR_STOPPED)
-    mill_error_set(
-        err, __FILE__, __LINE__,
-        "stopped with %lld of %d files complete; give the same command again to continue",
-        (long long)n_done, plan->n_file);
+    MILL_ERROR(err,
+               "stopped with %lld of %d files complete; give the same command again to continue",
+               (long long)n_done, plan->n_file);
   MILL_TRY(mill_mpi_agree(mpi, err));
   if (mpi->rank == 0)
     err = write_catalog(plan);

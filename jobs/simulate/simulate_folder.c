@@ -103,8 +103,7 @@ static int remove_file(const char *path)
 {
   return unlink(path) == 0 || errno == ENOENT
              ? MILL_OK
-             : mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__, "%s cannot be removed: %s", path,
-                              strerror(errno));
+             : MILL_ERROR(MILL_ERR_OUTPUT, "%s cannot be removed: %s", path, strerror(errno));
 }
 
 /* Where the truth table lies, the survey is complete; so it goes before anything is changed. */

@@ -72,11 +72,6 @@ static const mill_simulate_options usual = {.mock = MILL_MOCK_USUAL, .per_file =
 
 const mill_option_help mill_simulate_help = {&table, &usual};
 
-void mill_simulate_options_print_help(FILE *out)
-{
-  mill_option_print_help(&table, &usual, out);
-}
-
 /* What one option alone cannot tell. */
 static int check(const mill_simulate_options *options)
 {

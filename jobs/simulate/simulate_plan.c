@@ -175,8 +175,7 @@ static int refuse_other(const char *path, int state)
 {
   return state != MILL_FILE_OTHER
              ? MILL_OK
-             : mill_error_set(MILL_ERR_OUTPUT, __FILE__, __LINE__,
-                              "%s is damaged or of " MILL_SIMULATE_OTHER, path);
+             : MILL_ERROR(MILL_ERR_OUTPUT, "%s is damaged or of " MILL_SIMULATE_OTHER, path);
 }
 
 int mill_simulate_look_at(const mill_simulate_plan *plan, int i_file, int redrock, int64_t *n_byte,

@@ -29,9 +29,8 @@ static int find_parameter(const mill_library *lib, const char *key_name, const c
   else if (i_label >= 0)
     *i_par = MILL_PAR_LABEL0 + i_label;
   else
-    return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                          "%s: no parameter %s; the library has %s", key_name, name,
-                          parameter_names(lib, names));
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: no parameter %s; the library has %s", key_name, name,
+                      parameter_names(lib, names));
   return MILL_OK;
 }
 

@@ -24,7 +24,7 @@ static int wrong(mill_config_fault *where, const char *key_name, const char *oth
   where->key = key_name;
   where->other = other;
   where->item = item;
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "%s: %s%s", key_name, place, text);
+  return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s%s", key_name, place, text);
 }
 
 static int count_words(const char *const *words)

@@ -61,7 +61,7 @@ static int bad(reader *in, const yaml_node_t *node, const char *format, ...)
   va_end(args);
   if (node)
     in->line = node_line(node);
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "%s: %s", in->key->name, text);
+  return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s", in->key->name, text);
 }
 
 static const char *scalar(const yaml_node_t *node)
@@ -495,8 +495,7 @@ static int unknown_key(const char *name)
   char text[64];
   for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
     if (strcmp(name, foreign[i].name) == 0)
-      return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__, "%s: a key of rvspecfit; %s", name,
-                            foreign[i].advice);
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s: a key of rvspecfit; %s", name, foreign[i].advice);
   size_t best = 4; /* a name farther away is no misspelling */
   const char *near = NULL;
   for (int i = 0; i < MILL_N_KEY; i++) {
@@ -507,12 +506,11 @@ static int unknown_key(const char *name)
     }
   }
   if (near)
-    return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                          "%s: unknown key; did you mean %s? --print-config lists all keys",
-                          mill_text_shown(name, text), near);
-  return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                        "%s: unknown key; remove it (--print-config lists all keys)",
-                        mill_text_shown(name, text));
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "%s: unknown key; did you mean %s? --print-config lists all keys",
+                      mill_text_shown(name, text), near);
+  return MILL_ERROR(MILL_ERR_CONFIG, "%s: unknown key; remove it (--print-config lists all keys)",
+                    mill_text_shown(name, text));
 }
 
 /* Tags ask for conversions that nothing here makes. */
@@ -525,9 +523,8 @@ static int check_tags(yaml_document_t *document, int *line)
                                                            : YAML_DEFAULT_MAPPING_TAG;
     if (strcmp((const char *)node->tag, usual) != 0) {
       *line = node_line(node);
-      return mill_error_set(MILL_ERR_CONFIG, __FILE__, __LINE__,
-                            "the tag %s is not used here; remove it",
-                            mill_text_shown((const char *)node->tag, text));
+      return MILL_ERROR(MILL_ERR_CONFIG, "the tag %s is not used here; remove it",
+                        mill_text_shown((const char *)node->tag, text));
     }
   }
   return MILL_OK;

@@ -57,7 +57,7 @@ const char *mill_spectrum_fate_text(int fate)
   return fate >= 0 && fate < MILL_N_SPECTRUM_FATE ? text[fate] : "unknown";
 }
 
-void mill_spectra_work_clear(mill_spectra_work *w)
+static void clear_work(mill_spectra_work *w)
 {
   MILL_FREE(w->row, w->y, w->gap, w->mapped, w->length, w->weight, w->score, w->lost, w->mean,
             w->pattern);
@@ -240,7 +240,7 @@ static int build(const mill_spectra_library_settings *set, const mill_labelled_s
     w->aligning = stage;
     MILL_TRY(make_functions(set, in, first, n_in, lib, report, w));
     MILL_TRY(mill_spectra_align(w, lib, report, &done));
-    mill_spectra_work_clear(w);
+    clear_work(w);
     mill_library_clear(lib);
     if (done || ++n == MAX_ALIGN) {
       stage = stage == MILL_SPECTRA_ALIGN_STIFF ? MILL_SPECTRA_ALIGN : MILL_SPECTRA_LAST;
@@ -271,7 +271,7 @@ int mill_spectra_library_build(const mill_spectra_library_settings *settings,
   MILL_TRY(build(settings, spectra, lib, report, &w, used));
 done:
   mill_blas_end(n_blas);
-  mill_spectra_work_clear(&w);
+  clear_work(&w);
   if (err != MILL_OK) {
     mill_library_clear(lib);
     mill_spectra_report_clear(report);

@@ -457,9 +457,8 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   if (!state->param)
     err = mill_train_begin(&settings->net, &problem, state);
   else if (state->n_param != shape.n_param)
-    err = mill_error_set(MILL_ERR_INPUT, __FILE__, __LINE__,
-                         "the training that continues has %zu parameters, this one %zu",
-                         state->n_param, shape.n_param);
+    err = MILL_ERROR(MILL_ERR_INPUT, "the training that continues has %zu parameters, this one %zu",
+                     state->n_param, shape.n_param);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(second_phase(&a, ops, &problem, watch, state, &best, report));
   err = export(&a, &shape, best, emulator);

@@ -26,8 +26,7 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
 
 static int wrong(const mill_option *row, const char *text)
 {
-  return mill_error_set(MILL_ERR_USAGE, __FILE__, __LINE__, "--%s takes %s, not '%.80s'", row->name,
-                        row->argument, text);
+  return MILL_ERROR(MILL_ERR_USAGE, "--%s takes %s, not '%.80s'", row->name, row->argument, text);
 }
 
 /* The next of numbers with commas between them; its end, NULL: none. */
