@@ -23,7 +23,7 @@
 #define READ_ERROR(what)                                                                           \
   MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot read %s: %s", path, what, mill_h5_reason())
 
-static int is_broken;
+static int is_broken; /* a file could not be closed in this process */
 
 void mill_ph5_leave_if_broken(const mill_mpi *mpi, int err, int exit_status)
 {

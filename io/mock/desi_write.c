@@ -209,7 +209,7 @@ int mill_desi_writer_open(const char *path, int overwrite, int64_t n_row, int n_
   *out = writer;
 done:
   if (err != MILL_OK)
-    mill_desi_writer_abandon(writer);
+    mill_desi_writer_free(writer);
   return err;
 }
 
@@ -320,21 +320,17 @@ done:
   return err;
 }
 
-int mill_desi_writer_close(mill_desi_writer *writer)
+int mill_desi_writer_commit(mill_desi_writer *writer)
 {
-  int err = MILL_OK;
   for (int a = 0; a < writer->n_arm; a++)
     if (writer->arm[a].n_written != writer->n_row || !writer->has_fibermap)
-      MILL_FAIL(MILL_ERR_RANGE, "%s: %lld of %lld rows of arm %d were written%s", writer->path,
-                (long long)writer->arm[a].n_written, (long long)writer->n_row, a,
-                writer->has_fibermap ? "" : ", and no FIBERMAP");
-  MILL_TRY(mill_fits_stream_commit(writer->stream));
-done:
-  mill_desi_writer_abandon(writer);
-  return err;
+      return MILL_ERROR(MILL_ERR_RANGE, "%s: %lld of %lld rows of arm %d were written%s",
+                        writer->path, (long long)writer->arm[a].n_written, (long long)writer->n_row,
+                        a, writer->has_fibermap ? "" : ", and no FIBERMAP");
+  return mill_fits_stream_commit(writer->stream);
 }
 
-void mill_desi_writer_abandon(mill_desi_writer *writer)
+void mill_desi_writer_free(mill_desi_writer *writer)
 {
   if (!writer)
     return;
@@ -493,7 +489,7 @@ int mill_truth_writer_open(const char *path, int overwrite, const mill_truth_sha
   *out = writer;
 done:
   if (err != MILL_OK)
-    mill_truth_writer_abandon(writer);
+    mill_truth_writer_free(writer);
   return err;
 }
 
@@ -511,19 +507,15 @@ int mill_truth_writer_rows(mill_truth_writer *writer, int64_t first, int n,
   return MILL_OK;
 }
 
-int mill_truth_writer_close(mill_truth_writer *writer)
+int mill_truth_writer_commit(mill_truth_writer *writer)
 {
-  int err = MILL_OK;
   if (writer->n_written != writer->n_row)
-    MILL_FAIL(MILL_ERR_RANGE, "%s: %lld of %lld rows were written", writer->path,
-              (long long)writer->n_written, (long long)writer->n_row);
-  MILL_TRY(mill_fits_stream_commit(writer->stream));
-done:
-  mill_truth_writer_abandon(writer);
-  return err;
+    return MILL_ERROR(MILL_ERR_RANGE, "%s: %lld of %lld rows were written", writer->path,
+                      (long long)writer->n_written, (long long)writer->n_row);
+  return mill_fits_stream_commit(writer->stream);
 }
 
-void mill_truth_writer_abandon(mill_truth_writer *writer)
+void mill_truth_writer_free(mill_truth_writer *writer)
 {
   if (!writer)
     return;

@@ -181,10 +181,9 @@ static int write_coadd(maker *m, int i_file)
   if (m->stopping)
     MILL_FAIL(MILL_ERR_STOPPED, "stopped");
   MILL_TRY(mill_desi_writer_fibermap(writer, fibermap));
-  err = mill_desi_writer_close(writer);
-  writer = NULL;
+  MILL_TRY(mill_desi_writer_commit(writer));
 done:
-  mill_desi_writer_abandon(writer);
+  mill_desi_writer_free(writer);
   mill_free(fibermap);
   return err;
 }
@@ -292,10 +291,9 @@ static int write_truth(const maker *m)
     }
     MILL_TRY(mill_truth_writer_rows(writer, first, n, row));
   }
-  err = mill_truth_writer_close(writer);
-  writer = NULL;
+  MILL_TRY(mill_truth_writer_commit(writer));
 done:
-  mill_truth_writer_abandon(writer);
+  mill_truth_writer_free(writer);
   mill_free(row);
   return err;
 }
