@@ -304,23 +304,6 @@ done:
   return err;
 }
 
-int mill_grid_read_sigma(mill_grid_file *file, int arm, double *sigma, int *has)
-{
-  char at[MILL_GRID_AT];
-  if (arm < 0 || arm >= file->n_arm)
-    return MILL_ERROR(MILL_ERR_RANGE, "%s: has no arm %d", file->path, arm);
-  const size_t dim[1] = {(size_t)file->n_pix[arm]};
-  mill_grid_at(at, arm, "sigma");
-  *has = mill_h5_exists(&file->h5, at);
-  if (!*has)
-    return MILL_OK;
-  MILL_CHECK(mill_h5_read(&file->h5, at, H5T_NATIVE_DOUBLE, 1, dim, sigma));
-  for (size_t i = 0; i < dim[0]; i++)
-    if (!(sigma[i] >= 0 && sigma[i] < 1e6))
-      return REFUSED(&file->h5, "/%s has %g at pixel %zu", file->path, at, sigma[i], i);
-  return MILL_OK;
-}
-
 int mill_grid_read_settings(mill_grid_file *file, char **settings)
 {
   int err = MILL_OK;

@@ -234,11 +234,8 @@ int mill_bench_particles(mill_bench *job, int argc, char **argv)
                                .n_particles = 3}};
   settings *s = &b.set;
   MILL_TRY(parse(argc, argv, s));
-  if (s->help) {
-    if (job->mpi.rank == 0)
-      mill_option_print_help(&table, NULL, stdout);
+  if (mill_option_helped(s->help, job->mpi.rank, &table, NULL))
     goto done;
-  }
   MILL_TRY(mill_bench_one_rank(job));
   if (s->n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &s->n_thread));

@@ -258,10 +258,8 @@ int mill_bench_schedule(int argc, char **argv)
   int err = MILL_OK;
   settings set = usual;
   MILL_TRY(parse(argc, argv, &set));
-  if (set.help) {
-    mill_option_print_help(&table, &usual, stdout);
+  if (mill_option_helped(set.help, 0, &table, &usual))
     goto done;
-  }
   MILL_TRY(set.costs ? read_costs(set.costs, &set) : draw_costs(&set));
   scale_costs(&set);
   printf("%.4g stars/s and %d slots a rank, speeds within %g %%, %g %% of the files compressed, "

@@ -511,11 +511,8 @@ int mill_bench_train(mill_bench *job, int argc, char **argv)
   int err = MILL_OK;
   bench_train b = {.job = job, .set = usual};
   MILL_TRY(parse(argc, argv, &b.set));
-  if (b.set.help) {
-    if (job->mpi.rank == 0)
-      mill_option_print_help(&table, &usual, stdout);
+  if (mill_option_helped(b.set.help, job->mpi.rank, &table, &usual))
     goto done;
-  }
   MILL_TRY(mill_bench_one_rank(job));
   if (b.set.n_thread == 0)
     MILL_TRY(mill_mpi_share_of_cores(&job->mpi, &b.set.n_thread));

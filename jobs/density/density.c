@@ -42,11 +42,8 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   const double start_s = mill_wall_s();
   MILL_TRY(mill_fit_command(argc, argv, &command)); /* before argv is permuted */
   MILL_TRY(mill_density_parse(argc, argv, &o));
-  if (o.help) {
-    if (mpi->rank == 0)
-      mill_option_print_help(mill_density_help.table, mill_density_help.usual, stdout);
+  if (mill_option_helped(o.help, mpi->rank, mill_density_help.table, mill_density_help.usual))
     goto done;
-  }
   if (mpi->size > 1)
     MILL_FAIL(MILL_ERR_USAGE, "density runs on one rank, without mpirun or srun -n");
   MILL_TRY(mill_density_rows_open(&o, &rows));

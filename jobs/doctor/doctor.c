@@ -520,11 +520,8 @@ done:
 static int start(doctor_job *job, int argc, char **argv)
 {
   MILL_CHECK(parse(argc, argv, job));
-  if (job->help) {
-    if (job->mpi.rank == 0)
-      mill_option_print_help(&table, &usual, stdout);
+  if (mill_option_helped(job->help, job->mpi.rank, &table, &usual))
     return MILL_OK;
-  }
   /* without threads of MPI the rest can be looked at; without communicators it cannot */
   if (job->mpi.stop_comm == MPI_COMM_NULL)
     MILL_CHECK(mill_error_restore(&job->mpi_failure));

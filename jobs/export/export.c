@@ -204,11 +204,8 @@ static int run(const mill_mpi *mpi, int argc, char **argv, int *exit_status)
   int64_t n_row = 0;
   export_options o = usual;
   MILL_CHECK(mill_mpi_agree(mpi, parse(argc, argv, &o)));
-  if (o.help) {
-    if (mpi->rank == 0)
-      mill_option_print_help(&table, &usual, stdout);
+  if (mill_option_helped(o.help, mpi->rank, &table, &usual))
     return MILL_OK;
-  }
   MILL_CHECK(mill_mpi_agree(mpi, mill_log_open(mpi->rank, mpi->size, MILL_LOG_WARNING, NULL)));
   if (is_per_input(&o)) {
     MILL_CHECK(write_products(mpi, &o, &counts));

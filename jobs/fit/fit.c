@@ -191,11 +191,8 @@ static int start(mill_mpi *mpi, int argc, char **argv, const mill_fit_command_li
     err = line->parse(argc, argv, options);
   MILL_TRY(mill_mpi_agree(mpi, err));
   MILL_TRY(mill_fit_same_options(mpi, options));
-  if (options->help) {
-    if (mpi->rank == 0)
-      mill_option_print_help(line->help->table, line->help->usual, stdout);
+  if (mill_option_helped(options->help, mpi->rank, line->help->table, line->help->usual))
     goto done;
-  }
   MILL_TRY(mill_fit_run(mpi, options, command, NULL, exit_status));
 done:
   free(command);

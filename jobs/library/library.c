@@ -146,10 +146,8 @@ static int run_import(int argc, char **argv)
   int first = 0;
   double difference;
   MILL_TRY(mill_option_parse(&import_table, argc, argv, &options, NULL, &first));
-  if (options.help) {
-    mill_option_print_help(&import_table, NULL, stdout);
+  if (mill_option_helped(options.help, 0, &import_table, NULL))
     goto done;
-  }
   const int n_path = argc - first;
   const char *const *path = (const char *const *)argv + first;
   const char *arm_name[MILL_MAX_ARM];
@@ -210,10 +208,8 @@ static int run_info(int argc, char **argv)
   mill_library *lib = NULL;
   int help = 0, first = 0;
   MILL_TRY(mill_option_parse(&info_table, argc, argv, &help, NULL, &first));
-  if (help) {
-    mill_option_print_help(&info_table, NULL, stdout);
+  if (mill_option_helped(help, 0, &info_table, NULL))
     goto done;
-  }
   if (argc - first != 1)
     MILL_FAIL(MILL_ERR_USAGE, "library info takes one library, not %d", argc - first);
   const char *path = argv[first];

@@ -97,10 +97,8 @@ int mill_job_library_demo(int argc, char **argv)
       {"line-seed", o.settings.line_scatter > 0, "without --line-scatter above 0"}};
   MILL_TRY(mill_option_check_needs(&mill_library_demo_table, given,
                                    (int)(sizeof need / sizeof *need), need));
-  if (o.help) {
-    mill_option_print_help(&mill_library_demo_table, NULL, stdout);
+  if (mill_option_helped(o.help, 0, &mill_library_demo_table, NULL))
     goto done;
-  }
   MILL_TRY(prepare(&o, argc, argv, first));
   MILL_TRY(MILL_ALLOC(1, &lib));
   MILL_TRY(mill_demo_library_build(&o.settings, lib, &facts));

@@ -201,10 +201,8 @@ int mill_job_library_error(int argc, char **argv)
                .sn = INFINITY,
                .sigma_aa = NAN};
   MILL_TRY(parse(argc, argv, &o, &path));
-  if (o.help) {
-    mill_option_print_help(&mill_library_error_table, NULL, stdout);
+  if (mill_option_helped(o.help, 0, &mill_library_error_table, NULL))
     goto done;
-  }
   MILL_TRY(check_files(&o, path));
   MILL_TRY(MILL_ALLOC(1, &lib));
   MILL_TRY(mill_h5_probe(MILL_PROBE_LIBRARY, path));

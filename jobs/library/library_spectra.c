@@ -456,10 +456,8 @@ int mill_job_library_spectra(int argc, char **argv)
   snprintf(o->settings.arm, sizeof o->settings.arm, "opt");
   int first = 0;
   MILL_TRY(parse(argc, argv, o, &first));
-  if (o->help) {
-    mill_option_print_help(&mill_library_spectra_table, NULL, stdout);
+  if (mill_option_helped(o->help, 0, &mill_library_spectra_table, NULL))
     goto done;
-  }
   const char *path = argv[first];
   MILL_TRY(bind_labels(o));
   o->settings.hull_all = o->hull < 0 ? o->settings.keep_outliers : o->hull == HULL_ALL;

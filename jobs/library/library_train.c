@@ -395,11 +395,8 @@ static int run(job *j, int argc, char **argv)
 {
   int first = 0;
   MILL_CHECK(mill_mpi_agree(&j->mpi, parse(argc, argv, &j->o, &first)));
-  if (j->o.help) {
-    if (j->mpi.rank == 0)
-      mill_option_print_help(&mill_library_train_table, NULL, stdout);
+  if (mill_option_helped(j->o.help, j->mpi.rank, &mill_library_train_table, NULL))
     return MILL_OK;
-  }
   MILL_CHECK(mill_mpi_agree(&j->mpi, prepare(j, argc, argv, first)));
   MILL_CHECK(mill_mpi_agree(&j->mpi, j->mpi.rank == 0 ? check_files(j) : MILL_OK));
   MILL_CHECK(mill_mpi_rank0_first(&j->mpi, open_grid, j));

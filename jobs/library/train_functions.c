@@ -363,10 +363,8 @@ int mill_job_train_functions(int argc, char **argv)
                                      "--emulator network", argc, argv));
   MILL_TRY(mill_option_parse(&mill_train_functions_table, argc, argv, &o, given, &first));
   MILL_TRY(check_needs(&o, given));
-  if (o.help) {
-    mill_option_print_help(&mill_train_functions_table, NULL, stdout);
+  if (mill_option_helped(o.help, 0, &mill_train_functions_table, NULL))
     goto done;
-  }
   MILL_TRY(prepare(&o, argc, argv, first));
   MILL_TRY(MILL_ALLOC(1, &lib));
   MILL_TRY(make(&o, argv[first], lib));

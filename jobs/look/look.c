@@ -116,10 +116,8 @@ static int parse(const mill_option_table *table, int argc, char **argv, look_job
 {
   mill_file_roles roles = {0};
   MILL_CHECK(mill_option_parse(table, argc, argv, job, NULL, first));
-  if (job->help) {
-    mill_option_print_help(table, NULL, stdout);
+  if (mill_option_helped(job->help, 0, table, NULL))
     return MILL_OK;
-  }
   if (*first == argc)
     return MILL_ERROR(MILL_ERR_USAGE, "name a result; see %s --help", table->command);
   MILL_CHECK(mill_file_roles_write(&roles, "--output", job->output));

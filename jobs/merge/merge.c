@@ -65,11 +65,8 @@ static int run(const mill_mpi *mpi, int argc, char **argv)
   merge_options options;
   memset(&options, 0, sizeof options);
   MILL_TRY(parse(argc, argv, &options));
-  if (options.help) {
-    if (mpi->rank == 0)
-      mill_option_print_help(&table, NULL, stdout);
+  if (mill_option_helped(options.help, mpi->rank, &table, NULL))
     goto done;
-  }
   if (mpi->size > 1)
     MILL_FAIL(MILL_ERR_USAGE, "merge runs on one rank, without mpirun or srun -n");
   MILL_TRY(mill_fit_command(argc, argv, &command));

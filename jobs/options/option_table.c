@@ -197,3 +197,10 @@ void mill_option_print_help(const mill_option_table *table, const void *base, FI
       print_row(row, base, column, out);
   fputs(table->end ? table->end : "", out);
 }
+
+int mill_option_helped(int help, int rank, const mill_option_table *table, const void *base)
+{
+  if (help && rank == 0)
+    mill_option_print_help(table, base, stdout);
+  return help;
+}

@@ -186,10 +186,8 @@ int mill_job_select(int argc, char **argv)
   int err = MILL_OK, first = 0;
   select_job job = {0};
   MILL_TRY(mill_option_parse(&table, argc, argv, &job, NULL, &first));
-  if (job.help) {
-    mill_option_print_help(&table, NULL, stdout);
+  if (mill_option_helped(job.help, 0, &table, NULL))
     goto done;
-  }
   if (argc - first != 2)
     MILL_FAIL(MILL_ERR_USAGE,
               "give a result and one expression in quotes, not %d arguments; see "

@@ -245,10 +245,8 @@ int mill_job_show(int argc, char **argv)
   int err = MILL_OK, first = 0;
   show_job job = {0};
   MILL_TRY(mill_option_parse(&table, argc, argv, &job, NULL, &first));
-  if (job.help) {
-    mill_option_print_help(&table, NULL, stdout);
+  if (mill_option_helped(job.help, 0, &table, NULL))
     goto done;
-  }
   if (argc - first < 2)
     MILL_FAIL(MILL_ERR_USAGE, "name a result and one or more stars; see starmill show --help");
   MILL_TRY(show(&job, argv[first], argc - first - 1, argv + first + 1));

@@ -134,11 +134,10 @@ static int make_survey(simulate_job *job)
 static int start(simulate_job *job, int argc, char **argv)
 {
   MILL_CHECK(mill_simulate_options_parse(argc, argv, &job->plan.options));
-  if (!job->plan.options.help)
-    MILL_CHECK(make_survey(job));
-  else if (job->mpi.rank == 0)
-    mill_option_print_help(mill_simulate_help.table, mill_simulate_help.usual, stdout);
-  return MILL_OK;
+  if (mill_option_helped(job->plan.options.help, job->mpi.rank, mill_simulate_help.table,
+                         mill_simulate_help.usual))
+    return MILL_OK;
+  return make_survey(job);
 }
 
 static int run(const mill_mpi *mpi, int argc, char **argv)

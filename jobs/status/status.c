@@ -395,10 +395,8 @@ int mill_job_status(int argc, char **argv)
   status_job job;
   memset(&job, 0, sizeof job);
   MILL_TRY(parse(argc, argv, &job));
-  if (job.help) {
-    mill_option_print_help(&table, NULL, stdout);
+  if (mill_option_helped(job.help, 0, &table, NULL))
     goto done;
-  }
   MILL_TRY(look(&job));
   if (job.json)
     MILL_TRY(print_json(&job));

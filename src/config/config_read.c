@@ -203,15 +203,14 @@ static const yaml_node_t *list_item(const reader *in, const yaml_node_t *node, s
 static int get_names(reader *in, const yaml_node_t *node, const mill_option *k)
 {
   char *list = (char *)in->config + k->offset;
-  int *n_name = (int *)(void *)((char *)in->config + k->offset2), err = MILL_OK;
+  int *n_name = (int *)(void *)((char *)in->config + k->offset2);
   size_t n;
-  MILL_TRY(get_list(in, node, "a list of names", (size_t)k->max, &n));
+  MILL_CHECK(get_list(in, node, "a list of names", (size_t)k->max, &n));
   memset(list, 0, k->size * (size_t)k->max);
   for (size_t i = 0; i < n; i++)
-    MILL_TRY(get_text(in, list_item(in, node, i), k->size, list + i * k->size));
+    MILL_CHECK(get_text(in, list_item(in, node, i), k->size, list + i * k->size));
   *n_name = (int)n;
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int read_wave_mask(reader *in, const yaml_node_t *node)
@@ -270,7 +269,7 @@ static int get_fields(reader *in, const yaml_node_t *node, const char *item, con
                       const field *fields, int n_field)
 {
   char text[80];
-  int seen[8] = {0}, err = MILL_OK;
+  int seen[8] = {0};
   for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
        pair++) {
     const yaml_node_t *name = yaml_document_get_node(in->document, pair->key);
@@ -284,15 +283,14 @@ static int get_fields(reader *in, const yaml_node_t *node, const char *item, con
     if (seen[i]++)
       return bad(in, name, "%s is there twice in one%s; remove one", fields[i].name, item + 2);
     if (fields[i].text)
-      MILL_TRY(get_text(in, value, MILL_MAX_NAME, fields[i].text));
+      MILL_CHECK(get_text(in, value, MILL_MAX_NAME, fields[i].text));
     else
-      MILL_TRY(get_real(in, value, fields[i].number));
+      MILL_CHECK(get_real(in, value, fields[i].number));
   }
   for (int i = 0; i < n_field; i++)
     if (!seen[i] && fields[i].needed)
       return bad(in, node, "%s lacks %s; give %s", item, fields[i].needed, wanted);
-done:
-  return err;
+  return MILL_OK;
 }
 
 static int get_named(reader *in, const yaml_node_t *node, int is_prior, mill_named_value *list,

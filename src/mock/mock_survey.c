@@ -8,11 +8,6 @@
 #include "src/libraries/demo_library.h"
 #include "src/mock/mock_internal.h"
 
-void mill_mock_settings_init(mill_mock_settings *set)
-{
-  *set = (mill_mock_settings)MILL_MOCK_USUAL;
-}
-
 static int check_settings(const mill_mock_settings *set)
 {
   if (set->n_star < 1 || set->n_star > (int64_t)1 << 42)
